@@ -1,0 +1,115 @@
+// The router: one entry per operator overload, which decides by device and dtype who computes it.
+//
+// Every dense overload is registered with PyTorch's dispatcher once, either as a boxed functor that
+// asks the router, or as a typed kernel that asks `runs_plainly` first. Kernels of the kit, of
+// makers and of users are rows in an entry; the dispatcher never hears of them.
+#pragma once
+
+#include <ATen/core/boxing/KernelFunction.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/device.h"
+#include "runtime/export.h"
+
+namespace outboard {
+
+// How an operator runs.
+enum class Way : uint8_t {
+  kDevice = 0,  // a device kernel
+  kShared = 1,  // a host kernel, on memory that host and device share
+  kCopied = 2,  // a host kernel, on copies
+};
+constexpr int kWays = 3;
+
+// Who brought a kernel; a larger one wins, and among equals the later one.
+enum class Source : uint8_t { kKit = 0, kMaker = 1, kUser = 2 };
+
+constexpr uint64_t kAllDtypes = ~uint64_t{0};  // bit i: ScalarType(i)
+
+// A kernel over device tensors.
+struct RoutedKernel {
+  c10::KernelFunction kernel;
+  Source source = Source::kKit;
+  Way way = Way::kDevice;            // as reported
+  c10::DeviceIndex device = -1;      // -1: every device
+  uint64_t dtypes = kAllDtypes;      // of the first tensor argument, else of the dtype argument
+};
+
+struct Operator {
+  explicit Operator(std::string name_) : name(std::move(name_)) {}
+
+  const std::string name;  // "aten::add.Tensor"
+  // Set when anything but the kit's own host way has to be looked at: replaced kernels, policies.
+  std::atomic<bool> special{false};
+  // Snapshot of the rows, best first; replaced as a whole, old ones are kept.
+  std::atomic<const std::vector<std::shared_ptr<RoutedKernel>>*> kernels{nullptr};
+  // Per way: nothing, warn once or raise; mirrors the policies of fallback_policy.h.
+  std::atomic<bool> warned[kWays] = {};
+};
+
+// The entry of an overload ("aten::add.Tensor"), made when it does not exist. Never moves or dies.
+OUTBOARD_API Operator& router_entry(const std::string& name);
+
+// Adds a kernel to an entry; takes effect for the next call. Returns a token for remove_kernel.
+OUTBOARD_API std::shared_ptr<RoutedKernel> add_kernel(const std::string& name, RoutedKernel kernel);
+OUTBOARD_API void remove_kernel(const std::string& name, const std::shared_ptr<RoutedKernel>& kernel);
+
+// Counts reasons for which typed kernels must take the boxed way: the report is on, or a policy
+// other than the default for `kShared` is set.
+extern OUTBOARD_API std::atomic<int> g_router_watchers;
+
+// Whether a typed kernel may run `op` at once as a host kernel on `device`'s memory: the device
+// shares memory with the host, nothing replaced the operator and nobody watches. The caller still
+// has to drain the current stream.
+inline bool runs_plainly(const Operator& op, c10::DeviceIndex device) noexcept {
+  return !op.special.load(std::memory_order_relaxed) &&
+         g_router_watchers.load(std::memory_order_relaxed) == 0 && shares_host_memory(device);
+}
+
+// Runs an operator with its arguments on a stack, the way its entry says.
+OUTBOARD_API void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op,
+                                    c10::DispatchKeySet keys, torch::jit::Stack* stack);
+
+// ---- Rows of the kit -----------------------------------------------------------------------
+
+// How the kit registers its kernels: a static row per overload, read once at load.
+struct KernelRow {
+  const char* name;  // without namespace: "add.Tensor"
+  torch::CppFunction (*make)();
+  // true: the dispatcher calls the kernel itself. false: it stands behind the boxed router.
+  bool direct;
+  Way way;
+  KernelRow* next;
+};
+OUTBOARD_API void add_row(KernelRow* row) noexcept;
+struct KernelRowRegistrar {
+  explicit KernelRowRegistrar(KernelRow* row) noexcept { add_row(row); }
+};
+
+}  // namespace outboard
+
+#define OUTBOARD_ROW_2(unique, op_name, function, is_direct, its_way)                              \
+  static ::outboard::KernelRow outboard_row_##unique = {                                           \
+      op_name, []() -> torch::CppFunction { return torch::CppFunction(TORCH_FN(function)); },      \
+      is_direct, its_way, nullptr};                                                                \
+  static ::outboard::KernelRowRegistrar outboard_registrar_##unique(&outboard_row_##unique);
+#define OUTBOARD_ROW_1(unique, ...) OUTBOARD_ROW_2(unique, __VA_ARGS__)
+
+// A typed kernel over device tensors which the dispatcher calls directly; it works on every device
+// and every dtype by itself (falling back to call_routed where it has no short way).
+#define OUTBOARD_DIRECT(op_name, function) \
+  OUTBOARD_ROW_1(__COUNTER__, op_name, function, true, ::outboard::Way::kShared)
+
+// A kernel over device tensors that replaces the generic host way of one operator (because the CPU
+// kernel is not usable: random numbers, fused cells). It stands behind the router, so policies,
+// reports and makers' kernels apply.
+#define OUTBOARD_ROUTED(op_name, function) \
+  OUTBOARD_ROW_1(__COUNTER__, op_name, function, false, ::outboard::Way::kShared)

@@ -1,0 +1,14 @@
+// The parts of `torch_outboard._C`.
+#pragma once
+
+#include <torch/csrc/utils/pybind.h>
+
+namespace outboard {
+
+void bind_driver(pybind11::module_& m);    // choice of driver, devices, streams, synchronization
+void bind_memory(pybind11::module_& m);    // allocator statistics, pools, pinned memory
+void bind_random(pybind11::module_& m);    // generators
+void bind_fallback(pybind11::module_& m);  // policies and reports of the router
+void bind_storage(pybind11::module_& m);   // sharing storages with CPU, other processes, DLPack
+
+}  // namespace outboard

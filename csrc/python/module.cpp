@@ -1,0 +1,7 @@
+// The Python binding: `torch_outboard._C`. One bind_* function per subject, each in its own file.
+#include "python/bindings.h"
+
+PYBIND11_MODULE(_C, m) {
+  m.doc() = "The native side of torch_outboard.";
+  outboard::bind_driver(m);
+}

@@ -1,0 +1,48 @@
+// The caching device allocator: any driver's `allocate` becomes cheap, stream-ordered memory.
+#pragma once
+
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/Stream.h>
+
+#include <memory>
+#include <string>
+
+#include "runtime/export.h"
+#include "runtime/stream.h"
+
+namespace outboard {
+
+class OUTBOARD_API CachingAllocator : public c10::DeviceAllocator {
+ public:
+  // Memory of the current device on its current stream.
+  c10::DataPtr allocate(size_t bytes) override = 0;
+  // Memory of `state`'s device on `state`'s stream.
+  virtual c10::DataPtr allocate_on(StreamState& state, size_t bytes) = 0;
+
+  // Private pools, for graphs: between begin and end, allocations of this thread on `device` that
+  // `filter` accepts come from the pool.
+  virtual c10::MempoolId_t create_pool() = 0;
+  virtual void begin_allocate_to_pool(c10::DeviceIndex device, c10::MempoolId_t pool) = 0;
+  virtual void end_allocate_to_pool(c10::DeviceIndex device, c10::MempoolId_t pool) = 0;
+  virtual void release_pool(c10::DeviceIndex device, c10::MempoolId_t pool) = 0;
+
+  // Size of the block that holds `pointer`, and its start; nullptr if it is not ours.
+  virtual void* base_allocation(const void* pointer, size_t* bytes) = 0;
+  // Device of the segment that holds `pointer`, or -1.
+  virtual c10::DeviceIndex device_of_pointer(const void* pointer) = 0;
+
+  // Limits this process to a fraction (0, 1] of the device's memory.
+  virtual void set_memory_fraction(double fraction, c10::DeviceIndex device) = 0;
+  virtual double memory_fraction(c10::DeviceIndex device) = 0;
+
+  virtual std::vector<c10::CachingDeviceAllocator::SegmentInfo> snapshot(
+      c10::MempoolId_t pool = {0, 0}) = 0;
+
+  // Memory that host kernels made and the device adopted, for the statistics.
+  virtual void account_adopted(c10::DeviceIndex device, int64_t bytes) noexcept = 0;
+};
+
+// The one instance, registered as PyTorch's allocator for PrivateUse1. Never destroyed.
+OUTBOARD_API CachingAllocator* caching_allocator();
+
+}  // namespace outboard

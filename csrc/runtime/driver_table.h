@@ -1,0 +1,51 @@
+// The driver in use: found, checked, initialized once, and every status turned into one exception.
+#pragma once
+
+#include <outboard/driver.h>
+
+#include <string>
+
+#include "runtime/export.h"
+
+namespace outboard {
+
+// Where the driver comes from. Called from Python before first use; calling again before first use
+// replaces the choice, after it raises. `name` is the PrivateUse1 name, for messages.
+OUTBOARD_API void use_driver_library(const std::string& name, const std::string& path);
+OUTBOARD_API void use_driver_table(const std::string& name, const ob_driver* table);
+// Kept as the error of the first use: why there is no driver.
+OUTBOARD_API void use_no_driver(const std::string& name, const std::string& reason);
+// A library exporting `ob_torture_wrap`, put between the kit and the driver.
+OUTBOARD_API void use_wrapper_library(const std::string& path);
+
+// The table; loads and initializes at the first call. Every optional transfer, query and host
+// function is filled with its default, so those can be called without looking; the groups code,
+// library calls and graphs keep NULL. Throws c10::Error with the reason on every call if there is
+// no usable driver, and in a forked child of a process that had initialized it.
+OUTBOARD_API const ob_driver& driver();
+
+// Whether driver() has succeeded in this process. Never loads anything.
+OUTBOARD_API bool driver_initialized() noexcept;
+
+// Ends the driver in an orderly exit: synchronizes, then calls finalize. Later frees are ignored.
+OUTBOARD_API void finalize_driver() noexcept;
+// True from the start of finalize_driver on: nothing may call the driver any more.
+OUTBOARD_API bool driver_finalized() noexcept;
+
+// Raises for anything but OB_OK: torch.OutOfMemoryError, NotImplementedError, ValueError or
+// RuntimeError (torch.AcceleratorError for a lost device), naming driver, call and cause.
+[[noreturn]] OUTBOARD_API void throw_status(ob_status status, const char* call);
+inline void check_status(ob_status status, const char* call) {
+  if (__builtin_expect(status != OB_OK, 0)) throw_status(status, call);
+}
+
+// For places that cannot throw: keeps the first failure until raise_deferred, which the next
+// synchronization calls.
+OUTBOARD_API void defer_status(ob_status status, const char* call) noexcept;
+OUTBOARD_API void raise_deferred();
+
+}  // namespace outboard
+
+// OB_CALL(copy_host_to_device, queue, destination, source, bytes): call and check.
+#define OB_CALL(function, ...) \
+  ::outboard::check_status(::outboard::driver().function(__VA_ARGS__), #function)

@@ -1,0 +1,73 @@
+// Streams: PyTorch's names for driver queues, one to one, and the current one per thread and
+// device. A stream's id is its place in the device's table: 0 is the default stream, then come the
+// pools, then external streams. Streams are never destroyed before exit.
+#pragma once
+
+#include <c10/core/Stream.h>
+#include <outboard/driver.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "runtime/device.h"
+#include "runtime/export.h"
+
+namespace outboard {
+
+// What is known about one queue. `submitted` counts what was enqueued, `drained` how much of that
+// is known to be done; equal means idle, and the host may touch memory the stream used without
+// asking the driver.
+struct StreamState {
+  c10::DeviceIndex device = 0;
+  c10::StreamId id = 0;
+  int32_t priority = 0;
+  ob_queue queue = nullptr;
+  bool external = false;
+  std::atomic<uint64_t> submitted{0};
+  std::atomic<uint64_t> drained{0};
+
+  c10::Stream stream() const { return c10::Stream(c10::Stream::UNSAFE, device_of(device), id); }
+  bool idle() const noexcept {
+    return !external && submitted.load(std::memory_order_acquire) ==
+                            drained.load(std::memory_order_acquire);
+  }
+  // To be called after every driver call that enqueues work on `queue`.
+  void mark_submitted() noexcept { submitted.fetch_add(1, std::memory_order_acq_rel); }
+};
+
+// State of a stream of ours. Raises for an id that does not exist.
+OUTBOARD_API StreamState& stream_state(const c10::Stream& stream);
+// State of the current stream of `device` in this thread; creates its queue at first use.
+OUTBOARD_API StreamState& current_stream_state(c10::DeviceIndex device);
+
+OUTBOARD_API c10::Stream default_stream(c10::DeviceIndex device);
+OUTBOARD_API c10::Stream current_stream(c10::DeviceIndex device);
+// Makes `stream` current for its device in this thread and returns the previous one.
+OUTBOARD_API c10::Stream exchange_stream(const c10::Stream& stream);
+// From the pool of the given priority (clamped to the device's range), round robin.
+OUTBOARD_API c10::Stream stream_from_pool(c10::DeviceIndex device, int32_t priority);
+// Wraps a queue that somebody else made and keeps alive. Same queue, same stream.
+OUTBOARD_API c10::Stream external_stream(c10::DeviceIndex device, ob_queue queue);
+
+// Waits until the host may touch what the stream used. Free when the stream is idle: two atomic
+// loads, no driver call. Does not raise deferred failures.
+OUTBOARD_API void drain(StreamState& state);
+// Whether all work is done; does not wait.
+OUTBOARD_API bool query_stream(const c10::Stream& stream);
+// Waits, then raises what failed meanwhile in places that cannot throw.
+OUTBOARD_API void synchronize_stream(const c10::Stream& stream);
+OUTBOARD_API void synchronize_device(c10::DeviceIndex device);
+
+// Sets the current stream of the stream's device for a scope.
+class StreamScope {
+ public:
+  explicit StreamScope(const c10::Stream& stream) : previous_(exchange_stream(stream)) {}
+  ~StreamScope() { exchange_stream(previous_); }
+  StreamScope(const StreamScope&) = delete;
+  StreamScope& operator=(const StreamScope&) = delete;
+
+ private:
+  c10::Stream previous_;
+};
+
+}  // namespace outboard

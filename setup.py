@@ -1,0 +1,143 @@
+"""Builds the native parts of torch_outboard.
+
+Three kinds of shared objects come out of one `pip install`:
+
+* `torch_outboard/lib/libtorch_outboard.so`: runtime and operators. Makers link against it.
+* `torch_outboard/_C.*.so`: the Python binding, thin.
+* `torch_outboard/drivers/<name>/libob_<name>.so`: drivers, plain C without PyTorch's headers.
+"""
+
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from setuptools import Extension, setup
+from torch.utils.cpp_extension import BuildExtension, CppExtension, include_paths, library_paths
+
+ROOT = Path(__file__).parent
+PACKAGE = "torch_outboard"
+LIBRARY = f"{PACKAGE}.lib.libtorch_outboard"
+DRIVERS = ("host", "torture")
+WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-deprecated-declarations"]
+
+
+def sources(folder: str) -> list[str]:
+    return sorted(str(p.relative_to(ROOT)) for p in (ROOT / "csrc" / folder).rglob("*.cpp"))
+
+
+def cpu_stub_flags() -> list[str]:
+    """The defines with which a CPU kernel stub of this PyTorch can be called from outside.
+
+    A stub picks its kernel among symbols per instruction set, which differ by processor. Each
+    candidate is compiled and linked; if none links, operators use the path without stubs.
+    """
+    program = """
+        #include <ATen/native/BinaryOps.h>
+        #include <ATen/TensorIterator.h>
+        void probe(at::TensorIteratorBase& i) { at::native::mul_stub(at::kCPU, i); }
+        int main() { return 0; }
+    """
+    candidates: list[list[str]] = [[]]
+    if platform.machine() in ("x86_64", "AMD64"):
+        candidates.insert(0, ["-DHAVE_AVX2_CPU_DEFINITION", "-DHAVE_AVX512_CPU_DEFINITION"])
+    compiler = os.environ.get("CXX", "c++")
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "probe.cpp")
+        source.write_text(program)
+        for flags in candidates:
+            command = [*compiler.split(), "-std=c++20", "-O0", *flags, str(source), "-o", f"{folder}/a"]
+            command += [f"-I{p}" for p in include_paths()] + [f"-L{p}" for p in library_paths()]
+            command += ["-ltorch_cpu", "-lc10", "-Wl,--allow-shlib-undefined"]
+            if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+                return ["-DOUTBOARD_CPU_STUBS", *flags]
+    return []
+
+
+class Build(BuildExtension):
+    """Builds the library first, links the binding against it, and compiles drivers as plain C."""
+
+    def get_ext_filename(self, fullname: str) -> str:
+        if fullname.rpartition(".")[2].startswith(("libtorch_outboard", "libob_")):
+            return os.path.join(*fullname.split(".")) + ".so"
+        return super().get_ext_filename(fullname)
+
+    def get_export_symbols(self, ext: Extension) -> list[str]:
+        return ext.export_symbols or []
+
+    def build_extensions(self) -> None:
+        stub_flags = cpu_stub_flags()
+        drivers = [e for e in self.extensions if "libob_" in e.name]
+        torch_extensions = [e for e in self.extensions if e not in drivers]
+        for extension in torch_extensions:
+            if extension.name == LIBRARY:
+                extension.extra_compile_args += stub_flags
+            else:
+                extension.library_dirs.append(os.path.join(self.build_lib, PACKAGE, "lib"))
+        self.extensions = torch_extensions
+        super().build_extensions()
+        self.extensions = torch_extensions + drivers
+        for extension in drivers:
+            self.build_driver(extension)
+
+    def build_driver(self, extension: Extension) -> None:
+        target = Path(self.get_ext_fullpath(extension.name))
+        if self.inplace:
+            target = Path(self.build_lib, self.get_ext_filename(extension.name))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        command = [*os.environ.get("CC", "cc").split(), *extension.extra_compile_args]
+        command += [f"-I{p}" for p in extension.include_dirs] + extension.sources
+        subprocess.run([*command, "-o", str(target), *extension.extra_link_args], check=True)
+
+    def run(self) -> None:
+        super().run()
+        root = ROOT if self.inplace or self.editable_mode else Path(self.build_lib)
+        copy_public_files(root / PACKAGE)
+
+
+def copy_public_files(package: Path) -> None:
+    """Puts the public headers and the CMake config where `include_paths()` says they are."""
+    shutil.copytree(
+        ROOT / "csrc" / "include" / "outboard", package / "include" / "outboard", dirs_exist_ok=True
+    )
+    shutil.copytree(ROOT / "csrc" / "cmake", package / "share" / "cmake", dirs_exist_ok=True)
+
+
+def native_extensions() -> list[Extension]:
+    include = [str(ROOT / "csrc" / "include"), str(ROOT / "csrc")]
+    flags = ["-O2", "-fvisibility=hidden", *WARNINGS]
+    library = CppExtension(
+        LIBRARY,
+        [*sources("runtime"), *sources("aten")],
+        include_dirs=include,
+        extra_compile_args=[*flags, "-DOUTBOARD_BUILDING", "-fopenmp"],
+        extra_link_args=["-Wl,-z,defs", "-ldl", "-lpthread"],
+        py_limited_api=False,
+    )
+    library.libraries = [name for name in library.libraries if "python" not in name]
+    binding = CppExtension(
+        f"{PACKAGE}._C",
+        sources("python"),
+        include_dirs=include,
+        libraries=["torch_outboard"],
+        extra_compile_args=flags,
+        extra_link_args=["-Wl,-rpath,$ORIGIN/lib"],
+    )
+    drivers = [
+        Extension(
+            f"{PACKAGE}.drivers.{name}.libob_{name}",
+            [f"{PACKAGE}/drivers/{name}/{name}.c"],
+            include_dirs=[str(ROOT / "csrc" / "include")],
+            extra_compile_args=[
+                "-std=c11", "-O2", "-g", "-fPIC", "-shared", "-fvisibility=hidden", *WARNINGS,
+            ],
+            extra_link_args=["-lpthread"],
+        )
+        for name in DRIVERS
+    ]
+    return [library, binding, *drivers]
+
+
+setup(ext_modules=native_extensions(), cmdclass={"build_ext": Build})

@@ -1,0 +1,1 @@
+"""torch_outboard: a small driver in, a complete out-of-tree PyTorch device out."""
