@@ -1,7 +1,7 @@
 // Everything that depends on the version of PyTorch stands here: 2.11 to 2.13.
 #pragma once
 
-#include <torch/version.h>
+#include <torch/headeronly/version.h>
 
 #if TORCH_VERSION_MAJOR != 2 || TORCH_VERSION_MINOR < 11 || TORCH_VERSION_MINOR > 13
 #error "torch_outboard is written for PyTorch 2.11 to 2.13; install one of these and build again"
