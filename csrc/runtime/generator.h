@@ -43,6 +43,9 @@ class OUTBOARD_API GeneratorImpl final : public c10::GeneratorImpl {
   uint64_t offset_ = 0;
 };
 
+// Seeds the default generators of all devices. Before the device is first used this only stores the
+// seed, for generators made later.
+OUTBOARD_API void seed_default_generators(uint64_t seed);
 OUTBOARD_API const at::Generator& default_generator(c10::DeviceIndex device = -1);
 OUTBOARD_API at::Generator make_generator(c10::DeviceIndex device = -1);
 // `generator` if given (raises unless it is one of ours on `device`), else the default one; locks

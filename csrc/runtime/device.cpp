@@ -1,0 +1,110 @@
+#include "runtime/device.h"
+
+#include <c10/util/Exception.h>
+
+#include <array>
+#include <mutex>
+
+#include "runtime/driver_table.h"
+#include "runtime/fork.h"
+
+namespace outboard {
+namespace {
+
+struct Devices {
+  c10::DeviceIndex count = 0;
+  std::array<ob_device_properties, kMaxDevices> properties = {};
+};
+
+std::atomic<const Devices*> g_devices{nullptr};
+thread_local c10::DeviceIndex t_current_device = 0;
+
+const Devices& probe_devices() {
+  static std::mutex* mutex = new std::mutex;
+  const ob_driver& table = driver();
+  std::lock_guard<std::mutex> lock(*mutex);
+  if (const Devices* devices = g_devices.load(std::memory_order_acquire)) return *devices;
+  auto* devices = new Devices;
+  int32_t count = 0;
+  check_status(table.device_count(&count), "device_count");
+  TORCH_CHECK(count >= 0, "driver '", table.name, "' reports ", count, " devices");
+  devices->count = static_cast<c10::DeviceIndex>(std::min<int32_t>(count, kMaxDevices));
+  for (int32_t i = 0; i < devices->count; ++i) {
+    ob_device_properties& properties = devices->properties[i];
+    properties.struct_size = sizeof(properties);
+    check_status(table.device_properties(i, &properties), "device_properties");
+    properties.name[sizeof(properties.name) - 1] = '\0';
+    properties.vendor[sizeof(properties.vendor) - 1] = '\0';
+    properties.driver_version[sizeof(properties.driver_version) - 1] = '\0';
+    if (properties.alignment == 0) properties.alignment = 64;
+    if (properties.max_allocation == 0) properties.max_allocation = properties.total_memory;
+  }
+  g_devices.store(devices, std::memory_order_release);
+  return *devices;
+}
+
+const Devices& devices() {
+  if (const Devices* known = g_devices.load(std::memory_order_acquire)) return *known;
+  return probe_devices();
+}
+
+}  // namespace
+
+c10::DeviceIndex device_count() noexcept {
+  if (in_bad_fork()) return 0;
+  try {
+    return devices().count;
+  } catch (const std::exception&) {
+    return 0;
+  }
+}
+
+c10::DeviceIndex device_count_or_throw() {
+  check_fork();
+  return devices().count;
+}
+
+void check_device_index(c10::DeviceIndex device) {
+  const c10::DeviceIndex count = device_count_or_throw();
+  TORCH_CHECK(count > 0, "device ", device_of(device), " was asked for, but driver '",
+              driver().name, "' found no device; `python -m torch_outboard doctor` says more");
+  TORCH_CHECK(device >= 0 && device < count, "device index ", static_cast<int>(device),
+              " was asked for, but driver '", driver().name, "' has ", static_cast<int>(count),
+              count == 1 ? " device, index 0" : " devices; use an index from 0 to ",
+              count == 1 ? "" : std::to_string(count - 1));
+}
+
+const ob_device_properties& device_properties(c10::DeviceIndex device) {
+  check_device_index(device);
+  return devices().properties[device];
+}
+
+c10::DeviceIndex current_device() noexcept { return t_current_device; }
+
+void set_device(c10::DeviceIndex device) {
+  if (device == t_current_device && device != 0) return;
+  // Autograd's threads and guards set device 0 also where there is none.
+  if (device != 0 || driver_initialized()) check_device_index(device);
+  t_current_device = device;
+}
+
+c10::DeviceIndex exchange_device(c10::DeviceIndex device) {
+  const c10::DeviceIndex previous = t_current_device;
+  if (device >= 0 && device != previous) set_device(device);
+  return previous;
+}
+
+bool shares_host_memory(c10::DeviceIndex device) {
+  const Devices* known = g_devices.load(std::memory_order_acquire);
+  if (C10_UNLIKELY(known == nullptr || device < 0 || device >= known->count)) {
+    return device_properties(device).host_access == OB_HOST_ACCESS_COHERENT;
+  }
+  return known->properties[device].host_access == OB_HOST_ACCESS_COHERENT;
+}
+
+bool adopts_host_memory(c10::DeviceIndex device) {
+  return shares_host_memory(device) &&
+         (device_properties(device).features & OB_FEATURE_HOST_MEMORY_IS_DEVICE_MEMORY) != 0;
+}
+
+}  // namespace outboard

@@ -1,0 +1,134 @@
+#include "runtime/generator.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include "runtime/device.h"
+
+namespace outboard {
+namespace {
+
+constexpr size_t kStateBytes = 2 * sizeof(uint64_t);
+
+std::mutex& defaults_mutex() {
+  static std::mutex* mutex = new std::mutex;
+  return *mutex;
+}
+uint64_t g_default_seed = c10::default_rng_seed_val;  // under defaults_mutex
+std::atomic<std::vector<at::Generator>*> g_defaults{nullptr};
+
+const std::vector<at::Generator>& default_generators() {
+  if (const auto* generators = g_defaults.load(std::memory_order_acquire)) return *generators;
+  const c10::DeviceIndex count = device_count_or_throw();
+  std::lock_guard<std::mutex> lock(defaults_mutex());
+  if (const auto* generators = g_defaults.load(std::memory_order_acquire)) return *generators;
+  auto* generators = new std::vector<at::Generator>;
+  for (c10::DeviceIndex device = 0; device < count; ++device) {
+    generators->push_back(at::make_generator<GeneratorImpl>(device));
+    generators->back().set_current_seed(g_default_seed);
+  }
+  g_defaults.store(generators, std::memory_order_release);
+  return *generators;
+}
+
+}  // namespace
+
+GeneratorImpl::GeneratorImpl(c10::DeviceIndex device)
+    : c10::GeneratorImpl(device_of(device),
+                         c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
+      seed_(c10::default_rng_seed_val) {}
+
+void GeneratorImpl::set_current_seed(uint64_t seed) {
+  seed_ = seed;
+  offset_ = 0;
+}
+
+uint64_t GeneratorImpl::current_seed() const { return seed_; }
+
+uint64_t GeneratorImpl::seed() {
+  set_current_seed(c10::detail::getNonDeterministicRandom());
+  return seed_;
+}
+
+void GeneratorImpl::set_offset(uint64_t offset) { offset_ = offset; }
+
+uint64_t GeneratorImpl::get_offset() const { return offset_; }
+
+void GeneratorImpl::set_state(const c10::TensorImpl& new_state) {
+  TORCH_CHECK_TYPE(new_state.device_type() == c10::DeviceType::CPU &&
+                       new_state.dtype() == caffe2::TypeMeta::Make<uint8_t>(),
+                   "the state of a generator is a CPU tensor of dtype uint8, not ",
+                   new_state.dtype().name(), " on ", new_state.device());
+  TORCH_CHECK(new_state.numel() == static_cast<int64_t>(kStateBytes) && new_state.is_contiguous(),
+              "the state of this generator has ", kStateBytes, " bytes, and ", new_state.numel(),
+              " were given; use a state that get_state() of the same backend returned");
+  const auto* bytes = static_cast<const uint8_t*>(new_state.data());
+  std::memcpy(&seed_, bytes, sizeof(seed_));
+  std::memcpy(&offset_, bytes + sizeof(seed_), sizeof(offset_));
+}
+
+c10::intrusive_ptr<c10::TensorImpl> GeneratorImpl::get_state() const {
+  at::Tensor state = at::empty({static_cast<int64_t>(kStateBytes)},
+                               at::TensorOptions().dtype(at::kByte).device(at::kCPU));
+  auto* bytes = static_cast<uint8_t*>(state.data_ptr());
+  std::memcpy(bytes, &seed_, sizeof(seed_));
+  std::memcpy(bytes + sizeof(seed_), &offset_, sizeof(offset_));
+  return state.getIntrusivePtr();
+}
+
+PhiloxState GeneratorImpl::reserve(uint64_t draws) {
+  const PhiloxState state = {seed_, offset_};
+  offset_ += draws;
+  return state;
+}
+
+GeneratorImpl* GeneratorImpl::clone_impl() const {
+  auto* copy = new GeneratorImpl(device().index());
+  copy->seed_ = seed_;
+  copy->offset_ = offset_;
+  return copy;
+}
+
+void seed_default_generators(uint64_t seed) {
+  std::lock_guard<std::mutex> lock(defaults_mutex());
+  g_default_seed = seed;
+  auto* generators = g_defaults.load(std::memory_order_acquire);
+  if (generators == nullptr) return;
+  for (at::Generator& generator : *generators) {
+    std::lock_guard<std::mutex> generator_lock(generator.mutex());
+    generator.set_current_seed(seed);
+  }
+}
+
+const at::Generator& default_generator(c10::DeviceIndex device) {
+  if (device == -1) device = current_device();
+  check_device_index(device);
+  return default_generators()[device];
+}
+
+at::Generator make_generator(c10::DeviceIndex device) {
+  if (device == -1) device = current_device();
+  check_device_index(device);
+  return at::make_generator<GeneratorImpl>(device);
+}
+
+PhiloxState reserve_philox(const std::optional<at::Generator>& generator, c10::DeviceIndex device,
+                           uint64_t draws) {
+  const at::Generator& chosen =
+      generator.has_value() && generator->defined() ? *generator : default_generator(device);
+  TORCH_CHECK(chosen.device().type() == c10::DeviceType::PrivateUse1, "a generator of ",
+              chosen.device(), " was given for a tensor on ", device_of(device),
+              "; make one with torch.Generator(device=...)");
+  TORCH_CHECK(chosen.device().index() == device, "a generator of ", chosen.device(),
+              " was given for a tensor on ", device_of(device), "; use one of the same device");
+  auto* impl = static_cast<GeneratorImpl*>(chosen.unsafeGetGeneratorImpl());
+  std::lock_guard<std::mutex> lock(impl->mutex_);
+  return impl->reserve(draws);
+}
+
+}  // namespace outboard
