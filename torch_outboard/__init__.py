@@ -1,1 +1,68 @@
-"""torch_outboard: a small driver in, a complete out-of-tree PyTorch device out."""
+"""torch_outboard: a small driver in, a complete out-of-tree PyTorch device out.
+
+`import torch` is enough to use the device; this package holds what is not PyTorch's: paths to build
+against, the choice of a driver, and tensors that share memory with the host.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from torch_outboard import _activation
+from torch_outboard.paths import cmake_path, include_paths, library_path
+
+if TYPE_CHECKING:
+    from torch_outboard.driver_choice import use_driver
+    from torch_outboard.host_memory import as_cpu, from_cpu
+
+__all__ = [
+    "__version__",
+    "as_cpu",
+    "cmake_path",
+    "device_name",
+    "from_cpu",
+    "include_paths",
+    "library_path",
+    "use_driver",
+]
+
+# Imported at the first access, so that `import torch` stays fast.
+_LAZY = {
+    "as_cpu": "torch_outboard.host_memory",
+    "from_cpu": "torch_outboard.host_memory",
+    "use_driver": "torch_outboard.driver_choice",
+}
+
+
+def device_name() -> str:
+    """The name of the device in PyTorch: `torch.device(device_name())`.
+
+    Raises:
+        RuntimeError: if the device is not registered with PyTorch, with the reason.
+    """
+    _activation.check_active()
+    return _activation.state.name
+
+
+def __getattr__(name: str) -> object:
+    import importlib
+
+    if name == "__version__":
+        import importlib.metadata
+
+        return importlib.metadata.version("torch-outboard")
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'torch_outboard' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+# While PyTorch itself is being imported, its entry point calls `_autoload.autoload` next, and that
+# decides. In all other cases somebody asked for this package.
+if not getattr(torch.__spec__, "_initializing", False):
+    _activation.activate()

@@ -4,4 +4,5 @@
 PYBIND11_MODULE(_C, m) {
   m.doc() = "The native side of torch_outboard.";
   outboard::bind_driver(m);
+  outboard::bind_random(m);
 }

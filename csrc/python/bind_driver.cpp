@@ -1,0 +1,176 @@
+// Choice of the driver, devices, streams and synchronization.
+//
+// Whatever may load the driver, wait or take a lock runs without the interpreter lock.
+#include "python/bindings.h"
+#include "runtime/device.h"
+#include "runtime/driver_table.h"
+#include "runtime/fork.h"
+#include "runtime/hooks.h"
+#include "runtime/stream.h"
+
+namespace py = pybind11;
+
+namespace outboard {
+namespace {
+
+using NoGil = py::call_guard<py::gil_scoped_release>;
+
+// A copy, so that Python may keep it.
+struct DeviceProperties {
+  explicit DeviceProperties(const ob_device_properties& properties) : fields(properties) {}
+  ob_device_properties fields;
+};
+
+const char* kind_name(ob_device_kind kind) {
+  switch (kind) {
+    case OB_DEVICE_CPU:
+      return "cpu";
+    case OB_DEVICE_GPU:
+      return "gpu";
+    case OB_DEVICE_ACCELERATOR:
+      return "accelerator";
+    default:
+      return "other";
+  }
+}
+
+const char* host_access_name(ob_host_access access) {
+  switch (access) {
+    case OB_HOST_ACCESS_COHERENT:
+      return "coherent";
+    case OB_HOST_ACCESS_MAPPED:
+      return "mapped";
+    default:
+      return "none";
+  }
+}
+
+template <class Field>
+auto field(Field ob_device_properties::*member) {
+  return [member](const DeviceProperties& self) { return self.fields.*member; };
+}
+
+void bind_properties(py::module_& m) {
+  py::class_<DeviceProperties>(m, "_DeviceProperties",
+                               "What the driver says about a device; sizes are in bytes.")
+      .def_property_readonly("name", [](const DeviceProperties& p) { return p.fields.name; })
+      .def_property_readonly("vendor", [](const DeviceProperties& p) { return p.fields.vendor; })
+      .def_property_readonly("driver_version",
+                             [](const DeviceProperties& p) { return p.fields.driver_version; })
+      .def_property_readonly("kind",
+                             [](const DeviceProperties& p) { return kind_name(p.fields.kind); })
+      .def_property_readonly(
+          "addressing",
+          [](const DeviceProperties& p) {
+            return p.fields.addressing == OB_ADDRESSING_HANDLE ? "handle" : "pointer";
+          })
+      .def_property_readonly(
+          "host_access",
+          [](const DeviceProperties& p) { return host_access_name(p.fields.host_access); })
+      .def_property_readonly("dtypes", field(&ob_device_properties::dtypes))
+      .def_property_readonly("features", field(&ob_device_properties::features))
+      .def_property_readonly("total_memory", field(&ob_device_properties::total_memory))
+      .def_property_readonly("max_allocation", field(&ob_device_properties::max_allocation))
+      .def_property_readonly("alignment", field(&ob_device_properties::alignment))
+      .def_property_readonly("multi_processor_count", field(&ob_device_properties::compute_units))
+      .def_property_readonly("preferred_vector_width",
+                             field(&ob_device_properties::preferred_vector_width))
+      .def_property_readonly("max_work_group_size",
+                             field(&ob_device_properties::max_work_group_size))
+      .def_property_readonly("local_memory", field(&ob_device_properties::local_memory))
+      .def_property_readonly("subgroup_size", field(&ob_device_properties::subgroup_size))
+      .def_property_readonly("least_priority", field(&ob_device_properties::least_priority))
+      .def_property_readonly("greatest_priority", field(&ob_device_properties::greatest_priority))
+      .def("__repr__", [](const DeviceProperties& p) {
+        return c10::str("_DeviceProperties(name='", p.fields.name, "', vendor='", p.fields.vendor,
+                        "', kind='", kind_name(p.fields.kind), "', total_memory=",
+                        p.fields.total_memory >> 20, "MB, multi_processor_count=",
+                        p.fields.compute_units, ", host_access='",
+                        host_access_name(p.fields.host_access), "')");
+      });
+}
+
+void bind_choice(py::module_& m) {
+  m.def("use_driver_library", &use_driver_library, NoGil());
+  m.def(
+      "use_driver_table",
+      [](const std::string& name, uint64_t address) {
+        use_driver_table(name, reinterpret_cast<const ob_driver*>(address));
+      },
+      NoGil());
+  m.def("use_no_driver", &use_no_driver, NoGil());
+  m.def("use_wrapper_library", &use_wrapper_library, NoGil());
+  m.def("register_hooks", &register_hooks);
+  m.def("driver_initialized", &driver_initialized);
+  m.def("driver_name", []() { return std::string(driver().name); }, NoGil());
+  m.def("finalize_driver", &finalize_driver, NoGil());
+  m.def("in_bad_fork", &in_bad_fork);
+}
+
+void bind_devices(py::module_& m) {
+  m.def("device_count", &device_count, NoGil());
+  m.def("device_count_or_throw", &device_count_or_throw, NoGil());
+  m.def("check_device_index", &check_device_index, NoGil());
+  m.def(
+      "device_properties",
+      [](c10::DeviceIndex device) { return DeviceProperties(device_properties(device)); }, NoGil());
+  m.def("current_device", &current_device);
+  m.def(
+      "set_device",
+      [](c10::DeviceIndex device) {
+        check_device_index(device);
+        set_device(device);
+      },
+      NoGil());
+  // Negative indices change nothing.
+  m.def(
+      "exchange_device",
+      [](c10::DeviceIndex device) {
+        if (device >= 0) check_device_index(device);
+        return exchange_device(device);
+      },
+      NoGil());
+  m.def("shares_host_memory", &shares_host_memory, NoGil());
+  m.def("adopts_host_memory", &adopts_host_memory, NoGil());
+}
+
+// A stream crosses as its id: Python has a class of its own for it.
+void bind_streams(py::module_& m) {
+  m.def(
+      "current_stream", [](c10::DeviceIndex device) { return current_stream(device).id(); },
+      NoGil());
+  m.def(
+      "default_stream", [](c10::DeviceIndex device) { return default_stream(device).id(); },
+      NoGil());
+  m.def(
+      "external_stream",
+      [](c10::DeviceIndex device, uint64_t queue) {
+        return external_stream(device, reinterpret_cast<ob_queue>(queue)).id();
+      },
+      NoGil());
+  m.def(
+      "stream_queue",
+      [](c10::DeviceIndex device, c10::StreamId id) {
+        const c10::Stream stream(c10::Stream::UNSAFE, device_of(device), id);
+        return reinterpret_cast<uint64_t>(stream_state(stream).queue);
+      },
+      NoGil(), "The driver's queue behind a stream.");
+  m.def(
+      "stream_priority",
+      [](c10::DeviceIndex device, c10::StreamId id) {
+        return stream_state(c10::Stream(c10::Stream::UNSAFE, device_of(device), id)).priority;
+      },
+      NoGil());
+  m.def("synchronize_device", &synchronize_device, NoGil());
+}
+
+}  // namespace
+
+void bind_driver(py::module_& m) {
+  bind_properties(m);
+  bind_choice(m);
+  bind_devices(m);
+  bind_streams(m);
+}
+
+}  // namespace outboard

@@ -1,0 +1,67 @@
+"""Fixtures and options of the whole suite.
+
+The suite runs on whatever device the environment says: OUTBOARD_DRIVER, OUTBOARD_HOST_ACCESS,
+OUTBOARD_TORTURE and so on are set by whoever starts pytest, and subprocesses inherit them.
+`--configuration` sets the usual ones.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+# What `--configuration` puts into the environment, unless it is there already.
+CONFIGURATIONS: dict[str, dict[str, str]] = {
+    "environment": {},
+    "shared": {"OUTBOARD_HOST_ACCESS": "shared"},
+    "separate": {"OUTBOARD_HOST_ACCESS": "separate"},
+    "torture": {"OUTBOARD_HOST_ACCESS": "shared", "OUTBOARD_TORTURE": "delay=0.2"},
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--configuration",
+        choices=sorted(CONFIGURATIONS),
+        default="environment",
+        help="how the host driver is set up for this run (default: as the environment says)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name, value in CONFIGURATIONS[config.getoption("configuration")].items():
+        os.environ.setdefault(name, value)
+
+
+def pytest_report_header() -> str:
+    import torch
+
+    settings = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("OUTBOARD_")]
+    name = torch._C._get_privateuse1_backend_name()
+    return f"torch {torch.__version__}, device '{name}', {' '.join(settings) or 'default settings'}"
+
+
+@pytest.fixture(scope="session")
+def device() -> object:
+    """The current driver's device, with its index: torch.device("host", 0)."""
+    import torch
+    import torch_outboard
+
+    return torch.device(torch_outboard.device_name(), 0)
+
+
+@pytest.fixture(scope="session")
+def device_module(device: object) -> object:
+    """The module of the device: torch.host."""
+    import torch
+
+    return torch.get_device_module(device)
+
+
+@pytest.fixture(scope="session")
+def shares_memory(device: object) -> bool:
+    """Whether the host can touch the device's memory."""
+    import torch
+
+    return torch.get_device_module(device).get_device_properties(device).host_access == "coherent"

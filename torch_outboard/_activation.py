@@ -1,0 +1,209 @@
+"""Registers the device with PyTorch: name, device module, generated methods and native code.
+
+Nothing here calls the driver, and nothing raises: what goes wrong is kept and becomes the error of
+the first use.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+import re
+import threading
+import types
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from torch_outboard.driver_discovery import (
+    DEFAULT_DRIVER,
+    DriverChoice,
+    ask_module,
+    choose_driver,
+)
+
+DRIVER_VARIABLE = "OUTBOARD_DRIVER"
+TORTURE_VARIABLE = "OUTBOARD_TORTURE"
+
+# What PyTorch calls the slot while nobody has taken it.
+_FREE_SLOT = "privateuseone"
+
+
+@dataclass
+class State:
+    """What happened so far."""
+
+    # The device's name in PyTorch; "" before activation and when it failed.
+    name: str = ""
+    # Why the device is not registered with PyTorch; None when it is.
+    inactive: str | None = "it was not activated: import torch_outboard after torch"
+    # Why the native code could not be loaded; None when it could.
+    extension_error: str | None = None
+    choice: DriverChoice | None = None
+
+
+state = State()
+
+
+def check_active() -> None:
+    """Raises RuntimeError if the device is not registered with PyTorch or cannot work at all."""
+    if state.inactive is not None:
+        raise RuntimeError(f"torch_outboard is not in use: {state.inactive}.")
+    if state.extension_error is not None:
+        raise RuntimeError(state.extension_error)
+
+
+def reason_to_stay_away() -> str | None:
+    """Why the device must not register itself unless it is asked for; None if it may."""
+    if os.environ.get(DRIVER_VARIABLE):
+        return None
+    if other := _accelerator_present():
+        return (
+            f"this machine has {other}, and PyTorch would prefer this device as the accelerator; "
+            f"import torch_outboard or set {DRIVER_VARIABLE} to use it anyway"
+        )
+    if others := _other_backends():
+        return (
+            f"another PyTorch backend is installed ({', '.join(others)}), and PyTorch has one slot "
+            f"for out-of-tree devices; import torch_outboard or set {DRIVER_VARIABLE} to use this "
+            "one"
+        )
+    return None
+
+
+# Device files by which an accelerator shows without calling its driver.
+_CUDA_FILES = ("/dev/nvidiactl", "/dev/nvmap", "/dev/dxg", "/dev/kfd")
+_XPU_FILES = ("/dev/dri", "/dev/dxg")
+
+
+def _accelerator_present() -> str | None:
+    built_and_files = (
+        ("CUDA", torch.backends.cuda.is_built(), _CUDA_FILES),
+        ("XPU", torch.xpu._is_compiled(), _XPU_FILES),
+    )
+    for name, built, files in built_and_files:
+        if built and any(os.path.exists(file) for file in files):
+            return name
+    return None
+
+
+def _other_backends() -> list[str]:
+    from importlib.metadata import entry_points
+
+    found = entry_points(group="torch.backends")
+    return sorted({e.name for e in found if not e.value.startswith("torch_outboard.")})
+
+
+def activate() -> None:
+    """Registers the device with PyTorch, once; later calls do nothing."""
+    if state.inactive is None:
+        return
+    holder = torch._C._get_privateuse1_backend_name()
+    if holder != _FREE_SLOT:
+        state.inactive = (
+            f"another backend, '{holder}', has taken PyTorch's one slot for out-of-tree devices in "
+            "this process; uninstall it, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0 and import "
+            "torch_outboard first"
+        )
+        return
+    try:
+        choice = choose_driver(os.environ.get(DRIVER_VARIABLE) or DEFAULT_DRIVER)
+        if problem := _name_problem(choice.name):
+            choice = DriverChoice(DEFAULT_DRIVER, problem=problem)
+        _register(choice)
+    except Exception as error:
+        state.inactive = f"registering the device failed ({type(error).__name__}: {error})"
+
+
+def _name_problem(name: str) -> str | None:
+    """Why a driver's name cannot be the name of a device in PyTorch."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        why = "it is no lower-case identifier"
+    elif hasattr(torch, name) or hasattr(torch.Tensor, name) or name in ("opencl", "opengl"):
+        why = "PyTorch uses that name for something else"
+    else:
+        return None
+    return (
+        f"{DRIVER_VARIABLE}={name!r} cannot name a device, because {why}; the device is called "
+        f"'{DEFAULT_DRIVER}' until {DRIVER_VARIABLE} names an installed driver"
+    )
+
+
+def _register(choice: DriverChoice) -> None:
+    device_module: types.ModuleType
+    try:
+        _C = importlib.import_module("torch_outboard._C")
+    except ImportError as error:
+        from torch_outboard import unavailable
+
+        state.extension_error = (
+            f"The device '{choice.name}' cannot be used, because the native part of torch_outboard "
+            f"does not load with PyTorch {torch.__version__} ({error}); build torch_outboard again "
+            "for this PyTorch and Python."
+        )
+        unavailable.raise_from_every_operator(state.extension_error)
+        device_module = unavailable
+    else:
+        from torch_outboard import device_module
+
+        _C.register_hooks()
+        _hand_over(_C, choice)
+
+    name = choice.name
+    torch.utils.rename_privateuse1_backend(name)
+    torch._register_device_module(name, device_module)
+    torch.utils.generate_methods_for_privateuse1_backend(
+        for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
+    )
+    state.name = name
+    state.choice = choice
+    state.inactive = None
+    if state.extension_error is None:
+        from torch_outboard.device_module import finish_registration
+
+        finish_registration(name)
+
+
+def _hand_over(native: types.ModuleType, choice: DriverChoice) -> None:
+    """Tells the runtime where the driver is; nothing is loaded yet."""
+    if choice.library is not None:
+        native.use_driver_library(choice.name, str(choice.library))
+    elif choice.problem is not None:
+        native.use_no_driver(choice.name, choice.problem)
+    else:
+        native.use_no_driver(choice.name, f"its module {choice.module} was not imported yet")
+    if os.environ.get(TORTURE_VARIABLE):
+        folder = Path(__file__).parent / "drivers" / "torture"
+        native.use_wrapper_library(str(folder / "libob_torture.so"))
+
+
+_module_lock = threading.Lock()
+
+
+def ask_driver_module() -> None:
+    """At first use: imports the driver's module if that is the only way to find the driver.
+
+    If it has no driver to give, the reason becomes the error of every use.
+    """
+    choice = state.choice
+    if choice is None or not choice.must_ask:
+        return
+    from torch_outboard import _C
+
+    with _module_lock:
+        if state.choice is not choice:
+            return
+        try:
+            answer = ask_module(choice)
+        except RuntimeError as error:
+            _C.use_no_driver(choice.name, str(error))
+            state.choice = dataclasses.replace(choice, problem=str(error))
+            return
+        if isinstance(answer, int):
+            _C.use_driver_table(choice.name, answer)
+            state.choice = dataclasses.replace(choice, table=answer)
+        else:
+            _C.use_driver_library(choice.name, str(answer))
+            state.choice = dataclasses.replace(choice, library=answer)

@@ -1,0 +1,163 @@
+"""Devices: how many, what they are, and which one is current in this thread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from torch_outboard import _C, _activation
+from torch_outboard.lazy_init import _lazy_init
+
+# How a device can be named: an index, "<name>:1", torch.device; None is the current one.
+DeviceLike = int | str | torch.device | None
+
+# Bit i of the driver's dtypes.
+_DTYPES = (
+    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16,
+    torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128,
+)  # fmt: skip
+
+
+def device_index(device: DeviceLike) -> int:
+    """The index that `device` stands for.
+
+    Raises:
+        ValueError: if `device` is of another type, for example "cpu".
+        TypeError: if `device` cannot name a device.
+    """
+    if device is None:
+        return _C.current_device()
+    if isinstance(device, bool) or not isinstance(device, (int, str, torch.device)):
+        raise TypeError(
+            f"a device is given as an index, a string or a torch.device, not as "
+            f"{type(device).__name__}"
+        )
+    if isinstance(device, int):
+        return device
+    device = torch.device(device)
+    name = _activation.state.name
+    if device.type != name:
+        raise ValueError(f"'{device}' was given where a '{name}' device is needed")
+    return _C.current_device() if device.index is None else device.index
+
+
+def is_available() -> bool:
+    """Whether there is a usable device. Never raises; `init` raises the reason."""
+    return device_count() > 0
+
+
+def device_count() -> int:
+    """Number of devices; 0 if there is no usable driver."""
+    _activation.ask_driver_module()
+    return _C.device_count()
+
+
+def current_device() -> int:
+    """Index of this thread's current device."""
+    _lazy_init()
+    return _C.current_device()
+
+
+def set_device(device: DeviceLike) -> None:
+    """Makes `device` current in this thread. A negative index changes nothing."""
+    index = device_index(device)
+    if index >= 0:
+        _lazy_init()
+        _C.set_device(index)
+
+
+def _exchange_device(device: int) -> int:
+    _lazy_init()
+    return _C.exchange_device(device)
+
+
+def _maybe_exchange_device(device: int) -> int:
+    return _exchange_device(device)
+
+
+class device:
+    """Context manager that changes the current device.
+
+    Args:
+        device: what to make current; a negative index or None changes nothing.
+    """
+
+    def __init__(self, device: DeviceLike) -> None:
+        self.idx = -1 if device is None else device_index(device)
+        self.prev_idx = -1
+
+    def __enter__(self) -> None:
+        self.prev_idx = _exchange_device(self.idx) if self.idx >= 0 else -1
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self.prev_idx >= 0:
+            _C.exchange_device(self.prev_idx)
+
+
+class device_of(device):
+    """Context manager that makes the device of a tensor or storage current.
+
+    Tensors of other devices change nothing.
+    """
+
+    def __init__(self, obj: torch.Tensor | torch.UntypedStorage) -> None:
+        index = obj.device.index if obj.device.type == _activation.state.name else None
+        super().__init__(index)
+
+
+def get_device_name(device: DeviceLike = None) -> str:
+    """The name of a device, for people."""
+    return get_device_properties(device).name
+
+
+def get_device_properties(device: DeviceLike = None) -> _C._DeviceProperties:
+    """What the driver says about a device: name, memory in bytes, limits.
+
+    Raises:
+        RuntimeError: if there is no such device.
+    """
+    _lazy_init()
+    return _C.device_properties(device_index(device))
+
+
+def get_device_capability(device: DeviceLike = None) -> dict[str, Any]:
+    """What kernels of the device can do, and how the host reaches its memory.
+
+    Any dtype can be stored and copied, and any operator runs; `kernel_dtypes` is what runs on the
+    device itself.
+    """
+    properties = get_device_properties(device)
+    return {
+        "kernel_dtypes": {d for i, d in enumerate(_DTYPES) if properties.dtypes >> i & 1},
+        "host_access": properties.host_access,
+        "max_work_group_size": properties.max_work_group_size,
+        "subgroup_size": properties.subgroup_size,
+        "local_memory": properties.local_memory,
+    }
+
+
+def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
+    """Whether copies between two devices work without the host: always asked of the driver."""
+    _lazy_init()
+    for index in (device_index(device), device_index(peer_device)):
+        _C.check_device_index(index)
+    return True
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Whether bfloat16 can be computed on; emulation is the host's kernels."""
+    return including_emulation or _kernel_dtype(torch.bfloat16)
+
+
+def _kernel_dtype(dtype: torch.dtype) -> bool:
+    return dtype in get_device_capability()["kernel_dtypes"]
+
+
+def synchronize(device: DeviceLike = None) -> None:
+    """Waits until all work on all streams of a device is done.
+
+    Raises what failed since the last synchronization in places that could not raise.
+    """
+    _lazy_init()
+    _C.synchronize_device(device_index(device))

@@ -1,0 +1,57 @@
+"""First use of the device: what has to happen then, and what was put off until then."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import Callable
+
+from torch_outboard import _C, _activation
+
+_lock = threading.RLock()
+_initialized = False
+_queued: list[Callable[[], object]] = []
+
+
+def _is_in_bad_fork() -> bool:
+    """Whether this process was forked from one that had initialized the device."""
+    return _C.in_bad_fork()
+
+
+def is_initialized() -> bool:
+    """Whether the device was used in this process."""
+    return _initialized and not _C.in_bad_fork()
+
+
+def init() -> None:
+    """Initializes the driver; PyTorch does so by itself at the first use of the device.
+
+    Raises:
+        RuntimeError: if there is no usable driver or no device, with the reason, and in a forked
+            child of a process that had used the device.
+    """
+    _lazy_init()
+
+
+def _lazy_init() -> None:
+    global _initialized
+    if _initialized and not _C.in_bad_fork():
+        return
+    _activation.ask_driver_module()
+    with _lock:
+        if _initialized and not _C.in_bad_fork():
+            return
+        _C.check_device_index(0)
+        atexit.register(_C.finalize_driver)
+        _initialized = True
+        while _queued:
+            _queued.pop(0)()
+
+
+def _lazy_call(function: Callable[[], object]) -> None:
+    """Calls `function` now if the device is initialized, else as soon as it is."""
+    with _lock:
+        if not is_initialized():
+            _queued.append(function)
+            return
+    function()

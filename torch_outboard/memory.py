@@ -1,0 +1,158 @@
+"""Memory of the devices: statistics, limits and the cache. All sizes are in bytes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import torch
+
+from torch_outboard import _C
+from torch_outboard.devices import DeviceLike, device_index
+from torch_outboard.lazy_init import _lazy_init, is_initialized
+
+__all__ = [
+    "empty_cache",
+    "get_per_process_memory_fraction",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_snapshot",
+    "memory_stats",
+    "memory_stats_as_nested_dict",
+    "memory_summary",
+    "reset_accumulated_memory_stats",
+    "reset_peak_memory_stats",
+    "set_per_process_memory_fraction",
+]
+
+
+def empty_cache() -> None:
+    """Gives unused cached memory back to the driver. Does nothing before the first use."""
+    if is_initialized():
+        torch.accelerator.empty_cache()
+
+
+def memory_stats(device: DeviceLike = None) -> OrderedDict[str, Any]:
+    """Statistics of the allocator as in `torch.accelerator.memory_stats`."""
+    return torch.accelerator.memory_stats(_checked_index(device))
+
+
+def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
+    """Statistics of the allocator as nested dictionaries; empty before the first use."""
+    index = _checked_index(device)
+    if not is_initialized():
+        return {}
+    return torch._C._accelerator_getDeviceStats(index)
+
+
+def memory_allocated(device: DeviceLike = None) -> int:
+    """Bytes held by tensors."""
+    return memory_stats(device).get("allocated_bytes.all.current", 0)
+
+
+def max_memory_allocated(device: DeviceLike = None) -> int:
+    """Largest number of bytes held by tensors since the last reset."""
+    return memory_stats(device).get("allocated_bytes.all.peak", 0)
+
+
+def memory_reserved(device: DeviceLike = None) -> int:
+    """Bytes that the allocator holds, cached memory included."""
+    return memory_stats(device).get("reserved_bytes.all.current", 0)
+
+
+def max_memory_reserved(device: DeviceLike = None) -> int:
+    """Largest number of bytes that the allocator held since the last reset."""
+    return memory_stats(device).get("reserved_bytes.all.peak", 0)
+
+
+def reset_peak_memory_stats(device: DeviceLike = None) -> None:
+    """Makes the current values the peaks."""
+    torch.accelerator.reset_peak_memory_stats(_checked_index(device))
+
+
+def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
+    """Sets the accumulated (historical) statistics to zero."""
+    torch.accelerator.reset_accumulated_memory_stats(_checked_index(device))
+
+
+def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
+    """Free and total bytes of a device, as the driver says."""
+    _lazy_init()
+    return torch.accelerator.get_memory_info(device_index(device))
+
+
+def memory_snapshot() -> list[dict[str, Any]]:
+    """The allocator's segments and their blocks, of all devices."""
+    _lazy_init()
+    return _C.memory_snapshot()
+
+
+def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) -> None:
+    """Limits this process to a share of a device's memory; beyond it, allocation raises.
+
+    Args:
+        fraction: of the total memory, in [0, 1].
+        device: the device; the current one by default.
+    """
+    if not isinstance(fraction, (int, float)):
+        raise TypeError(f"the fraction is a number in [0, 1], not {type(fraction).__name__}")
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"the fraction is a number in [0, 1], and {fraction} was given")
+    _lazy_init()
+    _C.set_memory_fraction(float(fraction), device_index(device))
+
+
+def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
+    """The limit set by `set_per_process_memory_fraction`."""
+    _lazy_init()
+    return _C.memory_fraction(device_index(device))
+
+
+def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
+    """The statistics as a table for people.
+
+    Args:
+        device: the device; the current one by default.
+        abbreviated: leaves out the two pools.
+    """
+    index = _checked_index(device)
+    stats = memory_stats(index)
+    rows = [("allocated_bytes", "Allocated memory", _readable_bytes),
+            ("active_bytes", "Active memory", _readable_bytes),
+            ("reserved_bytes", "Reserved memory", _readable_bytes),
+            ("inactive_split_bytes", "Not releasable", _readable_bytes),
+            ("allocated", "Allocations", str),
+            ("active", "Active allocations", str),
+            ("segment", "Segments", str),
+            ("inactive_split", "Not releasable", str)]  # fmt: skip
+    pools = [("all", "")]
+    if not abbreviated:
+        pools += [("large_pool", "  large pool"), ("small_pool", "  small pool")]
+    columns = ("current", "peak", "allocated", "freed")
+    header = f"{'':<24}" + "".join(f"{c:>14}" for c in columns)
+    counts = f"retries: {stats.get('num_alloc_retries', 0)}, OOMs: {stats.get('num_ooms', 0)}"
+    lines = [f"Memory of device {index}; {counts}", header, "-" * len(header)]
+    for key, title, readable in rows:
+        for pool, indented in pools:
+            values = (readable(stats.get(f"{key}.{pool}.{column}", 0)) for column in columns)
+            lines.append(f"{indented or title:<24}" + "".join(f"{v:>14}" for v in values))
+    return "\n".join(lines)
+
+
+def _readable_bytes(count: int) -> str:
+    value = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if abs(value) < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"
+
+
+def _checked_index(device: DeviceLike) -> int:
+    index = device_index(device)
+    if is_initialized():
+        _C.check_device_index(index)
+    return index

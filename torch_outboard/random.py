@@ -1,0 +1,79 @@
+"""Random number generators of the devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from torch_outboard import _C
+from torch_outboard.devices import DeviceLike, device_count, device_index
+from torch_outboard.lazy_init import _lazy_call, _lazy_init
+
+__all__ = [
+    "get_rng_state",
+    "get_rng_state_all",
+    "initial_seed",
+    "manual_seed",
+    "manual_seed_all",
+    "seed",
+    "seed_all",
+    "set_rng_state",
+    "set_rng_state_all",
+]
+
+
+def get_rng_state(device: DeviceLike = None) -> torch.Tensor:
+    """The state of a device's default generator: a CPU tensor of 16 uint8."""
+    _lazy_init()
+    return _C.default_generator(device_index(device)).get_state()
+
+
+def get_rng_state_all() -> list[torch.Tensor]:
+    """The states of all devices' default generators."""
+    return [get_rng_state(i) for i in range(device_count())]
+
+
+def set_rng_state(new_state: torch.Tensor, device: DeviceLike = None) -> None:
+    """Sets the state of a device's default generator.
+
+    Args:
+        new_state: what `get_rng_state` returned.
+        device: the device; the current one by default.
+    """
+    _lazy_init()
+    _C.default_generator(device_index(device)).set_state(new_state)
+
+
+def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
+    """Sets the states of all devices' default generators."""
+    for index, state in enumerate(new_states):
+        set_rng_state(state, index)
+
+
+def manual_seed(seed: int) -> None:
+    """Seeds the current device's default generator, now or when the device is initialized."""
+    seed = int(seed)
+    _lazy_call(lambda: _C.default_generator(_C.current_device()).manual_seed(seed))
+
+
+def manual_seed_all(seed: int) -> None:
+    """Seeds the default generators of all devices. Before the first use it only keeps the seed."""
+    _C.seed_default_generators(int(seed) & 0xFFFF_FFFF_FFFF_FFFF)
+
+
+def seed() -> int:
+    """Seeds the current device's default generator with a random number and returns it."""
+    _lazy_init()
+    return _C.default_generator(_C.current_device()).seed()
+
+
+def seed_all() -> None:
+    """Seeds the default generators of all devices with one random number."""
+    manual_seed_all(seed())
+
+
+def initial_seed() -> int:
+    """The seed of the current device's default generator."""
+    _lazy_init()
+    return _C.default_generator(_C.current_device()).initial_seed()
