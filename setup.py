@@ -20,7 +20,7 @@ from torch.utils.cpp_extension import BuildExtension, CppExtension, include_path
 ROOT = Path(__file__).parent
 PACKAGE = "torch_outboard"
 LIBRARY = f"{PACKAGE}.lib.libtorch_outboard"
-DRIVERS = ("host", "torture")
+DRIVERS = ("host",)
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-deprecated-declarations"]
 
 
@@ -128,7 +128,7 @@ def native_extensions() -> list[Extension]:
     drivers = [
         Extension(
             f"{PACKAGE}.drivers.{name}.libob_{name}",
-            [f"{PACKAGE}/drivers/{name}/{name}.c"],
+            sorted(str(p.relative_to(ROOT)) for p in (ROOT / PACKAGE / "drivers" / name).glob("*.c")),
             include_dirs=[str(ROOT / "csrc" / "include")],
             extra_compile_args=[
                 "-std=c11", "-O2", "-g", "-fPIC", "-shared", "-fvisibility=hidden", *WARNINGS,
