@@ -1,0 +1,40 @@
+#include "aten/empty.h"
+
+#include <ATen/EmptyTensor.h>
+
+#include <optional>
+
+#include "runtime/caching_allocator.h"
+
+namespace outboard {
+
+namespace {
+
+constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
+
+// The allocator allocates on the current device.
+class AllocationScope {
+ public:
+  explicit AllocationScope(c10::DeviceIndex device) {
+    if (device != current_device()) scope_.emplace(device);
+  }
+
+ private:
+  std::optional<DeviceScope> scope_;
+};
+
+}  // namespace
+
+at::Tensor empty_on(c10::DeviceIndex device, at::IntArrayRef sizes, at::ScalarType dtype,
+                    std::optional<at::MemoryFormat> format) {
+  AllocationScope scope(device);
+  return at::detail::empty_generic(sizes, caching_allocator(), kKeys, dtype, format);
+}
+
+at::Tensor empty_strided_on(c10::DeviceIndex device, at::IntArrayRef sizes,
+                            at::IntArrayRef strides, at::ScalarType dtype) {
+  AllocationScope scope(device);
+  return at::detail::empty_strided_generic(sizes, strides, caching_allocator(), kKeys, dtype);
+}
+
+}  // namespace outboard

@@ -1,0 +1,15 @@
+// Filling tensors with one value by the driver.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "runtime/export.h"
+
+namespace outboard {
+
+// Enqueues a driver fill of `tensor` with `value` on the device's current stream and returns true.
+// Returns false, having done nothing, where a host kernel is the better way: the device shares
+// memory with the host, or the tensor has gaps. Raises as on CPU if the dtype cannot hold the value.
+OUTBOARD_API bool fill_dense(const at::Tensor& tensor, const at::Scalar& value);
+
+}  // namespace outboard

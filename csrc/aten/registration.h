@@ -1,0 +1,12 @@
+// What the library registers with PyTorch's dispatcher when it is loaded.
+#pragma once
+
+#include <torch/library.h>
+
+namespace outboard {
+
+// The operators PyTorch demands of every accelerator: memory, views, copies. They do not go through
+// the router: there is one way to do them, and it is chosen inside.
+void register_required_operators(torch::Library& library);
+
+}  // namespace outboard
