@@ -28,6 +28,11 @@ def sources(folder: str) -> list[str]:
     return sorted(str(p.relative_to(ROOT)) for p in (ROOT / "csrc" / folder).rglob("*.cpp"))
 
 
+def driver_sources(name: str) -> list[str]:
+    folder = ROOT / PACKAGE / "drivers" / name
+    return sorted(str(p.relative_to(ROOT)) for p in folder.glob("*.c"))
+
+
 def cpu_stub_flags() -> list[str]:
     """The defines with which a CPU kernel stub of this PyTorch can be called from outside.
 
@@ -128,7 +133,7 @@ def native_extensions() -> list[Extension]:
     drivers = [
         Extension(
             f"{PACKAGE}.drivers.{name}.libob_{name}",
-            sorted(str(p.relative_to(ROOT)) for p in (ROOT / PACKAGE / "drivers" / name).glob("*.c")),
+            driver_sources(name),
             include_dirs=[str(ROOT / "csrc" / "include")],
             extra_compile_args=[
                 "-std=c11", "-O2", "-g", "-fPIC", "-shared", "-fvisibility=hidden", *WARNINGS,

@@ -1,0 +1,102 @@
+/* Events. An event points to its latest recording; see host.h. */
+#include <stdlib.h>
+
+#include "host.h"
+
+struct ob_event_t {
+  int32_t device;
+  uint32_t flags;
+  pthread_mutex_t lock;
+  recording* latest; /* NULL: never recorded */
+};
+
+/* With a reference for the caller. */
+static recording* latest_recording(ob_event event) {
+  pthread_mutex_lock(&event->lock);
+  recording* latest = retain(event->latest);
+  pthread_mutex_unlock(&event->lock);
+  return latest;
+}
+
+ob_status event_create(int32_t index, uint32_t flags, ob_event* event) {
+  ob_status status = check_device(index);
+  if (status != OB_OK) return status;
+  ob_event created = calloc(1, sizeof *created);
+  if (created == NULL) return fail(OB_OUT_OF_MEMORY, "The host has no memory for an event.");
+  created->device = index;
+  created->flags = flags;
+  pthread_mutex_init(&created->lock, NULL);
+  *event = created;
+  return OB_OK;
+}
+
+ob_status event_destroy(ob_event event) {
+  release(event->latest);
+  pthread_mutex_destroy(&event->lock);
+  free(event);
+  return OB_OK;
+}
+
+ob_status event_record(ob_event event, ob_queue queue) {
+  if (event->device != queue->device) {
+    return fail(OB_INVALID_ARGUMENT, "An event of device %d cannot be recorded on device %d.",
+                event->device, queue->device);
+  }
+  recording* recorded = create_recording();
+  if (recorded == NULL) return fail(OB_OUT_OF_MEMORY, "The host has no memory for an event.");
+  ob_status status =
+      enqueue(queue, new_command((command){.kind = RECORD, .recording = retain(recorded)}));
+  if (status != OB_OK) {
+    release(recorded);
+    return status;
+  }
+  pthread_mutex_lock(&event->lock);
+  recording* earlier = event->latest;
+  event->latest = recorded;
+  pthread_mutex_unlock(&event->lock);
+  release(earlier);
+  return OB_OK;
+}
+
+ob_status event_wait(ob_queue queue, ob_event event) {
+  recording* awaited = latest_recording(event);
+  if (awaited == NULL) return OB_OK;
+  return enqueue(queue, new_command((command){.kind = WAIT, .recording = awaited}));
+}
+
+ob_status event_query(ob_event event) {
+  recording* asked = latest_recording(event);
+  ob_status status = asked == NULL || has_happened(asked) ? OB_OK : OB_NOT_READY;
+  release(asked);
+  return status;
+}
+
+ob_status event_synchronize(ob_event event) {
+  recording* awaited = latest_recording(event);
+  if (awaited != NULL) wait_until_happened(awaited);
+  release(awaited);
+  return OB_OK;
+}
+
+ob_status event_elapsed(ob_event start, ob_event end, double* milliseconds) {
+  if ((start->flags & end->flags & OB_EVENT_TIMING) == 0) {
+    return fail(OB_INVALID_ARGUMENT, "Both events must be created with timing enabled.");
+  }
+  if (start->device != end->device) {
+    return fail(OB_INVALID_ARGUMENT, "The events belong to devices %d and %d.", start->device,
+                end->device);
+  }
+  recording *from = latest_recording(start), *to = latest_recording(end);
+  ob_status status = OB_OK;
+  if (from == NULL || to == NULL) {
+    status = fail(OB_INVALID_ARGUMENT, "Both events must have been recorded.");
+  } else if (!has_happened(from) || !has_happened(to)) {
+    status = OB_NOT_READY;
+  } else {
+    *milliseconds = 1e3 * (double)(to->time.tv_sec - from->time.tv_sec) +
+                    1e-6 * (double)(to->time.tv_nsec - from->time.tv_nsec);
+  }
+  release(from);
+  release(to);
+  return status;
+}

@@ -1,0 +1,182 @@
+/*
+ * What the parts of the host driver share.
+ *
+ *   host.c      settings, devices, messages, the table
+ *   memory.c    memory of devices and pinned memory
+ *   work.c      commands, what running one does, and recordings
+ *   queue.c     queues and their worker threads
+ *   event.c     events
+ *   transfer.c  copies, fills and callbacks
+ *   graph.c     capture and replay
+ *
+ * Functions that stand in the table have the contract's names and are described there.
+ */
+#ifndef OUTBOARD_DRIVERS_HOST_H
+#define OUTBOARD_DRIVERS_HOST_H
+
+#include <outboard/driver.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <time.h>
+
+/* ---- host.c ---- */
+
+enum { MAX_DEVICES = 64, GREATEST_PRIORITY = -1, LEAST_PRIORITY = 0 };
+
+/* Constant after `initialize`. */
+typedef struct settings {
+  int32_t devices;
+  uint64_t memory; /* bytes of each device, in whole pages */
+  bool shared;     /* device addresses are host pointers */
+} settings;
+
+extern settings host_settings;
+
+/* Keeps the message of this thread and returns `status`, so that failing is one statement. */
+ob_status fail(ob_status status, const char* format, ...) __attribute__((format(printf, 2, 3)));
+ob_status check_device(int32_t device);
+
+/* ---- memory.c ---- */
+
+/* Reserves the addresses of a device; called once for each. */
+ob_status create_memory(int32_t device);
+
+ob_status allocate(int32_t device, uint64_t bytes, ob_address* address);
+ob_status deallocate(int32_t device, ob_address address);
+ob_status memory_info(int32_t device, uint64_t* free_bytes, uint64_t* total_bytes);
+ob_status host_allocate(uint64_t bytes, void** pointer);
+ob_status host_deallocate(void* pointer);
+
+/* Where the driver finds the bytes of [address, address + bytes), which must lie in one allocation
+ * of `device` or, when shared, anywhere in memory of the host. */
+ob_status locate(int32_t device, ob_address address, uint64_t bytes, char** contents);
+
+/* Refuses what cannot be a range of host memory. */
+ob_status check_host_range(const void* pointer, uint64_t bytes);
+
+/* ---- work.c ---- */
+
+/* One use of event_record. The event, the command in the queue and every wait hold a reference, so
+ * each can go first, and recording the event again changes nothing for earlier waits. */
+typedef struct recording {
+  atomic_int references;
+  atomic_int missing; /* commands of kind RECORD that have not run; happened: 0 */
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  struct timespec time; /* valid once it has happened */
+} recording;
+
+recording* create_recording(void); /* missing one command; NULL if there is no memory */
+recording* retain(recording* kept);
+void release(recording* released);
+bool has_happened(recording* asked);
+void wait_until_happened(recording* awaited);
+void run_record(recording* recorded);
+
+typedef enum command_kind { COPY, FILL, CALLBACK, RECORD, WAIT } command_kind;
+
+typedef struct command {
+  struct command* next;
+  command_kind kind;
+  union {
+    struct {
+      char* destination;
+      const char* source;
+      uint64_t destination_pitch, source_pitch, row_bytes, rows;
+    } copy;
+    struct {
+      char* destination;
+      uint64_t bytes;
+      uint32_t pattern_bytes;
+      unsigned char pattern[16];
+    } fill;
+    struct {
+      ob_host_function function;
+      void* argument;
+    } callback;
+    recording* recording; /* of RECORD and WAIT; the command owns one reference */
+  };
+} command;
+
+command* new_command(command content); /* NULL if there is no memory */
+void free_command(command* work);
+void run_command(const command* work);
+/* Done at once, a command that is short costs less than waking a worker. */
+bool is_short(const command* work);
+
+/* ---- queue.c ---- */
+
+struct ob_queue_t {
+  int32_t device;
+  pthread_mutex_t lock;
+  pthread_cond_t work_arrived;
+  pthread_cond_t work_done;
+  command *first, *last;
+  /* Changed under the lock, read without: an idle queue answers with two loads. */
+  _Atomic uint64_t submitted, completed;
+  int waiting; /* threads in queue_synchronize */
+  bool has_worker, stopping;
+  pthread_t worker;
+  ob_graph graph; /* not NULL: commands are captured there */
+  ob_queue next;  /* in the list of all queues */
+};
+
+/* Captures, does or submits a command from new_command, and owns it whatever happens. */
+ob_status enqueue(ob_queue queue, command* work);
+/* The same for a caller that holds the queue's lock. */
+ob_status enqueue_locked(ob_queue queue, command* work);
+void append(command** first, command** last, command* appended);
+/* Lets every worker finish its work, and ends it. */
+void stop_all_workers(void);
+
+ob_status queue_create(int32_t device, int32_t priority, ob_queue* queue);
+ob_status queue_destroy(ob_queue queue);
+ob_status queue_query(ob_queue queue);
+ob_status queue_synchronize(ob_queue queue);
+ob_status device_synchronize(int32_t device);
+
+/* ---- event.c ---- */
+
+ob_status event_create(int32_t device, uint32_t flags, ob_event* event);
+ob_status event_destroy(ob_event event);
+ob_status event_record(ob_event event, ob_queue queue);
+ob_status event_wait(ob_queue queue, ob_event event);
+ob_status event_query(ob_event event);
+ob_status event_synchronize(ob_event event);
+ob_status event_elapsed(ob_event start, ob_event end, double* milliseconds);
+
+/* ---- transfer.c ---- */
+
+ob_status copy_host_to_device(ob_queue queue, ob_address destination, const void* source,
+                              uint64_t bytes);
+ob_status copy_device_to_host(ob_queue queue, void* destination, ob_address source, uint64_t bytes);
+ob_status copy_device_to_device(ob_queue queue, ob_address destination, ob_address source,
+                                uint64_t bytes);
+ob_status copy_peer(ob_queue queue, int32_t destination_device, ob_address destination,
+                    int32_t source_device, ob_address source, uint64_t bytes);
+ob_status copy_host_to_device_2d(ob_queue queue, ob_address destination, uint64_t destination_pitch,
+                                 const void* source, uint64_t source_pitch, uint64_t row_bytes,
+                                 uint64_t rows);
+ob_status copy_device_to_host_2d(ob_queue queue, void* destination, uint64_t destination_pitch,
+                                 ob_address source, uint64_t source_pitch, uint64_t row_bytes,
+                                 uint64_t rows);
+ob_status copy_device_to_device_2d(ob_queue queue, ob_address destination,
+                                   uint64_t destination_pitch, ob_address source,
+                                   uint64_t source_pitch, uint64_t row_bytes, uint64_t rows);
+ob_status fill(ob_queue queue, ob_address destination, const void* pattern, uint32_t pattern_bytes,
+               uint64_t bytes);
+ob_status host_callback(ob_queue queue, ob_host_function function, void* argument);
+
+/* ---- graph.c ---- */
+
+/* Adds a command from new_command to a graph and owns it whatever happens. */
+ob_status capture(ob_graph graph, command* work);
+void free_graph(ob_graph graph); /* which may be NULL */
+
+ob_status graph_begin(ob_queue queue);
+ob_status graph_end(ob_queue queue, ob_graph* graph);
+ob_status graph_launch(ob_queue queue, ob_graph graph);
+ob_status graph_release(ob_graph graph);
+
+#endif /* OUTBOARD_DRIVERS_HOST_H */

@@ -1,0 +1,229 @@
+/*
+ * Memory. Each device is one large range of reserved addresses, of which allocations are pieces:
+ * first fit in whole pages, free neighbours merged.
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "host.h"
+
+enum { PINNED_ALIGNMENT = 4096 };
+
+/* A piece of a device's memory, from `start` to the start of the next block. */
+typedef struct block {
+  uint64_t start; /* bytes from the base of the device */
+  uint64_t used;  /* bytes asked for; 0: free */
+} block;
+
+typedef struct device {
+  char* base;     /* device addresses are [base, base + memory) */
+  char* contents; /* where the driver reaches the same bytes; equals base when shared */
+  pthread_mutex_t lock;
+  block* blocks; /* sorted by start, covering the whole memory; neighbours are never both free */
+  size_t block_count, block_capacity;
+  uint64_t allocated; /* bytes in whole pages */
+} device;
+
+static device devices[MAX_DEVICES];
+
+/* Reserves addresses; pages are taken from the system when first written. */
+static char* reserve(uint64_t bytes, int protection) {
+  void* memory = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return memory == MAP_FAILED ? NULL : memory;
+}
+
+static uint64_t whole_pages(uint64_t bytes) {
+  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+  return (bytes + page - 1) / page * page;
+}
+
+ob_status create_memory(int32_t index) {
+  device* created = &devices[index];
+  created->contents = reserve(host_settings.memory, PROT_READ | PROT_WRITE);
+  /* When separate, addresses come from a range of their own that nobody can read or write. */
+  created->base =
+      host_settings.shared ? created->contents : reserve(host_settings.memory, PROT_NONE);
+  created->block_capacity = 64;
+  created->blocks = calloc(created->block_capacity, sizeof(block));
+  created->block_count = 1; /* the zeroed block 0: everything is free */
+  pthread_mutex_init(&created->lock, NULL);
+  if (created->contents == NULL || created->base == NULL || created->blocks == NULL) {
+    return fail(OB_OUT_OF_MEMORY, "The host cannot reserve %llu bytes of addresses for a device.",
+                (unsigned long long)host_settings.memory);
+  }
+  /* Makes first writes faster; only a hint, so it may fail. */
+  (void)madvise(created->contents, host_settings.memory, MADV_HUGEPAGE);
+  return OB_OK;
+}
+
+static uint64_t block_end(const device* owner, size_t i) {
+  return i + 1 < owner->block_count ? owner->blocks[i + 1].start : host_settings.memory;
+}
+
+/* The block that holds the byte at `offset`. */
+static size_t find_block(const device* owner, uint64_t offset) {
+  size_t low = 0, high = owner->block_count;
+  while (high - low > 1) {
+    size_t middle = low + (high - low) / 2;
+    if (owner->blocks[middle].start <= offset) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+static bool reserve_block_entry(device* owner) {
+  if (owner->block_count < owner->block_capacity) return true;
+  block* larger = realloc(owner->blocks, 2 * owner->block_capacity * sizeof(block));
+  if (larger == NULL) return false;
+  owner->blocks = larger;
+  owner->block_capacity *= 2;
+  return true;
+}
+
+static void insert_block(device* owner, size_t i, block inserted) {
+  memmove(&owner->blocks[i + 1], &owner->blocks[i], (owner->block_count - i) * sizeof(block));
+  owner->blocks[i] = inserted;
+  owner->block_count++;
+}
+
+static void remove_block(device* owner, size_t i) {
+  owner->block_count--;
+  memmove(&owner->blocks[i], &owner->blocks[i + 1], (owner->block_count - i) * sizeof(block));
+}
+
+ob_status allocate(int32_t index, uint64_t bytes, ob_address* address) {
+  ob_status status = check_device(index);
+  if (status != OB_OK) return status;
+  if (bytes == 0) return fail(OB_INVALID_ARGUMENT, "An allocation of 0 bytes was asked for.");
+  device* owner = &devices[index];
+  uint64_t size = bytes > host_settings.memory ? UINT64_MAX : whole_pages(bytes);
+
+  pthread_mutex_lock(&owner->lock);
+  size_t i = 0;
+  while (i < owner->block_count &&
+         (owner->blocks[i].used != 0 || block_end(owner, i) - owner->blocks[i].start < size)) {
+    i++;
+  }
+  if (i < owner->block_count && reserve_block_entry(owner)) {
+    uint64_t start = owner->blocks[i].start;
+    if (start + size < block_end(owner, i)) {
+      insert_block(owner, i + 1, (block){.start = start + size});
+    }
+    owner->blocks[i].used = bytes;
+    owner->allocated += size;
+    *address = (ob_address)(uintptr_t)(owner->base + start);
+  } else {
+    status = fail(OB_OUT_OF_MEMORY,
+                  "Device %d has no free range of %llu bytes: %llu of its %llu bytes are in use; "
+                  "OUTBOARD_HOST_MEMORY sets the size.",
+                  index, (unsigned long long)bytes, (unsigned long long)owner->allocated,
+                  (unsigned long long)host_settings.memory);
+  }
+  pthread_mutex_unlock(&owner->lock);
+  return status;
+}
+
+ob_status deallocate(int32_t index, ob_address address) {
+  ob_status status = check_device(index);
+  if (status != OB_OK) return status;
+  device* owner = &devices[index];
+  uint64_t offset = address - (uintptr_t)owner->base; /* beyond every block if not ours */
+
+  pthread_mutex_lock(&owner->lock);
+  size_t i = find_block(owner, offset);
+  if (owner->blocks[i].start == offset && owner->blocks[i].used != 0) {
+    uint64_t size = whole_pages(owner->blocks[i].used);
+    (void)madvise(owner->contents + offset, size, MADV_DONTNEED); /* back to the system */
+    owner->allocated -= size;
+    owner->blocks[i].used = 0;
+    if (i + 1 < owner->block_count && owner->blocks[i + 1].used == 0) remove_block(owner, i + 1);
+    if (i > 0 && owner->blocks[i - 1].used == 0) remove_block(owner, i);
+  } else {
+    status = fail(OB_INVALID_ARGUMENT, "0x%llx is not the start of an allocation on device %d.",
+                  (unsigned long long)address, index);
+  }
+  pthread_mutex_unlock(&owner->lock);
+  return status;
+}
+
+ob_status memory_info(int32_t index, uint64_t* free_bytes, uint64_t* total_bytes) {
+  ob_status status = check_device(index);
+  if (status != OB_OK) return status;
+  pthread_mutex_lock(&devices[index].lock);
+  *free_bytes = host_settings.memory - devices[index].allocated;
+  *total_bytes = host_settings.memory;
+  pthread_mutex_unlock(&devices[index].lock);
+  return OB_OK;
+}
+
+/* Pinned memory. The workers copy from any memory, and nothing here is done by hardware that needs
+ * pages to stay where they are, so nothing is locked. */
+ob_status host_allocate(uint64_t bytes, void** pointer) {
+  if (bytes == 0) return fail(OB_INVALID_ARGUMENT, "An allocation of 0 bytes was asked for.");
+  if (bytes > PTRDIFF_MAX || posix_memalign(pointer, PINNED_ALIGNMENT, bytes) != 0) {
+    return fail(OB_OUT_OF_MEMORY, "The host has no %llu bytes of pinned memory.",
+                (unsigned long long)bytes);
+  }
+  return OB_OK;
+}
+
+ob_status host_deallocate(void* pointer) {
+  free(pointer);
+  return OB_OK;
+}
+
+static bool overlaps(const device* other, uint64_t address, uint64_t bytes) {
+  uint64_t base = (uintptr_t)other->base;
+  return address < base + host_settings.memory && base < address + bytes;
+}
+
+ob_status locate(int32_t index, ob_address address, uint64_t bytes, char** contents) {
+  if (address == 0 || bytes > UINT64_MAX - address) {
+    return fail(OB_INVALID_ARGUMENT, "%llu bytes at address 0x%llx are no range of memory.",
+                (unsigned long long)bytes, (unsigned long long)address);
+  }
+  for (int32_t i = 0; i < host_settings.devices; i++) {
+    device* owner = &devices[i];
+    if (!overlaps(owner, address, bytes)) continue;
+    uint64_t offset = address - (uintptr_t)owner->base;
+    pthread_mutex_lock(&owner->lock);
+    block found = owner->blocks[find_block(owner, offset)];
+    pthread_mutex_unlock(&owner->lock);
+    if (i != index || offset < found.start || bytes > found.used ||
+        offset - found.start > found.used - bytes) {
+      return fail(OB_INVALID_ARGUMENT,
+                  "%llu bytes at 0x%llx do not lie in one allocation of device %d.",
+                  (unsigned long long)bytes, (unsigned long long)address, index);
+    }
+    *contents = owner->contents + offset;
+    return OB_OK;
+  }
+  if (!host_settings.shared) {
+    return fail(OB_INVALID_ARGUMENT, "0x%llx is not an address of device %d.",
+                (unsigned long long)address, index);
+  }
+  *contents = (char*)(uintptr_t)address; /* memory of the host is device memory, too */
+  return OB_OK;
+}
+
+/* A host pointer cannot be checked fully; these are the mistakes that can be seen. */
+ob_status check_host_range(const void* pointer, uint64_t bytes) {
+  uint64_t address = (uintptr_t)pointer;
+  if (pointer == NULL || bytes > UINT64_MAX - address) {
+    return fail(OB_INVALID_ARGUMENT, "%llu bytes at %p are no range of host memory.",
+                (unsigned long long)bytes, pointer);
+  }
+  for (int32_t i = 0; i < host_settings.devices && !host_settings.shared; i++) {
+    if (overlaps(&devices[i], address, bytes)) {
+      return fail(OB_INVALID_ARGUMENT, "%p is an address of device %d where host memory belongs.",
+                  pointer, i);
+    }
+  }
+  return OB_OK;
+}
