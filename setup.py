@@ -20,7 +20,7 @@ from torch.utils.cpp_extension import BuildExtension, CppExtension, include_path
 ROOT = Path(__file__).parent
 PACKAGE = "torch_outboard"
 LIBRARY = f"{PACKAGE}.lib.libtorch_outboard"
-DRIVERS = ("host",)
+DRIVERS = ("host", "torture")
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-deprecated-declarations"]
 
 

@@ -16,7 +16,7 @@ CONFIGURATIONS: dict[str, dict[str, str]] = {
     "environment": {},
     "shared": {"OUTBOARD_HOST_ACCESS": "shared"},
     "separate": {"OUTBOARD_HOST_ACCESS": "separate"},
-    "torture": {"OUTBOARD_HOST_ACCESS": "shared", "OUTBOARD_TORTURE": "delay=0.2"},
+    "torture": {"OUTBOARD_HOST_ACCESS": "shared", "OUTBOARD_TORTURE": "delay_us=200"},
 }
 
 

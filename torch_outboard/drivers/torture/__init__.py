@@ -1,0 +1,138 @@
+"""The torture driver: puts faults between the kit and any driver, and watches for misuse.
+
+It is active in a process started with `OUTBOARD_TORTURE` set (`count` for watching alone). The
+comment at the top of `torture.c` beside this file describes the settings. The functions here change
+and read the same state at run time; `torch` is not needed for them.
+"""
+
+import ctypes
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+
+def library_path() -> str:
+    """Path of the shared library that exports `ob_torture_wrap`."""
+    return str(Path(__file__).parent / "libob_torture.so")
+
+
+class Torture:
+    """The state of one loaded torture library.
+
+    Args:
+        path: the library; loading it again gives the same state.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    @functools.cached_property
+    def library(self) -> ctypes.CDLL:
+        """The library, loaded at first use, with the types of its functions."""
+        library = ctypes.CDLL(self._path)
+        for name, result, arguments in (
+            ("ob_torture_wrap", ctypes.c_void_p, [ctypes.c_void_p]),
+            ("ob_torture_configure", ctypes.c_char_p, [ctypes.c_char_p]),
+            ("ob_torture_reset", None, []),
+            ("ob_torture_function_name", ctypes.c_char_p, [ctypes.c_int]),
+            ("ob_torture_calls", ctypes.c_uint64, [ctypes.c_int]),
+            ("ob_torture_object_kind", ctypes.c_char_p, [ctypes.c_int]),
+            ("ob_torture_live", ctypes.c_uint64, [ctypes.c_int]),
+            ("ob_torture_describe_live", ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t]),
+            ("ob_torture_misuses", ctypes.c_uint64, []),
+            ("ob_torture_injected", ctypes.c_uint64, []),
+        ):
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+        return library
+
+    def _apply(self, settings: str) -> None:
+        problem = self.library.ob_torture_configure(settings.encode())
+        if problem is not None:
+            raise ValueError(problem.decode())
+
+    def configure(
+        self,
+        *,
+        delay_us: int | None = None,
+        limit: int | None = None,
+        slow: Mapping[str, int] | None = None,
+    ) -> None:
+        """Changes the settings that are given and leaves the others.
+
+        Args:
+            delay_us: microseconds by which each piece of work on a queue starts late.
+            limit: bytes that can be allocated on each device; 0 for no limit.
+            slow: microseconds that calls take longer, by name of the function; `"*"` for all.
+
+        Raises:
+            ValueError: for an unknown function, or a number that is none.
+        """
+        settings = [f"slow={function}:{us}" for function, us in (slow or {}).items()]
+        settings += [f"delay_us={delay_us}"] if delay_us is not None else []
+        settings += [f"limit={limit}"] if limit is not None else []
+        self._apply(",".join(settings))
+
+    def fail(
+        self, function: str, nth: int = 1, status: str | int = "error", repeat: bool | str = False
+    ) -> None:
+        """Lets the `nth` call from now of a driver's function fail.
+
+        Args:
+            function: a name of the driver's table, such as `"allocate"`, or `"*"` for any.
+            nth: 1 for the next call.
+            status: what it answers: a name such as `"out_of_memory"`, or the number in `driver.h`.
+            repeat: `False`: once; `True`: all calls from then on; `"every"`: each `nth` one.
+
+        Raises:
+            ValueError: for an unknown function or status.
+        """
+        how = {False: "once", True: "on"}.get(repeat, repeat)
+        self._apply(f"fail={function}:{nth}:{status}:{how}")
+
+    def calls(self) -> dict[str, int]:
+        """Number of calls per function of the table since the start or `reset`."""
+        names = _enumerate(self.library.ob_torture_function_name)
+        return {name: self.library.ob_torture_calls(i) for i, name in enumerate(names)}
+
+    def live(self) -> dict[str, int]:
+        """Number of objects that exist in the driver, by kind: allocations, queues, events, ..."""
+        kinds = _enumerate(self.library.ob_torture_object_kind)
+        return {kind: self.library.ob_torture_live(i) for i, kind in enumerate(kinds)}
+
+    def leaks(self) -> list[str]:
+        """A line for each object that exists: kind, handle, device, bytes."""
+        size = self.library.ob_torture_describe_live(None, 0) + 1
+        text = ctypes.create_string_buffer(size)
+        self.library.ob_torture_describe_live(text, size)
+        return text.value.decode().splitlines()
+
+    def misuses(self) -> int:
+        """Number of calls refused since loading because the caller used the driver wrongly."""
+        return self.library.ob_torture_misuses()
+
+    def injected(self) -> int:
+        """Number of calls that were made to fail since the start or `reset`."""
+        return self.library.ob_torture_injected()
+
+    def reset(self) -> None:
+        """Forgets all settings and counts of calls; what is alive stays known."""
+        self.library.ob_torture_reset()
+
+
+def _enumerate(name_of_number: Callable[[int], bytes | None]) -> list[str]:
+    names: list[str] = []
+    while (name := name_of_number(len(names))) is not None:
+        names.append(name.decode())
+    return names
+
+
+_torture = Torture(library_path())
+configure = _torture.configure
+fail = _torture.fail
+calls = _torture.calls
+live = _torture.live
+leaks = _torture.leaks
+misuses = _torture.misuses
+injected = _torture.injected
+reset = _torture.reset

@@ -1,0 +1,199 @@
+/*
+ * The torture driver: a table around any driver's table that does what drivers do on bad days.
+ *
+ * `ob_torture_wrap` returns the table; what the wrapped driver lacks stays NULL. It always counts
+ * calls, knows which objects are alive, and answers OB_INVALID_ARGUMENT to misuse: objects that are
+ * not alive, and transfers outside any allocation unless the device adopts host memory. The rest is
+ * asked for in the environment variable OUTBOARD_TORTURE or through ob_torture_configure, as a
+ * comma-separated list:
+ *
+ *   count             Nothing more.
+ *   delay_us=N        Work on a queue starts N microseconds later than it could, so that a
+ * forgotten synchronization shows. Needs `host_callback` of the wrapped driver. limit=BYTES
+ * `allocate` gives no more than this on each device; 0: no limit. slow=FUNCTION:N   A call takes N
+ * microseconds longer. FUNCTION is a name of the table, or "*". fail=FUNCTION:NTH[:STATUS[:REPEAT]]
+ *                     The NTH call from now fails. STATUS is a name such as out_of_memory or its
+ *                     number; default error. REPEAT is once (default), on (all calls from the NTH
+ *                     on) or every (each NTH call).
+ *
+ * A call that fails this way has not happened, except for those that wait or destroy: they do their
+ * work and then report failure, as drivers do when earlier work has failed.
+ */
+#include "torture.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ob_driver inner;
+static char bad_settings[512];
+
+/* ---- Messages ---- */
+
+static _Thread_local char message[512];
+static _Thread_local bool message_is_ours;
+
+ob_status refuse(ob_status status, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(message, sizeof message, format, arguments);
+  va_end(arguments);
+  message_is_ours = true;
+  return status;
+}
+
+static ob_status pass_on(ob_status status) {
+  message_is_ours = false;
+  return status;
+}
+
+static const char* last_error(void) { return message_is_ours ? message : inner.last_error(); }
+
+/* ---- The kinds of wrappers that functions.h names ---- */
+
+static void sleep_on_queue(void* microseconds) { sleep_us((uintptr_t)microseconds); }
+
+static ob_status delay(ob_queue queue) {
+  uint64_t microseconds = work_delay_us();
+  if (microseconds == 0 || inner.host_callback == NULL) return OB_OK;
+  return pass_on(inner.host_callback(queue, sleep_on_queue, (void*)(uintptr_t)microseconds));
+}
+
+static ob_status delay_all(const ob_queue* queues, uint32_t count) {
+  ob_status status = OB_OK;
+  for (uint32_t i = 0; i < count && status == OB_OK; i++) status = delay(queues[i]);
+  return status;
+}
+
+#define CALL(name, parameters, arguments, check)    \
+  static ob_status torture_##name parameters {      \
+    ob_status status = begin_call(FUNCTION_##name); \
+    if (status == OB_OK) status = check;            \
+    if (status != OB_OK) return status;             \
+    return pass_on(inner.name arguments);           \
+  }
+
+#define WORK(name, parameters, arguments, queue, check) \
+  CALL(name, parameters, arguments, check_queue(queue) ?: (check) ?: delay(queue))
+
+#define WAIT(name, parameters, arguments, check)         \
+  static ob_status torture_##name parameters {           \
+    ob_status injected = begin_call(FUNCTION_##name);    \
+    ob_status status = check;                            \
+    if (status != OB_OK) return status;                  \
+    status = inner.name arguments;                       \
+    return status != OB_OK ? pass_on(status) : injected; \
+  }
+
+#define CREATE(name, parameters, arguments, check, kind, handle, device_index, byte_count)    \
+  static ob_status torture_##name parameters {                                                \
+    ob_status status = begin_call(FUNCTION_##name);                                           \
+    if (status == OB_OK) status = check;                                                      \
+    if (status != OB_OK) return status;                                                       \
+    status = inner.name arguments;                                                            \
+    if (status == OB_OK) {                                                                    \
+      add_object(kind, (object){.key = handle, .device = device_index, .bytes = byte_count}); \
+    }                                                                                         \
+    return pass_on(status);                                                                   \
+  }
+
+/* Out of the list first: once destroyed, another thread may get the same handle. */
+#define DESTROY(name, parameters, arguments, kind, handle)                        \
+  static ob_status torture_##name parameters {                                    \
+    ob_status injected = begin_call(FUNCTION_##name);                             \
+    object destroyed;                                                             \
+    if (!remove_object(kind, handle, &destroyed)) return not_alive(kind, handle); \
+    ob_status status = inner.name arguments;                                      \
+    if (status != OB_OK) add_object(kind, destroyed);                             \
+    return status != OB_OK ? pass_on(status) : injected;                          \
+  }
+
+#define CUSTOM(name)
+
+#define DEFINE(kind, ...) kind(__VA_ARGS__)
+TORTURE_FUNCTIONS(DEFINE)
+
+static ob_status torture_initialize(void) {
+  if (bad_settings[0] != '\0') {
+    return refuse(OB_INVALID_ARGUMENT, "OUTBOARD_TORTURE: %s", bad_settings);
+  }
+  ob_status status = begin_call(FUNCTION_initialize);
+  if (status != OB_OK) return status;
+  status = inner.initialize();
+  int32_t count = 0;
+  if (status == OB_OK) status = inner.device_count(&count);
+  for (int32_t i = 0; i < count && status == OB_OK; i++) {
+    ob_device_properties properties = {.struct_size = sizeof properties};
+    status = inner.device_properties(i, &properties);
+    set_adopts_host_memory(i, properties.features & OB_FEATURE_HOST_MEMORY_IS_DEVICE_MEMORY);
+  }
+  return pass_on(status);
+}
+
+static ob_status torture_memory_info(int32_t device, uint64_t* free_bytes, uint64_t* total_bytes) {
+  ob_status status = begin_call(FUNCTION_memory_info);
+  if (status != OB_OK) return status;
+  status = inner.memory_info(device, free_bytes, total_bytes);
+  uint64_t limit = memory_limit();
+  if (status == OB_OK && limit != 0 && limit < *total_bytes) {
+    uint64_t used = live_bytes(device);
+    uint64_t left = used < limit ? limit - used : 0;
+    *total_bytes = limit;
+    if (left < *free_bytes) *free_bytes = left;
+  }
+  return pass_on(status);
+}
+
+/* ---- For the loader and for tests ---- */
+
+/* Of one driver per process. */
+TORTURE_EXPORT const ob_driver* ob_torture_wrap(const ob_driver* wrapped) {
+  static ob_driver table;
+  size_t size = wrapped->struct_size < sizeof inner ? wrapped->struct_size : sizeof inner;
+  memset(&inner, 0, sizeof inner);
+  memcpy(&inner, wrapped, size);
+  table = inner; /* abi, name and source_prelude are the wrapped driver's */
+  table.struct_size = sizeof table;
+  table.last_error = last_error;
+#define WRAP(kind, function_name, ...) \
+  if (inner.function_name != NULL) table.function_name = torture_##function_name;
+  TORTURE_FUNCTIONS(WRAP)
+#undef WRAP
+  const char* settings = getenv("OUTBOARD_TORTURE");
+  const char* problem = settings == NULL ? NULL : apply_settings(settings);
+  if (problem != NULL) snprintf(bad_settings, sizeof bad_settings, "%s", problem);
+  return &table;
+}
+
+/* NULL, or what is wrong with the settings, valid until the thread's next call. */
+TORTURE_EXPORT const char* ob_torture_configure(const char* settings) {
+  return apply_settings(settings);
+}
+
+/* Forgets settings and counts; what is alive stays known. */
+TORTURE_EXPORT void ob_torture_reset(void) {
+  forget_settings();
+  forget_calls();
+}
+
+/* Names by number, NULL beyond the last; calls and live objects by the same numbers. */
+TORTURE_EXPORT const char* ob_torture_function_name(int number) {
+  return number >= 0 && number < FUNCTION_COUNT ? function_names[number] : NULL;
+}
+
+TORTURE_EXPORT uint64_t ob_torture_calls(int number) { return calls_of((function)number); }
+
+TORTURE_EXPORT const char* ob_torture_object_kind(int number) {
+  return number >= 0 && number < OBJECT_KIND_COUNT ? object_kind_names[number] : NULL;
+}
+
+TORTURE_EXPORT uint64_t ob_torture_live(int number) { return live_objects((object_kind)number); }
+
+/* Lists what is alive, a line each; returns the length of the whole text. */
+TORTURE_EXPORT size_t ob_torture_describe_live(char* text, size_t size) {
+  return describe_objects(text, size);
+}
+
+TORTURE_EXPORT uint64_t ob_torture_misuses(void) { return misuses(); }
+TORTURE_EXPORT uint64_t ob_torture_injected(void) { return injected_failures(); }

@@ -1,0 +1,91 @@
+/* What the parts of the torture driver share: torture.c wraps, faults.c injects, objects.c tracks.
+ */
+#ifndef OUTBOARD_DRIVERS_TORTURE_H
+#define OUTBOARD_DRIVERS_TORTURE_H
+
+#include <outboard/driver.h>
+#include <stdbool.h>
+
+#include "functions.h"
+
+#define TORTURE_EXPORT __attribute__((visibility("default")))
+/* How an object is known in the tables. */
+#define KEY(handle) ((uint64_t)(uintptr_t)(handle))
+
+typedef enum function {
+#define TORTURE_ENUM(kind, name, ...) FUNCTION_##name,
+  TORTURE_FUNCTIONS(TORTURE_ENUM)
+#undef TORTURE_ENUM
+      FUNCTION_COUNT
+} function;
+
+extern const char* const function_names[FUNCTION_COUNT];
+
+/* ---- torture.c ---- */
+
+/* Keeps the message of this thread and returns `status`. */
+ob_status refuse(ob_status status, const char* format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- faults.c ---- */
+
+/* Applies settings (the grammar is in torture.c). Returns NULL, or what is wrong with them. */
+const char* apply_settings(const char* settings);
+void forget_settings(void);
+
+/* Counts a call, makes it slow, and answers with the status that it must fail with, or OB_OK. */
+ob_status begin_call(function called);
+uint64_t calls_of(function called);
+uint64_t injected_failures(void);
+void forget_calls(void);
+
+uint64_t work_delay_us(void);
+void sleep_us(uint64_t microseconds);
+uint64_t memory_limit(void); /* bytes per device; 0: none */
+
+/* ---- objects.c ---- */
+
+typedef enum object_kind {
+  ALLOCATION,
+  PINNED,
+  QUEUE,
+  EVENT,
+  PROGRAM,
+  KERNEL,
+  GRAPH,
+  OBJECT_KIND_COUNT
+} object_kind;
+
+extern const char* const object_kind_names[OBJECT_KIND_COUNT];
+
+typedef struct object {
+  uint64_t key; /* handle or address */
+  int32_t device;
+  uint64_t bytes;
+} object;
+
+void add_object(object_kind kind, object added);
+/* False if there is no such object: never created or already destroyed. */
+bool remove_object(object_kind kind, uint64_t key, object* removed);
+uint64_t live_objects(object_kind kind);
+uint64_t live_bytes(int32_t device);
+/* Lists what is alive, a line each; returns the length of the whole text. */
+size_t describe_objects(char* text, size_t size);
+
+/* Whether any host pointer is an address of the device. */
+void set_adopts_host_memory(int32_t device, bool adopts);
+
+/* The checks of functions.h. What they refuse is a misuse of the driver, and counted as one. */
+ob_status not_alive(object_kind kind, uint64_t key);
+uint64_t misuses(void);
+ob_status check_live(object_kind kind, uint64_t key);
+ob_status check_queue(ob_queue queue);
+ob_status check_event(ob_event event);
+ob_status check_limit(int32_t device, uint64_t bytes);
+ob_status check_range_on(int32_t device, ob_address address, uint64_t bytes);
+ob_status check_range(ob_queue queue, ob_address address, uint64_t bytes);
+ob_status check_rows(ob_queue queue, ob_address address, uint64_t pitch, uint64_t row_bytes,
+                     uint64_t rows);
+ob_status check_launch(ob_queue queue, const ob_launch* launch);
+ob_status check_collective(const ob_collective* description);
+
+#endif /* OUTBOARD_DRIVERS_TORTURE_H */
