@@ -11,9 +11,11 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
+import torch
 from setuptools import Extension, setup
 from torch.utils.cpp_extension import BuildExtension, CppExtension, include_paths, library_paths
 
@@ -53,7 +55,8 @@ def cpu_stub_flags() -> list[str]:
         source = Path(folder, "probe.cpp")
         source.write_text(program)
         for flags in candidates:
-            command = [*compiler.split(), "-std=c++20", "-O0", *flags, str(source), "-o", f"{folder}/a"]
+            command = [*compiler.split(), "-std=c++20", "-O0", *flags]
+            command += [str(source), "-o", f"{folder}/a"]
             command += [f"-I{p}" for p in include_paths()] + [f"-L{p}" for p in library_paths()]
             command += ["-ltorch_cpu", "-lc10", "-Wl,--allow-shlib-undefined"]
             if subprocess.run(command, capture_output=True, check=False).returncode == 0:
@@ -68,6 +71,12 @@ class Build(BuildExtension):
         if fullname.rpartition(".")[2].startswith(("libtorch_outboard", "libob_")):
             return os.path.join(*fullname.split(".")) + ".so"
         return super().get_ext_filename(fullname)
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        # An editable install would build in a temporary folder, and everything again each time.
+        made_with = f"{sys.implementation.cache_tag}-torch-{torch.__version__}"
+        self.build_temp = os.path.join("build", f"objects-{made_with}")
 
     def get_export_symbols(self, ext: Extension) -> list[str]:
         return ext.export_symbols or []
@@ -136,7 +145,13 @@ def native_extensions() -> list[Extension]:
             driver_sources(name),
             include_dirs=[str(ROOT / "csrc" / "include")],
             extra_compile_args=[
-                "-std=c11", "-O2", "-g", "-fPIC", "-shared", "-fvisibility=hidden", *WARNINGS,
+                "-std=c11",
+                "-O2",
+                "-g",
+                "-fPIC",
+                "-shared",
+                "-fvisibility=hidden",
+                *WARNINGS,
             ],
             extra_link_args=["-lpthread"],
         )

@@ -46,6 +46,7 @@ def pytest_report_header() -> str:
 def device() -> object:
     """The current driver's device, with its index: torch.device("host", 0)."""
     import torch
+
     import torch_outboard
 
     return torch.device(torch_outboard.device_name(), 0)

@@ -1,0 +1,101 @@
+# Every target sets up what it needs: `make demo` and `make test` work in a fresh clone.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+TORCH_VERSION ?= 2.13.0
+VENV := .venv
+PY := $(VENV)/bin/python
+export MAX_JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# The first of these interpreters that is at least 3.11 and runs.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+
+NATIVE_SOURCES := setup.py pyproject.toml \
+	$(shell find csrc -type f) $(shell find torch_outboard -name '*.[ch]' -not -path '*/include/*')
+FORMATTED := $(shell find csrc -name '*.h' -o -name '*.cpp') \
+	$(shell find torch_outboard tests examples -name '*.[ch]' -not -path '*/include/*' 2>/dev/null)
+
+say = @printf '\033[1m==> %s\033[0m\n' "$(1)"
+
+.PHONY: help
+help: ## list the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+.PHONY: venv
+venv: $(VENV)/ready ## make .venv with PyTorch and everything that tests and the demo need
+
+.PHONY: build
+build: $(VENV)/built ## build the extension and the drivers, and install the package in .venv
+
+.PHONY: demo
+demo: build ## train a network on handwritten digits on the device, and compare with CPU
+	@$(PY) examples/digits.py
+
+.PHONY: test
+test: build ## the default tests: shared memory, then separate memory, then torture
+	@$(PY) -m tests.run default
+
+.PHONY: test-full
+test-full: build ## every test and the whole operator sweep; a stopped run resumes where it was
+	@$(PY) -m tests.run full --resume
+
+.PHONY: bench
+bench: build ## the benchmarks, written to benchmarks/results
+	@$(PY) -m benchmarks.run
+
+.PHONY: lint
+lint: $(VENV)/ready-lint ## check style and types of Python, and the format of C and C++
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(VENV)/bin/clang-format --dry-run -Werror $(FORMATTED)
+
+.PHONY: format
+format: $(VENV)/ready-lint ## rewrite Python, C and C++ in the project's format
+	$(PY) -m ruff check --fix-only .
+	$(PY) -m ruff format .
+	$(VENV)/bin/clang-format -i $(FORMATTED)
+
+.PHONY: clean
+clean: ## remove everything that the other targets made, .venv included
+	rm -rf $(VENV) build *.egg-info .test-results demo-output .pytest_cache .ruff_cache .mypy_cache
+	rm -rf torch_outboard/include torch_outboard/share torch_outboard/lib
+	find torch_outboard -name '*.so' -delete
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and was not found: install it" \
+		"or name it with 'make PYTHON=/path/to/python3.11'." >&2; exit 1; }
+	$(call say,Creating $(VENV) with $(PYTHON))
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "This Python cannot make virtual" \
+		"environments; on Debian and Ubuntu install python3-venv." >&2; exit 1; }
+
+# The version of torch is pinned on a line of its own: an unpinned requirement would bring the
+# newest build with all of CUDA.
+$(VENV)/ready: requirements/build.txt requirements/test.txt requirements/demo.txt | $(VENV)/bin/python
+	$(call say,Installing PyTorch $(TORCH_VERSION))
+	@$(PY) -m pip install -q torch==$(TORCH_VERSION)
+	$(call say,Installing the packages for building and testing and the demo)
+	@$(PY) -m pip install -q $(addprefix -r ,$^)
+	@touch $@
+
+$(VENV)/ready-lint: requirements/lint.txt | $(VENV)/ready
+	$(call say,Installing linters and formatters)
+	@$(PY) -m pip install -q -r $<
+	@touch $@
+
+$(VENV)/built: $(NATIVE_SOURCES) | $(VENV)/ready
+	@command -v $(firstword $(CXX)) >/dev/null || { echo "A C++ compiler is needed and '$(CXX)' was" \
+		"not found: install g++ 12 or newer." >&2; exit 1; }
+	$(call say,Building torch_outboard with $(MAX_JOBS) jobs: a few minutes the first time)
+	@mkdir -p build
+	@$(PY) -m pip install -v --no-build-isolation --no-deps -e . 2>&1 | tee build/build.log \
+		| sed -unE 's/^ *(\[[0-9]+\/[0-9]+\]).* -c +([^ ]+) .*/    \1 \2/p' | sed -u "s|$$PWD/||" \
+		|| { grep -E 'error|undefined|No such file' -A3 build/build.log || tail -40 build/build.log; \
+		echo "The build failed; build/build.log holds everything." >&2; exit 1; }
+	@touch $@

@@ -1,0 +1,152 @@
+"""Runs the tests as `make test` and `make test-full` do: stage by stage, one summary at the end.
+
+The same tests run in several settings of the host driver. A stage is one such run, in a process of
+its own, because the driver and its settings are fixed when the device is first used.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / ".test-results"
+CLOSING = re.compile(r"^=*\s*((?:\d+ \w+(?:, )?)+|no tests ran) in [\d.]+s.*$")
+NO_TESTS_COLLECTED = 5
+
+SWEEP_DTYPES = (
+    "float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool", "complex64",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Stage:
+    name: str
+    arguments: tuple[str, ...]
+
+
+def pytest_stage(configuration: str, marker: str | None) -> Stage:
+    selection = ("-m", marker) if marker else ()
+    arguments = ("-m", "pytest", "--configuration", configuration, *selection)
+    report = f"--junitxml={RESULTS / configuration}.xml"
+    return Stage(configuration, (*arguments, "-q", "-n", str(jobs()), report))
+
+
+def sweep_stage(dtype: str, access: str) -> Stage:
+    arguments = ("-m", "tests.opinfo.sweep", "--dtype", dtype, "--access", access)
+    return Stage(f"sweep-{dtype}-{access}", (*arguments, "--jobs", str(jobs()), "--resume"))
+
+
+def jobs() -> int:
+    return min(os.cpu_count() or 1, 8)
+
+
+def default_stages() -> list[Stage]:
+    return [
+        pytest_stage("shared", "not slow"),
+        pytest_stage("separate", "separate and not slow"),
+        pytest_stage("torture", "torture and not slow"),
+    ]
+
+
+def full_stages() -> list[Stage]:
+    stages = [
+        pytest_stage("shared", None),
+        pytest_stage("separate", None),
+        pytest_stage("torture", "torture"),
+    ]
+    for access in ("shared", "separate"):
+        stages += [sweep_stage(dtype, access) for dtype in SWEEP_DTYPES]
+    return stages
+
+
+SUITES = {"default": default_stages, "full": full_stages}
+
+
+def run(stage: Stage) -> tuple[int, str]:
+    """Runs a stage, passes its output on, and returns its exit code and its closing line."""
+    environment = {
+        **os.environ,
+        "OUTBOARD_DRIVER": "host",
+        "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // jobs())),
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "PYTHONUNBUFFERED": "1",
+    }
+    closing = ""
+    process = subprocess.Popen(
+        [sys.executable, *stage.arguments],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        print(line, end="", flush=True)
+        closing = line.strip("= \n") if CLOSING.match(line) else closing
+    code = process.wait()
+    # A stage that selects no test checks nothing.
+    return (1 if code == NO_TESTS_COLLECTED else code), closing
+
+
+def fingerprint() -> str:
+    """Of the checked-out sources: a stage that passed on the same ones need not run again."""
+    commands = (["git", "rev-parse", "HEAD"], ["git", "diff", "HEAD"])
+    state = b"".join(subprocess.run(c, cwd=ROOT, capture_output=True).stdout for c in commands)
+    return hashlib.sha256(state).hexdigest()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.run", description=__doc__)
+    parser.add_argument("suite", choices=SUITES)
+    parser.add_argument("--stage", action="append", help="run only this stage; may be repeated")
+    parser.add_argument(
+        "--resume", action="store_true", help="skip stages that passed on the same sources"
+    )
+    options = parser.parse_args(argv)
+    stages = SUITES[options.suite]()
+    if options.stage:
+        known = {stage.name: stage for stage in stages}
+        if unknown := set(options.stage) - set(known):
+            parser.error(f"no stage {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+        stages = [known[name] for name in options.stage]
+
+    RESULTS.mkdir(exist_ok=True)
+    record = RESULTS / f"passed-{options.suite}.json"
+    sources = fingerprint()
+    passed = json.loads(record.read_text()) if options.resume and record.exists() else {}
+    rows: list[tuple[str, str, str]] = []
+    for number, stage in enumerate(stages, 1):
+        print(f"\n==> {number}/{len(stages)} {stage.name}", flush=True)
+        if passed.get(stage.name) == sources:
+            print("passed before on the same sources")
+            rows.append((stage.name, "passed", "before"))
+            continue
+        start = time.monotonic()
+        code, closing = run(stage)
+        outcome = "passed" if code == 0 else f"FAILED ({code})"
+        rows.append((stage.name, outcome, closing or f"{time.monotonic() - start:.0f}s"))
+        if code == 0:
+            passed[stage.name] = sources
+            record.write_text(json.dumps(passed, indent=1))
+
+    print("\n==> summary")
+    for name, outcome, closing in rows:
+        print(f"{name:<24} {outcome:<12} {closing}")
+    total = sum(int(count) for row in rows for count in re.findall(r"(\d+) passed", row[2]))
+    failures = sum(outcome != "passed" for _, outcome, _ in rows)
+    if total:
+        print(f"{total} passed in all stages, {failures} of {len(rows)} stages failed")
+    return min(failures, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
