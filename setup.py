@@ -35,6 +35,18 @@ def driver_sources(name: str) -> list[str]:
     return sorted(str(p.relative_to(ROOT)) for p in folder.glob("*.c"))
 
 
+def drop_compiler_cache() -> None:
+    """Reduces CC="ccache gcc" to CC="gcc", and CXX likewise.
+
+    PyTorch puts a compiler cache it finds in front of the compiler itself, and takes the second
+    word of the command for an option.
+    """
+    for variable in ("CC", "CXX"):
+        words = os.environ.get(variable, "").split()
+        if len(words) > 1 and Path(words[0]).name in ("ccache", "sccache"):
+            os.environ[variable] = " ".join(words[1:])
+
+
 def cpu_stub_flags() -> list[str]:
     """The defines with which a CPU kernel stub of this PyTorch can be called from outside.
 
@@ -160,4 +172,5 @@ def native_extensions() -> list[Extension]:
     return [library, binding, *drivers]
 
 
+drop_compiler_cache()
 setup(ext_modules=native_extensions(), cmdclass={"build_ext": Build})
