@@ -3,9 +3,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-
-#include <optional>
-#include <vector>
+#include <c10/util/SmallVector.h>
 
 #include "aten/router.h"
 #include "runtime/device.h"
@@ -49,7 +47,7 @@ class OUTBOARD_API HostCall {
   // The device tensor standing for what a CPU kernel returned: an argument itself (the same
   // TensorImpl), a view of an argument's storage, or new memory, adopted or copied. Undefined
   // tensors come back as they are.
-  at::Tensor result(const at::Tensor& host);
+  at::Tensor result(at::Tensor host);
 
   // Brings sizes, strides, offsets, bits and resized storages of written arguments back, and
   // copies their content where memory is not shared.
@@ -59,17 +57,44 @@ class OUTBOARD_API HostCall {
   uint64_t copied_bytes() const noexcept { return copied_bytes_; }
 
  private:
-  struct StorageView;
-  struct TensorView;
-  StorageView& storage_view(const at::Tensor& tensor, Access access);
+  // A device storage and the CPU storage that stands for it.
+  struct StorageView {
+    c10::Storage device;
+    c10::Storage host;
+    const void* mapped_data;  // of `host` when it was made: a kernel that resizes replaces it
+    size_t mapped_bytes;
+    // Copies only: the bytes that were brought to the host.
+    size_t read_begin = 0, read_end = 0;
+    bool resized = false;
+  };
+  struct TensorView {
+    at::Tensor device;
+    at::Tensor host;
+    Access access;
+  };
+  // New storages that CPU kernels made and the device storages that hold them now.
+  struct Adopted {
+    c10::Storage host;
+    c10::Storage device;
+  };
+
+  StorageView& storage_view(const c10::Storage& storage);
+  void bring_to_host(StorageView& view, size_t begin, size_t end);
+  c10::Storage device_storage(at::Tensor& host);
+  c10::DataPtr adopt(c10::Storage& host);
+  c10::DataPtr copy_to_new_memory(const c10::Storage& host);
+  void return_resized_storage(StorageView& view);
+  void copy_back();
 
   c10::DeviceIndex device_;
   Way way_;
+  bool copies_pending_ = false;
   StreamState& stream_;
   HostKernelMemory memory_;
   uint64_t copied_bytes_ = 0;
-  std::vector<StorageView> storages_;
-  std::vector<TensorView> tensors_;
+  c10::SmallVector<StorageView, 4> storages_;
+  c10::SmallVector<TensorView, 6> tensors_;
+  c10::SmallVector<Adopted, 1> adopted_;
 };
 
 // A CPU tensor over the memory of `tensor`, for devices that share memory with the host; keeps the

@@ -43,16 +43,20 @@ struct RoutedKernel {
   uint64_t dtypes = kAllDtypes;      // of the first tensor argument, else of the dtype argument
 };
 
+struct HostPlan;
+
 struct Operator {
   explicit Operator(std::string name_) : name(std::move(name_)) {}
 
   const std::string name;  // "aten::add.Tensor"
-  // Set when anything but the kit's own host way has to be looked at: replaced kernels, policies.
+  // Set when a maker or a user brought a kernel: the kit's typed kernels then ask the router.
   std::atomic<bool> special{false};
   // Snapshot of the rows, best first; replaced as a whole, old ones are kept.
   std::atomic<const std::vector<std::shared_ptr<RoutedKernel>>*> kernels{nullptr};
-  // Per way: nothing, warn once or raise; mirrors the policies of fallback_policy.h.
+  // Per way: whether its use was warned about (fallback_policy.h).
   std::atomic<bool> warned[kWays] = {};
+  // How to bring the arguments to the host (host_way.h), made at the first use.
+  std::atomic<const HostPlan*> host_plan{nullptr};
 };
 
 // The entry of an overload ("aten::add.Tensor"), made when it does not exist. Never moves or dies.
@@ -60,6 +64,8 @@ OUTBOARD_API Operator& router_entry(const std::string& name);
 
 // Adds a kernel to an entry; takes effect for the next call. Returns a token for remove_kernel.
 OUTBOARD_API std::shared_ptr<RoutedKernel> add_kernel(const std::string& name, RoutedKernel kernel);
+// The same for an overload that is registered already.
+std::shared_ptr<RoutedKernel> add_kernel_to_entry(Operator& entry, RoutedKernel kernel);
 OUTBOARD_API void remove_kernel(const std::string& name, const std::shared_ptr<RoutedKernel>& kernel);
 
 // Counts reasons for which typed kernels must take the boxed way: the report is on, or a policy
@@ -74,6 +80,15 @@ inline bool runs_plainly(const Operator& op, c10::DeviceIndex device) noexcept {
          g_router_watchers.load(std::memory_order_relaxed) == 0 && shares_host_memory(device);
 }
 
+// Every name that has an entry, sorted.
+OUTBOARD_API std::vector<std::string> router_names();
+
+// Registers a boxed functor with the dispatcher for every overload that has a CPU kernel, the rows
+// of the kit, and the fallback. Once, at load.
+OUTBOARD_API void register_operators();
+// Makes sure that calls of this overload reach the router.
+void ensure_registered(const std::string& name);
+
 // Runs an operator with its arguments on a stack, the way its entry says.
 OUTBOARD_API void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op,
                                     c10::DispatchKeySet keys, torch::jit::Stack* stack);
@@ -83,10 +98,9 @@ OUTBOARD_API void call_routed_boxed(Operator& entry, const c10::OperatorHandle& 
 // How the kit registers its kernels: a static row per overload, read once at load.
 struct KernelRow {
   const char* name;  // without namespace: "add.Tensor"
-  torch::CppFunction (*make)();
-  // true: the dispatcher calls the kernel itself. false: it stands behind the boxed router.
-  bool direct;
-  Way way;
+  // Exactly one: for a kernel the dispatcher calls itself, or for one behind the boxed router.
+  torch::CppFunction (*make_direct)();
+  c10::KernelFunction (*make_routed)();
   KernelRow* next;
 };
 OUTBOARD_API void add_row(KernelRow* row) noexcept;
@@ -96,20 +110,22 @@ struct KernelRowRegistrar {
 
 }  // namespace outboard
 
-#define OUTBOARD_ROW_2(unique, op_name, function, is_direct, its_way)                              \
-  static ::outboard::KernelRow outboard_row_##unique = {                                           \
-      op_name, []() -> torch::CppFunction { return torch::CppFunction(TORCH_FN(function)); },      \
-      is_direct, its_way, nullptr};                                                                \
+#define OUTBOARD_ROW_2(unique, op_name, direct, routed)                                    \
+  static ::outboard::KernelRow outboard_row_##unique = {op_name, direct, routed, nullptr}; \
   static ::outboard::KernelRowRegistrar outboard_registrar_##unique(&outboard_row_##unique);
 #define OUTBOARD_ROW_1(unique, ...) OUTBOARD_ROW_2(unique, __VA_ARGS__)
 
 // A typed kernel over device tensors which the dispatcher calls directly; it works on every device
 // and every dtype by itself (falling back to call_routed where it has no short way).
-#define OUTBOARD_DIRECT(op_name, function) \
-  OUTBOARD_ROW_1(__COUNTER__, op_name, function, true, ::outboard::Way::kShared)
+#define OUTBOARD_DIRECT(op_name, function)                                                     \
+  OUTBOARD_ROW_1(                                                                              \
+      __COUNTER__, op_name,                                                                    \
+      []() -> torch::CppFunction { return torch::CppFunction(TORCH_FN(function)); }, nullptr)
 
 // A kernel over device tensors that replaces the generic host way of one operator (because the CPU
 // kernel is not usable: random numbers, fused cells). It stands behind the router, so policies,
 // reports and makers' kernels apply.
-#define OUTBOARD_ROUTED(op_name, function) \
-  OUTBOARD_ROW_1(__COUNTER__, op_name, function, false, ::outboard::Way::kShared)
+#define OUTBOARD_ROUTED(op_name, function)                                         \
+  OUTBOARD_ROW_1(__COUNTER__, op_name, nullptr, []() -> c10::KernelFunction {      \
+    return c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(function));       \
+  })

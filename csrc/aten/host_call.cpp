@@ -1,0 +1,305 @@
+#include "aten/host_call.h"
+
+#include <c10/core/CPUAllocator.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/caching_allocator.h"
+#include "runtime/driver_table.h"
+
+namespace outboard {
+namespace {
+
+constexpr c10::DispatchKeySet kCpuKeys(c10::DispatchKey::CPU);
+constexpr c10::DispatchKeySet kDeviceKeys(c10::DispatchKey::PrivateUse1);
+
+void release_storage(void* context) {
+  c10::intrusive_ptr<c10::StorageImpl>::reclaim(static_cast<c10::StorageImpl*>(context));
+}
+
+// A pointer into `storage` that keeps it alive.
+c10::DataPtr pointer_into(const c10::Storage& storage, c10::Device device) {
+  auto owner =
+      c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage.unsafeGetStorageImpl());
+  void* data = storage.mutable_data();
+  return {data, owner.release(), &release_storage, device};
+}
+
+c10::Storage cpu_storage_over(const c10::Storage& storage) {
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
+      pointer_into(storage, c10::Device(c10::kCPU)), c10::GetCPUAllocator(),
+      storage.resizable()));
+}
+
+// A tensor over `storage` with everything else like `like`.
+at::Tensor tensor_over(c10::Storage storage, c10::DispatchKeySet keys, const at::Tensor& like) {
+  c10::TensorImpl* from = like.unsafeGetTensorImpl();
+  if (from->key_set().has(c10::DispatchKey::ZeroTensor)) {
+    keys = keys.add(c10::DispatchKey::ZeroTensor);
+  }
+  at::Tensor tensor =
+      at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys, from->dtype());
+  c10::TensorImpl* to = tensor.unsafeGetTensorImpl();
+  to->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
+  if (like.is_conj()) to->_set_conj(true);
+  if (like.is_neg()) to->_set_neg(true);
+  if (from->is_wrapped_number()) to->set_wrapped_number(true);
+  return tensor;
+}
+
+// The bytes [begin, end) of its storage that a tensor may touch.
+std::pair<size_t, size_t> byte_span(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return {0, 0};
+  int64_t last = 0;
+  for (int64_t i = 0; i < tensor.dim(); ++i) last += (tensor.size(i) - 1) * tensor.stride(i);
+  const size_t item = tensor.itemsize();
+  const auto offset = static_cast<size_t>(tensor.storage_offset());
+  return {offset * item, (offset + static_cast<size_t>(last) + 1) * item};
+}
+
+ob_address address_of(const c10::Storage& storage) {
+  return reinterpret_cast<ob_address>(storage.data());
+}
+
+}  // namespace
+
+at::Tensor alias_as_cpu(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.is_privateuseone()) return tensor;
+  return tensor_over(cpu_storage_over(tensor.storage()), kCpuKeys, tensor);
+}
+
+HostCall::HostCall(c10::DeviceIndex device)
+    : device_(device),
+      way_(shares_host_memory(device) ? Way::kShared : Way::kCopied),
+      stream_(current_stream_state(device)),
+      memory_(stream_) {
+  drain(stream_);
+}
+
+HostCall::~HostCall() {
+  // An exception left before finish(): host memory must outlive the copies that use it.
+  if (copies_pending_) defer_status(driver().queue_synchronize(stream_.queue), "queue_synchronize");
+}
+
+at::Tensor HostCall::map(const at::Tensor& tensor, Access access) {
+  if (!tensor.defined() || !tensor.is_privateuseone()) return tensor;
+  TORCH_CHECK(tensor.device().index() == device_,
+              "Expected all tensors to be on the same device, but found at least two devices, ",
+              device_of(device_), " and ", tensor.device(), "! Move one with .to()");
+  TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == at::kStrided && tensor.has_storage(),
+                              "a tensor of layout ", tensor.layout(), " cannot be used on ",
+                              tensor.device(), "; use a dense tensor");
+  for (TensorView& view : tensors_) {
+    if (view.device.is_same(tensor)) {
+      if (access == Access::kWrite) view.access = access;
+      return view.host;
+    }
+  }
+  StorageView& storage = storage_view(tensor.storage());
+  at::Tensor host = tensor_over(storage.host, kCpuKeys, tensor);
+  if (way_ == Way::kCopied) {
+    const auto [begin, end] = byte_span(tensor);
+    bring_to_host(storage, begin, end);
+  }
+  tensors_.push_back({tensor, host, access});
+  return host;
+}
+
+HostCall::StorageView& HostCall::storage_view(const c10::Storage& storage) {
+  for (StorageView& view : storages_) {
+    if (view.device.is_alias_of(storage)) return view;
+  }
+  c10::Storage host;
+  if (way_ == Way::kShared) {
+    host = cpu_storage_over(storage);
+  } else {
+    // The pages of a large allocation come into being when touched: only what is used costs.
+    host = c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+        c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
+        c10::GetCPUAllocator()->allocate(storage.nbytes()), c10::GetCPUAllocator(),
+        storage.resizable()));
+  }
+  const void* data = host.data();
+  storages_.push_back({storage, std::move(host), data, storage.nbytes()});
+  return storages_.back();
+}
+
+void HostCall::bring_to_host(StorageView& view, size_t begin, size_t end) {
+  end = std::min(end, view.mapped_bytes);
+  if (begin >= end) return;
+  auto copy = [&](size_t from, size_t to) {
+    if (from >= to) return;
+    OB_CALL(copy_device_to_host, stream_.queue, static_cast<char*>(view.host.mutable_data()) + from,
+            address_of(view.device) + from, to - from);
+    stream_.mark_submitted();
+    drain(stream_);
+    copied_bytes_ += to - from;
+  };
+  if (view.read_begin == view.read_end) {
+    copy(begin, end);
+    view.read_begin = begin;
+    view.read_end = end;
+  } else {
+    // The known part stays one interval; what lies between two views comes along.
+    copy(begin, view.read_begin);
+    copy(view.read_end, end);
+    view.read_begin = std::min(view.read_begin, begin);
+    view.read_end = std::max(view.read_end, end);
+  }
+}
+
+c10::DataPtr HostCall::copy_to_new_memory(const c10::Storage& host) {
+  const size_t bytes = host.nbytes();
+  c10::DataPtr pointer = caching_allocator()->allocate_on(stream_, bytes);
+  if (bytes == 0) return pointer;
+  if (way_ == Way::kShared) {
+    std::memcpy(pointer.get(), host.data(), bytes);
+    return pointer;
+  }
+  OB_CALL(copy_host_to_device, stream_.queue, reinterpret_cast<ob_address>(pointer.get()),
+          host.data(), bytes);
+  stream_.mark_submitted();
+  copies_pending_ = true;
+  copied_bytes_ += bytes;
+  return pointer;
+}
+
+// Host memory as device memory: taken over where it came from the device's cache, shared with its
+// CPU owner where the device accepts any host memory, copied elsewhere.
+c10::DataPtr HostCall::adopt(c10::Storage& host) {
+  const c10::Device device = device_of(device_);
+  if (host.nbytes() == 0 || host.data() == nullptr) return {nullptr, device};
+  if (way_ == Way::kShared) {
+    const c10::DataPtr& pointer = host.data_ptr();
+    if (is_host_kernel_memory(pointer)) {
+      if (host.use_count() == 1) {
+        c10::DataPtr taken = host.set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::kCPU)));
+        const c10::DeleterFnPtr deleter = taken.get_deleter();
+        void* data = taken.get();
+        return {data, taken.release_context(), deleter, device};
+      }
+      return pointer_into(host, device);
+    }
+    if (adopts_host_memory(device_)) {
+      struct AdoptedMemory {
+        c10::intrusive_ptr<c10::StorageImpl> storage;
+        c10::DeviceIndex device;
+        int64_t bytes;
+      };
+      auto* memory = new AdoptedMemory{
+          c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(host.unsafeGetStorageImpl()), device_,
+          static_cast<int64_t>(host.nbytes())};
+      caching_allocator()->account_adopted(device_, memory->bytes);
+      return {host.mutable_data(), memory,
+              [](void* context) {
+                auto* adopted = static_cast<AdoptedMemory*>(context);
+                caching_allocator()->account_adopted(adopted->device, -adopted->bytes);
+                delete adopted;
+              },
+              device};
+    }
+  }
+  return copy_to_new_memory(host);
+}
+
+c10::Storage HostCall::device_storage(at::Tensor& host) {
+  const c10::StorageImpl* wanted = host.storage().unsafeGetStorageImpl();
+  for (const Adopted& known : adopted_) {
+    if (known.host.unsafeGetStorageImpl() == wanted) return known.device;
+  }
+  c10::Storage host_storage = host.unsafeGetTensorImpl()->unsafe_storage();
+  const size_t bytes = host_storage.nbytes();
+  const bool only_owner = host.use_count() == 1 && host_storage.use_count() == 2;
+  if (only_owner) {
+    // The tensor gives its storage up, so that its memory can be taken over.
+    host.unsafeGetTensorImpl()->set_storage_keep_dtype(
+        c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+            c10::StorageImpl::use_byte_size_t(), 0, c10::DataPtr(nullptr, c10::Device(c10::kCPU)),
+            nullptr, false)));
+  }
+  c10::DataPtr pointer = adopt(host_storage);
+  c10::Storage device(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
+                                                            bytes, std::move(pointer),
+                                                            caching_allocator(), true));
+  if (!only_owner || way_ == Way::kCopied) adopted_.push_back({host_storage, device});
+  return device;
+}
+
+at::Tensor HostCall::result(at::Tensor host) {
+  if (!host.defined() || !host.is_cpu()) return host;
+  for (const TensorView& view : tensors_) {
+    if (view.host.is_same(host)) return view.device;
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      host.layout() == at::kStrided && !host.is_quantized() && !host.is_nested(),
+      "the result is a tensor of layout ", host.layout(), " and dtype ", host.scalar_type(),
+      ", and only dense tensors of ordinary dtypes exist on ", device_of(device_),
+      "; do this on the CPU");
+  for (const StorageView& view : storages_) {
+    if (view.host.is_alias_of(host.storage())) {
+      return tensor_over(view.device, kDeviceKeys, host);
+    }
+  }
+  c10::Storage storage = device_storage(host);
+  return tensor_over(std::move(storage), kDeviceKeys, host);
+}
+
+void HostCall::return_resized_storage(StorageView& view) {
+  const size_t bytes = view.host.nbytes();
+  c10::StorageImpl* device = view.device.unsafeGetStorageImpl();
+  c10::DataPtr pointer;
+  if (way_ == Way::kShared && is_host_kernel_memory(view.host.data_ptr())) {
+    c10::DataPtr taken = view.host.set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::kCPU)));
+    const c10::DeleterFnPtr deleter = taken.get_deleter();
+    void* data = taken.get();
+    pointer = c10::DataPtr(data, taken.release_context(), deleter, device_of(device_));
+    // CPU tensors over this storage are done with; they must not dangle.
+    view.host.set_nbytes(0);
+  } else {
+    pointer = adopt(view.host);
+  }
+  device->set_data_ptr_noswap(std::move(pointer));
+  device->set_nbytes(bytes);
+}
+
+// Span by span: what lies between two written views may never have been read.
+void HostCall::copy_back() {
+  for (TensorView& view : tensors_) {
+    if (view.access != Access::kWrite) continue;
+    const StorageView& storage = storage_view(view.device.storage());
+    const auto [begin, end] = byte_span(view.host);
+    if (storage.resized || begin == end) continue;
+    OB_CALL(copy_host_to_device, stream_.queue, address_of(storage.device) + begin,
+            static_cast<const char*>(storage.host.data()) + begin, end - begin);
+    stream_.mark_submitted();
+    copies_pending_ = true;
+    copied_bytes_ += end - begin;
+  }
+}
+
+void HostCall::finish() {
+  for (TensorView& view : tensors_) {
+    if (view.access != Access::kWrite) continue;
+    c10::TensorImpl* to = view.device.unsafeGetTensorImpl();
+    if (view.host.sizes() != view.device.sizes() || view.host.strides() != view.device.strides() ||
+        view.host.storage_offset() != view.device.storage_offset()) {
+      to->set_sizes_and_strides(view.host.sizes(), view.host.strides(),
+                                view.host.storage_offset());
+    }
+    if (view.host.is_conj() != view.device.is_conj()) to->_set_conj(view.host.is_conj());
+    if (view.host.is_neg() != view.device.is_neg()) to->_set_neg(view.host.is_neg());
+  }
+  for (StorageView& view : storages_) {
+    view.resized = view.host.data() != view.mapped_data || view.host.nbytes() != view.mapped_bytes;
+    if (view.resized) return_resized_storage(view);
+  }
+  if (way_ == Way::kCopied) copy_back();
+  if (copies_pending_) {
+    drain(stream_);
+    copies_pending_ = false;
+  }
+}
+
+}  // namespace outboard

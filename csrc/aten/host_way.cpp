@@ -1,0 +1,205 @@
+#include "aten/host_way.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/util/Exception.h>
+
+#include <array>
+#include <string_view>
+
+#include "aten/host_call.h"
+#include "runtime/generator.h"
+
+namespace outboard {
+
+// What an argument is, read off the schema once.
+struct HostPlan {
+  enum class Kind : uint8_t { kTensor, kTensorList, kOptionalTensorList, kDevice, kGenerator, kPinMemory };
+  struct Argument {
+    uint16_t index;
+    Kind kind;
+    Access access;
+  };
+  std::vector<Argument> arguments;  // those with anything to do
+  bool mixes_devices = false;       // CPU tensors of any size may stand beside device tensors
+};
+
+namespace {
+
+// Operators that on other devices, too, accept CPU tensors beside device tensors.
+constexpr std::array<std::string_view, 20> kMixingOperators = {
+    "aten::_copy_from",
+    "aten::_copy_from_and_resize",
+    "aten::_cudnn_ctc_loss",
+    "aten::_ctc_loss",
+    "aten::_ctc_loss_backward",
+    "aten::_foreach_copy",
+    "aten::_foreach_copy_",
+    "aten::_index_put_impl",
+    "aten::_index_put_impl_",
+    "aten::_pack_padded_sequence",
+    "aten::_unsafe_index",
+    "aten::_unsafe_index_put",
+    "aten::_unsafe_masked_index",
+    "aten::_unsafe_masked_index_put_accumulate",
+    "aten::copy_",
+    "aten::index",
+    "aten::index_put",
+    "aten::index_put_",
+    "aten::segment_reduce",
+    "aten::_segment_reduce_backward",
+};
+
+const HostPlan* make_plan(const c10::OperatorHandle& op) {
+  using Kind = HostPlan::Kind;
+  auto* plan = new HostPlan;
+  const auto& arguments = op.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    c10::TypePtr type = arguments[i].type();
+    if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+    const Access access = arguments[i].alias_info() != nullptr &&
+                                  arguments[i].alias_info()->isWrite()
+                              ? Access::kWrite
+                              : Access::kRead;
+    std::optional<Kind> kind;
+    if (type->kind() == c10::TypeKind::TensorType) {
+      kind = Kind::kTensor;
+    } else if (type->kind() == c10::TypeKind::ListType) {
+      const c10::TypePtr element = type->expectRef<c10::ListType>().getElementType();
+      if (element->kind() == c10::TypeKind::TensorType) {
+        kind = Kind::kTensorList;
+      } else if (element->isSubtypeOf(*c10::OptionalType::ofTensor())) {
+        kind = Kind::kOptionalTensorList;
+      }
+    } else if (type->kind() == c10::TypeKind::DeviceObjType) {
+      kind = Kind::kDevice;
+    } else if (type->kind() == c10::TypeKind::GeneratorType) {
+      kind = Kind::kGenerator;
+    } else if (type->kind() == c10::TypeKind::BoolType && arguments[i].name() == "pin_memory") {
+      kind = Kind::kPinMemory;
+    }
+    if (kind.has_value()) plan->arguments.push_back({static_cast<uint16_t>(i), *kind, access});
+  }
+  for (const std::string_view name : kMixingOperators) {
+    plan->mixes_devices = plan->mixes_devices || name == op.schema().name();
+  }
+  return plan;
+}
+
+const HostPlan& plan_of(Operator& entry, const c10::OperatorHandle& op) {
+  if (const HostPlan* plan = entry.host_plan.load(std::memory_order_acquire)) return *plan;
+  const HostPlan* made = make_plan(op);
+  const HostPlan* known = nullptr;
+  if (entry.host_plan.compare_exchange_strong(known, made)) return *made;
+  delete made;
+  return *known;
+}
+
+// CPU operands of any other size than a scalar do not mix with device tensors.
+void check_same_device(const at::Tensor& tensor, const HostPlan& plan, Access access,
+                       c10::DeviceIndex device) {
+  if (!tensor.defined() || tensor.is_privateuseone() || plan.mixes_devices) return;
+  TORCH_CHECK(tensor.is_cpu() && tensor.dim() == 0 && access == Access::kRead,
+              "Expected all tensors to be on the same device, but found at least two devices, ",
+              device_of(device), " and ", tensor.device(), "! Move one with .to()");
+}
+
+// Random operators without code of their own draw from a CPU generator that (seed, offset) seeds.
+at::Generator host_generator(const c10::IValue& given, c10::DeviceIndex device) {
+  std::optional<at::Generator> generator;
+  if (given.isGenerator()) generator = given.toGenerator();
+  const PhiloxState state = reserve_philox(generator, device, 1);
+  return at::make_generator<at::CPUGeneratorImpl>(state.seed + state.offset * 0x9E3779B97F4A7C15u);
+}
+
+void map_argument(c10::IValue& value, const HostPlan::Argument& argument, const HostPlan& plan,
+                  c10::DeviceIndex device, HostCall& call) {
+  using Kind = HostPlan::Kind;
+  switch (argument.kind) {
+    case Kind::kTensor:
+      if (value.isTensor()) {
+        const at::Tensor& tensor = value.toTensor();
+        check_same_device(tensor, plan, argument.access, device);
+        value = call.map(tensor, argument.access);
+      }
+      break;
+    case Kind::kTensorList:
+      if (value.isTensorList()) {
+        // A list on the stack is shared with the caller: it is replaced, not changed.
+        c10::List<at::Tensor> hosts;
+        hosts.reserve(value.toListRef().size());
+        for (const c10::IValue& element : value.toListRef()) {
+          check_same_device(element.toTensor(), plan, argument.access, device);
+          hosts.push_back(call.map(element.toTensor(), argument.access));
+        }
+        value = std::move(hosts);
+      }
+      break;
+    case Kind::kOptionalTensorList:
+      if (value.isList()) {
+        c10::List<std::optional<at::Tensor>> hosts;
+        for (const c10::IValue& element : value.toListRef()) {
+          if (element.isTensor()) {
+            check_same_device(element.toTensor(), plan, argument.access, device);
+            hosts.push_back(call.map(element.toTensor(), argument.access));
+          } else {
+            hosts.push_back(std::nullopt);
+          }
+        }
+        value = std::move(hosts);
+      }
+      break;
+    case Kind::kDevice:
+      if (value.isDevice() && value.toDevice().is_privateuseone()) value = c10::Device(c10::kCPU);
+      break;
+    case Kind::kGenerator:
+      value = host_generator(value, device);
+      break;
+    case Kind::kPinMemory:
+      TORCH_CHECK(!(value.isBool() && value.toBool()),
+                  "only CPU tensors can be pinned, and one on ", device_of(device),
+                  " was asked for; leave pin_memory out");
+      break;
+  }
+}
+
+void map_result(c10::IValue& value, HostCall& call) {
+  if (value.isTensor()) {
+    at::Tensor host = std::move(value).toTensor();
+    value = call.result(std::move(host));
+  } else if (value.isTensorList()) {
+    c10::List<at::Tensor> results;
+    results.reserve(value.toListRef().size());
+    for (const c10::IValue& element : value.toListRef()) {
+      results.push_back(call.result(element.toTensor()));
+    }
+    value = std::move(results);
+  }
+}
+
+}  // namespace
+
+void run_on_host(Operator& entry, const c10::OperatorHandle& op, torch::jit::Stack* stack,
+                 c10::DeviceIndex device, ReportedCall& reported) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), entry.name,
+      " was asked for on ", device_of(device),
+      ", and neither the device nor the CPU has a kernel for it; bring one with "
+      "torch_outboard.kernel");
+  const HostPlan& plan = plan_of(entry, op);
+  const size_t base = stack->size() - op.schema().arguments().size();
+  HostCall call(device);
+  for (const HostPlan::Argument& argument : plan.arguments) {
+    map_argument((*stack)[base + argument.index], argument, plan, device, call);
+  }
+  {
+    // Autograd has had its turn on the device tensors.
+    at::AutoDispatchBelowADInplaceOrView guard;
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  }
+  for (size_t i = base; i < stack->size(); ++i) map_result((*stack)[i], call);
+  call.finish();
+  reported.add_copied_bytes(call.copied_bytes());
+}
+
+}  // namespace outboard

@@ -1,0 +1,160 @@
+#include "aten/router.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "aten/fallback_policy.h"
+#include "aten/host_way.h"
+#include "aten/report.h"
+#include "runtime/fork.h"
+
+namespace outboard {
+
+std::atomic<int> g_router_watchers{0};
+
+namespace {
+
+using Kernels = std::vector<std::shared_ptr<RoutedKernel>>;
+
+// Entries are leaked: kernels may run while the process exits.
+struct Entries {
+  std::mutex mutex;
+  std::map<std::string, std::unique_ptr<Operator>> by_name;
+};
+
+Entries& entries() {
+  static Entries* instance = new Entries;
+  return *instance;
+}
+
+// What a call is about: the device and the dtype by which kernels are chosen.
+struct Subject {
+  c10::DeviceIndex device = -1;
+  at::ScalarType dtype = at::ScalarType::Undefined;
+
+  bool see(const at::Tensor& tensor) {
+    if (!tensor.defined()) return false;
+    if (dtype == at::ScalarType::Undefined) dtype = tensor.scalar_type();
+    if (!tensor.is_privateuseone()) return false;
+    device = tensor.device().index();
+    dtype = tensor.scalar_type();
+    return true;
+  }
+};
+
+Subject subject_of(const c10::FunctionSchema& schema, const torch::jit::Stack& stack) {
+  Subject subject;
+  const auto arguments = torch::jit::last(stack, schema.arguments().size());
+  for (const c10::IValue& argument : arguments) {
+    if (argument.isTensor()) {
+      if (subject.see(argument.toTensor())) return subject;
+    } else if (argument.isTensorList()) {
+      for (const at::Tensor& tensor : argument.toTensorList()) {
+        if (subject.see(tensor)) return subject;
+      }
+    } else if (argument.isOptionalTensorList()) {
+      for (const std::optional<at::Tensor>& tensor : argument.toOptionalTensorList()) {
+        if (tensor.has_value() && subject.see(*tensor)) return subject;
+      }
+    }
+  }
+  // A factory: its device and dtype are arguments.
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].isDevice()) {
+      const c10::Device device = arguments[i].toDevice();
+      if (device.is_privateuseone() && device.has_index()) subject.device = device.index();
+    } else if (arguments[i].isInt() && schema.arguments()[i].name() == "dtype") {
+      subject.dtype = static_cast<at::ScalarType>(arguments[i].toInt());
+    }
+  }
+  if (subject.device == -1) subject.device = current_device();
+  return subject;
+}
+
+bool matches(const RoutedKernel& kernel, const Subject& subject) {
+  return (kernel.device == -1 || kernel.device == subject.device) &&
+         (kernel.dtypes == kAllDtypes || (subject.dtype != at::ScalarType::Undefined &&
+                                          (kernel.dtypes >> static_cast<int>(subject.dtype)) & 1));
+}
+
+// Replaces the snapshot; readers may still hold the old one, so it is never freed.
+void replace_kernels(Operator& entry, Kernels kernels) {
+  std::stable_sort(kernels.begin(), kernels.end(), [](const auto& a, const auto& b) {
+    return static_cast<int>(a->source) > static_cast<int>(b->source);
+  });
+  bool special = false;
+  for (const auto& kernel : kernels) special = special || kernel->source != Source::kKit;
+  entry.kernels.store(new Kernels(std::move(kernels)), std::memory_order_release);
+  entry.special.store(special, std::memory_order_release);
+}
+
+Kernels kernels_of(const Operator& entry) {
+  const Kernels* kernels = entry.kernels.load(std::memory_order_acquire);
+  return kernels != nullptr ? *kernels : Kernels();
+}
+
+}  // namespace
+
+Operator& router_entry(const std::string& name) {
+  Entries& all = entries();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  std::unique_ptr<Operator>& entry = all.by_name[name];
+  if (entry == nullptr) entry = std::make_unique<Operator>(name);
+  return *entry;
+}
+
+std::vector<std::string> router_names() {
+  Entries& all = entries();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  std::vector<std::string> names;
+  names.reserve(all.by_name.size());
+  for (const auto& [name, entry] : all.by_name) names.push_back(name);
+  return names;
+}
+
+std::shared_ptr<RoutedKernel> add_kernel(const std::string& name, RoutedKernel kernel) {
+  ensure_registered(name);
+  return add_kernel_to_entry(router_entry(name), std::move(kernel));
+}
+
+std::shared_ptr<RoutedKernel> add_kernel_to_entry(Operator& entry, RoutedKernel kernel) {
+  auto shared = std::make_shared<RoutedKernel>(std::move(kernel));
+  std::lock_guard<std::mutex> lock(entries().mutex);
+  Kernels kernels = kernels_of(entry);
+  kernels.insert(kernels.begin(), shared);
+  replace_kernels(entry, std::move(kernels));
+  return shared;
+}
+
+void remove_kernel(const std::string& name, const std::shared_ptr<RoutedKernel>& kernel) {
+  Operator& entry = router_entry(name);
+  std::lock_guard<std::mutex> lock(entries().mutex);
+  Kernels kernels = kernels_of(entry);
+  kernels.erase(std::remove(kernels.begin(), kernels.end(), kernel), kernels.end());
+  replace_kernels(entry, std::move(kernels));
+}
+
+void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                       torch::jit::Stack* stack) {
+  check_fork();
+  const Subject subject = subject_of(op.schema(), *stack);
+  const Way host_way = shares_host_memory(subject.device) ? Way::kShared : Way::kCopied;
+  if (const Kernels* kernels = entry.kernels.load(std::memory_order_acquire)) {
+    for (const auto& kernel : *kernels) {
+      if (!matches(*kernel, subject)) continue;
+      const Way way = kernel->way == Way::kDevice ? Way::kDevice : host_way;
+      if (way != Way::kDevice) check_fallback(entry, way, subject.dtype, subject.device);
+      ReportedCall reported(entry, subject.dtype, way);
+      kernel->kernel.callBoxed(op, keys, stack);
+      return;
+    }
+  }
+  check_fallback(entry, host_way, subject.dtype, subject.device);
+  ReportedCall reported(entry, subject.dtype, host_way);
+  run_on_host(entry, op, stack, subject.device, reported);
+}
+
+}  // namespace outboard

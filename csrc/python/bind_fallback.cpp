@@ -1,0 +1,83 @@
+// Policies, lists and reports of the router, for torch_outboard.fallback.
+#include <pybind11/stl.h>
+
+#include "aten/fallback_policy.h"
+#include "aten/report.h"
+#include "aten/router.h"
+#include "python/bindings.h"
+
+namespace py = pybind11;
+
+namespace outboard {
+namespace {
+
+constexpr const char* kWayNames[] = {"device", "shared", "copied"};
+constexpr const char* kPolicyNames[] = {"allow", "warn", "error"};
+constexpr const char* kListingNames[] = {"none", "allowed", "denied"};
+
+template <class Enum, size_t N>
+Enum parse(const std::string& given, const char* const (&names)[N], const char* what) {
+  for (size_t i = 0; i < N; ++i) {
+    if (given == names[i]) return static_cast<Enum>(i);
+  }
+  std::string known;
+  for (const char* name : names) known += (known.empty() ? "'" : ", '") + std::string(name) + "'";
+  throw py::value_error("'" + given + "' is no " + what + "; use one of " + known);
+}
+
+// "file:line" of the innermost frame outside PyTorch's own Python code.
+std::string find_call_site() {
+  py::gil_scoped_acquire lock;
+  std::string site;
+  py::object frame = py::reinterpret_borrow<py::object>(
+      reinterpret_cast<PyObject*>(PyEval_GetFrame()));
+  while (frame && !frame.is_none()) {
+    const auto file = frame.attr("f_code").attr("co_filename").cast<std::string>();
+    site = file + ":" + std::to_string(frame.attr("f_lineno").cast<int>());
+    if (file.find("/torch/") == std::string::npos) break;
+    frame = frame.attr("f_back");
+  }
+  return site;
+}
+
+py::list rows() {
+  py::list all;
+  for (const ReportRow& row : report_rows()) {
+    py::object dtype = py::none();
+    if (row.dtype != at::ScalarType::Undefined) {
+      dtype = py::str(c10::toString(row.dtype));
+    }
+    all.append(py::make_tuple(row.op, dtype, kWayNames[static_cast<int>(row.way)], row.call_site,
+                              row.calls, row.copied_bytes, row.nanoseconds));
+  }
+  return all;
+}
+
+}  // namespace
+
+void bind_fallback(py::module_& m) {
+  set_find_call_site(&find_call_site);
+  m.def("fallback_policy", [](const std::string& way) {
+    return kPolicyNames[static_cast<int>(
+        fallback_policy(parse<Way>(way, kWayNames, "way to run an operator")))];
+  });
+  m.def("set_fallback_policy", [](const std::string& way, const std::string& policy) {
+    set_fallback_policy(parse<Way>(way, kWayNames, "way to run an operator"),
+                        parse<Policy>(policy, kPolicyNames, "policy"));
+  });
+  m.def("set_fallback_listing", [](const std::string& name, const std::string& listing) {
+    set_fallback_listing(name, parse<Listing>(listing, kListingNames, "list"));
+  });
+  m.def("fallback_listing", [](const std::string& listing) {
+    return fallback_listing(parse<Listing>(listing, kListingNames, "list"));
+  });
+  m.def("reset_fallback_warnings", &reset_fallback_warnings);
+  m.def("start_report", &start_report, py::arg("call_sites") = false);
+  m.def("stop_report", &stop_report);
+  m.def("clear_report", &clear_report);
+  m.def("report_rows", &rows);
+  m.def("router_names", &router_names);
+  m.def("register_operators", &register_operators);
+}
+
+}  // namespace outboard
