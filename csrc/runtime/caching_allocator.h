@@ -4,14 +4,15 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/Stream.h>
 
-#include <memory>
-#include <string>
+#include <vector>
 
 #include "runtime/export.h"
 #include "runtime/stream.h"
 
 namespace outboard {
 
+// Every function but allocated memory's deleter raises in a forked child of a process that used the
+// driver; the deleter then does nothing.
 class OUTBOARD_API CachingAllocator : public c10::DeviceAllocator {
  public:
   // Memory of the current device on its current stream.
@@ -19,26 +20,36 @@ class OUTBOARD_API CachingAllocator : public c10::DeviceAllocator {
   // Memory of `state`'s device on `state`'s stream.
   virtual c10::DataPtr allocate_on(StreamState& state, size_t bytes) = 0;
 
-  // Private pools, for graphs: between begin and end, allocations of this thread on `device` that
-  // `filter` accepts come from the pool.
+  // The same without an owner: memory that is given back by its address. `bytes` > 0.
+  virtual void* allocate_addressed(StreamState& state, size_t bytes) = 0;
+  // Gives back what allocate_addressed returned; false if `pointer` is not memory of ours. Never
+  // waits and never throws; safe in a forked child, where memory of ours is left alone.
+  virtual bool free_addressed(void* pointer) noexcept = 0;
+
+  // Private pools, for graphs: between begin and end, allocations of this thread on `device` come
+  // from the pool. Each begin is matched by a release; once there are as many releases as begins,
+  // the pool's memory goes back to the driver with the next emptyCache.
   virtual c10::MempoolId_t create_pool() = 0;
   virtual void begin_allocate_to_pool(c10::DeviceIndex device, c10::MempoolId_t pool) = 0;
   virtual void end_allocate_to_pool(c10::DeviceIndex device, c10::MempoolId_t pool) = 0;
   virtual void release_pool(c10::DeviceIndex device, c10::MempoolId_t pool) = 0;
 
-  // Size of the block that holds `pointer`, and its start; nullptr if it is not ours.
+  // Start of the driver's allocation that holds `pointer` (many tensors may lie in one), and its
+  // size in *bytes; nullptr if `pointer` is not ours.
   virtual void* base_allocation(const void* pointer, size_t* bytes) = 0;
-  // Device of the segment that holds `pointer`, or -1.
+  // Device of the segment that holds `pointer`, or -1. Initializes nothing.
   virtual c10::DeviceIndex device_of_pointer(const void* pointer) = 0;
 
-  // Limits this process to a fraction (0, 1] of the device's memory.
+  // Limits this process to a fraction (0, 1] of the device's memory. What it has already stays.
   virtual void set_memory_fraction(double fraction, c10::DeviceIndex device) = 0;
   virtual double memory_fraction(c10::DeviceIndex device) = 0;
 
+  // Segments and their blocks on all devices: of one private pool, or of all pools with {0, 0}.
   virtual std::vector<c10::CachingDeviceAllocator::SegmentInfo> snapshot(
       c10::MempoolId_t pool = {0, 0}) = 0;
 
-  // Memory that host kernels made and the device adopted, for the statistics.
+  // Memory that host kernels made and the device adopted, for the statistics; negative when it is
+  // gone, with the same size.
   virtual void account_adopted(c10::DeviceIndex device, int64_t bytes) noexcept = 0;
 };
 

@@ -1,0 +1,40 @@
+// What memory_stats() of a device reports. Guarded by the lock of the device's cache.
+#pragma once
+
+#include <c10/core/CachingDeviceAllocator.h>
+
+#include <cstdint>
+
+namespace outboard {
+
+class AllocatorStatistics {
+ public:
+  // A tensor got a block of `bytes`, of which it asked for `requested`.
+  void add_allocation(bool small, size_t bytes, size_t requested);
+  // A tensor gave its block back.
+  void remove_allocation(bool small, size_t bytes);
+  // Nothing uses the block any more.
+  void remove_active(bool small, size_t bytes, size_t requested);
+  // Free parts of split segments came or went.
+  void change_inactive_split(bool small, int64_t blocks, int64_t bytes);
+  void add_segment(bool small, size_t bytes, c10::MempoolId_t pool);
+  void remove_segment(bool small, size_t bytes, c10::MempoolId_t pool);
+  // Memory that did not come from the driver: at once a segment, a block and an allocation.
+  void add_adopted(size_t bytes);
+  void remove_adopted(size_t bytes);
+  void count_retry() { ++stats_.num_alloc_retries; }
+  void count_out_of_memory() { ++stats_.num_ooms; }
+  void count_synchronization() { ++stats_.num_sync_all_streams; }
+
+  void reset_accumulated();
+  void reset_peak();
+
+  int64_t allocated_bytes() const { return stats_.allocated_bytes[0].current; }
+  int64_t reserved_bytes() const { return stats_.reserved_bytes[0].current; }
+  c10::CachingDeviceAllocator::DeviceStats get() const;
+
+ private:
+  c10::CachingDeviceAllocator::DeviceStats stats_;
+};
+
+}  // namespace outboard
