@@ -77,7 +77,6 @@ void bind_fallback(py::module_& m) {
   m.def("clear_report", &clear_report);
   m.def("report_rows", &rows);
   m.def("router_names", &router_names);
-  m.def("register_operators", &register_operators);
 }
 
 }  // namespace outboard

@@ -1,8 +1,11 @@
 // The Python binding: `torch_outboard._C`. One bind_* function per subject, each in its own file.
+#include "aten/router.h"
 #include "python/bindings.h"
 
 PYBIND11_MODULE(_C, m) {
   m.doc() = "The native side of torch_outboard.";
   outboard::bind_driver(m);
   outboard::bind_random(m);
+  outboard::bind_fallback(m);
+  outboard::register_operators();
 }
