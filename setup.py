@@ -79,11 +79,6 @@ def cpu_stub_flags() -> list[str]:
 class Build(BuildExtension):
     """Builds the library first, links the binding against it, and compiles drivers as plain C."""
 
-    def finalize_options(self) -> None:
-        super().finalize_options()
-        # Kept between builds, so that an editable install compiles only what changed.
-        self.build_temp = str(ROOT / "build" / "temp")
-
     def get_ext_filename(self, fullname: str) -> str:
         if fullname.rpartition(".")[2].startswith(("libtorch_outboard", "libob_")):
             return os.path.join(*fullname.split(".")) + ".so"
