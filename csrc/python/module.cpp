@@ -5,6 +5,7 @@
 PYBIND11_MODULE(_C, m) {
   m.doc() = "The native side of torch_outboard.";
   outboard::bind_driver(m);
+  outboard::bind_memory(m);
   outboard::bind_random(m);
   outboard::bind_fallback(m);
   outboard::register_operators();

@@ -42,8 +42,8 @@ struct Block {
   Block* next_free = nullptr;
   // Streams other than the segment's that use the block.
   std::vector<StreamState*> users;
-  // Events that have to happen before a pending block is free.
-  uint32_t events = 0;
+  // Uses by other streams that have to pass before a pending block is free.
+  uint32_t pending_uses = 0;
   State state = State::kFree;
   // Found by its address alone: the context of its DataPtr is the memory itself.
   bool addressed = false;

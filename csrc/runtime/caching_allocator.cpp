@@ -1,7 +1,7 @@
 #include "runtime/caching_allocator.h"
 
+#include <algorithm>
 #include <atomic>
-#include <mutex>
 
 #include "runtime/device.h"
 #include "runtime/device_cache.h"
@@ -75,7 +75,7 @@ class Allocator final : public CachingAllocator {
     if (bytes == 0) return;
     check_fork();
     const auto range = find_segment(as_address(destination));
-    TORCH_CHECK(range.has_value(), "The memory to copy to does not belong to this allocator");
+    TORCH_CHECK(range.has_value(), "the memory to copy to does not belong to this allocator");
     StreamState& state = current_stream_state(range->device);
     OB_CALL(copy_device_to_device, state.queue, as_address(destination), as_address(source), bytes);
     state.mark_submitted();
@@ -118,14 +118,15 @@ class Allocator final : public CachingAllocator {
     if (DeviceCache* cache = checked_cache(device)) cache->reset_peak_statistics();
   }
 
-  // Without OUTBOARD_API's promise in the base class of every supported version, hence no override.
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
     check_fork();
     check_device_index(device);
     uint64_t free_bytes = 0;
     uint64_t total_bytes = 0;
     OB_CALL(memory_info, device, &free_bytes, &total_bytes);
-    return {free_bytes, total_bytes};
+    // A driver that does not know says that all is free.
+    const uint64_t ours = cache_of(device).reserved();
+    return {std::min(free_bytes, total_bytes - std::min(total_bytes, ours)), total_bytes};
   }
 
   c10::MempoolId_t create_pool() override {
@@ -161,19 +162,14 @@ class Allocator final : public CachingAllocator {
 
   void set_memory_fraction(double fraction, c10::DeviceIndex device) override {
     check_fork();
-    TORCH_CHECK_VALUE(fraction > 0.0 && fraction <= 1.0,
-                      "The memory fraction has to lie in (0, 1], but is ", fraction);
-    DeviceCache& cache = cache_of(device);
-    const double total = static_cast<double>(device_properties(device).total_memory);
-    cache.set_limit(fraction == 1.0 ? SIZE_MAX : static_cast<size_t>(fraction * total));
-    fractions_[device].store(fraction, std::memory_order_relaxed);
+    TORCH_CHECK_VALUE(fraction >= 0.0 && fraction <= 1.0,
+                      "the memory fraction lies in [0, 1], and ", fraction, " was given");
+    cache_of(device).set_fraction(fraction);
   }
 
   double memory_fraction(c10::DeviceIndex device) override {
     check_fork();
-    check_device_index(device);
-    const double fraction = fractions_[device].load(std::memory_order_relaxed);
-    return fraction == 0.0 ? 1.0 : fraction;
+    return cache_of(device).fraction();
   }
 
   std::vector<SegmentInfo> snapshot(c10::MempoolId_t pool) override {
@@ -230,8 +226,6 @@ class Allocator final : public CachingAllocator {
   }
 
   std::atomic<DeviceCache*> caches_[kMaxDevices] = {};
-  // 0 where none was set.
-  std::atomic<double> fractions_[kMaxDevices] = {};
   std::atomic<c10::CaptureId_t> next_pool_{1};
 };
 

@@ -40,7 +40,7 @@ class OUTBOARD_API CachingAllocator : public c10::DeviceAllocator {
   // Device of the segment that holds `pointer`, or -1. Initializes nothing.
   virtual c10::DeviceIndex device_of_pointer(const void* pointer) = 0;
 
-  // Limits this process to a fraction (0, 1] of the device's memory. What it has already stays.
+  // Limits this process to a fraction, in [0, 1], of the device's memory. What it has already stays.
   virtual void set_memory_fraction(double fraction, c10::DeviceIndex device) = 0;
   virtual double memory_fraction(c10::DeviceIndex device) = 0;
 

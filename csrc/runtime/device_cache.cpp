@@ -3,6 +3,7 @@
 #include <c10/core/AllocatorConfig.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "runtime/allocation_sizes.h"
@@ -24,14 +25,12 @@ DeviceCache::DeviceCache(c10::DeviceIndex device, const ob_driver& driver)
     : device_(device),
       driver_(driver),
       total_memory_(device_properties(device).total_memory),
-      max_allocation_(device_properties(device).max_allocation != 0
-                          ? device_properties(device).max_allocation
-                          : total_memory_) {}
+      max_allocation_(device_properties(device).max_allocation) {}
 
 // ---- Allocating and giving back ----
 
 Block* DeviceCache::allocate(StreamState& stream, size_t bytes, bool addressed) {
-  // More than any memory has, and safe to round up.
+  // More than any device has, and safe to round up.
   constexpr size_t kMost = size_t{1} << 60;
   Lock lock(mutex_);
   if (bytes > kMost) throw_out_of_memory(lock, bytes);
@@ -58,9 +57,9 @@ void DeviceCache::free(Block* block) noexcept {
   }
   block->state = Block::State::kPending;
   if (captures_.empty()) {
-    record_uses(lock, block);
+    mark_uses(lock, block);
   } else {
-    uses_to_record_.push_back(block);
+    blocks_to_mark_.push_back(block);
   }
 }
 
@@ -178,97 +177,49 @@ void DeviceCache::put_back(Block* block) {
 
 // ---- Uses by other streams ----
 
-// Takes the lock away and back.
-void DeviceCache::record_uses(Lock& lock, Block* block) {
+// The block is free once what its users have to do by now is done. Takes the lock away and back.
+void DeviceCache::mark_uses(Lock& lock, Block* block) {
   std::vector<StreamState*> users = std::exchange(block->users, {});
-  // Counted ahead, so that no other thread sees the block as free meanwhile.
-  block->events = 1;
+  // One more while this thread is at it, so that no other thread puts the block back.
+  block->pending_uses = 1;
   for (StreamState* user : users) {
     if (user->idle()) continue;
-    ob_event event = take_event(lock, *user);
-    ++block->events;
+    lock.unlock();
+    StreamMarker marker(*user);
+    lock.lock();
+    ++block->pending_uses;
     ++pending_uses_;
     auto entry = std::find_if(pending_.begin(), pending_.end(),
                               [&](const PendingStream& other) { return other.stream == user; });
-    if (entry == pending_.end()) entry = pending_.insert(entry, PendingStream{user, {}});
-    entry->uses.push_back({block, event});
-  }
-  if (--block->events == 0) put_back(block);
-}
-
-// An event recorded on `stream`, or nullptr with the failure deferred. Takes the lock away and back.
-ob_event DeviceCache::take_event(Lock& lock, StreamState& stream) noexcept {
-  ob_event event = nullptr;
-  // An event belongs to a device; spare ones are this device's.
-  const bool ours = stream.device == device_;
-  if (ours && !spare_events_.empty()) {
-    event = spare_events_.back();
-    spare_events_.pop_back();
-  }
-  lock.unlock();
-  ob_status status = OB_OK;
-  if (event == nullptr) {
-    status = driver_.event_create(stream.device, 0, &event);
-    if (status != OB_OK) {
-      defer_status(status, "event_create");
-      event = nullptr;
+    if (entry == pending_.end()) {
+      pending_.push_back({user, {}});
+      entry = std::prev(pending_.end());
     }
+    entry->uses.push_back({block, std::move(marker)});
   }
-  if (event != nullptr) {
-    status = driver_.event_record(event, stream.queue);
-    if (status != OB_OK) {
-      defer_status(status, "event_record");
-      defer_status(driver_.event_destroy(event), "event_destroy");
-      event = nullptr;
-    }
-  }
-  lock.lock();
-  return event;
+  if (--block->pending_uses == 0) put_back(block);
 }
 
-bool DeviceCache::has_happened(StreamState& stream, ob_event event, bool wait) noexcept {
-  if (event == nullptr) {
-    if (!wait) return driver_.queue_query(stream.queue) == OB_OK;
-    defer_status(driver_.queue_synchronize(stream.queue), "queue_synchronize");
-    return true;
-  }
-  if (wait) {
-    defer_status(driver_.event_synchronize(event), "event_synchronize");
-    return true;
-  }
-  const ob_status status = driver_.event_query(event);
-  if (status == OB_NOT_READY) return false;
-  // What failed will not use the memory any more.
-  defer_status(status, "event_query");
-  return true;
-}
-
-// Puts blocks back whose events have happened; with `wait` all of them. Takes the lock away and
-// back.
+// Puts blocks back whose uses have passed; with `wait` all of them. Takes the lock away and back.
 void DeviceCache::reclaim(Lock& lock, bool wait) {
   ++in_flight_;
   // By index: other threads may add streams while the lock is away.
   for (size_t i = 0; i < pending_.size(); ++i) {
     while (!pending_[i].uses.empty()) {
-      StreamState& stream = *pending_[i].stream;
-      const PendingUse use = pending_[i].uses.front();
+      std::optional<PendingUse> use = std::move(pending_[i].uses.front());
       pending_[i].uses.pop_front();
       lock.unlock();
-      const bool happened = has_happened(stream, use.event, wait);
+      if (wait) use->marker.wait();
+      const bool passed = wait || use->marker.has_passed();
+      Block* block = use->block;
+      if (passed) use.reset();
       lock.lock();
-      if (!happened) {
-        pending_[i].uses.push_front(use);
+      if (!passed) {
+        pending_[i].uses.push_front(std::move(*use));
         break;
       }
       --pending_uses_;
-      if (use.event != nullptr && stream.device == device_) {
-        spare_events_.push_back(use.event);
-      } else if (use.event != nullptr) {
-        lock.unlock();
-        defer_status(driver_.event_destroy(use.event), "event_destroy");
-        lock.lock();
-      }
-      if (--use.block->events == 0) put_back(use.block);
+      if (--block->pending_uses == 0) put_back(block);
     }
   }
   if (--in_flight_ == 0) settled_.notify_all();
@@ -292,10 +243,10 @@ PoolSet* DeviceCache::private_pools(c10::MempoolId_t pool) {
 
 void DeviceCache::begin_allocate_to_pool(c10::MempoolId_t pool) {
   TORCH_CHECK_VALUE(pool != c10::MempoolId_t(0, 0),
-                    "Allocations go to the default pool anyway; make a private one first");
+                    "pool (0, 0) is the default one, where allocations go anyway; make a private pool first");
   Lock lock(mutex_);
   for (const Capture& capture : captures_) {
-    TORCH_CHECK(capture.pools->id != pool, "Memory pool (", pool.first, ", ", pool.second,
+    TORCH_CHECK(capture.pools->id != pool, "memory pool (", pool.first, ", ", pool.second,
                 ") is in use already; end that use before beginning another one");
   }
   auto& pools = private_pools_[pool];
@@ -309,19 +260,19 @@ void DeviceCache::end_allocate_to_pool(c10::MempoolId_t pool) {
   Lock lock(mutex_);
   auto capture = std::find_if(captures_.begin(), captures_.end(),
                               [&](const Capture& other) { return other.pools->id == pool; });
-  TORCH_CHECK(capture != captures_.end(), "Memory pool (", pool.first, ", ", pool.second,
+  TORCH_CHECK(capture != captures_.end(), "memory pool (", pool.first, ", ", pool.second,
               ") is not in use; begin before you end");
   --capture->pools->holds;
   captures_.erase(capture);
   erase_unused_private_pools();
   if (!captures_.empty()) return;
-  for (Block* block : std::exchange(uses_to_record_, {})) record_uses(lock, block);
+  for (Block* block : std::exchange(blocks_to_mark_, {})) mark_uses(lock, block);
 }
 
 void DeviceCache::release_pool(c10::MempoolId_t pool) {
   Lock lock(mutex_);
   PoolSet* pools = private_pools(pool);
-  TORCH_CHECK(pools != nullptr && pools->uses > 0, "Memory pool (", pool.first, ", ", pool.second,
+  TORCH_CHECK(pools != nullptr && pools->uses > 0, "memory pool (", pool.first, ", ", pool.second,
               ") is not held on this device, so it cannot be released");
   --pools->uses;
   erase_unused_private_pools();
@@ -337,9 +288,21 @@ void DeviceCache::erase_unused_private_pools() {
 
 // ---- Statistics ----
 
-void DeviceCache::set_limit(size_t bytes) {
+void DeviceCache::set_fraction(double fraction) {
   Lock lock(mutex_);
-  limit_ = bytes;
+  fraction_ = fraction;
+  limit_ = fraction == 1.0 ? SIZE_MAX
+                           : static_cast<size_t>(fraction * static_cast<double>(total_memory_));
+}
+
+double DeviceCache::fraction() {
+  Lock lock(mutex_);
+  return fraction_;
+}
+
+size_t DeviceCache::reserved() {
+  Lock lock(mutex_);
+  return reserved_;
 }
 
 void DeviceCache::account_adopted(int64_t bytes) {

@@ -21,6 +21,7 @@
 
 #include "runtime/allocator_statistics.h"
 #include "runtime/block_pool.h"
+#include "runtime/stream_marker.h"
 
 namespace outboard {
 
@@ -65,8 +66,10 @@ class DeviceCache {
   void end_allocate_to_pool(c10::MempoolId_t pool);
   void release_pool(c10::MempoolId_t pool);
 
-  // The most bytes this process may take from the driver.
-  void set_limit(size_t bytes);
+  // Of the device's memory, what this process may take from the driver.
+  void set_fraction(double fraction);
+  double fraction();
+  size_t reserved();
 
   void account_adopted(int64_t bytes);
   c10::CachingDeviceAllocator::DeviceStats statistics();
@@ -82,13 +85,13 @@ class DeviceCache {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  // A block waits for an event, or for `stream` as a whole where no event could be recorded.
   struct PendingUse {
     Block* block;
-    ob_event event;
+    StreamMarker marker;
   };
   struct PendingStream {
     StreamState* stream;
+    // In the order of the stream's work.
     std::deque<PendingUse> uses;
   };
   struct Capture {
@@ -108,10 +111,8 @@ class DeviceCache {
   void absorb(Block* block, Block* neighbour);
 
   // Uses by other streams.
-  void record_uses(Lock& lock, Block* block);
+  void mark_uses(Lock& lock, Block* block);
   void reclaim(Lock& lock, bool wait);
-  bool has_happened(StreamState& stream, ob_event event, bool wait) noexcept;
-  ob_event take_event(Lock& lock, StreamState& stream) noexcept;
 
   // Segments.
   Block* grow(Lock& lock, BlockPool& pool, size_t bytes, size_t requested);
@@ -133,14 +134,15 @@ class DeviceCache {
   PoolSet default_pools_{{0, 0}};
   std::map<c10::MempoolId_t, std::unique_ptr<PoolSet>> private_pools_;
   std::vector<Capture> captures_;
-  // Given back while a private pool was in use: their events are recorded after it.
-  std::vector<Block*> uses_to_record_;
+  // Given back while a private pool was in use: their streams are marked after it.
+  std::vector<Block*> blocks_to_mark_;
   std::deque<PendingStream> pending_;
   size_t pending_uses_ = 0;
-  std::vector<ob_event> spare_events_;
   Block* spare_blocks_ = nullptr;
   // Bytes taken from the driver, also by calls under way.
   size_t reserved_ = 0;
+  double fraction_ = 1.0;
+  // Bytes; no limit but the driver's with a fraction of 1.
   size_t limit_ = SIZE_MAX;
   uint64_t clock_ = 0;
   int in_flight_ = 0;

@@ -87,16 +87,10 @@ Block* DeviceCache::try_segment(Lock& lock, BlockPool& pool, size_t bytes, size_
     segment->pool = &pool;
     register_segment(segment, device_);
   } else if (status != OB_OUT_OF_MEMORY) {
-    // The message belongs to this thread's last call: keep it before anything else is called.
-    std::exception_ptr failure;
-    try {
-      throw_status(status, "allocate");
-    } catch (...) {
-      failure = std::current_exception();
-    }
     lock.lock();
     reserved_ -= bytes;
-    std::rethrow_exception(failure);
+    lock.unlock();
+    throw_status(status, "allocate");
   }
   lock.lock();
   if (segment == nullptr) {
@@ -229,10 +223,7 @@ void DeviceCache::empty(c10::MempoolId_t pool) {
   Lock lock(mutex_);
   statistics_.count_synchronization();
   reclaim(lock, /*wait=*/true);
-  const std::vector<ob_event> events = std::exchange(spare_events_, {});
   release_unused(lock, pool);
-  lock.unlock();
-  for (ob_event event : events) defer_status(driver_.event_destroy(event), "event_destroy");
 }
 
 // Where the setting keeps large blocks whole, they are the first to go: the largest, until `bytes`
