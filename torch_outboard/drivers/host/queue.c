@@ -23,10 +23,13 @@ static void* run_worker(void* argument) {
     command* work = queue->first;
     if (work == NULL) break;
     queue->first = work->next;
-    pthread_mutex_unlock(&queue->lock);
+    /* A recording happens with the lock held: who sees that the event has happened and then asks
+     * the queue must not be told that it is still busy recording. */
+    bool unlocks = work->kind != RECORD;
+    if (unlocks) pthread_mutex_unlock(&queue->lock);
     run_command(work);
+    if (unlocks) pthread_mutex_lock(&queue->lock);
     free_command(work);
-    pthread_mutex_lock(&queue->lock);
     atomic_fetch_add(&queue->completed, 1);
     if (queue->waiting > 0) pthread_cond_broadcast(&queue->work_done);
   }
@@ -125,7 +128,13 @@ ob_status queue_create(int32_t index, int32_t priority, ob_queue* queue) {
   return OB_OK;
 }
 
-ob_status queue_query(ob_queue queue) { return is_idle(queue) ? OB_OK : OB_NOT_READY; }
+ob_status queue_query(ob_queue queue) {
+  if (is_idle(queue)) return OB_OK;
+  pthread_mutex_lock(&queue->lock);
+  ob_status status = is_idle(queue) ? OB_OK : OB_NOT_READY;
+  pthread_mutex_unlock(&queue->lock);
+  return status;
+}
 
 ob_status queue_synchronize(ob_queue queue) {
   uint64_t target = atomic_load(&queue->submitted);

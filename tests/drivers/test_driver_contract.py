@@ -1,0 +1,118 @@
+"""The ctypes mirror agrees with the header, and the libraries export what they should."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from torch_outboard.drivers import contract, host, torture
+
+INCLUDE = Path(__file__).parents[2] / "csrc" / "include"
+HEADER = (INCLUDE / "outboard" / "driver.h").read_text()
+
+STRUCTS = {
+    "ob_device_properties": contract.DeviceProperties,
+    "ob_argument": contract.Argument,
+    "ob_launch": contract.Launch,
+    "ob_tensor": contract.Tensor,
+    "ob_matrix_product": contract.MatrixProduct,
+    "ob_convolution": contract.Convolution,
+    "ob_collective": contract.Collective,
+    "ob_driver": contract.Driver,
+}
+RENAMED = {"global_size": "global", "local_size": "local", "pass_": "pass"}
+
+ENUMS = {
+    "OB_": contract.Status,
+    "OB_ADDRESSING_": contract.Addressing,
+    "OB_HOST_ACCESS_": contract.HostAccess,
+    "OB_DEVICE_": contract.DeviceKind,
+    "OB_DTYPE_": contract.DType,
+    "OB_FEATURE_": contract.Feature,
+    "OB_EVENT_": contract.EventFlag,
+    "OB_ARGUMENT_": contract.ArgumentKind,
+    "OB_CONVOLUTION_": contract.ConvolutionPass,
+    "OB_COLLECTIVE_": contract.CollectiveKind,
+}
+
+
+def compile_and_run(folder: Path, lines: list[str]) -> list[int]:
+    source = folder / "print.c"
+    source.write_text(
+        "#include <outboard/driver.h>\n#include <stdio.h>\nint main(void) {\n"
+        + "\n".join(f'printf("%lld\\n", (long long)({line}));' for line in lines)
+        + "\nreturn 0; }\n"
+    )
+    program = folder / "print"
+    subprocess.run(["cc", "-std=c11", f"-I{INCLUDE}", source, "-o", program], check=True)
+    return [int(line) for line in subprocess.check_output([program], text=True).split()]
+
+
+@pytest.mark.parametrize("struct", STRUCTS)
+def test_layout(struct: str, tmp_path: Path) -> None:
+    mirror = STRUCTS[struct]
+    names = [name for name, _ in mirror._fields_]
+    lines = [f"sizeof({struct})"]
+    lines += [f"offsetof({struct}, {RENAMED.get(name, name)})" for name in names]
+    offsets = [ctypes.sizeof(mirror), *(getattr(mirror, name).offset for name in names)]
+    assert compile_and_run(tmp_path, lines) == offsets
+
+
+def test_enumerators(tmp_path: Path) -> None:
+    ours = {
+        prefix + name: value for prefix, e in ENUMS.items() for name, value in e.__members__.items()
+    }
+    assert compile_and_run(tmp_path, list(ours)) == list(ours.values())
+    theirs = set(re.findall(r"^\s*(OB_\w+) = ", HEADER, re.M)) | set(
+        re.findall(r"(OB_(?:DEVICE|EVENT)_\w+) = ", HEADER)
+    )
+    assert set(ours) == theirs
+
+
+def test_every_function_is_mirrored() -> None:
+    table = HEADER[HEADER.index("typedef struct ob_driver {") :]
+    in_header = re.findall(r"ob_status \(\*(\w+)\)", table)
+    assert list(contract.FUNCTIONS) == in_header
+
+
+def test_abi_version() -> None:
+    assert f"#define OB_ABI_VERSION {contract.ABI_VERSION}u" in HEADER
+    assert contract.load(host.library_path()).abi == contract.ABI_VERSION
+
+
+def test_argument_counts() -> None:
+    table = HEADER[HEADER.index("typedef struct ob_driver {") :]
+    for name, arguments in re.findall(r"ob_status \(\*(\w+)\)\(([^)]*)\)", table):
+        count = 0 if arguments == "void" else arguments.count(",") + 1
+        assert len(contract.FUNCTIONS[name]._argtypes_) == count, name
+
+
+def exported(path: str) -> set[str]:
+    lines = subprocess.check_output(["nm", "-D", "--defined-only", path], text=True).splitlines()
+    return {line.split()[-1] for line in lines}
+
+
+def test_host_exports_only_its_entry_point() -> None:
+    assert exported(host.library_path()) == {contract.ENTRY_POINT}
+
+
+def test_torture_exports_only_its_own_names() -> None:
+    names = exported(torture.library_path())
+    assert "ob_torture_wrap" in names
+    assert all(name.startswith("ob_torture_") for name in names)
+
+
+def test_torture_wraps_every_function() -> None:
+    counted = torture.Torture(torture.library_path()).calls()
+    assert set(counted) == set(contract.FUNCTIONS)
+
+
+def test_header_compiles_as_cxx(tmp_path: Path) -> None:
+    source = tmp_path / "empty.cpp"
+    source.write_text("#include <outboard/driver.h>\n")
+    command = ["c++", "-Wall", "-Wextra", "-Werror", f"-I{INCLUDE}", "-fsyntax-only", str(source)]
+    subprocess.run(command, check=True)

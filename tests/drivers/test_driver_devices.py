@@ -1,0 +1,122 @@
+"""Devices, properties and the settings of the host driver."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+
+import pytest
+from driver_support import MEMORY, DriverUnderTest, open_driver
+
+from torch_outboard.drivers.client import DriverError
+from torch_outboard.drivers.contract import (
+    Addressing,
+    DeviceProperties,
+    DType,
+    Feature,
+    HostAccess,
+    Status,
+)
+
+
+def test_two_devices(driver: DriverUnderTest) -> None:
+    assert driver.device_count() == 2
+
+
+def test_properties(driver: DriverUnderTest) -> None:
+    for device in range(2):
+        properties = driver.device_properties(device)
+        assert str(device).encode() in properties.name
+        assert properties.vendor
+        assert properties.driver_version
+        assert properties.addressing == Addressing.POINTER
+        assert properties.total_memory == MEMORY
+        assert properties.max_allocation == MEMORY
+        assert properties.compute_units == os.cpu_count()
+        assert properties.dtypes == sum(DType)
+        assert (properties.least_priority, properties.greatest_priority) == (0, -1)
+
+
+def test_access_is_what_was_asked_for(driver: DriverUnderTest) -> None:
+    properties = driver.device_properties(0)
+    shared = b"shared" in properties.name
+    assert properties.host_access == (HostAccess.COHERENT if shared else HostAccess.NONE)
+    assert bool(properties.features & Feature.HOST_MEMORY_IS_DEVICE_MEMORY) == shared
+
+
+def test_properties_stay_within_an_older_struct(driver: DriverUnderTest) -> None:
+    size = DeviceProperties.total_memory.offset
+    properties = DeviceProperties(struct_size=size, total_memory=7, alignment=9)
+    driver.call("device_properties", 0, ctypes.byref(properties))
+    assert properties.struct_size == size
+    assert properties.name
+    assert (properties.total_memory, properties.alignment) == (7, 9)
+
+
+def test_properties_of_a_newer_struct(driver: DriverUnderTest) -> None:
+    class Newer(ctypes.Structure):
+        _fields_ = (("known", DeviceProperties), ("unknown", ctypes.c_uint64))
+
+    newer = Newer(DeviceProperties(struct_size=ctypes.sizeof(Newer)), 5)
+    driver.call("device_properties", 0, ctypes.byref(newer.known))
+    assert newer.known.total_memory == MEMORY
+    assert newer.unknown == 5
+
+
+@pytest.mark.parametrize("device", [-1, 2, 64, 2**31 - 1])
+def test_unknown_device(driver: DriverUnderTest, device: int) -> None:
+    for call in (
+        lambda: driver.device_properties(device),
+        lambda: driver.allocate(device, 64),
+        lambda: driver.memory_info(device),
+        lambda: driver.queue_create(device),
+        lambda: driver.event_create(device),
+        lambda: driver.device_synchronize(device),
+    ):
+        with pytest.raises(DriverError, match=str(device)) as error:
+            call()
+        assert error.value.status == Status.INVALID_ARGUMENT
+
+
+def test_no_devices(tmp_path: Path) -> None:
+    driver = open_driver(tmp_path, OUTBOARD_HOST_DEVICES="0")
+    assert driver.device_count() == 0
+    with pytest.raises(DriverError, match="has 0 devices"):
+        driver.allocate(0, 64)
+    driver.finalize()
+
+
+def test_default_memory_is_half_of_the_host(tmp_path: Path) -> None:
+    driver = open_driver(tmp_path, OUTBOARD_HOST_MEMORY="")
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    total = driver.device_properties(0).total_memory
+    assert total * driver.device_count() == pytest.approx(physical / 2, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("OUTBOARD_HOST_DEVICES", "-1"),
+        ("OUTBOARD_HOST_DEVICES", "65"),
+        ("OUTBOARD_HOST_DEVICES", "two"),
+        ("OUTBOARD_HOST_DEVICES", "2 "),
+        ("OUTBOARD_HOST_MEMORY", "0"),
+        ("OUTBOARD_HOST_MEMORY", "1G"),
+        ("OUTBOARD_HOST_MEMORY", "99999999999999999999999"),
+        ("OUTBOARD_HOST_ACCESS", "Shared"),
+        ("OUTBOARD_TORTURE", "explode"),
+        ("OUTBOARD_TORTURE", "fail=allocate:0"),
+    ],
+)
+def test_bad_settings_are_refused(tmp_path: Path, variable: str, value: str) -> None:
+    with pytest.raises(DriverError, match=variable) as error:
+        open_driver(tmp_path, **{variable: value})
+    assert error.value.status == Status.INVALID_ARGUMENT
+    assert value in str(error.value)
+
+
+def test_more_memory_than_addresses(tmp_path: Path) -> None:
+    with pytest.raises(DriverError, match="cannot reserve") as error:
+        open_driver(tmp_path, OUTBOARD_HOST_DEVICES="64", OUTBOARD_HOST_MEMORY=str(1 << 46))
+    assert error.value.status == Status.OUT_OF_MEMORY

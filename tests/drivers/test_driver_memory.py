@@ -1,0 +1,170 @@
+"""Memory of devices and pinned memory."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from driver_support import MEMORY, DriverUnderTest, open_driver
+
+from torch_outboard.drivers import contract
+from torch_outboard.drivers.client import DriverError
+from torch_outboard.drivers.contract import Status
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 4096, 4097, 1 << 20, MEMORY])
+def test_allocate(driver: DriverUnderTest, size: int) -> None:
+    address = driver.allocate(1, size)
+    assert address != 0
+    assert address % driver.device_properties(1).alignment == 0
+    driver.deallocate(1, address)
+
+
+def test_allocations_do_not_overlap(
+    driver: DriverUnderTest, queue: int, make_memory: Callable[..., int]
+) -> None:
+    sizes = [1, 100, 4096, 10000, 65536, 3]
+    addresses = [make_memory(size) for size in sizes]
+    for i, (address, size) in enumerate(zip(addresses, sizes, strict=True)):
+        driver.fill(queue, address, bytes([i]), size)
+    for i, (address, size) in enumerate(zip(addresses, sizes, strict=True)):
+        assert driver.read(queue, address, size) == bytes([i]) * size
+
+
+def test_memory_of_devices_is_separate(driver: DriverUnderTest) -> None:
+    whole = [driver.allocate(device, MEMORY) for device in range(2)]
+    assert abs(whole[0] - whole[1]) >= MEMORY
+    for device, address in enumerate(whole):
+        driver.deallocate(device, address)
+
+
+def test_limit(driver: DriverUnderTest, make_memory: Callable[..., int]) -> None:
+    make_memory(MEMORY // 2)
+    with pytest.raises(DriverError, match=f"{MEMORY // 2 + 1} bytes") as error:
+        driver.allocate(0, MEMORY // 2 + 1)
+    assert error.value.status == Status.OUT_OF_MEMORY
+    make_memory(MEMORY // 2)
+    make_memory(MEMORY, device=1)
+    with pytest.raises(DriverError) as error:
+        driver.allocate(0, 1)
+    assert error.value.status == Status.OUT_OF_MEMORY
+
+
+@pytest.mark.parametrize("size", [MEMORY + 1, 2**63, 2**64 - 1])
+def test_absurd_size(driver: DriverUnderTest, size: int) -> None:
+    with pytest.raises(DriverError) as error:
+        driver.allocate(0, size)
+    assert error.value.status == Status.OUT_OF_MEMORY
+
+
+def test_nothing_asked_for(driver: DriverUnderTest) -> None:
+    for call in (lambda: driver.allocate(0, 0), lambda: driver.host_allocate(0)):
+        with pytest.raises(DriverError) as error:
+            call()
+        assert error.value.status == Status.INVALID_ARGUMENT
+
+
+def test_memory_info(driver: DriverUnderTest) -> None:
+    assert driver.memory_info(0) == (MEMORY, MEMORY)
+    address = driver.allocate(0, 10000)
+    free, total = driver.memory_info(0)
+    assert total == MEMORY
+    assert MEMORY - 10000 - 4096 <= free <= MEMORY - 10000
+    assert driver.memory_info(1) == (MEMORY, MEMORY)
+    driver.deallocate(0, address)
+    assert driver.memory_info(0) == (MEMORY, MEMORY)
+
+
+def test_deallocate_what_is_not_allocated(driver: DriverUnderTest) -> None:
+    address = driver.allocate(0, 8192)
+    host = ctypes.create_string_buffer(64)
+    for device, wrong in [
+        (0, address + 64),
+        (0, address + 4096),
+        (1, address),
+        (0, 0),
+        (0, 1),
+        (0, ctypes.addressof(host)),
+        (0, 2**64 - 1),
+    ]:
+        with pytest.raises(DriverError, match=f"{wrong:x}") as error:
+            driver.deallocate(device, wrong)
+        assert error.value.status == Status.INVALID_ARGUMENT
+    driver.deallocate(0, address)
+    with pytest.raises(DriverError) as error:
+        driver.deallocate(0, address)
+    assert error.value.status == Status.INVALID_ARGUMENT
+
+
+def test_random_use_against_a_model(driver: DriverUnderTest) -> None:
+    choose = random.Random(1)
+    live: dict[int, int] = {}
+    for _ in range(3000):
+        if live and choose.random() < 0.5:
+            address = choose.choice(list(live))
+            driver.deallocate(0, address)
+            del live[address]
+            continue
+        size = choose.choice([1, 4096, 5000, 1 << 16, 1 << 20, 3 << 20])
+        address = contract.Address()
+        status = driver.status("allocate", 0, size, ctypes.byref(address))
+        if status != Status.OK:
+            assert status == Status.OUT_OF_MEMORY
+            assert free_in_one_piece(live) < size
+            continue
+        address = address.value
+        assert all(address + size <= a or a + n <= address for a, n in live.items())
+        live[address] = size
+    for address in live:
+        driver.deallocate(0, address)
+    driver.deallocate(0, driver.allocate(0, MEMORY))  # all free pieces have become one again
+
+
+def free_in_one_piece(live: dict[int, int]) -> int:
+    """The least that is free somewhere between these allocations."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    ends = [address + (size + page - 1) // page * page for address, size in sorted(live.items())]
+    return max([start - end for end, start in zip(ends, sorted(live)[1:], strict=False)], default=0)
+
+
+def test_freed_memory_goes_back_to_the_system(driver: DriverUnderTest, queue: int) -> None:
+    def resident() -> int:
+        status = Path("/proc/self/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) * 1024
+
+    before = resident()
+    address = driver.allocate(0, MEMORY)
+    driver.fill(queue, address, b"x", MEMORY)
+    driver.queue_synchronize(queue)
+    assert resident() - before > MEMORY * 3 // 4
+    driver.deallocate(0, address)
+    assert resident() - before < MEMORY // 4
+
+
+@pytest.mark.parametrize("size", [1, 64, 1 << 20])
+def test_pinned_memory(
+    driver: DriverUnderTest, queue: int, size: int, make_memory: Callable[..., int]
+) -> None:
+    pointer = driver.host_allocate(size)
+    assert pointer % 64 == 0
+    ctypes.memset(pointer, 0x5A, size)
+    address = make_memory(size)
+    driver.copy_host_to_device(queue, address, pointer, size)
+    assert driver.read(queue, address, size) == b"\x5a" * size
+    driver.host_deallocate(pointer)
+
+
+def test_too_much_pinned_memory(driver: DriverUnderTest) -> None:
+    for size in (1 << 50, 2**64 - 1):
+        with pytest.raises(DriverError) as error:
+            driver.host_allocate(size)
+        assert error.value.status == Status.OUT_OF_MEMORY
+
+
+def test_memory_size_is_rounded_up_to_pages(tmp_path: Path) -> None:
+    driver = open_driver(tmp_path, OUTBOARD_HOST_MEMORY="5000")
+    assert driver.memory_info(0) == (8192, 8192)

@@ -1,0 +1,254 @@
+"""Queues: order, waiting, callbacks, many threads, the end of the driver."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from driver_support import DriverUnderTest, open_driver
+
+from torch_outboard.drivers.client import DriverError
+from torch_outboard.drivers.contract import Status
+
+Gate = Callable[[int], threading.Event]
+
+
+def test_work_waits_for_earlier_work(
+    driver: DriverUnderTest, queue: int, make_memory: Callable[..., int], gate: Gate
+) -> None:
+    address = make_memory(64)
+    driver.fill(queue, address, b"a", 64)
+    opened = gate(queue)
+    driver.fill(queue, address, b"b", 64)
+    host = ctypes.create_string_buffer(64)
+    driver.copy_device_to_host(queue, host, address, 64)
+    time.sleep(0.02)
+    assert not driver.queue_query(queue)
+    assert host.raw == bytes(64)
+    opened.set()
+    driver.queue_synchronize(queue)
+    assert driver.queue_query(queue)
+    assert host.raw == b"b" * 64
+
+
+def test_order_of_many_commands(
+    driver: DriverUnderTest, queue: int, make_memory: Callable[..., int], gate: Gate
+) -> None:
+    address = make_memory(1 << 20)
+    copies = [ctypes.create_string_buffer(1) for _ in range(300)]
+    opened = gate(queue)
+    for i, copy in enumerate(copies):
+        driver.fill(queue, address, bytes([i % 251]), 1 if i % 3 else 1 << 16)
+        driver.copy_device_to_host(queue, copy, address, 1)
+    opened.set()
+    driver.queue_synchronize(queue)
+    assert [copy.raw[0] for copy in copies] == [i % 251 for i in range(300)]
+
+
+def test_queues_do_not_wait_for_each_other(
+    driver: DriverUnderTest,
+    make_queue: Callable[..., int],
+    make_memory: Callable[..., int],
+    gate: Gate,
+) -> None:
+    blocked, free = make_queue(), make_queue()
+    gate(blocked)
+    driver.write(free, make_memory(1 << 20), bytes(1 << 20))
+    assert driver.queue_query(free)
+    assert not driver.queue_query(blocked)
+
+
+def test_synchronize_waits_only_for_work_so_far(
+    driver: DriverUnderTest, queue: int, gate: Gate
+) -> None:
+    reached, go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        reached.set()
+        go.wait(60)
+
+    driver.host_callback(queue, hold)
+    assert reached.wait(10)
+    synchronized = threading.Event()
+
+    def synchronize() -> None:
+        driver.queue_synchronize(queue)
+        synchronized.set()
+
+    thread = threading.Thread(target=synchronize)
+    thread.start()
+    time.sleep(0.05)
+    assert not synchronized.is_set()
+    gate(queue)
+    go.set()
+    assert synchronized.wait(10)
+    assert not driver.queue_query(queue)
+    thread.join()
+
+
+def test_device_synchronize(
+    driver: DriverUnderTest, make_queue: Callable[..., int], gate: Gate
+) -> None:
+    here, also_here, elsewhere = make_queue(0), make_queue(0, -1), make_queue(1)
+    gate(elsewhere)
+    done: list[int] = []
+    for queue in (here, also_here):
+        driver.host_callback(queue, lambda: (time.sleep(0.05), done.append(1)))
+    driver.device_synchronize(0)
+    assert len(done) == 2
+    assert driver.queue_query(here)
+    assert driver.queue_query(also_here)
+    assert not driver.queue_query(elsewhere)
+
+
+def test_queues_can_come_while_a_device_is_awaited(
+    driver: DriverUnderTest, make_queue: Callable[..., int], gate: Gate
+) -> None:
+    opened = gate(make_queue())
+    thread = threading.Thread(target=driver.device_synchronize, args=(0,))
+    thread.start()
+    time.sleep(0.05)
+    driver.queue_destroy(driver.queue_create(0))
+    assert thread.is_alive()
+    opened.set()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_destroy_waits_for_work(driver: DriverUnderTest) -> None:
+    queue = driver.queue_create(0)
+    done: list[int] = []
+    driver.host_callback(queue, lambda: (time.sleep(0.05), done.append(1)))
+    driver.queue_destroy(queue)
+    assert done == [1]
+
+
+def test_unused_queues_are_cheap(driver: DriverUnderTest) -> None:
+    before = threads()
+    queues = [driver.queue_create(i % 2, -(i % 2)) for i in range(200)]
+    assert len(set(queues)) == 200
+    assert threads() == before
+    for queue in queues:
+        driver.queue_synchronize(queue)
+        driver.queue_destroy(queue)
+
+
+def threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+@pytest.mark.parametrize("priority", [-1, 0])
+def test_priorities(
+    driver: DriverUnderTest,
+    make_queue: Callable[..., int],
+    make_memory: Callable[..., int],
+    priority: int,
+) -> None:
+    queue = make_queue(0, priority)
+    address = make_memory(100_000)
+    driver.write(queue, address, b"x" * 100_000)
+    assert driver.read(queue, address, 100_000) == b"x" * 100_000
+
+
+@pytest.mark.parametrize("priority", [-2, 1, 2**31 - 1])
+def test_priorities_out_of_range(driver: DriverUnderTest, priority: int) -> None:
+    with pytest.raises(DriverError, match=str(priority)) as error:
+        driver.queue_create(0, priority)
+    assert error.value.status == Status.INVALID_ARGUMENT
+
+
+def test_callbacks_run_once_in_order_on_another_thread(driver: DriverUnderTest, queue: int) -> None:
+    ran: list[tuple[int, int]] = []
+    for i in range(100):
+        driver.host_callback(queue, lambda i=i: ran.append((i, threading.get_ident())))
+    driver.queue_synchronize(queue)
+    assert [i for i, _ in ran] == list(range(100))
+    assert threading.get_ident() not in {thread for _, thread in ran}
+
+
+def test_callback_without_function(driver: DriverUnderTest, queue: int) -> None:
+    from torch_outboard.drivers.contract import HostFunction
+
+    assert driver.status("host_callback", queue, HostFunction(), None) == Status.INVALID_ARGUMENT
+
+
+def test_many_threads_on_one_queue(
+    driver: DriverUnderTest, queue: int, make_memory: Callable[..., int]
+) -> None:
+    count, rounds, size = 8, 60, 20_000
+    addresses = [make_memory(size) for _ in range(count)]
+    wrong: list[object] = []
+
+    def work(i: int) -> None:
+        try:
+            for r in range(rounds):
+                expected = bytes([(i * 37 + r) % 256]) * size
+                driver.copy_host_to_device(queue, addresses[i], expected, size)
+                if driver.read(queue, addresses[i], size) != expected:
+                    wrong.append((i, r))
+        except DriverError as error:
+            wrong.append(error)
+
+    workers = [threading.Thread(target=work, args=(i,)) for i in range(count)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert wrong == []
+
+
+def test_many_threads_with_their_own_queues(
+    driver: DriverUnderTest, make_memory: Callable[..., int]
+) -> None:
+    address = make_memory(1 << 16)
+    wrong: list[object] = []
+
+    def work(i: int) -> None:
+        part = address + i * 4096
+        for _ in range(20):
+            queue = driver.queue_create(0)
+            driver.fill(queue, part, bytes([i]), 4096)
+            if driver.read(queue, part, 4096) != bytes([i]) * 4096:
+                wrong.append(i)
+            driver.queue_destroy(queue)
+
+    workers = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert wrong == []
+
+
+def test_signals_reach_the_application(driver: DriverUnderTest, queue: int) -> None:
+    driver.host_callback(queue, lambda: None)
+    driver.queue_synchronize(queue)
+    for task in Path("/proc/self/task").iterdir():
+        if (task / "comm").read_text().strip() == "outboard_host":
+            status = (task / "status").read_text()
+            blocked = int(status.split("SigBlk:")[1].split()[0], 16)
+            assert blocked & (1 << (signal.SIGINT - 1))
+            assert blocked & (1 << (signal.SIGTERM - 1))
+            break
+    else:
+        pytest.fail("the worker has no name by which to find it")
+
+
+def test_finalize_does_pending_work_and_ends_threads(tmp_path: Path) -> None:
+    before = threads()
+    driver = open_driver(tmp_path)
+    queues = [driver.queue_create(i % 2) for i in range(4)]
+    done: list[int] = []
+    for queue in queues:
+        driver.host_callback(queue, lambda: (time.sleep(0.02), done.append(1)))
+    assert threads() > before
+    driver.finalize()
+    assert len(done) == 4
+    assert threads() == before
+    with pytest.raises(DriverError, match="ended"):
+        driver.host_callback(queues[0], lambda: None)

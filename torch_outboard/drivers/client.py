@@ -1,0 +1,144 @@
+"""Calls a driver from Python without PyTorch: for the tests of drivers and for trying one out."""
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from torch_outboard.drivers import contract
+from torch_outboard.drivers.contract import DeviceProperties, EventFlag, Status
+
+
+class DriverError(RuntimeError):
+    """A call of a driver failed.
+
+    Attributes:
+        status: what the call answered.
+    """
+
+    def __init__(self, call: str, status: Status, message: str) -> None:
+        super().__init__(f"{call}: {status.name}: {message}")
+        self.status = status
+
+
+class Client:
+    """One initialized driver, its functions as methods that return results and raise failures.
+
+    A function of the table that needs no translation is called by its name and arguments:
+    `client.event_record(event, queue)`. Addresses and handles are integers.
+
+    Args:
+        driver: a table that was not initialized before.
+
+    Raises:
+        DriverError: if it cannot be initialized, or from any later call that fails.
+    """
+
+    def __init__(self, driver: contract.Driver) -> None:
+        self.driver = driver
+        self._callbacks: list[Any] = []  # must outlive their execution on the driver's threads
+        self.call("initialize")
+
+    def status(self, name: str, *arguments: Any) -> Status:
+        """Calls a function of the table and returns its status, whatever that is."""
+        return Status(getattr(self.driver, name)(*arguments))
+
+    def last_error(self) -> str:
+        """The message of this thread's last failed call."""
+        return self.driver.last_error().decode()
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Calls a function of the table and raises unless it answers OK."""
+        status = self.status(name, *arguments)
+        if status != Status.OK:
+            raise DriverError(name, status, self.last_error())
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        if name not in contract.FUNCTIONS:
+            raise AttributeError(name)
+        return lambda *arguments: self.call(name, *arguments)
+
+    def has(self, name: str) -> bool:
+        """Whether the driver implements a function."""
+        return bool(getattr(self.driver, name))
+
+    def _result(self, kind: type, name: str, *arguments: Any) -> Any:
+        result = kind()
+        self.call(name, *arguments, ctypes.byref(result))
+        return result.value
+
+    def device_count(self) -> int:
+        """Number of devices."""
+        return self._result(ctypes.c_int32, "device_count")
+
+    def device_properties(self, device: int) -> DeviceProperties:
+        """Properties of a device."""
+        properties = DeviceProperties(struct_size=ctypes.sizeof(DeviceProperties))
+        self.call("device_properties", device, ctypes.byref(properties))
+        return properties
+
+    def allocate(self, device: int, size: int) -> int:
+        """Address of `size` new bytes on a device."""
+        return self._result(contract.Address, "allocate", device, size)
+
+    def memory_info(self, device: int) -> tuple[int, int]:
+        """Free and total bytes of a device."""
+        free, total = ctypes.c_uint64(), ctypes.c_uint64()
+        self.call("memory_info", device, ctypes.byref(free), ctypes.byref(total))
+        return free.value, total.value
+
+    def host_allocate(self, size: int) -> int:
+        """Pointer to `size` new bytes of pinned host memory."""
+        return self._result(ctypes.c_void_p, "host_allocate", size)
+
+    def queue_create(self, device: int, priority: int = 0) -> int:
+        """A new queue."""
+        return self._result(contract.Queue, "queue_create", device, priority)
+
+    def queue_query(self, queue: int) -> bool:
+        """Whether all work on the queue is done."""
+        return self._ready("queue_query", queue)
+
+    def event_create(self, device: int, timing: bool = False) -> int:
+        """A new event."""
+        flags = EventFlag.TIMING if timing else EventFlag(0)
+        return self._result(contract.Event, "event_create", device, flags)
+
+    def event_query(self, event: int) -> bool:
+        """Whether the event has happened."""
+        return self._ready("event_query", event)
+
+    def event_elapsed(self, start: int, end: int) -> float:
+        """Milliseconds between two events."""
+        return self._result(ctypes.c_double, "event_elapsed", start, end)
+
+    def graph_end(self, queue: int) -> int:
+        """The graph captured since `graph_begin`."""
+        return self._result(contract.Graph, "graph_end", queue)
+
+    def _ready(self, name: str, handle: int) -> bool:
+        status = self.status(name, handle)
+        if status not in (Status.OK, Status.NOT_READY):
+            raise DriverError(name, status, self.last_error())
+        return status == Status.OK
+
+    def write(self, queue: int, address: int, data: bytes) -> None:
+        """Copies bytes to a device and waits."""
+        self.call("copy_host_to_device", queue, address, data, len(data))
+        self.call("queue_synchronize", queue)
+
+    def read(self, queue: int, address: int, size: int) -> bytes:
+        """Copies bytes from a device and waits."""
+        data = ctypes.create_string_buffer(size)
+        self.call("copy_device_to_host", queue, data, address, size)
+        self.call("queue_synchronize", queue)
+        return data.raw
+
+    def fill(self, queue: int, address: int, pattern: bytes, size: int) -> None:
+        """Enqueues a fill of `size` bytes with a repeated pattern."""
+        self.call("fill", queue, address, pattern, len(pattern), size)
+
+    def host_callback(self, queue: int, function: Callable[[], object]) -> None:
+        """Enqueues a call of a Python function."""
+        callback = contract.HostFunction(lambda _: function())
+        self._callbacks.append(callback)
+        self.call("host_callback", queue, callback, None)

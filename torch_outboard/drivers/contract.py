@@ -1,0 +1,327 @@
+"""The driver contract, `outboard/driver.h`, for `ctypes`.
+
+Enough to call a driver from Python, or to write one: create a `Driver`, set `abi`, `struct_size`,
+`name` and the functions (each wrapped in its type from `FUNCTIONS`), and keep it alive until the
+process ends. The header says what every field and function means; names here are the header's
+without its prefix.
+"""
+
+import ctypes
+import enum
+from ctypes import (
+    CFUNCTYPE,
+    POINTER,
+    c_char,
+    c_char_p,
+    c_double,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
+
+ABI_VERSION = 1
+ENTRY_POINT = "ob_driver_table"
+
+
+class Status(enum.IntEnum):
+    """Answers of driver functions; on anything but the first two, `last_error` has a message."""
+
+    OK = 0
+    NOT_READY = 1
+    OUT_OF_MEMORY = 2
+    INVALID_ARGUMENT = 3
+    UNSUPPORTED = 4
+    BUILD_FAILED = 5
+    DEVICE_LOST = 6
+    ERROR = 7
+
+
+class Addressing(enum.IntEnum):
+    """How kernels receive memory."""
+
+    POINTER = 0
+    HANDLE = 1
+
+
+class HostAccess(enum.IntEnum):
+    """What the host may do with a device address."""
+
+    NONE = 0
+    MAPPED = 1
+    COHERENT = 2
+
+
+class DeviceKind(enum.IntEnum):
+    """What a device is; informative."""
+
+    OTHER = 0
+    CPU = 1
+    GPU = 2
+    ACCELERATOR = 3
+
+
+class DType(enum.IntFlag):
+    """What kernels of a device can compute on."""
+
+    BOOL = 1 << 0
+    UINT8 = 1 << 1
+    INT8 = 1 << 2
+    INT16 = 1 << 3
+    INT32 = 1 << 4
+    INT64 = 1 << 5
+    FLOAT16 = 1 << 6
+    BFLOAT16 = 1 << 7
+    FLOAT32 = 1 << 8
+    FLOAT64 = 1 << 9
+    COMPLEX64 = 1 << 10
+    COMPLEX128 = 1 << 11
+
+
+class Feature(enum.IntFlag):
+    """What a device can do beyond the necessary."""
+
+    HOST_MEMORY_IS_DEVICE_MEMORY = 1 << 0
+    ATOMICS_64 = 1 << 1
+    SUBGROUPS = 1 << 2
+    IMAGES = 1 << 3
+
+
+class EventFlag(enum.IntFlag):
+    """Flags of `event_create`."""
+
+    TIMING = 1 << 0
+
+
+class ArgumentKind(enum.IntEnum):
+    """Kinds of arguments of a kernel."""
+
+    ADDRESS = 0
+    VALUE = 1
+    LOCAL = 2
+
+
+class ConvolutionPass(enum.IntEnum):
+    """Which operand a convolution writes."""
+
+    FORWARD = 0
+    BACKWARD_INPUT = 1
+    BACKWARD_WEIGHT = 2
+
+
+class CollectiveKind(enum.IntEnum):
+    """Kinds of collectives."""
+
+    ALL_REDUCE = 0
+    BROADCAST = 1
+    ALL_GATHER = 2
+    REDUCE_SCATTER = 3
+
+
+Address = c_uint64
+Queue = c_void_p
+Event = c_void_p
+Program = c_void_p
+Kernel = c_void_p
+Graph = c_void_p
+
+
+class DeviceProperties(ctypes.Structure):
+    """`ob_device_properties`."""
+
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("name", c_char * 128),
+        ("vendor", c_char * 64),
+        ("driver_version", c_char * 64),
+        ("kind", c_int32),
+        ("addressing", c_int32),
+        ("host_access", c_int32),
+        ("dtypes", c_uint32),
+        ("features", c_uint32),
+        ("total_memory", c_uint64),
+        ("max_allocation", c_uint64),
+        ("alignment", c_uint32),
+        ("compute_units", c_uint32),
+        ("preferred_vector_width", c_uint32),
+        ("max_work_group_size", c_uint32),
+        ("local_memory", c_uint32),
+        ("subgroup_size", c_uint32),
+        ("least_priority", c_int32),
+        ("greatest_priority", c_int32),
+    )
+
+
+class Argument(ctypes.Structure):
+    """`ob_argument`."""
+
+    _fields_ = (
+        ("kind", c_int32),
+        ("size", c_uint32),
+        ("address", Address),
+        ("value", c_void_p),
+    )
+
+
+class Launch(ctypes.Structure):
+    """`ob_launch`."""
+
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("kernel", Kernel),
+        ("dimensions", c_uint32),
+        ("global_size", c_uint64 * 3),
+        ("local_size", c_uint64 * 3),
+        ("arguments", POINTER(Argument)),
+        ("argument_count", c_uint32),
+    )
+
+
+class Tensor(ctypes.Structure):
+    """`ob_tensor`."""
+
+    _fields_ = (
+        ("data", Address),
+        ("dtype", c_uint32),
+        ("dimensions", c_uint32),
+        ("sizes", c_int64 * 8),
+        ("strides", c_int64 * 8),
+    )
+
+
+class MatrixProduct(ctypes.Structure):
+    """`ob_matrix_product`."""
+
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("a", Tensor),
+        ("b", Tensor),
+        ("out", Tensor),
+        ("alpha", c_double),
+        ("beta", c_double),
+    )
+
+
+class Convolution(ctypes.Structure):
+    """`ob_convolution`."""
+
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("pass_", c_int32),
+        ("spatial_dimensions", c_uint32),
+        ("input", Tensor),
+        ("weight", Tensor),
+        ("output", Tensor),
+        ("stride", c_int64 * 3),
+        ("padding", c_int64 * 3),
+        ("dilation", c_int64 * 3),
+        ("groups", c_int64),
+    )
+
+
+class Collective(ctypes.Structure):
+    """`ob_collective`."""
+
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("kind", c_int32),
+        ("dtype", c_uint32),
+        ("count", c_uint32),
+        ("root", c_uint32),
+        ("elements", c_uint64),
+        ("queues", POINTER(Queue)),
+        ("sources", POINTER(Address)),
+        ("destinations", POINTER(Address)),
+    )
+
+
+HostFunction = CFUNCTYPE(None, c_void_p)
+
+# The pitches and extents that end the 2-D copies: source pitch, bytes of a row, rows.
+_ROWS = (c_uint64, c_uint64, c_uint64)
+
+# Types of the arguments of every function that returns a status, in the order of the table.
+_SIGNATURES: dict[str, tuple[type, ...]] = {
+    "initialize": (),
+    "finalize": (),
+    "device_count": (POINTER(c_int32),),
+    "device_properties": (c_int32, POINTER(DeviceProperties)),
+    "allocate": (c_int32, c_uint64, POINTER(Address)),
+    "deallocate": (c_int32, Address),
+    "memory_info": (c_int32, POINTER(c_uint64), POINTER(c_uint64)),
+    "host_allocate": (c_uint64, POINTER(c_void_p)),
+    "host_deallocate": (c_void_p,),
+    "map": (Queue, Address, c_uint64, POINTER(c_void_p)),
+    "unmap": (Queue, Address, c_void_p),
+    "queue_create": (c_int32, c_int32, POINTER(Queue)),
+    "queue_destroy": (Queue,),
+    "queue_query": (Queue,),
+    "queue_synchronize": (Queue,),
+    "device_synchronize": (c_int32,),
+    "queue_native_handle": (Queue, POINTER(c_void_p)),
+    "event_create": (c_int32, c_uint32, POINTER(Event)),
+    "event_destroy": (Event,),
+    "event_record": (Event, Queue),
+    "event_wait": (Queue, Event),
+    "event_query": (Event,),
+    "event_synchronize": (Event,),
+    "event_elapsed": (Event, Event, POINTER(c_double)),
+    "copy_host_to_device": (Queue, Address, c_void_p, c_uint64),
+    "copy_device_to_host": (Queue, c_void_p, Address, c_uint64),
+    "copy_device_to_device": (Queue, Address, Address, c_uint64),
+    "copy_peer": (Queue, c_int32, Address, c_int32, Address, c_uint64),
+    "copy_host_to_device_2d": (Queue, Address, c_uint64, c_void_p, *_ROWS),
+    "copy_device_to_host_2d": (Queue, c_void_p, c_uint64, Address, *_ROWS),
+    "copy_device_to_device_2d": (Queue, Address, c_uint64, Address, *_ROWS),
+    "fill": (Queue, Address, c_void_p, c_uint32, c_uint64),
+    "host_callback": (Queue, HostFunction, c_void_p),
+    "program_build": (c_int32, c_char_p, c_char_p, POINTER(Program)),
+    "program_binary": (Program, c_void_p, POINTER(c_uint64)),
+    "program_load": (c_int32, c_void_p, c_uint64, POINTER(Program)),
+    "program_release": (Program,),
+    "kernel_create": (Program, c_char_p, POINTER(Kernel)),
+    "kernel_release": (Kernel,),
+    "launch": (Queue, POINTER(Launch)),
+    "matrix_product": (Queue, POINTER(MatrixProduct)),
+    "convolution": (Queue, POINTER(Convolution)),
+    "collective": (POINTER(Collective),),
+    "graph_begin": (Queue,),
+    "graph_end": (Queue, POINTER(Graph)),
+    "graph_launch": (Queue, Graph),
+    "graph_release": (Graph,),
+}
+
+# The type to wrap a Python function in, by its name in the table.
+FUNCTIONS = {name: CFUNCTYPE(c_int32, *types) for name, types in _SIGNATURES.items()}
+
+
+_names = list(FUNCTIONS)
+_code = _names.index("program_build")
+
+
+class Driver(ctypes.Structure):
+    """`ob_driver`: the table. A function that is not implemented is false."""
+
+    _fields_ = (
+        ("abi", c_uint32),
+        ("struct_size", c_size_t),
+        ("name", c_char_p),
+        ("last_error", CFUNCTYPE(c_char_p)),
+        *((name, FUNCTIONS[name]) for name in _names[:_code]),
+        ("source_prelude", c_char_p),
+        *((name, FUNCTIONS[name]) for name in _names[_code:]),
+    )
+
+
+def load(path: str) -> Driver:
+    """The table of a driver's shared library.
+
+    Raises:
+        OSError: if the library cannot be loaded.
+        AttributeError: if it does not export the entry point.
+    """
+    entry_point = getattr(ctypes.CDLL(path), ENTRY_POINT)
+    entry_point.restype = POINTER(Driver)
+    return entry_point().contents
