@@ -1,0 +1,396 @@
+"""What is checked of one entry of PyTorch's operator database on one dtype.
+
+Everything runs twice: on CPU, which says what is right, and on the device. A check that CPU itself
+cannot do is left out; where CPU raises, the device has to raise the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.testing._internal.opinfo.core import OpInfo, SampleInput
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+from tests.opinfo.comparison import (
+    aliasing,
+    first_line,
+    significant_strides,
+    tensor_difference,
+    tensors_in,
+    tree_difference,
+)
+from tests.opinfo.transplant import Transplant
+
+CPU = torch.device("cpu")
+RESIZE_WARNING = "An output with one or more elements was resized"
+
+# Entries whose results hold whatever was in memory.
+UNDEFINED_VALUES = frozenset(
+    {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
+)
+
+
+@dataclass(frozen=True)
+class Failure:
+    check: str
+    sample: int
+    reason: str
+
+
+@dataclass
+class Limits:
+    """How many samples of an entry are looked at, spread evenly over all of them."""
+
+    forward: int = 60
+    variants: int = 8
+    backward: int = 12
+
+
+@dataclass
+class EntryResult:
+    samples: int = 0
+    checks: set[str] = field(default_factory=set)
+    failures: list[Failure] = field(default_factory=list)
+
+    def add(self, check: str, sample: int, reason: str | None) -> None:
+        """Records a check of a sample; a reason that is known from another sample is dropped."""
+        self.checks.add(check)
+        known = {(f.check, f.reason.split(":")[0]) for f in self.failures}
+        if reason and (check, reason.split(":")[0]) not in known:
+            self.failures.append(Failure(check, sample, reason))
+
+
+@dataclass
+class Call:
+    """Arguments on one device."""
+
+    input: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    tensors: list[torch.Tensor]
+
+    def of(self, function: Callable[..., Any]) -> Any:
+        return function(self.input, *self.args, **self.kwargs)
+
+
+@dataclass
+class Outcome:
+    """What a call returned or raised, and whether it warned of a resized output."""
+
+    value: Any = None
+    error: Exception | None = None
+    resized: bool = False
+
+
+def prepare(sample: SampleInput, device: torch.device, requires_grad: bool = False) -> Call:
+    move = Transplant(device, requires_grad)
+    first, args, kwargs = move((sample.input, tuple(sample.args), dict(sample.kwargs)))
+    if kwargs.get("device") in ("cpu", None) and "device" in sample.kwargs:
+        kwargs["device"] = device
+    return Call(first, args, kwargs, move.tensors)
+
+
+def attempt(function: Callable[[], Any]) -> Outcome:
+    """Runs on fresh random numbers of the same seed."""
+    torch.manual_seed(0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            outcome = Outcome(function())
+        except Exception as error:
+            outcome = Outcome(error=error)
+    outcome.resized = any(RESIZE_WARNING in str(warning.message) for warning in caught)
+    return outcome
+
+
+def error_difference(expected: Outcome, actual: Outcome) -> str | None:
+    if expected.error is None and actual.error is not None:
+        return first_line(actual.error)
+    if expected.error is not None and actual.error is None:
+        return f"does not raise: CPU's {first_line(expected.error)}"
+    if expected.error is not None and type(expected.error) is not type(actual.error):
+        assert actual.error is not None
+        return f"raises {first_line(actual.error)} and not {first_line(expected.error)}"
+    return None
+
+
+class Recorder(TorchDispatchMode):
+    """Notices operators that draw random numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.random = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.random |= torch.Tag.nondeterministic_seeded in func.tags
+        return func(*args, **(kwargs or {}))
+
+
+def draws_random_numbers(op: OpInfo, sample: SampleInput) -> bool:
+    recorder = Recorder()
+    with contextlib.suppress(Exception), recorder:
+        prepare(sample, CPU).of(op.op)
+    return recorder.random
+
+
+def spread(samples: Sequence[Any], count: int) -> Iterator[tuple[int, Any]]:
+    """At most `count` of the samples with their numbers, evenly spread."""
+    stride = max(1, -(-len(samples) // count)) if count else len(samples) + 1
+    yield from list(enumerate(samples))[::stride]
+
+
+def check_entry(
+    op: OpInfo, dtype: torch.dtype, device: torch.device, limits: Limits | None = None
+) -> EntryResult:
+    """Runs every check of an entry that CPU can do; `samples` is 0 if CPU can do none."""
+    limits = limits or Limits()
+    result = EntryResult()
+    torch.manual_seed(0)
+    samples = list(op.sample_inputs("cpu", dtype, requires_grad=False))
+    for number, sample in spread(samples, limits.forward):
+        check_forward(op, sample, number, device, result)
+    for number, sample in spread(samples, limits.variants):
+        check_inplace(op, sample, number, device, result)
+        check_out(op, sample, number, device, result)
+    if op.supports_autograd and dtype in op.supported_backward_dtypes("cpu"):
+        torch.manual_seed(0)
+        samples = list(op.sample_inputs("cpu", dtype, requires_grad=True))
+        for number, sample in spread(samples, limits.backward):
+            check_backward(op, sample, number, device, result)
+    return result
+
+
+def values_of(op: OpInfo, sample: SampleInput) -> str:
+    if op.name in UNDEFINED_VALUES:
+        return "undefined"
+    return "random" if draws_random_numbers(op, sample) else "equal"
+
+
+def check_forward(
+    op: OpInfo, sample: SampleInput, number: int, device: torch.device, result: EntryResult
+) -> None:
+    """Values, dtype, strides, aliasing, and what happened to the arguments."""
+    on_cpu = prepare(sample, CPU)
+    expected = attempt(lambda: on_cpu.of(op.op))
+    if expected.error is not None:
+        return
+    result.samples += 1
+    try:
+        on_device = prepare(sample, device)
+    except Exception as error:
+        result.add("forward", number, f"moving the arguments: {first_line(error)}")
+        return
+    actual = attempt(lambda: on_device.of(op.op))
+    if actual.error is not None:
+        result.add("forward", number, first_line(actual.error))
+        return
+    values = values_of(op, sample)
+    difference = tree_difference(expected.value, actual.value, device, values=values)
+    result.add("forward", number, difference)
+    want = aliasing(expected.value, on_cpu.tensors)
+    got = aliasing(actual.value, on_device.tensors)
+    same = want == got
+    result.add("aliasing", number, None if same else f"relations are {got} and not {want}")
+    compare_arguments(on_cpu, on_device, device, number, values, result)
+
+
+def compare_arguments(
+    on_cpu: Call,
+    on_device: Call,
+    device: torch.device,
+    number: int,
+    values: str,
+    result: EntryResult,
+) -> None:
+    pairs = zip(on_cpu.tensors, on_device.tensors, strict=True)
+    for position, (want, got) in enumerate(pairs):
+        difference = tensor_difference(want, got, device, values=values)
+        result.add("mutation", number, difference and f"argument {position}: {difference}")
+
+
+def check_inplace(
+    op: OpInfo, sample: SampleInput, number: int, device: torch.device, result: EntryResult
+) -> None:
+    variant = op.get_inplace()
+    if variant is None or not isinstance(sample.input, torch.Tensor) or sample.broadcasts_input:
+        return
+    on_cpu = prepare(sample, CPU)
+    expected = attempt(lambda: on_cpu.of(variant))
+    try:
+        on_device = prepare(sample, device)
+    except Exception:
+        return  # the forward check reports it
+    actual = attempt(lambda: on_device.of(variant))
+    if expected.error is not None or actual.error is not None:
+        result.add("inplace", number, error_difference(expected, actual))
+        return
+    values = values_of(op, sample)
+    difference = tree_difference(expected.value, actual.value, device, values=values)
+    if (expected.value is on_cpu.input) != (actual.value is on_device.input):
+        difference = "does not return the tensor that it changes"
+    result.add("inplace", number, difference)
+    pairs = zip(on_cpu.tensors, on_device.tensors, strict=True)
+    for position, (want, got) in enumerate(pairs):
+        difference = tensor_difference(want, got, device, values=values)
+        result.add("inplace", number, difference and f"argument {position}: {difference}")
+
+
+# ---- out= ---------------------------------------------------------------------------------------
+
+
+def filled(tensor: torch.Tensor) -> torch.Tensor:
+    """With a content that no operator should leave or read."""
+    return tensor.fill_(float("nan") if tensor.is_floating_point() or tensor.is_complex() else 1)
+
+
+def exact_out(like: torch.Tensor, device: torch.device) -> torch.Tensor:
+    out = torch.empty_strided(like.size(), like.stride(), dtype=like.dtype, device=device)
+    return filled(out)
+
+
+def strided_out(like: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """The right size, dimensions in reverse order, every other element, an offset of one."""
+    sizes = list(reversed(like.size()))
+    if not sizes:
+        return filled(torch.empty(3, dtype=like.dtype, device=device))[1]
+    sizes[-1] = 2 * sizes[-1] + 1
+    out = filled(torch.empty(sizes, dtype=like.dtype, device=device))[..., 1::2]
+    return out.permute(list(reversed(range(like.dim()))))
+
+
+def larger_out(like: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A wrong size: the operator has to resize it and warn."""
+    sizes = [size + 1 for size in like.size()] or [3]
+    return filled(torch.empty(sizes, dtype=like.dtype, device=device))
+
+
+def empty_out(like: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """No elements: the operator has to resize it without a warning."""
+    return torch.empty(0, dtype=like.dtype, device=device)
+
+
+def wrong_dtype_out(like: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A dtype that most results cannot be cast to safely."""
+    dtype = torch.int32 if like.is_floating_point() or like.is_complex() else torch.bool
+    return torch.ones(like.size(), dtype=dtype, device=device)
+
+
+OUTS: dict[str, Callable[[torch.Tensor, torch.device], torch.Tensor]] = {
+    "exact": exact_out,
+    "strided": strided_out,
+    "larger": larger_out,
+    "empty": empty_out,
+    "wrong dtype": wrong_dtype_out,
+}
+
+
+def check_out(
+    op: OpInfo, sample: SampleInput, number: int, device: torch.device, result: EntryResult
+) -> None:
+    if not op.supports_out:
+        return
+    plain = attempt(lambda: prepare(sample, CPU).of(op.op))
+    if plain.error is not None or not is_out_structure(plain.value):
+        return
+    values = values_of(op, sample)
+    for kind, make in OUTS.items():
+        reason = check_one_out(op, sample, device, plain.value, make, values)
+        result.add("out", number, reason and f"{kind} out: {reason}")
+
+
+def is_out_structure(value: Any) -> bool:
+    leaves = [value] if isinstance(value, torch.Tensor) else value
+    return isinstance(leaves, (tuple, list)) and all(
+        isinstance(leaf, torch.Tensor) and leaf.layout == torch.strided for leaf in leaves
+    )
+
+
+def check_one_out(
+    op: OpInfo,
+    sample: SampleInput,
+    device: torch.device,
+    like: Any,
+    make: Callable[[torch.Tensor, torch.device], torch.Tensor],
+    values: str,
+) -> str | None:
+    outcomes, outs, starts = [], [], []
+    for place in (CPU, device):
+        try:
+            call = prepare(sample, place)
+            out = tree_map(lambda leaf, place=place: make(leaf, place), like)
+        except Exception as error:
+            return f"making the arguments: {first_line(error)}"
+        starts.append([tensor.data_ptr() for tensor in tensors_in(out)])
+        call.kwargs["out"] = out
+        outcomes.append(attempt(lambda call=call: call.of(op.op)))
+        outs.append(tensors_in(out))
+    expected, actual = outcomes
+    if expected.error is not None or actual.error is not None:
+        return error_difference(expected, actual)
+    if expected.resized != actual.resized:
+        return "no warning of the resize" if expected.resized else "a warning of a resize"
+    for want, got, want_start, got_start in zip(*outs, *starts, strict=True):
+        difference = tensor_difference(want, got, device, values=values, strides=False)
+        if difference:
+            return difference
+        if significant_strides(want) != significant_strides(got):
+            return f"strides are {got.stride()} and not {want.stride()}"
+        if want_start and (want.data_ptr() == want_start) != (got.data_ptr() == got_start):
+            return "memory was exchanged" if want.data_ptr() == want_start else "memory was kept"
+    returned = [
+        [any(leaf is out for out in side) for leaf in tensors_in(outcome.value)]
+        for outcome, side in zip(outcomes, outs, strict=True)
+    ]
+    return None if returned[0] == returned[1] else "does not return the out tensors"
+
+
+# ---- backward -----------------------------------------------------------------------------------
+
+
+def differentiable(tree: Any) -> list[torch.Tensor]:
+    return [t for t in tensors_in(tree) if t.requires_grad and t.layout == torch.strided]
+
+
+def gradients(op: OpInfo, sample: SampleInput, call: Call, cotangents: list[torch.Tensor]) -> Any:
+    """Of the differentiable results with respect to the arguments; fills `cotangents` at first."""
+    value = call.of(op.op)
+    if sample.output_process_fn_grad is not None:
+        value = sample.output_process_fn_grad(value)
+    outputs = differentiable(value)
+    inputs = [t for t in call.tensors if t.requires_grad]
+    if not outputs or not inputs:
+        return None
+    if not cotangents:
+        cotangents += [torch.randn(t.shape, dtype=t.dtype) for t in outputs]
+    moved = [c.to(t.device) for c, t in zip(cotangents, outputs, strict=True)]
+    return torch.autograd.grad(outputs, inputs, moved, allow_unused=True)
+
+
+def check_backward(
+    op: OpInfo, sample: SampleInput, number: int, device: torch.device, result: EntryResult
+) -> None:
+    cotangents: list[torch.Tensor] = []
+    on_cpu = prepare(sample, CPU, requires_grad=True)
+    expected = attempt(lambda: gradients(op, sample, on_cpu, cotangents))
+    if expected.error is not None or expected.value is None:
+        return
+    try:
+        on_device = prepare(sample, device, requires_grad=True)
+    except Exception as error:
+        result.add("backward", number, f"moving the arguments: {first_line(error)}")
+        return
+    actual = attempt(lambda: gradients(op, sample, on_device, cotangents))
+    if actual.error is not None:
+        result.add("backward", number, first_line(actual.error))
+        return
+    values = values_of(op, sample)
+    difference = tree_difference(expected.value, actual.value, device, values=values, strides=False)
+    result.add("backward", number, difference)

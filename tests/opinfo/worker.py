@@ -1,0 +1,190 @@
+"""A process that checks entries of the operator database one by one, as it is told.
+
+It reads one JSON request per line from standard input and answers each with one JSON line on the
+standard output it was started with; whatever operators print goes to standard error. It may crash:
+`WorkerProcess` on the other side takes that as the answer and starts a new one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+START_TIMEOUT = 300.0  # seconds; importing PyTorch's operator database takes a while
+
+
+@dataclass
+class Answer:
+    """What is known of an entry after its checks.
+
+    Args:
+        status: "right", "wrong", "crash", "timeout" or "not runnable" (CPU cannot run it either).
+        failures: rows of check, number of the sample, reason.
+        excluded: reasons of the exclusions that hid failures.
+    """
+
+    entry: str
+    status: str
+    samples: int = 0
+    checks: list[str] = field(default_factory=list)
+    failures: list[dict[str, Any]] = field(default_factory=list)
+    excluded: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+class WorkerProcess:
+    """Runs a worker and keeps one running.
+
+    Args:
+        dtype: name of a dtype, for example "float32".
+        device: name of the device; "" is the device of the backend.
+        access: how the host driver's memory is reached, "shared" or "separate".
+        timeout: seconds that one entry may take.
+    """
+
+    def __init__(self, dtype: str, device: str, access: str, timeout: float = 300.0) -> None:
+        self.settings = {"dtype": dtype, "device": device, "access": access}
+        self.timeout = timeout
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115, lives as long as this object
+
+    def entries(self) -> list[str]:
+        """Names of the entries whose CPU kernels take the dtype."""
+        return json.loads(self._ask({"list": True}, START_TIMEOUT))
+
+    def check(self, entry: str) -> Answer:
+        start = time.monotonic()
+        self._start()
+        try:
+            answer = Answer(**json.loads(self._ask({"entry": entry}, self.timeout)))
+        except TimeoutError:
+            answer = self._lost(entry, "timeout", f"no answer within {self.timeout:.0f} s")
+        except EOFError:
+            answer = self._lost(entry, "crash", self._death())
+        answer.seconds = round(time.monotonic() - start, 2)
+        return answer
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _lost(self, entry: str, status: str, reason: str) -> Answer:
+        self.close()
+        return Answer(entry, status, failures=[{"check": status, "sample": -1, "reason": reason}])
+
+    def _death(self) -> str:
+        assert self._process is not None
+        code = self._process.wait()
+        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 2000))
+        tail = self._log.read().decode(errors="replace").strip().splitlines()[-1:]
+        cause = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        return f"process ended with {cause}: {' '.join(tail)[:200]}"
+
+    def _start(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            return
+        access = self.settings["access"]
+        self._log.truncate(0)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.opinfo.worker", json.dumps(self.settings)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env={**os.environ, "OUTBOARD_HOST_ACCESS": access, "OMP_NUM_THREADS": "1"},
+        )
+        self._read_line(START_TIMEOUT)
+
+    def _ask(self, request: dict[str, Any], timeout: float) -> str:
+        self._start()
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError as error:
+            raise EOFError from error
+        return self._read_line(timeout)
+
+    def _read_line(self, timeout: float) -> str:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        ready, _, _ = select.select([self._process.stdout], [], [], timeout)
+        if not ready:
+            raise TimeoutError
+        line = self._process.stdout.readline()
+        if not line.endswith(b"\n"):
+            raise EOFError
+        return line.decode()
+
+
+def serve(settings: dict[str, str]) -> None:
+    """The worker's side."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+
+    import torch
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    from tests.opinfo.checks import check_entry
+    from tests.opinfo.exclusions import exclusions_for
+
+    torch.set_num_threads(1)
+    dtype = getattr(torch, settings["dtype"])
+    device = worker_device(settings["device"])
+    entries = {op.full_name: op for op in op_db}
+    print("ready", file=answers)
+
+    def check(name: str) -> Answer:
+        result = check_entry(entries[name], dtype, device)
+        if not result.samples:
+            return Answer(name, "not runnable")
+        failures = [asdict(failure) for failure in result.failures]
+        excluded = []
+        for exclusion in exclusions_for(name, settings["dtype"], settings["access"]):
+            rest = [f for f in failures if f["check"] != exclusion.check]
+            if exclusion.check in result.checks and len(rest) == len(failures):
+                reason = f"exclusion is needless: {exclusion.reason}"
+                rest.append({"check": exclusion.check, "sample": -1, "reason": reason})
+            elif len(rest) < len(failures):
+                excluded.append(exclusion.reason)
+            failures = rest
+        status = "wrong" if failures else "right"
+        checks = sorted(result.checks)
+        return Answer(name, status, result.samples, checks, failures, excluded)
+
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "list" in request:
+            names = [n for n, op in entries.items() if dtype in op.supported_dtypes("cpu")]
+            print(json.dumps(names), file=answers)
+        else:
+            print(json.dumps(asdict(check(request["entry"]))), file=answers)
+
+
+def worker_device(name: str) -> Any:
+    import torch
+
+    if name == "cpu":
+        return torch.device("cpu")
+    import torch_outboard
+    from torch_outboard import fallback
+
+    fallback.set_policy(copied="allow")
+    return torch.device(name or torch_outboard.device_name(), 0)
+
+
+if __name__ == "__main__":
+    serve(json.loads(sys.argv[1]))
