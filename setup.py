@@ -94,6 +94,8 @@ class Build(BuildExtension):
         return ext.export_symbols or []
 
     def build_extensions(self) -> None:
+        # An editable install copies into the source tree and expects the folder to exist.
+        (ROOT / PACKAGE / "lib").mkdir(exist_ok=True)
         stub_flags = cpu_stub_flags()
         drivers = [e for e in self.extensions if "libob_" in e.name]
         torch_extensions = [e for e in self.extensions if e not in drivers]
