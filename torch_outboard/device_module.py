@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from torch_outboard import amp, memory, random, streams
+from torch_outboard import _pytorch_workarounds, amp, memory, random, serialization, streams
 from torch_outboard.amp import (
     get_amp_supported_dtype,
     get_autocast_dtype,
@@ -133,11 +133,10 @@ __all__ = [
 
 
 def finish_registration(name: str) -> None:
-    """Makes `import torch.<name>.memory` and the like work."""
-    for part, module in (
-        ("amp", amp),
-        ("memory", memory),
-        ("random", random),
-        ("streams", streams),
-    ):
+    """Registers what belongs to the device outside of its module; `name` is the device's."""
+    _pytorch_workarounds.install()
+    serialization.register()
+    # Makes `import torch.<name>.memory` and the like work.
+    parts = {"amp": amp, "memory": memory, "random": random, "streams": streams}
+    for part, module in parts.items():
         sys.modules[f"torch.{name}.{part}"] = module

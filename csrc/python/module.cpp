@@ -8,5 +8,6 @@ PYBIND11_MODULE(_C, m) {
   outboard::bind_memory(m);
   outboard::bind_random(m);
   outboard::bind_fallback(m);
+  outboard::bind_storage(m);
   outboard::register_operators();
 }

@@ -1,0 +1,24 @@
+// Storages over shared memory, and metadata that travels with tensors.
+#include <pybind11/stl.h>
+
+#include "aten/host_memory.h"
+#include "aten/serialization.h"
+#include "python/bindings.h"
+
+namespace py = pybind11;
+
+namespace outboard {
+
+void bind_storage(py::module_& m) {
+  using NoGil = py::call_guard<py::gil_scoped_release>;
+  m.def("adopt_cpu_storage", &adopt_cpu_storage, NoGil());
+  m.def("adopted_cpu_storage", &adopted_cpu_storage);
+  m.def("move_to_cpu_storage", &move_to_cpu_storage, NoGil());
+  m.def("alias_as_cpu_storage", &alias_as_cpu_storage, NoGil());
+
+  m.def("set_tensor_metadata", &set_tensor_metadata);
+  m.def("tensor_metadata", &tensor_metadata);
+  m.def("register_metadata_serialization", &register_metadata_serialization);
+}
+
+}  // namespace outboard
