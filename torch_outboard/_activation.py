@@ -149,7 +149,10 @@ def _register(choice: DriverChoice) -> None:
         from torch_outboard import device_module
 
         _C.register_hooks()
-        _hand_over(_C, choice)
+        hand_over(choice)
+        if os.environ.get(TORTURE_VARIABLE):
+            folder = Path(__file__).parent / "drivers" / "torture"
+            _C.use_wrapper_library(str(folder / "libob_torture.so"))
 
     name = choice.name
     torch.utils.rename_privateuse1_backend(name)
@@ -158,7 +161,6 @@ def _register(choice: DriverChoice) -> None:
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
     state.name = name
-    state.choice = choice
     state.inactive = None
     if state.extension_error is None:
         from torch_outboard.device_module import finish_registration
@@ -166,17 +168,23 @@ def _register(choice: DriverChoice) -> None:
         finish_registration(name)
 
 
-def _hand_over(native: types.ModuleType, choice: DriverChoice) -> None:
-    """Tells the runtime where the driver is; nothing is loaded yet."""
-    if choice.library is not None:
-        native.use_driver_library(choice.name, str(choice.library))
+def hand_over(choice: DriverChoice) -> None:
+    """Tells the runtime where the driver is; nothing is loaded yet.
+
+    Raises:
+        RuntimeError: if a driver is in use already.
+    """
+    from torch_outboard import _C
+
+    if choice.table is not None:
+        _C.use_driver_table(choice.name, choice.table)
+    elif choice.library is not None:
+        _C.use_driver_library(choice.name, str(choice.library))
     elif choice.problem is not None:
-        native.use_no_driver(choice.name, choice.problem)
+        _C.use_no_driver(choice.name, choice.problem)
     else:
-        native.use_no_driver(choice.name, f"its module {choice.module} was not imported yet")
-    if os.environ.get(TORTURE_VARIABLE):
-        folder = Path(__file__).parent / "drivers" / "torture"
-        native.use_wrapper_library(str(folder / "libob_torture.so"))
+        _C.use_no_driver(choice.name, f"its module {choice.module} was not imported yet")
+    state.choice = choice
 
 
 _module_lock = threading.Lock()
@@ -190,20 +198,15 @@ def ask_driver_module() -> None:
     choice = state.choice
     if choice is None or not choice.must_ask:
         return
-    from torch_outboard import _C
-
     with _module_lock:
         if state.choice is not choice:
             return
         try:
             answer = ask_module(choice)
         except RuntimeError as error:
-            _C.use_no_driver(choice.name, str(error))
-            state.choice = dataclasses.replace(choice, problem=str(error))
+            hand_over(dataclasses.replace(choice, problem=str(error)))
             return
         if isinstance(answer, int):
-            _C.use_driver_table(choice.name, answer)
-            state.choice = dataclasses.replace(choice, table=answer)
+            hand_over(dataclasses.replace(choice, table=answer))
         else:
-            _C.use_driver_library(choice.name, str(answer))
-            state.choice = dataclasses.replace(choice, library=answer)
+            hand_over(dataclasses.replace(choice, library=answer))

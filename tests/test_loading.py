@@ -1,0 +1,429 @@
+"""Loading: `import torch` is enough, starts nothing and never fails."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import run_python, try_python
+
+import torch_outboard
+
+PACKAGE = Path(torch_outboard.__file__).parent
+
+# Settings of the suite's own configuration that these tests choose themselves.
+CLEAN = {"OUTBOARD_DRIVER": None, "OUTBOARD_TORTURE": None, "TORCH_DEVICE_BACKEND_AUTOLOAD": None}
+
+USES = {
+    "tensor": "torch.empty(2, device=name)",
+    "copy": "torch.ones(2).to(name)",
+    "method": "getattr(torch.ones(2), name)()",
+    "init": "torch.get_device_module(name).init()",
+    "accelerator": "torch.accelerator.set_device_index(0)",
+    "stream": "torch.Stream(name)",
+}
+
+
+def first_use_error(use: str, **env: str | None) -> str:
+    """The message of the error at the first use; `import torch` has to work."""
+    return run_python(
+        f"""
+        import torch
+        name = torch._C._get_privateuse1_backend_name()
+        try:
+            {use}
+        except RuntimeError as error:
+            print(error)
+        else:
+            raise SystemExit("no error was raised")
+        # The process and its CPU tensors stay usable.
+        x = torch.ones(3, requires_grad=True)
+        (x * 2).sum().backward()
+        assert x.grad.tolist() == [2, 2, 2]
+        torch.manual_seed(0)
+        assert not torch.get_device_module(name).is_available()
+        assert torch.get_device_module(name).device_count() == 0
+        """,
+        **{**CLEAN, **env},
+    )
+
+
+@pytest.fixture
+def distribution(tmp_path: Path):
+    """Makes an installed distribution: entry points and modules in a folder for PYTHONPATH."""
+
+    def make(entry_points: str, **modules: str) -> str:
+        info = tmp_path / "some_driver-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: some-driver\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(entry_points)
+        for name, source in modules.items():
+            (tmp_path / f"{name}.py").write_text(source)
+        return os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+
+    return make
+
+
+# ---- Usual cases
+
+
+def test_import_torch_is_enough():
+    out = run_python(
+        """
+        import torch
+        x = torch.ones(2, device="host")
+        print(x.device, x.is_host, torch.host.is_initialized())
+        """,
+        **CLEAN,
+    )
+    assert out.split() == ["host:0", "True", "True"]
+
+
+def test_import_starts_nothing():
+    out = run_python(
+        """
+        import sys, torch
+        assert "torch_outboard" in sys.modules
+        loaded = [line for line in open("/proc/self/maps") if "libob_" in line]
+        assert not loaded, loaded
+        assert not torch.host.is_initialized()
+        from torch_outboard import _C
+        assert not _C.driver_initialized()
+        torch.manual_seed(1)
+        torch.device("host:1")
+        assert not _C.driver_initialized()
+        torch.host.device_count()
+        assert _C.driver_initialized()
+        """,
+        **CLEAN,
+    )
+    assert out == ""
+
+
+def test_import_does_not_load_heavy_modules():
+    run_python(
+        """
+        import sys, torch
+        heavy = [m for m in ("rich", "torch_outboard.cli", "torch_outboard.host_memory",
+                             "torch_outboard.multiprocessing") if m in sys.modules]
+        assert not heavy, heavy
+        """,
+        **CLEAN,
+    )
+
+
+def test_autoload_off_needs_explicit_import():
+    out = run_python(
+        """
+        import torch
+        assert torch._C._get_privateuse1_backend_name() == "privateuseone"
+        import torch_outboard
+        print(torch_outboard.device_name(), torch.ones(2, device="host").sum().item())
+        """,
+        **{**CLEAN, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+    )
+    assert out.split() == ["host", "2.0"]
+
+
+@pytest.mark.parametrize("autoload", [None, "0"])
+def test_package_may_be_imported_first(autoload: str | None):
+    out = run_python(
+        "import torch_outboard, torch; print(torch.ones(2, device='host').sum().item())",
+        **{**CLEAN, "TORCH_DEVICE_BACKEND_AUTOLOAD": autoload},
+    )
+    assert out.strip() == "2.0"
+
+
+def test_generated_methods_exist():
+    run_python(
+        """
+        import torch
+        assert torch.ones(2).host().is_host
+        assert torch.nn.Linear(2, 2).host().weight.is_host
+        packed = torch.nn.utils.rnn.pack_sequence([torch.ones(3, 2)])
+        assert packed.host().is_host
+        assert torch.ones(2).untyped_storage().host().is_host
+        import torch.host.random, torch.host.memory
+        """,
+        **CLEAN,
+    )
+
+
+# ---- Names
+
+
+def test_name_is_the_chosen_driver(distribution):
+    path = distribution("[torch_outboard.drivers]\nspare = spare_driver\n")
+    shutil.copy(
+        PACKAGE / "drivers/host/libob_host.so", path.split(os.pathsep)[0] + "/libob_spare.so"
+    )
+    Path(path.split(os.pathsep)[0], "spare_driver.py").write_text("raise SystemExit('imported')\n")
+    out = run_python(
+        "import torch; print(torch.ones(2, device='spare').device)",
+        **{**CLEAN, "OUTBOARD_DRIVER": "spare", "PYTHONPATH": path},
+    )
+    assert out.strip() == "spare:0"
+
+
+def test_module_is_asked_at_first_use(distribution):
+    library = PACKAGE / "drivers/host/libob_host.so"
+    path = distribution(
+        "[torch_outboard.drivers]\nspare = spare_driver\n",
+        spare_driver=f"print('imported')\ndef library_path():\n    return {str(library)!r}\n",
+    )
+    out = run_python(
+        """
+        import torch
+        print("torch")
+        print(torch.ones(2, device="spare").device)
+        """,
+        **{**CLEAN, "OUTBOARD_DRIVER": "spare", "PYTHONPATH": path},
+    )
+    assert out.split() == ["torch", "imported", "spare:0"]
+
+
+def test_module_may_hand_over_a_table(distribution):
+    library = PACKAGE / "drivers/host/libob_host.so"
+    path = distribution(
+        "[torch_outboard.drivers]\nspare = spare_driver\n",
+        spare_driver=f"""
+import ctypes
+def table():
+    function = ctypes.CDLL({str(library)!r}).ob_driver_table
+    function.restype = ctypes.c_void_p
+    return function()
+""",
+    )
+    # The first use here is a backward pass on CPU: autograd asks every backend for its devices.
+    out = run_python(
+        """
+        import torch
+        x = torch.ones(2, requires_grad=True)
+        x.sum().backward()
+        y = torch.ones(2, device="spare", requires_grad=True)
+        y.sum().backward()
+        print(y.grad.device)
+        """,
+        **{**CLEAN, "OUTBOARD_DRIVER": "spare", "PYTHONPATH": path},
+    )
+    assert out.strip() == "spare:0"
+
+
+def test_driver_may_be_a_path(tmp_path: Path):
+    library = tmp_path / "libob_mine.so"
+    shutil.copy(PACKAGE / "drivers/host/libob_host.so", library)
+    out = run_python(
+        "import torch; print(torch.ones(2, device='mine').device)",
+        **{**CLEAN, "OUTBOARD_DRIVER": str(library)},
+    )
+    assert out.strip() == "mine:0"
+
+
+def test_use_driver_before_first_use(tmp_path: Path):
+    library = tmp_path / "libob_mine.so"
+    shutil.copy(PACKAGE / "drivers/host/libob_host.so", library)
+    run_python(
+        """
+        import sys, torch, torch_outboard
+        torch_outboard.use_driver(sys.argv[1])
+        assert torch.ones(2, device="host").sum().item() == 2
+        assert sys.argv[1] in open("/proc/self/maps").read()
+        for wrong, kind in ((sys.argv[1], RuntimeError), ("other", ValueError), (1.5, TypeError),
+                            ("/no/such/lib.so", ValueError)):
+            try:
+                torch_outboard.use_driver(wrong)
+            except kind as error:
+                print(error)
+            else:
+                raise SystemExit(f"{wrong} was accepted")
+        """,
+        str(library),
+        **CLEAN,
+    )
+
+
+# ---- Bad cases: a clear sentence at first use
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES.keys())
+def test_no_such_driver(use: str):
+    message = first_use_error(use, OUTBOARD_DRIVER="warp")
+    assert "'warp'" in message
+    assert "no driver of that name is installed (there are: host" in message
+
+
+@pytest.mark.parametrize("name", ["cuda", "Host", "no-go", "add", "opencl"])
+def test_impossible_name(name: str):
+    message = first_use_error(USES["tensor"], OUTBOARD_DRIVER=name)
+    assert f"OUTBOARD_DRIVER='{name}' cannot name a device" in message
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES.keys())
+def test_driver_library_missing(use: str):
+    message = first_use_error(use, OUTBOARD_DRIVER="/nowhere/libob_gone.so")
+    assert "the library /nowhere/libob_gone.so does not exist" in message
+
+
+def test_driver_library_broken(tmp_path: Path):
+    library = tmp_path / "libob_broken.so"
+    library.write_bytes(b"this is no library")
+    message = first_use_error(USES["tensor"], OUTBOARD_DRIVER=str(library))
+    assert "could not be loaded" in message
+    assert "libob_broken.so" in message
+
+
+def test_library_is_no_driver(tmp_path: Path):
+    source = tmp_path / "empty.c"
+    source.write_text("int nothing;\n")
+    library = tmp_path / "libob_empty.so"
+    subprocess.run(["cc", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    message = first_use_error(USES["tensor"], OUTBOARD_DRIVER=str(library))
+    assert "does not export `ob_driver_table`" in message
+
+
+def test_driver_module_fails(distribution):
+    path = distribution(
+        "[torch_outboard.drivers]\nspare = spare_driver\n",
+        spare_driver="raise ImportError('libfancy.so.3 is not there')\n",
+    )
+    message = first_use_error(USES["tensor"], OUTBOARD_DRIVER="spare", PYTHONPATH=path)
+    assert "libfancy.so.3 is not there" in message
+
+
+def test_driver_module_does_not_exist(distribution):
+    path = distribution("[torch_outboard.drivers]\nspare = no_such_module.at_all\n")
+    message = first_use_error(USES["tensor"], OUTBOARD_DRIVER="spare", PYTHONPATH=path)
+    assert "no_such_module" in message
+
+
+def test_no_devices():
+    message = first_use_error(USES["tensor"], OUTBOARD_HOST_DEVICES="0")
+    assert "found no device" in message
+
+
+@pytest.fixture
+def package_without_extension(tmp_path: Path) -> str:
+    """A copy of the package whose native part does not load, first on the path."""
+    shutil.copytree(PACKAGE, tmp_path / "torch_outboard", ignore=shutil.ignore_patterns("*.so"))
+    suffix = next(PACKAGE.glob("_C*.so")).name
+    (tmp_path / "torch_outboard" / suffix).write_bytes(b"built for another PyTorch")
+    return os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES.keys())
+def test_extension_does_not_load(use: str, package_without_extension: str):
+    message = first_use_error(use, PYTHONPATH=package_without_extension)
+    if "Stream" in use or "accelerator" in use:
+        assert message  # PyTorch's own words: no device guard is registered
+    else:
+        assert "the native part of torch_outboard does not load" in message
+
+
+def test_extension_does_not_load_and_package_says_so(package_without_extension: str):
+    result = try_python(
+        "import torch_outboard; torch_outboard.device_name()",
+        **{**CLEAN, "PYTHONPATH": package_without_extension},
+    )
+    assert result.returncode == 1
+    assert "the native part of torch_outboard does not load" in result.stderr
+
+
+def test_another_backend_holds_the_slot():
+    out = run_python(
+        """
+        import torch
+        torch.utils.rename_privateuse1_backend("rival")
+        import torch_outboard
+        assert not hasattr(torch, "host")
+        assert torch_outboard.include_paths()
+        for use in (torch_outboard.device_name, lambda: torch_outboard.use_driver("host")):
+            try:
+                use()
+            except RuntimeError as error:
+                print(error)
+        assert "torch_outboard._C" not in __import__("sys").modules
+        """,
+        **{**CLEAN, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+    )
+    assert out.count("another backend, 'rival', has taken PyTorch's one slot") == 2
+
+
+def test_another_backend_is_installed(distribution):
+    """Its own autoloading has to find the slot free, whoever comes first."""
+    path = distribution(
+        "[torch.backends]\nrival = rival_backend:load\n",
+        rival_backend=(
+            "import torch\ndef load():\n    torch.utils.rename_privateuse1_backend('rival')\n"
+        ),
+    )
+    out = run_python(
+        "import torch; print(torch._C._get_privateuse1_backend_name())",
+        **{**CLEAN, "PYTHONPATH": path},
+    )
+    assert out.strip() == "rival"
+
+
+def test_beside_cuda_it_stays_away_until_imported():
+    """PyTorch is importing nothing here, so autoloading is played step by step."""
+    run_python(
+        """
+        import sys, torch, types
+        torch.backends.cuda.is_built = lambda: True
+        import os
+        exists = os.path.exists
+        os.path.exists = lambda p: p == "/dev/nvidiactl" or exists(p)
+        torch.__spec__._initializing = True
+        from torch_outboard import _autoload
+        _autoload.autoload()
+        torch.__spec__._initializing = False
+        assert torch._C._get_privateuse1_backend_name() == "privateuseone"
+        assert torch.accelerator.current_accelerator() is None
+        assert not [m for m in sys.modules if m.startswith("torch_outboard")]
+        import torch_outboard
+        assert torch.accelerator.current_accelerator().type == "host"
+        """,
+        **{**CLEAN, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+    )
+
+
+def test_beside_cuda_it_loads_when_named():
+    run_python(
+        """
+        import sys, torch, types
+        torch.backends.cuda.is_built = lambda: True
+        import os
+        exists = os.path.exists
+        os.path.exists = lambda p: p == "/dev/nvidiactl" or exists(p)
+        torch.__spec__._initializing = True
+        from torch_outboard import _autoload
+        _autoload.autoload()
+        assert torch.accelerator.current_accelerator().type == "host"
+        """,
+        **{**CLEAN, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "OUTBOARD_DRIVER": "host"},
+    )
+
+
+# ---- Command line
+
+
+def test_doctor_names_device_and_problem():
+    command = [sys.executable, "-m", "torch_outboard", "doctor"]
+    environment = {k: v for k, v in os.environ.items() if k not in CLEAN}
+    good = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    assert good.returncode == 0, good.stderr
+    assert "host:0" in good.stdout
+    environment["OUTBOARD_DRIVER"] = "warp"
+    bad = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    assert bad.returncode == 1
+    assert "no driver of that name is installed" in bad.stdout
+
+
+def test_paths_exist():
+    assert Path(torch_outboard.include_paths()[0], "outboard", "driver.h").exists()
+    assert Path(torch_outboard.library_path()).exists()
+    assert Path(torch_outboard.cmake_path(), "torch_outboardConfig.cmake").exists()
+    assert torch_outboard.__version__
