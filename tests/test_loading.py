@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import run_python, try_python
 
 import torch_outboard
+from tests.support import run_python, try_python
 
 PACKAGE = Path(torch_outboard.__file__).parent
 

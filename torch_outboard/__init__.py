@@ -14,6 +14,7 @@ from torch_outboard import _activation
 from torch_outboard.paths import cmake_path, include_paths, library_path
 
 if TYPE_CHECKING:
+    from torch_outboard import fallback
     from torch_outboard.driver_choice import use_driver
     from torch_outboard.host_memory import as_cpu, from_cpu
 
@@ -22,6 +23,7 @@ __all__ = [
     "as_cpu",
     "cmake_path",
     "device_name",
+    "fallback",
     "from_cpu",
     "include_paths",
     "library_path",
@@ -53,6 +55,8 @@ def __getattr__(name: str) -> object:
         import importlib.metadata
 
         return importlib.metadata.version("torch-outboard")
+    if name == "fallback":
+        return importlib.import_module("torch_outboard.fallback")
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'torch_outboard' has no attribute {name!r}")

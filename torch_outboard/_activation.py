@@ -183,15 +183,16 @@ def hand_over(choice: DriverChoice) -> None:
     elif choice.problem is not None:
         _C.use_no_driver(choice.name, choice.problem)
     else:
-        _C.use_no_driver(choice.name, f"its module {choice.module} was not imported yet")
+        _C.use_driver_finder(choice.name, _ask_driver_module)
     state.choice = choice
 
 
-_module_lock = threading.Lock()
+# The module may use the device while it is imported.
+_module_lock = threading.RLock()
 
 
-def ask_driver_module() -> None:
-    """At first use: imports the driver's module if that is the only way to find the driver.
+def _ask_driver_module() -> None:
+    """Imports the driver's module and asks it; the runtime calls this at the first use.
 
     If it has no driver to give, the reason becomes the error of every use.
     """

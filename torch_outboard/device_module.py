@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import sys
 
-from torch_outboard import _pytorch_workarounds, amp, memory, random, serialization, streams
+from torch_outboard import _C, _pytorch_workarounds, amp, memory, random, serialization, streams
 from torch_outboard.amp import (
     get_amp_supported_dtype,
     get_autocast_dtype,
@@ -30,6 +31,7 @@ from torch_outboard.devices import (
 )
 from torch_outboard.lazy_init import _is_in_bad_fork, _lazy_call, _lazy_init, init, is_initialized
 from torch_outboard.memory import (
+    MemPool,
     empty_cache,
     get_per_process_memory_fraction,
     max_memory_allocated,
@@ -44,6 +46,7 @@ from torch_outboard.memory import (
     reset_accumulated_memory_stats,
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
+    use_mem_pool,
 )
 from torch_outboard.random import (
     get_rng_state,
@@ -71,6 +74,7 @@ from torch_outboard.streams import (
 __all__ = [
     "Event",
     "ExternalStream",
+    "MemPool",
     "Stream",
     "StreamContext",
     "_exchange_device",
@@ -129,11 +133,14 @@ __all__ = [
     "stream",
     "streams",
     "synchronize",
+    "use_mem_pool",
 ]
 
 
 def finish_registration(name: str) -> None:
     """Registers what belongs to the device outside of its module; `name` is the device's."""
+    # Registered now, so that it runs after what programs register.
+    atexit.register(_C.finalize_driver)
     _pytorch_workarounds.install()
     serialization.register()
     # Makes `import torch.<name>.memory` and the like work.

@@ -49,7 +49,6 @@ def is_available() -> bool:
 
 def device_count() -> int:
     """Number of devices; 0 if there is no usable driver."""
-    _activation.ask_driver_module()
     return _C.device_count()
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
+import os
 import threading
 from collections.abc import Callable
 
-from torch_outboard import _C, _activation
+from torch_outboard import _C, fallback
 
 _lock = threading.RLock()
 _initialized = False
@@ -37,12 +37,12 @@ def _lazy_init() -> None:
     global _initialized
     if _initialized and not _C.in_bad_fork():
         return
-    _activation.ask_driver_module()
     with _lock:
         if _initialized and not _C.in_bad_fork():
             return
         _C.check_device_index(0)
-        atexit.register(_C.finalize_driver)
+        if any(name.startswith("OUTBOARD_FALLBACK_") for name in os.environ):
+            fallback.configure_from_environment()
         _initialized = True
         while _queued:
             _queued.pop(0)()

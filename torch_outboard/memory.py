@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,6 +14,7 @@ from torch_outboard.devices import DeviceLike, device_index
 from torch_outboard.lazy_init import _lazy_init, is_initialized
 
 __all__ = [
+    "MemPool",
     "empty_cache",
     "get_per_process_memory_fraction",
     "max_memory_allocated",
@@ -26,6 +29,7 @@ __all__ = [
     "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
     "set_per_process_memory_fraction",
+    "use_mem_pool",
 ]
 
 
@@ -82,6 +86,50 @@ def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
     """Free and total bytes of a device, as the driver says."""
     _lazy_init()
     return torch.accelerator.get_memory_info(device_index(device))
+
+
+class MemPool:
+    """Memory of its own for the allocations made inside `use_mem_pool`.
+
+    Its memory is given back by `empty_cache` when the pool and all its tensors are gone.
+    """
+
+    def __init__(self) -> None:
+        _lazy_init()
+        self._id = _C.create_memory_pool()
+        self._uses: list[int] = []
+
+    @property
+    def id(self) -> tuple[int, int]:
+        """The pool's number, as in the segments of `snapshot`."""
+        return self._id
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        """The segments of this pool, on all devices."""
+        return _C.memory_snapshot(self._id)
+
+    def __del__(self) -> None:
+        for index in getattr(self, "_uses", ()):
+            _C.release_memory_pool(index, self._id)
+
+
+@contextmanager
+def use_mem_pool(pool: MemPool, device: DeviceLike = None) -> Iterator[None]:
+    """Takes this thread's memory on a device from a pool.
+
+    Args:
+        pool: where allocations go until the context ends.
+        device: the device; the current one by default.
+    """
+    _lazy_init()
+    index = device_index(device)
+    _C.check_device_index(index)
+    _C.begin_allocate_to_pool(index, pool.id)
+    pool._uses.append(index)
+    try:
+        yield
+    finally:
+        _C.end_allocate_to_pool(index, pool.id)
 
 
 def memory_snapshot() -> list[dict[str, Any]]:

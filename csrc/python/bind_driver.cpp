@@ -90,6 +90,21 @@ void bind_properties(py::module_& m) {
       });
 }
 
+// The Python function behind use_driver_finder. Leaked: it may be called as long as threads run.
+py::object& finder() {
+  static auto* function = new py::object;
+  return *function;
+}
+
+void call_finder() {
+  py::gil_scoped_acquire gil;
+  try {
+    finder()();
+  } catch (const py::error_already_set& error) {
+    TORCH_CHECK(false, "the driver could not be looked for: ", error.what());
+  }
+}
+
 void bind_choice(py::module_& m) {
   m.def("use_driver_library", &use_driver_library, NoGil());
   m.def(
@@ -99,6 +114,11 @@ void bind_choice(py::module_& m) {
       },
       NoGil());
   m.def("use_no_driver", &use_no_driver, NoGil());
+  m.def("use_driver_finder", [](const std::string& name, py::function function) {
+    finder() = std::move(function);
+    py::gil_scoped_release no_gil;
+    use_driver_finder(name, &call_finder);
+  });
   m.def("use_wrapper_library", &use_wrapper_library, NoGil());
   m.def("register_hooks", &register_hooks);
   m.def("driver_initialized", &driver_initialized);

@@ -20,6 +20,7 @@ struct Choice {
   std::string name = "privateuseone";
   std::string library;
   const ob_driver* table = nullptr;
+  void (*find)() = nullptr;
   std::string no_driver_reason =
       "no driver was chosen; install a package that brings one, or set OUTBOARD_DRIVER=host";
   std::string wrapper_library;
@@ -153,11 +154,21 @@ void load(State& s) {
               s.table.last_error());
 }
 
+void find_driver(State& s) {
+  void (*find)() = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(s.mutex);
+    find = s.choice.find;
+  }
+  if (find != nullptr) find();
+}
+
 const ob_driver& load_once() {
   check_fork();
   TORCH_CHECK(!driver_finalized(), "device '", state().choice.name,
               "' cannot be used any more: the process is exiting");
   State& s = state();
+  find_driver(s);
   std::lock_guard<std::mutex> lock(s.mutex);
   if (const ob_driver* table = g_driver.load(std::memory_order_acquire)) return *table;
   if (s.failure.empty()) {
@@ -204,6 +215,14 @@ void use_no_driver(const std::string& name, const std::string& reason) {
   Choice choice;
   choice.name = name;
   choice.no_driver_reason = reason;
+  choose(std::move(choice));
+}
+
+void use_driver_finder(const std::string& name, void (*find)()) {
+  Choice choice;
+  choice.name = name;
+  choice.find = find;
+  choice.no_driver_reason = "it was not found";
   choose(std::move(choice));
 }
 

@@ -15,6 +15,9 @@ OUTBOARD_API void use_driver_library(const std::string& name, const std::string&
 OUTBOARD_API void use_driver_table(const std::string& name, const ob_driver* table);
 // Kept as the error of the first use: why there is no driver.
 OUTBOARD_API void use_no_driver(const std::string& name, const std::string& reason);
+// For a driver that only others can find: `find` is called at the first use, with no lock held and
+// possibly by several threads, and makes the choice with one of the functions above.
+OUTBOARD_API void use_driver_finder(const std::string& name, void (*find)());
 // A library exporting `ob_torture_wrap`, put between the kit and the driver.
 OUTBOARD_API void use_wrapper_library(const std::string& path);
 

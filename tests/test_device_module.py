@@ -1,0 +1,419 @@
+"""The device module, `torch.<name>`: devices, streams, events, memory, random numbers."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+
+from tests.support import run_python
+
+
+@pytest.fixture
+def second(device: torch.device, device_module) -> torch.device:
+    """A second device; drivers with one device skip what needs it."""
+    if device_module.device_count() < 2:
+        pytest.skip("the driver has one device")
+    return torch.device(device.type, 1)
+
+
+# ---- Devices
+
+
+def test_device_is_there(device_module):
+    assert device_module.is_available()
+    assert device_module.device_count() >= 1
+    device_module.init()
+    assert device_module.is_initialized()
+    assert not device_module._is_in_bad_fork()
+
+
+def test_module_is_complete(device_module):
+    missing = [name for name in device_module.__all__ if not hasattr(device_module, name)]
+    assert not missing
+
+
+def test_current_device(device, device_module, second):
+    assert device_module.current_device() == 0
+    device_module.set_device(second)
+    try:
+        assert device_module.current_device() == 1
+        assert torch.empty(1, device=device.type).device == second
+        device_module.set_device(-1)
+        assert device_module.current_device() == 1
+    finally:
+        device_module.set_device(0)
+
+
+@pytest.mark.parametrize("form", ["index", "string", "device"])
+def test_device_context(device, device_module, second, form):
+    other = {"index": 1, "string": f"{device.type}:1", "device": second}[form]
+    with device_module.device(other):
+        assert device_module.current_device() == 1
+        with device_module.device(None):
+            assert device_module.current_device() == 1
+        with device_module.device(0):
+            assert device_module.current_device() == 0
+        assert device_module.current_device() == 1
+    assert device_module.current_device() == 0
+
+
+def test_device_context_restores_after_an_error(device_module, second):
+    with pytest.raises(KeyError), device_module.device(second):
+        raise KeyError
+    assert device_module.current_device() == 0
+
+
+def test_device_of(device, device_module, second):
+    with device_module.device_of(torch.empty(1, device=second)):
+        assert device_module.current_device() == 1
+    with device_module.device_of(torch.empty(1)):
+        assert device_module.current_device() == 0
+
+
+def test_current_device_is_per_thread(device_module, second):
+    seen = []
+    with device_module.device(second):
+        thread = threading.Thread(target=lambda: seen.append(device_module.current_device()))
+        thread.start()
+        thread.join()
+    assert seen == [0]
+
+
+@pytest.mark.parametrize("index", [99, 127])
+def test_wrong_index(device, device_module, index):
+    for use in (
+        lambda: torch.empty(1, device=torch.device(device.type, index)),
+        lambda: device_module.set_device(index),
+        lambda: device_module.get_device_properties(index),
+        lambda: device_module.synchronize(index),
+        lambda: device_module.current_stream(index),
+    ):
+        with pytest.raises(RuntimeError, match=f"device index {index} was asked for"):
+            use()
+    assert device_module.current_device() == 0
+
+
+def test_device_of_another_kind(device_module):
+    with pytest.raises(ValueError, match="'cpu' was given where"):
+        device_module.synchronize("cpu")
+    with pytest.raises(TypeError, match="not as float"):
+        device_module.set_device(1.5)
+
+
+def test_properties(device, device_module):
+    properties = device_module.get_device_properties(device)
+    assert properties.name == device_module.get_device_name(device)
+    assert properties.total_memory > 0
+    assert properties.host_access in ("none", "mapped", "coherent")
+    assert properties.greatest_priority <= properties.least_priority
+    assert properties.name in repr(properties)
+    capability = device_module.get_device_capability(device)
+    assert capability["host_access"] == properties.host_access
+    assert device_module.is_bf16_supported()
+
+
+# ---- Streams and events
+
+
+def test_default_stream_is_current(device, device_module):
+    stream = device_module.current_stream()
+    assert stream == device_module.default_stream()
+    assert stream.stream_id == 0
+    assert stream.device == device
+    assert isinstance(stream, torch.Stream)
+
+
+def test_stream_context(device, device_module):
+    stream = device_module.Stream()
+    assert stream != device_module.default_stream()
+    with device_module.stream(stream) as entered:
+        assert entered is None
+        assert device_module.current_stream() == stream
+        x = torch.ones(1000, device=device)
+    assert device_module.current_stream() == device_module.default_stream()
+    stream.synchronize()
+    assert stream.query()
+    assert x.sum().item() == 1000
+    with device_module.stream(None):
+        assert device_module.current_stream() == device_module.default_stream()
+
+
+def test_stream_context_on_another_device(device_module, second):
+    stream = device_module.Stream(second)
+    with device_module.stream(stream):
+        assert device_module.current_device() == 1
+        assert device_module.current_stream() == stream
+        assert device_module.current_stream(0) == device_module.default_stream(0)
+    assert device_module.current_device() == 0
+    assert device_module.current_stream(1) == device_module.default_stream(1)
+
+
+def test_generic_stream_works(device, device_module):
+    with torch.Stream(device) as stream:
+        assert device_module.current_stream() == stream
+    assert device_module.current_stream() != stream
+
+
+def test_stream_priorities(device_module):
+    least, greatest = device_module.Stream.priority_range()
+    for priority in {least, greatest}:
+        assert device_module.Stream(priority=priority).priority == priority
+    assert device_module.Stream(priority=greatest - 100).priority == greatest
+
+
+def test_stream_is_hashable(device_module):
+    stream = device_module.Stream()
+    same = device_module.Stream(
+        stream_id=stream.stream_id, device_index=stream.device_index, device_type=20
+    )
+    assert {stream: 1}[same] == 1
+    assert "Stream device=" in repr(stream)
+
+
+def test_external_stream(device_module):
+    from torch_outboard import _C
+
+    stream = device_module.Stream()
+    queue = _C.stream_queue(0, stream.stream_id)
+    assert device_module.ExternalStream(queue) == stream
+    with pytest.raises(ValueError, match="needs a queue"):
+        device_module.ExternalStream(0)
+
+
+def test_unknown_stream(device_module):
+    stream = device_module.Stream(stream_id=1000, device_index=0, device_type=20)
+    with pytest.raises(RuntimeError, match=r"stream 1000 of .* does not exist"):
+        stream.synchronize()
+
+
+def test_events_order_streams(device, device_module):
+    first, second_stream = device_module.Stream(), device_module.Stream()
+    source = torch.arange(100_000, dtype=torch.float32).pin_memory()
+    with device_module.stream(first):
+        x = source.to(device, non_blocking=True)
+        event = first.record_event()
+    second_stream.wait_event(event)
+    with device_module.stream(second_stream):
+        y = torch.empty_like(x)
+        y.copy_(x, non_blocking=True)
+    second_stream.synchronize()
+    assert event.query()
+    torch.testing.assert_close(y.cpu(), source)
+
+
+def test_event_times(device, device_module):
+    start, end = (device_module.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    torch.ones(1 << 20).to(device)
+    end.record()
+    end.synchronize()
+    assert 0 <= start.elapsed_time(end) < 60_000
+
+
+def test_event_without_timing(device_module):
+    start, end = device_module.Event(), device_module.Event()
+    start.record()
+    end.record()
+    end.synchronize()
+    with pytest.raises(RuntimeError):
+        start.elapsed_time(end)
+
+
+def test_interprocess_event_is_refused(device_module):
+    with pytest.raises(NotImplementedError, match="between processes"):
+        device_module.Event(interprocess=True)
+
+
+def test_synchronize_forms(device, device_module):
+    for form in (None, 0, device, str(device), device.type):
+        device_module.synchronize(form)
+
+
+# ---- Memory
+
+
+def test_memory_statistics(device, device_module):
+    device_module.synchronize()
+    before = device_module.memory_allocated()
+    device_module.reset_peak_memory_stats()
+    x = torch.empty(1 << 20, dtype=torch.uint8, device=device)
+    assert device_module.memory_allocated() == before + (1 << 20)
+    assert device_module.memory_allocated(device) == device_module.memory_allocated()
+    assert device_module.memory_reserved() >= device_module.memory_allocated()
+    del x
+    assert device_module.memory_allocated() == before
+    assert device_module.max_memory_allocated() >= before + (1 << 20)
+    assert device_module.max_memory_reserved() >= device_module.memory_reserved()
+    stats = device_module.memory_stats()
+    assert stats["allocated_bytes.all.current"] == before
+    nested = device_module.memory_stats_as_nested_dict()
+    assert nested["allocated_bytes"]["all"]["current"] == before
+    device_module.reset_accumulated_memory_stats()
+    assert device_module.memory_stats()["allocated_bytes.all.freed"] == 0
+
+
+def test_memory_info_and_summary(device, device_module):
+    free, total = device_module.mem_get_info()
+    assert 0 < free <= total
+    assert "Allocated memory" in device_module.memory_summary()
+    assert "large pool" in device_module.memory_summary(device)
+    assert "large pool" not in device_module.memory_summary(abbreviated=True)
+
+
+def test_empty_cache_gives_memory_back(device, device_module):
+    torch.empty(64 << 20, dtype=torch.uint8, device=device)
+    device_module.synchronize()
+    before = device_module.memory_reserved()
+    device_module.empty_cache()
+    assert device_module.memory_reserved() <= before - (64 << 20)
+
+
+def test_snapshot_shows_blocks(device, device_module):
+    x = torch.empty(12345, dtype=torch.uint8, device=device)
+    segments = device_module.memory_snapshot()
+    assert any(
+        s["address"] <= x.data_ptr() < s["address"] + s["total_size"] and s["blocks"]
+        for s in segments
+    )
+
+
+def test_memory_fraction(device, device_module):
+    _, total = device_module.mem_get_info()
+    fraction = (device_module.memory_reserved() + (8 << 20)) / total
+    device_module.set_per_process_memory_fraction(fraction)
+    try:
+        assert device_module.get_per_process_memory_fraction() == pytest.approx(fraction)
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(1 << 30, dtype=torch.uint8, device=device)
+    finally:
+        device_module.set_per_process_memory_fraction(1.0)
+    assert torch.ones(3, device=device).sum().item() == 3
+    for wrong, kind in ((1.5, ValueError), (-0.1, ValueError), ("half", TypeError)):
+        with pytest.raises(kind):
+            device_module.set_per_process_memory_fraction(wrong)
+
+
+def test_pool_has_its_own_memory(device, device_module):
+    pool = device_module.MemPool()
+    with device_module.use_mem_pool(pool):
+        x = torch.ones(1000, device=device)
+    outside = torch.ones(1000, device=device)
+    segments = pool.snapshot()
+    inside = [(s["address"], s["address"] + s["total_size"]) for s in segments]
+    assert any(start <= x.data_ptr() < end for start, end in inside)
+    assert not any(start <= outside.data_ptr() < end for start, end in inside)
+    assert x.sum().item() == 1000
+
+
+# ---- Random numbers
+
+
+def test_seeds(device, device_module):
+    device_module.manual_seed(7)
+    assert device_module.initial_seed() == 7
+    first = torch.rand(100, device=device)
+    device_module.manual_seed(7)
+    torch.testing.assert_close(torch.rand(100, device=device), first, rtol=0, atol=0)
+    torch.manual_seed(7)
+    torch.testing.assert_close(torch.rand(100, device=device), first, rtol=0, atol=0)
+    assert device_module.seed() == device_module.initial_seed()
+    assert not torch.equal(torch.rand(100, device=device), first)
+    device_module.seed_all()
+    device_module.manual_seed_all(-1)
+    assert device_module.initial_seed() == 2**64 - 1
+
+
+def test_generator_state(device, device_module):
+    device_module.manual_seed(3)
+    state = device_module.get_rng_state()
+    assert state.device.type == "cpu"
+    assert state.dtype == torch.uint8
+    first = torch.rand(10, device=device)
+    device_module.set_rng_state(state)
+    torch.testing.assert_close(torch.rand(10, device=device), first, rtol=0, atol=0)
+    states = device_module.get_rng_state_all()
+    assert len(states) == device_module.device_count()
+    device_module.set_rng_state_all(states)
+    with pytest.raises(RuntimeError, match="bytes"):
+        device_module.set_rng_state(torch.zeros(5, dtype=torch.uint8))
+    with pytest.raises(TypeError, match="uint8"):
+        device_module.set_rng_state(torch.zeros(16))
+
+
+def test_fork_rng(device, device_module):
+    torch.manual_seed(5)
+    before = device_module.get_rng_state()
+    with torch.random.fork_rng(device_type=device.type):
+        torch.rand(10, device=device)
+        assert not torch.equal(device_module.get_rng_state(), before)
+    assert torch.equal(device_module.get_rng_state(), before)
+
+
+def test_generators_are_per_device(device, device_module, second):
+    torch.manual_seed(11)
+    before = device_module.get_rng_state(second)
+    torch.rand(10, device=device)
+    assert torch.equal(device_module.get_rng_state(second), before)
+
+
+def test_seed_before_first_use_is_kept(device):
+    out = run_python(
+        f"""
+        import torch
+        torch.manual_seed(42)
+        assert not torch.{device.type}.is_initialized()
+        print(torch.{device.type}.initial_seed())
+        torch.{device.type}.manual_seed(43)
+        print(torch.{device.type}.initial_seed())
+        """
+    )
+    assert out.split() == ["42", "43"]
+
+
+def test_device_seed_before_first_use_wins(device):
+    out = run_python(
+        f"""
+        import torch
+        torch.{device.type}.manual_seed(8)
+        assert not torch.{device.type}.is_initialized()
+        print(torch.{device.type}.initial_seed())
+        """
+    )
+    assert out.strip() == "8"
+
+
+# ---- Fork
+
+
+def test_forked_child_gets_an_error(device):
+    out = run_python(
+        f"""
+        import os, torch
+        x = torch.ones(4, device="{device.type}")
+        read, write = os.pipe()
+        if os.fork() == 0:
+            try:
+                torch.ones(4, device="{device.type}")
+                text = "no error"
+            except RuntimeError as error:
+                text = str(error)
+            try:
+                x + 1
+                text += " no error"
+            except RuntimeError:
+                pass
+            text += f" {{torch.{device.type}._is_in_bad_fork()}}"
+            text += f" {{torch.{device.type}.device_count()}}"
+            torch.manual_seed(1)
+            os.write(write, text.encode())
+            os._exit(0)
+        os.wait()
+        print(os.read(read, 10000).decode())
+        assert (x + 1).sum().item() == 8
+        """
+    )
+    assert "forked child" in out
+    assert "no error" not in out
+    assert out.strip().endswith("True 0")

@@ -1,0 +1,193 @@
+"""DLPack, and tensors of host and device over the same memory."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+from torch.utils import dlpack
+
+import torch_outboard
+
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8,
+          torch.bool, torch.complex64]  # fmt: skip
+
+
+@pytest.fixture
+def shared(shares_memory: bool) -> None:
+    if not shares_memory:
+        pytest.skip("host and device do not share memory here")
+
+
+# ---- Capsules
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_capsule_round_trip(device, dtype):
+    x = torch.arange(24).reshape(4, 6).to(dtype).to(device)[1:, ::2]
+    y = dlpack.from_dlpack(dlpack.to_dlpack(x))
+    assert y.device == device
+    assert y.dtype == dtype
+    assert y.stride() == x.stride()
+    assert y.data_ptr() == x.data_ptr()
+    torch.testing.assert_close(y, x)
+    y.zero_()
+    assert not x.any().item()
+
+
+def test_capsule_keeps_memory_alive(device):
+    x = torch.arange(1000.0, device=device)
+    capsule = dlpack.to_dlpack(x)
+    del x
+    gc.collect()
+    torch.zeros(1000, device=device)
+    y = dlpack.from_dlpack(capsule)
+    torch.testing.assert_close(y.cpu(), torch.arange(1000.0))
+
+
+def test_unused_capsule_gives_memory_back(device, device_module):
+    device_module.synchronize()
+    before = device_module.memory_allocated()
+    capsule = dlpack.to_dlpack(torch.empty(1 << 20, device=device))
+    assert device_module.memory_allocated() > before
+    del capsule
+    gc.collect()
+    assert device_module.memory_allocated() == before
+
+
+def test_capsule_of_tensor_with_gradient(device):
+    with pytest.raises(BufferError, match="gradient"):
+        torch.ones(2, device=device, requires_grad=True).__dlpack__()
+
+
+def test_capsule_is_used_once(device):
+    capsule = dlpack.to_dlpack(torch.ones(2, device=device))
+    dlpack.from_dlpack(capsule)
+    with pytest.raises(RuntimeError):
+        dlpack.from_dlpack(capsule)
+
+
+# ---- The same memory on the host
+
+
+@pytest.mark.usefixtures("shared")
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_as_cpu(device, dtype):
+    x = torch.arange(24).reshape(4, 6).to(dtype).to(device)
+    host = torch_outboard.as_cpu(x[1:, ::2])
+    assert host.device.type == "cpu"
+    assert host.stride() == (6, 2)
+    assert host.dtype == dtype
+    torch.testing.assert_close(host, x.cpu()[1:, ::2])
+    host.zero_()
+    assert not x[1:, ::2].any().item()
+    x.fill_(1)
+    torch.get_device_module(device).synchronize()
+    assert host.all().item()
+
+
+@pytest.mark.usefixtures("shared")
+def test_as_cpu_bits_and_gradients(device):
+    x = torch.randn(5, dtype=torch.complex64).to(device)
+    torch.testing.assert_close(torch_outboard.as_cpu(x.conj()), x.cpu().conj())
+    torch.testing.assert_close(torch_outboard.as_cpu(x.conj().imag), x.cpu().conj().imag)
+    weight = torch.ones(3, device=device, requires_grad=True)
+    assert not torch_outboard.as_cpu(weight).requires_grad
+    cpu = torch.ones(2)
+    assert torch_outboard.as_cpu(cpu) is cpu
+
+
+@pytest.mark.usefixtures("shared")
+def test_as_cpu_keeps_memory_alive(device, device_module):
+    device_module.synchronize()
+    before = device_module.memory_allocated()
+    host = torch_outboard.as_cpu(torch.arange(1000.0, device=device))
+    gc.collect()
+    torch.zeros(1000, device=device)
+    torch.testing.assert_close(host, torch.arange(1000.0))
+    del host
+    assert device_module.memory_allocated() == before
+
+
+@pytest.mark.usefixtures("shared")
+def test_as_cpu_to_other_libraries(device):
+    import numpy
+
+    x = torch.arange(6.0, device=device)
+    array = numpy.from_dlpack(torch_outboard.as_cpu(x))
+    assert array.__array_interface__["data"][0] == x.data_ptr()
+
+
+def test_as_cpu_on_separate_memory(device, shares_memory):
+    if shares_memory:
+        pytest.skip("host and device share memory here")
+    with pytest.raises(NotImplementedError, match=r"tensor\.cpu\(\)"):
+        torch_outboard.as_cpu(torch.ones(2, device=device))
+    with pytest.raises(NotImplementedError, match=r"tensor\.to\(device\)"):
+        torch_outboard.from_cpu(torch.ones(2))
+
+
+def test_wrong_tensors(device):
+    with pytest.raises(ValueError, match=r"'meta'|on meta"):
+        torch_outboard.as_cpu(torch.ones(2, device="meta"))
+    with pytest.raises(ValueError, match="sparse"):
+        torch_outboard.from_cpu(torch.eye(2).to_sparse())
+    with pytest.raises(ValueError, match="CPU tensor"):
+        torch_outboard.from_cpu(torch.ones(2, device=device))
+
+
+@pytest.fixture
+def adopts(device) -> None:
+    from torch_outboard import _C
+
+    if not _C.adopts_host_memory(0):
+        pytest.skip("the device cannot use the host's memory here")
+
+
+@pytest.mark.usefixtures("adopts")
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_from_cpu(device, dtype):
+    host = torch.arange(24).reshape(4, 6).to(dtype)
+    x = torch_outboard.from_cpu(host.t()[1:], device)
+    assert x.device == device
+    assert x.data_ptr() == host.t()[1:].data_ptr()
+    torch.testing.assert_close(x.cpu(), host.t()[1:])
+    x.zero_()
+    torch.get_device_module(device).synchronize()
+    assert not host[:, 1:].any().item()
+
+
+@pytest.mark.usefixtures("adopts")
+def test_from_cpu_is_counted_and_freed(device, device_module):
+    device_module.synchronize()
+    before = device_module.memory_allocated()
+    x = torch_outboard.from_cpu(torch.arange(1 << 16, dtype=torch.uint8), device)
+    assert device_module.memory_allocated() == before + (1 << 16)
+    other = torch.ones_like(x)
+    other.copy_(x, non_blocking=True)
+    del x
+    device_module.synchronize()
+    torch.testing.assert_close(other.cpu(), torch.arange(1 << 16, dtype=torch.uint8))
+    del other
+    assert device_module.memory_allocated() == before
+
+
+@pytest.mark.usefixtures("adopts")
+def test_from_cpu_of_numpy_and_back(device):
+    import numpy
+
+    array = numpy.arange(10.0)
+    x = torch_outboard.from_cpu(torch.from_numpy(array), device)
+    x.mul_(2)
+    assert array.tolist() == [2.0 * i for i in range(10)]
+    back = torch_outboard.as_cpu(x)
+    assert back.data_ptr() == array.__array_interface__["data"][0]
+
+
+@pytest.mark.usefixtures("adopts")
+def test_adopted_memory_is_not_resized(device):
+    x = torch_outboard.from_cpu(torch.ones(4), device)
+    with pytest.raises(RuntimeError, match="not resizable"):
+        x.resize_(1000)
+    assert x.sum().item() == 4

@@ -1,0 +1,200 @@
+"""Device tensors in other processes, over shared memory of the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+import torch
+import torch.multiprocessing as mp
+
+import torch_outboard
+from torch_outboard import _C
+
+TIMEOUT = 120  # seconds; a child has to import PyTorch first
+
+
+def synchronize() -> None:
+    torch.get_device_module(torch_outboard.device_name()).synchronize()
+
+
+# ---- What children do. They wait for a last message, so that what they sent stays alive.
+
+
+def double(inbox: mp.Queue, outbox: mp.Queue) -> None:
+    x = inbox.get()
+    x.mul_(2)
+    synchronize()
+    outbox.put((str(x.device), x.requires_grad, x.sum().item()))
+    inbox.get()
+
+
+def fill_first(inbox: mp.Queue, outbox: mp.Queue) -> None:
+    a, b = inbox.get()
+    a.fill_(7)
+    synchronize()
+    same = a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+    outbox.put((same, b.tolist()))
+    inbox.get()
+
+
+def give(inbox: mp.Queue, outbox: mp.Queue) -> None:
+    x = torch.arange(5.0, device=torch_outboard.device_name())
+    outbox.put(x)
+    inbox.get()
+    synchronize()
+    outbox.put(x.tolist())
+
+
+def send_back(inbox: mp.Queue, outbox: mp.Queue) -> None:
+    outbox.put(inbox.get())
+    inbox.get()
+
+
+def train(inbox: mp.Queue, outbox: mp.Queue) -> None:
+    model = inbox.get()
+    model(torch.ones(2, 3, device=model.weight.device)).sum().backward()
+    with torch.no_grad():
+        model.weight.sub_(model.weight.grad)
+    synchronize()
+    outbox.put("trained")
+    inbox.get()
+
+
+@contextmanager
+def child(target: Callable[[mp.Queue, mp.Queue], None]) -> Iterator[tuple[mp.Queue, mp.Queue]]:
+    context = mp.get_context("spawn")
+    inbox, outbox = context.Queue(), context.Queue()
+    process = context.Process(target=target, args=(inbox, outbox), daemon=True)
+    process.start()
+    try:
+        yield inbox, outbox
+        inbox.put("done")
+        process.join(TIMEOUT)
+        assert process.exitcode == 0
+    finally:
+        process.kill()
+        process.join()
+
+
+@pytest.fixture
+def adopts(device: torch.device) -> None:
+    if not _C.adopts_host_memory(device.index):
+        pytest.skip("the device cannot use the host's shared memory here")
+
+
+# ---- Sharing
+
+
+@pytest.mark.usefixtures("adopts")
+@pytest.mark.parametrize("strategy", ["file_descriptor", "file_system"])
+def test_child_writes_into_the_same_memory(device, strategy):
+    previous = mp.get_sharing_strategy()
+    mp.set_sharing_strategy(strategy)
+    try:
+        x = torch.arange(4.0, device=device).requires_grad_()
+        view = x.detach()[1:]
+        with child(double_detached if strategy == "file_system" else double) as (inbox, outbox):
+            inbox.put(x.detach())
+            assert outbox.get(timeout=TIMEOUT) == (str(device), False, 12.0)
+            assert view.tolist() == [2.0, 4.0, 6.0]
+            view.fill_(1)
+            assert x.tolist() == [0.0, 1.0, 1.0, 1.0]
+    finally:
+        mp.set_sharing_strategy(previous)
+
+
+def double_detached(inbox: mp.Queue, outbox: mp.Queue) -> None:
+    mp.set_sharing_strategy("file_system")
+    double(inbox, outbox)
+
+
+@pytest.mark.usefixtures("adopts")
+def test_one_storage_arrives_as_one(device):
+    x = torch.zeros(6, device=device)
+    with child(fill_first) as (inbox, outbox):
+        inbox.put((x[:3], x[2:]))
+        assert outbox.get(timeout=TIMEOUT) == (True, [7.0, 0.0, 0.0, 0.0])
+    assert x.tolist() == [7.0, 7.0, 7.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.usefixtures("adopts")
+def test_child_gives_a_tensor(device):
+    with child(give) as (inbox, outbox):
+        x = outbox.get(timeout=TIMEOUT)
+        assert x.device == device
+        assert x.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+        x.add_(1)
+        synchronize()
+        inbox.put("look")
+        assert outbox.get(timeout=TIMEOUT) == [1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+@pytest.mark.usefixtures("adopts")
+def test_what_comes_back_is_the_same_storage(device):
+    x = torch.ones(3, device=device)
+    with child(send_back) as (inbox, outbox):
+        inbox.put(x)
+        y = outbox.get(timeout=TIMEOUT)
+        assert y.untyped_storage()._cdata == x.untyped_storage()._cdata
+
+
+@pytest.mark.usefixtures("adopts")
+def test_module_is_trained_in_a_child(device):
+    model = torch.nn.Linear(3, 1).to(device)
+    before = model.weight.detach().clone()
+    with child(train) as (inbox, outbox):
+        inbox.put(model)
+        assert outbox.get(timeout=TIMEOUT) == "trained"
+    torch.testing.assert_close(model.weight.detach(), before - 2)
+
+
+@pytest.mark.usefixtures("adopts")
+def test_empty_tensor(device):
+    with child(send_back) as (inbox, outbox):
+        inbox.put(torch.empty(0, 3, device=device))
+        y = outbox.get(timeout=TIMEOUT)
+        assert y.device == device
+        assert y.shape == (0, 3)
+
+
+@pytest.mark.usefixtures("adopts")
+def test_sent_memory_is_given_back(device, device_module):
+    from multiprocessing.reduction import ForkingPickler
+
+    synchronize()
+    before = device_module.memory_allocated()
+    x = torch.ones(1 << 20, device=device)
+    ForkingPickler.dumps(x)
+    assert device_module.memory_allocated() == before + 4 * (1 << 20)
+    del x
+    assert device_module.memory_allocated() == before
+
+
+# ---- Where it cannot work
+
+
+def test_error_where_memory_cannot_be_shared(device):
+    from multiprocessing.reduction import ForkingPickler
+
+    if _C.adopts_host_memory(device.index):
+        pytest.skip("the device can use the host's shared memory here")
+    with pytest.raises(RuntimeError, match=r"send tensor\.cpu\(\) instead"):
+        ForkingPickler.dumps(torch.ones(2, device=device))
+
+
+def test_tensor_with_history_is_refused(device):
+    from multiprocessing.reduction import ForkingPickler
+
+    x = torch.ones(2, device=device, requires_grad=True) * 2
+    with pytest.raises(RuntimeError, match="non-leaf"):
+        ForkingPickler.dumps(x)
+
+
+def test_cpu_tensors_are_sent_as_before(device):
+    x = torch.arange(3.0)
+    with child(send_back) as (inbox, outbox):
+        inbox.put(x)
+        assert outbox.get(timeout=TIMEOUT).tolist() == [0.0, 1.0, 2.0]
+    assert x.is_shared()

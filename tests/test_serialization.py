@@ -1,0 +1,304 @@
+"""Saving, loading, copying and pickling tensors and storages of the device."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+
+from tests.support import run_python
+from torch_outboard import serialization
+
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8,
+          torch.bool, torch.complex64, torch.float8_e4m3fn]  # fmt: skip
+
+
+def saved(thing: object, **options: bool) -> io.BytesIO:
+    buffer = io.BytesIO()
+    torch.save(thing, buffer, **options)
+    buffer.seek(0)
+    return buffer
+
+
+def sample(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    return torch.arange(24).reshape(4, 6).to(dtype).to(device)
+
+
+# ---- torch.save and torch.load
+
+
+@pytest.mark.parametrize("zipfile", [True, False])
+@pytest.mark.parametrize("weights_only", [True, False])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_round_trip(device, dtype, weights_only, zipfile):
+    x = sample(dtype, device)
+    buffer = saved(x, _use_new_zipfile_serialization=zipfile)
+    loaded = torch.load(buffer, weights_only=weights_only)
+    assert loaded.device == device
+    assert loaded.dtype == dtype
+    torch.testing.assert_close(loaded.cpu().float(), x.cpu().float(), rtol=0, atol=0)
+
+
+def test_views_keep_sharing(device):
+    x = sample(torch.float32, device)
+    whole, part = torch.load(saved((x, x[1:, ::2])))
+    assert part.stride() == x[1:, ::2].stride()
+    whole.fill_(5)
+    assert part.cpu().eq(5).all()
+
+
+def test_conjugate_and_negative_views(device):
+    x = torch.randn(3, dtype=torch.complex64).to(device)
+    conj, neg = torch.load(saved((x.conj(), x.conj().imag)))
+    assert conj.is_conj()
+    assert neg.is_neg()
+    torch.testing.assert_close(conj.cpu(), x.cpu().conj().resolve_conj())
+    torch.testing.assert_close(neg.cpu(), x.cpu().conj().imag.resolve_neg())
+
+
+def test_parameters_and_gradients(device):
+    model = torch.nn.Linear(3, 4).to(device)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(2, 3, device=device)).sum().backward()
+    optimizer.step()
+    buffer = saved({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
+    loaded = torch.load(buffer, weights_only=True)
+    other = torch.nn.Linear(3, 4).to(device)
+    other.load_state_dict(loaded["model"])
+    other_optimizer = torch.optim.AdamW(other.parameters())
+    other_optimizer.load_state_dict(loaded["optimizer"])
+    torch.testing.assert_close(other.weight, model.weight)
+    assert all(v["exp_avg"].device == device for v in other_optimizer.state.values())
+
+
+def test_map_location(device):
+    x = sample(torch.float32, torch.device(device))
+    name = f"{device.type}:0"
+    to_cpu = ("cpu", torch.device("cpu"), {name: "cpu"}, lambda storage, location: storage)
+    for location in to_cpu:
+        loaded = torch.load(saved(x), map_location=location, weights_only=True)
+        assert loaded.device.type == "cpu"
+        torch.testing.assert_close(loaded, x.cpu())
+    seen = []
+
+    def to_device(storage, location):
+        seen.append(location)
+        return getattr(storage, device.type)()
+
+    forms = (device.type, name, device, torch.device(device.type), {"cpu": name}, to_device)
+    for location in forms:
+        loaded = torch.load(saved(x.cpu()), map_location=location, weights_only=True)
+        assert loaded.device == device, location
+        torch.testing.assert_close(loaded.cpu(), x.cpu())
+    assert seen == ["cpu"]
+    assert torch.load(saved(x), map_location="meta").device.type == "meta"
+
+
+def test_map_location_to_another_device(device, device_module):
+    if device_module.device_count() < 2:
+        pytest.skip("the driver has one device")
+    x = sample(torch.float32, device)
+    other = f"{device.type}:1"
+    assert torch.load(saved(x), map_location=other).device == torch.device(other)
+    assert torch.load(saved(x), map_location={f"{device.type}:0": other}).get_device() == 1
+    y = x.to(other)
+    assert torch.load(saved(y)).device == torch.device(other)
+
+
+def test_index_that_does_not_exist(device):
+    x = sample(torch.float32, device)
+    with pytest.raises(RuntimeError, match="device_count"):
+        torch.load(saved(x), map_location=f"{device.type}:50")
+
+
+def renamed(buffer: io.BytesIO, old: str, new: str) -> io.BytesIO:
+    """The checkpoint as if saved on a device with another name of the same length."""
+    assert len(old) == len(new)
+    content = buffer.getvalue()
+    assert old.encode() in content
+    return io.BytesIO(content.replace(old.encode(), new.encode()))
+
+
+def foreign_checkpoint(x: torch.Tensor, tag: str) -> io.BytesIO:
+    """A checkpoint in the old format, which has no checksums, with another tag."""
+    buffer = saved(x.cpu(), _use_new_zipfile_serialization=False)
+    content = buffer.getvalue()
+    # A pickled string: opcode X, four bytes of length, text.
+    old = b"X\x03\x00\x00\x00cpu"
+    assert content.count(old) == 1
+    new = b"X" + len(tag).to_bytes(4, "little") + tag.encode()
+    return io.BytesIO(content.replace(old, new))
+
+
+@pytest.mark.parametrize("tag", ["ocl:0", "ocl"])
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_checkpoint_of_another_driver(device, tag, weights_only):
+    x = sample(torch.float32, torch.device("cpu"))
+    loaded = torch.load(foreign_checkpoint(x, tag), weights_only=weights_only)
+    assert loaded.device == device
+    torch.testing.assert_close(loaded.cpu(), x)
+    on_cpu = torch.load(foreign_checkpoint(x, tag), map_location="cpu", weights_only=True)
+    assert on_cpu.device.type == "cpu"
+
+
+def test_checkpoint_of_another_driver_with_more_devices(device):
+    checkpoint = foreign_checkpoint(torch.ones(2), "ocl:40")
+    with pytest.raises(RuntimeError, match=r"'ocl:40'.*map_location"):
+        torch.load(checkpoint)
+
+
+def test_checkpoint_of_an_unknown_device(device):
+    with pytest.raises(RuntimeError, match="warp:0"):
+        torch.load(foreign_checkpoint(torch.ones(2), "warp:0"))
+
+
+def test_corrupt_checkpoint(device):
+    content = saved(sample(torch.float32, device)).getvalue()
+    for broken in (content[: len(content) // 2], b"", content[:20] + b"garbage" + content[60:]):
+        with pytest.raises(Exception) as raised:  # noqa: PT011 - PyTorch's own, of several types
+            torch.load(io.BytesIO(broken))
+        assert not isinstance(raised.value, MemoryError)
+    assert torch.ones(3, device=device).sum().item() == 3
+
+
+def test_loads_in_another_process(device, tmp_path):
+    torch.save(sample(torch.float32, device), tmp_path / "x.pt")
+    out = run_python(
+        "import sys, torch; x = torch.load(sys.argv[1]); print(x.device, x.sum().item())",
+        str(tmp_path / "x.pt"),
+    )
+    assert out.split() == [str(device), "276.0"]
+
+
+# ---- Metadata
+
+
+def test_metadata_round_trip(device):
+    x = sample(torch.float32, device)
+    assert serialization.tensor_metadata(x) == {}
+    pairs = {"layout": "tiled 4x4", "note": "a=b; c:d", "empty": ""}
+    serialization.set_tensor_metadata(x, pairs)
+    assert serialization.tensor_metadata(x) == pairs
+    for weights_only in (True, False):
+        loaded = torch.load(saved(x), weights_only=weights_only)
+        assert serialization.tensor_metadata(loaded) == pairs
+    on_cpu = torch.load(saved(x), map_location="cpu")
+    torch.testing.assert_close(on_cpu, x.cpu())
+    serialization.set_tensor_metadata(x, {})
+    assert serialization.tensor_metadata(torch.load(saved(x))) == {}
+
+
+def test_wrong_metadata(device):
+    with pytest.raises(ValueError, match="'='"):
+        serialization.set_tensor_metadata(torch.ones(1, device=device), {"a=b": "c"})
+    with pytest.raises(ValueError, match="on cpu"):
+        serialization.set_tensor_metadata(torch.ones(1), {"a": "b"})
+
+
+# ---- Copies and pickles
+
+
+def test_deepcopy(device):
+    x = sample(torch.float32, device)
+    y, part = copy.deepcopy((x, x[1]))
+    x.zero_()
+    assert y.device == device
+    assert y.sum().item() == 276
+    y[1] = 0
+    assert part.sum().item() == 0
+    model = copy.deepcopy(torch.nn.Linear(2, 2).to(device))
+    assert model.weight.device == device
+    assert copy.copy(y).data_ptr() == y.data_ptr()
+
+
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+def test_pickle(device, protocol):
+    x = sample(torch.bfloat16, device).requires_grad_()
+    y = pickle.loads(pickle.dumps(x, protocol))
+    assert y.device == device
+    assert y.requires_grad
+    torch.testing.assert_close(y, x)
+    parameter = torch.nn.Parameter(sample(torch.float32, device))
+    assert isinstance(pickle.loads(pickle.dumps(parameter)), torch.nn.Parameter)
+    assert pickle.loads(pickle.dumps(device)) == device
+
+
+def test_numpy(device):
+    import numpy
+
+    x = sample(torch.float32, device)
+    with pytest.raises(TypeError, match="cpu"):
+        x.numpy()
+    numpy.testing.assert_array_equal(x.cpu().numpy(), x.numpy(force=True))
+    assert torch.as_tensor(numpy.arange(4), device=device).sum().item() == 6
+    assert torch.from_numpy(numpy.arange(4)).to(device).sum().item() == 6
+
+
+def test_safetensors(device, tmp_path):
+    safetensors = pytest.importorskip("safetensors.torch")
+    tensors = {"a": sample(torch.float32, device), "b": sample(torch.bfloat16, device)}
+    path = tmp_path / "x.safetensors"
+    safetensors.save_file(tensors, path)
+    for name, x in safetensors.load_file(path, device=device.index).items():
+        assert x.device == device
+        torch.testing.assert_close(x, tensors[name])
+    with safetensors.safe_open(path, framework="pt", device=device.index) as file:
+        part = file.get_slice("a")[1:3]
+        assert part.device == device
+        torch.testing.assert_close(part, tensors["a"][1:3])
+
+
+# ---- Storages
+
+
+def test_untyped_storage(device):
+    storage = torch.UntypedStorage(16, device=device)
+    assert storage.device == device
+    assert storage.nbytes() == 16
+    storage.fill_(3)
+    assert storage.tolist() == [3] * 16
+    storage[2] = 9
+    assert storage[2] == 9
+    clone = storage.clone()
+    assert clone.data_ptr() != storage.data_ptr()
+    assert clone.tolist() == storage.tolist()
+    on_cpu = storage.cpu()
+    assert on_cpu.device.type == "cpu"
+    clone.fill_(0)
+    clone.copy_(on_cpu)
+    assert clone.tolist() == storage.tolist()
+    assert getattr(storage, f"is_{device.type}")
+    assert getattr(on_cpu, device.type)().device == device
+    assert pickle.loads(pickle.dumps(storage)).tolist() == storage.tolist()
+
+
+def test_storage_is_resized(device):
+    x = torch.arange(4, device=device, dtype=torch.uint8)
+    storage = x.untyped_storage()
+    storage.resize_(100)
+    assert storage.nbytes() == 100
+    assert storage[3] == 3
+    storage.resize_(2)
+    assert storage.tolist() == [0, 1]
+    storage.resize_(0)
+    assert storage.nbytes() == 0
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+def test_typed_storage(device):
+    storage = sample(torch.float32, device).storage()
+    assert storage.device == device
+    assert storage[3] == 3.0
+    assert len(storage) == 24
+    assert storage.cpu().tolist() == [float(i) for i in range(24)]
+    assert storage.double().device == device
+    assert getattr(storage.cpu(), device.type)().device == device
+
+
+def test_set_source_storage(device):
+    x = torch.arange(12, dtype=torch.float32, device=device)
+    y = torch.empty(0, device=device).set_(x.untyped_storage(), 2, (2, 3), (3, 1))
+    torch.testing.assert_close(y.cpu(), torch.arange(2.0, 8.0).reshape(2, 3))
