@@ -217,8 +217,14 @@ def test_event_without_timing(device_module):
     start.record()
     end.record()
     end.synchronize()
-    with pytest.raises(RuntimeError):
+    with pytest.raises(ValueError, match="enable_timing"):
         start.elapsed_time(end)
+
+
+def test_events_are_generic(device_module):
+    assert isinstance(torch.Event(), device_module.Event)
+    assert isinstance(device_module.Event(), torch.Event)
+    assert not isinstance(torch.Stream(), device_module.Event)
 
 
 def test_interprocess_event_is_refused(device_module):
@@ -345,7 +351,7 @@ def test_generator_state(device, device_module):
 def test_fork_rng(device, device_module):
     torch.manual_seed(5)
     before = device_module.get_rng_state()
-    with torch.random.fork_rng(device_type=device.type):
+    with torch.random.fork_rng(devices=[0], device_type=device.type):
         torch.rand(10, device=device)
         assert not torch.equal(device_module.get_rng_state(), before)
     assert torch.equal(device_module.get_rng_state(), before)

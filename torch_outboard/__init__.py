@@ -6,7 +6,7 @@ against, the choice of a driver, and tensors that share memory with the host.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -48,7 +48,7 @@ def device_name() -> str:
     return _activation.state.name
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     import importlib
 
     if name == "__version__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -159,6 +159,28 @@ def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
     return _C.memory_fraction(device_index(device))
 
 
+def _readable_bytes(count: int) -> str:
+    value = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if abs(value) < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"
+
+
+# Key in the statistics, title, and how to print a value.
+_SUMMARY_ROWS: tuple[tuple[str, str, Callable[[int], str]], ...] = (
+    ("allocated_bytes", "Allocated memory", _readable_bytes),
+    ("active_bytes", "Active memory", _readable_bytes),
+    ("reserved_bytes", "Reserved memory", _readable_bytes),
+    ("inactive_split_bytes", "Not releasable", _readable_bytes),
+    ("allocated", "Allocations", str),
+    ("active", "Active allocations", str),
+    ("segment", "Segments", str),
+    ("inactive_split", "Not releasable", str),
+)
+
+
 def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
     """The statistics as a table for people.
 
@@ -168,14 +190,6 @@ def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
     """
     index = _checked_index(device)
     stats = memory_stats(index)
-    rows = [("allocated_bytes", "Allocated memory", _readable_bytes),
-            ("active_bytes", "Active memory", _readable_bytes),
-            ("reserved_bytes", "Reserved memory", _readable_bytes),
-            ("inactive_split_bytes", "Not releasable", _readable_bytes),
-            ("allocated", "Allocations", str),
-            ("active", "Active allocations", str),
-            ("segment", "Segments", str),
-            ("inactive_split", "Not releasable", str)]  # fmt: skip
     pools = [("all", "")]
     if not abbreviated:
         pools += [("large_pool", "  large pool"), ("small_pool", "  small pool")]
@@ -183,20 +197,11 @@ def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
     header = f"{'':<24}" + "".join(f"{c:>14}" for c in columns)
     counts = f"retries: {stats.get('num_alloc_retries', 0)}, OOMs: {stats.get('num_ooms', 0)}"
     lines = [f"Memory of device {index}; {counts}", header, "-" * len(header)]
-    for key, title, readable in rows:
+    for key, title, readable in _SUMMARY_ROWS:
         for pool, indented in pools:
             values = (readable(stats.get(f"{key}.{pool}.{column}", 0)) for column in columns)
             lines.append(f"{indented or title:<24}" + "".join(f"{v:>14}" for v in values))
     return "\n".join(lines)
-
-
-def _readable_bytes(count: int) -> str:
-    value = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if abs(value) < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} GiB"
 
 
 def _checked_index(device: DeviceLike) -> int:

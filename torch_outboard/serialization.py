@@ -48,7 +48,9 @@ def _no_tag(storage: object) -> None:
     """Storages of the device get PyTorch's own tag."""
 
 
-def _load_from_other_driver(storage: torch.UntypedStorage, location: str) -> object:
+def _load_from_other_driver(
+    storage: torch.types.Storage | torch.TypedStorage | torch.UntypedStorage, location: str
+) -> torch.UntypedStorage | None:
     """Puts a storage saved under another driver's name on this device, under the same index."""
     name, _, index = location.partition(":")
     if name == _activation.state.name or not _is_driver(name) or not f"{index or 0}".isdecimal():

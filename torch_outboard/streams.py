@@ -43,12 +43,6 @@ class Stream(torch.Stream):
         properties = _C.device_properties(device_index(device))
         return properties.least_priority, properties.greatest_priority
 
-    def record_event(self, event: torch.Event | None = None) -> torch.Event:
-        """Records an event, a new one by default, after the work so far."""
-        event = Event() if event is None else event
-        event.record(self)
-        return event
-
     def __repr__(self) -> str:
         return f"<torch.{_activation.state.name}.Stream device={self.device} id={self.stream_id}>"
 
@@ -67,35 +61,43 @@ class ExternalStream(Stream):
         _lazy_init()
         index = device_index(device)
         stream_id = _C.external_stream(index, stream_ptr)
-        return super().__new__(
+        return torch.Stream.__new__(
             cls, stream_id=stream_id, device_index=index, device_type=_DEVICE_TYPE
         )
 
 
-class Event(torch.Event):
+class _EventMeta(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch.Event)
+
+
+class Event(metaclass=_EventMeta):
     """A point in a stream's work that can be waited for and timed.
+
+    Makes a plain `torch.Event`, because `torch.Event.elapsed_time` refuses subclasses.
 
     Args:
         enable_timing: whether `elapsed_time` may be asked; milliseconds.
-        blocking: accepted for torch.cuda's sake; waiting never burns cycles here.
+        blocking: accepted for torch.cuda's sake; the driver decides how to wait.
         interprocess: not supported.
+        device: where; the current device by default.
     """
 
-    def __new__(
+    def __new__(  # type: ignore[misc]
         cls,
         enable_timing: bool = False,
         blocking: bool = False,
         interprocess: bool = False,
         device: DeviceLike = None,
-    ) -> Event:
+    ) -> torch.Event:
         if interprocess:
             raise NotImplementedError(
                 f"events of '{_activation.state.name}' cannot be shared between processes; "
                 "synchronize the stream before handing memory over"
             )
         _lazy_init()
-        return super().__new__(
-            cls, _device(device_index(device)), enable_timing=enable_timing, blocking=blocking
+        return torch.Event(
+            _device(device_index(device)), enable_timing=enable_timing, blocking=blocking
         )
 
 
