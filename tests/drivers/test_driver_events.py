@@ -167,18 +167,18 @@ def test_elapsed(driver: DriverUnderTest, queue: int, make_event: Make) -> None:
     driver.event_record(end, queue)
     driver.event_synchronize(end)
     elapsed = driver.event_elapsed(start, end)
-    assert 50 <= elapsed < 2000
+    assert 50 <= elapsed < 20_000
     assert driver.event_elapsed(end, start) == pytest.approx(-elapsed)
     assert driver.event_elapsed(start, start) == 0
 
 
 def test_time_is_taken_at_execution(driver: DriverUnderTest, queue: int, make_event: Make) -> None:
     start, end = make_event(timing=True), make_event(timing=True)
-    driver.host_callback(queue, lambda: time.sleep(0.1))
+    driver.host_callback(queue, lambda: time.sleep(0.5))
     driver.event_record(start, queue)
     driver.event_record(end, queue)
     driver.event_synchronize(end)
-    assert 0 <= driver.event_elapsed(start, end) < 50
+    assert 0 <= driver.event_elapsed(start, end) < 400
 
 
 def test_elapsed_while_pending(

@@ -82,7 +82,7 @@ def test_synchronize_waits_only_for_work_so_far(
 
     thread = threading.Thread(target=synchronize)
     thread.start()
-    time.sleep(0.05)
+    time.sleep(0.2)
     assert not synchronized.is_set()
     gate(queue)
     go.set()
@@ -132,7 +132,7 @@ def test_unused_queues_are_cheap(driver: DriverUnderTest) -> None:
     before = threads()
     queues = [driver.queue_create(i % 2, -(i % 2)) for i in range(200)]
     assert len(set(queues)) == 200
-    assert threads() == before
+    assert threads() <= before
     for queue in queues:
         driver.queue_synchronize(queue)
         driver.queue_destroy(queue)
@@ -140,6 +140,14 @@ def test_unused_queues_are_cheap(driver: DriverUnderTest) -> None:
 
 def threads() -> int:
     return len(list(Path("/proc/self/task").iterdir()))
+
+
+def threads_become(count: int) -> bool:
+    """Whether the number of threads is this, soon: the system shows one a while after its end."""
+    deadline = time.monotonic() + 10
+    while threads() != count and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return threads() == count
 
 
 @pytest.mark.parametrize("priority", [-1, 0])
@@ -249,6 +257,6 @@ def test_finalize_does_pending_work_and_ends_threads(tmp_path: Path) -> None:
     assert threads() > before
     driver.finalize()
     assert len(done) == 4
-    assert threads() == before
+    assert threads_become(before)
     with pytest.raises(DriverError, match="ended"):
         driver.host_callback(queues[0], lambda: None)

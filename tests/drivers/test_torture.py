@@ -77,13 +77,13 @@ def test_delayed_work(tortured: DriverUnderTest) -> None:
     address = tortured.allocate(0, 4096)
     host = ctypes.create_string_buffer(1)
     event = tortured.event_create(0)
-    tortured.torture.configure(delay_us=50_000)
+    tortured.torture.configure(delay_us=300_000)
     enqueue = timed(lambda: tortured.copy_device_to_host(queue, host, address, 1))
     tortured.event_record(event, queue)
-    assert enqueue < 0.04
+    assert enqueue < 0.25
     assert not tortured.queue_query(queue)
     assert not tortured.event_query(event)
-    assert timed(lambda: tortured.queue_synchronize(queue)) > 0.08  # the copy and the recording
+    assert timed(lambda: tortured.queue_synchronize(queue)) > 0.3  # the copy and the recording
     tortured.torture.configure(delay_us=0)
     tortured.fill(queue, address, b"a", 1)
     assert tortured.queue_query(queue)
@@ -94,7 +94,7 @@ def test_forgotten_synchronization_shows(tortured: DriverUnderTest) -> None:
     address = tortured.allocate(0, 1)
     host = ctypes.create_string_buffer(b"?", 1)
     tortured.fill(queue, address, b"a", 1)
-    tortured.torture.configure(delay_us=100_000)
+    tortured.torture.configure(delay_us=300_000)
     tortured.copy_device_to_host(queue, host, address, 1)
     assert host.raw == b"?"
     tortured.queue_synchronize(queue)
@@ -102,13 +102,13 @@ def test_forgotten_synchronization_shows(tortured: DriverUnderTest) -> None:
 
 
 def test_slow_calls(tortured: DriverUnderTest) -> None:
-    tortured.torture.configure(slow={"memory_info": 30_000})
-    assert timed(lambda: tortured.memory_info(0)) >= 0.03
-    assert timed(tortured.device_count) < 0.03
-    tortured.torture.configure(slow={"*": 20_000})
-    assert timed(tortured.device_count) >= 0.02
+    tortured.torture.configure(slow={"memory_info": 200_000})
+    assert timed(lambda: tortured.memory_info(0)) >= 0.2
+    assert timed(tortured.device_count) < 0.2
+    tortured.torture.configure(slow={"*": 100_000})
+    assert timed(tortured.device_count) >= 0.1
     tortured.torture.reset()
-    assert timed(tortured.device_count) < 0.02
+    assert timed(tortured.device_count) < 0.1
 
 
 def test_memory_limit(tortured: DriverUnderTest) -> None:
