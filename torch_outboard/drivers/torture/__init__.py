@@ -87,7 +87,7 @@ class Torture:
         Raises:
             ValueError: for an unknown function or status.
         """
-        how = {False: "once", True: "on"}.get(repeat, repeat)
+        how = repeat if isinstance(repeat, str) else ("on" if repeat else "once")
         self._apply(f"fail={function}:{nth}:{status}:{how}")
 
     def calls(self) -> dict[str, int]:

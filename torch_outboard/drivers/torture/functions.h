@@ -1,6 +1,6 @@
 /*
- * Every function of the contract, and how torture wraps it. `F` gets a kind of wrapper and what that
- * kind needs; torture.c defines the kinds:
+ * Every function of the contract, and how torture wraps it. `F` gets a kind of wrapper and what
+ * that kind needs; torture.c defines the kinds:
  *
  *   CALL     name, parameters, arguments, check
  *   WORK     name, parameters, arguments, queue, check: puts work on a queue
