@@ -59,6 +59,13 @@ std::pair<size_t, size_t> byte_span(const at::Tensor& tensor) {
   return {offset * item, (offset + static_cast<size_t>(last) + 1) * item};
 }
 
+// The same memory, called the device's.
+c10::DataPtr retagged(c10::DataPtr pointer, c10::Device device) {
+  const c10::DeleterFnPtr deleter = pointer.get_deleter();
+  void* data = pointer.get();
+  return {data, pointer.release_context(), deleter, device};
+}
+
 ob_address address_of(const c10::Storage& storage) {
   return reinterpret_cast<ob_address>(storage.data());
 }
@@ -166,22 +173,13 @@ c10::DataPtr HostCall::copy_to_new_memory(const c10::Storage& host) {
   return pointer;
 }
 
-// Host memory as device memory: taken over where it came from the device's cache, shared with its
-// CPU owner where the device accepts any host memory, copied elsewhere.
-c10::DataPtr HostCall::adopt(c10::Storage& host) {
+// Host memory as device memory: shared with its CPU owner where the device accepts it, copied
+// elsewhere.
+c10::DataPtr HostCall::adopt(const c10::Storage& host) {
   const c10::Device device = device_of(device_);
   if (host.nbytes() == 0 || host.data() == nullptr) return {nullptr, device};
   if (way_ == Way::kShared) {
-    const c10::DataPtr& pointer = host.data_ptr();
-    if (is_host_kernel_memory(pointer)) {
-      if (host.use_count() == 1) {
-        c10::DataPtr taken = host.set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::kCPU)));
-        const c10::DeleterFnPtr deleter = taken.get_deleter();
-        void* data = taken.get();
-        return {data, taken.release_context(), deleter, device};
-      }
-      return pointer_into(host, device);
-    }
+    if (is_host_kernel_memory(host.data_ptr())) return pointer_into(host, device);
     if (adopts_host_memory(device_)) {
       struct AdoptedMemory {
         c10::intrusive_ptr<c10::StorageImpl> storage;
@@ -204,26 +202,25 @@ c10::DataPtr HostCall::adopt(c10::Storage& host) {
   return copy_to_new_memory(host);
 }
 
-c10::Storage HostCall::device_storage(at::Tensor& host) {
-  const c10::StorageImpl* wanted = host.storage().unsafeGetStorageImpl();
+c10::Storage HostCall::device_storage(const at::Tensor& host) {
+  const c10::Storage& storage = host.storage();
+  if (host.use_count() == 1 && storage.use_count() == 1 &&
+      is_host_kernel_memory(storage.data_ptr())) {
+    // Nobody else knows this storage: it becomes the device's, memory and all.
+    c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
+    impl->set_data_ptr_noswap(retagged(
+        impl->set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::kCPU))), device_of(device_)));
+    impl->set_allocator(caching_allocator());
+    impl->set_resizable(true);
+    return storage;
+  }
   for (const Adopted& known : adopted_) {
-    if (known.host.unsafeGetStorageImpl() == wanted) return known.device;
+    if (known.host.is_alias_of(storage)) return known.device;
   }
-  c10::Storage host_storage = host.unsafeGetTensorImpl()->unsafe_storage();
-  const size_t bytes = host_storage.nbytes();
-  const bool only_owner = host.use_count() == 1 && host_storage.use_count() == 2;
-  if (only_owner) {
-    // The tensor gives its storage up, so that its memory can be taken over.
-    host.unsafeGetTensorImpl()->set_storage_keep_dtype(
-        c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-            c10::StorageImpl::use_byte_size_t(), 0, c10::DataPtr(nullptr, c10::Device(c10::kCPU)),
-            nullptr, false)));
-  }
-  c10::DataPtr pointer = adopt(host_storage);
-  c10::Storage device(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
-                                                            bytes, std::move(pointer),
-                                                            caching_allocator(), true));
-  if (!only_owner || way_ == Way::kCopied) adopted_.push_back({host_storage, device});
+  c10::Storage device(c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), storage.nbytes(), adopt(storage), caching_allocator(),
+      true));
+  adopted_.push_back({storage, device});
   return device;
 }
 
@@ -251,10 +248,8 @@ void HostCall::return_resized_storage(StorageView& view) {
   c10::StorageImpl* device = view.device.unsafeGetStorageImpl();
   c10::DataPtr pointer;
   if (way_ == Way::kShared && is_host_kernel_memory(view.host.data_ptr())) {
-    c10::DataPtr taken = view.host.set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::kCPU)));
-    const c10::DeleterFnPtr deleter = taken.get_deleter();
-    void* data = taken.get();
-    pointer = c10::DataPtr(data, taken.release_context(), deleter, device_of(device_));
+    pointer = retagged(view.host.set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::kCPU))),
+                       device_of(device_));
     // CPU tensors over this storage are done with; they must not dangle.
     view.host.set_nbytes(0);
   } else {

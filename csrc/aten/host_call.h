@@ -80,8 +80,8 @@ class OUTBOARD_API HostCall {
 
   StorageView& storage_view(const c10::Storage& storage);
   void bring_to_host(StorageView& view, size_t begin, size_t end);
-  c10::Storage device_storage(at::Tensor& host);
-  c10::DataPtr adopt(c10::Storage& host);
+  c10::Storage device_storage(const at::Tensor& host);
+  c10::DataPtr adopt(const c10::Storage& host);
   c10::DataPtr copy_to_new_memory(const c10::Storage& host);
   void return_resized_storage(StorageView& view);
   void copy_back();

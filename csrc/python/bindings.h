@@ -9,6 +9,7 @@ void bind_driver(pybind11::module_& m);    // choice of driver, devices, streams
 void bind_memory(pybind11::module_& m);    // allocator statistics, pools, pinned memory
 void bind_random(pybind11::module_& m);    // generators
 void bind_fallback(pybind11::module_& m);  // policies and reports of the router
+void bind_kernels(pybind11::module_& m);   // kernels written in Python
 void bind_storage(pybind11::module_& m);   // sharing storages with CPU, other processes, DLPack
 
 }  // namespace outboard

@@ -1,0 +1,54 @@
+// Registration of device kernels from C++, at file scope:
+//
+//   at::Tensor relu(const at::Tensor& self) { ... }
+//   OUTBOARD_KERNEL("aten::relu", relu);
+//
+// A kernel takes and returns device tensors and has the C++ signature of its overload. It replaces
+// the kit's way of running the operator, for calls on the device and dtypes it was registered for;
+// all other calls go on as before. Nothing is registered with PyTorch's dispatcher twice.
+#pragma once
+
+#include <ATen/core/boxing/KernelFunction.h>
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+
+#include <initializer_list>
+#include <memory>
+#include <string>
+
+#define OUTBOARD_KERNEL_PUBLIC __attribute__((visibility("default")))
+
+namespace outboard {
+
+// Which calls a kernel serves.
+struct KernelScope {
+  // Of the first tensor argument, or the dtype argument of a factory. Empty: every dtype.
+  std::initializer_list<c10::ScalarType> dtypes = {};
+  // -1: every device.
+  c10::DeviceIndex device = -1;
+};
+
+// Adds a maker's kernel for an overload, named like "aten::add.Tensor". Takes effect for the next
+// call. Raises ValueError for a name that is none.
+OUTBOARD_KERNEL_PUBLIC void register_maker_kernel(const std::string& name,
+                                                  c10::KernelFunction kernel,
+                                                  const KernelScope& scope = {});
+
+struct MakerKernelRegistrar {
+  MakerKernelRegistrar(const char* name, c10::KernelFunction kernel,
+                       const KernelScope& scope = {}) {
+    register_maker_kernel(name, std::move(kernel), scope);
+  }
+};
+
+}  // namespace outboard
+
+#define OUTBOARD_KERNEL_CONCAT_2(a, b) a##b
+#define OUTBOARD_KERNEL_CONCAT_1(a, b) OUTBOARD_KERNEL_CONCAT_2(a, b)
+// OUTBOARD_KERNEL("aten::relu", relu) or, for some dtypes or one device,
+// OUTBOARD_KERNEL("aten::relu", relu, {{at::kFloat, at::kHalf}, 0}).
+#define OUTBOARD_KERNEL(op_name, function, ...)                             \
+  static const ::outboard::MakerKernelRegistrar OUTBOARD_KERNEL_CONCAT_1(   \
+      outboard_maker_kernel_, __COUNTER__)(                                 \
+      op_name, ::c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(function)), \
+      ##__VA_ARGS__)

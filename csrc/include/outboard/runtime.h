@@ -1,0 +1,31 @@
+// The runtime's C++ interface for makers and kernel writers: where a tensor's memory is and on which
+// queue work belongs. Link torch_outboard::torch_outboard (see torch_outboard.cmake_path()).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <outboard/driver.h>
+
+#define OUTBOARD_PUBLIC __attribute__((visibility("default")))
+
+namespace outboard {
+
+// The driver in use, with defaults filled in. Raises if there is none.
+OUTBOARD_PUBLIC const ob_driver& driver();
+
+// Raises the exception that PyTorch expects for any status but OB_OK, naming `call`.
+OUTBOARD_PUBLIC void throw_if_failed(ob_status status, const char* call);
+
+// The queue of the calling thread's current stream. Work given to it must be announced with
+// mark_submitted, or host code will not wait for it. device -1: the current device.
+OUTBOARD_PUBLIC ob_queue current_queue(c10::DeviceIndex device = -1);
+OUTBOARD_PUBLIC void mark_submitted(c10::DeviceIndex device = -1);
+
+// Waits until work on the current stream is done, so that the host may touch its memory where host
+// and device share it. Free when the stream is idle.
+OUTBOARD_PUBLIC void wait_for_current_queue(c10::DeviceIndex device = -1);
+
+// Address of the tensor's first element. The tensor is on this backend's device and has storage.
+OUTBOARD_PUBLIC ob_address address(const at::Tensor& tensor);
+
+}  // namespace outboard

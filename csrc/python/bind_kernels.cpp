@@ -1,0 +1,89 @@
+// Kernels written in Python: rows of the router that call a Python function.
+#include <pybind11/stl.h>
+#include <torch/csrc/jit/python/pybind_utils.h>
+
+#include "aten/router.h"
+#include "python/bindings.h"
+
+namespace py = pybind11;
+
+namespace outboard {
+namespace {
+
+using Token = std::shared_ptr<RoutedKernel>;
+
+// Calls a Python function with the arguments of an operator, on whichever thread that runs.
+class PythonKernel final : public c10::OperatorKernel {
+ public:
+  explicit PythonKernel(py::function function)
+      : function_(new py::function(std::move(function)), [](py::function* held) {
+          // A process that is exiting has no interpreter to give the reference back to.
+          if (!Py_IsInitialized()) return;
+          py::gil_scoped_acquire lock;
+          delete held;
+        }) {}
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    const c10::FunctionSchema& schema = op.schema();
+    const size_t count = schema.arguments().size();
+    py::gil_scoped_acquire lock;
+    py::list positional;
+    py::dict keywords;
+    for (size_t i = 0; i < count; ++i) {
+      py::object value = torch::jit::toPyObject(torch::jit::peek(*stack, i, count));
+      const c10::Argument& argument = schema.arguments()[i];
+      if (argument.kwarg_only()) {
+        keywords[argument.name().c_str()] = std::move(value);
+      } else {
+        positional.append(std::move(value));
+      }
+    }
+    torch::jit::drop(*stack, count);
+    const py::object result = (*function_)(*positional, **keywords);
+    const auto& returns = schema.returns();
+    if (returns.size() == 1) {
+      stack->push_back(torch::jit::toIValue(result, returns[0].type()));
+    } else if (!returns.empty()) {
+      const auto results = result.cast<py::sequence>();
+      TORCH_CHECK_VALUE(results.size() == returns.size(), "the kernel of ", schema.operator_name(),
+                        " returned ", results.size(), " values, and the operator has ",
+                        returns.size());
+      for (size_t i = 0; i < returns.size(); ++i) {
+        stack->push_back(torch::jit::toIValue(results[i], returns[i].type()));
+      }
+    }
+  }
+
+ private:
+  std::shared_ptr<py::function> function_;
+};
+
+uint64_t dtype_mask(const std::optional<std::vector<at::ScalarType>>& dtypes) {
+  if (!dtypes.has_value()) return kAllDtypes;
+  uint64_t mask = 0;
+  for (const at::ScalarType dtype : *dtypes) mask |= uint64_t{1} << static_cast<int>(dtype);
+  return mask;
+}
+
+}  // namespace
+
+void bind_kernels(py::module_& m) {
+  py::class_<RoutedKernel, Token>(m, "RoutedKernel");
+  m.def(
+      "add_kernel",
+      [](const std::string& name, py::function function,
+         const std::optional<std::vector<at::ScalarType>>& dtypes, c10::DeviceIndex device) {
+        RoutedKernel row;
+        row.kernel = c10::KernelFunction::makeFromBoxedFunctor(
+            std::make_unique<PythonKernel>(std::move(function)));
+        row.source = Source::kUser;
+        row.way = Way::kDevice;
+        row.device = device;
+        row.dtypes = dtype_mask(dtypes);
+        return add_kernel(name, std::move(row));
+      },
+      py::arg("name"), py::arg("function"), py::arg("dtypes"), py::arg("device"));
+  m.def("remove_kernel", &remove_kernel);
+}
+
+}  // namespace outboard
