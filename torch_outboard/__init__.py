@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch_outboard import fallback
     from torch_outboard.driver_choice import use_driver
     from torch_outboard.host_memory import as_cpu, from_cpu
+    from torch_outboard.kernels import kernel
 
 __all__ = [
     "__version__",
@@ -26,6 +27,7 @@ __all__ = [
     "fallback",
     "from_cpu",
     "include_paths",
+    "kernel",
     "library_path",
     "use_driver",
 ]
@@ -33,6 +35,7 @@ __all__ = [
 # Imported at the first access, so that `import torch` stays fast.
 _LAZY = {
     "as_cpu": "torch_outboard.host_memory",
+    "kernel": "torch_outboard.kernels",
     "from_cpu": "torch_outboard.host_memory",
     "use_driver": "torch_outboard.driver_choice",
 }

@@ -26,6 +26,7 @@ from torch_outboard.driver_discovery import (
 
 DRIVER_VARIABLE = "OUTBOARD_DRIVER"
 TORTURE_VARIABLE = "OUTBOARD_TORTURE"
+FALLBACK_VARIABLES = "OUTBOARD_FALLBACK_"
 
 # What PyTorch calls the slot while nobody has taken it.
 _FREE_SLOT = "privateuseone"
@@ -166,6 +167,10 @@ def _register(choice: DriverChoice) -> None:
         from torch_outboard.device_module import finish_registration
 
         finish_registration(name)
+        if any(variable.startswith(FALLBACK_VARIABLES) for variable in os.environ):
+            from torch_outboard import fallback
+
+            fallback.configure_from_environment()
 
 
 def hand_over(choice: DriverChoice) -> None:
