@@ -35,6 +35,10 @@ UNDEFINED_VALUES = frozenset(
     {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
 )
 
+# Entries whose CPU kernels (`tril` and `triu` below all of them) write past the end of some out
+# tensors with gaps: there is no CPU result to compare with.
+CORRUPTS_STRIDED_OUT = frozenset({"linalg.lu", "lu_unpack", "tril", "triu"})
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -74,9 +78,12 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     tensors: list[torch.Tensor]
+    device: torch.device
 
     def of(self, function: Callable[..., Any]) -> Any:
-        return function(self.input, *self.args, **self.kwargs)
+        # A factory whose sample names no device takes the default one.
+        with contextlib.nullcontext() if self.tensors else self.device:
+            return function(self.input, *self.args, **self.kwargs)
 
 
 @dataclass
@@ -93,7 +100,7 @@ def prepare(sample: SampleInput, device: torch.device, requires_grad: bool = Fal
     first, args, kwargs = move((sample.input, tuple(sample.args), dict(sample.kwargs)))
     if kwargs.get("device") in ("cpu", None) and "device" in sample.kwargs:
         kwargs["device"] = device
-    return Call(first, args, kwargs, move.tensors)
+    return Call(first, args, kwargs, move.tensors, device)
 
 
 def attempt(function: Callable[[], Any]) -> Outcome:
@@ -302,6 +309,8 @@ def check_out(
         return
     values = values_of(op, sample)
     for kind, make in OUTS.items():
+        if kind == "strided" and op.name in CORRUPTS_STRIDED_OUT:
+            continue
         reason = check_one_out(op, sample, device, plain.value, make, values)
         result.add("out", number, reason and f"{kind} out: {reason}")
 

@@ -56,7 +56,7 @@ class WorkerProcess:
         self.settings = {"dtype": dtype, "device": device, "access": access}
         self.timeout = timeout
         self._process: subprocess.Popen[bytes] | None = None
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115, lives as long as this object
+        self._log = tempfile.TemporaryFile("a+b")  # noqa: SIM115, lives as long as this object
 
     def entries(self) -> list[str]:
         """Names of the entries whose CPU kernels take the dtype."""

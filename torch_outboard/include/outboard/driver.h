@@ -1,0 +1,434 @@
+/*
+ * The driver contract of torch_outboard.
+ *
+ * A driver is one table of functions. Whoever fills it in (in C or in anything
+ * that can produce C function pointers) gets a complete PyTorch device. This
+ * header needs no PyTorch, no C++ and no other file of the project.
+ *
+ * How a driver is found: a shared library exports
+ *
+ *     const ob_driver *ob_driver_table(void);
+ *
+ * or a table is handed over in process before the first use of the device.
+ *
+ * Versions. `abi` is OB_ABI_VERSION of the header the driver was compiled with;
+ * it changes only when an existing field changes its meaning. New fields are
+ * appended to a struct and older drivers stay valid: a table shorter than this
+ * header's (`struct_size`) has NULL in every field it does not reach, and NULL
+ * means "not implemented". Every struct that crosses the boundary starts with
+ * its `struct_size` for the same reason; whoever allocates it sets the size, and
+ * the other side touches only the fields that the size covers.
+ *
+ * Optional. A field marked (optional) may be NULL; its comment says what
+ * happens then. All others must be there.
+ *
+ * Status. Every call returns an ob_status. On anything but OB_OK and
+ * OB_NOT_READY the driver keeps a message for the calling thread, which
+ * `last_error` returns. A driver never aborts the process, never prints, and
+ * never throws.
+ *
+ * Threads. Unless a comment says otherwise, any function may be called from any
+ * thread at any time, several at once, also on the same queue; the order of work
+ * on a queue is then the order in which the calls returned. No function may
+ * take the Python interpreter lock, except those of the group "code", which may.
+ *
+ * Blocking. "Does not wait" means: does not wait for work on a queue.
+ *
+ * Fork. The table is not used in a forked child of a process that initialized
+ * the driver; the kit sees to that.
+ */
+#ifndef OUTBOARD_DRIVER_H
+#define OUTBOARD_DRIVER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define OB_ABI_VERSION 1u
+
+/* ---- Status ------------------------------------------------------------- */
+
+typedef int32_t ob_status;
+enum {
+  OB_OK = 0,
+  /* The answer "not yet" of queue_query and event_query; not an error. */
+  OB_NOT_READY = 1,
+  /* Not enough device or pinned memory. The kit empties its cache and retries,
+   * then raises torch.OutOfMemoryError. */
+  OB_OUT_OF_MEMORY = 2,
+  /* An argument is wrong: unknown device, address, queue, event, size. */
+  OB_INVALID_ARGUMENT = 3,
+  /* This driver or this device cannot do it. Raised as NotImplementedError. */
+  OB_UNSUPPORTED = 4,
+  /* The source of a program does not compile. Raised with the build log. */
+  OB_BUILD_FAILED = 5,
+  /* The device is gone or unusable until the process restarts. */
+  OB_DEVICE_LOST = 6,
+  /* Anything else. */
+  OB_ERROR = 7
+};
+
+/* ---- Handles ------------------------------------------------------------ */
+
+/* A place in device memory. `address + offset` is legal everywhere inside one
+ * allocation. It need not be an address that the host can touch (see
+ * ob_host_access), but it never equals the address of other host memory: a
+ * driver whose interface has handles reserves a range of addresses for each
+ * allocation and translates. 0 is never a valid address. */
+typedef uint64_t ob_address;
+
+typedef struct ob_queue_t *ob_queue;
+typedef struct ob_event_t *ob_event;
+typedef struct ob_program_t *ob_program;
+typedef struct ob_kernel_t *ob_kernel;
+typedef struct ob_graph_t *ob_graph;
+
+/* ---- Devices ------------------------------------------------------------ */
+
+/* How kernels receive memory. */
+typedef int32_t ob_addressing;
+enum {
+  /* An ob_address is what a kernel dereferences. */
+  OB_ADDRESSING_POINTER = 0,
+  /* A kernel receives (handle, offset); the driver translates in `launch`. */
+  OB_ADDRESSING_HANDLE = 1
+};
+
+/* What the host may do with an ob_address. */
+typedef int32_t ob_host_access;
+enum {
+  /* Nothing: data moves by copies alone. */
+  OB_HOST_ACCESS_NONE = 0,
+  /* An ob_address is a valid host pointer between `map` and `unmap`. */
+  OB_HOST_ACCESS_MAPPED = 1,
+  /* An ob_address is a valid host pointer whenever no work on any queue uses
+   * it, with nothing to call. */
+  OB_HOST_ACCESS_COHERENT = 2
+};
+
+/* What a device is; informative. */
+typedef int32_t ob_device_kind;
+enum { OB_DEVICE_OTHER = 0, OB_DEVICE_CPU = 1, OB_DEVICE_GPU = 2, OB_DEVICE_ACCELERATOR = 3 };
+
+/* Bits of ob_device_properties.dtypes: what kernels of this device can compute
+ * on. Storing and copying works for every dtype everywhere. */
+enum {
+  OB_DTYPE_BOOL = 1u << 0,
+  OB_DTYPE_UINT8 = 1u << 1,
+  OB_DTYPE_INT8 = 1u << 2,
+  OB_DTYPE_INT16 = 1u << 3,
+  OB_DTYPE_INT32 = 1u << 4,
+  OB_DTYPE_INT64 = 1u << 5,
+  OB_DTYPE_FLOAT16 = 1u << 6,
+  OB_DTYPE_BFLOAT16 = 1u << 7,
+  OB_DTYPE_FLOAT32 = 1u << 8,
+  OB_DTYPE_FLOAT64 = 1u << 9,
+  OB_DTYPE_COMPLEX64 = 1u << 10,
+  OB_DTYPE_COMPLEX128 = 1u << 11
+};
+
+/* Bits of ob_device_properties.features. */
+enum {
+  /* Any memory of the host may be passed as an ob_address: results of host
+   * kernels become device memory without a copy. */
+  OB_FEATURE_HOST_MEMORY_IS_DEVICE_MEMORY = 1u << 0,
+  OB_FEATURE_ATOMICS_64 = 1u << 1,
+  OB_FEATURE_SUBGROUPS = 1u << 2,
+  OB_FEATURE_IMAGES = 1u << 3
+};
+
+typedef struct ob_device_properties {
+  size_t struct_size;        /* set by the caller */
+  char name[128];            /* for people, zero-terminated */
+  char vendor[64];           /* for people, zero-terminated */
+  char driver_version[64];   /* part of the key under which binaries are kept */
+  ob_device_kind kind;
+  ob_addressing addressing;
+  ob_host_access host_access;
+  uint32_t dtypes;           /* OB_DTYPE_* */
+  uint32_t features;         /* OB_FEATURE_* */
+  uint64_t total_memory;     /* bytes */
+  uint64_t max_allocation;   /* bytes in one `allocate`; 0: total_memory */
+  uint32_t alignment;        /* bytes; every allocation starts at a multiple; 0: 64 */
+  uint32_t compute_units;    /* cores, multiprocessors; 0: unknown */
+  uint32_t preferred_vector_width; /* of float32 in kernels; 0: 1 */
+  uint32_t max_work_group_size;    /* 0: no code can be run */
+  uint32_t local_memory;     /* bytes of local memory per work group */
+  uint32_t subgroup_size;    /* 0: no sub-groups */
+  int32_t least_priority;    /* of queues; larger is less urgent, like CUDA's */
+  int32_t greatest_priority; /* <= least_priority; equal: one priority */
+} ob_device_properties;
+
+/* ---- Events ------------------------------------------------------------- */
+
+/* Flags of event_create. */
+enum { OB_EVENT_TIMING = 1u << 0 };
+
+/* ---- Code --------------------------------------------------------------- */
+
+typedef int32_t ob_argument_kind;
+enum {
+  OB_ARGUMENT_ADDRESS = 0, /* `address`: memory of the queue's device */
+  OB_ARGUMENT_VALUE = 1,   /* `value`, `size` bytes, copied by the call */
+  OB_ARGUMENT_LOCAL = 2    /* `size` bytes of local memory */
+};
+
+typedef struct ob_argument {
+  ob_argument_kind kind;
+  uint32_t size;
+  ob_address address;
+  const void *value;
+} ob_argument;
+
+typedef struct ob_launch {
+  size_t struct_size;
+  ob_kernel kernel;
+  uint32_t dimensions; /* 1, 2 or 3 */
+  uint64_t global[3];  /* work items; a multiple of `local` */
+  uint64_t local[3];   /* work items in a work group; always given */
+  const ob_argument *arguments;
+  uint32_t argument_count;
+} ob_launch;
+
+/* ---- Library calls ------------------------------------------------------ */
+
+/* A dense operand of a library call. Strides are in elements. */
+typedef struct ob_tensor {
+  ob_address data;
+  uint32_t dtype; /* one OB_DTYPE_* bit */
+  uint32_t dimensions;
+  int64_t sizes[8];
+  int64_t strides[8];
+} ob_tensor;
+
+/* out[b] = beta * out[b] + alpha * a[b] @ b[b]; operands have 3 dimensions
+ * (batch, rows, columns), any strides; batch strides may be 0. */
+typedef struct ob_matrix_product {
+  size_t struct_size;
+  ob_tensor a, b, out;
+  double alpha, beta;
+} ob_matrix_product;
+
+typedef int32_t ob_convolution_pass;
+enum {
+  OB_CONVOLUTION_FORWARD = 0,        /* output from input and weight */
+  OB_CONVOLUTION_BACKWARD_INPUT = 1, /* input from output and weight */
+  OB_CONVOLUTION_BACKWARD_WEIGHT = 2 /* weight from input and output */
+};
+
+/* Convolution in 1 to 3 spatial dimensions; tensors are
+ * (batch, channels, spatial...), weights (out channels, in channels / groups,
+ * spatial...). The pass names the operand that is written. */
+typedef struct ob_convolution {
+  size_t struct_size;
+  ob_convolution_pass pass;
+  uint32_t spatial_dimensions;
+  ob_tensor input, weight, output;
+  int64_t stride[3], padding[3], dilation[3];
+  int64_t groups;
+} ob_convolution;
+
+typedef int32_t ob_collective_kind;
+enum {
+  OB_COLLECTIVE_ALL_REDUCE = 0,
+  OB_COLLECTIVE_BROADCAST = 1,
+  OB_COLLECTIVE_ALL_GATHER = 2,
+  OB_COLLECTIVE_REDUCE_SCATTER = 3
+};
+
+/* A collective among the devices of this process. Entry i of each array
+ * belongs to queues[i]. Sums for the reducing kinds. */
+typedef struct ob_collective {
+  size_t struct_size;
+  ob_collective_kind kind;
+  uint32_t dtype;
+  uint32_t count;        /* of devices */
+  uint32_t root;         /* of a broadcast */
+  uint64_t elements;     /* of each source */
+  const ob_queue *queues;
+  const ob_address *sources;
+  const ob_address *destinations;
+} ob_collective;
+
+/* ---- The table ---------------------------------------------------------- */
+
+typedef void (*ob_host_function)(void *argument);
+
+typedef struct ob_driver {
+  uint32_t abi;       /* OB_ABI_VERSION */
+  size_t struct_size; /* sizeof(ob_driver) as the driver was compiled */
+
+  /* Name of the driver, for people; static. */
+  const char *name;
+
+  /* The message of the calling thread's last failed call; never NULL, valid
+   * until that thread's next call. Touches no lock that a failing call holds. */
+  const char *(*last_error)(void);
+
+  /* Looks for devices. Called once, before every other function but
+   * last_error, not at load time. May be slow. A failure is final. */
+  ob_status (*initialize)(void);
+
+  /* (optional: nothing is called) Ends everything, in an orderly exit, after
+   * all queues were synchronized; memory, queues and events may still be alive
+   * and die with it. Called at most once. */
+  ob_status (*finalize)(void);
+
+  /* Number of devices, constant after initialize. 0 is legal. */
+  ob_status (*device_count)(int32_t *count);
+
+  /* Fills `properties` (struct_size set by the caller, the rest zero). Constant
+   * for the life of the process. */
+  ob_status (*device_properties)(int32_t device, ob_device_properties *properties);
+
+  /* ---- Memory ---- */
+
+  /* `bytes` > 0 of memory of `device`. Does not wait. The kit's caching
+   * allocator calls this rarely and with large sizes. The content is undefined.
+   * Owned by the caller until `deallocate`. */
+  ob_status (*allocate)(int32_t device, uint64_t bytes, ob_address *address);
+
+  /* Gives back what `allocate` returned, the start of an allocation. The caller
+   * guarantees that no work uses it. */
+  ob_status (*deallocate)(int32_t device, ob_address address);
+
+  /* (optional: total_memory and the kit's own count) Free and total bytes. */
+  ob_status (*memory_info)(int32_t device, uint64_t *free_bytes, uint64_t *total_bytes);
+
+  /* (optional: ordinary memory, and copies from it are still correct) Memory of
+   * the host from which transfers are asynchronous. */
+  ob_status (*host_allocate)(uint64_t bytes, void **pointer);
+  /* (optional: present exactly if host_allocate is) */
+  ob_status (*host_deallocate)(void *pointer);
+
+  /* (optional: present exactly if a device has OB_HOST_ACCESS_MAPPED) Makes
+   * [address, address + bytes) valid host memory at *pointer and up to date,
+   * waiting for work on `queue` as needed; `unmap` hands it back. The range lies
+   * in one allocation. Maps of one range nest. */
+  ob_status (*map)(ob_queue queue, ob_address address, uint64_t bytes, void **pointer);
+  ob_status (*unmap)(ob_queue queue, ob_address address, void *pointer);
+
+  /* ---- Queues ---- */
+
+  /* An in-order queue: work starts when all earlier work on the same queue is
+   * done. Order between queues comes from events alone. `priority` lies between
+   * the device's limits. */
+  ob_status (*queue_create)(int32_t device, int32_t priority, ob_queue *queue);
+  /* After its work is done; waits for it if need be. */
+  ob_status (*queue_destroy)(ob_queue queue);
+  /* OB_OK when all work on the queue is done, else OB_NOT_READY. Does not wait. */
+  ob_status (*queue_query)(ob_queue queue);
+  /* Waits for all work that was on the queue when the call began. Reports a
+   * failure of asynchronous work on this queue, once. */
+  ob_status (*queue_synchronize)(ob_queue queue);
+  /* (optional: every queue in turn) Waits for all queues of the device. */
+  ob_status (*device_synchronize)(int32_t device);
+  /* (optional: the ob_queue itself) The native object behind a queue, for users
+   * of the maker's own libraries. */
+  ob_status (*queue_native_handle)(ob_queue queue, void **handle);
+
+  /* ---- Events ---- */
+
+  ob_status (*event_create)(int32_t device, uint32_t flags, ob_event *event);
+  /* Legal at any time, also while recorded work is pending. Does not wait. */
+  ob_status (*event_destroy)(ob_event event);
+  /* The event now stands for all work on `queue` so far. Recording again moves
+   * it; waits already enqueued keep the earlier meaning. Does not wait. */
+  ob_status (*event_record)(ob_event event, ob_queue queue);
+  /* Later work on `queue` (of any device) starts when the event has happened.
+   * Nothing happens if it was never recorded. Does not wait. */
+  ob_status (*event_wait)(ob_queue queue, ob_event event);
+  /* OB_OK if it has happened or was never recorded, else OB_NOT_READY. */
+  ob_status (*event_query)(ob_event event);
+  /* Waits until it has happened. */
+  ob_status (*event_synchronize)(ob_event event);
+  /* Milliseconds from `start` to `end`, both with OB_EVENT_TIMING, recorded and
+   * completed, on the same device. OB_NOT_READY while one is pending. */
+  ob_status (*event_elapsed)(ob_event start, ob_event end, double *milliseconds);
+
+  /* ---- Transfers: asynchronous on a queue; do not wait. Host memory stays
+   *      valid and unchanged by the host until the queue has passed the copy.
+   *      bytes > 0. ---- */
+
+  ob_status (*copy_host_to_device)(ob_queue queue, ob_address destination, const void *source,
+                                   uint64_t bytes);
+  ob_status (*copy_device_to_host)(ob_queue queue, void *destination, ob_address source,
+                                   uint64_t bytes);
+  /* Both on the queue's device; the ranges do not overlap. */
+  ob_status (*copy_device_to_device)(ob_queue queue, ob_address destination, ob_address source,
+                                     uint64_t bytes);
+  /* (optional: through pinned host memory) Between devices; `queue` belongs to
+   * either of them. */
+  ob_status (*copy_peer)(ob_queue queue, int32_t destination_device, ob_address destination,
+                         int32_t source_device, ob_address source, uint64_t bytes);
+  /* (optional: row by row) `rows` rows of `row_bytes`, pitches in bytes. */
+  ob_status (*copy_host_to_device_2d)(ob_queue queue, ob_address destination,
+                                      uint64_t destination_pitch, const void *source,
+                                      uint64_t source_pitch, uint64_t row_bytes, uint64_t rows);
+  ob_status (*copy_device_to_host_2d)(ob_queue queue, void *destination,
+                                      uint64_t destination_pitch, ob_address source,
+                                      uint64_t source_pitch, uint64_t row_bytes, uint64_t rows);
+  ob_status (*copy_device_to_device_2d)(ob_queue queue, ob_address destination,
+                                        uint64_t destination_pitch, ob_address source,
+                                        uint64_t source_pitch, uint64_t row_bytes, uint64_t rows);
+  /* Repeats `pattern` (pattern_bytes: 1, 2, 4, 8 or 16, copied by the call) over
+   * `bytes`, a multiple of it. */
+  ob_status (*fill)(ob_queue queue, ob_address destination, const void *pattern,
+                    uint32_t pattern_bytes, uint64_t bytes);
+  /* (optional: the kit waits for the queue and calls) Calls function(argument)
+   * once, on a thread of the driver's, when earlier work on the queue is done;
+   * later work waits for it to return. The function calls no driver function. */
+  ob_status (*host_callback)(ob_queue queue, ob_host_function function, void *argument);
+
+  /* ---- Code (all or none of build .. launch; optional: the device runs no
+   *      kernels and operators run on the host) ---- */
+
+  /* Text put before every source, for a dialect of C that is not OpenCL C;
+   * NULL or "" for none. Static. */
+  const char *source_prelude;
+  /* Compiles OpenCL C (after the prelude). On OB_BUILD_FAILED last_error is the
+   * compiler's log. May be slow; may take the interpreter lock. */
+  ob_status (*program_build)(int32_t device, const char *source, const char *options,
+                             ob_program *program);
+  /* (optional: programs are not kept on disk) With data == NULL stores the size
+   * in *bytes; otherwise fills *bytes bytes. */
+  ob_status (*program_binary)(ob_program program, void *data, uint64_t *bytes);
+  ob_status (*program_load)(int32_t device, const void *data, uint64_t bytes,
+                            ob_program *program);
+  ob_status (*program_release)(ob_program program);
+  /* A kernel of a program; used by one thread at a time, kept alive by itself. */
+  ob_status (*kernel_create)(ob_program program, const char *name, ob_kernel *kernel);
+  ob_status (*kernel_release)(ob_kernel kernel);
+  /* Enqueues a kernel. Arguments are copied. Does not wait. */
+  ob_status (*launch)(ob_queue queue, const ob_launch *launch);
+
+  /* ---- Library calls (each optional: generated kernels or the host do it).
+   *      OB_UNSUPPORTED for a case the library does not do is no error: the kit
+   *      takes the next way. Asynchronous on the queue. ---- */
+
+  ob_status (*matrix_product)(ob_queue queue, const ob_matrix_product *description);
+  ob_status (*convolution)(ob_queue queue, const ob_convolution *description);
+  ob_status (*collective)(const ob_collective *description);
+
+  /* ---- Graphs (all or none; optional: no capture on this device) ---- */
+
+  /* From now on work given to `queue` is recorded instead of done. */
+  ob_status (*graph_begin)(ob_queue queue);
+  /* Ends recording. The graph owns what it needs but not the memory it uses. */
+  ob_status (*graph_end)(ob_queue queue, ob_graph *graph);
+  ob_status (*graph_launch)(ob_queue queue, ob_graph graph);
+  ob_status (*graph_release)(ob_graph graph);
+} ob_driver;
+
+/* The one symbol a driver's shared library exports. */
+#define OB_DRIVER_ENTRY_POINT "ob_driver_table"
+typedef const ob_driver *(*ob_driver_entry_point)(void);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* OUTBOARD_DRIVER_H */
