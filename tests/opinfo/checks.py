@@ -35,6 +35,10 @@ UNDEFINED_VALUES = frozenset(
     {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
 )
 
+# Entries whose tensor arguments after the first stay on CPU on every device, because the host reads
+# them to know the shapes of the results.
+HOST_ARGUMENTS = frozenset({"tensor_split"})
+
 # Entries whose CPU kernels (`tril` and `triu` below all of them) write past the end of some out
 # tensors with gaps: there is no CPU result to compare with.
 CORRUPTS_STRIDED_OUT = frozenset({"linalg.lu", "lu_unpack", "tril", "triu"})
@@ -95,11 +99,13 @@ class Outcome:
     resized: bool = False
 
 
-def prepare(sample: SampleInput, device: torch.device, requires_grad: bool = False) -> Call:
+def prepare(
+    op: OpInfo, sample: SampleInput, device: torch.device, requires_grad: bool = False
+) -> Call:
     move = Transplant(device, requires_grad)
-    first, args, kwargs = move((sample.input, tuple(sample.args), dict(sample.kwargs)))
-    if kwargs.get("device") in ("cpu", None) and "device" in sample.kwargs:
-        kwargs["device"] = device
+    first = move(sample.input)
+    rest = Transplant(CPU, requires_grad) if op.name in HOST_ARGUMENTS else move
+    args, kwargs = rest((tuple(sample.args), dict(sample.kwargs)))
     return Call(first, args, kwargs, move.tensors, device)
 
 
@@ -144,7 +150,7 @@ class Recorder(TorchDispatchMode):
 def draws_random_numbers(op: OpInfo, sample: SampleInput) -> bool:
     recorder = Recorder()
     with contextlib.suppress(Exception), recorder:
-        prepare(sample, CPU).of(op.op)
+        prepare(op, sample, CPU).of(op.op)
     return recorder.random
 
 
@@ -185,13 +191,13 @@ def check_forward(
     op: OpInfo, sample: SampleInput, number: int, device: torch.device, result: EntryResult
 ) -> None:
     """Values, dtype, strides, aliasing, and what happened to the arguments."""
-    on_cpu = prepare(sample, CPU)
+    on_cpu = prepare(op, sample, CPU)
     expected = attempt(lambda: on_cpu.of(op.op))
     if expected.error is not None:
         return
     result.samples += 1
     try:
-        on_device = prepare(sample, device)
+        on_device = prepare(op, sample, device)
     except Exception as error:
         result.add("forward", number, f"moving the arguments: {first_line(error)}")
         return
@@ -229,10 +235,10 @@ def check_inplace(
     variant = op.get_inplace()
     if variant is None or not isinstance(sample.input, torch.Tensor) or sample.broadcasts_input:
         return
-    on_cpu = prepare(sample, CPU)
+    on_cpu = prepare(op, sample, CPU)
     expected = attempt(lambda: on_cpu.of(variant))
     try:
-        on_device = prepare(sample, device)
+        on_device = prepare(op, sample, device)
     except Exception:
         return  # the forward check reports it
     actual = attempt(lambda: on_device.of(variant))
@@ -304,7 +310,7 @@ def check_out(
 ) -> None:
     if not op.supports_out:
         return
-    plain = attempt(lambda: prepare(sample, CPU).of(op.op))
+    plain = attempt(lambda: prepare(op, sample, CPU).of(op.op))
     if plain.error is not None or not is_out_structure(plain.value):
         return
     values = values_of(op, sample)
@@ -333,7 +339,7 @@ def check_one_out(
     outcomes, outs, starts = [], [], []
     for place in (CPU, device):
         try:
-            call = prepare(sample, place)
+            call = prepare(op, sample, place)
             out = tree_map(lambda leaf, place=place: make(leaf, place), like)
         except Exception as error:
             return f"making the arguments: {first_line(error)}"
@@ -387,12 +393,12 @@ def check_backward(
     op: OpInfo, sample: SampleInput, number: int, device: torch.device, result: EntryResult
 ) -> None:
     cotangents: list[torch.Tensor] = []
-    on_cpu = prepare(sample, CPU, requires_grad=True)
+    on_cpu = prepare(op, sample, CPU, requires_grad=True)
     expected = attempt(lambda: gradients(op, sample, on_cpu, cotangents))
     if expected.error is not None or expected.value is None:
         return
     try:
-        on_device = prepare(sample, device, requires_grad=True)
+        on_device = prepare(op, sample, device, requires_grad=True)
     except Exception as error:
         result.add("backward", number, f"moving the arguments: {first_line(error)}")
         return

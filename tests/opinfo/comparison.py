@@ -138,7 +138,8 @@ def aliasing(outputs: Any, inputs: Sequence[torch.Tensor]) -> list[tuple[Any, ..
     """How results relate to arguments and to each other; equal lists mean equal relations.
 
     A row per result: the arguments that are the same object, the arguments and the earlier results
-    with the same storage, whether autograd sees a view, and the offset in a shared storage.
+    with the same storage, whether autograd sees a view of an argument, and the offset in a shared
+    storage.
     """
     rows: list[tuple[Any, ...]] = []
     results = tensors_in(outputs)
@@ -152,7 +153,7 @@ def aliasing(outputs: Any, inputs: Sequence[torch.Tensor]) -> list[tuple[Any, ..
             i for i, other in enumerate(results[:number]) if share_storage(other, result)
         )
         offset = result.storage_offset() if shared or earlier else 0
-        rows.append((same, shared, earlier, result._is_view(), offset))
+        rows.append((same, shared, earlier, bool(shared) and result._is_view(), offset))
     return rows
 
 

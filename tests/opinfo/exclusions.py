@@ -35,7 +35,16 @@ class Exclusion:
         )
 
 
-EXCLUSIONS: tuple[Exclusion, ...] = ()
+SPARSE = "PyTorch gives sparse layouts dispatch keys of their own; the backend serves dense tensors"
+
+EXCLUSIONS: tuple[Exclusion, ...] = (
+    Exclusion("mode", "out", "PyTorch itself lists the devices that mode(out=) accepts"),
+    Exclusion("sparse.mm.reduce", "forward", SPARSE),
+    Exclusion("sparse.mm.reduce", "backward", SPARSE),
+    Exclusion("sparse.sampled_addmm", "forward", SPARSE),
+    Exclusion("sparse.sampled_addmm", "backward", SPARSE),
+    Exclusion("sparse.sampled_addmm", "out", SPARSE),
+)
 
 
 def exclusions_for(entry: str, dtype: str, access: str) -> list[Exclusion]:

@@ -3,7 +3,7 @@
     python -m tests.opinfo.sweep --dtype float32 --access shared --jobs 2
 
 Results appear in `.test-results/opinfo/<dtype>-<access>.json` and `.md`. Exit status 1 means that
-an entry which CPU can run is not right.
+an entry which CPU can run is not right and not excluded.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tests.opinfo.worker import Answer, WorkerProcess
 from tests.run import RESULTS, fingerprint
 
 FOLDER = RESULTS / "opinfo"
+NOT_RIGHT = ("wrong", "crash", "timeout")
 
 
 def run_sweep(
@@ -70,7 +71,8 @@ def scoreboard(dtype: str, access: str, answers: Sequence[Answer]) -> str:
     """As Markdown: the score, the entries that are not right, the exclusions that hid something."""
     right, runnable = score(answers)
     lines = [f"# Operator sweep: {dtype}, {access} memory", ""]
-    lines += [f"{right} of {runnable} entries right that CPU can run.", ""]
+    excluded = sum(a.status == "excluded" for a in answers)
+    lines += [f"Of {runnable} entries that CPU can run {right} are right, {excluded} excluded.", ""]
     checked = Counter(check for a in answers for check in a.checks)
     wrong = Counter(c for a in answers for c in {f["check"] for f in a.failures})
     lines += ["| check | entries | not right |", "|---|---|---|"]
@@ -96,7 +98,7 @@ class Journal:
             lines = path.read_text().splitlines()
             if lines and json.loads(lines[0]) == header:
                 known = (Answer(**json.loads(line)) for line in lines[1:])
-                self.answers = [a for a in known if a.status in ("right", "not runnable")]
+                self.answers = [a for a in known if a.status not in NOT_RIGHT]
         path.parent.mkdir(parents=True, exist_ok=True)
         rows = [header, *map(asdict, self.answers)]
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -147,7 +149,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     (FOLDER / f"{stem}.md").write_text(scoreboard(options.dtype, options.access, answers))
     print(f"{options.dtype}, {options.access}: {right} of {runnable} entries right")
     print(f"scoreboard: {FOLDER / stem}.md")
-    return int(right < runnable)
+    return int(any(a.status in NOT_RIGHT for a in answers))
 
 
 if __name__ == "__main__":

@@ -35,7 +35,9 @@ class Transplant:
     def _leaf(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return self._tensor(value)
-        if isinstance(value, torch.device) and value.type == "cpu":
+        if (isinstance(value, str) and value == "cpu") or (
+            isinstance(value, torch.device) and value.type == "cpu"
+        ):
             return self.device
         if isinstance(value, torch.Generator):
             return torch.Generator(self.device).manual_seed(value.initial_seed())

@@ -28,7 +28,8 @@ class Answer:
     """What is known of an entry after its checks.
 
     Args:
-        status: "right", "wrong", "crash", "timeout" or "not runnable" (CPU cannot run it either).
+        status: "right", "excluded" (all that is wrong is excluded), "wrong", "crash", "timeout" or
+            "not runnable" (CPU cannot run it either).
         failures: rows of check, number of the sample, reason.
         excluded: reasons of the exclusions that hid failures.
     """
@@ -161,7 +162,7 @@ def serve(settings: dict[str, str]) -> None:
             elif len(rest) < len(failures):
                 excluded.append(exclusion.reason)
             failures = rest
-        status = "wrong" if failures else "right"
+        status = "wrong" if failures else "excluded" if excluded else "right"
         checks = sorted(result.checks)
         return Answer(name, status, result.samples, checks, failures, excluded)
 
