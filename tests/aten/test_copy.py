@@ -1,0 +1,425 @@
+"""Copies between host, device and other devices, against the same copy on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+
+import pytest
+import torch
+from support import run_python
+
+DTYPES = [
+    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+    torch.uint16, torch.uint32, torch.uint64, torch.float16, torch.bfloat16, torch.float32,
+    torch.float64, torch.complex32, torch.complex64, torch.complex128, torch.float8_e4m3fn,
+    torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.float8_e8m0fnu,
+]  # fmt: skip
+
+# Views of a base with 8 * 9 * 10 elements; all have 3 * 4 * 5 elements in the same sizes.
+SIZES = (3, 4, 5)
+BASE = 8 * 9 * 10
+LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "contiguous": lambda base: base[:60].view(SIZES),
+    "offset": lambda base: base[7:67].view(SIZES),
+    "permuted": lambda base: base[:60].view(5, 3, 4).permute(1, 2, 0),
+    "inner steps": lambda base: base.view(8, 9, 10)[:3, :4, ::2],
+    "rows apart": lambda base: base.view(8, 9, 10)[1:4, :4, 2:7],
+    "middle steps": lambda base: base.view(8, 9, 10)[:3, 1::2, :5],
+    "outer steps": lambda base: base[: 6 * 20].view(6, 4, 5)[1::2],
+    "steps everywhere": lambda base: base.view(8, 9, 10)[1:6:2, :8:2, 1::2],
+    "permuted steps": lambda base: base.view(8, 9, 10)[:5, 1:4, :8:2].permute(1, 2, 0),
+}
+# May be read, not written.
+SOURCE_LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    **LAYOUTS,
+    "expanded outside": lambda base: base[:20].view(4, 5).expand(SIZES),
+    "expanded inside": lambda base: base[:12].view(3, 4, 1).expand(SIZES),
+    "expanded scalar": lambda base: base[3].expand(SIZES),
+    "windows": lambda base: base[:14].unfold(0, 5, 1)[:8].as_strided(SIZES, (2, 1, 1)),
+}
+# What broadcasting has to do.
+SMALLER_SOURCES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "scalar": lambda base: base[5],
+    "one element": lambda base: base[5:6],
+    "row": lambda base: base[:5],
+    "column": lambda base: base[:4].view(4, 1),
+    "first dimension": lambda base: base[:6:2].view(3, 1, 1),
+    "matrix with steps": lambda base: base[:40].view(4, 10)[:, ::2],
+}
+DIRECTIONS = ["host to device", "device to host", "within device", "between devices"]
+
+
+@pytest.fixture(params=DIRECTIONS)
+def ends(request: pytest.FixtureRequest, device: torch.device) -> tuple[str, str]:
+    """Where the source is and where the destination is."""
+    here = f"{device.type}:0"
+    if request.param == "between devices" and torch.accelerator.device_count() < 2:
+        pytest.skip("needs two devices")
+    return {
+        "host to device": ("cpu", here),
+        "device to host": (here, "cpu"),
+        "within device": (here, here),
+        "between devices": (f"{device.type}:1", here),
+    }[request.param]
+
+
+def arbitrary_bits(dtype: torch.dtype, elements: int = BASE, seed: int = 0) -> torch.Tensor:
+    """Every bit pattern is as likely as any other: NaNs, infinities, denormals."""
+    generator = torch.Generator().manual_seed(seed)
+    if dtype is torch.bool:
+        return torch.randint(2, (elements,), generator=generator).bool()
+    size = elements * dtype.itemsize
+    return torch.randint(256, (size,), generator=generator, dtype=torch.uint8).view(dtype)
+
+
+def modest_values(dtype: torch.dtype, elements: int = BASE, seed: int = 0) -> torch.Tensor:
+    """Values that every dtype can hold more or less."""
+    real = (torch.arange(elements) * (2 * seed + 3)) % 7 + 1
+    if dtype.is_complex:
+        return torch.complex(real.double(), (8.0 - real.double())).to(dtype)
+    return real.to(dtype)
+
+
+def bits(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().view(torch.uint8)
+
+
+def check_copy(
+    ends: tuple[str, str],
+    destination: torch.Tensor,
+    source: torch.Tensor,
+    layout: Callable[[torch.Tensor], torch.Tensor],
+    source_layout: Callable[[torch.Tensor], torch.Tensor],
+    what: object,
+) -> None:
+    """Copies views of fresh copies of the bases, compares all bytes of the destination's base."""
+    expected = destination.clone()
+    try:
+        layout(expected).copy_(source_layout(source))
+    except (RuntimeError, NotImplementedError) as refusal:
+        moved_source, actual = source.to(ends[0]), destination.to(ends[1], copy=True)
+        with pytest.raises(type(refusal)):
+            layout(actual).copy_(source_layout(moved_source))
+        return
+    moved_source, actual = source.to(ends[0]), destination.to(ends[1], copy=True)
+    layout(actual).copy_(source_layout(moved_source))
+    result = actual.cpu()
+    assert torch.equal(bits(result), bits(expected)), what
+    assert torch.equal(bits(moved_source.cpu()), bits(source)), f"source changed: {what}"
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_every_dtype_makes_the_round_trip(device: torch.device, dtype: torch.dtype) -> None:
+    values = arbitrary_bits(dtype)
+    there = values.to(device)
+    assert there.device == device
+    assert there.dtype == dtype
+    assert torch.equal(bits(there.cpu()), bits(values))
+    assert torch.equal(bits(there.clone().cpu()), bits(values))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.float32, torch.complex128])
+def test_every_layout_to_every_layout(ends: tuple[str, str], dtype: torch.dtype) -> None:
+    source, destination = arbitrary_bits(dtype, seed=1), arbitrary_bits(dtype, seed=2)
+    for (name, layout), (source_name, source_layout) in product(
+        LAYOUTS.items(), SOURCE_LAYOUTS.items()
+    ):
+        check_copy(ends, destination, source, layout, source_layout, (source_name, name))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_every_dtype_with_steps(ends: tuple[str, str], dtype: torch.dtype) -> None:
+    source, destination = arbitrary_bits(dtype, seed=1), arbitrary_bits(dtype, seed=2)
+    for name, source_name in product(["offset", "steps everywhere"], repeat=2):
+        check_copy(
+            ends, destination, source, LAYOUTS[name], LAYOUTS[source_name], (source_name, name)
+        )
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex values")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_conversion_to_every_dtype(ends: tuple[str, str], dtype: torch.dtype) -> None:
+    destination = modest_values(dtype, seed=1)
+    for source_dtype in DTYPES:
+        source = modest_values(source_dtype)
+        for layout, source_layout in [
+            ("contiguous", "offset"),
+            ("steps everywhere", "permuted"),
+            ("permuted", "permuted steps"),
+            ("inner steps", "expanded inside"),
+        ]:
+            check_copy(
+                ends,
+                destination,
+                source,
+                LAYOUTS[layout],
+                SOURCE_LAYOUTS[source_layout],
+                (source_dtype, source_layout, layout),
+            )
+
+
+@pytest.mark.parametrize("source_dtype", [torch.float32, torch.int16], ids=str)
+def test_broadcasting(ends: tuple[str, str], source_dtype: torch.dtype) -> None:
+    source, destination = modest_values(source_dtype), modest_values(torch.float32, seed=2)
+    for (name, layout), (source_name, smaller) in product(LAYOUTS.items(), SMALLER_SOURCES.items()):
+        check_copy(ends, destination, source, layout, smaller, (source_name, name))
+
+
+CONJUGATED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "plain": lambda z: z,
+    "conj": lambda z: z.conj(),
+    "neg": torch._neg_view,
+    "conj and neg": lambda z: torch._neg_view(z.conj()),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_conj_and_neg_bits_on_both_sides(ends: tuple[str, str], dtype: torch.dtype) -> None:
+    source, destination = modest_values(torch.complex64), modest_values(dtype, seed=2)
+    for (name, bit), (source_name, source_bit) in product(CONJUGATED.items(), repeat=2):
+        for layout, source_layout in product(["contiguous", "permuted", "inner steps"], repeat=2):
+            check_copy(
+                ends,
+                destination,
+                source,
+                lambda base, bit=bit, layout=layout: bit(LAYOUTS[layout](base)),
+                lambda base, bit=source_bit, layout=source_layout: bit(LAYOUTS[layout](base)),
+                (source_name, source_layout, name, layout),
+            )
+
+
+def test_real_and_imaginary_views(ends: tuple[str, str]) -> None:
+    source, destination = modest_values(torch.complex64), modest_values(torch.complex64, seed=2)
+    views: list[Callable[[torch.Tensor], torch.Tensor]] = [
+        lambda z: z.real,
+        lambda z: z.imag,
+        lambda z: z.conj().imag,
+        lambda z: torch.view_as_real(z)[:, 1],
+    ]
+    for view, source_view in product(views, repeat=2):
+        check_copy(ends, destination, source, view, source_view, "parts")
+
+
+def test_bits_survive_moving(device: torch.device) -> None:
+    z = modest_values(torch.complex64)
+    there = z.to(device).conj()
+    assert there.is_conj()
+    torch.testing.assert_close(there.cpu(), z.conj())
+    torch.testing.assert_close(there.resolve_conj().cpu(), z.conj().resolve_conj())
+    torch.testing.assert_close(there.imag.cpu(), z.conj().imag)
+    assert there.imag.is_neg()
+    torch.testing.assert_close(there.imag.resolve_neg().cpu(), -z.imag)
+    torch.testing.assert_close(torch.view_as_real(there.resolve_conj()).cpu()[:, 1], -z.imag)
+    torch.testing.assert_close(z.conj().to(device).cpu(), z.conj())
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        lambda x: x,
+        lambda x: x.t(),
+        lambda x: x[:, ::2],
+        lambda x: x[::3],
+        lambda x: x[:, 100:900],
+        lambda x: x[:, :8],
+        lambda x: x[:, :1],
+        lambda x: x[::2, ::2].t(),
+    ],
+    ids=["dense", "transposed", "columns", "rows", "wide", "narrow", "column", "steps transposed"],
+)
+def test_large(
+    ends: tuple[str, str], layout: Callable[[torch.Tensor], torch.Tensor], device: torch.device
+) -> None:
+    source = torch.arange(1003 * 1001, dtype=torch.int32).view(1003, 1001)
+    destination = -source
+    for source_layout in (layout, lambda x: layout(x).clone()):
+        check_copy(ends, destination, source, layout, source_layout, "large")
+
+
+def test_zero_elements(ends: tuple[str, str]) -> None:
+    for sizes in [(0,), (3, 0), (0, 2, 5)]:
+        destination = torch.empty(sizes, device=ends[1])
+        destination.copy_(torch.empty(sizes, device=ends[0]))
+        assert destination.shape == sizes
+    torch.empty(0, device=ends[1]).copy_(torch.ones(1, device=ends[0]))
+
+
+def test_copy_to_itself_changes_nothing(device: torch.device) -> None:
+    values = modest_values(torch.float32)
+    there = values.to(device)
+    assert there.copy_(there) is there
+    there[:].copy_(there)
+    torch.testing.assert_close(there.cpu(), values)
+
+
+def test_partial_overlap_is_refused_as_on_cpu(device: torch.device) -> None:
+    there = torch.arange(10, device=device)
+    with pytest.raises(RuntimeError, match="single memory location"):
+        there[1:].copy_(there[:-1])
+    square = torch.arange(9, device=device).view(3, 3)
+    with pytest.raises(RuntimeError, match="single memory location"):
+        square.copy_(square.t())
+    torch.testing.assert_close(there.cpu(), torch.arange(10))
+
+
+def test_interleaved_views_of_one_storage(device: torch.device) -> None:
+    values = torch.arange(4000.0).view(4, 1000)
+    for write, read in [
+        (lambda x: x[:, ::2], lambda x: x[:, 1::2]),
+        (lambda x: x[:, :500], lambda x: x[:, 500:]),
+        (lambda x: x[::2], lambda x: x[1::2]),
+    ]:
+        expected, there = values.clone(), values.to(device)
+        write(expected).copy_(read(expected))
+        write(there).copy_(read(there))
+        torch.testing.assert_close(there.cpu(), expected)
+
+
+def test_writing_into_an_expanded_tensor_is_refused(ends: tuple[str, str]) -> None:
+    destination = torch.zeros(1, device=ends[1]).expand(4)
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        destination.copy_(torch.ones(4, device=ends[0]))
+
+
+def test_wrong_shapes_are_refused_as_on_cpu(ends: tuple[str, str]) -> None:
+    destination = torch.zeros(2, 3, device=ends[1])
+    for sizes in [(4,), (3, 2), (1, 2, 3), (2, 2, 3)]:
+        with pytest.raises(RuntimeError) as on_cpu:
+            torch.zeros(2, 3).copy_(torch.ones(sizes))
+        with pytest.raises(RuntimeError) as here:
+            destination.copy_(torch.ones(sizes, device=ends[0]))
+        assert str(here.value).splitlines()[0] == str(on_cpu.value).splitlines()[0]
+    torch.testing.assert_close(destination.cpu(), torch.zeros(2, 3))
+
+
+def test_meta_tensors(device: torch.device) -> None:
+    with pytest.raises(NotImplementedError, match="no data"):
+        torch.zeros(2, device=device).copy_(torch.zeros(2, device="meta"))
+    assert torch.zeros(2, device=device).to("meta").is_meta
+
+
+def test_wrong_device_index(device: torch.device) -> None:
+    with pytest.raises((RuntimeError, ValueError), match="99|index"):
+        torch.ones(2).to(f"{device.type}:99")
+
+
+def test_to_contiguous_and_clone_keep_layouts(device: torch.device) -> None:
+    values = torch.arange(120.0).view(2, 3, 4, 5)
+    for layout in (
+        lambda x: x,
+        lambda x: x.permute(0, 2, 3, 1),
+        lambda x: x.to(memory_format=torch.channels_last),
+        lambda x: x[:, :, ::2],
+        lambda x: x.transpose(0, 3),
+    ):
+        expected = layout(values)
+        there = layout(values.to(device))
+        for act in (
+            lambda x: x.clone(),
+            lambda x: x.contiguous(),
+            lambda x: x.to(torch.float64),
+            lambda x: x.clone(memory_format=torch.contiguous_format),
+            lambda x: x.contiguous(memory_format=torch.channels_last),
+        ):
+            actual = act(there)
+            assert actual.stride() == act(expected).stride()
+            torch.testing.assert_close(actual.cpu(), act(expected))
+        moved = layout(values).to(device)
+        assert moved.stride() == layout(values).to("cpu", copy=True).stride()
+
+
+@pytest.mark.parametrize("elements", [1, 1000, 1_000_000])
+def test_pinned_memory_without_blocking(device: torch.device, elements: int) -> None:
+    source = torch.arange(elements, dtype=torch.float32).pin_memory()
+    assert source.is_pinned()
+    there = torch.empty(elements, device=device)
+    back = torch.empty(elements).pin_memory()
+    there.copy_(source, non_blocking=True)
+    there.add_(1)
+    back.copy_(there, non_blocking=True)
+    torch.accelerator.synchronize(device)
+    torch.testing.assert_close(back, source + 1)
+
+
+@pytest.mark.parametrize("elements", [10, 1_000_000])
+def test_pageable_memory_without_blocking_may_change_at_once(
+    device: torch.device, elements: int
+) -> None:
+    source = torch.ones(elements)
+    there = source.to(device, non_blocking=True)
+    source.fill_(2)
+    back = there.to("cpu", non_blocking=True)
+    torch.testing.assert_close(back, torch.ones(elements))
+
+
+def test_order_on_a_driver_that_is_late() -> None:
+    """Every wait that is missing shows: the driver starts its work long after it was asked to."""
+    run_python(
+        """
+        import gc, torch, torch_outboard
+        device = torch_outboard.device_name()
+        n = 200_000
+        values = torch.arange(n, dtype=torch.float32)
+
+        # Blocking copies, both ways, dense and not.
+        there = values.to(device)
+        assert torch.equal(there.cpu(), values)
+        assert torch.equal(there[::2].cpu(), values[::2])
+        grid = torch.zeros(400, 500, device=device)
+        grid[:, 7:307].copy_(torch.ones(400, 300))
+        assert grid.sum().item() == 400 * 300
+
+        # A pinned block may be dropped while its copy is pending.
+        sums = []
+        for i in range(8):
+            pinned = torch.full((n,), float(i)).pin_memory()
+            sums.append(pinned.to(device, non_blocking=True))
+            del pinned
+        for i, tensor in enumerate(sums):
+            assert torch.equal(tensor.cpu(), torch.full((n,), float(i))), i
+
+        # Host kernels wait for copies on the current stream.
+        pinned = torch.full((n,), 3.0).pin_memory()
+        there.copy_(pinned, non_blocking=True)
+        there.mul_(2)
+        copied = there.clone()
+        there.fill_(0)
+        assert torch.equal(copied.cpu(), torch.full((n,), 6.0))
+
+        # To pinned memory: right after synchronizing.
+        back = torch.zeros(n).pin_memory()
+        back.copy_(copied, non_blocking=True)
+        torch.accelerator.synchronize()
+        assert torch.equal(back, torch.full((n,), 6.0))
+
+        # Another stream waits for an event.
+        side = torch.Stream(device)
+        with side:
+            there.copy_(pinned, non_blocking=True)
+            event = side.record_event()
+        torch.accelerator.current_stream().wait_event(event)
+        assert torch.equal(there.cpu(), torch.full((n,), 3.0))
+
+        # Between devices, from and to pending work; temporaries die at once.
+        if torch.accelerator.device_count() > 1:
+            other = torch.zeros(n, device=f"{device}:1")
+            for i in range(4):
+                pinned.fill_(i)
+                there.copy_(pinned, non_blocking=True)
+                other.copy_(there)
+                there.fill_(-1)
+                other[: n // 2].copy_(there[n // 2 :])
+                expected = torch.full((n,), float(i))
+                expected[: n // 2] = -1
+                assert torch.equal(other.cpu(), expected), i
+
+        # Resizing moves the content in order.
+        grown = torch.arange(1000.0, device=device)
+        grown.add_(1)
+        grown.resize_(5000)
+        assert torch.equal(grown[:1000].cpu(), torch.arange(1000.0) + 1)
+        gc.collect()
+        """,
+        OUTBOARD_TORTURE="delay_us=5000",
+    )

@@ -1,0 +1,375 @@
+"""The operators PyTorch demands of every accelerator: memory, views, storages, values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+
+def same_layout(actual: torch.Tensor, expected: torch.Tensor) -> None:
+    assert actual.shape == expected.shape
+    assert actual.stride() == expected.stride()
+    assert actual.storage_offset() == expected.storage_offset()
+    assert actual.dtype == expected.dtype
+
+
+def shares_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.untyped_storage()._cdata == b.untyped_storage()._cdata
+
+
+# ---- empty and empty_strided -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [(), (0,), (3,), (2, 0, 4), (2, 3, 4, 5)])
+@pytest.mark.parametrize("dtype", [None, torch.bool, torch.float16, torch.complex128])
+def test_empty(device: torch.device, size: tuple[int, ...], dtype: torch.dtype | None) -> None:
+    actual = torch.empty(size, dtype=dtype, device=device)
+    expected = torch.empty(size, dtype=dtype)
+    same_layout(actual, expected)
+    assert actual.device == device
+    assert actual.untyped_storage().nbytes() == expected.untyped_storage().nbytes()
+    assert actual.untyped_storage().resizable()
+    assert not actual.is_pinned()
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_empty_memory_format(device: torch.device, memory_format: torch.memory_format) -> None:
+    size = (2, 3, 4, 5)
+    actual = torch.empty(size, device=device, memory_format=memory_format)
+    same_layout(actual, torch.empty(size, memory_format=memory_format))
+
+
+@pytest.mark.parametrize(
+    ("size", "stride"), [((), ()), ((2, 3), (1, 2)), ((2, 3), (10, 2)), ((4,), (0,)), ((0, 3), (7, 1))]
+)
+def test_empty_strided(
+    device: torch.device, size: tuple[int, ...], stride: tuple[int, ...]
+) -> None:
+    actual = torch.empty_strided(size, stride, device=device)
+    expected = torch.empty_strided(size, stride)
+    same_layout(actual, expected)
+    assert actual.untyped_storage().nbytes() == expected.untyped_storage().nbytes()
+
+
+def test_new_tensors_live_where_they_are_asked_for(device: torch.device) -> None:
+    if torch.accelerator.device_count() < 2:
+        pytest.skip("needs two devices")
+    for index in (0, 1):
+        assert torch.empty(2, device=f"{device.type}:{index}").device.index == index
+        with torch.get_device_module(device).device(index):
+            assert torch.empty(2, device=device.type).device.index == index
+            assert torch.ones(2, device=f"{device.type}:{1 - index}").device.index == 1 - index
+            assert torch.empty_strided((2,), (3,), device=device.type).device.index == index
+    assert torch.accelerator.current_device_index() == 0
+
+
+def test_bad_requests_for_new_tensors(device: torch.device) -> None:
+    with pytest.raises(RuntimeError, match="[Pp]in"):
+        torch.empty(2, device=device, pin_memory=True)
+    with pytest.raises(RuntimeError, match="negative dimension"):
+        torch.empty(-1, device=device)
+    with pytest.raises(RuntimeError, match="negative dimension|[Nn]egative"):
+        torch.empty_strided((-1,), (1,), device=device)
+    for index in (torch.accelerator.device_count(), 99):
+        with pytest.raises((RuntimeError, ValueError), match=str(index)):
+            torch.empty(2, device=f"{device.type}:{index}")
+        with pytest.raises((RuntimeError, ValueError), match=str(index)):
+            torch.empty_strided((2,), (1,), device=f"{device.type}:{index}")
+    with pytest.raises(RuntimeError):
+        torch.empty(2**62, device=device)
+    torch.testing.assert_close(torch.ones(2, device=device).cpu(), torch.ones(2))
+
+
+def test_deterministic_filling(device: torch.device) -> None:
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert torch.empty(5, device=device).isnan().all().item()
+        assert torch.empty_strided((2, 2), (1, 2), device=device).isnan().all().item()
+        highest = torch.iinfo(torch.int32).max
+        assert (torch.empty(5, dtype=torch.int32, device=device) == highest).all().item()
+        grown = torch.zeros(2, device=device).resize_(6)
+        torch.testing.assert_close(grown.cpu().isnan(), torch.arange(6) >= 2)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+# ---- Views -----------------------------------------------------------------------------------
+
+VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "as_strided": lambda x: x.as_strided((3, 2), (2, 5)),
+    "as_strided with offset": lambda x: x.as_strided((3, 2), (2, 5), 4),
+    "as_strided overlapping": lambda x: x.as_strided((4, 4), (1, 1), 1),
+    "view": lambda x: x.view(4, 6),
+    "view with -1": lambda x: x.view(-1, 3),
+    "view of dtype": lambda x: x.view(torch.int32),
+    "view of a slice": lambda x: x[1].view(2, 6),
+    "reshape": lambda x: x.reshape(6, 4),
+    "_reshape_alias": lambda x: torch.ops.aten._reshape_alias(x, [4, 6], [6, 1]),
+    "transpose": lambda x: x.transpose(0, 2),
+    "slice": lambda x: x[:, 1:3, ::2],
+    "select": lambda x: x[1, 2],
+    "expand": lambda x: x[:1].expand(5, 4, 3),
+    "unfold": lambda x: x.unfold(1, 2, 1),
+    "diagonal": lambda x: x.diagonal(0, 1, 2),
+    "squeeze": lambda x: x[:1].squeeze(0),
+    "detach": lambda x: x.detach(),
+    "chunk": lambda x: x.chunk(2, 1)[1],
+    "unbind": lambda x: x.unbind(2)[2],
+    "view_as_complex": lambda x: torch.view_as_complex(x.view(12, 2)),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_are_views(device: torch.device, name: str) -> None:
+    values = torch.arange(24.0).view(2, 4, 3)
+    there = values.to(device)
+    actual, expected = VIEWS[name](there), VIEWS[name](values)
+    same_layout(actual, expected)
+    assert shares_storage(actual, there)
+    torch.testing.assert_close(actual.cpu(), expected)
+    there.zero_()
+    assert not actual.cpu().any()
+
+
+def test_bad_views(device: torch.device) -> None:
+    there = torch.arange(24.0, device=device).view(2, 4, 3)
+    with pytest.raises(RuntimeError, match="invalid for input of size"):
+        there.view(5, 5)
+    with pytest.raises(RuntimeError, match="view size is not compatible"):
+        there.transpose(0, 2).view(24)
+    with pytest.raises(RuntimeError, match="out of bounds"):
+        there.as_strided((100,), (1,))
+    with pytest.raises(RuntimeError, match="[Nn]egative|offset"):
+        there.as_strided((2,), (1,), -1)
+
+
+# ---- resize_ ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [(), (0,), (3,), (6,), (2, 3), (4, 5), (100, 100)])
+def test_resize_keeps_content(device: torch.device, size: tuple[int, ...]) -> None:
+    values = torch.arange(6.0)
+    there = values.to(device)
+    assert there.resize_(size) is there
+    expected = values.clone().resize_(size)
+    same_layout(there, expected)
+    kept = min(6, there.numel())
+    torch.testing.assert_close(there.flatten()[:kept].cpu(), values[:kept])
+    assert there.untyped_storage().nbytes() == expected.untyped_storage().nbytes()
+
+
+def test_resize_of_views_and_formats(device: torch.device) -> None:
+    base = torch.arange(6.0, device=device)
+    view = base[4:]
+    view.resize_(10)
+    assert view.storage_offset() == 4
+    assert shares_storage(view, base)
+    torch.testing.assert_close(base.cpu(), torch.arange(6.0))
+    view.fill_(-1)
+    torch.testing.assert_close(base.cpu(), torch.tensor([0.0, 1, 2, 3, -1, -1]))
+
+    there = torch.empty(0, device=device).resize_(2, 3, 4, 5, memory_format=torch.channels_last)
+    assert there.stride() == torch.empty(2, 3, 4, 5, memory_format=torch.channels_last).stride()
+    same = torch.empty(3, 2, device=device).t()
+    same.resize_(2, 3)
+    assert same.stride() == torch.empty(3, 2).t().resize_(2, 3).stride()
+    there.resize_as_(torch.empty(7, device=device))
+    assert there.shape == (7,)
+
+
+def test_bad_resizes(device: torch.device) -> None:
+    with pytest.raises(RuntimeError, match="negative"):
+        torch.empty(2, device=device).resize_(-1)
+    with pytest.raises(RuntimeError):
+        torch.ones(2, device=device).resize_(2**61)
+    with pytest.raises(RuntimeError, match="[Rr]esiz"):
+        torch.ones(2, device=device, requires_grad=True).resize_(3)
+
+
+def test_storage_resize(device: torch.device) -> None:
+    there = torch.arange(6.0, device=device)
+    storage = there.untyped_storage()
+    storage.resize_(0)
+    assert storage.nbytes() == 0
+    storage.resize_(24)
+    there.copy_(torch.arange(6.0))
+    storage.resize_(4 * 1000)
+    assert storage.nbytes() == 4000
+    torch.testing.assert_close(there.cpu(), torch.arange(6.0))
+    storage.resize_(24)
+    torch.testing.assert_close(there.cpu(), torch.arange(6.0))
+
+
+def test_out_tensors_are_resized(device: torch.device) -> None:
+    out = torch.empty(0, device=device)
+    torch.add(torch.ones(3, device=device), 1, out=out)
+    torch.testing.assert_close(out.cpu(), torch.full((3,), 2.0))
+    torch.ops.aten._resize_output_(out, [5], device)
+    assert out.shape == (5,)
+
+
+# ---- set_ ------------------------------------------------------------------------------------
+
+
+def test_set_tensor(device: torch.device) -> None:
+    source = torch.arange(12.0, device=device).view(3, 4)[1:, ::2]
+    there = torch.empty(0, device=device)
+    there.set_(source)
+    same_layout(there, source)
+    assert shares_storage(there, source)
+    torch.testing.assert_close(there.cpu(), source.cpu())
+
+
+def test_set_storage(device: torch.device) -> None:
+    source = torch.arange(12.0, device=device)
+    there = torch.empty(2, 2, device=device)
+    there.set_(source.untyped_storage())
+    assert there.shape == (12,)
+    assert shares_storage(there, source)
+    torch.testing.assert_close(there.cpu(), torch.arange(12.0))
+
+
+def test_set_storage_with_offset(device: torch.device) -> None:
+    source = torch.arange(12.0, device=device)
+    there = torch.empty(0, device=device)
+    there.set_(source.untyped_storage(), 2, (3, 2), (3, 1))
+    expected = torch.empty(0).set_(torch.arange(12.0).untyped_storage(), 2, (3, 2), (3, 1))
+    same_layout(there, expected)
+    assert shares_storage(there, source)
+    torch.testing.assert_close(there.cpu(), expected)
+    there.set_(source.untyped_storage(), 1, (4,))
+    torch.testing.assert_close(there.cpu(), torch.arange(1.0, 5.0))
+    there.set_(source, 3, (2,), (4,))
+    torch.testing.assert_close(there.cpu(), torch.tensor([3.0, 7.0]))
+
+
+def test_set_grows_the_storage_as_on_cpu(device: torch.device) -> None:
+    source = torch.arange(4.0, device=device)
+    there = torch.empty(0, device=device)
+    there.set_(source.untyped_storage(), 0, (8,), (1,))
+    assert source.untyped_storage().nbytes() == 32
+    torch.testing.assert_close(there[:4].cpu(), torch.arange(4.0))
+
+
+def test_set_nothing(device: torch.device) -> None:
+    there = torch.arange(4.0, device=device)
+    other = there[:]
+    there.set_()
+    assert there.shape == (0,)
+    assert there.device == device
+    assert there.untyped_storage().nbytes() == 0
+    torch.testing.assert_close(other.cpu(), torch.arange(4.0))
+
+
+def test_bad_set(device: torch.device) -> None:
+    there = torch.arange(4.0, device=device)
+    with pytest.raises(RuntimeError):
+        there.set_(torch.arange(4.0).untyped_storage())
+    with pytest.raises(RuntimeError):
+        there.set_(torch.arange(4.0))
+    with pytest.raises(RuntimeError, match="offset"):
+        there.set_(there.untyped_storage(), -1, (2,), (1,))
+    with pytest.raises(RuntimeError, match="out of bounds"):
+        there.set_(there.untyped_storage(), 100, (4,), (1,))
+    torch.testing.assert_close(torch.ones(2, device=device).cpu(), torch.ones(2))
+
+
+def test_data_assignment(device: torch.device) -> None:
+    parameter = torch.nn.Parameter(torch.ones(3, device=device))
+    parameter.data = torch.full((2,), 5.0, device=device)
+    torch.testing.assert_close(parameter.detach().cpu(), torch.full((2,), 5.0))
+
+
+# ---- Values and streams ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (True, torch.bool),
+        (200, torch.uint8),
+        (-(2**62), torch.int64),
+        (2**64 - 1, torch.uint64),
+        (0.5, torch.float16),
+        (-2.5, torch.bfloat16),
+        (1e300, torch.float64),
+        (1 - 2j, torch.complex64),
+        (0.5, torch.float8_e4m3fn),
+    ],
+)
+def test_item(device: torch.device, value: complex, dtype: torch.dtype) -> None:
+    there = torch.tensor([0, value], dtype=dtype).to(device)
+    assert there[1].item() == value
+    assert there[1:].item() == value
+    if dtype.is_complex:
+        assert there[1].conj().item() == value.conjugate()
+    with pytest.raises(RuntimeError, match="[Bb]oolean value|elements|scalar"):
+        there.item()
+
+
+def test_tolist_and_bool(device: torch.device) -> None:
+    there = torch.arange(3, device=device)
+    assert there.tolist() == [0, 1, 2]
+    assert bool(there[1])
+    assert float(there[2]) == 2.0
+    assert [10, 20, 30][there[2]] == 30
+
+
+def test_copy_from_and_resize(device: torch.device) -> None:
+    values = torch.arange(6.0).view(2, 3)
+    there = torch.empty(0, device=device)
+    torch.ops.aten._copy_from_and_resize(values, there)
+    torch.testing.assert_close(there.cpu(), values)
+    back = torch.empty(0)
+    torch.ops.aten._copy_from_and_resize(there, back)
+    torch.testing.assert_close(back, values)
+
+
+def test_record_stream(device: torch.device) -> None:
+    side = torch.Stream(device)
+    there = torch.ones(1000, device=device)
+    there.record_stream(side)
+    torch.view_as_complex(there.view(500, 2)).conj().record_stream(side)
+    with pytest.raises(TypeError):
+        there.record_stream("side")
+
+
+# ---- fill_ and zero_ -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.bool, torch.uint8, torch.int16, torch.int64, torch.float16, torch.bfloat16,
+     torch.float32, torch.float64, torch.complex64, torch.complex128, torch.float8_e5m2],
+    ids=str,
+)  # fmt: skip
+def test_fill_and_zero(device: torch.device, dtype: torch.dtype) -> None:
+    layouts: list[Callable[[torch.Tensor], torch.Tensor]] = [
+        lambda x: x,
+        lambda x: x[7:],
+        lambda x: x.view(10, 10).t(),
+        lambda x: x.view(10, 10)[:, ::2],
+        lambda x: x[50],
+        lambda x: x[:0],
+    ]
+    for layout in layouts:
+        expected = torch.ones(100).to(dtype)
+        there = expected.to(device)
+        value = 1 + 2j if dtype.is_complex else 3
+        layout(there).fill_(value)
+        layout(expected).fill_(value)
+        assert torch.equal(there.cpu().view(torch.uint8), expected.view(torch.uint8))
+        layout(there).zero_()
+        layout(expected).zero_()
+        assert torch.equal(there.cpu().view(torch.uint8), expected.view(torch.uint8))
+
+
+def test_bad_fills(device: torch.device) -> None:
+    with pytest.raises(RuntimeError, match="overflow"):
+        torch.zeros(3, dtype=torch.int8, device=device).fill_(1000)
+    with pytest.raises(RuntimeError, match="overflow|complex"):
+        torch.zeros(3, device=device).fill_(1j)
+    with pytest.raises(RuntimeError, match="more than one element"):
+        torch.zeros(1, device=device).expand(3).fill_(1)
