@@ -25,7 +25,7 @@ namespace outboard {
 namespace {
 
 // Below this, handing a copy to a worker costs more than copying.
-constexpr int64_t kSmallCopy = 64 << 10;
+constexpr size_t kSmallCopy = 64 << 10;
 // Up to this, one thread copies as fast as several.
 constexpr int64_t kSingleThreadCopy = 256 << 10;
 
@@ -108,6 +108,15 @@ at::Tensor host_view(const at::Tensor& tensor) {
   return tensor.is_cpu() ? tensor : alias_as_cpu(tensor);
 }
 
+// Whether, on a device whose memory it shares, the host should copy by itself although the driver
+// could. `transfer`: from or to the host.
+bool host_copies_best(const StreamState& stream, size_t bytes, bool asynchronous, bool transfer) {
+  if (asynchronous && !stream.idle()) return false;  // what is pending is not waited for
+  if (bytes <= kSmallCopy) return true;
+  if (asynchronous && transfer) return false;  // the caller wants to go on meanwhile
+  return is_host_processor(stream.device);
+}
+
 // Both sides are memory of the host, and nothing uses it.
 void copy_on_host(const at::Tensor& destination, const at::Tensor& source,
                   const std::optional<CopyPlan>& plan) {
@@ -130,13 +139,11 @@ void copy_with_host_or_itself(const at::Tensor& destination, const at::Tensor& s
   const bool suits_driver = plan && plan->suits_driver() && !overlapping;
 
   if (shares_host_memory(device)) {
-    const bool may_leave_pending =
-        suits_driver && (host == nullptr ? stream_ordered(destination) && stream_ordered(source)
-                                         : non_blocking && is_pinned(host->storage().data()));
-    const bool small = destination.nbytes() <= static_cast<size_t>(kSmallCopy);
-    bool on_host = !suits_driver || small || is_host_processor(device);
-    if (may_leave_pending) on_host = stream.idle() && (small || (!host && on_host));
-    if (on_host) {
+    const bool asynchronous =
+        suits_driver && stream_ordered(destination) && stream_ordered(source) &&
+        (host == nullptr || (non_blocking && is_pinned(host->storage().data())));
+    const bool driver_may = asynchronous || (suits_driver && host != nullptr);
+    if (!driver_may || host_copies_best(stream, destination.nbytes(), asynchronous, host)) {
       drain(stream);
       if (host == &destination) raise_deferred();
       copy_on_host(destination, source, plan);
@@ -181,7 +188,7 @@ void copy_between_devices(const at::Tensor& destination, const at::Tensor& sourc
     const bool may_leave_pending =
         on_bus && stream_ordered(destination) && stream_ordered(source);
     const bool idle = source_stream.idle() && destination_stream.idle();
-    const bool cheap = destination.nbytes() <= static_cast<size_t>(kSmallCopy) ||
+    const bool cheap = destination.nbytes() <= kSmallCopy ||
                        (is_host_processor(to) && is_host_processor(from));
     if (!may_leave_pending || (idle && cheap)) {
       drain(source_stream);

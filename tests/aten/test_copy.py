@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 import torch
-from support import run_python
+from tests.support import run_python
 
 DTYPES = [
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
