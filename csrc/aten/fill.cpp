@@ -1,9 +1,14 @@
 #include "aten/fill.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/fill_native.h>
+#include <c10/util/DimVector.h>
 
-#include "aten/host_call.h"
+#include <utility>
+
+#include "aten/copy.h"
+#include "aten/empty.h"
 #include "aten/router.h"
 #include "runtime/device.h"
 #include "runtime/driver_table.h"
@@ -29,21 +34,41 @@ bool fill_dense(const at::Tensor& tensor, const at::Scalar& value) {
 
 namespace {
 
-at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {
-  if (!fill_dense(self, value)) {
-    HostCall call(self.device().index());
-    at::Tensor host = call.map(self, Access::kWrite);
-    at::native::fill_(host, value);
-    call.finish();
+// Without the repetitions of an expanded tensor.
+at::Tensor without_repetitions(const at::Tensor& tensor) {
+  c10::DimVector sizes(tensor.sizes());
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (tensor.strides()[i] == 0 && sizes[i] > 1) sizes[i] = 1;
   }
+  return at::native::as_strided_tensorimpl(tensor, sizes, tensor.strides(),
+                                           tensor.storage_offset());
+}
+
+at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {
+  if (fill_dense(self, value)) return self;
+  const at::Tensor target = without_repetitions(self);
+  if (fill_dense(target, value)) return self;
+  const at::Tensor filled = empty_on(self.device().index(), target.sizes(), self.scalar_type());
+  fill_dense(filled, value);
+  copy_into(target, filled);
   return self;
 }
 
 at::Tensor& zero_(at::Tensor& self) { return fill_scalar(self, 0); }
 
+void add(const char* name, c10::KernelFunction function) {
+  RoutedKernel kernel;
+  kernel.kernel = std::move(function);
+  kernel.way = Way::kDevice;
+  kernel.separate_memory_only = true;
+  add_kernel_to_entry(router_entry(name), std::move(kernel));
+}
+
 }  // namespace
 
-OUTBOARD_ROUTED("fill_.Scalar", fill_scalar)
-OUTBOARD_ROUTED("zero_", zero_)
+void register_fills() {
+  add("aten::fill_.Scalar", c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(fill_scalar)));
+  add("aten::zero_", c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(zero_)));
+}
 
 }  // namespace outboard

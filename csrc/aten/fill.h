@@ -12,4 +12,8 @@ namespace outboard {
 // memory with the host, or the tensor has gaps. Raises as on CPU if the dtype cannot hold the value.
 OUTBOARD_API bool fill_dense(const at::Tensor& tensor, const at::Scalar& value);
 
+// Puts fill_.Scalar and zero_ by the driver behind the router, for devices whose memory the host
+// cannot touch.
+void register_fills();
+
 }  // namespace outboard

@@ -7,10 +7,14 @@
 #include <ATen/ops/_resize_output_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/set_native.h>
+#include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_as_complex_native.h>
+#include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
 
 #include "aten/copy.h"
 #include "aten/empty.h"
+#include "aten/fill.h"
 #include "aten/host_call.h"
 #include "aten/registration.h"
 #include "aten/storage_resize.h"
@@ -183,12 +187,18 @@ void record_stream(at::Tensor& self, c10::Stream stream) {
 
 void register_required_operators(torch::Library& library) {
   set_resize_storage(&resize_storage_bytes);
+  register_fills();
 
   library.impl("empty.memory_format", TORCH_FN(empty_memory_format));
   library.impl("empty_strided", TORCH_FN(empty_strided));
   library.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
   library.impl("view", TORCH_FN(at::native::view));
   library.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
+  // The other operators that only make views, and for which PyTorch brings CPU kernels alone.
+  library.impl("unfold", TORCH_FN(at::native::unfold));
+  library.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
+  library.impl("view_as_real", TORCH_FN(at::native::view_as_real));
+
   library.impl("resize_", TORCH_FN(resize_));
   library.impl("_resize_output_", TORCH_FN(at::native::_resize_output_));
   library.impl("set_.source_Storage",

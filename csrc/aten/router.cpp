@@ -76,6 +76,7 @@ Subject subject_of(const c10::FunctionSchema& schema, const torch::jit::Stack& s
 
 bool matches(const RoutedKernel& kernel, const Subject& subject) {
   return (kernel.device == -1 || kernel.device == subject.device) &&
+         !(kernel.separate_memory_only && shares_host_memory(subject.device)) &&
          (kernel.dtypes == kAllDtypes || (subject.dtype != at::ScalarType::Undefined &&
                                           (kernel.dtypes >> static_cast<int>(subject.dtype)) & 1));
 }
