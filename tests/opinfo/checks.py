@@ -7,6 +7,7 @@ cannot do is left out; where CPU raises, the device has to raise the same.
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -345,7 +346,7 @@ def check_one_out(
             return f"making the arguments: {first_line(error)}"
         starts.append([tensor.data_ptr() for tensor in tensors_in(out)])
         call.kwargs["out"] = out
-        outcomes.append(attempt(lambda call=call: call.of(op.op)))
+        outcomes.append(attempt(functools.partial(call.of, op.op)))
         outs.append(tensors_in(out))
     expected, actual = outcomes
     if expected.error is not None or actual.error is not None:

@@ -44,6 +44,8 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
     Exclusion("sparse.sampled_addmm", "forward", SPARSE),
     Exclusion("sparse.sampled_addmm", "backward", SPARSE),
     Exclusion("sparse.sampled_addmm", "out", SPARSE),
+    Exclusion("to_sparse", "forward", SPARSE),
+    Exclusion("to_sparse", "backward", SPARSE),
 )
 
 

@@ -28,6 +28,7 @@ NOT_RIGHT = ("wrong", "crash", "timeout")
 def run_sweep(
     make_worker: Callable[[], WorkerProcess],
     entries: Iterable[str],
+    dtype: str,
     jobs: int,
     done: Callable[[Answer], None],
 ) -> None:
@@ -44,7 +45,7 @@ def run_sweep(
             while True:
                 name = waiting.get_nowait()
                 try:
-                    answers.put(worker.check(name))
+                    answers.put(worker.check(name, dtype))
                 except Exception as error:
                     reason = f"the worker does not start: {error!r}"
                     failure = {"check": "crash", "sample": -1, "reason": reason}
@@ -121,10 +122,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
 
     def make_worker() -> WorkerProcess:
-        return WorkerProcess(options.dtype, options.device, options.access, options.timeout)
+        return WorkerProcess(options.device, options.access, options.timeout)
 
     lister = make_worker()
-    every = lister.entries()
+    every = lister.entries(options.dtype)
     lister.close()
     if options.entry and (unknown := set(options.entry) - set(every)):
         parser.error(f"no entry takes {options.dtype} and is named {', '.join(sorted(unknown))}")
@@ -142,7 +143,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             right, runnable = score(journal.answers)
             print(f"[{len(journal.answers)}/{len(every)}] {right}/{runnable} right", flush=True)
 
-    run_sweep(make_worker, entries, options.jobs, done)
+    run_sweep(make_worker, entries, options.dtype, options.jobs, done)
     answers = sorted(journal.answers, key=lambda a: a.entry)
     right, runnable = score(answers)
     (FOLDER / f"{stem}.json").write_text(json.dumps([asdict(a) for a in answers], indent=1))

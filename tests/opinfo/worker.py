@@ -47,27 +47,27 @@ class WorkerProcess:
     """Runs a worker and keeps one running.
 
     Args:
-        dtype: name of a dtype, for example "float32".
         device: name of the device; "" is the device of the backend.
         access: how the host driver's memory is reached, "shared" or "separate".
         timeout: seconds that one entry may take.
     """
 
-    def __init__(self, dtype: str, device: str, access: str, timeout: float = 300.0) -> None:
-        self.settings = {"dtype": dtype, "device": device, "access": access}
+    def __init__(self, device: str, access: str, timeout: float = 300.0) -> None:
+        self.settings = {"device": device, "access": access}
         self.timeout = timeout
         self._process: subprocess.Popen[bytes] | None = None
         self._log = tempfile.TemporaryFile("a+b")  # noqa: SIM115, lives as long as this object
 
-    def entries(self) -> list[str]:
-        """Names of the entries whose CPU kernels take the dtype."""
-        return json.loads(self._ask({"list": True}, START_TIMEOUT))
+    def entries(self, dtype: str) -> list[str]:
+        """Names of the entries whose CPU kernels take the dtype, a name such as "float32"."""
+        return json.loads(self._ask({"dtype": dtype}, START_TIMEOUT))
 
-    def check(self, entry: str) -> Answer:
+    def check(self, entry: str, dtype: str) -> Answer:
+        """Runs all checks of an entry; whatever happens to the worker becomes the answer."""
         start = time.monotonic()
         self._start()
         try:
-            answer = Answer(**json.loads(self._ask({"entry": entry}, self.timeout)))
+            answer = Answer(**json.loads(self._ask({"entry": entry, "dtype": dtype}, self.timeout)))
         except TimeoutError:
             answer = self._lost(entry, "timeout", f"no answer within {self.timeout:.0f} s")
         except EOFError:
@@ -143,18 +143,17 @@ def serve(settings: dict[str, str]) -> None:
     from tests.opinfo.exclusions import exclusions_for
 
     torch.set_num_threads(1)
-    dtype = getattr(torch, settings["dtype"])
     device = worker_device(settings["device"])
     entries = {op.full_name: op for op in op_db}
     print("ready", file=answers)
 
-    def check(name: str) -> Answer:
-        result = check_entry(entries[name], dtype, device)
+    def check(name: str, dtype: str) -> Answer:
+        result = check_entry(entries[name], getattr(torch, dtype), device)
         if not result.samples:
             return Answer(name, "not runnable")
         failures = [asdict(failure) for failure in result.failures]
         excluded = []
-        for exclusion in exclusions_for(name, settings["dtype"], settings["access"]):
+        for exclusion in exclusions_for(name, dtype, settings["access"]):
             rest = [f for f in failures if f["check"] != exclusion.check]
             if exclusion.check in result.checks and len(rest) == len(failures):
                 reason = f"exclusion is needless: {exclusion.reason}"
@@ -168,11 +167,12 @@ def serve(settings: dict[str, str]) -> None:
 
     for line in sys.stdin:
         request = json.loads(line)
-        if "list" in request:
-            names = [n for n, op in entries.items() if dtype in op.supported_dtypes("cpu")]
-            print(json.dumps(names), file=answers)
+        if "entry" in request:
+            answer: Any = asdict(check(request["entry"], request["dtype"]))
         else:
-            print(json.dumps(asdict(check(request["entry"]))), file=answers)
+            dtype = getattr(torch, request["dtype"])
+            answer = [n for n, op in entries.items() if dtype in op.supported_dtypes("cpu")]
+        print(json.dumps(answer), file=answers)
 
 
 def worker_device(name: str) -> Any:
