@@ -37,7 +37,7 @@ def try_python(
         if value is not None:
             environment[name] = value
     return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), *arguments],
+        [sys.executable, "-P", "-c", textwrap.dedent(code), *arguments],
         capture_output=True,
         text=True,
         timeout=timeout,

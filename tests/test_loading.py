@@ -277,9 +277,9 @@ def test_driver_library_broken(tmp_path: Path):
 
 
 def test_library_is_no_driver(tmp_path: Path):
-    source = tmp_path / "empty.c"
+    source = tmp_path / "plain.c"
     source.write_text("int nothing;\n")
-    library = tmp_path / "libob_empty.so"
+    library = tmp_path / "libob_plain.so"
     subprocess.run(["cc", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
     message = first_use_error(USES["tensor"], OUTBOARD_DRIVER=str(library))
     assert "does not export `ob_driver_table`" in message
