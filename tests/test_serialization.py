@@ -34,12 +34,16 @@ def sample(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
 @pytest.mark.parametrize("weights_only", [True, False])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_round_trip(device, dtype, weights_only, zipfile):
+    if not zipfile and dtype is torch.float8_e4m3fn:
+        pytest.skip("PyTorch's old format has no float8, on CPU neither")
     x = sample(dtype, device)
     buffer = saved(x, _use_new_zipfile_serialization=zipfile)
     loaded = torch.load(buffer, weights_only=weights_only)
     assert loaded.device == device
     assert loaded.dtype == dtype
-    torch.testing.assert_close(loaded.cpu().float(), x.cpu().float(), rtol=0, atol=0)
+    torch.testing.assert_close(
+        loaded.cpu().view(torch.uint8), x.cpu().view(torch.uint8), rtol=0, atol=0
+    )
 
 
 def test_views_keep_sharing(device):
@@ -52,7 +56,8 @@ def test_views_keep_sharing(device):
 
 def test_conjugate_and_negative_views(device):
     x = torch.randn(3, dtype=torch.complex64).to(device)
-    conj, neg = torch.load(saved((x.conj(), x.conj().imag)))
+    conj = torch.load(saved(x.conj()))
+    neg = torch.load(saved(x.conj().imag))
     assert conj.is_conj()
     assert neg.is_neg()
     torch.testing.assert_close(conj.cpu(), x.cpu().conj().resolve_conj())
@@ -272,7 +277,7 @@ def test_untyped_storage(device):
     assert clone.tolist() == storage.tolist()
     assert getattr(storage, f"is_{device.type}")
     assert getattr(on_cpu, device.type)().device == device
-    assert pickle.loads(pickle.dumps(storage)).tolist() == storage.tolist()
+    assert torch.load(saved(storage)).tolist() == storage.tolist()
 
 
 def test_storage_is_resized(device):

@@ -12,6 +12,8 @@
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
 
+#include <c10/util/accumulate.h>
+
 #include "aten/copy.h"
 #include "aten/empty.h"
 #include "aten/fill.h"
@@ -84,9 +86,8 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
 
 // ---- Views and shapes ----------------------------------------------------------------------
 
-// Grows the storage so that the layout of `self` fits; never shrinks it.
+// Grows the storage so that `bytes` fit; never shrinks it.
 void grow_storage(c10::TensorImpl* self, int64_t bytes) {
-  if (self->numel() == 0) return;
   const c10::Storage& storage = self->unsafe_storage();
   TORCH_CHECK(storage, "a tensor without storage cannot be resized");
   if (static_cast<size_t>(bytes) > storage.nbytes()) {
@@ -97,15 +98,17 @@ void grow_storage(c10::TensorImpl* self, int64_t bytes) {
 void resize_to(c10::TensorImpl* self, at::IntArrayRef size, at::OptionalIntArrayRef stride) {
   if (self->sizes() == size && (!stride || self->strides() == *stride)) return;
   const int64_t itemsize = static_cast<int64_t>(self->itemsize());
-  int64_t bytes = 0;
+  const int64_t offset = self->storage_offset();
+  // Memory comes first: if there is none, the tensor stays as it was.
+  if (c10::multiply_integers(size) != 0) {
+    grow_storage(self, stride ? at::detail::computeStorageNbytes(size, *stride, itemsize, offset)
+                              : at::detail::computeStorageNbytesContiguous(size, itemsize, offset));
+  }
   if (stride) {
     self->set_sizes_and_strides(size, *stride);
-    bytes = at::detail::computeStorageNbytes(size, *stride, itemsize, self->storage_offset());
   } else {
     self->set_sizes_contiguous(size);
-    bytes = at::detail::computeStorageNbytesContiguous(size, itemsize, self->storage_offset());
   }
-  grow_storage(self, bytes);
 }
 
 const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size,
