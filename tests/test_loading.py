@@ -305,6 +305,17 @@ def test_no_devices():
     assert "found no device" in message
 
 
+def test_wrong_fallback_setting():
+    result = try_python(
+        "import torch; print('imported'); torch.empty(1, device='host')",
+        **{**CLEAN, "OUTBOARD_FALLBACK_COPIED": "perhaps"},
+    )
+    assert result.stdout.strip() == "imported"
+    assert result.returncode == 1
+    assert "ValueError" in result.stderr
+    assert "perhaps" in result.stderr
+
+
 @pytest.fixture
 def package_without_extension(tmp_path: Path) -> str:
     """A copy of the package whose native part does not load, first on the path."""

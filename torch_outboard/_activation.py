@@ -42,6 +42,8 @@ class State:
     inactive: str | None = "it was not activated: import torch_outboard after torch"
     # Why the native code could not be loaded; None when it could.
     extension_error: str | None = None
+    # What is wrong with a setting in the environment; raised at the first use.
+    wrong_setting: str | None = None
     choice: DriverChoice | None = None
 
 
@@ -167,10 +169,18 @@ def _register(choice: DriverChoice) -> None:
         from torch_outboard.device_module import finish_registration
 
         finish_registration(name)
-        if any(variable.startswith(FALLBACK_VARIABLES) for variable in os.environ):
-            from torch_outboard import fallback
+        _apply_fallback_settings()
 
-            fallback.configure_from_environment()
+
+def _apply_fallback_settings() -> None:
+    if not any(variable.startswith(FALLBACK_VARIABLES) for variable in os.environ):
+        return
+    from torch_outboard import fallback
+
+    try:
+        fallback.configure_from_environment()
+    except ValueError as error:
+        state.wrong_setting = str(error)
 
 
 def hand_over(choice: DriverChoice) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 
-from torch_outboard import _C, fallback
+from torch_outboard import _C, _activation
 
 _lock = threading.RLock()
 _initialized = False
@@ -29,6 +28,7 @@ def init() -> None:
     Raises:
         RuntimeError: if there is no usable driver or no device, with the reason, and in a forked
             child of a process that had used the device.
+        ValueError: if an `OUTBOARD_FALLBACK_*` variable has a value that is not possible.
     """
     _lazy_init()
 
@@ -41,8 +41,8 @@ def _lazy_init() -> None:
         if _initialized and not _C.in_bad_fork():
             return
         _C.check_device_index(0)
-        if any(name.startswith("OUTBOARD_FALLBACK_") for name in os.environ):
-            fallback.configure_from_environment()
+        if _activation.state.wrong_setting is not None:
+            raise ValueError(_activation.state.wrong_setting)
         _initialized = True
         while _queued:
             _queued.pop(0)()

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 import torch
 
@@ -62,7 +63,8 @@ def _load_from_other_driver(
             f"the checkpoint holds a storage of '{location}', and '{_activation.state.name}' has "
             f"{module.device_count()} devices; load with map_location to choose one"
         )
-    return storage.to(device=torch.device(_activation.state.name, number))
+    device = torch.device(_activation.state.name, number)
+    return cast(torch.UntypedStorage, storage).to(device=device)
 
 
 def _is_driver(name: str) -> bool:
