@@ -95,9 +95,12 @@ at::Tensor HostCall::map(const at::Tensor& tensor, Access access) {
   TORCH_CHECK(tensor.device().index() == device_,
               "Expected all tensors to be on the same device, but found at least two devices, ",
               device_of(device_), " and ", tensor.device(), "! Move one with .to()");
-  TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == at::kStrided && tensor.has_storage(),
-                              "a tensor of layout ", tensor.layout(), " cannot be used on ",
-                              tensor.device(), "; use a dense tensor");
+  if (C10_UNLIKELY(tensor.layout() != at::kStrided)) {
+    TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() != at::kMkldnn && tensor.layout() != at::kJagged,
+                                "a tensor of layout ", tensor.layout(), " cannot be used on ",
+                                tensor.device(), "; use a dense or a sparse one");
+    return map_sparse(tensor, access);
+  }
   for (TensorView& view : tensors_) {
     if (view.device.is_same(tensor)) {
       if (access == Access::kWrite) view.access = access;
@@ -230,10 +233,11 @@ at::Tensor HostCall::result(at::Tensor host) {
     if (view.host.is_same(host)) return view.device;
   }
   TORCH_CHECK_NOT_IMPLEMENTED(
-      host.layout() == at::kStrided && !host.is_quantized() && !host.is_nested(),
+      host.layout() != at::kMkldnn && !host.is_quantized() && !host.is_nested(),
       "the result is a tensor of layout ", host.layout(), " and dtype ", host.scalar_type(),
-      ", and only dense tensors of ordinary dtypes exist on ", device_of(device_),
+      ", and only dense and sparse tensors of ordinary dtypes exist on ", device_of(device_),
       "; do this on the CPU");
+  if (C10_UNLIKELY(host.layout() != at::kStrided)) return sparse_result(host);
   for (const StorageView& view : storages_) {
     if (view.host.is_alias_of(host.storage())) {
       return tensor_over(view.device, kDeviceKeys, host);
@@ -275,6 +279,7 @@ void HostCall::copy_back() {
 }
 
 void HostCall::finish() {
+  if (C10_UNLIKELY(!sparse_tensors_.empty())) finish_sparse();
   for (TensorView& view : tensors_) {
     if (view.access != Access::kWrite) continue;
     c10::TensorImpl* to = view.device.unsafeGetTensorImpl();

@@ -5,6 +5,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 
+#include <vector>
+
 #include "aten/router.h"
 #include "runtime/device.h"
 #include "runtime/export.h"
@@ -78,6 +80,9 @@ class OUTBOARD_API HostCall {
     c10::Storage device;
   };
 
+  at::Tensor map_sparse(const at::Tensor& tensor, Access access);
+  at::Tensor sparse_result(const at::Tensor& host);
+  void finish_sparse();
   StorageView& storage_view(const c10::Storage& storage);
   void bring_to_host(StorageView& view, size_t begin, size_t end);
   c10::Storage device_storage(const at::Tensor& host);
@@ -95,6 +100,7 @@ class OUTBOARD_API HostCall {
   c10::SmallVector<StorageView, 4> storages_;
   c10::SmallVector<TensorView, 6> tensors_;
   c10::SmallVector<Adopted, 1> adopted_;
+  std::vector<TensorView> sparse_tensors_;
 };
 
 // A CPU tensor over the memory of `tensor`, for devices that share memory with the host; keeps the

@@ -179,10 +179,13 @@ void map_result(c10::IValue& value, HostCall& call) {
 
 }  // namespace
 
-void run_on_host(Operator& entry, const c10::OperatorHandle& op, torch::jit::Stack* stack,
-                 c10::DeviceIndex device, ReportedCall& reported) {
+void run_on_host(Operator& entry, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                 torch::jit::Stack* stack, c10::DeviceIndex device, ReportedCall& reported) {
+  // Called for dense tensors or, with the keys of those, for sparse ones.
+  const bool dense = !keys.has_any(c10::DispatchKeySet({c10::DispatchKey::SparsePrivateUse1,
+                                                        c10::DispatchKey::SparseCsrPrivateUse1}));
   TORCH_CHECK_NOT_IMPLEMENTED(
-      op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), entry.name,
+      !dense || op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), entry.name,
       " was asked for on ", device_of(device),
       ", and neither the device nor the CPU has a kernel for it; bring one with "
       "torch_outboard.kernel");
@@ -195,7 +198,11 @@ void run_on_host(Operator& entry, const c10::OperatorHandle& op, torch::jit::Sta
   {
     // Autograd has had its turn on the device tensors.
     at::AutoDispatchBelowADInplaceOrView guard;
-    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+    if (C10_LIKELY(dense)) {
+      op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+    } else {
+      op.callBoxed(stack);
+    }
   }
   for (size_t i = base; i < stack->size(); ++i) map_result((*stack)[i], call);
   call.finish();

@@ -1,6 +1,7 @@
 // What PyTorch's dispatcher is told, once, when the library is loaded.
 #include <torch/library.h>
 
+#include <array>
 #include <mutex>
 #include <set>
 #include <shared_mutex>
@@ -8,6 +9,7 @@
 
 #include "aten/registration.h"
 #include "aten/router.h"
+#include "aten/sparse.h"
 
 namespace outboard {
 namespace {
@@ -72,6 +74,9 @@ torch::CppFunction router_kernel(const std::string& name) {
 
 KernelRow* g_rows = nullptr;
 
+// Composites that list the device types they accept: as host kernels they see the CPU.
+constexpr std::array<const char*, 1> kCompositesOnHost = {"mode.values"};
+
 }  // namespace
 
 void add_row(KernelRow* row) noexcept {
@@ -87,6 +92,21 @@ void ensure_registered(const std::string& name) {
   TORCH_CHECK_VALUE(separator != std::string::npos, "'", name,
                     "' is no operator name; write it as 'aten::add.Tensor'");
   library(name.substr(0, separator)).impl(name.substr(separator + 2).c_str(), router_kernel(name));
+}
+
+void route_operators_like(c10::DispatchKey model, c10::DispatchKey key, torch::Library& library) {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    if (name.name.compare(0, 6, "aten::") != 0) continue;
+    const auto handle = dispatcher.findSchema(name);
+    if (!handle.has_value() || !handle->hasKernelForDispatchKey(model) ||
+        handle->hasKernelForDispatchKey(key)) {
+      continue;
+    }
+    const std::string full = full_name(name);
+    if (key == kKey && !registrations().names.insert(full).second) continue;
+    library.impl(full.substr(6).c_str(), router_kernel(full));
+  }
 }
 
 void register_operators() {
@@ -108,17 +128,12 @@ void register_operators() {
       add_kernel_to_entry(router_entry(name), std::move(kernel));
     }
   }
-  auto& dispatcher = c10::Dispatcher::singleton();
-  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
-    if (name.name.compare(0, 6, "aten::") != 0) continue;
-    const auto handle = dispatcher.findSchema(name);
-    if (!handle.has_value() || !handle->hasKernelForDispatchKey(c10::DispatchKey::CPU) ||
-        handle->hasKernelForDispatchKey(kKey)) {
-      continue;
-    }
-    const std::string full = full_name(name);
-    if (all.names.insert(full).second) aten.impl(full.substr(6).c_str(), router_kernel(full));
+  for (const char* name : kCompositesOnHost) {
+    const std::string full = std::string("aten::") + name;
+    if (all.names.insert(full).second) aten.impl(name, router_kernel(full));
   }
+  route_operators_like(c10::DispatchKey::CPU, kKey, aten);
+  register_sparse_operators();
   auto* every = new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
   all.libraries.push_back(every);
   every->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());

@@ -9,4 +9,8 @@ namespace outboard {
 // the router: there is one way to do them, and it is chosen inside.
 void register_required_operators(torch::Library& library);
 
+// Registers the boxed router in `library` for every overload of aten that has a kernel for `model`
+// and none for `key` yet.
+void route_operators_like(c10::DispatchKey model, c10::DispatchKey key, torch::Library& library);
+
 }  // namespace outboard

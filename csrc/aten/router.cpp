@@ -155,7 +155,7 @@ void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op, c10::Disp
   }
   check_fallback(entry, host_way, subject.dtype, subject.device);
   ReportedCall reported(entry, subject.dtype, host_way);
-  run_on_host(entry, op, stack, subject.device, reported);
+  run_on_host(entry, op, keys, stack, subject.device, reported);
 }
 
 }  // namespace outboard
