@@ -162,7 +162,11 @@ def spread(samples: Sequence[Any], count: int) -> Iterator[tuple[int, Any]]:
 
 
 def check_entry(
-    op: OpInfo, dtype: torch.dtype, device: torch.device, limits: Limits | None = None
+    op: OpInfo,
+    dtype: torch.dtype,
+    device: torch.device,
+    limits: Limits | None = None,
+    backward: bool = True,
 ) -> EntryResult:
     """Runs every check of an entry that CPU can do; `samples` is 0 if CPU can do none."""
     limits = limits or Limits()
@@ -174,7 +178,7 @@ def check_entry(
     for number, sample in spread(samples, limits.variants):
         check_inplace(op, sample, number, device, result)
         check_out(op, sample, number, device, result)
-    if op.supports_autograd and dtype in op.supported_backward_dtypes("cpu"):
+    if backward and op.supports_autograd and dtype in op.supported_backward_dtypes("cpu"):
         torch.manual_seed(0)
         samples = list(op.sample_inputs("cpu", dtype, requires_grad=True))
         for number, sample in spread(samples, limits.backward):
