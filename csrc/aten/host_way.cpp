@@ -4,6 +4,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -50,6 +51,20 @@ constexpr std::array<std::string_view, 20> kMixingOperators = {
     "aten::_segment_reduce_backward",
 };
 
+// Operators that update running statistics although their schemas say that they only read them.
+constexpr std::array<std::string_view, 2> kUpdatingStatistics = {
+    "aten::native_batch_norm",
+    "aten::batch_norm_update_stats",
+};
+
+// Whether an argument is written, by its schema or against it.
+bool is_written(const c10::FunctionSchema& schema, const c10::Argument& argument) {
+  if (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) return true;
+  return (argument.name() == "running_mean" || argument.name() == "running_var") &&
+         std::find(kUpdatingStatistics.begin(), kUpdatingStatistics.end(), schema.name()) !=
+             kUpdatingStatistics.end();
+}
+
 const HostPlan* make_plan(const c10::OperatorHandle& op) {
   using Kind = HostPlan::Kind;
   auto* plan = new HostPlan;
@@ -57,10 +72,8 @@ const HostPlan* make_plan(const c10::OperatorHandle& op) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     c10::TypePtr type = arguments[i].type();
     if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
-    const Access access = arguments[i].alias_info() != nullptr &&
-                                  arguments[i].alias_info()->isWrite()
-                              ? Access::kWrite
-                              : Access::kRead;
+    const Access access =
+        is_written(op.schema(), arguments[i]) ? Access::kWrite : Access::kRead;
     std::optional<Kind> kind;
     if (type->kind() == c10::TypeKind::TensorType) {
       kind = Kind::kTensor;
