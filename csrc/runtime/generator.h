@@ -11,8 +11,9 @@
 
 namespace outboard {
 
-// Where one operator's random numbers begin. Element i of the result draws from the Philox stream
-// (key = seed, counter = (offset, i)), so numbers do not depend on threads, vector width or device.
+// Where one operator's random numbers begin. They are words of Philox blocks with key = seed and
+// counter = (block, offset); a block serves neighbouring elements in logical order, so numbers
+// depend on neither threads, strides, vector width nor device (aten/random/distributions.h).
 struct PhiloxState {
   uint64_t seed;
   uint64_t offset;
@@ -32,8 +33,8 @@ class OUTBOARD_API GeneratorImpl final : public c10::GeneratorImpl {
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
   static c10::DeviceType device_type() { return c10::DeviceType::PrivateUse1; }
 
-  // The state for one operator that draws at most `draws` 128-bit blocks per element; moves the
-  // offset on by `draws`. The caller holds mutex_.
+  // The state for one operator that uses the counters of `draws` offsets; moves the offset on by
+  // `draws`. One is enough unless an element needs more than 64 bits. The caller holds mutex_.
   PhiloxState reserve(uint64_t draws);
 
  private:
