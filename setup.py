@@ -141,7 +141,7 @@ def native_extensions() -> list[Extension]:
         [*sources("runtime"), *sources("aten")],
         include_dirs=include,
         extra_compile_args=[*flags, "-DOUTBOARD_BUILDING", "-fopenmp"],
-        extra_link_args=["-Wl,-z,defs", "-ldl", "-lpthread"],
+        extra_link_args=["-fopenmp", "-Wl,-z,defs", "-ldl", "-lpthread"],
         py_limited_api=False,
     )
     library.libraries = [name for name in library.libraries if "python" not in name]
