@@ -203,7 +203,7 @@ at::Tensor& exponential_(at::Tensor& self, double lambda, OptionalGenerator gene
   TORCH_CHECK(at::isFloatingType(self.scalar_type()),
               "Exponential distribution is a continuous probability distribution. dtype must be a "
               "floating point but you specified ",
-              self.dtype());
+              self.scalar_type());
   return templates::exponential_impl_<ExponentialKernel, void>(self, lambda, std::move(generator));
 }
 at::Tensor& cauchy_(at::Tensor& self, double median, double sigma, OptionalGenerator generator) {
