@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+pytestmark = [pytest.mark.separate, pytest.mark.torture]
+
 accelerator = torch.accelerator
 
 

@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch.testing._internal.autocast_test_lists import AutocastTestLists
 
+pytestmark = pytest.mark.separate
+
 DTYPES = [torch.float16, torch.bfloat16]
 
 

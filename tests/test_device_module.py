@@ -9,6 +9,8 @@ import torch
 
 from tests.support import run_python
 
+pytestmark = [pytest.mark.separate, pytest.mark.torture]
+
 
 @pytest.fixture
 def second(device: torch.device, device_module) -> torch.device:
@@ -396,30 +398,54 @@ def test_device_seed_before_first_use_wins(device):
 def test_forked_child_gets_an_error(device):
     out = run_python(
         f"""
-        import os, torch
+        import os, torch, torch_outboard, torch.{device.type} as module
         x = torch.ones(4, device="{device.type}")
         read, write = os.pipe()
         if os.fork() == 0:
-            try:
-                torch.ones(4, device="{device.type}")
-                text = "no error"
-            except RuntimeError as error:
-                text = str(error)
-            try:
-                x + 1
-                text += " no error"
-            except RuntimeError:
-                pass
-            text += f" {{torch.{device.type}._is_in_bad_fork()}}"
-            text += f" {{torch.{device.type}.device_count()}}"
+            uses = dict(
+                tensor=lambda: torch.ones(4, device="{device.type}"),
+                operator=lambda: x + 1,
+                item=lambda: x.sum().item(),
+                copy=lambda: x.cpu(),
+                stream=lambda: module.Stream(),
+                synchronize=lambda: module.synchronize(),
+                properties=lambda: module.get_device_properties(),
+                seed=lambda: module.manual_seed_all(1),
+                generator=lambda: module.get_rng_state(),
+                alias=lambda: torch_outboard.as_cpu(x),
+                adopt=lambda: torch_outboard.from_cpu(torch.ones(2)),
+                choice=lambda: torch_outboard.use_driver("{device.type}"),
+            )
+            lines = []
+            for name, use in uses.items():
+                try:
+                    use()
+                    lines.append(f"{{name}}: no error")
+                except RuntimeError as error:
+                    if "forked child" not in str(error):
+                        lines.append(f"{{name}}: {{error}}")
             torch.manual_seed(1)
-            os.write(write, text.encode())
+            module.empty_cache()
+            del x
+            lines.append(f"{{module._is_in_bad_fork()}} {{module.device_count()}}")
+            os.write(write, chr(10).join(lines).encode())
             os._exit(0)
-        os.wait()
+        assert os.wait()[1] == 0
         print(os.read(read, 10000).decode())
         assert (x + 1).sum().item() == 8
         """
     )
-    assert "forked child" in out
-    assert "no error" not in out
-    assert out.strip().endswith("True 0")
+    assert out.strip() == "True 0"
+
+
+def test_child_of_a_process_that_did_not_use_the_device(device):
+    out = run_python(
+        f"""
+        import os, torch
+        if os.fork() == 0:
+            print(torch.ones(4, device="{device.type}").sum().item(), flush=True)
+            os._exit(0)
+        os.wait()
+        """
+    )
+    assert out.strip() == "4.0"

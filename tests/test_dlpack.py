@@ -10,6 +10,8 @@ from torch.utils import dlpack
 
 import torch_outboard
 
+pytestmark = [pytest.mark.separate, pytest.mark.torture]
+
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8,
           torch.bool, torch.complex64]  # fmt: skip
 

@@ -12,6 +12,8 @@ import torch.multiprocessing as mp
 import torch_outboard
 from torch_outboard import _C
 
+pytestmark = [pytest.mark.separate, pytest.mark.torture]
+
 TIMEOUT = 120  # seconds; a child has to import PyTorch first
 
 

@@ -12,6 +12,8 @@ import torch
 from tests.support import run_python
 from torch_outboard import serialization
 
+pytestmark = [pytest.mark.separate, pytest.mark.torture]
+
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8,
           torch.bool, torch.complex64, torch.float8_e4m3fn]  # fmt: skip
 

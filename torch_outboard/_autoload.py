@@ -17,7 +17,11 @@ def autoload() -> None:
     package = sys.modules.get("torch_outboard")
     if package is None or getattr(package.__spec__, "_initializing", False):
         return  # `import torch_outboard` came first; it activates when PyTorch is complete
-    if _activation.reason_to_stay_away() is None:
+    try:
+        stay_away = _activation.reason_to_stay_away() is not None
+    except Exception:
+        stay_away = True
+    if not stay_away:
         _activation.activate()
         return
     # A later `import torch_outboard` shall run the package again and activate it.

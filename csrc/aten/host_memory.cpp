@@ -6,6 +6,7 @@
 #include <deque>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "runtime/caching_allocator.h"
 #include "runtime/device.h"
@@ -87,11 +88,13 @@ c10::DataPtr adopt(const c10::Storage& host, c10::DeviceIndex device) {
 void check_device_storage(const c10::Storage& storage) {
   TORCH_CHECK_VALUE(storage.device_type() == c10::DeviceType::PrivateUse1,
                     "a storage of this backend is needed, not one on ", storage.device());
+  check_fork();
 }
 
 }  // namespace
 
 c10::Storage adopt_cpu_storage(const c10::Storage& host, c10::DeviceIndex device) {
+  check_fork();
   finished_releases();
   return c10::Storage(c10::Storage::use_byte_size_t(), host.nbytes(), adopt(host, device),
                       caching_allocator(), /*resizable=*/false);

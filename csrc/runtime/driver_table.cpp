@@ -185,6 +185,7 @@ const ob_driver& load_once() {
 }
 
 void choose(Choice choice) {
+  check_fork();
   State& s = state();
   std::lock_guard<std::mutex> lock(s.mutex);
   TORCH_CHECK(g_driver.load() == nullptr && s.failure.empty(), "driver '", choice.name,
