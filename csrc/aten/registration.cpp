@@ -115,18 +115,22 @@ void register_operators() {
   if (!all.libraries.empty()) return;
   torch::Library& aten = library("aten");
   register_required_operators(aten);
+  // Typed kernels first: an overload may have one for the short way and a routed one for the rest.
   for (const KernelRow* row = g_rows; row != nullptr; row = row->next) {
+    if (row->make_direct == nullptr) continue;
     const std::string name = std::string("aten::") + row->name;
-    if (row->make_direct != nullptr) {
-      TORCH_INTERNAL_ASSERT(all.names.insert(name).second, name, " has two kernels");
-      aten.impl(row->name, row->make_direct());
-    } else {
-      RoutedKernel kernel;
-      kernel.kernel = row->make_routed();
-      kernel.way = Way::kShared;
-      if (all.names.insert(name).second) aten.impl(row->name, router_kernel(name));
-      add_kernel_to_entry(router_entry(name), std::move(kernel));
-    }
+    TORCH_INTERNAL_ASSERT(all.names.insert(name).second, name, " has two kernels");
+    aten.impl(row->name, row->make_direct());
+  }
+  for (const KernelRow* row = g_rows; row != nullptr; row = row->next) {
+    if (row->make_direct != nullptr) continue;
+    const std::string name = std::string("aten::") + row->name;
+    if (all.names.insert(name).second) aten.impl(row->name, router_kernel(name));
+    if (row->make_routed == nullptr) continue;
+    RoutedKernel kernel;
+    kernel.kernel = row->make_routed();
+    kernel.way = Way::kShared;
+    add_kernel_to_entry(router_entry(name), std::move(kernel));
   }
   for (const char* name : kCompositesOnHost) {
     const std::string full = std::string("aten::") + name;

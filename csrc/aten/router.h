@@ -99,7 +99,8 @@ OUTBOARD_API void call_routed_boxed(Operator& entry, const c10::OperatorHandle& 
 // How the kit registers its kernels: a static row per overload, read once at load.
 struct KernelRow {
   const char* name;  // without namespace: "add.Tensor"
-  // Exactly one: for a kernel the dispatcher calls itself, or for one behind the boxed router.
+  // For a kernel the dispatcher calls itself, or for one behind the boxed router. Neither: the
+  // overload is only to reach the router, though PyTorch has a composite of its own for it.
   torch::CppFunction (*make_direct)();
   c10::KernelFunction (*make_routed)();
   KernelRow* next;
@@ -130,3 +131,6 @@ struct KernelRowRegistrar {
   OUTBOARD_ROW_1(__COUNTER__, op_name, nullptr, []() -> c10::KernelFunction {      \
     return c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(function));       \
   })
+
+// A composite operator that runs on the host as a whole instead of in its parts.
+#define OUTBOARD_BOXED(op_name) OUTBOARD_ROW_1(__COUNTER__, op_name, nullptr, nullptr)
