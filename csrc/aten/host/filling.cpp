@@ -1,0 +1,74 @@
+// Filling and masked choice.
+#ifdef OUTBOARD_CPU_STUBS
+
+#include <ATen/ops/fill_native.h>
+#include <ATen/ops/masked_fill_native.h>
+#include <ATen/ops/where_native.h>
+
+#include <cstring>
+
+#include "aten/host/native.h"
+#include "aten/host_call.h"
+
+namespace outboard::host {
+
+namespace {
+
+// Below this many bytes one thread clears memory faster than several.
+constexpr size_t kClearedAtOnce = size_t{128} << 10;
+
+at::Tensor& zero_(at::Tensor& self) {
+  const Arguments arguments(self);
+  Operator& entry = Overload<"zero_">::entry();
+  if (!arguments.on_one_device() || !runs_plainly(entry, arguments.device())) {
+    return Overload<"zero_">::routed<at::Tensor&, at::Tensor&>(self);
+  }
+  drain(current_stream_state(arguments.device()));
+  if (self.nbytes() <= kClearedAtOnce && self.is_non_overlapping_and_dense()) {
+    if (self.numel() > 0) std::memset(self.mutable_data_ptr(), 0, self.nbytes());
+    return self;
+  }
+  return at::native::fill_(self, at::Scalar(0));
+}
+
+at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
+  const Arguments arguments(self);
+  Operator& entry = Overload<"fill_.Scalar">::entry();
+  if (!arguments.on_one_device() || !runs_plainly(entry, arguments.device())) {
+    return Overload<"fill_.Scalar">::routed<at::Tensor&, at::Tensor&, const at::Scalar&>(self,
+                                                                                         value);
+  }
+  drain(current_stream_state(arguments.device()));
+  if (self.numel() == 1) {
+    // The CPU has a way of its own for one element.
+    at::Tensor host = alias_as_cpu(self);
+    at::native::fill_(host, value);
+    return self;
+  }
+  return at::native::fill_(self, value);
+}
+
+at::Tensor where(const at::Tensor& condition, const at::Tensor& self, const at::Tensor& other) {
+  const Arguments arguments(condition, self, other);
+  Operator& entry = Overload<"where.self">::entry();
+  if (arguments.on_one_device() && condition.scalar_type() == at::kBool &&
+      self.scalar_type() == other.scalar_type() && runs_plainly(entry, arguments.device())) {
+    drain(current_stream_state(arguments.device()));
+    const DeviceScope scope(arguments.device());
+    return at::native::where(condition, self, other);
+  }
+  return Overload<"where.self">::routed<at::Tensor, const at::Tensor&, const at::Tensor&,
+                                        const at::Tensor&>(condition, self, other);
+}
+
+}  // namespace
+
+OUTBOARD_NATIVE_OVERLOAD("masked_fill_.Scalar", at::native::masked_fill__cpu,
+                         at::Tensor&(at::Tensor&, const at::Tensor&, const at::Scalar&))
+OUTBOARD_HOST_ROW("fill_.Scalar", fill_)
+OUTBOARD_HOST_ROW("zero_", zero_)
+OUTBOARD_HOST_ROW("where.self", where)
+
+}  // namespace outboard::host
+
+#endif  // OUTBOARD_CPU_STUBS

@@ -1,0 +1,41 @@
+// CPU implementations in at::native that work on device tensors as they are: they read and write
+// through pointers, and what they allocate is allocated through the dispatcher, on the device.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <utility>
+
+#include "aten/host/arguments.h"
+#include "aten/host/overload.h"
+#include "runtime/device.h"
+#include "runtime/stream.h"
+
+namespace outboard::host {
+
+template <class Signature>
+struct NativeKernel;
+
+template <class Return, class... Args>
+struct NativeKernel<Return(Args...)> {
+  template <Return (*function)(Args...), OverloadName name>
+  static Return run(Args... args) {
+    const Arguments arguments(args...);
+    if (arguments.on_one_device() && runs_plainly(Overload<name>::entry(), arguments.device())) {
+      drain(current_stream_state(arguments.device()));
+      const DeviceScope scope(arguments.device());
+      return function(std::forward<Args>(args)...);
+    }
+    return Overload<name>::template routed<Return, Args...>(std::forward<Args>(args)...);
+  }
+};
+
+}  // namespace outboard::host
+
+// The operator and the function in at::native.
+#define OUTBOARD_NATIVE(op_name, function)                             \
+  OUTBOARD_HOST_ROW(op_name, ::outboard::host::NativeKernel<           \
+                                 std::remove_pointer_t<decltype(&function)>>::run<&function, op_name>)
+// The same where the function is overloaded; its type comes last because it holds commas.
+#define OUTBOARD_NATIVE_OVERLOAD(op_name, function, ...) \
+  OUTBOARD_HOST_ROW(op_name, ::outboard::host::NativeKernel<__VA_ARGS__>::run<&function, op_name>)
