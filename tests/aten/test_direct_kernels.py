@@ -1,0 +1,487 @@
+"""The typed kernels of csrc/aten/host against the CPU: values, layouts, out=, in-place, errors."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import itertools
+import re
+import warnings
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.opinfo.core import OpInfo, SampleInput
+from torch.utils._pytree import tree_map, tree_map_only
+
+from torch_outboard import fallback
+
+# OpInfo entries whose operators have typed kernels, some of them only in the gradient.
+NAMES = {
+    *("acos acosh addcdiv addcmul addmm addmv all amax amin any argmax argmin asin asinh atan").split(),
+    *("atan2 atanh baddbmm bitwise_and bitwise_not bitwise_or bitwise_xor bmm ceil clamp").split(),
+    *("clamp_max clamp_min cos cosh cumsum erf erfc exp exp2 expm1 floor fmod lerp").split(),
+    *("log log10 log1p log2 log_softmax masked_fill maximum mean minimum mm mul neg").split(),
+    *("nn.functional.elu nn.functional.gelu nn.functional.hardsigmoid").split(),
+    *("nn.functional.layer_norm nn.functional.leaky_relu nn.functional.mish").split(),
+    *("nn.functional.mse_loss nn.functional.nll_loss nn.functional.relu").split(),
+    *("nn.functional.silu nn.functional.softplus nn.functional.threshold").split(),
+    *("nn.functional.cross_entropy nn.functional.scaled_dot_product_attention").split(),
+    *("nn.functional.conv2d nn.functional.conv_transpose2d").split(),
+    *("add sub rsub div eq ne lt le gt ge fill native_layer_norm pow reciprocal remainder").split(),
+    *("round rsqrt sigmoid sign sin sinh softmax sqrt sum tan tanh trunc where").split(),
+    *("linalg.vector_norm norm").split(),
+}
+ENTRIES = [op for op in op_db if op.name in NAMES]
+DTYPES = (
+    torch.float32,
+    torch.float64,
+    torch.bfloat16,
+    torch.float16,
+    torch.int64,
+    torch.uint8,
+    torch.bool,
+    torch.complex64,
+)
+CASES = [
+    pytest.param(op, dtype, id=f"{op.formatted_name}-{str(dtype).removeprefix('torch.')}")
+    for op in ENTRIES
+    for dtype in DTYPES
+    if dtype in op.supported_dtypes("cpu")
+]
+
+
+def to(device: object, value: object) -> object:
+    """Tensors of a nested value as new tensors of the same strides on `device`."""
+
+    def move(tensor: torch.Tensor) -> torch.Tensor:
+        moved = torch.empty_strided(
+            tensor.size(), tensor.stride(), dtype=tensor.dtype, device=device
+        )
+        if 0 in tensor.stride() or tensor.numel() == 0:
+            moved = tensor.detach().to(device)
+        else:
+            moved.copy_(tensor.detach())
+        return moved.requires_grad_(tensor.requires_grad)
+
+    return tree_map_only(torch.Tensor, move, value)
+
+
+def samples(op: OpInfo, dtype: torch.dtype, **keywords: object) -> Iterator[SampleInput]:
+    torch.manual_seed(0)
+    yield from itertools.islice(op.sample_inputs("cpu", dtype, **keywords), 40)
+
+
+def attempt(function: Callable[[], object]) -> tuple[object, type[BaseException] | None]:
+    try:
+        return function(), None
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        return None, type(error)
+
+
+def assert_same(actual: object, expected: object) -> None:
+    """Equal values, dtypes, strides, and on the right device."""
+
+    def compare(a: object, e: object) -> None:
+        if not isinstance(e, torch.Tensor):
+            assert a == e or (a != a and e != e)
+            return
+        assert isinstance(a, torch.Tensor) and a.device.type != "cpu"
+        torch.testing.assert_close(a.detach().cpu(), e.detach(), equal_nan=True)
+        assert e.numel() == 0 or a.stride() == e.stride()
+
+    if isinstance(expected, (tuple, list)):
+        assert isinstance(actual, (tuple, list)) and len(actual) == len(expected)
+        for a, e in zip(actual, expected, strict=True):
+            compare(a, e)
+    else:
+        compare(actual, expected)
+
+
+@pytest.mark.parametrize(("op", "dtype"), CASES)
+def test_values(op: OpInfo, dtype: torch.dtype, device: torch.device) -> None:
+    for sample in samples(op, dtype):
+        arguments = (sample.input, *sample.args)
+        moved = to(device, arguments)
+        keywords = to(device, sample.kwargs)
+        expected, error = attempt(lambda: op(*arguments, **sample.kwargs))
+        actual, raised = attempt(lambda: op(*moved, **keywords))
+        assert raised == error, sample
+        if error is None:
+            assert_same(actual, expected)
+
+
+@pytest.mark.parametrize(("op", "dtype"), [c for c in CASES if c.values[0].inplace_variant])
+def test_in_place(op: OpInfo, dtype: torch.dtype, device: torch.device) -> None:
+    in_place = op.inplace_variant
+    for sample in samples(op, dtype):
+        ours = to(device, sample.input)
+        mine = copy.deepcopy(sample.input)
+        moved = to(device, sample.args)
+        keywords = to(device, sample.kwargs)
+        expected, error = attempt(lambda: in_place(mine, *sample.args, **sample.kwargs))
+        actual, raised = attempt(lambda: in_place(ours, *moved, **keywords))
+        assert raised == error, sample
+        if error is None:
+            assert actual is ours
+            assert_same(actual, expected)
+
+
+def outputs_like(result: torch.Tensor) -> Iterator[torch.Tensor]:
+    """What people pass as out=: right, empty, too small, strided, of other dtypes."""
+    yield torch.empty_like(result)
+    yield torch.empty(0, dtype=result.dtype)
+    yield torch.empty((2, 3, 4), dtype=result.dtype)
+    yield torch.empty((*result.shape, 2), dtype=result.dtype)[..., 0]
+    if result.dim() > 1:
+        yield torch.empty(result.shape[::-1], dtype=result.dtype).permute(
+            *range(result.dim() - 1, -1, -1)
+        )
+    yield torch.empty(result.shape, dtype=torch.float64)
+    yield torch.empty(result.shape, dtype=torch.int32)
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype"),
+    [c for c in CASES if c.values[0].supports_out and c.values[1] in (torch.float32, torch.int64)],
+)
+def test_out(op: OpInfo, dtype: torch.dtype, device: torch.device) -> None:
+    for sample in itertools.islice(samples(op, dtype), 6):
+        arguments = (sample.input, *sample.args)
+        moved = to(device, arguments)
+        keywords = to(device, sample.kwargs)
+        result, error = attempt(lambda: op(*arguments, **sample.kwargs))
+        if error is not None or not isinstance(result, torch.Tensor):
+            continue
+        for out in outputs_like(result):
+            if op.name == "nn.functional.gelu" and not out.is_contiguous():
+                continue  # PyTorch's CPU kernel ignores the strides of out= here.
+            out.zero_()
+            ours = torch.empty_strided(
+                out.size(), out.stride(), dtype=out.dtype, device=device
+            ).zero_()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                _, expected = attempt(lambda: op(*arguments, **sample.kwargs, out=out))
+                actual, raised = attempt(lambda: op(*moved, **keywords, out=ours))
+            assert raised == expected, (sample, out.dtype, out.shape)
+            if expected is None:
+                assert actual is ours
+                assert_same(ours, out)
+
+
+@pytest.mark.parametrize(
+    "op", [pytest.param(op, id=op.formatted_name) for op in ENTRIES if op.supports_autograd]
+)
+def test_gradients(op: OpInfo, device: torch.device) -> None:
+    if torch.float32 not in op.supported_backward_dtypes("cpu"):
+        pytest.skip("PyTorch has no float32 gradient for this entry")
+    for sample in itertools.islice(samples(op, torch.float32, requires_grad=True), 12):
+        arguments = (sample.input, *sample.args)
+        moved = to(device, arguments)
+        keywords = to(device, sample.kwargs)
+        gradients = []
+        for a, k in ((arguments, sample.kwargs), (moved, keywords)):
+            result = sample.output_process_fn_grad(op(*a, **k))
+            results = [r for r in (result if isinstance(result, (tuple, list)) else [result])]
+            results = [r for r in results if isinstance(r, torch.Tensor) and r.requires_grad]
+            leaves: list[torch.Tensor] = []
+            tree_map_only(
+                torch.Tensor, lambda t: leaves.append(t) if t.requires_grad else None, (a, k)
+            )
+            if not results or not leaves:
+                break
+            gradients.append(
+                torch.autograd.grad(
+                    results, leaves, [torch.ones_like(r) for r in results], allow_unused=True
+                )
+            )
+        if len(gradients) == 2:
+            for actual, expected in zip(gradients[1], gradients[0], strict=True):
+                assert (actual is None) == (expected is None)
+                if expected is not None:
+                    torch.testing.assert_close(actual.cpu(), expected, equal_nan=True)
+
+
+BINARY = {
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": torch.div,
+    "pow": torch.pow,
+    "remainder": torch.remainder,
+    "maximum": torch.maximum,
+    "eq": torch.eq,
+    "lt": torch.lt,
+}
+
+
+@pytest.mark.parametrize("name", BINARY)
+@pytest.mark.parametrize(
+    ("left", "right"),
+    list(
+        itertools.product(
+            (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool),
+            repeat=2,
+        )
+    ),
+    ids=lambda d: str(d).removeprefix("torch."),
+)
+def test_type_promotion(
+    name: str, left: torch.dtype, right: torch.dtype, device: torch.device
+) -> None:
+    """Dtypes that differ are converted as on CPU, for whole tensors and zero-dimensional ones."""
+    operator = BINARY[name]
+    for a_shape, b_shape in (((3, 4), (3, 4)), ((3, 4), ()), ((), (4,)), ((), ())):
+        a = torch.ones(a_shape).mul(3).to(left)
+        b = torch.ones(b_shape).mul(2).to(right)
+        expected, error = attempt(lambda: operator(a, b))
+        actual, raised = attempt(lambda: operator(a.to(device), b.to(device)))
+        assert raised == error
+        if error is None:
+            assert_same(actual, expected)
+
+
+@pytest.mark.parametrize(
+    "number", [2, 3.5, True, -1, 1 + 2j, 2**40, 0.1, 300, float("inf"), float("nan")], ids=str
+)
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32]
+    + [torch.uint8, torch.bool, torch.complex64],
+    ids=lambda d: str(d).removeprefix("torch."),
+)
+def test_numbers(number: complex, dtype: torch.dtype, device: torch.device) -> None:
+    """Python numbers beside a tensor, on both sides, functional and in-place, compared and not."""
+    functions = [
+        lambda x: x + number,
+        lambda x: number - x,
+        lambda x: x * number,
+        lambda x: x / number,
+        lambda x: number / x,
+        lambda x: x**number,
+        lambda x: x == number,
+        lambda x: x > number,
+        lambda x: x.clone().add_(number),
+        lambda x: x.clone().mul_(number),
+        lambda x: x.clone().div_(number),
+        lambda x: x.clone().clamp_(min=number),
+        lambda x: x.clone().fill_(number),
+    ]
+    for shape in ((5,), (), (0,), (2, 3)):
+        x = torch.arange(1, 1 + max(1, int(torch.Size(shape).numel())))[: torch.Size(shape).numel()]
+        x = x.reshape(shape).to(dtype)
+        for index, function in enumerate(functions):
+            expected, error = attempt(lambda: function(x))
+            actual, raised = attempt(lambda: function(x.to(device)))
+            assert raised == error, (index, shape)
+            if error is None:
+                assert_same(actual, expected)
+
+
+@pytest.mark.parametrize("name", ["add", "mul", "div", "maximum", "eq"])
+def test_layouts(name: str, device: torch.device) -> None:
+    operator = BINARY[name]
+    base = torch.randn(4, 6, 5, 3)
+    views = [
+        lambda t: t,
+        lambda t: t.permute(3, 1, 2, 0).permute(3, 1, 2, 0),
+        lambda t: t.to(memory_format=torch.channels_last),
+        lambda t: t[:, ::2].repeat_interleave(2, 1),
+        lambda t: t[:1].expand(4, 6, 5, 3),
+        lambda t: t[0, 0, 0, 0],
+        lambda t: t[:, :1, :, :1],
+        lambda t: t.flip(1)[:, :, :, :],
+        lambda t: torch.as_strided(t, (4, 6, 5, 3), (1, 1, 1, 1)),
+    ]
+    there = base.to(device)
+    for first, second in itertools.product(views, repeat=2):
+        assert_same(operator(first(there), second(there)), operator(first(base), second(base)))
+
+
+def test_mixed_devices_raise(device: torch.device) -> None:
+    x = torch.ones(3, device=device)
+    for call in (
+        lambda: x + torch.ones(3),
+        lambda: torch.ones(3) + x,
+        lambda: x.add_(torch.ones(3)),
+        lambda: torch.ones(3).add_(x),
+        lambda: torch.add(x, x, out=torch.empty(3)),
+        lambda: torch.exp(x, out=torch.empty(3)),
+        lambda: torch.mm(torch.ones(3, 3, device=device), torch.ones(3, 3)),
+        lambda: torch.where(x > 0, x, torch.ones(3)),
+        lambda: torch.nn.functional.layer_norm(x, (3,), torch.ones(3)),
+    ):
+        with pytest.raises(RuntimeError, match="same device|device"):
+            call()
+    # A zero-dimensional CPU tensor is a number.
+    torch.testing.assert_close((x + torch.tensor(2.0)).cpu(), torch.full((3,), 3.0))
+    torch.testing.assert_close((torch.tensor(2.0) * x).cpu(), torch.full((3,), 2.0))
+
+
+def test_two_devices_do_not_mix(device: torch.device, device_module: object) -> None:
+    if device_module.device_count() < 2:
+        pytest.skip("one device")
+    x = torch.ones(3, device=device)
+    y = torch.ones(3, device=torch.device(device.type, 1))
+    with pytest.raises(RuntimeError, match="same device"):
+        x + y
+    # The result lies where the operands lie, whatever device is current.
+    assert (y * y).device.index == 1
+    assert (y.sum()).device.index == 1
+    torch.testing.assert_close((y @ y).cpu(), torch.tensor(3.0))
+
+
+ERRORS: dict[str, Callable[[str | torch.device], object]] = {
+    "broadcast": lambda d: torch.ones(3, device=d) + torch.ones(4, device=d),
+    "in-place broadcast": lambda d: torch.ones(3, device=d).add_(torch.ones(2, 3, device=d)),
+    "in-place dtype": lambda d: torch.ones(3, dtype=torch.int64, device=d).mul_(0.5),
+    "in-place division": lambda d: torch.ones(3, dtype=torch.int64, device=d).div_(2),
+    "internal overlap": lambda d: torch.ones(1, device=d).expand(3).add_(1),
+    "partial overlap": lambda d: (lambda t: torch.exp(t[:-1], out=t[1:]))(torch.ones(4, device=d)),
+    "in-place overlap": lambda d: (lambda t: t[1:].add_(t[:-1]))(torch.ones(4, device=d)),
+    "out dtype": lambda d: torch.exp(
+        torch.ones(3, device=d), out=torch.empty(3, dtype=torch.int64, device=d)
+    ),
+    "mm shapes": lambda d: torch.mm(torch.ones(2, 3, device=d), torch.ones(2, 3, device=d)),
+    "mm dtypes": lambda d: torch.mm(
+        torch.ones(2, 2, device=d), torch.ones(2, 2, dtype=torch.float64, device=d)
+    ),
+    "mm out dtype": lambda d: torch.mm(
+        torch.ones(2, 2, device=d),
+        torch.ones(2, 2, device=d),
+        out=torch.empty(2, 2, dtype=torch.float64, device=d),
+    ),
+    "sum dimension": lambda d: torch.ones(2, device=d).sum(3),
+    "subtraction of bools": lambda d: torch.ones(2, device=d) > 0
+    and torch.ones(2, dtype=torch.bool, device=d) - torch.ones(2, dtype=torch.bool, device=d),
+    "softmax of integers": lambda d: torch.softmax(torch.ones(2, dtype=torch.int64, device=d), 0),
+    "fill out of range": lambda d: torch.ones(2, dtype=torch.uint8, device=d).fill_(300),
+    "nll target": lambda d: torch.nn.functional.nll_loss(
+        torch.ones(2, 3, device=d), torch.tensor([0, 5], device=d)
+    ),
+    "mask dtype": lambda d: torch.ones(2, device=d).masked_fill_(torch.ones(2, device=d), 1),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_are_those_of_the_cpu(name: str, device: torch.device) -> None:
+    with pytest.raises(Exception) as expected:
+        ERRORS[name]("cpu")
+    with pytest.raises(expected.type) as actual:
+        ERRORS[name](device)
+    numbers = re.compile(r"\d+")
+    beginning = numbers.sub("", str(expected.value))[:40]
+    assert numbers.sub("", str(actual.value))[:40] == beginning
+
+
+def test_out_that_shares_storage(device: torch.device) -> None:
+    """An input that is also out=, where out= has to grow, keeps its values until they are read."""
+    for d in ("cpu", device):
+        storage = torch.arange(4.0, device=d)
+        x = storage[:2]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.cumsum(storage.reshape(2, 2), 0, out=x)
+        torch.testing.assert_close(x.cpu(), torch.tensor([[0.0, 1.0], [2.0, 4.0]]))
+
+
+def test_resized_out_is_on_the_device(device: torch.device) -> None:
+    out = torch.empty(0, device=device)
+    result = torch.mm(torch.ones(8, 8, device=device), torch.ones(8, 8, device=device), out=out)
+    assert result is out and out.untyped_storage().device.type == device.type
+    torch.testing.assert_close(out.cpu(), torch.full((8, 8), 8.0))
+
+
+def test_output_comes_from_the_device_cache(
+    device: torch.device, device_module: object
+) -> None:
+    gc.collect()
+    x = torch.ones(1 << 20, device=device)
+    before = device_module.memory_allocated()
+    for function in (torch.exp, torch.relu, lambda t: t + t, lambda t: t.reshape(1024, 1024).t()
+                     @ t.reshape(1024, 1024), lambda t: torch.softmax(t, 0)):
+        y = function(x)
+        assert device_module.memory_allocated() - before == y.nbytes
+        del y
+    assert device_module.memory_allocated() == before
+
+
+def test_report_sees_direct_kernels(device: torch.device) -> None:
+    """With the report on, typed kernels take the boxed way and are counted."""
+    x = torch.ones(3, device=device)
+    with fallback.report() as report:
+        _ = x + x
+    assert [(row.op, row.calls) for row in report.rows] == [("aten::add.Tensor", 1)]
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad"])
+@pytest.mark.parametrize("implementation", ["fused", "foreach", "single"])
+def test_optimizers(name: str, implementation: str, device: torch.device) -> None:
+    parameters = []
+    for d in ("cpu", device):
+        torch.manual_seed(0)
+        made = [torch.randn(shape).to(d).requires_grad_() for shape in ((3, 4), (5,), ())]
+        optimizer = getattr(torch.optim, name)(
+            made,
+            lr=0.1,
+            weight_decay=0.01,
+            fused=implementation == "fused",
+            **({} if implementation == "fused" else {"foreach": implementation == "foreach"}),
+            **({"momentum": 0.9} if name == "SGD" else {}),
+        )
+        for step in range(4):
+            for p in made:
+                p.grad = torch.full_like(p, 0.1 * (step + 1))
+            optimizer.step()
+        parameters.append([p.detach().cpu() for p in made])
+    for actual, expected in zip(parameters[1], parameters[0], strict=True):
+        torch.testing.assert_close(actual, expected)
+
+
+def test_attention_takes_the_flash_kernel(device: torch.device) -> None:
+    from torch.profiler import ProfilerActivity, profile
+
+    q, k, v = (torch.randn(2, 3, 16, 8, device=device, requires_grad=True) for _ in range(3))
+    with profile(activities=[ProfilerActivity.CPU]) as recorded:
+        result = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        result.sum().backward()
+    names = {event.name for event in recorded.events()}
+    assert "aten::_scaled_dot_product_flash_attention_for_cpu" in names
+    hosts = [t.detach().cpu().requires_grad_() for t in (q, k, v)]
+    expected = torch.nn.functional.scaled_dot_product_attention(*hosts, is_causal=True)
+    expected.sum().backward()
+    torch.testing.assert_close(result.cpu(), expected)
+    for ours, theirs in zip((q, k, v), hosts, strict=True):
+        torch.testing.assert_close(ours.grad.cpu(), theirs.grad)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_convolution_double_backward(transposed: bool, device: torch.device) -> None:
+    torch.manual_seed(0)
+    function = (
+        torch.nn.functional.conv_transpose2d if transposed else torch.nn.functional.conv2d
+    )
+    inputs = tuple(
+        torch.randn(*shape, dtype=torch.float64, device=device, requires_grad=True)
+        for shape in ((1, 2, 4, 4), (2, 2, 3, 3), (2,))
+    )
+    assert torch.autograd.gradcheck(function, inputs)
+    assert torch.autograd.gradgradcheck(function, inputs)
+
+
+def test_convolution_overrideable(device: torch.device) -> None:
+    x, w, b = torch.randn(1, 2, 5, 5), torch.randn(3, 2, 3, 3), torch.randn(3)
+    settings = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+    expected = torch.ops.aten.convolution(x, w, b, *settings)
+    there = [t.to(device) for t in (x, w, b)]
+    assert_same(torch.ops.aten.convolution_overrideable(*there, *settings), expected)
+    gradient = torch.ones_like(expected)
+    mask = [True, True, True]
+    assert_same(
+        torch.ops.aten.convolution_backward_overrideable(
+            gradient.to(device), there[0], there[1], *settings, mask
+        ),
+        torch.ops.aten.convolution_backward(gradient, x, w, [3], *settings, mask),
+    )
