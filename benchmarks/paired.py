@@ -1,0 +1,237 @@
+"""Paired measurements of one piece of work on two devices.
+
+Each side lives in a process of its own, so that neither's thread pool, allocator nor caches touch
+the other's. The processes take turns, round by round (A B, then B A), a ratio is made of each
+round's two times, and the median of the ratios is reported with a bootstrap interval: what else the
+machine does hits both sides of a pair alike.
+
+A measured function takes the name of a device and returns a callable that does the work once:
+
+    def add(device: str) -> Callable[[], object]:
+        x = torch.ones(1, device=device)
+        return lambda: x + x
+
+    results = compare({"add": add}, device="host", rounds=31)
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import json
+import multiprocessing
+import os
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+Work = Callable[[str], Callable[[], object]]
+
+# Seconds that one side of a round should last; shorter work is repeated until it does.
+ROUND_SECONDS = 0.02
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Time of a device over time of the reference, for one piece of work."""
+
+    name: str
+    device_seconds: float  # median of one execution
+    reference_seconds: float
+    ratio: float  # median of the rounds' ratios
+    low: float  # 95 % interval of the median
+    high: float
+    rounds: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name:32} {_duration(self.device_seconds):>10} "
+            f"{_duration(self.reference_seconds):>10} {self.ratio:7.3f} "
+            f"[{self.low:.3f}, {self.high:.3f}]"
+        )
+
+
+HEADER = f"{'':32} {'device':>10} {'reference':>10} {'ratio':>7}"
+
+
+def _duration(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 1e-9:.0f} ns"
+
+
+def median_interval(
+    values: list[float], resamples: int = 2000, seed: int = 0
+) -> tuple[float, float, float]:
+    """Median of `values` and its 95 % bootstrap interval: (median, low, high)."""
+    generator = random.Random(seed)
+    medians = sorted(
+        statistics.median(generator.choices(values, k=len(values))) for _ in range(resamples)
+    )
+    return (
+        statistics.median(values),
+        medians[int(0.025 * resamples)],
+        medians[int(0.975 * resamples) - 1],
+    )
+
+
+def _synchronizer(device: str) -> Callable[[], None]:
+    import torch
+
+    if device == "cpu":
+        return lambda: None
+    return torch.get_device_module(device).synchronize
+
+
+def _serve(pipe: Connection, module: str, device: str) -> None:
+    """The worker: answers ("prepare", name) with a repeat count and ("time", n) with seconds."""
+    works = importlib.import_module(module).WORKS
+    synchronize = _synchronizer(device)
+    run: Callable[[], object] = lambda: None
+
+    def seconds(repeats: int) -> float:
+        synchronize()
+        start = time.perf_counter()
+        for _ in range(repeats):
+            run()
+        synchronize()
+        return time.perf_counter() - start
+
+    while True:
+        command, argument = pipe.recv()
+        try:
+            if command == "stop":
+                return
+            if command == "prepare":
+                run = works[argument](device)
+                seconds(3)
+                repeats, taken = 1, seconds(1)
+                while taken < ROUND_SECONDS:
+                    repeats = max(repeats + 1, int(repeats * min(10, ROUND_SECONDS / taken * 1.1)))
+                    taken = seconds(repeats)
+                pipe.send(repeats)
+            else:
+                pipe.send(seconds(argument))
+        except Exception as error:
+            pipe.send(error)
+
+
+class _Worker:
+    def __init__(self, module: str, device: str) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, other = context.Pipe()
+        self._process = context.Process(target=_serve, args=(other, module, device), daemon=True)
+        self._process.start()
+        other.close()
+
+    def ask(self, command: str, argument: object) -> float:
+        self._pipe.send((command, argument))
+        answer = self._pipe.recv()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def stop(self) -> None:
+        self._pipe.send(("stop", None))
+        self._process.join(30)
+
+
+def compare(
+    names: Iterable[str],
+    *,
+    device: str,
+    reference: str = "cpu",
+    rounds: int = 31,
+    module: str = "__main__",
+) -> list[Ratio]:
+    """Times `WORKS[name]` of `module` on both devices, paired; prints each line as it is known.
+
+    `module` is importable and holds `WORKS: dict[str, Work]`. Raises what a piece of work raises.
+    """
+    if module == "__main__":
+        module = Path(sys.argv[0]).stem
+    # A waiting thread that spins takes the core which the other side measures on.
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    directory = str(Path(__file__).parent)
+    paths = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = f"{directory}{os.pathsep}{paths}" if paths else directory
+    workers = [_Worker(module, device), _Worker(module, reference)]
+    results = []
+    try:
+        print(HEADER, flush=True)
+        for name in names:
+            repeats = [int(worker.ask("prepare", name)) for worker in workers]
+            times: list[list[float]] = [[], []]
+            for round_number in range(rounds):
+                for side in (0, 1) if round_number % 2 == 0 else (1, 0):
+                    times[side].append(workers[side].ask("time", repeats[side]) / repeats[side])
+            ratio, low, high = median_interval([a / b for a, b in zip(*times, strict=True)])
+            result = Ratio(
+                name,
+                statistics.median(times[0]),
+                statistics.median(times[1]),
+                ratio,
+                low,
+                high,
+                rounds,
+            )
+            print(result, flush=True)
+            results.append(result)
+    finally:
+        for worker in workers:
+            worker.stop()
+    return results
+
+
+def _commit() -> str:
+    answer = subprocess.run(
+        ["git", "rev-parse", "HEAD"],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return answer.stdout.strip() if answer.returncode == 0 else "unknown"
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{len(names)} x {names[0]}" if names else platform.processor()
+
+
+def environment() -> dict[str, object]:
+    """What a result depends on: versions, hardware, date, commit."""
+    import torch
+
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "commit": _commit(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "processor": _processor(),
+        "threads": torch.get_num_threads(),
+        "driver": os.environ.get("OUTBOARD_DRIVER", ""),
+        "host_access": os.environ.get("OUTBOARD_HOST_ACCESS", ""),
+    }
+
+
+def save(name: str, results: Iterable[Ratio], folder: Path = RESULTS) -> Path:
+    """Writes results with their environment to `folder/name.json` and returns the path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
+    content = {"environment": environment(), "results": [asdict(result) for result in results]}
+    path.write_text(json.dumps(content, indent=2) + "\n")
+    return path
