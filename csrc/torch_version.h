@@ -8,3 +8,11 @@
 #endif
 
 #define OUTBOARD_TORCH_AT_LEAST(minor) (TORCH_VERSION_MINOR >= (minor))
+
+#if !OUTBOARD_TORCH_AT_LEAST(13)
+// The macros of ATen/autocast_mode.h name this type without its namespace.
+#include <ATen/core/Dimname.h>
+namespace outboard {
+using at::DimnameList;
+}  // namespace outboard
+#endif

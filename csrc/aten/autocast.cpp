@@ -4,6 +4,8 @@
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
+#include "torch_version.h"
+
 namespace outboard {
 namespace {
 
