@@ -423,3 +423,80 @@ def test_order_on_a_driver_that_is_late() -> None:
         """,
         OUTBOARD_TORTURE="delay_us=5000",
     )
+
+
+@pytest.mark.parametrize("access", ["shared", "separate"])
+def test_failing_calls_raise_and_corrupt_nothing(access: str) -> None:
+    """Every few calls of each kind fail, late: a copy raises or is right, and freed memory is free."""
+    kinds = {
+        "copy_host_to_device": 5,
+        "copy_device_to_host": 4,
+        "copy_host_to_device_2d": 3,
+        "copy_device_to_host_2d": 3,
+        "copy_device_to_device": 3,
+        "copy_device_to_device_2d": 2,
+        "copy_peer": 3,
+        "fill": 3,
+        "queue_synchronize": 7,
+        "event_record": 5,
+        "event_wait": 4,
+    }
+    rules = ",".join(f"fail={name}:{nth}:error:every" for name, nth in kinds.items())
+    run_python(
+        """
+        import torch, torch_outboard
+
+        device = torch_outboard.device_name()
+        values = torch.arange(400 * 300, dtype=torch.float32).view(400, 300)
+        counts = {"right": 0, "raised": 0}
+
+        def attempt(make):
+            try:
+                result = make()
+            except RuntimeError as error:
+                assert "injected" in str(error) or "torture" in str(error).lower(), error
+                counts["raised"] += 1
+                return None
+            counts["right"] += 1
+            return result
+
+        def insist(make):
+            for _ in range(50):
+                result = attempt(make)
+                if result is not None:
+                    return result
+            raise AssertionError("50 attempts failed")
+
+        layouts = [
+            lambda x: x, lambda x: x.t(), lambda x: x[:, :200], lambda x: x[::2],
+            lambda x: x[:, ::3], lambda x: x[3:9, 5:20],
+        ]
+        devices = [f"{device}:{i}" for i in range(min(2, torch.accelerator.device_count()))]
+        for step in range(8):
+            for layout in layouts:
+                for where in devices:
+                    expected = torch.full_like(values, step)
+                    there = insist(lambda: expected.to(where))
+                    pinned = (values + step).pin_memory()
+                    for non_blocking in (False, True):
+                        moved = attempt(
+                            lambda: layout(there).copy_(layout(pinned), non_blocking=non_blocking)
+                        )
+                        if moved is not None:
+                            layout(expected).copy_(layout(pinned))
+                            actual = insist(lambda: layout(there).cpu())
+                            assert torch.equal(actual, layout(expected)), step
+                    insist(lambda: layout(there).zero_())
+                    layout(expected).zero_()
+                    source = insist(lambda: (values * 2).to(devices[-1]))
+                    if attempt(lambda: layout(there).copy_(layout(source))) is not None:
+                        layout(expected).copy_(layout(values * 2))
+                        actual = insist(lambda: layout(there).cpu())
+                        assert torch.equal(actual, layout(expected)), step
+                    del pinned, source
+        assert counts["raised"] >= 20, counts
+        assert counts["right"] >= 100, counts
+        """,
+        OUTBOARD_HOST_ACCESS=access,
+        OUTBOARD_TORTURE=f"delay_us=200,{rules}",
+    )
