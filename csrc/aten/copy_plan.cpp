@@ -9,7 +9,7 @@ namespace {
 
 // A driver without 2-D copies issues a copy per row, which costs about a microsecond each.
 constexpr int64_t kFewRows = 16;
-constexpr int64_t kLongRow = 512;        // bytes
+constexpr int64_t kLongRow = 512;  // bytes
 constexpr int64_t kMostRepetitions = 1024;
 
 }  // namespace

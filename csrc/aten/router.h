@@ -41,7 +41,7 @@ struct RoutedKernel {
   Way way = Way::kDevice;            // as reported
   c10::DeviceIndex device = -1;      // -1: every device
   uint64_t dtypes = kAllDtypes;      // of the first tensor argument, else of the dtype argument
-  bool separate_memory_only = false; // not on devices that share memory with the host
+  bool separate_memory_only = false;  // not on devices that share memory with the host
 };
 
 struct HostPlan;

@@ -42,7 +42,8 @@ def test_empty_memory_format(device: torch.device, memory_format: torch.memory_f
 
 
 @pytest.mark.parametrize(
-    ("size", "stride"), [((), ()), ((2, 3), (1, 2)), ((2, 3), (10, 2)), ((4,), (0,)), ((0, 3), (7, 1))]
+    ("size", "stride"),
+    [((), ()), ((2, 3), (1, 2)), ((2, 3), (10, 2)), ((4,), (0,)), ((0, 3), (7, 1))],
 )
 def test_empty_strided(
     device: torch.device, size: tuple[int, ...], stride: tuple[int, ...]
