@@ -7,6 +7,7 @@ from itertools import product
 
 import pytest
 import torch
+
 from tests.support import run_python
 
 DTYPES = [
@@ -300,7 +301,7 @@ def test_meta_tensors(device: torch.device) -> None:
 
 
 def test_wrong_device_index(device: torch.device) -> None:
-    with pytest.raises((RuntimeError, ValueError), match="99|index"):
+    with pytest.raises((RuntimeError, ValueError), match=r"99|index"):
         torch.ones(2).to(f"{device.type}:99")
 
 
@@ -427,7 +428,7 @@ def test_order_on_a_driver_that_is_late() -> None:
 
 @pytest.mark.parametrize("access", ["shared", "separate"])
 def test_failing_calls_raise_and_corrupt_nothing(access: str) -> None:
-    """Every few calls of each kind fail, late: a copy raises or is right, and freed memory is free."""
+    """Every few calls of each kind fail, some late: a copy raises or is right."""
     kinds = {
         "copy_host_to_device": 5,
         "copy_device_to_host": 4,

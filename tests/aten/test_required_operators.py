@@ -67,11 +67,11 @@ def test_new_tensors_live_where_they_are_asked_for(device: torch.device) -> None
 
 
 def test_bad_requests_for_new_tensors(device: torch.device) -> None:
-    with pytest.raises(RuntimeError, match="[Pp]in"):
+    with pytest.raises(RuntimeError, match=r"[Pp]in"):
         torch.empty(2, device=device, pin_memory=True)
     with pytest.raises(RuntimeError, match="negative dimension"):
         torch.empty(-1, device=device)
-    with pytest.raises(RuntimeError, match="negative dimension|[Nn]egative"):
+    with pytest.raises(RuntimeError, match=r"negative dimension|[Nn]egative"):
         torch.empty_strided((-1,), (1,), device=device)
     for index in (torch.accelerator.device_count(), 99):
         with pytest.raises((RuntimeError, ValueError), match=str(index)):
@@ -142,7 +142,7 @@ def test_bad_views(device: torch.device) -> None:
         there.transpose(0, 2).view(24)
     with pytest.raises(RuntimeError, match="out of bounds"):
         there.as_strided((100,), (1,))
-    with pytest.raises(RuntimeError, match="[Nn]egative|offset"):
+    with pytest.raises(RuntimeError, match=r"[Nn]egative|offset"):
         there.as_strided((2,), (1,), -1)
 
 
@@ -185,7 +185,7 @@ def test_bad_resizes(device: torch.device) -> None:
         torch.empty(2, device=device).resize_(-1)
     with pytest.raises(RuntimeError):
         torch.ones(2, device=device).resize_(2**61)
-    with pytest.raises(RuntimeError, match="[Rr]esiz"):
+    with pytest.raises(RuntimeError, match=r"[Rr]esiz"):
         torch.ones(2, device=device, requires_grad=True).resize_(3)
 
 
@@ -306,7 +306,7 @@ def test_item(device: torch.device, value: complex, dtype: torch.dtype) -> None:
     assert there[1:].item() == value
     if dtype.is_complex:
         assert there[1].conj().item() == value.conjugate()
-    with pytest.raises(RuntimeError, match="[Bb]oolean value|elements|scalar"):
+    with pytest.raises(RuntimeError, match=r"[Bb]oolean value|elements|scalar"):
         there.item()
 
 
@@ -376,5 +376,5 @@ def test_fill_of_an_expanded_tensor(device: torch.device) -> None:
 def test_bad_fills(device: torch.device) -> None:
     with pytest.raises(RuntimeError, match="overflow"):
         torch.zeros(3, dtype=torch.int8, device=device).fill_(1000)
-    with pytest.raises(RuntimeError, match="overflow|complex"):
+    with pytest.raises(RuntimeError, match=r"overflow|complex"):
         torch.zeros(3, device=device).fill_(1j)
