@@ -12,6 +12,9 @@ from torch_outboard.lazy_init import _lazy_init
 # How a device can be named: an index, "<name>:1", torch.device; None is the current one.
 DeviceLike = int | str | torch.device | None
 
+# c10::DeviceIndex has eight bits.
+_MOST_DEVICES = 128
+
 # Bit i of the driver's dtypes.
 _DTYPES = (
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16,
@@ -25,6 +28,7 @@ def device_index(device: DeviceLike) -> int:
     Raises:
         ValueError: if `device` is of another type, for example "cpu".
         TypeError: if `device` cannot name a device.
+        RuntimeError: if `device` is an index that PyTorch cannot represent.
     """
     if device is None:
         return _C.current_device()
@@ -34,6 +38,12 @@ def device_index(device: DeviceLike) -> int:
             f"{type(device).__name__}"
         )
     if isinstance(device, int):
+        # torch.device would take the lowest bits of it.
+        if not -_MOST_DEVICES <= device < _MOST_DEVICES:
+            raise RuntimeError(
+                f"device index {device} was asked for, and PyTorch knows no index above "
+                f"{_MOST_DEVICES - 1}"
+            )
         return device
     device = torch.device(device)
     name = _activation.state.name

@@ -96,9 +96,9 @@ class Event(metaclass=_EventMeta):
                 "synchronize the stream before handing memory over"
             )
         _lazy_init()
-        return torch.Event(
-            _device(device_index(device)), enable_timing=enable_timing, blocking=blocking
-        )
+        index = device_index(device)
+        _C.check_device_index(index)
+        return torch.Event(_device(index), enable_timing=enable_timing, blocking=blocking)
 
 
 def _wrap(index: int, stream_id: int) -> Stream:

@@ -45,6 +45,7 @@ bool is_whole_segment(const Block* block) { return !block->is_split(); }
 
 // No cached block fits: a new segment, if need be after giving cached memory back.
 Block* DeviceCache::grow(Lock& lock, BlockPool& pool, size_t bytes, size_t requested) {
+  driver();  // raises when the process is exiting
   const Hold hold(lock, pool.owner());
   const size_t wanted = segment_size(bytes, max_allocation_);
   collect_garbage(lock, wanted);

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <mutex>
+#include <new>
 #include <shared_mutex>
 
 namespace outboard {
@@ -17,8 +18,10 @@ struct Registry {
 // Never destroyed: deleters run until the end of the process.
 Registry& registry() {
   static Registry* instance = [] {
+    // The child gets a new mutex: only the thread that locked one may unlock it, and the child's
+    // thread is another one to the system.
     pthread_atfork([] { registry().mutex.lock(); }, [] { registry().mutex.unlock(); },
-                   [] { registry().mutex.unlock(); });
+                   [] { new (&registry().mutex) std::shared_mutex; });
     return new Registry();
   }();
   return *instance;

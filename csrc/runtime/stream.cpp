@@ -48,10 +48,10 @@ StreamState* add_stream(StreamTable& table, c10::DeviceIndex device, ob_queue qu
   return state;
 }
 
+// The caller has checked the index.
 StreamState& default_state(c10::DeviceIndex device) {
   StreamTable& table = stream_table(device);
   if (StreamState* state = table.streams[0].load(std::memory_order_acquire)) return *state;
-  check_device_index(device);
   std::lock_guard<std::mutex> lock(table.mutex);
   if (StreamState* state = table.streams[0].load(std::memory_order_acquire)) return *state;
   const ob_device_properties& properties = device_properties(device);
@@ -137,7 +137,8 @@ c10::Stream stream_from_pool(c10::DeviceIndex device, int32_t priority) {
 
 c10::Stream external_stream(c10::DeviceIndex device, ob_queue queue) {
   TORCH_CHECK_VALUE(queue != nullptr, "an external stream needs a queue, and 0 was given");
-  default_state(device);
+  check_device_index(device);
+  default_state(device);  // takes slot 0
   StreamTable& table = stream_table(device);
   std::lock_guard<std::mutex> lock(table.mutex);
   for (int i = 0; i < table.count; ++i) {

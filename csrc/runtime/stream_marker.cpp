@@ -55,9 +55,9 @@ bool StreamMarker::has_passed() const noexcept {
   if (table == nullptr) return false;
   const ob_status status =
       event_ != nullptr ? table->event_query(event_) : table->queue_query(stream_->queue);
-  // Work that failed does not use memory any more.
   defer_status(status, event_ != nullptr ? "event_query" : "queue_query");
-  return status != OB_NOT_READY;
+  // After a failed query the work may still be running: only waiting tells.
+  return status == OB_OK;
 }
 
 void StreamMarker::wait() const noexcept {

@@ -1,0 +1,342 @@
+"""Forked processes: a child never hangs and never touches the parent's driver.
+
+Every test runs in processes of its own, because what counts is what happened before the fork.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.support import run_python
+
+ROOT = str(Path(__file__).resolve().parents[2])
+
+CHILDREN = """
+import os
+import sys
+from tests.forking import in_child
+"""
+
+
+def run_with_children(code: str, **env: str | None) -> str:
+    return run_python(CHILDREN + textwrap.dedent(code), timeout=240, PYTHONPATH=ROOT, **env)
+
+
+USES = """
+import gc
+import torch
+
+x = torch.arange(1000.0, device="host")
+pinned = torch.ones(1000).pin_memory()
+generator = torch.Generator("host")
+stream = torch.Stream(device="host")
+event = torch.Event("host", enable_timing=True)
+event.record(stream)
+leaf = torch.ones(3, device="host", requires_grad=True)
+loss = (leaf * leaf).sum()
+torch.host.synchronize()
+view = x[2:5]
+
+def use_current_stream():
+    with torch.host.stream(stream):
+        pass
+
+def free():
+    global x, pinned, view, event, generator, loss, leaf
+    del x, pinned, view, event, generator, loss, leaf
+    gc.collect()
+    return "freed"
+
+MUST_RAISE = {
+    "empty": lambda: torch.empty(3, device="host"),
+    "empty, other device": lambda: torch.empty(3, device="host:1"),
+    "zeros": lambda: torch.zeros(3, device="host"),
+    "add": lambda: x + 1,
+    "in-place": lambda: x.add_(1),
+    "fill": lambda: x.fill_(1),
+    "reduction": lambda: x.sum(),
+    "item": lambda: x[0].item(),
+    "to host": lambda: torch.ones(3).to("host"),
+    "cpu": lambda: x.cpu(),
+    "clone": lambda: x.clone(),
+    "copy_": lambda: x.copy_(torch.ones(1000)),
+    "other device": lambda: x.to("host:1"),
+    "print": lambda: repr(x),
+    "non-blocking": lambda: x.copy_(pinned, non_blocking=True),
+    "pin": lambda: torch.ones(3).pin_memory(),
+    "resize": lambda: x.resize_(5000),
+    "random": lambda: torch.randn(3, device="host"),
+    "random with generator": lambda: torch.rand(3, device="host", generator=generator),
+    "record_stream": lambda: x.record_stream(stream),
+    "new generator": lambda: torch.Generator("host"),
+    "new stream": lambda: torch.Stream(device="host"),
+    "stream of the module": lambda: torch.host.Stream(),
+    "external stream": lambda: torch.host.ExternalStream(0x1000),
+    "stream synchronize": lambda: stream.synchronize(),
+    "stream query": lambda: stream.query(),
+    "stream block": use_current_stream,
+    "record": lambda: event.record(stream),
+    "event synchronize": lambda: event.synchronize(),
+    "event query": lambda: event.query(),
+    "event wait": lambda: event.wait(stream),
+    "synchronize": lambda: torch.host.synchronize(),
+    "accelerator": lambda: torch.accelerator.synchronize(),
+    "set_device": lambda: torch.host.set_device(1),
+    "properties": lambda: torch.host.get_device_properties(0),
+    "init": lambda: torch.host.init(),
+    "memory": lambda: torch.host.memory_allocated(),
+    "mem_get_info": lambda: torch.host.mem_get_info(),
+    "backward": lambda: loss.backward(),
+    "get_rng_state": lambda: torch.host.get_rng_state(),
+    "as_cpu": lambda: torch_outboard.as_cpu(x),
+}
+MAY_RETURN = {
+    "free": free,
+    "count": lambda: torch.host.device_count(),
+    "available": lambda: torch.host.is_available(),
+    "accelerator available": lambda: torch.accelerator.is_available(),
+    "accelerator count": lambda: torch.accelerator.device_count(),
+    "initialized": lambda: torch.host.is_initialized(),
+    "bad fork": lambda: torch.host._is_in_bad_fork(),
+    "empty_cache": lambda: torch.host.empty_cache(),
+    "manual_seed": lambda: torch.manual_seed(3) and "seeded",
+    "device seed": lambda: torch.host.manual_seed_all(3),
+    "metadata": lambda: (tuple(x.shape), str(x.dtype), x.stride(), str(x.device)),
+    "view": lambda: tuple(x[3:].shape),
+    "is_pinned": lambda: torch.ones(3).is_pinned(),
+    "current_device": lambda: torch._C._accelerator_getDeviceIndex(),
+    "cpu work": lambda: (torch.ones(300, 300) @ torch.ones(300, 300)).sum().item(),
+    "cpu backward": lambda: cpu_backward(),
+}
+
+def cpu_backward():
+    leaf = torch.ones(3, requires_grad=True)
+    (leaf * leaf).sum().backward()
+    return leaf.grad.tolist()
+
+import torch_outboard
+"""
+
+
+@pytest.mark.separate
+def test_every_entry_point_returns_or_raises():
+    printed = run_with_children(
+        USES
+        + """
+for name, use in MUST_RAISE.items():
+    outcome = in_child(use)
+    if not (outcome.startswith("RuntimeError") and "forked child" in outcome):
+        print("must raise:", name, "->", outcome)
+for name, use in MAY_RETURN.items():
+    outcome = in_child(use)
+    allowed = outcome.startswith("returned") or (
+        outcome.startswith("RuntimeError") and "forked child" in outcome)
+    print(name if allowed else f"may return: {name}", "->", outcome)
+# The parent is unharmed.
+assert torch.equal(x.cpu(), torch.arange(1000.0))
+loss.backward()
+assert leaf.grad.tolist() == [2, 2, 2]
+x.copy_(pinned, non_blocking=True)
+torch.host.synchronize()
+assert x.sum().item() == 1000
+"""
+    )
+    assert "must raise" not in printed, printed
+    assert "may return" not in printed, printed
+    for line in (
+        "free -> returned freed",
+        "count -> returned 0",
+        "available -> returned False",
+        "accelerator count -> returned 0",
+        "initialized -> returned False",
+        "bad fork -> returned True",
+        "view -> returned (997,)",
+        "cpu work -> returned 27000000.0",
+        "cpu backward -> returned [2.0, 2.0, 2.0]",
+    ):
+        assert line in printed.splitlines(), printed
+
+
+def test_child_frees_without_the_driver():
+    printed = run_with_children(
+        """
+        import torch
+        from torch_outboard.drivers import torture
+
+        tensors = [torch.ones(n, device="host") for n in (1, 1000, 1 << 22)]
+        tensors.append(torch.ones(10).pin_memory())
+        events = [torch.host.current_stream().record_event() for _ in range(3)]
+        torch.host.synchronize()
+
+        def free():
+            before = torture.calls()
+            tensors.clear()
+            events.clear()
+            return torture.calls() == before
+
+        print(in_child(free))
+        live = torture.live()
+        tensors.clear()
+        events.clear()
+        torch.host.empty_cache()
+        assert torture.live()["allocations"] < live["allocations"]
+        """,
+        OUTBOARD_TORTURE="count",
+    )
+    assert printed.split("\n")[0] == "returned True"
+
+
+def test_child_exits_quietly():
+    """An ordinary end of a child, with exit handlers and tensors alive."""
+    run_with_children(
+        """
+        import torch
+        x = torch.ones(1 << 20, device="host")
+        pinned = torch.ones(3).pin_memory()
+        torch.host.synchronize()
+        pid = os.fork()
+        if pid == 0:
+            sys.exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert x.sum().item() == 1 << 20
+        """
+    )
+
+
+def test_fork_before_first_use():
+    printed = run_with_children(
+        """
+        import torch
+
+        def use():
+            x = torch.ones(3, device="host", requires_grad=True)
+            (x * 2).sum().backward()
+            torch.host.synchronize()
+            return x.grad.tolist(), torch.host.device_count()
+
+        for _ in range(3):
+            print(in_child(use))
+        print(use())
+        """
+    )
+    assert printed.splitlines() == ["returned ([2.0, 2.0, 2.0], 2)"] * 3 + ["([2.0, 2.0, 2.0], 2)"]
+
+
+def test_multiprocessing_with_fork():
+    """A worker's exception arrives in the parent as what it is."""
+    printed = run_python(
+        """
+        import multiprocessing
+        import torch
+
+        def work(value):
+            return torch.full((3,), value, device="host").sum().item()
+
+        x = torch.ones(3, device="host")
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            try:
+                pool.map_async(work, range(4)).get(60)
+            except RuntimeError as error:
+                print(error)
+        with multiprocessing.get_context("forkserver").Pool(1) as pool:
+            print(pool.map_async(abs, [-3]).get(100))
+        """
+    )
+    assert "start workers with the 'spawn' or 'forkserver' method" in printed
+    assert "[3]" in printed
+
+
+def test_data_loader_with_workers():
+    """Forked workers do CPU work while the parent uses the device."""
+    printed = run_python(
+        """
+        import torch
+        from torch.utils.data import DataLoader, Dataset
+
+        class Squares(Dataset):
+            def __len__(self):
+                return 64
+
+            def __getitem__(self, index):
+                return torch.full((16,), float(index)) ** 2
+
+        weight = torch.ones(16, device="host", requires_grad=True)
+        total = 0.0
+        for epoch in range(2):
+            loader = DataLoader(Squares(), batch_size=8, num_workers=2, pin_memory=True,
+                                multiprocessing_context="fork")
+            for squares in loader:
+                assert squares.is_pinned()
+                loss = (squares.to("host", non_blocking=True) * weight).sum()
+                loss.backward()
+                total += loss.item()
+        print(total, weight.grad.sum().item())
+        """,
+        timeout=200,
+    )
+    expected = 2 * 16 * sum(i * i for i in range(64))
+    assert [float(word) for word in printed.split()] == [expected, expected]
+
+
+STRESS = """
+import threading
+import torch
+
+stop = threading.Event()
+
+def allocate(size):
+    stream = torch.host.Stream()
+    while not stop.is_set():
+        with torch.host.stream(stream):
+            kept = [torch.empty(size * k, device="host") for k in range(1, 9)]
+            kept.append(torch.empty(64).pin_memory())
+            event = stream.record_event()
+        del kept
+        torch.host.empty_cache()
+
+x = torch.ones(1000, device="host")
+shared = [torch.ones(100, device="host") for _ in range(100)]
+threads = [threading.Thread(target=allocate, args=(1 << (8 + 4 * i),)) for i in range(4)]
+for thread in threads:
+    thread.start()
+
+def use():
+    shared.clear()
+    outcomes = []
+    for entry in (
+        lambda: torch.empty(10, device="host"),
+        lambda: x + 1,
+        lambda: x.cpu(),
+        lambda: torch.host.synchronize(),
+        lambda: torch.host.empty_cache(),
+        lambda: torch.ones(3).pin_memory(),
+        lambda: torch.host.memory_stats(),
+        lambda: torch.host.Stream(),
+    ):
+        try:
+            entry()
+        except RuntimeError:
+            outcomes.append(True)
+    torch.ones(3).is_pinned()
+    torch.manual_seed(0)
+    leaf = torch.ones(3, requires_grad=True)
+    leaf.sum().backward()
+    return torch.host.device_count(), len(outcomes)
+
+wrong = [outcome for outcome in (in_child(use) for _ in range(int(sys.argv[1])))
+         if not outcome.startswith("returned (0, ")]
+stop.set()
+for thread in threads:
+    thread.join()
+print(len(wrong), wrong[:3])
+assert x.sum().item() == 1000
+"""
+
+
+@pytest.mark.parametrize("children", [60, pytest.param(1000, marks=pytest.mark.slow)])
+def test_fork_while_threads_hold_locks(children):
+    printed = run_python(CHILDREN + STRESS, str(children), timeout=280, PYTHONPATH=ROOT)
+    assert printed.strip() == "0 []"

@@ -1,0 +1,151 @@
+"""The current device of every thread, and failures that wait for a synchronization."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+
+from tests.support import run_python
+
+pytestmark = [pytest.mark.separate, pytest.mark.torture]
+
+
+def test_every_thread_has_its_device(device, device_module):
+    problems: list[object] = []
+    barrier = threading.Barrier(8)
+
+    def work(index: int) -> None:
+        barrier.wait()
+        device_module.set_device(index)
+        for _ in range(200):
+            x = torch.ones(4, device=device.type)
+            y = x + 1
+            if (x.device.index, y.device.index, device_module.current_device()) != (index,) * 3:
+                problems.append((x.device, y.device, device_module.current_device()))
+        other = 1 - index
+        with device_module.device(other):
+            if torch.ones(1, device=device.type).device.index != other:
+                problems.append("with")
+        if device_module.current_device() != index:
+            problems.append("restored")
+
+    threads = [threading.Thread(target=work, args=(i % 2,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not problems
+    assert device_module.current_device() == 0
+
+
+def test_operators_run_on_their_arguments_device(device, device_module):
+    other = torch.device(device.type, 1)
+    x = torch.ones(3, device=other)
+    y = (x * 2).sum()
+    assert y.device == other
+    assert device_module.current_device() == 0
+    assert torch.empty(1, device=device.type).device.index == 0
+
+
+def test_backward_runs_on_each_device(device, device_module):
+    seen: list[int] = []
+    x = torch.ones(3, device=torch.device(device.type, 1), requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda grad: seen.append(device_module.current_device()))
+    y.to(torch.device(device.type, 0)).sum().backward()
+    assert seen == [1]
+    assert x.grad.device.index == 1
+    assert device_module.current_device() == 0
+
+
+@pytest.mark.parametrize("index", [2, 63, 64, 99, 127])
+def test_index_too_large(device, device_module, index):
+    where = torch.device(device.type, index)
+    for use in (
+        lambda: torch.empty(3, device=where),
+        lambda: torch.ones(3).to(where),
+        lambda: torch.ones(3, device=device).to(where),
+        lambda: torch.randn(3, device=where),
+        lambda: torch.arange(3, device=where),
+        lambda: torch.Generator(where),
+        lambda: device_module.set_device(index),
+        lambda: device_module.device(index).__enter__(),
+        lambda: device_module.manual_seed_all(0) or device_module.get_rng_state(where),
+        lambda: device_module.mem_get_info(index),
+        lambda: device_module.memory_allocated(index),
+        lambda: torch.accelerator.set_device_index(index),
+        lambda: torch.accelerator.synchronize(index),
+    ):
+        with pytest.raises(RuntimeError, match=f"device index {index} was asked for"):
+            use()
+    assert device_module.current_device() == 0
+    assert torch.ones(2, device=device).sum().item() == 2
+
+
+@pytest.mark.parametrize("index", [128, 256, 1000, 2**40])
+def test_index_that_does_not_fit(device_module, index):
+    for use in (
+        lambda: device_module.set_device(index),
+        lambda: device_module.synchronize(index),
+        lambda: device_module.Stream(index),
+        lambda: device_module.memory_allocated(index),
+    ):
+        with pytest.raises((RuntimeError, ValueError, TypeError, OverflowError)):
+            use()
+    assert device_module.current_device() == 0
+
+
+def test_negative_index(device, device_module):
+    with pytest.raises(RuntimeError):
+        torch.device(device.type, -2)
+    with pytest.raises(RuntimeError):
+        torch.empty(3, device=f"{device.type}:-1")
+    device_module.set_device(-1)
+    assert device_module.current_device() == 0
+
+
+# ---- Failures that cannot be raised where they happen
+
+DEFERRED = """
+import gc
+import sys
+import torch
+from torch_outboard.drivers import torture
+
+function = sys.argv[1]
+for synchronize in (
+    torch.host.synchronize,
+    torch.accelerator.synchronize,
+    torch.host.current_stream().synchronize,
+    lambda: torch.host.synchronize(1),
+):
+    x = torch.ones(1 << 20, device="host")
+    event = torch.Event("host")
+    event.record()
+    event.synchronize()
+    torch.host.synchronize()
+    torture.fail(function, status="device_lost")
+    del x, event
+    gc.collect()
+    torch.host.empty_cache()
+    try:
+        synchronize()
+    except RuntimeError as error:
+        print(type(error).__name__, str(error).splitlines()[0])
+    else:
+        print("nothing was raised")
+    synchronize()
+    torch.host.synchronize()
+    assert torch.ones(3, device="host").sum().item() == 3
+"""
+
+
+@pytest.mark.parametrize("function", ["deallocate", "event_destroy"])
+def test_deferred_failure_is_raised_once(function):
+    lines = run_python(DEFERRED, function, OUTBOARD_TORTURE="count").splitlines()
+    assert len(lines) == 4
+    for line in lines:
+        assert line.startswith("AcceleratorError driver 'host' answered device lost")
+        assert f"to `{function}` some time before this synchronization" in line
