@@ -42,7 +42,7 @@ def set_policy(*, shared: str | None = None, copied: str | None = None) -> None:
 
 
 def _qualified(name: str) -> str:
-    return name if "::" in name else f"aten::{name}"
+    return (name if "::" in name else f"aten::{name}").removesuffix(".default")
 
 
 def allow(*names: str) -> None:
@@ -56,7 +56,10 @@ def allow(*names: str) -> None:
 
 
 def deny(*names: str) -> None:
-    """Makes operators raise `NotImplementedError` instead of running on the host; names as in `allow`."""
+    """Makes operators raise `NotImplementedError` where they would run on the host.
+
+    Names are as in `allow`.
+    """
     for name in names:
         _C.set_fallback_listing(_qualified(name), "denied")
 
@@ -77,8 +80,8 @@ def policy(
 ) -> Iterator[None]:
     """Sets policies and lists for a `with` block, in all threads, and puts the old ones back."""
     before = policies()
-    listed = {name: "allowed" for name in _C.fallback_listing("allowed")}
-    listed |= {name: "denied" for name in _C.fallback_listing("denied")}
+    listed = dict.fromkeys(_C.fallback_listing("allowed"), "allowed")
+    listed |= dict.fromkeys(_C.fallback_listing("denied"), "denied")
     wanted = [(_qualified(name), "allowed") for name in allow]
     wanted += [(_qualified(name), "denied") for name in deny]
     try:
@@ -120,7 +123,9 @@ class Report:
         return {way: count / total if total else 0.0 for way, count in calls.items()}
 
     def __str__(self) -> str:
-        lines = [f"{'operator':<48} {'dtype':<10} {'way':<7} {'calls':>8} {'copied':>12} {'ms':>10}"]
+        lines = [
+            f"{'operator':<48} {'dtype':<10} {'way':<7} {'calls':>8} {'copied':>12} {'ms':>10}"
+        ]
         for row in sorted(self.rows, key=lambda r: -r.seconds):
             dtype = str(row.dtype).removeprefix("torch.") if row.dtype else "-"
             lines.append(

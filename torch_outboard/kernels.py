@@ -8,6 +8,7 @@ from types import TracebackType
 import torch
 
 from torch_outboard import _C
+from torch_outboard.devices import DeviceLike, device_index
 
 __all__ = ["Registration", "kernel"]
 
@@ -45,13 +46,15 @@ def kernel(
     name: str,
     *,
     dtypes: Iterable[torch.dtype] | None = None,
-    device: int | torch.device | None = None,
+    device: DeviceLike = None,
 ) -> Callable[[Callable], Registration]:
     """Registers a Python function as the device's kernel of an operator.
 
     The function takes and returns device tensors, with the arguments of the operator's schema; it
-    runs below autograd, and the operator's own derivative stays in force. It wins over the kit's
-    and the maker's kernels from the next call on; among users' kernels the latest wins.
+    runs below autograd, and the operator's own derivative stays in force; an operator whose only
+    derivative is that of its parts runs in parts, without the kernel, where autograd records. It
+    wins over the kit's and the maker's kernels from the next call on; among users' kernels the
+    latest wins.
 
     Args:
         name: the overload, for example `"aten::relu"` or `"aten::add.Tensor"`; without a namespace
@@ -60,7 +63,8 @@ def kernel(
         device: serve only calls on this device.
 
     Raises:
-        ValueError: if there is no such operator.
+        ValueError: if there is no such operator, or it is one of memory, views and copies, which
+            the kit does itself.
 
     Example::
 
@@ -68,7 +72,7 @@ def kernel(
         def relu(x):
             return x.clamp(min=0)
     """
-    qualified = name if "::" in name else f"aten::{name}"
+    qualified = (name if "::" in name else f"aten::{name}").removesuffix(".default")
     namespace, _, rest = qualified.partition("::")
     operator, _, overload = rest.partition(".")
     packet = getattr(getattr(torch.ops, namespace), operator, None)
@@ -78,9 +82,7 @@ def kernel(
             f"operator '{qualified}' does not exist"
             + (f"; its overloads are {', '.join(known)}" if known else "")
         )
-    index = -1
-    if device is not None:
-        index = device if isinstance(device, int) else torch.device(device).index or 0
+    index = -1 if device is None else device_index(device)
 
     def register(function: Callable) -> Registration:
         wanted = None if dtypes is None else list(dtypes)

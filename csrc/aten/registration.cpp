@@ -1,6 +1,9 @@
 // What PyTorch's dispatcher is told, once, when the library is loaded.
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <array>
 #include <mutex>
 #include <set>
@@ -10,6 +13,7 @@
 #include "aten/registration.h"
 #include "aten/router.h"
 #include "aten/sparse.h"
+#include "runtime/fork.h"
 
 namespace outboard {
 namespace {
@@ -32,6 +36,7 @@ class RouterKernel final : public c10::OperatorKernel {
 
 // Operators without a registration of their own: those of other libraries.
 void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  check_fork();
   static auto* mutex = new std::shared_mutex;
   static auto* known = new std::unordered_map<c10::OperatorName, Operator*>;
   Operator* entry = nullptr;
@@ -61,8 +66,8 @@ Registrations& registrations() {
   return *instance;
 }
 
-torch::Library& library(const std::string& name_space) {
-  auto* made = new torch::Library(torch::Library::IMPL, name_space, kKey, __FILE__, __LINE__);
+torch::Library& library(const std::string& name_space, c10::DispatchKey key = kKey) {
+  auto* made = new torch::Library(torch::Library::IMPL, name_space, key, __FILE__, __LINE__);
   registrations().libraries.push_back(made);
   return *made;
 }
@@ -70,6 +75,44 @@ torch::Library& library(const std::string& name_space) {
 torch::CppFunction router_kernel(const std::string& name) {
   return torch::CppFunction::makeFromBoxedFunctor(
       std::make_unique<RouterKernel>(router_entry(name)));
+}
+
+c10::OperatorName parse_name(const std::string& name) {
+  const size_t separator = name.find("::");
+  TORCH_CHECK_VALUE(separator != std::string::npos && separator != 0 &&
+                        separator + 2 < name.size(),
+                    "'", name, "' is no operator name; write it as 'aten::add.Tensor'");
+  const size_t dot = name.find('.', separator);
+  return dot == std::string::npos ? c10::OperatorName(name, "")
+                                  : c10::OperatorName(name.substr(0, dot), name.substr(dot + 1));
+}
+
+// Whether autograd knows this operator only by what it is composed of.
+bool is_decomposed_for_autograd(const c10::OperatorHandle& op) {
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+         !op.hasKernelForDispatchKey(c10::DispatchKey::Autograd) &&
+         !op.hasKernelForDispatchKey(c10::DispatchKey::AutogradPrivateUse1);
+}
+
+bool requires_grad(const c10::IValue& value) {
+  if (value.isTensor()) return value.toTensor().requires_grad();
+  if (!value.isList()) return false;
+  const auto elements = value.toListRef();
+  return std::any_of(elements.begin(), elements.end(), &requires_grad);
+}
+
+// A kernel for a composite operator hides the operators it is composed of, and with them the
+// derivative. Where one is needed, the operator stays composed.
+void composite_autograd(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                        torch::jit::Stack* stack) {
+  const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
+  if (at::GradMode::is_enabled() &&
+      std::any_of(arguments.begin(), arguments.end(), &requires_grad)) {
+    op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
+    return;
+  }
+  at::AutoDispatchBelowADInplaceOrView guard;
+  op.redispatchBoxed(keys & c10::after_ADInplaceOrView_keyset, stack);
 }
 
 KernelRow* g_rows = nullptr;
@@ -85,13 +128,25 @@ void add_row(KernelRow* row) noexcept {
 }
 
 void ensure_registered(const std::string& name) {
+  const c10::OperatorName parsed = parse_name(name);
   Registrations& all = registrations();
   std::lock_guard<std::mutex> lock(all.mutex);
-  if (!all.names.insert(name).second) return;
-  const size_t separator = name.find("::");
-  TORCH_CHECK_VALUE(separator != std::string::npos, "'", name,
-                    "' is no operator name; write it as 'aten::add.Tensor'");
-  library(name.substr(0, separator)).impl(name.substr(separator + 2).c_str(), router_kernel(name));
+  if (all.names.count(name) != 0) return;
+  const auto handle = c10::Dispatcher::singleton().findSchema(parsed);
+  const std::string name_space(*parsed.getNamespace());
+  // Other libraries may define their operators later.
+  TORCH_CHECK_VALUE(handle.has_value() || name_space != "aten", "operator '", name,
+                    "' does not exist; write it as 'aten::add.Tensor'");
+  TORCH_CHECK_VALUE(!handle.has_value() || !handle->hasKernelForDispatchKey(kKey), "operator '",
+                    name, "' cannot be replaced: its kernel for this device is registered with "
+                    "PyTorch's dispatcher itself, as memory, views and copies are");
+  const std::string local = name.substr(name_space.size() + 2);
+  library(name_space).impl(local.c_str(), router_kernel(name));
+  if (handle.has_value() && is_decomposed_for_autograd(*handle)) {
+    library(name_space, c10::DispatchKey::AutogradPrivateUse1)
+        .impl(local.c_str(), torch::CppFunction::makeFromBoxedFunction<&composite_autograd>());
+  }
+  all.names.insert(name);
 }
 
 void route_operators_like(c10::DispatchKey model, c10::DispatchKey key, torch::Library& library) {

@@ -12,6 +12,25 @@ namespace {
 
 using Token = std::shared_ptr<RoutedKernel>;
 
+// A dtype, layout or memory format travels as a number; the schema knows what it is.
+py::object to_python(const c10::IValue& value, const c10::Argument& argument) {
+  if (value.isInt()) {
+    c10::TypePtr type = argument.real_type();
+    if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+    switch (type->kind()) {
+      case c10::TypeKind::ScalarTypeType:
+        return py::cast(static_cast<at::ScalarType>(value.toInt()));
+      case c10::TypeKind::LayoutType:
+        return py::cast(static_cast<at::Layout>(value.toInt()));
+      case c10::TypeKind::MemoryFormatType:
+        return py::cast(static_cast<at::MemoryFormat>(value.toInt()));
+      default:
+        break;
+    }
+  }
+  return torch::jit::toPyObject(value);
+}
+
 // Calls a Python function with the arguments of an operator, on whichever thread that runs.
 class PythonKernel final : public c10::OperatorKernel {
  public:
@@ -30,8 +49,8 @@ class PythonKernel final : public c10::OperatorKernel {
     py::list positional;
     py::dict keywords;
     for (size_t i = 0; i < count; ++i) {
-      py::object value = torch::jit::toPyObject(torch::jit::peek(*stack, i, count));
       const c10::Argument& argument = schema.arguments()[i];
+      py::object value = to_python(torch::jit::peek(*stack, i, count), argument);
       if (argument.kwarg_only()) {
         keywords[argument.name().c_str()] = std::move(value);
       } else {

@@ -1,0 +1,418 @@
+"""Kernels of users: torch_outboard.kernel."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+import torch_outboard
+from tests.support import run_python, try_python
+
+pytestmark = pytest.mark.separate
+
+
+@pytest.fixture(autouse=True)
+def allowed() -> Iterator[None]:
+    """Where memory is separate, the operators around those tested would warn."""
+    with torch_outboard.fallback.policy(copied="allow"):
+        yield
+
+
+def ones(device: torch.device, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.ones(3, device=device, dtype=dtype)
+
+
+def test_replaces_one_dtype(device):
+    @torch_outboard.kernel("aten::add.Tensor", dtypes=[torch.float32])
+    def add(x, y, *, alpha=1):
+        return torch.full_like(x, 42)
+
+    with add:
+        assert (ones(device) + ones(device)).tolist() == [42, 42, 42]
+        assert (ones(device) + 1).tolist() == [42, 42, 42]
+        for dtype in (torch.float64, torch.int64, torch.bfloat16):
+            assert (ones(device, dtype) + ones(device, dtype)).tolist() == [2, 2, 2]
+        assert (torch.ones(3) + 1).tolist() == [2, 2, 2]
+    assert (ones(device) + ones(device)).tolist() == [2, 2, 2]
+
+
+def test_replaces_on_one_device(device):
+    other = torch.device(device.type, 1)
+    for where in (1, other, str(other)):
+
+        @torch_outboard.kernel("aten::neg", device=where)
+        def neg(x):
+            return torch.full_like(x, 7)
+
+        with neg:
+            assert torch.neg(ones(other)).tolist() == [7, 7, 7]
+            assert torch.neg(ones(device)).tolist() == [-1, -1, -1]
+
+
+def test_latest_wins_and_removal_brings_the_former_back(device):
+    def constant(value: float):
+        return torch_outboard.kernel("aten::exp")(lambda x: torch.full_like(x, value))
+
+    first = constant(1)
+    second = constant(2)
+    assert torch.exp(ones(device)).tolist() == [2, 2, 2]
+    second.remove()
+    second.remove()
+    assert torch.exp(ones(device)).tolist() == [1, 1, 1]
+    third = constant(3)
+    first.remove()
+    assert torch.exp(ones(device)).tolist() == [3, 3, 3]
+    third.remove()
+    torch.testing.assert_close(torch.exp(ones(device)).cpu(), torch.ones(3).exp())
+
+
+def test_the_function_stays_callable(device):
+    @torch_outboard.kernel("aten::abs")
+    def absolute(x):
+        return x * 0
+
+    with absolute:
+        assert absolute(torch.ones(2)).tolist() == [0, 0]
+
+
+def test_a_kernel_for_no_dtypes_serves_nothing(device):
+    with torch_outboard.kernel("aten::neg", dtypes=[])(lambda x: x):
+        assert torch.neg(ones(device)).tolist() == [-1, -1, -1]
+
+
+def test_report_calls_it_a_device_kernel(device):
+    x = ones(device)
+    with (
+        torch_outboard.kernel("aten::neg")(lambda x: x),
+        torch_outboard.fallback.report() as report,
+    ):
+        torch.neg(x)
+    assert [(row.op, row.way, row.calls) for row in report.rows] == [("aten::neg", "device", 1)]
+
+
+def test_arguments_arrive_as_in_the_schema(device):
+    seen: list[object] = []
+
+    @torch_outboard.kernel("aten::sum.dim_IntList")
+    def total(x, dim, keepdim=False, *, dtype=None):
+        seen.append((dim, keepdim, dtype))
+        return torch.zeros(1, device=x.device)
+
+    with total:
+        torch.sum(ones(device), dim=[0], dtype=torch.float64)
+        torch.sum(ones(device), dim=0, keepdim=True)
+    assert seen == [([0], False, torch.float64), ([0], True, None)]
+
+
+def test_several_results(device):
+    @torch_outboard.kernel("aten::max.dim")
+    def maximum(x, dim, keepdim=False):
+        return x[0], torch.zeros((), dtype=torch.int64, device=x.device)
+
+    with maximum:
+        values, indices = torch.max(torch.tensor([5.0, 9.0], device=device), dim=0)
+        assert (values.item(), indices.item()) == (5, 0)
+
+
+@pytest.mark.parametrize("result", [lambda x: (x,), lambda x: (x, x, x), lambda x: 3])
+def test_wrong_number_of_results(device, result):
+    with (
+        torch_outboard.kernel("aten::max.dim")(lambda x, dim, keepdim=False: result(x)),
+        pytest.raises((ValueError, TypeError, RuntimeError)),
+    ):
+        torch.max(ones(device), dim=0)
+
+
+@pytest.mark.parametrize("result", ["text", 3.5, [1, 2], object()])
+def test_result_that_is_no_tensor(device, result):
+    with (
+        torch_outboard.kernel("aten::neg")(lambda x: result),
+        pytest.raises((ValueError, TypeError, RuntimeError)),
+    ):
+        torch.neg(ones(device))
+    assert torch.neg(ones(device)).tolist() == [-1, -1, -1]
+
+
+def test_in_place_and_out_have_kernels_of_their_own(device):
+    @torch_outboard.kernel("aten::neg_")
+    def neg_(x):
+        return x.fill_(8)
+
+    @torch_outboard.kernel("aten::neg.out")
+    def neg_out(x, *, out):
+        return out.fill_(9)
+
+    with neg_, neg_out:
+        x, out = ones(device), ones(device)
+        assert x.neg_() is x
+        assert torch.neg(x, out=out) is out
+        assert (x.tolist(), out.tolist()) == ([8, 8, 8], [9, 9, 9])
+
+
+# ---- Autograd
+
+
+def test_autograd_uses_the_operators_derivative(device):
+    threads: set[int] = set()
+
+    @torch_outboard.kernel("aten::sin")
+    def sine(x):
+        return torch.full_like(x, 5)
+
+    @torch_outboard.kernel("aten::cos")
+    def cosine(x):
+        threads.add(threading.get_ident())
+        return torch.full_like(x, 3)
+
+    with sine, cosine:
+        x = ones(device).requires_grad_()
+        y = torch.sin(x)
+        assert y.tolist() == [5, 5, 5]
+        y.sum().backward()
+        assert x.grad.tolist() == [3, 3, 3]
+    assert threads
+
+
+def test_many_threads_and_autograd(device):
+    """Python kernels in forward and backward passes of several threads: nobody waits for ever."""
+    failures: list[object] = []
+
+    @torch_outboard.kernel("aten::mul.Tensor")
+    def multiply(x, y):
+        return (x.cpu() * (y.cpu() if isinstance(y, torch.Tensor) else y)).to(x.device)
+
+    def train() -> None:
+        try:
+            x = ones(device).requires_grad_()
+            for _ in range(20):
+                x.grad = None
+                (x * 3 * x).sum().backward()
+                assert x.grad.tolist() == [6, 6, 6]
+        except BaseException as error:
+            failures.append(error)
+
+    with multiply:
+        threads = [threading.Thread(target=train) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+            assert not thread.is_alive()
+    assert not failures
+
+
+def test_composite_operator(device):
+    """Without autograd the kernel runs; with it, the parts of the operator do."""
+    calls: list[int] = []
+
+    @torch_outboard.kernel("aten::hinge_embedding_loss")
+    def loss(x, target, margin=1.0, reduction=1):
+        calls.append(reduction)
+        return x.new_full((), 11.0)
+
+    with loss:
+        x, target = ones(device), ones(device)
+        function = torch.nn.functional.hinge_embedding_loss
+        assert function(x, target).item() == 11
+        assert calls == [1]
+        x.requires_grad_()
+        with torch.no_grad():
+            assert function(x, target).item() == 11
+        with torch.inference_mode():
+            assert function(x, target).item() == 11
+        value = function(x, target)
+        value.backward()
+        assert value.item() == 1
+        torch.testing.assert_close(x.grad.cpu(), torch.full((3,), 1 / 3))
+        assert calls == [1, 1, 1]
+        assert function(ones(device, torch.float64), ones(device, torch.float64)).item() == 11
+    assert function(x.detach(), target).item() == 1
+
+
+# ---- Errors
+
+
+class OwnError(Exception):
+    pass
+
+
+def test_exceptions_propagate(device):
+    @torch_outboard.kernel("aten::neg")
+    def neg(x):
+        raise OwnError("from the kernel")
+
+    with neg:
+        for _ in range(3):
+            with pytest.raises(OwnError, match="from the kernel") as caught:
+                torch.neg(ones(device))
+            assert any(entry.name == "neg" for entry in caught.traceback)
+    assert torch.neg(ones(device)).tolist() == [-1, -1, -1]
+
+
+def test_exceptions_propagate_from_the_backward_pass(device):
+    @torch_outboard.kernel("aten::cos")
+    def cosine(x):
+        raise OwnError("from the backward pass")
+
+    x = ones(device).requires_grad_()
+    y = torch.sin(x).sum()
+    with cosine, pytest.raises(OwnError, match="from the backward pass"):
+        y.backward()
+    torch.sin(x).sum().backward()
+    torch.testing.assert_close(x.grad.cpu(), torch.ones(3).cos())
+
+
+def test_a_kernel_that_calls_itself(device):
+    """The process survives a kernel that never ends."""
+    printed = try_python(
+        """
+        import torch, torch_outboard
+
+        @torch_outboard.kernel("aten::neg")
+        def neg(x):
+            return torch.neg(x)
+
+        try:
+            torch.neg(torch.ones(3, device="host"))
+        except RecursionError as error:
+            print("RecursionError")
+        neg.remove()
+        print(torch.neg(torch.ones(1, device="host")).item())
+        """,
+        OUTBOARD_FALLBACK_COPIED="allow",
+    )
+    assert printed.stdout.split() == ["RecursionError", "-1.0"], printed.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    "name", ["aten::no_such_operator", "nothing::add", "aten::add.NoSuchOverload", "aten::add", ""]
+)
+def test_no_such_operator(name):
+    with pytest.raises((ValueError, AttributeError), match=r"does not exist|operator|attribute"):
+        torch_outboard.kernel(name)(lambda x: x)
+
+
+@pytest.mark.parametrize("name", ["aten::view", "empty.memory_format", "aten::_copy_from"])
+def test_what_the_kit_does_itself(device, name):
+    with pytest.raises(ValueError, match="cannot be replaced"):
+        torch_outboard.kernel(name)(lambda *arguments: None)
+    assert ones(device).view(3, 1).shape == (3, 1)
+
+
+def test_device_of_another_kind():
+    with pytest.raises(ValueError, match="'cpu' was given"):
+        torch_outboard.kernel("aten::neg", device="cpu")
+
+
+# ---- Other namespaces
+
+
+def accumulate(x: torch.Tensor, y: torch.Tensor) -> None:
+    x.add_(y)
+
+
+@pytest.fixture(scope="module")
+def library() -> Iterator[torch.library.Library]:
+    with torch.library._scoped_library("outboard_tests", "DEF") as library:
+        library.define("double(Tensor x) -> Tensor")
+        library.impl("double", lambda x: x * 2, "CPU")
+        library.define("accumulate_(Tensor(a!) x, Tensor y) -> ()")
+        library.impl("accumulate_", accumulate, "CPU")
+        library.define("nowhere(Tensor x) -> Tensor")
+        yield library
+
+
+def test_custom_operator_with_a_cpu_kernel(device, library, shares_memory):
+    x = torch.arange(3.0, device=device)
+    with torch_outboard.fallback.report() as report:
+        result = torch.ops.outboard_tests.double(x)
+    assert result.device == device
+    assert result.tolist() == [0, 2, 4]
+    ways = {row.op: row.way for row in report.rows}
+    assert ways["outboard_tests::double"] == ("shared" if shares_memory else "copied")
+
+
+def test_custom_operator_that_writes(device, library):
+    x = torch.zeros(3, device=device)
+    assert torch.ops.outboard_tests.accumulate_(x[1:], torch.ones(2, device=device)) is None
+    assert x.tolist() == [0, 1, 1]
+
+
+def test_custom_operator_without_any_kernel(device, library):
+    with pytest.raises(NotImplementedError, match=r"outboard_tests::nowhere.*neither the device"):
+        torch.ops.outboard_tests.nowhere(ones(device))
+
+
+def test_custom_operator_denied(device, library):
+    with (
+        torch_outboard.fallback.policy(deny=["outboard_tests::double"]),
+        pytest.raises(NotImplementedError, match="outboard_tests::double"),
+    ):
+        torch.ops.outboard_tests.double(ones(device))
+
+
+def test_kernel_for_a_custom_operator(device, library):
+    with torch_outboard.kernel("outboard_tests::double")(lambda x: x.clone().fill_(6)):
+        assert torch.ops.outboard_tests.double(ones(device)).tolist() == [6, 6, 6]
+        assert torch.ops.outboard_tests.double(torch.ones(1)).tolist() == [2]
+    assert torch.ops.outboard_tests.double(ones(device)).tolist() == [2, 2, 2]
+
+
+def test_custom_op_decorator_with_autograd(device):
+    @torch.library.custom_op("outboard_tests_decorated::cube", mutates_args=(), device_types="cpu")
+    def cube(x: torch.Tensor) -> torch.Tensor:
+        return x * x * x
+
+    cube.register_autograd(
+        lambda ctx, grad: 3 * grad * ctx.saved_tensors[0] ** 2,
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+    )
+    x = torch.full((2,), 2.0, device=device, requires_grad=True)
+    y = cube(x)
+    assert y.tolist() == [8, 8]
+    y.sum().backward()
+    assert x.grad.tolist() == [12, 12]
+
+
+# ---- The dispatcher
+
+
+def test_nothing_is_said_on_stderr():
+    result = try_python(
+        """
+        import torch, torch_outboard
+        for name in ("add.Tensor", "relu", "linear", "max.dim", "hinge_embedding_loss"):
+            for _ in range(2):
+                torch_outboard.kernel(name)(lambda *a, **k: a[0])
+        x = torch.ones(3, device="host")
+        assert torch.relu(-x).tolist() == [-1, -1, -1]
+        """,
+        OUTBOARD_FALLBACK_COPIED="allow",
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_dispatcher_registrations_on_top_still_work():
+    printed = run_python(
+        """
+        import warnings
+        import torch
+        import torch_outboard
+
+        warnings.simplefilter("ignore")
+        library = torch.library.Library("aten", "IMPL")
+        library.impl("aten::neg", lambda x: torch.full_like(x, 4), "PrivateUse1")
+        x = torch.ones(3, device="host", requires_grad=True)
+        y = torch.neg(x)
+        print(y.tolist())
+        # At exit, a thread of autograd might still be on its way out of the Python function.
+        with torch.autograd.set_multithreading_enabled(False):
+            y.sum().backward()
+        print(x.grad.tolist())
+        """,
+        OUTBOARD_FALLBACK_COPIED="allow",
+    )
+    assert printed.splitlines() == ["[4.0, 4.0, 4.0]"] * 2
