@@ -113,7 +113,7 @@ def test_current_stream_is_per_device(device_module):
 def test_blocks_nest_and_survive_errors(device_module):
     outer, inner = device_module.Stream(), device_module.Stream()
     with device_module.stream(outer):
-        with pytest.raises(KeyError), device_module.stream(inner):
+        with pytest.raises(KeyError), device_module.stream(inner):  # noqa: PT012
             assert device_module.current_stream() == inner
             raise KeyError
         assert device_module.current_stream() == outer
