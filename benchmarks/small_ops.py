@@ -1,6 +1,6 @@
 """The cost of one operator on one element, from Python: a device against the CPU.
 
-    python benchmarks/small_ops.py [--device host] [--rounds 31] [--save] [names...]
+python -m benchmarks.small_ops [--device host] [--rounds 31] [--save] [names...]
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import torch
 
-from paired import Work, compare, save
+from benchmarks.paired import Work, compare, save
 
 
 def _unary(function: Callable[[torch.Tensor], object], *shape: int) -> Work:
@@ -82,7 +82,7 @@ def main() -> None:
         options.names or WORKS,
         device=options.device,
         rounds=options.rounds,
-        module="small_ops",
+        module="benchmarks.small_ops",
     )
     if options.save:
         print("written to", save("small_ops", results))

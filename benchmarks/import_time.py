@@ -1,0 +1,64 @@
+"""What an installed backend adds to the time of `import torch`.
+
+    python -m benchmarks.import_time [--rounds 15]
+
+Starts Python in turn with and without loading backends, and takes the median of the differences.
+Fails if importing loads the driver's library, or if the median lies above the limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+
+from benchmarks.paired import median_interval
+
+LIMIT = 0.1  # seconds
+PROGRAM = "import time; t = time.perf_counter(); import torch; print(time.perf_counter() - t)"
+CHECK = """
+import torch
+from torch_outboard import _C
+assert "torch_outboard" in __import__("sys").modules
+assert not _C.driver_initialized(), "import torch initialized the driver"
+assert "libob_" not in open("/proc/self/maps").read(), "import torch loaded a driver"
+"""
+
+
+def seconds_to_import(autoload: bool) -> float:
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": str(int(autoload))}
+    command = [sys.executable, "-c", PROGRAM]
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return float(answer.stdout)
+
+
+def measure(rounds: int) -> tuple[float, float, float]:
+    """Added seconds: median and its 95 % interval.
+
+    Raises:
+        subprocess.CalledProcessError: if importing PyTorch calls the driver.
+    """
+    subprocess.run([sys.executable, "-c", CHECK], check=True)
+    seconds_to_import(False)
+    added = []
+    for number in range(rounds):
+        times = {}
+        for autoload in (True, False) if number % 2 else (False, True):
+            times[autoload] = seconds_to_import(autoload)
+        added.append(times[True] - times[False])
+    return median_interval(added)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    options = parser.parse_args()
+    median, low, high = measure(options.rounds)
+    print(f"import torch takes {median * 1e3:.0f} ms more [{low * 1e3:.0f}, {high * 1e3:.0f}]")
+    print(f"limit {LIMIT * 1e3:.0f} ms, no driver loaded")
+    return int(median > LIMIT)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

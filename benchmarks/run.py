@@ -1,0 +1,136 @@
+"""Runs all benchmarks and writes their results beside the targets.
+
+    python -m benchmarks.run [--rounds 21] [--part import]
+
+Results go to `benchmarks/results/<date>-<processor>.json` and `.md`. A ratio is the time on the
+device over the time of PyTorch on CPU; a smaller one is better.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+
+from benchmarks import build_time, import_time
+from benchmarks.paired import RESULTS, Ratio, compare, environment
+
+DEVICE = "host"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A line of the table; what was measured is right if `value` is at most `target`."""
+
+    name: str
+    target: float
+    value: float
+    low: float
+    high: float
+    unit: str = "x CPU"
+
+    @property
+    def met(self) -> bool:
+        return self.value <= self.target
+
+
+# Pieces of work by module, with the ratio that each should not exceed.
+RATIOS: dict[str, dict[str, float]] = {
+    "benchmarks.small_ops": {"x + y": 1.0, "boxed: sgn": 1.5, "boxed: roll": 1.5},
+    "benchmarks.pointwise_chain": {
+        "chain of 1e7 floats": 0.45,
+        "chain of 1e7 floats, CPU with out=": 1.05,
+    },
+    "benchmarks.training_steps": {
+        "CNN of the demo": 1.0,
+        "MLP": 1.0,
+        "ResNet-18, 8 x 3 x 64 x 64": 1.0,
+        "small GPT": 1.0,
+        "ResNet-18, 8 x 3 x 224 x 224": 0.95,
+    },
+}
+
+
+def ratios(rounds: int) -> Iterator[Measurement]:
+    for module, targets in RATIOS.items():
+        works = importlib.import_module(module).WORKS
+        missing = set(targets) - set(works)
+        assert not missing, f"{module} does not measure {missing}"
+        results: list[Ratio] = compare(targets, device=DEVICE, rounds=rounds, module=module)
+        for r in results:
+            yield Measurement(r.name, targets[r.name], r.ratio, r.low, r.high)
+
+
+def allocator(rounds: int) -> Iterator[Measurement]:
+    """In a process of its own, because it watches the driver from the first use on."""
+    command = [sys.executable, "-m", "benchmarks.allocator", "--json"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    if not answer.stdout:
+        raise RuntimeError(f"benchmarks.allocator failed: {answer.stderr[-500:]}")
+    content = json.loads(answer.stdout)
+    for size, nanoseconds in content["allocate_and_free_ns"].items():
+        name = f"allocate and free {int(size):,} cached bytes"
+        yield Measurement(name, content["limit_ns"], nanoseconds, nanoseconds, nanoseconds, "ns")
+
+
+def imports(rounds: int) -> Iterator[Measurement]:
+    median, low, high = (1e3 * seconds for seconds in import_time.measure(rounds))
+    yield Measurement("added to import torch", import_time.LIMIT * 1e3, median, low, high, "ms")
+
+
+def build(rounds: int) -> Iterator[Measurement]:
+    seconds = build_time.measure(os.cpu_count() or 1)
+    yield Measurement("clean build", build_time.LIMIT, seconds, seconds, seconds, "s")
+
+
+PARTS: dict[str, Callable[[int], Iterator[Measurement]]] = {
+    "ratios": ratios,
+    "allocator": allocator,
+    "import": imports,
+    "build": build,
+}
+
+
+def table(measurements: list[Measurement], settings: dict[str, object]) -> str:
+    lines = ["# Benchmarks", "", *(f"- {key}: {value}" for key, value in settings.items()), ""]
+    lines += ["| measure | target | measured | 95 % interval | |", "|---|---|---|---|---|"]
+    for m in measurements:
+        interval = f"{m.low:.3g} to {m.high:.3g}" if m.low != m.high else ""
+        met = "met" if m.met else "**missed**"
+        lines.append(f"| {m.name} | {m.target:g} {m.unit} | {m.value:.3g} | {interval} | {met} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--part", action="append", choices=PARTS, help="only this; repeatable")
+    options = parser.parse_args()
+    measurements = []
+    for name in options.part or PARTS:
+        print(f"==> {name}", flush=True)
+        for measurement in PARTS[name](options.rounds):
+            measurements.append(measurement)
+            print(f"{measurement.name}: {measurement.value:.3g} {measurement.unit}", flush=True)
+    settings = environment()
+    processor = re.sub(r"[^a-z0-9]+", "-", str(settings["processor"]).lower()).strip("-")
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path = RESULTS / f"{str(settings['date'])[:10]}-{processor}.json"
+    content = {"environment": settings, "results": [asdict(m) for m in measurements]}
+    path.write_text(json.dumps(content, indent=2) + "\n")
+    text = table(measurements, settings)
+    path.with_suffix(".md").write_text(text)
+    print(f"\n{text}\nwritten to {path} and .md")
+    return int(not all(m.met for m in measurements))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
