@@ -135,7 +135,7 @@ def copy_public_files(package: Path) -> None:
 
 def native_extensions() -> list[Extension]:
     include = [str(ROOT / "csrc" / "include"), str(ROOT / "csrc")]
-    flags = ["-O2", "-fno-math-errno", "-g0", "-fvisibility=hidden", *WARNINGS]
+    flags = ["-std=c++20", "-O2", "-fno-math-errno", "-g0", "-fvisibility=hidden", *WARNINGS]
     library = CppExtension(
         LIBRARY,
         [*sources("runtime"), *sources("aten")],
