@@ -2,20 +2,32 @@
 
 #include <c10/core/AllocatorConfig.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 
 namespace outboard {
 namespace {
 
-constexpr size_t kBins = c10::CachingAllocator::kSmallBuffer / kBlockGranularity;
 constexpr size_t kWordBits = 64;
-static_assert(kBins == kWordBits * kWordBits, "two levels of 64 bits cover all sizes");
-
-// Sizes are multiples of the granularity, from one granule to a whole small segment.
-size_t bin_of(size_t size) { return size / kBlockGranularity - 1; }
+constexpr size_t kBins = kWordBits * kWordBits;
+static_assert(kBins == c10::CachingAllocator::kSmallBuffer / kBlockGranularity,
+              "there is a bin for each size of small blocks");
 
 uint64_t bit(size_t index) { return uint64_t{1} << (index % kWordBits); }
+
+size_t power_of(size_t size) { return 63 - static_cast<size_t>(__builtin_clzll(size)); }
+
+// The smallest block of a list that has at least `size` bytes.
+Block* smallest(Block* head, size_t size) {
+  Block* best = nullptr;
+  for (Block* block = head; block != nullptr; block = block->next_free) {
+    if (block->size < size || (best != nullptr && block->size >= best->size)) continue;
+    best = block;
+    if (best->size == size) break;
+  }
+  return best;
+}
 
 }  // namespace
 
@@ -36,30 +48,31 @@ void Segment::set_addressed(Block* block, bool addressed) {
 }
 
 BlockPool::BlockPool(PoolSet& owner, StreamState& stream, bool small)
-    : owner_(owner), stream_(stream), small_(small), bins_(small ? kBins : 0) {}
+    : owner_(owner), stream_(stream), small_(small), bins_(kBins) {}
+
+size_t BlockPool::bin_of(size_t size) const {
+  if (small_) return size / kBlockGranularity - 1;
+  // The power of two, and the six bits after its own.
+  const size_t power = power_of(size);
+  return power * kWordBits + ((size >> (power - 6)) & (kWordBits - 1));
+}
 
 Block* BlockPool::best_fit(size_t size) const {
-  if (!small_) {
-    Block key;
-    key.size = size;
-    auto found = large_.lower_bound(&key);
-    return found == large_.end() ? nullptr : *found;
-  }
   const size_t bin = bin_of(size);
-  const size_t word = bin / kWordBits;
-  const uint64_t same_word = occupied_bins_[word] & ~(bit(bin) - 1);
-  if (same_word != 0) return bins_[word * kWordBits + __builtin_ctzll(same_word)];
-  const uint64_t later_words = occupied_words_ & ~(bit(word) | (bit(word) - 1));
-  if (later_words == 0) return nullptr;
-  const size_t next_word = __builtin_ctzll(later_words);
-  return bins_[next_word * kWordBits + __builtin_ctzll(occupied_bins_[next_word])];
+  if (Block* block = small_ ? bins_[bin] : smallest(bins_[bin], size)) return block;
+  size_t word = bin / kWordBits;
+  uint64_t later = occupied_bins_[word] & (~uint64_t{1} << (bin % kWordBits));
+  if (later == 0) {
+    const uint64_t later_words = occupied_words_ & (~uint64_t{1} << word);
+    if (later_words == 0) return nullptr;
+    word = static_cast<size_t>(__builtin_ctzll(later_words));
+    later = occupied_bins_[word];
+  }
+  Block* head = bins_[word * kWordBits + static_cast<size_t>(__builtin_ctzll(later))];
+  return small_ ? head : smallest(head, size);
 }
 
 void BlockPool::insert(Block* block) {
-  if (!small_) {
-    large_.insert(block);
-    return;
-  }
   const size_t bin = bin_of(block->size);
   block->previous_free = nullptr;
   block->next_free = bins_[bin];
@@ -70,10 +83,6 @@ void BlockPool::insert(Block* block) {
 }
 
 void BlockPool::erase(Block* block) {
-  if (!small_) {
-    large_.erase(block);
-    return;
-  }
   if (block->next_free != nullptr) block->next_free->previous_free = block->previous_free;
   if (block->previous_free != nullptr) {
     block->previous_free->next_free = block->next_free;
@@ -88,11 +97,14 @@ void BlockPool::erase(Block* block) {
 }
 
 size_t BlockPool::largest() const {
-  if (!small_) return large_.empty() ? 0 : (*large_.rbegin())->size;
   if (occupied_words_ == 0) return 0;
-  const size_t word = kWordBits - 1 - __builtin_clzll(occupied_words_);
-  const size_t bin = word * kWordBits + kWordBits - 1 - __builtin_clzll(occupied_bins_[word]);
-  return (bin + 1) * kBlockGranularity;
+  const size_t word = power_of(occupied_words_);
+  size_t size = 0;
+  Block* head = bins_[word * kWordBits + power_of(occupied_bins_[word])];
+  for (Block* block = head; block != nullptr; block = block->next_free) {
+    size = std::max(size, block->size);
+  }
+  return size;
 }
 
 }  // namespace outboard

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <set>
 #include <vector>
 
 #include "runtime/stream.h"
@@ -37,7 +36,7 @@ struct Block {
   Segment* segment = nullptr;
   Block* previous = nullptr;
   Block* next = nullptr;
-  // Among free blocks of the same size.
+  // Among free blocks of the same bin.
   Block* previous_free = nullptr;
   Block* next_free = nullptr;
   // Streams other than the segment's that use the block.
@@ -61,7 +60,7 @@ struct Segment {
   BlockPool* pool = nullptr;
   Block* first = nullptr;
   // The addressed block that starts at each granule; made at the first one.
-  std::unique_ptr<Block*[], void (*)(void*)> addressed_blocks{nullptr, nullptr};
+  std::unique_ptr<Block* [], void (*)(void*)> addressed_blocks { nullptr, nullptr };
 
   // nullptr if there is none.
   Block* addressed_block(ob_address start) const;
@@ -85,7 +84,6 @@ class BlockPool {
     for (Block* head : bins_) {
       for (Block* block = head; block != nullptr; block = block->next_free) visit(block);
     }
-    for (Block* block : large_) visit(block);
   }
 
   PoolSet& owner() const { return owner_; }
@@ -93,22 +91,17 @@ class BlockPool {
   bool small() const { return small_; }
 
  private:
-  struct BySize {
-    bool operator()(const Block* a, const Block* b) const {
-      return a->size != b->size ? a->size < b->size : a->address < b->address;
-    }
-  };
+  size_t bin_of(size_t size) const;
 
   PoolSet& owner_;
   StreamState& stream_;
   const bool small_;
-  // Small blocks: one list for each size that exists, and a bit for each list that has a block,
-  // with a bit for each word of those bits. The block freed last is used first.
+  // A list for each size that small blocks can have, or for each 64th of a power of two of large
+  // ones, and a bit for each list that has a block, with a bit for each word of those bits. The
+  // block freed last is used first.
   std::vector<Block*> bins_;
   std::array<uint64_t, 64> occupied_bins_{};
   uint64_t occupied_words_ = 0;
-  // Large blocks.
-  std::set<Block*, BySize> large_;
 };
 
 }  // namespace outboard

@@ -47,7 +47,6 @@ void delete_block(void* context) {
 class Allocator final : public CachingAllocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
-    check_fork();
     return allocate_on(current_stream_state(current_device()), bytes);
   }
 
@@ -79,6 +78,9 @@ class Allocator final : public CachingAllocator {
     StreamState& state = current_stream_state(range->device);
     OB_CALL(copy_device_to_device, state.queue, as_address(destination), as_address(source), bytes);
     state.mark_submitted();
+    // A host kernel that has drained the stream already may be what makes a copy-on-write storage
+    // its own.
+    if (shares_host_memory(range->device)) drain(state);
   }
 
   bool is_simple_data_ptr(const c10::DataPtr& pointer) const override {
@@ -190,7 +192,8 @@ class Allocator final : public CachingAllocator {
 
  private:
   Block* allocate_block(StreamState& state, size_t bytes, bool addressed) {
-    check_fork();
+    // Raises in a forked child, and once the driver has ended.
+    driver();
     DeviceCache& cache = cache_of(state.device);
     Block* block = cache.allocate(state, bytes, addressed);
     report_to_profiler(cache, as_pointer(block->address), static_cast<int64_t>(block->size));

@@ -40,13 +40,14 @@ class OUTBOARD_API CachingAllocator : public c10::DeviceAllocator {
   // Device of the segment that holds `pointer`, or -1. Initializes nothing.
   virtual c10::DeviceIndex device_of_pointer(const void* pointer) = 0;
 
-  // Limits this process to a fraction, in [0, 1], of the device's memory. What it has already stays.
+  // Limits this process to a fraction, in [0, 1], of the device's memory. What it has already
+  // stays.
   virtual void set_memory_fraction(double fraction, c10::DeviceIndex device) = 0;
   virtual double memory_fraction(c10::DeviceIndex device) = 0;
 
   // Segments and their blocks on all devices: of one private pool, or of all pools with {0, 0}.
-  virtual std::vector<c10::CachingDeviceAllocator::SegmentInfo> snapshot(
-      c10::MempoolId_t pool = {0, 0}) = 0;
+  virtual std::vector<c10::CachingDeviceAllocator::SegmentInfo> snapshot(c10::MempoolId_t pool = {
+                                                                             0, 0}) = 0;
 
   // Memory that host kernels made and the device adopted, for the statistics; negative when it is
   // gone, with the same size.

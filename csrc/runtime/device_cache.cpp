@@ -242,8 +242,9 @@ PoolSet* DeviceCache::private_pools(c10::MempoolId_t pool) {
 }
 
 void DeviceCache::begin_allocate_to_pool(c10::MempoolId_t pool) {
-  TORCH_CHECK_VALUE(pool != c10::MempoolId_t(0, 0),
-                    "pool (0, 0) is the default one, where allocations go anyway; make a private pool first");
+  TORCH_CHECK_VALUE(
+      pool != c10::MempoolId_t(0, 0),
+      "pool (0, 0) is the default one, where allocations go anyway; make a private pool first");
   Lock lock(mutex_);
   for (const Capture& capture : captures_) {
     TORCH_CHECK(capture.pools->id != pool, "memory pool (", pool.first, ", ", pool.second,

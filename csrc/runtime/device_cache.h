@@ -4,9 +4,9 @@
 // that stream: work on a stream is in order. A block that other streams used waits until events
 // recorded on them have happened.
 //
-// The mutex guards everything here and is never held while the driver is called: a method that needs
-// the driver takes what it needs out of the structures, unlocks, calls, locks, and puts the outcome
-// back. `in_flight_` counts threads that do so with memory that may come back.
+// The mutex guards everything here and is never held while the driver is called: a method that
+// needs the driver takes what it needs out of the structures, unlocks, calls, locks, and puts the
+// outcome back. `in_flight_` counts threads that do so with memory that may come back.
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>

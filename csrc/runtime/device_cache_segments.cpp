@@ -136,15 +136,16 @@ void DeviceCache::throw_out_of_memory(Lock& lock, size_t bytes) {
                                    device_of(device_));
   std::string limited;
   if (limit != SIZE_MAX) {
-    limited = " This process is limited to " + format_size(limit) + " of it by its memory fraction.";
+    limited =
+        " This process is limited to " + format_size(limit) + " of it by its memory fraction.";
   }
   const size_t cached = reserved > in_use ? reserved - in_use : 0;
   TORCH_CHECK_WITH(
       OutOfMemoryError, false, device_of(device_), " is out of memory: ", format_size(bytes),
       " were asked for, and ", format_size(free_bytes), " of ", format_size(total_bytes),
       " are free.", limited, " This process has reserved ", format_size(reserved), ": ",
-      format_size(in_use), " are in use by tensors and ", format_size(cached),
-      " are cached, with ", format_size(largest),
+      format_size(in_use), " are in use by tensors and ", format_size(cached), " are cached, with ",
+      format_size(largest),
       " in the largest free block. Let go of tensors that are not needed, or use smaller batches; "
       "if much is cached, memory is fragmented, and PYTORCH_ALLOC_CONF=max_split_size_mb:<size> "
       "can help.");
@@ -236,11 +237,12 @@ bool DeviceCache::release_oversize(Lock& lock, BlockPool& pool, size_t bytes) {
   pool.for_each([&](Block* block) {
     if (block->size >= oversize && is_whole_segment(block)) blocks.push_back(block);
   });
+  std::sort(blocks.begin(), blocks.end(),
+            [](const Block* a, const Block* b) { return a->size > b->size; });
   size_t released = 0;
-  size_t count = blocks.size();
-  // The pool visits large blocks by growing size.
-  while (count > 0 && released < bytes) released += blocks[--count]->size;
-  blocks.erase(blocks.begin(), blocks.begin() + static_cast<std::ptrdiff_t>(count));
+  size_t count = 0;
+  while (count < blocks.size() && released < bytes) released += blocks[count++]->size;
+  blocks.resize(count);
   const bool any = !blocks.empty();
   release(lock, std::move(blocks));
   return any;
@@ -251,8 +253,8 @@ bool DeviceCache::release_oversize(Lock& lock, BlockPool& pool, size_t bytes) {
 void DeviceCache::collect_garbage(Lock& lock, size_t bytes) {
   const double threshold = AcceleratorAllocatorConfig::garbage_collection_threshold();
   if (threshold <= 0.0) return;
-  const size_t allowed = static_cast<size_t>(
-      threshold * static_cast<double>(std::min(limit_, total_memory_)));
+  const size_t allowed =
+      static_cast<size_t>(threshold * static_cast<double>(std::min(limit_, total_memory_)));
   if (reserved_ + bytes <= allowed) return;
   const size_t excess = reserved_ + bytes - allowed;
   std::vector<Block*> blocks;

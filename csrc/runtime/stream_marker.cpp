@@ -64,10 +64,12 @@ void StreamMarker::wait() const noexcept {
   const ob_driver* table = usable_driver();
   if (table == nullptr) return;
   if (event_ != nullptr) {
-    defer_status(table->event_synchronize(event_), "event_synchronize");
-  } else {
-    defer_status(table->queue_synchronize(stream_->queue), "queue_synchronize");
+    const ob_status status = table->event_synchronize(event_);
+    if (status == OB_OK) return;
+    defer_status(status, "event_synchronize");
   }
+  // Has waited also when it reports a failure, as that is of the work.
+  defer_status(table->queue_synchronize(stream_->queue), "queue_synchronize");
 }
 
 void StreamMarker::reset() noexcept {
