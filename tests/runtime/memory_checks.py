@@ -1,0 +1,171 @@
+"""What can be said about the caching allocator from outside, and a model to check it against."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from torch_outboard import _C
+
+GRANULARITY = 512
+SMALL_LIMIT = 1 << 20
+SMALL_SEGMENT = 2 << 20
+LARGE_SEGMENT = 20 << 20
+
+Block = dict[str, Any]
+
+
+def rounded(size: int) -> int:
+    """What a tensor of `size` bytes takes at least."""
+    return max(GRANULARITY, -(-size // GRANULARITY) * GRANULARITY)
+
+
+def stats(device: torch.device) -> dict[str, int]:
+    return dict(torch.accelerator.memory_stats(device.index))
+
+
+def empty(size: int, device: torch.device) -> torch.Tensor:
+    """A tensor of `size` bytes with memory of its own."""
+    return torch.empty(size, dtype=torch.uint8, device=device)
+
+
+def forget_everything() -> None:
+    """Gives unused memory back to the driver."""
+    gc.collect()
+    torch.accelerator.synchronize()
+    torch.accelerator.empty_cache()
+
+
+def segments(device: torch.device) -> list[dict[str, Any]]:
+    return [s for s in _C.memory_snapshot() if s["device"] == device.index]
+
+
+def blocks_in_use(device: torch.device) -> dict[int, Block]:
+    """Allocated blocks by address."""
+    return {
+        block["address"]: block
+        for segment in segments(device)
+        for block in segment["blocks"]
+        if block["state"] == "active_allocated"
+    }
+
+
+def check_segments(device: torch.device) -> None:
+    """Blocks fill their segment, free neighbours are merged, and the sums are right."""
+    for segment in segments(device):
+        blocks = segment["blocks"]
+        assert sum(b["size"] for b in blocks) == segment["total_size"]
+        states = [b["state"] for b in blocks]
+        for left, right in itertools.pairwise(states):
+            assert (left, right) != ("inactive", "inactive"), "free neighbours were not merged"
+        for block in blocks:
+            assert block["size"] > 0
+            assert block["size"] % GRANULARITY == 0
+            assert block["requested_size"] <= block["size"]
+        in_use = [b for b in blocks if b["state"] == "active_allocated"]
+        assert segment["allocated_size"] == sum(b["size"] for b in in_use)
+
+
+def check_statistics(device: torch.device) -> None:
+    """The statistics say what the snapshot says."""
+    expected: dict[str, int] = {}
+
+    def count(name: str, pool: str, amount: int) -> None:
+        for key in (f"{name}.all.current", f"{name}.{pool}_pool.current"):
+            expected[key] = expected.get(key, 0) + amount
+
+    for name in ("allocation", "active", "inactive_split", "segment"):
+        for pool in ("small", "large"):
+            count(name, pool, 0)
+            if name != "segment":
+                count(f"{name}_bytes".replace("allocation", "allocated"), pool, 0)
+    for pool in ("small", "large"):
+        count("reserved_bytes", pool, 0)
+        count("requested_bytes", pool, 0)
+    for segment in segments(device):
+        pool = segment["segment_type"]
+        count("segment", pool, 1)
+        count("reserved_bytes", pool, segment["total_size"])
+        for block in segment["blocks"]:
+            if block["state"] == "active_allocated":
+                count("allocation", pool, 1)
+                count("allocated_bytes", pool, block["size"])
+            if block["state"] != "inactive":
+                count("active", pool, 1)
+                count("active_bytes", pool, block["size"])
+                count("requested_bytes", pool, block["requested_size"])
+            elif block["size"] != segment["total_size"]:
+                count("inactive_split", pool, 1)
+                count("inactive_split_bytes", pool, block["size"])
+    actual = stats(device)
+    assert {key: actual[key] for key in expected} == expected
+
+
+def check_tensors(tensors: Iterable[torch.Tensor], device: torch.device) -> None:
+    """Each tensor has exactly one block of its own, large enough, and no two blocks overlap."""
+    blocks = blocks_in_use(device)
+    end = 0
+    for address in sorted(blocks):
+        assert address >= end, "two blocks overlap"
+        end = address + blocks[address]["size"]
+    seen = set()
+    for tensor in tensors:
+        address, size = tensor.data_ptr(), tensor.numel()
+        assert address not in seen, "two tensors share a block"
+        seen.add(address)
+        block = blocks[address]
+        assert block["requested_size"] == size
+        if size <= SMALL_LIMIT:
+            assert block["size"] == rounded(size)
+        else:
+            assert rounded(size) <= block["size"] <= rounded(size) + SMALL_LIMIT
+
+
+class AllocatorModel:
+    """The statistics that must follow from a history of tensors made and let go.
+
+    Only what a user can know: numbers and requested bytes, not how blocks are split.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.before = stats(device)
+        self.live: dict[str, list[int]] = {"small": [], "large": []}
+        self.made = {"small": 0, "large": 0}
+
+    @staticmethod
+    def pool(size: int) -> str:
+        return "small" if rounded(size) <= SMALL_LIMIT else "large"
+
+    def make(self, size: int) -> None:
+        self.live[self.pool(size)].append(size)
+        self.made[self.pool(size)] += 1
+
+    def let_go(self, size: int) -> None:
+        self.live[self.pool(size)].remove(size)
+
+    def _difference(self, now: dict[str, int], key: str) -> int:
+        return now[key] - self.before.get(key, 0)
+
+    def check(self) -> None:
+        now = stats(self.device)
+        for pool, live in self.live.items():
+            key = f"{pool}_pool"
+            assert self._difference(now, f"allocation.{key}.current") == len(live)
+            assert self._difference(now, f"allocation.{key}.allocated") == self.made[pool]
+            freed = self.made[pool] - len(live)
+            assert self._difference(now, f"allocation.{key}.freed") == freed
+        small = sum(rounded(size) for size in self.live["small"])
+        assert self._difference(now, "allocated_bytes.small_pool.current") == small
+        large = sum(rounded(size) for size in self.live["large"])
+        slack = len(self.live["large"]) * SMALL_LIMIT
+        actual = self._difference(now, "allocated_bytes.large_pool.current")
+        assert large <= actual <= large + slack
+        for name in ("allocation", "allocated_bytes", "active_bytes", "reserved_bytes"):
+            assert now[f"{name}.all.peak"] >= now[f"{name}.all.current"]
+        assert now["reserved_bytes.all.current"] >= now["active_bytes.all.current"]
+        assert now["active_bytes.all.current"] >= now["allocated_bytes.all.current"]
