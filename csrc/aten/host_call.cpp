@@ -270,7 +270,9 @@ void HostCall::copy_back() {
     const StorageView& storage = storage_view(view.device.storage());
     const auto [begin, end] = byte_span(view.host);
     if (storage.resized || begin == end) continue;
-    OB_CALL(copy_host_to_device, stream_.queue, address_of(storage.device) + begin,
+    // A copy-on-write storage gets memory of its own here.
+    const auto device = reinterpret_cast<ob_address>(storage.device.mutable_data());
+    OB_CALL(copy_host_to_device, stream_.queue, device + begin,
             static_cast<const char*>(storage.host.data()) + begin, end - begin);
     stream_.mark_submitted();
     copies_pending_ = true;
