@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,6 +18,37 @@ SMALL_SEGMENT = 2 << 20
 LARGE_SEGMENT = 20 << 20
 
 Block = dict[str, Any]
+
+# What programs of tests in processes of their own begin with.
+PROGRAM = f"""
+import sys
+sys.path.append({str(Path(__file__).parents[2])!r})
+import torch
+from torch_outboard import _C
+from tests.runtime.memory_checks import *
+
+MIB = 1 << 20
+device = torch.device(torch._C._get_privateuse1_backend_name(), 0)
+torch.empty(1, device=device)
+"""
+
+# The same under the torture driver: `busy` gives a stream a copy that starts half a second late.
+LATE_PROGRAM = (
+    PROGRAM
+    + """
+import threading, time
+from torch_outboard.drivers import torture
+
+source = torch.zeros(4 * MIB, dtype=torch.uint8).pin_memory()
+
+def busy(stream):
+    torture.configure(delay_us=500_000)
+    with stream:
+        work = source.to(device, non_blocking=True)
+    torture.configure(delay_us=0)
+    return work
+"""
+)
 
 
 def rounded(size: int) -> int:
