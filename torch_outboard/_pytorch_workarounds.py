@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import sys
 from collections.abc import Callable
 from multiprocessing import reduction
 from typing import Any
@@ -33,6 +35,27 @@ def _reduce_storage(
     return multiprocessing.reduce_storage(storage)
 
 
+def stop_autograd_threads_at_exit() -> None:
+    """Ends autograd's threads of the device before the interpreter ends.
+
+    Reason: PyTorch ends them in static destructors, where each takes the interpreter lock a last
+    time; Python 3.11 then unwinds the thread, and the process aborts with "terminate called
+    without an active exception" after a program that did nothing wrong.
+    Where: torch/csrc/autograd/python_engine.cpp, `PythonEngine::thread_init`.
+    Can go: with Python 3.11; PyTorch looks for the end of the interpreter from 3.12 on.
+    """
+    if sys.version_info < (3, 12):
+        atexit.register(_stop_autograd_threads)
+
+
+def _stop_autograd_threads() -> None:
+    from torch_outboard import _C
+
+    if _C.driver_initialized():
+        _C.stop_autograd_threads()
+
+
 def install() -> None:
     """Installs all of them, once."""
     share_storages_between_processes()
+    stop_autograd_threads_at_exit()
