@@ -23,7 +23,8 @@
 namespace outboard::host {
 
 OUTBOARD_POINTWISE(elu_out, "elu", "elu_", "elu.out")
-OUTBOARD_POINTWISE(gelu_out_cpu, "gelu", "gelu_", "gelu.out")
+// With oneDNN the CPU kernel writes a strided output only if that is a CPU tensor.
+OUTBOARD_STRUCTURED_FUNCTIONAL(PointwiseKernels<at::native::structured_gelu_out_cpu>, "gelu")
 OUTBOARD_POINTWISE(hardsigmoid_out, "hardsigmoid", "hardsigmoid_", "hardsigmoid.out")
 OUTBOARD_POINTWISE(leaky_relu_out, "leaky_relu", "leaky_relu_", "leaky_relu.out")
 OUTBOARD_POINTWISE(mish_out, "mish", "mish_", "mish.out")
@@ -32,7 +33,8 @@ OUTBOARD_POINTWISE(threshold_out, "threshold", "threshold_", "threshold.out")
 OUTBOARD_POINTWISE_OUT_OF_PLACE(softplus_out, "softplus", "softplus.out")
 
 OUTBOARD_POINTWISE_OUT_OF_PLACE(elu_backward_out, "elu_backward", "elu_backward.grad_input")
-OUTBOARD_POINTWISE_OUT_OF_PLACE(gelu_backward_out_cpu, "gelu_backward", "gelu_backward.grad_input")
+OUTBOARD_STRUCTURED_FUNCTIONAL(PointwiseKernels<at::native::structured_gelu_backward_out_cpu>,
+                               "gelu_backward")
 OUTBOARD_POINTWISE_OUT_OF_PLACE(hardsigmoid_backward_out, "hardsigmoid_backward",
                                 "hardsigmoid_backward.grad_input")
 OUTBOARD_POINTWISE_OUT_OF_PLACE(leaky_relu_backward_out, "leaky_relu_backward",
