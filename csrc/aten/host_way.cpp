@@ -195,8 +195,8 @@ void map_result(c10::IValue& value, HostCall& call) {
 void run_on_host(Operator& entry, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                  torch::jit::Stack* stack, c10::DeviceIndex device, ReportedCall& reported) {
   // Called for dense tensors or, with the keys of those, for sparse ones.
-  const bool dense = !keys.has_any(c10::DispatchKeySet({c10::DispatchKey::SparsePrivateUse1,
-                                                        c10::DispatchKey::SparseCsrPrivateUse1}));
+  const bool dense = !keys.has_any(
+      c10::DispatchKeySet({c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr}));
   TORCH_CHECK_NOT_IMPLEMENTED(
       !dense || op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), entry.name,
       " was asked for on ", device_of(device),

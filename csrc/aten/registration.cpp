@@ -117,8 +117,9 @@ void composite_autograd(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
 
 KernelRow* g_rows = nullptr;
 
-// Composites that list the device types they accept: as host kernels they see the CPU.
-constexpr std::array<const char*, 1> kCompositesOnHost = {"mode.values"};
+// Composites that list the device types they accept, or call a stub of their own: as host kernels
+// they see the CPU.
+constexpr std::array<const char*, 2> kCompositesOnHost = {"mode.values", "conj_physical_"};
 
 }  // namespace
 

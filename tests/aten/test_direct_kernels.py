@@ -70,7 +70,9 @@ def to(device: object, value: object) -> object:
 
 def samples(op: OpInfo, dtype: torch.dtype, **keywords: object) -> Iterator[SampleInput]:
     torch.manual_seed(0)
-    yield from itertools.islice(op.sample_inputs("cpu", dtype, **keywords), 40)
+    # Dropout draws other numbers on each device; test_random.py looks at it.
+    certain = (s for s in op.sample_inputs("cpu", dtype, **keywords) if not s.kwargs.get("dropout_p"))
+    yield from itertools.islice(certain, 40)
 
 
 def attempt(function: Callable[[], object]) -> tuple[object, type[BaseException] | None]:

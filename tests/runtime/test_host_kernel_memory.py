@@ -22,6 +22,7 @@ def scope(device: torch.device, shares_memory: bool) -> Iterator[_C._HostKernelS
     if not shares_memory:
         pytest.skip("host kernels do not run on memory that the host cannot touch")
     torch.empty(1, device=device)
+    gc.collect()
     before = stats(device)["allocated_bytes.all.current"]
     yield _C._HostKernelScope(device.index)
     gc.collect()
