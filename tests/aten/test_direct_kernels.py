@@ -13,25 +13,109 @@ import pytest
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
-from torch.utils._pytree import tree_map, tree_map_only
+from torch.utils._pytree import tree_map_only
 
 from torch_outboard import fallback
 
 # OpInfo entries whose operators have typed kernels, some of them only in the gradient.
 NAMES = {
-    *("acos acosh addcdiv addcmul addmm addmv all amax amin any argmax argmin asin asinh atan").split(),
-    *("atan2 atanh baddbmm bitwise_and bitwise_not bitwise_or bitwise_xor bmm ceil clamp").split(),
-    *("clamp_max clamp_min cos cosh cumsum erf erfc exp exp2 expm1 floor fmod lerp").split(),
-    *("log log10 log1p log2 log_softmax masked_fill maximum mean minimum mm mul neg").split(),
-    *("nn.functional.elu nn.functional.gelu nn.functional.hardsigmoid").split(),
-    *("nn.functional.layer_norm nn.functional.leaky_relu nn.functional.mish").split(),
-    *("nn.functional.mse_loss nn.functional.nll_loss nn.functional.relu").split(),
-    *("nn.functional.silu nn.functional.softplus nn.functional.threshold").split(),
-    *("nn.functional.cross_entropy nn.functional.scaled_dot_product_attention").split(),
-    *("nn.functional.conv2d nn.functional.conv_transpose2d").split(),
-    *("add sub rsub div eq ne lt le gt ge fill native_layer_norm pow reciprocal remainder").split(),
-    *("round rsqrt sigmoid sign sin sinh softmax sqrt sum tan tanh trunc where").split(),
-    *("linalg.vector_norm norm").split(),
+    *[
+        "acos",
+        "acosh",
+        "addcdiv",
+        "addcmul",
+        "addmm",
+        "addmv",
+        "all",
+        "amax",
+        "amin",
+        "any",
+        "argmax",
+        "argmin",
+        "asin",
+        "asinh",
+        "atan",
+    ],
+    *[
+        "atan2",
+        "atanh",
+        "baddbmm",
+        "bitwise_and",
+        "bitwise_not",
+        "bitwise_or",
+        "bitwise_xor",
+        "bmm",
+        "ceil",
+        "clamp",
+    ],
+    *[
+        "clamp_max",
+        "clamp_min",
+        "cos",
+        "cosh",
+        "cumsum",
+        "erf",
+        "erfc",
+        "exp",
+        "exp2",
+        "expm1",
+        "floor",
+        "fmod",
+        "lerp",
+    ],
+    *[
+        "log",
+        "log10",
+        "log1p",
+        "log2",
+        "log_softmax",
+        "masked_fill",
+        "maximum",
+        "mean",
+        "minimum",
+        "mm",
+        "mul",
+        "neg",
+    ],
+    *["nn.functional.elu", "nn.functional.gelu", "nn.functional.hardsigmoid"],
+    *["nn.functional.layer_norm", "nn.functional.leaky_relu", "nn.functional.mish"],
+    *["nn.functional.mse_loss", "nn.functional.nll_loss", "nn.functional.relu"],
+    *["nn.functional.silu", "nn.functional.softplus", "nn.functional.threshold"],
+    *["nn.functional.cross_entropy", "nn.functional.scaled_dot_product_attention"],
+    *["nn.functional.conv2d", "nn.functional.conv_transpose2d"],
+    *[
+        "add",
+        "sub",
+        "rsub",
+        "div",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "fill",
+        "native_layer_norm",
+        "pow",
+        "reciprocal",
+        "remainder",
+    ],
+    *[
+        "round",
+        "rsqrt",
+        "sigmoid",
+        "sign",
+        "sin",
+        "sinh",
+        "softmax",
+        "sqrt",
+        "sum",
+        "tan",
+        "tanh",
+        "trunc",
+        "where",
+    ],
+    *["linalg.vector_norm", "norm"],
 }
 ENTRIES = [op for op in op_db if op.name in NAMES]
 DTYPES = (
@@ -71,7 +155,9 @@ def to(device: object, value: object) -> object:
 def samples(op: OpInfo, dtype: torch.dtype, **keywords: object) -> Iterator[SampleInput]:
     torch.manual_seed(0)
     # Dropout draws other numbers on each device; test_random.py looks at it.
-    certain = (s for s in op.sample_inputs("cpu", dtype, **keywords) if not s.kwargs.get("dropout_p"))
+    certain = (
+        s for s in op.sample_inputs("cpu", dtype, **keywords) if not s.kwargs.get("dropout_p")
+    )
     yield from itertools.islice(certain, 40)
 
 
@@ -89,12 +175,14 @@ def assert_same(actual: object, expected: object) -> None:
         if not isinstance(e, torch.Tensor):
             assert a == e or (a != a and e != e)
             return
-        assert isinstance(a, torch.Tensor) and a.device.type != "cpu"
+        assert isinstance(a, torch.Tensor)
+        assert a.device.type != "cpu"
         torch.testing.assert_close(a.detach().cpu(), e.detach(), equal_nan=True)
         assert e.numel() == 0 or a.stride() == e.stride()
 
     if isinstance(expected, (tuple, list)):
-        assert isinstance(actual, (tuple, list)) and len(actual) == len(expected)
+        assert isinstance(actual, (tuple, list))
+        assert len(actual) == len(expected)
         for a, e in zip(actual, expected, strict=True):
             compare(a, e)
     else:
@@ -186,7 +274,7 @@ def test_gradients(op: OpInfo, device: torch.device) -> None:
         gradients = []
         for a, k in ((arguments, sample.kwargs), (moved, keywords)):
             result = sample.output_process_fn_grad(op(*a, **k))
-            results = [r for r in (result if isinstance(result, (tuple, list)) else [result])]
+            results = list(result if isinstance(result, (tuple, list)) else [result])
             results = [r for r in results if isinstance(r, torch.Tensor) and r.requires_grad]
             leaves: list[torch.Tensor] = []
             tree_map_only(
@@ -250,8 +338,17 @@ def test_type_promotion(
 )
 @pytest.mark.parametrize(
     "dtype",
-    [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32]
-    + [torch.uint8, torch.bool, torch.complex64],
+    [
+        torch.float32,
+        torch.float64,
+        torch.float16,
+        torch.bfloat16,
+        torch.int64,
+        torch.int32,
+        torch.uint8,
+        torch.bool,
+        torch.complex64,
+    ],
     ids=lambda d: str(d).removeprefix("torch."),
 )
 def test_numbers(number: complex, dtype: torch.dtype, device: torch.device) -> None:
@@ -356,8 +453,10 @@ ERRORS: dict[str, Callable[[str | torch.device], object]] = {
         out=torch.empty(2, 2, dtype=torch.float64, device=d),
     ),
     "sum dimension": lambda d: torch.ones(2, device=d).sum(3),
-    "subtraction of bools": lambda d: torch.ones(2, device=d) > 0
-    and torch.ones(2, dtype=torch.bool, device=d) - torch.ones(2, dtype=torch.bool, device=d),
+    "subtraction of bools": lambda d: (
+        torch.ones(2, device=d) > 0
+        and torch.ones(2, dtype=torch.bool, device=d) - torch.ones(2, dtype=torch.bool, device=d)
+    ),
     "softmax of integers": lambda d: torch.softmax(torch.ones(2, dtype=torch.int64, device=d), 0),
     "fill out of range": lambda d: torch.ones(2, dtype=torch.uint8, device=d).fill_(300),
     "nll target": lambda d: torch.nn.functional.nll_loss(
@@ -392,18 +491,22 @@ def test_out_that_shares_storage(device: torch.device) -> None:
 def test_resized_out_is_on_the_device(device: torch.device) -> None:
     out = torch.empty(0, device=device)
     result = torch.mm(torch.ones(8, 8, device=device), torch.ones(8, 8, device=device), out=out)
-    assert result is out and out.untyped_storage().device.type == device.type
+    assert result is out
+    assert out.untyped_storage().device.type == device.type
     torch.testing.assert_close(out.cpu(), torch.full((8, 8), 8.0))
 
 
-def test_output_comes_from_the_device_cache(
-    device: torch.device, device_module: object
-) -> None:
+def test_output_comes_from_the_device_cache(device: torch.device, device_module: object) -> None:
     gc.collect()
     x = torch.ones(1 << 20, device=device)
     before = device_module.memory_allocated()
-    for function in (torch.exp, torch.relu, lambda t: t + t, lambda t: t.reshape(1024, 1024).t()
-                     @ t.reshape(1024, 1024), lambda t: torch.softmax(t, 0)):
+    for function in (
+        torch.exp,
+        torch.relu,
+        lambda t: t + t,
+        lambda t: t.reshape(1024, 1024).t() @ t.reshape(1024, 1024),
+        lambda t: torch.softmax(t, 0),
+    ):
         y = function(x)
         assert device_module.memory_allocated() - before == y.nbytes
         del y
@@ -462,9 +565,7 @@ def test_attention_takes_the_flash_kernel(device: torch.device) -> None:
 @pytest.mark.parametrize("transposed", [False, True])
 def test_convolution_double_backward(transposed: bool, device: torch.device) -> None:
     torch.manual_seed(0)
-    function = (
-        torch.nn.functional.conv_transpose2d if transposed else torch.nn.functional.conv2d
-    )
+    function = torch.nn.functional.conv_transpose2d if transposed else torch.nn.functional.conv2d
     inputs = tuple(
         torch.randn(*shape, dtype=torch.float64, device=device, requires_grad=True)
         for shape in ((1, 2, 4, 4), (2, 2, 3, 3), (2,))
