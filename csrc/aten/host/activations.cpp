@@ -23,7 +23,8 @@
 namespace outboard::host {
 
 OUTBOARD_POINTWISE(elu_out, "elu", "elu_", "elu.out")
-// With oneDNN the CPU kernel writes a strided output only if that is a CPU tensor.
+// Functional only: PyTorch's CPU kernel leaves a given strided output unwritten, and the boxed way
+// does whatever the CPU does.
 OUTBOARD_STRUCTURED_FUNCTIONAL(PointwiseKernels<at::native::structured_gelu_out_cpu>, "gelu")
 OUTBOARD_POINTWISE(hardsigmoid_out, "hardsigmoid", "hardsigmoid_", "hardsigmoid.out")
 OUTBOARD_POINTWISE(leaky_relu_out, "leaky_relu", "leaky_relu_", "leaky_relu.out")
