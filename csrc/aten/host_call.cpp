@@ -14,41 +14,6 @@ namespace {
 constexpr c10::DispatchKeySet kCpuKeys(c10::DispatchKey::CPU);
 constexpr c10::DispatchKeySet kDeviceKeys(c10::DispatchKey::PrivateUse1);
 
-void release_storage(void* context) {
-  c10::intrusive_ptr<c10::StorageImpl>::reclaim(static_cast<c10::StorageImpl*>(context));
-}
-
-// A pointer into `storage` that keeps it alive.
-c10::DataPtr pointer_into(const c10::Storage& storage, c10::Device device) {
-  auto owner =
-      c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage.unsafeGetStorageImpl());
-  void* data = storage.mutable_data();
-  return {data, owner.release(), &release_storage, device};
-}
-
-c10::Storage cpu_storage_over(const c10::Storage& storage) {
-  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
-      pointer_into(storage, c10::Device(c10::kCPU)), c10::GetCPUAllocator(),
-      storage.resizable()));
-}
-
-// A tensor over `storage` with everything else like `like`.
-at::Tensor tensor_over(c10::Storage storage, c10::DispatchKeySet keys, const at::Tensor& like) {
-  c10::TensorImpl* from = like.unsafeGetTensorImpl();
-  if (from->key_set().has(c10::DispatchKey::ZeroTensor)) {
-    keys = keys.add(c10::DispatchKey::ZeroTensor);
-  }
-  at::Tensor tensor =
-      at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys, from->dtype());
-  c10::TensorImpl* to = tensor.unsafeGetTensorImpl();
-  to->set_sizes_and_strides(like.sizes(), like.strides(), like.storage_offset());
-  if (like.is_conj()) to->_set_conj(true);
-  if (like.is_neg()) to->_set_neg(true);
-  if (from->is_wrapped_number()) to->set_wrapped_number(true);
-  return tensor;
-}
-
 // The bytes [begin, end) of its storage that a tensor may touch.
 std::pair<size_t, size_t> byte_span(const at::Tensor& tensor) {
   if (tensor.numel() == 0) return {0, 0};
@@ -71,11 +36,6 @@ ob_address address_of(const c10::Storage& storage) {
 }
 
 }  // namespace
-
-at::Tensor alias_as_cpu(const at::Tensor& tensor) {
-  if (!tensor.defined() || !tensor.is_privateuseone()) return tensor;
-  return tensor_over(cpu_storage_over(tensor.storage()), kCpuKeys, tensor);
-}
 
 HostCall::HostCall(c10::DeviceIndex device)
     : device_(device),
@@ -107,6 +67,13 @@ at::Tensor HostCall::map(const at::Tensor& tensor, Access access) {
       return view.host;
     }
   }
+  if (way_ == Way::kShared && find_storage(tensor.storage()) == nullptr) {
+    const CpuAlias& alias = aliases_.emplace_back(tensor);
+    const c10::Storage& host = alias.tensor().storage();
+    storages_.push_back({tensor.storage(), host, host.data(), host.nbytes()});
+    tensors_.push_back({tensor, alias.tensor(), access});
+    return alias.tensor();
+  }
   StorageView& storage = storage_view(tensor.storage());
   at::Tensor host = tensor_over(storage.host, kCpuKeys, tensor);
   if (way_ == Way::kCopied) {
@@ -117,10 +84,15 @@ at::Tensor HostCall::map(const at::Tensor& tensor, Access access) {
   return host;
 }
 
-HostCall::StorageView& HostCall::storage_view(const c10::Storage& storage) {
+HostCall::StorageView* HostCall::find_storage(const c10::Storage& storage) {
   for (StorageView& view : storages_) {
-    if (view.device.is_alias_of(storage)) return view;
+    if (view.device.is_alias_of(storage)) return &view;
   }
+  return nullptr;
+}
+
+HostCall::StorageView& HostCall::storage_view(const c10::Storage& storage) {
+  if (StorageView* known = find_storage(storage)) return *known;
   c10::Storage host;
   if (way_ == Way::kShared) {
     host = cpu_storage_over(storage);
@@ -211,8 +183,14 @@ c10::Storage HostCall::device_storage(const at::Tensor& host) {
       is_host_kernel_memory(storage.data_ptr())) {
     // Nobody else knows this storage: it becomes the device's, memory and all.
     c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
-    impl->set_data_ptr_noswap(retagged(
-        impl->set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::kCPU))), device_of(device_)));
+    c10::DataPtr& memory = impl->_mutable_data_ptr_no_checks();
+    c10::DataPtr owned = caching_allocator()->own_addressed(memory.get());
+    if (owned) {
+      memory.release_context();
+      memory = std::move(owned);
+    } else {
+      memory = retagged(std::move(memory), device_of(device_));
+    }
     impl->set_allocator(caching_allocator());
     impl->set_resizable(true);
     return storage;

@@ -7,6 +7,7 @@
 
 #include <vector>
 
+#include "aten/cpu_alias.h"
 #include "aten/router.h"
 #include "runtime/device.h"
 #include "runtime/export.h"
@@ -83,6 +84,7 @@ class OUTBOARD_API HostCall {
   at::Tensor map_sparse(const at::Tensor& tensor, Access access);
   at::Tensor sparse_result(const at::Tensor& host);
   void finish_sparse();
+  StorageView* find_storage(const c10::Storage& storage);
   StorageView& storage_view(const c10::Storage& storage);
   void bring_to_host(StorageView& view, size_t begin, size_t end);
   c10::Storage device_storage(const at::Tensor& host);
@@ -97,14 +99,12 @@ class OUTBOARD_API HostCall {
   StreamState& stream_;
   HostKernelMemory memory_;
   uint64_t copied_bytes_ = 0;
+  // Before those that refer to them: what still refers to them afterwards was kept by the kernel.
+  c10::SmallVector<CpuAlias, 4> aliases_;
   c10::SmallVector<StorageView, 4> storages_;
   c10::SmallVector<TensorView, 6> tensors_;
   c10::SmallVector<Adopted, 1> adopted_;
   std::vector<TensorView> sparse_tensors_;
 };
-
-// A CPU tensor over the memory of `tensor`, for devices that share memory with the host; keeps the
-// storage alive. No bookkeeping: for arguments that a kernel only reads or writes in place.
-OUTBOARD_API at::Tensor alias_as_cpu(const at::Tensor& tensor);
 
 }  // namespace outboard

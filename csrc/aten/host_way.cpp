@@ -23,6 +23,7 @@ struct HostPlan {
   };
   std::vector<Argument> arguments;  // those with anything to do
   bool mixes_devices = false;       // CPU tensors of any size may stand beside device tensors
+  bool has_cpu_kernel = false;      // at the first call; libraries may bring one later
 };
 
 namespace {
@@ -68,6 +69,7 @@ bool is_written(const c10::FunctionSchema& schema, const c10::Argument& argument
 const HostPlan* make_plan(const c10::OperatorHandle& op) {
   using Kind = HostPlan::Kind;
   auto* plan = new HostPlan;
+  plan->has_cpu_kernel = op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
   const auto& arguments = op.schema().arguments();
   for (size_t i = 0; i < arguments.size(); ++i) {
     c10::TypePtr type = arguments[i].type();
@@ -197,20 +199,24 @@ void run_on_host(Operator& entry, const c10::OperatorHandle& op, c10::DispatchKe
   // Called for dense tensors or, with the keys of those, for sparse ones.
   const bool dense = !keys.has_any(
       c10::DispatchKeySet({c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr}));
+  const HostPlan& plan = plan_of(entry, op);
   TORCH_CHECK_NOT_IMPLEMENTED(
-      !dense || op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), entry.name,
-      " was asked for on ", device_of(device),
+      !dense || plan.has_cpu_kernel || op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU),
+      entry.name, " was asked for on ", device_of(device),
       ", and neither the device nor the CPU has a kernel for it; bring one with "
       "torch_outboard.kernel");
-  const HostPlan& plan = plan_of(entry, op);
   const size_t base = stack->size() - op.schema().arguments().size();
   HostCall call(device);
   for (const HostPlan::Argument& argument : plan.arguments) {
     map_argument((*stack)[base + argument.index], argument, plan, device, call);
   }
   {
-    // Autograd has had its turn on the device tensors.
-    at::AutoDispatchBelowADInplaceOrView guard;
+    // Autograd has had its turn on the device tensors. Most often it has said so itself.
+    std::optional<at::AutoDispatchBelowADInplaceOrView> guard;
+    if (!c10::impl::tls_local_dispatch_key_set().excluded_.has_all(
+            c10::autograd_dispatch_keyset_with_ADInplaceOrView)) {
+      guard.emplace();
+    }
     if (C10_LIKELY(dense)) {
       op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
     } else {

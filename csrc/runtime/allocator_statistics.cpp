@@ -28,12 +28,13 @@ size_t kind(bool small) {
   return static_cast<size_t>(small ? StatType::SMALL_POOL : StatType::LARGE_POOL);
 }
 
-void increase(StatArray& stat, bool small, size_t amount) {
+// Inlined: every allocation makes five of these.
+__attribute__((always_inline)) inline void increase(StatArray& stat, bool small, size_t amount) {
   stat[static_cast<size_t>(StatType::AGGREGATE)].increase(amount);
   stat[kind(small)].increase(amount);
 }
 
-void decrease(StatArray& stat, bool small, size_t amount) {
+__attribute__((always_inline)) inline void decrease(StatArray& stat, bool small, size_t amount) {
   stat[static_cast<size_t>(StatType::AGGREGATE)].decrease(amount);
   stat[kind(small)].decrease(amount);
 }

@@ -44,6 +44,9 @@ void delete_block(void* context) {
   free_block(static_cast<Block*>(context));
 }
 
+// What allocate_addressed gave to this thread last; it may have been given back since.
+thread_local Block* t_latest_addressed = nullptr;
+
 class Allocator final : public CachingAllocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
@@ -58,7 +61,17 @@ class Allocator final : public CachingAllocator {
   }
 
   void* allocate_addressed(StreamState& state, size_t bytes) override {
-    return as_pointer(allocate_block(state, bytes, /*addressed=*/true)->address);
+    Block* block = allocate_block(state, bytes, /*addressed=*/true);
+    t_latest_addressed = block;
+    return as_pointer(block->address);
+  }
+
+  c10::DataPtr own_addressed(void* pointer) noexcept override {
+    // Blocks are recycled but never deleted, and of all blocks only that of live memory has its
+    // address and is addressed.
+    Block* block = t_latest_addressed;
+    if (block == nullptr || !block->addressed || block->address != as_address(pointer)) return {};
+    return {pointer, block, &delete_block, device_of(block->segment->cache->device())};
   }
 
   bool free_addressed(void* pointer) noexcept override {

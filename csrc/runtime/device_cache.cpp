@@ -38,8 +38,14 @@ Block* DeviceCache::allocate(StreamState& stream, size_t bytes, bool addressed) 
   ++clock_;
   const size_t size = block_size(bytes);
   BlockPool& pool = pools_of_this_thread().pool(stream, is_small(size));
-  Block* block = take(pool, size);
-  if (block == nullptr) block = grow(lock, pool, size, bytes);
+  Block* block = nullptr;
+  if (set_aside_ != nullptr && set_aside_->size == size && set_aside_->segment->pool == &pool) {
+    block = std::exchange(set_aside_, nullptr);
+  } else {
+    settle();
+    block = take(pool, size);
+    if (block == nullptr) block = grow(lock, pool, size, bytes);
+  }
   block->state = Block::State::kAllocated;
   block->requested = bytes;
   if (addressed) block->segment->set_addressed(block, true);
@@ -51,11 +57,12 @@ void DeviceCache::free(Block* block) noexcept {
   Lock lock(mutex_);
   statistics_.remove_allocation(block->segment->pool->small(), block->size);
   if (block->addressed) block->segment->set_addressed(block, false);
+  settle();
+  block->state = Block::State::kPending;
   if (block->users.empty()) {
-    put_back(block);
+    set_aside(block);
     return;
   }
-  block->state = Block::State::kPending;
   if (captures_.empty()) {
     mark_uses(lock, block);
   } else {
@@ -72,6 +79,7 @@ void DeviceCache::record_stream(Block* block, StreamState& stream) {
 
 Block* DeviceCache::find_block(const Segment& segment, ob_address address) {
   Lock lock(mutex_);
+  settle();
   Block* block = segment.first;
   while (block != nullptr && address - block->address >= block->size) block = block->next;
   if (block == nullptr || block->state != Block::State::kAllocated) return nullptr;
@@ -154,8 +162,26 @@ void DeviceCache::absorb(Block* block, Block* neighbour) {
 
 // Nothing uses `block` any more.
 void DeviceCache::put_back(Block* block) {
+  set_aside(block);
+  settle();
+}
+
+// The same, but nothing is merged yet. No other block is set aside.
+void DeviceCache::set_aside(Block* block) {
+  settle();
+  statistics_.remove_active(block->segment->pool->small(), block->size, block->requested);
+  block->requested = 0;
+  block->freed_at = clock_;
+  set_aside_ = block;
+}
+
+void DeviceCache::settle() {
+  if (set_aside_ != nullptr) merge(std::exchange(set_aside_, nullptr));
+}
+
+// Makes `block` a free one, joined with free neighbours.
+void DeviceCache::merge(Block* block) {
   BlockPool& pool = *block->segment->pool;
-  statistics_.remove_active(pool.small(), block->size, block->requested);
   int64_t inactive_blocks = 0;
   int64_t inactive_bytes = 0;
   for (Block* neighbour : {block->previous, block->next}) {
@@ -165,8 +191,6 @@ void DeviceCache::put_back(Block* block) {
     absorb(block, neighbour);
   }
   block->state = Block::State::kFree;
-  block->requested = 0;
-  block->freed_at = clock_;
   pool.insert(block);
   if (block->is_split()) {
     ++inactive_blocks;
@@ -222,6 +246,7 @@ void DeviceCache::reclaim(Lock& lock, bool wait) {
       if (--block->pending_uses == 0) put_back(block);
     }
   }
+  settle();
   if (--in_flight_ == 0) settled_.notify_all();
 }
 
@@ -314,6 +339,7 @@ void DeviceCache::account_adopted(int64_t bytes) {
 
 c10::CachingDeviceAllocator::DeviceStats DeviceCache::statistics() {
   Lock lock(mutex_);
+  settle();
   return statistics_.get();
 }
 

@@ -25,7 +25,7 @@
 
 #include "aten/host/arguments.h"
 #include "aten/host/overload.h"
-#include "aten/host_call.h"
+#include "aten/cpu_alias.h"
 #include "runtime/host_kernel_memory.h"
 #include "runtime/stream.h"
 
@@ -264,16 +264,16 @@ struct AliasedFunctional final : Impl {
   void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
                               at::TensorOptions options) override {
     outputs_[index] = new_output(stream_, sizes, strides, options);
-    aliases_[index] = alias_as_cpu(outputs_[index]);
+    aliases_[index] = CpuAlias(outputs_[index]);
     if constexpr (std::is_base_of_v<at::TensorIteratorBase, Impl>) {
       Impl::set_output_raw_strided(index, sizes, strides, options);
     }
   }
-  const at::Tensor& maybe_get_output(int64_t index) override { return aliases_[index]; }
+  const at::Tensor& maybe_get_output(int64_t index) override { return aliases_[index].tensor(); }
 
   StreamState& stream_;
   std::array<at::Tensor, kCount> outputs_;
-  std::array<at::Tensor, kCount> aliases_;
+  std::array<CpuAlias, kCount> aliases_;
 };
 
 template <class Impl, bool in_place>
@@ -281,12 +281,12 @@ struct AliasedInto final : Impl {
   static constexpr std::size_t kCount = kOutputs<Impl>;
   template <class... Tensors>
   explicit AliasedInto(Tensors&... outputs)
-      : outputs_{std::ref(outputs)...}, aliases_{alias_as_cpu(outputs)...} {}
+      : outputs_{std::ref(outputs)...}, aliases_{CpuAlias(outputs)...} {}
 
   void set_output_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
                           at::TensorOptions options) override {
     prepare(index, sizes, strides, options);
-    if (aliases_[index].strides() != strides) {
+    if (aliases_[index].tensor().strides() != strides) {
       proxies_[index] = at::detail::empty_strided_cpu(sizes, strides, options);
     }
     if constexpr (std::is_base_of_v<at::TensorIteratorBase, Impl>) {
@@ -301,16 +301,16 @@ struct AliasedInto final : Impl {
     }
   }
   const at::Tensor& maybe_get_output(int64_t index) override {
-    return proxies_[index].defined() ? proxies_[index] : aliases_[index];
+    return proxies_[index].defined() ? proxies_[index] : aliases_[index].tensor();
   }
   void copy_proxies() {
     for (std::size_t i = 0; i < kCount; ++i) {
-      if (proxies_[i].defined()) aliases_[i].copy_(proxies_[i]);
+      if (proxies_[i].defined()) aliases_[i].tensor().copy_(proxies_[i]);
     }
   }
 
   std::array<std::reference_wrapper<at::Tensor>, kCount> outputs_;
-  std::array<at::Tensor, kCount> aliases_;
+  std::array<CpuAlias, kCount> aliases_;
   std::array<at::Tensor, kCount> proxies_;
 
  private:
@@ -322,7 +322,7 @@ struct AliasedInto final : Impl {
     } else {
       const bool grows = output.sizes() != sizes;
       prepare_out(output, sizes, strides, options);
-      if (grows) aliases_[index] = alias_as_cpu(output);
+      if (grows) aliases_[index] = CpuAlias(output);
     }
   }
 };
@@ -331,12 +331,17 @@ template <class T>
 inline const T& as_cpu(const T& argument) {
   return argument;
 }
-inline at::Tensor as_cpu(const at::Tensor& argument) {
-  return argument.defined() ? alias_as_cpu(argument) : argument;
-}
-inline std::optional<at::Tensor> as_cpu(const std::optional<at::Tensor>& argument) {
+inline CpuAlias as_cpu(const at::Tensor& argument) { return CpuAlias(argument); }
+inline std::optional<CpuAlias> as_cpu(const std::optional<at::Tensor>& argument) {
   if (!argument.has_value() || !argument->defined()) return std::nullopt;
-  return alias_as_cpu(*argument);
+  return CpuAlias(*argument);
+}
+inline const at::Tensor& for_meta(const CpuAlias& argument, const Arguments&, const at::Tensor&) {
+  return argument.tensor();
+}
+inline at::OptionalTensorRef for_meta(const std::optional<CpuAlias>& argument, const Arguments&,
+                                      const at::Tensor&) {
+  return argument.has_value() ? at::OptionalTensorRef(argument->tensor()) : at::OptionalTensorRef();
 }
 
 template <class Impl, class First, class... Rest>
@@ -375,7 +380,7 @@ struct AliasedSignature {
       const HostKernelMemory memory(stream);
       AliasedInto<Impl, true> op(self);
       // The same tensor as input and output, as the checks for overlap expect.
-      run(op, at::Tensor(op.aliases_[0]), as_cpu(rest)...);
+      run(op, at::Tensor(op.aliases_[0].tensor()), as_cpu(rest)...);
       op.copy_proxies();
       return self;
     }
