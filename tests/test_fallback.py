@@ -367,3 +367,24 @@ def test_report_after_an_error(x, way):
     with pytest.raises(RuntimeError), fallback.report() as report:
         torch.mm(x, x)
     assert rows_of(report, "aten::mm")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("aten::linear", "composed of"),
+        ("matmul", "composed of"),
+        ("aten::no_such_operator", "no such operator"),
+    ],
+)
+def test_what_cannot_be_denied_is_said(name: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=f"cannot be denied.*{reason}"):
+        fallback.deny(name)
+    with pytest.raises(ValueError, match=reason), fallback.policy(deny=[name]):
+        pass
+    fallback.unlist(name)
+
+
+def test_operators_of_libraries_to_come_can_be_denied() -> None:
+    with fallback.policy(deny=["some_library::an_operator"]):
+        pass

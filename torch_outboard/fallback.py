@@ -45,6 +45,27 @@ def _qualified(name: str) -> str:
     return (name if "::" in name else f"aten::{name}").removesuffix(".default")
 
 
+def _deniable(name: str) -> str:
+    """The full name of an operator that can be denied, or ValueError."""
+    qualified = _qualified(name)
+    namespace, _, rest = qualified.partition("::")
+    # Other libraries may bring their operators later.
+    if namespace != "aten":
+        return qualified
+    operator, _, overload = rest.partition(".")
+    packet = getattr(torch.ops.aten, operator, None)
+    if packet is None or (overload and overload not in packet.overloads()):
+        raise ValueError(f"'{qualified}' cannot be denied: PyTorch has no such operator")
+    overloads = [overload] if overload else [o.replace("default", "") for o in packet.overloads()]
+    names = [f"aten::{operator}.{o}".removesuffix(".") for o in overloads]
+    if any(torch._C._dispatch_has_kernel_for_dispatch_key(n, "PrivateUse1") for n in names):
+        return qualified
+    raise ValueError(
+        f"'{qualified}' cannot be denied: it never runs by itself, on whatever device, but only as "
+        "the operators it is composed of; deny those, which fallback.report() shows"
+    )
+
+
 def allow(*names: str) -> None:
     """Lets operators run on the host whatever the policies say.
 
@@ -59,9 +80,13 @@ def deny(*names: str) -> None:
     """Makes operators raise `NotImplementedError` where they would run on the host.
 
     Names are as in `allow`.
+
+    Raises:
+        ValueError: if there is no such operator, or it is never asked for on the device because
+            PyTorch composes it of others (`aten::linear`).
     """
-    for name in names:
-        _C.set_fallback_listing(_qualified(name), "denied")
+    for name in [_deniable(name) for name in names]:
+        _C.set_fallback_listing(name, "denied")
 
 
 def unlist(*names: str) -> None:
@@ -83,7 +108,7 @@ def policy(
     listed = dict.fromkeys(_C.fallback_listing("allowed"), "allowed")
     listed |= dict.fromkeys(_C.fallback_listing("denied"), "denied")
     wanted = [(_qualified(name), "allowed") for name in allow]
-    wanted += [(_qualified(name), "denied") for name in deny]
+    wanted += [(_deniable(name), "denied") for name in deny]
     try:
         set_policy(shared=shared, copied=copied)
         for name, listing in wanted:
