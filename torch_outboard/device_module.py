@@ -143,6 +143,7 @@ def finish_registration(name: str) -> None:
     atexit.register(_C.finalize_driver)
     _pytorch_workarounds.install()
     serialization.register()
+    _C.register_graphs()
     # Makes `import torch.<name>.memory` and the like work.
     parts = {"amp": amp, "memory": memory, "random": random, "streams": streams}
     for part, module in parts.items():

@@ -132,10 +132,14 @@ def use_mem_pool(pool: MemPool, device: DeviceLike = None) -> Iterator[None]:
         _C.end_allocate_to_pool(index, pool.id)
 
 
-def memory_snapshot() -> list[dict[str, Any]]:
-    """The allocator's segments and their blocks, of all devices."""
+def memory_snapshot(mempool_id: tuple[int, int] | None = None) -> list[dict[str, Any]]:
+    """The allocator's segments and their blocks, of all devices.
+
+    Args:
+        mempool_id: only those of this private pool, such as that of a graph.
+    """
     _lazy_init()
-    return _C.memory_snapshot()
+    return _C.memory_snapshot(mempool_id or (0, 0))
 
 
 def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) -> None:

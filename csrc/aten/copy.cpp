@@ -158,7 +158,7 @@ void copy_with_host_or_itself(const at::Tensor& destination, const at::Tensor& s
       enqueue_copy(stream, to, from, *plan);
       return;
     }
-    HostMemoryInUse in_use(stream, *host);
+    HostMemoryInUse in_use(stream, *host, non_blocking && is_pinned(host->storage().data()));
     enqueue_copy(stream, to, from, *plan);
     if (non_blocking && keep_pinned_until_copied(host->storage(), stream)) {
       in_use.release();

@@ -40,7 +40,12 @@ bool keep_pinned_until_copied(const c10::Storage& host, StreamState& stream);
 // is given up rather than freed under a copy.
 class HostMemoryInUse {
  public:
-  HostMemoryInUse(StreamState& stream, const at::Tensor& host) : stream_(stream), host_(host) {}
+  // `replayable`: the copies are right, too, when a graph that captures the stream repeats them
+  // later. Others are refused there.
+  HostMemoryInUse(StreamState& stream, const at::Tensor& host, bool replayable = false)
+      : stream_(stream), host_(host) {
+    if (!replayable) check_not_capturing(stream);
+  }
   ~HostMemoryInUse();
   HostMemoryInUse(const HostMemoryInUse&) = delete;
   HostMemoryInUse& operator=(const HostMemoryInUse&) = delete;

@@ -5,6 +5,7 @@
 #include "runtime/device.h"
 #include "runtime/driver_table.h"
 #include "runtime/fork.h"
+#include "runtime/graph.h"
 #include "runtime/hooks.h"
 #include "runtime/stream.h"
 
@@ -121,6 +122,7 @@ void bind_choice(py::module_& m) {
   });
   m.def("use_wrapper_library", &use_wrapper_library, NoGil());
   m.def("register_hooks", &register_hooks);
+  m.def("register_graphs", &register_graphs);
   m.def("driver_initialized", &driver_initialized);
   m.def("driver_name", []() { return std::string(driver().name); }, NoGil());
   m.def("finalize_driver", &finalize_driver, NoGil());

@@ -71,7 +71,9 @@ struct Guard final : public c10::impl::DeviceGuardImplInterface {
   }
 #endif
 #if OUTBOARD_TORCH_AT_LEAST(13)
-  bool isStreamCapturing(const c10::Stream& stream) const override { return false; }
+  bool isStreamCapturing(const c10::Stream& stream) const override {
+    return stream_state(stream).capturing.load(std::memory_order_acquire);
+  }
 #endif
 
   // ---- Events ----

@@ -63,6 +63,7 @@ StreamState& default_state(c10::DeviceIndex device) {
 }
 
 void mark_drained(StreamState& state, uint64_t count) noexcept {
+  if (state.capturing.load(std::memory_order_acquire)) return;
   uint64_t drained = state.drained.load(std::memory_order_relaxed);
   while (drained < count &&
          !state.drained.compare_exchange_weak(drained, count, std::memory_order_acq_rel)) {
@@ -148,8 +149,15 @@ c10::Stream external_stream(c10::DeviceIndex device, ob_queue queue) {
   return add_stream(table, device, queue, 0, true)->stream();
 }
 
+void throw_capturing(const StreamState& state) {
+  TORCH_CHECK(false, "stream ", state.id, " of ", device_of(state.device),
+              " is capturing a graph, and the host was asked to wait for its work; capture only what "
+              "runs on the device: device kernels, copies on it and from pinned memory, and fills");
+}
+
 void drain(StreamState& state) {
   if (C10_LIKELY(state.idle())) return;
+  check_not_capturing(state);
   const uint64_t submitted = state.submitted.load(std::memory_order_acquire);
   OB_CALL(queue_synchronize, state.queue);
   mark_drained(state, submitted);
@@ -158,6 +166,7 @@ void drain(StreamState& state) {
 bool query_stream(const c10::Stream& stream) {
   StreamState& state = stream_state(stream);
   if (state.idle()) return true;
+  check_not_capturing(state);
   const uint64_t submitted = state.submitted.load(std::memory_order_acquire);
   const ob_status status = driver().queue_query(state.queue);
   if (status == OB_NOT_READY) return false;

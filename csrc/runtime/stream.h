@@ -23,6 +23,8 @@ struct StreamState {
   int32_t priority = 0;
   ob_queue queue = nullptr;
   bool external = false;
+  // Work given to the queue is recorded and not done (graph.cpp).
+  std::atomic<bool> capturing{false};
   std::atomic<uint64_t> submitted{0};
   std::atomic<uint64_t> drained{0};
 
@@ -33,6 +35,16 @@ struct StreamState {
   }
   // To be called after every driver call that enqueues work on `queue`.
   void mark_submitted() noexcept { submitted.fetch_add(1, std::memory_order_acq_rel); }
+
+  // A capturing stream never looks idle, so that whoever waits for it learns that it captures.
+  void begin_capture() noexcept {
+    capturing.store(true, std::memory_order_release);
+    mark_submitted();
+  }
+  void end_capture() noexcept {
+    drained.store(submitted.load(std::memory_order_acquire), std::memory_order_release);
+    capturing.store(false, std::memory_order_release);
+  }
 };
 
 // State of a stream of ours. Raises for an id that does not exist.
@@ -48,6 +60,12 @@ OUTBOARD_API c10::Stream exchange_stream(const c10::Stream& stream);
 OUTBOARD_API c10::Stream stream_from_pool(c10::DeviceIndex device, int32_t priority);
 // Wraps a queue that somebody else made and keeps alive. Same queue, same stream.
 OUTBOARD_API c10::Stream external_stream(c10::DeviceIndex device, ob_queue queue);
+
+// Raises if `state` captures: its work is not done before a replay, and then not once.
+[[noreturn]] OUTBOARD_API void throw_capturing(const StreamState& state);
+inline void check_not_capturing(const StreamState& state) {
+  if (__builtin_expect(state.capturing.load(std::memory_order_acquire), 0)) throw_capturing(state);
+}
 
 // Waits until the host may touch what the stream used. Free when the stream is idle: two atomic
 // loads, no driver call. Does not raise deferred failures.

@@ -1,0 +1,12 @@
+// Graphs: work captured from a stream and replayed, behind torch.accelerator.Graph.
+#pragma once
+
+#include "runtime/export.h"
+
+namespace outboard {
+
+// Tells PyTorch how to capture on this device, under the name the device has by then. Does nothing
+// with versions of PyTorch that have no graphs of accelerators.
+OUTBOARD_API void register_graphs();
+
+}  // namespace outboard
