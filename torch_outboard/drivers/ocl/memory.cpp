@@ -107,6 +107,14 @@ void release(Device& device, ob_address address, const Allocation& allocation) {
   check(code, "clReleaseMemObject");
 }
 
+bool overlaps(Device& device, ob_address address, uint64_t bytes) {
+  std::shared_lock lock(device.memory_mutex);
+  const auto after = device.allocations.lower_bound(address + bytes);
+  if (after == device.allocations.begin()) return false;
+  const auto& [start, allocation] = *std::prev(after);
+  return address < start + allocation.bytes;
+}
+
 // The device whose pinned memory comes from OpenCL: the first with memory of its own.
 Device* device_for_pinned_memory() {
   for (const auto& device : devices()) {
@@ -191,18 +199,21 @@ Place locate(Device& device, ob_address address, uint64_t bytes) {
     fail(OB_INVALID_ARGUMENT, "%llu bytes at address 0x%llx are no range of memory.",
          static_cast<unsigned_long_long>(bytes), static_cast<unsigned_long_long>(address));
   }
-  std::shared_lock lock(device.memory_mutex);
-  const auto after = device.allocations.upper_bound(address);
-  bool overlaps = after != device.allocations.end() && after->first < address + bytes;
-  if (after != device.allocations.begin()) {
-    const auto& [start, allocation] = *std::prev(after);
-    const uint64_t offset = address - start;
-    if (offset < allocation.bytes && bytes <= allocation.bytes - offset) {
-      return {allocation.buffer, offset, as_pointer(address)};
+  {
+    std::shared_lock lock(device.memory_mutex);
+    const auto after = device.allocations.upper_bound(address);
+    if (after != device.allocations.begin()) {
+      const auto& [start, allocation] = *std::prev(after);
+      const uint64_t offset = address - start;
+      if (offset < allocation.bytes && bytes <= allocation.bytes - offset) {
+        return {allocation.buffer, offset, as_pointer(address)};
+      }
     }
-    overlaps = overlaps || offset < allocation.bytes;
   }
-  if (!device.host_memory_is_device_memory || overlaps) {
+  // What is left is memory of the host, or a mistake.
+  bool allowed = device.host_memory_is_device_memory;
+  for (const auto& other : devices()) allowed = allowed && !overlaps(*other, address, bytes);
+  if (!allowed) {
     fail(OB_INVALID_ARGUMENT, "%llu bytes at 0x%llx do not lie in one allocation of device %d.",
          static_cast<unsigned_long_long>(bytes), static_cast<unsigned_long_long>(address),
          device.index);
@@ -217,12 +228,7 @@ void check_host_range(const void* pointer, uint64_t bytes) {
          static_cast<unsigned_long_long>(bytes), pointer);
   }
   for (const auto& device : devices()) {
-    if (device->memory == MemoryKind::kShared) continue;
-    std::shared_lock lock(device->memory_mutex);
-    const auto after = device->allocations.lower_bound(address + bytes);
-    if (after == device->allocations.begin()) continue;
-    const auto& [start, allocation] = *std::prev(after);
-    if (address < start + allocation.bytes) {
+    if (device->memory != MemoryKind::kShared && overlaps(*device, address, bytes)) {
       fail(OB_INVALID_ARGUMENT, "%p is an address of device %d where host memory belongs.", pointer,
            device->index);
     }
