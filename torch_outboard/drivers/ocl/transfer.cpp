@@ -148,8 +148,11 @@ ob_status copy_device_to_device_2d(ob_queue queue, ob_address destination,
     copy_rows(queue, to.pointer, destination_pitch, from.pointer, source_pitch, row_bytes, rows);
     return OB_OK;
   }
-  if (rows == 1) {
-    copy_bytes(queue, to, from, row_bytes);
+  // Within one buffer OpenCL wants both pitches to be the same.
+  if (rows == 1 || (to.buffer == from.buffer && destination_pitch != source_pitch)) {
+    for (uint64_t row = 0; row < rows; ++row) {
+      copy_bytes(queue, to + row * destination_pitch, from + row * source_pitch, row_bytes);
+    }
     return OB_OK;
   }
   const size_t to_origin[] = {to.offset % destination_pitch, to.offset / destination_pitch, 0};
