@@ -29,9 +29,10 @@ EventReference make_user_event(const Device& device) {
   return {device.api, event};
 }
 
-// Nobody can be told of a failure here, which OpenCL has no reason for.
-void complete(const OpenCL& api, const EventReference& user_event, cl_int status) noexcept {
-  (void)api.clSetUserEventStatus(user_event.get(), status);
+// Never with a failure, for which PoCL ends the process: the queue where work failed reports it.
+// Nobody can be told if the call fails, which OpenCL has no reason for.
+void complete(const OpenCL& api, const EventReference& user_event) noexcept {
+  (void)api.clSetUserEventStatus(user_event.get(), CL_COMPLETE);
 }
 
 struct AfterEvent {
@@ -92,10 +93,7 @@ void wait_for(ob_queue queue, const EventReference& event, const Device& owner) 
   }
   const OpenCL& api = *queue->device.api;
   const EventReference stand_in = make_user_event(queue->device);
-  run_after(event, *owner.api, [event, stand_in, &api] {
-    const cl_int status = event.status();
-    complete(api, stand_in, status < 0 ? status : CL_COMPLETE);
-  });
+  run_after(event, *owner.api, [stand_in, &api] { complete(api, stand_in); });
   std::lock_guard lock(queue->mutex);
   enqueue_barrier(queue, stand_in);
 }
@@ -173,10 +171,10 @@ ob_status host_callback(ob_queue queue, ob_host_function function, void* argumen
   try {
     run_after(marker, api, [function, argument, returned, &api] {
       function(argument);
-      complete(api, returned, CL_COMPLETE);
+      complete(api, returned);
     });
   } catch (...) {
-    complete(api, returned, CL_COMPLETE);  // the function will not be called
+    complete(api, returned);  // the function will not be called
     throw;
   }
   flush(queue);

@@ -32,6 +32,7 @@ using cl_event_callback = void (*)(cl_event, cl_int, void*);
 
 enum : cl_int {
   CL_SUCCESS = 0,
+  CL_COMPLETE = 0, /* of an event; others are positive before the end, negative after a failure */
   CL_DEVICE_NOT_FOUND = -1,
   CL_DEVICE_NOT_AVAILABLE = -2,
   CL_COMPILER_NOT_AVAILABLE = -3,
@@ -84,8 +85,6 @@ enum : cl_uint {
   CL_EVENT_COMMAND_EXECUTION_STATUS = 0x11D3,
   CL_PROFILING_COMMAND_END = 0x1283,
 };
-
-enum : cl_int { CL_COMPLETE = 0 };
 
 enum : cl_bitfield {
   CL_DEVICE_TYPE_CPU = 1 << 1,
