@@ -43,6 +43,7 @@ class DriverUnderTest(Client):
     """A client that knows its configuration; `torture` is None without the torture driver."""
 
     name: str
+    memory: str  # what the environment asked for; "" for the driver's choice
     torture: torture.Torture | None = None
 
 
@@ -85,5 +86,6 @@ def open_driver(folder: Path, module: ModuleType = host, /, **environment: str) 
         os.environ.clear()
         os.environ.update(saved)
     client.name = module.__name__.rpartition(".")[2]
+    client.memory = environment.get("OUTBOARD_OCL_MEMORY", "")
     client.torture = controls
     return client

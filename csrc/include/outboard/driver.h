@@ -173,7 +173,7 @@ enum { OB_EVENT_TIMING = 1u << 0 };
 
 typedef int32_t ob_argument_kind;
 enum {
-  OB_ARGUMENT_ADDRESS = 0, /* `address`: memory of the queue's device; 0 passes a null pointer */
+  OB_ARGUMENT_ADDRESS = 0, /* `address`: memory of the queue's device */
   OB_ARGUMENT_VALUE = 1,   /* `value`, `size` bytes, copied by the call */
   OB_ARGUMENT_LOCAL = 2    /* `size` bytes of local memory */
 };

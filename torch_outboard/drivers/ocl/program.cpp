@@ -86,8 +86,12 @@ void set_argument(ob_kernel kernel, cl_uint place, size_t bytes, const void* val
 // Sets an address and returns how many arguments of the kernel it took.
 cl_uint set_address(ob_kernel kernel, cl_uint place, ob_address address) {
   Device& device = kernel->device;
+  if (address == 0) {
+    fail(OB_INVALID_ARGUMENT, "Argument %u of kernel %s is the address 0, which is no memory.",
+         place, kernel->name.c_str());
+  }
   if (device.memory == MemoryKind::kHandles) {
-    const Place memory = address == 0 ? Place{} : locate(device, address, 1);
+    const Place memory = locate(device, address, 1);
     const cl_ulong offset = memory.offset;
     set_argument(kernel, place, sizeof memory.buffer, &memory.buffer);
     set_argument(kernel, place + 1, sizeof offset, &offset);
