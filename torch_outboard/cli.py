@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -38,6 +39,8 @@ def doctor() -> int:
     for name in sorted(installed_drivers()):
         choice = choose_driver(name)
         _print_row(f"driver {name}", str(choice.library or choice.problem or choice.module))
+        for line in _description(choice.module):
+            _print_row("", line)
     for name, value in sorted(os.environ.items()):
         if name.startswith("OUTBOARD_"):
             _print_row(name, value)
@@ -84,6 +87,17 @@ def _problem() -> str | None:
     except RuntimeError as error:
         return str(error).partition("\nException raised from")[0]
     return None
+
+
+def _description(module_name: str | None) -> list[str]:
+    """What a driver's module says about itself by `describe() -> str`, if it has that."""
+    if module_name is None:
+        return []
+    try:
+        module = importlib.import_module(module_name)
+        return str(module.describe()).splitlines() if hasattr(module, "describe") else []
+    except Exception as error:
+        return [f"cannot be asked ({type(error).__name__}: {error})"]
 
 
 def _print_row(title: str, text: str) -> None:

@@ -3,7 +3,8 @@
 A driver is announced by an entry point of group `torch_outboard.drivers`: its name is the device's
 name, its value a module. If a file `libob_<name>.so` lies in the folder of that module, it is the
 driver, and the module is never imported. Otherwise the module is imported at the first use of the
-device and asked: `library_path() -> str`, or `table() -> int`, the address of an `ob_driver`.
+device and asked: `library_path() -> str`, or `table() -> int`, the address of an `ob_driver`. The
+command `doctor` prints what `describe() -> str` returns, if the module has it.
 
 `OUTBOARD_DRIVER` may also be the path of a library `libob_<name>.so`.
 """
@@ -21,7 +22,10 @@ DEFAULT_DRIVER = "host"
 ENTRY_POINT_GROUP = "torch_outboard.drivers"
 
 # The drivers of this package, known without reading all installed metadata at `import torch`.
-SHIPPED_DRIVERS = {"host": "torch_outboard.drivers.host"}
+SHIPPED_DRIVERS = {
+    "host": "torch_outboard.drivers.host",
+    "ocl": "torch_outboard.drivers.ocl",
+}
 
 
 @dataclass(frozen=True)

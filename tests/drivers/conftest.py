@@ -1,4 +1,4 @@
-"""Drivers at the level of their table; most tests run on each configuration of the host driver.
+"""Drivers at the level of their table; most tests run on each configuration of each driver.
 
 PyTorch takes no part. Each configuration has copies of the libraries to itself, since a library is
 one driver and is initialized once.
@@ -11,19 +11,36 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from driver_support import HOST_CONFIGURATIONS, MEMORY, DriverUnderTest, open_driver
+from driver_support import (
+    CONFIGURATIONS,
+    HOST_CONFIGURATIONS,
+    OCL_CONFIGURATIONS,
+    DriverUnderTest,
+    open_configuration,
+    open_driver,
+    reason_without_opencl,
+)
 
 
-@pytest.fixture(scope="session", params=HOST_CONFIGURATIONS)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Marks `host_only` and `ocl_only` limit the configurations of a test."""
+    if "configured" not in metafunc.fixturenames:
+        return
+    names = CONFIGURATIONS
+    if metafunc.definition.get_closest_marker("host_only"):
+        names = HOST_CONFIGURATIONS
+    elif metafunc.definition.get_closest_marker("ocl_only"):
+        names = OCL_CONFIGURATIONS
+    metafunc.parametrize("configured", list(names), indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
 def configured(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> DriverUnderTest:
-    return open_driver(
-        tmp_path_factory.mktemp(request.param),
-        OUTBOARD_HOST_DEVICES="2",
-        OUTBOARD_HOST_MEMORY=str(MEMORY),
-        **HOST_CONFIGURATIONS[request.param],
-    )
+    if request.param in OCL_CONFIGURATIONS and (reason := reason_without_opencl()):
+        pytest.skip(reason)
+    return open_configuration(request.param, tmp_path_factory.mktemp(request.param))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Devices, properties and the settings of the host driver."""
+"""Devices, properties and the settings of the host driver; test_ocl_devices.py has those of ocl."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ def test_two_devices(driver: DriverUnderTest) -> None:
     assert driver.device_count() == 2
 
 
+@pytest.mark.host_only
 def test_properties(driver: DriverUnderTest) -> None:
     for device in range(2):
         properties = driver.device_properties(device)
@@ -38,6 +39,7 @@ def test_properties(driver: DriverUnderTest) -> None:
         assert (properties.least_priority, properties.greatest_priority) == (0, -1)
 
 
+@pytest.mark.host_only
 def test_access_is_what_was_asked_for(driver: DriverUnderTest) -> None:
     properties = driver.device_properties(0)
     shared = b"shared" in properties.name

@@ -12,6 +12,8 @@ from driver_support import DriverUnderTest
 from torch_outboard.drivers.client import DriverError
 from torch_outboard.drivers.contract import Status
 
+pytestmark = pytest.mark.host_only
+
 Make = Callable[..., int]
 
 

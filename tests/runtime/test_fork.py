@@ -17,7 +17,12 @@ ROOT = str(Path(__file__).resolve().parents[2])
 CHILDREN = """
 import os
 import sys
+import torch
+import torch_outboard
 from tests.forking import in_child
+
+name = torch_outboard.device_name()
+device_module = torch.get_device_module(name)
 """
 
 
@@ -27,21 +32,20 @@ def run_with_children(code: str, **env: str | None) -> str:
 
 USES = """
 import gc
-import torch
 
-x = torch.arange(1000.0, device="host")
+x = torch.arange(1000.0, device=name)
 pinned = torch.ones(1000).pin_memory()
-generator = torch.Generator("host")
-stream = torch.Stream(device="host")
-event = torch.Event("host", enable_timing=True)
+generator = torch.Generator(name)
+stream = torch.Stream(device=name)
+event = torch.Event(name, enable_timing=True)
 event.record(stream)
-leaf = torch.ones(3, device="host", requires_grad=True)
+leaf = torch.ones(3, device=name, requires_grad=True)
 loss = (leaf * leaf).sum()
-torch.host.synchronize()
+device_module.synchronize()
 view = x[2:5]
 
 def use_current_stream():
-    with torch.host.stream(stream):
+    with device_module.stream(stream):
         pass
 
 def free():
@@ -51,30 +55,30 @@ def free():
     return "freed"
 
 MUST_RAISE = {
-    "empty": lambda: torch.empty(3, device="host"),
-    "empty, other device": lambda: torch.empty(3, device="host:1"),
-    "zeros": lambda: torch.zeros(3, device="host"),
+    "empty": lambda: torch.empty(3, device=name),
+    "empty, other device": lambda: torch.empty(3, device=f"{name}:1"),
+    "zeros": lambda: torch.zeros(3, device=name),
     "add": lambda: x + 1,
     "in-place": lambda: x.add_(1),
     "fill": lambda: x.fill_(1),
     "reduction": lambda: x.sum(),
     "item": lambda: x[0].item(),
-    "to host": lambda: torch.ones(3).to("host"),
+    "to host": lambda: torch.ones(3).to(name),
     "cpu": lambda: x.cpu(),
     "clone": lambda: x.clone(),
     "copy_": lambda: x.copy_(torch.ones(1000)),
-    "other device": lambda: x.to("host:1"),
+    "other device": lambda: x.to(f"{name}:1"),
     "print": lambda: repr(x),
     "non-blocking": lambda: x.copy_(pinned, non_blocking=True),
     "pin": lambda: torch.ones(3).pin_memory(),
     "resize": lambda: x.resize_(5000),
-    "random": lambda: torch.randn(3, device="host"),
-    "random with generator": lambda: torch.rand(3, device="host", generator=generator),
+    "random": lambda: torch.randn(3, device=name),
+    "random with generator": lambda: torch.rand(3, device=name, generator=generator),
     "record_stream": lambda: x.record_stream(stream),
-    "new generator": lambda: torch.Generator("host"),
-    "new stream": lambda: torch.Stream(device="host"),
-    "stream of the module": lambda: torch.host.Stream(),
-    "external stream": lambda: torch.host.ExternalStream(0x1000),
+    "new generator": lambda: torch.Generator(name),
+    "new stream": lambda: torch.Stream(device=name),
+    "stream of the module": lambda: device_module.Stream(),
+    "external stream": lambda: device_module.ExternalStream(0x1000),
     "stream synchronize": lambda: stream.synchronize(),
     "stream query": lambda: stream.query(),
     "stream block": use_current_stream,
@@ -82,28 +86,28 @@ MUST_RAISE = {
     "event synchronize": lambda: event.synchronize(),
     "event query": lambda: event.query(),
     "event wait": lambda: event.wait(stream),
-    "synchronize": lambda: torch.host.synchronize(),
+    "synchronize": lambda: device_module.synchronize(),
     "accelerator": lambda: torch.accelerator.synchronize(),
-    "set_device": lambda: torch.host.set_device(1),
-    "properties": lambda: torch.host.get_device_properties(0),
-    "init": lambda: torch.host.init(),
-    "memory": lambda: torch.host.memory_allocated(),
-    "mem_get_info": lambda: torch.host.mem_get_info(),
+    "set_device": lambda: device_module.set_device(1),
+    "properties": lambda: device_module.get_device_properties(0),
+    "init": lambda: device_module.init(),
+    "memory": lambda: device_module.memory_allocated(),
+    "mem_get_info": lambda: device_module.mem_get_info(),
     "backward": lambda: loss.backward(),
-    "get_rng_state": lambda: torch.host.get_rng_state(),
+    "get_rng_state": lambda: device_module.get_rng_state(),
     "as_cpu": lambda: torch_outboard.as_cpu(x),
 }
 MAY_RETURN = {
     "free": free,
-    "count": lambda: torch.host.device_count(),
-    "available": lambda: torch.host.is_available(),
+    "count": lambda: device_module.device_count(),
+    "available": lambda: device_module.is_available(),
     "accelerator available": lambda: torch.accelerator.is_available(),
     "accelerator count": lambda: torch.accelerator.device_count(),
-    "initialized": lambda: torch.host.is_initialized(),
-    "bad fork": lambda: torch.host._is_in_bad_fork(),
-    "empty_cache": lambda: torch.host.empty_cache(),
+    "initialized": lambda: device_module.is_initialized(),
+    "bad fork": lambda: device_module._is_in_bad_fork(),
+    "empty_cache": lambda: device_module.empty_cache(),
     "manual_seed": lambda: torch.manual_seed(3) and "seeded",
-    "device seed": lambda: torch.host.manual_seed_all(3),
+    "device seed": lambda: device_module.manual_seed_all(3),
     "metadata": lambda: (tuple(x.shape), str(x.dtype), x.stride(), str(x.device)),
     "view": lambda: tuple(x[3:].shape),
     "is_pinned": lambda: torch.ones(3).is_pinned(),
@@ -126,21 +130,21 @@ def test_every_entry_point_returns_or_raises():
     printed = run_with_children(
         USES
         + """
-for name, use in MUST_RAISE.items():
+for title, use in MUST_RAISE.items():
     outcome = in_child(use)
     if not (outcome.startswith("RuntimeError") and "forked child" in outcome):
-        print("must raise:", name, "->", outcome)
-for name, use in MAY_RETURN.items():
+        print("must raise:", title, "->", outcome)
+for title, use in MAY_RETURN.items():
     outcome = in_child(use)
     allowed = outcome.startswith("returned") or (
         outcome.startswith("RuntimeError") and "forked child" in outcome)
-    print(name if allowed else f"may return: {name}", "->", outcome)
+    print(title if allowed else f"may return: {title}", "->", outcome)
 # The parent is unharmed.
 assert torch.equal(x.cpu(), torch.arange(1000.0))
 loss.backward()
 assert leaf.grad.tolist() == [2, 2, 2]
 x.copy_(pinned, non_blocking=True)
-torch.host.synchronize()
+device_module.synchronize()
 assert x.sum().item() == 1000
 """
     )
@@ -163,13 +167,12 @@ assert x.sum().item() == 1000
 def test_child_frees_without_the_driver():
     printed = run_with_children(
         """
-        import torch
         from torch_outboard.drivers import torture
 
-        tensors = [torch.ones(n, device="host") for n in (1, 1000, 1 << 22)]
+        tensors = [torch.ones(n, device=name) for n in (1, 1000, 1 << 22)]
         tensors.append(torch.ones(10).pin_memory())
-        events = [torch.host.current_stream().record_event() for _ in range(3)]
-        torch.host.synchronize()
+        events = [device_module.current_stream().record_event() for _ in range(3)]
+        device_module.synchronize()
 
         def free():
             before = torture.calls()
@@ -181,7 +184,7 @@ def test_child_frees_without_the_driver():
         live = torture.live()
         tensors.clear()
         events.clear()
-        torch.host.empty_cache()
+        device_module.empty_cache()
         assert torture.live()["allocations"] < live["allocations"]
         """,
         OUTBOARD_TORTURE="count",
@@ -193,10 +196,9 @@ def test_child_exits_quietly():
     """An ordinary end of a child, with exit handlers and tensors alive."""
     run_with_children(
         """
-        import torch
-        x = torch.ones(1 << 20, device="host")
+        x = torch.ones(1 << 20, device=name)
         pinned = torch.ones(3).pin_memory()
-        torch.host.synchronize()
+        device_module.synchronize()
         pid = os.fork()
         if pid == 0:
             sys.exit(0)
@@ -209,13 +211,11 @@ def test_child_exits_quietly():
 def test_fork_before_first_use():
     printed = run_with_children(
         """
-        import torch
-
         def use():
-            x = torch.ones(3, device="host", requires_grad=True)
+            x = torch.ones(3, device=name, requires_grad=True)
             (x * 2).sum().backward()
-            torch.host.synchronize()
-            return x.grad.tolist(), torch.host.device_count()
+            device_module.synchronize()
+            return x.grad.tolist(), device_module.device_count()
 
         for _ in range(3):
             print(in_child(use))
@@ -231,11 +231,14 @@ def test_multiprocessing_with_fork():
         """
         import multiprocessing
         import torch
+        import torch_outboard
+
+        name = torch_outboard.device_name()
 
         def work(value):
-            return torch.full((3,), value, device="host").sum().item()
+            return torch.full((3,), value, device=name).sum().item()
 
-        x = torch.ones(3, device="host")
+        x = torch.ones(3, device=name)
         with multiprocessing.get_context("fork").Pool(2) as pool:
             try:
                 pool.map_async(work, range(4)).get(60)
@@ -255,6 +258,9 @@ def test_data_loader_with_workers():
         """
         import torch
         from torch.utils.data import DataLoader, Dataset
+        import torch_outboard
+
+        name = torch_outboard.device_name()
 
         class Squares(Dataset):
             def __len__(self):
@@ -263,14 +269,14 @@ def test_data_loader_with_workers():
             def __getitem__(self, index):
                 return torch.full((16,), float(index)) ** 2
 
-        weight = torch.ones(16, device="host", requires_grad=True)
+        weight = torch.ones(16, device=name, requires_grad=True)
         total = 0.0
         for epoch in range(2):
             loader = DataLoader(Squares(), batch_size=8, num_workers=2, pin_memory=True,
                                 multiprocessing_context="fork")
             for squares in loader:
                 assert squares.is_pinned()
-                loss = (squares.to("host", non_blocking=True) * weight).sum()
+                loss = (squares.to(name, non_blocking=True) * weight).sum()
                 loss.backward()
                 total += loss.item()
         print(total, weight.grad.sum().item())
@@ -283,22 +289,21 @@ def test_data_loader_with_workers():
 
 STRESS = """
 import threading
-import torch
 
 stop = threading.Event()
 
 def allocate(size):
-    stream = torch.host.Stream()
+    stream = device_module.Stream()
     while not stop.is_set():
-        with torch.host.stream(stream):
-            kept = [torch.empty(size * k, device="host") for k in range(1, 9)]
+        with device_module.stream(stream):
+            kept = [torch.empty(size * k, device=name) for k in range(1, 9)]
             kept.append(torch.empty(64).pin_memory())
             event = stream.record_event()
         del kept
-        torch.host.empty_cache()
+        device_module.empty_cache()
 
-x = torch.ones(1000, device="host")
-shared = [torch.ones(100, device="host") for _ in range(100)]
+x = torch.ones(1000, device=name)
+shared = [torch.ones(100, device=name) for _ in range(100)]
 threads = [threading.Thread(target=allocate, args=(1 << (8 + 4 * i),)) for i in range(4)]
 for thread in threads:
     thread.start()
@@ -307,14 +312,14 @@ def use():
     shared.clear()
     outcomes = []
     for entry in (
-        lambda: torch.empty(10, device="host"),
+        lambda: torch.empty(10, device=name),
         lambda: x + 1,
         lambda: x.cpu(),
-        lambda: torch.host.synchronize(),
-        lambda: torch.host.empty_cache(),
+        lambda: device_module.synchronize(),
+        lambda: device_module.empty_cache(),
         lambda: torch.ones(3).pin_memory(),
-        lambda: torch.host.memory_stats(),
-        lambda: torch.host.Stream(),
+        lambda: device_module.memory_stats(),
+        lambda: device_module.Stream(),
     ):
         try:
             entry()
@@ -324,7 +329,7 @@ def use():
     torch.manual_seed(0)
     leaf = torch.ones(3, requires_grad=True)
     leaf.sum().backward()
-    return torch.host.device_count(), len(outcomes)
+    return device_module.device_count(), len(outcomes)
 
 wrong = [outcome for outcome in (in_child(use) for _ in range(int(sys.argv[1])))
          if not outcome.startswith("returned (0, ")]

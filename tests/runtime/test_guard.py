@@ -112,24 +112,27 @@ DEFERRED = """
 import gc
 import sys
 import torch
+import torch_outboard
 from torch_outboard.drivers import torture
 
 function = sys.argv[1]
+name = torch_outboard.device_name()
+device_module = torch.get_device_module(name)
 for synchronize in (
-    torch.host.synchronize,
+    device_module.synchronize,
     torch.accelerator.synchronize,
-    torch.host.current_stream().synchronize,
-    lambda: torch.host.synchronize(1),
+    device_module.current_stream().synchronize,
+    lambda: device_module.synchronize(1),
 ):
-    x = torch.ones(1 << 20, device="host")
-    event = torch.Event("host")
+    x = torch.ones(1 << 20, device=name)
+    event = torch.Event(name)
     event.record()
     event.synchronize()
-    torch.host.synchronize()
+    device_module.synchronize()
     torture.fail(function, status="device_lost")
     del x, event
     gc.collect()
-    torch.host.empty_cache()
+    device_module.empty_cache()
     try:
         synchronize()
     except RuntimeError as error:
@@ -137,15 +140,15 @@ for synchronize in (
     else:
         print("nothing was raised")
     synchronize()
-    torch.host.synchronize()
-    assert torch.ones(3, device="host").sum().item() == 3
+    device_module.synchronize()
+    assert torch.ones(3, device=name).sum().item() == 3
 """
 
 
 @pytest.mark.parametrize("function", ["deallocate", "event_destroy"])
-def test_deferred_failure_is_raised_once(function):
+def test_deferred_failure_is_raised_once(device, function):
     lines = run_python(DEFERRED, function, OUTBOARD_TORTURE="count").splitlines()
     assert len(lines) == 4
     for line in lines:
-        assert line.startswith("AcceleratorError driver 'host' answered device lost")
+        assert line.startswith(f"AcceleratorError driver '{device.type}' answered device lost")
         assert f"to `{function}` some time before this synchronization" in line

@@ -230,22 +230,24 @@ def _driver_library():
     import ctypes
     import os
 
-    from torch_outboard.drivers import contract, host
+    from torch_outboard import _activation
+    from torch_outboard.drivers import contract
 
     if os.environ.get("OUTBOARD_TORTURE"):
         pytest.skip("queues that torture did not see are refused by it")
-    assert isinstance(ctypes.CDLL(host.library_path()), ctypes.CDLL)
-    return contract.load(host.library_path())
+    library = str(_activation.state.choice.library)
+    assert isinstance(ctypes.CDLL(library), ctypes.CDLL)
+    return contract.load(library)
 
 
 # ---- Errors
 
 
 @pytest.mark.parametrize("index", [2, 63, 64, 99, 127])
-def test_index_too_large(device_module, index):
+def test_index_too_large(device, device_module, index):
     uses = {
         "stream": lambda: device_module.Stream(index),
-        "generic": lambda: torch.Stream(device=torch.device("host", index)),
+        "generic": lambda: torch.Stream(device=torch.device(device.type, index)),
         "default": lambda: device_module.default_stream(index),
         "external": lambda: device_module.ExternalStream(0x1000, device=index),
         "query": lambda: device_module.Stream(
@@ -272,7 +274,7 @@ def test_negative_index(device_module, index):
 
 
 @pytest.mark.parametrize("stream_id", [-1, 500, 1023, 1024, 2**40])
-def test_unknown_stream(device_module, stream_id):
+def test_unknown_stream(device, device_module, stream_id):
     stream = device_module.Stream(stream_id=stream_id, device_index=0, device_type=20)
     for use in (
         stream.query,
@@ -280,7 +282,7 @@ def test_unknown_stream(device_module, stream_id):
         stream.record_event,
         lambda: device_module.set_stream(stream),
         lambda: stream.priority,
-        lambda: torch.empty(1, device="host").record_stream(stream),
+        lambda: torch.empty(1, device=device).record_stream(stream),
     ):
         with pytest.raises(RuntimeError, match=f"stream {stream_id} of .* does not exist"):
             use()

@@ -93,7 +93,9 @@ typedef int32_t ob_addressing;
 enum {
   /* An ob_address is what a kernel dereferences. */
   OB_ADDRESSING_POINTER = 0,
-  /* A kernel receives (handle, offset); the driver translates in `launch`. */
+  /* A kernel receives (handle, offset): for each OB_ARGUMENT_ADDRESS the driver
+   * passes two kernel arguments in `launch`, the memory object and a ulong
+   * offset in bytes. */
   OB_ADDRESSING_HANDLE = 1
 };
 

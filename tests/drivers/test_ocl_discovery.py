@@ -1,0 +1,244 @@
+"""The driver ocl: where OpenCL is found, which devices are used and in which order."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from driver_support import DriverUnderTest, open_driver, reason_without_opencl
+
+from torch_outboard.drivers import contract, ocl
+from torch_outboard.drivers.client import Client, DriverError
+from torch_outboard.drivers.contract import (
+    Addressing,
+    DeviceKind,
+    DType,
+    Feature,
+    HostAccess,
+    Status,
+)
+
+needs_opencl = pytest.mark.skipif(
+    reason_without_opencl() is not None, reason=str(reason_without_opencl())
+)
+
+# In the order in which they are used; the platform "Old" has a card, too.
+FAKES = ["small card", "large card", "old card", "dsp", "first processor"]
+
+
+@pytest.fixture(scope="session")
+def fake_library(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An OpenCL driver with devices that do nothing; see fake_opencl.cpp."""
+    library = tmp_path_factory.mktemp("fake") / "libfake_opencl.so"
+    here = Path(__file__).parent
+    headers = here.parents[1] / "torch_outboard" / "drivers" / "ocl"
+    command = ["c++", "-std=c++20", "-O1", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror"]
+    command += [f"-I{headers}", str(here / "fake_opencl.cpp"), "-o", str(library)]
+    subprocess.run(command, check=True)
+    return str(library)
+
+
+@pytest.fixture
+def open_fake(tmp_path: Path, fake_library: str):
+    def open_it(**environment: str) -> DriverUnderTest:
+        return open_driver(tmp_path, ocl, OUTBOARD_OCL_LIBRARY=fake_library, **environment)
+
+    return open_it
+
+
+def names(driver: DriverUnderTest) -> list[str]:
+    return [driver.device_properties(i).name.decode() for i in range(driver.device_count())]
+
+
+def describe(library: Path, **environment: str) -> str:
+    """What a copy of the driver's library finds in a process that loaded nothing else."""
+    code = f"""
+import ctypes
+library = ctypes.CDLL({str(library)!r})
+library.ob_ocl_describe.restype = ctypes.c_char_p
+print(library.ob_ocl_describe().decode())
+"""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("OUTBOARD_")} | environment
+    return subprocess.check_output([sys.executable, "-I", "-S", "-c", code], text=True, env=env)
+
+
+def test_order_of_devices(open_fake) -> None:
+    driver = open_fake()
+    assert names(driver) == FAKES
+    kinds = [driver.device_properties(i).kind for i in range(5)]
+    assert kinds == [DeviceKind.GPU] * 3 + [DeviceKind.ACCELERATOR, DeviceKind.CPU]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ("0", FAKES[:1]),
+        ("4, 1", [FAKES[4], FAKES[1]]),
+        ("card", FAKES[:3]),
+        ("Old/,dsp", ["old card", "dsp"]),
+        ("processor,card,0", ["first processor", *FAKES[:3]]),
+        ("", FAKES),
+        ("1,77", FAKES[1:2]),
+    ],
+)
+def test_chosen_devices(open_fake, wanted: str, expected: list[str]) -> None:
+    assert names(open_fake(OUTBOARD_OCL_DEVICES=wanted)) == expected
+
+
+def test_no_device_of_that_name(open_fake) -> None:
+    with pytest.raises(DriverError, match=r"OUTBOARD_OCL_DEVICES.*3: Fake/dsp") as error:
+        open_fake(OUTBOARD_OCL_DEVICES="nonesuch,9")
+    assert error.value.status == Status.INVALID_ARGUMENT
+
+
+def test_report_names_what_is_not_used(tmp_path: Path, fake_library: str) -> None:
+    library = shutil.copy(ocl.library_path(), tmp_path)
+    report = describe(Path(library), OUTBOARD_OCL_LIBRARY=fake_library)
+    assert "Ancient, OpenCL 1.1 fake (not used: OpenCL 1.2 is needed)" in report
+    assert "Fake, OpenCL 2.0 fake (not used: a platform of this name" in report
+    assert "Fake/broken card is not used: it is not available" in report
+    assert "Empty has no device" in report
+    assert "device 3: Fake/dsp, coarse-grained shared virtual memory" in report
+    assert "twin" not in report
+
+
+def test_memory_by_device(open_fake) -> None:
+    driver = open_fake()
+    shared = (Addressing.POINTER, HostAccess.COHERENT)
+    coarse = (Addressing.POINTER, HostAccess.NONE)
+    handles = (Addressing.HANDLE, HostAccess.NONE)
+    found = []
+    for i in range(5):
+        properties = driver.device_properties(i)
+        found.append((properties.addressing, properties.host_access))
+    # The old card's platform has no functions for shared virtual memory.
+    assert found == [handles, coarse, handles, coarse, shared]
+    adopting = [
+        bool(driver.device_properties(i).features & Feature.HOST_MEMORY_IS_DEVICE_MEMORY)
+        for i in range(5)
+    ]
+    assert adopting == [False] * 4 + [True]
+
+
+@pytest.mark.parametrize(
+    ("memory", "device", "message"),
+    [
+        ("shared", "dsp", r"OUTBOARD_OCL_MEMORY=shared.*Fake/dsp.*coarse"),
+        ("coarse", "small", "buffers alone"),
+    ],
+)
+def test_memory_that_a_device_does_not_have(
+    open_fake, memory: str, device: str, message: str
+) -> None:
+    with pytest.raises(DriverError, match=message) as error:
+        open_fake(OUTBOARD_OCL_MEMORY=memory, OUTBOARD_OCL_DEVICES=device)
+    assert error.value.status == Status.INVALID_ARGUMENT
+
+
+def test_capabilities_by_device(open_fake) -> None:
+    driver = open_fake()
+    small, large, old = (driver.device_properties(i) for i in range(3))
+    assert (small.least_priority, small.greatest_priority) == (0, 0)
+    assert (large.least_priority, large.greatest_priority) == (1, -1)
+    assert (old.least_priority, old.greatest_priority) == (0, 0)  # no function to create such
+    assert not small.dtypes & DType.FLOAT16
+    assert large.dtypes & DType.FLOAT16
+    assert not large.dtypes & (DType.FLOAT64 | DType.COMPLEX128 | DType.BFLOAT16)
+    assert large.features == Feature.ATOMICS_64
+    assert small.total_memory == 1 << 30
+    assert small.max_allocation == 1 << 28
+
+
+def test_mask(open_fake) -> None:
+    driver = open_fake(OUTBOARD_OCL_MASK="float16, int64_atomics")
+    large = driver.device_properties(1)
+    assert not large.dtypes & DType.FLOAT16
+    assert large.features == 0
+
+
+def test_binaries_of_devices_are_kept_apart(open_fake) -> None:
+    driver = open_fake()
+    keys = {driver.device_properties(i).driver_version for i in range(5)}
+    assert len(keys) == 5
+
+
+def test_failure_of_work_is_reported_once(open_fake) -> None:
+    driver = open_fake()
+    queue, address = driver.queue_create(0), driver.allocate(0, 64)
+    driver.fill(queue, address, b"\x01", 64)
+    driver.queue_synchronize(queue)
+    for synchronize in (driver.queue_synchronize, driver.queue_destroy):
+        queue = driver.queue_create(0)
+        driver.fill(queue, address, b"\xff", 64)
+        assert driver.queue_query(queue)
+        with pytest.raises(DriverError, match="CL_OUT_OF_RESOURCES") as error:
+            synchronize(queue)
+        assert error.value.status == Status.ERROR
+        if synchronize == driver.queue_synchronize:
+            driver.queue_synchronize(queue)
+            driver.queue_destroy(queue)
+    driver.deallocate(0, address)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("OUTBOARD_OCL_COPIES", "0"),
+        ("OUTBOARD_OCL_COPIES", "17"),
+        ("OUTBOARD_OCL_COPIES", "two"),
+        ("OUTBOARD_OCL_MEMORY", "Shared"),
+        ("OUTBOARD_OCL_MEMORY_BYTES", "0"),
+        ("OUTBOARD_OCL_MEMORY_BYTES", "1G"),
+        ("OUTBOARD_OCL_MASK", "float64,everything"),
+    ],
+)
+def test_bad_settings_are_refused(open_fake, variable: str, value: str) -> None:
+    with pytest.raises(DriverError, match=variable) as error:
+        open_fake(**{variable: value})
+    assert error.value.status == Status.INVALID_ARGUMENT
+    assert value.rpartition(",")[2] in str(error.value)
+
+
+@pytest.mark.parametrize("library", ["/nonexistent/libOpenCL.so", "libm.so.6"])
+def test_library_that_is_none(tmp_path: Path, library: str) -> None:
+    with pytest.raises(DriverError, match=f"OUTBOARD_OCL_LIBRARY={library}") as error:
+        open_driver(tmp_path, ocl, OUTBOARD_OCL_LIBRARY=library)
+    assert error.value.status == Status.INVALID_ARGUMENT
+
+
+def test_nothing_found_is_no_failure(tmp_path: Path) -> None:
+    library = shutil.copy(ocl.library_path(), tmp_path)
+    report = describe(Path(library))
+    assert "libOpenCL.so.1: " in report
+    assert "no OpenCL driver in Python packages" in report
+
+
+@needs_opencl
+def test_found_beside_this_package(tmp_path: Path) -> None:
+    found = [
+        word for word in ocl.describe().split() if word.endswith(".so:") and "pyopencl" in word
+    ]
+    if not found:
+        pytest.skip("pocl-binary-distribution is not installed")
+    real = Path(found[0].removesuffix(":")).parents[1]
+    (tmp_path / "pyopencl").symlink_to(real)
+    folder = tmp_path / "torch_outboard" / "drivers" / "ocl"
+    folder.mkdir(parents=True)
+    library = Path(shutil.copy(ocl.library_path(), folder))
+    assert f"{tmp_path}/pyopencl/.libs/libpocl" in describe(library)
+
+
+@needs_opencl
+def test_describe_before_and_after_initialize(tmp_path: Path) -> None:
+    path = shutil.copy(ocl.library_path(), tmp_path)
+    library = ctypes.CDLL(path)
+    library.ob_ocl_describe.restype = ctypes.c_char_p
+    before = library.ob_ocl_describe()
+    driver = Client(contract.load(path))
+    assert before.decode().count("  device ") == driver.device_count()
+    assert library.ob_ocl_describe() == before

@@ -1,0 +1,448 @@
+"""Programs, kernels and launches of the driver ocl, in each kind of memory."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from driver_support import OCL, DriverUnderTest, open_driver, reason_without_opencl
+
+from torch_outboard.drivers import ocl
+from torch_outboard.drivers.client import DriverError, Local
+from torch_outboard.drivers.contract import Addressing, DType, Feature, Status
+
+pytestmark = [
+    pytest.mark.ocl_only,
+    pytest.mark.skipif(reason_without_opencl() is not None, reason=str(reason_without_opencl())),
+]
+
+Make = Callable[..., int]
+
+# One text for pointers and for (memory object, offset in bytes).
+MACROS = {
+    Addressing.POINTER: """
+#define ADDRESS(type, name) __global type* name
+#define AT(type, name) name
+""",
+    Addressing.HANDLE: """
+#define ADDRESS(type, name) __global type* name##_start, ulong name##_offset
+#define AT(type, name) ((__global type*)((__global char*)name##_start + name##_offset))
+""",
+}
+
+SOURCE = """
+__kernel void add(ADDRESS(int, a), ADDRESS(int, b), int factor, ADDRESS(int, out), long bias) {
+  size_t i = get_global_id(0);
+  AT(int, out)[i] = AT(int, a)[i] + factor * AT(int, b)[i] + (int)bias;
+}
+
+__kernel void reverse(__local int* buffer, ADDRESS(int, data)) {
+  size_t i = get_local_id(0), size = get_local_size(0);
+  buffer[i] = AT(int, data)[get_global_id(0)];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  AT(int, data)[get_global_id(0)] = buffer[size - 1 - i];
+}
+
+__kernel void coordinates(ADDRESS(int, out)) {
+  size_t x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);
+  size_t i = (z * get_global_size(1) + y) * get_global_size(0) + x;
+  AT(int, out)[i] = (int)(x + 100 * y + 10000 * z + 1000000 * get_local_id(1));
+}
+
+__kernel void increment(ADDRESS(int, data)) { AT(int, data)[get_global_id(0)] += 1; }
+
+__kernel void append(ADDRESS(int, data), int digit) {
+  AT(int, data)[get_global_id(0)] = AT(int, data)[get_global_id(0)] * 3 + digit;
+}
+
+__kernel void spin(ADDRESS(int, data), int rounds) {
+  int value = AT(int, data)[0];
+  for (int i = 0; i < rounds; ++i) value = value * 1664525 + 1013904223;
+  AT(int, data)[0] = value;
+}
+"""
+
+
+def source_for(driver: DriverUnderTest, text: str) -> str:
+    return MACROS[Addressing(driver.device_properties(0).addressing)] + text
+
+
+@pytest.fixture
+def make_kernel(driver: DriverUnderTest) -> Iterator[Callable[..., int]]:
+    """Creates kernels (name, device) of SOURCE that are released after the test."""
+    programs: dict[int, int] = {}
+    kernels: list[int] = []
+
+    def make(name: str, device: int = 0) -> int:
+        if device not in programs:
+            programs[device] = driver.program_build(device, source_for(driver, SOURCE))
+        kernels.append(driver.kernel_create(programs[device], name))
+        return kernels[-1]
+
+    yield make
+    for program in programs.values():
+        driver.program_release(program)
+    for kernel in kernels:
+        driver.kernel_release(kernel)
+
+
+def ints(*values: int) -> bytes:
+    return array.array("i", values).tobytes()
+
+
+def read_ints(driver: DriverUnderTest, queue: int, address: int, count: int) -> list[int]:
+    return list(array.array("i", driver.read(queue, address, 4 * count)))
+
+
+def test_launch_with_offset_addresses_and_values(
+    driver: DriverUnderTest, queue: int, make_memory: Make, make_kernel: Make
+) -> None:
+    memory = make_memory(4096)
+    a, b, out = memory + 128, memory + 1028, memory + 2052
+    driver.fill(queue, memory, b"\xee", 4096)
+    driver.write(queue, a, ints(*range(64)))
+    driver.write(queue, b, ints(*range(1000, 1064)))
+    values = ctypes.c_int32(-3), ctypes.c_int64(7)
+    driver.launch(queue, make_kernel("add"), [64], [16], a, b, values[0], out, values[1])
+    assert read_ints(driver, queue, out, 64) == [i - 3 * (1000 + i) + 7 for i in range(64)]
+    assert driver.read(queue, out - 4, 4) == driver.read(queue, out + 256, 4) == b"\xee" * 4
+
+
+def test_arguments_are_copied(
+    driver: DriverUnderTest,
+    queue: int,
+    make_memory: Make,
+    make_kernel: Make,
+    gate: Callable[[int], threading.Event],
+) -> None:
+    memory = make_memory(256)
+    kernel = make_kernel("append")
+    driver.fill(queue, memory, bytes(4), 256)
+    opened = gate(queue)
+    digit = ctypes.c_int32()
+    for digit.value in (1, 2, 0, 1):
+        driver.launch(queue, kernel, [64], [64], memory, digit)
+    digit.value = 99
+    opened.set()
+    assert read_ints(driver, queue, memory, 64) == [1 * 27 + 2 * 9 + 0 * 3 + 1] * 64
+
+
+def test_local_memory(
+    driver: DriverUnderTest, queue: int, make_memory: Make, make_kernel: Make
+) -> None:
+    memory = make_memory(4 * 64)
+    driver.write(queue, memory, ints(*range(64)))
+    driver.launch(queue, make_kernel("reverse"), [64], [32], Local(4 * 32), memory)
+    expected = [*range(31, -1, -1), *range(63, 31, -1)]
+    assert read_ints(driver, queue, memory, 64) == expected
+
+
+def test_three_dimensions(
+    driver: DriverUnderTest, queue: int, make_memory: Make, make_kernel: Make
+) -> None:
+    memory = make_memory(4 * 4 * 6 * 2)
+    driver.launch(queue, make_kernel("coordinates"), [4, 6, 2], [4, 2, 1], memory)
+    expected = [
+        x + 100 * y + 10000 * z + 1000000 * (y % 2)
+        for z in range(2)
+        for y in range(6)
+        for x in range(4)
+    ]
+    assert read_ints(driver, queue, memory, 48) == expected
+
+
+def test_ordered_with_copies_and_fills(
+    driver: DriverUnderTest, queue: int, make_memory: Make, make_kernel: Make
+) -> None:
+    memory, other = make_memory(4 << 10), make_memory(4 << 10)
+    kernel = make_kernel("increment")
+    for round_ in range(50):
+        driver.fill(queue, memory, ints(round_), 4 << 10)
+        driver.launch(queue, kernel, [1024], [64], memory)
+        driver.copy_device_to_device(queue, other, memory, 4 << 10)
+        driver.launch(queue, kernel, [1024], [64], other)
+        assert read_ints(driver, queue, other, 1024) == [round_ + 2] * 1024
+
+
+def test_two_devices(
+    driver: DriverUnderTest, make_queue: Make, make_memory: Make, make_kernel: Make
+) -> None:
+    queues = [make_queue(0), make_queue(1)]
+    memories = [make_memory(256, device) for device in range(2)]
+    for device, (queue, memory) in enumerate(zip(queues, memories, strict=True)):
+        driver.fill(queue, memory, ints(device), 256)
+        driver.launch(queue, make_kernel("increment", device), [64], [64], memory)
+        assert read_ints(driver, queue, memory, 64) == [device + 1] * 64
+    with pytest.raises(DriverError, match="device 1 cannot run on a queue of device 0") as error:
+        driver.launch(queues[0], make_kernel("increment", 1), [64], [64], memories[0])
+    assert error.value.status == Status.INVALID_ARGUMENT
+
+
+def test_build_log(driver: DriverUnderTest) -> None:
+    with pytest.raises(DriverError, match="no_such_variable") as error:
+        driver.program_build(0, "__kernel void broken() { no_such_variable = 1; }")
+    assert error.value.status == Status.BUILD_FAILED
+
+
+def test_options(driver: DriverUnderTest, queue: int, make_memory: Make, make_kernel: Make) -> None:
+    text = source_for(driver, "__kernel void f(ADDRESS(int, x)) { AT(int, x)[0] = ANSWER; }")
+    memory = make_memory(4)
+    for answer in (41, 42):
+        program = driver.program_build(0, text, f"-DANSWER={answer}")
+        kernel = driver.kernel_create(program, "f")
+        driver.program_release(program)  # the kernel goes on living
+        driver.launch(queue, kernel, [1], [1], memory)
+        assert read_ints(driver, queue, memory, 1) == [answer]
+        driver.kernel_release(kernel)
+    with pytest.raises(DriverError) as error:
+        driver.program_build(0, text)
+    assert error.value.status == Status.BUILD_FAILED
+    with pytest.raises(DriverError) as error:
+        driver.program_build(0, text, "-DANSWER=1 --no-such-option")
+    assert error.value.status == Status.BUILD_FAILED
+
+
+def test_no_such_kernel(driver: DriverUnderTest) -> None:
+    program = driver.program_build(0, source_for(driver, SOURCE))
+    with pytest.raises(DriverError, match="no kernel named nonesuch") as error:
+        driver.kernel_create(program, "nonesuch")
+    assert error.value.status == Status.INVALID_ARGUMENT
+    driver.program_release(program)
+
+
+def test_wrong_launches(
+    driver: DriverUnderTest, queue: int, make_memory: Make, make_kernel: Make
+) -> None:
+    memory, add = make_memory(4096), make_kernel("add")
+    good = memory, memory, ctypes.c_int32(1), memory, ctypes.c_int64(1)
+    driver.launch(queue, add, [64], [64], *good)
+    largest = driver.device_properties(0).max_work_group_size
+    for global_size, local_size, arguments in [
+        ([100], [64], good),
+        ([0], [64], good),
+        ([64], [0], good),
+        ([], [], good),
+        ([2 * largest], [2 * largest], good),
+        ([64], [64], (*good, ctypes.c_int32(1))),
+        ([64], [64], (memory, memory, ctypes.c_int64(1), memory, ctypes.c_int64(1))),
+    ]:
+        with pytest.raises(DriverError, match="add") as error:
+            driver.launch(queue, add, global_size, local_size, *arguments)
+        assert error.value.status == Status.INVALID_ARGUMENT
+    driver.launch(queue, add, [64], [64], *good)
+    driver.queue_synchronize(queue)
+
+
+def test_binary(driver: DriverUnderTest, queue: int, make_memory: Make) -> None:
+    memory = make_memory(256)
+    program = driver.program_build(0, source_for(driver, SOURCE))
+    kernel = driver.kernel_create(program, "increment")
+    driver.fill(queue, memory, bytes(4), 256)
+    driver.launch(queue, kernel, [64], [64], memory)
+    driver.queue_synchronize(queue)
+    binary = driver.program_binary(program)
+    driver.kernel_release(kernel)
+    driver.program_release(program)
+
+    for device in range(2):
+        loaded = driver.program_load(device, binary)
+        kernel = driver.kernel_create(loaded, "increment")
+        if device == 0:
+            driver.launch(queue, kernel, [64], [64], memory)
+            assert read_ints(driver, queue, memory, 64) == [2] * 64
+        driver.kernel_release(kernel)
+        driver.program_release(loaded)
+
+    for damaged in (
+        binary[:-1],
+        binary[: len(binary) // 2],
+        binary[:10],
+        b"\0" * len(binary),
+        binary[:-1] + bytes([binary[-1] ^ 1]),
+        binary[:5000] + b"x" + binary[5001:],
+    ):
+        with pytest.raises(DriverError, match="no binary of this driver, or are damaged") as error:
+            driver.program_load(0, damaged)
+        assert error.value.status == Status.INVALID_ARGUMENT
+
+
+def test_size_of_a_binary(driver: DriverUnderTest) -> None:
+    program = driver.program_build(0, source_for(driver, SOURCE))
+    size = ctypes.c_uint64()
+    driver.call("program_binary", program, None, ctypes.byref(size))
+    room = ctypes.create_string_buffer(size.value)
+    wrong = ctypes.c_uint64(size.value - 1)
+    status = driver.status("program_binary", program, room, ctypes.byref(wrong))
+    assert status == Status.INVALID_ARGUMENT
+    assert room.raw == bytes(size.value)
+    driver.program_release(program)
+
+
+def test_capabilities_are_true(driver: DriverUnderTest, queue: int, make_memory: Make) -> None:
+    """What is declared compiles and computes."""
+    properties = driver.device_properties(0)
+    bodies = {}
+    if properties.dtypes & DType.FLOAT64:
+        bodies["double"] = "__global double* d = (__global double*)AT(int, x); d[0] = d[0] / 3;"
+    if properties.dtypes & DType.FLOAT16:
+        bodies["half"] = "__global half* h = (__global half*)AT(int, x); h[0] = h[0] + h[0];"
+    if properties.features & Feature.ATOMICS_64:
+        bodies["atomics"] = "atom_add((volatile __global long*)AT(int, x), (long)1);"
+    inputs = {
+        "double": (ctypes.c_double(1), ctypes.c_double(1 / 3)),
+        "half": (ctypes.c_uint64(0x3C00), ctypes.c_uint64(0x4000)),
+        "atomics": (ctypes.c_int64(2**40), ctypes.c_int64(2**40 + 64)),
+    }
+    memory = make_memory(8)
+    pragmas = "#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable\n"
+    for name, body in bodies.items():
+        text = source_for(driver, f"{pragmas}__kernel void f(ADDRESS(int, x)) {{ {body} }}")
+        program = driver.program_build(0, text)
+        kernel = driver.kernel_create(program, "f")
+        before, after = inputs[name]
+        driver.write(queue, memory, bytes(before))
+        items = 64 if name == "atomics" else 1
+        driver.launch(queue, kernel, [items], [items], memory)
+        assert driver.read(queue, memory, 8) == bytes(after), name
+        driver.kernel_release(kernel)
+        driver.program_release(program)
+
+
+def test_threads_with_queues_of_their_own(
+    driver: DriverUnderTest, make_queue: Make, make_memory: Make, make_kernel: Make
+) -> None:
+    wrong: list[object] = []
+
+    def work(queue: int, kernel: int, memory: int, digit: int) -> None:
+        try:
+            value = ctypes.c_int32(digit)
+            for _ in range(40):
+                driver.fill(queue, memory, bytes(4), 4096)
+                for _ in range(5):
+                    driver.launch(queue, kernel, [1024], [64], memory, value)
+                if read_ints(driver, queue, memory, 1024) != [digit * 121] * 1024:
+                    wrong.append(digit)
+        except DriverError as error:
+            wrong.append(error)
+
+    threads = [
+        threading.Thread(
+            target=work, args=(make_queue(), make_kernel("append"), make_memory(4096), digit)
+        )
+        for digit in (1, 2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_thousand_events_across_queues(
+    driver: DriverUnderTest,
+    make_queue: Make,
+    make_event: Make,
+    make_memory: Make,
+    make_kernel: Make,
+    devices: int,
+) -> None:
+    """A number is handed round four queues; every step depends on the one before."""
+    queues = [make_queue(i % devices) for i in range(4)]
+    kernels = [make_kernel("append", i % devices) for i in range(4)]
+    memories = [make_memory(256, i % devices) for i in range(4)]
+    events = [make_event(i % devices) for i in range(4)]
+    driver.fill(queues[0], memories[0], bytes(4), 256)
+    expected = 0
+    for step in range(1000):
+        here, there = step % 4, (step + 1) % 4
+        digit = ctypes.c_int32(step % 3)
+        expected = (expected * 3 + digit.value + 2**31) % 2**32 - 2**31
+        driver.launch(queues[here], kernels[here], [64], [64], memories[here], digit)
+        driver.event_record(events[here], queues[here])
+        driver.event_wait(queues[there], events[here])
+        driver.copy_peer(
+            queues[there], there % devices, memories[there], here % devices, memories[here], 256
+        )
+    assert read_ints(driver, queues[0], memories[0], 64) == [expected] * 64
+
+
+def test_timing_of_a_kernel(
+    driver: DriverUnderTest, queue: int, make_event: Make, make_memory: Make, make_kernel: Make
+) -> None:
+    start, between, end = (make_event(timing=True) for _ in range(3))
+    memory, spin = make_memory(4), make_kernel("spin")
+    driver.launch(queue, spin, [1], [1], memory, ctypes.c_int32(1))
+    driver.queue_synchronize(queue)
+    rounds = ctypes.c_int32(30_000_000)
+    began = time.perf_counter()
+    driver.event_record(start, queue)
+    driver.launch(queue, spin, [1], [1], memory, rounds)
+    driver.event_record(between, queue)
+    driver.launch(queue, spin, [1], [1], memory, ctypes.c_int32(1))
+    driver.event_record(end, queue)
+    driver.event_synchronize(end)
+    passed = 1e3 * (time.perf_counter() - began)
+    long, short = driver.event_elapsed(start, between), driver.event_elapsed(between, end)
+    assert 0 < short < long <= passed
+    # At most one multiplication and addition a cycle, at 6 GHz.
+    assert long > rounds.value / 6e6
+
+
+@pytest.mark.parametrize("memory", ["shared", "coarse", "handles"])
+def test_addresses_that_are_no_memory(tmp_path: Path, memory: str) -> None:
+    driver = open_driver(tmp_path, ocl, **OCL, OUTBOARD_OCL_MEMORY=memory)  # torture would see them
+    queue, address = driver.queue_create(0), driver.allocate(0, 4096)
+    program = driver.program_build(0, source_for(driver, SOURCE))
+    kernel = driver.kernel_create(program, "increment")
+    wrongs = {0: "increment is the address 0"}
+    if memory == "handles":  # pointers are not looked up
+        wrongs[address + 4096] = "do not lie in one allocation"
+    for wrong, message in wrongs.items():
+        with pytest.raises(DriverError, match=message) as error:
+            driver.launch(queue, kernel, [64], [64], wrong)
+        assert error.value.status == Status.INVALID_ARGUMENT
+
+
+WITHOUT_LINKER = """
+from torch_outboard.drivers import contract, ocl
+from torch_outboard.drivers.client import Client, DriverError
+from torch_outboard.drivers.contract import Status
+
+driver = Client(contract.load(ocl.library_path()))
+assert driver.device_properties(0).max_work_group_size == 0
+for call in (
+    lambda: driver.program_build(0, "__kernel void f(__global int* x) { x[0] = 1; }"),
+    lambda: driver.program_load(0, b"anything"),
+):
+    try:
+        call()
+    except DriverError as error:
+        assert error.status == Status.UNSUPPORTED, error
+        assert "install binutils" in str(error), error
+    else:
+        raise AssertionError("a program was built")
+queue, address = driver.queue_create(0), driver.allocate(0, 64)
+driver.fill(queue, address, b"ab", 64)
+assert driver.read(queue, address, 4) == b"abab"
+assert "install binutils" in ocl.describe()
+"""
+
+
+def test_without_a_linker() -> None:
+    """PoCL would end the process."""
+    if "device 0: Portable Computing Language" not in ocl.describe():
+        pytest.skip("the first device is not PoCL's")
+    environment = os.environ | OCL | {"PATH": "/nonexistent"}
+    result = subprocess.run(
+        [sys.executable, "-c", WITHOUT_LINKER], env=environment, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
