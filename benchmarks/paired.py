@@ -35,7 +35,7 @@ from pathlib import Path
 Work = Callable[[str], Callable[[], object]]
 
 # Seconds that one side of a round should last; shorter work is repeated until it does.
-ROUND_SECONDS = 0.2
+ROUND_SECONDS = 0.02
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -93,7 +93,7 @@ def _synchronizer(device: str) -> Callable[[], None]:
 
 
 def _serve(pipe: Connection, module: str, device: str) -> None:
-    """The worker: answers ("prepare", name) with a repeat count and ("time", n) with seconds."""
+    """The worker: ("prepare", (name, round_seconds)) gives a repeat count, ("time", n) seconds."""
     works = importlib.import_module(module).WORKS
     synchronize = _synchronizer(device)
     run: Callable[[], object] = time.perf_counter  # replaced by the first "prepare"
@@ -112,11 +112,12 @@ def _serve(pipe: Connection, module: str, device: str) -> None:
             if command == "stop":
                 return
             if command == "prepare":
-                run = works[argument](device)
+                name, wanted = argument
+                run = works[name](device)
                 seconds(3)
                 repeats, taken = 1, seconds(1)
-                while taken < ROUND_SECONDS:
-                    repeats = max(repeats + 1, int(repeats * min(10, ROUND_SECONDS / taken * 1.1)))
+                while taken < wanted:
+                    repeats = max(repeats + 1, int(repeats * min(10, wanted / taken * 1.1)))
                     taken = seconds(repeats)
                 pipe.send(repeats)
             else:
@@ -152,10 +153,12 @@ def compare(
     reference: str = "cpu",
     rounds: int = 31,
     module: str = "__main__",
+    round_seconds: float | None = None,
 ) -> list[Ratio]:
     """Times `WORKS[name]` of `module` on both devices, paired; prints each line as it is known.
 
-    `module` is importable and holds `WORKS: dict[str, Work]`. Raises what a piece of work raises.
+    `module` is importable and holds `WORKS: dict[str, Work]`, and `ROUND_SECONDS` if its work needs
+    rounds of another length than usual. Raises what a piece of work raises.
     """
     if module == "__main__":
         module = Path(sys.argv[0]).stem
@@ -164,12 +167,14 @@ def compare(
     directory = str(Path(__file__).parent)
     paths = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = f"{directory}{os.pathsep}{paths}" if paths else directory
+    if round_seconds is None:
+        round_seconds = getattr(importlib.import_module(module), "ROUND_SECONDS", ROUND_SECONDS)
     workers = [_Worker(module, device), _Worker(module, reference)]
     results = []
     try:
         print(HEADER, flush=True)
         for name in names:
-            repeats = [int(worker.ask("prepare", name)) for worker in workers]
+            repeats = [int(worker.ask("prepare", (name, round_seconds))) for worker in workers]
             times: list[list[float]] = [[], []]
             for round_number in range(rounds):
                 for side in (0, 1) if round_number % 2 == 0 else (1, 0):

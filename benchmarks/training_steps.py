@@ -15,6 +15,10 @@ from benchmarks.command import run_as_command
 from benchmarks.paired import Work
 from examples.digits import DigitNet
 
+# A training run takes step after step. In rounds of a single step half of the time goes into waking
+# threads and into caches that the other side's turn left cold.
+ROUND_SECONDS = 0.5
+
 
 class Mlp(nn.Sequential):
     """784 - 512 - 512 - 10."""
