@@ -49,8 +49,14 @@ def value_difference(expected: torch.Tensor, actual: torch.Tensor) -> str | None
     return None
 
 
-def range_difference(expected: torch.Tensor, actual: torch.Tensor) -> str | None:
-    """For random results: whether they can come from where CPU's come from."""
+def range_difference(
+    expected: torch.Tensor, actual: torch.Tensor, bounds: tuple[int, ...] = (0, 1)
+) -> str | None:
+    """For random results: whether they can come from where CPU's come from.
+
+    Args:
+        bounds: which the device's values keep if all of CPU's do.
+    """
     expected, actual = to_plain_cpu(expected), to_plain_cpu(actual)
     if expected.layout != torch.strided or expected.numel() == 0 or expected.is_complex():
         return None
@@ -59,7 +65,7 @@ def range_difference(expected: torch.Tensor, actual: torch.Tensor) -> str | None
             return "random values are not finite"
         expected, actual = expected.float(), actual.float()
     if expected.numel() >= 50:
-        for bound in (0, 1):
+        for bound in bounds:
             if (expected >= bound).all() and not (actual >= bound).all():
                 return f"random values are below {bound}"
             if (expected <= bound).all() and not (actual <= bound).all():
@@ -81,7 +87,8 @@ def tensor_difference(
         expected: the result on CPU.
         actual: the result on `device`.
         device: where the result must be if CPU's is on CPU.
-        values: "equal", "random" (only a possible range) or "undefined" (not looked at).
+        values: "equal", "random" (only a possible range), "random sums" (only finite, as a sum of
+            some random choice has no bounds that CPU's could show) or "undefined" (not looked at).
         strides: whether strides must agree, too.
     """
     if actual.device.type != device.type and expected.device.type == "cpu":
@@ -99,6 +106,8 @@ def tensor_difference(
         return f"strides are {actual.stride()} and not {expected.stride()}"
     if values == "equal":
         return value_difference(expected, actual)
+    if values == "random sums":
+        return range_difference(expected, actual, bounds=())
     return range_difference(expected, actual) if values == "random" else None
 
 

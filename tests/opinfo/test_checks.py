@@ -69,3 +69,10 @@ def test_random_values_are_held_to_their_range() -> None:
     assert tensor_difference(expected, torch.rand(100), CPU, values="random") is None
     for wrong in (torch.rand(100) - 2, torch.full((100,), float("nan")), torch.ones(100) * 3):
         assert tensor_difference(expected, wrong, CPU, values="random") is not None
+
+
+def test_sums_of_random_choices_only_have_to_be_finite() -> None:
+    expected = torch.rand(100)
+    assert tensor_difference(expected, torch.ones(100) * 3, CPU, values="random sums") is None
+    wrong = torch.full((100,), float("inf"))
+    assert tensor_difference(expected, wrong, CPU, values="random sums") is not None
