@@ -2,8 +2,9 @@
 
     python -m benchmarks.run [--rounds 21] [--part import]
 
-Results go to `benchmarks/results/<date>-<processor>.json` and `.md`. A ratio is the time on the
-device over the time of PyTorch on CPU; a smaller one is better.
+Results go to `benchmarks/results/<date>-<processor>.json` and `.md`; a run of some parts replaces
+their lines in the file of the day. A ratio is the time on the device over the time of PyTorch on
+CPU; a smaller one is better.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from benchmarks import build_time, import_time
 from benchmarks.paired import RESULTS, Ratio, compare, environment
@@ -40,11 +41,13 @@ class Measurement:
     low: float
     high: float
     unit: str = "x CPU"
-    upper_end: float = math.inf
+    upper_end: float | None = None
+    commit: str = ""
 
     @property
     def met(self) -> bool:
-        return self.value <= self.target and self.high <= self.upper_end
+        reaches = math.inf if self.upper_end is None else self.upper_end
+        return self.value <= self.target and self.high <= reaches
 
 
 # Pieces of work by module, with the ratio that each should not exceed.
@@ -70,7 +73,7 @@ def ratios(rounds: int) -> Iterator[Measurement]:
         missing = set(targets) - set(works)
         assert not missing, f"{module} does not measure {missing}"
         results: list[Ratio] = compare(targets, device=DEVICE, rounds=rounds, module=module)
-        upper_end = TRAINING_UPPER_END if module == "benchmarks.training_steps" else math.inf
+        upper_end = TRAINING_UPPER_END if module == "benchmarks.training_steps" else None
         for r in results:
             yield Measurement(r.name, targets[r.name], r.ratio, r.low, r.high, upper_end=upper_end)
 
@@ -107,11 +110,17 @@ PARTS: dict[str, Callable[[int], Iterator[Measurement]]] = {
 
 def table(measurements: list[Measurement], settings: dict[str, object]) -> str:
     lines = ["# Benchmarks", "", *(f"- {key}: {value}" for key, value in settings.items()), ""]
-    lines += ["| measure | target | measured | 95 % interval | |", "|---|---|---|---|---|"]
+    lines += [
+        "| measure | target | measured | 95 % interval | | commit |",
+        "|---|---|---|---|---|---|",
+    ]
     for m in measurements:
         interval = f"{m.low:.3g} to {m.high:.3g}" if m.low != m.high else ""
         met = "met" if m.met else "**missed**"
-        lines.append(f"| {m.name} | {m.target:g} {m.unit} | {m.value:.3g} | {interval} | {met} |")
+        lines.append(
+            f"| {m.name} | {m.target:g} {m.unit} | {m.value:.3g} | {interval} | {met} "
+            f"| {m.commit[:9]} |"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -129,16 +138,17 @@ def main() -> int:
             measurements.append(measurement)
             print(f"{measurement.name}: {measurement.value:.3g} {measurement.unit}", flush=True)
     settings = environment()
+    commit = str(settings.pop("commit"))
     processor = re.sub(r"[^a-z0-9]+", "-", str(settings["processor"]).lower()).strip("-")
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{str(settings['date'])[:10]}-{processor}.json"
-    rows = [
-        asdict(m) | {"upper_end": m.upper_end if m.upper_end < math.inf else None, "met": m.met}
-        for m in measurements
-    ]
-    content = {"environment": settings, "results": rows}
+    rows = {m.name: replace(m, commit=commit) for m in measurements}
+    if options.part and path.exists():
+        earlier = [Measurement(**row) for row in json.loads(path.read_text())["results"]]
+        rows = {m.name: m for m in earlier} | rows
+    content = {"environment": settings, "results": [asdict(m) for m in rows.values()]}
     path.write_text(json.dumps(content, indent=2) + "\n")
-    text = table(measurements, settings)
+    text = table(list(rows.values()), settings)
     path.with_suffix(".md").write_text(text)
     print(f"\n{text}\nwritten to {path} and .md")
     return int(not all(m.met for m in measurements))
