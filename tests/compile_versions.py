@@ -30,7 +30,6 @@ import sys
 import sysconfig
 import tempfile
 import time
-import zipfile
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -40,97 +39,15 @@ from types import ModuleType
 import torch
 from torch.utils.cpp_extension import include_paths
 
+from tests.version_headers import PLATFORM, Unavailable, python_headers, torch_headers
+
 ROOT = Path(__file__).resolve().parent.parent
 CSRC = ROOT / "csrc"
 FOLDER = ROOT / "build" / "versions"
 TORCH_VERSIONS = ("2.11.0", "2.12.0", "2.13.0")
 PYTHON_VERSIONS = ("3.11", "3.12")
-# Linux wheels for this processor hold CPU code only, so they are half the size of those for x86-64.
-# The headers choose what they show by the compiler's macros and not by the wheel.
-PLATFORM = "manylinux_2_28_aarch64"
 ERRORS_SHOWN = 3
-
-
-class Unavailable(Exception):
-    """A version that cannot be looked at here; says why."""
-
-
-# ---- Headers -----------------------------------------------------------------------------------
-
-
-def torch_headers(version: str, python: str, wheel_platform: str) -> Path:
-    """The folder that holds `torch/include` of a version; downloaded unless it is there."""
-    tag = f"torch-{version}-cp{python.replace('.', '')}-{wheel_platform}"
-    folder = FOLDER / tag
-    if folder.exists():
-        return folder
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    print(f"==> downloading {tag}", flush=True)
-    # In this folder and not in the system's: the wheel has some hundred megabytes.
-    with tempfile.TemporaryDirectory(dir=FOLDER) as temporary:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-cache-dir"]
-        command += ["--no-deps", "--only-binary=:all:", f"--platform={wheel_platform}"]
-        command += ["--implementation=cp", f"--python-version={python}"]
-        command += [f"--dest={temporary}", f"torch=={version}"]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        wheels = list(Path(temporary).glob("torch-*.whl"))
-        if result.returncode != 0 or len(wheels) != 1:
-            reason = (result.stderr.strip().splitlines() or ["no wheel came"])[-1]
-            raise Unavailable(f"torch {version} for Python {python}: {reason}")
-        unpacked = Path(temporary, "unpacked")
-        with zipfile.ZipFile(wheels[0]) as wheel:
-            names = [n for n in wheel.namelist() if n.startswith("torch/include/")]
-            wheel.extractall(unpacked, names)
-        check_version(unpacked, version)
-        unpacked.rename(folder)
-    return folder
-
-
-def check_version(folder: Path, version: str) -> None:
-    text = Path(folder, "torch/include/torch/headeronly/version.h").read_text()
-    found = [re.search(rf"define TORCH_VERSION_{part} (\d+)", text) for part in ("MAJOR", "MINOR")]
-    numbers = [match.group(1) for match in found if match]
-    if numbers != version.split(".")[:2]:
-        raise Unavailable(f"the wheel of torch {version} holds headers of {'.'.join(numbers)}")
-
-
-def python_headers(version: str, interpreters: Iterable[str]) -> Path:
-    """The folder with Python.h of a version.
-
-    Args:
-        version: major and minor.
-        interpreters: commands to try before `python<version>`.
-
-    Raises:
-        Unavailable: no interpreter of that version runs, or it came without headers.
-    """
-    program = (
-        "import sys, sysconfig as s; print('%d.%d' % sys.version_info[:2], s.get_path('include'))"
-    )
-    # pyenv's commands run the version that this variable names.
-    environment = {**os.environ, "PYENV_VERSION": version}
-    without_headers = ""
-    for command in (*interpreters, f"python{version}", sys.executable):
-        try:
-            answer = subprocess.run(
-                [command, "-c", program],
-                capture_output=True,
-                text=True,
-                env=environment,
-                check=False,
-            ).stdout.strip()
-        except OSError:
-            continue
-        found, _, include = answer.partition(" ")
-        if found != version:
-            continue
-        if Path(include, "Python.h").exists():
-            return Path(include)
-        without_headers = f"{command} has no Python.h in {include}; install its development package"
-    raise Unavailable(
-        without_headers
-        or f"no interpreter of Python {version} runs; install it or name it with --interpreter"
-    )
+STARTED = time.time()
 
 
 # ---- What is compiled, and how -----------------------------------------------------------------
@@ -270,6 +187,11 @@ def fingerprint(source: Source, names: Iterable[str], target: Target) -> str | N
     return hashlib.sha256(state.encode()).hexdigest()
 
 
+def edited_meanwhile(path: Path) -> bool:
+    """Whether a file may have been another when the compiler read it or when it was hashed."""
+    return path.stat().st_mtime >= STARTED
+
+
 class Passed:
     """What compiled before: a file per source and fingerprint, with the names of what was read."""
 
@@ -289,7 +211,7 @@ class Passed:
 
     def add(self, source: Source, names: Sequence[str], target: Target) -> None:
         digest = fingerprint(source, names, target)
-        if digest is None:  # a file disappeared meanwhile
+        if digest is None or any(edited_meanwhile(target.path_of(name)) for name in names):
             return
         record = self.folder / source.path / digest
         record.parent.mkdir(parents=True, exist_ok=True)
@@ -353,7 +275,7 @@ def check_target(
             waiting.append(source)
     row.ok = row.same
     if row.same:
-        print(f"    {row.same} files compiled before from the same contents")
+        print(f"    files compiled before from the same contents: {row.same}")
     failures = []
     with ThreadPoolExecutor(jobs) as pool:
         running = [pool.submit(compile_source, source, target) for source in waiting]
@@ -407,7 +329,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for version in options.torch:
             try:
                 python_folder = python_headers(python, options.interpreter)
-                torch_folder = torch_headers(version, python, options.platform)
+                torch_folder = torch_headers(FOLDER, version, python, options.platform)
             except Unavailable as reason:
                 missing.append(f"torch {version}, Python {python}: {reason}")
                 continue
