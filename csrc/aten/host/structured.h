@@ -322,7 +322,8 @@ struct AliasedInto final : Impl {
     } else {
       const bool grows = output.sizes() != sizes;
       prepare_out(output, sizes, strides, options);
-      if (grows) aliases_[index] = CpuAlias(output);
+      // An iterator has borrowed the alias by now, so it stays the same tensor.
+      if (grows) aliases_[index].follow(output);
     }
   }
 };
