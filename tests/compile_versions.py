@@ -183,7 +183,7 @@ def fingerprint(source: Source, names: Iterable[str], target: Target) -> str | N
         hashes.append((name, digest))
         mentioned |= words
     flags = [f for f in flags_of(source, target) if not f.startswith("-D") or macro(f) in mentioned]
-    state = json.dumps([compiler(), flags, hashes])
+    state = json.dumps([compiler()[1], flags, hashes])
     return hashlib.sha256(state.encode()).hexdigest()
 
 
