@@ -25,7 +25,7 @@ say = @printf '\033[1m==> %s\033[0m\n' "$(1)"
 
 .PHONY: help
 help: ## list the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
 
 .PHONY: venv
 venv: $(VENV)/ready ## make .venv with PyTorch and everything that tests and the demo need
@@ -44,6 +44,10 @@ test: build ## the default tests: shared memory, then separate memory, then tort
 .PHONY: test-full
 test-full: build ## every test and the whole operator sweep; a stopped run resumes where it was
 	@$(PY) -m tests.run full --resume
+
+.PHONY: check-versions
+check-versions: venv ## check that all C++ compiles against every supported PyTorch and Python
+	@$(PY) -m tests.compile_versions --jobs $(MAX_JOBS)
 
 .PHONY: bench
 bench: build ## the benchmarks, written to benchmarks/results

@@ -52,32 +52,43 @@ def drop_compiler_cache() -> None:
             os.environ[variable] = " ".join(words[1:])
 
 
+def cpu_stub_candidates() -> list[list[str]]:
+    """The defines to try on this processor, the likeliest first.
+
+    A stub picks its kernel among symbols per instruction set, which differ by processor.
+    """
+    candidates = [["-DOUTBOARD_CPU_STUBS"]]
+    if platform.machine() in ("x86_64", "AMD64"):
+        instruction_sets = ["-DHAVE_AVX2_CPU_DEFINITION", "-DHAVE_AVX512_CPU_DEFINITION"]
+        candidates.insert(0, [*candidates[0], *instruction_sets])
+    return candidates
+
+
 def cpu_stub_flags() -> list[str]:
     """The defines with which a CPU kernel stub of this PyTorch can be called from outside.
 
-    A stub picks its kernel among symbols per instruction set, which differ by processor. Each
-    candidate is compiled and linked; if none links, operators use the path without stubs.
+    Each candidate is compiled and linked. If none links, or the environment says
+    OUTBOARD_CPU_STUBS=0, operators use the path without stubs.
     """
+    if os.environ.get("OUTBOARD_CPU_STUBS", "1") == "0":
+        return []
     program = """
         #include <ATen/native/BinaryOps.h>
         #include <ATen/TensorIterator.h>
         void probe(at::TensorIteratorBase& i) { at::native::mul_stub(at::kCPU, i); }
         int main() { return 0; }
     """
-    candidates: list[list[str]] = [[]]
-    if platform.machine() in ("x86_64", "AMD64"):
-        candidates.insert(0, ["-DHAVE_AVX2_CPU_DEFINITION", "-DHAVE_AVX512_CPU_DEFINITION"])
     compiler = os.environ.get("CXX", "c++")
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "probe.cpp")
         source.write_text(program)
-        for flags in candidates:
+        for flags in cpu_stub_candidates():
             command = [*compiler.split(), "-std=c++20", "-O0", *flags]
             command += [str(source), "-o", f"{folder}/a"]
             command += [f"-I{p}" for p in include_paths()] + [f"-L{p}" for p in library_paths()]
             command += ["-ltorch_cpu", "-lc10", "-Wl,--allow-shlib-undefined"]
             if subprocess.run(command, capture_output=True, check=False).returncode == 0:
-                return ["-DOUTBOARD_CPU_STUBS", *flags]
+                return flags
     return []
 
 
@@ -182,5 +193,7 @@ def native_extensions() -> list[Extension]:
     return [library, binding, *drivers]
 
 
-drop_compiler_cache()
-setup(ext_modules=native_extensions(), cmdclass={"build_ext": Build})
+# tests/compile_versions.py imports this file for its flags.
+if __name__ == "__main__":
+    drop_compiler_cache()
+    setup(ext_modules=native_extensions(), cmdclass={"build_ext": Build})

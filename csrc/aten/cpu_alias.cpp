@@ -110,6 +110,17 @@ CpuAlias::CpuAlias(const at::Tensor& tensor) {
   device_ = device;
 }
 
+void CpuAlias::follow(const at::Tensor& tensor) {
+  c10::StorageImpl* device = tensor.storage().unsafeGetStorageImpl();
+  c10::StorageImpl* storage = tensor_.storage().unsafeGetStorageImpl();
+  storage->set_data_ptr_noswap(device_ != nullptr
+                                   ? c10::DataPtr(device->mutable_data(), c10::Device(c10::kCPU))
+                                   : pointer_into(tensor.storage(), c10::Device(c10::kCPU)));
+  storage->set_nbytes(device->nbytes());
+  tensor_.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(),
+                                                       tensor.storage_offset());
+}
+
 void CpuAlias::give_back() noexcept {
   c10::StorageImpl* device = std::exchange(device_, nullptr);
   c10::StorageImpl* storage = tensor_.storage().unsafeGetStorageImpl();

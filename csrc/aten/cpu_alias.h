@@ -31,6 +31,9 @@ class OUTBOARD_API CpuAlias {
   }
 
   const at::Tensor& tensor() const noexcept { return tensor_; }
+  // After `tensor`, over which this alias was made, got other memory, sizes or strides: the same
+  // CPU tensor shows them.
+  void follow(const at::Tensor& tensor);
 
  private:
   void release() noexcept {

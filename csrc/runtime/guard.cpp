@@ -63,14 +63,12 @@ struct Guard final : public c10::impl::DeviceGuardImplInterface {
   void synchronizeDevice(const c10::DeviceIndex device) const override {
     synchronize_device(device >= 0 ? device : current_device());
   }
-#if OUTBOARD_TORCH_AT_LEAST(12)
   void* getStreamNativeHandle(const c10::Stream stream) const override {
     void* handle = nullptr;
     OB_CALL(queue_native_handle, stream_state(stream).queue, &handle);
     return handle;
   }
-#endif
-#if OUTBOARD_TORCH_AT_LEAST(13)
+#if OUTBOARD_TORCH_AT_LEAST(12)
   bool isStreamCapturing(const c10::Stream& stream) const override {
     return stream_state(stream).capturing.load(std::memory_order_acquire);
   }

@@ -28,6 +28,7 @@
 #include "aten/cpu_alias.h"
 #include "runtime/host_kernel_memory.h"
 #include "runtime/stream.h"
+#include "torch_version.h"
 
 namespace outboard::host {
 
@@ -106,13 +107,13 @@ struct PointwiseFunctional final : Impl {
   explicit PointwiseFunctional(StreamState& stream) : stream_(stream) {}
 
   void set_output_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                          at::TensorOptions options) override {
-    set_output_raw_strided(index, sizes, strides, options);
+                          at::TensorOptions options OUTBOARD_NAMES_PARAMETER) override {
+    set_output_raw_strided(index, sizes, strides, options OUTBOARD_NAMES_ARGUMENT);
   }
   void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                              at::TensorOptions options) override {
+                              at::TensorOptions options OUTBOARD_NAMES_PARAMETER) override {
     output_ = new_output(stream_, sizes, strides, options);
-    Impl::set_output_raw_strided(index, sizes, strides, options);
+    Impl::set_output_raw_strided(index, sizes, strides, options OUTBOARD_NAMES_ARGUMENT);
   }
   const at::Tensor& maybe_get_output(int64_t) override { return output_; }
 
@@ -126,17 +127,17 @@ struct PointwiseInto final : Impl {
   explicit PointwiseInto(at::Tensor& output) : output_(output) {}
 
   void set_output_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                          at::TensorOptions options) override {
+                          at::TensorOptions options OUTBOARD_NAMES_PARAMETER) override {
     prepare(sizes, strides, options);
     if (output_.strides() != strides) {
       proxy_ = new_output(current_stream_state(output_.device().index()), sizes, strides, options);
     }
-    Impl::set_output_raw_strided(index, sizes, strides, options);
+    Impl::set_output_raw_strided(index, sizes, strides, options OUTBOARD_NAMES_ARGUMENT);
   }
   void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                              at::TensorOptions options) override {
+                              at::TensorOptions options OUTBOARD_NAMES_PARAMETER) override {
     prepare(sizes, strides, options);
-    Impl::set_output_raw_strided(index, sizes, strides, options);
+    Impl::set_output_raw_strided(index, sizes, strides, options OUTBOARD_NAMES_ARGUMENT);
   }
   const at::Tensor& maybe_get_output(int64_t) override {
     return proxy_.defined() ? proxy_ : output_;
@@ -258,15 +259,15 @@ struct AliasedFunctional final : Impl {
   explicit AliasedFunctional(StreamState& stream) : stream_(stream) {}
 
   void set_output_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                          at::TensorOptions options) override {
-    set_output_raw_strided(index, sizes, strides, options);
+                          at::TensorOptions options OUTBOARD_NAMES_PARAMETER) override {
+    set_output_raw_strided(index, sizes, strides, options OUTBOARD_NAMES_ARGUMENT);
   }
   void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                              at::TensorOptions options) override {
+                              at::TensorOptions options OUTBOARD_NAMES_PARAMETER) override {
     outputs_[index] = new_output(stream_, sizes, strides, options);
     aliases_[index] = CpuAlias(outputs_[index]);
     if constexpr (std::is_base_of_v<at::TensorIteratorBase, Impl>) {
-      Impl::set_output_raw_strided(index, sizes, strides, options);
+      Impl::set_output_raw_strided(index, sizes, strides, options OUTBOARD_NAMES_ARGUMENT);
     }
   }
   const at::Tensor& maybe_get_output(int64_t index) override { return aliases_[index].tensor(); }
@@ -284,20 +285,20 @@ struct AliasedInto final : Impl {
       : outputs_{std::ref(outputs)...}, aliases_{CpuAlias(outputs)...} {}
 
   void set_output_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                          at::TensorOptions options) override {
+                          at::TensorOptions options OUTBOARD_NAMES_PARAMETER) override {
     prepare(index, sizes, strides, options);
     if (aliases_[index].tensor().strides() != strides) {
       proxies_[index] = at::detail::empty_strided_cpu(sizes, strides, options);
     }
     if constexpr (std::is_base_of_v<at::TensorIteratorBase, Impl>) {
-      Impl::set_output_raw_strided(index, sizes, strides, options);
+      Impl::set_output_raw_strided(index, sizes, strides, options OUTBOARD_NAMES_ARGUMENT);
     }
   }
   void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
-                              at::TensorOptions options) override {
+                              at::TensorOptions options OUTBOARD_NAMES_PARAMETER) override {
     prepare(index, sizes, strides, options);
     if constexpr (std::is_base_of_v<at::TensorIteratorBase, Impl>) {
-      Impl::set_output_raw_strided(index, sizes, strides, options);
+      Impl::set_output_raw_strided(index, sizes, strides, options OUTBOARD_NAMES_ARGUMENT);
     }
   }
   const at::Tensor& maybe_get_output(int64_t index) override {
@@ -322,7 +323,8 @@ struct AliasedInto final : Impl {
     } else {
       const bool grows = output.sizes() != sizes;
       prepare_out(output, sizes, strides, options);
-      if (grows) aliases_[index] = CpuAlias(output);
+      // An iterator has borrowed the alias by now, so it stays the same tensor.
+      if (grows) aliases_[index].follow(output);
     }
   }
 };

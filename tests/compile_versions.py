@@ -1,0 +1,364 @@
+"""Compiles every C++ file against the headers of several versions of PyTorch and Python.
+
+    python -m tests.compile_versions
+    python -m tests.compile_versions --torch 2.11.0 --python 3.12 --interpreter ~/py/bin/python3.12
+
+Headers are all that this needs: a wheel of PyTorch is downloaded for each version, `torch/include`
+is kept and the rest thrown away. The compiler only looks (-fsyntax-only), with the flags of
+setup.py, once with the stubs of CPU kernels and once without. Nothing is linked or run.
+
+What passed is remembered in `build/versions` by the contents of all files that the compiler read,
+so that a second run, or another version whose headers for a file are the same, costs no time.
+
+Exit status: 0 if everything compiles, 1 if a file does not, 2 if a version could not be looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import hashlib
+import importlib.util
+import json
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import torch
+from torch.utils.cpp_extension import include_paths
+
+from tests.version_headers import PLATFORM, Unavailable, python_headers, torch_headers
+
+ROOT = Path(__file__).resolve().parent.parent
+CSRC = ROOT / "csrc"
+FOLDER = ROOT / "build" / "versions"
+TORCH_VERSIONS = ("2.11.0", "2.12.0", "2.13.0")
+PYTHON_VERSIONS = ("3.11", "3.12")
+ERRORS_SHOWN = 3
+STARTED = time.time()
+
+
+# ---- What is compiled, and how -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Source:
+    path: str  # relative to the project
+    flags: tuple[str, ...]
+    include: tuple[Path, ...]
+    stub_flags: tuple[str, ...]  # what a build with stubs adds
+
+
+def load_setup() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("outboard_setup", ROOT / "setup.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def project_sources() -> list[Source]:
+    """Every C++ file with the flags that setup.py and PyTorch's BuildExtension give it."""
+    setup = load_setup()
+    setup.drop_compiler_cache()
+    sources = []
+    for extension in setup.native_extensions():
+        name = extension.name.rpartition(".")[2]
+        added = ["-fPIC", "-DTORCH_API_INCLUDE_EXTENSION_H", f"-DTORCH_EXTENSION_NAME={name}"]
+        added += [f for f in sysconfig.get_config_var("CFLAGS").split() if f.startswith("-D")]
+        stubs = setup.cpu_stub_candidates()[0] if extension.name == setup.LIBRARY else []
+        include = tuple(Path(p) for p in extension.include_dirs if Path(p).is_relative_to(CSRC))
+        flags = tuple(extension.extra_compile_args + added)
+        for path in extension.sources:
+            if path.endswith(".cpp"):
+                sources.append(Source(path, flags, include, tuple(stubs)))
+    left_out = {str(p.relative_to(ROOT)) for p in CSRC.rglob("*.cpp")} - {s.path for s in sources}
+    assert not left_out, f"setup.py does not build {', '.join(sorted(left_out))}"
+    return sources
+
+
+@dataclass(frozen=True)
+class Target:
+    """What sources are compiled against."""
+
+    torch: str
+    python: str
+    stubs: bool
+    torch_folder: Path
+    python_folder: Path
+
+    def __str__(self) -> str:
+        stubs = "with" if self.stubs else "without"
+        return f"torch {self.torch}, Python {self.python}, {stubs} stubs"
+
+    def include(self) -> list[Path]:
+        installed = Path(torch.__file__).parent.parent
+        headers = [self.torch_folder / Path(p).relative_to(installed) for p in include_paths()]
+        return [*headers, self.python_folder]
+
+    # A file is remembered by a name that is the same for all targets.
+
+    def name_of(self, path: Path) -> str:
+        for name, folder in self.folders():
+            if path.is_relative_to(folder):
+                return f"{name}/{path.relative_to(folder)}"
+        return str(path)
+
+    def path_of(self, name: str) -> Path:
+        for prefix, folder in self.folders():
+            if name.startswith(f"{prefix}/"):
+                return folder / name[len(prefix) + 1 :]
+        return Path(name)
+
+    def folders(self) -> tuple[tuple[str, Path], ...]:
+        # The folder of PyTorch's headers lies in the project's.
+        return (
+            ("<torch>", self.torch_folder),
+            ("<python>", self.python_folder),
+            ("<project>", ROOT),
+        )
+
+
+# ---- Compiling ---------------------------------------------------------------------------------
+
+
+@functools.cache
+def compiler() -> tuple[tuple[str, ...], str]:
+    """The command of the C++ compiler, and what it says about its version and processor."""
+    command = tuple(shlex.split(os.environ.get("CXX", "c++")))
+    if shutil.which(command[0]) is None:
+        raise SystemExit(f"the C++ compiler {command[0]!r} is not there; install g++ 12 or newer")
+    version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
+    return command, version.stdout + platform.machine()
+
+
+@functools.cache
+def contents(path: Path, macros: frozenset[str]) -> tuple[str, frozenset[str]]:
+    """The hash of a file, and which of `macros` it mentions."""
+    data = path.read_bytes()
+    words = {word.decode() for word in set(re.findall(rb"[A-Za-z_][A-Za-z0-9_]*", data))}
+    return hashlib.sha256(data).hexdigest(), macros & words
+
+
+def macro(flag: str) -> str:
+    return flag.removeprefix("-D").partition("=")[0]
+
+
+def flags_of(source: Source, target: Target) -> list[str]:
+    return [*source.flags, *(source.stub_flags if target.stubs else ())]
+
+
+def fingerprint(source: Source, names: Iterable[str], target: Target) -> str | None:
+    """Of all that decides whether a source compiles: None if a file is not there for `target`.
+
+    A macro that no file mentions decides nothing.
+
+    Args:
+        source: what is compiled.
+        names: of the files that the compiler reads, as `Target.name_of` says them.
+        target: against what.
+    """
+    all_flags = (*source.flags, *source.stub_flags)
+    macros = frozenset(macro(flag) for flag in all_flags if flag.startswith("-D"))
+    hashes = []
+    mentioned: set[str] = set()
+    for name in names:
+        try:
+            digest, words = contents(target.path_of(name), macros)
+        except OSError:
+            return None
+        hashes.append((name, digest))
+        mentioned |= words
+    flags = [f for f in flags_of(source, target) if not f.startswith("-D") or macro(f) in mentioned]
+    state = json.dumps([compiler()[1], flags, hashes])
+    return hashlib.sha256(state.encode()).hexdigest()
+
+
+def edited_meanwhile(path: Path) -> bool:
+    """Whether a file may have been another when the compiler read it or when it was hashed."""
+    return path.stat().st_mtime >= STARTED
+
+
+class Passed:
+    """What compiled before: a file per source and fingerprint, with the names of what was read."""
+
+    KEPT = 16  # per source; more than there are targets whose headers differ
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def records(self, source: Source) -> list[Path]:
+        return list((self.folder / source.path).glob("*"))
+
+    def holds(self, source: Source, target: Target) -> bool:
+        return any(
+            fingerprint(source, record.read_text().splitlines(), target) == record.name
+            for record in self.records(source)
+        )
+
+    def add(self, source: Source, names: Sequence[str], target: Target) -> None:
+        digest = fingerprint(source, names, target)
+        if digest is None or any(edited_meanwhile(target.path_of(name)) for name in names):
+            return
+        record = self.folder / source.path / digest
+        record.parent.mkdir(parents=True, exist_ok=True)
+        record.write_text("\n".join(names))
+        by_age = sorted(self.records(source), key=lambda r: r.stat().st_mtime, reverse=True)
+        for old in by_age[self.KEPT :]:
+            old.unlink()
+
+
+@dataclass
+class Outcome:
+    source: Source
+    ok: bool
+    seconds: float
+    names: list[str]
+    errors: list[str]
+
+
+def compile_source(source: Source, target: Target) -> Outcome:
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        listing = Path(folder, "files")
+        command = [*compiler()[0], *flags_of(source, target), "-fsyntax-only"]
+        command += ["-MMD", "-MF", str(listing), "-fdiagnostics-color=never"]
+        command += [f"-I{p}" for p in (*source.include, *target.include())]
+        result = subprocess.run(
+            [*command, source.path], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        ok = result.returncode == 0
+        names = []
+        if ok:
+            # A makefile rule: "target: file file \".
+            words = re.split(r"(?<!\\)\s+", listing.read_text().replace("\\\n", " "))[1:]
+            paths = [ROOT / word.replace("\\ ", " ") for word in words if word]
+            names = [target.name_of(path.absolute()) for path in paths]
+    errors = [line for line in result.stderr.splitlines() if "error: " in line]
+    if not ok and not errors:
+        errors = result.stderr.splitlines()[-1:] or [f"exit status {result.returncode}"]
+    return Outcome(source, ok, time.monotonic() - start, names, errors)
+
+
+@dataclass
+class Row:
+    target: Target
+    ok: int = 0
+    same: int = 0  # of those, how many compiled before from the same contents
+    failed: int = 0
+
+
+def check_target(
+    target: Target, sources: Sequence[Source], passed: Passed, jobs: int
+) -> tuple[Row, list[Outcome]]:
+    """Compiles all sources for one target, and returns how many passed and what failed."""
+    print(f"\n==> {target}", flush=True)
+    row = Row(target)
+    waiting = []
+    for source in sources:
+        if passed.holds(source, target):
+            row.same += 1
+        else:
+            waiting.append(source)
+    row.ok = row.same
+    if row.same:
+        print(f"    files compiled before from the same contents: {row.same}")
+    failures = []
+    with ThreadPoolExecutor(jobs) as pool:
+        running = [pool.submit(compile_source, source, target) for source in waiting]
+        for number, future in enumerate(as_completed(running), 1):
+            outcome = future.result()
+            verdict = "ok" if outcome.ok else "FAILED"
+            counter = f"[{number}/{len(waiting)}]"
+            print(
+                f"    {counter} {outcome.source.path} {verdict} {outcome.seconds:.0f} s", flush=True
+            )
+            if outcome.ok:
+                row.ok += 1
+                passed.add(outcome.source, outcome.names, target)
+            else:
+                row.failed += 1
+                failures.append(outcome)
+                for line in outcome.errors[:ERRORS_SHOWN]:
+                    print(f"        {line}")
+    return row, failures
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.compile_versions",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--torch", nargs="+", default=TORCH_VERSIONS, metavar="VERSION")
+    parser.add_argument("--python", nargs="+", default=PYTHON_VERSIONS, metavar="VERSION")
+    parser.add_argument(
+        "--interpreter", nargs="+", default=(), help="Pythons to ask for their headers"
+    )
+    parser.add_argument("--platform", default=PLATFORM, help="of the wheels (default %(default)s)")
+    parser.add_argument("--stubs", choices=("with", "without", "both"), default="both")
+    parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 8))
+    parser.add_argument("--filter", default="", help="only sources whose path holds this")
+    parser.add_argument(
+        "--allow-missing", action="store_true", help="a version that is not to be had is no error"
+    )
+    options = parser.parse_args(argv)
+    sources = [s for s in project_sources() if options.filter in s.path]
+    if not sources:
+        parser.error(f"no source holds {options.filter!r} in its path")
+    variants = {"with": (True,), "without": (False,), "both": (True, False)}[options.stubs]
+
+    passed = Passed(FOLDER / "passed")
+    rows: list[Row] = []
+    failures: list[tuple[Target, Outcome]] = []
+    missing: list[str] = []
+    for python in options.python:
+        for version in options.torch:
+            try:
+                python_folder = python_headers(python, options.interpreter)
+                torch_folder = torch_headers(FOLDER, version, python, options.platform)
+            except Unavailable as reason:
+                missing.append(f"torch {version}, Python {python}: {reason}")
+                continue
+            for stubs in variants:
+                target = Target(version, python, stubs, torch_folder, python_folder)
+                row, failed = check_target(target, sources, passed, options.jobs)
+                rows.append(row)
+                failures += [(target, outcome) for outcome in failed]
+    report(rows, failures, missing)
+    if failures:
+        return 1
+    return 2 if missing and not (options.allow_missing and rows) else 0
+
+
+def report(
+    rows: Iterable[Row], failures: Iterable[tuple[Target, Outcome]], missing: Iterable[str]
+) -> None:
+    print(f"\n{'torch':<8} {'Python':<7} {'CPU stubs':<10} {'files ok':>8} {'failed':>7}")
+    for row in rows:
+        target = row.target
+        stubs = "with" if target.stubs else "without"
+        print(f"{target.torch:<8} {target.python:<7} {stubs:<10} {row.ok:>8} {row.failed:>7}")
+    for reason in missing:
+        print(f"not looked at: {reason}")
+    for target, outcome in failures:
+        print(f"\n{outcome.source.path} ({target}), {len(outcome.errors)} errors")
+        for line in outcome.errors[:ERRORS_SHOWN]:
+            print(f"    {line}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
