@@ -47,7 +47,7 @@ void on_event(cl_event, cl_int, void* argument) {
 
 // A marker, with a reference of its own for the caller. The caller holds the queue's mutex.
 EventReference enqueue_marker(ob_queue queue) {
-  check_usable(queue);
+  check_usable();
   cl_event marker = nullptr;
   check(queue->device.api->clEnqueueMarkerWithWaitList(queue->commands, 0, nullptr, &marker),
         "clEnqueueMarkerWithWaitList");
@@ -57,7 +57,7 @@ EventReference enqueue_marker(ob_queue queue) {
 
 // The caller holds the queue's mutex.
 void enqueue_barrier(ob_queue queue, const EventReference& awaited) {
-  check_usable(queue);
+  check_usable();
   const cl_event event = awaited.get();
   cl_event barrier = nullptr;
   check(queue->device.api->clEnqueueBarrierWithWaitList(queue->commands, 1, &event, &barrier),
@@ -85,7 +85,7 @@ EventReference mark(ob_queue queue) {
 }
 
 void wait_for(ob_queue queue, const EventReference& event, const Device& owner) {
-  if (event.status() == CL_COMPLETE) return;
+  if (event.status() <= CL_COMPLETE) return;  // a failure is reported where it happened
   if (&owner == &queue->device) {
     std::lock_guard lock(queue->mutex);
     enqueue_barrier(queue, event);

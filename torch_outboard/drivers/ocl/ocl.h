@@ -196,9 +196,10 @@ struct ob_queue_t {
 
 namespace ocl {
 
-// Throws if the driver has ended. The caller holds the queue's mutex.
-void check_usable(ob_queue queue);
-// Remembers the last command of a queue, whose event reference it takes over. Likewise.
+// Throws if the driver has ended.
+void check_usable();
+// Remembers the last command of a queue, whose event reference it takes over. The caller holds the
+// queue's mutex.
 void set_last(ob_queue queue, cl_event event);
 // Whether all work is done. Likewise.
 bool is_idle(ob_queue queue);
@@ -207,7 +208,7 @@ bool is_idle(ob_queue queue);
 template <class Function>
 void enqueue(ob_queue queue, const char* call, Function function) {
   std::lock_guard lock(queue->mutex);
-  check_usable(queue);
+  check_usable();
   cl_event event = nullptr;
   check(function(queue->commands, &event), call);
   set_last(queue, event);

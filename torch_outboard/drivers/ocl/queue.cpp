@@ -1,5 +1,6 @@
 // Queues. Each remembers the event of its last command, which answers whether it is idle and is
-// what to wait for.
+// what to wait for. Commands are flushed to the device when somebody waits, asks or records an
+// event, not one by one.
 #include <algorithm>
 #include <utility>
 
@@ -44,9 +45,8 @@ void EventReference::wait() const {
   fail(OB_ERROR, "Work on a queue failed with %s.", code_name(status()).c_str());
 }
 
-void check_usable(ob_queue queue) {
+void check_usable() {
   if (g_ended.load(std::memory_order_relaxed)) fail(OB_ERROR, "The ocl driver has ended.");
-  (void)queue;
 }
 
 void set_last(ob_queue queue, cl_event event) {

@@ -5,6 +5,7 @@
 // them: messages, and the table, whose functions turn exceptions into statuses.
 #include <cstdarg>
 #include <cstdio>
+#include <exception>
 #include <new>
 #include <utility>
 
@@ -48,9 +49,17 @@ ob_status initialize() {
 
 // Contexts, queues and memory stay: other threads may still look at tensors, and the process ends.
 ob_status finalize() {
-  for (const auto& device : devices()) device_synchronize(device->index);
+  std::exception_ptr failure;
+  for (const auto& device : devices()) {
+    try {
+      device_synchronize(device->index);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }
   g_ended = true;
   stop_workers();
+  if (failure) std::rethrow_exception(failure);
   return OB_OK;
 }
 
