@@ -9,7 +9,9 @@
 #include "aten/fallback_policy.h"
 #include "aten/host_way.h"
 #include "aten/report.h"
+#include "aten/ways.h"
 #include "runtime/fork.h"
+#include "runtime/program.h"
 
 namespace outboard {
 
@@ -34,6 +36,7 @@ Entries& entries() {
 struct Subject {
   c10::DeviceIndex device = -1;
   at::ScalarType dtype = at::ScalarType::Undefined;
+  int64_t elements = 0;
 
   bool see(const at::Tensor& tensor) {
     if (!tensor.defined()) return false;
@@ -41,6 +44,7 @@ struct Subject {
     if (!tensor.is_privateuseone()) return false;
     device = tensor.device().index();
     dtype = tensor.scalar_type();
+    elements = tensor.layout() == at::kStrided ? tensor.numel() : 0;
     return true;
   }
 };
@@ -79,6 +83,24 @@ bool matches(const RoutedKernel& kernel, const Subject& subject) {
          !(kernel.separate_memory_only && shares_host_memory(subject.device)) &&
          (kernel.dtypes == kAllDtypes || (subject.dtype != at::ScalarType::Undefined &&
                                           (kernel.dtypes >> static_cast<int>(subject.dtype)) & 1));
+}
+
+constexpr c10::DispatchKeySet kSparseKeys({c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr});
+
+// Whether the kernel took the call.
+bool run_device_kernel(Operator& entry, const RoutedKernel& kernel, const Subject& subject,
+                       const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                       torch::jit::Stack* stack) {
+  DeviceKernel& device_kernel = *kernel.device_kernel;
+  if (keys.has_any(kSparseKeys) || !runs_code(subject.device)) return false;
+  if (kernel.source == Source::kKit &&
+      !takes_device_way(subject.device, device_kernel.family(), subject.elements)) {
+    return false;
+  }
+  ReportedCall reported(entry, subject.dtype, Way::kDevice);
+  if (device_kernel.run(op, keys, stack, subject.device)) return true;
+  reported.cancel();
+  return false;
 }
 
 // Replaces the snapshot; readers may still hold the old one, so it is never freed.
@@ -141,11 +163,16 @@ void remove_kernel(const std::string& name, const std::shared_ptr<RoutedKernel>&
 void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                        torch::jit::Stack* stack) {
   check_fork();
+  ensure_device_kernels();
   const Subject subject = subject_of(op.schema(), *stack);
   const Way host_way = shares_host_memory(subject.device) ? Way::kShared : Way::kCopied;
   if (const Kernels* kernels = entry.kernels.load(std::memory_order_acquire)) {
     for (const auto& kernel : *kernels) {
       if (!matches(*kernel, subject)) continue;
+      if (kernel->device_kernel != nullptr) {
+        if (run_device_kernel(entry, *kernel, subject, op, keys, stack)) return;
+        continue;
+      }
       const Way way = kernel->way == Way::kDevice ? Way::kDevice : host_way;
       if (way != Way::kDevice) check_fallback(entry, way, subject.dtype, subject.device);
       ReportedCall reported(entry, subject.dtype, way);

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "aten/device_kernel.h"
 #include "runtime/device.h"
 #include "runtime/export.h"
 
@@ -37,6 +38,9 @@ constexpr uint64_t kAllDtypes = ~uint64_t{0};  // bit i: ScalarType(i)
 // A kernel over device tensors.
 struct RoutedKernel {
   c10::KernelFunction kernel;
+  // Instead of `kernel`: one that may decline a call. One of the kit's runs only where ways.h says
+  // so.
+  std::shared_ptr<DeviceKernel> device_kernel;
   Source source = Source::kKit;
   Way way = Way::kDevice;            // as reported
   c10::DeviceIndex device = -1;      // -1: every device

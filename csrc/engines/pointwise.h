@@ -1,0 +1,100 @@
+// The pointwise engine: an expression of scalar functions over broadcast operands, as a kernel for
+// each combination of dtypes and each class of layouts that calls bring.
+//
+// A row's properties:
+//   operands     names of arguments: tensors, or numbers that promote like 0-dim tensors
+//   names        what the expressions call them (default: as in the schema)
+//   masks        those of `names` that hold conditions; they take no part in promotion
+//   scalars      names of further arguments that are numbers or flags
+//   scalar_names what the expressions call these (default: as in the schema)
+//   absent       per scalar name: a number, "lowest" or "highest" where the argument is None or the
+//                overload does not have it; without an entry the call is declined
+//   promoting    those of `scalar_names` that take part in promotion
+//   expressions  one per result, in OpenCL C with functions of the table as ob_<name>(...)
+//   result       "value" (default), "mask" (what a comparison gives) or "real" (of complex values)
+//   types        "promote" (default): the common dtype; "float": the same, integers become the
+//                default dtype; "self": the dtype of the first operand, else of the given output
+//   dtypes       bits of the common dtypes that are served
+//   result_dtype number of the dtype of results, where it is not that of `types`
+//   requires     argument names and the texts of the only values that are served
+//   any_output   results may be cast to any dtype of a given output
+//   may_overlap  the output may overlap itself, as in fills
+//   strict       scalars must be of a kind that the dtype can hold, as for alpha
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engines/engine.h"
+#include "engines/pointwise_source.h"
+
+namespace at {
+struct TensorIteratorBase;
+}
+
+namespace outboard {
+
+class PointwiseKernel final : public EngineKernel {
+ public:
+  PointwiseKernel(const Row& row, const c10::FunctionSchema& schema);
+  bool run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack,
+           c10::DeviceIndex device) override;
+
+ private:
+  struct Operand {
+    int argument;  // -1: a given output, where the row has no operands
+    std::string name;
+    bool mask;
+  };
+  struct ScalarArgument {
+    int argument;  // -1: the overload does not have it
+    std::string name;
+    std::string absent;
+    bool promotes;
+  };
+  struct Requirement {
+    int argument;
+    std::string value;
+  };
+  // What makes kernels differ.
+  struct Key {
+    uint64_t dtypes = 0;  // 6 bits per operand, outputs first, then the compute dtype
+    uint64_t rest = 0;    // device, width of indices, operands that are values
+    bool operator==(const Key& other) const noexcept {
+      return dtypes == other.dtypes && rest == other.rest;
+    }
+  };
+  struct Variant {
+    Key key;
+    Kernel* contiguous;
+    Kernel* strided;
+    Variant* next;
+  };
+  struct Call;
+
+  bool gather(Call& call, const torch::jit::Stack& stack) const;
+  bool meets_requirements(const torch::jit::Stack& stack) const;
+  bool choose_types(Call& call) const;
+  bool accepts_scalars(const Call& call) const;
+  const Variant& variant(const Call& call, const at::TensorIteratorBase& iterator, bool wide);
+  Variant* make_variant(const Call& call, const at::TensorIteratorBase& iterator, bool wide,
+                        const Key& key) const;
+  void enqueue(const Call& call, const at::TensorIteratorBase& iterator);
+
+  std::vector<Operand> operands_;
+  std::vector<ScalarArgument> scalars_;
+  std::vector<Requirement> requirements_;
+  std::vector<std::string> expressions_;
+  PointwiseSource::Result result_ = PointwiseSource::Result::kValue;
+  std::string types_;
+  uint64_t dtypes_;
+  int64_t result_dtype_;
+  bool any_output_;
+  bool may_overlap_;
+  bool strict_;
+  std::atomic<Variant*> variants_{nullptr};  // leaked: they are as many as there are dtypes
+};
+
+}  // namespace outboard
