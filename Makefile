@@ -16,9 +16,10 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
 NATIVE_SOURCES := setup.py pyproject.toml \
-	$(shell find csrc -type f) $(shell find torch_outboard -name '*.[ch]' -not -path '*/include/*')
+	$(shell find csrc -type f) $(shell find torch_outboard \( -name '*.[ch]' -o -name '*.cpp' \) -not -path '*/include/*')
 FORMATTED := $(shell find csrc -name '*.h' -o -name '*.cpp') \
-	$(shell find torch_outboard tests examples -name '*.[ch]' -not -path '*/include/*' 2>/dev/null)
+	$(shell find torch_outboard tests examples \( -name '*.[ch]' -o -name '*.cpp' \) \
+	-not -path '*/include/*' 2>/dev/null)
 
 say = @printf '\033[1m==> %s\033[0m\n' "$(1)"
 

@@ -4,7 +4,7 @@ Three kinds of shared objects come out of one `pip install`:
 
 * `torch_outboard/lib/libtorch_outboard.so`: runtime and operators. Makers link against it.
 * `torch_outboard/_C.*.so`: the Python binding, thin.
-* `torch_outboard/drivers/<name>/libob_<name>.so`: drivers, plain C without PyTorch's headers.
+* `torch_outboard/drivers/<name>/libob_<name>.so`: drivers, C or C++ without PyTorch's headers.
 """
 
 import os
@@ -22,7 +22,7 @@ from torch.utils.cpp_extension import BuildExtension, CppExtension, include_path
 ROOT = Path(__file__).parent
 PACKAGE = "torch_outboard"
 LIBRARY = f"{PACKAGE}.lib.libtorch_outboard"
-DRIVERS = ("host", "torture")
+DRIVERS = ("host", "torture", "ocl")
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-deprecated-declarations"]
 
 
@@ -32,7 +32,12 @@ def sources(folder: str) -> list[str]:
 
 def driver_sources(name: str) -> list[str]:
     folder = ROOT / PACKAGE / "drivers" / name
-    return sorted(str(p.relative_to(ROOT)) for p in folder.glob("*.c"))
+    files = [*folder.glob("*.c"), *folder.glob("*.cpp")]
+    return sorted(str(p.relative_to(ROOT)) for p in files)
+
+
+def is_cxx(driver: str) -> bool:
+    return any(source.endswith(".cpp") for source in driver_sources(driver))
 
 
 def drop_compiler_cache() -> None:
@@ -77,7 +82,7 @@ def cpu_stub_flags() -> list[str]:
 
 
 class Build(BuildExtension):
-    """Builds the library first, links the binding against it, and compiles drivers as plain C."""
+    """Builds the library first, links the binding against it, and compiles drivers by hand."""
 
     def get_ext_filename(self, fullname: str) -> str:
         if fullname.rpartition(".")[2].startswith(("libtorch_outboard", "libob_")):
@@ -115,7 +120,9 @@ class Build(BuildExtension):
         if self.inplace:
             target = Path(self.build_lib, self.get_ext_filename(extension.name))
         target.parent.mkdir(parents=True, exist_ok=True)
-        command = [*os.environ.get("CC", "cc").split(), *extension.extra_compile_args]
+        compiler = os.environ.get("CXX", "c++") if extension.language == "c++" else None
+        compiler = compiler or os.environ.get("CC", "cc")
+        command = [*compiler.split(), *extension.extra_compile_args]
         command += [f"-I{p}" for p in extension.include_dirs] + extension.sources
         subprocess.run([*command, "-o", str(target), *extension.extra_link_args], check=True)
 
@@ -159,7 +166,7 @@ def native_extensions() -> list[Extension]:
             driver_sources(name),
             include_dirs=[str(ROOT / "csrc" / "include")],
             extra_compile_args=[
-                "-std=c11",
+                "-std=c++20" if is_cxx(name) else "-std=c11",
                 "-O2",
                 "-g",
                 "-fPIC",
@@ -167,7 +174,8 @@ def native_extensions() -> list[Extension]:
                 "-fvisibility=hidden",
                 *WARNINGS,
             ],
-            extra_link_args=["-lpthread"],
+            extra_link_args=["-ldl", "-lpthread"],
+            language="c++" if is_cxx(name) else "c",
         )
         for name in DRIVERS
     ]

@@ -21,7 +21,10 @@ DEFAULT_DRIVER = "host"
 ENTRY_POINT_GROUP = "torch_outboard.drivers"
 
 # The drivers of this package, known without reading all installed metadata at `import torch`.
-SHIPPED_DRIVERS = {"host": "torch_outboard.drivers.host"}
+SHIPPED_DRIVERS = {
+    "host": "torch_outboard.drivers.host",
+    "ocl": "torch_outboard.drivers.ocl",
+}
 
 
 @dataclass(frozen=True)

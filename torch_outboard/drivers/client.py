@@ -1,11 +1,12 @@
 """Calls a driver from Python without PyTorch: for the tests of drivers and for trying one out."""
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from torch_outboard.drivers import contract
-from torch_outboard.drivers.contract import DeviceProperties, EventFlag, Status
+from torch_outboard.drivers.contract import ArgumentKind, DeviceProperties, EventFlag, Status
 
 
 class DriverError(RuntimeError):
@@ -18,6 +19,13 @@ class DriverError(RuntimeError):
     def __init__(self, call: str, status: Status, message: str) -> None:
         super().__init__(f"{call}: {status.name}: {message}")
         self.status = status
+
+
+@dataclass(frozen=True)
+class Local:
+    """A kernel's argument: `size` bytes of local memory."""
+
+    size: int
 
 
 class Client:
@@ -114,6 +122,64 @@ class Client:
     def graph_end(self, queue: int) -> int:
         """The graph captured since `graph_begin`."""
         return self._result(contract.Graph, "graph_end", queue)
+
+    def program_build(self, device: int, source: str, options: str = "") -> int:
+        """A program compiled from OpenCL C."""
+        text = (source.encode(), options.encode())
+        return self._result(contract.Program, "program_build", device, *text)
+
+    def program_binary(self, program: int) -> bytes:
+        """What `program_load` makes the program of again."""
+        size = ctypes.c_uint64()
+        self.call("program_binary", program, None, ctypes.byref(size))
+        data = ctypes.create_string_buffer(size.value)
+        self.call("program_binary", program, data, ctypes.byref(size))
+        return data.raw
+
+    def program_load(self, device: int, binary: bytes) -> int:
+        """A program from its binary."""
+        return self._result(contract.Program, "program_load", device, binary, len(binary))
+
+    def kernel_create(self, program: int, name: str) -> int:
+        """A kernel of a program."""
+        return self._result(contract.Kernel, "kernel_create", program, name.encode())
+
+    def launch(
+        self,
+        queue: int,
+        kernel: int,
+        global_size: Sequence[int],
+        local_size: Sequence[int],
+        *arguments: int | Local | ctypes._SimpleCData,
+    ) -> None:
+        """Enqueues a kernel.
+
+        Args:
+            queue: where to.
+            kernel: what to run.
+            global_size: work items in each of 1 to 3 dimensions.
+            local_size: work items of a group; divides `global_size`.
+            arguments: integers are addresses; values are given with their `ctypes` type.
+        """
+        array = (contract.Argument * len(arguments))()
+        for entry, argument in zip(array, arguments, strict=True):
+            if isinstance(argument, int):
+                entry.kind, entry.address = ArgumentKind.ADDRESS, argument
+            elif isinstance(argument, Local):
+                entry.kind, entry.size = ArgumentKind.LOCAL, argument.size
+            else:
+                entry.kind, entry.size = ArgumentKind.VALUE, ctypes.sizeof(argument)
+                entry.value = ctypes.addressof(argument)
+        launch = contract.Launch(
+            struct_size=ctypes.sizeof(contract.Launch),
+            kernel=kernel,
+            dimensions=len(global_size),
+            arguments=array,
+            argument_count=len(arguments),
+        )
+        launch.global_size[: len(global_size)] = global_size
+        launch.local_size[: len(local_size)] = local_size
+        self.call("launch", queue, ctypes.byref(launch))
 
     def _ready(self, name: str, handle: int) -> bool:
         status = self.status(name, handle)

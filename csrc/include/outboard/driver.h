@@ -93,7 +93,9 @@ typedef int32_t ob_addressing;
 enum {
   /* An ob_address is what a kernel dereferences. */
   OB_ADDRESSING_POINTER = 0,
-  /* A kernel receives (handle, offset); the driver translates in `launch`. */
+  /* A kernel receives (handle, offset): for each OB_ARGUMENT_ADDRESS the driver
+   * passes two kernel arguments in `launch`, the memory object and a ulong
+   * offset in bytes. */
   OB_ADDRESSING_HANDLE = 1
 };
 
@@ -171,7 +173,7 @@ enum { OB_EVENT_TIMING = 1u << 0 };
 
 typedef int32_t ob_argument_kind;
 enum {
-  OB_ARGUMENT_ADDRESS = 0, /* `address`: memory of the queue's device */
+  OB_ARGUMENT_ADDRESS = 0, /* `address`: memory of the queue's device; 0 passes a null pointer */
   OB_ARGUMENT_VALUE = 1,   /* `value`, `size` bytes, copied by the call */
   OB_ARGUMENT_LOCAL = 2    /* `size` bytes of local memory */
 };

@@ -1,0 +1,26 @@
+"""The OpenCL driver: GPUs through the system's OpenCL loader, and a CPU through PoCL.
+
+Its source lies beside this file, C++ against `outboard/driver.h`; `ocl.h` lists the parts and
+`settings.cpp` the environment variables that configure it.
+"""
+
+import ctypes
+from pathlib import Path
+
+
+def library_path() -> str:
+    """Path of the driver's shared library."""
+    return str(Path(__file__).parent / "libob_ocl.so")
+
+
+def describe() -> str:
+    """What OpenCL was found on this machine, and why something is not used; lines of text.
+
+    Looks for devices if the driver is not in use yet.
+
+    Raises:
+        OSError: if the driver's library cannot be loaded.
+    """
+    library = ctypes.CDLL(library_path())
+    library.ob_ocl_describe.restype = ctypes.c_char_p
+    return library.ob_ocl_describe().decode(errors="replace").rstrip()

@@ -1,0 +1,273 @@
+// Memory of devices and pinned memory.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "ocl.h"
+
+namespace ocl {
+namespace {
+
+constexpr uint64_t kPinnedAlignment = 4096;
+constexpr uint64_t kHugePage = 2 << 20;
+
+using unsigned_long_long = unsigned long long;
+
+// Pinned memory that is a mapped buffer, by its pointer. Never destroyed.
+struct Mapped {
+  Device* device;
+  cl_mem buffer;
+};
+
+struct Pinned {
+  std::mutex mutex;
+  std::map<void*, Mapped> mapped;
+};
+
+Pinned& pinned() {
+  static auto* instance = new Pinned;
+  return *instance;
+}
+
+uint64_t whole_pages(uint64_t bytes) {
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return (bytes + page - 1) / page * page;
+}
+
+void* as_pointer(ob_address address) { return reinterpret_cast<void*>(address); }
+ob_address as_address(const void* pointer) { return reinterpret_cast<ob_address>(pointer); }
+
+// Fewer page faults at first use; only a hint, so it may fail.
+void use_huge_pages(ob_address address, uint64_t bytes) {
+  const ob_address start = (address + kHugePage - 1) / kHugePage * kHugePage;
+  const ob_address end = (address + bytes) / kHugePage * kHugePage;
+  if (start < end) (void)madvise(as_pointer(start), end - start, MADV_HUGEPAGE);
+}
+
+ob_address allocate_shared(Device& device, uint64_t bytes) {
+  const cl_bitfield grain =
+      device.memory == MemoryKind::kShared ? CL_MEM_SVM_FINE_GRAIN_BUFFER : cl_bitfield{0};
+  void* pointer = device.api->clSVMAlloc(device.context, CL_MEM_READ_WRITE | grain, bytes,
+                                         device.properties.alignment);
+  if (pointer == nullptr) {
+    fail(OB_OUT_OF_MEMORY, "clSVMAlloc has no %llu bytes on device %d.",
+         static_cast<unsigned_long_long>(bytes), device.index);
+  }
+  if (device.on_cpu()) use_huge_pages(as_address(pointer), bytes);
+  return as_address(pointer);
+}
+
+// A buffer, and a range of addresses that nobody can read or write to stand for it.
+ob_address allocate_buffer(Device& device, uint64_t bytes, cl_mem& buffer) {
+  void* addresses = mmap(nullptr, whole_pages(bytes), PROT_NONE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (addresses == MAP_FAILED) {
+    fail(OB_OUT_OF_MEMORY, "The host cannot reserve %llu bytes of addresses for device %d.",
+         static_cast<unsigned_long_long>(bytes), device.index);
+  }
+  cl_int code = CL_SUCCESS;
+  buffer = device.api->clCreateBuffer(device.context, CL_MEM_READ_WRITE, bytes, nullptr, &code);
+  if (code != CL_SUCCESS) {
+    munmap(addresses, whole_pages(bytes));
+    fail(OB_OUT_OF_MEMORY, "clCreateBuffer of %llu bytes on device %d answered %s.",
+         static_cast<unsigned_long_long>(bytes), device.index, code_name(code).c_str());
+  }
+  return as_address(addresses);
+}
+
+// Counts `bytes` as in use, unless that is too much.
+void take_from_budget(Device& device, uint64_t bytes) {
+  const ob_device_properties& p = device.properties;
+  std::unique_lock lock(device.memory_mutex);
+  if (bytes > p.max_allocation || bytes > p.total_memory - device.allocated) {
+    fail(OB_OUT_OF_MEMORY,
+         "Device %d cannot give %llu bytes: %llu of its %llu bytes are in use, and one allocation "
+         "has at most %llu.",
+         device.index, static_cast<unsigned_long_long>(bytes),
+         static_cast<unsigned_long_long>(device.allocated),
+         static_cast<unsigned_long_long>(p.total_memory),
+         static_cast<unsigned_long_long>(p.max_allocation));
+  }
+  device.allocated += bytes;
+}
+
+void give_back_to_budget(Device& device, uint64_t bytes) {
+  std::unique_lock lock(device.memory_mutex);
+  device.allocated -= bytes;
+}
+
+void release(Device& device, ob_address address, const Allocation& allocation) {
+  if (allocation.buffer == nullptr) {
+    device.api->clSVMFree(device.context, as_pointer(address));
+    return;
+  }
+  const cl_int code = device.api->clReleaseMemObject(allocation.buffer);
+  munmap(as_pointer(address), whole_pages(allocation.bytes));
+  check(code, "clReleaseMemObject");
+}
+
+// The device whose pinned memory comes from OpenCL: the first with memory of its own.
+Device* device_for_pinned_memory() {
+  for (const auto& device : devices()) {
+    if (device->memory != MemoryKind::kShared) return device.get();
+  }
+  return nullptr;
+}
+
+// A buffer in memory of the host, mapped for as long as it lives.
+void* map_pinned(Device& device, uint64_t bytes) {
+  cl_int code = CL_SUCCESS;
+  const OpenCL& api = *device.api;
+  cl_mem buffer = api.clCreateBuffer(device.context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR,
+                                     bytes, nullptr, &code);
+  if (code != CL_SUCCESS) return nullptr;
+  void* pointer = nullptr;
+  try {
+    const auto queue = make_queue(device, 0);
+    pointer = api.clEnqueueMapBuffer(queue->commands, buffer, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE,
+                                     0, bytes, 0, nullptr, nullptr, &code);
+    release_queue(*queue);
+  } catch (const Failure&) {
+    pointer = nullptr;
+  }
+  if (pointer == nullptr || code != CL_SUCCESS) {
+    api.clReleaseMemObject(buffer);
+    return nullptr;
+  }
+  std::lock_guard lock(pinned().mutex);
+  pinned().mapped[pointer] = {&device, buffer};
+  return pointer;
+}
+
+}  // namespace
+
+ob_status allocate(int32_t index, uint64_t bytes, ob_address* address) {
+  Device& device = device_at(index);
+  if (bytes == 0) fail(OB_INVALID_ARGUMENT, "An allocation of 0 bytes was asked for.");
+  take_from_budget(device, bytes);
+  Allocation allocation = {bytes, nullptr};
+  try {
+    *address = device.memory == MemoryKind::kHandles
+                   ? allocate_buffer(device, bytes, allocation.buffer)
+                   : allocate_shared(device, bytes);
+    std::unique_lock lock(device.memory_mutex);
+    device.allocations[*address] = allocation;
+  } catch (...) {
+    give_back_to_budget(device, bytes);
+    throw;
+  }
+  return OB_OK;
+}
+
+ob_status deallocate(int32_t index, ob_address address) {
+  Device& device = device_at(index);
+  Allocation allocation;
+  {
+    std::unique_lock lock(device.memory_mutex);
+    const auto found = device.allocations.find(address);
+    if (found == device.allocations.end()) {
+      fail(OB_INVALID_ARGUMENT, "0x%llx is not the start of an allocation on device %d.",
+           static_cast<unsigned_long_long>(address), index);
+    }
+    allocation = found->second;
+    device.allocations.erase(found);
+    device.allocated -= allocation.bytes;
+  }
+  release(device, address, allocation);
+  return OB_OK;
+}
+
+ob_status memory_info(int32_t index, uint64_t* free_bytes, uint64_t* total_bytes) {
+  Device& device = device_at(index);
+  std::shared_lock lock(device.memory_mutex);
+  *total_bytes = device.properties.total_memory;
+  *free_bytes = *total_bytes - device.allocated;
+  return OB_OK;
+}
+
+Place locate(Device& device, ob_address address, uint64_t bytes) {
+  if (address == 0 || bytes > UINT64_MAX - address) {
+    fail(OB_INVALID_ARGUMENT, "%llu bytes at address 0x%llx are no range of memory.",
+         static_cast<unsigned_long_long>(bytes), static_cast<unsigned_long_long>(address));
+  }
+  std::shared_lock lock(device.memory_mutex);
+  const auto after = device.allocations.upper_bound(address);
+  bool overlaps = after != device.allocations.end() && after->first < address + bytes;
+  if (after != device.allocations.begin()) {
+    const auto& [start, allocation] = *std::prev(after);
+    const uint64_t offset = address - start;
+    if (offset < allocation.bytes && bytes <= allocation.bytes - offset) {
+      return {allocation.buffer, offset, as_pointer(address)};
+    }
+    overlaps = overlaps || offset < allocation.bytes;
+  }
+  if (!device.host_memory_is_device_memory || overlaps) {
+    fail(OB_INVALID_ARGUMENT, "%llu bytes at 0x%llx do not lie in one allocation of device %d.",
+         static_cast<unsigned_long_long>(bytes), static_cast<unsigned_long_long>(address),
+         device.index);
+  }
+  return {nullptr, 0, as_pointer(address)};
+}
+
+void check_host_range(const void* pointer, uint64_t bytes) {
+  const ob_address address = as_address(pointer);
+  if (pointer == nullptr || bytes > UINT64_MAX - address) {
+    fail(OB_INVALID_ARGUMENT, "%llu bytes at %p are no range of host memory.",
+         static_cast<unsigned_long_long>(bytes), pointer);
+  }
+  for (const auto& device : devices()) {
+    if (device->memory == MemoryKind::kShared) continue;
+    std::shared_lock lock(device->memory_mutex);
+    const auto after = device->allocations.lower_bound(address + bytes);
+    if (after == device->allocations.begin()) continue;
+    const auto& [start, allocation] = *std::prev(after);
+    if (address < start + allocation.bytes) {
+      fail(OB_INVALID_ARGUMENT, "%p is an address of device %d where host memory belongs.", pointer,
+           device->index);
+    }
+  }
+}
+
+ob_status host_allocate(uint64_t bytes, void** pointer) {
+  if (bytes == 0) fail(OB_INVALID_ARGUMENT, "An allocation of 0 bytes was asked for.");
+  *pointer = nullptr;
+  if (bytes <= PTRDIFF_MAX) {
+    if (Device* device = device_for_pinned_memory()) {
+      *pointer = map_pinned(*device, bytes);
+    } else if (posix_memalign(pointer, kPinnedAlignment, bytes) != 0) {
+      *pointer = nullptr;
+    }
+  }
+  if (*pointer == nullptr) {
+    fail(OB_OUT_OF_MEMORY, "There are no %llu bytes of pinned memory.",
+         static_cast<unsigned_long_long>(bytes));
+  }
+  return OB_OK;
+}
+
+ob_status host_deallocate(void* pointer) {
+  Mapped mapped = {};
+  {
+    std::lock_guard lock(pinned().mutex);
+    const auto found = pinned().mapped.find(pointer);
+    if (found != pinned().mapped.end()) {
+      mapped = found->second;
+      pinned().mapped.erase(found);
+    }
+  }
+  if (mapped.device == nullptr) {
+    std::free(pointer);
+    return OB_OK;
+  }
+  const auto queue = make_queue(*mapped.device, 0);
+  const OpenCL& api = *mapped.device->api;
+  const cl_int code =
+      api.clEnqueueUnmapMemObject(queue->commands, mapped.buffer, pointer, 0, nullptr, nullptr);
+  release_queue(*queue);
+  check(api.clReleaseMemObject(mapped.buffer), "clReleaseMemObject");
+  check(code, "clEnqueueUnmapMemObject");
+  return OB_OK;
+}
+
+}  // namespace ocl

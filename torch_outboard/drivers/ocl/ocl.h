@@ -1,0 +1,282 @@
+/*
+ * What the parts of the OpenCL driver share.
+ *
+ *   opencl.h      the part of OpenCL that is used
+ *   library.cpp   finding OpenCL on this machine
+ *   settings.cpp  the environment variables
+ *   device.cpp    devices and their properties
+ *   memory.cpp    memory of devices and pinned memory
+ *   worker.cpp    threads for host callbacks
+ *   queue.cpp     queues
+ *   event.cpp     events, waits, callbacks
+ *   transfer.cpp  copies and fills
+ *   peer.cpp      copies between devices
+ *   program.cpp   programs, kernels, launches
+ *   table.cpp     messages and the table
+ *
+ * Functions that stand in the table have the contract's names and are described there. Inside the
+ * driver a failure is an exception, `Failure`; table.cpp turns it into a status and a message.
+ */
+#ifndef OUTBOARD_DRIVERS_OCL_OCL_H
+#define OUTBOARD_DRIVERS_OCL_OCL_H
+
+#include <outboard/driver.h>
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "opencl.h"
+
+namespace ocl {
+
+// ---- table.cpp
+
+struct Failure {
+  ob_status status;
+  std::string message;
+};
+
+[[noreturn]] void fail(ob_status status, const char* format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// Throws unless an OpenCL function succeeded. `call` is its name.
+void check(cl_int code, const char* call);
+// "CL_INVALID_VALUE (-30)", or the number alone.
+std::string code_name(cl_int code);
+
+// ---- settings.cpp
+
+struct Settings {
+  std::string library;
+  std::vector<std::string> devices;  // empty: all
+  std::vector<std::string> mask;     // capabilities to hide
+  std::string memory;                // "": by device; shared, coarse, handles
+  uint64_t memory_bytes = 0;         // of each device; 0: by device
+  uint64_t copies = 1;
+};
+
+// Throws at a value that makes no sense.
+Settings read_settings();
+
+// ---- library.cpp
+
+struct Platform {
+  OpenCL api;
+  cl_platform_id id = nullptr;
+  std::string name;
+  std::string version;
+  std::string library;  // the file that the platform's functions lie in
+};
+
+// All platforms of this machine, each once. Adds a line to `report` for each place looked at.
+std::vector<Platform*> find_platforms(const Settings& settings, std::string& report);
+
+// ---- device.cpp
+
+enum class MemoryKind {
+  kShared,   // fine-grained shared virtual memory: the host uses it like its own
+  kCoarse,   // coarse-grained shared virtual memory: pointers that the host does not touch
+  kHandles,  // buffers behind reserved addresses
+};
+
+struct Allocation {
+  uint64_t bytes = 0;
+  cl_mem buffer = nullptr;  // kHandles alone
+};
+
+struct Device {
+  int32_t index = 0;
+  const OpenCL* api = nullptr;
+  const Platform* platform = nullptr;
+  cl_device_id id = nullptr;
+  cl_context context = nullptr;
+  MemoryKind memory = MemoryKind::kHandles;
+  bool host_memory_is_device_memory = false;
+  bool has_priorities = false;
+  std::string no_code_reason;  // "": programs can be built
+  ob_device_properties properties = {};
+
+  // memory.cpp
+  std::shared_mutex memory_mutex;
+  std::map<ob_address, Allocation> allocations;
+  uint64_t allocated = 0;
+
+  // queue.cpp
+  std::mutex queues_mutex;
+  std::vector<ob_queue> queues;
+
+  bool on_cpu() const { return properties.kind == OB_DEVICE_CPU; }
+};
+
+// Looks for devices once; throws at settings that make no sense. Later calls do nothing.
+void find_devices();
+// What was found and what was not used, as lines of text.
+const std::string& discovery_report();
+const std::vector<std::unique_ptr<Device>>& devices();
+Device& device_at(int32_t index);
+
+ob_status device_count(int32_t* count);
+ob_status device_properties(int32_t index, ob_device_properties* properties);
+
+// ---- memory.cpp
+
+// Where a range of device memory is for OpenCL.
+struct Place {
+  cl_mem buffer = nullptr;  // kHandles: the bytes at `offset` of this
+  uint64_t offset = 0;
+  void* pointer = nullptr;  // otherwise: shared virtual memory
+};
+
+// Throws unless [address, address + bytes) lies in one allocation of the device or, where that is
+// device memory, too, in memory of the host.
+Place locate(Device& device, ob_address address, uint64_t bytes);
+// Throws at what cannot be a range of host memory.
+void check_host_range(const void* pointer, uint64_t bytes);
+
+ob_status allocate(int32_t index, uint64_t bytes, ob_address* address);
+ob_status deallocate(int32_t index, ob_address address);
+ob_status memory_info(int32_t index, uint64_t* free_bytes, uint64_t* total_bytes);
+ob_status host_allocate(uint64_t bytes, void** pointer);
+ob_status host_deallocate(void* pointer);
+
+// ---- worker.cpp
+
+// Runs a task on a thread that no other task is waiting for. Tasks may block. Never throws.
+void post(std::function<void()> task) noexcept;
+// Makes sure that there is a thread, so that `post` cannot fail.
+void start_workers();
+// Waits for all tasks and ends the threads.
+void stop_workers();
+
+// ---- queue.cpp
+
+// After `finalize` nothing is enqueued any more.
+extern std::atomic<bool> g_ended;
+
+// One reference to an OpenCL event.
+class EventReference {
+ public:
+  EventReference() = default;
+  // Takes over a reference.
+  EventReference(const OpenCL* api, cl_event event) : api_(api), event_(event) {}
+  EventReference(const EventReference& other);
+  EventReference(EventReference&& other) noexcept;
+  EventReference& operator=(EventReference other) noexcept;
+  ~EventReference();
+
+  explicit operator bool() const { return event_ != nullptr; }
+  cl_event get() const { return event_; }
+  // CL_COMPLETE, a negative number after a failure, or a positive one before the end.
+  cl_int status() const;
+  // Waits until the end. Throws if what it stands for failed.
+  void wait() const;
+
+ private:
+  const OpenCL* api_ = nullptr;
+  cl_event event_ = nullptr;
+};
+
+}  // namespace ocl
+
+struct ob_queue_t {
+  explicit ob_queue_t(ocl::Device& device) : device(device) {}
+
+  ocl::Device& device;
+  cl_command_queue commands = nullptr;
+  std::mutex mutex;  // around every enqueue, so that `last` is the last
+  // Of the last command; empty when all work is known to be done and no failure is to be reported.
+  ocl::EventReference last;
+};
+
+namespace ocl {
+
+// Throws if the driver has ended. The caller holds the queue's mutex.
+void check_usable(ob_queue queue);
+// Remembers the last command of a queue, whose event reference it takes over. Likewise.
+void set_last(ob_queue queue, cl_event event);
+// Whether all work is done. Likewise.
+bool is_idle(ob_queue queue);
+
+// Enqueues one command: calls function(commands, &event), which returns OpenCL's code.
+template <class Function>
+void enqueue(ob_queue queue, const char* call, Function function) {
+  std::lock_guard lock(queue->mutex);
+  check_usable(queue);
+  cl_event event = nullptr;
+  check(function(queue->commands, &event), call);
+  set_last(queue, event);
+}
+
+// A queue that is not listed at its device.
+std::unique_ptr<ob_queue_t> make_queue(Device& device, int32_t priority);
+void release_queue(ob_queue_t& queue);
+
+ob_status queue_create(int32_t index, int32_t priority, ob_queue* queue);
+ob_status queue_destroy(ob_queue queue);
+ob_status queue_query(ob_queue queue);
+ob_status queue_synchronize(ob_queue queue);
+ob_status device_synchronize(int32_t index);
+ob_status queue_native_handle(ob_queue queue, void** handle);
+
+// ---- event.cpp
+
+// A mark behind all work of a queue so far.
+EventReference mark(ob_queue queue);
+// Later work on `queue` waits for an event of `owner`, which may be another device.
+void wait_for(ob_queue queue, const EventReference& event, const Device& owner);
+// Runs a task after an event, on a thread of the driver.
+void run_after(const EventReference& event, const OpenCL& api, std::function<void()> task);
+
+ob_status event_create(int32_t index, uint32_t flags, ob_event* event);
+ob_status event_destroy(ob_event event);
+ob_status event_record(ob_event event, ob_queue queue);
+ob_status event_wait(ob_queue queue, ob_event event);
+ob_status event_query(ob_event event);
+ob_status event_synchronize(ob_event event);
+ob_status event_elapsed(ob_event start, ob_event end, double* milliseconds);
+ob_status host_callback(ob_queue queue, ob_host_function function, void* argument);
+
+// ---- transfer.cpp
+
+ob_status copy_host_to_device(ob_queue queue, ob_address destination, const void* source,
+                              uint64_t bytes);
+ob_status copy_device_to_host(ob_queue queue, void* destination, ob_address source, uint64_t bytes);
+ob_status copy_device_to_device(ob_queue queue, ob_address destination, ob_address source,
+                                uint64_t bytes);
+ob_status copy_host_to_device_2d(ob_queue queue, ob_address destination, uint64_t destination_pitch,
+                                 const void* source, uint64_t source_pitch, uint64_t row_bytes,
+                                 uint64_t rows);
+ob_status copy_device_to_host_2d(ob_queue queue, void* destination, uint64_t destination_pitch,
+                                 ob_address source, uint64_t source_pitch, uint64_t row_bytes,
+                                 uint64_t rows);
+ob_status copy_device_to_device_2d(ob_queue queue, ob_address destination,
+                                   uint64_t destination_pitch, ob_address source,
+                                   uint64_t source_pitch, uint64_t row_bytes, uint64_t rows);
+ob_status fill(ob_queue queue, ob_address destination, const void* pattern, uint32_t pattern_bytes,
+               uint64_t bytes);
+
+// ---- peer.cpp
+
+ob_status copy_peer(ob_queue queue, int32_t destination_device, ob_address destination,
+                    int32_t source_device, ob_address source, uint64_t bytes);
+
+// ---- program.cpp
+
+ob_status program_build(int32_t index, const char* source, const char* options,
+                        ob_program* program);
+ob_status program_binary(ob_program program, void* data, uint64_t* bytes);
+ob_status program_load(int32_t index, const void* data, uint64_t bytes, ob_program* program);
+ob_status program_release(ob_program program);
+ob_status kernel_create(ob_program program, const char* name, ob_kernel* kernel);
+ob_status kernel_release(ob_kernel kernel);
+ob_status launch(ob_queue queue, const ob_launch* launch);
+
+}  // namespace ocl
+
+#endif  // OUTBOARD_DRIVERS_OCL_OCL_H

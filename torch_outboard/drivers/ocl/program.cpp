@@ -1,0 +1,247 @@
+// Programs, kernels and launches.
+#include <cstring>
+#include <utility>
+
+#include "ocl.h"
+
+struct ob_program_t {
+  ocl::Device& device;
+  cl_program program = nullptr;
+  std::mutex mutex;
+  std::vector<unsigned char> binary;  // what program_binary told the size of
+};
+
+struct ob_kernel_t {
+  ocl::Device& device;
+  cl_kernel kernel = nullptr;
+  std::string name;
+};
+
+namespace ocl {
+namespace {
+
+// Before each binary, so that a damaged file is refused: drivers may crash on it.
+struct BinaryHeader {
+  char magic[8];
+  uint64_t bytes;
+  uint64_t hash;
+};
+
+constexpr char kMagic[8] = {'o', 'b', '_', 'o', 'c', 'l', '0', '1'};
+
+// FNV-1a over words of 8 bytes and the rest.
+uint64_t hash(const unsigned char* data, size_t bytes) {
+  constexpr uint64_t kPrime = 0x100000001B3;
+  uint64_t value = 0xCBF29CE484222325;
+  size_t i = 0;
+  for (; i + 8 <= bytes; i += 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, data + i, 8);
+    value = (value ^ word) * kPrime;
+  }
+  for (; i < bytes; ++i) value = (value ^ data[i]) * kPrime;
+  return value;
+}
+
+void check_code_runs(const Device& device) {
+  if (!device.no_code_reason.empty()) fail(OB_UNSUPPORTED, "%s", device.no_code_reason.c_str());
+}
+
+std::string build_log(const Device& device, cl_program program) {
+  size_t bytes = 0;
+  const OpenCL& api = *device.api;
+  check(api.clGetProgramBuildInfo(program, device.id, CL_PROGRAM_BUILD_LOG, 0, nullptr, &bytes),
+        "clGetProgramBuildInfo");
+  std::string log(bytes, '\0');
+  check(api.clGetProgramBuildInfo(program, device.id, CL_PROGRAM_BUILD_LOG, bytes, log.data(),
+                                  nullptr),
+        "clGetProgramBuildInfo");
+  return log.c_str();
+}
+
+// Owns `program` whatever happens.
+ob_program build(Device& device, cl_program program, const char* options, const char* what) {
+  const OpenCL& api = *device.api;
+  auto built = std::make_unique<ob_program_t>(device, program);
+  const cl_int code = api.clBuildProgram(program, 1, &device.id, options, nullptr, nullptr);
+  if (code == CL_SUCCESS) return built.release();
+  try {
+    const std::string log = build_log(device, program);
+    fail(OB_BUILD_FAILED, "%s does not build for device %d (%s).%s%s", what, device.index,
+         code_name(code).c_str(), log.empty() ? "" : "\n", log.c_str());
+  } catch (...) {
+    api.clReleaseProgram(program);
+    throw;
+  }
+}
+
+void set_argument(ob_kernel kernel, cl_uint place, size_t bytes, const void* value) {
+  const cl_int code = kernel->device.api->clSetKernelArg(kernel->kernel, place, bytes, value);
+  if (code != CL_SUCCESS) {
+    fail(OB_INVALID_ARGUMENT, "Argument %u of kernel %s: clSetKernelArg of %zu bytes answered %s.",
+         place, kernel->name.c_str(), bytes, code_name(code).c_str());
+  }
+}
+
+// Sets an address and returns how many arguments of the kernel it took.
+cl_uint set_address(ob_kernel kernel, cl_uint place, ob_address address) {
+  Device& device = kernel->device;
+  if (device.memory == MemoryKind::kHandles) {
+    const Place memory = address == 0 ? Place{} : locate(device, address, 1);
+    const cl_ulong offset = memory.offset;
+    set_argument(kernel, place, sizeof memory.buffer, &memory.buffer);
+    set_argument(kernel, place + 1, sizeof offset, &offset);
+    return 2;
+  }
+  // Kernels get each of their pointers as an argument, so nothing has to be said to
+  // clSetKernelExecInfo about pointers inside of memory.
+  const cl_int code = device.api->clSetKernelArgSVMPointer(kernel->kernel, place,
+                                                           reinterpret_cast<const void*>(address));
+  if (code != CL_SUCCESS) {
+    fail(OB_INVALID_ARGUMENT, "Argument %u of kernel %s: clSetKernelArgSVMPointer answered %s.",
+         place, kernel->name.c_str(), code_name(code).c_str());
+  }
+  return 1;
+}
+
+}  // namespace
+
+ob_status program_build(int32_t index, const char* source, const char* options,
+                        ob_program* program) {
+  Device& device = device_at(index);
+  check_code_runs(device);
+  if (source == nullptr) fail(OB_INVALID_ARGUMENT, "The source of a program is NULL.");
+  cl_int code = CL_SUCCESS;
+  cl_program created =
+      device.api->clCreateProgramWithSource(device.context, 1, &source, nullptr, &code);
+  check(code, "clCreateProgramWithSource");
+  *program = build(device, created, options == nullptr ? "" : options, "The source");
+  return OB_OK;
+}
+
+ob_status program_binary(ob_program program, void* data, uint64_t* bytes) {
+  const OpenCL& api = *program->device.api;
+  std::lock_guard lock(program->mutex);
+  if (data != nullptr) {
+    if (*bytes != program->binary.size()) {
+      fail(OB_INVALID_ARGUMENT, "The binary has %zu bytes, not %llu; ask for its size first.",
+           program->binary.size(), static_cast<unsigned long long>(*bytes));
+    }
+    std::memcpy(data, program->binary.data(), program->binary.size());
+    return OB_OK;
+  }
+  // Taken when the size is asked for: a launch in between would make it longer.
+  size_t size = 0;
+  check(
+      api.clGetProgramInfo(program->program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr),
+      "clGetProgramInfo");
+  if (size == 0) fail(OB_UNSUPPORTED, "The device gives no binary of this program.");
+  std::vector<unsigned char> binary(sizeof(BinaryHeader) + size);
+  unsigned char* content = binary.data() + sizeof(BinaryHeader);
+  check(api.clGetProgramInfo(program->program, CL_PROGRAM_BINARIES, sizeof content, &content,
+                             nullptr),
+        "clGetProgramInfo");
+  BinaryHeader header = {{}, size, hash(content, size)};
+  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  std::memcpy(binary.data(), &header, sizeof header);
+  program->binary = std::move(binary);
+  *bytes = program->binary.size();
+  return OB_OK;
+}
+
+ob_status program_load(int32_t index, const void* data, uint64_t bytes, ob_program* program) {
+  Device& device = device_at(index);
+  check_code_runs(device);
+  const auto* content = static_cast<const unsigned char*>(data) + sizeof(BinaryHeader);
+  BinaryHeader header = {};
+  if (data != nullptr && bytes > sizeof header) std::memcpy(&header, data, sizeof header);
+  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 ||
+      header.bytes != bytes - sizeof header || header.hash != hash(content, header.bytes)) {
+    fail(OB_INVALID_ARGUMENT,
+         "The %llu bytes are no binary of this driver, or are damaged; build from source again.",
+         static_cast<unsigned long long>(bytes));
+  }
+  const size_t size = header.bytes;
+  cl_int binary_status = CL_SUCCESS;
+  cl_int code = CL_SUCCESS;
+  cl_program created = device.api->clCreateProgramWithBinary(device.context, 1, &device.id, &size,
+                                                             &content, &binary_status, &code);
+  check(code, "clCreateProgramWithBinary");
+  *program = build(device, created, "", "The binary");
+  return OB_OK;
+}
+
+ob_status program_release(ob_program program) {
+  const std::unique_ptr<ob_program_t> released(program);
+  check(program->device.api->clReleaseProgram(program->program), "clReleaseProgram");
+  return OB_OK;
+}
+
+ob_status kernel_create(ob_program program, const char* name, ob_kernel* kernel) {
+  cl_int code = CL_SUCCESS;
+  cl_kernel created = program->device.api->clCreateKernel(program->program, name, &code);
+  if (code == CL_INVALID_KERNEL_NAME) {
+    fail(OB_INVALID_ARGUMENT, "The program has no kernel named %s.", name);
+  }
+  check(code, "clCreateKernel");
+  *kernel = new ob_kernel_t{program->device, created, name};
+  return OB_OK;
+}
+
+ob_status kernel_release(ob_kernel kernel) {
+  const std::unique_ptr<ob_kernel_t> released(kernel);
+  check(kernel->device.api->clReleaseKernel(kernel->kernel), "clReleaseKernel");
+  return OB_OK;
+}
+
+ob_status launch(ob_queue queue, const ob_launch* launch) {
+  ob_kernel kernel = launch->kernel;
+  if (&kernel->device != &queue->device) {
+    fail(OB_INVALID_ARGUMENT, "Kernel %s of device %d cannot run on a queue of device %d.",
+         kernel->name.c_str(), kernel->device.index, queue->device.index);
+  }
+  if (launch->dimensions < 1 || launch->dimensions > 3) {
+    fail(OB_INVALID_ARGUMENT, "Kernel %s was launched in %u dimensions; there are 1 to 3.",
+         kernel->name.c_str(), launch->dimensions);
+  }
+  cl_uint place = 0;
+  for (uint32_t i = 0; i < launch->argument_count; ++i) {
+    const ob_argument& argument = launch->arguments[i];
+    switch (argument.kind) {
+      case OB_ARGUMENT_ADDRESS:
+        place += set_address(kernel, place, argument.address);
+        break;
+      case OB_ARGUMENT_VALUE:
+        set_argument(kernel, place++, argument.size, argument.value);
+        break;
+      case OB_ARGUMENT_LOCAL:
+        set_argument(kernel, place++, argument.size, nullptr);
+        break;
+      default:
+        fail(OB_INVALID_ARGUMENT, "Argument %u of kernel %s is of the unknown kind %d.", i,
+             kernel->name.c_str(), argument.kind);
+    }
+  }
+  size_t global[3] = {};
+  size_t local[3] = {};
+  for (uint32_t i = 0; i < launch->dimensions; ++i) {
+    global[i] = launch->global[i];
+    local[i] = launch->local[i];
+    if (local[i] == 0 || global[i] == 0 || global[i] % local[i] != 0) {
+      fail(OB_INVALID_ARGUMENT, "Kernel %s: %zu work items are no multiple of groups of %zu.",
+           kernel->name.c_str(), global[i], local[i]);
+    }
+  }
+  try {
+    enqueue(queue, "clEnqueueNDRangeKernel", [&](cl_command_queue commands, cl_event* event) {
+      return queue->device.api->clEnqueueNDRangeKernel(commands, kernel->kernel, launch->dimensions,
+                                                       nullptr, global, local, 0, nullptr, event);
+    });
+  } catch (Failure& failure) {
+    failure.message = "Kernel " + kernel->name + ": " + failure.message;
+    throw;
+  }
+  return OB_OK;
+}
+
+}  // namespace ocl

@@ -1,0 +1,180 @@
+// Queues. Each remembers the event of its last command, which answers whether it is idle and is
+// what to wait for.
+#include <algorithm>
+#include <utility>
+
+#include "ocl.h"
+
+namespace ocl {
+
+std::atomic<bool> g_ended{false};
+
+EventReference::EventReference(const EventReference& other)
+    : api_(other.api_), event_(other.event_) {
+  if (event_ != nullptr) api_->clRetainEvent(event_);
+}
+
+EventReference::EventReference(EventReference&& other) noexcept
+    : api_(other.api_), event_(std::exchange(other.event_, nullptr)) {}
+
+EventReference& EventReference::operator=(EventReference other) noexcept {
+  std::swap(api_, other.api_);
+  std::swap(event_, other.event_);
+  return *this;
+}
+
+EventReference::~EventReference() {
+  if (event_ != nullptr) api_->clReleaseEvent(event_);
+}
+
+cl_int EventReference::status() const {
+  cl_int status = CL_COMPLETE;
+  check(api_->clGetEventInfo(event_, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status,
+                             nullptr),
+        "clGetEventInfo");
+  return status;
+}
+
+void EventReference::wait() const {
+  const cl_int code = api_->clWaitForEvents(1, &event_);
+  if (code != CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST) {
+    check(code, "clWaitForEvents");
+    return;
+  }
+  fail(OB_ERROR, "Work on a queue failed with %s.", code_name(status()).c_str());
+}
+
+void check_usable(ob_queue queue) {
+  if (g_ended.load(std::memory_order_relaxed)) fail(OB_ERROR, "The ocl driver has ended.");
+  (void)queue;
+}
+
+void set_last(ob_queue queue, cl_event event) {
+  queue->last = EventReference(queue->device.api, event);
+}
+
+bool is_idle(ob_queue queue) {
+  if (!queue->last) return true;
+  const cl_int status = queue->last.status();
+  if (status == CL_COMPLETE) queue->last = {};
+  return status <= CL_COMPLETE;  // a failure stays, for queue_synchronize to report it
+}
+
+std::unique_ptr<ob_queue_t> make_queue(Device& device, int32_t priority) {
+  const OpenCL& api = *device.api;
+  auto queue = std::make_unique<ob_queue_t>(device);
+  cl_int code = CL_SUCCESS;
+  // Profiling is for all queues: an event's time is asked for after it was recorded.
+  if (device.has_priorities) {
+    const cl_properties hint = priority < 0   ? CL_QUEUE_PRIORITY_HIGH_KHR
+                               : priority > 0 ? CL_QUEUE_PRIORITY_LOW_KHR
+                                              : CL_QUEUE_PRIORITY_MED_KHR;
+    const cl_properties properties[] = {CL_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE,
+                                        CL_QUEUE_PRIORITY_KHR, hint, 0};
+    queue->commands =
+        api.clCreateCommandQueueWithProperties(device.context, device.id, properties, &code);
+    check(code, "clCreateCommandQueueWithProperties");
+  } else {
+    queue->commands =
+        api.clCreateCommandQueue(device.context, device.id, CL_QUEUE_PROFILING_ENABLE, &code);
+    check(code, "clCreateCommandQueue");
+  }
+  return queue;
+}
+
+// OpenCL keeps the queue until its commands are done.
+void release_queue(ob_queue_t& queue) {
+  queue.last = {};
+  check(queue.device.api->clReleaseCommandQueue(queue.commands), "clReleaseCommandQueue");
+}
+
+ob_status queue_create(int32_t index, int32_t priority, ob_queue* queue) {
+  Device& device = device_at(index);
+  const ob_device_properties& p = device.properties;
+  if (priority < p.greatest_priority || priority > p.least_priority) {
+    fail(OB_INVALID_ARGUMENT, "Priority %d is not between %d and %d.", priority,
+         p.greatest_priority, p.least_priority);
+  }
+  auto created = make_queue(device, priority);
+  std::lock_guard lock(device.queues_mutex);
+  device.queues.push_back(created.get());
+  *queue = created.release();
+  return OB_OK;
+}
+
+ob_status queue_query(ob_queue queue) {
+  std::lock_guard lock(queue->mutex);
+  if (is_idle(queue)) return OB_OK;
+  // Who asks again and again without ever waiting must see the work start.
+  check(queue->device.api->clFlush(queue->commands), "clFlush");
+  return OB_NOT_READY;
+}
+
+ob_status queue_synchronize(ob_queue queue) {
+  EventReference last;
+  {
+    std::lock_guard lock(queue->mutex);
+    last = queue->last;
+  }
+  if (!last) return OB_OK;
+  const auto forget = [&] {
+    std::lock_guard lock(queue->mutex);
+    if (queue->last.get() == last.get()) queue->last = {};
+  };
+  try {
+    last.wait();
+  } catch (const Failure&) {
+    forget();  // so that it is reported once
+    throw;
+  }
+  forget();
+  return OB_OK;
+}
+
+ob_status queue_destroy(ob_queue queue) {
+  bool known = false;
+  for (const auto& device : devices()) {
+    std::lock_guard lock(device->queues_mutex);
+    const auto place = std::find(device->queues.begin(), device->queues.end(), queue);
+    if (place == device->queues.end()) continue;
+    device->queues.erase(place);
+    known = true;
+    break;
+  }
+  if (!known) {
+    fail(OB_INVALID_ARGUMENT, "%p is not a queue of the ocl driver.", static_cast<void*>(queue));
+  }
+  const std::unique_ptr<ob_queue_t> destroyed(queue);
+  try {
+    queue_synchronize(queue);
+  } catch (const Failure&) {
+    release_queue(*queue);
+    throw;
+  }
+  release_queue(*queue);
+  return OB_OK;
+}
+
+ob_status device_synchronize(int32_t index) {
+  Device& device = device_at(index);
+  // While we wait, queues may come and go.
+  std::vector<EventReference> pending;
+  {
+    std::lock_guard lock(device.queues_mutex);
+    for (ob_queue queue : device.queues) {
+      std::lock_guard queue_lock(queue->mutex);
+      if (is_idle(queue)) continue;
+      check(device.api->clFlush(queue->commands), "clFlush");
+      pending.push_back(queue->last);
+    }
+  }
+  for (const EventReference& event : pending) event.wait();
+  return OB_OK;
+}
+
+ob_status queue_native_handle(ob_queue queue, void** handle) {
+  *handle = queue->commands;
+  return OB_OK;
+}
+
+}  // namespace ocl

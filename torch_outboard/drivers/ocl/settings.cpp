@@ -1,0 +1,87 @@
+// The settings, read once by `initialize`:
+//
+//   OUTBOARD_OCL_LIBRARY       An OpenCL loader or driver to use instead of those that are found.
+//   OUTBOARD_OCL_DEVICES       Which devices, in this order: numbers, or parts of
+//   "platform/device". OUTBOARD_OCL_COPIES        How often each device is presented, 1 (default)
+//   to 16. OUTBOARD_OCL_MEMORY        shared, coarse or handles; default: the first that a device
+//   suits. OUTBOARD_OCL_MEMORY_BYTES  Bytes of each device; default what it has, or on a CPU half
+//   of the
+//                              machine's memory.
+//   OUTBOARD_OCL_MASK          Capabilities to do without: float16, float64, int64_atomics,
+//                              subgroups, images.
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "ocl.h"
+
+namespace ocl {
+namespace {
+
+std::string text_setting(const char* variable) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? "" : text;
+}
+
+uint64_t number_setting(const char* variable, uint64_t smallest, uint64_t largest,
+                        uint64_t otherwise) {
+  const std::string text = text_setting(variable);
+  if (text.empty()) return otherwise;
+  char* end = nullptr;
+  errno = 0;
+  const unsigned long long number = std::strtoull(text.c_str(), &end, 10);
+  if (text.find('-') != std::string::npos || *end != '\0' || errno != 0 || number < smallest ||
+      number > largest) {
+    fail(OB_INVALID_ARGUMENT, "%s=%.100s is not a whole number from %llu to %llu.", variable,
+         text.c_str(), static_cast<unsigned long long>(smallest),
+         static_cast<unsigned long long>(largest));
+  }
+  return number;
+}
+
+std::vector<std::string> list_setting(const char* variable) {
+  std::vector<std::string> items;
+  std::string rest = text_setting(variable);
+  while (!rest.empty()) {
+    const size_t comma = rest.find(',');
+    std::string item = rest.substr(0, comma);
+    rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
+    const size_t first = item.find_first_not_of(' ');
+    if (first == std::string::npos) continue;
+    items.push_back(item.substr(first, item.find_last_not_of(' ') + 1 - first));
+  }
+  return items;
+}
+
+void check_choice(const char* variable, const std::string& value,
+                  std::initializer_list<const char*> choices) {
+  std::string names;
+  for (const char* choice : choices) {
+    if (value == choice) return;
+    names += (names.empty() ? "" : ", ") + std::string(choice);
+  }
+  fail(OB_INVALID_ARGUMENT, "%s: \"%.100s\" is none of %s.", variable, value.c_str(),
+       names.c_str());
+}
+
+}  // namespace
+
+Settings read_settings() {
+  Settings settings;
+  settings.library = text_setting("OUTBOARD_OCL_LIBRARY");
+  settings.devices = list_setting("OUTBOARD_OCL_DEVICES");
+  settings.copies = number_setting("OUTBOARD_OCL_COPIES", 1, 16, 1);
+  settings.memory = text_setting("OUTBOARD_OCL_MEMORY");
+  if (!settings.memory.empty()) {
+    check_choice("OUTBOARD_OCL_MEMORY", settings.memory, {"shared", "coarse", "handles"});
+  }
+  settings.memory_bytes = number_setting("OUTBOARD_OCL_MEMORY_BYTES", 1, uint64_t{1} << 60, 0);
+  settings.mask = list_setting("OUTBOARD_OCL_MASK");
+  for (const std::string& name : settings.mask) {
+    check_choice("OUTBOARD_OCL_MASK", name,
+                 {"float16", "float64", "int64_atomics", "subgroups", "images"});
+  }
+  return settings;
+}
+
+}  // namespace ocl

@@ -1,0 +1,200 @@
+// Copies and fills. An ordinary copy is one row of a 2-D copy.
+#include <algorithm>
+#include <cstring>
+
+#include "ocl.h"
+
+namespace ocl {
+namespace {
+
+using unsigned_long_long = unsigned long long;
+
+// Bytes from the first to the last one touched.
+uint64_t extent(uint64_t pitch, uint64_t row_bytes, uint64_t rows) {
+  if (row_bytes == 0 || rows == 0) fail(OB_INVALID_ARGUMENT, "A copy of 0 bytes.");
+  if (rows > 1 && (pitch < row_bytes || pitch > (UINT64_MAX - row_bytes) / (rows - 1))) {
+    fail(OB_INVALID_ARGUMENT, "A pitch of %llu bytes does not suit %llu rows of %llu bytes.",
+         static_cast<unsigned_long_long>(pitch), static_cast<unsigned_long_long>(rows),
+         static_cast<unsigned_long_long>(row_bytes));
+  }
+  return (rows - 1) * pitch + row_bytes;
+}
+
+// Shared virtual memory knows no rectangles.
+void copy_rows(ob_queue queue, void* destination, uint64_t destination_pitch, const void* source,
+               uint64_t source_pitch, uint64_t row_bytes, uint64_t rows) {
+  if (destination_pitch == row_bytes && source_pitch == row_bytes) {
+    row_bytes *= rows;
+    rows = 1;
+  }
+  const OpenCL& api = *queue->device.api;
+  for (uint64_t row = 0; row < rows; ++row) {
+    enqueue(queue, "clEnqueueSVMMemcpy", [&](cl_command_queue commands, cl_event* event) {
+      return api.clEnqueueSVMMemcpy(
+          commands, CL_FALSE, static_cast<char*>(destination) + row * destination_pitch,
+          static_cast<const char*>(source) + row * source_pitch, row_bytes, 0, nullptr, event);
+    });
+  }
+}
+
+void copy_bytes(ob_queue queue, const Place& destination, const Place& source, uint64_t bytes) {
+  if (destination.buffer == nullptr) {
+    copy_rows(queue, destination.pointer, bytes, source.pointer, bytes, bytes, 1);
+    return;
+  }
+  enqueue(queue, "clEnqueueCopyBuffer", [&](cl_command_queue commands, cl_event* event) {
+    return queue->device.api->clEnqueueCopyBuffer(commands, source.buffer, destination.buffer,
+                                                  source.offset, destination.offset, bytes, 0,
+                                                  nullptr, event);
+  });
+}
+
+void fill_aligned(ob_queue queue, const Place& place, const void* pattern, uint32_t pattern_bytes,
+                  uint64_t bytes) {
+  const OpenCL& api = *queue->device.api;
+  enqueue(queue, "clEnqueueFillBuffer or clEnqueueSVMMemFill",
+          [&](cl_command_queue commands, cl_event* event) {
+            if (place.buffer == nullptr) {
+              return api.clEnqueueSVMMemFill(commands, place.pointer, pattern, pattern_bytes, bytes,
+                                             0, nullptr, event);
+            }
+            return api.clEnqueueFillBuffer(commands, place.buffer, pattern, pattern_bytes,
+                                           place.offset, bytes, 0, nullptr, event);
+          });
+}
+
+Place operator+(Place place, uint64_t bytes) {
+  place.offset += bytes;
+  place.pointer = static_cast<char*>(place.pointer) + bytes;
+  return place;
+}
+
+// OpenCL fills from multiples of the pattern's size. Elsewhere the first pattern is written byte by
+// byte, and copies double what there is.
+void fill_unaligned(ob_queue queue, const Place& place, const void* pattern, uint32_t pattern_bytes,
+                    uint64_t bytes) {
+  for (uint32_t i = 0; i < pattern_bytes; ++i) {
+    fill_aligned(queue, place + i, static_cast<const char*>(pattern) + i, 1, 1);
+  }
+  for (uint64_t done = pattern_bytes; done < bytes; done *= 2) {
+    copy_bytes(queue, place + done, place, std::min(done, bytes - done));
+  }
+}
+
+}  // namespace
+
+ob_status copy_host_to_device_2d(ob_queue queue, ob_address destination, uint64_t destination_pitch,
+                                 const void* source, uint64_t source_pitch, uint64_t row_bytes,
+                                 uint64_t rows) {
+  const Place to = locate(queue->device, destination, extent(destination_pitch, row_bytes, rows));
+  check_host_range(source, extent(source_pitch, row_bytes, rows));
+  if (to.buffer == nullptr) {
+    copy_rows(queue, to.pointer, destination_pitch, source, source_pitch, row_bytes, rows);
+    return OB_OK;
+  }
+  const OpenCL& api = *queue->device.api;
+  if (rows == 1) {
+    enqueue(queue, "clEnqueueWriteBuffer", [&](cl_command_queue commands, cl_event* event) {
+      return api.clEnqueueWriteBuffer(commands, to.buffer, CL_FALSE, to.offset, row_bytes, source,
+                                      0, nullptr, event);
+    });
+    return OB_OK;
+  }
+  const size_t buffer_origin[] = {to.offset % destination_pitch, to.offset / destination_pitch, 0};
+  const size_t host_origin[] = {0, 0, 0};
+  const size_t region[] = {row_bytes, rows, 1};
+  enqueue(queue, "clEnqueueWriteBufferRect", [&](cl_command_queue commands, cl_event* event) {
+    return api.clEnqueueWriteBufferRect(commands, to.buffer, CL_FALSE, buffer_origin, host_origin,
+                                        region, destination_pitch, 0, source_pitch, 0, source, 0,
+                                        nullptr, event);
+  });
+  return OB_OK;
+}
+
+ob_status copy_device_to_host_2d(ob_queue queue, void* destination, uint64_t destination_pitch,
+                                 ob_address source, uint64_t source_pitch, uint64_t row_bytes,
+                                 uint64_t rows) {
+  const Place from = locate(queue->device, source, extent(source_pitch, row_bytes, rows));
+  check_host_range(destination, extent(destination_pitch, row_bytes, rows));
+  if (from.buffer == nullptr) {
+    copy_rows(queue, destination, destination_pitch, from.pointer, source_pitch, row_bytes, rows);
+    return OB_OK;
+  }
+  const OpenCL& api = *queue->device.api;
+  if (rows == 1) {
+    enqueue(queue, "clEnqueueReadBuffer", [&](cl_command_queue commands, cl_event* event) {
+      return api.clEnqueueReadBuffer(commands, from.buffer, CL_FALSE, from.offset, row_bytes,
+                                     destination, 0, nullptr, event);
+    });
+    return OB_OK;
+  }
+  const size_t buffer_origin[] = {from.offset % source_pitch, from.offset / source_pitch, 0};
+  const size_t host_origin[] = {0, 0, 0};
+  const size_t region[] = {row_bytes, rows, 1};
+  enqueue(queue, "clEnqueueReadBufferRect", [&](cl_command_queue commands, cl_event* event) {
+    return api.clEnqueueReadBufferRect(commands, from.buffer, CL_FALSE, buffer_origin, host_origin,
+                                       region, source_pitch, 0, destination_pitch, 0, destination,
+                                       0, nullptr, event);
+  });
+  return OB_OK;
+}
+
+ob_status copy_device_to_device_2d(ob_queue queue, ob_address destination,
+                                   uint64_t destination_pitch, ob_address source,
+                                   uint64_t source_pitch, uint64_t row_bytes, uint64_t rows) {
+  const Place to = locate(queue->device, destination, extent(destination_pitch, row_bytes, rows));
+  const Place from = locate(queue->device, source, extent(source_pitch, row_bytes, rows));
+  if (to.buffer == nullptr) {
+    copy_rows(queue, to.pointer, destination_pitch, from.pointer, source_pitch, row_bytes, rows);
+    return OB_OK;
+  }
+  if (rows == 1) {
+    copy_bytes(queue, to, from, row_bytes);
+    return OB_OK;
+  }
+  const size_t to_origin[] = {to.offset % destination_pitch, to.offset / destination_pitch, 0};
+  const size_t from_origin[] = {from.offset % source_pitch, from.offset / source_pitch, 0};
+  const size_t region[] = {row_bytes, rows, 1};
+  enqueue(queue, "clEnqueueCopyBufferRect", [&](cl_command_queue commands, cl_event* event) {
+    return queue->device.api->clEnqueueCopyBufferRect(commands, from.buffer, to.buffer, from_origin,
+                                                      to_origin, region, source_pitch, 0,
+                                                      destination_pitch, 0, 0, nullptr, event);
+  });
+  return OB_OK;
+}
+
+ob_status copy_host_to_device(ob_queue queue, ob_address destination, const void* source,
+                              uint64_t bytes) {
+  return copy_host_to_device_2d(queue, destination, bytes, source, bytes, bytes, 1);
+}
+
+ob_status copy_device_to_host(ob_queue queue, void* destination, ob_address source,
+                              uint64_t bytes) {
+  return copy_device_to_host_2d(queue, destination, bytes, source, bytes, bytes, 1);
+}
+
+ob_status copy_device_to_device(ob_queue queue, ob_address destination, ob_address source,
+                                uint64_t bytes) {
+  return copy_device_to_device_2d(queue, destination, bytes, source, bytes, bytes, 1);
+}
+
+ob_status fill(ob_queue queue, ob_address destination, const void* pattern, uint32_t pattern_bytes,
+               uint64_t bytes) {
+  const bool power_of_two = (pattern_bytes & (pattern_bytes - 1)) == 0;
+  if (pattern_bytes == 0 || pattern_bytes > 16 || !power_of_two) {
+    fail(OB_INVALID_ARGUMENT, "A pattern has 1, 2, 4, 8 or 16 bytes, not %u.", pattern_bytes);
+  }
+  if (bytes == 0 || bytes % pattern_bytes != 0) {
+    fail(OB_INVALID_ARGUMENT, "%llu bytes are not a multiple of a pattern of %u bytes.",
+         static_cast<unsigned_long_long>(bytes), pattern_bytes);
+  }
+  const Place place = locate(queue->device, destination, bytes);
+  if (destination % pattern_bytes == 0) {
+    fill_aligned(queue, place, pattern, pattern_bytes, bytes);
+  } else {
+    fill_unaligned(queue, place, pattern, pattern_bytes, bytes);
+  }
+  return OB_OK;
+}
+
+}  // namespace ocl
