@@ -33,7 +33,7 @@ OUTBOARD_API void set_bring_device_kernels(BringDeviceKernels function) noexcept
 OUTBOARD_API void device_kernels_are_there() noexcept;
 
 extern OUTBOARD_API std::atomic<bool> g_device_kernels_settled;
-void settle_device_kernels();
+OUTBOARD_API void settle_device_kernels();
 // Makes sure that the router knows the kit's device kernels, if they can be of use.
 inline void ensure_device_kernels() {
   if (__builtin_expect(!g_device_kernels_settled.load(std::memory_order_acquire), 0)) {

@@ -15,8 +15,9 @@ std::map<std::string, EngineFactory>& factories() {
 c10::OperatorHandle operator_of(const std::string& overload) {
   const size_t dot = overload.find('.');
   const auto handle = c10::Dispatcher::singleton().findSchema(
-      dot == std::string::npos ? c10::OperatorName(overload, "")
-                               : c10::OperatorName(overload.substr(0, dot), overload.substr(dot + 1)));
+      dot == std::string::npos
+          ? c10::OperatorName(overload, "")
+          : c10::OperatorName(overload.substr(0, dot), overload.substr(dot + 1)));
   TORCH_CHECK_VALUE(handle.has_value(), "operator '", overload,
                     "' does not exist; write it as 'aten::add.Tensor'");
   return *handle;

@@ -22,7 +22,8 @@
 namespace outboard {
 
 // What every engine's kernels share. Derived classes have the constructor
-// `(const Row&, const c10::FunctionSchema&)`, which raises ValueError for a row that makes no sense.
+// `(const Row&, const c10::FunctionSchema&)`, which raises ValueError for a row that makes no
+// sense.
 class OUTBOARD_API EngineKernel : public DeviceKernel {
  public:
   EngineKernel(const Row& row, const c10::FunctionSchema& schema)
@@ -51,9 +52,10 @@ OUTBOARD_API void add_rows(const std::vector<Row>& rows);
 
 }  // namespace outboard
 
-#define OUTBOARD_ENGINE(name, Class)                                                     \
-  static const ::outboard::EngineRegistrar outboard_engine_registrar(                    \
-      name, [](const ::outboard::Row& row, const c10::FunctionSchema& schema)            \
-                -> std::shared_ptr<::outboard::DeviceKernel> {                           \
-        return std::make_shared<Class>(row, schema);                                     \
+#define OUTBOARD_ENGINE(name, Class)                                                       \
+  static const ::outboard::EngineRegistrar outboard_engine_registrar(                      \
+      name,                                                                                \
+      [](const ::outboard::Row& row,                                                       \
+         const c10::FunctionSchema& schema) -> std::shared_ptr<::outboard::DeviceKernel> { \
+        return std::make_shared<Class>(row, schema);                                       \
       })

@@ -130,14 +130,16 @@ std::string store_text(ScalarType dtype, int width, const std::string& pointer,
                        const std::string& index, const std::string& value) {
   const std::string w = std::to_string(width);
   if (width == 1) {
-    if (dtype == ScalarType::Half) return "vstore_half_rte(" + value + ", " + index + ", " + pointer + ");";
+    if (dtype == ScalarType::Half)
+      return "vstore_half_rte(" + value + ", " + index + ", " + pointer + ");";
     const std::string element = pointer + "[" + index + "] = ";
     if (dtype == ScalarType::BFloat16) return element + "ob_bfloat16(" + value + ");";
     return element + value + ";";
   }
   const std::string at = "0, " + pointer + " + " + index + ");";
   if (dtype == ScalarType::Half) return "vstore_half" + w + "_rte(" + value + ", " + at;
-  if (dtype == ScalarType::BFloat16) return "vstore" + w + "(ob_bfloat16_" + w + "(" + value + "), " + at;
+  if (dtype == ScalarType::BFloat16)
+    return "vstore" + w + "(ob_bfloat16_" + w + "(" + value + "), " + at;
   return "vstore" + w + "(" + value + ", " + at;
 }
 
@@ -154,9 +156,12 @@ std::string convert_text(ScalarType from, ScalarType to, int width, const std::s
     return convert_text(c10::toRealValueType(from), to, 1, "(" + value + ").x");
   }
   const std::string target = "convert_" + value_type(to, width);
-  // Large values wrap, as they do on CPU.
+  // Values in the range of a wide integer wrap, as they do on CPU.
+  const char* between = from == ScalarType::Float && width > 1 ? "int" : "long";
   const bool narrow = c10::elementSize(to) < 4 && at::isIntegralType(to, false);
-  if (is_float(from) && narrow) return target + "(convert_" + wide("long", width) + "(" + value + "))";
+  if (is_float(from) && narrow) {
+    return target + "(convert_" + wide(between, width) + "(" + value + "))";
+  }
   if (is_float(from) && to == ScalarType::UInt32) {
     return target + "(convert_" + wide("long", width) + "(" + value + "))";
   }
@@ -184,23 +189,23 @@ std::string value_to_mask_text(ScalarType from, ScalarType compared, int width,
 const char* type_functions() {
   return R"(
 #define OB_DEFINE_BFLOAT16(name, uint_t, ushort_t, float_t, convert)             \
-  inline ushort_t name(float_t value) {                                          \
+  static inline ushort_t name(float_t value) {                                   \
     const uint_t bits = __builtin_astype(value, uint_t);                         \
     const uint_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;         \
     return convert(value != value ? (uint_t)(0x7fc0u) : rounded);                \
   }
 OB_DEFINE_BFLOAT16(ob_bfloat16, uint, ushort, float, convert_ushort)
+OB_DEFINE_BFLOAT16(ob_bfloat16_2, uint2, ushort2, float2, convert_ushort2)
 OB_DEFINE_BFLOAT16(ob_bfloat16_4, uint4, ushort4, float4, convert_ushort4)
 OB_DEFINE_BFLOAT16(ob_bfloat16_8, uint8, ushort8, float8, convert_ushort8)
-OB_DEFINE_BFLOAT16(ob_bfloat16_16, uint16, ushort16, float16, convert_ushort16)
 #define ob_complex_nonzero(value) ((value).x != 0 || (value).y != 0)
 )";
 }
 
 void add_scalar(LaunchArguments& arguments, const at::Scalar& scalar, ScalarType dtype) {
   switch (dtype) {
-#define OUTBOARD_CASE(type, name) \
-  case ScalarType::name:          \
+#define OUTBOARD_CASE(type, name)       \
+  case ScalarType::name:                \
     arguments.value(scalar.to<type>()); \
     return;
     OUTBOARD_CASE(uint8_t, Byte)

@@ -64,8 +64,8 @@ at::Tensor prepare_result(const Overload& overload, const at::Tensor& given, at:
   }
   TORCH_CHECK(given.scalar_type() == dtype, "Expected out tensor to have dtype ", dtype,
               ", but got ", given.scalar_type(), " instead");
-  TORCH_CHECK(given.device() == device, "Expected out tensor to have device ", device,
-              ", but got ", given.device(), " instead");
+  TORCH_CHECK(given.device() == device, "Expected out tensor to have device ", device, ", but got ",
+              given.device(), " instead");
   if (overload.form() == Overload::Form::kInPlace) {
     TORCH_CHECK(given.sizes() == sizes, "output with shape ", given.sizes(),
                 " doesn't match the broadcast shape ", sizes);

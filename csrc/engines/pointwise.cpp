@@ -41,8 +41,22 @@ bool fits(const at::Scalar& scalar, ScalarType dtype, bool strict) {
   return true;
 }
 
-// "lowest" and "highest": neutral for minima and maxima.
+// "lowest" and "highest" are neutral for minima and maxima; "smallest" and "largest" are finite.
 at::Scalar absent_value(const std::string& text, ScalarType dtype) {
+  if (text == "smallest" || text == "largest") {
+    const double sign = text == "largest" ? 1 : -1;
+    switch (dtype) {
+      case ScalarType::Half:
+        return at::Scalar(sign * std::numeric_limits<c10::Half>::max());
+      case ScalarType::BFloat16:
+        return at::Scalar(sign * std::numeric_limits<c10::BFloat16>::max());
+      case ScalarType::Float:
+      case ScalarType::ComplexFloat:
+        return at::Scalar(sign * std::numeric_limits<float>::max());
+      default:
+        return at::Scalar(sign * std::numeric_limits<double>::max());
+    }
+  }
   const bool lowest = text == "lowest";
   if (!lowest && text != "highest") return at::Scalar(std::stod(text));
   const double infinity = std::numeric_limits<double>::infinity();
@@ -95,7 +109,8 @@ PointwiseKernel::PointwiseKernel(const Row& row, const c10::FunctionSchema& sche
       result_dtype_(row.integer("result_dtype", -1)),
       any_output_(row.flag("any_output")),
       may_overlap_(row.flag("may_overlap")),
-      strict_(row.flag("strict")) {
+      strict_(row.flag("strict")),
+      scalar_(row.flag("scalar")) {
   const auto& names = row.has("names") ? row.texts("names") : row.texts("operands");
   const auto& arguments = row.texts("operands");
   TORCH_CHECK_VALUE(names.size() == arguments.size() && names.size() < kMostOperands - 1 &&
@@ -104,8 +119,8 @@ PointwiseKernel::PointwiseKernel(const Row& row, const c10::FunctionSchema& sche
                     " has not as many names as operands, too many of them, or not one expression "
                     "per result");
   for (size_t i = 0; i < arguments.size(); ++i) {
-    operands_.push_back({overload_.index(arguments[i]), names[i],
-                         contains(row.texts("masks"), names[i])});
+    operands_.push_back(
+        {overload_.index(arguments[i]), names[i], contains(row.texts("masks"), names[i])});
   }
   const auto& scalars = row.texts("scalars");
   const auto& scalar_names = row.has("scalar_names") ? row.texts("scalar_names") : scalars;
@@ -117,8 +132,10 @@ PointwiseKernel::PointwiseKernel(const Row& row, const c10::FunctionSchema& sche
     scalars_.push_back({overload_.find(scalars[i]), scalar_names[i],
                         value != absent.end() ? value->second : "",
                         contains(row.texts("promoting"), scalar_names[i])});
-    TORCH_CHECK_VALUE(scalars_.back().argument >= 0 || value != absent.end(), "a row names the "
-                      "argument '", scalars[i], "', which ", overload_.name(), " does not have");
+    TORCH_CHECK_VALUE(scalars_.back().argument >= 0 || value != absent.end(),
+                      "a row names the "
+                      "argument '",
+                      scalars[i], "', which ", overload_.name(), " does not have");
   }
   for (const auto& [argument, value] : row.dictionary("requires")) {
     requirements_.push_back({overload_.index(argument), value});
@@ -194,6 +211,7 @@ bool PointwiseKernel::choose_types(Call& call) const {
     }
   }
   if (((dtypes_ >> static_cast<int>(call.common)) & 1) == 0) return false;
+  if (types_ == "complex") call.common = c10::toComplexType(call.common);
   if (!computes(call.device, call.common)) return false;
   call.compute = value_dtype(call.common);
   if (result_dtype_ >= 0) {
@@ -224,10 +242,10 @@ bool PointwiseKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet key
     return false;
   }
   for (const at::Tensor* output : call.outputs) {
-    TORCH_CHECK(!output->defined() || any_output_ ||
-                    c10::canCast(call.result, output->scalar_type()),
-                "result type ", call.result, " can't be cast to the desired output type ",
-                output->scalar_type());
+    TORCH_CHECK(
+        !output->defined() || any_output_ || c10::canCast(call.result, output->scalar_type()),
+        "result type ", call.result, " can't be cast to the desired output type ",
+        output->scalar_type());
   }
 
   at::TensorIteratorConfig config;
@@ -299,6 +317,7 @@ PointwiseKernel::Variant* PointwiseKernel::make_variant(const Call& call,
   source.compute = call.compute;
   source.shape = work_shape(call.device);
   source.wide_index = wide;
+  source.scalar = scalar_;
   for (int i = 0; i < iterator.noutputs(); ++i) {
     source.outputs.push_back({iterator.dtype(i), result_, expressions_[i]});
   }
@@ -354,7 +373,8 @@ void PointwiseKernel::enqueue(const Call& call, const at::TensorIteratorBase& it
   }
   for (size_t i = 0; i < scalars_.size(); ++i) {
     const auto& given = call.scalars[i];
-    add_scalar(arguments, given.has_value() ? *given : absent_value(scalars_[i].absent, call.compute),
+    add_scalar(arguments,
+               given.has_value() ? *given : absent_value(scalars_[i].absent, call.common),
                call.compute);
   }
   const bool contiguous = is_contiguous(iterator);

@@ -7,17 +7,20 @@
 //   masks        those of `names` that hold conditions; they take no part in promotion
 //   scalars      names of further arguments that are numbers or flags
 //   scalar_names what the expressions call these (default: as in the schema)
-//   absent       per scalar name: a number, "lowest" or "highest" where the argument is None or the
+//   absent       per scalar name: a number, "lowest", "highest" (infinite if possible), "smallest"
+//                or "largest" (finite), where the argument is None or the
 //                overload does not have it; without an entry the call is declined
 //   promoting    those of `scalar_names` that take part in promotion
 //   expressions  one per result, in OpenCL C with functions of the table as ob_<name>(...)
 //   result       "value" (default), "mask" (what a comparison gives) or "real" (of complex values)
 //   types        "promote" (default): the common dtype; "float": the same, integers become the
-//                default dtype; "self": the dtype of the first operand, else of the given output
+//                default dtype; "complex": the complex dtype of the common one; "self": the dtype
+//                of the first operand, else of the given output
 //   dtypes       bits of the common dtypes that are served
 //   result_dtype number of the dtype of results, where it is not that of `types`
 //   requires     argument names and the texts of the only values that are served
 //   any_output   results may be cast to any dtype of a given output
+//   scalar       the expressions hold for scalars alone, not for vectors
 //   may_overlap  the output may overlap itself, as in fills
 //   strict       scalars must be of a kind that the dtype can hold, as for alpha
 #pragma once
@@ -29,6 +32,7 @@
 
 #include "engines/engine.h"
 #include "engines/pointwise_source.h"
+#include "runtime/program.h"
 
 namespace at {
 struct TensorIteratorBase;
@@ -94,6 +98,7 @@ class PointwiseKernel final : public EngineKernel {
   bool any_output_;
   bool may_overlap_;
   bool strict_;
+  bool scalar_;
   std::atomic<Variant*> variants_{nullptr};  // leaked: they are as many as there are dtypes
 };
 

@@ -1,5 +1,7 @@
 #include "engines/pointwise_source.h"
 
+#include <algorithm>
+
 #include "engines/kernel_types.h"
 #include "engines/scalar_functions.h"
 
@@ -12,14 +14,16 @@ std::string number(size_t i) { return std::to_string(i); }
 
 class Writer {
  public:
-  explicit Writer(const PointwiseSource& source) : source_(source), width_(source.shape.width) {
-    if (at::isComplexType(source.compute)) width_ = 1;
-    for (const auto& output : source.outputs) {
-      if (at::isComplexType(output.dtype)) width_ = 1;
-    }
-    for (const auto& input : source.inputs) {
-      if (at::isComplexType(input.dtype)) width_ = 1;
-    }
+  explicit Writer(const PointwiseSource& source) : source_(source) {
+    size_t largest = c10::elementSize(source.compute);
+    bool complex = at::isComplexType(source.compute);
+    const auto see = [&](ScalarType dtype) {
+      largest = std::max(largest, c10::elementSize(value_dtype(dtype)));
+      complex = complex || at::isComplexType(dtype);
+    };
+    for (const auto& output : source.outputs) see(output.dtype);
+    for (const auto& input : source.inputs) see(input.dtype);
+    width_ = complex || source.scalar ? 1 : source.shape.width(static_cast<int>(largest));
   }
 
   std::string text() {
@@ -53,7 +57,8 @@ class Writer {
     const auto& output = source_.outputs[i];
     std::string parameters;
     for (const auto& input : source_.inputs) {
-      parameters += (parameters.empty() ? "" : ", ") + std::string(input.mask ? "M " : "T ") + input.name;
+      parameters +=
+          (parameters.empty() ? "" : ", ") + std::string(input.mask ? "M " : "T ") + input.name;
     }
     for (const auto& scalar : source_.scalars) {
       parameters += (parameters.empty() ? "" : ", ") + std::string("T ") + scalar;
@@ -74,7 +79,10 @@ class Writer {
         converted = convert_text(c10::toRealValueType(source_.compute), stored, width_, "result");
         break;
       default:
-        converted = convert_text(source_.compute, stored, width_, "result");
+        // Arithmetic on bool leaves any number.
+        converted = source_.compute == ScalarType::Bool && stored == ScalarType::Bool
+                        ? convert_text(ScalarType::Byte, stored, width_, "result")
+                        : convert_text(source_.compute, stored, width_, "result");
     }
     std::string body = "  const " + value_type(stored, width_) + " value = " + converted + ";\n";
     if (width_ == 1) {
@@ -111,10 +119,11 @@ class Writer {
       const std::string vector = value_type(loaded, width_);
       const std::string one = load_text(input.dtype, 1, "p", "at");
       const std::string each = load_text(input.dtype, 1, "p", "(at + k * stride)");
-      body = "  " + vector + " value;\n  if (stride == 1 && count == " + w + ") {\n    value = " +
-             load_text(input.dtype, width_, "p", "at") + ";\n  } else if (stride == 0) {\n" +
-             "    value = (" + vector + ")(" + one + ");\n  } else {\n    " + value_type(loaded) +
-             " each[" + w + "];\n    vstore" + w + "((" + vector + ")(0), 0, each);\n" +
+      body = "  " + vector + " value;\n  if (stride == 1 && count == " + w +
+             ") {\n    value = " + load_text(input.dtype, width_, "p", "at") +
+             ";\n  } else if (stride == 0) {\n" + "    value = (" + vector + ")(" + one +
+             ");\n  } else {\n    " + value_type(loaded) + " each[" + w + "];\n    vstore" + w +
+             "((" + vector + ")(0), 0, each);\n" +
              "    for (uint k = 0; k < count; ++k) each[k] = " + each + ";\n    value = vload" + w +
              "(0, each);\n  }\n  return " + operand_text(input, width_, "value") + ";\n";
     }
@@ -152,7 +161,8 @@ class Writer {
       const auto& input = source_.inputs[i];
       if (input.by_value) {
         const std::string value = "in" + number(i);
-        text += input.mask ? "  const M x" + number(i) + " = (M)(" + value + (width_ > 1 ? " ? -1 : 0" : " != 0") + ");\n"
+        text += input.mask ? "  const M x" + number(i) + " = (M)(" + value +
+                                 (width_ > 1 ? " ? -1 : 0" : " != 0") + ");\n"
                            : "  const T x" + number(i) + " = (T)(" + value + ");\n";
       } else {
         text += "  OB_BIND(" + std::string(storage_type(input.dtype)) + ", in" + number(i) + ")\n";
@@ -223,10 +233,11 @@ class Writer {
     for (size_t k = 0; k < pointers; ++k) {
       text += "    OB_INDEX o" + number(k) + " = first * layout.stride[0][" + number(k) + "];\n";
     }
-    text += "    for (uint d = 1; d < dimensions; ++d) {\n"
-            "      const OB_INDEX quotient = rest / layout.size[d];\n"
-            "      const OB_INDEX index = rest - quotient * layout.size[d];\n"
-            "      rest = quotient;\n";
+    text +=
+        "    for (uint d = 1; d < dimensions; ++d) {\n"
+        "      const OB_INDEX quotient = rest / layout.size[d];\n"
+        "      const OB_INDEX index = rest - quotient * layout.size[d];\n"
+        "      rest = quotient;\n";
     for (size_t k = 0; k < pointers; ++k) {
       text += "      o" + number(k) + " += index * layout.stride[d][" + number(k) + "];\n";
     }
@@ -237,12 +248,13 @@ class Writer {
     const std::string w = number(width_);
     return text +
            "    }\n    const OB_INDEX run = min(end - i, layout.size[0] - first);\n"
-           "    for (OB_INDEX j = 0; j < run; j += " + w + ") {\n      const uint n = min((OB_INDEX)" +
-           w + ", run - j);\n      " + body("n", where) + "\n    }\n    i += run;\n  }\n}\n";
+           "    for (OB_INDEX j = 0; j < run; j += " +
+           w + ") {\n      const uint n = min((OB_INDEX)" + w + ", run - j);\n      " +
+           body("n", where) + "\n    }\n    i += run;\n  }\n}\n";
   }
 
   const PointwiseSource& source_;
-  int width_;  // vectors of complex values do not exist
+  int width_ = 1;  // vectors of complex values do not exist
 };
 
 }  // namespace

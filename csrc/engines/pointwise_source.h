@@ -35,7 +35,8 @@ struct PointwiseSource {
   std::vector<std::string> scalars;  // arguments of the compute dtype
   at::ScalarType compute;
   WorkShape shape;
-  bool wide_index;  // 64-bit
+  bool wide_index;      // 64-bit
+  bool scalar = false;  // the expressions are for scalars alone
 
   std::string text() const;
 };

@@ -9,9 +9,9 @@ const T* Row::find(const std::string& key) const {
   const auto found = properties.find(key);
   if (found == properties.end()) return nullptr;
   const T* value = std::get_if<T>(&found->second);
-  TORCH_CHECK_VALUE(value != nullptr, "the row of ", overloads.empty() ? "no operator" : overloads[0],
-                    " gives '", key, "' a value of a type that engine '", engine,
-                    "' does not expect");
+  TORCH_CHECK_VALUE(value != nullptr, "the row of ",
+                    overloads.empty() ? "no operator" : overloads[0], " gives '", key,
+                    "' a value of a type that engine '", engine, "' does not expect");
   return value;
 }
 

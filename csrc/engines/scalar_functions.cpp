@@ -31,7 +31,8 @@ template <class Visit>
 void for_each_call(const std::string& text, Visit&& visit) {
   for (size_t at = text.find("ob_"); at != std::string::npos; at = text.find("ob_", at + 1)) {
     const auto word = [&](size_t i) {
-      return i < text.size() && (std::isalnum(static_cast<unsigned char>(text[i])) || text[i] == '_');
+      return i < text.size() &&
+             (std::isalnum(static_cast<unsigned char>(text[i])) || text[i] == '_');
     };
     if (at > 0 && word(at - 1)) continue;
     size_t end = at + 3;

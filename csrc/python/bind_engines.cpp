@@ -7,6 +7,7 @@
 #include "engines/scalar_functions.h"
 #include "python/bindings.h"
 #include "runtime/device.h"
+#include "runtime/launch.h"
 #include "runtime/program.h"
 #include "runtime/program_disk_cache.h"
 
@@ -95,7 +96,41 @@ void bind_ways(py::module_& m) {
   });
 }
 
+// Launches a kernel of any source. Arguments are pairs: ("address", number), ("value", bytes) or
+// ("local", number of bytes).
+void launch_kernel(c10::DeviceIndex device, const std::string& source, const std::string& name,
+                   const std::string& options, const std::vector<uint64_t>& global,
+                   const std::vector<uint64_t>& local,
+                   const std::vector<std::pair<std::string, py::object>>& arguments) {
+  check_device_index(device);
+  if (global.empty() || global.size() > 3 || local.size() != global.size()) {
+    throw py::value_error("a kernel is launched over 1 to 3 dimensions, with a local size in each");
+  }
+  Grid grid;
+  grid.dimensions = static_cast<uint32_t>(global.size());
+  std::copy(global.begin(), global.end(), grid.global);
+  std::copy(local.begin(), local.end(), grid.local);
+  LaunchArguments launch_arguments;
+  for (const auto& [kind, value] : arguments) {
+    if (kind == "address") {
+      launch_arguments.address(value.cast<uint64_t>());
+    } else if (kind == "value") {
+      const auto bytes = value.cast<std::string>();
+      launch_arguments.bytes(bytes.data(), bytes.size());
+    } else if (kind == "local") {
+      launch_arguments.local(value.cast<size_t>());
+    } else {
+      throw py::value_error("'" + kind + "' is no kind of argument; use address, value or local");
+    }
+  }
+  py::gil_scoped_release no_gil;
+  launch(current_stream_state(device), find_kernel(device, source, name, options), grid,
+         launch_arguments);
+}
+
 void bind_programs(py::module_& m) {
+  m.def("launch_kernel", &launch_kernel, py::arg("device"), py::arg("source"), py::arg("name"),
+        py::arg("options"), py::arg("global_size"), py::arg("local_size"), py::arg("arguments"));
   m.def("runs_code", &runs_code, NoGil());
   m.def("set_disk_cache_folder", &set_disk_cache_folder);
   m.def("disk_cache_folder", &disk_cache_folder);

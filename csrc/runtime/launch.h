@@ -93,7 +93,7 @@ class LaunchArguments {
 
   uint32_t count_ = 0;
   size_t used_ = 0;
-  std::array<ob_argument, 64> arguments_;            // uninitialized beyond count_
+  std::array<ob_argument, 64> arguments_;           // uninitialized beyond count_
   alignas(16) std::array<std::byte, 2048> values_;  // OpenCL guarantees room for 1024
 };
 

@@ -43,7 +43,7 @@ struct Cache {
   std::map<std::string, Entry> entries;
   bool writer_runs = false;
   std::condition_variable changed;
-  std::mutex writing;  // one writer at a time
+  std::mutex writing;   // one writer at a time
   bool closed = false;  // guarded by `writing`
 };
 
