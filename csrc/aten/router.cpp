@@ -10,8 +10,10 @@
 #include "aten/host_way.h"
 #include "aten/report.h"
 #include "aten/ways.h"
+#include "runtime/caching_allocator.h"
 #include "runtime/fork.h"
 #include "runtime/program.h"
+#include "runtime/stream.h"
 
 namespace outboard {
 
@@ -87,6 +89,26 @@ bool matches(const RoutedKernel& kernel, const Subject& subject) {
 
 constexpr c10::DispatchKeySet kSparseKeys({c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr});
 
+// Whether an argument lies in memory that the device adopted from the host: its owner may free it
+// at any time, also while a stream still uses it.
+bool uses_adopted_memory(const torch::jit::Stack& stack, size_t arguments) {
+  const auto adopted = [](const at::Tensor& tensor) {
+    return tensor.defined() && tensor.is_privateuseone() && tensor.has_storage() &&
+           tensor.storage().nbytes() != 0 &&
+           caching_allocator()->device_of_pointer(tensor.storage().data()) < 0;
+  };
+  for (const c10::IValue& value : torch::jit::last(stack, arguments)) {
+    if (value.isTensor()) {
+      if (adopted(value.toTensor())) return true;
+    } else if (value.isTensorList()) {
+      for (const at::Tensor& tensor : value.toTensorList()) {
+        if (adopted(tensor)) return true;
+      }
+    }
+  }
+  return false;
+}
+
 // Whether the kernel took the call.
 bool run_device_kernel(Operator& entry, const RoutedKernel& kernel, const Subject& subject,
                        const c10::OperatorHandle& op, c10::DispatchKeySet keys,
@@ -97,10 +119,15 @@ bool run_device_kernel(Operator& entry, const RoutedKernel& kernel, const Subjec
       !takes_device_way(subject.device, device_kernel.family(), subject.elements)) {
     return false;
   }
+  const bool adopted = adopts_host_memory(subject.device) &&
+                       uses_adopted_memory(*stack, op.schema().arguments().size());
   ReportedCall reported(entry, subject.dtype, Way::kDevice);
-  if (device_kernel.run(op, keys, stack, subject.device)) return true;
-  reported.cancel();
-  return false;
+  if (!device_kernel.run(op, keys, stack, subject.device)) {
+    reported.cancel();
+    return false;
+  }
+  if (C10_UNLIKELY(adopted)) drain(current_stream_state(subject.device));
+  return true;
 }
 
 // Replaces the snapshot; readers may still hold the old one, so it is never freed.

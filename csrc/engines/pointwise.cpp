@@ -10,7 +10,6 @@
 #include <limits>
 
 #include "engines/kernel_types.h"
-#include "engines/work_shape.h"
 #include "runtime/device.h"
 
 namespace outboard {
@@ -18,19 +17,8 @@ namespace {
 
 using at::ScalarType;
 
-constexpr int kMostOperands = 8;  // of a Key
-
 bool contains(const std::vector<std::string>& list, const std::string& text) {
   return std::find(list.begin(), list.end(), text) != list.end();
-}
-
-// The text by which rows name an argument's value.
-std::string text_of(const c10::IValue& value) {
-  if (value.isNone()) return "None";
-  if (value.isString()) return value.toStringRef();
-  if (value.isBool()) return value.toBool() ? "True" : "False";
-  if (value.isInt()) return std::to_string(value.toInt());
-  return "?";
 }
 
 bool fits(const at::Scalar& scalar, ScalarType dtype, bool strict) {
@@ -100,9 +88,26 @@ struct PointwiseKernel::Call {
   ScalarType result = ScalarType::Undefined;
 };
 
+namespace {
+
+PointwiseExpression expression_of(const Row& row) {
+  PointwiseExpression expression;
+  const auto& names = row.has("names") ? row.texts("names") : row.texts("operands");
+  for (const std::string& name : names) {
+    expression.operands.push_back({name, contains(row.texts("masks"), name)});
+  }
+  expression.scalars = row.has("scalar_names") ? row.texts("scalar_names") : row.texts("scalars");
+  expression.results = row.texts("expressions");
+  expression.kind = result_of(row.text("result"));
+  expression.scalar = row.flag("scalar");
+  return expression;
+}
+
+}  // namespace
+
 PointwiseKernel::PointwiseKernel(const Row& row, const c10::FunctionSchema& schema)
     : EngineKernel(row, schema),
-      expressions_(row.texts("expressions")),
+      requirements_(row, overload_),
       result_(result_of(row.text("result"))),
       types_(row.has("types") ? row.text("types") : "promote"),
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
@@ -110,43 +115,29 @@ PointwiseKernel::PointwiseKernel(const Row& row, const c10::FunctionSchema& sche
       any_output_(row.flag("any_output")),
       may_overlap_(row.flag("may_overlap")),
       strict_(row.flag("strict")),
-      scalar_(row.flag("scalar")) {
-  const auto& names = row.has("names") ? row.texts("names") : row.texts("operands");
+      launcher_(expression_of(row)) {
+  const PointwiseExpression expression = expression_of(row);
   const auto& arguments = row.texts("operands");
-  TORCH_CHECK_VALUE(names.size() == arguments.size() && names.size() < kMostOperands - 1 &&
-                        expressions_.size() == overload_.result_count() && !expressions_.empty(),
-                    "the pointwise row of ", overload_.name(),
-                    " has not as many names as operands, too many of them, or not one expression "
-                    "per result");
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    operands_.push_back(
-        {overload_.index(arguments[i]), names[i], contains(row.texts("masks"), names[i])});
-  }
   const auto& scalars = row.texts("scalars");
-  const auto& scalar_names = row.has("scalar_names") ? row.texts("scalar_names") : scalars;
-  TORCH_CHECK_VALUE(scalars.size() == scalar_names.size(), "the pointwise row of ",
-                    overload_.name(), " has not as many scalar names as scalars");
+  TORCH_CHECK_VALUE(
+      expression.operands.size() == arguments.size() && expression.scalars.size() == scalars.size(),
+      "the pointwise row of ", overload_.name(), " has not as many names as arguments");
+  TORCH_CHECK_VALUE(expression.results.size() == std::max<size_t>(overload_.result_count(), 1),
+                    "the pointwise row of ", overload_.name(), " has ", expression.results.size(),
+                    " expressions, and the operator has ", overload_.result_count(), " results");
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    operands_.push_back({overload_.index(arguments[i]), expression.operands[i].mask});
+  }
   const auto& absent = row.dictionary("absent");
   for (size_t i = 0; i < scalars.size(); ++i) {
-    const auto value = absent.find(scalar_names[i]);
-    scalars_.push_back({overload_.find(scalars[i]), scalar_names[i],
-                        value != absent.end() ? value->second : "",
-                        contains(row.texts("promoting"), scalar_names[i])});
+    const auto value = absent.find(expression.scalars[i]);
+    scalars_.push_back({overload_.find(scalars[i]), value != absent.end() ? value->second : "",
+                        contains(row.texts("promoting"), expression.scalars[i])});
     TORCH_CHECK_VALUE(scalars_.back().argument >= 0 || value != absent.end(),
                       "a row names the "
                       "argument '",
                       scalars[i], "', which ", overload_.name(), " does not have");
   }
-  for (const auto& [argument, value] : row.dictionary("requires")) {
-    requirements_.push_back({overload_.index(argument), value});
-  }
-}
-
-bool PointwiseKernel::meets_requirements(const torch::jit::Stack& stack) const {
-  for (const Requirement& requirement : requirements_) {
-    if (text_of(overload_.read(stack, requirement.argument)) != requirement.value) return false;
-  }
-  return true;
 }
 
 bool PointwiseKernel::gather(Call& call, const torch::jit::Stack& stack) const {
@@ -168,7 +159,7 @@ bool PointwiseKernel::gather(Call& call, const torch::jit::Stack& stack) const {
       return false;
     }
   }
-  for (size_t i = 0; i < expressions_.size(); ++i) {
+  for (size_t i = 0; i < overload_.result_count(); ++i) {
     const at::Tensor& output = overload_.given_output(stack, i);
     if (output.defined() && !(output.is_privateuseone() && usable(output))) return false;
     call.outputs.push_back(&output);
@@ -237,7 +228,7 @@ bool PointwiseKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet key
                           torch::jit::Stack* stack, c10::DeviceIndex device) {
   Call call;
   call.device = device;
-  if (!meets_requirements(*stack) || !gather(call, *stack) || !choose_types(call) ||
+  if (!requirements_.hold(*stack) || !gather(call, *stack) || !choose_types(call) ||
       !accepts_scalars(call)) {
     return false;
   }
@@ -258,135 +249,21 @@ bool PointwiseKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet key
   for (const at::Tensor* input : call.inputs) config.add_const_input(*input);
   at::TensorIterator iterator = config.build();
 
-  if (iterator.ndim() > kPointwiseDimensions) return false;
-  if (iterator.numel() > 0) enqueue(call, iterator);
-  if (expressions_.size() == 1) {
+  if (!PointwiseLauncher::takes(iterator)) return false;
+  c10::SmallVector<at::Scalar, 4> scalars;
+  for (size_t i = 0; i < scalars_.size(); ++i) {
+    const auto& given = call.scalars[i];
+    scalars.push_back(given.has_value() ? *given : absent_value(scalars_[i].absent, call.common));
+  }
+  launcher_.enqueue(device, iterator, call.compute, scalars);
+  if (iterator.noutputs() == 1) {
     overload_.finish(stack, iterator.output(0));
   } else {
     std::vector<at::Tensor> results;
-    for (size_t i = 0; i < expressions_.size(); ++i) results.push_back(iterator.output(i));
+    for (int i = 0; i < iterator.noutputs(); ++i) results.push_back(iterator.output(i));
     overload_.finish(stack, std::move(results));
   }
   return true;
-}
-
-namespace {
-
-// Whether operand `i` reaches the kernel as an argument.
-bool is_value(const at::TensorIteratorBase& iterator, int i) {
-  return i >= iterator.noutputs() && iterator.is_cpu_scalar(i);
-}
-
-bool is_contiguous(const at::TensorIteratorBase& iterator) {
-  if (iterator.ndim() > 1) return false;
-  for (int i = 0; i < iterator.ntensors(); ++i) {
-    if (iterator.ndim() == 1 && !is_value(iterator, i) &&
-        iterator.strides(i)[0] != iterator.element_size(i)) {
-      return false;
-    }
-  }
-  return true;
-}
-
-template <class Index>
-void add_layout(LaunchArguments& arguments, const at::TensorIteratorBase& iterator) {
-  c10::SmallVector<int, kMostOperands> pointers;
-  for (int i = 0; i < iterator.ntensors(); ++i) {
-    if (!is_value(iterator, i)) pointers.push_back(i);
-  }
-  c10::SmallVector<Index, kPointwiseDimensions * 5> layout(
-      kPointwiseDimensions * (1 + pointers.size()), 0);
-  layout[0] = 1;  // of a result with one element
-  for (int d = 0; d < iterator.ndim(); ++d) {
-    layout[d] = static_cast<Index>(iterator.shape()[d]);
-    for (size_t k = 0; k < pointers.size(); ++k) {
-      layout[kPointwiseDimensions + d * pointers.size() + k] =
-          static_cast<Index>(iterator.strides(pointers[k])[d] / iterator.element_size(pointers[k]));
-    }
-  }
-  arguments.bytes(layout.data(), layout.size() * sizeof(Index));
-  arguments.value(static_cast<uint32_t>(std::max(iterator.ndim(), 1)));
-}
-
-}  // namespace
-
-PointwiseKernel::Variant* PointwiseKernel::make_variant(const Call& call,
-                                                        const at::TensorIteratorBase& iterator,
-                                                        bool wide, const Key& key) const {
-  PointwiseSource source;
-  source.compute = call.compute;
-  source.shape = work_shape(call.device);
-  source.wide_index = wide;
-  source.scalar = scalar_;
-  for (int i = 0; i < iterator.noutputs(); ++i) {
-    source.outputs.push_back({iterator.dtype(i), result_, expressions_[i]});
-  }
-  for (size_t i = 0; i < operands_.size(); ++i) {
-    const int place = iterator.noutputs() + static_cast<int>(i);
-    const bool by_value = is_value(iterator, place);
-    const ScalarType dtype =
-        by_value ? (operands_[i].mask ? ScalarType::Bool : call.compute) : iterator.dtype(place);
-    source.inputs.push_back({operands_[i].name, dtype, operands_[i].mask, by_value});
-  }
-  for (const ScalarArgument& scalar : scalars_) source.scalars.push_back(scalar.name);
-  const std::string text = source.text();
-  const char* options = literal_options(call.compute);
-  return new Variant{key, &find_kernel(call.device, text, "contiguous", options),
-                     &find_kernel(call.device, text, "strided", options), nullptr};
-}
-
-const PointwiseKernel::Variant& PointwiseKernel::variant(const Call& call,
-                                                         const at::TensorIteratorBase& iterator,
-                                                         bool wide) {
-  Key key;
-  for (int i = 0; i < iterator.ntensors(); ++i) {
-    const bool by_value = is_value(iterator, i);
-    if (by_value) key.rest |= uint64_t{1} << i;
-    // Values are converted before they are passed.
-    key.dtypes = key.dtypes << 6 | (by_value ? 0 : static_cast<uint64_t>(iterator.dtype(i)));
-  }
-  key.dtypes = key.dtypes << 6 | static_cast<uint64_t>(call.compute);
-  key.rest |= (wide ? uint64_t{1} : 0) << 8 | static_cast<uint64_t>(call.device) << 16;
-  for (const Variant* known = variants_.load(std::memory_order_acquire); known != nullptr;
-       known = known->next) {
-    if (known->key == key) return *known;
-  }
-  Variant* made = make_variant(call, iterator, wide, key);
-  made->next = variants_.load(std::memory_order_relaxed);
-  while (!variants_.compare_exchange_weak(made->next, made, std::memory_order_acq_rel)) {
-  }
-  return *made;
-}
-
-void PointwiseKernel::enqueue(const Call& call, const at::TensorIteratorBase& iterator) {
-  const bool wide = !iterator.can_use_32bit_indexing();
-  const Variant& kernels = variant(call, iterator, wide);
-  LaunchArguments arguments;
-  for (int i = 0; i < iterator.ntensors(); ++i) {
-    if (is_value(iterator, i)) {
-      const bool mask = operands_[i - iterator.noutputs()].mask;
-      add_element(arguments, iterator.data_ptr(i), iterator.dtype(i),
-                  mask ? ScalarType::Bool : call.compute);
-    } else {
-      arguments.address(iterator.data_ptr(i));
-    }
-  }
-  for (size_t i = 0; i < scalars_.size(); ++i) {
-    const auto& given = call.scalars[i];
-    add_scalar(arguments,
-               given.has_value() ? *given : absent_value(scalars_[i].absent, call.common),
-               call.compute);
-  }
-  const bool contiguous = is_contiguous(iterator);
-  if (!contiguous) {
-    wide ? add_layout<uint64_t>(arguments, iterator) : add_layout<uint32_t>(arguments, iterator);
-  }
-  const auto total = static_cast<uint64_t>(iterator.numel());
-  wide ? arguments.value(total) : arguments.value(static_cast<uint32_t>(total));
-  const WorkShape shape = work_shape(call.device);
-  const uint64_t items = (total + shape.chunk - 1) / shape.chunk;
-  launch(current_stream_state(call.device), contiguous ? *kernels.contiguous : *kernels.strided,
-         Grid::linear(items, shape.local), arguments);
 }
 
 OUTBOARD_ENGINE("pointwise", PointwiseKernel);

@@ -25,18 +25,12 @@
 //   strict       scalars must be of a kind that the dtype can hold, as for alpha
 #pragma once
 
-#include <atomic>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "engines/engine.h"
-#include "engines/pointwise_source.h"
-#include "runtime/program.h"
-
-namespace at {
-struct TensorIteratorBase;
-}
+#include "engines/pointwise_launch.h"
+#include "engines/requirements.h"
 
 namespace outboard {
 
@@ -48,58 +42,31 @@ class PointwiseKernel final : public EngineKernel {
 
  private:
   struct Operand {
-    int argument;  // -1: a given output, where the row has no operands
-    std::string name;
+    int argument;
     bool mask;
   };
   struct ScalarArgument {
-    int argument;  // -1: the overload does not have it
-    std::string name;
-    std::string absent;
+    int argument;        // -1: the overload does not have it
+    std::string absent;  // "": the call is declined
     bool promotes;
-  };
-  struct Requirement {
-    int argument;
-    std::string value;
-  };
-  // What makes kernels differ.
-  struct Key {
-    uint64_t dtypes = 0;  // 6 bits per operand, outputs first, then the compute dtype
-    uint64_t rest = 0;    // device, width of indices, operands that are values
-    bool operator==(const Key& other) const noexcept {
-      return dtypes == other.dtypes && rest == other.rest;
-    }
-  };
-  struct Variant {
-    Key key;
-    Kernel* contiguous;
-    Kernel* strided;
-    Variant* next;
   };
   struct Call;
 
   bool gather(Call& call, const torch::jit::Stack& stack) const;
-  bool meets_requirements(const torch::jit::Stack& stack) const;
   bool choose_types(Call& call) const;
   bool accepts_scalars(const Call& call) const;
-  const Variant& variant(const Call& call, const at::TensorIteratorBase& iterator, bool wide);
-  Variant* make_variant(const Call& call, const at::TensorIteratorBase& iterator, bool wide,
-                        const Key& key) const;
-  void enqueue(const Call& call, const at::TensorIteratorBase& iterator);
 
   std::vector<Operand> operands_;
   std::vector<ScalarArgument> scalars_;
-  std::vector<Requirement> requirements_;
-  std::vector<std::string> expressions_;
-  PointwiseSource::Result result_ = PointwiseSource::Result::kValue;
-  std::string types_;
-  uint64_t dtypes_;
-  int64_t result_dtype_;
-  bool any_output_;
-  bool may_overlap_;
-  bool strict_;
-  bool scalar_;
-  std::atomic<Variant*> variants_{nullptr};  // leaked: they are as many as there are dtypes
+  const Requirements requirements_;
+  const PointwiseSource::Result result_;
+  const std::string types_;
+  const uint64_t dtypes_;
+  const int64_t result_dtype_;
+  const bool any_output_;
+  const bool may_overlap_;
+  const bool strict_;
+  PointwiseLauncher launcher_;
 };
 
 }  // namespace outboard

@@ -136,12 +136,8 @@ def arithmetic() -> list[Row]:
         *binary("remainder fmod", REALS, "Tensor_out"),
         pointwise("remainder.Scalar_Tensor", "self other", "remainder(self, other)", REALS),
         *_powers(),
-        pointwise(
-            "maximum maximum.out", "self other", "maximum(self, other)", (*REALS, *BOOL)
-        ),
-        pointwise(
-            "minimum minimum.out", "self other", "minimum(self, other)", (*REALS, *BOOL)
-        ),
+        pointwise("maximum maximum.out", "self other", "maximum(self, other)", (*REALS, *BOOL)),
+        pointwise("minimum minimum.out", "self other", "minimum(self, other)", (*REALS, *BOOL)),
         pointwise("fmax fmax.out", "self other", "fmax(self, other)", (*REALS, *BOOL)),
         pointwise("fmin fmin.out", "self other", "fmin(self, other)", (*REALS, *BOOL)),
         *binary("copysign", FLOATS, types="float"),
@@ -266,7 +262,9 @@ def _ternary() -> list[Row]:
             scalars="max:high",
             promoting=["high"],
         ),
-        pointwise("clamp.Tensor clamp_.Tensor clamp.Tensor_out", "self min:low max:high", clamp, REALS),
+        pointwise(
+            "clamp.Tensor clamp_.Tensor clamp.Tensor_out", "self min:low max:high", clamp, REALS
+        ),
         pointwise(
             "clamp.Tensor clamp_.Tensor clamp.Tensor_out",
             "self min:low",

@@ -241,18 +241,10 @@ EXPONENTIAL: Functions = {
 }
 
 TRIGONOMETRIC: Functions = {
-    "sin": ScalarFunction(
-        ONE, "sin(a)", None, "(T)(sin(a.x) * cosh(a.y), cos(a.x) * sinh(a.y))"
-    ),
-    "cos": ScalarFunction(
-        ONE, "cos(a)", None, "(T)(cos(a.x) * cosh(a.y), -sin(a.x) * sinh(a.y))"
-    ),
-    "sinh": ScalarFunction(
-        ONE, "sinh(a)", None, "(T)(sinh(a.x) * cos(a.y), cosh(a.x) * sin(a.y))"
-    ),
-    "cosh": ScalarFunction(
-        ONE, "cosh(a)", None, "(T)(cosh(a.x) * cos(a.y), sinh(a.x) * sin(a.y))"
-    ),
+    "sin": ScalarFunction(ONE, "sin(a)", None, "(T)(sin(a.x) * cosh(a.y), cos(a.x) * sinh(a.y))"),
+    "cos": ScalarFunction(ONE, "cos(a)", None, "(T)(cos(a.x) * cosh(a.y), -sin(a.x) * sinh(a.y))"),
+    "sinh": ScalarFunction(ONE, "sinh(a)", None, "(T)(sinh(a.x) * cos(a.y), cosh(a.x) * sin(a.y))"),
+    "cosh": ScalarFunction(ONE, "cosh(a)", None, "(T)(cosh(a.x) * cos(a.y), sinh(a.x) * sin(a.y))"),
     "tanh": ScalarFunction(
         ONE,
         "tanh(a)",
@@ -295,13 +287,25 @@ COMPARISON: Functions = {
     **_same("nonzero", "a != C(0)", complex="(a.x != 0) | (a.y != 0)", **_MASK),
     **_same("logical_not", "a == C(0)", complex="(a.x == 0) & (a.y == 0)", **_MASK),
     **_same(
-        "logical_and", "ob_nonzero(a) & ob_nonzero(b)", TWO, complex="ob_nonzero(a) & ob_nonzero(b)", **_MASK
+        "logical_and",
+        "ob_nonzero(a) & ob_nonzero(b)",
+        TWO,
+        complex="ob_nonzero(a) & ob_nonzero(b)",
+        **_MASK,
     ),
     **_same(
-        "logical_or", "ob_nonzero(a) | ob_nonzero(b)", TWO, complex="ob_nonzero(a) | ob_nonzero(b)", **_MASK
+        "logical_or",
+        "ob_nonzero(a) | ob_nonzero(b)",
+        TWO,
+        complex="ob_nonzero(a) | ob_nonzero(b)",
+        **_MASK,
     ),
     **_same(
-        "logical_xor", "ob_nonzero(a) ^ ob_nonzero(b)", TWO, complex="ob_nonzero(a) ^ ob_nonzero(b)", **_MASK
+        "logical_xor",
+        "ob_nonzero(a) ^ ob_nonzero(b)",
+        TWO,
+        complex="ob_nonzero(a) ^ ob_nonzero(b)",
+        **_MASK,
     ),
     "isnan": ScalarFunction(ONE, "a != a", "a != a", "(a.x != a.x) | (a.y != a.y)", **_MASK),
     "isinf": ScalarFunction(ONE, "fabs(a) == C(INFINITY)", "a != a", **_MASK),
@@ -317,7 +321,9 @@ BITWISE: Functions = {
     "bitwise_and": ScalarFunction(TWO, None, "a & b"),
     "bitwise_or": ScalarFunction(TWO, None, "a | b"),
     "bitwise_xor": ScalarFunction(TWO, None, "a ^ b"),
-    "bitwise_not": ScalarFunction(ONE, None, "\n#ifdef OB_BOOL\n  return a ^ C(1);\n#else\n  return ~a;\n#endif\n"),
+    "bitwise_not": ScalarFunction(
+        ONE, None, "\n#ifdef OB_BOOL\n  return a ^ C(1);\n#else\n  return ~a;\n#endif\n"
+    ),
     # Shifts by too much shift everything out.
     "bitwise_left_shift": ScalarFunction(
         TWO,
