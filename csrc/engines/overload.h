@@ -40,6 +40,10 @@ class OUTBOARD_API Overload {
     return torch::jit::peek(stack, index, argument_count_);
   }
 
+  // The argument that is to be written as result `result`, nullptr in the functional form.
+  const c10::IValue* given(const torch::jit::Stack& stack, size_t result = 0) const {
+    return form_ == Form::kFunctional ? nullptr : &read(stack, written_.at(result));
+  }
   // The tensor that is to be written as result `result`, undefined in the functional form.
   const at::Tensor& given_output(const torch::jit::Stack& stack, size_t result = 0) const;
 

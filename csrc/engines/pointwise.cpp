@@ -7,6 +7,7 @@
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
+#include <deque>
 #include <limits>
 
 #include "engines/kernel_types.h"
@@ -78,6 +79,8 @@ PointwiseSource::Result result_of(const std::string& text) {
 }  // namespace
 
 struct PointwiseKernel::Call {
+  explicit Call(c10::DeviceIndex device_) : device(device_) {}
+
   c10::DeviceIndex device;
   c10::SmallVector<at::Tensor, 4> wrapped;  // numbers as tensors
   c10::SmallVector<const at::Tensor*, 6> inputs;
@@ -122,7 +125,12 @@ PointwiseKernel::PointwiseKernel(const Row& row, const c10::FunctionSchema& sche
   TORCH_CHECK_VALUE(
       expression.operands.size() == arguments.size() && expression.scalars.size() == scalars.size(),
       "the pointwise row of ", overload_.name(), " has not as many names as arguments");
-  TORCH_CHECK_VALUE(expression.results.size() == std::max<size_t>(overload_.result_count(), 1),
+  for (const std::string& argument : arguments) {
+    const c10::TypePtr type = overload_.argument(overload_.index(argument)).type();
+    lists_ = lists_ || type->kind() == c10::TypeKind::ListType;
+  }
+  TORCH_CHECK_VALUE(lists_ ? expression.results.size() == 1
+                           : expression.results.size() == overload_.result_count(),
                     "the pointwise row of ", overload_.name(), " has ", expression.results.size(),
                     " expressions, and the operator has ", overload_.result_count(), " results");
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -140,7 +148,21 @@ PointwiseKernel::PointwiseKernel(const Row& row, const c10::FunctionSchema& sche
   }
 }
 
-bool PointwiseKernel::gather(Call& call, const torch::jit::Stack& stack) const {
+namespace {
+
+const at::Tensor& undefined() {
+  static const at::Tensor* tensor = new at::Tensor;
+  return *tensor;
+}
+
+// An argument, or of an argument that is a list the element for call `k` of one per element.
+const c10::IValue& element(const c10::IValue& value, int64_t k) {
+  return k >= 0 && value.isList() ? value.toListRef()[k] : value;
+}
+
+}  // namespace
+
+bool PointwiseKernel::gather(Call& call, const torch::jit::Stack& stack, int64_t k) const {
   call.wrapped.reserve(operands_.size());  // `inputs` points into it
   const auto usable = [&](const at::Tensor& tensor) {
     if (!tensor.defined() || tensor.layout() != at::kStrided) return false;
@@ -148,7 +170,7 @@ bool PointwiseKernel::gather(Call& call, const torch::jit::Stack& stack) const {
     return tensor.device().index() == call.device && computes(call.device, tensor.scalar_type());
   };
   for (const Operand& operand : operands_) {
-    const c10::IValue& value = overload_.read(stack, operand.argument);
+    const c10::IValue& value = element(overload_.read(stack, operand.argument), k);
     if (value.isTensor()) {
       if (!usable(value.toTensor())) return false;
       call.inputs.push_back(&value.toTensor());
@@ -159,14 +181,15 @@ bool PointwiseKernel::gather(Call& call, const torch::jit::Stack& stack) const {
       return false;
     }
   }
-  for (size_t i = 0; i < overload_.result_count(); ++i) {
-    const at::Tensor& output = overload_.given_output(stack, i);
+  for (size_t i = 0; i < launcher_.expression().results.size(); ++i) {
+    const c10::IValue* given = overload_.given(stack, i);
+    const at::Tensor& output = given != nullptr ? element(*given, k).toTensor() : undefined();
     if (output.defined() && !(output.is_privateuseone() && usable(output))) return false;
     call.outputs.push_back(&output);
   }
   for (const ScalarArgument& scalar : scalars_) {
     const c10::IValue* value =
-        scalar.argument >= 0 ? &overload_.read(stack, scalar.argument) : nullptr;
+        scalar.argument >= 0 ? &element(overload_.read(stack, scalar.argument), k) : nullptr;
     if (value == nullptr || value->isNone()) {
       if (scalar.absent.empty()) return false;
       call.scalars.push_back(std::nullopt);
@@ -224,44 +247,71 @@ bool PointwiseKernel::accepts_scalars(const Call& call) const {
   return true;
 }
 
-bool PointwiseKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                          torch::jit::Stack* stack, c10::DeviceIndex device) {
-  Call call;
-  call.device = device;
-  if (!requirements_.hold(*stack) || !gather(call, *stack) || !choose_types(call) ||
-      !accepts_scalars(call)) {
-    return false;
-  }
+bool PointwiseKernel::execute(const Call& call, std::vector<at::Tensor>& results) {
   for (const at::Tensor* output : call.outputs) {
     TORCH_CHECK(
         !output->defined() || any_output_ || c10::canCast(call.result, output->scalar_type()),
         "result type ", call.result, " can't be cast to the desired output type ",
         output->scalar_type());
   }
-
   at::TensorIteratorConfig config;
   config.set_check_mem_overlap(!may_overlap_)
       .check_all_same_dtype(false)
       .allow_cpu_scalars(true)
       .resize_outputs(overload_.form() != Overload::Form::kInPlace)
-      .declare_static_dtype_and_device(call.result, device_of(device));
+      .declare_static_dtype_and_device(call.result, device_of(call.device));
   for (const at::Tensor* output : call.outputs) config.add_output(*output);
   for (const at::Tensor* input : call.inputs) config.add_const_input(*input);
-  at::TensorIterator iterator = config.build();
-
+  const at::TensorIterator iterator = config.build();
   if (!PointwiseLauncher::takes(iterator)) return false;
+
   c10::SmallVector<at::Scalar, 4> scalars;
   for (size_t i = 0; i < scalars_.size(); ++i) {
     const auto& given = call.scalars[i];
     scalars.push_back(given.has_value() ? *given : absent_value(scalars_[i].absent, call.common));
   }
-  launcher_.enqueue(device, iterator, call.compute, scalars);
-  if (iterator.noutputs() == 1) {
-    overload_.finish(stack, iterator.output(0));
-  } else {
-    std::vector<at::Tensor> results;
-    for (int i = 0; i < iterator.noutputs(); ++i) results.push_back(iterator.output(i));
-    overload_.finish(stack, std::move(results));
+  launcher_.enqueue(call.device, iterator, call.compute, scalars);
+  for (int i = 0; i < iterator.noutputs(); ++i) results.push_back(iterator.output(i));
+  return true;
+}
+
+bool PointwiseKernel::prepare(Call& call, const torch::jit::Stack& stack, int64_t k) const {
+  return gather(call, stack, k) && choose_types(call) && accepts_scalars(call);
+}
+
+bool PointwiseKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                          torch::jit::Stack* stack, c10::DeviceIndex device) {
+  if (!requirements_.hold(*stack)) return false;
+  if (lists_) return run_lists(stack, device);
+  Call call(device);
+  std::vector<at::Tensor> results;
+  if (!prepare(call, *stack, -1) || !execute(call, results)) return false;
+  overload_.finish(stack, std::move(results));
+  return true;
+}
+
+// All elements, or none: the call is declined as a whole.
+bool PointwiseKernel::run_lists(torch::jit::Stack* stack, c10::DeviceIndex device) {
+  int64_t count = -1;
+  for (const c10::IValue& value : torch::jit::last(*stack, overload_.argument_count())) {
+    if (!value.isList()) continue;
+    const auto length = static_cast<int64_t>(value.toListRef().size());
+    if (length == 0 || (count >= 0 && length != count)) return false;
+    count = length;
+  }
+  std::deque<Call> calls;  // they are not moved: pointers lead into them
+  for (int64_t k = 0; k < count; ++k) {
+    Call& call = calls.emplace_back(device);
+    if (!prepare(call, *stack, k)) return false;
+    for (const at::Tensor* input : call.inputs) {
+      if (input->dim() > kPointwiseDimensions) return false;
+    }
+  }
+  std::vector<at::Tensor> results;
+  for (const Call& call : calls) execute(call, results);
+  torch::jit::drop(*stack, overload_.argument_count());
+  if (overload_.form() == Overload::Form::kFunctional) {
+    stack->emplace_back(c10::List<at::Tensor>(std::move(results)));
   }
   return true;
 }

@@ -2,7 +2,9 @@
 // each combination of dtypes and each class of layouts that calls bring.
 //
 // A row's properties:
-//   operands     names of arguments: tensors, or numbers that promote like 0-dim tensors
+//   operands     names of arguments: tensors, or numbers that promote like 0-dim tensors, or lists
+//   of
+//                either: then the expression is computed for each element
 //   names        what the expressions call them (default: as in the schema)
 //   masks        those of `names` that hold conditions; they take no part in promotion
 //   scalars      names of further arguments that are numbers or flags
@@ -52,9 +54,13 @@ class PointwiseKernel final : public EngineKernel {
   };
   struct Call;
 
-  bool gather(Call& call, const torch::jit::Stack& stack) const;
+  // `k`: of an overload over lists, the element; else -1.
+  bool prepare(Call& call, const torch::jit::Stack& stack, int64_t k) const;
+  bool gather(Call& call, const torch::jit::Stack& stack, int64_t k) const;
   bool choose_types(Call& call) const;
   bool accepts_scalars(const Call& call) const;
+  bool execute(const Call& call, std::vector<at::Tensor>& results);
+  bool run_lists(torch::jit::Stack* stack, c10::DeviceIndex device);
 
   std::vector<Operand> operands_;
   std::vector<ScalarArgument> scalars_;
@@ -66,6 +72,7 @@ class PointwiseKernel final : public EngineKernel {
   const bool any_output_;
   const bool may_overlap_;
   const bool strict_;
+  bool lists_ = false;  // one call per element of lists, as in _foreach_add
   PointwiseLauncher launcher_;
 };
 

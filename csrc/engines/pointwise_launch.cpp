@@ -60,10 +60,9 @@ bool PointwiseLauncher::takes(const at::TensorIteratorBase& iterator) {
          (iterator.ntensors() <= kMostWideOperands || iterator.can_use_32bit_indexing());
 }
 
-PointwiseLauncher::Variant* PointwiseLauncher::make_variant(c10::DeviceIndex device,
-                                                            const at::TensorIteratorBase& iterator,
-                                                            ScalarType compute, bool wide,
-                                                            const Key& key) const {
+PointwiseLauncher::Kernels PointwiseLauncher::make_kernels(c10::DeviceIndex device,
+                                                           const at::TensorIteratorBase& iterator,
+                                                           ScalarType compute, bool wide) const {
   PointwiseSource source;
   source.compute = compute;
   source.shape = work_shape(device);
@@ -82,13 +81,14 @@ PointwiseLauncher::Variant* PointwiseLauncher::make_variant(c10::DeviceIndex dev
   }
   const std::string text = source.text();
   const char* options = literal_options(compute);
-  return new Variant{key, &find_kernel(device, text, "contiguous", options),
-                     &find_kernel(device, text, "strided", options), nullptr};
+  return {&find_kernel(device, text, "contiguous", options),
+          &find_kernel(device, text, "strided", options)};
 }
 
-const PointwiseLauncher::Variant& PointwiseLauncher::variant(c10::DeviceIndex device,
-                                                             const at::TensorIteratorBase& iterator,
-                                                             ScalarType compute, bool wide) {
+void PointwiseLauncher::enqueue(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
+                                ScalarType compute, c10::ArrayRef<at::Scalar> scalars) {
+  if (iterator.numel() == 0) return;
+  const bool wide = !iterator.can_use_32bit_indexing();
   Key key;
   for (int i = 0; i < iterator.ntensors(); ++i) {
     if (is_value(iterator, i)) {
@@ -100,22 +100,8 @@ const PointwiseLauncher::Variant& PointwiseLauncher::variant(c10::DeviceIndex de
   key.dtypes.back() = static_cast<uint8_t>(compute);
   key.device = device;
   key.wide = wide;
-  for (const Variant* known = variants_.load(std::memory_order_acquire); known != nullptr;
-       known = known->next) {
-    if (known->key == key) return *known;
-  }
-  Variant* made = make_variant(device, iterator, compute, wide, key);
-  made->next = variants_.load(std::memory_order_relaxed);
-  while (!variants_.compare_exchange_weak(made->next, made, std::memory_order_acq_rel)) {
-  }
-  return *made;
-}
-
-void PointwiseLauncher::enqueue(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
-                                ScalarType compute, c10::ArrayRef<at::Scalar> scalars) {
-  if (iterator.numel() == 0) return;
-  const bool wide = !iterator.can_use_32bit_indexing();
-  const Variant& kernels = variant(device, iterator, compute, wide);
+  const Kernels& kernels =
+      kernels_.find(key, [&] { return make_kernels(device, iterator, compute, wide); });
   LaunchArguments arguments;
   for (int i = 0; i < iterator.ntensors(); ++i) {
     if (is_value(iterator, i)) {

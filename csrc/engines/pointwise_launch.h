@@ -6,10 +6,10 @@
 #include <c10/util/ArrayRef.h>
 
 #include <array>
-#include <atomic>
 #include <string>
 #include <vector>
 
+#include "engines/kernel_table.h"
 #include "engines/pointwise_source.h"
 #include "runtime/program.h"
 
@@ -35,6 +35,8 @@ class PointwiseLauncher {
  public:
   explicit PointwiseLauncher(PointwiseExpression expression) : expression_(std::move(expression)) {}
 
+  const PointwiseExpression& expression() const noexcept { return expression_; }
+
   // Whether `iterator` has no more dimensions and operands than the kernels take.
   static bool takes(const at::TensorIteratorBase& iterator);
 
@@ -52,19 +54,15 @@ class PointwiseLauncher {
     bool wide = false;  // indices of 64 bits
     bool operator==(const Key& other) const = default;
   };
-  struct Variant {
-    Key key;
+  struct Kernels {
     Kernel* contiguous;
     Kernel* strided;
-    Variant* next;
   };
-  const Variant& variant(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
-                         at::ScalarType compute, bool wide);
-  Variant* make_variant(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
-                        at::ScalarType compute, bool wide, const Key& key) const;
+  Kernels make_kernels(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
+                       at::ScalarType compute, bool wide) const;
 
   const PointwiseExpression expression_;
-  std::atomic<Variant*> variants_{nullptr};  // leaked: they are as many as there are dtypes
+  KernelTable<Key, Kernels> kernels_;
 };
 
 }  // namespace outboard

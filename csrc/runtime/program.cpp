@@ -102,14 +102,15 @@ std::string lines_in_log(const std::string& source, const std::string& log) {
   return shown;
 }
 
-ob_program build(c10::DeviceIndex device, const std::string& text, const std::string& options) {
+ob_program build(c10::DeviceIndex device, const std::string& text, const std::string& source,
+                 const std::string& options) {
   const ob_driver& table = driver();
   ob_program program = nullptr;
   const ob_status status = table.program_build(device, text.c_str(), options.c_str(), &program);
   if (status == OB_BUILD_FAILED) {
     const std::string log = table.last_error();
     TORCH_CHECK(false, "a kernel does not compile on ", device_of(device), ":",
-                lines_in_log(text, log), "\n", log);
+                lines_in_log(source, log), "\n", log);
   }
   check_status(status, "program_build");
   g_built.fetch_add(1, std::memory_order_relaxed);
@@ -134,10 +135,10 @@ ob_program load_from_disk(c10::DeviceIndex device, const std::string& key) {
 // could wait for ever on a driver that takes the interpreter lock.
 Program& make_program(const ProgramName& name) {
   const auto& [device, source, options] = name;
-  const std::string text = source_prelude(device) + source;
+  const std::string text = source_prelude(device) + "#line 1\n" + source;
   std::string key = disk_cache_key(device, text, options);
   ob_program handle = load_from_disk(device, key);
-  if (handle == nullptr) handle = build(device, text, options);
+  if (handle == nullptr) handle = build(device, text, source, options);
   Programs& all = programs();
   {
     std::lock_guard<std::mutex> lock(all.mutex);

@@ -440,7 +440,7 @@ def filling() -> list[Row]:
 
 def rows() -> list[Row]:
     """Every row."""
-    from torch_outboard.ops import pointwise_activations
+    from torch_outboard.ops import pointwise_activations, pointwise_foreach
 
     return [
         *arithmetic(),
@@ -449,4 +449,5 @@ def rows() -> list[Row]:
         *elementary(),
         *filling(),
         *pointwise_activations.rows(),
+        *pointwise_foreach.rows(),
     ]
