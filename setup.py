@@ -156,7 +156,7 @@ def native_extensions() -> list[Extension]:
     flags = ["-std=c++20", "-O2", "-fno-math-errno", "-g0", "-fvisibility=hidden", *WARNINGS]
     library = CppExtension(
         LIBRARY,
-        [*sources("runtime"), *sources("aten")],
+        [*sources("runtime"), *sources("aten"), *sources("engines")],
         include_dirs=include,
         extra_compile_args=[*flags, "-DOUTBOARD_BUILDING", "-fopenmp"],
         extra_link_args=["-fopenmp", "-Wl,-z,defs", "-ldl", "-lpthread"],

@@ -17,6 +17,7 @@ CONFIGURATIONS: dict[str, dict[str, str]] = {
     "shared": {"OUTBOARD_HOST_ACCESS": "shared"},
     "separate": {"OUTBOARD_HOST_ACCESS": "separate"},
     "torture": {"OUTBOARD_HOST_ACCESS": "shared", "OUTBOARD_TORTURE": "delay_us=200"},
+    "ocl": {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_WAY": "device"},
 }
 
 
@@ -25,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--configuration",
         choices=sorted(CONFIGURATIONS),
         default="environment",
-        help="how the host driver is set up for this run (default: as the environment says)",
+        help="how the driver is set up for this run (default: as the environment says)",
     )
 
 

@@ -1,7 +1,8 @@
 """Runs the tests as `make test` and `make test-full` do: stage by stage, one summary at the end.
 
-The same tests run in several settings of the host driver. A stage is one such run, in a process of
-its own, because the driver and its settings are fixed when the device is first used.
+The same tests run in several settings of the host driver, and those of the engines on `ocl`. A
+stage is one such run, in a process of its own, because the driver and its settings are fixed when
+the device is first used.
 """
 
 import argparse
@@ -30,6 +31,7 @@ SWEEP_DTYPES = (
 class Stage:
     name: str
     arguments: tuple[str, ...]
+    driver: str = "host"
 
 
 def pytest_stage(configuration: str, marker: str | None) -> Stage:
@@ -37,6 +39,18 @@ def pytest_stage(configuration: str, marker: str | None) -> Stage:
     arguments = ("-m", "pytest", "--configuration", configuration, *selection)
     report = f"--junitxml={RESULTS / configuration}.xml"
     return Stage(configuration, (*arguments, "-q", "-n", str(jobs()), report))
+
+
+def engines_stage(marker: str | None) -> Stage:
+    """The tests of device kernels, which need a driver that compiles."""
+    stage = pytest_stage("ocl", marker)
+    return Stage("ocl", (*stage.arguments, "tests/engines"), driver="ocl")
+
+
+def device_sweep_stage(dtype: str) -> Stage:
+    arguments = ("-m", "tests.opinfo.sweep", "--dtype", dtype, "--driver", "ocl", "--way", "device")
+    arguments = (*arguments, "--jobs", str(jobs()), "--resume")
+    return Stage(f"sweep-{dtype}-ocl-device", arguments, driver="ocl")
 
 
 def sweep_stage(dtype: str, access: str) -> Stage:
@@ -53,6 +67,7 @@ def default_stages() -> list[Stage]:
         pytest_stage("shared", "not slow"),
         pytest_stage("separate", "separate and not slow"),
         pytest_stage("torture", "torture and not slow"),
+        engines_stage("not slow"),
     ]
 
 
@@ -61,10 +76,11 @@ def full_stages() -> list[Stage]:
         pytest_stage("shared", None),
         pytest_stage("separate", None),
         pytest_stage("torture", "torture"),
+        engines_stage(None),
     ]
     for access in ("shared", "separate"):
         stages += [sweep_stage(dtype, access) for dtype in SWEEP_DTYPES]
-    return stages
+    return stages + [device_sweep_stage(dtype) for dtype in SWEEP_DTYPES]
 
 
 SUITES = {"default": default_stages, "full": full_stages}
@@ -74,7 +90,7 @@ def run(stage: Stage) -> tuple[int, str]:
     """Runs a stage, passes its output on, and returns its exit code and its closing line."""
     environment = {
         **os.environ,
-        "OUTBOARD_DRIVER": "host",
+        "OUTBOARD_DRIVER": stage.driver,
         "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // jobs())),
         "OMP_WAIT_POLICY": "PASSIVE",
         "PYTHONUNBUFFERED": "1",

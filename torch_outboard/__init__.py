@@ -14,10 +14,10 @@ from torch_outboard import _activation
 from torch_outboard.paths import cmake_path, include_paths, library_path
 
 if TYPE_CHECKING:
-    from torch_outboard import fallback
+    from torch_outboard import fallback, ways
     from torch_outboard.driver_choice import use_driver
     from torch_outboard.host_memory import as_cpu, from_cpu
-    from torch_outboard.kernels import kernel
+    from torch_outboard.user_kernels import kernel
 
 __all__ = [
     "__version__",
@@ -30,12 +30,13 @@ __all__ = [
     "kernel",
     "library_path",
     "use_driver",
+    "ways",
 ]
 
 # Imported at the first access, so that `import torch` stays fast.
 _LAZY = {
     "as_cpu": "torch_outboard.host_memory",
-    "kernel": "torch_outboard.kernels",
+    "kernel": "torch_outboard.user_kernels",
     "from_cpu": "torch_outboard.host_memory",
     "use_driver": "torch_outboard.driver_choice",
 }
@@ -58,8 +59,8 @@ def __getattr__(name: str) -> Any:
         import importlib.metadata
 
         return importlib.metadata.version("torch-outboard")
-    if name == "fallback":
-        return importlib.import_module("torch_outboard.fallback")
+    if name in ("fallback", "ways"):
+        return importlib.import_module(f"torch_outboard.{name}")
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'torch_outboard' has no attribute {name!r}")

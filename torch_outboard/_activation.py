@@ -27,6 +27,7 @@ from torch_outboard.driver_discovery import (
 DRIVER_VARIABLE = "OUTBOARD_DRIVER"
 TORTURE_VARIABLE = "OUTBOARD_TORTURE"
 FALLBACK_VARIABLES = "OUTBOARD_FALLBACK_"
+WAY_VARIABLE = "OUTBOARD_WAY"
 
 # What PyTorch calls the slot while nobody has taken it.
 _FREE_SLOT = "privateuseone"
@@ -152,6 +153,7 @@ def _register(choice: DriverChoice) -> None:
         from torch_outboard import device_module
 
         _C.register_hooks()
+        _C.set_bring_device_kernels(_bring_device_kernels)
         hand_over(choice)
         if os.environ.get(TORTURE_VARIABLE):
             folder = Path(__file__).parent / "drivers" / "torture"
@@ -169,18 +171,28 @@ def _register(choice: DriverChoice) -> None:
         from torch_outboard.device_module import finish_registration
 
         finish_registration(name)
-        _apply_fallback_settings()
+        _apply_settings()
 
 
-def _apply_fallback_settings() -> None:
-    if not any(variable.startswith(FALLBACK_VARIABLES) for variable in os.environ):
-        return
-    from torch_outboard import fallback
-
+def _apply_settings() -> None:
     try:
-        fallback.configure_from_environment()
+        if any(variable.startswith(FALLBACK_VARIABLES) for variable in os.environ):
+            from torch_outboard import fallback
+
+            fallback.configure_from_environment()
+        if os.environ.get(WAY_VARIABLE):
+            from torch_outboard import ways
+
+            ways.configure_from_environment()
     except ValueError as error:
         state.wrong_setting = str(error)
+
+
+def _bring_device_kernels() -> None:
+    """Hands the operator tables over; the router calls this at the first use of a device."""
+    from torch_outboard.ops import tables
+
+    tables.hand_over()
 
 
 def hand_over(choice: DriverChoice) -> None:

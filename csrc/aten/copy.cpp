@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "aten/copy_plan.h"
+#include "aten/device_copy.h"
 #include "aten/empty.h"
 #include "aten/host_call.h"
 #include "aten/host_staging.h"
@@ -31,8 +32,8 @@ constexpr int64_t kSingleThreadCopy = 256 << 10;
 
 c10::DeviceIndex place_of(const at::Tensor& tensor) {
   if (tensor.is_cpu()) return kHost;
-  TORCH_CHECK(tensor.is_privateuseone(), "copies go between CPU and ",
-              c10::DeviceType::PrivateUse1, " tensors, and a tensor on ", tensor.device(),
+  TORCH_CHECK(tensor.is_privateuseone(), "copies go between CPU and ", c10::DeviceType::PrivateUse1,
+              " tensors, and a tensor on ", tensor.device(),
               " was given; copy it to the CPU first");
   return tensor.device().index();
 }
@@ -138,6 +139,16 @@ void copy_with_host_or_itself(const at::Tensor& destination, const at::Tensor& s
   const bool overlapping = host == nullptr && spans_intersect(destination, source);
   const bool suits_driver = plan && plan->suits_driver() && !overlapping;
 
+  if (host == nullptr && stream_ordered(destination) && stream_ordered(source) &&
+      device_copies(device, destination.numel())) {
+    const uint64_t to = address_to_write(destination);
+    if (plan && plan->dense() && !overlapping) {
+      enqueue_copy(stream, {device, to}, {device, address_to_read(source)}, *plan);
+      return;
+    }
+    if (copy_on_device(destination, source)) return;
+  }
+
   if (shares_host_memory(device)) {
     const bool asynchronous =
         suits_driver && stream_ordered(destination) && stream_ordered(source) &&
@@ -185,11 +196,10 @@ void copy_between_devices(const at::Tensor& destination, const at::Tensor& sourc
   const bool on_bus = plan && plan->suits_driver();
 
   if (shares_host_memory(to) && shares_host_memory(from)) {
-    const bool may_leave_pending =
-        on_bus && stream_ordered(destination) && stream_ordered(source);
+    const bool may_leave_pending = on_bus && stream_ordered(destination) && stream_ordered(source);
     const bool idle = source_stream.idle() && destination_stream.idle();
-    const bool cheap = destination.nbytes() <= kSmallCopy ||
-                       (is_host_processor(to) && is_host_processor(from));
+    const bool cheap =
+        destination.nbytes() <= kSmallCopy || (is_host_processor(to) && is_host_processor(from));
     if (!may_leave_pending || (idle && cheap)) {
       drain(source_stream);
       drain(destination_stream);
@@ -206,7 +216,8 @@ void copy_between_devices(const at::Tensor& destination, const at::Tensor& sourc
     return;
   }
 
-  // Packed on the source, moved as it is, then broadcast, converted and scattered on the other side.
+  // Packed on the source, moved as it is, then broadcast, converted and scattered on the other
+  // side.
   at::Tensor packed = source;
   if (!source.is_non_overlapping_and_dense()) {
     packed = empty_on(from, source.sizes(), source.scalar_type());
@@ -214,8 +225,7 @@ void copy_between_devices(const at::Tensor& destination, const at::Tensor& sourc
     packed._set_neg(source.is_neg());
     copy_with_host_or_itself(packed, source, from, true);
   }
-  at::Tensor landed =
-      empty_strided_on(to, packed.sizes(), packed.strides(), packed.scalar_type());
+  at::Tensor landed = empty_strided_on(to, packed.sizes(), packed.strides(), packed.scalar_type());
   landed._set_conj(source.is_conj());
   landed._set_neg(source.is_neg());
   copy_between_devices(landed, packed);

@@ -46,6 +46,8 @@ class ReportedCall {
   ReportedCall& operator=(const ReportedCall&) = delete;
 
   void add_copied_bytes(uint64_t bytes) noexcept { copied_bytes_ += bytes; }
+  // The call did not take place this way.
+  void cancel() noexcept { entry_ = nullptr; }
 
  private:
   const Operator* entry_ = nullptr;

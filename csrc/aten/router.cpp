@@ -9,7 +9,11 @@
 #include "aten/fallback_policy.h"
 #include "aten/host_way.h"
 #include "aten/report.h"
+#include "aten/ways.h"
+#include "runtime/caching_allocator.h"
 #include "runtime/fork.h"
+#include "runtime/program.h"
+#include "runtime/stream.h"
 
 namespace outboard {
 
@@ -34,6 +38,7 @@ Entries& entries() {
 struct Subject {
   c10::DeviceIndex device = -1;
   at::ScalarType dtype = at::ScalarType::Undefined;
+  int64_t elements = 0;
 
   bool see(const at::Tensor& tensor) {
     if (!tensor.defined()) return false;
@@ -41,6 +46,7 @@ struct Subject {
     if (!tensor.is_privateuseone()) return false;
     device = tensor.device().index();
     dtype = tensor.scalar_type();
+    elements = tensor.layout() == at::kStrided ? tensor.numel() : 0;
     return true;
   }
 };
@@ -79,6 +85,49 @@ bool matches(const RoutedKernel& kernel, const Subject& subject) {
          !(kernel.separate_memory_only && shares_host_memory(subject.device)) &&
          (kernel.dtypes == kAllDtypes || (subject.dtype != at::ScalarType::Undefined &&
                                           (kernel.dtypes >> static_cast<int>(subject.dtype)) & 1));
+}
+
+constexpr c10::DispatchKeySet kSparseKeys({c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr});
+
+// Whether an argument lies in memory that the device adopted from the host: its owner may free it
+// at any time, also while a stream still uses it.
+bool uses_adopted_memory(const torch::jit::Stack& stack, size_t arguments) {
+  const auto adopted = [](const at::Tensor& tensor) {
+    return tensor.defined() && tensor.is_privateuseone() && tensor.has_storage() &&
+           tensor.storage().nbytes() != 0 &&
+           caching_allocator()->device_of_pointer(tensor.storage().data()) < 0;
+  };
+  for (const c10::IValue& value : torch::jit::last(stack, arguments)) {
+    if (value.isTensor()) {
+      if (adopted(value.toTensor())) return true;
+    } else if (value.isTensorList()) {
+      for (const at::Tensor& tensor : value.toTensorList()) {
+        if (adopted(tensor)) return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Whether the kernel took the call.
+bool run_device_kernel(Operator& entry, const RoutedKernel& kernel, const Subject& subject,
+                       const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                       torch::jit::Stack* stack) {
+  DeviceKernel& device_kernel = *kernel.device_kernel;
+  if (keys.has_any(kSparseKeys) || !runs_code(subject.device)) return false;
+  if (kernel.source == Source::kKit &&
+      !takes_device_way(subject.device, device_kernel.family(), subject.elements)) {
+    return false;
+  }
+  const bool adopted = adopts_host_memory(subject.device) &&
+                       uses_adopted_memory(*stack, op.schema().arguments().size());
+  ReportedCall reported(entry, subject.dtype, Way::kDevice);
+  if (!device_kernel.run(op, keys, stack, subject.device)) {
+    reported.cancel();
+    return false;
+  }
+  if (C10_UNLIKELY(adopted)) drain(current_stream_state(subject.device));
+  return true;
 }
 
 // Replaces the snapshot; readers may still hold the old one, so it is never freed.
@@ -141,11 +190,16 @@ void remove_kernel(const std::string& name, const std::shared_ptr<RoutedKernel>&
 void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                        torch::jit::Stack* stack) {
   check_fork();
+  ensure_device_kernels();
   const Subject subject = subject_of(op.schema(), *stack);
   const Way host_way = shares_host_memory(subject.device) ? Way::kShared : Way::kCopied;
   if (const Kernels* kernels = entry.kernels.load(std::memory_order_acquire)) {
     for (const auto& kernel : *kernels) {
       if (!matches(*kernel, subject)) continue;
+      if (kernel->device_kernel != nullptr) {
+        if (run_device_kernel(entry, *kernel, subject, op, keys, stack)) return;
+        continue;
+      }
       const Way way = kernel->way == Way::kDevice ? Way::kDevice : host_way;
       if (way != Way::kDevice) check_fallback(entry, way, subject.dtype, subject.device);
       ReportedCall reported(entry, subject.dtype, way);

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "aten/device_kernel.h"
 #include "runtime/device.h"
 #include "runtime/export.h"
 
@@ -37,10 +38,13 @@ constexpr uint64_t kAllDtypes = ~uint64_t{0};  // bit i: ScalarType(i)
 // A kernel over device tensors.
 struct RoutedKernel {
   c10::KernelFunction kernel;
+  // Instead of `kernel`: one that may decline a call. One of the kit's runs only where ways.h says
+  // so.
+  std::shared_ptr<DeviceKernel> device_kernel;
   Source source = Source::kKit;
-  Way way = Way::kDevice;            // as reported
-  c10::DeviceIndex device = -1;      // -1: every device
-  uint64_t dtypes = kAllDtypes;      // of the first tensor argument, else of the dtype argument
+  Way way = Way::kDevice;             // as reported
+  c10::DeviceIndex device = -1;       // -1: every device
+  uint64_t dtypes = kAllDtypes;       // of the first tensor argument, else of the dtype argument
   bool separate_memory_only = false;  // not on devices that share memory with the host
 };
 
@@ -67,7 +71,8 @@ OUTBOARD_API Operator& router_entry(const std::string& name);
 OUTBOARD_API std::shared_ptr<RoutedKernel> add_kernel(const std::string& name, RoutedKernel kernel);
 // The same for an overload that is registered already.
 std::shared_ptr<RoutedKernel> add_kernel_to_entry(Operator& entry, RoutedKernel kernel);
-OUTBOARD_API void remove_kernel(const std::string& name, const std::shared_ptr<RoutedKernel>& kernel);
+OUTBOARD_API void remove_kernel(const std::string& name,
+                                const std::shared_ptr<RoutedKernel>& kernel);
 
 // Counts reasons for which typed kernels must take the boxed way: the report is on, or a policy
 // other than the default for `kShared` is set.
@@ -119,17 +124,17 @@ struct KernelRowRegistrar {
 
 // A typed kernel over device tensors which the dispatcher calls directly; it works on every device
 // and every dtype by itself (falling back to call_routed where it has no short way).
-#define OUTBOARD_DIRECT(op_name, function)                                                     \
-  OUTBOARD_ROW_1(                                                                              \
-      __COUNTER__, op_name,                                                                    \
+#define OUTBOARD_DIRECT(op_name, function) \
+  OUTBOARD_ROW_1(                          \
+      __COUNTER__, op_name,                \
       []() -> torch::CppFunction { return torch::CppFunction(TORCH_FN(function)); }, nullptr)
 
 // A kernel over device tensors that replaces the generic host way of one operator (because the CPU
 // kernel is not usable: random numbers, fused cells). It stands behind the router, so policies,
 // reports and makers' kernels apply.
-#define OUTBOARD_ROUTED(op_name, function)                                         \
-  OUTBOARD_ROW_1(__COUNTER__, op_name, nullptr, []() -> c10::KernelFunction {      \
-    return c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(function));       \
+#define OUTBOARD_ROUTED(op_name, function)                                    \
+  OUTBOARD_ROW_1(__COUNTER__, op_name, nullptr, []() -> c10::KernelFunction { \
+    return c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(function));  \
   })
 
 // A composite operator that runs on the host as a whole instead of in its parts.

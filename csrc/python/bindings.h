@@ -10,6 +10,7 @@ void bind_memory(pybind11::module_& m);    // allocator statistics, pools, pinne
 void bind_random(pybind11::module_& m);    // generators
 void bind_fallback(pybind11::module_& m);  // policies and reports of the router
 void bind_kernels(pybind11::module_& m);   // kernels written in Python
+void bind_engines(pybind11::module_& m);   // operator tables, programs, ways
 void bind_autograd(pybind11::module_& m);  // autograd's threads at exit
 void bind_storage(pybind11::module_& m);   // sharing storages with CPU, other processes, DLPack
 

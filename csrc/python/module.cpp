@@ -11,5 +11,6 @@ PYBIND11_MODULE(_C, m) {
   outboard::bind_autograd(m);
   outboard::bind_fallback(m);
   outboard::bind_kernels(m);
+  outboard::bind_engines(m);
   outboard::register_operators();
 }

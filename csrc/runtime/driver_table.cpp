@@ -11,6 +11,7 @@
 #include "runtime/device.h"
 #include "runtime/driver_defaults.h"
 #include "runtime/fork.h"
+#include "runtime/program_disk_cache.h"
 #include "runtime/stream.h"
 
 namespace outboard {
@@ -258,6 +259,7 @@ void finalize_driver() noexcept {
       TORCH_WARN("at exit: ", error.what());
     }
   }
+  close_disk_cache();
   if (g_finalized.exchange(true)) return;
   g_driver.store(nullptr, std::memory_order_release);
   const ob_status status = table.finalize();

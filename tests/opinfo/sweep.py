@@ -88,6 +88,17 @@ def scoreboard(dtype: str, access: str, answers: Sequence[Answer]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def on_device_summary(answers: Sequence[Answer]) -> str:
+    """How many operators launched device kernels, and how many entries did without the host."""
+    overloads = {name for answer in answers for name in answer.on_device}
+    operators = {name.partition("::")[2].partition(".")[0] for name in overloads}
+    native = sum(bool(a.on_device) and not a.on_host and a.status == "right" for a in answers)
+    return (
+        f"{len(operators)} operators ({len(overloads)} overloads) launched device kernels; "
+        f"{native} entries are right without a host kernel"
+    )
+
+
 class Journal:
     """Keeps answers as they come, so that a stopped sweep can go on."""
 
@@ -118,18 +129,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", default="", help="default: the device of the backend")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one entry")
     parser.add_argument("--entry", action="append", help="only this entry; may be repeated")
+    parser.add_argument("--driver", default="", help="default: as the environment says")
+    parser.add_argument("--way", choices=("auto", "device", "host"), default="")
     parser.add_argument("--resume", action="store_true", help="go on from a stopped sweep")
     options = parser.parse_args(argv)
 
     def make_worker() -> WorkerProcess:
-        return WorkerProcess(options.device, options.access, options.timeout)
+        return WorkerProcess(
+            options.device, options.access, options.timeout, options.driver, options.way
+        )
 
     lister = make_worker()
     every = lister.entries(options.dtype)
     lister.close()
     if options.entry and (unknown := set(options.entry) - set(every)):
         parser.error(f"no entry takes {options.dtype} and is named {', '.join(sorted(unknown))}")
-    stem = f"{options.dtype}-{options.access}" + (f"-{options.device}" if options.device else "")
+    extra = [word for word in (options.device, options.driver, options.way) if word]
+    stem = "-".join([options.dtype, options.access, *extra])
     journal = Journal(FOLDER / f"{stem}.jsonl", options.resume and not options.entry)
     finished = {answer.entry for answer in journal.answers}
     entries = [name for name in options.entry or every if name not in finished]
@@ -139,6 +155,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if answer.failures:
             first = answer.failures[0]
             print(f"{answer.entry}: {first['check']}: {first['reason']}", flush=True)
+        elif options.entry:
+            ways = f"device: {answer.on_device}, host: {answer.on_host}" if options.way else ""
+            print(f"{answer.entry}: {answer.status} {ways}", flush=True)
         if len(journal.answers) % 25 == 0:
             right, runnable = score(journal.answers)
             print(f"[{len(journal.answers)}/{len(every)}] {right}/{runnable} right", flush=True)
@@ -149,6 +168,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     (FOLDER / f"{stem}.json").write_text(json.dumps([asdict(a) for a in answers], indent=1))
     (FOLDER / f"{stem}.md").write_text(scoreboard(options.dtype, options.access, answers))
     print(f"{options.dtype}, {options.access}: {right} of {runnable} entries right")
+    if options.way == "device":
+        print(on_device_summary(answers))
     print(f"scoreboard: {FOLDER / stem}.md")
     return int(any(a.status in NOT_RIGHT for a in answers))
 

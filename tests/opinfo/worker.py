@@ -7,6 +7,7 @@ standard output it was started with; whatever operators print goes to standard e
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,8 @@ class Answer:
             "not runnable" (CPU cannot run it either).
         failures: rows of check, number of the sample, reason.
         excluded: reasons of the exclusions that hid failures.
+        on_device: operators that launched device kernels, where that was counted.
+        on_host: operators that ran on the host, where that was counted.
     """
 
     entry: str
@@ -41,6 +45,8 @@ class Answer:
     failures: list[dict[str, Any]] = field(default_factory=list)
     excluded: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    on_device: list[str] = field(default_factory=list)
+    on_host: list[str] = field(default_factory=list)
 
 
 class WorkerProcess:
@@ -50,10 +56,15 @@ class WorkerProcess:
         device: name of the device; "" is the device of the backend.
         access: how the host driver's memory is reached, "shared" or "separate".
         timeout: seconds that one entry may take.
+        driver: which driver to run on; "" is the one of the environment.
+        way: which way operators take, "device" or "host"; "" is the one of the environment. With
+            "device" the answers say which operators launched device kernels.
     """
 
-    def __init__(self, device: str, access: str, timeout: float = 300.0) -> None:
-        self.settings = {"device": device, "access": access}
+    def __init__(
+        self, device: str, access: str, timeout: float = 300.0, driver: str = "", way: str = ""
+    ) -> None:
+        self.settings = {"device": device, "access": access, "driver": driver, "way": way}
         self.timeout = timeout
         self._process: subprocess.Popen[bytes] | None = None
         self._log = tempfile.TemporaryFile("a+b")  # noqa: SIM115, lives as long as this object
@@ -96,7 +107,11 @@ class WorkerProcess:
     def _start(self) -> None:
         if self._process is not None and self._process.poll() is None:
             return
-        access = self.settings["access"]
+        settings = {
+            "OUTBOARD_HOST_ACCESS": self.settings["access"],
+            "OUTBOARD_DRIVER": self.settings["driver"],
+            "OUTBOARD_WAY": self.settings["way"],
+        }
         self._log.truncate(0)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.opinfo.worker", json.dumps(self.settings)],
@@ -104,7 +119,11 @@ class WorkerProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env={**os.environ, "OUTBOARD_HOST_ACCESS": access, "OMP_NUM_THREADS": "1"},
+            env={
+                **os.environ,
+                "OMP_NUM_THREADS": "1",
+                **{name: value for name, value in settings.items() if value},
+            },
         )
         self._read_line(START_TIMEOUT)
 
@@ -150,7 +169,8 @@ def serve(settings: dict[str, str]) -> None:
     def check(name: str, dtype: str) -> Answer:
         exclusions = exclusions_for(name, dtype, settings["access"])
         unsafe = [exclusion for exclusion in exclusions if exclusion.unsafe]
-        result = check_entry(entries[name], getattr(torch, dtype), device, backward=not unsafe)
+        with counted(settings["way"] == "device") as (on_device, on_host):
+            result = check_entry(entries[name], getattr(torch, dtype), device, backward=not unsafe)
         if not result.samples:
             return Answer(name, "not runnable")
         failures = [asdict(failure) for failure in result.failures]
@@ -167,7 +187,10 @@ def serve(settings: dict[str, str]) -> None:
             failures = rest
         status = "wrong" if failures else "excluded" if excluded else "right"
         checks = sorted(result.checks)
-        return Answer(name, status, result.samples, checks, failures, excluded)
+        return Answer(
+            name, status, result.samples, checks, failures, excluded,
+            on_device=sorted(on_device), on_host=sorted(on_host),
+        )  # fmt: skip
 
     for line in sys.stdin:
         request = json.loads(line)
@@ -177,6 +200,22 @@ def serve(settings: dict[str, str]) -> None:
             dtype = getattr(torch, request["dtype"])
             answer = [n for n, op in entries.items() if dtype in op.supported_dtypes("cpu")]
         print(json.dumps(answer), file=answers)
+
+
+@contextlib.contextmanager
+def counted(wanted: bool) -> Iterator[tuple[set[str], set[str]]]:
+    """The operators that ran on the device and on the host inside the block, if that is wanted."""
+    on_device: set[str] = set()
+    on_host: set[str] = set()
+    if not wanted:
+        yield on_device, on_host
+        return
+    from torch_outboard import fallback
+
+    with fallback.report() as report:
+        yield on_device, on_host
+    for row in report.rows:
+        (on_device if row.way == "device" else on_host).add(row.op)
 
 
 def worker_device(name: str) -> Any:

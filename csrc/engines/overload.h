@@ -1,0 +1,75 @@
+// The schema of an overload as kernels need it: where the arguments are, and what becomes of the
+// results in the functional, the in-place and the out= form.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/function_schema.h>
+#include <ATen/core/stack.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/export.h"
+
+namespace outboard {
+
+class OUTBOARD_API Overload {
+ public:
+  enum class Form : uint8_t {
+    kFunctional,  // returns new tensors
+    kInPlace,     // writes and returns the first argument
+    kOut,         // writes and returns the arguments after the others
+  };
+
+  explicit Overload(const c10::FunctionSchema& schema);
+
+  const std::string& name() const noexcept { return name_; }  // "aten::add.Tensor"
+  Form form() const noexcept { return form_; }
+  size_t argument_count() const noexcept { return argument_count_; }
+  size_t result_count() const noexcept { return result_count_; }
+
+  // Position of the argument `name`; -1 if there is none.
+  int find(const std::string& name) const noexcept;
+  // The same; raises ValueError if there is none.
+  int index(const std::string& name) const;
+  const c10::Argument& argument(int index) const { return arguments_.at(index); }
+
+  // Argument `index` of the call on the stack.
+  const c10::IValue& read(const torch::jit::Stack& stack, int index) const {
+    return torch::jit::peek(stack, index, argument_count_);
+  }
+
+  // The argument that is to be written as result `result`, nullptr in the functional form.
+  const c10::IValue* given(const torch::jit::Stack& stack, size_t result = 0) const {
+    return form_ == Form::kFunctional ? nullptr : &read(stack, written_.at(result));
+  }
+  // The tensor that is to be written as result `result`, undefined in the functional form.
+  const at::Tensor& given_output(const torch::jit::Stack& stack, size_t result = 0) const;
+
+  // Takes the arguments off the stack and puts the results on it; in the other forms than the
+  // functional one they are the written arguments.
+  void finish(torch::jit::Stack* stack, at::Tensor result) const;
+  void finish(torch::jit::Stack* stack, std::vector<at::Tensor> results) const;
+
+ private:
+  std::string name_;
+  Form form_ = Form::kFunctional;
+  size_t argument_count_ = 0;
+  size_t result_count_ = 0;
+  std::vector<c10::Argument> arguments_;
+  std::vector<int> written_;  // argument of each result
+};
+
+// Result tensor of `sizes` and `dtype` for engines that do not use TensorIterator. In the
+// functional form a new one, in the given or else the contiguous layout. A tensor given with out=
+// must have the dtype, and is resized with PyTorch's warning; one written in place must have
+// exactly these sizes. Raises what PyTorch raises.
+OUTBOARD_API at::Tensor prepare_result(const Overload& overload, const at::Tensor& given,
+                                       at::IntArrayRef sizes, at::ScalarType dtype,
+                                       c10::Device device, at::OptionalIntArrayRef strides = {});
+
+// Whether a tensor argument can be read by a kernel on `device`: dense, on that device.
+OUTBOARD_API bool is_dense_on(const at::Tensor& tensor, c10::DeviceIndex device);
+
+}  // namespace outboard

@@ -1,0 +1,79 @@
+// The pointwise engine: an expression of scalar functions over broadcast operands, as a kernel for
+// each combination of dtypes and each class of layouts that calls bring.
+//
+// A row's properties:
+//   operands     names of arguments: tensors, or numbers that promote like 0-dim tensors, or lists
+//   of
+//                either: then the expression is computed for each element
+//   names        what the expressions call them (default: as in the schema)
+//   masks        those of `names` that hold conditions; they take no part in promotion
+//   scalars      names of further arguments that are numbers or flags
+//   scalar_names what the expressions call these (default: as in the schema)
+//   absent       per scalar name: a number, "lowest", "highest" (infinite if possible), "smallest"
+//                or "largest" (finite), where the argument is None or the
+//                overload does not have it; without an entry the call is declined
+//   promoting    those of `scalar_names` that take part in promotion
+//   expressions  one per result, in OpenCL C with functions of the table as ob_<name>(...)
+//   result       "value" (default), "mask" (what a comparison gives) or "real" (of complex values)
+//   types        "promote" (default): the common dtype; "float": the same, integers become the
+//                default dtype; "complex": the complex dtype of the common one; "self": the dtype
+//                of the first operand, else of the given output
+//   dtypes       bits of the common dtypes that are served
+//   result_dtype number of the dtype of results, where it is not that of `types`
+//   requires     argument names and the texts of the only values that are served
+//   any_output   results may be cast to any dtype of a given output
+//   scalar       the expressions hold for scalars alone, not for vectors
+//   may_overlap  the output may overlap itself, as in fills
+//   strict       scalars must be of a kind that the dtype can hold, as for alpha
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engines/engine.h"
+#include "engines/pointwise_launch.h"
+#include "engines/requirements.h"
+
+namespace outboard {
+
+class PointwiseKernel final : public EngineKernel {
+ public:
+  PointwiseKernel(const Row& row, const c10::FunctionSchema& schema);
+  bool run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack,
+           c10::DeviceIndex device) override;
+
+ private:
+  struct Operand {
+    int argument;
+    bool mask;
+  };
+  struct ScalarArgument {
+    int argument;        // -1: the overload does not have it
+    std::string absent;  // "": the call is declined
+    bool promotes;
+  };
+  struct Call;
+
+  // `k`: of an overload over lists, the element; else -1.
+  bool prepare(Call& call, const torch::jit::Stack& stack, int64_t k) const;
+  bool gather(Call& call, const torch::jit::Stack& stack, int64_t k) const;
+  bool choose_types(Call& call) const;
+  bool accepts_scalars(const Call& call) const;
+  bool execute(const Call& call, std::vector<at::Tensor>& results);
+  bool run_lists(torch::jit::Stack* stack, c10::DeviceIndex device);
+
+  std::vector<Operand> operands_;
+  std::vector<ScalarArgument> scalars_;
+  const Requirements requirements_;
+  const PointwiseSource::Result result_;
+  const std::string types_;
+  const uint64_t dtypes_;
+  const int64_t result_dtype_;
+  const bool any_output_;
+  const bool may_overlap_;
+  const bool strict_;
+  bool lists_ = false;  // one call per element of lists, as in _foreach_add
+  PointwiseLauncher launcher_;
+};
+
+}  // namespace outboard

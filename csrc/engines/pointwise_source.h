@@ -1,0 +1,44 @@
+// The text of a pointwise program: one expression over operands of given dtypes, as a kernel for
+// contiguous operands and one for any strides.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <string>
+#include <vector>
+
+#include "engines/work_shape.h"
+
+namespace outboard {
+
+// Most dimensions, after collapsing, that the strided kernel takes.
+constexpr int kPointwiseDimensions = 12;
+
+struct PointwiseSource {
+  // What an expression gives: a value of the compute dtype, what a comparison gives, or the real
+  // value type behind a complex one.
+  enum class Result { kValue, kMask, kReal };
+  struct Output {
+    at::ScalarType dtype;
+    Result result;
+    std::string expression;
+  };
+  struct Input {
+    std::string name;  // in the expressions
+    at::ScalarType dtype;
+    bool mask;      // in the expressions: a mask instead of a value
+    bool by_value;  // a kernel argument instead of memory; then `dtype` is the compute dtype
+  };
+
+  std::vector<Output> outputs;
+  std::vector<Input> inputs;
+  std::vector<std::string> scalars;  // arguments of the compute dtype
+  at::ScalarType compute;
+  WorkShape shape;
+  bool wide_index;      // 64-bit
+  bool scalar = false;  // the expressions are for scalars alone
+
+  std::string text() const;
+};
+
+}  // namespace outboard

@@ -1,0 +1,41 @@
+#include "engines/requirements.h"
+
+#include <cmath>
+#include <cstdlib>
+
+namespace outboard {
+namespace {
+
+double number_of(const std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  return !text.empty() && *end == '\0' ? number : std::nan("");
+}
+
+bool holds(const c10::IValue& value, const std::string& text, double number) {
+  if (value.isNone()) return text == "None";
+  if (value.isString()) return value.toStringRef() == text;
+  if (value.isBool()) return text == (value.toBool() ? "True" : "False");
+  if (value.isInt()) return static_cast<double>(value.toInt()) == number;
+  if (value.isDouble()) return value.toDouble() == number;
+  return false;
+}
+
+}  // namespace
+
+Requirements::Requirements(const Row& row, const Overload& overload) : overload_(overload) {
+  for (const auto& [argument, text] : row.dictionary("requires")) {
+    requirements_.push_back({overload.index(argument), text, number_of(text)});
+  }
+}
+
+bool Requirements::hold(const torch::jit::Stack& stack) const {
+  for (const Requirement& requirement : requirements_) {
+    if (!holds(overload_.read(stack, requirement.argument), requirement.text, requirement.number)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace outboard

@@ -1,0 +1,39 @@
+// An operator as the tables in Python describe it: the overloads, the engine that runs them, and
+// what the engine wants to know.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "runtime/export.h"
+
+namespace outboard {
+
+class OUTBOARD_API Row {
+ public:
+  using Value = std::variant<bool, int64_t, double, std::string, std::vector<std::string>,
+                             std::vector<int64_t>, std::map<std::string, std::string>>;
+
+  std::string engine;                  // "pointwise"
+  std::vector<std::string> overloads;  // "aten::add.Tensor"
+  std::map<std::string, Value> properties;
+
+  bool has(const std::string& key) const { return properties.count(key) != 0; }
+  // The value of a property, or what is given here where there is none. One of another type raises.
+  bool flag(const std::string& key, bool otherwise = false) const;
+  int64_t integer(const std::string& key, int64_t otherwise = 0) const;
+  double number(const std::string& key, double otherwise = 0) const;
+  const std::string& text(const std::string& key) const;  // otherwise ""
+  const std::vector<std::string>& texts(const std::string& key) const;
+  const std::vector<int64_t>& integers(const std::string& key) const;
+  const std::map<std::string, std::string>& dictionary(const std::string& key) const;
+
+ private:
+  template <class T>
+  const T* find(const std::string& key) const;
+};
+
+}  // namespace outboard

@@ -1,0 +1,187 @@
+// The operator tables on their way from Python to the engines, and the choice of ways.
+#include <pybind11/stl.h>
+
+#include "aten/router.h"
+#include "aten/ways.h"
+#include "engines/engine.h"
+#include "engines/scalar_functions.h"
+#include "python/bindings.h"
+#include "runtime/device.h"
+#include "runtime/launch.h"
+#include "runtime/program.h"
+#include "runtime/program_disk_cache.h"
+
+namespace py = pybind11;
+
+namespace outboard {
+namespace {
+
+using NoGil = py::call_guard<py::gil_scoped_release>;
+
+// Leaked: it may be called as long as threads run.
+py::object& bringer() {
+  static auto* function = new py::object;
+  return *function;
+}
+
+void bring_device_kernels() {
+  py::gil_scoped_acquire gil;
+  try {
+    bringer()();
+  } catch (const py::error_already_set& error) {
+    TORCH_CHECK(false, "the operator tables could not be read: ", error.what());
+  }
+}
+
+Row::Value to_value(const std::string& key, const py::handle& value) {
+  if (py::isinstance<py::bool_>(value)) return value.cast<bool>();
+  if (py::isinstance<py::int_>(value)) return value.cast<int64_t>();
+  if (py::isinstance<py::float_>(value)) return value.cast<double>();
+  if (py::isinstance<py::str>(value)) return value.cast<std::string>();
+  if (py::isinstance<py::dict>(value)) return value.cast<std::map<std::string, std::string>>();
+  if (py::isinstance<py::list>(value) || py::isinstance<py::tuple>(value)) {
+    const auto list = value.cast<py::sequence>();
+    if (py::len(list) > 0 && py::isinstance<py::int_>(list[0])) {
+      return value.cast<std::vector<int64_t>>();
+    }
+    return value.cast<std::vector<std::string>>();
+  }
+  throw py::value_error("a row gives '" + key +
+                        "' a value that is no flag, number, text, list or dictionary of texts");
+}
+
+Row to_row(const py::dict& description) {
+  Row row;
+  for (const auto& [key, value] : description) {
+    const auto name = key.cast<std::string>();
+    if (name == "engine") {
+      row.engine = value.cast<std::string>();
+    } else if (name == "overloads") {
+      row.overloads = value.cast<std::vector<std::string>>();
+    } else {
+      row.properties[name] = to_value(name, value);
+    }
+  }
+  return row;
+}
+
+WaySetting parse_way(const std::string& name) {
+  if (name == "auto") return WaySetting::kAuto;
+  if (name == "device") return WaySetting::kDevice;
+  if (name == "host") return WaySetting::kHost;
+  throw py::value_error("'" + name + "' is no way; use 'auto', 'device' or 'host'");
+}
+
+const char* way_name(WaySetting setting) {
+  switch (setting) {
+    case WaySetting::kDevice:
+      return "device";
+    case WaySetting::kHost:
+      return "host";
+    default:
+      return "auto";
+  }
+}
+
+void bind_ways(py::module_& m) {
+  m.def("way_setting", [](c10::DeviceIndex device) {
+    check_device_index(device);
+    return way_name(way_setting(device));
+  });
+  m.def("set_way_setting", [](c10::DeviceIndex device, const std::string& name) {
+    const WaySetting setting = parse_way(name);
+    py::gil_scoped_release no_gil;
+    if (device >= 0) check_device_index(device);
+    set_way_setting(device, setting);
+  });
+}
+
+// Launches a kernel of any source. Arguments are pairs: ("address", number), ("value", bytes) or
+// ("local", number of bytes).
+void launch_kernel(c10::DeviceIndex device, const std::string& source, const std::string& name,
+                   const std::string& options, const std::vector<uint64_t>& global,
+                   const std::vector<uint64_t>& local,
+                   const std::vector<std::pair<std::string, py::object>>& arguments) {
+  check_device_index(device);
+  if (global.empty() || global.size() > 3 || local.size() != global.size()) {
+    throw py::value_error("a kernel is launched over 1 to 3 dimensions, with a local size in each");
+  }
+  Grid grid;
+  grid.dimensions = static_cast<uint32_t>(global.size());
+  std::copy(global.begin(), global.end(), grid.global);
+  std::copy(local.begin(), local.end(), grid.local);
+  LaunchArguments launch_arguments;
+  for (const auto& [kind, value] : arguments) {
+    if (kind == "address") {
+      launch_arguments.address(value.cast<uint64_t>());
+    } else if (kind == "value") {
+      const auto bytes = value.cast<std::string>();
+      launch_arguments.bytes(bytes.data(), bytes.size());
+    } else if (kind == "local") {
+      launch_arguments.local(value.cast<size_t>());
+    } else {
+      throw py::value_error("'" + kind + "' is no kind of argument; use address, value or local");
+    }
+  }
+  py::gil_scoped_release no_gil;
+  launch(current_stream_state(device), find_kernel(device, source, name, options), grid,
+         launch_arguments);
+}
+
+void bind_programs(py::module_& m) {
+  m.def("launch_kernel", &launch_kernel, py::arg("device"), py::arg("source"), py::arg("name"),
+        py::arg("options"), py::arg("global_size"), py::arg("local_size"), py::arg("arguments"));
+  m.def("runs_code", &runs_code, NoGil());
+  m.def("set_disk_cache_folder", &set_disk_cache_folder);
+  m.def("disk_cache_folder", &disk_cache_folder);
+  m.def("flush_disk_cache", &flush_disk_cache, NoGil());
+  m.def("program_counts", []() {
+    const ProgramCounts counts = program_counts();
+    return py::make_tuple(counts.built, counts.loaded, disk_cache_writes());
+  });
+}
+
+}  // namespace
+
+void bind_engines(py::module_& m) {
+  bind_ways(m);
+  bind_programs(m);
+  m.def("set_bring_device_kernels", [](py::function function) {
+    bringer() = std::move(function);
+    set_bring_device_kernels(&bring_device_kernels);
+  });
+  m.def("bring_device_kernels", &ensure_device_kernels, NoGil());
+  // The whole of the tables in one call; rows of one overload are tried in their order.
+  m.def("hand_over_tables", [](std::map<std::string, ScalarFunction> functions,
+                               const std::vector<py::dict>& descriptions) {
+    std::vector<Row> rows;
+    for (const py::dict& description : descriptions) rows.push_back(to_row(description));
+    std::reverse(rows.begin(), rows.end());
+    py::gil_scoped_release no_gil;
+    set_scalar_functions(std::move(functions));
+    add_rows(rows);
+    device_kernels_are_there();
+  });
+  m.def(
+      "add_row_kernel",
+      [](const std::string& name, const py::dict& description,
+         const std::optional<std::vector<at::ScalarType>>& dtypes, c10::DeviceIndex device) {
+        const Row row = to_row(description);
+        RoutedKernel kernel;
+        kernel.device_kernel = make_device_kernel(row, name);
+        kernel.source = Source::kUser;
+        kernel.way = Way::kDevice;
+        kernel.device = device;
+        if (dtypes.has_value()) {
+          kernel.dtypes = 0;
+          for (const at::ScalarType dtype : *dtypes) {
+            kernel.dtypes |= uint64_t{1} << static_cast<int>(dtype);
+          }
+        }
+        return add_kernel(name, std::move(kernel));
+      },
+      py::arg("name"), py::arg("row"), py::arg("dtypes"), py::arg("device"),
+      "A user's kernel, made by an engine from a row.");
+}
+
+}  // namespace outboard

@@ -1,0 +1,90 @@
+// Programs and kernels: source text in OpenCL C becomes kernels of a device, compiled once.
+//
+// Before every source stand the driver's own prelude and the kit's, which holds what makes one text
+// serve devices that pass pointers and devices that pass (handle, offset):
+//
+//   __kernel void scale(OB_POINTER(float, x), float factor, uint count) {
+//     OB_BIND(float, x)
+//     const uint i = get_global_id(0);
+//     if (i < count) x[i] *= factor;
+//   }
+//
+// Pointers are never `restrict`: tensors share allocations.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <outboard/driver.h>
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/export.h"
+
+namespace outboard {
+
+class Program;
+
+// A kernel of a program on one device. Never dies; any number of threads may launch it.
+class OUTBOARD_API Kernel {
+ public:
+  Kernel(Program& program, std::string name) : program_(program), name_(std::move(name)) {}
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+
+  const std::string& name() const noexcept { return name_; }
+  c10::DeviceIndex device() const noexcept;
+
+  // The driver's object, which one thread may use at a time. Threads that meet here get objects of
+  // their own, so nobody waits: a driver may take the interpreter lock in `launch`.
+  class Use {
+   public:
+    explicit Use(Kernel& kernel) : kernel_(kernel), handle_(kernel.acquire()) {}
+    ~Use() { kernel_.release(handle_); }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    ob_kernel handle() const noexcept { return handle_; }
+
+   private:
+    Kernel& kernel_;
+    ob_kernel handle_;
+  };
+
+  // To be called after a launch with this work-group size: some drivers generate machine code only
+  // then, and it belongs on disk.
+  void note_launch(uint64_t local_size) noexcept;
+
+ private:
+  ob_kernel acquire();
+  void release(ob_kernel handle) noexcept;
+
+  Program& program_;
+  const std::string name_;
+  std::atomic<ob_kernel> spare_{nullptr};
+  std::mutex mutex_;  // of spares_; no driver call is made under it
+  std::vector<ob_kernel> spares_;
+  std::atomic<uint64_t> last_local_size_{0};
+};
+
+// Whether the driver can compile and launch code on `device`.
+OUTBOARD_API bool runs_code(c10::DeviceIndex device);
+
+// The kernel `name` of the program that `source` makes with the compiler's `options` on `device`.
+// The first call for a program loads it from disk or compiles it (seconds); later ones look it up
+// by the text, so a caller in a hurry keeps the reference. Raises NotImplementedError if the device
+// runs no code, RuntimeError with the compiler's log and the lines it names if the source is wrong.
+OUTBOARD_API Kernel& find_kernel(c10::DeviceIndex device, const std::string& source,
+                                 const std::string& name, const std::string& options = "");
+
+// What stands before every source on `device`.
+OUTBOARD_API std::string source_prelude(c10::DeviceIndex device);
+
+struct ProgramCounts {
+  uint64_t built = 0;   // compiled from source
+  uint64_t loaded = 0;  // from disk
+};
+OUTBOARD_API ProgramCounts program_counts() noexcept;
+
+}  // namespace outboard

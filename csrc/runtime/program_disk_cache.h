@@ -1,0 +1,46 @@
+// Compiled programs on disk, so that the next process need not compile them.
+//
+// Some drivers (PoCL) put a kernel's machine code into the binary only after its first launch, and
+// again for each new work-group size. An entry therefore names the launches that it has seen, and a
+// program is written again, a little later and on a thread of the cache, when there was a new one.
+//
+// Entries are files that appear by renaming, so several processes may share a folder: the last one
+// wins, and a reader sees a whole entry or none. An entry with a wrong checksum is removed.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <outboard/driver.h>
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/export.h"
+
+namespace outboard {
+
+// The folder of the entries, made when it does not exist; "" (the initial value): keep nothing.
+OUTBOARD_API void set_disk_cache_folder(const std::string& folder);
+OUTBOARD_API std::string disk_cache_folder();
+
+// Of a program: the text with its preludes, the options, the device and the driver's version.
+std::string disk_cache_key(c10::DeviceIndex device, const std::string& text,
+                           const std::string& options);
+
+// The binary of an entry; "" if there is none or it is damaged.
+std::string disk_cache_read(const std::string& key);
+void disk_cache_remove(const std::string& key);
+
+// A kernel of `program` was launched for the first time with a work-group size. Cheap; keeps no
+// lock that a launch needs.
+void disk_cache_note_launch(const std::string& key, ob_program program, const std::string& kernel,
+                            uint64_t local_size) noexcept;
+
+// Writes what has changed, now. Does nothing when the cache is off.
+OUTBOARD_API void flush_disk_cache() noexcept;
+// The same for the last time: afterwards the cache calls the driver no more.
+void close_disk_cache() noexcept;
+
+// How many entries this process wrote.
+OUTBOARD_API uint64_t disk_cache_writes() noexcept;
+
+}  // namespace outboard

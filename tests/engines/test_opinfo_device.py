@@ -1,0 +1,40 @@
+"""A fixed slice of the operator sweep by the device's way; `tests.opinfo.sweep --way device` does
+the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.opinfo.worker import Answer, WorkerProcess
+
+# Entries and the operators that must launch device kernels in them.
+SLICE = {
+    "float32": """add mul div.floor_rounding clamp where nn.functional.gelu nn.functional.softplus
+    nn.functional.elu remainder lerp""",
+    "float16": "sub exp",
+    "bfloat16": "nn.functional.silu",
+    "int64": "bitwise_xor floor_divide",
+    "uint8": "remainder",
+    "bool": "logical_xor",
+    "complex64": "mul abs",
+}
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[WorkerProcess]:
+    process = WorkerProcess("", "shared", timeout=240, way="device")
+    yield process
+    process.close()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "entry"), [(dtype, entry) for dtype, names in SLICE.items() for entry in names.split()]
+)
+def test_entry(worker: WorkerProcess, dtype: str, entry: str) -> None:
+    answer: Answer = worker.check(entry, dtype)
+    reasons = [f"{f['check']}, sample {f['sample']}: {f['reason']}" for f in answer.failures]
+    assert answer.status in ("right", "excluded"), "\n".join([answer.status, *reasons])
+    operator = entry.removeprefix("nn.functional.").partition(".")[0]
+    assert any(name.startswith(f"aten::{operator}") for name in answer.on_device), answer.on_device

@@ -1,0 +1,136 @@
+"""Programs and launches of the runtime, through sources of the tests' own."""
+
+from __future__ import annotations
+
+import struct
+import threading
+
+import pytest
+import torch
+
+from torch_outboard import _C
+
+SCALE = """
+__kernel void scale(OB_POINTER(float, x), float factor, uint count) {
+  OB_BIND(float, x)
+  const uint i = get_global_id(0);
+  if (i < count) x[i] *= factor;
+}
+__kernel void shift(OB_POINTER(float, x), uint count, OB_POINTER(const float, by)) {
+  OB_BIND(float, x)
+  OB_BIND(const float, by)
+  const uint i = get_global_id(0);
+  if (i < count) x[i] += by[0];
+}
+"""
+
+
+def launch(device, source, name, arguments, size=64, local=16, options=""):
+    _C.launch_kernel(device.index, source, name, options, [size], [local], arguments)
+
+
+def number(kind: str, value: float) -> tuple[str, bytes]:
+    return "value", struct.pack(kind, value)
+
+
+def address(tensor: torch.Tensor) -> tuple[str, int]:
+    return "address", tensor.data_ptr()
+
+
+def test_kernels_of_one_program_with_offsets(device):
+    x = torch.arange(64.0).to(device)
+    by = torch.tensor([0.0, 100.0]).to(device)
+    built = _C.program_counts()[0]
+    launch(device, SCALE, "scale", [address(x[4:]), number("f", 2.0), number("I", 10)])
+    launch(device, SCALE, "shift", [address(x[60:]), number("I", 4), address(by[1:])])
+    expected = torch.arange(64.0)
+    expected[4:14] *= 2
+    expected[60:] += 100
+    assert x.tolist() == expected.tolist()
+    assert _C.program_counts()[0] - built <= 1
+
+
+def test_local_memory_and_several_dimensions(device):
+    source = """
+    __kernel void transpose(OB_POINTER(int, out), OB_POINTER(const int, in), __local int *tile) {
+      OB_BIND(int, out)
+      OB_BIND(const int, in)
+      const uint r = get_global_id(1), c = get_global_id(0);
+      tile[get_local_id(1) * 4 + get_local_id(0)] = in[r * 8 + c];
+      barrier(CLK_LOCAL_MEM_FENCE);
+      const uint row = get_group_id(0) * 4 + get_local_id(1);
+      const uint column = get_group_id(1) * 4 + get_local_id(0);
+      out[row * 8 + column] = tile[get_local_id(0) * 4 + get_local_id(1)];
+    }
+    """
+    x = torch.arange(64, dtype=torch.int32)
+    out = torch.zeros(64, dtype=torch.int32, device=device)
+    source_tensor = x.to(device)
+    arguments = [address(out), address(source_tensor), ("local", 4 * 4 * 4)]
+    _C.launch_kernel(device.index, source, "transpose", "", [8, 8], [4, 4], arguments)
+    assert torch.equal(out.cpu().view(8, 8), x.view(8, 8).t())
+
+
+def test_a_wrong_source_shows_the_line(device):
+    source = "__kernel void wrong(uint n) {\n  uint a = n;\n  a = undeclared_name + 1;\n}\n"
+    with pytest.raises(
+        RuntimeError, match=r"(?s)does not compile.*line 3:   a = undeclared_name \+ 1;"
+    ) as caught:
+        launch(device, source, "wrong", [number("I", 1)])
+    assert "undeclared_name" in str(caught.value)
+
+
+def test_no_such_kernel(device):
+    with pytest.raises((RuntimeError, ValueError), match="nothing_of_that_name"):
+        launch(device, SCALE, "nothing_of_that_name", [])
+
+
+def test_options_make_another_program(device):
+    source = (
+        "__kernel void write(OB_POINTER(int, x)) { OB_BIND(int, x) x[get_global_id(0)] = VALUE; }"
+    )
+    for value in (3, 5):
+        x = torch.zeros(16, dtype=torch.int32, device=device)
+        launch(device, source, "write", [address(x)], 16, options=f"-DVALUE={value}")
+        assert x.tolist() == [value] * 16
+
+
+def test_threads_share_a_kernel(device):
+    """A kernel object holds one set of arguments: threads must not see each other's."""
+    failures: list[object] = []
+
+    def work(factor: float) -> None:
+        try:
+            x = torch.ones(64, device=device)
+            for _ in range(200):
+                x.fill_(1)
+                launch(device, SCALE, "scale", [address(x), number("f", factor), number("I", 64)])
+                assert x.tolist() == [factor] * 64
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(float(i),)) for i in range(2, 8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive()
+    assert not failures
+
+
+def test_streams_order_launches(device, device_module):
+    """A launch belongs to the current stream, and reading a result waits for that one."""
+    x = torch.ones(64, device=device)
+    side = torch.Stream(device)
+    side.wait_stream(torch.accelerator.current_stream())
+    with side:
+        for _ in range(20):
+            launch(device, SCALE, "scale", [address(x), number("f", 2.0), number("I", 64)])
+    torch.accelerator.current_stream().wait_stream(side)
+    launch(device, SCALE, "scale", [address(x), number("f", 0.5), number("I", 64)])
+    assert x.tolist() == [2.0**19] * 64
+
+
+def test_no_launch_of_a_kernel_in_bad_dimensions(device):
+    with pytest.raises(ValueError, match="1 to 3 dimensions"):
+        _C.launch_kernel(device.index, SCALE, "scale", "", [], [], [])

@@ -1,0 +1,117 @@
+"""Fused optimizers: rows of the engine `pointwise_lists` (csrc/engines/pointwise_lists.cpp)."""
+
+from __future__ import annotations
+
+from torch_outboard.ops.row import FLOATS, Row, call_scalar_functions, dtype_bits, qualified
+from torch_outboard.ops.scalar_functions import functions
+
+
+def _row(
+    overloads: str,
+    lists: str,
+    outputs: dict[str, str],
+    scalars: str,
+    requires: dict[str, str],
+    derived: dict[str, str] | None = None,
+) -> Row:
+    """`lists` and `scalars` as `argument:name`; `outputs` gives the new value of each name."""
+    pairs = [part.partition(":") for part in lists.split()]
+    none = {"grad_scale": "None", "found_inf": "None"}
+    return {
+        "engine": "pointwise_lists",
+        "overloads": qualified(overloads),
+        "lists": [argument for argument, _, _ in pairs],
+        "names": [name for _, _, name in pairs],
+        "outputs": list(outputs),
+        "expressions": [call_scalar_functions(t, functions()) for t in outputs.values()],
+        "scalars": scalars.split(),
+        "derived": derived or {},
+        "requires": requires | none,
+        "dtypes": dtype_bits(FLOATS),
+    }
+
+
+def _adam(name: str, decoupled: bool, amsgrad: bool, maximize: bool) -> Row:
+    gradient = "(-grad)" if maximize else "grad"
+    weight = "param"
+    if decoupled:
+        weight = "(param - lr * weight_decay * param)"
+    else:
+        gradient = f"({gradient} + weight_decay * param)"
+    mean = f"(mean + one_less_beta1 * ({gradient} - mean))"
+    square = f"(beta2 * square_mean + one_less_beta2 * {gradient} * {gradient})"
+    largest = f"maximum(largest, {square})"
+    # 1 - beta ** step, without the loss of digits.
+    correction1, correction2 = "(-expm1(step * log_beta1))", "(-expm1(step * log_beta2))"
+    denominator = f"(sqrt({largest if amsgrad else square}) / sqrt({correction2}) + eps)"
+    outputs = {
+        "param": f"{weight} - lr / {correction1} * {mean} / {denominator}",
+        "mean": mean,
+        "square_mean": square,
+    }
+    lists = "self:param grads:grad exp_avgs:mean exp_avg_sqs:square_mean"
+    if amsgrad:
+        outputs["largest"] = largest
+        lists += " max_exp_avg_sqs:largest"
+    return _row(
+        f"{name} {name}.tensor_lr",
+        f"{lists} state_steps:step",
+        outputs,
+        "lr beta1 beta2 weight_decay eps",
+        {"amsgrad": str(amsgrad), "maximize": str(maximize)},
+        {
+            "one_less_beta1": "1-beta1",
+            "one_less_beta2": "1-beta2",
+            "log_beta1": "log(beta1)",
+            "log_beta2": "log(beta2)",
+        },
+    )
+
+
+def _sgd(momentum: bool, nesterov: bool, first: bool, maximize: bool) -> Row:
+    gradient = f"({'-' if maximize else ''}grad + weight_decay * param)"
+    requires = {"maximize": str(maximize)}
+    names = "_fused_sgd_ _fused_sgd_.tensor_lr"
+    if not momentum:
+        outputs = {"param": f"param - lr * {gradient}"}
+        lists = "self:param grads:grad"
+        return _row(names, lists, outputs, "lr weight_decay", requires | {"momentum": "0"})
+    buffer = gradient
+    if not first:
+        buffer = f"(momentum * buffer + (C(1) - dampening) * {gradient})"
+    step = f"({gradient} + momentum * {buffer})" if nesterov else buffer
+    return _row(
+        names,
+        "self:param grads:grad momentum_buffer_list:buffer",
+        {"param": f"param - lr * {step}", "buffer": buffer},
+        "lr weight_decay momentum dampening",
+        requires | {"nesterov": str(nesterov), "is_first_step": str(first)},
+    )
+
+
+def _adagrad(maximize: bool) -> Row:
+    gradient = f"({'-' if maximize else ''}grad + weight_decay * param)"
+    total = f"(sum + {gradient} * {gradient})"
+    return _row(
+        "_fused_adagrad_",
+        "self:param grads:grad state_sums:sum state_steps:step",
+        {
+            "param": f"param - lr / (C(1) + (step - C(1)) * lr_decay) * {gradient}"
+            f" / (sqrt({total}) + eps)",
+            "sum": total,
+        },
+        "lr lr_decay weight_decay eps",
+        {"maximize": str(maximize)},
+    )
+
+
+def rows() -> list[Row]:
+    """Every row."""
+    flags = (False, True)
+    return [
+        *(_sgd(False, False, False, maximize) for maximize in flags),
+        *(_sgd(True, n, f, m) for n in flags for f in flags for m in flags),
+        *(_adam("_fused_adam_", False, a, m) for a in flags for m in flags),
+        *(_adam("_fused_adamw_", True, a, m) for a in flags for m in flags),
+        *(_adagrad(maximize) for maximize in flags),
+    ]

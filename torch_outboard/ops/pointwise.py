@@ -1,0 +1,453 @@
+"""Pointwise operators: the rows of the engine `pointwise` (csrc/engines/pointwise.h).
+
+Arithmetic, comparison and elementary functions; activations are in pointwise_activations.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from torch_outboard.ops.row import (
+    BOOL,
+    COMPLEX,
+    FLOATS,
+    INTEGERS,
+    Row,
+    Value,
+    call_scalar_functions,
+    dtype_bits,
+    qualified,
+)
+from torch_outboard.ops.scalar_functions import functions
+
+REALS = (*FLOATS, *INTEGERS)  # without bool
+ALL = (*REALS, *BOOL, *COMPLEX)
+
+
+def pointwise(
+    overloads: str,
+    operands: str,
+    expressions: str | list[str],
+    dtypes: Iterable[torch.dtype],
+    **properties: Value,
+) -> Row:
+    """A row.
+
+    Args:
+        overloads: names without namespace, separated by blanks.
+        operands: names of arguments, separated by blanks; `argument:name` gives another name to
+            the expressions.
+        expressions: one per result, in OpenCL C; functions of the table are called by their names.
+        dtypes: the common dtypes that are served.
+        properties: as in pointwise.h; `scalars` as a text like `operands`.
+    """
+    row: Row = {
+        "engine": "pointwise",
+        "overloads": qualified(overloads),
+        "expressions": [
+            call_scalar_functions(text, functions())
+            for text in ([expressions] if isinstance(expressions, str) else expressions)
+        ],
+        "dtypes": dtype_bits(dtypes),
+    }
+    row["operands"], row["names"] = _renamed(operands)
+    if "scalars" in properties:
+        row["scalars"], row["scalar_names"] = _renamed(str(properties.pop("scalars")))
+    return row | properties
+
+
+def _renamed(text: str) -> tuple[list[str], list[str]]:
+    parts = [part.partition(":") for part in text.split()]
+    return [argument for argument, _, _ in parts], [name or argument for argument, _, name in parts]
+
+
+def unary(
+    names: str, dtypes: Iterable[torch.dtype], types: str = "promote", **properties: Value
+) -> list[Row]:
+    """Operators `name`, `name_`, `name.out` that are scalar functions; `operator:function`."""
+    rows = []
+    for operator, function in zip(*_renamed(names), strict=True):
+        overloads = f"{operator} {operator}_ {operator}.out"
+        rows.append(
+            pointwise(overloads, "self", f"{function}(self)", dtypes, types=types, **properties)
+        )
+    return rows
+
+
+def binary(
+    names: str, dtypes: Iterable[torch.dtype], out: str = "out", **properties: Value
+) -> list[Row]:
+    """Operators with `.Tensor`, `_.Tensor` and `.out` (or `out`); `operator:function`."""
+    rows = []
+    for operator, function in zip(*_renamed(names), strict=True):
+        overloads = f"{operator}.Tensor {operator}_.Tensor {operator}.{out}"
+        rows.append(
+            pointwise(overloads, "self other", f"{function}(self, other)", dtypes, **properties)
+        )
+    return rows
+
+
+def arithmetic() -> list[Row]:
+    alpha = {"scalars": "alpha", "strict": True}
+    division = "div{0}.Tensor_mode div{1}.Tensor_mode div{0}.out_mode"
+    modes = division.format("", "_")
+    return [
+        pointwise(
+            "add.Tensor add_.Tensor add.out",
+            "self other",
+            "add(self, mul(alpha, other))",
+            ALL,
+            **alpha,
+        ),
+        pointwise(
+            "sub.Tensor sub_.Tensor sub.out",
+            "self other",
+            "sub(self, mul(alpha, other))",
+            (*REALS, *COMPLEX),
+            **alpha,
+        ),
+        pointwise(
+            "rsub.Tensor", "self other", "sub(other, mul(alpha, self))", (*REALS, *COMPLEX), **alpha
+        ),
+        *binary("mul", ALL),
+        *binary("div:truediv", (*FLOATS, *COMPLEX), types="float"),
+        pointwise(
+            modes,
+            "self other",
+            "truediv(self, other)",
+            (*FLOATS, *COMPLEX),
+            types="float",
+            requires={"rounding_mode": "None"},
+        ),
+        pointwise(
+            modes, "self other", "truncdiv(self, other)", REALS, requires={"rounding_mode": "trunc"}
+        ),
+        pointwise(
+            modes, "self other", "floordiv(self, other)", REALS, requires={"rounding_mode": "floor"}
+        ),
+        pointwise(
+            "floor_divide floor_divide_.Tensor floor_divide.out",
+            "self other",
+            "floordiv(self, other)",
+            REALS,
+        ),
+        *binary("remainder fmod", REALS, "Tensor_out"),
+        pointwise("remainder.Scalar_Tensor", "self other", "remainder(self, other)", REALS),
+        *_powers(),
+        pointwise("maximum maximum.out", "self other", "maximum(self, other)", (*REALS, *BOOL)),
+        pointwise("minimum minimum.out", "self other", "minimum(self, other)", (*REALS, *BOOL)),
+        pointwise("fmax fmax.out", "self other", "fmax(self, other)", (*REALS, *BOOL)),
+        pointwise("fmin fmin.out", "self other", "fmin(self, other)", (*REALS, *BOOL)),
+        *binary("copysign", FLOATS, types="float"),
+        pointwise(
+            "atan2 atan2_ atan2.out", "self other", "atan2(self, other)", FLOATS, types="float"
+        ),
+        pointwise("hypot hypot_ hypot.out", "self other", "hypot(self, other)", FLOATS),
+        pointwise(
+            "nextafter nextafter_ nextafter.out",
+            "self other",
+            "nextafter(self, other)",
+            (torch.float32, torch.float64),
+        ),
+        pointwise("logaddexp logaddexp.out", "self other", "logaddexp(self, other)", FLOATS),
+        pointwise("logaddexp2 logaddexp2.out", "self other", "logaddexp2(self, other)", FLOATS),
+        pointwise(
+            "xlogy.Tensor xlogy_.Tensor xlogy.OutTensor",
+            "self other",
+            "xlogy(self, other)",
+            FLOATS,
+            types="float",
+        ),
+        pointwise(
+            "special_xlog1py special_xlog1py.out",
+            "self other",
+            "xlog1py(self, other)",
+            FLOATS,
+            types="float",
+        ),
+        pointwise(
+            "heaviside heaviside_ heaviside.out",
+            "self values",
+            "(self == C(0)) ? values : ((self > C(0)) ? C(1) : C(0))",
+            (*REALS, *BOOL),
+        ),
+        *_ternary(),
+    ]
+
+
+def _powers() -> list[Row]:
+    numbers = (*REALS, *COMPLEX)
+    names = "pow.Tensor_Scalar pow_.Scalar pow.Tensor_Scalar_out"
+    floats = (*FLOATS, *COMPLEX)
+    special = {
+        "2": ("mul(self, self)", numbers),
+        "3": ("mul(mul(self, self), self)", numbers),
+        "1": ("self", numbers),
+        "0.5": ("sqrt(self)", FLOATS),
+        "-0.5": ("rsqrt(self)", FLOATS),
+        "-1": ("reciprocal(self)", floats),
+        "-2": ("reciprocal(mul(self, self))", floats),
+    }
+    rows = [
+        pointwise(names, "self exponent", expression, dtypes, requires={"exponent": value})
+        for value, (expression, dtypes) in special.items()
+    ]
+    return [
+        *rows,
+        # Integers to negative powers are an error of the CPU's.
+        pointwise(names, "self exponent", "pow(self, exponent)", FLOATS),
+        pointwise(
+            "pow.Tensor_Tensor pow_.Tensor pow.Tensor_Tensor_out",
+            "self exponent",
+            "pow(self, exponent)",
+            REALS,
+        ),
+        pointwise("pow.Scalar pow.Scalar_out", "self exponent", "pow(self, exponent)", REALS),
+    ]
+
+
+def _ternary() -> list[Row]:
+    numbers = (*REALS, *COMPLEX)
+    fractions = (*FLOATS, *COMPLEX)
+    clamp = "minimum(maximum(self, low), high)"
+    bounds = {"low": "lowest", "high": "highest"}
+    return [
+        pointwise(
+            "addcmul addcmul_ addcmul.out",
+            "self tensor1 tensor2",
+            "add(self, mul(mul(value, tensor1), tensor2))",
+            numbers,
+            scalars="value",
+            strict=True,
+        ),
+        pointwise(
+            "addcdiv addcdiv_ addcdiv.out",
+            "self tensor1 tensor2",
+            "add(self, truediv(mul(value, tensor1), tensor2))",
+            fractions,
+            scalars="value",
+        ),
+        pointwise(
+            "lerp.Scalar lerp_.Scalar lerp.Scalar_out",
+            "self end",
+            _LERP,
+            FLOATS,
+            scalars="weight",
+        ),
+        pointwise("lerp.Tensor lerp_.Tensor lerp.Tensor_out", "self end weight", _LERP, FLOATS),
+        pointwise(
+            "clamp clamp_ clamp.out",
+            "self",
+            clamp,
+            REALS,
+            scalars="min:low max:high",
+            promoting=["low", "high"],
+            absent=bounds,
+        ),
+        pointwise(
+            "clamp_min clamp_min_ clamp_min.out",
+            "self",
+            "maximum(self, low)",
+            REALS,
+            scalars="min:low",
+            promoting=["low"],
+        ),
+        pointwise(
+            "clamp_max clamp_max_ clamp_max.out",
+            "self",
+            "minimum(self, high)",
+            REALS,
+            scalars="max:high",
+            promoting=["high"],
+        ),
+        pointwise(
+            "clamp.Tensor clamp_.Tensor clamp.Tensor_out", "self min:low max:high", clamp, REALS
+        ),
+        pointwise(
+            "clamp.Tensor clamp_.Tensor clamp.Tensor_out",
+            "self min:low",
+            "maximum(self, low)",
+            REALS,
+            requires={"max": "None"},
+        ),
+        pointwise(
+            "clamp.Tensor clamp_.Tensor clamp.Tensor_out",
+            "self max:high",
+            "minimum(self, high)",
+            REALS,
+            requires={"min": "None"},
+        ),
+        pointwise(
+            "clamp_min.Tensor clamp_min_.Tensor clamp_min.Tensor_out",
+            "self min:low",
+            "maximum(self, low)",
+            REALS,
+        ),
+        pointwise(
+            "clamp_max.Tensor clamp_max_.Tensor clamp_max.Tensor_out",
+            "self max:high",
+            "minimum(self, high)",
+            REALS,
+        ),
+        pointwise(
+            "where.self where.self_out",
+            "condition self other",
+            "where(condition, self, other)",
+            ALL,
+            masks=["condition"],
+        ),
+    ]
+
+
+_LERP = (
+    "((fabs(weight) < C(0.5)) ? self + weight * (end - self)"
+    " : end - (end - self) * (C(1) - weight))"
+)
+
+
+def comparison() -> list[Row]:
+    flags: dict[str, Value] = {"result": "mask", "any_output": True}
+    rows = []
+    for name, dtypes in (
+        ("eq", ALL), ("ne", ALL), *((n, (*REALS, *BOOL)) for n in ("lt", "le", "gt", "ge")),
+    ):  # fmt: skip
+        overloads = " ".join(
+            f"{name}.{kind} {name}_.{kind} {name}.{kind}_out" for kind in ("Tensor", "Scalar")
+        )
+        rows.append(pointwise(overloads, "self other", f"{name}(self, other)", dtypes, **flags))
+    for name in ("logical_and", "logical_or", "logical_xor"):
+        overloads = f"{name} {name}_ {name}.out"
+        rows.append(pointwise(overloads, "self other", f"{name}(self, other)", ALL, **flags))
+    rows.append(
+        pointwise(
+            "logical_not logical_not_ logical_not.out", "self", "logical_not(self)", ALL, **flags
+        )
+    )
+    rows.append(pointwise("isnan", "self", "isnan(self)", ALL, **flags))
+    for name in ("isposinf", "isneginf", "signbit"):
+        dtypes = (*REALS, *BOOL)
+        rows.append(pointwise(f"{name} {name}.out", "self", f"{name}(self)", dtypes, **flags))
+    return rows
+
+
+def bitwise() -> list[Row]:
+    whole = (*INTEGERS, *BOOL)
+    return [
+        *binary("bitwise_and bitwise_or bitwise_xor", whole, "Tensor_out"),
+        *unary("bitwise_not", whole),
+        *binary("bitwise_left_shift bitwise_right_shift", INTEGERS, "Tensor_out"),
+        *(
+            pointwise(
+                f"{name}.{kind} {inplace}.{kind}",
+                "self other",
+                f"bitwise_{side}_shift(self, other)",
+                INTEGERS,
+            )
+            for name, inplace, side in (
+                ("__lshift__", "__ilshift__", "left"),
+                ("__rshift__", "__irshift__", "right"),
+            )
+            for kind in ("Tensor", "Scalar")
+        ),
+    ]
+
+
+def elementary() -> list[Row]:
+    floats: dict[str, Value] = {"types": "float"}
+    return [
+        *unary("exp log log2 log10 sqrt rsqrt sin cos sinh cosh tan tanh sigmoid",
+               (*FLOATS, *COMPLEX), "float"),
+        *unary("reciprocal", (*FLOATS, *COMPLEX), "float"),
+        *unary("exp2 expm1 log1p erf erfc erfinv lgamma digamma", FLOATS, "float"),
+        *unary("asin acos atan asinh acosh atanh", FLOATS, "float"),
+        *unary("sinc", (*FLOATS, *COMPLEX), "float"),
+        pointwise("special_entr special_entr.out", "self", "entr(self)", FLOATS, **floats),
+        *unary("neg", (*REALS, *COMPLEX)),
+        *unary("sgn:sign", ALL),
+        *unary("sign", (*REALS, *BOOL)),
+        *unary("floor ceil trunc", REALS),
+        pointwise("round round_ round.out", "self", "round(self)", REALS),
+        *unary("frac", FLOATS),
+        *unary("relu", REALS),
+        *unary("abs", REALS),
+        pointwise("abs abs.out", "self", "abs(self)", COMPLEX, result="real"),
+        pointwise("angle angle.out", "self", "angle(self)", FLOATS, **floats),
+        pointwise("angle angle.out", "self", "angle(self)", COMPLEX, result="real"),
+        pointwise("conj_physical_ conj_physical.out", "self", "conj(self)", ALL),
+        pointwise("_conj_physical", "self", "conj(self)", COMPLEX),
+        pointwise(
+            "complex complex.out", "real imag", "complex(real, imag)",
+            (torch.float32, torch.float64), types="complex",
+        ),
+        pointwise(
+            "polar polar.out", "abs:length angle", "polar(length, angle)",
+            (torch.float32, torch.float64), types="complex",
+        ),
+        pointwise(
+            "deg2rad deg2rad_ deg2rad.out", "self", "self * C(0.017453292519943295)", FLOATS, **floats
+        ),
+        pointwise(
+            "rad2deg rad2deg_ rad2deg.out", "self", "self * C(57.29577951308232)", FLOATS, **floats
+        ),
+        pointwise(
+            "nan_to_num nan_to_num_ nan_to_num.out",
+            "self",
+            "(self != self) ? for_nan : ((self == C(INFINITY)) ? for_positive"
+            " : ((self == C(-INFINITY)) ? for_negative : self))",
+            FLOATS,
+            scalars="nan:for_nan posinf:for_positive neginf:for_negative",
+            absent={"for_nan": "0", "for_positive": "largest", "for_negative": "smallest"},
+        ),
+        pointwise(
+            "logit logit_ logit.out", "self", "log(self / (C(1) - self))", FLOATS,
+            requires={"eps": "None"}, **floats,
+        ),
+        pointwise(
+            "logit logit_ logit.out", "self",
+            "log(minimum(maximum(self, eps), C(1) - eps)"
+            " / (C(1) - minimum(maximum(self, eps), C(1) - eps)))",
+            FLOATS, scalars="eps", **floats,
+        ),
+    ]  # fmt: skip
+
+
+def filling() -> list[Row]:
+    """Operators that write what does not depend on the output's content, and conditions."""
+    fill: dict[str, Value] = {"types": "self", "may_overlap": True, "any_output": True}
+    masked: dict[str, Value] = {"types": "self", "masks": ["mask"], "any_output": True}
+    return [
+        pointwise("fill_.Scalar", "", "value", ALL, scalars="value", **fill),
+        pointwise("zero_", "", "C(0)", ALL, **fill),
+        pointwise(
+            "masked_fill_.Scalar",
+            "self mask",
+            "where(mask, value, self)",
+            ALL,
+            scalars="value",
+            **masked,
+        ),
+        pointwise(
+            "masked_fill_.Tensor",
+            "self mask value",
+            "where(mask, value, self)",
+            ALL,
+            **masked,
+        ),
+    ]
+
+
+def rows() -> list[Row]:
+    """Every row."""
+    from torch_outboard.ops import pointwise_activations, pointwise_foreach
+
+    return [
+        *arithmetic(),
+        *comparison(),
+        *bitwise(),
+        *elementary(),
+        *filling(),
+        *pointwise_activations.rows(),
+        *pointwise_foreach.rows(),
+    ]

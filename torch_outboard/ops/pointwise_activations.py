@@ -1,0 +1,162 @@
+"""Activations and their derivatives: rows of the engine `pointwise`."""
+
+from __future__ import annotations
+
+from torch_outboard.ops.row import COMPLEX, FLOATS, Row, Value
+
+
+def rows() -> list[Row]:
+    """Every row."""
+    from torch_outboard.ops.pointwise import pointwise
+
+    def forms(name: str, backward: bool = False) -> str:
+        return f"{name} {name}.grad_input" if backward else f"{name} {name}_ {name}.out"
+
+    erf_gate = "C(0.5) * (C(1) + erf(self * C(0.70710678118654752440)))"
+    inner = "(C(0.7978845608028654) * (self + C(0.044715) * self * self * self))"
+    exact: dict[str, Value] = {"requires": {"approximate": "none"}}
+    approximate: dict[str, Value] = {"requires": {"approximate": "tanh"}}
+    softplus = "(self * beta > threshold)"
+    clamp6 = "minimum(maximum(self + C(3), C(0)), C(6))"
+    return [
+        pointwise(forms("gelu"), "self", f"self * {erf_gate}", FLOATS, **exact),
+        pointwise(
+            forms("gelu"), "self", f"C(0.5) * self * (C(1) + tanh{inner})", FLOATS, **approximate
+        ),
+        pointwise(
+            forms("gelu_backward", True), "grad_output:grad self",
+            f"grad * ({erf_gate} + self * C(0.3989422804014327) * exp(C(-0.5) * self * self))",
+            FLOATS, **exact,
+        ),
+        pointwise(
+            forms("gelu_backward", True), "grad_output:grad self",
+            f"grad * (C(0.5) * (C(1) + tanh{inner}) + C(0.5) * self * (C(1) - square(tanh{inner}))"
+            " * C(0.7978845608028654) * (C(1) + C(0.134145) * self * self))",
+            FLOATS, **approximate,
+        ),
+        pointwise(forms("silu"), "self", "truediv(self, C(1) + exp(-self))", FLOATS),
+        pointwise(
+            forms("silu"), "self", "truediv(self, (T)(1, 0) + exp(-self))", COMPLEX
+        ),
+        pointwise(
+            forms("silu_backward", True), "grad_output:grad self",
+            "grad * sigmoid(self) * (C(1) + self * (C(1) - sigmoid(self)))", FLOATS,
+        ),
+        pointwise(forms("mish"), "self", "self * tanh(log1p(exp(self)))", FLOATS),
+        pointwise(
+            "mish_backward", "grad_output:grad self",
+            "grad * (tanh(log1p(exp(self))) + self * sigmoid(self)"
+            " * (C(1) - square(tanh(log1p(exp(self))))))",
+            FLOATS,
+        ),
+        pointwise(
+            "softplus softplus.out", "self", f"{softplus} ? self : log1p(exp(self * beta)) / beta",
+            FLOATS, scalars="beta threshold",
+        ),
+        pointwise(
+            forms("softplus_backward", True), "grad_output:grad self",
+            f"{softplus} ? grad : grad * exp(self * beta) / (exp(self * beta) + C(1))",
+            FLOATS, scalars="beta threshold",
+        ),
+        pointwise(
+            forms("elu"), "self",
+            "(self < C(0)) ? expm1(self * input_scale) * (alpha * scale) : self * scale",
+            FLOATS, scalars="alpha scale input_scale",
+        ),
+        pointwise(
+            forms("elu_backward", True), "grad_output:grad self_or_result:result",
+            "(result <= C(0)) ? grad * input_scale * (result + alpha * scale) : grad * scale",
+            FLOATS, scalars="alpha scale input_scale", requires={"is_result": "True"},
+        ),
+        pointwise(
+            forms("elu_backward", True), "grad_output:grad self_or_result:self",
+            "(self <= C(0)) ? grad * input_scale * (alpha * scale) * exp(self * input_scale)"
+            " : grad * scale",
+            FLOATS, scalars="alpha scale input_scale", requires={"is_result": "False"},
+        ),
+        pointwise(
+            forms("hardtanh"), "self", "minimum(maximum(self, low), high)", FLOATS,
+            scalars="min_val:low max_val:high",
+        ),
+        pointwise(
+            forms("hardtanh_backward", True), "grad_output:grad self",
+            "((self <= low) | (self >= high)) ? C(0) : grad", FLOATS,
+            scalars="min_val:low max_val:high",
+        ),
+        pointwise(forms("hardsigmoid"), "self", f"{clamp6} / C(6)", FLOATS),
+        pointwise(
+            forms("hardsigmoid_backward", True), "grad_output:grad self",
+            "((self > C(-3)) & (self < C(3))) ? grad / C(6) : C(0)", FLOATS,
+        ),
+        pointwise(forms("hardswish"), "self", f"self * {clamp6} / C(6)", FLOATS),
+        pointwise(
+            "hardswish_backward", "grad_output:grad self",
+            "(self <= C(-3)) ? C(0) : ((self < C(3)) ? grad * (self / C(3) + C(0.5)) : grad)",
+            FLOATS,
+        ),
+        pointwise(
+            "hardshrink hardshrink.out", "self", "((self >= -lambd) & (self <= lambd)) ? C(0) : self",
+            FLOATS, scalars="lambd",
+        ),
+        pointwise(
+            forms("hardshrink_backward", True), "grad_out:grad self",
+            "((self >= -lambd) & (self <= lambd)) ? C(0) : grad", FLOATS, scalars="lambd",
+        ),
+        pointwise(
+            "softshrink softshrink.out", "self",
+            "(self > lambd) ? self - lambd : ((self < -lambd) ? self + lambd : self * C(0))",
+            FLOATS, scalars="lambd",
+        ),
+        pointwise(
+            forms("softshrink_backward", True), "grad_output:grad self",
+            "((self >= -lambd) & (self <= lambd)) ? C(0) : grad", FLOATS, scalars="lambd",
+        ),
+        pointwise(
+            forms("leaky_relu"), "self", "(self > C(0)) ? self : self * negative_slope", FLOATS,
+            scalars="negative_slope",
+        ),
+        pointwise(
+            forms("leaky_relu_backward", True), "grad_output:grad self",
+            "(self > C(0)) ? grad : grad * negative_slope", FLOATS, scalars="negative_slope",
+        ),
+        pointwise(
+            forms("threshold"), "self", "(self <= threshold) ? value : self", FLOATS,
+            scalars="threshold value",
+        ),
+        pointwise(
+            forms("threshold_backward", True), "grad_output:grad self",
+            "(self <= threshold) ? C(0) : grad", FLOATS, scalars="threshold",
+        ),
+        pointwise("_prelu_kernel", "self weight", "(self > C(0)) ? self : weight * self", FLOATS),
+        pointwise(
+            "_prelu_kernel_backward", "grad_output:grad self weight",
+            ["(self > C(0)) ? grad : weight * grad", "(self > C(0)) ? C(0) : self * grad"], FLOATS,
+        ),
+        pointwise(
+            forms("sigmoid_backward", True), "grad_output:grad output:y",
+            "grad * (C(1) - y) * y", FLOATS,
+        ),
+        pointwise(
+            forms("tanh_backward", True), "grad_output:grad output:y",
+            "grad * (C(1) - y * y)", FLOATS,
+        ),
+        pointwise(
+            "log_sigmoid_forward", "self",
+            ["minimum(self, C(0)) - log1p(exp(-fabs(self)))", "exp(-fabs(self))"], FLOATS,
+        ),
+        pointwise(
+            forms("log_sigmoid_backward", True), "grad_output:grad self buffer",
+            "grad * ((self < C(0)) ? C(1) - buffer / (C(1) + buffer) : buffer / (C(1) + buffer))",
+            FLOATS,
+        ),
+        pointwise(
+            forms("logit_backward", True), "grad_output:grad self",
+            "((self < C(0)) | (self > C(1))) ? C(NAN) : grad / (self * (C(1) - self))", FLOATS,
+            requires={"eps": "None"},
+        ),
+        pointwise(
+            forms("logit_backward", True), "grad_output:grad self",
+            "((self < eps) | (self > C(1) - eps)) ? C(0) : grad / (self * (C(1) - self))", FLOATS,
+            scalars="eps",
+        ),
+    ]  # fmt: skip

@@ -1,0 +1,101 @@
+"""Operators over lists of tensors: rows of the engine `pointwise`, one launch per tensor."""
+
+from __future__ import annotations
+
+from torch_outboard.ops.pointwise import ALL, REALS, pointwise
+from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, Row, Value
+
+_FRACTIONS = (*FLOATS, *COMPLEX)
+
+_FLOAT_FUNCTIONS = (
+    "exp log log2 log10 sqrt rsqrt sin cos sinh cosh tan tanh sigmoid reciprocal", _FRACTIONS,
+)  # fmt: skip
+_REAL_FUNCTIONS = ("expm1 log1p erf erfc lgamma asin acos atan", FLOATS)
+
+
+def rows() -> list[Row]:
+    """Every row."""
+
+    def forms(name: str, *overloads: str) -> str:
+        base = f"_foreach_{name}"
+        if not overloads:
+            return f"{base} {base}_"
+        return " ".join(f"{base}.{o} {base}_.{o}" for o in overloads)
+
+    result: list[Row] = []
+    for names, dtypes in (_FLOAT_FUNCTIONS, _REAL_FUNCTIONS):
+        for name in names.split():
+            result.append(pointwise(forms(name), "self", f"{name}(self)", dtypes, types="float"))
+    for name, function, types in (
+        ("neg", "neg", (*REALS, *COMPLEX)), ("abs", "abs", REALS), ("sign", "sign", (*REALS, *BOOL)),
+        ("floor", "floor", REALS), ("ceil", "ceil", REALS), ("trunc", "trunc", REALS),
+        ("round", "round", REALS), ("frac", "frac", FLOATS),
+    ):  # fmt: skip
+        result.append(pointwise(forms(name), "self", f"{function}(self)", types))
+    result.append(pointwise("_foreach_zero_", "self", "C(0)", ALL, types="self", any_output=True))
+    result += _binary(forms)
+    result += _ternary(forms)
+    return result
+
+
+def _binary(forms) -> list[Row]:
+    alpha: dict[str, Value] = {"scalars": "alpha", "strict": True, "absent": {"alpha": "1"}}
+    result = []
+    kinds = (("List", "other"), ("Scalar", "scalar:other"), ("ScalarList", "scalars:other"))
+    for kind, other in kinds:
+        operands = f"self {other}"
+        result += [
+            pointwise(forms("add", kind), operands, "add(self, mul(alpha, other))", ALL, **alpha),
+            pointwise(
+                forms("sub", kind), operands, "sub(self, mul(alpha, other))", (*REALS, *COMPLEX), **alpha
+            ),
+            pointwise(forms("mul", kind), operands, "mul(self, other)", ALL),
+            pointwise(
+                forms("div", kind), operands, "truediv(self, other)", _FRACTIONS, types="float"
+            ),
+        ]
+        for name, function in (
+            ("clamp_min", "maximum"), ("clamp_max", "minimum"),
+            ("maximum", "maximum"), ("minimum", "minimum"),
+        ):  # fmt: skip
+            result.append(pointwise(forms(name, kind), operands, f"{function}(self, other)", REALS))
+    for kind, other in (("List", "exponent"), ("Scalar", "exponent"), ("ScalarList", "exponent")):
+        result.append(
+            pointwise(forms("pow", kind), f"self {other}", "pow(self, exponent)", FLOATS)
+        )
+    result += [
+        pointwise(forms("add", "Tensor"), "self other", "add(self, mul(alpha, other))", ALL, **alpha),
+        pointwise(forms("mul", "Tensor"), "self other", "mul(self, other)", ALL),
+        pointwise(
+            forms("div", "Tensor"), "self other", "truediv(self, other)", _FRACTIONS, types="float"
+        ),
+    ]
+    return result
+
+
+def _ternary(forms) -> list[Row]:
+    result = []
+    for kind, scalar in (("Scalar", "value"), ("ScalarList", "scalars:value")):
+        for name, function, dtypes in (
+            ("addcmul", "mul", (*REALS, *COMPLEX)),
+            ("addcdiv", "truediv", _FRACTIONS),
+        ):
+            result.append(
+                pointwise(
+                    forms(name, kind),
+                    "self tensor1 tensor2",
+                    f"add(self, {function}(mul(value, tensor1), tensor2))",
+                    dtypes,
+                    scalars=scalar,
+                    strict=True,
+                )
+            )
+    lerp = (
+        "((fabs(weight) < C(0.5)) ? self + weight * (end - self)"
+        " : end - (end - self) * (C(1) - weight))"
+    )
+    result += [
+        pointwise(forms("lerp", "List"), "self tensors1:end weights:weight", lerp, FLOATS),
+        pointwise(forms("lerp", "Scalar"), "self tensors1:end", lerp, FLOATS, scalars="weight"),
+    ]
+    return result

@@ -1,0 +1,68 @@
+"""Rows of the operator tables, as they are handed to C++ (csrc/engines)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+import torch
+
+Value = bool | int | float | str | list[str] | list[int] | dict[str, str]
+Row = dict[str, Value]
+
+# Dtypes that rows name as groups.
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+COMPLEX = (torch.complex64, torch.complex128)
+SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
+INTEGERS = (torch.uint8, *SIGNED)
+WIDE_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
+BOOL = (torch.bool,)
+
+# c10::ScalarType, which PyTorch does not show in Python.
+_SCALAR_TYPES = {
+    torch.uint8: 0,
+    torch.int8: 1,
+    torch.int16: 2,
+    torch.int32: 3,
+    torch.int64: 4,
+    torch.float16: 5,
+    torch.float32: 6,
+    torch.float64: 7,
+    torch.complex64: 9,
+    torch.complex128: 10,
+    torch.bool: 11,
+    torch.bfloat16: 15,
+    torch.uint16: 27,
+    torch.uint32: 28,
+    torch.uint64: 29,
+}
+
+
+def dtype_number(dtype: torch.dtype) -> int:
+    """The number of a dtype in C++."""
+    return _SCALAR_TYPES[dtype]
+
+
+def dtype_bits(dtypes: Iterable[torch.dtype]) -> int:
+    """A number in which the bits of the dtypes' numbers are set."""
+    return sum(1 << dtype_number(dtype) for dtype in dtypes)
+
+
+def qualified(names: str | Iterable[str]) -> list[str]:
+    """Full names of overloads: `"add.Tensor add.out"` are `aten::add.Tensor`, `aten::add.out`."""
+    listed = names.split() if isinstance(names, str) else names
+    return [name if "::" in name else f"aten::{name}" for name in listed]
+
+
+@cache
+def template(name: str) -> str:
+    """The text of `torch_outboard/kernels/<name>.cl`."""
+    return (Path(__file__).resolve().parent.parent / "kernels" / f"{name}.cl").read_text()
+
+
+def call_scalar_functions(text: str, names: Iterable[str]) -> str:
+    """OpenCL C in which calls of scalar functions have their prefix: `exp(x)` is `ob_exp(x)`."""
+    pattern = r"(?<![\w.])(" + "|".join(sorted(map(re.escape, names))) + r")(?=\s*\()"
+    return re.sub(pattern, r"ob_\1", text)

@@ -1,0 +1,381 @@
+"""Scalar functions in OpenCL C, under the names of Inductor's operation handlers.
+
+A function is text for real floating-point values, for integers (bool included) and for complex
+values; None where it makes no sense. In the texts
+
+- `T` is the value type, a scalar or a vector, `S` its element, `M` what comparisons give: int for
+  scalars (1 for true), a vector of signed integers of the element's size (-1 for true) for vectors.
+  `condition ? a : b` works for both; masks are combined with `&`, `|` and `!`.
+- `C(x)` is a constant of type `T`.
+- for complex values `T` is float2 or double2, never a vector of them, and `S` is real.
+- `ob_<name>(...)` calls a function of the table, `<name>(...)` one of OpenCL C.
+- OB_BOOL and OB_DOUBLE are defined where values are bool (uchar, 0 or 1) and of double precision.
+
+NaN, infinities, signs of zeros and rounding are as on CPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+
+@dataclass(frozen=True)
+class ScalarFunction:
+    """A function; a text without `return` is the expression that it returns.
+
+    Args:
+        parameters: as in C.
+        real: text for floating-point values.
+        integer: text for integers and bool.
+        complex: text for complex values.
+        result: what it returns.
+        complex_result: the same for complex values, if it differs.
+    """
+
+    parameters: str
+    real: str | None = None
+    integer: str | None = None
+    complex: str | None = None
+    result: str = "T"
+    complex_result: str | None = None
+
+
+Functions = dict[str, ScalarFunction]
+
+ONE, TWO, THREE = "T a", "T a, T b", "T a, T b, T c"
+
+
+def _built_in(names: str, parameters: str = ONE) -> Functions:
+    """Functions that OpenCL C has under the same name."""
+    arguments = ", ".join(p.split()[-1] for p in parameters.split(","))
+    return {name: ScalarFunction(parameters, f"{name}({arguments})") for name in names.split()}
+
+
+def _same(names: str, text: str, parameters: str = ONE, **more: str) -> Functions:
+    """Functions with one text for real values and integers."""
+    return {name: ScalarFunction(parameters, text, text, **more) for name in names.split()}
+
+
+_SAFE_DIVISOR = """
+    const M negated = (b == C(-1)) & (C(-1) < C(0));
+    const T divisor = (negated | (b == C(0))) ? C(1) : b;
+"""
+
+ARITHMETIC: Functions = {
+    **_same("identity", "a", complex="a"),
+    **_same("add", "a + b", TWO, complex="a + b"),
+    **_same("sub", "a - b", TWO, complex="a - b"),
+    "mul": ScalarFunction(
+        TWO, "a * b", "a * b", "(T)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x)"
+    ),
+    # Complex: scaled by the larger part of the divisor.
+    "truediv": ScalarFunction(
+        TWO,
+        "a / b",
+        None,
+        """
+        const S c = fabs(b.x), d = fabs(b.y);
+        if (c >= d) {
+          if (c == 0 && d == 0) return (T)(a.x / c, a.y / d);
+          const S ratio = b.y / b.x, scale = 1 / (b.x + b.y * ratio);
+          return (T)((a.x + a.y * ratio) * scale, (a.y - a.x * ratio) * scale);
+        }
+        const S ratio = b.x / b.y, scale = 1 / (b.x * ratio + b.y);
+        return (T)((a.x * ratio + a.y) * scale, (a.y * ratio - a.x) * scale);
+        """,
+    ),
+    # Division by zero gives some number and no trap.
+    "truncdiv": ScalarFunction(
+        TWO, "trunc(a / b)", _SAFE_DIVISOR + "return negated ? C(0) - a : a / divisor;"
+    ),
+    "floordiv": ScalarFunction(
+        TWO,
+        """
+        const T remainder = fmod(a, b);
+        T quotient = (a - remainder) / b;
+        quotient = ((remainder != C(0)) & ((b < C(0)) != (remainder < C(0)))) ? quotient - C(1)
+                                                                              : quotient;
+        T rounded = floor(quotient);
+        rounded = (quotient - rounded > C(0.5)) ? rounded + C(1) : rounded;
+        rounded = (quotient != C(0)) ? rounded : copysign(C(0), a / b);
+        return (b == C(0)) ? a / b : rounded;
+        """,
+        _SAFE_DIVISOR
+        + """
+        const T quotient = negated ? C(0) - a : a / divisor;
+        const T remainder = a - quotient * b;
+        return ((remainder != C(0)) & ((b < C(0)) != (remainder < C(0)))) ? quotient - C(1)
+                                                                          : quotient;
+        """,
+    ),
+    "fmod": ScalarFunction(
+        TWO, "fmod(a, b)", _SAFE_DIVISOR + "return negated ? C(0) : a - a / divisor * divisor;"
+    ),
+    # Python's: with the sign of the divisor.
+    "remainder": ScalarFunction(
+        TWO,
+        """
+        const T r = fmod(a, b);
+        return ((r != C(0)) & ((b < C(0)) != (r < C(0)))) ? r + b : r;
+        """,
+        _SAFE_DIVISOR
+        + """
+        const T r = negated ? C(0) : a - a / divisor * divisor;
+        return ((r != C(0)) & ((b < C(0)) != (r < C(0)))) ? r + b : r;
+        """,
+    ),
+    "neg": ScalarFunction(ONE, "-a", "C(0) - a", "-a"),
+    "abs": ScalarFunction(
+        ONE, "fabs(a)", "(a < C(0)) ? C(0) - a : a", "hypot(a.x, a.y)", complex_result="S"
+    ),
+    "sign": ScalarFunction(
+        ONE,
+        "(a > C(0)) ? C(1) : ((a < C(0)) ? C(-1) : C(0))",
+        "(a > C(0)) ? C(1) : ((a < C(0)) ? C(-1) : C(0))",
+        """
+        const S length = hypot(a.x, a.y);
+        return length == 0 ? (T)(0, 0) : a / length;
+        """,
+    ),
+    "square": ScalarFunction(ONE, "a * a", "a * a", "ob_mul(a, a)"),
+    "reciprocal": ScalarFunction(ONE, "C(1) / a", None, "ob_truediv((T)(1, 0), a)"),
+    # NaN wins.
+    "maximum": ScalarFunction(
+        TWO, "(a != a) ? a : ((b != b) ? b : ((a > b) ? a : b))", "(a > b) ? a : b"
+    ),
+    "minimum": ScalarFunction(
+        TWO, "(a != a) ? a : ((b != b) ? b : ((a < b) ? a : b))", "(a < b) ? a : b"
+    ),
+    # NaN loses.
+    "fmax": ScalarFunction(TWO, "fmax(a, b)", "(a > b) ? a : b"),
+    "fmin": ScalarFunction(TWO, "fmin(a, b)", "(a < b) ? a : b"),
+    "relu": ScalarFunction(ONE, "(a != a) ? a : ((a > C(0)) ? a : C(0))", "(a > C(0)) ? a : C(0)"),
+    "pow": ScalarFunction(
+        TWO,
+        "pow(a, b)",
+        """
+        T result = C(1), base = a;
+        T rest = (b < C(0)) ? C(0) : b;
+        for (int bit = 0; bit < (int)sizeof(S) * 8; ++bit) {
+          result = ((rest & C(1)) != C(0)) ? result * base : result;
+          base *= base;
+          rest >>= C(1);
+        }
+        const T odd = b & C(1);
+        const T inverse = (a == C(1)) ? C(1) : ((a == C(-1)) ? ((odd != C(0)) ? C(-1) : C(1)) : C(0));
+        return (b < C(0)) ? inverse : result;
+        """,
+        "ob_exp(ob_mul(b, ob_log(a)))",
+    ),
+    # Values that the compiler of an expression may not fold: a number as an element of T.
+    "fma": ScalarFunction(THREE, "fma(a, b, c)"),
+}
+
+ROUNDING: Functions = {
+    "floor": ScalarFunction(ONE, "floor(a)", "a"),
+    "ceil": ScalarFunction(ONE, "ceil(a)", "a"),
+    "trunc": ScalarFunction(ONE, "trunc(a)", "a"),
+    "round": ScalarFunction(ONE, "rint(a)", "a"),  # half to even
+    "frac": ScalarFunction(ONE, "a - trunc(a)"),
+    **_built_in("copysign nextafter", TWO),
+}
+
+EXPONENTIAL: Functions = {
+    "exp": ScalarFunction(
+        ONE, "exp(a)", None, "const S r = exp(a.x); return (T)(r * cos(a.y), r * sin(a.y));"
+    ),
+    **_built_in("exp2 expm1 log1p lgamma erf erfc"),
+    "log": ScalarFunction(ONE, "log(a)", None, "(T)(log(hypot(a.x, a.y)), atan2(a.y, a.x))"),
+    "log2": ScalarFunction(ONE, "log2(a)", None, "ob_log(a) * (S)(1.4426950408889634)"),
+    "log10": ScalarFunction(ONE, "log10(a)", None, "ob_log(a) * (S)(0.4342944819032518)"),
+    "sqrt": ScalarFunction(
+        ONE,
+        "sqrt(a)",
+        None,
+        """
+        const S length = hypot(a.x, a.y);
+        if (length == 0) return (T)(0, a.y);
+        if (a.x >= 0) {
+          const S r = sqrt((length + a.x) / 2);
+          return (T)(r, a.y / (2 * r));
+        }
+        const S i = copysign(sqrt((length - a.x) / 2), a.y);
+        return (T)(a.y / (2 * i), i);
+        """,
+    ),
+    "rsqrt": ScalarFunction(ONE, "C(1) / sqrt(a)", None, "ob_truediv((T)(1, 0), ob_sqrt(a))"),
+    "sigmoid": ScalarFunction(
+        ONE, "C(1) / (C(1) + exp(-a))", None, "ob_truediv((T)(1, 0), (T)(1, 0) + ob_exp(-a))"
+    ),
+    "hypot": ScalarFunction(TWO, "hypot(a, b)"),
+    "logaddexp": ScalarFunction(
+        TWO,
+        """
+        const T m = ob_maximum(a, b);
+        return (ob_isinf(a) & (a == b)) ? a : m + log1p(exp(-fabs(a - b)));
+        """,
+    ),
+    "logaddexp2": ScalarFunction(
+        TWO,
+        """
+        const T m = ob_maximum(a, b);
+        return (ob_isinf(a) & (a == b))
+                   ? a : m + log1p(exp2(-fabs(a - b))) * C(1.4426950408889634);
+        """,
+    ),
+    "xlogy": ScalarFunction(TWO, "(b != b) ? b : ((a == C(0)) ? C(0) : a * log(b))"),
+    "xlog1py": ScalarFunction(TWO, "(b != b) ? b : ((a == C(0)) ? C(0) : a * log1p(b))"),
+    "entr": ScalarFunction(
+        ONE, "(a != a) ? a : ((a > C(0)) ? -a * log(a) : ((a == C(0)) ? C(0) : C(-INFINITY)))"
+    ),
+    "sinc": ScalarFunction(
+        ONE,
+        "const T x = a * C(3.14159265358979323846); return (a == C(0)) ? C(1) : sin(x) / x;",
+        None,
+        """
+        const T x = a * (S)(3.14159265358979323846);
+        return (a.x == 0 && a.y == 0) ? (T)(1, 0) : ob_truediv(ob_sin(x), x);
+        """,
+    ),
+}
+
+TRIGONOMETRIC: Functions = {
+    "sin": ScalarFunction(ONE, "sin(a)", None, "(T)(sin(a.x) * cosh(a.y), cos(a.x) * sinh(a.y))"),
+    "cos": ScalarFunction(ONE, "cos(a)", None, "(T)(cos(a.x) * cosh(a.y), -sin(a.x) * sinh(a.y))"),
+    "sinh": ScalarFunction(ONE, "sinh(a)", None, "(T)(sinh(a.x) * cos(a.y), cosh(a.x) * sin(a.y))"),
+    "cosh": ScalarFunction(ONE, "cosh(a)", None, "(T)(cosh(a.x) * cos(a.y), sinh(a.x) * sin(a.y))"),
+    "tanh": ScalarFunction(
+        ONE,
+        "tanh(a)",
+        None,
+        """
+        if (fabs(a.x) > 20) return (T)(copysign((S)1, a.x), 0);
+        const S d = cosh(2 * a.x) + cos(2 * a.y);
+        return (T)(sinh(2 * a.x) / d, sin(2 * a.y) / d);
+        """,
+    ),
+    "tan": ScalarFunction(
+        ONE,
+        "tan(a)",
+        None,
+        "const T t = ob_tanh((T)(-a.y, a.x)); return (T)(t.y, -t.x);",
+    ),
+    **_built_in("asin acos atan asinh acosh atanh"),
+    **_built_in("atan2", TWO),
+    "angle": ScalarFunction(
+        ONE,
+        "(a != a) ? a : ((a < C(0)) ? C(3.14159265358979323846) : C(0))",
+        None,
+        "atan2(a.y, a.x)",
+        complex_result="S",
+    ),
+    "conj": ScalarFunction(ONE, "a", "a", "(T)(a.x, -a.y)"),
+    "polar": ScalarFunction(TWO, None, None, "(T)(a.x * cos(b.x), a.x * sin(b.x))"),
+    "complex": ScalarFunction(TWO, None, None, "(T)(a.x, b.x)"),
+}
+
+_MASK = {"result": "M"}
+
+COMPARISON: Functions = {
+    **_same("eq", "a == b", TWO, complex="(a.x == b.x) & (a.y == b.y)", **_MASK),
+    **_same("ne", "a != b", TWO, complex="(a.x != b.x) | (a.y != b.y)", **_MASK),
+    **_same("lt", "a < b", TWO, **_MASK),
+    **_same("le", "a <= b", TWO, **_MASK),
+    **_same("gt", "a > b", TWO, **_MASK),
+    **_same("ge", "a >= b", TWO, **_MASK),
+    **_same("nonzero", "a != C(0)", complex="(a.x != 0) | (a.y != 0)", **_MASK),
+    **_same("logical_not", "a == C(0)", complex="(a.x == 0) & (a.y == 0)", **_MASK),
+    **_same(
+        "logical_and",
+        "ob_nonzero(a) & ob_nonzero(b)",
+        TWO,
+        complex="ob_nonzero(a) & ob_nonzero(b)",
+        **_MASK,
+    ),
+    **_same(
+        "logical_or",
+        "ob_nonzero(a) | ob_nonzero(b)",
+        TWO,
+        complex="ob_nonzero(a) | ob_nonzero(b)",
+        **_MASK,
+    ),
+    **_same(
+        "logical_xor",
+        "ob_nonzero(a) ^ ob_nonzero(b)",
+        TWO,
+        complex="ob_nonzero(a) ^ ob_nonzero(b)",
+        **_MASK,
+    ),
+    "isnan": ScalarFunction(ONE, "a != a", "a != a", "(a.x != a.x) | (a.y != a.y)", **_MASK),
+    "isinf": ScalarFunction(ONE, "fabs(a) == C(INFINITY)", "a != a", **_MASK),
+    "isposinf": ScalarFunction(ONE, "a == C(INFINITY)", "a != a", **_MASK),
+    "isneginf": ScalarFunction(ONE, "a == C(-INFINITY)", "a != a", **_MASK),
+    "signbit": ScalarFunction(ONE, "signbit(a)", "a < C(0)", **_MASK),
+    **_same("where", "m ? a : b", "M m, T a, T b", complex="m ? a : b"),
+}
+
+_BITS = "(int)sizeof(S) * 8"
+
+BITWISE: Functions = {
+    "bitwise_and": ScalarFunction(TWO, None, "a & b"),
+    "bitwise_or": ScalarFunction(TWO, None, "a | b"),
+    "bitwise_xor": ScalarFunction(TWO, None, "a ^ b"),
+    "bitwise_not": ScalarFunction(
+        ONE, None, "\n#ifdef OB_BOOL\n  return a ^ C(1);\n#else\n  return ~a;\n#endif\n"
+    ),
+    # Shifts by too much shift everything out.
+    "bitwise_left_shift": ScalarFunction(
+        TWO,
+        None,
+        f"""
+        const M outside = (b < C(0)) | (b >= C({_BITS}));
+        return outside ? C(0) : a << (outside ? C(0) : b);
+        """,
+    ),
+    "bitwise_right_shift": ScalarFunction(
+        TWO,
+        None,
+        f"""
+        const M outside = (b < C(0)) | (b >= C({_BITS}));
+        return a >> (outside ? C({_BITS} - 1) : b);
+        """,
+    ),
+}
+
+
+@cache
+def functions() -> Functions:
+    """The whole table."""
+    from torch_outboard.ops import special_functions
+
+    return {
+        **ARITHMETIC,
+        **ROUNDING,
+        **EXPONENTIAL,
+        **TRIGONOMETRIC,
+        **COMPARISON,
+        **BITWISE,
+        **special_functions.SPECIAL,
+    }
+
+
+def texts() -> dict[str, dict[str, str]]:
+    """For the engines: name, kind of values, definition."""
+    result: dict[str, dict[str, str]] = {}
+    for name, function in functions().items():
+        kinds = {"float": function.real, "integer": function.integer, "complex": function.complex}
+        result[name] = {
+            kind: _definition(name, function, kind, body)
+            for kind, body in kinds.items()
+            if body is not None
+        }
+    return result
+
+
+def _definition(name: str, function: ScalarFunction, kind: str, body: str) -> str:
+    returned = function.result
+    if kind == "complex" and function.complex_result is not None:
+        returned = function.complex_result
+    statements = body if "return" in body else f"return {body};"
+    return f"static inline {returned} ob_{name}({function.parameters}) {{\n{statements}\n}}\n"
