@@ -13,9 +13,9 @@ _handed_over = False
 
 def rows() -> list[Row]:
     """Every row; of those for one overload the first that serves a call takes it."""
-    from torch_outboard.ops import matrix_product, pointwise
+    from torch_outboard.ops import convolution, matrix_product, pointwise
 
-    return [*pointwise.rows(), *matrix_product.rows()]
+    return [*pointwise.rows(), *matrix_product.rows(), *convolution.rows()]
 
 
 def hand_over() -> None:
