@@ -28,7 +28,7 @@ struct Blocks {
   int local;             // work-group size of coarse work
   int64_t packed_bytes;  // of the right operand at a time
 };
-constexpr Blocks kCpuBlocks = {8, 2, 4, 256, 1, int64_t{4} << 20};
+constexpr Blocks kCpuBlocks = {12, 2, 4, 256, 1, int64_t{4} << 20};
 constexpr Blocks kGpuBlocks = {4, 1, 1, 16, 64, int64_t{128} << 20};
 
 constexpr int64_t kSlice = 8192;  // elements of a slice of a long row

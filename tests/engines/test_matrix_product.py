@@ -41,8 +41,16 @@ def values(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.randint(0, 9, sizes).to(dtype)
 
 
-# Around 8 rows and 16 columns of a tile and 256 of packed depth.
-SIZES = [(1, 1, 1), (8, 256, 16), (7, 255, 15), (9, 257, 17), (33, 40, 70), (64, 1, 64), (3, 90, 5)]
+# Around the 12 rows and 16 columns of a tile and the depth of 256 that is packed at a time.
+SIZES = [
+    (1, 1, 1),
+    (12, 256, 16),
+    (11, 255, 15),
+    (13, 257, 17),
+    (33, 40, 70),
+    (64, 1, 64),
+    (3, 90, 5),
+]
 
 
 @pytest.mark.parametrize(("m", "k", "n"), SIZES)

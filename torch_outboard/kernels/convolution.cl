@@ -43,6 +43,34 @@ static inline void increment(const I *sizes, I *parts) {
   ++parts[0];
 }
 
+// What element `k` of the kernel's rows meets on W positions from `position` on.
+static inline V read_row(const __global X *row, I position, I k, const Patches *l) {
+  const I step = l->step[2], size = l->size[2];
+  const I shift = k * l->dilation[2] - l->padding[2];
+  I x = l->scattered ? position - shift : position * step + shift;
+  if (step == 1 && l->stride[2] == 1 && x >= 0 && x + W <= size) return LOADV(row, x);
+  S lanes[W];
+  if (l->scattered) {
+    I rest = x % step;
+    if (rest < 0) rest += step;
+    x = (x - rest) / step;
+    for (int i = 0; i < W; ++i) {
+      lanes[i] = 0;
+      if (rest == 0 && x >= 0 && x < size) lanes[i] = LOAD(row, x * l->stride[2]);
+      if (++rest == step) {
+        rest = 0;
+        ++x;
+      }
+    }
+  } else {
+    for (int i = 0; i < W; ++i, x += step) {
+      lanes[i] = 0;
+      if (x >= 0 && x < size) lanes[i] = LOAD(row, x * l->stride[2]);
+    }
+  }
+  return VLOAD(0, lanes);
+}
+
 static inline void pack_positions(const __global X *source, __global S *packed, const Patches *l,
                                   I column, I first, I last) {
   I at[COLUMNS][4];
@@ -54,25 +82,13 @@ static inline void pack_positions(const __global X *source, __global S *packed, 
     const __global X *plane = source + patch[0] * l->channel;
     for (int c = 0; c < COLUMNS; c += W) {
       const I *p = at[c];
-      // Neighbours of one row, read from neighbours of one row.
-      if (column + c + W <= end && p[3] + W <= l->positions[2] && l->step[2] == 1 &&
-          l->stride[2] == 1) {
+      // Neighbours of one row of positions: only their last coordinate differs.
+      if (column + c + W <= end && p[3] + W <= l->positions[2]) {
         const I z = place(p[1], patch[1], l, 0), y = place(p[2], patch[2], l, 1);
         V values = (V)(0);
         if (z >= 0 && y >= 0) {
           const __global X *row = plane + p[0] * l->image + z * l->stride[0] + y * l->stride[1];
-          const I shift = patch[3] * l->dilation[2] - l->padding[2];
-          const I x = l->scattered ? p[3] - shift : p[3] + shift;
-          if (x >= 0 && x + W <= l->size[2]) {
-            values = LOADV(row, x);
-          } else {
-            S lanes[W];
-            for (int i = 0; i < W; ++i) {
-              lanes[i] = 0;
-              if (x + i >= 0 && x + i < l->size[2]) lanes[i] = LOAD(row, x + i);
-            }
-            values = VLOAD(0, lanes);
-          }
+          values = read_row(row, p[3], patch[3], l);
         }
         VSTORE(values, 0, packed + c);
         continue;
