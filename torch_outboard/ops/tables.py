@@ -13,9 +13,10 @@ _handed_over = False
 
 def rows() -> list[Row]:
     """Every row; of those for one overload the first that serves a call takes it."""
-    from torch_outboard.ops import optimizers, pointwise
+    from torch_outboard.ops import convolution, matrix_product, optimizers, pointwise
 
-    return [*pointwise.rows(), *optimizers.rows()]
+    tables = (pointwise, optimizers, matrix_product, convolution)
+    return [row for table in tables for row in table.rows()]
 
 
 def hand_over() -> None:

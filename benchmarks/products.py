@@ -1,0 +1,77 @@
+"""Time of matrix products and of ResNet-18's convolutions, on a device against CPU.
+
+    OUTBOARD_WAY=device python -m benchmarks.products [--rounds 21] [names...]
+
+Convolutions are those of a batch of 8 images of 64 x 64 pixels; a training step is the forward and
+all gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+
+from benchmarks.command import run_as_command
+from benchmarks.paired import Work
+
+BATCH = 8
+# Input channels, output channels, input size, kernel size, stride.
+CONVOLUTIONS = [
+    (3, 64, 64, 7, 2),
+    (64, 64, 16, 3, 1),
+    (64, 128, 16, 3, 2),
+    (64, 128, 16, 1, 2),
+    (128, 128, 8, 3, 1),
+    (128, 256, 8, 3, 2),
+    (256, 256, 4, 3, 1),
+    (256, 512, 4, 3, 2),
+    (512, 512, 2, 3, 1),
+]
+
+
+def product(size: int, dtype: torch.dtype, device: str) -> Callable[[], object]:
+    torch.manual_seed(0)
+    left, right = (torch.randn(size, size).to(device, dtype) for _ in range(2))
+    out = torch.empty(size, size, dtype=dtype, device=device)
+    return lambda: torch.mm(left, right, out=out)
+
+
+def convolution(
+    sizes: tuple[int, int, int, int, int], backward: bool, device: str
+) -> Callable[[], object]:
+    torch.manual_seed(0)
+    channels, features, size, kernel, stride = sizes
+    image = torch.randn(BATCH, channels, size, size).to(device)
+    weight = torch.randn(features, channels, kernel, kernel).to(device)
+    options = ([stride] * 2, [kernel // 2] * 2, [1, 1], False, [0, 0], 1)
+    forward = torch.ops.aten.convolution
+    if not backward:
+        return lambda: forward(image, weight, None, *options)
+    gradient = torch.ones(forward(image, weight, None, *options).shape).to(device)
+    mask = [True, True, False]
+
+    def step() -> object:
+        forward(image, weight, None, *options)
+        return torch.ops.aten.convolution_backward(gradient, image, weight, None, *options, mask)
+
+    return step
+
+
+def _name(sizes: tuple[int, int, int, int, int]) -> str:
+    channels, features, size, kernel, stride = sizes
+    return f"conv {channels}->{features} {size}x{size} k{kernel} s{stride}"
+
+
+WORKS: dict[str, Work] = {
+    "mm 1024 float32": partial(product, 1024, torch.float32),
+    "mm 2048 float32": partial(product, 2048, torch.float32),
+    "mm 1024 bfloat16": partial(product, 1024, torch.bfloat16),
+    "mm 128 float32": partial(product, 128, torch.float32),
+    **{_name(sizes): partial(convolution, sizes, False) for sizes in CONVOLUTIONS},
+    **{f"{_name(sizes)} step": partial(convolution, sizes, True) for sizes in CONVOLUTIONS},
+}
+
+if __name__ == "__main__":
+    run_as_command(__doc__ or "", "benchmarks.products", WORKS)

@@ -1,0 +1,186 @@
+"""The engine `convolution` against CPU: geometries, groups, transposed ones, backwards, layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from torch_outboard import _C, fallback, ways
+
+
+@pytest.fixture(autouse=True)
+def device_way(device: torch.device) -> Iterator[None]:
+    if not _C.runs_code(device.index):
+        pytest.skip("the driver of this run compiles no code")
+    with ways.way("device"):
+        yield
+
+
+def ways_of(report: fallback.Report) -> dict[str, str]:
+    return {row.op: row.way for row in report.rows if "convolution" in row.op}
+
+
+def check(
+    device: torch.device,
+    input_sizes: tuple[int, ...],
+    weight_sizes: tuple[int, ...],
+    *,
+    stride: int | tuple[int, ...] = 1,
+    padding: int | tuple[int, ...] = 0,
+    dilation: int | tuple[int, ...] = 1,
+    output_padding: int | tuple[int, ...] = 0,
+    transposed: bool = False,
+    groups: int = 1,
+    bias: bool = True,
+    dtype: torch.dtype = torch.float32,
+    memory_format: torch.memory_format = torch.contiguous_format,
+    tolerance: float = 1e-4,
+) -> None:
+    """Forward and all gradients on the device, by device kernels, against CPU."""
+    torch.manual_seed(0)
+    count = len(input_sizes) - 2
+
+    def each(value: int | tuple[int, ...]) -> list[int]:
+        return [value] * count if isinstance(value, int) else list(value)
+
+    channels = weight_sizes[1] * groups if transposed else weight_sizes[0]
+    input = torch.randn(input_sizes).to(dtype).to(memory_format=memory_format)
+    weight = torch.randn(weight_sizes).to(dtype)
+    offsets = torch.randn(channels).to(dtype) if bias else None
+    options = (
+        each(stride), each(padding), each(dilation), transposed, each(output_padding), groups,
+    )  # fmt: skip
+    mask = [True, True, bias]
+    sizes = [channels] if bias else None
+
+    expected = torch.ops.aten.convolution(input, weight, offsets, *options)
+    gradient = torch.randn_like(expected)
+    gradients = torch.ops.aten.convolution_backward(gradient, input, weight, sizes, *options, mask)
+    there = [None if t is None else t.to(device) for t in (input, weight, offsets, gradient)]
+    with fallback.report() as report:
+        actual = torch.ops.aten.convolution(*there[:3], *options)
+        actual_gradients = torch.ops.aten.convolution_backward(
+            there[3], there[0], there[1], sizes, *options, mask
+        )
+    assert ways_of(report) == {
+        "aten::convolution": "device",
+        "aten::convolution_backward": "device",
+    }
+    near = {"rtol": tolerance, "atol": tolerance * 10}
+    torch.testing.assert_close(actual.cpu(), expected, **near)
+    for one, other in zip(actual_gradients, gradients, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            torch.testing.assert_close(one.cpu(), other, **near)
+
+
+GEOMETRIES = [
+    {},
+    {"padding": 1},
+    {"stride": 2, "padding": 1},
+    {"dilation": 2, "padding": 2},
+    {"stride": (1, 3), "padding": (2, 0), "dilation": (2, 1)},
+]
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
+@pytest.mark.parametrize("groups", [1, 2])
+def test_2d(device, geometry, groups):
+    check(device, (2, 4, 11, 19), (6, 4 // groups, 3, 3), groups=groups, **geometry)
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
+@pytest.mark.parametrize("groups", [1, 2])
+def test_2d_transposed(device, geometry, groups):
+    check(device, (2, 4, 7, 9), (4, 6 // groups, 3, 2), groups=groups, transposed=True, **geometry)
+
+
+def test_output_padding(device):
+    check(device, (2, 4, 7, 9), (4, 3, 3, 3), transposed=True, stride=3, output_padding=(2, 1))
+
+
+def test_1d(device):
+    check(device, (3, 5, 50), (7, 5, 4), stride=2, padding=3)
+    check(device, (3, 6, 20), (6, 2, 4), groups=3, transposed=True, stride=2)
+
+
+def test_3d(device):
+    check(device, (2, 3, 5, 6, 9), (4, 3, 2, 3, 3), padding=1, stride=(1, 2, 1))
+    check(device, (2, 4, 4, 5, 6), (4, 2, 2, 3, 3), transposed=True, stride=(1, 2, 2), bias=False)
+
+
+def test_depthwise(device):
+    check(device, (2, 10, 12, 12), (10, 1, 3, 3), groups=10, padding=1)
+    check(device, (2, 10, 12, 12), (20, 1, 3, 3), groups=10, padding=1, bias=False)
+
+
+def test_pointwise(device):
+    check(device, (2, 40, 9, 9), (30, 40, 1, 1))
+
+
+def test_images_smaller_than_a_vector(device):
+    check(device, (9, 16, 2, 2), (20, 16, 3, 3), padding=1)
+    check(device, (5, 4, 1, 1), (3, 4, 1, 1))
+
+
+def test_more_columns_than_are_packed_at_a_time(device):
+    # 4 MiB hold 1024 columns of a depth of 1024 floats.
+    check(device, (2, 64, 40, 40), (8, 64, 4, 4), padding=1, tolerance=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [(torch.float64, 1e-7), (torch.float16, 1e-2), (torch.bfloat16, 5e-2)],
+)
+def test_dtypes(device, dtype, tolerance):
+    check(
+        device, (2, 8, 9, 17), (8, 8, 3, 3), padding=1, stride=2, dtype=dtype, tolerance=tolerance
+    )
+
+
+def test_channels_last(device):
+    check(device, (2, 8, 9, 17), (12, 8, 3, 3), padding=1, memory_format=torch.channels_last)
+    x = torch.randn(2, 8, 9, 17).to(device).to(memory_format=torch.channels_last)
+    y = torch.ops.aten.convolution(
+        x, torch.randn(12, 8, 3, 3).to(device), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1
+    )
+    assert y.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_strided_input(device):
+    x, weight = torch.randn(2, 8, 20, 40), torch.randn(5, 4, 3, 3)
+    there = x.to(device)
+    expected = torch.conv2d(x[:, ::2, 1::2, ::2], weight, padding=1)
+    actual = torch.conv2d(there[:, ::2, 1::2, ::2], weight.to(device), padding=1)
+    torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-3)
+
+
+def test_only_what_the_mask_asks_for(device):
+    x, weight = torch.randn(2, 3, 8, 8), torch.randn(4, 3, 3, 3)
+    gradient = torch.randn(2, 4, 6, 6)
+    options = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1, [False, True, False])
+    expected = torch.ops.aten.convolution_backward(gradient, x, weight, None, *options)
+    actual = torch.ops.aten.convolution_backward(
+        gradient.to(device), x.to(device), weight.to(device), None, *options
+    )
+    assert actual[0] is None
+    assert actual[2] is None
+    torch.testing.assert_close(actual[1].cpu(), expected[1], rtol=1e-4, atol=1e-3)
+
+
+def test_results_repeat(device):
+    x, weight = torch.randn(4, 16, 20, 20).to(device), torch.randn(16, 16, 3, 3).to(device)
+    assert torch.equal(
+        torch.conv2d(x, weight, padding=1).cpu(), torch.conv2d(x, weight, padding=1).cpu()
+    )
+
+
+def test_wrong_channels_raise_what_cpu_raises(device):
+    x, weight = torch.randn(1, 3, 8, 8), torch.randn(4, 5, 3, 3)
+    with pytest.raises(RuntimeError) as expected:
+        torch.conv2d(x, weight)
+    with pytest.raises(RuntimeError) as actual:
+        torch.conv2d(x.to(device), weight.to(device))
+    assert str(actual.value) == str(expected.value)

@@ -1,0 +1,199 @@
+"""The engine `matrix_product` against CPU: layouts, factors, and sizes around its tiles."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from torch_outboard import _C, fallback, ways
+
+
+@pytest.fixture(autouse=True)
+def device_way(device: torch.device) -> Iterator[None]:
+    if not _C.runs_code(device.index):
+        pytest.skip("the driver of this run compiles no code")
+    with ways.way("device"):
+        yield
+
+
+def on_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A copy on the device with the same strides."""
+    result = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=device)
+    return result.copy_(tensor)
+
+
+def check(function, *tensors: torch.Tensor, device: torch.device, **options: float) -> None:
+    """`function(*tensors)` on the device, by device kernels, against CPU."""
+    expected = function(*tensors)
+    operands = [on_device(tensor, device) for tensor in tensors]
+    with fallback.policy(shared="error", copied="error"):
+        actual = function(*operands)
+    assert actual.device.type == device.type
+    torch.testing.assert_close(actual.cpu(), expected, **options)
+
+
+def values(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    if dtype.is_floating_point:
+        return torch.randn(sizes).to(dtype)
+    return torch.randint(0, 9, sizes).to(dtype)
+
+
+# Around the 12 rows and 16 columns of a tile and the depth of 256 that is packed at a time.
+SIZES = [
+    (1, 1, 1),
+    (12, 256, 16),
+    (11, 255, 15),
+    (13, 257, 17),
+    (33, 40, 70),
+    (64, 1, 64),
+    (3, 90, 5),
+]
+
+
+@pytest.mark.parametrize(("m", "k", "n"), SIZES)
+@pytest.mark.parametrize("transposed", [*itertools.product((False, True), repeat=2)])
+def test_mm(device, m, k, n, transposed):
+    left = values(k, m).T if transposed[0] else values(m, k)
+    right = values(n, k).T if transposed[1] else values(k, n)
+    check(torch.mm, left, right, device=device, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.uint8]
+)
+def test_dtypes(device, dtype):
+    check(torch.mm, values(20, 50, dtype=dtype), values(50, 33, dtype=dtype), device=device)
+    check(torch.mm, values(2, 3, dtype=dtype), values(3, 2, dtype=dtype), device=device)
+
+
+def test_sums_of_low_precision_are_made_in_float32(device):
+    ones = torch.ones(1, 5000, dtype=torch.bfloat16)
+    product = torch.mm(on_device(ones, device), on_device(ones.T, device))
+    assert product.item() == torch.tensor(5000.0).bfloat16().item()
+
+
+def test_narrow_integers_wrap(device):
+    left = torch.full((16, 300), 100, dtype=torch.int8)
+    check(torch.mm, left, left.T, device=device)
+
+
+def test_strided_operands_are_not_changed_or_copied(device):
+    base = values(40, 60)
+    check(lambda x: torch.mm(x[::2, ::3], x[1::4, :20].T), base, device=device)
+    check(lambda x: torch.mm(x[:20, 5:6].expand(20, 30), x[10:40, :17]), base, device=device)
+
+
+@pytest.mark.parametrize("sizes", [(0, 3, 4), (3, 0, 4), (3, 4, 0)])
+def test_zero_sizes(device, sizes):
+    m, k, n = sizes
+    check(torch.mm, values(m, k), values(k, n), device=device)
+    check(torch.addmm, values(m, n), values(m, k), values(k, n), device=device)
+    check(torch.bmm, values(2, m, k), values(2, k, n), device=device)
+    check(torch.addbmm, values(m, n), values(2, m, k), values(2, k, n), device=device)
+
+
+@pytest.mark.parametrize("added", [(24, 36), (36,), (24, 1), (1, 1), ()])
+@pytest.mark.parametrize(("alpha", "beta"), [(1, 1), (0.5, -2.0)])
+def test_addmm_broadcasts(device, added, alpha, beta):
+    check(
+        lambda x, y, z: torch.addmm(x, y, z, alpha=alpha, beta=beta),
+        values(*added),
+        values(24, 40),
+        values(40, 36),
+        device=device,
+        rtol=1e-5,
+        atol=1e-4,
+    )
+
+
+@pytest.mark.parametrize("size", [3, 40])
+def test_beta_zero_does_not_read(device, size):
+    nan = torch.full((size, size), float("nan"))
+    left, right = values(size, size), values(size, size)
+    result = torch.addmm(
+        on_device(nan, device), on_device(left, device), on_device(right, device), beta=0
+    )
+    torch.testing.assert_close(result.cpu(), left @ right, rtol=1e-5, atol=1e-4)
+
+
+def test_nan_and_infinity_pass(device):
+    left, right = values(20, 30), values(30, 40)
+    left[3, 4], right[5, 6] = float("nan"), float("inf")
+    check(torch.mm, left, right, device=device, equal_nan=True, rtol=1e-5, atol=1e-4)
+
+
+def test_forms(device):
+    x, y, z = values(20, 30), values(20, 25), values(25, 30)
+    dx, dy, dz = (on_device(t, device) for t in (x, y, z))
+    out = torch.empty(0, device=device)
+    strided = torch.zeros(30, 20, device=device).T
+    with fallback.policy(shared="error", copied="error"):
+        assert torch.mm(dy, dz, out=out) is out
+        torch.addmm(dx, dy, dz, out=strided)
+        dx.addmm_(dy, dz, alpha=2)
+    torch.testing.assert_close(out.cpu(), y @ z, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(strided.cpu(), x + y @ z, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(dx.cpu(), x + 2 * (y @ z), rtol=1e-5, atol=1e-4)
+    assert strided.stride() == (1, 20)
+
+
+def test_an_output_beside_an_operand_in_one_storage(device):
+    x = values(20, 40)
+    dx = on_device(x, device)
+    torch.mm(dx[:, :20], dx[:, :20], out=dx[:, 20:])
+    torch.testing.assert_close(dx[:, 20:].cpu(), x[:, :20] @ x[:, :20], rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(dx[:, :20].cpu(), x[:, :20])
+
+
+@pytest.mark.parametrize("size", [(3, 4, 5, 6), (4, 17, 30, 19)])
+def test_batches(device, size):
+    b, m, k, n = size
+    left, right = values(b, m, k), values(b, k, n)
+    near = {"device": device, "rtol": 1e-5, "atol": 1e-4}
+    check(torch.bmm, left, right, **near)
+    check(
+        lambda x, y: torch.bmm(x.transpose(1, 2), y.transpose(1, 2)),
+        values(b, k, m),
+        values(b, n, k),
+        **near,
+    )
+    check(lambda x, y: torch.bmm(x[:1].expand(b, m, k), y), left, right, **near)
+    check(lambda x, y, z: torch.baddbmm(x, y, z, beta=3), values(n), left, right, **near)
+    check(lambda x, y, z: torch.addbmm(x, y, z, alpha=2), values(m, n), left, right, **near)
+
+
+@pytest.mark.parametrize(("m", "k"), [(1, 1), (5, 7), (100, 130)])
+def test_vectors(device, m, k):
+    near = {"device": device, "rtol": 1e-5, "atol": 1e-4}
+    check(torch.mv, values(m, k), values(k), **near)
+    check(lambda x, y: torch.mv(x.T, y), values(k, m), values(k), **near)
+    check(torch.addmv, values(m), values(m, k), values(k), **near)
+    check(torch.addr, values(m, k), values(m), values(k), **near)
+    check(torch.dot, values(k), values(k), **near)
+    check(lambda x, y: torch.dot(x[::2], y[::2]), values(2 * k), values(2 * k), **near)
+    check(torch.vdot, values(k), values(k), **near)
+
+
+def test_long_vectors(device):
+    x, y = values(100_003), values(100_003)
+    expected = torch.dot(x.double(), y.double()).float()
+    result = torch.dot(on_device(x, device), on_device(y, device))
+    torch.testing.assert_close(result.cpu(), expected, rtol=1e-4, atol=1e-2)
+    assert torch.dot(on_device(x, device), on_device(y, device)).item() == result.item()
+
+
+def test_wrong_arguments_raise_what_cpu_raises(device):
+    for function, sizes in [
+        (torch.mm, [(2, 3), (4, 5)]),
+        (torch.bmm, [(2, 3, 4), (3, 4, 5)]),
+        (torch.dot, [(3,), (4,)]),
+    ]:
+        operands = [values(*size) for size in sizes]
+        with pytest.raises(RuntimeError) as expected:
+            function(*operands)
+        with pytest.raises(RuntimeError) as actual:
+            function(*(operand.to(device) for operand in operands))
+        assert str(actual.value) == str(expected.value)

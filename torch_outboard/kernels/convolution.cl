@@ -1,0 +1,185 @@
+// Convolution: what the products of matrix_product.cl, which stands before this text, need.
+//
+// A patch element is (channel, depth, height, width of the kernel), a position (batch, depth,
+// height, width of a place that the kernel is put on); both are numbered row by row.
+
+typedef struct {
+  I batches, depth, begin, count;  // of the packed operand; columns [begin, begin + count)
+  I group, image, channel;         // strides of the source
+  I size[3], stride[3];            // of the source
+  I kernel_size[3], step[3], padding[3], dilation[3];
+  I positions[3];
+  I scattered;  // the source is what a convolution wrote, positions are those that it read
+  I across;     // columns are patch elements, depth is positions; otherwise the other way round
+} Patches;
+
+// Where element `k` of a kernel on `position` falls; -1 if it falls outside or between.
+static inline I place(I position, I k, const Patches *l, int d) {
+  if (!l->scattered) {
+    const I at = position * l->step[d] - l->padding[d] + k * l->dilation[d];
+    return at >= 0 && at < l->size[d] ? at : -1;
+  }
+  const I at = position + l->padding[d] - k * l->dilation[d];
+  if (at < 0) return -1;
+  if (l->step[d] == 1) return at < l->size[d] ? at : -1;
+  const I source = at / l->step[d];
+  return source * l->step[d] == at && source < l->size[d] ? source : -1;
+}
+
+// The four parts of a number.
+static inline void split(I number, const I *sizes, I *parts) {
+  for (int d = 2; d >= 0; --d) {
+    parts[d + 1] = number % sizes[d];
+    number /= sizes[d];
+  }
+  parts[0] = number;
+}
+
+static inline void increment(const I *sizes, I *parts) {
+  for (int d = 2; d >= 0; --d) {
+    if (++parts[d + 1] < sizes[d]) return;
+    parts[d + 1] = 0;
+  }
+  ++parts[0];
+}
+
+// What element `k` of the kernel's rows meets on W positions from `position` on.
+static inline V read_row(const __global X *row, I position, I k, const Patches *l) {
+  const I step = l->step[2], size = l->size[2];
+  const I shift = k * l->dilation[2] - l->padding[2];
+  I x = l->scattered ? position - shift : position * step + shift;
+  if (step == 1 && l->stride[2] == 1 && x >= 0 && x + W <= size) return LOADV(row, x);
+  S lanes[W];
+  if (l->scattered) {
+    I rest = x % step;
+    if (rest < 0) rest += step;
+    x = (x - rest) / step;
+    for (int i = 0; i < W; ++i) {
+      lanes[i] = 0;
+      if (rest == 0 && x >= 0 && x < size) lanes[i] = LOAD(row, x * l->stride[2]);
+      if (++rest == step) {
+        rest = 0;
+        ++x;
+      }
+    }
+  } else {
+    for (int i = 0; i < W; ++i, x += step) {
+      lanes[i] = 0;
+      if (x >= 0 && x < size) lanes[i] = LOAD(row, x * l->stride[2]);
+    }
+  }
+  return VLOAD(0, lanes);
+}
+
+static inline void pack_positions(const __global X *source, __global S *packed, const Patches *l,
+                                  I column, I first, I last) {
+  I at[COLUMNS][4];
+  for (int c = 0; c < COLUMNS; ++c) split(column + c, l->positions, at[c]);
+  const I end = l->begin + l->count;
+  I patch[4];
+  split(first, l->kernel_size, patch);
+  for (I k = first; k < last; ++k, increment(l->kernel_size, patch), packed += COLUMNS) {
+    const __global X *plane = source + patch[0] * l->channel;
+    for (int c = 0; c < COLUMNS; c += W) {
+      const I *p = at[c];
+      // Neighbours of one row of positions: only their last coordinate differs.
+      if (column + c + W <= end && p[3] + W <= l->positions[2]) {
+        const I z = place(p[1], patch[1], l, 0), y = place(p[2], patch[2], l, 1);
+        V values = (V)(0);
+        if (z >= 0 && y >= 0) {
+          const __global X *row = plane + p[0] * l->image + z * l->stride[0] + y * l->stride[1];
+          values = read_row(row, p[3], patch[3], l);
+        }
+        VSTORE(values, 0, packed + c);
+        continue;
+      }
+      for (int i = c; i < c + W; ++i) {
+        S value = 0;
+        if (column + i < end) {
+          const I z = place(at[i][1], patch[1], l, 0);
+          const I y = place(at[i][2], patch[2], l, 1);
+          const I x = place(at[i][3], patch[3], l, 2);
+          if (z >= 0 && y >= 0 && x >= 0) {
+            value = LOAD(plane, at[i][0] * l->image + z * l->stride[0] + y * l->stride[1] +
+                                    x * l->stride[2]);
+          }
+        }
+        packed[i] = value;
+      }
+    }
+  }
+}
+
+static inline void pack_elements(const __global X *source, __global S *packed, const Patches *l,
+                                 I column, I first, I last) {
+  for (int c = 0; c < COLUMNS; ++c) {
+    __global S *to = packed + c;
+    if (column + c >= l->begin + l->count) {
+      for (I k = first; k < last; ++k, to += COLUMNS) *to = 0;
+      continue;
+    }
+    I patch[4], at[4];
+    split(column + c, l->kernel_size, patch);
+    split(first, l->positions, at);
+    const __global X *plane = source + patch[0] * l->channel;
+    I k = first;
+    while (k < last) {
+      const I z = place(at[1], patch[1], l, 0), y = place(at[2], patch[2], l, 1);
+      const __global X *row = plane + at[0] * l->image + z * l->stride[0] + y * l->stride[1];
+      const I stop = min(at[3] + last - k, l->positions[2]);
+      k += stop - at[3];
+      for (; at[3] < stop; ++at[3], to += COLUMNS) {
+        const I x = z >= 0 && y >= 0 ? place(at[3], patch[3], l, 2) : -1;
+        *to = 0;
+        if (x >= 0) *to = LOAD(row, x * l->stride[2]);
+      }
+      --at[3];
+      increment(l->positions, at);
+    }
+  }
+}
+
+// The right operand of a product from an image, as pack_right does it from a matrix.
+__kernel void pack_patches(OB_POINTER(X, source), OB_POINTER(S, packed), const Patches l,
+                           const I items) {
+  OB_BIND(X, source) OB_BIND(S, packed)
+  const I item = get_global_id(0);
+  if (item >= items) return;
+  const I slices = (l.depth + SLICE - 1) / SLICE;
+  const I panels = (l.count + COLUMNS - 1) / COLUMNS;
+  const I panel = item / slices % panels;
+  const I batch = item / slices / panels;
+  const I first = item % slices * SLICE;
+  const I last = min(first + (I)SLICE, l.depth);
+  const __global X *from = source + batch * l.group;
+  __global S *to = packed + (batch * panels + panel) * l.depth * COLUMNS + first * COLUMNS;
+  const Patches layout = l;
+  if (l.across) {
+    pack_elements(from, to, &layout, l.begin + panel * COLUMNS, first, last);
+  } else {
+    pack_positions(from, to, &layout, l.begin + panel * COLUMNS, first, last);
+  }
+}
+
+// Sums over all but the channels: the gradient of a bias.
+__kernel void channel_sums(OB_POINTER(X, source), OB_POINTER(X, out), const I images,
+                           const I image, const I channel, const I positions, const I stride,
+                           const I items) {
+  OB_BIND(X, source) OB_BIND(X, out)
+  const I item = get_global_id(0);
+  if (item >= items) return;
+  S sum = 0;
+  V partial = (V)(0);
+  for (I n = 0; n < images; ++n) {
+    const __global X *from = source + n * image + item * channel;
+    I p = 0;
+    if (stride == 1) {
+      for (; p + W <= positions; p += W) partial += LOADV(from, p);
+    }
+    for (; p < positions; ++p) sum += LOAD(from, p * stride);
+  }
+  S parts[W];
+  VSTORE(partial, 0, parts);
+  for (int i = 0; i < W; ++i) sum += parts[i];
+  STORE(out, item, sum);
+}

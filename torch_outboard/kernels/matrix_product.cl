@@ -1,0 +1,265 @@
+// out = alpha * left @ right + beta * added, batched, with any strides.
+//
+// The engine defines: X, the type in memory, and LOAD, STORE, LOADV, STOREV for scalars and vectors
+// of it; S, the type of values, V, vectors of W of them, VLOAD and VSTORE; I, the type of indices;
+// ROWS x (VECTORS * W), the tile that a work item holds in registers; PANELS, the tiles of a work
+// item; SLICE, the depth that a work item packs.
+//
+// Two-level indices: index i along the depth lies at (i / inner) * outer stride + (i % inner) *
+// stride, and the same for columns of `out`. That is how a batch becomes part of one dimension.
+
+#define COLUMNS (VECTORS * W)
+
+typedef struct {
+  I batch, row, column, outer;  // strides; `row` of the right operand is along the depth
+} Strides;
+
+typedef struct {
+  I batches, rows, columns, depth;
+  I inner_depth, inner_columns;
+  Strides left, right, out, added;
+} Layout;
+
+// Panels of `width` lines, depth by depth, filled up with zeros: what the tiles read in order.
+static inline void pack(const __global X *source, __global S *packed, I lines, I line_stride,
+                        I depth, I inner, I stride, I outer, I first, const int width) {
+  const I last = min(first + (I)SLICE, depth);
+  packed += first * width;
+  if (line_stride == 1 && lines >= width && width % W == 0) {
+    for (I k = first; k < last; ++k) {
+      const __global X *from = source + (k / inner) * outer + (k % inner) * stride;
+      for (int i = 0; i < width; i += W) VSTORE(LOADV(from, i), 0, packed + i);
+      packed += width;
+    }
+    return;
+  }
+  for (int i = 0; i < width; ++i) {
+    const __global X *from = source + i * line_stride;
+    __global S *to = packed + i;
+    if (i >= lines) {
+      for (I k = first; k < last; ++k, to += width) *to = 0;
+    } else if (inner == depth) {
+      for (I k = first; k < last; ++k, to += width) *to = LOAD(from, k * stride);
+    } else {
+      I high = first / inner * outer, low = first % inner;
+      for (I k = first; k < last; ++k, to += width) {
+        *to = LOAD(from, high + low * stride);
+        if (++low == inner) {
+          low = 0;
+          high += outer;
+        }
+      }
+    }
+  }
+}
+
+__kernel void pack_left(OB_POINTER(X, source), OB_POINTER(S, packed), const Layout l,
+                        const I items) {
+  OB_BIND(X, source) OB_BIND(S, packed)
+  const I item = get_global_id(0);
+  if (item >= items) return;
+  const I slices = (l.depth + SLICE - 1) / SLICE;
+  const I panels = (l.rows + ROWS - 1) / ROWS;
+  const I panel = item / slices % panels;
+  const I batch = item / slices / panels;
+  pack(source + batch * l.left.batch + panel * ROWS * l.left.row,
+       packed + (batch * panels + panel) * l.depth * ROWS, l.rows - panel * ROWS, l.left.row,
+       l.depth, l.inner_depth, l.left.column, l.left.outer, item % slices * SLICE, ROWS);
+}
+
+__kernel void pack_right(OB_POINTER(X, source), OB_POINTER(S, packed), const Layout l,
+                         const I items) {
+  OB_BIND(X, source) OB_BIND(S, packed)
+  const I item = get_global_id(0);
+  if (item >= items) return;
+  const I slices = (l.depth + SLICE - 1) / SLICE;
+  const I panels = (l.columns + COLUMNS - 1) / COLUMNS;
+  const I panel = item / slices % panels;
+  const I batch = item / slices / panels;
+  pack(source + batch * l.right.batch + panel * COLUMNS * l.right.column,
+       packed + (batch * panels + panel) * l.depth * COLUMNS, l.columns - panel * COLUMNS,
+       l.right.column, l.depth, l.inner_depth, l.right.row, l.right.outer,
+       item % slices * SLICE, COLUMNS);
+}
+
+static inline I column_offset(I column, I inner, const Strides strides) {
+  return column / inner * strides.outer + column % inner * strides.column;
+}
+
+// One result of alpha * sum + beta * added; `added` is not read where it does not count.
+static inline S combine(S sum, const __global X *added, I at, S alpha, S beta, int adds) {
+  return adds ? alpha * sum + beta * LOAD(added, at) : alpha * sum;
+}
+
+// Tiles of `columns` columns from column `begin` on, which lie packed in `right`. The packed
+// operands of all batches may be one and the same.
+__kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(X, out),
+                    OB_POINTER(X, added), const Layout l, const S alpha, const S beta,
+                    const int adds, const I begin, const I columns, const I left_batch,
+                    const I right_batch, const I items) {
+  OB_BIND(S, left) OB_BIND(S, right) OB_BIND(X, out) OB_BIND(X, added)
+  const I item = get_global_id(0);
+  if (item >= items) return;
+  const I row_panels = (l.rows + ROWS - 1) / ROWS;
+  const I column_panels = (columns + COLUMNS - 1) / COLUMNS;
+  const I groups = (row_panels + PANELS - 1) / PANELS;
+  const I column_panel = item / groups % column_panels;
+  const I batch = item / groups / column_panels;
+  const I last = min((item % groups + 1) * PANELS, row_panels);
+  const I column = begin + column_panel * COLUMNS;
+  const int width = (int)min((I)COLUMNS, columns - column_panel * COLUMNS);
+  I out_at[COLUMNS], added_at[COLUMNS];
+  for (int c = 0; c < COLUMNS; ++c) {
+    const I at = min(column + c, begin + columns - 1);
+    out_at[c] = batch * l.out.batch + column_offset(at, l.inner_columns, l.out);
+    added_at[c] = batch * l.added.batch + column_offset(at, l.inner_columns, l.added);
+  }
+  for (I panel = item % groups * PANELS; panel < last; ++panel) {
+    const __global S *a = left + batch * left_batch + panel * ROWS * l.depth;
+    const __global S *b = right + batch * right_batch + column_panel * COLUMNS * l.depth;
+    V sums[ROWS][VECTORS];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+      for (int v = 0; v < VECTORS; ++v) sums[r][v] = (V)(0);
+    for (I k = 0; k < l.depth; ++k) {
+      V x[VECTORS];
+#pragma unroll
+      for (int v = 0; v < VECTORS; ++v) x[v] = VLOAD(v, b);
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) {
+        const V y = (V)(a[r]);
+#pragma unroll
+        for (int v = 0; v < VECTORS; ++v) sums[r][v] = y * x[v] + sums[r][v];
+      }
+      a += ROWS;
+      b += COLUMNS;
+    }
+    // Through memory, so that the sums above stay in registers: they are indexed by constants only.
+    S tile[ROWS * COLUMNS];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+      for (int v = 0; v < VECTORS; ++v) VSTORE(sums[r][v], r * VECTORS + v, tile);
+    const int height = (int)min((I)ROWS, l.rows - panel * ROWS);
+    for (int r = 0; r < height; ++r) {
+      const I row = panel * ROWS + r;
+      const __global X *addends = added + row * l.added.row;
+      __global X *results = out + row * l.out.row;
+      for (int v = 0; v < VECTORS; ++v) {
+        const int c = v * W;
+        const int dense = c + W <= width && l.out.column == 1 &&
+                          (column + c) / l.inner_columns == (column + c + W - 1) / l.inner_columns;
+        if (dense && (!adds || l.added.column <= 1)) {
+          V value = (V)(alpha) * VLOAD(v, tile + r * COLUMNS);
+          if (adds && l.added.column == 0) value += (V)(beta * LOAD(addends, added_at[c]));
+          if (adds && l.added.column == 1) value += (V)(beta) * LOADV(addends, added_at[c]);
+          STOREV(results, out_at[c], value);
+          continue;
+        }
+        for (int i = c; i < min(c + W, width); ++i) {
+          const S value = combine(tile[r * COLUMNS + i], addends, added_at[i], alpha, beta, adds);
+          STORE(results, out_at[i], value);
+        }
+      }
+    }
+  }
+}
+
+// For products that do not pay for packing: W neighbouring columns of a row, where the columns of
+// `right` are neighbours in memory.
+__kernel void row_vectors(OB_POINTER(X, left), OB_POINTER(X, right), OB_POINTER(X, out),
+                          OB_POINTER(X, added), const Layout l, const S alpha, const S beta,
+                          const int adds, const I items) {
+  OB_BIND(X, left) OB_BIND(X, right) OB_BIND(X, out) OB_BIND(X, added)
+  const I item = get_global_id(0);
+  if (item >= items) return;
+  const I groups = (l.columns + W - 1) / W;
+  const I column = item % groups * W;
+  const I row = item / groups % l.rows;
+  const I batch = item / groups / l.rows;
+  const __global X *a = left + batch * l.left.batch + row * l.left.row;
+  const __global X *b = right + batch * l.right.batch + column;
+  const int width = (int)min((I)W, l.columns - column);
+  S sums[W];
+  if (width == W) {
+    V sum = (V)(0);
+    for (I k = 0; k < l.depth; ++k) {
+      sum += (V)(LOAD(a, k * l.left.column)) * LOADV(b, k * l.right.row);
+    }
+    VSTORE(sum, 0, sums);
+  } else {
+    for (int c = 0; c < width; ++c) {
+      S sum = 0;
+      for (I k = 0; k < l.depth; ++k) {
+        sum += LOAD(a, k * l.left.column) * LOAD(b, k * l.right.row + c);
+      }
+      sums[c] = sum;
+    }
+  }
+  for (int c = 0; c < width; ++c) {
+    const S value = combine(sums[c], added,
+                            batch * l.added.batch + row * l.added.row +
+                                (column + c) * l.added.column,
+                            alpha, beta, adds);
+    STORE(out, batch * l.out.batch + row * l.out.row + (column + c) * l.out.column, value);
+  }
+}
+
+// One result per work item: any strides, and vectors where both operands are dense along the depth.
+__kernel void single(OB_POINTER(X, left), OB_POINTER(X, right), OB_POINTER(X, out),
+                     OB_POINTER(X, added), const Layout l, const S alpha, const S beta,
+                     const int adds, const I items) {
+  OB_BIND(X, left) OB_BIND(X, right) OB_BIND(X, out) OB_BIND(X, added)
+  const I item = get_global_id(0);
+  if (item >= items) return;
+  const I column = item % l.columns;
+  const I row = item / l.columns % l.rows;
+  const I batch = item / l.columns / l.rows;
+  const __global X *a = left + batch * l.left.batch + row * l.left.row;
+  const __global X *b = right + batch * l.right.batch + column * l.right.column;
+  S sum = 0;
+  I k = 0;
+  if (l.left.column == 1 && l.right.row == 1) {
+    V partial = (V)(0);
+    for (; k + W <= l.depth; k += W) partial += LOADV(a, k) * LOADV(b, k);
+    S parts[W];
+    VSTORE(partial, 0, parts);
+    for (int i = 0; i < W; ++i) sum += parts[i];
+  }
+  for (; k < l.depth; ++k) sum += LOAD(a, k * l.left.column) * LOAD(b, k * l.right.row);
+  const S value = combine(sum, added,
+                          batch * l.added.batch + row * l.added.row + column * l.added.column,
+                          alpha, beta, adds);
+  STORE(out, batch * l.out.batch + row * l.out.row + column * l.out.column, value);
+}
+
+// Sums of `depth` products in slices, for a single long row and column; `partials` has one element
+// per slice, of the type of values.
+__kernel void slices(OB_POINTER(X, left), OB_POINTER(X, right), OB_POINTER(S, partials),
+                     const Layout l, const I slice, const I items) {
+  OB_BIND(X, left) OB_BIND(X, right) OB_BIND(S, partials)
+  const I item = get_global_id(0);
+  if (item >= items) return;
+  const I last = min((item + 1) * slice, l.depth);
+  S sum = 0;
+  I k = item * slice;
+  if (l.left.column == 1 && l.right.row == 1) {
+    V partial = (V)(0);
+    for (; k + W <= last; k += W) partial += LOADV(left, k) * LOADV(right, k);
+    S parts[W];
+    VSTORE(partial, 0, parts);
+    for (int i = 0; i < W; ++i) sum += parts[i];
+  }
+  for (; k < last; ++k) sum += LOAD(left, k * l.left.column) * LOAD(right, k * l.right.row);
+  partials[item] = sum;
+}
+
+__kernel void sum_slices(OB_POINTER(S, partials), OB_POINTER(X, out), const I count,
+                         const I items) {
+  OB_BIND(S, partials) OB_BIND(X, out)
+  if (get_global_id(0) >= items) return;
+  S sum = 0;
+  for (I i = 0; i < count; ++i) sum += partials[i];
+  STORE(out, 0, sum);
+}

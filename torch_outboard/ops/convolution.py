@@ -1,0 +1,24 @@
+"""Convolution: the rows of the engine `convolution` (csrc/engines/convolution.h)."""
+
+from __future__ import annotations
+
+from torch_outboard.ops.row import FLOATS, INTEGERS, Row, dtype_bits, qualified, template
+
+
+def convolution(overloads: str, *, backward: bool) -> Row:
+    """A row; the overloads have the arguments of `convolution` or of its backward."""
+    return {
+        "engine": "convolution",
+        "overloads": qualified(overloads),
+        "backward": backward,
+        "dtypes": dtype_bits((*FLOATS, *INTEGERS)),
+        "source": template("matrix_product") + template("convolution"),
+    }
+
+
+def rows() -> list[Row]:
+    """Every row."""
+    return [
+        convolution("convolution convolution_overrideable", backward=False),
+        convolution("convolution_backward convolution_backward_overrideable", backward=True),
+    ]

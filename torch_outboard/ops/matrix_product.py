@@ -1,0 +1,48 @@
+"""Matrix products: the rows of the engine `matrix_product` (csrc/engines/matrix_product.h)."""
+
+from __future__ import annotations
+
+from torch_outboard.ops.row import FLOATS, INTEGERS, Row, dtype_bits, qualified, template
+
+
+def product(overloads: str, operands: str, dimensions: str, added: str = "") -> Row:
+    """A row.
+
+    Args:
+        overloads: names without namespace, separated by blanks.
+        operands: names of the two arguments that are multiplied.
+        dimensions: of the operands and the result, in the letters of matrix_product.h, as in
+            `"mk,kn->mn"`.
+        added: name of the argument that is added.
+    """
+    left, right = operands.split()
+    factors, _, result = dimensions.partition("->")
+    left_dimensions, _, right_dimensions = factors.partition(",")
+    return {
+        "engine": "matrix_product",
+        "overloads": qualified(overloads),
+        "left": left,
+        "right": right,
+        "left_dimensions": left_dimensions,
+        "right_dimensions": right_dimensions,
+        "result_dimensions": result,
+        "added": added,
+        "dtypes": dtype_bits((*FLOATS, *INTEGERS)),
+        "source": template("matrix_product"),
+    }
+
+
+def rows() -> list[Row]:
+    """Every row."""
+    return [
+        product("mm mm.out", "self mat2", "mk,kn->mn"),
+        product("bmm bmm.out", "self mat2", "bmk,bkn->bmn"),
+        product("addmm addmm_ addmm.out", "mat1 mat2", "mk,kn->mn", "self"),
+        product("baddbmm baddbmm_ baddbmm.out", "batch1 batch2", "bmk,bkn->bmn", "self"),
+        product("addbmm addbmm_ addbmm.out", "batch1 batch2", "bmk,bkn->mn", "self"),
+        product("mv mv.out", "self vec", "mk,k->m"),
+        product("addmv addmv_ addmv.out", "mat vec", "mk,k->m", "self"),
+        product("dot dot.out", "self tensor", "k,k->"),
+        product("vdot vdot.out", "self other", "k,k->"),
+        product("addr addr_ addr.out", "vec1 vec2", "m,n->mn", "self"),
+    ]
