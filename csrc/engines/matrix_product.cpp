@@ -135,7 +135,8 @@ bool MatrixProductKernel::accepts_output(const at::Tensor& output, const at::Ten
     return false;
   }
   const bool fits = output.sizes() == sizes;
-  if (!fits && overload_.form() == Overload::Form::kInPlace) return false;
+  // In place it is an error; otherwise operators differ in whether they warn of a resize.
+  if (!fits && (overload_.form() == Overload::Form::kInPlace || output.numel() > 0)) return false;
   const auto apart = [&](const at::Tensor& operand) {
     if (!operand.defined() || !operand.storage().is_alias_of(output.storage())) return true;
     return fits && at::get_overlap_status(output, operand) == at::MemOverlapStatus::No;
