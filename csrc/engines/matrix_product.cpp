@@ -50,6 +50,27 @@ bool fits(const at::Scalar& scalar, ScalarType dtype) {
   return at::isFloatingType(dtype) || scalar.isIntegral(/*includeBool=*/true);
 }
 
+// The kernels that suit the sizes.
+void multiply(const ProductProgram& program, const ProductLayout& layout,
+              const ProductScalars& scalars, const void* a, const void* b, void* c, const void* d) {
+  const int64_t work = layout.batches * layout.rows * layout.columns * layout.depth;
+  const int64_t least = std::min({layout.rows, layout.columns, layout.depth});
+  if (work >= kPackedWork && least >= kPackedSize) {
+    const at::Tensor packed_left = program.pack_left(layout, a);
+    const at::Tensor packed_right = program.pack_right(layout, b);
+    program.multiply(layout, scalars, packed_left, packed_right, c, d, 0, layout.columns);
+  } else if (layout.batches == 1 && layout.rows == 1 && layout.columns == 1 &&
+             layout.depth >= kLongRow && !scalars.adds && scalars.alpha.equal(1)) {
+    program.multiply_slices(layout, a, b, c);
+  } else if (layout.right.column == 1 && layout.columns >= program.tile_columns()) {
+    program.multiply_rows(layout, scalars, a, b, c, d);
+  } else if (layout.left.row == 1 && layout.rows >= program.tile_columns()) {
+    program.multiply_rows(transposed(layout), scalars, b, a, c, d);
+  } else {
+    program.multiply_single(layout, scalars, a, b, c, d);
+  }
+}
+
 }  // namespace
 
 struct MatrixProductKernel::Sizes {
@@ -114,7 +135,8 @@ bool MatrixProductKernel::accepts_output(const at::Tensor& output, const at::Ten
     return false;
   }
   const bool fits = output.sizes() == sizes;
-  if (!fits && overload_.form() == Overload::Form::kInPlace) return false;
+  // In place it is an error; otherwise operators differ in whether they warn of a resize.
+  if (!fits && (overload_.form() == Overload::Form::kInPlace || output.numel() > 0)) return false;
   const auto apart = [&](const at::Tensor& operand) {
     if (!operand.defined() || !operand.storage().is_alias_of(output.storage())) return true;
     return fits && at::get_overlap_status(output, operand) == at::MemOverlapStatus::No;
@@ -175,37 +197,29 @@ void MatrixProductKernel::enqueue(const ProductScalars& scalars, const at::Tenso
   layout.inner_depth = std::max<int64_t>(layout.depth, 1);
   layout.inner_columns = layout.columns;
   const bool sums_batches = sizes.b != -1 && result_dimensions_.find('b') == std::string::npos;
-  if (sums_batches) {
-    layout.left.outer = layout.left.batch;
-    layout.right.outer = layout.right.batch;
-    layout.left.batch = layout.right.batch = 0;
-    layout.depth *= sizes.b;
-    layout.batches = 1;
-  }
+  if (sums_batches) layout.batches = 1;
 
-  const void* a = left.const_data_ptr();
-  const void* b = right.const_data_ptr();
-  void* c = out.mutable_data_ptr();
-  const void* d = added.defined() ? added.const_data_ptr() : nullptr;
   const ProductProgram& program = ProductProgram::find(out.device().index(), out.scalar_type(),
                                                        needs_wide_index(layout), source_);
-  const int64_t work = layout.batches * layout.rows * layout.columns * layout.depth;
-  const int64_t least = std::min({layout.rows, layout.columns, layout.depth});
-  if ((sums_batches && layout.depth > 0) || (work >= kPackedWork && least >= kPackedSize)) {
-    const at::Tensor packed_left = program.pack_left(layout, a);
-    const at::Tensor packed_right = program.pack_right(layout, b);
-    program.multiply(layout, scalars, packed_left, packed_right, c, d, 0, layout.columns);
+  const auto* a = static_cast<const char*>(left.const_data_ptr());
+  const auto* b = static_cast<const char*>(right.const_data_ptr());
+  void* c = out.mutable_data_ptr();
+  const void* d = added.defined() ? added.const_data_ptr() : nullptr;
+  if (!sums_batches) {
+    multiply(program, layout, scalars, a, b, c, d);
     return;
   }
-  if (layout.batches == 1 && layout.rows == 1 && layout.columns == 1 && layout.depth >= kLongRow &&
-      !scalars.adds && scalars.alpha.equal(1)) {
-    program.multiply_slices(layout, a, b, c);
-  } else if (layout.right.column == 1 && layout.columns >= program.tile_columns()) {
-    program.multiply_rows(layout, scalars, a, b, c, d);
-  } else if (layout.left.row == 1 && layout.rows >= program.tile_columns()) {
-    program.multiply_rows(transposed(layout), scalars, b, a, c, d);
-  } else {
-    program.multiply_single(layout, scalars, a, b, c, d);
+  // One after the other, rounded in between, as on CPU.
+  if (sizes.b == 0) layout.depth = 0;
+  multiply(program, layout, scalars, a, b, c, d);
+  ProductScalars further = scalars;
+  further.beta = 1;
+  further.adds = true;
+  layout.added = layout.out;
+  const auto size = static_cast<int64_t>(out.element_size());
+  for (int64_t i = 1; i < sizes.b; ++i) {
+    multiply(program, layout, further, a + i * layout.left.batch * size,
+             b + i * layout.right.batch * size, c, c);
   }
 }
 

@@ -5,7 +5,7 @@
 //   left, right            names of the operands
 //   left_dimensions        what the operands' dimensions are, as letters: b a batch, m rows of the
 //   right_dimensions       result, n its columns, k what is summed over
-//   result_dimensions      a batch that is missing here is summed over, too
+//   result_dimensions      a batch that is missing here is summed over, product by product
 //   added                  name of what is added, broadcast to the result; "" if nothing is
 //   dtypes                 bits of the dtypes that are served
 //   source                 text of the kernels

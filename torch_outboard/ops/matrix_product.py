@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import torch
+
 from torch_outboard.ops.row import FLOATS, INTEGERS, Row, dtype_bits, qualified, template
 
+# CPU's outer product rounds in between in these.
+ROUNDED_TWICE = (torch.float16, torch.bfloat16)
 
-def product(overloads: str, operands: str, dimensions: str, added: str = "") -> Row:
+
+def product(
+    overloads: str,
+    operands: str,
+    dimensions: str,
+    added: str = "",
+    dtypes: Iterable[torch.dtype] = (*FLOATS, *INTEGERS),
+) -> Row:
     """A row.
 
     Args:
@@ -14,6 +27,7 @@ def product(overloads: str, operands: str, dimensions: str, added: str = "") -> 
         dimensions: of the operands and the result, in the letters of matrix_product.h, as in
             `"mk,kn->mn"`.
         added: name of the argument that is added.
+        dtypes: those that are served.
     """
     left, right = operands.split()
     factors, _, result = dimensions.partition("->")
@@ -27,7 +41,7 @@ def product(overloads: str, operands: str, dimensions: str, added: str = "") -> 
         "right_dimensions": right_dimensions,
         "result_dimensions": result,
         "added": added,
-        "dtypes": dtype_bits((*FLOATS, *INTEGERS)),
+        "dtypes": dtype_bits(dtypes),
         "source": template("matrix_product"),
     }
 
@@ -44,5 +58,11 @@ def rows() -> list[Row]:
         product("addmv addmv_ addmv.out", "mat vec", "mk,k->m", "self"),
         product("dot dot.out", "self tensor", "k,k->"),
         product("vdot vdot.out", "self other", "k,k->"),
-        product("addr addr_ addr.out", "vec1 vec2", "m,n->mn", "self"),
+        product(
+            "addr addr_ addr.out",
+            "vec1 vec2",
+            "m,n->mn",
+            "self",
+            [dtype for dtype in (*FLOATS, *INTEGERS) if dtype not in ROUNDED_TWICE],
+        ),
     ]
