@@ -13,9 +13,12 @@ _handed_over = False
 
 def rows() -> list[Row]:
     """Every row; of those for one overload the first that serves a call takes it."""
-    from torch_outboard.ops import pointwise
+    from torch_outboard.ops import pointwise, reduction
 
-    return [*pointwise.rows()]
+    return [
+        *pointwise.rows(),
+        *reduction.rows(),
+    ]
 
 
 def hand_over() -> None:
