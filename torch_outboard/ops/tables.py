@@ -13,9 +13,9 @@ _handed_over = False
 
 def rows() -> list[Row]:
     """Every row; of those for one overload the first that serves a call takes it."""
-    from torch_outboard.ops import convolution, matrix_product, optimizers, pointwise
+    from torch_outboard.ops import convolution, matrix_product, optimizers, pointwise, reduction
 
-    tables = (pointwise, optimizers, matrix_product, convolution)
+    tables = (pointwise, optimizers, reduction, matrix_product, convolution)
     return [row for table in tables for row in table.rows()]
 
 

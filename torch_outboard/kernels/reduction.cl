@@ -1,0 +1,221 @@
+// The kernels of the reduction engine. What stands before them: csrc/engines/reduction_source.cpp.
+//
+// Dimension 0 of the reduced and of the kept ones is the one with the smallest stride.
+
+typedef struct {
+  OB_INDEX reduced_size[OB_DIMENSIONS];
+  OB_INDEX reduced_stride[OB_DIMENSIONS];
+  OB_INDEX kept_size[OB_DIMENSIONS];
+  OB_INDEX kept_stride[OB_DIMENSIONS];
+  OB_INDEX output[2][OB_DIMENSIONS];
+  OB_INDEX reduced_dimensions;
+  OB_INDEX kept_dimensions;
+  OB_INDEX n;          // elements of one result
+  OB_INDEX results;
+  OB_INDEX parts;      // in which a result is computed
+  OB_INDEX part_size;  // elements of a part
+} ob_layout;
+
+static inline OB_INDEX kept_offset(const OB_INDEX *stride, OB_INDEX k, const ob_layout *layout) {
+  OB_INDEX offset = 0;
+  for (uint d = 0; d < layout->kept_dimensions; ++d) {
+    const OB_INDEX rest = k / layout->kept_size[d];
+    offset += (k - rest * layout->kept_size[d]) * stride[d];
+    k = rest;
+  }
+  return offset;
+}
+
+// Offset in the dimensions above dimension 0.
+static inline OB_INDEX reduced_offset(OB_INDEX k, const ob_layout *layout) {
+  OB_INDEX offset = 0;
+  for (uint d = 1; d < layout->reduced_dimensions; ++d) {
+    const OB_INDEX rest = k / layout->reduced_size[d];
+    offset += (k - rest * layout->reduced_size[d]) * layout->reduced_stride[d];
+    k = rest;
+  }
+  return offset;
+}
+
+#define OB_END(k, part, s)                           \
+  if (layout.parts == 1) {                           \
+    OB_WRITE                                         \
+  } else {                                           \
+    partial[(k) * layout.parts + (part)] = s;        \
+  }
+
+// Takes `count` adjacent elements into `total`, the first of which has the place `first`. Sums are
+// made in blocks, so that rounding errors do not add up.
+static inline void contiguous(state_one *total, __global const OB_INPUT *in, const OB_INDEX at,
+                              const OB_INDEX count, const OB_INDEX first OB_PARAMETERS) {
+  OB_INDEX j = 0;
+  if (count >= OB_WIDTH) {
+    const index_wide lanes = OB_LANES;
+    state_wide all;
+    initial_wide(&all);
+    while (count - j >= 4 * OB_WIDTH) {
+      const OB_INDEX left = (count - j) / (4 * OB_WIDTH);
+      const OB_INDEX stop = j + min(left, (OB_INDEX)32) * (4 * OB_WIDTH);
+      state_wide s0, s1, s2, s3;
+      initial_wide(&s0);
+      initial_wide(&s1);
+      initial_wide(&s2);
+      initial_wide(&s3);
+      for (; j < stop; j += 4 * OB_WIDTH) {
+        const index_wide i = (index_wide)((int)(first + j)) + lanes;
+        step_wide(&s0, load_wide(in, at + j), i OB_ARGUMENTS);
+        step_wide(&s1, load_wide(in, at + j + OB_WIDTH), i + OB_WIDTH OB_ARGUMENTS);
+        step_wide(&s2, load_wide(in, at + j + 2 * OB_WIDTH), i + 2 * OB_WIDTH OB_ARGUMENTS);
+        step_wide(&s3, load_wide(in, at + j + 3 * OB_WIDTH), i + 3 * OB_WIDTH OB_ARGUMENTS);
+      }
+      merge_wide(&s0, &s1);
+      merge_wide(&s2, &s3);
+      merge_wide(&s0, &s2);
+      merge_wide(&all, &s0);
+    }
+    for (; count - j >= OB_WIDTH; j += OB_WIDTH) {
+      step_wide(&all, load_wide(in, at + j), (index_wide)((int)(first + j)) + lanes OB_ARGUMENTS);
+    }
+    for (uint k = 0; k < OB_WIDTH; ++k) {
+      const state_one one = lane(&all, k);
+      merge_one(total, &one);
+    }
+  }
+  for (; j < count; ++j) step_one(total, load_one(in, at + j), (int)(first + j) OB_ARGUMENTS);
+}
+
+// A work item per result and part.
+__kernel void along(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one, partial),
+                    const ob_layout layout OB_PARAMETERS) {
+  OB_BIND(OB_INPUT, in)
+  OB_BINDS
+  OB_BIND(state_one, partial)
+  const OB_INDEX item = get_global_id(0);
+  if (item >= layout.results * layout.parts) return;
+  const OB_INDEX k = item / layout.parts;
+  const OB_INDEX part = item - k * layout.parts;
+  OB_INDEX j = part * layout.part_size;
+  const OB_INDEX end = min(layout.n, j + layout.part_size);
+  const OB_INDEX base = kept_offset(layout.kept_stride, k, &layout);
+  const OB_INDEX stride = layout.reduced_stride[0];
+  state_one s;
+  initial_one(&s);
+  while (j < end) {
+    const OB_INDEX rest = j / layout.reduced_size[0];
+    const OB_INDEX first = j - rest * layout.reduced_size[0];
+    OB_INDEX run = min(end - j, layout.reduced_size[0] - first);
+    const OB_INDEX at = base + first * stride + reduced_offset(rest, &layout);
+    if (stride == 1) {
+      contiguous(&s, in, at, run, j OB_ARGUMENTS);
+    } else {
+      run = min(run, (OB_INDEX)256);
+      state_one t;
+      initial_one(&t);
+      for (OB_INDEX q = 0; q < run; ++q) {
+        step_one(&t, load_one(in, at + q * stride), (int)(j + q) OB_ARGUMENTS);
+      }
+      merge_one(&s, &t);
+    }
+    j += run;
+  }
+  const OB_INDEX n = layout.n;
+  OB_COUNT
+  OB_END(k, part, s)
+}
+
+// A work item per part and some adjacent results, whose elements are adjacent, too.
+__kernel void across(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one, partial),
+                     const ob_layout layout OB_PARAMETERS) {
+  OB_BIND(OB_INPUT, in)
+  OB_BINDS
+  OB_BIND(state_one, partial)
+  const OB_INDEX columns = OB_COLUMNS * OB_WIDTH;
+  const OB_INDEX groups = (layout.kept_size[0] + columns - 1) / columns;
+  const OB_INDEX rows = layout.results / layout.kept_size[0];
+  const OB_INDEX item = get_global_id(0);
+  if (item >= rows * groups * layout.parts) return;
+  const OB_INDEX group_and_row = item / layout.parts;
+  const OB_INDEX part = item - group_and_row * layout.parts;
+  const OB_INDEX row = group_and_row / groups;
+  const OB_INDEX column = (group_and_row - row * groups) * columns;
+  const OB_INDEX count = min(columns, layout.kept_size[0] - column);
+  const OB_INDEX first_k = row * layout.kept_size[0] + column;
+  const OB_INDEX base = kept_offset(layout.kept_stride, first_k, &layout);
+  const OB_INDEX begin = part * layout.part_size;
+  const OB_INDEX end = min(layout.n, begin + layout.part_size);
+  const OB_INDEX stride = layout.reduced_stride[0];
+  const OB_INDEX n = layout.n;
+  OB_COUNT
+  OB_INDEX done = 0;
+  while (done < count) {
+    // All columns at once, else vector by vector, and at last one by one.
+    const bool whole = count == columns;
+    const bool vector = count - done >= OB_WIDTH;
+    state_wide all[OB_COLUMNS];
+    state_one single;
+    initial_one(&single);
+    for (uint u = 0; u < OB_COLUMNS; ++u) initial_wide(&all[u]);
+    for (OB_INDEX j = begin; j < end;) {
+      const OB_INDEX rest = j / layout.reduced_size[0];
+      const OB_INDEX first = j - rest * layout.reduced_size[0];
+      const OB_INDEX run =
+          min(min(end - j, layout.reduced_size[0] - first), (OB_INDEX)256);
+      const OB_INDEX at = base + done + first * stride + reduced_offset(rest, &layout);
+      if (whole) {
+        state_wide t[OB_COLUMNS];
+#pragma unroll
+        for (uint u = 0; u < OB_COLUMNS; ++u) initial_wide(&t[u]);
+        for (OB_INDEX q = 0; q < run; ++q) {
+#pragma unroll
+          for (uint u = 0; u < OB_COLUMNS; ++u) {
+            step_wide(&t[u], load_wide(in, at + q * stride + u * OB_WIDTH),
+                      (index_wide)((int)(j + q)) OB_ARGUMENTS);
+          }
+        }
+#pragma unroll
+        for (uint u = 0; u < OB_COLUMNS; ++u) merge_wide(&all[u], &t[u]);
+      } else if (vector) {
+        state_wide t;
+        initial_wide(&t);
+        for (OB_INDEX q = 0; q < run; ++q) {
+          step_wide(&t, load_wide(in, at + q * stride), (index_wide)((int)(j + q)) OB_ARGUMENTS);
+        }
+        merge_wide(&all[0], &t);
+      } else {
+        state_one t;
+        initial_one(&t);
+        for (OB_INDEX q = 0; q < run; ++q) {
+          step_one(&t, load_one(in, at + q * stride), (int)(j + q) OB_ARGUMENTS);
+        }
+        merge_one(&single, &t);
+      }
+      j += run;
+    }
+    const OB_INDEX finished = whole ? columns : vector ? OB_WIDTH : 1;
+    for (OB_INDEX c = 0; c < finished; ++c) {
+      const OB_INDEX k = first_k + done + c;
+      const state_one s = finished > 1 || OB_WIDTH == 1 && vector
+                              ? lane(&all[c / OB_WIDTH], c % OB_WIDTH)
+                              : single;
+      OB_END(k, part, s)
+    }
+    done += finished;
+  }
+}
+
+// A work item per result, over its parts.
+__kernel void combine(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one, partial),
+                      const ob_layout layout OB_PARAMETERS) {
+  OB_BINDS
+  OB_BIND(state_one, partial)
+  const OB_INDEX k = get_global_id(0);
+  if (k >= layout.results) return;
+  state_one s = partial[k * layout.parts];
+  for (OB_INDEX part = 1; part < layout.parts; ++part) {
+    const state_one t = partial[k * layout.parts + part];
+    merge_one(&s, &t);
+  }
+  const OB_INDEX n = layout.n;
+  OB_COUNT
+  OB_WRITE
+}

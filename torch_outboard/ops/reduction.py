@@ -1,0 +1,208 @@
+"""Reductions: the rows of the engine `reduction` (csrc/engines/reduction.h)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from torch_outboard.ops.row import (
+    BOOL,
+    COMPLEX,
+    FLOATS,
+    INTEGERS,
+    Row,
+    Value,
+    dtype_bits,
+    qualified,
+    template,
+)
+
+NUMBERS = (*FLOATS, *INTEGERS)
+REAL = (*NUMBERS, *BOOL)
+
+
+def reduction(
+    overloads: str,
+    dtypes: Iterable[torch.dtype],
+    state: str,
+    initial: str,
+    step: str,
+    merge: str,
+    results: str | list[str],
+    **properties: Value,
+) -> Row:
+    """A row.
+
+    Args:
+        overloads: names without namespace, separated by blanks.
+        dtypes: of the inputs that are served.
+        state: fields, separated by commas.
+        initial, step, merge, results, properties: as in reduction.h.
+    """
+    return {
+        "engine": "reduction",
+        "overloads": qualified(overloads),
+        "dtypes": dtype_bits(dtypes),
+        "state": [field.strip() for field in state.split(",")],
+        "initial": initial,
+        "step": step,
+        "merge": merge,
+        "results": [results] if isinstance(results, str) else results,
+        "source": template("reduction"),
+        **properties,
+    }
+
+
+def total(overloads: str, dtypes: Iterable[torch.dtype], element: str, **properties: Value) -> Row:
+    """A sum of what `element` makes of `x`."""
+    return reduction(
+        overloads,
+        dtypes,
+        "T total",
+        "s->total = C(0);",
+        f"s->total += {element};",
+        "s->total += t->total;",
+        str(properties.pop("result", "s->total")),
+        **properties,
+    )
+
+
+def extreme(
+    overloads: str,
+    dtypes: Iterable[torch.dtype],
+    sign: str,
+    element: str = "x",
+    **properties: Value,
+) -> Row:
+    """The largest (`sign` is ">") or smallest ("<") element; NaN if there is one."""
+    limit = "OB_LOWEST" if sign == ">" else "OB_HIGHEST"
+    take = "s->best = (({0} {1} s->best) | ({0} != {0})) ? {0} : s->best;"
+    return reduction(
+        overloads,
+        dtypes,
+        "T best",
+        f"s->best = C({limit});",
+        f"const T y = {element}; " + take.format("y", sign),
+        take.format("t->best", sign),
+        "s->best",
+        **properties,
+    )
+
+
+def place(
+    overloads: str,
+    dtypes: Iterable[torch.dtype],
+    sign: str,
+    results: list[str],
+    indices: list[str],
+) -> Row:
+    """The first place of the largest or smallest element, or of the first NaN."""
+    limit = "OB_LOWEST" if sign == ">" else "OB_HIGHEST"
+    take = (
+        "const M earlier = OB_VALUE_MASK({1} < s->place); const M nan = {0} != {0}; "
+        "const M better = ({0} " + sign + " s->best) | (({0} == s->best) & earlier) | "
+        "(nan & ((s->best == s->best) | earlier)); "
+        "s->best = better ? {0} : s->best; s->place = OB_INDEX_MASK(better) ? {1} : s->place;"
+    )
+    return reduction(
+        overloads,
+        dtypes,
+        "T best, I place",
+        f"s->best = C({limit}); s->place = (I)(INT_MAX);",
+        take.format("x", "i"),
+        take.format("t->best", "t->place"),
+        results,
+        indices=indices,
+        ordered=True,
+    )
+
+
+def spread(overloads: str, results: str | list[str]) -> Row:
+    """Variance and what is made of it, by Welford's updates."""
+    return reduction(
+        overloads,
+        FLOATS,
+        "T count, T mean, T squares",
+        "s->count = C(0); s->mean = C(0); s->squares = C(0);",
+        "const T d = x - s->mean; s->count += C(1); s->mean += d / s->count; "
+        "s->squares += d * (x - s->mean);",
+        "const T both = s->count + t->count; const T d = t->mean - s->mean; "
+        "const T share = both > C(0) ? t->count / both : C(0); "
+        "s->mean += d * share; s->squares += t->squares + d * d * s->count * share; "
+        "s->count = both;",
+        results,
+        types="float",
+        scalars=["correction"],
+        absent={"correction": "1"},
+        exceeds="correction",
+        all_if_empty=True,
+    )
+
+
+def norm(order: str, row: Row) -> Row:
+    """The row for norms of this order alone."""
+    row["when"] = {"ord": order}
+    return row
+
+
+def rows() -> list[Row]:
+    """Every row."""
+    sums = "sum sum.dim_IntList sum.IntList_out sum.out"
+    means = "mean mean.dim mean.out mean.dtype_out"
+    norms = "linalg_vector_norm linalg_vector_norm.out"
+    variance = "(s->squares / fmax(n - correction, (T)(0)))"
+    floats: dict[str, Value] = {"types": "float", "all_if_empty": True}
+    return [
+        total(sums, (*REAL, *COMPLEX), "x", types="promote", all_if_empty=True),
+        # CPU sums integers by another operator and refuses outputs of other dtypes.
+        total("nansum nansum.out", FLOATS, "x == x ? x : C(0)", **floats),
+        total(means, FLOATS, "x", result="s->total / n", **floats),
+        reduction(
+            "prod prod.dim_int prod.int_out prod.out",
+            REAL,
+            "T product",
+            "s->product = C(1);",
+            "s->product *= x;",
+            "s->product *= t->product;",
+            "s->product",
+            types="promote",
+        ),
+        extreme("amax amax.out", REAL, ">", all_if_empty=True),
+        extreme("amin amin.out", REAL, "<", all_if_empty=True),
+        extreme("max max.unary_out", REAL, ">"),
+        extreme("min min.unary_out", REAL, "<"),
+        place("argmax argmax.out", NUMBERS, ">", ["s->place"], ["True"]),
+        place("argmin argmin.out", NUMBERS, "<", ["s->place"], ["True"]),
+        place("max.dim max.dim_max", REAL, ">", ["s->best", "s->place"], ["False", "True"]),
+        place("min.dim min.dim_min", REAL, "<", ["s->best", "s->place"], ["False", "True"]),
+        reduction(
+            "any any.dim any.dims any.out any.dims_out any.all_out",
+            REAL,
+            "T found",
+            "s->found = C(0);",
+            "s->found = x != C(0) ? C(1) : s->found;",
+            "s->found = t->found != C(0) ? C(1) : s->found;",
+            "s->found",
+            types="test",
+        ),
+        reduction(
+            "all all.dim all.dims all.out all.dims_out all.all_out",
+            REAL,
+            "T found",
+            "s->found = C(1);",
+            "s->found = x != C(0) ? s->found : C(0);",
+            "s->found = t->found != C(0) ? s->found : C(0);",
+            "s->found",
+            types="test",
+        ),
+        spread("var.correction var.correction_out", variance),
+        spread("std.correction std.correction_out", f"sqrt{variance}"),
+        spread("var_mean.correction var_mean.correction_out", [variance, "s->mean"]),
+        spread("std_mean.correction std_mean.correction_out", [f"sqrt{variance}", "s->mean"]),
+        norm("0", total(norms, FLOATS, "x != C(0) ? C(1) : C(0)", **floats)),
+        norm("1", total(norms, FLOATS, "fabs(x)", **floats)),
+        norm("2", total(norms, FLOATS, "x * x", result="sqrt(s->total)", **floats)),
+        norm("inf", extreme(norms, FLOATS, ">", "fabs(x)", types="float", all_if_empty=True)),
+        norm("-inf", extreme(norms, FLOATS, "<", "fabs(x)", types="float", all_if_empty=True)),
+    ]
