@@ -196,8 +196,8 @@ def test_errors_are_those_of_cpu(device, wrong):
         wrong(x)
     with pytest.raises(expected.type) as caught:
         wrong(x.to(device))
-    line = str(expected.value).splitlines()[0]
-    assert str(caught.value).splitlines()[0].replace("ocl:0", "cpu") == line or len(line) > 0
+    words = [str(error.value).splitlines()[0][:40] for error in (expected, caught)]
+    assert words[0] == words[1]
 
 
 def test_a_resized_output_warns_once(device):
@@ -245,11 +245,10 @@ def test_special_values_of_two_operands(device, function, dtype):
 def test_special_values_of_one_operand(device, function, dtype):
     x = torch.tensor(SPECIAL, dtype=torch.float64).to(dtype)
     check(function, x, device=device)
-    positive = torch.signbit(function(x)) if function(x).is_floating_point() else None
-    if positive is not None:
+    expected = function(x)
+    if expected.is_floating_point():
         got = torch.signbit(function(x.to(device)).cpu())
-        not_nan = ~function(x).isnan()
-        assert torch.equal(got[not_nan], positive[not_nan])
+        assert torch.equal(got[~expected.isnan()], torch.signbit(expected)[~expected.isnan()])
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
@@ -310,7 +309,7 @@ def test_conversions(device, source, target):
     x = values(source, 3, 37)
     if source.is_complex and not target.is_complex:
         pytest.skip("CPU warns of the imaginary part that is lost")
-    check(lambda t: t.to(target), x, device=device)
+    check(lambda t: t.to(target, copy=True), x, device=device, native=source != target)
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, torch.complex128, torch.complex32, torch.float8_e5m2])

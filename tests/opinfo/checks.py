@@ -44,6 +44,9 @@ HOST_ARGUMENTS = frozenset({"tensor_split"})
 # tensors with gaps: there is no CPU result to compare with.
 CORRUPTS_STRIDED_OUT = frozenset({"linalg.lu", "lu_unpack", "tril", "triu"})
 
+# Entries whose CPU kernels leave out tensors with gaps unwritten.
+LEAVES_STRIDED_OUT = frozenset({"nn.functional.gelu"})
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -320,7 +323,7 @@ def check_out(
         return
     values = values_of(op, sample)
     for kind, make in OUTS.items():
-        if kind == "strided" and op.name in CORRUPTS_STRIDED_OUT:
+        if kind == "strided" and op.name in CORRUPTS_STRIDED_OUT | LEAVES_STRIDED_OUT:
             continue
         reason = check_one_out(op, sample, device, plain.value, make, values)
         result.add("out", number, reason and f"{kind} out: {reason}")

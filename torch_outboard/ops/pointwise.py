@@ -211,7 +211,8 @@ def _powers() -> list[Row]:
 def _ternary() -> list[Row]:
     numbers = (*REALS, *COMPLEX)
     fractions = (*FLOATS, *COMPLEX)
-    clamp = "minimum(maximum(self, low), high)"
+    # Of equal zeros the second argument comes back: the tensor's own.
+    clamp = "minimum(high, maximum(low, self))"
     bounds = {"low": "lowest", "high": "highest"}
     return [
         pointwise(
@@ -249,7 +250,7 @@ def _ternary() -> list[Row]:
         pointwise(
             "clamp_min clamp_min_ clamp_min.out",
             "self",
-            "maximum(self, low)",
+            "maximum(low, self)",
             REALS,
             scalars="min:low",
             promoting=["low"],
@@ -257,7 +258,7 @@ def _ternary() -> list[Row]:
         pointwise(
             "clamp_max clamp_max_ clamp_max.out",
             "self",
-            "minimum(self, high)",
+            "minimum(high, self)",
             REALS,
             scalars="max:high",
             promoting=["high"],
@@ -268,27 +269,27 @@ def _ternary() -> list[Row]:
         pointwise(
             "clamp.Tensor clamp_.Tensor clamp.Tensor_out",
             "self min:low",
-            "maximum(self, low)",
+            "maximum(low, self)",
             REALS,
             requires={"max": "None"},
         ),
         pointwise(
             "clamp.Tensor clamp_.Tensor clamp.Tensor_out",
             "self max:high",
-            "minimum(self, high)",
+            "minimum(high, self)",
             REALS,
             requires={"min": "None"},
         ),
         pointwise(
             "clamp_min.Tensor clamp_min_.Tensor clamp_min.Tensor_out",
             "self min:low",
-            "maximum(self, low)",
+            "maximum(low, self)",
             REALS,
         ),
         pointwise(
             "clamp_max.Tensor clamp_max_.Tensor clamp_max.Tensor_out",
             "self max:high",
-            "minimum(self, high)",
+            "minimum(high, self)",
             REALS,
         ),
         pointwise(

@@ -150,7 +150,7 @@ ARITHMETIC: Functions = {
     # NaN loses.
     "fmax": ScalarFunction(TWO, "fmax(a, b)", "(a > b) ? a : b"),
     "fmin": ScalarFunction(TWO, "fmin(a, b)", "(a < b) ? a : b"),
-    "relu": ScalarFunction(ONE, "(a != a) ? a : ((a > C(0)) ? a : C(0))", "(a > C(0)) ? a : C(0)"),
+    "relu": ScalarFunction(ONE, "(a < C(0)) ? C(0) : a", "(a < C(0)) ? C(0) : a"),
     "pow": ScalarFunction(
         TWO,
         "pow(a, b)",
@@ -168,7 +168,6 @@ ARITHMETIC: Functions = {
         """,
         "ob_exp(ob_mul(b, ob_log(a)))",
     ),
-    # Values that the compiler of an expression may not fold: a number as an element of T.
     "fma": ScalarFunction(THREE, "fma(a, b, c)"),
 }
 
