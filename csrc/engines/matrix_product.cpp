@@ -1,5 +1,7 @@
 #include "engines/matrix_product.h"
 
+#include <c10/util/accumulate.h>
+
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 
@@ -164,6 +166,10 @@ bool MatrixProductKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet
   }
   at::DimVector result_sizes;
   for (const char letter : result_dimensions_) result_sizes.push_back(sizes.of(letter));
+  // Sums of nothing are left to the host: an operand without elements has no address.
+  if ((left.numel() == 0 || right.numel() == 0) && c10::multiply_integers(result_sizes) != 0) {
+    return false;
+  }
   if (added_ >= 0 && (!is_dense_on(added, device) || added.scalar_type() != dtype ||
                       !at::is_expandable_to(added.sizes(), result_sizes))) {
     return false;

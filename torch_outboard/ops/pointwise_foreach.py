@@ -47,7 +47,11 @@ def _binary(forms) -> list[Row]:
         result += [
             pointwise(forms("add", kind), operands, "add(self, mul(alpha, other))", ALL, **alpha),
             pointwise(
-                forms("sub", kind), operands, "sub(self, mul(alpha, other))", (*REALS, *COMPLEX), **alpha
+                forms("sub", kind),
+                operands,
+                "sub(self, mul(alpha, other))",
+                (*REALS, *COMPLEX),
+                **alpha,
             ),
             pointwise(forms("mul", kind), operands, "mul(self, other)", ALL),
             pointwise(
@@ -60,11 +64,11 @@ def _binary(forms) -> list[Row]:
         ):  # fmt: skip
             result.append(pointwise(forms(name, kind), operands, f"{function}(self, other)", REALS))
     for kind, other in (("List", "exponent"), ("Scalar", "exponent"), ("ScalarList", "exponent")):
-        result.append(
-            pointwise(forms("pow", kind), f"self {other}", "pow(self, exponent)", FLOATS)
-        )
+        result.append(pointwise(forms("pow", kind), f"self {other}", "pow(self, exponent)", FLOATS))
     result += [
-        pointwise(forms("add", "Tensor"), "self other", "add(self, mul(alpha, other))", ALL, **alpha),
+        pointwise(
+            forms("add", "Tensor"), "self other", "add(self, mul(alpha, other))", ALL, **alpha
+        ),
         pointwise(forms("mul", "Tensor"), "self other", "mul(self, other)", ALL),
         pointwise(
             forms("div", "Tensor"), "self other", "truediv(self, other)", _FRACTIONS, types="float"
