@@ -30,7 +30,8 @@ def worker() -> Iterator[WorkerProcess]:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "entry"), [(dtype, entry) for dtype, names in SLICE.items() for entry in names.split()]
+    ("dtype", "entry"),
+    [(dtype, entry) for dtype, names in SLICE.items() for entry in names.split()],
 )
 def test_entry(worker: WorkerProcess, dtype: str, entry: str) -> None:
     answer: Answer = worker.check(entry, dtype)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch_outboard.ops.pointwise import ALL, REALS, pointwise
 from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, Row, Value
 
@@ -27,7 +29,8 @@ def rows() -> list[Row]:
         for name in names.split():
             result.append(pointwise(forms(name), "self", f"{name}(self)", dtypes, types="float"))
     for name, function, types in (
-        ("neg", "neg", (*REALS, *COMPLEX)), ("abs", "abs", REALS), ("sign", "sign", (*REALS, *BOOL)),
+        ("neg", "neg", (*REALS, *COMPLEX)), ("abs", "abs", REALS),
+        ("sign", "sign", (*REALS, *BOOL)),
         ("floor", "floor", REALS), ("ceil", "ceil", REALS), ("trunc", "trunc", REALS),
         ("round", "round", REALS), ("frac", "frac", FLOATS),
     ):  # fmt: skip
@@ -38,7 +41,7 @@ def rows() -> list[Row]:
     return result
 
 
-def _binary(forms) -> list[Row]:
+def _binary(forms: Callable[..., str]) -> list[Row]:
     alpha: dict[str, Value] = {"scalars": "alpha", "strict": True, "absent": {"alpha": "1"}}
     result = []
     kinds = (("List", "other"), ("Scalar", "scalar:other"), ("ScalarList", "scalars:other"))
@@ -47,7 +50,11 @@ def _binary(forms) -> list[Row]:
         result += [
             pointwise(forms("add", kind), operands, "add(self, mul(alpha, other))", ALL, **alpha),
             pointwise(
-                forms("sub", kind), operands, "sub(self, mul(alpha, other))", (*REALS, *COMPLEX), **alpha
+                forms("sub", kind),
+                operands,
+                "sub(self, mul(alpha, other))",
+                (*REALS, *COMPLEX),
+                **alpha,
             ),
             pointwise(forms("mul", kind), operands, "mul(self, other)", ALL),
             pointwise(
@@ -60,11 +67,11 @@ def _binary(forms) -> list[Row]:
         ):  # fmt: skip
             result.append(pointwise(forms(name, kind), operands, f"{function}(self, other)", REALS))
     for kind, other in (("List", "exponent"), ("Scalar", "exponent"), ("ScalarList", "exponent")):
-        result.append(
-            pointwise(forms("pow", kind), f"self {other}", "pow(self, exponent)", FLOATS)
-        )
+        result.append(pointwise(forms("pow", kind), f"self {other}", "pow(self, exponent)", FLOATS))
     result += [
-        pointwise(forms("add", "Tensor"), "self other", "add(self, mul(alpha, other))", ALL, **alpha),
+        pointwise(
+            forms("add", "Tensor"), "self other", "add(self, mul(alpha, other))", ALL, **alpha
+        ),
         pointwise(forms("mul", "Tensor"), "self other", "mul(self, other)", ALL),
         pointwise(
             forms("div", "Tensor"), "self other", "truediv(self, other)", _FRACTIONS, types="float"
@@ -73,7 +80,7 @@ def _binary(forms) -> list[Row]:
     return result
 
 
-def _ternary(forms) -> list[Row]:
+def _ternary(forms: Callable[..., str]) -> list[Row]:
     result = []
     for kind, scalar in (("Scalar", "value"), ("ScalarList", "scalars:value")):
         for name, function, dtypes in (
