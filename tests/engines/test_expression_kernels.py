@@ -84,9 +84,11 @@ def test_what_makes_no_sense(device):
         torch_outboard.kernel("aten::no_such_operator", expression="a")
     with pytest.raises(ValueError, match="no argument nothing"):
         torch_outboard.kernel("aten::neg", expression="a", requires={"nothing": 1})
-    with pytest.raises(TypeError, match="expression"):
-        with torch_outboard.kernel("aten::neg", expression="a") as registration:
-            registration(torch.ones(1))
+    with (
+        torch_outboard.kernel("aten::neg", expression="a") as registration,
+        pytest.raises(TypeError, match="expression"),
+    ):
+        registration(torch.ones(1))
 
 
 def test_an_operator_of_ones_own_with_autograd(device):

@@ -90,7 +90,7 @@ def binary(
 
 
 def arithmetic() -> list[Row]:
-    alpha = {"scalars": "alpha", "strict": True}
+    alpha: dict[str, Value] = {"scalars": "alpha", "strict": True}
     division = "div{0}.Tensor_mode div{1}.Tensor_mode div{0}.out_mode"
     modes = division.format("", "_")
     return [
@@ -387,7 +387,8 @@ def elementary() -> list[Row]:
             (torch.float32, torch.float64), types="complex",
         ),
         pointwise(
-            "deg2rad deg2rad_ deg2rad.out", "self", "self * C(0.017453292519943295)", FLOATS, **floats
+            "deg2rad deg2rad_ deg2rad.out", "self", "self * C(0.017453292519943295)", FLOATS,
+            **floats,
         ),
         pointwise(
             "rad2deg rad2deg_ rad2deg.out", "self", "self * C(57.29577951308232)", FLOATS, **floats

@@ -95,8 +95,8 @@ def rows() -> list[Row]:
             FLOATS,
         ),
         pointwise(
-            "hardshrink hardshrink.out", "self", "((self >= -lambd) & (self <= lambd)) ? C(0) : self",
-            FLOATS, scalars="lambd",
+            "hardshrink hardshrink.out", "self",
+            "((self >= -lambd) & (self <= lambd)) ? C(0) : self", FLOATS, scalars="lambd",
         ),
         pointwise(
             forms("hardshrink_backward", True), "grad_out:grad self",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch_outboard.ops.pointwise import ALL, REALS, pointwise
 from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, Row, Value
 
@@ -27,7 +29,8 @@ def rows() -> list[Row]:
         for name in names.split():
             result.append(pointwise(forms(name), "self", f"{name}(self)", dtypes, types="float"))
     for name, function, types in (
-        ("neg", "neg", (*REALS, *COMPLEX)), ("abs", "abs", REALS), ("sign", "sign", (*REALS, *BOOL)),
+        ("neg", "neg", (*REALS, *COMPLEX)), ("abs", "abs", REALS),
+        ("sign", "sign", (*REALS, *BOOL)),
         ("floor", "floor", REALS), ("ceil", "ceil", REALS), ("trunc", "trunc", REALS),
         ("round", "round", REALS), ("frac", "frac", FLOATS),
     ):  # fmt: skip
@@ -38,7 +41,7 @@ def rows() -> list[Row]:
     return result
 
 
-def _binary(forms) -> list[Row]:
+def _binary(forms: Callable[..., str]) -> list[Row]:
     alpha: dict[str, Value] = {"scalars": "alpha", "strict": True, "absent": {"alpha": "1"}}
     result = []
     kinds = (("List", "other"), ("Scalar", "scalar:other"), ("ScalarList", "scalars:other"))
@@ -77,7 +80,7 @@ def _binary(forms) -> list[Row]:
     return result
 
 
-def _ternary(forms) -> list[Row]:
+def _ternary(forms: Callable[..., str]) -> list[Row]:
     result = []
     for kind, scalar in (("Scalar", "value"), ("ScalarList", "scalars:value")):
         for name, function, dtypes in (

@@ -163,7 +163,8 @@ ARITHMETIC: Functions = {
           rest >>= C(1);
         }
         const T odd = b & C(1);
-        const T inverse = (a == C(1)) ? C(1) : ((a == C(-1)) ? ((odd != C(0)) ? C(-1) : C(1)) : C(0));
+        const T inverse =
+            (a == C(1)) ? C(1) : ((a == C(-1)) ? ((odd != C(0)) ? C(-1) : C(1)) : C(0));
         return (b < C(0)) ? inverse : result;
         """,
         "ob_exp(ob_mul(b, ob_log(a)))",
