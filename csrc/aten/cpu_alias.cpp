@@ -42,8 +42,7 @@ bool seen_by_python(Slot* slot) {
 }  // namespace
 
 c10::DataPtr pointer_into(const c10::Storage& storage, c10::Device device) {
-  auto owner =
-      c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage.unsafeGetStorageImpl());
+  auto owner = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage.unsafeGetStorageImpl());
   void* data = storage.mutable_data();
   return {data, owner.release(), &release_storage, device};
 }
@@ -51,8 +50,7 @@ c10::DataPtr pointer_into(const c10::Storage& storage, c10::Device device) {
 c10::Storage cpu_storage_over(const c10::Storage& storage) {
   return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
-      pointer_into(storage, c10::Device(c10::kCPU)), c10::GetCPUAllocator(),
-      storage.resizable()));
+      pointer_into(storage, c10::Device(c10::kCPU)), c10::GetCPUAllocator(), storage.resizable()));
 }
 
 at::Tensor tensor_over(c10::Storage storage, c10::DispatchKeySet keys, const at::Tensor& like) {
@@ -86,11 +84,10 @@ CpuAlias::CpuAlias(const at::Tensor& tensor) {
   c10::DataPtr memory(device->mutable_data(), c10::Device(c10::kCPU));
   Pool& pool = t_pool;
   if (pool.count == 0) {
-    tensor_ = tensor_over(
-        c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-            c10::StorageImpl::use_byte_size_t(), device->nbytes(), std::move(memory),
-            c10::GetCPUAllocator(), device->resizable())),
-        kCpuKeys, tensor);
+    tensor_ = tensor_over(c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+                              c10::StorageImpl::use_byte_size_t(), device->nbytes(),
+                              std::move(memory), c10::GetCPUAllocator(), device->resizable())),
+                          kCpuKeys, tensor);
   } else {
     tensor_ = std::move(pool.tensors[--pool.count]);
     c10::TensorImpl* impl = tensor_.unsafeGetTensorImpl();
@@ -125,8 +122,8 @@ void CpuAlias::give_back() noexcept {
   c10::StorageImpl* device = std::exchange(device_, nullptr);
   c10::StorageImpl* storage = tensor_.storage().unsafeGetStorageImpl();
   // A kernel that resized the tensor has given it other memory, with an owner.
-  const bool same_memory = storage->data_ptr().get_context() == nullptr &&
-                           storage->data() == device->data();
+  const bool same_memory =
+      storage->data_ptr().get_context() == nullptr && storage->data() == device->data();
   const bool kept = tensor_.use_count() != 1 || tensor_.storage().use_count() != 1 ||
                     tensor_.weak_use_count() != 1;
   if (C10_UNLIKELY(kept)) {

@@ -31,8 +31,8 @@ at::Tensor empty_on(c10::DeviceIndex device, at::IntArrayRef sizes, at::ScalarTy
   return at::detail::empty_generic(sizes, caching_allocator(), kKeys, dtype, format);
 }
 
-at::Tensor empty_strided_on(c10::DeviceIndex device, at::IntArrayRef sizes,
-                            at::IntArrayRef strides, at::ScalarType dtype) {
+at::Tensor empty_strided_on(c10::DeviceIndex device, at::IntArrayRef sizes, at::IntArrayRef strides,
+                            at::ScalarType dtype) {
   AllocationScope scope(device);
   return at::detail::empty_strided_generic(sizes, strides, caching_allocator(), kKeys, dtype);
 }

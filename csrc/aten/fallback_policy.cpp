@@ -10,8 +10,7 @@
 namespace outboard {
 namespace {
 
-std::array<std::atomic<Policy>, kWays> g_policies = {Policy::kAllow, Policy::kAllow,
-                                                     Policy::kWarn};
+std::array<std::atomic<Policy>, kWays> g_policies = {Policy::kAllow, Policy::kAllow, Policy::kWarn};
 
 struct Listings {
   std::shared_mutex mutex;
@@ -46,12 +45,13 @@ const char* description(Way way) {
 Policy fallback_policy(Way way) { return g_policies[static_cast<int>(way)].load(); }
 
 void set_fallback_policy(Way way, Policy policy) {
-  TORCH_CHECK_VALUE(way != Way::kDevice, "device kernels have no policy; ways with one are "
-                                         "'shared' and 'copied'");
+  TORCH_CHECK_VALUE(way != Way::kDevice,
+                    "device kernels have no policy; ways with one are "
+                    "'shared' and 'copied'");
   const Policy previous = g_policies[static_cast<int>(way)].exchange(policy);
   if (way == Way::kShared) {
-    g_router_watchers += static_cast<int>(policy != Policy::kAllow) -
-                         static_cast<int>(previous != Policy::kAllow);
+    g_router_watchers +=
+        static_cast<int>(policy != Policy::kAllow) - static_cast<int>(previous != Policy::kAllow);
   }
 }
 

@@ -9,7 +9,8 @@ namespace outboard {
 
 // Enqueues a driver fill of `tensor` with `value` on the device's current stream and returns true.
 // Returns false, having done nothing, where a host kernel is the better way: the device shares
-// memory with the host, or the tensor has gaps. Raises as on CPU if the dtype cannot hold the value.
+// memory with the host, or the tensor has gaps. Raises as on CPU if the dtype cannot hold the
+// value.
 OUTBOARD_API bool fill_dense(const at::Tensor& tensor, const at::Scalar& value);
 
 // Puts fill_.Scalar and zero_ by the driver behind the router, for devices whose memory the host

@@ -98,10 +98,10 @@ HostCall::StorageView& HostCall::storage_view(const c10::Storage& storage) {
     host = cpu_storage_over(storage);
   } else {
     // The pages of a large allocation come into being when touched: only what is used costs.
-    host = c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-        c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
-        c10::GetCPUAllocator()->allocate(storage.nbytes()), c10::GetCPUAllocator(),
-        storage.resizable()));
+    host = c10::Storage(
+        c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
+                                              c10::GetCPUAllocator()->allocate(storage.nbytes()),
+                                              c10::GetCPUAllocator(), storage.resizable()));
   }
   const void* data = host.data();
   storages_.push_back({storage, std::move(host), data, storage.nbytes()});
@@ -198,9 +198,9 @@ c10::Storage HostCall::device_storage(const at::Tensor& host) {
   for (const Adopted& known : adopted_) {
     if (known.host.is_alias_of(storage)) return known.device;
   }
-  c10::Storage device(c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), storage.nbytes(), adopt(storage), caching_allocator(),
-      true));
+  c10::Storage device(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
+                                                            storage.nbytes(), adopt(storage),
+                                                            caching_allocator(), true));
   adopted_.push_back({storage, device});
   return device;
 }
@@ -265,8 +265,7 @@ void HostCall::finish() {
     c10::TensorImpl* to = view.device.unsafeGetTensorImpl();
     if (view.host.sizes() != view.device.sizes() || view.host.strides() != view.device.strides() ||
         view.host.storage_offset() != view.device.storage_offset()) {
-      to->set_sizes_and_strides(view.host.sizes(), view.host.strides(),
-                                view.host.storage_offset());
+      to->set_sizes_and_strides(view.host.sizes(), view.host.strides(), view.host.storage_offset());
     }
     if (view.host.is_conj() != view.device.is_conj()) to->_set_conj(view.host.is_conj());
     if (view.host.is_neg() != view.device.is_neg()) to->_set_neg(view.host.is_neg());

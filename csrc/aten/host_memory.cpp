@@ -108,8 +108,9 @@ std::optional<c10::Storage> adopted_cpu_storage(const c10::Storage& storage) {
 
 void move_to_cpu_storage(const c10::Storage& storage, const c10::Storage& host) {
   check_device_storage(storage);
-  TORCH_CHECK_VALUE(host.nbytes() == storage.nbytes(), "the storages have different sizes: ",
-                    storage.nbytes(), " and ", host.nbytes(), " bytes");
+  TORCH_CHECK_VALUE(host.nbytes() == storage.nbytes(),
+                    "the storages have different sizes: ", storage.nbytes(), " and ", host.nbytes(),
+                    " bytes");
   const c10::DeviceIndex device = storage.device().index();
   c10::DataPtr adopted = adopt(host, device);
   synchronize_device(device);

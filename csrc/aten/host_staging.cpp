@@ -58,8 +58,7 @@ at::Tensor read_to_host(const at::Tensor& source, StreamState& stream) {
   return with_bits_of(host, source);
 }
 
-void write_from_host(const at::Tensor& destination, const at::Tensor& source,
-                     StreamState& stream) {
+void write_from_host(const at::Tensor& destination, const at::Tensor& source, StreamState& stream) {
   const int64_t itemsize = destination.itemsize();
   const Place to = device_place(destination, true);
   const bool dense = destination.is_non_overlapping_and_dense();

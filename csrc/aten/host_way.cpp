@@ -15,7 +15,14 @@ namespace outboard {
 
 // What an argument is, read off the schema once.
 struct HostPlan {
-  enum class Kind : uint8_t { kTensor, kTensorList, kOptionalTensorList, kDevice, kGenerator, kPinMemory };
+  enum class Kind : uint8_t {
+    kTensor,
+    kTensorList,
+    kOptionalTensorList,
+    kDevice,
+    kGenerator,
+    kPinMemory
+  };
   struct Argument {
     uint16_t index;
     Kind kind;
@@ -74,8 +81,7 @@ const HostPlan* make_plan(const c10::OperatorHandle& op) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     c10::TypePtr type = arguments[i].type();
     if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
-    const Access access =
-        is_written(op.schema(), arguments[i]) ? Access::kWrite : Access::kRead;
+    const Access access = is_written(op.schema(), arguments[i]) ? Access::kWrite : Access::kRead;
     std::optional<Kind> kind;
     if (type->kind() == c10::TypeKind::TensorType) {
       kind = Kind::kTensor;
@@ -197,8 +203,8 @@ void map_result(c10::IValue& value, HostCall& call) {
 void run_on_host(Operator& entry, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                  torch::jit::Stack* stack, c10::DeviceIndex device, ReportedCall& reported) {
   // Called for dense tensors or, with the keys of those, for sparse ones.
-  const bool dense = !keys.has_any(
-      c10::DispatchKeySet({c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr}));
+  const bool dense =
+      !keys.has_any(c10::DispatchKeySet({c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr}));
   const HostPlan& plan = plan_of(entry, op);
   TORCH_CHECK_NOT_IMPLEMENTED(
       !dense || plan.has_cpu_kernel || op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU),

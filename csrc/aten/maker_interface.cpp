@@ -25,9 +25,10 @@ void mark_submitted(c10::DeviceIndex device) { current_state(device).mark_submit
 void wait_for_current_queue(c10::DeviceIndex device) { drain(current_state(device)); }
 
 ob_address address(const at::Tensor& tensor) {
-  TORCH_CHECK(tensor.defined() && tensor.is_privateuseone() && tensor.has_storage(),
-              "the address of a tensor on ", tensor.defined() ? tensor.device().str() : "no device",
-              " was asked for, and only dense tensors of this backend have one; move it with .to()");
+  TORCH_CHECK(
+      tensor.defined() && tensor.is_privateuseone() && tensor.has_storage(),
+      "the address of a tensor on ", tensor.defined() ? tensor.device().str() : "no device",
+      " was asked for, and only dense tensors of this backend have one; move it with .to()");
   return reinterpret_cast<ob_address>(tensor.const_data_ptr());
 }
 
@@ -40,7 +41,8 @@ void register_maker_kernel(const std::string& name, c10::KernelFunction kernel,
   row.device = scope.device;
   if (scope.dtypes.size() != 0) {
     row.dtypes = 0;
-    for (const c10::ScalarType dtype : scope.dtypes) row.dtypes |= uint64_t{1} << static_cast<int>(dtype);
+    for (const c10::ScalarType dtype : scope.dtypes)
+      row.dtypes |= uint64_t{1} << static_cast<int>(dtype);
   }
   add_kernel(name, std::move(row));
 }

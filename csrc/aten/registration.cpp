@@ -1,4 +1,6 @@
 // What PyTorch's dispatcher is told, once, when the library is loaded.
+#include "aten/registration.h"
+
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/library.h>
@@ -10,7 +12,6 @@
 #include <shared_mutex>
 #include <unordered_map>
 
-#include "aten/registration.h"
 #include "aten/router.h"
 #include "aten/sparse.h"
 #include "runtime/fork.h"
@@ -79,8 +80,7 @@ torch::CppFunction router_kernel(const std::string& name) {
 
 c10::OperatorName parse_name(const std::string& name) {
   const size_t separator = name.find("::");
-  TORCH_CHECK_VALUE(separator != std::string::npos && separator != 0 &&
-                        separator + 2 < name.size(),
+  TORCH_CHECK_VALUE(separator != std::string::npos && separator != 0 && separator + 2 < name.size(),
                     "'", name, "' is no operator name; write it as 'aten::add.Tensor'");
   const size_t dot = name.find('.', separator);
   return dot == std::string::npos ? c10::OperatorName(name, "")
@@ -139,7 +139,8 @@ void ensure_registered(const std::string& name) {
   TORCH_CHECK_VALUE(handle.has_value() || name_space != "aten", "operator '", name,
                     "' does not exist; write it as 'aten::add.Tensor'");
   TORCH_CHECK_VALUE(!handle.has_value() || !handle->hasKernelForDispatchKey(kKey), "operator '",
-                    name, "' cannot be replaced: its kernel for this device is registered with "
+                    name,
+                    "' cannot be replaced: its kernel for this device is registered with "
                     "PyTorch's dispatcher itself, as memory, views and copies are");
   const std::string local = name.substr(name_space.size() + 2);
   library(name_space).impl(local.c_str(), router_kernel(name));

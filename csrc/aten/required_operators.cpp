@@ -11,7 +11,6 @@
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
-
 #include <c10/util/accumulate.h>
 
 #include "aten/copy.h"
@@ -48,11 +47,11 @@ c10::DeviceIndex checked_device(std::optional<c10::Device> device) {
 }
 
 void check_layout(std::optional<c10::Layout> layout, std::optional<bool> pin_memory) {
-  TORCH_CHECK_NOT_IMPLEMENTED(layout.value_or(c10::kStrided) == c10::kStrided,
-                              "empty on ", c10::DeviceType::PrivateUse1,
-                              " makes strided tensors, and layout ", *layout, " was asked for");
-  TORCH_CHECK(!pin_memory.value_or(false),
-              "pin_memory=True was asked for on device ", c10::DeviceType::PrivateUse1,
+  TORCH_CHECK_NOT_IMPLEMENTED(layout.value_or(c10::kStrided) == c10::kStrided, "empty on ",
+                              c10::DeviceType::PrivateUse1, " makes strided tensors, and layout ",
+                              *layout, " was asked for");
+  TORCH_CHECK(!pin_memory.value_or(false), "pin_memory=True was asked for on device ",
+              c10::DeviceType::PrivateUse1,
               ": only dense CPU tensors can be pinned; make the tensor on the CPU");
 }
 
@@ -136,8 +135,7 @@ at::Tensor& set_storage_offset(at::Tensor& self, at::Storage source, int64_t sto
   at::native::checkSetStorage(self, std::move(source), storage_offset, size, stride);
   c10::TensorImpl* impl = self.unsafeGetTensorImpl();
   impl->set_storage_offset(storage_offset);
-  resize_to(impl, size,
-            stride.data() != nullptr ? at::OptionalIntArrayRef(stride) : std::nullopt);
+  resize_to(impl, size, stride.data() != nullptr ? at::OptionalIntArrayRef(stride) : std::nullopt);
   return self;
 }
 

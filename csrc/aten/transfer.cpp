@@ -25,35 +25,33 @@ void* host_pointer(uint64_t address) { return reinterpret_cast<void*>(address); 
 void enqueue_rows(const ob_driver& table, ob_queue queue, Place destination, Place source,
                   const CopyPlan& plan) {
   if (source.device == kHost) {
-    check_status(
-        table.copy_host_to_device_2d(queue, destination.address, plan.destination_pitch,
-                                     host_pointer(source.address), plan.source_pitch,
-                                     plan.row_bytes, plan.rows),
-        "copy_host_to_device_2d");
+    check_status(table.copy_host_to_device_2d(queue, destination.address, plan.destination_pitch,
+                                              host_pointer(source.address), plan.source_pitch,
+                                              plan.row_bytes, plan.rows),
+                 "copy_host_to_device_2d");
   } else if (destination.device == kHost) {
     check_status(table.copy_device_to_host_2d(queue, host_pointer(destination.address),
                                               plan.destination_pitch, source.address,
                                               plan.source_pitch, plan.row_bytes, plan.rows),
                  "copy_device_to_host_2d");
   } else {
-    check_status(
-        table.copy_device_to_device_2d(queue, destination.address, plan.destination_pitch,
-                                       source.address, plan.source_pitch, plan.row_bytes,
-                                       plan.rows),
-        "copy_device_to_device_2d");
+    check_status(table.copy_device_to_device_2d(queue, destination.address, plan.destination_pitch,
+                                                source.address, plan.source_pitch, plan.row_bytes,
+                                                plan.rows),
+                 "copy_device_to_device_2d");
   }
 }
 
 void enqueue_run(const ob_driver& table, ob_queue queue, Place destination, Place source,
                  uint64_t bytes) {
   if (source.device == kHost) {
-    check_status(table.copy_host_to_device(queue, destination.address,
-                                           host_pointer(source.address), bytes),
-                 "copy_host_to_device");
+    check_status(
+        table.copy_host_to_device(queue, destination.address, host_pointer(source.address), bytes),
+        "copy_host_to_device");
   } else if (destination.device == kHost) {
-    check_status(table.copy_device_to_host(queue, host_pointer(destination.address),
-                                           source.address, bytes),
-                 "copy_device_to_host");
+    check_status(
+        table.copy_device_to_host(queue, host_pointer(destination.address), source.address, bytes),
+        "copy_device_to_host");
   } else if (source.device == destination.device) {
     check_status(table.copy_device_to_device(queue, destination.address, source.address, bytes),
                  "copy_device_to_device");
@@ -68,8 +66,8 @@ void enqueue_run(const ob_driver& table, ob_queue queue, Place destination, Plac
 
 void enqueue_copy(StreamState& stream, Place destination, Place source, const CopyPlan& plan) {
   const ob_driver& table = driver();
-  const bool between_devices = source.device != kHost && destination.device != kHost &&
-                               source.device != destination.device;
+  const bool between_devices =
+      source.device != kHost && destination.device != kHost && source.device != destination.device;
   plan.for_each([&](int64_t destination_offset, int64_t source_offset) {
     const Place to{destination.device, destination.address + destination_offset};
     const Place from{source.device, source.address + source_offset};

@@ -18,9 +18,7 @@ struct Place {
   c10::DeviceIndex device;
   uint64_t address;
 
-  static Place on_host(const void* pointer) {
-    return {kHost, reinterpret_cast<uint64_t>(pointer)};
-  }
+  static Place on_host(const void* pointer) { return {kHost, reinterpret_cast<uint64_t>(pointer)}; }
 };
 
 // Enqueues `plan` on `stream`, which belongs to one of the devices; returns without waiting. Host

@@ -68,7 +68,7 @@ class ReductionKernel final : public EngineKernel {
   std::vector<std::string> absent_;  // per scalar
   std::vector<std::pair<int, double>> when_;
   int dim_, keepdim_, dtype_;  // arguments, -1 where the overload has none
-  int exceeds_ = -1;  // of scalars_
+  int exceeds_ = -1;           // of scalars_
   bool ordered_;
   bool all_if_empty_;
   uint64_t dtypes_;

@@ -47,7 +47,7 @@ const char* host_access_name(ob_host_access access) {
 }
 
 template <class Field>
-auto field(Field ob_device_properties::*member) {
+auto field(Field ob_device_properties::* member) {
   return [member](const DeviceProperties& self) { return self.fields.*member; };
 }
 
@@ -60,11 +60,11 @@ void bind_properties(py::module_& m) {
                              [](const DeviceProperties& p) { return p.fields.driver_version; })
       .def_property_readonly("kind",
                              [](const DeviceProperties& p) { return kind_name(p.fields.kind); })
-      .def_property_readonly(
-          "addressing",
-          [](const DeviceProperties& p) {
-            return p.fields.addressing == OB_ADDRESSING_HANDLE ? "handle" : "pointer";
-          })
+      .def_property_readonly("addressing",
+                             [](const DeviceProperties& p) {
+                               return p.fields.addressing == OB_ADDRESSING_HANDLE ? "handle"
+                                                                                  : "pointer";
+                             })
       .def_property_readonly(
           "host_access",
           [](const DeviceProperties& p) { return host_access_name(p.fields.host_access); })
@@ -84,9 +84,9 @@ void bind_properties(py::module_& m) {
       .def_property_readonly("greatest_priority", field(&ob_device_properties::greatest_priority))
       .def("__repr__", [](const DeviceProperties& p) {
         return c10::str("_DeviceProperties(name='", p.fields.name, "', vendor='", p.fields.vendor,
-                        "', kind='", kind_name(p.fields.kind), "', total_memory=",
-                        p.fields.total_memory >> 20, "MB, multi_processor_count=",
-                        p.fields.compute_units, ", host_access='",
+                        "', kind='", kind_name(p.fields.kind),
+                        "', total_memory=", p.fields.total_memory >> 20,
+                        "MB, multi_processor_count=", p.fields.compute_units, ", host_access='",
                         host_access_name(p.fields.host_access), "')");
       });
 }

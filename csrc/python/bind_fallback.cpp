@@ -29,8 +29,8 @@ Enum parse(const std::string& given, const char* const (&names)[N], const char* 
 std::string find_call_site() {
   py::gil_scoped_acquire lock;
   std::string site;
-  py::object frame = py::reinterpret_borrow<py::object>(
-      reinterpret_cast<PyObject*>(PyEval_GetFrame()));
+  py::object frame =
+      py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
   while (frame && !frame.is_none()) {
     const auto file = frame.attr("f_code").attr("co_filename").cast<std::string>();
     site = file + ":" + std::to_string(frame.attr("f_lineno").cast<int>());

@@ -129,10 +129,7 @@ void bind_pools(py::module_& m) {
       NoGil(), "Takes back one begin_allocate_to_pool: unheld pools are emptied with the cache.");
   m.def(
       "empty_memory_pool",
-      [](Pool pool) {
-        caching_allocator()->emptyCache({pool.first, pool.second});
-      },
-      NoGil());
+      [](Pool pool) { caching_allocator()->emptyCache({pool.first, pool.second}); }, NoGil());
 }
 
 void bind_pinned(py::module_& m) {

@@ -12,14 +12,14 @@ using c10::CachingAllocator::StatArray;
 using c10::CachingAllocator::StatType;
 using c10::CachingDeviceAllocator::DeviceStats;
 
-constexpr StatArray DeviceStats::*kArrays[] = {
+constexpr StatArray DeviceStats::* kArrays[] = {
     &DeviceStats::allocation,      &DeviceStats::segment,
     &DeviceStats::active,          &DeviceStats::inactive_split,
     &DeviceStats::allocated_bytes, &DeviceStats::reserved_bytes,
     &DeviceStats::active_bytes,    &DeviceStats::inactive_split_bytes,
     &DeviceStats::requested_bytes,
 };
-constexpr Stat DeviceStats::*kOversize[] = {
+constexpr Stat DeviceStats::* kOversize[] = {
     &DeviceStats::oversize_allocations,
     &DeviceStats::oversize_segments,
 };

@@ -26,8 +26,8 @@ class OUTBOARD_API CachingAllocator : public c10::DeviceAllocator {
   // waits and never throws; safe in a forked child, where memory of ours is left alone.
   virtual bool free_addressed(void* pointer) noexcept = 0;
 
-  // An owner for what allocate_addressed returned, if this was the thread's latest such call; else a
-  // null pointer, and the memory still has to be given back by its address.
+  // An owner for what allocate_addressed returned, if this was the thread's latest such call; else
+  // a null pointer, and the memory still has to be given back by its address.
   virtual c10::DataPtr own_addressed(void* pointer) noexcept = 0;
 
   // Private pools, for graphs: between begin and end, allocations of this thread on `device` come

@@ -141,8 +141,9 @@ class DeviceCache {
   std::vector<Block*> blocks_to_mark_;
   std::deque<PendingStream> pending_;
   size_t pending_uses_ = 0;
-  // Given back last and not yet among the free blocks: programs tend to ask for the same size again,
-  // and then nothing has to be split and merged. Whoever looks at free blocks settles it first.
+  // Given back last and not yet among the free blocks: programs tend to ask for the same size
+  // again, and then nothing has to be split and merged. Whoever looks at free blocks settles it
+  // first.
   Block* set_aside_ = nullptr;
   Block* spare_blocks_ = nullptr;
   // Bytes taken from the driver, also by calls under way.

@@ -66,9 +66,9 @@ ob_status rows_host_to_device(ob_queue queue, ob_address destination, uint64_t d
                               uint64_t rows) {
   ob_status status = OB_OK;
   for (uint64_t row = 0; row < rows && status == OB_OK; ++row) {
-    status = g_table->copy_host_to_device(
-        queue, destination + row * destination_pitch,
-        static_cast<const char*>(source) + row * source_pitch, row_bytes);
+    status = g_table->copy_host_to_device(queue, destination + row * destination_pitch,
+                                          static_cast<const char*>(source) + row * source_pitch,
+                                          row_bytes);
   }
   return status;
 }
@@ -78,9 +78,9 @@ ob_status rows_device_to_host(ob_queue queue, void* destination, uint64_t destin
                               uint64_t rows) {
   ob_status status = OB_OK;
   for (uint64_t row = 0; row < rows && status == OB_OK; ++row) {
-    status =
-        g_table->copy_device_to_host(queue, static_cast<char*>(destination) + row * destination_pitch,
-                                     source + row * source_pitch, row_bytes);
+    status = g_table->copy_device_to_host(queue,
+                                          static_cast<char*>(destination) + row * destination_pitch,
+                                          source + row * source_pitch, row_bytes);
   }
   return status;
 }

@@ -71,8 +71,9 @@ void* open_library(const std::string& path) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();
-    TORCH_CHECK(false, "the library ", path, " could not be loaded: ",
-                reason != nullptr ? reason : "no reason given", "; reinstall it");
+    TORCH_CHECK(false, "the library ", path,
+                " could not be loaded: ", reason != nullptr ? reason : "no reason given",
+                "; reinstall it");
   }
   return library;
 }
@@ -313,9 +314,9 @@ void raise_deferred() {
     std::lock_guard<std::mutex> lock(s.deferred_mutex);
     status = std::exchange(s.deferred_status, OB_OK);
     if (status == OB_OK) return;
-    message = c10::str("driver '", s.choice.name, "' answered ", status_name(status), " to `",
-                       s.deferred_call, "` some time before this synchronization: ",
-                       s.deferred_cause);
+    message =
+        c10::str("driver '", s.choice.name, "' answered ", status_name(status), " to `",
+                 s.deferred_call, "` some time before this synchronization: ", s.deferred_cause);
     g_deferred.store(false, std::memory_order_release);
   }
   throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, status,

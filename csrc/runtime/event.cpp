@@ -70,8 +70,7 @@ void Event::synchronize() const {
 }
 
 double Event::elapsed_time(const Event& end) const {
-  TORCH_CHECK(timing_ && end.timing_,
-              "elapsed_time needs two events made with enable_timing=True");
+  TORCH_CHECK(timing_ && end.timing_, "elapsed_time needs two events made with enable_timing=True");
   TORCH_CHECK(created() && end.created(),
               "elapsed_time needs two events that have been recorded; record them first");
   TORCH_CHECK(device_ == end.device_, "elapsed_time needs two events of one device, not of ",

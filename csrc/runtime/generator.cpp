@@ -39,8 +39,7 @@ const std::vector<at::Generator>& default_generators() {
 }  // namespace
 
 GeneratorImpl::GeneratorImpl(c10::DeviceIndex device)
-    : c10::GeneratorImpl(device_of(device),
-                         c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
+    : c10::GeneratorImpl(device_of(device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
       seed_(c10::default_rng_seed_val) {}
 
 void GeneratorImpl::set_current_seed(uint64_t seed) {

@@ -78,8 +78,8 @@ struct Guard final : public c10::impl::DeviceGuardImplInterface {
 
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex device,
               const c10::EventFlag flag) const override {
-    TORCH_CHECK(device == -1 || device == stream.device_index(), "an event of ",
-                device_of(device), " cannot be recorded on a stream of ", stream.device(),
+    TORCH_CHECK(device == -1 || device == stream.device_index(), "an event of ", device_of(device),
+                " cannot be recorded on a stream of ", stream.device(),
                 "; make one event per device");
     if (*event == nullptr) *event = new Event(flag == c10::EventFlag::BACKEND_DEFAULT);
     event_of(*event).record(stream);

@@ -55,8 +55,7 @@ StreamState& default_state(c10::DeviceIndex device) {
   std::lock_guard<std::mutex> lock(table.mutex);
   if (StreamState* state = table.streams[0].load(std::memory_order_acquire)) return *state;
   const ob_device_properties& properties = device_properties(device);
-  const int32_t priority =
-      std::clamp(0, properties.greatest_priority, properties.least_priority);
+  const int32_t priority = std::clamp(0, properties.greatest_priority, properties.least_priority);
   ob_queue queue = nullptr;
   OB_CALL(queue_create, device, priority, &queue);
   return *add_stream(table, device, queue, priority, false);
@@ -73,9 +72,8 @@ void mark_drained(StreamState& state, uint64_t count) noexcept {
 }  // namespace
 
 StreamState& stream_state(const c10::Stream& stream) {
-  TORCH_CHECK(stream.device_type() == c10::DeviceType::PrivateUse1, "a stream of ",
-              stream.device(), " was given where a stream of ", device_of(stream.device_index()),
-              " is needed");
+  TORCH_CHECK(stream.device_type() == c10::DeviceType::PrivateUse1, "a stream of ", stream.device(),
+              " was given where a stream of ", device_of(stream.device_index()), " is needed");
   const c10::DeviceIndex device = stream.device_index();
   check_device_index(device);
   if (stream.id() == 0) return default_state(device);
@@ -121,8 +119,7 @@ c10::Stream exchange_stream(const c10::Stream& stream) {
 c10::Stream stream_from_pool(c10::DeviceIndex device, int32_t priority) {
   const ob_device_properties& properties = device_properties(device);
   priority = std::clamp(priority, properties.greatest_priority, properties.least_priority);
-  const int level =
-      std::min<int>(properties.least_priority - priority, kPriorities - 1);
+  const int level = std::min<int>(properties.least_priority - priority, kPriorities - 1);
   default_state(device);  // takes slot 0
   StreamTable& table = stream_table(device);
   const uint32_t slot = table.next[level].fetch_add(1) % kStreamsPerPool;
@@ -150,9 +147,10 @@ c10::Stream external_stream(c10::DeviceIndex device, ob_queue queue) {
 }
 
 void throw_capturing(const StreamState& state) {
-  TORCH_CHECK(false, "stream ", state.id, " of ", device_of(state.device),
-              " is capturing a graph, and the host was asked to wait for its work; capture only what "
-              "runs on the device: device kernels, copies on it and from pinned memory, and fills");
+  TORCH_CHECK(
+      false, "stream ", state.id, " of ", device_of(state.device),
+      " is capturing a graph, and the host was asked to wait for its work; capture only what "
+      "runs on the device: device kernels, copies on it and from pinned memory, and fills");
 }
 
 void drain(StreamState& state) {

@@ -30,8 +30,8 @@ struct StreamState {
 
   c10::Stream stream() const { return c10::Stream(c10::Stream::UNSAFE, device_of(device), id); }
   bool idle() const noexcept {
-    return !external && submitted.load(std::memory_order_acquire) ==
-                            drained.load(std::memory_order_acquire);
+    return !external &&
+           submitted.load(std::memory_order_acquire) == drained.load(std::memory_order_acquire);
   }
   // To be called after every driver call that enqueues work on `queue`.
   void mark_submitted() noexcept { submitted.fetch_add(1, std::memory_order_acq_rel); }

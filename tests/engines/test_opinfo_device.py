@@ -13,7 +13,8 @@ from tests.opinfo.worker import Answer, WorkerProcess
 SLICE = {
     "float32": """add mul div.floor_rounding clamp where nn.functional.gelu nn.functional.softplus
     nn.functional.elu remainder lerp""",
-    "float16": "sub exp",
+    # Not add and sub: with alpha, CPU rounds the product where its vectors leave elements over.
+    "float16": "mul exp",
     "bfloat16": "nn.functional.silu",
     "int64": "bitwise_xor floor_divide",
     "uint8": "remainder",

@@ -90,7 +90,7 @@ def binary(
 
 
 def arithmetic() -> list[Row]:
-    alpha: dict[str, Value] = {"scalars": "alpha", "strict": True}
+    alpha: dict[str, Value] = {"scalars": "alpha", "strict": True, "rounded": True}
     division = "div{0}.Tensor_mode div{1}.Tensor_mode div{0}.out_mode"
     modes = division.format("", "_")
     return [

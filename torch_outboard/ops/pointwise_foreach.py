@@ -42,7 +42,12 @@ def rows() -> list[Row]:
 
 
 def _binary(forms: Callable[..., str]) -> list[Row]:
-    alpha: dict[str, Value] = {"scalars": "alpha", "strict": True, "absent": {"alpha": "1"}}
+    alpha: dict[str, Value] = {
+        "scalars": "alpha",
+        "strict": True,
+        "rounded": True,
+        "absent": {"alpha": "1"},
+    }
     result = []
     kinds = (("List", "other"), ("Scalar", "scalar:other"), ("ScalarList", "scalars:other"))
     for kind, other in kinds:

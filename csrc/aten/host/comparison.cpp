@@ -1,6 +1,4 @@
 // Comparisons, and choices by comparison.
-#include "aten/host/structured.h"
-
 #include <ATen/ops/clamp_max_native.h>
 #include <ATen/ops/clamp_min_native.h>
 #include <ATen/ops/clamp_native.h>
@@ -11,6 +9,8 @@
 #include <ATen/ops/lt_native.h>
 #include <ATen/ops/ne_native.h>
 #include <ATen/ops/relu_native.h>
+
+#include "aten/host/structured.h"
 
 namespace outboard::host {
 
@@ -35,14 +35,14 @@ struct ScalarPredicate {
         return std::move(op.output_);
       }
     }
-    return Overload<name>::template routed<at::Tensor, const at::Tensor&, const at::Scalar&>(
-        self, other);
+    return Overload<name>::template routed<at::Tensor, const at::Tensor&, const at::Scalar&>(self,
+                                                                                             other);
   }
 #else
   template <OverloadName name>
   static at::Tensor functional(const at::Tensor& self, const at::Scalar& other) {
-    return Overload<name>::template routed<at::Tensor, const at::Tensor&, const at::Scalar&>(
-        self, other);
+    return Overload<name>::template routed<at::Tensor, const at::Tensor&, const at::Scalar&>(self,
+                                                                                             other);
   }
 #endif
 };
@@ -80,11 +80,11 @@ at::Tensor& relu_(at::Tensor& self) {
 
 }  // namespace
 
-#define OUTBOARD_COMPARISON(op)                                                                  \
-  OUTBOARD_PREDICATE(op##_Tensor_out, #op ".Tensor", #op "_.Tensor", #op ".Tensor_out")          \
-  OUTBOARD_HOST_ROW(#op ".Scalar",                                                               \
-                    ScalarPredicate<at::native::structured_##op##_Tensor_out>::functional<#op    \
-                                                                                  ".Scalar">)
+#define OUTBOARD_COMPARISON(op)                                                         \
+  OUTBOARD_PREDICATE(op##_Tensor_out, #op ".Tensor", #op "_.Tensor", #op ".Tensor_out") \
+  OUTBOARD_HOST_ROW(                                                                    \
+      #op ".Scalar",                                                                    \
+      ScalarPredicate<at::native::structured_##op##_Tensor_out>::functional<#op ".Scalar">)
 
 OUTBOARD_COMPARISON(eq)
 OUTBOARD_COMPARISON(ne)

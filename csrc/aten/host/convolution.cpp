@@ -19,8 +19,8 @@ at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& w
                                     at::IntArrayRef padding, at::IntArrayRef dilation,
                                     bool transposed, at::IntArrayRef output_padding,
                                     int64_t groups) {
-  return at::convolution(input, weight, bias, stride, padding, dilation, transposed,
-                         output_padding, groups);
+  return at::convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding,
+                         groups);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable(

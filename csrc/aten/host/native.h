@@ -33,9 +33,11 @@ struct NativeKernel<Return(Args...)> {
 }  // namespace outboard::host
 
 // The operator and the function in at::native.
-#define OUTBOARD_NATIVE(op_name, function)                             \
-  OUTBOARD_HOST_ROW(op_name, ::outboard::host::NativeKernel<           \
-                                 std::remove_pointer_t<decltype(&function)>>::run<&function, op_name>)
+#define OUTBOARD_NATIVE(op_name, function)                                                       \
+  OUTBOARD_HOST_ROW(                                                                             \
+      op_name,                                                                                   \
+      ::outboard::host::NativeKernel<std::remove_pointer_t<decltype(&function)>>::run<&function, \
+                                                                                      op_name>)
 // The same where the function is overloaded; its type comes last because it holds commas.
 #define OUTBOARD_NATIVE_OVERLOAD(op_name, function, ...) \
   OUTBOARD_HOST_ROW(op_name, ::outboard::host::NativeKernel<__VA_ARGS__>::run<&function, op_name>)

@@ -18,8 +18,7 @@ using AdamSignature = void(at::TensorList, at::TensorList, at::TensorList, at::T
 using SgdSignature = void(at::TensorList, at::TensorList, at::TensorList, double, double, double,
                           double, bool, bool, bool, OptionalTensor, OptionalTensor);
 using AdagradSignature = void(at::TensorList, at::TensorList, at::TensorList, at::TensorList,
-                              double, double, double, double, bool, OptionalTensor,
-                              OptionalTensor);
+                              double, double, double, double, bool, OptionalTensor, OptionalTensor);
 
 }  // namespace
 

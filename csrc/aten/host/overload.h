@@ -50,7 +50,7 @@ struct Overload {
 // Like OUTBOARD_DIRECT, but keeps the kernel as a run-time pointer: the dispatcher's wrappers are
 // then compiled once per signature instead of once per operator. The kernel comes last because
 // template arguments hold commas.
-#define OUTBOARD_HOST_ROW(op_name, ...)                                                \
-  OUTBOARD_ROW_1(                                                                      \
-      __COUNTER__, op_name,                                                            \
+#define OUTBOARD_HOST_ROW(op_name, ...) \
+  OUTBOARD_ROW_1(                       \
+      __COUNTER__, op_name,             \
       []() -> torch::CppFunction { return torch::CppFunction(&__VA_ARGS__); }, nullptr)

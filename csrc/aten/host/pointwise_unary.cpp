@@ -1,6 +1,4 @@
 // Unary pointwise operators.
-#include "aten/host/structured.h"
-
 #include <ATen/ops/acos_native.h>
 #include <ATen/ops/acosh_native.h>
 #include <ATen/ops/asin_native.h>
@@ -33,6 +31,8 @@
 #include <ATen/ops/tan_native.h>
 #include <ATen/ops/tanh_native.h>
 #include <ATen/ops/trunc_native.h>
+
+#include "aten/host/structured.h"
 
 namespace outboard::host {
 

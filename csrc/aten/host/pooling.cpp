@@ -41,8 +41,8 @@ struct Window {
 #define OUTBOARD_PER_INSTRUCTION_SET
 #endif
 
-// Takes the taps `row[0]`, `row[stride]` ... at index, index + stride ... into `best`, where they are
-// larger or NaN.
+// Takes the taps `row[0]`, `row[stride]` ... at index, index + stride ... into `best`, where they
+// are larger or NaN.
 OUTBOARD_PER_INSTRUCTION_SET
 void take_taps(const float* __restrict row, int32_t stride, int32_t index, int32_t count,
                float* __restrict best, int32_t* __restrict best_index) {
@@ -97,8 +97,8 @@ void pool_planes(const Planes& p, int64_t begin, int64_t end) {
         for (int32_t kw = 0; kw < p.horizontal.size; ++kw) {
           const auto [low, high] = p.horizontal.outputs_inside(kw, p.width, p.output_width);
           if (low >= high) continue;
-          const int32_t iw = low * p.horizontal.stride - p.horizontal.padding +
-                             kw * p.horizontal.dilation;
+          const int32_t iw =
+              low * p.horizontal.stride - p.horizontal.padding + kw * p.horizontal.dilation;
           const int32_t index = ih * p.width + iw;
           take_taps(input + index, p.horizontal.stride, index, high - low, best + low,
                     row_indices.data() + low);
@@ -180,9 +180,8 @@ std::tuple<at::Tensor, at::Tensor> max_pool2d_with_indices(
     return {std::move(output), std::move(indices)};
   }
   return Overload<kName>::routed<std::tuple<at::Tensor, at::Tensor>, const at::Tensor&,
-                                 at::IntArrayRef, at::IntArrayRef, at::IntArrayRef,
-                                 at::IntArrayRef, bool>(self, kernel_size, stride, padding,
-                                                        dilation, ceil_mode);
+                                 at::IntArrayRef, at::IntArrayRef, at::IntArrayRef, at::IntArrayRef,
+                                 bool>(self, kernel_size, stride, padding, dilation, ceil_mode);
 }
 
 }  // namespace

@@ -10,10 +10,9 @@ namespace outboard::host {
 at::Tensor new_output(StreamState& stream, at::IntArrayRef sizes, at::IntArrayRef strides,
                       const at::TensorOptions& options) {
   const caffe2::TypeMeta dtype = options.dtype();
-  const size_t bytes =
-      strides.empty()
-          ? at::detail::computeStorageNbytesContiguous(sizes, dtype.itemsize())
-          : at::detail::computeStorageNbytes(sizes, strides, dtype.itemsize());
+  const size_t bytes = strides.empty()
+                           ? at::detail::computeStorageNbytesContiguous(sizes, dtype.itemsize())
+                           : at::detail::computeStorageNbytes(sizes, strides, dtype.itemsize());
   CachingAllocator* allocator = caching_allocator();
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
                                                        allocator->allocate_on(stream, bytes),
@@ -36,8 +35,8 @@ at::Tensor new_output(StreamState& stream, at::IntArrayRef sizes, at::IntArrayRe
 
 void prepare_out(const at::Tensor& out, at::IntArrayRef sizes, at::IntArrayRef strides,
                  const at::TensorOptions& options) {
-  TORCH_CHECK(options.dtype() == out.dtype(), "Expected out tensor to have dtype ",
-              options.dtype(), ", but got ", out.dtype(), " instead");
+  TORCH_CHECK(options.dtype() == out.dtype(), "Expected out tensor to have dtype ", options.dtype(),
+              ", but got ", out.dtype(), " instead");
   if (out.sizes() == sizes || !at::native::resize_output(out, sizes)) return;
   if (!strides.empty()) {
     out.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);

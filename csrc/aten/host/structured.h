@@ -23,9 +23,9 @@
 #include <tuple>
 #include <utility>
 
+#include "aten/cpu_alias.h"
 #include "aten/host/arguments.h"
 #include "aten/host/overload.h"
-#include "aten/cpu_alias.h"
 #include "runtime/host_kernel_memory.h"
 #include "runtime/stream.h"
 #include "torch_version.h"
@@ -75,8 +75,8 @@ struct MemberFunction<Return (Class::*)(Args...)> {
 // Number of outputs: what `impl` takes beyond the arguments of `meta`. Operators whose `meta`
 // hands values on to `impl` have kernels of their own.
 template <class Impl>
-constexpr std::size_t kOutputs = MemberFunction<decltype(&Impl::impl)>::arity -
-                                 MemberFunction<decltype(&Impl::meta)>::arity;
+constexpr std::size_t kOutputs =
+    MemberFunction<decltype(&Impl::impl)>::arity - MemberFunction<decltype(&Impl::meta)>::arity;
 
 // A tuple of `n` values of type T.
 template <std::size_t n, class T>
@@ -365,8 +365,8 @@ struct AliasedSignature {
       if constexpr (kCount == 1) {
         return std::move(op.outputs_[0]);
       } else {
-        return std::apply(
-            [](auto&... outputs) { return std::make_tuple(std::move(outputs)...); }, op.outputs_);
+        return std::apply([](auto&... outputs) { return std::make_tuple(std::move(outputs)...); },
+                          op.outputs_);
       }
     }
     return Overload<name>::template routed<Results<at::Tensor>, FirstArgument,
@@ -469,7 +469,7 @@ using PredicateKernels = PointwiseKernels<Impl, OutputDtype::kBool>;
 #define OUTBOARD_STRUCTURED_OUT(kernels, op_name) \
   OUTBOARD_HOST_ROW(op_name, ::outboard::host::kernels::out<op_name>)
 
-#define OUTBOARD_POINTWISE(impl, functional_name, in_place_name, out_name)                        \
+#define OUTBOARD_POINTWISE(impl, functional_name, in_place_name, out_name)                         \
   OUTBOARD_STRUCTURED_FUNCTIONAL(PointwiseKernels<at::native::structured_##impl>, functional_name) \
   OUTBOARD_STRUCTURED_IN_PLACE(PointwiseKernels<at::native::structured_##impl>, in_place_name)     \
   OUTBOARD_STRUCTURED_OUT(PointwiseKernels<at::native::structured_##impl>, out_name)
@@ -479,7 +479,7 @@ using PredicateKernels = PointwiseKernels<Impl, OutputDtype::kBool>;
   OUTBOARD_STRUCTURED_OUT(PointwiseKernels<at::native::structured_##impl>, out_name)
 
 // For operators whose functional overload returns bool.
-#define OUTBOARD_PREDICATE(impl, functional_name, in_place_name, out_name)                        \
+#define OUTBOARD_PREDICATE(impl, functional_name, in_place_name, out_name)                         \
   OUTBOARD_STRUCTURED_FUNCTIONAL(PredicateKernels<at::native::structured_##impl>, functional_name) \
   OUTBOARD_STRUCTURED_IN_PLACE(PredicateKernels<at::native::structured_##impl>, in_place_name)     \
   OUTBOARD_STRUCTURED_OUT(PredicateKernels<at::native::structured_##impl>, out_name)

@@ -80,11 +80,11 @@ enum {
  * allocation and translates. 0 is never a valid address. */
 typedef uint64_t ob_address;
 
-typedef struct ob_queue_t *ob_queue;
-typedef struct ob_event_t *ob_event;
-typedef struct ob_program_t *ob_program;
-typedef struct ob_kernel_t *ob_kernel;
-typedef struct ob_graph_t *ob_graph;
+typedef struct ob_queue_t* ob_queue;
+typedef struct ob_event_t* ob_event;
+typedef struct ob_program_t* ob_program;
+typedef struct ob_kernel_t* ob_kernel;
+typedef struct ob_graph_t* ob_graph;
 
 /* ---- Devices ------------------------------------------------------------ */
 
@@ -143,25 +143,25 @@ enum {
 };
 
 typedef struct ob_device_properties {
-  size_t struct_size;        /* set by the caller */
-  char name[128];            /* for people, zero-terminated */
-  char vendor[64];           /* for people, zero-terminated */
-  char driver_version[64];   /* part of the key under which binaries are kept */
+  size_t struct_size;      /* set by the caller */
+  char name[128];          /* for people, zero-terminated */
+  char vendor[64];         /* for people, zero-terminated */
+  char driver_version[64]; /* part of the key under which binaries are kept */
   ob_device_kind kind;
   ob_addressing addressing;
   ob_host_access host_access;
-  uint32_t dtypes;           /* OB_DTYPE_* */
-  uint32_t features;         /* OB_FEATURE_* */
-  uint64_t total_memory;     /* bytes */
-  uint64_t max_allocation;   /* bytes in one `allocate`; 0: total_memory */
-  uint32_t alignment;        /* bytes; every allocation starts at a multiple; 0: 64 */
-  uint32_t compute_units;    /* cores, multiprocessors; 0: unknown */
+  uint32_t dtypes;                 /* OB_DTYPE_* */
+  uint32_t features;               /* OB_FEATURE_* */
+  uint64_t total_memory;           /* bytes */
+  uint64_t max_allocation;         /* bytes in one `allocate`; 0: total_memory */
+  uint32_t alignment;              /* bytes; every allocation starts at a multiple; 0: 64 */
+  uint32_t compute_units;          /* cores, multiprocessors; 0: unknown */
   uint32_t preferred_vector_width; /* of float32 in kernels; 0: 1 */
   uint32_t max_work_group_size;    /* 0: no code can be run */
-  uint32_t local_memory;     /* bytes of local memory per work group */
-  uint32_t subgroup_size;    /* 0: no sub-groups */
-  int32_t least_priority;    /* of queues; larger is less urgent, like CUDA's */
-  int32_t greatest_priority; /* <= least_priority; equal: one priority */
+  uint32_t local_memory;           /* bytes of local memory per work group */
+  uint32_t subgroup_size;          /* 0: no sub-groups */
+  int32_t least_priority;          /* of queues; larger is less urgent, like CUDA's */
+  int32_t greatest_priority;       /* <= least_priority; equal: one priority */
 } ob_device_properties;
 
 /* ---- Events ------------------------------------------------------------- */
@@ -182,7 +182,7 @@ typedef struct ob_argument {
   ob_argument_kind kind;
   uint32_t size;
   ob_address address;
-  const void *value;
+  const void* value;
 } ob_argument;
 
 typedef struct ob_launch {
@@ -191,7 +191,7 @@ typedef struct ob_launch {
   uint32_t dimensions; /* 1, 2 or 3 */
   uint64_t global[3];  /* work items; a multiple of `local` */
   uint64_t local[3];   /* work items in a work group; always given */
-  const ob_argument *arguments;
+  const ob_argument* arguments;
   uint32_t argument_count;
 } ob_launch;
 
@@ -247,28 +247,28 @@ typedef struct ob_collective {
   size_t struct_size;
   ob_collective_kind kind;
   uint32_t dtype;
-  uint32_t count;        /* of devices */
-  uint32_t root;         /* of a broadcast */
-  uint64_t elements;     /* of each source */
-  const ob_queue *queues;
-  const ob_address *sources;
-  const ob_address *destinations;
+  uint32_t count;    /* of devices */
+  uint32_t root;     /* of a broadcast */
+  uint64_t elements; /* of each source */
+  const ob_queue* queues;
+  const ob_address* sources;
+  const ob_address* destinations;
 } ob_collective;
 
 /* ---- The table ---------------------------------------------------------- */
 
-typedef void (*ob_host_function)(void *argument);
+typedef void (*ob_host_function)(void* argument);
 
 typedef struct ob_driver {
   uint32_t abi;       /* OB_ABI_VERSION */
   size_t struct_size; /* sizeof(ob_driver) as the driver was compiled */
 
   /* Name of the driver, for people; static. */
-  const char *name;
+  const char* name;
 
   /* The message of the calling thread's last failed call; never NULL, valid
    * until that thread's next call. Touches no lock that a failing call holds. */
-  const char *(*last_error)(void);
+  const char* (*last_error)(void);
 
   /* Looks for devices. Called once, before every other function but
    * last_error, not at load time. May be slow. A failure is final. */
@@ -280,45 +280,45 @@ typedef struct ob_driver {
   ob_status (*finalize)(void);
 
   /* Number of devices, constant after initialize. 0 is legal. */
-  ob_status (*device_count)(int32_t *count);
+  ob_status (*device_count)(int32_t* count);
 
   /* Fills `properties` (struct_size set by the caller, the rest zero). Constant
    * for the life of the process. */
-  ob_status (*device_properties)(int32_t device, ob_device_properties *properties);
+  ob_status (*device_properties)(int32_t device, ob_device_properties* properties);
 
   /* ---- Memory ---- */
 
   /* `bytes` > 0 of memory of `device`. Does not wait. The kit's caching
    * allocator calls this rarely and with large sizes. The content is undefined.
    * Owned by the caller until `deallocate`. */
-  ob_status (*allocate)(int32_t device, uint64_t bytes, ob_address *address);
+  ob_status (*allocate)(int32_t device, uint64_t bytes, ob_address* address);
 
   /* Gives back what `allocate` returned, the start of an allocation. The caller
    * guarantees that no work uses it. */
   ob_status (*deallocate)(int32_t device, ob_address address);
 
   /* (optional: total_memory and the kit's own count) Free and total bytes. */
-  ob_status (*memory_info)(int32_t device, uint64_t *free_bytes, uint64_t *total_bytes);
+  ob_status (*memory_info)(int32_t device, uint64_t* free_bytes, uint64_t* total_bytes);
 
   /* (optional: ordinary memory, and copies from it are still correct) Memory of
    * the host from which transfers are asynchronous. */
-  ob_status (*host_allocate)(uint64_t bytes, void **pointer);
+  ob_status (*host_allocate)(uint64_t bytes, void** pointer);
   /* (optional: present exactly if host_allocate is) */
-  ob_status (*host_deallocate)(void *pointer);
+  ob_status (*host_deallocate)(void* pointer);
 
   /* (optional: present exactly if a device has OB_HOST_ACCESS_MAPPED) Makes
    * [address, address + bytes) valid host memory at *pointer and up to date,
    * waiting for work on `queue` as needed; `unmap` hands it back. The range lies
    * in one allocation. Maps of one range nest. */
-  ob_status (*map)(ob_queue queue, ob_address address, uint64_t bytes, void **pointer);
-  ob_status (*unmap)(ob_queue queue, ob_address address, void *pointer);
+  ob_status (*map)(ob_queue queue, ob_address address, uint64_t bytes, void** pointer);
+  ob_status (*unmap)(ob_queue queue, ob_address address, void* pointer);
 
   /* ---- Queues ---- */
 
   /* An in-order queue: work starts when all earlier work on the same queue is
    * done. Order between queues comes from events alone. `priority` lies between
    * the device's limits. */
-  ob_status (*queue_create)(int32_t device, int32_t priority, ob_queue *queue);
+  ob_status (*queue_create)(int32_t device, int32_t priority, ob_queue* queue);
   /* After its work is done; waits for it if need be. */
   ob_status (*queue_destroy)(ob_queue queue);
   /* OB_OK when all work on the queue is done, else OB_NOT_READY. Does not wait. */
@@ -330,11 +330,11 @@ typedef struct ob_driver {
   ob_status (*device_synchronize)(int32_t device);
   /* (optional: the ob_queue itself) The native object behind a queue, for users
    * of the maker's own libraries. */
-  ob_status (*queue_native_handle)(ob_queue queue, void **handle);
+  ob_status (*queue_native_handle)(ob_queue queue, void** handle);
 
   /* ---- Events ---- */
 
-  ob_status (*event_create)(int32_t device, uint32_t flags, ob_event *event);
+  ob_status (*event_create)(int32_t device, uint32_t flags, ob_event* event);
   /* Legal at any time, also while recorded work is pending. Does not wait. */
   ob_status (*event_destroy)(ob_event event);
   /* The event now stands for all work on `queue` so far. Recording again moves
@@ -349,15 +349,15 @@ typedef struct ob_driver {
   ob_status (*event_synchronize)(ob_event event);
   /* Milliseconds from `start` to `end`, both with OB_EVENT_TIMING, recorded and
    * completed, on the same device. OB_NOT_READY while one is pending. */
-  ob_status (*event_elapsed)(ob_event start, ob_event end, double *milliseconds);
+  ob_status (*event_elapsed)(ob_event start, ob_event end, double* milliseconds);
 
   /* ---- Transfers: asynchronous on a queue; do not wait. Host memory stays
    *      valid and unchanged by the host until the queue has passed the copy.
    *      bytes > 0. ---- */
 
-  ob_status (*copy_host_to_device)(ob_queue queue, ob_address destination, const void *source,
+  ob_status (*copy_host_to_device)(ob_queue queue, ob_address destination, const void* source,
                                    uint64_t bytes);
-  ob_status (*copy_device_to_host)(ob_queue queue, void *destination, ob_address source,
+  ob_status (*copy_device_to_host)(ob_queue queue, void* destination, ob_address source,
                                    uint64_t bytes);
   /* Both on the queue's device; the ranges do not overlap. */
   ob_status (*copy_device_to_device)(ob_queue queue, ob_address destination, ob_address source,
@@ -368,66 +368,65 @@ typedef struct ob_driver {
                          int32_t source_device, ob_address source, uint64_t bytes);
   /* (optional: row by row) `rows` rows of `row_bytes`, pitches in bytes. */
   ob_status (*copy_host_to_device_2d)(ob_queue queue, ob_address destination,
-                                      uint64_t destination_pitch, const void *source,
+                                      uint64_t destination_pitch, const void* source,
                                       uint64_t source_pitch, uint64_t row_bytes, uint64_t rows);
-  ob_status (*copy_device_to_host_2d)(ob_queue queue, void *destination,
-                                      uint64_t destination_pitch, ob_address source,
-                                      uint64_t source_pitch, uint64_t row_bytes, uint64_t rows);
+  ob_status (*copy_device_to_host_2d)(ob_queue queue, void* destination, uint64_t destination_pitch,
+                                      ob_address source, uint64_t source_pitch, uint64_t row_bytes,
+                                      uint64_t rows);
   ob_status (*copy_device_to_device_2d)(ob_queue queue, ob_address destination,
                                         uint64_t destination_pitch, ob_address source,
                                         uint64_t source_pitch, uint64_t row_bytes, uint64_t rows);
   /* Repeats `pattern` (pattern_bytes: 1, 2, 4, 8 or 16, copied by the call) over
    * `bytes`, a multiple of it. */
-  ob_status (*fill)(ob_queue queue, ob_address destination, const void *pattern,
+  ob_status (*fill)(ob_queue queue, ob_address destination, const void* pattern,
                     uint32_t pattern_bytes, uint64_t bytes);
   /* (optional: the kit waits for the queue and calls) Calls function(argument)
    * once, on a thread of the driver's, when earlier work on the queue is done;
    * later work waits for it to return. The function calls no driver function. */
-  ob_status (*host_callback)(ob_queue queue, ob_host_function function, void *argument);
+  ob_status (*host_callback)(ob_queue queue, ob_host_function function, void* argument);
 
   /* ---- Code (all or none of build .. launch; optional: the device runs no
    *      kernels and operators run on the host) ---- */
 
   /* Text put before every source, for a dialect of C that is not OpenCL C;
    * NULL or "" for none. Static. */
-  const char *source_prelude;
+  const char* source_prelude;
   /* Compiles OpenCL C (after the prelude). On OB_BUILD_FAILED last_error is the
    * compiler's log. May be slow; may take the interpreter lock. */
-  ob_status (*program_build)(int32_t device, const char *source, const char *options,
-                             ob_program *program);
+  ob_status (*program_build)(int32_t device, const char* source, const char* options,
+                             ob_program* program);
   /* (optional: programs are not kept on disk) With data == NULL stores the size
    * in *bytes; otherwise fills *bytes bytes. */
-  ob_status (*program_binary)(ob_program program, void *data, uint64_t *bytes);
-  ob_status (*program_load)(int32_t device, const void *data, uint64_t bytes,
-                            ob_program *program);
+  ob_status (*program_binary)(ob_program program, void* data, uint64_t* bytes);
+  ob_status (*program_load)(int32_t device, const void* data, uint64_t bytes, ob_program* program);
   ob_status (*program_release)(ob_program program);
   /* A kernel of a program; used by one thread at a time, kept alive by itself. */
-  ob_status (*kernel_create)(ob_program program, const char *name, ob_kernel *kernel);
+  ob_status (*kernel_create)(ob_program program, const char* name, ob_kernel* kernel);
   ob_status (*kernel_release)(ob_kernel kernel);
   /* Enqueues a kernel. Arguments are copied. Does not wait. */
-  ob_status (*launch)(ob_queue queue, const ob_launch *launch);
+  ob_status (*launch)(ob_queue queue, const ob_launch* launch);
 
   /* ---- Library calls (each optional: generated kernels or the host do it).
    *      OB_UNSUPPORTED for a case the library does not do is no error: the kit
    *      takes the next way. Asynchronous on the queue. ---- */
 
-  ob_status (*matrix_product)(ob_queue queue, const ob_matrix_product *description);
-  ob_status (*convolution)(ob_queue queue, const ob_convolution *description);
-  ob_status (*collective)(const ob_collective *description);
+  ob_status (*matrix_product)(ob_queue queue, const ob_matrix_product* description);
+  ob_status (*convolution)(ob_queue queue, const ob_convolution* description);
+  ob_status (*collective)(const ob_collective* description);
 
   /* ---- Graphs (all or none; optional: no capture on this device) ---- */
 
   /* From now on work given to `queue` is recorded instead of done. */
   ob_status (*graph_begin)(ob_queue queue);
   /* Ends recording. The graph owns what it needs but not the memory it uses. */
-  ob_status (*graph_end)(ob_queue queue, ob_graph *graph);
+  ob_status (*graph_end)(ob_queue queue, ob_graph* graph);
   ob_status (*graph_launch)(ob_queue queue, ob_graph graph);
   ob_status (*graph_release)(ob_graph graph);
 } ob_driver;
 
 /* The one symbol a driver's shared library exports. */
 #define OB_DRIVER_ENTRY_POINT "ob_driver_table"
-typedef const ob_driver *(*ob_driver_entry_point)(void);
+typedef const ob_driver* (*ob_driver_entry_point)(void);
 
 #ifdef __cplusplus
 } /* extern "C" */

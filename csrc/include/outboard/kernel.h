@@ -47,8 +47,7 @@ struct MakerKernelRegistrar {
 #define OUTBOARD_KERNEL_CONCAT_1(a, b) OUTBOARD_KERNEL_CONCAT_2(a, b)
 // OUTBOARD_KERNEL("aten::relu", relu) or, for some dtypes or one device,
 // OUTBOARD_KERNEL("aten::relu", relu, {{at::kFloat, at::kHalf}, 0}).
-#define OUTBOARD_KERNEL(op_name, function, ...)                             \
-  static const ::outboard::MakerKernelRegistrar OUTBOARD_KERNEL_CONCAT_1(   \
-      outboard_maker_kernel_, __COUNTER__)(                                 \
-      op_name, ::c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(function)), \
-      ##__VA_ARGS__)
+#define OUTBOARD_KERNEL(op_name, function, ...)                                                  \
+  static const ::outboard::MakerKernelRegistrar OUTBOARD_KERNEL_CONCAT_1(outboard_maker_kernel_, \
+                                                                         __COUNTER__)(           \
+      op_name, ::c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(function)), ##__VA_ARGS__)

@@ -1,5 +1,5 @@
-// The runtime's C++ interface for makers and kernel writers: where a tensor's memory is and on which
-// queue work belongs. Link torch_outboard::torch_outboard (see torch_outboard.cmake_path()).
+// The runtime's C++ interface for makers and kernel writers: where a tensor's memory is and on
+// which queue work belongs. Link torch_outboard::torch_outboard (see torch_outboard.cmake_path()).
 #pragma once
 
 #include <ATen/core/Tensor.h>

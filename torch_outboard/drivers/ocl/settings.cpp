@@ -1,14 +1,14 @@
 // The settings, read once by `initialize`:
 //
-//   OUTBOARD_OCL_LIBRARY       An OpenCL loader or driver to use instead of those that are found.
-//   OUTBOARD_OCL_DEVICES       Which devices, in this order: numbers, or parts of
-//   "platform/device". OUTBOARD_OCL_COPIES        How often each device is presented, 1 (default)
-//   to 16. OUTBOARD_OCL_MEMORY        shared, coarse or handles; default: the first that a device
-//   suits. OUTBOARD_OCL_MEMORY_BYTES  Bytes of each device; default what it has, or on a CPU half
-//   of the
-//                              machine's memory.
-//   OUTBOARD_OCL_MASK          Capabilities to do without: float16, float64, int64_atomics,
-//                              subgroups, images.
+// - OUTBOARD_OCL_LIBRARY: an OpenCL loader or driver to use instead of those that are found.
+// - OUTBOARD_OCL_DEVICES: which devices, in this order; numbers, or parts of "platform/device".
+// - OUTBOARD_OCL_COPIES: how often each device is presented, 1 (default) to 16.
+// - OUTBOARD_OCL_MEMORY: shared, coarse or handles; by default the first that a device suits.
+// - OUTBOARD_OCL_MEMORY_BYTES: bytes of each device; by default what it has, or on a CPU half of
+// the
+//   machine's memory.
+// - OUTBOARD_OCL_MASK: capabilities to do without, of float16, float64, int64_atomics, subgroups,
+//   images.
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
