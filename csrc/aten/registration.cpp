@@ -1,6 +1,4 @@
 // What PyTorch's dispatcher is told, once, when the library is loaded.
-#include "aten/registration.h"
-
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/library.h>
@@ -12,6 +10,7 @@
 #include <shared_mutex>
 #include <unordered_map>
 
+#include "aten/registration.h"
 #include "aten/router.h"
 #include "aten/sparse.h"
 #include "runtime/fork.h"

@@ -11,6 +11,7 @@
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
+
 #include <c10/util/accumulate.h>
 
 #include "aten/copy.h"

@@ -1,8 +1,9 @@
 #include "engines/matrix_product.h"
 
+#include <c10/util/accumulate.h>
+
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
-#include <c10/util/accumulate.h>
 
 #include <algorithm>
 

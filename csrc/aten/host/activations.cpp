@@ -1,4 +1,6 @@
 // Activations, pointwise losses, and the gradients of both.
+#include "aten/host/structured.h"
+
 #include <ATen/ops/elu_backward_native.h>
 #include <ATen/ops/elu_native.h>
 #include <ATen/ops/gelu_backward_native.h>
@@ -17,8 +19,6 @@
 #include <ATen/ops/tanh_backward_native.h>
 #include <ATen/ops/threshold_backward_native.h>
 #include <ATen/ops/threshold_native.h>
-
-#include "aten/host/structured.h"
 
 namespace outboard::host {
 

@@ -1,4 +1,6 @@
 // Comparisons, and choices by comparison.
+#include "aten/host/structured.h"
+
 #include <ATen/ops/clamp_max_native.h>
 #include <ATen/ops/clamp_min_native.h>
 #include <ATen/ops/clamp_native.h>
@@ -9,8 +11,6 @@
 #include <ATen/ops/lt_native.h>
 #include <ATen/ops/ne_native.h>
 #include <ATen/ops/relu_native.h>
-
-#include "aten/host/structured.h"
 
 namespace outboard::host {
 

@@ -1,11 +1,11 @@
 // Matrix products.
+#include "aten/host/structured.h"
+
 #include <ATen/ops/addmm_native.h>
 #include <ATen/ops/addmv_native.h>
 #include <ATen/ops/baddbmm_native.h>
 #include <ATen/ops/bmm_native.h>
 #include <ATen/ops/mm_native.h>
-
-#include "aten/host/structured.h"
 
 namespace outboard::host {
 

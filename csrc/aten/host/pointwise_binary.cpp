@@ -1,4 +1,6 @@
 // Binary pointwise operators.
+#include "aten/host/structured.h"
+
 #include <ATen/ops/add_native.h>
 #include <ATen/ops/addcdiv_native.h>
 #include <ATen/ops/addcmul_native.h>
@@ -15,8 +17,6 @@
 #include <ATen/ops/pow_native.h>
 #include <ATen/ops/remainder_native.h>
 #include <ATen/ops/sub_native.h>
-
-#include "aten/host/structured.h"
 
 namespace outboard::host {
 

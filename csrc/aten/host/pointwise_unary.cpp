@@ -1,4 +1,6 @@
 // Unary pointwise operators.
+#include "aten/host/structured.h"
+
 #include <ATen/ops/acos_native.h>
 #include <ATen/ops/acosh_native.h>
 #include <ATen/ops/asin_native.h>
@@ -31,8 +33,6 @@
 #include <ATen/ops/tan_native.h>
 #include <ATen/ops/tanh_native.h>
 #include <ATen/ops/trunc_native.h>
-
-#include "aten/host/structured.h"
 
 namespace outboard::host {
 

@@ -1,4 +1,6 @@
 // Reductions and cumulative operators.
+#include "aten/host/structured.h"
+
 #include <ATen/ops/all_native.h>
 #include <ATen/ops/amax_native.h>
 #include <ATen/ops/amin_native.h>
@@ -9,8 +11,6 @@
 #include <ATen/ops/linalg_vector_norm_native.h>
 #include <ATen/ops/mean_native.h>
 #include <ATen/ops/sum_native.h>
-
-#include "aten/host/structured.h"
 
 namespace outboard::host {
 

@@ -1,12 +1,12 @@
 // Softmax, the losses of classification, and the gradients of both.
+#include "aten/host/structured.h"
+
 #include <ATen/ops/_log_softmax_backward_data_native.h>
 #include <ATen/ops/_log_softmax_native.h>
 #include <ATen/ops/_softmax_backward_data_native.h>
 #include <ATen/ops/_softmax_native.h>
 #include <ATen/ops/nll_loss_backward_native.h>
 #include <ATen/ops/nll_loss_forward_native.h>
-
-#include "aten/host/structured.h"
 
 namespace outboard::host {
 

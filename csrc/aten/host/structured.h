@@ -23,9 +23,9 @@
 #include <tuple>
 #include <utility>
 
-#include "aten/cpu_alias.h"
 #include "aten/host/arguments.h"
 #include "aten/host/overload.h"
+#include "aten/cpu_alias.h"
 #include "runtime/host_kernel_memory.h"
 #include "runtime/stream.h"
 #include "torch_version.h"

@@ -9,12 +9,12 @@
 #include <ATen/native/Activation.h>
 #include <ATen/native/BinaryOps.h>
 #include <ATen/native/Fill.h>
-#include <ATen/native/IndexKernel.h>
 #include <ATen/native/Lerp.h>
 #include <ATen/native/PointwiseOps.h>
 #include <ATen/native/Pow.h>
 #include <ATen/native/TensorCompare.h>
 #include <ATen/native/UnaryOps.h>
+#include <ATen/native/IndexKernel.h>
 #include <c10/core/Scalar.h>
 
 #include "runtime/device.h"
