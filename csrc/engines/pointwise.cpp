@@ -118,6 +118,7 @@ PointwiseKernel::PointwiseKernel(const Row& row, const c10::FunctionSchema& sche
       any_output_(row.flag("any_output")),
       may_overlap_(row.flag("may_overlap")),
       strict_(row.flag("strict")),
+      rounded_(row.flag("rounded")),
       launcher_(expression_of(row)) {
   const PointwiseExpression expression = expression_of(row);
   const auto& arguments = row.texts("operands");
@@ -247,6 +248,21 @@ bool PointwiseKernel::accepts_scalars(const Call& call) const {
   return true;
 }
 
+void PointwiseKernel::round_scalars(Call& call) const {
+  if (!rounded_ || !c10::isReducedFloatingType(call.common)) return;
+  for (auto& scalar : call.scalars) {
+    if (!scalar.has_value() || !scalar->isFloatingPoint()) continue;
+    scalar = call.common == ScalarType::Half
+                 ? at::Scalar(static_cast<double>(scalar->to<c10::Half>()))
+                 : at::Scalar(static_cast<double>(scalar->to<c10::BFloat16>()));
+  }
+  for (const at::Tensor*& input : call.inputs) {
+    if (!input->is_cpu() || call.wrapped.size() == call.wrapped.capacity()) continue;
+    call.wrapped.push_back(input->to(call.common));
+    input = &call.wrapped.back();
+  }
+}
+
 bool PointwiseKernel::execute(const Call& call, std::vector<at::Tensor>& results) {
   for (const at::Tensor* output : call.outputs) {
     TORCH_CHECK(
@@ -276,7 +292,9 @@ bool PointwiseKernel::execute(const Call& call, std::vector<at::Tensor>& results
 }
 
 bool PointwiseKernel::prepare(Call& call, const torch::jit::Stack& stack, int64_t k) const {
-  return gather(call, stack, k) && choose_types(call) && accepts_scalars(call);
+  if (!gather(call, stack, k) || !choose_types(call) || !accepts_scalars(call)) return false;
+  round_scalars(call);
+  return true;
 }
 
 bool PointwiseKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,

@@ -24,6 +24,7 @@
 //   any_output   results may be cast to any dtype of a given output
 //   scalar       the expressions hold for scalars alone, not for vectors
 //   may_overlap  the output may overlap itself, as in fills
+//   rounded      numbers are rounded to the common dtype first, also where values are wider
 //   strict       scalars must be of a kind that the dtype can hold, as for alpha
 #pragma once
 
@@ -59,6 +60,7 @@ class PointwiseKernel final : public EngineKernel {
   bool gather(Call& call, const torch::jit::Stack& stack, int64_t k) const;
   bool choose_types(Call& call) const;
   bool accepts_scalars(const Call& call) const;
+  void round_scalars(Call& call) const;
   bool execute(const Call& call, std::vector<at::Tensor>& results);
   bool run_lists(torch::jit::Stack* stack, c10::DeviceIndex device);
 
@@ -72,6 +74,7 @@ class PointwiseKernel final : public EngineKernel {
   const bool any_output_;
   const bool may_overlap_;
   const bool strict_;
+  const bool rounded_;
   bool lists_ = false;  // one call per element of lists, as in _foreach_add
   PointwiseLauncher launcher_;
 };
