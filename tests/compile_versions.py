@@ -71,7 +71,8 @@ def load_setup() -> ModuleType:
 
 
 def project_sources() -> list[Source]:
-    """Every C++ file with the flags that setup.py and PyTorch's BuildExtension give it."""
+    """Every C++ file that sees PyTorch's headers, with the flags that setup.py and PyTorch's
+    BuildExtension give it."""
     setup = load_setup()
     setup.drop_compiler_cache()
     sources = []
@@ -83,7 +84,8 @@ def project_sources() -> list[Source]:
         include = tuple(Path(p) for p in extension.include_dirs if Path(p).is_relative_to(CSRC))
         flags = tuple(extension.extra_compile_args + added)
         for path in extension.sources:
-            if path.endswith(".cpp"):
+            # Drivers are C++ without PyTorch.
+            if path.endswith(".cpp") and (ROOT / path).is_relative_to(CSRC):
                 sources.append(Source(path, flags, include, tuple(stubs)))
     left_out = {str(p.relative_to(ROOT)) for p in CSRC.rglob("*.cpp")} - {s.path for s in sources}
     assert not left_out, f"setup.py does not build {', '.join(sorted(left_out))}"
