@@ -27,7 +27,7 @@ namespace outboard {
 class OUTBOARD_API EngineKernel : public DeviceKernel {
  public:
   EngineKernel(const Row& row, const c10::FunctionSchema& schema)
-      : overload_(schema), family_(row.engine) {}
+      : overload_(schema), family_(row.has("family") ? row.text("family") : row.engine) {}
   const char* family() const noexcept override { return family_.c_str(); }
 
  protected:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from importlib import import_module
 
 from torch_outboard import _C
 from torch_outboard.ops.row import Row
@@ -11,12 +12,21 @@ _lock = threading.RLock()
 _handed_over = False
 
 
+# The modules of this package with tables; earlier rows of an overload are tried first.
+TABLES = (
+    "pointwise",
+    "optimizers",
+    "reduction",
+    "matrix_product",
+    "convolution",
+    "indexing",
+)
+
+
 def rows() -> list[Row]:
     """Every row; of those for one overload the first that serves a call takes it."""
-    from torch_outboard.ops import convolution, matrix_product, optimizers, pointwise, reduction
-
-    tables = (pointwise, optimizers, reduction, matrix_product, convolution)
-    return [row for table in tables for row in table.rows()]
+    modules = (import_module(f"torch_outboard.ops.{name}") for name in TABLES)
+    return [row for module in modules for row in module.rows()]
 
 
 def hand_over() -> None:

@@ -1,0 +1,89 @@
+// Expressions over the arguments of a call, with which rows describe sizes, counts and conditions.
+//
+//   d = wrap(dim, dims(self))
+//   drop(sizes(self), d)
+//   training ? size(self, 1) : 0
+//   mode == "mean" && given(weight)
+//
+// Values are numbers (also flags), lists of numbers, texts, tensors and none. Operators are those
+// of C with their precedence: ?: || && == != < <= > >= + - * / // % ! and unary -; `/` divides reals,
+// `//` rounds down, + joins lists. `[a, b]` is a list, `l[i]` an element (also from its end, with
+// negative places) and `l[a:b]` a part of one. Functions:
+//
+//   numel(t) dims(t) size(t, d) stride(t, d) sizes(t) bytes(t) floating(t)   of tensors
+//   given(v): not none and not undefined; either(v, w): v if it is given, else w
+//   len(l) prod(l) sum(l) drop(l, i) set(l, i, v) insert(l, i, v) fill(v, n)  of lists
+//   each(v, n): the list v, or n times its only element or the number v
+//   wrap(d, n): a dimension counted from the end becomes one counted from the start; another one
+//               raises as PyTorch does
+//   min(a, b) max(a, b) floor(x) ceil(x) abs(x) log2_ceil(n)
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/util/SmallVector.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/export.h"
+
+namespace outboard {
+
+struct OUTBOARD_API ExpressionValue {
+  enum class Kind : uint8_t { kNone, kNumber, kList, kText, kTensor };
+  using List = c10::SmallVector<double, 6>;
+
+  Kind kind = Kind::kNone;
+  double number = 0;
+  List list;
+  const std::string* text = nullptr;
+  const at::Tensor* tensor = nullptr;  // may be undefined
+
+  static ExpressionValue of(double number);
+  static ExpressionValue of(List list);
+  static ExpressionValue of(const at::Tensor& tensor);
+  // Of an argument: numbers, flags, dtypes (by number), texts, lists of these, tensors, None.
+  // Anything else is none. The argument must outlive the value.
+  static ExpressionValue of(const c10::IValue& argument);
+
+  bool truth() const;
+  // Raise ValueError for a value of another kind.
+  double as_number() const;
+  const List& as_list() const;
+  at::DimVector as_sizes() const;
+};
+
+// A parsed expression. Names stand for slots, which the caller numbers.
+class OUTBOARD_API Expression {
+ public:
+  // Slot of a name; raises for an unknown one.
+  using Slots = std::function<int(const std::string& name)>;
+
+  Expression() = default;
+  // Raises ValueError where the text is no expression.
+  Expression(const std::string& text, const Slots& slots);
+
+  bool empty() const noexcept { return nodes_.empty(); }
+  // `values` has a value per slot. Raises ValueError for values that do not fit.
+  ExpressionValue evaluate(const std::vector<ExpressionValue>& values) const;
+
+ private:
+  friend class ExpressionParser;
+  enum class Operation : uint8_t;
+  struct Node {
+    Operation operation;
+    int slot = -1;
+    double number = 0;
+    std::string text;
+    c10::SmallVector<int, 4> children;  // -1: left out, in slices
+  };
+  ExpressionValue evaluate(int node, const std::vector<ExpressionValue>& values) const;
+  ExpressionValue call(const Node& node, const std::vector<ExpressionValue>& values) const;
+
+  std::string source_;
+  std::vector<Node> nodes_;  // the root is the last one
+};
+
+}  // namespace outboard

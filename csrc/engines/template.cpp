@@ -1,0 +1,647 @@
+#include "engines/template.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty_strided.h>
+
+#include <cstdlib>
+
+#include "aten/copy.h"
+#include "aten/empty.h"
+#include "engines/kernel_types.h"
+#include "engines/work_shape.h"
+#include "runtime/device.h"
+#include "runtime/generator.h"
+
+namespace outboard {
+namespace {
+
+using at::ScalarType;
+
+constexpr int kNothing = -1;
+constexpr int kNumber = -2;
+
+// A grid of work-groups is at most so many per compute unit; each then takes several items.
+constexpr uint64_t kGroupsPerUnit = 64;
+
+std::optional<ScalarType> dtype_named(const std::string& name) {
+  static const std::map<std::string, ScalarType> names = {
+      {"bool", ScalarType::Bool},          {"uint8", ScalarType::Byte},
+      {"int8", ScalarType::Char},          {"int16", ScalarType::Short},
+      {"int32", ScalarType::Int},          {"int64", ScalarType::Long},
+      {"float16", ScalarType::Half},       {"bfloat16", ScalarType::BFloat16},
+      {"float32", ScalarType::Float},      {"float64", ScalarType::Double},
+      {"complex64", ScalarType::ComplexFloat}, {"complex128", ScalarType::ComplexDouble},
+      {"uint16", ScalarType::UInt16},      {"uint32", ScalarType::UInt32},
+      {"uint64", ScalarType::UInt64}};
+  const auto found = names.find(name);
+  return found == names.end() ? std::nullopt : std::optional(found->second);
+}
+
+uint64_t bit(ScalarType dtype) { return uint64_t{1} << static_cast<int>(dtype); }
+
+uint64_t dtype_set(const std::string& text) {
+  if (text == "any") return ~uint64_t{0};
+  uint64_t set = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(' ', at), text.size());
+    const auto dtype = dtype_named(text.substr(at, end - at));
+    TORCH_CHECK_VALUE(dtype.has_value(), "a row accepts '", text, "', which are no dtypes");
+    set |= bit(*dtype);
+    at = end + 1;
+  }
+  return set;
+}
+
+// Number of elements from the first to the last one in memory.
+int64_t extent(const at::Tensor& tensor) {
+  int64_t last = 0;
+  for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+  return last + 1;
+}
+
+template <class Index>
+struct Layout {
+  Index dims = 0;
+  Index size[kTemplateDimensions] = {};
+  Index stride[kTemplateDimensions] = {};
+
+  explicit Layout(const at::Tensor& tensor) {
+    dims = static_cast<Index>(tensor.dim());
+    for (int64_t d = 0; d < tensor.dim(); ++d) {
+      size[d] = static_cast<Index>(tensor.size(d));
+      stride[d] = static_cast<Index>(tensor.stride(d));
+    }
+  }
+};
+
+at::Tensor meta_like(const at::Tensor& tensor) {
+  if (!tensor.defined()) return tensor;
+  return at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
+}
+
+c10::IValue meta_like(const c10::IValue& argument) {
+  if (argument.isTensor()) return meta_like(argument.toTensor());
+  if (argument.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const at::Tensor& tensor : argument.toTensorList()) list.push_back(meta_like(tensor));
+    return list;
+  }
+  if (argument.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> list;
+    for (const std::optional<at::Tensor>& tensor : argument.toOptionalTensorList()) {
+      list.push_back(tensor.has_value() ? std::optional(meta_like(*tensor)) : std::nullopt);
+    }
+    return list;
+  }
+  return argument;
+}
+
+}  // namespace
+
+struct TemplateKernel::Call {
+  c10::DeviceIndex device;
+  std::vector<at::Tensor> tensors;  // as kernels see them
+  std::vector<at::Tensor> results;  // as they are returned
+  c10::SmallVector<ScalarType, 8> dtypes;
+  std::vector<ExpressionValue> values;  // per slot
+  std::vector<at::Tensor> meta;         // results by PyTorch's Meta kernel
+  std::vector<at::Scalar> scalars;
+  PhiloxState philox{0, 0};
+  uint64_t items = 0;
+  uint64_t step = 0;
+  bool wide = false;
+};
+
+int TemplateKernel::slot(const std::string& name) const {
+  for (size_t i = names_.size(); i-- > 0;) {
+    if (names_[i] == name) return static_cast<int>(i);
+  }
+  TORCH_CHECK_VALUE(false, "an expression in a row of ", overload_.name(), " uses '", name,
+                    "', which is not known there");
+}
+
+int TemplateKernel::tensor_index(const std::string& name) const {
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (tensors_[i].name == name) return static_cast<int>(i);
+  }
+  TORCH_CHECK_VALUE(false, "a row of ", overload_.name(), " mentions the tensor '", name,
+                    "', which it does not list");
+}
+
+Expression TemplateKernel::parse(const std::string& text) const {
+  return Expression(text, [this](const std::string& name) { return slot(name); });
+}
+
+std::vector<TemplateKernel::Named> TemplateKernel::parse_named(
+    const std::vector<std::string>& texts, bool with_slots) {
+  std::vector<Named> result;
+  for (const std::string& text : texts) {
+    const size_t sign = text.find(" = ");
+    TORCH_CHECK_VALUE(sign != std::string::npos, "a row of ", overload_.name(), " has '", text,
+                      "' instead of 'name = expression'");
+    Named named{text.substr(0, sign), parse(text.substr(sign + 3)), -1};
+    if (with_slots) {
+      named.slot = static_cast<int>(names_.size());
+      names_.push_back(named.name);
+    }
+    result.push_back(std::move(named));
+  }
+  return result;
+}
+
+void TemplateKernel::set_dtype(Tensor& tensor, const std::string& text) {
+  tensor.dtype_of = -1;
+  if (text.empty()) {
+    tensor.dtype_of = 0;
+  } else if (text == "dtype") {
+    tensor.from_argument = true;
+  } else if (const auto dtype = dtype_named(text)) {
+    tensor.dtype = *dtype;
+  } else {
+    tensor.dtype_of = tensor_index(text);
+  }
+}
+
+TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema)
+    : EngineKernel(row, schema),
+      source_(row.text("source")),
+      requirements_(row, overload_),
+      dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
+      vectors_(row.flag("vectors")),
+      generator_(overload_.find("generator")) {
+  for (size_t i = 0; i < overload_.argument_count(); ++i) {
+    names_.push_back(overload_.argument(static_cast<int>(i)).name());
+  }
+  const auto& accepts = row.dictionary("accepts");
+  for (std::string name : row.texts("operands")) {
+    Tensor tensor;
+    tensor.optional = name.back() == '?';
+    if (tensor.optional) name.pop_back();
+    tensor.name = name;
+    tensor.argument = overload_.index(name);
+    tensor.slot = tensor.argument;
+    const auto found = accepts.find(name);
+    if (found != accepts.end()) tensor.accepts = dtype_set(found->second);
+    tensors_.push_back(std::move(tensor));
+  }
+  operand_count_ = tensors_.size();
+  let_ = parse_named(row.texts("let"), /*with_slots=*/true);
+  for (const std::string& text : row.texts("reads")) {
+    const size_t sign = text.find(" = ");
+    TORCH_CHECK_VALUE(sign != std::string::npos, "a row reads '", text, "'");
+    reads_.push_back({-1, static_cast<int>(names_.size())});
+    names_.push_back(text.substr(0, sign));
+  }
+  read_after_ = static_cast<size_t>(row.integer("read_after"));
+
+  const auto& results = row.texts("results");
+  TORCH_CHECK_VALUE(results.size() == overload_.result_count(), "the row of ", overload_.name(),
+                    " has ", results.size(), " results, the overload ", overload_.result_count());
+  const auto add_tensors = [&](const std::vector<std::string>& names,
+                               const std::vector<std::string>& sizes,
+                               const std::vector<std::string>& dtypes,
+                               const std::vector<std::string>& like) {
+    for (size_t i = 0; i < names.size(); ++i) {
+      Tensor tensor;
+      tensor.name = names[i];
+      if (i < sizes.size()) tensor.sizes = parse(sizes[i]);
+      if (i < like.size()) tensor.like = like[i];
+      tensors_.push_back(tensor);
+      set_dtype(tensors_.back(), i < dtypes.size() ? dtypes[i] : "");
+      tensors_.back().slot = static_cast<int>(names_.size());
+      names_.push_back(names[i]);
+    }
+  };
+  add_tensors(results, row.texts("sizes"), row.texts("result_dtypes"), row.texts("like"));
+  add_tensors(row.texts("temporaries"), row.texts("temporary_sizes"),
+              row.texts("temporary_dtypes"), {});
+  for (const auto& [name, text] : row.dictionary("wanted")) {
+    tensors_[tensor_index(name)].wanted = parse(text);
+  }
+  for (const auto& [name, text] : row.dictionary("initial")) {
+    Tensor& tensor = tensors_[tensor_index(name)];
+    char* end = nullptr;
+    const double number = std::strtod(text.c_str(), &end);
+    const bool is_number = !text.empty() && *end == '\0';
+    if (is_number) {
+      tensor.initial = kNumber;
+      tensor.initial_value = number;
+    } else {
+      tensor.initial = tensor_index(text);
+    }
+  }
+  for (const std::string& name : row.texts("items_of")) tensors_[tensor_index(name)].items = true;
+  for (const std::string& name : row.texts("strided")) tensors_[tensor_index(name)].strided = true;
+  if (const std::string& name = row.text("compute"); !name.empty()) {
+    const auto dtype = dtype_named(name);
+    compute_ = dtype.value_or(ScalarType::Undefined);
+    if (!dtype.has_value()) compute_of_ = static_cast<size_t>(tensor_index(name));
+  }
+  size_t read = 0;
+  for (const std::string& text : row.texts("reads")) {
+    reads_[read++].tensor = tensor_index(text.substr(text.find(" = ") + 3));
+  }
+  for (const std::string& text : row.texts("conditions")) conditions_.push_back(parse(text));
+  for (const std::string& name : row.texts("scalars")) {
+    scalars_.push_back(overload_.index(name));
+    scalar_names_.push_back(name);
+  }
+  numbers_ = parse_named(row.texts("numbers"), false);
+  reals_ = parse_named(row.texts("reals"), false);
+  constants_ = parse_named(row.texts("constants"), false);
+  if (const std::string& text = row.text("random"); !text.empty()) random_ = parse(text);
+  const auto& kernels = row.texts("kernels");
+  const auto& items = row.texts("items");
+  const auto& when = row.texts("when");
+  const auto& repeat = row.texts("repeat");
+  const auto& groups = row.texts("groups");
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    TORCH_CHECK_VALUE(i < items.size(), "the row of ", overload_.name(),
+                      " does not say how many work items '", kernels[i], "' has");
+    Launch launch{kernels[i], parse(items[i]), {}, {}, i < groups.size() && groups[i] == "1"};
+    if (i < when.size() && when[i] != "1") launch.when = parse(when[i]);
+    if (i < repeat.size() && repeat[i] != "1") launch.repeat = parse(repeat[i]);
+    launches_.push_back(std::move(launch));
+  }
+  if (const std::string& name = row.text("meta"); !name.empty()) {
+    const size_t dot = name.find('.');
+    meta_ = c10::Dispatcher::singleton().findSchemaOrThrow(
+        name.substr(0, dot).c_str(),
+        dot == std::string::npos ? "" : name.substr(dot + 1).c_str());
+  }
+}
+
+bool TemplateKernel::read_operands(Call& call, const torch::jit::Stack& stack) const {
+  for (size_t i = 0; i < operand_count_; ++i) {
+    const c10::IValue& value = overload_.read(stack, tensors_[i].argument);
+    if (value.isNone() || (value.isTensor() && !value.toTensor().defined())) {
+      if (!tensors_[i].optional) return false;
+      call.tensors.emplace_back();
+      continue;
+    }
+    if (!value.isTensor()) return false;
+    const at::Tensor& tensor = value.toTensor();
+    if (!is_dense_on(tensor, call.device) || tensor.is_conj() || tensor.is_neg()) return false;
+    if (tensors_[i].strided && tensor.dim() > kTemplateDimensions) return false;
+    call.tensors.push_back(tensor);
+  }
+  return true;
+}
+
+bool TemplateKernel::choose_dtypes(Call& call, const torch::jit::Stack& stack) const {
+  call.dtypes.resize(tensors_.size(), ScalarType::Undefined);
+  for (size_t i = 0; i < operand_count_; ++i) {
+    if (!call.tensors[i].defined()) continue;
+    const ScalarType dtype = call.tensors[i].scalar_type();
+    call.dtypes[i] = dtype;
+    if (!has_kernel_type(dtype)) return false;
+    if (!tensors_[i].items && !computes(call.device, dtype)) return false;
+    if (i == 0) continue;
+    const bool fits = tensors_[i].accepts != 0 ? (tensors_[i].accepts & bit(dtype)) != 0
+                                               : dtype == call.dtypes[0];
+    if (!fits) return false;
+  }
+  for (size_t i = operand_count_; i < tensors_.size(); ++i) {
+    const Tensor& tensor = tensors_[i];
+    ScalarType& dtype = call.dtypes[i];
+    const size_t result = i - operand_count_;
+    if (result < call.meta.size() && call.meta[result].defined()) {
+      dtype = call.meta[result].scalar_type();
+    } else if (tensor.from_argument) {
+      const c10::IValue& value = overload_.read(stack, overload_.index("dtype"));
+      dtype = value.isNone() ? (operand_count_ > 0 ? call.dtypes[0] : at::get_default_dtype_as_scalartype())
+                             : value.toScalarType();
+    } else if (tensor.dtype != ScalarType::Undefined) {
+      dtype = tensor.dtype;
+    } else if (tensor.dtype_of == static_cast<int>(i)) {
+      // A factory's result: given, by the argument `dtype`, or the default.
+      const at::Tensor& given = overload_.given_output(stack, result);
+      const int argument = overload_.find("dtype");
+      if (given.defined()) {
+        dtype = given.scalar_type();
+      } else if (argument >= 0 && !overload_.read(stack, argument).isNone()) {
+        dtype = overload_.read(stack, argument).toScalarType();
+      } else {
+        dtype = at::get_default_dtype_as_scalartype();
+      }
+    } else {
+      dtype = call.dtypes[tensor.dtype_of];
+    }
+    if (dtype == ScalarType::Undefined) continue;
+    if (!has_kernel_type(dtype) || (!tensor.items && !computes(call.device, dtype))) return false;
+  }
+  return (dtypes_ & bit(call.dtypes[0])) != 0;
+}
+
+void TemplateKernel::ask_meta(Call& call, const torch::jit::Stack& stack) const {
+  const auto& schema = meta_->schema();
+  torch::jit::Stack arguments;
+  for (const c10::Argument& argument : schema.arguments()) {
+    const int at = overload_.find(argument.name());
+    TORCH_INTERNAL_ASSERT(at >= 0, overload_.name(), " has no argument ", argument.name());
+    arguments.push_back(meta_like(overload_.read(stack, at)));
+  }
+  meta_->callBoxedForDispatchKey(c10::DispatchKey::Meta, arguments);
+  for (c10::IValue& value : arguments) call.meta.push_back(std::move(value).toTensor());
+}
+
+bool TemplateKernel::given_results_fit(const Call& call, const torch::jit::Stack& stack) const {
+  if (overload_.form() == Overload::Form::kFunctional) return true;
+  for (size_t k = 0; k < overload_.result_count(); ++k) {
+    const Tensor& description = tensors_[operand_count_ + k];
+    const at::Tensor& given = overload_.given_output(stack, k);
+    if (!is_dense_on(given, call.device) || given.is_conj() || given.is_neg() ||
+        given.scalar_type() != call.dtypes[operand_count_ + k] ||
+        (description.strided && given.dim() > kTemplateDimensions) ||
+        at::has_internal_overlap(given) != at::MemOverlap::No) {
+      return false;
+    }
+    for (size_t i = 0; i < operand_count_; ++i) {
+      const at::Tensor& operand = call.tensors[i];
+      if (!operand.defined()) continue;
+      if (operand.is_same(given)) continue;  // make_results sees to it
+      if (at::get_overlap_status(given, operand) != at::MemOverlapStatus::No) return false;
+    }
+  }
+  return true;
+}
+
+bool TemplateKernel::prepare(Call& call, const torch::jit::Stack& stack) const {
+  if (!requirements_.hold(stack) || !read_operands(call, stack)) return false;
+  if (operand_count_ > 0 && (dtypes_ & bit(call.tensors[0].scalar_type())) == 0) return false;
+  call.values.resize(names_.size());
+  for (size_t i = 0; i < overload_.argument_count(); ++i) {
+    const c10::IValue& value = overload_.read(stack, static_cast<int>(i));
+    call.values[i] = ExpressionValue::of(value);
+  }
+  for (const int argument : scalars_) {
+    const c10::IValue& value = overload_.read(stack, argument);
+    if (!value.isScalar()) return false;
+    call.scalars.push_back(value.toScalar());
+  }
+  try {
+    for (const Named& named : let_) {
+      call.values[named.slot] = named.expression.evaluate(call.values);
+    }
+    for (const Expression& condition : conditions_) {
+      if (!condition.evaluate(call.values).truth()) return false;
+    }
+  } catch (const c10::ValueError&) {
+    return false;  // arguments of a shape that the row did not expect: the host knows the error
+  } catch (const c10::IndexError&) {
+    return false;
+  }
+  if (meta_.has_value()) ask_meta(call, stack);
+  return choose_dtypes(call, stack) && given_results_fit(call, stack);
+}
+
+void TemplateKernel::make_results(Call& call, const torch::jit::Stack& stack) const {
+  for (size_t k = 0; k < overload_.result_count(); ++k) {
+    const size_t i = operand_count_ + k;
+    const Tensor& description = tensors_[i];
+    if (!description.wanted.empty() && !description.wanted.evaluate(call.values).truth()) {
+      call.dtypes[i] = ScalarType::Undefined;
+      call.results.emplace_back();
+      continue;
+    }
+    at::DimVector sizes;
+    at::DimVector strides;
+    if (k < call.meta.size()) {
+      sizes = call.meta[k].sizes();
+      strides = call.meta[k].strides();
+    } else if (!description.sizes.empty()) {
+      sizes = description.sizes.evaluate(call.values).as_sizes();
+    } else {
+      sizes = call.tensors.at(0).sizes();
+    }
+    if (strides.empty() && !description.like.empty()) {
+      const at::Tensor& model = call.tensors[tensor_index(description.like)];
+      strides = at::infer_dense_strides(model.sizes(), model.strides());
+      if (model.is_non_overlapping_and_dense()) strides = model.strides();
+      if (strides.size() != sizes.size()) strides.clear();
+    }
+    call.results.push_back(prepare_result(
+        overload_, overload_.given_output(stack, k), sizes, call.dtypes[i],
+        device_of(call.device),
+        strides.empty() ? at::OptionalIntArrayRef() : at::OptionalIntArrayRef(strides)));
+    const at::Tensor& result = call.results.back();
+    // What is written in place is written elsewhere first, unless it only starts from itself.
+    bool elsewhere = !description.strided && !result.is_contiguous();
+    for (size_t other = 0; other < operand_count_; ++other) {
+      elsewhere = elsewhere || (description.initial != static_cast<int>(other) &&
+                                result.is_same(call.tensors[other]));
+    }
+    call.tensors[i] =
+        elsewhere ? empty_on(call.device, result.sizes(), result.scalar_type()) : result;
+    call.values[description.slot] = ExpressionValue::of(call.tensors[i]);
+    initialize(call, i);
+  }
+}
+
+void TemplateKernel::make_temporaries(Call& call) const {
+  for (size_t i = operand_count_ + overload_.result_count(); i < tensors_.size(); ++i) {
+    const auto count = tensors_[i].sizes.evaluate(call.values).as_number();
+    call.tensors[i] = empty_on(call.device, {static_cast<int64_t>(count)}, call.dtypes[i]);
+    call.values[tensors_[i].slot] = ExpressionValue::of(call.tensors[i]);
+    initialize(call, i);
+  }
+}
+
+void TemplateKernel::initialize(Call& call, size_t i) const {
+  const Tensor& description = tensors_[i];
+  const at::Tensor& tensor = call.tensors[i];
+  if (description.initial == kNothing || tensor.numel() == 0) return;
+  if (description.initial == kNumber) {
+    tensor.fill_(description.initial_value);
+    return;
+  }
+  const at::Tensor& source = call.tensors[description.initial];
+  if (!tensor.is_same(source)) copy_into(tensor, source);
+}
+
+ScalarType TemplateKernel::compute_dtype(const Call& call) const {
+  return compute_ != ScalarType::Undefined ? compute_ : call.dtypes[compute_of_];
+}
+
+const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
+  Key key{call.device, call.wide, {}};
+  for (const ScalarType dtype : call.dtypes) key.values.push_back(static_cast<int64_t>(dtype));
+  for (const Named& constant : constants_) {
+    key.values.push_back(
+        static_cast<int64_t>(constant.expression.evaluate(call.values).as_number()));
+  }
+  return table_.find(key, [&] {
+    const WorkShape shape = work_shape(call.device);
+    const bool gpu = device_properties(call.device).kind != OB_DEVICE_CPU;
+    TemplateSource source;
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      source.tensors.push_back(
+          {tensors_[i].name, call.dtypes[i], tensors_[i].items, tensors_[i].strided});
+    }
+    source.scalars = scalar_names_;
+    for (const Named& named : numbers_) source.numbers.push_back(named.name);
+    for (const Named& named : reals_) source.reals.push_back(named.name);
+    for (size_t i = 0; i < constants_.size(); ++i) {
+      source.constants.emplace_back(constants_[i].name, key.values[tensors_.size() + i]);
+    }
+    source.text = source_;
+    source.moves_items = tensors_[0].items;
+    source.compute = compute_dtype(call);
+    source.random = !random_.empty();
+    source.wide = call.wide;
+    source.gpu = gpu;
+    source.width = 1;
+    if (vectors_ && !source.moves_items && !at::isComplexType(source.compute)) {
+      source.width = shape.width(
+          static_cast<int>(std::max<size_t>(c10::elementSize(value_dtype(source.compute)), 4)));
+    }
+    source.local = gpu ? shape.local : 1;
+    const std::string text = source.program();
+    Kernels made;
+    for (const Launch& launch : launches_) {
+      made.launches.push_back(&find_kernel(call.device, text, launch.kernel, source.options()));
+    }
+    return made;
+  });
+}
+
+void TemplateKernel::add_arguments(const Call& call, LaunchArguments& arguments) const {
+  const void* some = nullptr;
+  for (const at::Tensor& tensor : call.tensors) {
+    if (tensor.defined() && tensor.numel() > 0) some = tensor.const_data_ptr();
+  }
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const at::Tensor& tensor = call.tensors[i];
+    const bool there = tensor.defined() && tensor.numel() > 0;
+    arguments.address(there ? tensor.const_data_ptr() : some);
+    if (!tensors_[i].strided) continue;
+    const at::Tensor& described = tensor.defined() ? tensor : call.tensors[0];
+    if (call.wide) {
+      arguments.value(Layout<int64_t>(described));
+    } else {
+      arguments.value(Layout<int32_t>(described));
+    }
+  }
+  const ScalarType compute = compute_dtype(call);
+  for (const at::Scalar& scalar : call.scalars) {
+    if (tensors_[0].items) {
+      alignas(16) std::byte item[16] = {};
+      const size_t size = c10::elementSize(compute);
+      at::Tensor element =
+          at::from_blob(item, {}, at::TensorOptions().dtype(compute).device(at::kCPU));
+      element.fill_(scalar);
+      arguments.bytes(item, size);
+    } else {
+      add_scalar(arguments, scalar, value_dtype(compute));
+    }
+  }
+  const auto index = [&](double number) {
+    if (call.wide) {
+      arguments.value(static_cast<int64_t>(number));
+    } else {
+      arguments.value(static_cast<int32_t>(number));
+    }
+  };
+  for (const Named& named : numbers_) index(named.expression.evaluate(call.values).as_number());
+  const bool twice = !tensors_[0].items && (value_dtype(compute) == ScalarType::Double ||
+                                            compute == ScalarType::ComplexDouble);
+  for (const Named& named : reals_) {
+    const double number = named.expression.evaluate(call.values).as_number();
+    if (twice) {
+      arguments.value(number);
+    } else {
+      arguments.value(static_cast<float>(number));
+    }
+  }
+  if (!random_.empty()) arguments.value(call.philox.seed).value(call.philox.offset);
+  index(static_cast<double>(call.items));
+  index(static_cast<double>(call.step));
+}
+
+void TemplateKernel::enqueue(Call& call, size_t first, size_t last) {
+  const WorkShape shape = work_shape(call.device);
+  const bool gpu = device_properties(call.device).kind != OB_DEVICE_CPU;
+  const uint64_t units = std::max<uint32_t>(device_properties(call.device).compute_units, 1);
+  const Kernels* known = nullptr;
+  for (size_t i = first; i < last; ++i) {
+    const Launch& launched = launches_[i];
+    if (!launched.when.empty() && !launched.when.evaluate(call.values).truth()) continue;
+    const double items = launched.items.evaluate(call.values).as_number();
+    if (!(items > 0)) continue;
+    const double repeat =
+        launched.repeat.empty() ? 1 : launched.repeat.evaluate(call.values).as_number();
+    if (!(repeat > 0)) continue;
+    if (known == nullptr) known = &kernels(call);
+    call.items = static_cast<uint64_t>(items);
+    Grid grid;
+    if (launched.groups) {
+      const uint64_t local = gpu ? static_cast<uint64_t>(shape.local) : 1;
+      grid = Grid::linear(std::min(call.items, units * kGroupsPerUnit) * local, local);
+    } else {
+      grid = Grid::linear(call.items, shape.local);
+    }
+    for (call.step = 0; call.step < static_cast<uint64_t>(repeat); ++call.step) {
+      LaunchArguments arguments;
+      add_arguments(call, arguments);
+      launch(current_stream_state(call.device), *known->launches[i], grid, arguments);
+    }
+  }
+}
+
+bool TemplateKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                         torch::jit::Stack* stack, c10::DeviceIndex device) {
+  Call call;
+  call.device = device;
+  call.tensors.reserve(tensors_.size());
+  if (!prepare(call, *stack)) return false;
+  call.tensors.resize(tensors_.size());
+  if (!random_.empty()) {
+    std::optional<at::Generator> generator;
+    if (generator_ >= 0) generator = overload_.read(*stack, generator_).toOptional<at::Generator>();
+    const double draws = random_.evaluate(call.values).as_number();
+    call.philox = reserve_philox(generator, device, static_cast<uint64_t>(draws));
+  }
+  if (reads_.empty()) make_results(call, *stack);
+  for (size_t i = 0; i < operand_count_; ++i) {
+    if (call.tensors[i].defined() && !tensors_[i].strided) {
+      call.tensors[i] = call.tensors[i].contiguous();
+    }
+  }
+  make_temporaries(call);
+  const auto measure = [&] {
+    call.wide = false;
+    for (const at::Tensor& tensor : call.tensors) {
+      if (tensor.defined() && (tensor.numel() > INT32_MAX || extent(tensor) > INT32_MAX)) {
+        call.wide = true;
+      }
+    }
+  };
+  measure();
+  size_t first = 0;
+  if (!reads_.empty()) {
+    enqueue(call, 0, read_after_);
+    first = read_after_;
+    for (const Read& read : reads_) {
+      const at::Tensor element = call.tensors[read.tensor].narrow(0, 0, 1);
+      call.values[read.slot] = ExpressionValue::of(element.item().to<double>());
+    }
+    make_results(call, *stack);
+    measure();
+  }
+  enqueue(call, first, launches_.size());
+  for (size_t k = 0; k < call.results.size(); ++k) {
+    const at::Tensor& computed = call.tensors[operand_count_ + k];
+    if (call.results[k].defined() && !call.results[k].is_same(computed)) {
+      copy_into(call.results[k], computed);
+    }
+  }
+  overload_.finish(stack, std::move(call.results));
+  return true;
+}
+
+OUTBOARD_ENGINE("template", TemplateKernel);
+
+}  // namespace outboard

@@ -1,0 +1,42 @@
+// The text of a program for a kernel template: parameters, loads and stores of its tensors, and
+// types, before the template itself.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/export.h"
+
+namespace outboard {
+
+constexpr int kTemplateDimensions = 8;  // of a tensor with sizes and strides
+
+struct OUTBOARD_API TemplateSource {
+  struct Tensor {
+    std::string name;
+    at::ScalarType dtype;  // Undefined: absent
+    bool items;            // moved whole
+    bool strided;
+  };
+  std::vector<Tensor> tensors;
+  std::vector<std::string> scalars;
+  std::vector<std::string> numbers;
+  std::vector<std::string> reals;
+  std::vector<std::pair<std::string, int64_t>> constants;
+  std::string text;
+  at::ScalarType compute;  // dtype of values
+  bool moves_items;        // scalars are items
+  bool random;
+  bool wide;  // 64-bit indices
+  bool gpu;
+  int width;  // of vectors, 1 without
+  int local;  // size of work-groups
+
+  std::string program() const;
+  const char* options() const;
+};
+
+}  // namespace outboard

@@ -1,0 +1,101 @@
+// What kernel templates can use. The engine (csrc/engines/template.h) puts before this, for each
+// tensor x of the row:
+//
+//   HAS_x                whether it is there
+//   x_t, x_value         its elements in memory, and as values (float for half, uchar for bool)
+//   x_load(i)            element i as a value; x_store(i, v) writes one
+//   x_load_vector(i)     W elements from i on, as T; x_store_vector(i, v)      (rows with vectors)
+//   x_layout             sizes and strides, of tensors that the row calls strided; all others are
+//                        dense and in row-major order
+//
+// V is the type of values (float2 of complex ones), S that of their real parts, T a vector of W
+// values, M what comparing such vectors gives, R float, or double where values are; ob_index is int
+// or long. Functions of the table of scalar functions take T: ob_exp(x). C(x) is a constant T.
+// Where items are moved, V is an unsigned integer of their size. Then:
+//
+//   __kernel void example(OB_PARAMETERS) {
+//     OB_BEGIN
+//     OB_ITEM(i)                       // one work item per element
+//     out_store(i, self_load(i));
+//   }
+//
+//   __kernel void example_of_groups(OB_PARAMETERS) {
+//     OB_BEGIN
+//     OB_SCRATCH(S)                    // local memory for OB_LOCAL values
+//     OB_FOR_GROUPS(row) {             // a work-group takes rows, one after the other
+//       S total = 0;
+//       for (ob_index i = OB_LANE; i < n; i += OB_LOCAL) total += self_load(row * n + i);
+//       total = OB_GROUP_SUM(total);   // in every work item
+//     }
+//   }
+
+#define OB_ITEM(i)                     \
+  const ob_index i = get_global_id(0); \
+  if (i >= ob_items) return;
+
+#define OB_FOR_GROUPS(g) \
+  for (ob_index g = get_group_id(0); g < ob_items; g += get_num_groups(0))
+
+// A processor gives a group one work item, which does all the work.
+#if OB_LOCAL == 1
+#define OB_LANE 0
+#define OB_SCRATCH(type)
+#define OB_BARRIER
+#define OB_GROUP_SUM(v) (v)
+#define OB_GROUP_MAX(v) (v)
+#define OB_GROUP_MIN(v) (v)
+#else
+#define OB_LANE ((ob_index)get_local_id(0))
+#define OB_SCRATCH(type) __local type ob_scratch[OB_LOCAL];
+#define OB_BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+#define OB_DEFINE_GROUP(name, type, both)                                              \
+  static inline type name(const type mine, __local type *scratch) {                    \
+    barrier(CLK_LOCAL_MEM_FENCE);                                                      \
+    scratch[get_local_id(0)] = mine;                                                   \
+    for (uint step = OB_LOCAL / 2; step > 0; step /= 2) {                              \
+      barrier(CLK_LOCAL_MEM_FENCE);                                                    \
+      if (get_local_id(0) < step) {                                                    \
+        const type a = scratch[get_local_id(0)], b = scratch[get_local_id(0) + step];  \
+        scratch[get_local_id(0)] = both;                                               \
+      }                                                                                \
+    }                                                                                  \
+    barrier(CLK_LOCAL_MEM_FENCE);                                                      \
+    return scratch[0];                                                                 \
+  }
+// The maximum and minimum are NaN if a value is.
+OB_DEFINE_GROUP(ob_group_sum, V, a + b)
+#define OB_GROUP_SUM(v) ob_group_sum(v, ob_scratch)
+OB_DEFINE_GROUP(ob_group_max, V, (a > b || a != a) ? a : b)
+OB_DEFINE_GROUP(ob_group_min, V, (a < b || a != a) ? a : b)
+#define OB_GROUP_MAX(v) ob_group_max(v, ob_scratch)
+#define OB_GROUP_MIN(v) ob_group_min(v, ob_scratch)
+#endif
+
+// The sum and the maximum of the elements of a vector of W values.
+#if W == 1
+#define OB_SUM(v) (v)
+#define OB_MAX(v) (v)
+#elif W == 2
+#define OB_SUM(v) ((v).x + (v).y)
+#define OB_MAX(v) fmax((v).x, (v).y)
+#elif W == 4
+#define OB_SUM(v) (((v).x + (v).y) + ((v).z + (v).w))
+#define OB_MAX(v) fmax(fmax((v).x, (v).y), fmax((v).z, (v).w))
+#elif W == 8
+#define OB_SUM(v)                                                                          \
+  ((((v).s0 + (v).s1) + ((v).s2 + (v).s3)) + (((v).s4 + (v).s5) + ((v).s6 + (v).s7)))
+#define OB_MAX(v)                                                     \
+  fmax(fmax(fmax((v).s0, (v).s1), fmax((v).s2, (v).s3)),              \
+       fmax(fmax((v).s4, (v).s5), fmax((v).s6, (v).s7)))
+#endif
+
+// Where element i, counted in row-major order, lies in a strided tensor.
+static inline ob_index ob_place(const ob_layout layout, ob_index i) {
+  ob_index place = 0;
+  for (ob_index d = layout.dims - 1; d >= 0; --d) {
+    const ob_index rest = i / layout.size[d];
+    place += (i - rest * layout.size[d]) * layout.stride[d];
+    i = rest;
+  }
+  return place;
+}

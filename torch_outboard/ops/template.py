@@ -1,0 +1,130 @@
+"""How rows of the engine `template` (csrc/engines/template.h) are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from torch_outboard.ops.row import Row, Value, dtype_bits, qualified, template
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch of a kernel.
+
+    Args:
+        kernel: its name in the template.
+        items: expression for the number of its work items, or of its work-groups.
+        groups: `items` are work-groups; then the kernel loops over them with OB_FOR_GROUPS.
+        when: expression: 0, and it is left out.
+        repeat: expression: how often it is launched; kernels see `ob_step`.
+    """
+
+    kernel: str
+    items: str
+    groups: bool = False
+    when: str = "1"
+    repeat: str = "1"
+
+
+@dataclass(frozen=True)
+class Result:
+    """A result, or a temporary tensor.
+
+    Args:
+        name: what kernels call it. No argument of the functional form may have the name.
+        sizes: expression: a list for a result, a number for a temporary. Not needed with `meta`;
+            without it a result has the sizes of the first operand.
+        dtype: the name of an operand (default: the first one), `"dtype"` for the argument of that
+            name, or a dtype such as `"int64"`.
+        like: operand whose strides it gets, as in `torch.empty_like`.
+        wanted: expression: 0, and the result is an undefined tensor.
+        initial: what it holds before the first launch: a number, or an operand's name.
+    """
+
+    name: str
+    sizes: str = ""
+    dtype: str = ""
+    like: str = ""
+    wanted: str = ""
+    initial: str = ""
+
+
+def templated(
+    overloads: str,
+    kernels: str,
+    launches: Launch | Sequence[Launch],
+    *,
+    dtypes: Iterable[torch.dtype],
+    operands: str = "self",
+    results: str | Result | Sequence[Result] = "out",
+    temporaries: Sequence[Result] = (),
+    accepts: Mapping[str, str] | None = None,
+    let: Mapping[str, str] | None = None,
+    numbers: Mapping[str, str] | None = None,
+    reals: Mapping[str, str] | None = None,
+    constants: Mapping[str, str] | None = None,
+    scalars: str = "",
+    conditions: Sequence[str] = (),
+    items_of: str = "",
+    strided: str = "",
+    reads: Mapping[str, str] | None = None,
+    **properties: Value,
+) -> Row:
+    """A row.
+
+    Args:
+        overloads: names without namespace, separated by blanks.
+        kernels: the file in `torch_outboard/kernels`, without `.cl`.
+        launches: in order.
+        dtypes: of the first operand, or else the first result, that are served.
+        operands, scalars, items_of, strided: names, separated by blanks.
+        results: in order; a string names the only one.
+        accepts, let, numbers, reals, constants, conditions, reads, properties (`meta`, `compute`,
+            `vectors`, `random`, `read_after`, `requires`, `family`): as in template.h.
+    """
+    launched = [launches] if isinstance(launches, Launch) else list(launches)
+    if isinstance(results, str):
+        results = Result(results)
+    made = [results] if isinstance(results, Result) else list(results)
+    tensors = [*made, *temporaries]
+    same = f"sizes({operands.split()[0].removesuffix('?')})" if operands else ""
+    row: Row = {
+        "engine": "template",
+        "overloads": qualified(overloads),
+        "source": template("template") + template(kernels),
+        "dtypes": dtype_bits(dtypes),
+        "operands": operands.split(),
+        "accepts": dict(accepts or {}),
+        "results": [result.name for result in made],
+        "sizes": [] if "meta" in properties else [result.sizes or same for result in made],
+        "result_dtypes": [result.dtype for result in made],
+        "like": [result.like for result in made],
+        "wanted": {result.name: result.wanted for result in tensors if result.wanted},
+        "initial": {result.name: result.initial for result in tensors if result.initial},
+        "temporaries": [temporary.name for temporary in temporaries],
+        "temporary_sizes": [temporary.sizes for temporary in temporaries],
+        "temporary_dtypes": [temporary.dtype for temporary in temporaries],
+        "let": _named(let),
+        "numbers": _named(numbers),
+        "reals": _named(reals),
+        "constants": _named(constants),
+        "reads": _named(reads),
+        "scalars": scalars.split(),
+        "items_of": items_of.split(),
+        "strided": strided.split(),
+        "conditions": list(conditions),
+        "kernels": [launch.kernel for launch in launched],
+        "items": [launch.items for launch in launched],
+        "when": [launch.when for launch in launched],
+        "repeat": [launch.repeat for launch in launched],
+        "groups": ["1" if launch.groups else "0" for launch in launched],
+    }
+    row.update(properties)
+    return row
+
+
+def _named(texts: Mapping[str, str] | None) -> list[str]:
+    return [f"{name} = {text}" for name, text in (texts or {}).items()]
