@@ -200,8 +200,9 @@ class ExpressionParser {
   int comparison() {
     int left = total();
     static const std::pair<const char*, Operation> tokens[] = {
-        {"==", Operation::kEqual},     {"!=", Operation::kUnequal},      {"<=", Operation::kLessEqual},
-        {">=", Operation::kGreaterEqual}, {"<", Operation::kLess}, {">", Operation::kGreater}};
+        {"==", Operation::kEqual},     {"!=", Operation::kUnequal},
+        {"<=", Operation::kLessEqual}, {">=", Operation::kGreaterEqual},
+        {"<", Operation::kLess},       {">", Operation::kGreater}};
     for (const auto& [token, operation] : tokens) {
       if (take(token)) return add(operation, {left, total()});
     }
@@ -324,19 +325,18 @@ class ExpressionParser {
       size_t arguments;
     };
     static const std::map<std::string, Function> functions = {
-        {"numel", {Operation::kNumel, 1}},   {"dims", {Operation::kDims, 1}},
-        {"size", {Operation::kSize, 2}},     {"stride", {Operation::kStride, 2}},
-        {"sizes", {Operation::kSizes, 1}},   {"bytes", {Operation::kBytes, 1}},
-        {"floating", {Operation::kFloating, 1}},
-        {"given", {Operation::kGiven, 1}},   {"either", {Operation::kEither, 2}},
-        {"len", {Operation::kLen, 1}},       {"prod", {Operation::kProd, 1}},
-        {"sum", {Operation::kSum, 1}},       {"drop", {Operation::kDrop, 2}},
-        {"set", {Operation::kSet, 3}},       {"insert", {Operation::kInsert, 3}},
-        {"fill", {Operation::kFill, 2}},     {"each", {Operation::kEach, 2}},
-        {"wrap", {Operation::kWrap, 2}},     {"min", {Operation::kMin, 2}},
-        {"max", {Operation::kMax, 2}},       {"floor", {Operation::kFloor, 1}},
-        {"ceil", {Operation::kCeil, 1}},     {"abs", {Operation::kAbs, 1}},
-        {"log2_ceil", {Operation::kLog2Ceil, 1}},
+        {"numel", {Operation::kNumel, 1}},       {"dims", {Operation::kDims, 1}},
+        {"size", {Operation::kSize, 2}},         {"stride", {Operation::kStride, 2}},
+        {"sizes", {Operation::kSizes, 1}},       {"bytes", {Operation::kBytes, 1}},
+        {"floating", {Operation::kFloating, 1}}, {"given", {Operation::kGiven, 1}},
+        {"either", {Operation::kEither, 2}},     {"len", {Operation::kLen, 1}},
+        {"prod", {Operation::kProd, 1}},         {"sum", {Operation::kSum, 1}},
+        {"drop", {Operation::kDrop, 2}},         {"set", {Operation::kSet, 3}},
+        {"insert", {Operation::kInsert, 3}},     {"fill", {Operation::kFill, 2}},
+        {"each", {Operation::kEach, 2}},         {"wrap", {Operation::kWrap, 2}},
+        {"min", {Operation::kMin, 2}},           {"max", {Operation::kMax, 2}},
+        {"floor", {Operation::kFloor, 1}},       {"ceil", {Operation::kCeil, 1}},
+        {"abs", {Operation::kAbs, 1}},           {"log2_ceil", {Operation::kLog2Ceil, 1}},
     };
     const auto found = functions.find(name);
     c10::SmallVector<int, 4> given = arguments(")");
@@ -571,8 +571,8 @@ ExpressionValue Expression::call(const Node& node,
       return value;
     }
     case Operation::kWrap:
-      return ExpressionValue::of(static_cast<double>(c10::maybe_wrap_dim(
-          static_cast<int64_t>(number(0)), static_cast<int64_t>(number(1)))));
+      return ExpressionValue::of(static_cast<double>(
+          c10::maybe_wrap_dim(static_cast<int64_t>(number(0)), static_cast<int64_t>(number(1)))));
     case Operation::kMin:
       return ExpressionValue::of(std::min(number(0), number(1)));
     case Operation::kMax:

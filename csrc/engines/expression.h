@@ -6,7 +6,8 @@
 //   mode == "mean" && given(weight)
 //
 // Values are numbers (also flags), lists of numbers, texts, tensors and none. Operators are those
-// of C with their precedence: ?: || && == != < <= > >= + - * / // % ! and unary -; `/` divides reals,
+// of C with their precedence: ?: || && == != < <= > >= + - * / // % ! and unary -; `/` divides
+// reals,
 // `//` rounds down, + joins lists. `[a, b]` is a list, `l[i]` an element (also from its end, with
 // negative places) and `l[a:b]` a part of one. Functions:
 //

@@ -27,15 +27,21 @@ constexpr int kNumber = -2;
 constexpr uint64_t kGroupsPerUnit = 64;
 
 std::optional<ScalarType> dtype_named(const std::string& name) {
-  static const std::map<std::string, ScalarType> names = {
-      {"bool", ScalarType::Bool},          {"uint8", ScalarType::Byte},
-      {"int8", ScalarType::Char},          {"int16", ScalarType::Short},
-      {"int32", ScalarType::Int},          {"int64", ScalarType::Long},
-      {"float16", ScalarType::Half},       {"bfloat16", ScalarType::BFloat16},
-      {"float32", ScalarType::Float},      {"float64", ScalarType::Double},
-      {"complex64", ScalarType::ComplexFloat}, {"complex128", ScalarType::ComplexDouble},
-      {"uint16", ScalarType::UInt16},      {"uint32", ScalarType::UInt32},
-      {"uint64", ScalarType::UInt64}};
+  static const std::map<std::string, ScalarType> names = {{"bool", ScalarType::Bool},
+                                                          {"uint8", ScalarType::Byte},
+                                                          {"int8", ScalarType::Char},
+                                                          {"int16", ScalarType::Short},
+                                                          {"int32", ScalarType::Int},
+                                                          {"int64", ScalarType::Long},
+                                                          {"float16", ScalarType::Half},
+                                                          {"bfloat16", ScalarType::BFloat16},
+                                                          {"float32", ScalarType::Float},
+                                                          {"float64", ScalarType::Double},
+                                                          {"complex64", ScalarType::ComplexFloat},
+                                                          {"complex128", ScalarType::ComplexDouble},
+                                                          {"uint16", ScalarType::UInt16},
+                                                          {"uint32", ScalarType::UInt32},
+                                                          {"uint64", ScalarType::UInt64}};
   const auto found = names.find(name);
   return found == names.end() ? std::nullopt : std::optional(found->second);
 }
@@ -200,24 +206,23 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
   const auto& results = row.texts("results");
   TORCH_CHECK_VALUE(results.size() == overload_.result_count(), "the row of ", overload_.name(),
                     " has ", results.size(), " results, the overload ", overload_.result_count());
-  const auto add_tensors = [&](const std::vector<std::string>& names,
-                               const std::vector<std::string>& sizes,
-                               const std::vector<std::string>& dtypes,
-                               const std::vector<std::string>& like) {
-    for (size_t i = 0; i < names.size(); ++i) {
-      Tensor tensor;
-      tensor.name = names[i];
-      if (i < sizes.size()) tensor.sizes = parse(sizes[i]);
-      if (i < like.size()) tensor.like = like[i];
-      tensors_.push_back(tensor);
-      set_dtype(tensors_.back(), i < dtypes.size() ? dtypes[i] : "");
-      tensors_.back().slot = static_cast<int>(names_.size());
-      names_.push_back(names[i]);
-    }
-  };
+  const auto add_tensors =
+      [&](const std::vector<std::string>& names, const std::vector<std::string>& sizes,
+          const std::vector<std::string>& dtypes, const std::vector<std::string>& like) {
+        for (size_t i = 0; i < names.size(); ++i) {
+          Tensor tensor;
+          tensor.name = names[i];
+          if (i < sizes.size()) tensor.sizes = parse(sizes[i]);
+          if (i < like.size()) tensor.like = like[i];
+          tensors_.push_back(tensor);
+          set_dtype(tensors_.back(), i < dtypes.size() ? dtypes[i] : "");
+          tensors_.back().slot = static_cast<int>(names_.size());
+          names_.push_back(names[i]);
+        }
+      };
   add_tensors(results, row.texts("sizes"), row.texts("result_dtypes"), row.texts("like"));
-  add_tensors(row.texts("temporaries"), row.texts("temporary_sizes"),
-              row.texts("temporary_dtypes"), {});
+  add_tensors(row.texts("temporaries"), row.texts("temporary_sizes"), row.texts("temporary_dtypes"),
+              {});
   for (const auto& [name, text] : row.dictionary("wanted")) {
     tensors_[tensor_index(name)].wanted = parse(text);
   }
@@ -269,8 +274,7 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
   if (const std::string& name = row.text("meta"); !name.empty()) {
     const size_t dot = name.find('.');
     meta_ = c10::Dispatcher::singleton().findSchemaOrThrow(
-        name.substr(0, dot).c_str(),
-        dot == std::string::npos ? "" : name.substr(dot + 1).c_str());
+        name.substr(0, dot).c_str(), dot == std::string::npos ? "" : name.substr(dot + 1).c_str());
   }
 }
 
@@ -312,8 +316,9 @@ bool TemplateKernel::choose_dtypes(Call& call, const torch::jit::Stack& stack) c
       dtype = call.meta[result].scalar_type();
     } else if (tensor.from_argument) {
       const c10::IValue& value = overload_.read(stack, overload_.index("dtype"));
-      dtype = value.isNone() ? (operand_count_ > 0 ? call.dtypes[0] : at::get_default_dtype_as_scalartype())
-                             : value.toScalarType();
+      dtype = value.isNone()
+                  ? (operand_count_ > 0 ? call.dtypes[0] : at::get_default_dtype_as_scalartype())
+                  : value.toScalarType();
     } else if (tensor.dtype != ScalarType::Undefined) {
       dtype = tensor.dtype;
     } else if (tensor.dtype_of == static_cast<int>(i)) {
@@ -424,8 +429,7 @@ void TemplateKernel::make_results(Call& call, const torch::jit::Stack& stack) co
       if (strides.size() != sizes.size()) strides.clear();
     }
     call.results.push_back(prepare_result(
-        overload_, overload_.given_output(stack, k), sizes, call.dtypes[i],
-        device_of(call.device),
+        overload_, overload_.given_output(stack, k), sizes, call.dtypes[i], device_of(call.device),
         strides.empty() ? at::OptionalIntArrayRef() : at::OptionalIntArrayRef(strides)));
     const at::Tensor& result = call.results.back();
     // What is written in place is written elsewhere first, unless it only starts from itself.

@@ -14,17 +14,16 @@
 //   let            "name = expression", in order; earlier names may be used
 //   meta           a functional overload whose Meta kernel checks the call with PyTorch's messages
 //                  and says sizes, strides and dtypes of the results: "aten::gather"
-//   results        names of the results, in order. A name that is no argument of the functional form
-//   sizes          per result an expression, without `meta`
-//   result_dtypes  per result the name of an operand or a temporary, whose dtype it has (default: of
+//   results        names of the results, in order. A name that is no argument of the functional
+//   form sizes          per result an expression, without `meta` result_dtypes  per result the name
+//   of an operand or a temporary, whose dtype it has (default: of
 //                  the first operand), "dtype" for the argument of that name, or a dtype's name
 //   like           per result the name of an operand whose strides it gets, as in empty_like, or ""
 //   wanted         per result name an expression: 0, and the result is an undefined tensor
-//   initial        per result or temporary what it holds before: a number, or the name of an operand
-//   temporaries    names of further tensors, with
-//   temporary_sizes   expressions: numbers of elements
-//   temporary_dtypes  as in result_dtypes
-//   items_of       tensors whose elements are moved as whole items, whatever their dtype: all
+//   initial        per result or temporary what it holds before: a number, or the name of an
+//   operand temporaries    names of further tensors, with temporary_sizes   expressions: numbers of
+//   elements temporary_dtypes  as in result_dtypes items_of       tensors whose elements are moved
+//   as whole items, whatever their dtype: all
 //                  tensors with the dtype of the first one, or none
 //   strided        tensors that come with sizes and strides (at most 8 dimensions) instead of dense
 //   compute        what has the dtype of values, V, where it is not the first tensor: the name of
@@ -36,8 +35,9 @@
 //   constants      "NAME = expression": integers that the compiler sees
 //   random         expression: draws of random numbers to reserve; gives ob_seed and ob_offset
 //   kernels, items, when, repeat, groups
-//                  the launches: kernel, expressions for its work items, whether (default 1) and how
-//                  often (default 1; ob_step counts) it is launched, and "1" if items are work-groups
+//                  the launches: kernel, expressions for its work items, whether (default 1) and
+//                  how often (default 1; ob_step counts) it is launched, and "1" if items are
+//                  work-groups
 //   read_after, reads
 //                  after so many launches the first elements of temporaries are read, "name =
 //                  temporary"; results get their sizes only then

@@ -85,10 +85,11 @@ std::string TemplateSource::program() const {
     out << "#define " << name << "_store(i, v) " << store << "\n";
     if (width > 1 && !at::isComplexType(tensor.dtype)) {
       out << "#define " << name << "_load_vector(i) ("
-          << convert_text(own, value, width, "(" + load_text(tensor.dtype, width, name, "(i)") + ")")
+          << convert_text(own, value, width,
+                          "(" + load_text(tensor.dtype, width, name, "(i)") + ")")
           << ")\n";
-      std::string stored = store_text(tensor.dtype, width, name, "(i)",
-                                      convert_text(value, own, width, "(v)"));
+      std::string stored =
+          store_text(tensor.dtype, width, name, "(i)", convert_text(value, own, width, "(v)"));
       stored.pop_back();
       out << "#define " << name << "_store_vector(i, v) " << stored << "\n";
     } else if (width == 1) {
