@@ -102,15 +102,20 @@ def on_device_summary(answers: Sequence[Answer]) -> str:
 class Journal:
     """Keeps answers as they come, so that a stopped sweep can go on."""
 
-    def __init__(self, path: Path, resume: bool) -> None:
+    def __init__(self, path: Path, resume: bool, again: Sequence[str] = ()) -> None:
+        """`again`: entries that run once more; what is known of the others stays."""
         self.answers: list[Answer] = []
         self._path = path
         header = {"sources": fingerprint()}
-        if resume and path.exists():
+        if (resume or again) and path.exists():
             lines = path.read_text().splitlines()
-            if lines and json.loads(lines[0]) == header:
+            if lines and (again or json.loads(lines[0]) == header):
                 known = (Answer(**json.loads(line)) for line in lines[1:])
-                self.answers = [a for a in known if a.status not in NOT_RIGHT]
+                self.answers = [
+                    a
+                    for a in known
+                    if a.entry not in again and (again or a.status not in NOT_RIGHT)
+                ]
         path.parent.mkdir(parents=True, exist_ok=True)
         rows = [header, *map(asdict, self.answers)]
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -146,12 +151,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"no entry takes {options.dtype} and is named {', '.join(sorted(unknown))}")
     extra = [word for word in (options.device, options.driver, options.way) if word]
     stem = "-".join([options.dtype, options.access, *extra])
-    journal = Journal(FOLDER / f"{stem}.jsonl", options.resume and not options.entry)
+    journal = Journal(FOLDER / f"{stem}.jsonl", options.resume, options.entry or ())
     finished = {answer.entry for answer in journal.answers}
     entries = [name for name in options.entry or every if name not in finished]
+    ran: list[Answer] = []
 
     def done(answer: Answer) -> None:
         journal.add(answer)
+        ran.append(answer)
         if answer.failures:
             first = answer.failures[0]
             print(f"{answer.entry}: {first['check']}: {first['reason']}", flush=True)
@@ -171,7 +178,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.way == "device":
         print(on_device_summary(answers))
     print(f"scoreboard: {FOLDER / stem}.md")
-    return int(any(a.status in NOT_RIGHT for a in answers))
+    judged = ran if options.entry else answers
+    return int(any(a.status in NOT_RIGHT for a in judged))
 
 
 if __name__ == "__main__":
