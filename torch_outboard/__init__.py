@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from torch_outboard import fallback, ways
     from torch_outboard.driver_choice import use_driver
     from torch_outboard.host_memory import as_cpu, from_cpu
+    from torch_outboard.ops.template import Launch
     from torch_outboard.user_kernels import kernel
 
 __all__ = [
+    "Launch",
     "__version__",
     "as_cpu",
     "cmake_path",
@@ -35,6 +37,7 @@ __all__ = [
 
 # Imported at the first access, so that `import torch` stays fast.
 _LAZY = {
+    "Launch": "torch_outboard.ops.template",
     "as_cpu": "torch_outboard.host_memory",
     "kernel": "torch_outboard.user_kernels",
     "from_cpu": "torch_outboard.host_memory",

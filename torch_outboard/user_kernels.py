@@ -6,12 +6,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import overload
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 
 from torch_outboard import _C
 from torch_outboard.devices import DeviceLike, device_index
+
+if TYPE_CHECKING:
+    from torch_outboard.ops.template import Launch
 
 __all__ = ["Registration", "kernel"]
 
@@ -69,6 +72,18 @@ def kernel(
 ) -> Registration: ...
 
 
+@overload
+def kernel(
+    name: str,
+    *,
+    source: str,
+    launches: Launch | Iterable[Launch],
+    dtypes: Iterable[torch.dtype] | None = None,
+    device: DeviceLike = None,
+    **description: Any,
+) -> Registration: ...
+
+
 def kernel(
     name: str,
     *,
@@ -76,10 +91,13 @@ def kernel(
     types: str = "promote",
     result: str = "value",
     requires: dict[str, object] | None = None,
+    source: str | None = None,
+    launches: Launch | Iterable[Launch] | None = None,
     dtypes: Iterable[torch.dtype] | None = None,
     device: DeviceLike = None,
+    **description: Any,
 ) -> Callable[[Callable], Registration] | Registration:
-    """Registers the device's kernel of an operator: a Python function, or an expression.
+    """Registers the device's kernel of an operator: a Python function, an expression, or kernels.
 
     A function (this is then a decorator) takes and returns device tensors, with the arguments of
     the operator's schema. An expression in OpenCL C computes one element of a pointwise operator:
@@ -88,6 +106,14 @@ def kernel(
     an element of the result; broadcasting, type promotion, layouts and `out=` are done around it.
     It is compiled for vectors, too: write `condition ? x : y` instead of `if`, and `&` and `|`
     between conditions.
+
+    With `source`, whole kernels in OpenCL C are launched as `launches` says
+    (`torch_outboard.Launch`: which kernel, for how many work items). The tensors of the operator are
+    there under their names in the schema, with `x_load(i)` and `x_store(i, value)` for each
+    (torch_outboard/kernels/template.cl says what else); `description` says what else the kernels
+    need, in the words of `torch_outboard.ops.template.templated`: `operands`, `results`, `numbers`,
+    `scalars`, `meta` and so on. By default the tensor arguments are the operands, and there is one
+    result, `out`, with sizes and dtype of the first of them.
 
     Kernels run below autograd, and the operator's own derivative stays in force; an operator whose
     only derivative is that of its parts runs in parts, without the kernel, where autograd records.
@@ -104,6 +130,8 @@ def kernel(
             returns bool.
         requires: of an expression: arguments with the only values that it serves, for example
             `{"approximate": "none"}`.
+        source: text of kernels.
+        launches: which of them run, in order.
         dtypes: serve only calls whose first tensor argument (or `dtype` argument) has one of these.
         device: serve only calls on this device.
 
@@ -118,6 +146,19 @@ def kernel(
             return x.clamp(min=0)
 
         torch_outboard.kernel("aten::leaky_relu", expression="a > C(0) ? a : a * negative_slope")
+
+        torch_outboard.kernel(
+            "mylib::delay",  # (Tensor x, int by) -> Tensor
+            source='''
+                __kernel void delay(OB_PARAMETERS) {
+                  OB_BEGIN
+                  OB_ITEM(i)
+                  out_store(i, i >= by ? x_load(i - by) : 0);
+                }
+            ''',
+            launches=torch_outboard.Launch("delay", items="numel(out)"),
+            numbers={"by": "by"},
+        )
     """
     qualified = (name if "::" in name else f"aten::{name}").removesuffix(".default")
     namespace, _, rest = qualified.partition("::")
@@ -132,6 +173,16 @@ def kernel(
     index = -1 if device is None else device_index(device)
     wanted = None if dtypes is None else list(dtypes)
 
+    if source is not None:
+        schema = getattr(packet, overload_name or "default")._schema
+        row = _template_row(qualified, schema, source, launches, wanted, description)
+        _C.bring_device_kernels()
+        return Registration(qualified, None, _C.add_row_kernel(qualified, row, wanted, index))
+
+    if description or launches is not None:
+        unknown = ", ".join([*description, *(["launches"] if launches is not None else [])])
+        raise TypeError(f"kernel() takes {unknown} only with source=")
+
     if expression is not None:
         schema = getattr(packet, overload_name or "default")._schema
         row = _expression_row(qualified, schema, expression, types, result, requires or {})
@@ -143,6 +194,35 @@ def kernel(
         return Registration(qualified, function, token)
 
     return register
+
+
+def _template_row(
+    name: str,
+    schema: torch.FunctionSchema,
+    source: str,
+    launches: Launch | Iterable[Launch] | None,
+    dtypes: list[torch.dtype] | None,
+    description: dict[str, Any],
+) -> dict[str, object]:
+    """A row of the engine `template` for kernels with the arguments of a schema."""
+    from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS
+    from torch_outboard.ops.template import Launch, templated
+
+    if launches is None:
+        raise TypeError(f"kernels of {name} need launches=, which say what runs")
+    tensors = [
+        a.name + ("?" if "Optional" in str(a.type) else "")
+        for a in schema.arguments
+        if str(a.type) in ("Tensor", "Optional[Tensor]") and not a.is_out
+    ]
+    return templated(
+        [name],
+        None,
+        launches if isinstance(launches, Launch) else list(launches),
+        source=source,
+        dtypes=dtypes or (*FLOATS, *INTEGERS, *BOOL, *COMPLEX),
+        **{"operands": " ".join(tensors), **description},
+    )
 
 
 def _expression_row(

@@ -53,8 +53,8 @@ class Result:
 
 
 def templated(
-    overloads: str,
-    kernels: str,
+    overloads: str | Sequence[str],
+    kernels: str | None,
     launches: Launch | Sequence[Launch],
     *,
     dtypes: Iterable[torch.dtype],
@@ -66,6 +66,7 @@ def templated(
     numbers: Mapping[str, str] | None = None,
     reals: Mapping[str, str] | None = None,
     constants: Mapping[str, str] | None = None,
+    source: str = "",
     scalars: str = "",
     conditions: Sequence[str] = (),
     items_of: str = "",
@@ -76,9 +77,10 @@ def templated(
     """A row.
 
     Args:
-        overloads: names without namespace, separated by blanks.
-        kernels: the file in `torch_outboard/kernels`, without `.cl`.
+        overloads: names, those of `aten` without namespace, separated by blanks.
+        kernels: the file in `torch_outboard/kernels`, without `.cl`; None with a `source`.
         launches: in order.
+        source: text of the kernels.
         dtypes: of the first operand, or else the first result, that are served.
         operands, scalars, items_of, strided: names, separated by blanks.
         results: in order; a string names the only one.
@@ -94,7 +96,7 @@ def templated(
     row: Row = {
         "engine": "template",
         "overloads": qualified(overloads),
-        "source": template("template") + template(kernels),
+        "source": template("template") + (source if kernels is None else template(kernels)),
         "dtypes": dtype_bits(dtypes),
         "operands": operands.split(),
         "accepts": dict(accepts or {}),
