@@ -108,8 +108,8 @@ def kernel(
     between conditions.
 
     With `source`, whole kernels in OpenCL C are launched as `launches` says
-    (`torch_outboard.Launch`: which kernel, for how many work items). The tensors of the operator are
-    there under their names in the schema, with `x_load(i)` and `x_store(i, value)` for each
+    (`torch_outboard.Launch`: which kernel, for how many work items). The tensors of the operator
+    are there under their names in the schema, with `x_load(i)` and `x_store(i, value)` for each
     (torch_outboard/kernels/template.cl says what else); `description` says what else the kernels
     need, in the words of `torch_outboard.ops.template.templated`: `operands`, `results`, `numbers`,
     `scalars`, `meta` and so on. By default the tensor arguments are the operands, and there is one
