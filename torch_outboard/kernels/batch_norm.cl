@@ -11,7 +11,7 @@ __kernel void batch_norm(OB_PARAMETERS) {
 #define TOTAL(type, load, store) total_##type += input_##load(first + i);
     FOR_RUNS(START, TOTAL)
     const V count = (V)blocks * (V)n;
-    const V average = ROW_SUM(total) / count;
+    V average = ROW_SUM(total) / count;
     ROW_VALUE(squares, 0)
 #define SQUARES(type, load, store)                       \
   {                                                      \
@@ -20,7 +20,7 @@ __kernel void batch_norm(OB_PARAMETERS) {
   }
     FOR_RUNS(START, SQUARES)
     const V variation = ROW_SUM(squares);
-    const V inverse = 1 / sqrt(variation / count + eps);
+    V inverse = 1 / sqrt(variation / count + eps);
     if (OB_LANE == 0) {
       mean_store(channel, average);
       rstd_store(channel, inverse);
@@ -32,6 +32,10 @@ __kernel void batch_norm(OB_PARAMETERS) {
                                      (1 - momentum) * running_var_load(channel));
 #endif
     }
+    // As what is saved, which may be of a half type, holds them.
+    OB_BARRIER
+    average = mean_load(channel);
+    inverse = rstd_load(channel);
 #else
     const V average = running_mean_load(channel);
     const V inverse = 1 / sqrt(running_var_load(channel) + eps);

@@ -37,10 +37,11 @@ __kernel void layer_norm_backward(OB_PARAMETERS) {
 #if HAS_grad_weight || HAS_grad_bias
       // A lane always adds to the same columns.
       const ob_index part = chunk * n;
+      const V offset = -scale * average;
 #define PARTS(type, load, store)                                                               \
   {                                                                                            \
     const type dy = grad_out_##load(first + i);                                                \
-    const type x = (input_##load(first + i) - average) * scale;                                \
+    const type x = fma((type)(scale), input_##load(first + i), (type)(offset));                \
     weight_parts_##store(part + i, row == chunk ? dy * x : weight_parts_##load(part + i) + dy * x); \
     bias_parts_##store(part + i, row == chunk ? dy : bias_parts_##load(part + i) + dy);        \
   }
