@@ -164,6 +164,8 @@ void TemplateKernel::set_dtype(Tensor& tensor, const std::string& text) {
     tensor.dtype_of = 0;
   } else if (text == "dtype") {
     tensor.from_argument = true;
+  } else if (text == "value") {
+    tensor.of_values = true;
   } else if (const auto dtype = dtype_named(text)) {
     tensor.dtype = *dtype;
   } else {
@@ -319,6 +321,8 @@ bool TemplateKernel::choose_dtypes(Call& call, const torch::jit::Stack& stack) c
       dtype = value.isNone()
                   ? (operand_count_ > 0 ? call.dtypes[0] : at::get_default_dtype_as_scalartype())
                   : value.toScalarType();
+    } else if (tensor.of_values) {
+      dtype = value_dtype(compute_dtype(call));
     } else if (tensor.dtype != ScalarType::Undefined) {
       dtype = tensor.dtype;
     } else if (tensor.dtype_of == static_cast<int>(i)) {

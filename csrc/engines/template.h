@@ -17,7 +17,8 @@
 //   results        names of the results, in order. A name that is no argument of the functional
 //   form sizes          per result an expression, without `meta` result_dtypes  per result the name
 //   of an operand or a temporary, whose dtype it has (default: of
-//                  the first operand), "dtype" for the argument of that name, or a dtype's name
+//                  the first operand), "dtype" for the argument of that name, "value" for that
+//                  of values, or a dtype's name
 //   like           per result the name of an operand whose strides it gets, as in empty_like, or ""
 //   wanted         per result name an expression: 0, and the result is an undefined tensor
 //   initial        per result or temporary what it holds before: a number, or the name of an
@@ -78,6 +79,7 @@ class TemplateKernel final : public EngineKernel {
     int dtype_of = -1;  // another tensor, by index in tensors_
     at::ScalarType dtype = at::ScalarType::Undefined;
     bool from_argument = false;  // the dtype is the argument `dtype`
+    bool of_values = false;      // the dtype is that of values
     uint64_t accepts = 0;        // 0: as the first tensor
     std::string like;
     Expression sizes;   // a list for results, a number for temporaries

@@ -20,6 +20,8 @@ TABLES = (
     "matrix_product",
     "convolution",
     "indexing",
+    "softmax",
+    "normalization",
 )
 
 

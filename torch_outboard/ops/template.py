@@ -38,7 +38,7 @@ class Result:
         sizes: expression: a list for a result, a number for a temporary. Not needed with `meta`;
             without it a result has the sizes of the first operand.
         dtype: the name of an operand (default: the first one), `"dtype"` for the argument of that
-            name, or a dtype such as `"int64"`.
+            name, `"value"` for that of values (float32 for half), or a dtype such as `"int64"`.
         like: operand whose strides it gets, as in `torch.empty_like`.
         wanted: expression: 0, and the result is an undefined tensor.
         initial: what it holds before the first launch: a number, or an operand's name.
@@ -78,7 +78,8 @@ def templated(
 
     Args:
         overloads: names, those of `aten` without namespace, separated by blanks.
-        kernels: the file in `torch_outboard/kernels`, without `.cl`; None with a `source`.
+        kernels: files in `torch_outboard/kernels`, without `.cl`, separated by blanks; None with a
+            `source`.
         launches: in order.
         source: text of the kernels.
         dtypes: of the first operand, or else the first result, that are served.
@@ -96,7 +97,8 @@ def templated(
     row: Row = {
         "engine": "template",
         "overloads": qualified(overloads),
-        "source": template("template") + (source if kernels is None else template(kernels)),
+        "source": template("template")
+        + (source if kernels is None else "".join(map(template, kernels.split()))),
         "dtypes": dtype_bits(dtypes),
         "operands": operands.split(),
         "accepts": dict(accepts or {}),
