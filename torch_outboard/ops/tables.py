@@ -21,6 +21,7 @@ TABLES = (
     "convolution",
     "indexing",
     "attention",
+    "pooling",
 )
 
 
