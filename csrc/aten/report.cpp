@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <exception>
-
 #include <map>
 #include <mutex>
 #include <tuple>

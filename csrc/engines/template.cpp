@@ -83,6 +83,11 @@ struct Layout {
   }
 };
 
+// Work items of a work-group, in launches of groups.
+int group_lanes(c10::DeviceIndex device) {
+  return device_properties(device).kind == OB_DEVICE_CPU ? 1 : work_shape(device).local;
+}
+
 at::Tensor meta_like(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
   return at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
@@ -183,6 +188,7 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
   for (size_t i = 0; i < overload_.argument_count(); ++i) {
     names_.push_back(overload_.argument(static_cast<int>(i)).name());
   }
+  names_.emplace_back("group_lanes");
   const auto& accepts = row.dictionary("accepts");
   for (std::string name : row.texts("operands")) {
     Tensor tensor;
@@ -227,6 +233,9 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
               {});
   for (const auto& [name, text] : row.dictionary("wanted")) {
     tensors_[tensor_index(name)].wanted = parse(text);
+  }
+  for (const auto& [name, text] : row.dictionary("strides")) {
+    tensors_[tensor_index(name)].strides = parse(text);
   }
   for (const auto& [name, text] : row.dictionary("initial")) {
     Tensor& tensor = tensors_[tensor_index(name)];
@@ -386,6 +395,8 @@ bool TemplateKernel::prepare(Call& call, const torch::jit::Stack& stack) const {
     const c10::IValue& value = overload_.read(stack, static_cast<int>(i));
     call.values[i] = ExpressionValue::of(value);
   }
+  call.values[overload_.argument_count()] =
+      ExpressionValue::of(static_cast<double>(group_lanes(call.device)));
   for (const int argument : scalars_) {
     const c10::IValue& value = overload_.read(stack, argument);
     if (!value.isScalar()) return false;
@@ -426,7 +437,9 @@ void TemplateKernel::make_results(Call& call, const torch::jit::Stack& stack) co
     } else {
       sizes = call.tensors.at(0).sizes();
     }
-    if (strides.empty() && !description.like.empty()) {
+    if (!description.strides.empty()) {
+      strides = description.strides.evaluate(call.values).as_sizes();
+    } else if (strides.empty() && !description.like.empty()) {
       const at::Tensor& model = call.tensors[tensor_index(description.like)];
       strides = at::infer_dense_strides(model.sizes(), model.strides());
       if (model.is_non_overlapping_and_dense()) strides = model.strides();
@@ -506,7 +519,7 @@ const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
       source.width = shape.width(
           static_cast<int>(std::max<size_t>(c10::elementSize(value_dtype(source.compute)), 4)));
     }
-    source.local = gpu ? shape.local : 1;
+    source.local = group_lanes(call.device);
     const std::string text = source.program();
     Kernels made;
     for (const Launch& launch : launches_) {
@@ -571,7 +584,6 @@ void TemplateKernel::add_arguments(const Call& call, LaunchArguments& arguments)
 
 void TemplateKernel::enqueue(Call& call, size_t first, size_t last) {
   const WorkShape shape = work_shape(call.device);
-  const bool gpu = device_properties(call.device).kind != OB_DEVICE_CPU;
   const uint64_t units = std::max<uint32_t>(device_properties(call.device).compute_units, 1);
   const Kernels* known = nullptr;
   for (size_t i = first; i < last; ++i) {
@@ -586,7 +598,7 @@ void TemplateKernel::enqueue(Call& call, size_t first, size_t last) {
     call.items = static_cast<uint64_t>(items);
     Grid grid;
     if (launched.groups) {
-      const uint64_t local = gpu ? static_cast<uint64_t>(shape.local) : 1;
+      const auto local = static_cast<uint64_t>(group_lanes(call.device));
       grid = Grid::linear(std::min(call.items, units * kGroupsPerUnit) * local, local);
     } else {
       grid = Grid::linear(call.items, shape.local);

@@ -2,7 +2,8 @@
 // tensors they read and write, of which sizes and dtypes, and how many work items each launch has.
 //
 // A row's properties. An expression is one of engines/expression.h; its names are the arguments of
-// the overload (without those of out=), the results once they have sizes, and those of `let`.
+// the overload (without those of out=), the results once they have sizes, those of `let`, and
+// `group_lanes`, the work items of a work-group in launches of groups.
 //
 //   source         text of the kernels
 //   operands       tensor arguments that kernels read; "weight?" may be None
@@ -20,6 +21,7 @@
 //                  the first operand), "dtype" for the argument of that name, "value" for that
 //                  of values, or a dtype's name
 //   like           per result the name of an operand whose strides it gets, as in empty_like, or ""
+//   strides        per result name an expression: a list, or an empty one for row-major order
 //   wanted         per result name an expression: 0, and the result is an undefined tensor
 //   initial        per result or temporary what it holds before: a number, or the name of an
 //   operand temporaries    names of further tensors, with temporary_sizes   expressions: numbers of
@@ -83,6 +85,7 @@ class TemplateKernel final : public EngineKernel {
     uint64_t accepts = 0;        // 0: as the first tensor
     std::string like;
     Expression sizes;   // a list for results, a number for temporaries
+    Expression strides;  // empty: as `meta` or `like` say
     Expression wanted;  // empty: yes
     // What it holds before the first launch: -1 whatever was there, -2 `initial_value`, else an
     // operand by index.

@@ -22,6 +22,8 @@ TABLES = (
     "indexing",
     "softmax",
     "normalization",
+    "attention",
+    "pooling",
 )
 
 

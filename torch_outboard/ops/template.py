@@ -40,6 +40,7 @@ class Result:
         dtype: the name of an operand (default: the first one), `"dtype"` for the argument of that
             name, `"value"` for that of values (float32 for half), or a dtype such as `"int64"`.
         like: operand whose strides it gets, as in `torch.empty_like`.
+        strides: expression: a list, or an empty one for row-major order.
         wanted: expression: 0, and the result is an undefined tensor.
         initial: what it holds before the first launch: a number, or an operand's name.
     """
@@ -48,6 +49,7 @@ class Result:
     sizes: str = ""
     dtype: str = ""
     like: str = ""
+    strides: str = ""
     wanted: str = ""
     initial: str = ""
 
@@ -106,6 +108,7 @@ def templated(
         "sizes": [] if "meta" in properties else [result.sizes or same for result in made],
         "result_dtypes": [result.dtype for result in made],
         "like": [result.like for result in made],
+        "strides": {result.name: result.strides for result in tensors if result.strides},
         "wanted": {result.name: result.wanted for result in tensors if result.wanted},
         "initial": {result.name: result.initial for result in tensors if result.initial},
         "temporaries": [temporary.name for temporary in temporaries],
