@@ -29,6 +29,7 @@
 //     }
 //   }
 
+#ifndef OB_ITEM
 #define OB_ITEM(i)                     \
   const ob_index i = get_global_id(0); \
   if (i >= ob_items) return;
@@ -99,3 +100,4 @@ static inline ob_index ob_place(const ob_layout layout, ob_index i) {
   }
   return place;
 }
+#endif

@@ -100,7 +100,7 @@ def templated(
         "engine": "template",
         "overloads": qualified(overloads),
         "source": template("template")
-        + (source if kernels is None else "".join(map(template, kernels.split()))),
+        + (source or "".join(map(template, (kernels or "").split()))),
         "dtypes": dtype_bits(dtypes),
         "operands": operands.split(),
         "accepts": dict(accepts or {}),
