@@ -162,6 +162,8 @@ def compare(
     """
     if module == "__main__":
         module = Path(sys.argv[0]).stem
+    # The name of the device is fixed when a worker imports PyTorch.
+    os.environ.setdefault("OUTBOARD_DRIVER", device)
     # A waiting thread that spins takes the core which the other side measures on.
     os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
     directory = str(Path(__file__).parent)

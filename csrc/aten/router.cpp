@@ -130,13 +130,19 @@ bool run_device_kernel(Operator& entry, const RoutedKernel& kernel, const Subjec
   return true;
 }
 
+bool is_special(const Kernels& kernels) {
+  return std::any_of(kernels.begin(), kernels.end(), [](const auto& kernel) {
+    return kernel->source != Source::kKit || (kernel->device_kernel != nullptr &&
+                                              device_way_is_open(kernel->device_kernel->family()));
+  });
+}
+
 // Replaces the snapshot; readers may still hold the old one, so it is never freed.
 void replace_kernels(Operator& entry, Kernels kernels) {
   std::stable_sort(kernels.begin(), kernels.end(), [](const auto& a, const auto& b) {
     return static_cast<int>(a->source) > static_cast<int>(b->source);
   });
-  bool special = false;
-  for (const auto& kernel : kernels) special = special || kernel->source != Source::kKit;
+  const bool special = is_special(kernels);
   entry.kernels.store(new Kernels(std::move(kernels)), std::memory_order_release);
   entry.special.store(special, std::memory_order_release);
 }
@@ -154,6 +160,16 @@ Operator& router_entry(const std::string& name) {
   std::unique_ptr<Operator>& entry = all.by_name[name];
   if (entry == nullptr) entry = std::make_unique<Operator>(name);
   return *entry;
+}
+
+void mark_operators_with_open_way() {
+  Entries& all = entries();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  for (const auto& [name, entry] : all.by_name) {
+    if (const Kernels* kernels = entry->kernels.load(std::memory_order_acquire)) {
+      entry->special.store(is_special(*kernels), std::memory_order_release);
+    }
+  }
 }
 
 std::vector<std::string> router_names() {
