@@ -41,7 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--configuration",
         choices=sorted(CONFIGURATIONS),
         default="environment",
-        help="how the driver is set up for this run (default: as the environment says, else `host`)",
+        help="how the driver is set up (default: as the environment says, else driver `host`)",
     )
 
 
