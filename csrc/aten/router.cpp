@@ -46,8 +46,12 @@ struct Subject {
     if (!tensor.is_privateuseone()) return false;
     device = tensor.device().index();
     dtype = tensor.scalar_type();
-    elements = tensor.layout() == at::kStrided ? tensor.numel() : 0;
+    elements = elements_of(tensor);
     return true;
+  }
+
+  static int64_t elements_of(const at::Tensor& tensor) {
+    return tensor.defined() && tensor.layout() == at::kStrided ? tensor.numel() : 0;
   }
 };
 
@@ -58,9 +62,15 @@ Subject subject_of(const c10::FunctionSchema& schema, const torch::jit::Stack& s
     if (argument.isTensor()) {
       if (subject.see(argument.toTensor())) return subject;
     } else if (argument.isTensorList()) {
+      bool found = false;
       for (const at::Tensor& tensor : argument.toTensorList()) {
-        if (subject.see(tensor)) return subject;
+        if (found) {
+          subject.elements += Subject::elements_of(tensor);
+        } else {
+          found = subject.see(tensor);
+        }
       }
+      if (found) return subject;
     } else if (argument.isOptionalTensorList()) {
       for (const std::optional<at::Tensor>& tensor : argument.toOptionalTensorList()) {
         if (tensor.has_value() && subject.see(*tensor)) return subject;

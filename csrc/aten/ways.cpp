@@ -1,6 +1,8 @@
 #include "aten/ways.h"
 
+#include <algorithm>
 #include <array>
+#include <list>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -27,6 +29,7 @@ std::array<std::atomic<const WayThresholds*>, kMaxDevices> g_thresholds = {};
 struct OpenFamilies {
   bool all = false;
   std::set<std::string, std::less<>> named;
+  bool operator==(const OpenFamilies&) const = default;
 };
 std::atomic<const OpenFamilies*> g_open_families{nullptr};
 
@@ -72,17 +75,24 @@ void add_open_families(c10::DeviceIndex device, OpenFamilies& open) {
   }
 }
 
+// Ways are switched back and forth, so what was there before is found again. Under the lock.
+const OpenFamilies* keep(OpenFamilies open) {
+  static auto* kept = new std::list<OpenFamilies>;
+  const auto found = std::find(kept->begin(), kept->end(), open);
+  return found != kept->end() ? &*found : &kept->emplace_back(std::move(open));
+}
+
 void update_watch() {
   Watch& state = watch();
   std::lock_guard<std::mutex> lock(state.mutex);
   const bool settled = g_device_kernels_settled.load();
   if (settled) {
-    auto* open = new OpenFamilies;
+    OpenFamilies open;
     for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
-      add_open_families(device, *open);
+      add_open_families(device, open);
     }
-    g_device_way_is_open.store(open->all || !open->named.empty());
-    g_open_families.store(open, std::memory_order_release);
+    g_device_way_is_open.store(open.all || !open.named.empty());
+    g_open_families.store(keep(std::move(open)), std::memory_order_release);
     mark_operators_with_open_way();
   }
   const bool wanted = !settled;

@@ -37,7 +37,8 @@ OUTBOARD_API void set_way_thresholds(c10::DeviceIndex device, WayThresholds thre
 OUTBOARD_API WayThresholds way_thresholds(c10::DeviceIndex device);
 
 // The one place that decides for a call that a device kernel of the kit could serve. `family` says
-// what kind of work it is, `elements` how much: of the first tensor argument, 0 for a factory.
+// what kind of work it is, `elements` how much: of the first tensor argument or of all tensors in a
+// first list, 0 for a factory.
 OUTBOARD_API bool takes_device_way(c10::DeviceIndex device, const char* family, int64_t elements);
 
 // Whether a device kernel of the kit may run somewhere on memory that the host shares: host kernels

@@ -110,6 +110,10 @@ void bind_ways(py::module_& m) {
     }
     return thresholds;
   });
+  // Whether typed host kernels of an overload ask the router, which costs them some time.
+  m.def("router_is_asked", [](const std::string& name) {
+    return g_router_watchers.load() > 0 || router_entry(name).special.load();
+  });
   m.def("takes_device_way",
         [](c10::DeviceIndex device, const std::string& family, int64_t elements) {
           check_device_index(device);
