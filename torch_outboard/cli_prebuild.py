@@ -30,6 +30,8 @@ REFUSED = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
 
 
 COPIES = "aten::_copy_from"
+# Jobs between two moments at which everything is written: what a stopped run keeps.
+SAVED_TOGETHER = 32
 # Elements of the representative calls.
 ELEMENTS = 1 << 14
 
@@ -194,8 +196,10 @@ def build(jobs: list[Job], device: torch.device, console: Console) -> Result:
     )
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("", total=len(jobs), compiled=0, loaded=0)
-        for job in jobs:
+        for number, job in enumerate(jobs):
             progress.update(task, description=job.family)
+            if number % SAVED_TOGETHER == SAVED_TOGETHER - 1:
+                _C.flush_disk_cache()
             if _perform(job, device):
                 result.launched += 1
                 launched.add(job.overload)
