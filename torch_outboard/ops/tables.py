@@ -22,6 +22,7 @@ TABLES = (
     "indexing",
     "softmax",
     "normalization",
+    "losses",
 )
 
 
