@@ -23,6 +23,7 @@ TABLES = (
     "softmax",
     "normalization",
     "losses",
+    "embedding",
 )
 
 
