@@ -24,6 +24,7 @@ TABLES = (
     "normalization",
     "losses",
     "embedding",
+    "random_numbers",
 )
 
 
