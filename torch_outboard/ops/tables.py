@@ -25,6 +25,7 @@ TABLES = (
     "losses",
     "embedding",
     "random_numbers",
+    "scans",
 )
 
 
