@@ -142,6 +142,7 @@ enum class Expression::Operation : uint8_t {
   kCeil,
   kAbs,
   kLog2Ceil,
+  kLog1p,
 };
 
 // Recursive descent; one function per level of precedence.
@@ -337,6 +338,7 @@ class ExpressionParser {
         {"min", {Operation::kMin, 2}},           {"max", {Operation::kMax, 2}},
         {"floor", {Operation::kFloor, 1}},       {"ceil", {Operation::kCeil, 1}},
         {"abs", {Operation::kAbs, 1}},           {"log2_ceil", {Operation::kLog2Ceil, 1}},
+        {"log1p", {Operation::kLog1p, 1}},
     };
     const auto found = functions.find(name);
     c10::SmallVector<int, 4> given = arguments(")");
@@ -583,6 +585,8 @@ ExpressionValue Expression::call(const Node& node,
       return ExpressionValue::of(std::ceil(number(0)));
     case Operation::kAbs:
       return ExpressionValue::of(std::abs(number(0)));
+    case Operation::kLog1p:
+      return ExpressionValue::of(std::log1p(number(0)));
     case Operation::kLog2Ceil: {
       double passes = 0;
       for (double n = 1; n < number(0); n *= 2) ++passes;

@@ -24,6 +24,10 @@ TABLES = (
     "normalization",
     "attention",
     "pooling",
+    "losses",
+    "embedding",
+    "random_numbers",
+    "scans",
 )
 
 
