@@ -65,6 +65,7 @@ def templated(
     let: Mapping[str, str] | None = None,
     numbers: Mapping[str, str] | None = None,
     reals: Mapping[str, str] | None = None,
+    lists: Mapping[str, str] | None = None,
     constants: Mapping[str, str] | None = None,
     source: str = "",
     scalars: str = "",
@@ -84,7 +85,7 @@ def templated(
         dtypes: of the first operand, or else the first result, that are served.
         operands, scalars, items_of, strided: names, separated by blanks.
         results: in order; a string names the only one.
-        accepts, let, numbers, reals, constants, conditions, reads, properties (`meta`, `compute`,
+        accepts, let, numbers, reals, lists, constants, conditions, reads, properties (`meta`, `compute`,
             `vectors`, `random`, `read_after`, `requires`, `family`): as in template.h.
     """
     launched = [launches] if isinstance(launches, Launch) else list(launches)
@@ -112,6 +113,7 @@ def templated(
         "let": _named(let),
         "numbers": _named(numbers),
         "reals": _named(reals),
+        "lists": _named(lists),
         "constants": _named(constants),
         "reads": _named(reads),
         "scalars": scalars.split(),
