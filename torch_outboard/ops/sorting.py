@@ -82,7 +82,9 @@ def selections() -> list[Row]:
         values, indices = torch.sort(x, stable=True, dim=d, descending=False)
         places = (values != values).sum([d], True)
         PLACES
-        return pick_each(values, self, d, places, keepdim), pick_each(indices, self, d, places, keepdim)
+        values = pick_each(values, self, d, places, keepdim)
+        indices = pick_each(indices, self, d, places, keepdim)
+        return values, indices
     """
     # NaN is the largest value, and the first one is the median of a line that has any.
     ranks = {

@@ -21,6 +21,11 @@ TABLES = (
     "convolution",
     "indexing",
     "sorting",
+    "searching",
+    "joining",
+    "movement",
+    "padding",
+    "factories",
 )
 
 
