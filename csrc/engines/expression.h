@@ -17,6 +17,8 @@
 //   each(v, n): the list v, or n times its only element or the number v
 //   wrap(d, n): a dimension counted from the end becomes one counted from the start; another one
 //               raises as PyTorch does
+//   min_of(l) max_of(l): of a list
+//   padded_sizes(l, amounts): sizes with amounts before and after, two per size from the last one
 //   min(a, b) max(a, b) floor(x) ceil(x) abs(x) log1p(x) log2_ceil(n)
 #pragma once
 

@@ -1,6 +1,5 @@
 #include "engines/template.h"
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty_like.h>
@@ -88,27 +87,16 @@ int group_lanes(c10::DeviceIndex device) {
   return device_properties(device).kind == OB_DEVICE_CPU ? 1 : work_shape(device).local;
 }
 
-at::Tensor meta_like(const at::Tensor& tensor) {
-  if (!tensor.defined()) return tensor;
-  return at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
-}
+template <class Index>
+struct Numbers {
+  Index at[kTemplateList] = {};
 
-c10::IValue meta_like(const c10::IValue& argument) {
-  if (argument.isTensor()) return meta_like(argument.toTensor());
-  if (argument.isTensorList()) {
-    c10::List<at::Tensor> list;
-    for (const at::Tensor& tensor : argument.toTensorList()) list.push_back(meta_like(tensor));
-    return list;
+  explicit Numbers(const ExpressionValue::List& list) {
+    TORCH_CHECK_VALUE(list.size() <= kTemplateList, "a kernel takes lists of up to ", kTemplateList,
+                      " numbers, not of ", list.size());
+    for (size_t i = 0; i < list.size(); ++i) at[i] = static_cast<Index>(list[i]);
   }
-  if (argument.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> list;
-    for (const std::optional<at::Tensor>& tensor : argument.toOptionalTensorList()) {
-      list.push_back(tensor.has_value() ? std::optional(meta_like(*tensor)) : std::nullopt);
-    }
-    return list;
-  }
-  return argument;
-}
+};
 
 }  // namespace
 
@@ -267,6 +255,7 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
   }
   numbers_ = parse_named(row.texts("numbers"), false);
   reals_ = parse_named(row.texts("reals"), false);
+  lists_ = parse_named(row.texts("lists"), false);
   constants_ = parse_named(row.texts("constants"), false);
   if (const std::string& text = row.text("random"); !text.empty()) random_ = parse(text);
   const auto& kernels = row.texts("kernels");
@@ -283,9 +272,7 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
     launches_.push_back(std::move(launch));
   }
   if (const std::string& name = row.text("meta"); !name.empty()) {
-    const size_t dot = name.find('.');
-    meta_ = c10::Dispatcher::singleton().findSchemaOrThrow(
-        name.substr(0, dot).c_str(), dot == std::string::npos ? "" : name.substr(dot + 1).c_str());
+    meta_.emplace(name);
   }
 }
 
@@ -354,18 +341,6 @@ bool TemplateKernel::choose_dtypes(Call& call, const torch::jit::Stack& stack) c
   return (dtypes_ & bit(call.dtypes[0])) != 0;
 }
 
-void TemplateKernel::ask_meta(Call& call, const torch::jit::Stack& stack) const {
-  const auto& schema = meta_->schema();
-  torch::jit::Stack arguments;
-  for (const c10::Argument& argument : schema.arguments()) {
-    const int at = overload_.find(argument.name());
-    TORCH_INTERNAL_ASSERT(at >= 0, overload_.name(), " has no argument ", argument.name());
-    arguments.push_back(meta_like(overload_.read(stack, at)));
-  }
-  meta_->callBoxedForDispatchKey(c10::DispatchKey::Meta, arguments);
-  for (c10::IValue& value : arguments) call.meta.push_back(std::move(value).toTensor());
-}
-
 bool TemplateKernel::given_results_fit(const Call& call, const torch::jit::Stack& stack) const {
   if (overload_.form() == Overload::Form::kFunctional) return true;
   for (size_t k = 0; k < overload_.result_count(); ++k) {
@@ -374,14 +349,14 @@ bool TemplateKernel::given_results_fit(const Call& call, const torch::jit::Stack
     if (!is_dense_on(given, call.device) || given.is_conj() || given.is_neg() ||
         given.scalar_type() != call.dtypes[operand_count_ + k] ||
         (description.strided && given.dim() > kTemplateDimensions) ||
-        at::has_internal_overlap(given) != at::MemOverlap::No) {
+        at::has_internal_overlap(given) == at::MemOverlap::Yes) {
       return false;
     }
     for (size_t i = 0; i < operand_count_; ++i) {
       const at::Tensor& operand = call.tensors[i];
       if (!operand.defined()) continue;
       if (operand.is_same(given)) continue;  // make_results sees to it
-      if (at::get_overlap_status(given, operand) != at::MemOverlapStatus::No) return false;
+      if (may_overlap(given, operand)) return false;
     }
   }
   return true;
@@ -414,7 +389,7 @@ bool TemplateKernel::prepare(Call& call, const torch::jit::Stack& stack) const {
   } catch (const c10::IndexError&) {
     return false;
   }
-  if (meta_.has_value()) ask_meta(call, stack);
+  if (meta_.has_value()) call.meta = meta_->results(overload_, stack);
   return choose_dtypes(call, stack) && given_results_fit(call, stack);
 }
 
@@ -505,6 +480,7 @@ const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
     source.scalars = scalar_names_;
     for (const Named& named : numbers_) source.numbers.push_back(named.name);
     for (const Named& named : reals_) source.reals.push_back(named.name);
+    for (const Named& named : lists_) source.lists.push_back(named.name);
     for (size_t i = 0; i < constants_.size(); ++i) {
       source.constants.emplace_back(constants_[i].name, key.values[tensors_.size() + i]);
     }
@@ -575,6 +551,14 @@ void TemplateKernel::add_arguments(const Call& call, LaunchArguments& arguments)
       arguments.value(number);
     } else {
       arguments.value(static_cast<float>(number));
+    }
+  }
+  for (const Named& named : lists_) {
+    const ExpressionValue numbers = named.expression.evaluate(call.values);
+    if (call.wide) {
+      arguments.value(Numbers<int64_t>(numbers.as_list()));
+    } else {
+      arguments.value(Numbers<int32_t>(numbers.as_list()));
     }
   }
   if (!random_.empty()) arguments.value(call.philox.seed).value(call.philox.offset);

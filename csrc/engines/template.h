@@ -35,6 +35,7 @@
 //   scalars        arguments that are numbers: parameters of type V (items where items are moved)
 //   numbers        "name = expression": parameters of type ob_index
 //   reals          "name = expression": parameters of type R
+//   lists          "name = expression": parameters of type ob_list: up to 16 numbers, name.at[i]
 //   constants      "NAME = expression": integers that the compiler sees
 //   random         expression: draws of random numbers to reserve; gives ob_seed and ob_offset
 //   kernels, items, when, repeat, groups
@@ -59,6 +60,7 @@
 #include "engines/engine.h"
 #include "engines/expression.h"
 #include "engines/kernel_table.h"
+#include "engines/meta_call.h"
 #include "engines/requirements.h"
 #include "engines/template_source.h"
 #include "runtime/launch.h"
@@ -132,7 +134,6 @@ class TemplateKernel final : public EngineKernel {
   bool read_operands(Call& call, const torch::jit::Stack& stack) const;
   bool choose_dtypes(Call& call, const torch::jit::Stack& stack) const;
   bool given_results_fit(const Call& call, const torch::jit::Stack& stack) const;
-  void ask_meta(Call& call, const torch::jit::Stack& stack) const;
   void make_results(Call& call, const torch::jit::Stack& stack) const;
   void make_temporaries(Call& call) const;
   void initialize(Call& call, size_t tensor) const;
@@ -156,13 +157,14 @@ class TemplateKernel final : public EngineKernel {
   std::vector<std::string> scalar_names_;
   std::vector<Named> numbers_;
   std::vector<Named> reals_;
+  std::vector<Named> lists_;
   std::vector<Named> constants_;
   std::vector<Launch> launches_;
   std::vector<Read> reads_;
   size_t read_after_ = 0;
   Expression random_;
   int generator_ = -1;
-  std::optional<c10::OperatorHandle> meta_;
+  std::optional<MetaCall> meta_;
   KernelTable<Key, Kernels> table_;
 };
 

@@ -28,6 +28,12 @@ TABLES = (
     "embedding",
     "random_numbers",
     "scans",
+    "sorting",
+    "searching",
+    "joining",
+    "movement",
+    "padding",
+    "factories",
 )
 
 

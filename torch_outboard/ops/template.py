@@ -67,6 +67,7 @@ def templated(
     let: Mapping[str, str] | None = None,
     numbers: Mapping[str, str] | None = None,
     reals: Mapping[str, str] | None = None,
+    lists: Mapping[str, str] | None = None,
     constants: Mapping[str, str] | None = None,
     source: str = "",
     scalars: str = "",
@@ -87,8 +88,8 @@ def templated(
         dtypes: of the first operand, or else the first result, that are served.
         operands, scalars, items_of, strided: names, separated by blanks.
         results: in order; a string names the only one.
-        accepts, let, numbers, reals, constants, conditions, reads, properties (`meta`, `compute`,
-            `vectors`, `random`, `read_after`, `requires`, `family`): as in template.h.
+        accepts, let, numbers, reals, lists, constants, conditions, reads, properties (`meta`,
+            `compute`, `vectors`, `random`, `read_after`, `requires`, `family`): as in template.h.
     """
     launched = [launches] if isinstance(launches, Launch) else list(launches)
     if isinstance(results, str):
@@ -117,6 +118,7 @@ def templated(
         "let": _named(let),
         "numbers": _named(numbers),
         "reals": _named(reals),
+        "lists": _named(lists),
         "constants": _named(constants),
         "reads": _named(reads),
         "scalars": scalars.split(),
