@@ -357,28 +357,41 @@ void TemplateKernel::ask_meta(Call& call, const torch::jit::Stack& stack) const 
   for (c10::IValue& value : arguments) call.meta.push_back(std::move(value).toTensor());
 }
 
-bool TemplateKernel::given_results_fit(const Call& call, const torch::jit::Stack& stack) const {
+bool TemplateKernel::given_results_fit(const Call& call, const c10::OperatorHandle& op,
+                                       const torch::jit::Stack& stack) const {
   if (overload_.form() == Overload::Form::kFunctional) return true;
   for (size_t k = 0; k < overload_.result_count(); ++k) {
     const Tensor& description = tensors_[operand_count_ + k];
     const at::Tensor& given = overload_.given_output(stack, k);
+    if (meta_.has_value() && overload_.form() == Overload::Form::kOut &&
+        given.scalar_type() != call.dtypes[operand_count_ + k]) {
+      // Raises PyTorch's error, where the dtype is one.
+      torch::jit::Stack arguments;
+      const size_t count = op.schema().arguments().size();
+      for (size_t i = 0; i < count; ++i) {
+        arguments.push_back(meta_like(torch::jit::peek(stack, i, count)));
+      }
+      op.callBoxedForDispatchKey(c10::DispatchKey::Meta, arguments);
+    }
     if (!is_dense_on(given, call.device) || given.is_conj() || given.is_neg() ||
         given.scalar_type() != call.dtypes[operand_count_ + k] ||
         (description.strided && given.dim() > kTemplateDimensions) ||
-        at::has_internal_overlap(given) != at::MemOverlap::No) {
+        at::has_internal_overlap(given) == at::MemOverlap::Yes) {
       return false;
     }
     for (size_t i = 0; i < operand_count_; ++i) {
       const at::Tensor& operand = call.tensors[i];
       if (!operand.defined()) continue;
       if (operand.is_same(given)) continue;  // make_results sees to it
+      if (!operand.storage().is_alias_of(given.storage())) continue;
       if (at::get_overlap_status(given, operand) != at::MemOverlapStatus::No) return false;
     }
   }
   return true;
 }
 
-bool TemplateKernel::prepare(Call& call, const torch::jit::Stack& stack) const {
+bool TemplateKernel::prepare(Call& call, const c10::OperatorHandle& op,
+                             const torch::jit::Stack& stack) const {
   if (!requirements_.hold(stack) || !read_operands(call, stack)) return false;
   if (operand_count_ > 0 && (dtypes_ & bit(call.tensors[0].scalar_type())) == 0) return false;
   call.values.resize(names_.size());
@@ -406,7 +419,7 @@ bool TemplateKernel::prepare(Call& call, const torch::jit::Stack& stack) const {
     return false;
   }
   if (meta_.has_value()) ask_meta(call, stack);
-  return choose_dtypes(call, stack) && given_results_fit(call, stack);
+  return choose_dtypes(call, stack) && given_results_fit(call, op, stack);
 }
 
 void TemplateKernel::make_results(Call& call, const torch::jit::Stack& stack) const {
@@ -608,7 +621,7 @@ bool TemplateKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys
   Call call;
   call.device = device;
   call.tensors.reserve(tensors_.size());
-  if (!prepare(call, *stack)) return false;
+  if (!prepare(call, op, *stack)) return false;
   call.tensors.resize(tensors_.size());
   if (!random_.empty()) {
     std::optional<at::Generator> generator;

@@ -14,7 +14,8 @@
 //   conditions     expressions without which a call is declined
 //   let            "name = expression", in order; earlier names may be used
 //   meta           a functional overload whose Meta kernel checks the call with PyTorch's messages
-//                  and says sizes, strides and dtypes of the results: "aten::gather"
+//                  and says sizes, strides and dtypes of the results: "aten::gather"; outputs of a
+//                  wrong dtype are shown to the Meta kernel of the overload with out=
 //   results        names of the results, in order. A name that is no argument of the functional form
 //   sizes          per result an expression, without `meta`
 //   result_dtypes  per result the name of an operand or a temporary, whose dtype it has (default: of
@@ -126,10 +127,11 @@ class TemplateKernel final : public EngineKernel {
   std::vector<Named> parse_named(const std::vector<std::string>& texts, bool with_slots);
   Expression parse(const std::string& text) const;
 
-  bool prepare(Call& call, const torch::jit::Stack& stack) const;
+  bool prepare(Call& call, const c10::OperatorHandle& op, const torch::jit::Stack& stack) const;
   bool read_operands(Call& call, const torch::jit::Stack& stack) const;
   bool choose_dtypes(Call& call, const torch::jit::Stack& stack) const;
-  bool given_results_fit(const Call& call, const torch::jit::Stack& stack) const;
+  bool given_results_fit(const Call& call, const c10::OperatorHandle& op,
+                         const torch::jit::Stack& stack) const;
   void ask_meta(Call& call, const torch::jit::Stack& stack) const;
   void make_results(Call& call, const torch::jit::Stack& stack) const;
   void make_temporaries(Call& call) const;

@@ -10,7 +10,7 @@
 //
 // V is the type of values (float2 of complex ones), S that of their real parts, T a vector of W
 // values, M what comparing such vectors gives, R float, or double where values are; ob_index is int
-// or long. Functions of the table of scalar functions take T: ob_exp(x). C(x) is a constant T.
+// or long. Functions of the table of scalar functions take T and begin with ob_. C(x) is a constant T.
 // Where items are moved, V is an unsigned integer of their size. Then:
 //
 //   __kernel void example(OB_PARAMETERS) {
