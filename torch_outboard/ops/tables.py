@@ -22,6 +22,7 @@ TABLES = (
     "indexing",
     "attention",
     "pooling",
+    "recurrent",
 )
 
 
