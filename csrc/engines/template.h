@@ -14,8 +14,7 @@
 //   conditions     expressions without which a call is declined
 //   let            "name = expression", in order; earlier names may be used
 //   meta           a functional overload whose Meta kernel checks the call with PyTorch's messages
-//                  and says sizes, strides and dtypes of the results: "aten::gather"; outputs of a
-//                  wrong dtype are shown to the Meta kernel of the overload with out=
+//                  and says sizes, strides and dtypes of the results: "aten::gather"
 //   results        names of the results, in order. A name that is no argument of the functional form
 //   sizes          per result an expression, without `meta`
 //   result_dtypes  per result the name of an operand or a temporary, whose dtype it has (default: of

@@ -10,7 +10,7 @@
 //
 // V is the type of values (float2 of complex ones), S that of their real parts, T a vector of W
 // values, M what comparing such vectors gives, R float, or double where values are; ob_index is int
-// or long. Functions of the table of scalar functions take T and begin with ob_. C(x) is a constant T.
+// or long. Functions of the table of scalar functions have the prefix ob_ and take T. C(x) is a constant T.
 // Where items are moved, V is an unsigned integer of their size. Then:
 //
 //   __kernel void example(OB_PARAMETERS) {
@@ -29,6 +29,7 @@
 //     }
 //   }
 
+#ifndef OB_ITEM
 #define OB_ITEM(i)                     \
   const ob_index i = get_global_id(0); \
   if (i >= ob_items) return;
@@ -99,3 +100,4 @@ static inline ob_index ob_place(const ob_layout layout, ob_index i) {
   }
   return place;
 }
+#endif
