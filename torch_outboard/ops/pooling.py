@@ -19,7 +19,7 @@ def _axes(dimensions: int) -> list[tuple[int, int]]:
     return [(axis, axis - 3 + dimensions if axis >= 3 - dimensions else -1) for axis in range(3)]
 
 
-def _planes(kernel: str, result: str, dimensions: int) -> Launch:
+def planes(kernel: str, result: str, dimensions: int) -> Launch:
     """A launch of a group per plane of a result."""
     planes = f"prod(sizes({result})[:{-dimensions}])"
     return Launch(kernel, f"numel({result}) > 0 ? {planes} : 0", groups=True)
@@ -171,7 +171,7 @@ def max_pool_rows() -> list[Row]:
             templated(
                 f"{name} {name}.out",
                 "max_pool",
-                _planes("max_pool", "out", dimensions),
+                planes("max_pool", "out", dimensions),
                 source=source("max_pool"),
                 dtypes=dtypes,
                 results=results,
@@ -182,7 +182,7 @@ def max_pool_rows() -> list[Row]:
             templated(
                 f"{name}_backward {name}_backward.grad_input",
                 "max_pool_backward",
-                _planes("max_pool_backward", "out", dimensions),
+                planes("max_pool_backward", "out", dimensions),
                 source=source("max_pool_backward"),
                 dtypes=dtypes,
                 operands="grad_output indices",
@@ -209,7 +209,7 @@ def average_pool_rows() -> list[Row]:
             templated(
                 f"{name} {name}.out",
                 "average_pool",
-                _planes("average_pool", "out", dimensions),
+                planes("average_pool", "out", dimensions),
                 source=source("average_pool"),
                 dtypes=(*FLOATS, *INTEGERS[-1:]),
                 numbers={
@@ -224,7 +224,7 @@ def average_pool_rows() -> list[Row]:
             templated(
                 f"{name}_backward {name}_backward.grad_input",
                 "average_pool",
-                _planes("average_pool", "out", dimensions),
+                planes("average_pool", "out", dimensions),
                 source=source("average_pool"),
                 dtypes=(*FLOATS, *INTEGERS[-1:]),
                 operands="grad_output",
@@ -271,7 +271,7 @@ def adaptive_pool_rows() -> list[Row]:
             templated(
                 in_overloads,
                 "adaptive_pool",
-                _planes("adaptive_pool", "out", dimensions),
+                planes("adaptive_pool", "out", dimensions),
                 dtypes=FLOATS,
                 results=Result("out", sizes="sizes_out", strides=strides),
                 numbers={**image("self", dimensions), **image("out", dimensions, "out_")},
@@ -284,7 +284,7 @@ def adaptive_pool_rows() -> list[Row]:
             templated(
                 backward_overloads,
                 "adaptive_pool",
-                _planes("adaptive_pool", "out", dimensions),
+                planes("adaptive_pool", "out", dimensions),
                 dtypes=FLOATS,
                 operands="grad_output",
                 results=Result("out", sizes="sizes(self)", strides=strides_backward),
@@ -301,7 +301,7 @@ def adaptive_pool_rows() -> list[Row]:
             templated(
                 f"{largest} {largest}.out",
                 "adaptive_pool",
-                _planes("adaptive_pool", "out", dimensions),
+                planes("adaptive_pool", "out", dimensions),
                 dtypes=FLOATS,
                 results=[Result("out"), Result("indices", dtype="int64")],
                 numbers={**image("self", dimensions), **image("out", dimensions, "out_")},
@@ -368,7 +368,7 @@ def fractional_max_pool_rows() -> list[Row]:
             templated(
                 f"{name} {name}.output",
                 "fractional_max_pool",
-                _planes("fractional_max_pool", "output", dimensions),
+                planes("fractional_max_pool", "output", dimensions),
                 source=source("fractional_max_pool"),
                 dtypes=FLOATS,
                 operands="self random_samples",

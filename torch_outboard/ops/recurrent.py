@@ -1,6 +1,8 @@
-"""The cells of LSTM and GRU layers, each one kernel. The workspaces have the layout of the cells that
-are composed of operators (csrc/aten/recurrent_cells.cpp), so that forwards and backwards of both
-fit."""
+"""The cells of LSTM and GRU layers, each one kernel.
+
+The workspaces have the layout of the cells that are composed of operators
+(csrc/aten/recurrent_cells.cpp), so that forwards and backwards of both fit.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,11 @@ def rows() -> list[Row]:
     state = "[batch, hidden]"
     return [
         _forward(
-            "_thnn_fused_lstm_cell", "cx", 4, 4, [Result("hy", sizes=state), Result("cy", sizes=state)]
+            "_thnn_fused_lstm_cell",
+            "cx",
+            4,
+            4,
+            [Result("hy", sizes=state), Result("cy", sizes=state)],
         ),
         _cell(
             "_thnn_fused_lstm_cell_backward_impl",

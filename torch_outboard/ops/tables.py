@@ -23,6 +23,7 @@ TABLES = (
     "attention",
     "pooling",
     "recurrent",
+    "interpolation",
 )
 
 
