@@ -341,11 +341,22 @@ bool TemplateKernel::choose_dtypes(Call& call, const torch::jit::Stack& stack) c
   return (dtypes_ & bit(call.dtypes[0])) != 0;
 }
 
-bool TemplateKernel::given_results_fit(const Call& call, const torch::jit::Stack& stack) const {
+bool TemplateKernel::given_results_fit(const Call& call, const c10::OperatorHandle& op,
+                                       const torch::jit::Stack& stack) const {
   if (overload_.form() == Overload::Form::kFunctional) return true;
   for (size_t k = 0; k < overload_.result_count(); ++k) {
     const Tensor& description = tensors_[operand_count_ + k];
     const at::Tensor& given = overload_.given_output(stack, k);
+    if (meta_.has_value() && overload_.form() == Overload::Form::kOut &&
+        given.scalar_type() != call.dtypes[operand_count_ + k]) {
+      // Raises PyTorch's error, where the dtype is one.
+      torch::jit::Stack arguments;
+      const size_t count = op.schema().arguments().size();
+      for (size_t i = 0; i < count; ++i) {
+        arguments.push_back(meta_like(torch::jit::peek(stack, i, count)));
+      }
+      op.callBoxedForDispatchKey(c10::DispatchKey::Meta, arguments);
+    }
     if (!is_dense_on(given, call.device) || given.is_conj() || given.is_neg() ||
         given.scalar_type() != call.dtypes[operand_count_ + k] ||
         (description.strided && given.dim() > kTemplateDimensions) ||
@@ -362,7 +373,8 @@ bool TemplateKernel::given_results_fit(const Call& call, const torch::jit::Stack
   return true;
 }
 
-bool TemplateKernel::prepare(Call& call, const torch::jit::Stack& stack) const {
+bool TemplateKernel::prepare(Call& call, const c10::OperatorHandle& op,
+                             const torch::jit::Stack& stack) const {
   if (!requirements_.hold(stack) || !read_operands(call, stack)) return false;
   if (operand_count_ > 0 && (dtypes_ & bit(call.tensors[0].scalar_type())) == 0) return false;
   call.values.resize(names_.size());
@@ -390,7 +402,7 @@ bool TemplateKernel::prepare(Call& call, const torch::jit::Stack& stack) const {
     return false;
   }
   if (meta_.has_value()) call.meta = meta_->results(overload_, stack);
-  return choose_dtypes(call, stack) && given_results_fit(call, stack);
+  return choose_dtypes(call, stack) && given_results_fit(call, op, stack);
 }
 
 void TemplateKernel::make_results(Call& call, const torch::jit::Stack& stack) const {
@@ -600,7 +612,7 @@ bool TemplateKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys
   Call call;
   call.device = device;
   call.tensors.reserve(tensors_.size());
-  if (!prepare(call, *stack)) return false;
+  if (!prepare(call, op, *stack)) return false;
   call.tensors.resize(tensors_.size());
   if (!random_.empty()) {
     std::optional<at::Generator> generator;

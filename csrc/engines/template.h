@@ -130,10 +130,11 @@ class TemplateKernel final : public EngineKernel {
   std::vector<Named> parse_named(const std::vector<std::string>& texts, bool with_slots);
   Expression parse(const std::string& text) const;
 
-  bool prepare(Call& call, const torch::jit::Stack& stack) const;
+  bool prepare(Call& call, const c10::OperatorHandle& op, const torch::jit::Stack& stack) const;
   bool read_operands(Call& call, const torch::jit::Stack& stack) const;
   bool choose_dtypes(Call& call, const torch::jit::Stack& stack) const;
-  bool given_results_fit(const Call& call, const torch::jit::Stack& stack) const;
+  bool given_results_fit(const Call& call, const c10::OperatorHandle& op,
+                         const torch::jit::Stack& stack) const;
   void make_results(Call& call, const torch::jit::Stack& stack) const;
   void make_temporaries(Call& call) const;
   void initialize(Call& call, size_t tensor) const;

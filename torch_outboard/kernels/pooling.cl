@@ -1,12 +1,20 @@
 // What pooling kernels share: an image has a depth, a height and a width; those of fewer dimensions
 // have sizes of one.
 
-// The coordinates of element i of (plane, depth, height, width).
-#define OB_SPLIT(i, d_size, h_size, w_size)                   \
-  const ob_index x = (i) % (w_size);                          \
-  const ob_index y = (i) / (w_size) % (h_size);               \
-  const ob_index z = (i) / (w_size) / (h_size) % (d_size);    \
-  const ob_index plane = (i) / (w_size) / (h_size) / (d_size);
+// A group takes planes, one after the other. Runs over the places of one; a processor needs no
+// divisions for that.
+#if OB_LOCAL == 1
+#define OB_FOR_PLACES(z, y, x, d_size, h_size, w_size) \
+  for (ob_index z = 0; z < (d_size); ++z)              \
+    for (ob_index y = 0; y < (h_size); ++y)            \
+      for (ob_index x = 0; x < (w_size); ++x)
+#else
+#define OB_FOR_PLACES(z, y, x, d_size, h_size, w_size)                                    \
+  for (ob_index ob_i = OB_LANE, z, y, x; ob_i < (d_size) * (h_size) * (w_size) &&         \
+                                         (x = ob_i % (w_size), y = ob_i / (w_size) % (h_size), \
+                                         z = ob_i / (w_size) / (h_size), 1);              \
+       ob_i += OB_LOCAL)
+#endif
 
 #if OB_FLOATING
 #define OB_LOWEST ((V)(-INFINITY))

@@ -19,6 +19,12 @@ def _axes(dimensions: int) -> list[tuple[int, int]]:
     return [(axis, axis - 3 + dimensions if axis >= 3 - dimensions else -1) for axis in range(3)]
 
 
+def planes(kernel: str, result: str, dimensions: int) -> Launch:
+    """A launch of a group per plane of a result."""
+    planes = f"prod(sizes({result})[:{-dimensions}])"
+    return Launch(kernel, f"numel({result}) > 0 ? {planes} : 0", groups=True)
+
+
 def image(tensor: str, dimensions: int, prefix: str = "") -> dict[str, str]:
     """Numbers `depth`, `height` and `width`: sizes of a tensor or of a list."""
     sizes = tensor if tensor.startswith("[") else f"sizes({tensor})"
@@ -40,7 +46,9 @@ def window(dimensions: int, *, dilation: bool = False) -> dict[str, str]:
         known = at >= 0
         kernel = each("kernel_size")
         numbers[f"kernel_{letter}"] = kernel if known else "1"
-        numbers[f"step_{letter}"] = f"len(stride) == 0 ? {kernel} : {each('stride')}" if known else "1"
+        numbers[f"step_{letter}"] = (
+            f"len(stride) == 0 ? {kernel} : {each('stride')}" if known else "1"
+        )
         numbers[f"padding_{letter}"] = each("padding") if known else "0"
         if dilation:
             numbers[f"dilation_{letter}"] = each("dilation") if known else "1"
@@ -163,7 +171,7 @@ def max_pool_rows() -> list[Row]:
             templated(
                 f"{name} {name}.out",
                 "max_pool",
-                Launch("max_pool", "numel(out)"),
+                planes("max_pool", "out", dimensions),
                 source=source("max_pool"),
                 dtypes=dtypes,
                 results=results,
@@ -174,7 +182,7 @@ def max_pool_rows() -> list[Row]:
             templated(
                 f"{name}_backward {name}_backward.grad_input",
                 "max_pool_backward",
-                Launch("max_pool_backward", "numel(out)"),
+                planes("max_pool_backward", "out", dimensions),
                 source=source("max_pool_backward"),
                 dtypes=dtypes,
                 operands="grad_output indices",
@@ -201,7 +209,7 @@ def average_pool_rows() -> list[Row]:
             templated(
                 f"{name} {name}.out",
                 "average_pool",
-                Launch("average_pool", "numel(out)"),
+                planes("average_pool", "out", dimensions),
                 source=source("average_pool"),
                 dtypes=(*FLOATS, *INTEGERS[-1:]),
                 numbers={
@@ -209,14 +217,15 @@ def average_pool_rows() -> list[Row]:
                     **image("self", dimensions),
                     **image("out", dimensions, "out_"),
                 },
+                constants={"BACKWARD": "0"},
                 meta=f"aten::{name}",
                 family="pooling",
             ),
             templated(
                 f"{name}_backward {name}_backward.grad_input",
                 "average_pool",
-                Launch("average_pool_backward", "numel(out)"),
-                source=source("average_pool").replace("self_load", "grad_output_load"),
+                planes("average_pool", "out", dimensions),
+                source=source("average_pool"),
                 dtypes=(*FLOATS, *INTEGERS[-1:]),
                 operands="grad_output",
                 numbers={
@@ -224,6 +233,7 @@ def average_pool_rows() -> list[Row]:
                     **image("self", dimensions),
                     **image("grad_output", dimensions, "out_"),
                 },
+                constants={"BACKWARD": "1"},
                 meta=f"aten::{name}_backward",
                 family="pooling",
             ),
@@ -261,7 +271,7 @@ def adaptive_pool_rows() -> list[Row]:
             templated(
                 in_overloads,
                 "adaptive_pool",
-                Launch("adaptive_pool", "numel(out)"),
+                planes("adaptive_pool", "out", dimensions),
                 dtypes=FLOATS,
                 results=Result("out", sizes="sizes_out", strides=strides),
                 numbers={**image("self", dimensions), **image("out", dimensions, "out_")},
@@ -274,7 +284,7 @@ def adaptive_pool_rows() -> list[Row]:
             templated(
                 backward_overloads,
                 "adaptive_pool",
-                Launch("adaptive_pool", "numel(out)"),
+                planes("adaptive_pool", "out", dimensions),
                 dtypes=FLOATS,
                 operands="grad_output",
                 results=Result("out", sizes="sizes(self)", strides=strides_backward),
@@ -291,7 +301,7 @@ def adaptive_pool_rows() -> list[Row]:
             templated(
                 f"{largest} {largest}.out",
                 "adaptive_pool",
-                Launch("adaptive_pool", "numel(out)"),
+                planes("adaptive_pool", "out", dimensions),
                 dtypes=FLOATS,
                 results=[Result("out"), Result("indices", dtype="int64")],
                 numbers={**image("self", dimensions), **image("out", dimensions, "out_")},
@@ -358,7 +368,7 @@ def fractional_max_pool_rows() -> list[Row]:
             templated(
                 f"{name} {name}.output",
                 "fractional_max_pool",
-                Launch("fractional_max_pool", "numel(output)"),
+                planes("fractional_max_pool", "output", dimensions),
                 source=source("fractional_max_pool"),
                 dtypes=FLOATS,
                 operands="self random_samples",

@@ -34,6 +34,8 @@ TABLES = (
     "movement",
     "padding",
     "factories",
+    "recurrent",
+    "interpolation",
 )
 
 
