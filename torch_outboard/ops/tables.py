@@ -20,6 +20,7 @@ TABLES = (
     "matrix_product",
     "convolution",
     "indexing",
+    "special",
 )
 
 
