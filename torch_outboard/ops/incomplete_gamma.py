@@ -27,11 +27,12 @@ _STIRLING = polynomial(
 )
 
 INCOMPLETE: Functions = {
-    # m - log(1 + m) without cancellation.
-    "log1p_rest": ScalarFunction(
-        "T m",
+    # m - log(1 + m) for m = (b - a) / a, without cancellation.
+    "log_rest": ScalarFunction(
+        "T a, T b",
         f"""
-        if (fabs(m) > C(0.35)) return m - log1p(m);
+        const T m = (b - a) / a;
+        if (fabs(m) > C(0.35)) return m - log(b / a);
         const T r = m / (C(2) + m);
         return m * r - C(2) * r * r * r * {_ATANH};
         """,
@@ -45,7 +46,7 @@ INCOMPLETE: Functions = {
                            : exp(a * log(b) - b - lgamma(a + C(1)));
         }}
         const T u = C(1) / a;
-        return exp(-a * ob_log1p_rest((b - a) / a) - u * {_STIRLING})
+        return exp(-a * ob_log_rest(a, b) - u * {_STIRLING})
             / sqrt(C({2 * math.pi!r}) * a);
         """,
     ),
@@ -55,7 +56,7 @@ INCOMPLETE: Functions = {
         f"""
         const T m = (b - a) / a;
         if (a > C(100) && fabs(m) < C(0.3)) {{
-          const T eta = copysign(sqrt(C(2) * ob_log1p_rest(m)), m);
+          const T eta = copysign(sqrt(C(2) * ob_log_rest(a, b)), m);
           const T u = C(1) / a;
           T sum;
           {by_precision(_uniform(9, 20), _uniform(4, 9))}

@@ -149,7 +149,8 @@ SCALAR: Functions = {
         return sum;
         """,
     ),
-    # Far left of zero, where a is an integer, by the sum over all integers.
+    # Far left of zero, where a is an integer, by the sum over all integers. In the middle between
+    # two poles that is 0 for odd a, and adding from the left would cancel.
     "zeta": ScalarFunction(
         TWO,
         """
@@ -159,12 +160,13 @@ SCALAR: Functions = {
           if (b == floor(b)) return C(INFINITY);
           if (a != floor(a)) return C(NAN);
         }
-        if (a != a || b != b || b == C(INFINITY) || (a == C(INFINITY) && b > C(1))) return C(NAN);
-        if (b >= C(-20)) return ob_hurwitz_sum(a, b);
+        if (a != a || b != b || b == C(INFINITY)) return C(NAN);
+        if (a == C(INFINITY)) return b < C(1) ? C(INFINITY) : (b == C(1) ? C(1) : C(NAN));
         const T f = b - floor(b);
+        if (b > C(0) || (b >= C(-20) && f != C(0.5))) return ob_hurwitz_sum(a, b);
         const T sign = fmod(a, C(2)) == C(0) ? C(1) : C(-1);
-        return ob_hurwitz_sum(a, f)
-            + sign * (ob_hurwitz_sum(a, C(1) - f) - ob_hurwitz_sum(a, C(1) - b));
+        const T all = ob_hurwitz_sum(a, f) + sign * ob_hurwitz_sum(a, C(1) - f);
+        return all - sign * ob_hurwitz_sum(a, C(1) - b);
         """,
     ),
     # DLMF 5.15.6 where a < 1/2.
