@@ -1,5 +1,6 @@
 #include "engines/expression.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/WrapDimUtils.h>
 #include <c10/util/Exception.h>
 
@@ -134,6 +135,7 @@ enum class Expression::Operation : uint8_t {
   kSet,
   kInsert,
   kFill,
+  kBroadcast,
   kEach,
   kWrap,
   kMin,
@@ -325,18 +327,31 @@ class ExpressionParser {
       size_t arguments;
     };
     static const std::map<std::string, Function> functions = {
-        {"numel", {Operation::kNumel, 1}},       {"dims", {Operation::kDims, 1}},
-        {"size", {Operation::kSize, 2}},         {"stride", {Operation::kStride, 2}},
-        {"sizes", {Operation::kSizes, 1}},       {"bytes", {Operation::kBytes, 1}},
-        {"floating", {Operation::kFloating, 1}}, {"given", {Operation::kGiven, 1}},
-        {"either", {Operation::kEither, 2}},     {"len", {Operation::kLen, 1}},
-        {"prod", {Operation::kProd, 1}},         {"sum", {Operation::kSum, 1}},
-        {"drop", {Operation::kDrop, 2}},         {"set", {Operation::kSet, 3}},
-        {"insert", {Operation::kInsert, 3}},     {"fill", {Operation::kFill, 2}},
-        {"each", {Operation::kEach, 2}},         {"wrap", {Operation::kWrap, 2}},
-        {"min", {Operation::kMin, 2}},           {"max", {Operation::kMax, 2}},
-        {"floor", {Operation::kFloor, 1}},       {"ceil", {Operation::kCeil, 1}},
-        {"abs", {Operation::kAbs, 1}},           {"log2_ceil", {Operation::kLog2Ceil, 1}},
+        {"numel", {Operation::kNumel, 1}},
+        {"dims", {Operation::kDims, 1}},
+        {"size", {Operation::kSize, 2}},
+        {"stride", {Operation::kStride, 2}},
+        {"sizes", {Operation::kSizes, 1}},
+        {"bytes", {Operation::kBytes, 1}},
+        {"floating", {Operation::kFloating, 1}},
+        {"given", {Operation::kGiven, 1}},
+        {"either", {Operation::kEither, 2}},
+        {"len", {Operation::kLen, 1}},
+        {"prod", {Operation::kProd, 1}},
+        {"sum", {Operation::kSum, 1}},
+        {"drop", {Operation::kDrop, 2}},
+        {"set", {Operation::kSet, 3}},
+        {"insert", {Operation::kInsert, 3}},
+        {"fill", {Operation::kFill, 2}},
+        {"broadcast", {Operation::kBroadcast, 2}},
+        {"each", {Operation::kEach, 2}},
+        {"wrap", {Operation::kWrap, 2}},
+        {"min", {Operation::kMin, 2}},
+        {"max", {Operation::kMax, 2}},
+        {"floor", {Operation::kFloor, 1}},
+        {"ceil", {Operation::kCeil, 1}},
+        {"abs", {Operation::kAbs, 1}},
+        {"log2_ceil", {Operation::kLog2Ceil, 1}},
     };
     const auto found = functions.find(name);
     c10::SmallVector<int, 4> given = arguments(")");
@@ -560,6 +575,11 @@ ExpressionValue Expression::call(const Node& node,
     case Operation::kFill: {
       const double element = number(0);
       return ExpressionValue::of(List(static_cast<size_t>(number(1)), element));
+    }
+    case Operation::kBroadcast: {
+      const at::DimVector sizes =
+          at::infer_size_dimvector(child(0).as_sizes(), child(1).as_sizes());
+      return ExpressionValue::of(List(sizes.begin(), sizes.end()));
     }
     case Operation::kEach: {
       ExpressionValue value = child(0);

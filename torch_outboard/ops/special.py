@@ -7,6 +7,7 @@ import torch
 from torch_outboard.ops.pointwise import pointwise, unary
 from torch_outboard.ops.polynomials import POLYNOMIALS
 from torch_outboard.ops.row import FLOATS, Row, Value
+from torch_outboard.ops.template import Launch, Result, templated
 
 # What CPU has no half-precision kernels for.
 WIDE = (torch.float32, torch.float64)
@@ -84,9 +85,52 @@ def _polygamma() -> list[Row]:
     ]
 
 
+_FREXP = """
+    __kernel void parts(OB_PARAMETERS) {
+      OB_BEGIN
+      OB_ITEM(i)
+      const V value = self_load(i);
+      int power = 0;
+      V fraction = frexp(value, &power);
+      if (value != value || fabs(value) == (V)INFINITY) {
+        fraction = value;
+        power = 0;
+      }
+      mantissa_store(i, fraction);
+      exponent[i] = power;
+    }
+"""
+
+
+def _parts_of_numbers() -> list[Row]:
+    """Rounding to decimals, and mantissas with exponents."""
+    return [
+        pointwise(
+            "round.decimals round_.decimals round.decimals_out",
+            "self",
+            "round_decimals(self, decimals)",
+            FLOATS,
+            scalars="decimals",
+            scalar=True,
+        ),
+        templated(
+            "frexp.Tensor frexp.Tensor_out",
+            None,
+            Launch("parts", "numel(mantissa)"),
+            source=_FREXP,
+            dtypes=FLOATS,
+            results=[
+                Result("mantissa", like="self"),
+                Result("exponent", dtype="int32", like="self"),
+            ],
+        ),
+    ]
+
+
 def rows() -> list[Row]:
     """Every row."""
     return [
+        *_parts_of_numbers(),
         *unary("i0", FLOATS, "float"),
         *(_with_out(f"special_{name}", "self", name, FLOATS) for name in ("i0e", "i1", "i1e")),
         *(_with_out(f"special_{name}", "self", name, WIDE) for name in _OF_ONE.split()),

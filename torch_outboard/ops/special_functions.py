@@ -124,6 +124,16 @@ SPECIAL: Functions = {
 
 # For scalars alone: loops that end when the value does not change any more.
 SCALAR: Functions = {
+    # Powers of ten are exact as far as the precision goes.
+    "round_decimals": ScalarFunction(
+        "T a, T decimals",
+        """
+        T power = C(1);
+        for (int k = min((int)fabs(decimals), 400); k > 0; --k) power *= C(10);
+        if (decimals == C(0)) return rint(a);
+        return decimals < C(0) ? rint(a / power) * power : rint(a * power) / power;
+        """,
+    ),
     # The sum of (b + k)^-a for b > -30 that is no pole, by the Euler-Maclaurin formula (DLMF
     # 2.10.1).
     "hurwitz_sum": ScalarFunction(
