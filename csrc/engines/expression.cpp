@@ -1,5 +1,6 @@
 #include "engines/expression.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/WrapDimUtils.h>
 #include <c10/util/Exception.h>
 
@@ -135,6 +136,7 @@ enum class Expression::Operation : uint8_t {
   kSet,
   kInsert,
   kFill,
+  kBroadcast,
   kEach,
   kWrap,
   kMin,
@@ -346,6 +348,7 @@ class ExpressionParser {
         {"set", {Operation::kSet, 3}},
         {"insert", {Operation::kInsert, 3}},
         {"fill", {Operation::kFill, 2}},
+        {"broadcast", {Operation::kBroadcast, 2}},
         {"each", {Operation::kEach, 2}},
         {"wrap", {Operation::kWrap, 2}},
         {"min", {Operation::kMin, 2}},
@@ -604,6 +607,11 @@ ExpressionValue Expression::call(const Node& node,
     case Operation::kFill: {
       const double element = number(0);
       return ExpressionValue::of(List(static_cast<size_t>(number(1)), element));
+    }
+    case Operation::kBroadcast: {
+      const at::DimVector sizes =
+          at::infer_size_dimvector(child(0).as_sizes(), child(1).as_sizes());
+      return ExpressionValue::of(List(sizes.begin(), sizes.end()));
     }
     case Operation::kEach: {
       ExpressionValue value = child(0);

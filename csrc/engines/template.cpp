@@ -349,13 +349,7 @@ bool TemplateKernel::given_results_fit(const Call& call, const c10::OperatorHand
     const at::Tensor& given = overload_.given_output(stack, k);
     if (meta_.has_value() && overload_.form() == Overload::Form::kOut &&
         given.scalar_type() != call.dtypes[operand_count_ + k]) {
-      // Raises PyTorch's error, where the dtype is one.
-      torch::jit::Stack arguments;
-      const size_t count = op.schema().arguments().size();
-      for (size_t i = 0; i < count; ++i) {
-        arguments.push_back(meta_like(torch::jit::peek(stack, i, count)));
-      }
-      op.callBoxedForDispatchKey(c10::DispatchKey::Meta, arguments);
+      MetaCall::check(op, stack);  // raises PyTorch's error, where the dtype is one
     }
     if (!is_dense_on(given, call.device) || given.is_conj() || given.is_neg() ||
         given.scalar_type() != call.dtypes[operand_count_ + k] ||

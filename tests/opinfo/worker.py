@@ -167,7 +167,7 @@ def serve(settings: dict[str, str]) -> None:
     print("ready", file=answers)
 
     def check(name: str, dtype: str) -> Answer:
-        exclusions = exclusions_for(name, dtype, settings["access"])
+        exclusions = exclusions_for(name, dtype, settings["access"], settings["way"])
         unsafe = [exclusion for exclusion in exclusions if exclusion.unsafe]
         with counted(settings["way"] == "device") as (on_device, on_host):
             result = check_entry(entries[name], getattr(torch, dtype), device, backward=not unsafe)

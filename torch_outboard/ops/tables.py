@@ -36,6 +36,7 @@ TABLES = (
     "factories",
     "recurrent",
     "interpolation",
+    "special",
 )
 
 
