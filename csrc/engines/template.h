@@ -15,18 +15,19 @@
 //   let            "name = expression", in order; earlier names may be used
 //   meta           a functional overload whose Meta kernel checks the call with PyTorch's messages
 //                  and says sizes, strides and dtypes of the results: "aten::gather"
-//   results        names of the results, in order. A name that is no argument of the functional
-//   form sizes          per result an expression, without `meta` result_dtypes  per result the name
-//   of an operand or a temporary, whose dtype it has (default: of
-//                  the first operand), "dtype" for the argument of that name, "value" for that
-//                  of values, or a dtype's name
+//   results        names of the results, in order; none may be an argument of the functional form
+//   sizes          per result an expression, without `meta`
+//   result_dtypes  per result the name of an operand or a temporary, whose dtype it has (default:
+//                  the first operand), "dtype" for the argument of that name, "value" for the
+//                  dtype of values, or a dtype's name
 //   like           per result the name of an operand whose strides it gets, as in empty_like, or ""
 //   strides        per result name an expression: a list, or an empty one for row-major order
 //   wanted         per result name an expression: 0, and the result is an undefined tensor
-//   initial        per result or temporary what it holds before: a number, or the name of an
-//   operand temporaries    names of further tensors, with temporary_sizes   expressions: numbers of
-//   elements temporary_dtypes  as in result_dtypes items_of       tensors whose elements are moved
-//   as whole items, whatever their dtype: all
+//   initial        per result or temporary what it holds before: a number, or an operand's name
+//   temporaries    names of further tensors
+//   temporary_sizes, temporary_dtypes
+//                  expressions for their numbers of elements, and as in result_dtypes
+//   items_of       tensors whose elements are moved as whole items, whatever their dtype: all
 //                  tensors with the dtype of the first one, or none
 //   strided        tensors that come with sizes and strides (at most 8 dimensions) instead of dense
 //   compute        what has the dtype of values, V, where it is not the first tensor: the name of
