@@ -172,6 +172,7 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
       requirements_(row, overload_),
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
       vectors_(row.flag("vectors")),
+      resizes_silently_(row.flag("resizes_silently")),
       generator_(overload_.find("generator")) {
   for (size_t i = 0; i < overload_.argument_count(); ++i) {
     names_.push_back(overload_.argument(static_cast<int>(i)).name());
@@ -426,6 +427,8 @@ void TemplateKernel::make_results(Call& call, const torch::jit::Stack& stack) co
       if (model.is_non_overlapping_and_dense()) strides = model.strides();
       if (strides.size() != sizes.size()) strides.clear();
     }
+    const at::Tensor& given = overload_.given_output(stack, k);
+    if (resizes_silently_ && given.defined() && given.sizes() != sizes) given.resize_(sizes);
     call.results.push_back(prepare_result(
         overload_, overload_.given_output(stack, k), sizes, call.dtypes[i], device_of(call.device),
         strides.empty() ? at::OptionalIntArrayRef() : at::OptionalIntArrayRef(strides)));

@@ -22,6 +22,8 @@
 //                  dtype of values, or a dtype's name
 //   like           per result the name of an operand whose strides it gets, as in empty_like, or ""
 //   strides        per result name an expression: a list, or an empty one for row-major order
+//   resizes_silently
+//                  given results get their size without PyTorch's warning, as those of factories do
 //   wanted         per result name an expression: 0, and the result is an undefined tensor
 //   initial        per result or temporary what it holds before: a number, or an operand's name
 //   temporaries    names of further tensors
@@ -148,6 +150,7 @@ class TemplateKernel final : public EngineKernel {
   const Requirements requirements_;
   const uint64_t dtypes_;
   const bool vectors_;
+  const bool resizes_silently_;
   at::ScalarType compute_ = at::ScalarType::Undefined;
   size_t compute_of_ = 0;
   std::vector<std::string> names_;  // of slots: arguments first

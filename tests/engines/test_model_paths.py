@@ -35,7 +35,7 @@ def test_training_step_is_native(device, name):
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0  # CPU draws other numbers
-        if isinstance(module, torch.nn.LSTM):
+        if isinstance(module, (torch.nn.LSTM, torch.nn.MultiheadAttention)):
             module.dropout = 0.0
     on_device = copy.deepcopy(model).to(device)
     moved = tuple(tensor.to(device) for tensor in batch)

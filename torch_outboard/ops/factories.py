@@ -22,6 +22,7 @@ def spaced(name: str, dtypes: tuple, **reals: str) -> Row:
         numbers={"count": "steps"},
         reals={"start": "start", "end": "end", **reals},
         constants={"LOGARITHMIC": str(int(name == "logspace"))},
+        resizes_silently=True,
         **FAMILY,
     )
 
@@ -39,6 +40,7 @@ def rows() -> list[Row]:
             results=Result("out", f"numel(out) == {length} ? sizes(out) : [{length}]"),
             conditions=["step != 0", f"{length} >= 0", f"{length} < 1099511627776"],
             scalars="start step",
+            resizes_silently=True,
             **FAMILY,
         ),
         spaced("linspace", (*FLOATS, *COMPLEX)),
@@ -53,6 +55,7 @@ def rows() -> list[Row]:
                 results=Result("out", f"[n, {columns}]"),
                 conditions=["n >= 0", f"{columns} >= 0"],
                 numbers={"columns": columns},
+                resizes_silently=True,
                 **FAMILY,
             )
             for overload, columns in (("eye.out", "n"), ("eye.m_out", "m"))
