@@ -1,5 +1,7 @@
 #include "engines/convolution.h"
 
+#include <ATen/ops/sum.h>
+
 #include <algorithm>
 #include <array>
 
@@ -262,7 +264,11 @@ bool ConvolutionKernel::run_backward(torch::jit::Stack* stack, const Geometry& g
   }
   if (mask.get(2)) {
     results[2] = empty_on(device, {sizes[1]}, dtype);
-    write_bias(gradient, results[2]);
+    at::DimVector others;
+    for (int64_t d = 0; d < gradient.dim(); ++d) {
+      if (d != 1) others.push_back(d);
+    }
+    at::sum_out(results[2], gradient, others);
   }
   overload_.finish(stack, std::move(results));
   return true;
@@ -331,20 +337,6 @@ void ConvolutionKernel::write_weight(const Geometry& geometry, const at::Tensor&
   const auto& program = ProductProgram::find(input.device().index(), input.scalar_type(),
                                              needs_wide_index(layout), source_);
   multiply_patches(program, layout, left, input, patches, at::Tensor(), weight);
-}
-
-void ConvolutionKernel::write_bias(const at::Tensor& gradient, const at::Tensor& bias) const {
-  const at::Tensor source = has_even_positions(gradient) ? gradient : gradient.contiguous();
-  const auto& program = ProductProgram::find(source.device().index(), source.scalar_type(),
-                                             /*wide=*/false, source_);
-  LaunchArguments arguments;
-  arguments.address(source.const_data_ptr()).address(bias.mutable_data_ptr());
-  program.add_index(arguments, source.size(0));
-  program.add_index(arguments, source.stride(0));
-  program.add_index(arguments, source.stride(1));
-  program.add_index(arguments, volume(spatial(source.sizes(), 1)));
-  program.add_index(arguments, position_stride(source));
-  program.enqueue(program.kernel("channel_sums"), source.size(1), true, arguments);
 }
 
 OUTBOARD_ENGINE("convolution", ConvolutionKernel);

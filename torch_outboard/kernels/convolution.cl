@@ -160,26 +160,3 @@ __kernel void pack_patches(OB_POINTER(X, source), OB_POINTER(S, packed), const P
     pack_positions(from, to, &layout, l.begin + panel * COLUMNS, first, last);
   }
 }
-
-// Sums over all but the channels: the gradient of a bias.
-__kernel void channel_sums(OB_POINTER(X, source), OB_POINTER(X, out), const I images,
-                           const I image, const I channel, const I positions, const I stride,
-                           const I items) {
-  OB_BIND(X, source) OB_BIND(X, out)
-  const I item = get_global_id(0);
-  if (item >= items) return;
-  S sum = 0;
-  V partial = (V)(0);
-  for (I n = 0; n < images; ++n) {
-    const __global X *from = source + n * image + item * channel;
-    I p = 0;
-    if (stride == 1) {
-      for (; p + W <= positions; p += W) partial += LOADV(from, p);
-    }
-    for (; p < positions; ++p) sum += LOAD(from, p * stride);
-  }
-  S parts[W];
-  VSTORE(partial, 0, parts);
-  for (int i = 0; i < W; ++i) sum += parts[i];
-  STORE(out, item, sum);
-}
