@@ -365,7 +365,7 @@ bool TemplateKernel::given_results_fit(const Call& call, const torch::jit::Stack
     if (!is_dense_on(given, call.device) || given.is_conj() || given.is_neg() ||
         given.scalar_type() != call.dtypes[operand_count_ + k] ||
         (description.strided && given.dim() > kTemplateDimensions) ||
-        at::has_internal_overlap(given) != at::MemOverlap::No) {
+        at::has_internal_overlap(given) == at::MemOverlap::Yes) {
       return false;
     }
     for (size_t i = 0; i < operand_count_; ++i) {

@@ -18,9 +18,7 @@ def rows() -> list[Row]:
     """Every row."""
     return [
         *_elementwise("mse_loss", 0, "mse_loss_backward.grad_input", meta=True),
-        *_elementwise(
-            "smooth_l1_loss", 1, "smooth_l1_loss_backward.grad_input", "beta", meta=True
-        ),
+        *_elementwise("smooth_l1_loss", 1, "smooth_l1_loss_backward.grad_input", "beta", meta=True),
         *_elementwise("huber_loss", 2, "huber_loss_backward.out", "delta"),
         *_elementwise(
             "binary_cross_entropy", 3, "binary_cross_entropy_backward.grad_input", weighted=True

@@ -19,8 +19,22 @@ def rows() -> list[Row]:
         row
         for blocks in (False, True)
         for row in (
-            _scan("cumsum cumsum.out", 0, (*_REALS, *COMPLEX), out, blocks, meta="aten::cumsum"),
-            _scan("cumprod cumprod.out", 1, (*_REALS, *COMPLEX), out, blocks, meta="aten::cumprod"),
+            _scan(
+                "cumsum cumsum_ cumsum.out",
+                0,
+                (*_REALS, *COMPLEX),
+                out,
+                blocks,
+                meta="aten::cumsum",
+            ),
+            _scan(
+                "cumprod cumprod_ cumprod.out",
+                1,
+                (*_REALS, *COMPLEX),
+                out,
+                blocks,
+                meta="aten::cumprod",
+            ),
             _scan("_logcumsumexp _logcumsumexp.out", 2, FLOATS, out, blocks),
             _scan("_cummax_helper", 3, _REALS, [], blocks),
             _scan("_cummin_helper", 4, _REALS, [], blocks),
