@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
-from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row, Value
+from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
 _REALS = (*FLOATS, *INTEGERS, *BOOL)
@@ -48,7 +49,7 @@ def _scan(
     dtypes: Sequence[torch.dtype],
     results: list[Result],
     blocks: bool,
-    **known: Value,
+    **known: Any,
 ) -> Row:
     """Over many short columns, or over rows in blocks."""
     # Values are those of the result. The extremes go to arguments.
