@@ -1,7 +1,11 @@
 #include "aten/ways.h"
 
+#include <algorithm>
 #include <array>
+#include <list>
 #include <mutex>
+#include <set>
+#include <utility>
 
 #include "aten/router.h"
 #include "runtime/device.h"
@@ -11,14 +15,27 @@
 namespace outboard {
 
 std::atomic<bool> g_device_kernels_settled{false};
+std::atomic<bool> g_device_way_is_open{false};
 
 namespace {
 
 std::array<std::atomic<WaySetting>, kMaxDevices> g_settings = {};
 std::atomic<BringDeviceKernels> g_bring{nullptr};
 
-// Typed host kernels do not ask the router while nobody watches it. It has to be asked until it is
-// known whether device kernels exist, and on as long as one could be chosen where memory is shared.
+// Replaced as a whole; old ones may still be read, and are kept.
+std::array<std::atomic<const WayThresholds*>, kMaxDevices> g_thresholds = {};
+
+// The families whose device kernels may run on memory that the host shares.
+struct OpenFamilies {
+  bool all = false;
+  std::set<std::string, std::less<>> named;
+  bool operator==(const OpenFamilies&) const = default;
+};
+std::atomic<const OpenFamilies*> g_open_families{nullptr};
+
+// Typed host kernels do not ask the router while nobody watches it. All of them have to until it is
+// known whether device kernels exist; afterwards those for which one could be chosen where memory
+// is shared, and their entries say so.
 struct Watch {
   std::mutex mutex;
   bool watching = false;
@@ -33,28 +50,52 @@ bool prefers_host(c10::DeviceIndex device) {
   return shares_host_memory(device) && device_properties(device).kind == OB_DEVICE_CPU;
 }
 
-bool may_take_device_way(c10::DeviceIndex device) {
-  if (!shares_host_memory(device) || !runs_code(device)) return false;
-  switch (way_setting(device)) {
-    case WaySetting::kDevice:
-      return true;
-    case WaySetting::kHost:
-      return false;
-    case WaySetting::kAuto:
-      break;
+int64_t threshold(c10::DeviceIndex device, std::string_view family) {
+  const WayThresholds* measured =
+      g_thresholds[static_cast<size_t>(device)].load(std::memory_order_acquire);
+  if (measured != nullptr) {
+    const auto found = measured->find(family);
+    if (found != measured->end()) return found->second;
   }
-  return !prefers_host(device);
+  return prefers_host(device) ? kNeverDevice : 0;
+}
+
+void add_open_families(c10::DeviceIndex device, OpenFamilies& open) {
+  if (!shares_host_memory(device) || !runs_code(device)) return;
+  const WaySetting setting = way_setting(device);
+  if (setting == WaySetting::kHost) return;
+  if (setting == WaySetting::kDevice || !prefers_host(device)) {
+    open.all = true;
+    return;
+  }
+  const WayThresholds* measured = g_thresholds[static_cast<size_t>(device)].load();
+  if (measured == nullptr) return;
+  for (const auto& [family, from] : *measured) {
+    if (from != kNeverDevice) open.named.insert(family);
+  }
+}
+
+// Ways are switched back and forth, so what was there before is found again. Under the lock.
+const OpenFamilies* keep(OpenFamilies open) {
+  static auto* kept = new std::list<OpenFamilies>;
+  const auto found = std::find(kept->begin(), kept->end(), open);
+  return found != kept->end() ? &*found : &kept->emplace_back(std::move(open));
 }
 
 void update_watch() {
   Watch& state = watch();
   std::lock_guard<std::mutex> lock(state.mutex);
-  bool wanted = !g_device_kernels_settled.load();
-  if (!wanted) {
+  const bool settled = g_device_kernels_settled.load();
+  if (settled) {
+    OpenFamilies open;
     for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
-      wanted = wanted || may_take_device_way(device);
+      add_open_families(device, open);
     }
+    g_device_way_is_open.store(open.all || !open.named.empty());
+    g_open_families.store(keep(std::move(open)), std::memory_order_release);
+    mark_operators_with_open_way();
   }
+  const bool wanted = !settled;
   if (wanted == state.watching) return;
   g_router_watchers += wanted ? 1 : -1;
   state.watching = wanted;
@@ -82,6 +123,16 @@ void set_way_setting(c10::DeviceIndex device, WaySetting setting) {
   update_watch();
 }
 
+void set_way_thresholds(c10::DeviceIndex device, WayThresholds thresholds) {
+  g_thresholds.at(static_cast<size_t>(device)).store(new WayThresholds(std::move(thresholds)));
+  update_watch();
+}
+
+WayThresholds way_thresholds(c10::DeviceIndex device) {
+  const WayThresholds* measured = g_thresholds.at(static_cast<size_t>(device)).load();
+  return measured != nullptr ? *measured : WayThresholds();
+}
+
 bool takes_device_way(c10::DeviceIndex device, const char* family, int64_t elements) {
   switch (way_setting(device)) {
     case WaySetting::kDevice:
@@ -91,7 +142,13 @@ bool takes_device_way(c10::DeviceIndex device, const char* family, int64_t eleme
     case WaySetting::kAuto:
       break;
   }
-  return !prefers_host(device);
+  const int64_t from = threshold(device, family);
+  return from != kNeverDevice && elements >= from;
+}
+
+bool device_way_is_open(std::string_view family) noexcept {
+  const OpenFamilies* open = g_open_families.load(std::memory_order_acquire);
+  return open != nullptr && (open->all || open->named.find(family) != open->named.end());
 }
 
 void set_bring_device_kernels(BringDeviceKernels function) noexcept {

@@ -6,13 +6,17 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+#include <string_view>
 
 #include "runtime/export.h"
 
 namespace outboard {
 
 enum class WaySetting : uint8_t {
-  kAuto = 0,    // whatever is better, by takes_device_way
+  kAuto = 0,    // whatever is better, by the device's thresholds
   kDevice = 1,  // the kit's device kernels, wherever one serves
   kHost = 2,    // never
 };
@@ -21,9 +25,27 @@ OUTBOARD_API WaySetting way_setting(c10::DeviceIndex device);
 // device -1: every device, also those that are not known yet.
 OUTBOARD_API void set_way_setting(c10::DeviceIndex device, WaySetting setting);
 
+// What `auto` means on a device: the number of elements from which the device's kernels of a family
+// are better than the host's; kNeverDevice if they are not.
+constexpr int64_t kNeverDevice = std::numeric_limits<int64_t>::max();
+using WayThresholds = std::map<std::string, int64_t, std::less<>>;
+
+// Families that `thresholds` does not name follow the default: never where a CPU shares its memory
+// with the host, always elsewhere.
+OUTBOARD_API void set_way_thresholds(c10::DeviceIndex device, WayThresholds thresholds);
+// Those that were set, without the default.
+OUTBOARD_API WayThresholds way_thresholds(c10::DeviceIndex device);
+
 // The one place that decides for a call that a device kernel of the kit could serve. `family` says
-// what kind of work it is, `elements` how much: of the first tensor argument, 0 for a factory.
+// what kind of work it is, `elements` how much: of the first tensor argument or of all tensors in a
+// first list, 0 for a factory.
 OUTBOARD_API bool takes_device_way(c10::DeviceIndex device, const char* family, int64_t elements);
+
+// Whether a device kernel of the kit may run somewhere on memory that the host shares: host kernels
+// that call other operators on the way are then not alone with that memory.
+extern OUTBOARD_API std::atomic<bool> g_device_way_is_open;
+// The same for the kernels of a family, whose operators' typed host kernels have to ask the router.
+bool device_way_is_open(std::string_view family) noexcept;
 
 // Brings the kit's device kernels: called before the first routed call, with no lock held, possibly
 // by several threads at once, and on a device that can run code only. It ends with

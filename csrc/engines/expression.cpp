@@ -1,8 +1,10 @@
 #include "engines/expression.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/WrapDimUtils.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <map>
@@ -134,6 +136,7 @@ enum class Expression::Operation : uint8_t {
   kSet,
   kInsert,
   kFill,
+  kBroadcast,
   kEach,
   kWrap,
   kMin,
@@ -143,6 +146,9 @@ enum class Expression::Operation : uint8_t {
   kAbs,
   kLog2Ceil,
   kLog1p,
+  kMinOf,
+  kMaxOf,
+  kPaddedSizes,
 };
 
 // Recursive descent; one function per level of precedence.
@@ -326,18 +332,34 @@ class ExpressionParser {
       size_t arguments;
     };
     static const std::map<std::string, Function> functions = {
-        {"numel", {Operation::kNumel, 1}},       {"dims", {Operation::kDims, 1}},
-        {"size", {Operation::kSize, 2}},         {"stride", {Operation::kStride, 2}},
-        {"sizes", {Operation::kSizes, 1}},       {"bytes", {Operation::kBytes, 1}},
-        {"floating", {Operation::kFloating, 1}}, {"given", {Operation::kGiven, 1}},
-        {"either", {Operation::kEither, 2}},     {"len", {Operation::kLen, 1}},
-        {"prod", {Operation::kProd, 1}},         {"sum", {Operation::kSum, 1}},
-        {"drop", {Operation::kDrop, 2}},         {"set", {Operation::kSet, 3}},
-        {"insert", {Operation::kInsert, 3}},     {"fill", {Operation::kFill, 2}},
-        {"each", {Operation::kEach, 2}},         {"wrap", {Operation::kWrap, 2}},
-        {"min", {Operation::kMin, 2}},           {"max", {Operation::kMax, 2}},
-        {"floor", {Operation::kFloor, 1}},       {"ceil", {Operation::kCeil, 1}},
-        {"abs", {Operation::kAbs, 1}},           {"log2_ceil", {Operation::kLog2Ceil, 1}},
+        {"numel", {Operation::kNumel, 1}},
+        {"dims", {Operation::kDims, 1}},
+        {"size", {Operation::kSize, 2}},
+        {"stride", {Operation::kStride, 2}},
+        {"sizes", {Operation::kSizes, 1}},
+        {"bytes", {Operation::kBytes, 1}},
+        {"floating", {Operation::kFloating, 1}},
+        {"given", {Operation::kGiven, 1}},
+        {"either", {Operation::kEither, 2}},
+        {"len", {Operation::kLen, 1}},
+        {"prod", {Operation::kProd, 1}},
+        {"sum", {Operation::kSum, 1}},
+        {"drop", {Operation::kDrop, 2}},
+        {"set", {Operation::kSet, 3}},
+        {"insert", {Operation::kInsert, 3}},
+        {"fill", {Operation::kFill, 2}},
+        {"broadcast", {Operation::kBroadcast, 2}},
+        {"each", {Operation::kEach, 2}},
+        {"wrap", {Operation::kWrap, 2}},
+        {"min", {Operation::kMin, 2}},
+        {"max", {Operation::kMax, 2}},
+        {"floor", {Operation::kFloor, 1}},
+        {"ceil", {Operation::kCeil, 1}},
+        {"abs", {Operation::kAbs, 1}},
+        {"log2_ceil", {Operation::kLog2Ceil, 1}},
+        {"min_of", {Operation::kMinOf, 1}},
+        {"max_of", {Operation::kMaxOf, 1}},
+        {"padded_sizes", {Operation::kPaddedSizes, 2}},
         {"log1p", {Operation::kLog1p, 1}},
     };
     const auto found = functions.find(name);
@@ -541,6 +563,29 @@ ExpressionValue Expression::call(const Node& node,
       }
       return ExpressionValue::of(result);
     }
+    case Operation::kMinOf:
+    case Operation::kMaxOf: {
+      const ExpressionValue value = child(0);
+      const List& list = value.as_list();
+      TORCH_CHECK_VALUE(!list.empty(), "the expression '", source_,
+                        "' of a row wants the extreme of an empty list");
+      return ExpressionValue::of(node.operation == Operation::kMinOf
+                                     ? *std::min_element(list.begin(), list.end())
+                                     : *std::max_element(list.begin(), list.end()));
+    }
+    case Operation::kPaddedSizes: {
+      ExpressionValue sizes = child(0);
+      const ExpressionValue amounts = child(1);
+      const List& list = amounts.as_list();
+      for (size_t i = 0; i < list.size(); ++i) {
+        sizes.list[place(-1.0 - static_cast<double>(i / 2), sizes.as_list().size(), source_)] +=
+            list[i];
+      }
+      for (const double size : sizes.list) {
+        TORCH_CHECK_VALUE(size >= 0, "the expression '", source_, "' of a row has a negative size");
+      }
+      return sizes;
+    }
     case Operation::kDrop: {
       ExpressionValue value = child(0);
       // The only dimension of a tensor without dimensions.
@@ -562,6 +607,11 @@ ExpressionValue Expression::call(const Node& node,
     case Operation::kFill: {
       const double element = number(0);
       return ExpressionValue::of(List(static_cast<size_t>(number(1)), element));
+    }
+    case Operation::kBroadcast: {
+      const at::DimVector sizes =
+          at::infer_size_dimvector(child(0).as_sizes(), child(1).as_sizes());
+      return ExpressionValue::of(List(sizes.begin(), sizes.end()));
     }
     case Operation::kEach: {
       ExpressionValue value = child(0);

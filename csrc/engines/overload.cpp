@@ -1,5 +1,6 @@
 #include "engines/overload.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <c10/util/Exception.h>
 
@@ -86,6 +87,17 @@ at::Tensor prepare_result(const Overload& overload, const at::Tensor& given, at:
 bool is_dense_on(const at::Tensor& tensor, c10::DeviceIndex device) {
   return tensor.defined() && tensor.is_privateuseone() && tensor.device().index() == device &&
          tensor.layout() == at::kStrided;
+}
+
+bool may_overlap(const at::Tensor& a, const at::Tensor& b) {
+  switch (at::get_overlap_status(a, b)) {
+    case at::MemOverlapStatus::No:
+      return false;
+    case at::MemOverlapStatus::TooHard:
+      return a.storage().is_alias_of(b.storage());
+    default:
+      return true;
+  }
 }
 
 }  // namespace outboard

@@ -72,4 +72,7 @@ OUTBOARD_API at::Tensor prepare_result(const Overload& overload, const at::Tenso
 // Whether a tensor argument can be read by a kernel on `device`: dense, on that device.
 OUTBOARD_API bool is_dense_on(const at::Tensor& tensor, c10::DeviceIndex device);
 
+// Whether writing one of two different tensors could change the other.
+OUTBOARD_API bool may_overlap(const at::Tensor& a, const at::Tensor& b);
+
 }  // namespace outboard

@@ -1,6 +1,5 @@
 #include "engines/template.h"
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty_like.h>
@@ -83,27 +82,21 @@ struct Layout {
   }
 };
 
-at::Tensor meta_like(const at::Tensor& tensor) {
-  if (!tensor.defined()) return tensor;
-  return at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
+// Work items of a work-group, in launches of groups.
+int group_lanes(c10::DeviceIndex device) {
+  return device_properties(device).kind == OB_DEVICE_CPU ? 1 : work_shape(device).local;
 }
 
-c10::IValue meta_like(const c10::IValue& argument) {
-  if (argument.isTensor()) return meta_like(argument.toTensor());
-  if (argument.isTensorList()) {
-    c10::List<at::Tensor> list;
-    for (const at::Tensor& tensor : argument.toTensorList()) list.push_back(meta_like(tensor));
-    return list;
+template <class Index>
+struct Numbers {
+  Index at[kTemplateList] = {};
+
+  explicit Numbers(const ExpressionValue::List& list) {
+    TORCH_CHECK_VALUE(list.size() <= kTemplateList, "a kernel takes lists of up to ", kTemplateList,
+                      " numbers, not of ", list.size());
+    for (size_t i = 0; i < list.size(); ++i) at[i] = static_cast<Index>(list[i]);
   }
-  if (argument.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> list;
-    for (const std::optional<at::Tensor>& tensor : argument.toOptionalTensorList()) {
-      list.push_back(tensor.has_value() ? std::optional(meta_like(*tensor)) : std::nullopt);
-    }
-    return list;
-  }
-  return argument;
-}
+};
 
 }  // namespace
 
@@ -183,6 +176,7 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
   for (size_t i = 0; i < overload_.argument_count(); ++i) {
     names_.push_back(overload_.argument(static_cast<int>(i)).name());
   }
+  names_.emplace_back("group_lanes");
   const auto& accepts = row.dictionary("accepts");
   for (std::string name : row.texts("operands")) {
     Tensor tensor;
@@ -228,6 +222,9 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
   for (const auto& [name, text] : row.dictionary("wanted")) {
     tensors_[tensor_index(name)].wanted = parse(text);
   }
+  for (const auto& [name, text] : row.dictionary("strides")) {
+    tensors_[tensor_index(name)].strides = parse(text);
+  }
   for (const auto& [name, text] : row.dictionary("initial")) {
     Tensor& tensor = tensors_[tensor_index(name)];
     char* end = nullptr;
@@ -258,6 +255,7 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
   }
   numbers_ = parse_named(row.texts("numbers"), false);
   reals_ = parse_named(row.texts("reals"), false);
+  lists_ = parse_named(row.texts("lists"), false);
   constants_ = parse_named(row.texts("constants"), false);
   if (const std::string& text = row.text("random"); !text.empty()) random_ = parse(text);
   const auto& kernels = row.texts("kernels");
@@ -274,9 +272,7 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
     launches_.push_back(std::move(launch));
   }
   if (const std::string& name = row.text("meta"); !name.empty()) {
-    const size_t dot = name.find('.');
-    meta_ = c10::Dispatcher::singleton().findSchemaOrThrow(
-        name.substr(0, dot).c_str(), dot == std::string::npos ? "" : name.substr(dot + 1).c_str());
+    meta_.emplace(name);
   }
 }
 
@@ -345,23 +341,16 @@ bool TemplateKernel::choose_dtypes(Call& call, const torch::jit::Stack& stack) c
   return (dtypes_ & bit(call.dtypes[0])) != 0;
 }
 
-void TemplateKernel::ask_meta(Call& call, const torch::jit::Stack& stack) const {
-  const auto& schema = meta_->schema();
-  torch::jit::Stack arguments;
-  for (const c10::Argument& argument : schema.arguments()) {
-    const int at = overload_.find(argument.name());
-    TORCH_INTERNAL_ASSERT(at >= 0, overload_.name(), " has no argument ", argument.name());
-    arguments.push_back(meta_like(overload_.read(stack, at)));
-  }
-  meta_->callBoxedForDispatchKey(c10::DispatchKey::Meta, arguments);
-  for (c10::IValue& value : arguments) call.meta.push_back(std::move(value).toTensor());
-}
-
-bool TemplateKernel::given_results_fit(const Call& call, const torch::jit::Stack& stack) const {
+bool TemplateKernel::given_results_fit(const Call& call, const c10::OperatorHandle& op,
+                                       const torch::jit::Stack& stack) const {
   if (overload_.form() == Overload::Form::kFunctional) return true;
   for (size_t k = 0; k < overload_.result_count(); ++k) {
     const Tensor& description = tensors_[operand_count_ + k];
     const at::Tensor& given = overload_.given_output(stack, k);
+    if (meta_.has_value() && overload_.form() == Overload::Form::kOut &&
+        given.scalar_type() != call.dtypes[operand_count_ + k]) {
+      MetaCall::check(op, stack);  // raises PyTorch's error, where the dtype is one
+    }
     if (!is_dense_on(given, call.device) || given.is_conj() || given.is_neg() ||
         given.scalar_type() != call.dtypes[operand_count_ + k] ||
         (description.strided && given.dim() > kTemplateDimensions) ||
@@ -372,13 +361,14 @@ bool TemplateKernel::given_results_fit(const Call& call, const torch::jit::Stack
       const at::Tensor& operand = call.tensors[i];
       if (!operand.defined()) continue;
       if (operand.is_same(given)) continue;  // make_results sees to it
-      if (at::get_overlap_status(given, operand) != at::MemOverlapStatus::No) return false;
+      if (may_overlap(given, operand)) return false;
     }
   }
   return true;
 }
 
-bool TemplateKernel::prepare(Call& call, const torch::jit::Stack& stack) const {
+bool TemplateKernel::prepare(Call& call, const c10::OperatorHandle& op,
+                             const torch::jit::Stack& stack) const {
   if (!requirements_.hold(stack) || !read_operands(call, stack)) return false;
   if (operand_count_ > 0 && (dtypes_ & bit(call.tensors[0].scalar_type())) == 0) return false;
   call.values.resize(names_.size());
@@ -386,6 +376,8 @@ bool TemplateKernel::prepare(Call& call, const torch::jit::Stack& stack) const {
     const c10::IValue& value = overload_.read(stack, static_cast<int>(i));
     call.values[i] = ExpressionValue::of(value);
   }
+  call.values[overload_.argument_count()] =
+      ExpressionValue::of(static_cast<double>(group_lanes(call.device)));
   for (const int argument : scalars_) {
     const c10::IValue& value = overload_.read(stack, argument);
     if (!value.isScalar()) return false;
@@ -403,8 +395,8 @@ bool TemplateKernel::prepare(Call& call, const torch::jit::Stack& stack) const {
   } catch (const c10::IndexError&) {
     return false;
   }
-  if (meta_.has_value()) ask_meta(call, stack);
-  return choose_dtypes(call, stack) && given_results_fit(call, stack);
+  if (meta_.has_value()) call.meta = meta_->results(overload_, stack);
+  return choose_dtypes(call, stack) && given_results_fit(call, op, stack);
 }
 
 void TemplateKernel::make_results(Call& call, const torch::jit::Stack& stack) const {
@@ -426,7 +418,9 @@ void TemplateKernel::make_results(Call& call, const torch::jit::Stack& stack) co
     } else {
       sizes = call.tensors.at(0).sizes();
     }
-    if (strides.empty() && !description.like.empty()) {
+    if (!description.strides.empty()) {
+      strides = description.strides.evaluate(call.values).as_sizes();
+    } else if (strides.empty() && !description.like.empty()) {
       const at::Tensor& model = call.tensors[tensor_index(description.like)];
       strides = at::infer_dense_strides(model.sizes(), model.strides());
       if (model.is_non_overlapping_and_dense()) strides = model.strides();
@@ -492,6 +486,7 @@ const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
     source.scalars = scalar_names_;
     for (const Named& named : numbers_) source.numbers.push_back(named.name);
     for (const Named& named : reals_) source.reals.push_back(named.name);
+    for (const Named& named : lists_) source.lists.push_back(named.name);
     for (size_t i = 0; i < constants_.size(); ++i) {
       source.constants.emplace_back(constants_[i].name, key.values[tensors_.size() + i]);
     }
@@ -506,7 +501,7 @@ const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
       source.width = shape.width(
           static_cast<int>(std::max<size_t>(c10::elementSize(value_dtype(source.compute)), 4)));
     }
-    source.local = gpu ? shape.local : 1;
+    source.local = group_lanes(call.device);
     const std::string text = source.program();
     Kernels made;
     for (const Launch& launch : launches_) {
@@ -564,6 +559,14 @@ void TemplateKernel::add_arguments(const Call& call, LaunchArguments& arguments)
       arguments.value(static_cast<float>(number));
     }
   }
+  for (const Named& named : lists_) {
+    const ExpressionValue numbers = named.expression.evaluate(call.values);
+    if (call.wide) {
+      arguments.value(Numbers<int64_t>(numbers.as_list()));
+    } else {
+      arguments.value(Numbers<int32_t>(numbers.as_list()));
+    }
+  }
   if (!random_.empty()) arguments.value(call.philox.seed).value(call.philox.offset);
   index(static_cast<double>(call.items));
   index(static_cast<double>(call.step));
@@ -571,7 +574,6 @@ void TemplateKernel::add_arguments(const Call& call, LaunchArguments& arguments)
 
 void TemplateKernel::enqueue(Call& call, size_t first, size_t last) {
   const WorkShape shape = work_shape(call.device);
-  const bool gpu = device_properties(call.device).kind != OB_DEVICE_CPU;
   const uint64_t units = std::max<uint32_t>(device_properties(call.device).compute_units, 1);
   const Kernels* known = nullptr;
   for (size_t i = first; i < last; ++i) {
@@ -586,7 +588,7 @@ void TemplateKernel::enqueue(Call& call, size_t first, size_t last) {
     call.items = static_cast<uint64_t>(items);
     Grid grid;
     if (launched.groups) {
-      const uint64_t local = gpu ? static_cast<uint64_t>(shape.local) : 1;
+      const auto local = static_cast<uint64_t>(group_lanes(call.device));
       grid = Grid::linear(std::min(call.items, units * kGroupsPerUnit) * local, local);
     } else {
       grid = Grid::linear(call.items, shape.local);
@@ -604,7 +606,7 @@ bool TemplateKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys
   Call call;
   call.device = device;
   call.tensors.reserve(tensors_.size());
-  if (!prepare(call, *stack)) return false;
+  if (!prepare(call, op, *stack)) return false;
   call.tensors.resize(tensors_.size());
   if (!random_.empty()) {
     std::optional<at::Generator> generator;

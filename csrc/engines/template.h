@@ -2,7 +2,8 @@
 // tensors they read and write, of which sizes and dtypes, and how many work items each launch has.
 //
 // A row's properties. An expression is one of engines/expression.h; its names are the arguments of
-// the overload (without those of out=), the results once they have sizes, and those of `let`.
+// the overload (without those of out=), the results once they have sizes, those of `let`, and
+// `group_lanes`, the work items of a work-group in launches of groups.
 //
 //   source         text of the kernels
 //   operands       tensor arguments that kernels read; "weight?" may be None
@@ -14,17 +15,19 @@
 //   let            "name = expression", in order; earlier names may be used
 //   meta           a functional overload whose Meta kernel checks the call with PyTorch's messages
 //                  and says sizes, strides and dtypes of the results: "aten::gather"
-//   results        names of the results, in order. A name that is no argument of the functional
-//   form sizes          per result an expression, without `meta` result_dtypes  per result the name
-//   of an operand or a temporary, whose dtype it has (default: of
-//                  the first operand), "dtype" for the argument of that name, "value" for that
-//                  of values, or a dtype's name
+//   results        names of the results, in order; none may be an argument of the functional form
+//   sizes          per result an expression, without `meta`
+//   result_dtypes  per result the name of an operand or a temporary, whose dtype it has (default:
+//                  the first operand), "dtype" for the argument of that name, "value" for the
+//                  dtype of values, or a dtype's name
 //   like           per result the name of an operand whose strides it gets, as in empty_like, or ""
+//   strides        per result name an expression: a list, or an empty one for row-major order
 //   wanted         per result name an expression: 0, and the result is an undefined tensor
-//   initial        per result or temporary what it holds before: a number, or the name of an
-//   operand temporaries    names of further tensors, with temporary_sizes   expressions: numbers of
-//   elements temporary_dtypes  as in result_dtypes items_of       tensors whose elements are moved
-//   as whole items, whatever their dtype: all
+//   initial        per result or temporary what it holds before: a number, or an operand's name
+//   temporaries    names of further tensors
+//   temporary_sizes, temporary_dtypes
+//                  expressions for their numbers of elements, and as in result_dtypes
+//   items_of       tensors whose elements are moved as whole items, whatever their dtype: all
 //                  tensors with the dtype of the first one, or none
 //   strided        tensors that come with sizes and strides (at most 8 dimensions) instead of dense
 //   compute        what has the dtype of values, V, where it is not the first tensor: the name of
@@ -33,6 +36,7 @@
 //   scalars        arguments that are numbers: parameters of type V (items where items are moved)
 //   numbers        "name = expression": parameters of type ob_index
 //   reals          "name = expression": parameters of type R
+//   lists          "name = expression": parameters of type ob_list: up to 16 numbers, name.at[i]
 //   constants      "NAME = expression": integers that the compiler sees
 //   random         expression: draws of random numbers to reserve; gives ob_seed and ob_offset
 //   kernels, items, when, repeat, groups
@@ -57,6 +61,7 @@
 #include "engines/engine.h"
 #include "engines/expression.h"
 #include "engines/kernel_table.h"
+#include "engines/meta_call.h"
 #include "engines/requirements.h"
 #include "engines/template_source.h"
 #include "runtime/launch.h"
@@ -83,6 +88,7 @@ class TemplateKernel final : public EngineKernel {
     uint64_t accepts = 0;        // 0: as the first tensor
     std::string like;
     Expression sizes;   // a list for results, a number for temporaries
+    Expression strides;  // empty: as `meta` or `like` say
     Expression wanted;  // empty: yes
     // What it holds before the first launch: -1 whatever was there, -2 `initial_value`, else an
     // operand by index.
@@ -125,11 +131,11 @@ class TemplateKernel final : public EngineKernel {
   std::vector<Named> parse_named(const std::vector<std::string>& texts, bool with_slots);
   Expression parse(const std::string& text) const;
 
-  bool prepare(Call& call, const torch::jit::Stack& stack) const;
+  bool prepare(Call& call, const c10::OperatorHandle& op, const torch::jit::Stack& stack) const;
   bool read_operands(Call& call, const torch::jit::Stack& stack) const;
   bool choose_dtypes(Call& call, const torch::jit::Stack& stack) const;
-  bool given_results_fit(const Call& call, const torch::jit::Stack& stack) const;
-  void ask_meta(Call& call, const torch::jit::Stack& stack) const;
+  bool given_results_fit(const Call& call, const c10::OperatorHandle& op,
+                         const torch::jit::Stack& stack) const;
   void make_results(Call& call, const torch::jit::Stack& stack) const;
   void make_temporaries(Call& call) const;
   void initialize(Call& call, size_t tensor) const;
@@ -153,13 +159,14 @@ class TemplateKernel final : public EngineKernel {
   std::vector<std::string> scalar_names_;
   std::vector<Named> numbers_;
   std::vector<Named> reals_;
+  std::vector<Named> lists_;
   std::vector<Named> constants_;
   std::vector<Launch> launches_;
   std::vector<Read> reads_;
   size_t read_after_ = 0;
   Expression random_;
   int generator_ = -1;
-  std::optional<c10::OperatorHandle> meta_;
+  std::optional<MetaCall> meta_;
   KernelTable<Key, Kernels> table_;
 };
 

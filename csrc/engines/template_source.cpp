@@ -38,6 +38,7 @@ std::string TemplateSource::program() const {
   out << "typedef " << (wide ? "long" : "int") << " ob_index;\n";
   out << "typedef struct { ob_index dims; ob_index size[" << kTemplateDimensions
       << "]; ob_index stride[" << kTemplateDimensions << "]; } ob_layout;\n";
+  out << "typedef struct { ob_index at[" << kTemplateList << "]; } ob_list;\n";
   out << "#define OB_LOCAL " << local << "\n#define OB_GPU " << (gpu ? 1 : 0) << "\n#define W "
       << width << "\n";
   if (moves_items) {
@@ -100,6 +101,7 @@ std::string TemplateSource::program() const {
   for (const std::string& name : scalars) parameters << "const V " << name << ", ";
   for (const std::string& name : numbers) parameters << "const ob_index " << name << ", ";
   for (const std::string& name : reals) parameters << "const R " << name << ", ";
+  for (const std::string& name : lists) parameters << "const ob_list " << name << ", ";
   if (random) parameters << "const ulong ob_seed, const ulong ob_offset, ";
   parameters << "const ob_index ob_items, const ob_index ob_step";
   out << "#define OB_PARAMETERS " << parameters.str() << "\n";

@@ -13,6 +13,7 @@
 namespace outboard {
 
 constexpr int kTemplateDimensions = 8;  // of a tensor with sizes and strides
+constexpr int kTemplateList = 16;       // numbers in a list
 
 struct OUTBOARD_API TemplateSource {
   struct Tensor {
@@ -25,6 +26,7 @@ struct OUTBOARD_API TemplateSource {
   std::vector<std::string> scalars;
   std::vector<std::string> numbers;
   std::vector<std::string> reals;
+  std::vector<std::string> lists;
   std::vector<std::pair<std::string, int64_t>> constants;
   std::string text;
   at::ScalarType compute;  // dtype of values

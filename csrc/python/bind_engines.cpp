@@ -94,6 +94,31 @@ void bind_ways(py::module_& m) {
     if (device >= 0) check_device_index(device);
     set_way_setting(device, setting);
   });
+  // None: never.
+  m.def("set_way_thresholds", [](c10::DeviceIndex device,
+                                 const std::map<std::string, std::optional<int64_t>>& thresholds) {
+    WayThresholds ours;
+    for (const auto& [family, from] : thresholds) ours[family] = from.value_or(kNeverDevice);
+    py::gil_scoped_release no_gil;
+    check_device_index(device);
+    set_way_thresholds(device, std::move(ours));
+  });
+  m.def("way_thresholds", [](c10::DeviceIndex device) {
+    std::map<std::string, std::optional<int64_t>> thresholds;
+    for (const auto& [family, from] : way_thresholds(device)) {
+      thresholds[family] = from == kNeverDevice ? std::nullopt : std::optional<int64_t>(from);
+    }
+    return thresholds;
+  });
+  // Whether typed host kernels of an overload ask the router, which costs them some time.
+  m.def("router_is_asked", [](const std::string& name) {
+    return g_router_watchers.load() > 0 || router_entry(name).special.load();
+  });
+  m.def("takes_device_way",
+        [](c10::DeviceIndex device, const std::string& family, int64_t elements) {
+          check_device_index(device);
+          return takes_device_way(device, family.c_str(), elements);
+        });
 }
 
 // Launches a kernel of any source. Arguments are pairs: ("address", number), ("value", bytes) or

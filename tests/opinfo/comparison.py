@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -47,6 +47,29 @@ def value_difference(expected: torch.Tensor, actual: torch.Tensor) -> str | None
         )
         return "values: " + ("; ".join(n.strip() for n in numbers) or first_line(error))
     return None
+
+
+def as_exact_as(expected: torch.Tensor, actual: torch.Tensor, exact: torch.Tensor) -> bool:
+    """Whether `actual` is about as near to the exact result as what CPU computed.
+
+    Sums of products are rounded differently by every order of summation, and where terms cancel,
+    two right results can differ by more than any relative tolerance. So each is held against the
+    same computation in float64: the device's largest error may be twice that of CPU, or what
+    `assert_close` grants relative to the largest element.
+    """
+    exact = to_plain_cpu(exact)
+    if exact.shape != expected.shape or exact.dtype not in (torch.float64, torch.complex128):
+        return False
+    want, got = (to_plain_cpu(t).to(exact.dtype) for t in (expected, actual))
+    finite = torch.isfinite(want) & torch.isfinite(exact)
+    if not torch.equal(torch.isfinite(got), torch.isfinite(want)) or not finite.any():
+        return False
+    if not torch.equal(torch.nan_to_num(want[~finite]), torch.nan_to_num(got[~finite])):
+        return False
+    error_of_cpu = (want - exact)[finite].abs().max()
+    error = (got - exact)[finite].abs().max()
+    relative, _ = torch.testing._comparison.default_tolerances(expected.dtype)
+    return bool(error <= max(2 * error_of_cpu, relative * exact[finite].abs().max()))
 
 
 def range_difference(
@@ -111,8 +134,18 @@ def tensor_difference(
     return range_difference(expected, actual) if values == "random" else None
 
 
-def tree_difference(expected: Any, actual: Any, device: torch.device, **options: Any) -> str | None:
-    """The first difference between two results of any structure, or None."""
+def tree_difference(
+    expected: Any,
+    actual: Any,
+    device: torch.device,
+    exact: Callable[[], Any] | None = None,
+    **options: Any,
+) -> str | None:
+    """The first difference between two results of any structure, or None.
+
+    Args:
+        exact: makes the same results in float64, to judge values that are not close by.
+    """
     expected_leaves, expected_spec = tree_flatten(expected)
     actual_leaves, actual_spec = tree_flatten(actual)
     if len(expected_leaves) != len(actual_leaves) or expected_spec != actual_spec:
@@ -122,6 +155,10 @@ def tree_difference(expected: Any, actual: Any, device: torch.device, **options:
             difference: str | None = f"is a {type(got).__name__} and not a {type(want).__name__}"
         elif isinstance(want, torch.Tensor):
             difference = tensor_difference(want, got, device, **options)
+            if difference and difference.startswith("values:") and exact is not None:
+                leaves = tree_flatten(exact())[0]
+                if len(leaves) == len(expected_leaves) and isinstance(leaves[number], torch.Tensor):
+                    difference = None if as_exact_as(want, got, leaves[number]) else difference
         elif isinstance(want, (torch.device, torch.Generator)):
             difference = None
         elif options.get("values", "equal") == "equal" and not scalars_agree(want, got):

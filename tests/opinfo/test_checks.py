@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.opinfo.comparison import aliasing, tensor_difference, tree_difference
+from tests.opinfo.comparison import aliasing, as_exact_as, tensor_difference, tree_difference
 from tests.opinfo.transplant import Transplant
 
 CPU = torch.device("cpu")
@@ -76,3 +76,21 @@ def test_sums_of_random_choices_only_have_to_be_finite() -> None:
     assert tensor_difference(expected, torch.ones(100) * 3, CPU, values="random sums") is None
     wrong = torch.full((100,), float("inf"))
     assert tensor_difference(expected, wrong, CPU, values="random sums") is not None
+
+
+def test_roundings_are_judged_by_float64() -> None:
+    exact = torch.tensor([1.0, 1e-3, float("inf")], dtype=torch.float64)
+    expected = exact.float() + torch.tensor([0, 1.2e-5, 0])
+    near = exact.float() + torch.tensor([0, -2e-5, 0])
+    assert tree_difference(expected, near, CPU) is not None
+    assert tree_difference(expected, near, CPU, lambda: exact) is None
+    for wrong in (near + 1e-4, near.clone().fill_(1), torch.full((3,), float("nan"))):
+        assert not as_exact_as(expected, wrong, exact)
+        assert tree_difference(expected, wrong, CPU, lambda: exact) is not None
+
+
+def test_transplant_changes_dtypes() -> None:
+    tensor, dtype = Transplant(CPU, dtypes={torch.float32: torch.float64})(
+        (torch.ones(2), torch.float32)
+    )
+    assert (tensor.dtype, dtype) == (torch.float64, torch.float64)

@@ -19,11 +19,18 @@ class Transplant:
     Args:
         device: where to. "cpu" makes an independent copy, which the caller may change.
         requires_grad: whether floating-point and complex leaves that require grad do so again.
+        dtypes: tensors and dtypes that become others on the way; tensors then share no memory.
     """
 
-    def __init__(self, device: torch.device, requires_grad: bool = False) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        requires_grad: bool = False,
+        dtypes: dict[torch.dtype, torch.dtype] | None = None,
+    ) -> None:
         self.device = device
         self.requires_grad = requires_grad
+        self.dtypes = dtypes or {}
         self.tensors: list[torch.Tensor] = []  # what was made, in order
         self._storages: dict[int, torch.UntypedStorage] = {}
         self._made: dict[int, torch.Tensor] = {}
@@ -39,6 +46,8 @@ class Transplant:
             isinstance(value, torch.device) and value.type == "cpu"
         ):
             return self.device
+        if isinstance(value, torch.dtype):
+            return self.dtypes.get(value, value)
         if isinstance(value, torch.Generator):
             return torch.Generator(self.device).manual_seed(value.initial_seed())
         return value
@@ -51,7 +60,9 @@ class Transplant:
         conjugated, negated = plain.is_conj(), plain.is_neg()
         plain = plain.conj() if conjugated else plain
         plain = torch._neg_view(plain) if negated else plain
-        if type(tensor) in (torch.Tensor, torch.nn.Parameter) and plain.layout == torch.strided:
+        if plain.dtype in self.dtypes:
+            moved = plain.to(self.device, self.dtypes[plain.dtype], copy=True)
+        elif type(tensor) in (torch.Tensor, torch.nn.Parameter) and plain.layout == torch.strided:
             moved = torch.empty(0, dtype=plain.dtype, device=self.device)
             storage = self._storage(plain.untyped_storage())
             moved.set_(storage, plain.storage_offset(), plain.size(), plain.stride())

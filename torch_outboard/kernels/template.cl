@@ -29,6 +29,7 @@
 //     }
 //   }
 
+#ifndef OB_ITEM
 #define OB_ITEM(i)                     \
   const ob_index i = get_global_id(0); \
   if (i >= ob_items) return;
@@ -99,3 +100,17 @@ static inline ob_index ob_place(const ob_layout layout, ob_index i) {
   }
   return place;
 }
+
+// Where line `line` along dimension `dim` starts in a strided tensor; lines are counted in row-major
+// order of the other dimensions.
+static inline ob_index ob_line(const ob_layout layout, const ob_index dim, ob_index line) {
+  ob_index place = 0;
+  for (ob_index d = layout.dims - 1; d >= 0; --d) {
+    if (d == dim) continue;
+    const ob_index rest = line / layout.size[d];
+    place += (line - rest * layout.size[d]) * layout.stride[d];
+    line = rest;
+  }
+  return place;
+}
+#endif

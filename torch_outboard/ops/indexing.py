@@ -2,10 +2,391 @@
 
 from __future__ import annotations
 
-from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row
-from torch_outboard.ops.template import Launch, templated
+from torch_outboard.ops.composed import composed
+from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row, template
+from torch_outboard.ops.template import Launch, Result, templated
 
 ALL = (*FLOATS, *INTEGERS, *BOOL, *COMPLEX)
+REAL = (*FLOATS, *INTEGERS)
+NUMBERS = (*REAL, *COMPLEX)
+
+# Index tensors of one dimension stand for a tensor of the shape of what they select.
+EXPANDED = """
+def expanded(index: Tensor, d: int, like: Tensor) -> Tensor:
+    shape = [1] * like.dim()
+    shape[d] = index.numel()
+    return index.reshape(shape).expand(like.shape)
+
+def at_least_1d(x: Tensor) -> Tensor:
+    return x.reshape(1) if x.dim() == 0 else x
+
+def wrapped(d: int, x: Tensor) -> int:
+    return d if d >= 0 else d + max(x.dim(), 1)
+"""
+
+LINES = {
+    "operands": "self index",
+    "let": {"d": "wrap(dim, dims(self))"},
+    "results": Result("out", initial="self"),
+    "strided": "index out",
+    "numbers": {
+        "dim": "d",
+        "n": "size(index, d)",
+        "size": "size(out, d)",
+        "index_stride": "stride(index, d)",
+        "out_stride": "stride(out, d)",
+    },
+    "family": "indexing",
+}
+LINES_OF_SRC = LINES | {
+    "operands": "self index src",
+    "strided": "index src out",
+    "numbers": LINES["numbers"] | {"src_stride": "stride(src, d)"},
+}
+LINE_ITEMS = "numel(index) // max(size(index, d), 1)"
+
+
+def scatter(overloads: str, meta: str) -> Row:
+    """`out` with elements of `src`, or a number, at the places of `index`."""
+    of_src = ".src" in meta
+    return templated(
+        overloads,
+        "scatter",
+        Launch("scatter", LINE_ITEMS),
+        dtypes=ALL,
+        accepts={"index": "int32 int64"},
+        items_of="self src out" if of_src else "self out",
+        scalars="" if of_src else "value",
+        meta=meta,
+        **(LINES_OF_SRC if of_src else LINES),
+    )
+
+
+def scatter_reduce(
+    overloads: str, meta: str, reduce: str, include_self: str = "1", scalar: bool = False
+) -> list[Row]:
+    """The same, combined with what is there: a row for numbers and one for flags."""
+    return [
+        templated(
+            overloads,
+            "scatter",
+            Launch("scatter_reduce", LINE_ITEMS),
+            dtypes=dtypes,
+            accepts={"index": "int32 int64"},
+            scalars="value" if scalar else "",
+            temporaries=[
+                Result(
+                    "count",
+                    f"{reduce} == 4 || !({include_self}) ? ({LINE_ITEMS}) * size(self, d) : 1",
+                    "int32",
+                    initial="0",
+                )
+            ],
+            constants={"REDUCE": reduce, "INCLUDE_SELF": include_self, "BOOLEAN": boolean},
+            meta=meta,
+            **(LINES if scalar else LINES_OF_SRC),
+        )
+        | {"source": template("template") + template("scatter") + template("scatter_reduce")}
+        for dtypes, boolean in ((NUMBERS, "0"), (BOOL, "1"))
+    ]
+
+
+def in_place_too(
+    name: str, arguments: str, body: str, meta: str = "", **properties: object
+) -> list[Row]:
+    """Rows of a functional and an in-place form.
+
+    `body` calls the in-place form of something as `into.op_(...)`; `arguments` are overload names:
+    functional ones, then in-place ones after a bar.
+    """
+    functional, _, in_place = (part.strip() for part in arguments.partition("|"))
+    if meta:
+        properties["meta"] = meta
+    return [
+        composed(functional, "into = self.clone()\n" + body + "\nreturn into", **properties),
+        composed(in_place, "into = self\n" + body + "\nreturn self", **properties),
+    ]
+
+
+def along_dimension() -> list[Row]:
+    """Operators with one index tensor for one dimension."""
+    common = {"helpers": EXPANDED, "family": "indexing"}
+    reduce_code = (
+        'reduce == "sum" ? 0 : reduce == "prod" ? 1 : reduce == "amax" ? 2 : '
+        'reduce == "amin" ? 3 : 4'
+    )
+    return [
+        templated(
+            "index_select index_select.out",
+            "index_select",
+            Launch("index_select", "numel(out)"),
+            dtypes=ALL,
+            operands="self index",
+            accepts={"index": "int32 int64"},
+            let={
+                "d": "wrap(dim, dims(self))",
+                "selected": "dims(self) > 0 ? set(sizes(self), d, numel(index)) : sizes(self)",
+            },
+            conditions=[
+                "dims(index) < 2",
+                "dims(self) > 0 || numel(index) == 1",
+                "numel(self) > 0 || numel(index) == 0 || prod(selected) == 0",
+            ],
+            results=Result("out", "selected"),
+            numbers={
+                "n": "size(self, d)",
+                "count": "numel(index)",
+                "after": "prod(sizes(self)[d + 1:])",
+            },
+            items_of="self out",
+            family="indexing",
+        ),
+        scatter("scatter.src scatter.src_out scatter_.src", "aten::scatter.src"),
+        scatter("scatter.value scatter.value_out scatter_.value", "aten::scatter.value"),
+        *scatter_reduce(
+            "scatter.reduce scatter.reduce_out scatter_.reduce",
+            "aten::scatter.reduce",
+            'reduce == "add" ? 0 : 1',
+        ),
+        *scatter_reduce(
+            "scatter.value_reduce scatter.value_reduce_out scatter_.value_reduce",
+            "aten::scatter.value_reduce",
+            'reduce == "add" ? 0 : 1',
+            scalar=True,
+        ),
+        *scatter_reduce("scatter_add scatter_add.out scatter_add_", "aten::scatter_add", "0"),
+        *scatter_reduce(
+            "scatter_reduce.two scatter_reduce.two_out scatter_reduce_.two",
+            "aten::scatter_reduce.two",
+            f"({reduce_code})",
+            "include_self",
+        ),
+        *in_place_too(
+            "index_add",
+            "index_add index_add.out | index_add_",
+            """
+flat = at_least_1d(into)
+what = at_least_1d(source)
+d = wrapped(dim, self)
+if alpha != 1:
+    what = what * alpha
+flat.scatter_add_(d, expanded(index, d, what), what.to(self.dtype))""",
+            "aten::index_add",
+            **common,
+        ),
+        *in_place_too(
+            "index_copy",
+            "index_copy index_copy.out | index_copy_",
+            """
+what = at_least_1d(source)
+d = wrapped(dim, self)
+at_least_1d(into).scatter_(d, expanded(index, d, what), what)""",
+            "aten::index_copy",
+            **common,
+        ),
+        *in_place_too(
+            "index_reduce",
+            "index_reduce index_reduce.out | index_reduce_",
+            """
+what = at_least_1d(source)
+d = wrapped(dim, self)
+at_least_1d(into).scatter_reduce_(
+    d, expanded(index, d, what), what, reduce, include_self=include_self)""",
+            "aten::index_reduce",
+            **common,
+        ),
+        composed(
+            "index_fill_.int_Scalar",
+            """
+            flat = at_least_1d(self)
+            d = wrapped(dim, self)
+            shape = flat.shape
+            shape[d] = index.numel()
+            places = torch.where(index < 0, index + flat.size(d), index)
+            flat.scatter_(d, expanded(places, d, flat.new_empty([1]).expand(shape)), value)
+            return self
+            """,
+            conditions=[
+                "dims(index) < 2",
+                "-max(dims(self), 1) <= dim && dim < max(dims(self), 1)",
+            ],
+            **common,
+        ),
+        composed(
+            "index_fill_.int_Tensor",
+            """
+            flat = at_least_1d(self)
+            d = wrapped(dim, self)
+            shape = flat.shape
+            shape[d] = index.numel()
+            what = value.to(self.device).to(self.dtype).expand(shape)
+            places = torch.where(index < 0, index + flat.size(d), index)
+            flat.scatter_(d, expanded(places, d, what), what)
+            return self
+            """,
+            conditions=[
+                "dims(index) < 2",
+                "dims(value) == 0",
+                "-max(dims(self), 1) <= dim && dim < max(dims(self), 1)",
+            ],
+            **common,
+        ),
+    ]
+
+
+def of_flat_places() -> list[Row]:
+    """Operators whose places count through the whole tensor, and those with masks."""
+    blocks = "min(max(n // 64, 1), 4096)"
+    return [
+        composed(
+            "take take.out",
+            """
+            flat = self.reshape(-1)
+            places = index.reshape(-1)
+            places = torch.where(places < 0, places + flat.numel(), places)
+            return flat.index_select(0, places).reshape(index.shape)
+            """,
+            conditions=["numel(self) > 0 || numel(index) == 0"],
+            family="indexing",
+        ),
+        composed(
+            "put_",
+            """
+            flat = self.reshape(-1)
+            places = index.reshape(-1)
+            places = torch.where(places < 0, places + flat.numel(), places)
+            if accumulate:
+                flat.scatter_add_(0, places, source.reshape(-1))
+            else:
+                flat.scatter_(0, places, source.reshape(-1))
+            if not self.is_contiguous():
+                self.copy_(flat.reshape(self.shape))
+            return self
+            """,
+            conditions=["numel(index) == numel(source)", "numel(self) > 0 || numel(index) == 0"],
+            family="indexing",
+        ),
+        templated(
+            "nonzero nonzero.out",
+            "nonzero",
+            [
+                Launch("count_blocks", "blocks"),
+                Launch("add_counts", "1"),
+                Launch("write_places", "blocks"),
+            ],
+            dtypes=ALL,
+            results=Result("out", "[total, dims(self)]", "int64"),
+            temporaries=[Result("starts", "blocks + 1", "int64")],
+            let={"n": "numel(self)", "blocks": blocks},
+            conditions=["dims(self) <= 16"],
+            numbers={
+                "n": "n",
+                "block": "(n + blocks - 1) // blocks",
+                "blocks": "blocks",
+                "dims": "dims(self)",
+            },
+            lists={"size": "sizes(self)"},
+            reads={"total": "starts"},
+            read_after=2,
+            family="indexing",
+        ),
+        composed(
+            "masked_select masked_select.out",
+            """
+            x, m = torch.broadcast_tensors([self, mask])
+            places = m.reshape(-1).nonzero().reshape(-1)
+            return x.reshape(-1).index_select(0, places)
+            """,
+            family="indexing",
+        ),
+        composed(
+            "masked_scatter_",
+            """
+            m = mask.expand(self.shape).reshape(-1)
+            counts = m.cumsum(0)
+            if m.numel() > 0:
+                assert int(counts[-1].item()) <= source.numel(), "masked_scatter: expected source to have at least as many elements as the mask has ones"
+            places = torch.clamp(counts - 1, 0)
+            if source.numel() > 0 and m.numel() > 0:
+                what = source.reshape(-1).index_select(0, places)
+                self.copy_(torch.where(m, what, self.reshape(-1)).reshape(self.shape))
+            return self
+            """,
+            dtypes=ALL,
+            family="indexing",
+        ),
+        composed(
+            "repeat_interleave.Tensor",
+            """
+            ends = repeats.cumsum(0)
+            total = 0
+            if output_size is not None:
+                total = output_size
+            elif repeats.numel() > 0:
+                total = int(ends[-1].item())
+            items = torch.arange(total, dtype=ends.dtype, device=repeats.device)
+            return torch.searchsorted(ends, items, right=True).to(repeats.dtype)
+            """,
+            conditions=["dims(repeats) == 1"],
+            family="indexing",
+        ),
+    ]
+
+
+INDEX_HELPERS = """
+def index_dims(self: Tensor, indices: List[Optional[Tensor]]) -> Tuple[List[Tensor], List[int]]:
+    tensors: List[Tensor] = []
+    dims: List[int] = []
+    d = 0
+    for k in range(len(indices)):
+        index = indices[k]
+        if index is None:
+            d += 1
+        elif index.dtype == torch.bool or index.dtype == torch.uint8:
+            for j in range(index.dim()):
+                if index.size(j) != self.size(d + j):
+                    raise IndexError(
+                        "The shape of the mask " + str(index.shape) + " at index " + str(j) +
+                        " does not match the shape of the indexed tensor " + str(self.shape) +
+                        " at index " + str(d + j))
+            places = index.nonzero()
+            for j in range(index.dim()):
+                tensors.append(places.select(1, j))
+                dims.append(d)
+                d += 1
+        else:
+            tensors.append(index)
+            dims.append(d)
+            d += 1
+    return torch.broadcast_tensors(tensors), dims
+
+def flat_places(self: Tensor, tensors: List[Tensor], dims: List[int]) -> Tensor:
+    total = torch.zeros([1], dtype=torch.int64, device=self.device)
+    for k in range(len(dims)):
+        n = self.size(dims[k])
+        index = tensors[k]
+        total = total * n + torch.where(index < 0, index + n, index)
+    return total.reshape(-1)
+
+def others(self: Tensor, dims: List[int]) -> List[int]:
+    rest: List[int] = []
+    for d in range(self.dim()):
+        if d not in dims:
+            rest.append(d)
+    return rest
+
+def adjacent(dims: List[int]) -> bool:
+    return dims[-1] - dims[0] + 1 == len(dims)
+
+def sizes_of(self: Tensor, dims: List[int]) -> List[int]:
+    return [self.size(d) for d in dims]
+
+def product(sizes: List[int]) -> int:
+    result = 1
+    for size in sizes:
+        result *= size
+    return result
+"""
 
 
 def rows() -> list[Row]:
@@ -19,11 +400,12 @@ def rows() -> list[Row]:
             operands="self index",
             accepts={"index": "int32 int64"},
             let={"d": "wrap(dim, dims(self))"},
-            conditions=["dims(self) > 0"],
             numbers={"dim": "d", "n": "size(self, d)", "stride": "stride(self, d)"},
             meta="aten::gather",
             items_of="self out",
             strided="self index",
             family="indexing",
         ),
+        *along_dimension(),
+        *of_flat_places(),
     ]

@@ -22,10 +22,21 @@ TABLES = (
     "indexing",
     "softmax",
     "normalization",
+    "attention",
+    "pooling",
     "losses",
     "embedding",
     "random_numbers",
     "scans",
+    "sorting",
+    "searching",
+    "joining",
+    "movement",
+    "padding",
+    "factories",
+    "recurrent",
+    "interpolation",
+    "special",
 )
 
 

@@ -40,6 +40,7 @@ class Result:
         dtype: the name of an operand (default: the first one), `"dtype"` for the argument of that
             name, `"value"` for that of values (float32 for half), or a dtype such as `"int64"`.
         like: operand whose strides it gets, as in `torch.empty_like`.
+        strides: expression: a list, or an empty one for row-major order.
         wanted: expression: 0, and the result is an undefined tensor.
         initial: what it holds before the first launch: a number, or an operand's name.
     """
@@ -48,6 +49,7 @@ class Result:
     sizes: str = ""
     dtype: str = ""
     like: str = ""
+    strides: str = ""
     wanted: str = ""
     initial: str = ""
 
@@ -65,6 +67,7 @@ def templated(
     let: Mapping[str, str] | None = None,
     numbers: Mapping[str, str] | None = None,
     reals: Mapping[str, str] | None = None,
+    lists: Mapping[str, str] | None = None,
     constants: Mapping[str, str] | None = None,
     source: str = "",
     scalars: str = "",
@@ -85,8 +88,8 @@ def templated(
         dtypes: of the first operand, or else the first result, that are served.
         operands, scalars, items_of, strided: names, separated by blanks.
         results: in order; a string names the only one.
-        accepts, let, numbers, reals, constants, conditions, reads, properties (`meta`, `compute`,
-            `vectors`, `random`, `read_after`, `requires`, `family`): as in template.h.
+        accepts, let, numbers, reals, lists, constants, conditions, reads, properties (`meta`,
+            `compute`, `vectors`, `random`, `read_after`, `requires`, `family`): as in template.h.
     """
     launched = [launches] if isinstance(launches, Launch) else list(launches)
     if isinstance(results, str):
@@ -98,7 +101,7 @@ def templated(
         "engine": "template",
         "overloads": qualified(overloads),
         "source": template("template")
-        + (source if kernels is None else "".join(map(template, kernels.split()))),
+        + (source or "".join(map(template, (kernels or "").split()))),
         "dtypes": dtype_bits(dtypes),
         "operands": operands.split(),
         "accepts": dict(accepts or {}),
@@ -106,6 +109,7 @@ def templated(
         "sizes": [] if "meta" in properties else [result.sizes or same for result in made],
         "result_dtypes": [result.dtype for result in made],
         "like": [result.like for result in made],
+        "strides": {result.name: result.strides for result in tensors if result.strides},
         "wanted": {result.name: result.wanted for result in tensors if result.wanted},
         "initial": {result.name: result.initial for result in tensors if result.initial},
         "temporaries": [temporary.name for temporary in temporaries],
@@ -114,6 +118,7 @@ def templated(
         "let": _named(let),
         "numbers": _named(numbers),
         "reals": _named(reals),
+        "lists": _named(lists),
         "constants": _named(constants),
         "reads": _named(reads),
         "scalars": scalars.split(),

@@ -8,6 +8,7 @@
 
 #include "aten/host/arguments.h"
 #include "aten/host/overload.h"
+#include "aten/ways.h"
 #include "runtime/device.h"
 #include "runtime/stream.h"
 
@@ -21,7 +22,9 @@ struct NativeKernel<Return(Args...)> {
   template <Return (*function)(Args...), OverloadName name>
   static Return run(Args... args) {
     const Arguments arguments(args...);
-    if (arguments.on_one_device() && runs_plainly(Overload<name>::entry(), arguments.device())) {
+    // What the function calls through the dispatcher must not become work on a queue meanwhile.
+    if (arguments.on_one_device() && !g_device_way_is_open.load(std::memory_order_relaxed) &&
+        runs_plainly(Overload<name>::entry(), arguments.device())) {
       drain(current_stream_state(arguments.device()));
       const DeviceScope scope(arguments.device());
       return function(std::forward<Args>(args)...);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 #include "ocl.h"
 
@@ -346,6 +347,16 @@ void find_devices() {
 
 const std::string& discovery_report() { return found().report; }
 
+std::string no_device_reason() {
+  std::string reason;
+  std::istringstream lines(found().report);
+  for (std::string line; std::getline(lines, line);) {
+    line.erase(0, line.find_first_not_of(' '));
+    reason += (reason.empty() ? "" : "; ") + line;
+  }
+  return "OpenCL has none (" + reason + ")";
+}
+
 const std::vector<std::unique_ptr<Device>>& devices() { return found().devices; }
 
 Device& device_at(int32_t index) {
@@ -355,11 +366,6 @@ Device& device_at(int32_t index) {
          all.size());
   }
   return *all[static_cast<size_t>(index)];
-}
-
-ob_status device_count(int32_t* count) {
-  *count = static_cast<int32_t>(devices().size());
-  return OB_OK;
 }
 
 ob_status device_properties(int32_t index, ob_device_properties* properties) {

@@ -118,10 +118,11 @@ struct Device {
 void find_devices();
 // What was found and what was not used, as lines of text.
 const std::string& discovery_report();
+// The same as half a sentence, for the case that there is no device.
+std::string no_device_reason();
 const std::vector<std::unique_ptr<Device>>& devices();
 Device& device_at(int32_t index);
 
-ob_status device_count(int32_t* count);
 ob_status device_properties(int32_t index, ob_device_properties* properties);
 
 // ---- memory.cpp

@@ -119,7 +119,9 @@ ob_status program_build(int32_t index, const char* source, const char* options,
   cl_program created =
       device.api->clCreateProgramWithSource(device.context, 1, &source, nullptr, &code);
   check(code, "clCreateProgramWithSource");
-  *program = build(device, created, options == nullptr ? "" : options, "The source");
+  // Compilers print how many warnings they had to the user's terminal.
+  const std::string all = std::string(options == nullptr ? "" : options) + " -w";
+  *program = build(device, created, all.c_str(), "The source");
   return OB_OK;
 }
 

@@ -1,0 +1,189 @@
+#include "engines/composed.h"
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/native/Resize.h>
+
+#include "aten/copy.h"
+#include "aten/empty.h"
+#include "engines/kernel_types.h"
+
+namespace outboard {
+namespace {
+
+// "def composed(self: Tensor, dim: int, out: Tensor):"
+std::string header(const Overload& overload, size_t inputs,
+                   const std::vector<std::string>& results) {
+  std::string text;
+  for (size_t i = 0; i < inputs; ++i) {
+    const c10::Argument& argument = overload.argument(static_cast<int>(i));
+    if (!text.empty()) text += ", ";
+    text += argument.name() + ": " + argument.type()->annotation_str();
+  }
+  for (const std::string& name : results) text += ", " + name + ": Tensor";
+  return "def composed(" + text + "):\n";
+}
+
+// The first tensor of the call; it says the dtype.
+const at::Tensor* first_tensor(const Overload& overload, size_t inputs,
+                               const torch::jit::Stack& stack) {
+  for (size_t i = 0; i < inputs; ++i) {
+    const c10::IValue& value = overload.read(stack, static_cast<int>(i));
+    if (value.isTensor()) return &value.toTensor();
+    if (value.isTensorList()) {
+      const auto elements = value.toListRef();
+      return elements.empty() ? nullptr : &elements[0].toTensor();
+    }
+  }
+  return nullptr;
+}
+
+template <class Function>
+bool all_tensors(const c10::IValue& value, const Function& holds) {
+  if (value.isTensor()) return !value.toTensor().defined() || holds(value.toTensor());
+  if (!value.isTensorList() && !value.isOptionalTensorList()) return true;
+  for (const c10::IValue& element : value.toListRef()) {
+    if (element.isTensor() && element.toTensor().defined() && !holds(element.toTensor())) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+ComposedKernel::ComposedKernel(const Row& row, const c10::FunctionSchema& schema)
+    : EngineKernel(row, schema),
+      requirements_(row, overload_),
+      dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
+      writes_(!row.texts("results").empty()) {
+  inputs_ = overload_.argument_count();
+  if (overload_.form() == Overload::Form::kOut) inputs_ -= overload_.result_count();
+  source_ =
+      row.text("helpers") + header(overload_, inputs_, row.texts("results")) + row.text("body");
+  const auto slots = [this](const std::string& name) { return overload_.index(name); };
+  for (const std::string& text : row.texts("conditions")) conditions_.emplace_back(text, slots);
+  if (const std::string& name = row.text("meta"); !name.empty()) meta_.emplace(name);
+  TORCH_CHECK_VALUE(!writes_ || meta_.has_value(), "the row of ", overload_.name(),
+                    " names results without a Meta kernel that makes them");
+}
+
+const Script& ComposedKernel::script() {
+  std::call_once(compiled_, [this] { script_ = std::make_unique<Script>(source_); });
+  return *script_;
+}
+
+bool ComposedKernel::serves(const torch::jit::Stack& stack, c10::DeviceIndex device) const {
+  if (!requirements_.hold(stack)) return false;
+  const at::Tensor* first = first_tensor(overload_, inputs_, stack);
+  if (first != nullptr) {
+    if (!first->defined() || ((dtypes_ >> static_cast<int>(first->scalar_type())) & 1) == 0 ||
+        !computes(device, first->scalar_type())) {
+      return false;
+    }
+  }
+  const auto usable = [&](const at::Tensor& tensor) {
+    const bool number_on_cpu = tensor.dim() == 0 && tensor.is_cpu();
+    return (number_on_cpu || is_dense_on(tensor, device)) && computes(device, tensor.scalar_type());
+  };
+  std::vector<ExpressionValue> values;
+  for (size_t i = 0; i < overload_.argument_count(); ++i) {
+    const c10::IValue& value = overload_.read(stack, static_cast<int>(i));
+    if (!all_tensors(value, usable)) return false;
+    if (!conditions_.empty()) values.push_back(ExpressionValue::of(value));
+  }
+  try {
+    for (const Expression& condition : conditions_) {
+      if (!condition.evaluate(values).truth()) return false;
+    }
+  } catch (const c10::ValueError&) {
+    return false;  // arguments that the row did not expect: the host knows the error
+  } catch (const c10::IndexError&) {
+    return false;
+  }
+  if (overload_.form() == Overload::Form::kFunctional) return true;
+  for (size_t k = 0; k < overload_.result_count(); ++k) {
+    const at::Tensor& given = overload_.given_output(stack, k);
+    if (!is_dense_on(given, device) || given.is_conj() || given.is_neg() ||
+        at::has_internal_overlap(given) == at::MemOverlap::Yes) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::vector<at::Tensor> ComposedKernel::make_results(const torch::jit::Stack& stack,
+                                                     const std::vector<at::Tensor>& meta,
+                                                     c10::DeviceIndex device) const {
+  std::vector<at::Tensor> results;
+  for (size_t k = 0; k < meta.size(); ++k) {
+    const at::Tensor& given = overload_.given_output(stack, k);
+    bool elsewhere = !given.defined() || given.scalar_type() != meta[k].scalar_type() ||
+                     given.sizes() != meta[k].sizes();
+    for (size_t i = 0; i < inputs_ && !elsewhere; ++i) {
+      elsewhere =
+          !all_tensors(overload_.read(stack, static_cast<int>(i)),
+                       [&](const at::Tensor& tensor) { return !may_overlap(given, tensor); });
+    }
+    results.push_back(elsewhere ? empty_strided_on(device, meta[k].sizes(), meta[k].strides(),
+                                                   meta[k].scalar_type())
+                                : given);
+  }
+  return results;
+}
+
+bool ComposedKernel::deliver(torch::jit::Stack* stack, std::vector<at::Tensor> computed,
+                             c10::DeviceIndex device) const {
+  if (overload_.form() != Overload::Form::kFunctional) {
+    for (size_t k = 0; k < computed.size(); ++k) {
+      if (overload_.given_output(*stack, k).scalar_type() != computed[k].scalar_type()) {
+        return false;  // the host knows which of these casts PyTorch allows
+      }
+    }
+    for (size_t k = 0; k < computed.size(); ++k) {
+      const at::Tensor& given = overload_.given_output(*stack, k);
+      if (given.is_same(computed[k])) continue;
+      prepare_result(overload_, given, computed[k].sizes(), computed[k].scalar_type(),
+                     device_of(device), computed[k].strides());
+      copy_into(given, computed[k]);
+    }
+  }
+  overload_.finish(stack, std::move(computed));
+  return true;
+}
+
+bool ComposedKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                         torch::jit::Stack* stack, c10::DeviceIndex device) {
+  if (!serves(*stack, device)) return false;
+  std::vector<at::Tensor> meta;
+  if (meta_.has_value()) meta = meta_->results(overload_, *stack);
+  torch::jit::Stack values;
+  for (size_t i = 0; i < inputs_; ++i) {
+    values.push_back(overload_.read(*stack, static_cast<int>(i)));
+  }
+  if (writes_) {
+    std::vector<at::Tensor> results = make_results(*stack, meta, device);
+    for (const at::Tensor& result : results) values.emplace_back(result);
+    script().run(values);
+    return deliver(stack, std::move(results), device);
+  }
+  script().run(values);
+  if (overload_.result_count() > 0 && !(values.at(0).isTensor() || values[0].isTuple())) {
+    // A number or a flag.
+    torch::jit::drop(*stack, overload_.argument_count());
+    stack->push_back(std::move(values[0]));
+    return true;
+  }
+  std::vector<at::Tensor> computed;
+  if (values.at(0).isTuple()) {
+    for (const c10::IValue& element : values[0].toTupleRef().elements()) {
+      computed.push_back(element.toTensor());
+    }
+  } else if (overload_.result_count() > 0) {
+    computed.push_back(values[0].toTensor());
+  }
+  return deliver(stack, std::move(computed), device);
+}
+
+OUTBOARD_ENGINE("composed", ComposedKernel);
+
+}  // namespace outboard

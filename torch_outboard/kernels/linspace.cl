@@ -1,0 +1,17 @@
+// Numbers at equal distances from start to end, both included; with LOGARITHMIC powers of `base`.
+
+__kernel void linspace(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_ITEM(i)
+  const R step = count > 1 ? (end - start) / (R)(count - 1) : (R)0;
+  // From the nearer end, so that both are exact.
+  R x = i < count / 2 || count == 1 ? start + step * (R)i : end - step * (R)(count - 1 - i);
+#if LOGARITHMIC
+  x = pow(base, x);
+#endif
+#if OB_COMPLEX
+  out_store(i, (V)(x, 0));
+#else
+  out_store(i, (V)x);
+#endif
+}

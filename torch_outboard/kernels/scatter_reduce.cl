@@ -1,0 +1,56 @@
+// What scatter does, with `out` combined with what comes: to be put after scatter.cl.
+// REDUCE: 0 sum, 1 product, 2 maximum, 3 minimum, 4 mean.
+
+#define OB_COUNTS (REDUCE == 4 || !INCLUDE_SELF)
+
+static inline V ob_combined(const V a, const V b) {
+#if REDUCE == 1 && OB_COMPLEX
+  return (V)(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
+#elif REDUCE == 1 && BOOLEAN
+  return a & b;
+#elif REDUCE == 1
+  return a * b;
+#elif REDUCE == 2
+  return a > b || a != a ? a : b;
+#elif REDUCE == 3
+  return a < b || a != a ? a : b;
+#elif BOOLEAN
+  return a | b;
+#else
+  return a + b;
+#endif
+}
+
+__kernel void scatter_reduce(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_LINES
+  for (ob_index j = 0; j < n; ++j) {
+    const ob_index place = OB_PLACE(j);
+    if (place < 0 || place >= size) continue;
+    const ob_index at = in_out + place * out_stride;
+#if OB_COUNTS
+    // What was there does not count where the row says so: the first that comes replaces it.
+    const int before = count[line * size + place]++;
+    const V value = OB_SOURCE(j);
+    out_store(at, !INCLUDE_SELF && before == 0 ? value : ob_combined(out_load(at), value));
+#else
+    out_store(at, ob_combined(out_load(at), OB_SOURCE(j)));
+#endif
+  }
+#if REDUCE == 4
+  for (ob_index place = 0; place < size; ++place) {
+    const int number = count[line * size + place];
+    if (number == 0) continue;
+    const ob_index at = in_out + place * out_stride;
+    const V total = out_load(at);
+#if OB_FLOATING || OB_COMPLEX
+    out_store(at, total / (R)(number + INCLUDE_SELF));
+#else
+    const long whole = (long)total;
+    const long quotient = whole / (number + INCLUDE_SELF);
+    const int down = whole % (number + INCLUDE_SELF) < 0;
+    out_store(at, (V)(quotient - down));
+#endif
+  }
+#endif
+}

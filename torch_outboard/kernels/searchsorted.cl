@@ -1,0 +1,35 @@
+// For each value the first place in a sorted line where it could be inserted, or, with RIGHT, the
+// last one. NaN goes to the end. `sorter` says where the elements of a line lie in order.
+
+#ifdef HAS_sorted_sequence  // what bucketize calls boundaries
+#define boundaries_load sorted_sequence_load
+#endif
+
+__kernel void searchsorted(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_ITEM(i)
+  const V value = self_load(i);
+  const ob_index start = i / per_line * n;
+  ob_index low = 0;
+  ob_index high = n;
+  while (low < high) {
+    const ob_index middle = low + (high - low) / 2;
+#if HAS_sorter
+    const ob_index place = clamp((ob_index)sorter_load(start + middle), (ob_index)0, n - 1);
+#else
+    const ob_index place = middle;
+#endif
+    const V there = boundaries_load(start + place);
+#if RIGHT
+    const int before = !(there > value);
+#else
+    const int before = !(there >= value);
+#endif
+    if (before) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  out[i] = (out_t)low;
+}

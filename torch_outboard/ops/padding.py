@@ -1,0 +1,82 @@
+"""Padding, and its gradients."""
+
+from __future__ import annotations
+
+from torch_outboard.ops.composed import EVERY
+from torch_outboard.ops.row import COMPLEX, FLOATS, INTEGERS, Row
+from torch_outboard.ops.template import Launch, Result, templated
+
+NUMBERS = (*FLOATS, *INTEGERS, *COMPLEX)
+FAMILY = {"family": "movement"}
+
+
+def constant() -> Row:
+    """Padding with a number; negative amounts cut."""
+    return templated(
+        "constant_pad_nd",
+        "remap",
+        Launch("remap", "numel(out)"),
+        dtypes=EVERY,
+        results=Result("out", "padded_sizes(sizes(self), pad)"),
+        conditions=["len(pad) % 2 == 0", "len(pad) <= 2 * dims(self)", "dims(self) <= 8"],
+        numbers={"count": "0"},
+        lists={"amounts": "pad", "along": "[]"},
+        constants={"MODE": "0"},
+        scalars="value",
+        items_of="self out",
+        strided="self out",
+        **FAMILY,
+    )
+
+
+def of_dims(dims: int, kind: str, mode: str) -> list[Row]:
+    """Reflection or replication of one to three dimensions, and the gradient."""
+    name = f"{kind}_pad{dims}d"
+    rank = [f"dims(self) == {dims + 1} || dims(self) == {dims + 2}", f"len(padding) == {2 * dims}"]
+    valid = [*rank]
+    for k in range(dims):
+        n = f"size(self, -{k + 1})"
+        left, right = f"padding[{2 * k}]", f"padding[{2 * k + 1}]"
+        valid.append(f"{n} > 0 && {n} + {left} + {right} > 0")
+        if kind == "reflection":
+            valid.append(f"{left} < {n} && {right} < {n}")
+    fits = "sizes(grad_output) == padded_sizes(sizes(self), padding)"
+    return [
+        templated(
+            f"{name} {name}.out",
+            "remap",
+            Launch("remap", "numel(out)"),
+            dtypes=EVERY,
+            results=Result("out", "padded_sizes(sizes(self), padding)"),
+            numbers={"count": "0"},
+            lists={"amounts": "padding", "along": "[]"},
+            constants={"MODE": mode},
+            items_of="self out",
+            strided="self out",
+            conditions=valid,
+            **FAMILY,
+        ),
+        templated(
+            f"{name}_backward {name}_backward.grad_input",
+            "reflect_backward",
+            Launch("reflect_backward", "numel(out)"),
+            dtypes=(*FLOATS, *COMPLEX),
+            operands="grad_output self",
+            results=Result("out", "sizes(self)"),
+            numbers={"padded_dims": str(dims)},
+            lists={"amounts": "padding"},
+            constants={"MODE": mode},
+            strided="grad_output out",
+            conditions=[*valid, fits],
+            **FAMILY,
+        ),
+    ]
+
+
+def rows() -> list[Row]:
+    """Every row."""
+    made = [constant()]
+    for dims in (1, 2, 3):
+        made += of_dims(dims, "reflection", "1")
+        made += of_dims(dims, "replication", "2")
+    return made

@@ -1,0 +1,147 @@
+"""Sorting, and what follows from sorted values."""
+
+from __future__ import annotations
+
+from torch_outboard.ops.composed import composed
+from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, Row
+from torch_outboard.ops.template import Launch, Result, templated
+
+REAL = (*FLOATS, *INTEGERS, *BOOL)
+RUN = 16  # OB_RUN in sort.cl
+
+# A line along a dimension of a tensor that may have none.
+HELPERS = """
+def at_least_1d(x: Tensor) -> Tensor:
+    return x.reshape(1) if x.dim() == 0 else x
+
+def pick(x: Tensor, like: Tensor, d: int, place: int, keepdim: bool) -> Tensor:
+    if like.dim() == 0:
+        return x.reshape([])
+    if keepdim:
+        return x.narrow(d, place, 1).contiguous()
+    return x.select(d, place).contiguous()
+
+def pick_each(x: Tensor, like: Tensor, d: int, places: Tensor, keepdim: bool) -> Tensor:
+    picked = x.gather(d, places)
+    if like.dim() == 0:
+        return picked.reshape([])
+    return picked if keepdim else picked.squeeze(d)
+"""
+
+
+def sort() -> Row:
+    """Stable sort along a dimension."""
+    return templated(
+        "sort.stable sort.values_stable",
+        "sort",
+        [
+            Launch("sort_runs", "lines * runs"),
+            Launch("merge_runs", "lines * runs", repeat="passes"),
+            Launch("write_sorted", "numel(self)"),
+        ],
+        dtypes=REAL,
+        results=[Result("values"), Result("indices")],
+        temporaries=[
+            Result("one", "numel(self)"),
+            Result("two", "passes > 0 ? numel(self) : 1"),
+            Result("one_places", "numel(self)", "int32"),
+            Result("two_places", "passes > 0 ? numel(self) : 1", "int32"),
+        ],
+        let={
+            "d": "wrap(dim, dims(self))",
+            "n": "size(self, d)",
+            "lines": "numel(self) // max(n, 1)",
+            "runs": f"(n + {RUN - 1}) // {RUN}",
+            "passes": "log2_ceil(runs)",
+        },
+        conditions=["n < 2147483648"],
+        numbers={
+            "dim": "d",
+            "n": "n",
+            "runs": "runs",
+            "passes": "passes",
+            "self_stride": "stride(self, d)",
+            "values_stride": "stride(values, d)",
+            "indices_stride": "stride(indices, d)",
+        },
+        constants={"DESCENDING": "descending"},
+        strided="self values indices",
+        meta="aten::sort.stable",
+        family="sorting",
+    )
+
+
+def selections() -> list[Row]:
+    """Elements by their rank."""
+    common = {"dtypes": (*FLOATS, *INTEGERS), "helpers": HELPERS, "family": "sorting"}
+    in_range = "-max(dims(self), 1) <= dim && dim < max(dims(self), 1)"
+    median_body = """
+        x = at_least_1d(self)
+        d = dim if dim >= 0 else dim + x.dim()
+        n = x.size(d)
+        values, indices = torch.sort(x, stable=True, dim=d, descending=False)
+        places = (values != values).sum([d], True)
+        PLACES
+        values = pick_each(values, self, d, places, keepdim)
+        indices = pick_each(indices, self, d, places, keepdim)
+        return values, indices
+    """
+    # NaN is the largest value, and the first one is the median of a line that has any.
+    ranks = {
+        "median": "places = torch.where(places > 0, n - places, (n - 1) // 2)",
+        "nanmedian": "places = torch.clamp((n - 1 - places) >> 1, 0)",
+    }
+    rows = [
+        composed(
+            "topk topk.values",
+            """
+            if self.dim() == 0:
+                values.copy_(self)
+                indices.zero_()
+            else:
+                sorted_values, places = torch.sort(self, stable=True, dim=dim, descending=largest)
+                values.copy_(sorted_values.narrow(dim, 0, k))
+                indices.copy_(places.narrow(dim, 0, k))
+            return None
+            """,
+            results="values indices",
+            meta="aten::topk",
+            conditions=["dims(self) > 0 || k == 1"],
+            **common,
+        ),
+        composed(
+            "kthvalue kthvalue.values",
+            """
+            x = at_least_1d(self)
+            d = dim if dim >= 0 else dim + x.dim()
+            values, indices = torch.sort(x, stable=True, dim=d, descending=False)
+            return pick(values, self, d, k - 1, keepdim), pick(indices, self, d, k - 1, keepdim)
+            """,
+            conditions=[in_range, "k > 0", "k <= size(self, dim)"],
+            **common,
+        ),
+    ]
+    for name, places in ranks.items():
+        rows += [
+            composed(
+                f"{name}.dim {name}.dim_values",
+                median_body.replace("PLACES", places),
+                conditions=[in_range, "size(self, dim) > 0"],
+                **common,
+            ),
+            composed(
+                f"{name} {name}.out",
+                f"return torch.{name}(self.reshape(-1), 0, False)[0]",
+                conditions=["numel(self) > 0"],
+                **common,
+            ),
+        ]
+    return rows
+
+
+def rows() -> list[Row]:
+    """Every row."""
+    return [
+        sort(),
+        *selections(),
+    ]
