@@ -14,8 +14,7 @@ Overload::Overload(const c10::FunctionSchema& schema)
       result_count_(schema.returns().size()),
       arguments_(schema.arguments()) {
   // Arguments that are written without being returned, such as running means, are no results.
-  const bool returns_new =
-      !schema.returns().empty() && schema.returns()[0].alias_info() == nullptr;
+  const bool returns_new = !schema.returns().empty() && schema.returns()[0].alias_info() == nullptr;
   if (returns_new) return;
   bool out = false;
   for (const c10::Argument& argument : arguments_) out = out || argument.is_out();

@@ -5,11 +5,11 @@
 
 static inline V slope_of(
 #if BITS == 32
-    const uint draw, const V low, const V high) {
-  return (float)(int)(draw >> 8) * 0x1p-24f * (high - low) + low;
+    const uint draw, const V low, const V span) {
+  return (float)(int)(draw >> 8) * 0x1p-24f * span + low;
 #else
-    const ulong draw, const V low, const V high) {
-  return (double)(long)(draw >> 11) * 0x1p-53 * (high - low) + low;
+    const ulong draw, const V low, const V span) {
+  return (double)(long)(draw >> 11) * 0x1p-53 * span + low;
 #endif
 }
 
@@ -18,7 +18,7 @@ static inline V slope_of(
   {                                                          \
     const ob_index at = ob_place(noise_layout, i);           \
     const V x = self_load(i);                                \
-    noise_store(at, x <= 0 ? slope_of(draw, low, high) : 1); \
+    noise_store(at, x <= 0 ? slope_of(draw, low, span) : 1); \
     out_store(i, x * noise_load(at));                        \
   }
 

@@ -6,6 +6,7 @@ Arguments that CPU refuses by their values, such as a target that is no class, g
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from torch_outboard.ops.row import FLOATS, Row
 from torch_outboard.ops.template import Launch, Result, templated
@@ -18,9 +19,7 @@ def rows() -> list[Row]:
     """Every row."""
     return [
         *_elementwise("mse_loss", 0, "mse_loss_backward.grad_input", meta=True),
-        *_elementwise(
-            "smooth_l1_loss", 1, "smooth_l1_loss_backward.grad_input", "beta", meta=True
-        ),
+        *_elementwise("smooth_l1_loss", 1, "smooth_l1_loss_backward.grad_input", "beta", meta=True),
         *_elementwise("huber_loss", 2, "huber_loss_backward.out", "delta"),
         *_elementwise(
             "binary_cross_entropy", 3, "binary_cross_entropy_backward.grad_input", weighted=True
@@ -47,7 +46,7 @@ def _elementwise(
     if shape:
         same.append(f"{shape} > 0")
     reals = {"shape": shape} if shape else {}
-    known = {"meta": f"aten::{name}"} if meta else {}
+    known: dict[str, Any] = {"meta": f"aten::{name}"} if meta else {}
     divisor = f"reduction == {_MEAN} ? numel(self) : 1"
     return [
         templated(
@@ -118,7 +117,7 @@ _SCORES = {
 
 
 def _nll_loss() -> list[Row]:
-    def row(overloads: str, conditions: list[str], **known: str) -> Row:
+    def row(overloads: str, conditions: list[str], **known: Any) -> Row:
         return templated(
             overloads,
             "nll_loss",

@@ -217,7 +217,7 @@ def _batch_norm_backward(mixed: bool) -> list[Row]:
                 "sizes(grad_out) == sizes(input)",
                 f"{training} ? given(save_mean) && given({inverse})"
                 " : given(running_mean) && given(running_var)",
-                f"{training} ? sizes(save_mean) == [channels] && sizes({inverse}) == [channels] : 1",
+                f"{training} ? sizes(save_mean) + sizes({inverse}) == [channels, channels] : 1",
                 *_fits("weight running_mean running_var", "[channels]"),
             ],
             results=[

@@ -201,9 +201,7 @@ def _dropout() -> list[Row]:
 
 
 def _integers() -> list[Row]:
-    def row(
-        overload: str, dtypes: Sequence[torch.dtype], small: str, **properties: object
-    ) -> Row:
+    def row(overload: str, dtypes: Sequence[torch.dtype], small: str, **properties: object) -> Row:
         constants = {"SMALL": small, **dict(properties.pop("constants", {}))}  # type: ignore[call-overload]
         return _in_place(
             overload,
@@ -303,7 +301,7 @@ def _rrelu(dtypes: Sequence[torch.dtype], bits: int) -> Row:
         results=Result("out", "sizes(self)"),
         conditions=["training", "sizes(noise) == sizes(self)"],
         numbers={"count": "numel(self)"},
-        reals={"low": "lower", "high": "upper"},
+        reals={"low": "lower", "span": "upper - lower"},
         constants={"BITS": str(bits)},
         strided="noise",
         random=_DRAWS,

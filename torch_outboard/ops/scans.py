@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
-from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row, Value
+from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
 _REALS = (*FLOATS, *INTEGERS, *BOOL)
@@ -19,8 +20,22 @@ def rows() -> list[Row]:
         row
         for blocks in (False, True)
         for row in (
-            _scan("cumsum cumsum.out", 0, (*_REALS, *COMPLEX), out, blocks, meta="aten::cumsum"),
-            _scan("cumprod cumprod.out", 1, (*_REALS, *COMPLEX), out, blocks, meta="aten::cumprod"),
+            _scan(
+                "cumsum cumsum_ cumsum.out",
+                0,
+                (*_REALS, *COMPLEX),
+                out,
+                blocks,
+                meta="aten::cumsum",
+            ),
+            _scan(
+                "cumprod cumprod_ cumprod.out",
+                1,
+                (*_REALS, *COMPLEX),
+                out,
+                blocks,
+                meta="aten::cumprod",
+            ),
             _scan("_logcumsumexp _logcumsumexp.out", 2, FLOATS, out, blocks),
             _scan("_cummax_helper", 3, _REALS, [], blocks),
             _scan("_cummin_helper", 4, _REALS, [], blocks),
@@ -34,7 +49,7 @@ def _scan(
     dtypes: Sequence[torch.dtype],
     results: list[Result],
     blocks: bool,
-    **known: Value,
+    **known: Any,
 ) -> Row:
     """Over many short columns, or over rows in blocks."""
     # Values are those of the result. The extremes go to arguments.

@@ -99,7 +99,8 @@ struct Device {
   MemoryKind memory = MemoryKind::kHandles;
   bool host_memory_is_device_memory = false;
   bool has_priorities = false;
-  std::string no_code_reason;  // "": programs can be built
+  std::string no_code_reason;         // "": programs can be built
+  bool functions_for_avx512 = false;  // see program.cpp
   ob_device_properties properties = {};
 
   // memory.cpp
