@@ -163,10 +163,10 @@ bool ComposedKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys
   if (writes_) {
     std::vector<at::Tensor> results = make_results(*stack, meta, device);
     for (const at::Tensor& result : results) values.emplace_back(result);
-    script().run(values);
+    if (!script().run(values)) return false;
     return deliver(stack, std::move(results), device);
   }
-  script().run(values);
+  if (!script().run(values)) return false;
   if (overload_.result_count() > 0 && !(values.at(0).isTensor() || values[0].isTuple())) {
     // A number or a flag.
     torch::jit::drop(*stack, overload_.argument_count());

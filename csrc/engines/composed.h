@@ -4,7 +4,8 @@
 //
 //   body        the function's body in the language of TorchScript (engines/script.h). Its names
 //               are the arguments of the overload without those of out=; it returns the results of
-//               the functional form, or a tuple of them
+//               the functional form, or a tuple of them. A failed `assert` declines the call, so
+//               it has to stand before whatever writes to an argument
 //   helpers     functions that the body calls, in the same language
 //   dtypes      bits of the dtypes of the first tensor that are served
 //   conditions  expressions (engines/expression.h) without which a call is declined

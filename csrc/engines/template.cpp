@@ -211,6 +211,9 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
   add_tensors(results, row.texts("sizes"), row.texts("result_dtypes"), row.texts("like"));
   add_tensors(row.texts("temporaries"), row.texts("temporary_sizes"), row.texts("temporary_dtypes"),
               {});
+  for (const auto& [name, text] : row.dictionary("strides")) {
+    tensors_[tensor_index(name)].strides = parse(text);
+  }
   for (const auto& [name, text] : row.dictionary("wanted")) {
     tensors_[tensor_index(name)].wanted = parse(text);
   }
@@ -396,6 +399,9 @@ void TemplateKernel::make_results(Call& call, const torch::jit::Stack& stack) co
       sizes = description.sizes.evaluate(call.values).as_sizes();
     } else {
       sizes = call.tensors.at(0).sizes();
+    }
+    if (!description.strides.empty()) {
+      strides = description.strides.evaluate(call.values).as_sizes();
     }
     if (strides.empty() && !description.like.empty()) {
       const at::Tensor& model = call.tensors[tensor_index(description.like)];

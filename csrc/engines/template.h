@@ -82,8 +82,9 @@ class TemplateKernel final : public EngineKernel {
     bool from_argument = false;  // the dtype is the argument `dtype`
     uint64_t accepts = 0;        // 0: as the first tensor
     std::string like;
-    Expression sizes;   // a list for results, a number for temporaries
-    Expression wanted;  // empty: yes
+    Expression sizes;    // a list for results, a number for temporaries
+    Expression strides;  // empty: dense
+    Expression wanted;   // empty: yes
     // What it holds before the first launch: -1 whatever was there, -2 `initial_value`, else an
     // operand by index.
     int initial = -1;

@@ -225,7 +225,7 @@ def counts() -> list[Row]:
             """
             n = minlength
             if self.numel() > 0:
-                assert int(self.min().item()) >= 0, "bincount only supports 1-d non-negative integral inputs."
+                assert int(self.min().item()) >= 0
                 n = max(n, int(self.max().item()) + 1)
             if weights is None:
                 one = torch.ones_like(self, dtype=torch.int64)

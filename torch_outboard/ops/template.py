@@ -39,6 +39,7 @@ class Result:
             without it a result has the sizes of the first operand.
         dtype: the name of an operand (default: the first one), `"dtype"` for the argument of that
             name, or a dtype such as `"int64"`.
+        strides: expression: a list, where it is not dense in row-major order.
         like: operand whose strides it gets, as in `torch.empty_like`.
         wanted: expression: 0, and the result is an undefined tensor.
         initial: what it holds before the first launch: a number, or an operand's name.
@@ -47,6 +48,7 @@ class Result:
     name: str
     sizes: str = ""
     dtype: str = ""
+    strides: str = ""
     like: str = ""
     wanted: str = ""
     initial: str = ""
@@ -105,6 +107,7 @@ def templated(
         "sizes": [] if "meta" in properties else [result.sizes or same for result in made],
         "result_dtypes": [result.dtype for result in made],
         "like": [result.like for result in made],
+        "strides": {result.name: result.strides for result in made if result.strides},
         "wanted": {result.name: result.wanted for result in tensors if result.wanted},
         "initial": {result.name: result.initial for result in tensors if result.initial},
         "temporaries": [temporary.name for temporary in temporaries],
