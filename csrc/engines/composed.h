@@ -12,6 +12,7 @@
 //   meta        as of the template engine: a functional overload whose Meta kernel checks the call
 //   results     names, with `meta`: the body finds the results there, with sizes and strides, and
 //               writes them instead of returning them
+//   exact_dtypes  as of the template engine
 //   requires    as in engines/requirements.h
 //   family      for the choice of the way; default "composed"
 //
@@ -53,6 +54,7 @@ class ComposedKernel final : public EngineKernel {
   size_t inputs_ = 0;  // arguments of the overload that the body has
   const Requirements requirements_;
   const uint64_t dtypes_;
+  const bool exact_dtypes_;
   std::vector<Expression> conditions_;
   std::optional<MetaCall> meta_;
   bool writes_ = false;

@@ -165,6 +165,7 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
       requirements_(row, overload_),
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
       vectors_(row.flag("vectors")),
+      exact_dtypes_(row.flag("exact_dtypes")),
       generator_(overload_.find("generator")) {
   for (size_t i = 0; i < overload_.argument_count(); ++i) {
     names_.push_back(overload_.argument(static_cast<int>(i)).name());
@@ -337,9 +338,12 @@ bool TemplateKernel::given_results_fit(const Call& call, const torch::jit::Stack
     const Tensor& description = tensors_[operand_count_ + k];
     const at::Tensor& given = overload_.given_output(stack, k);
     if (!is_dense_on(given, call.device) || given.is_conj() || given.is_neg() ||
-        given.scalar_type() != call.dtypes[operand_count_ + k] ||
         (description.strided && given.dim() > kTemplateDimensions) ||
         at::has_internal_overlap(given) == at::MemOverlap::Yes) {
+      return false;
+    }
+    if (given.scalar_type() != call.dtypes[operand_count_ + k]) {
+      if (exact_dtypes_) check_dtype(given, call.dtypes[operand_count_ + k]);
       return false;
     }
     for (size_t i = 0; i < operand_count_; ++i) {

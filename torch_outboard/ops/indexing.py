@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torch_outboard.ops.composed import composed
-from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row, template
+from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row, exact, template
 from torch_outboard.ops.template import Launch, Result, templated
 
 ALL = (*FLOATS, *INTEGERS, *BOOL, *COMPLEX)
@@ -434,22 +434,24 @@ def by_lists() -> list[Row]:
 
 def rows() -> list[Row]:
     """Every row."""
-    return [
-        templated(
-            "gather gather.out",
-            "gather",
-            Launch("gather", "numel(out)"),
-            dtypes=ALL,
-            operands="self index",
-            accepts={"index": "int32 int64"},
-            let={"d": "wrap(dim, dims(self))"},
-            numbers={"dim": "d", "n": "size(self, d)", "stride": "stride(self, d)"},
-            meta="aten::gather",
-            items_of="self out",
-            strided="self index",
-            family="indexing",
-        ),
-        *along_dimension(),
-        *of_flat_places(),
-        *by_lists(),
-    ]
+    return exact(
+        [
+            templated(
+                "gather gather.out",
+                "gather",
+                Launch("gather", "numel(out)"),
+                dtypes=ALL,
+                operands="self index",
+                accepts={"index": "int32 int64"},
+                let={"d": "wrap(dim, dims(self))"},
+                numbers={"dim": "d", "n": "size(self, d)", "stride": "stride(self, d)"},
+                meta="aten::gather",
+                items_of="self out",
+                strided="self index",
+                family="indexing",
+            ),
+            *along_dimension(),
+            *of_flat_places(),
+            *by_lists(),
+        ]
+    )

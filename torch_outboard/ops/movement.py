@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torch_outboard.ops.composed import EVERY, composed
-from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row
+from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row, exact
 from torch_outboard.ops.template import Launch, Result, templated
 
 NUMBERS = (*FLOATS, *INTEGERS, *COMPLEX)
@@ -335,4 +335,4 @@ def halves() -> list[Row]:
 
 def rows() -> list[Row]:
     """Every row."""
-    return [*remapped(), *triangles(), *windows(), *rearranged(), *halves()]
+    return exact([*remapped(), *triangles(), *windows(), *rearranged(), *halves()])

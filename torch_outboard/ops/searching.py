@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torch_outboard.ops.composed import EVERY, composed
-from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, Row
+from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, Row, exact
 from torch_outboard.ops.template import Launch, Result, templated
 
 REAL = (*FLOATS, *INTEGERS)
@@ -288,4 +288,4 @@ def counts() -> list[Row]:
 
 def rows() -> list[Row]:
     """Every row."""
-    return [*searches(), *sets(), *counts()]
+    return exact([*searches(), *sets(), *counts()])
