@@ -55,6 +55,7 @@ ComposedKernel::ComposedKernel(const Row& row, const c10::FunctionSchema& schema
     : EngineKernel(row, schema),
       requirements_(row, overload_),
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
+      exact_dtypes_(row.flag("exact_dtypes")),
       writes_(!row.texts("results").empty()) {
   inputs_ = overload_.argument_count();
   if (overload_.form() == Overload::Form::kOut) inputs_ -= overload_.result_count();
@@ -135,7 +136,9 @@ bool ComposedKernel::deliver(torch::jit::Stack* stack, std::vector<at::Tensor> c
                              c10::DeviceIndex device) const {
   if (overload_.form() != Overload::Form::kFunctional) {
     for (size_t k = 0; k < computed.size(); ++k) {
-      if (overload_.given_output(*stack, k).scalar_type() != computed[k].scalar_type()) {
+      const at::Tensor& given = overload_.given_output(*stack, k);
+      if (given.scalar_type() != computed[k].scalar_type()) {
+        if (exact_dtypes_) check_dtype(given, computed[k].scalar_type());
         return false;  // the host knows which of these casts PyTorch allows
       }
     }
@@ -163,10 +166,10 @@ bool ComposedKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys
   if (writes_) {
     std::vector<at::Tensor> results = make_results(*stack, meta, device);
     for (const at::Tensor& result : results) values.emplace_back(result);
-    script().run(values);
+    if (!script().run(values)) return false;
     return deliver(stack, std::move(results), device);
   }
-  script().run(values);
+  if (!script().run(values)) return false;
   if (overload_.result_count() > 0 && !(values.at(0).isTensor() || values[0].isTuple())) {
     // A number or a flag.
     torch::jit::drop(*stack, overload_.argument_count());

@@ -4,13 +4,15 @@
 //
 //   body        the function's body in the language of TorchScript (engines/script.h). Its names
 //               are the arguments of the overload without those of out=; it returns the results of
-//               the functional form, or a tuple of them
+//               the functional form, or a tuple of them. A failed `assert` declines the call, so
+//               it has to stand before whatever writes to an argument
 //   helpers     functions that the body calls, in the same language
 //   dtypes      bits of the dtypes of the first tensor that are served
 //   conditions  expressions (engines/expression.h) without which a call is declined
 //   meta        as of the template engine: a functional overload whose Meta kernel checks the call
 //   results     names, with `meta`: the body finds the results there, with sizes and strides, and
 //               writes them instead of returning them
+//   exact_dtypes  as of the template engine
 //   requires    as in engines/requirements.h
 //   family      for the choice of the way; default "composed"
 //
@@ -52,6 +54,7 @@ class ComposedKernel final : public EngineKernel {
   size_t inputs_ = 0;  // arguments of the overload that the body has
   const Requirements requirements_;
   const uint64_t dtypes_;
+  const bool exact_dtypes_;
   std::vector<Expression> conditions_;
   std::optional<MetaCall> meta_;
   bool writes_ = false;

@@ -62,6 +62,11 @@ void Overload::finish(torch::jit::Stack* stack, std::vector<at::Tensor> results)
   for (size_t i = 0; i < result_count_; ++i) stack->emplace_back(std::move(results.at(i)));
 }
 
+void check_dtype(const at::Tensor& given, at::ScalarType dtype) {
+  TORCH_CHECK(given.scalar_type() == dtype, "Expected out tensor to have dtype ", dtype,
+              ", but got ", given.scalar_type(), " instead");
+}
+
 at::Tensor prepare_result(const Overload& overload, const at::Tensor& given, at::IntArrayRef sizes,
                           at::ScalarType dtype, c10::Device device,
                           at::OptionalIntArrayRef strides) {
@@ -69,8 +74,7 @@ at::Tensor prepare_result(const Overload& overload, const at::Tensor& given, at:
     return strides.has_value() ? empty_strided_on(device.index(), sizes, *strides, dtype)
                                : empty_on(device.index(), sizes, dtype);
   }
-  TORCH_CHECK(given.scalar_type() == dtype, "Expected out tensor to have dtype ", dtype,
-              ", but got ", given.scalar_type(), " instead");
+  check_dtype(given, dtype);
   TORCH_CHECK(given.device() == device, "Expected out tensor to have device ", device, ", but got ",
               given.device(), " instead");
   if (overload.form() == Overload::Form::kInPlace) {

@@ -69,6 +69,9 @@ OUTBOARD_API at::Tensor prepare_result(const Overload& overload, const at::Tenso
                                        at::IntArrayRef sizes, at::ScalarType dtype,
                                        c10::Device device, at::OptionalIntArrayRef strides = {});
 
+// Raises what PyTorch raises for a tensor given with out= that has another dtype than `dtype`.
+OUTBOARD_API void check_dtype(const at::Tensor& given, at::ScalarType dtype);
+
 // Whether a tensor argument can be read by a kernel on `device`: dense, on that device.
 OUTBOARD_API bool is_dense_on(const at::Tensor& tensor, c10::DeviceIndex device);
 

@@ -27,7 +27,8 @@ struct ScriptStep {
     kList,
     kTuple,
     kListUnpack,
-    kTupleUnpack
+    kTupleUnpack,
+    kRaise
   };
   struct Input {
     int place;
@@ -50,6 +51,8 @@ struct ScriptBlock {
 };
 
 namespace {
+
+struct AssertionFailed {};
 
 using Registers = std::vector<c10::IValue>;
 using Kind = ScriptStep::Kind;
@@ -116,6 +119,9 @@ class Translator {
         break;
       case c10::prim::TupleUnpack:
         step.kind = Kind::kTupleUnpack;
+        break;
+      case c10::prim::RaiseException:
+        step.kind = Kind::kRaise;
         break;
       default:
         step.kind = Kind::kOperation;
@@ -202,6 +208,8 @@ void run_step(const ScriptStep& step, Registers& registers, jit::Stack& scratch)
       }
       return;
     }
+    case Kind::kRaise:
+      throw AssertionFailed();
     case Kind::kTupleUnpack: {
       const c10::IValue tuple = registers[step.inputs[0].place];
       const auto& elements = tuple.toTupleRef().elements();
@@ -234,15 +242,20 @@ Script::Script(const std::string& source) {
 
 Script::~Script() = default;
 
-void Script::run(jit::Stack& stack) const {
+bool Script::run(jit::Stack& stack) const {
   TORCH_CHECK_VALUE(stack.size() == body_->inputs.size(), "a script wants ", body_->inputs.size(),
                     " arguments, not ", stack.size());
   Registers registers(registers_);
   for (size_t i = 0; i < stack.size(); ++i) registers[body_->inputs[i]] = std::move(stack[i]);
   stack.clear();
   jit::Stack scratch;
-  run_block(*body_, registers, scratch);
+  try {
+    run_block(*body_, registers, scratch);
+  } catch (const AssertionFailed&) {
+    return false;
+  }
   for (const int output : body_->outputs) stack.push_back(registers[output]);
+  return true;
 }
 
 }  // namespace outboard

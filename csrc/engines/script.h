@@ -26,8 +26,9 @@ class OUTBOARD_API Script {
   Script(const Script&) = delete;
   Script& operator=(const Script&) = delete;
 
-  // Takes the arguments, which are all that lies on the stack, and leaves the result.
-  void run(torch::jit::Stack& stack) const;
+  // Takes the arguments, which are all that lies on the stack, and leaves the result. False if an
+  // assertion of the script failed; then the stack is empty.
+  bool run(torch::jit::Stack& stack) const;
 
  private:
   std::shared_ptr<void> graph_;  // operations may refer to it

@@ -173,6 +173,7 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
       vectors_(row.flag("vectors")),
       resizes_silently_(row.flag("resizes_silently")),
+      exact_dtypes_(row.flag("exact_dtypes")),
       generator_(overload_.find("generator")) {
   for (size_t i = 0; i < overload_.argument_count(); ++i) {
     names_.push_back(overload_.argument(static_cast<int>(i)).name());
@@ -220,6 +221,9 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
   add_tensors(results, row.texts("sizes"), row.texts("result_dtypes"), row.texts("like"));
   add_tensors(row.texts("temporaries"), row.texts("temporary_sizes"), row.texts("temporary_dtypes"),
               {});
+  for (const auto& [name, text] : row.dictionary("strides")) {
+    tensors_[tensor_index(name)].strides = parse(text);
+  }
   for (const auto& [name, text] : row.dictionary("wanted")) {
     tensors_[tensor_index(name)].wanted = parse(text);
   }
@@ -353,9 +357,12 @@ bool TemplateKernel::given_results_fit(const Call& call, const c10::OperatorHand
       MetaCall::check(op, stack);  // raises PyTorch's error, where the dtype is one
     }
     if (!is_dense_on(given, call.device) || given.is_conj() || given.is_neg() ||
-        given.scalar_type() != call.dtypes[operand_count_ + k] ||
         (description.strided && given.dim() > kTemplateDimensions) ||
         at::has_internal_overlap(given) == at::MemOverlap::Yes) {
+      return false;
+    }
+    if (given.scalar_type() != call.dtypes[operand_count_ + k]) {
+      if (exact_dtypes_) check_dtype(given, call.dtypes[operand_count_ + k]);
       return false;
     }
     for (size_t i = 0; i < operand_count_; ++i) {

@@ -48,6 +48,9 @@
 //   read_after, reads
 //                  after so many launches the first elements of temporaries are read, "name =
 //                  temporary"; results get their sizes only then
+//   exact_dtypes   given results of another dtype are an error, which is raised here; else such
+//   calls
+//                  are declined
 //   requires       as in engines/requirements.h
 //   family         for the choice of the way; default "template"
 //
@@ -151,6 +154,7 @@ class TemplateKernel final : public EngineKernel {
   const uint64_t dtypes_;
   const bool vectors_;
   const bool resizes_silently_;
+  const bool exact_dtypes_;
   at::ScalarType compute_ = at::ScalarType::Undefined;
   size_t compute_of_ = 0;
   std::vector<std::string> names_;  // of slots: arguments first

@@ -40,7 +40,7 @@ __kernel void write_places(OB_PARAMETERS) {
     ob_index rest = i;
     for (ob_index d = dims - 1; d >= 0; --d) {
       const ob_index next = rest / size.at[d];
-      out[to * dims + d] = rest - next * size.at[d];
+      out[to * out_layout.stride[0] + d * out_layout.stride[1]] = rest - next * size.at[d];
       rest = next;
     }
     ++to;

@@ -7,6 +7,8 @@ from torch_outboard.ops.row import COMPLEX, FLOATS, INTEGERS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
 FAMILY = {"family": "pointwise"}
+# The host has the warning for a result of another size.
+FITS = "numel(out) == 0 || numel(out) == {0}"
 
 
 def spaced(name: str, dtypes: tuple, **reals: str) -> Row:
@@ -18,7 +20,8 @@ def spaced(name: str, dtypes: tuple, **reals: str) -> Row:
         dtypes=dtypes,
         operands="",
         results=Result("out", "numel(out) == steps ? sizes(out) : [steps]"),
-        conditions=["steps >= 0"],
+        let={"fits": FITS.format("steps")},
+        conditions=["steps >= 0", "fits"],
         numbers={"count": "steps"},
         reals={"start": "start", "end": "end", **reals},
         constants={"LOGARITHMIC": str(int(name == "logspace"))},
@@ -38,7 +41,8 @@ def rows() -> list[Row]:
             dtypes=(*FLOATS, *INTEGERS),
             operands="",
             results=Result("out", f"numel(out) == {length} ? sizes(out) : [{length}]"),
-            conditions=["step != 0", f"{length} >= 0", f"{length} < 1099511627776"],
+            let={"fits": FITS.format(length)},
+            conditions=["step != 0", f"{length} >= 0", f"{length} < 1099511627776", "fits"],
             scalars="start step",
             resizes_silently=True,
             **FAMILY,
@@ -53,7 +57,8 @@ def rows() -> list[Row]:
                 dtypes=EVERY,
                 operands="",
                 results=Result("out", f"[n, {columns}]"),
-                conditions=["n >= 0", f"{columns} >= 0"],
+                let={"fits": FITS.format(f"n * {columns}")},
+                conditions=["n >= 0", f"{columns} >= 0", "fits"],
                 numbers={"columns": columns},
                 resizes_silently=True,
                 **FAMILY,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torch_outboard.ops.composed import composed
-from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row, template
+from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row, exact, template
 from torch_outboard.ops.template import Launch, Result, templated
 
 ALL = (*FLOATS, *INTEGERS, *BOOL, *COMPLEX)
@@ -275,7 +275,7 @@ def of_flat_places() -> list[Row]:
                 Launch("write_places", "blocks"),
             ],
             dtypes=ALL,
-            results=Result("out", "[total, dims(self)]", "int64"),
+            results=Result("out", "[total, dims(self)]", "int64", strides="[1, total]"),
             temporaries=[Result("starts", "blocks + 1", "int64")],
             let={"n": "numel(self)", "blocks": blocks},
             conditions=["dims(self) <= 16"],
@@ -286,6 +286,7 @@ def of_flat_places() -> list[Row]:
                 "dims": "dims(self)",
             },
             lists={"size": "sizes(self)"},
+            strided="out",
             reads={"total": "starts"},
             read_after=2,
             family="indexing",
@@ -305,7 +306,7 @@ def of_flat_places() -> list[Row]:
             m = mask.expand(self.shape).reshape(-1)
             counts = m.cumsum(0)
             if m.numel() > 0:
-                assert int(counts[-1].item()) <= source.numel(), "masked_scatter: expected source to have at least as many elements as the mask has ones"
+                assert int(counts[-1].item()) <= source.numel()
             places = torch.clamp(counts - 1, 0)
             if source.numel() > 0 and m.numel() > 0:
                 what = source.reshape(-1).index_select(0, places)
@@ -344,11 +345,7 @@ def index_dims(self: Tensor, indices: List[Optional[Tensor]]) -> Tuple[List[Tens
             d += 1
         elif index.dtype == torch.bool or index.dtype == torch.uint8:
             for j in range(index.dim()):
-                if index.size(j) != self.size(d + j):
-                    raise IndexError(
-                        "The shape of the mask " + str(index.shape) + " at index " + str(j) +
-                        " does not match the shape of the indexed tensor " + str(self.shape) +
-                        " at index " + str(d + j))
+                assert index.size(j) == self.size(d + j)
             places = index.nonzero()
             for j in range(index.dim()):
                 tensors.append(places.select(1, j))
@@ -368,44 +365,93 @@ def flat_places(self: Tensor, tensors: List[Tensor], dims: List[int]) -> Tensor:
         total = total * n + torch.where(index < 0, index + n, index)
     return total.reshape(-1)
 
-def others(self: Tensor, dims: List[int]) -> List[int]:
-    rest: List[int] = []
+def front(self: Tensor, dims: List[int]) -> List[int]:
+    order = dims[:]
     for d in range(self.dim()):
         if d not in dims:
-            rest.append(d)
-    return rest
+            order.append(d)
+    return order
 
-def adjacent(dims: List[int]) -> bool:
-    return dims[-1] - dims[0] + 1 == len(dims)
-
-def sizes_of(self: Tensor, dims: List[int]) -> List[int]:
-    return [self.size(d) for d in dims]
-
-def product(sizes: List[int]) -> int:
-    result = 1
-    for size in sizes:
-        result *= size
-    return result
+def moved(x: Tensor, dims: List[int], first: int, to_front: bool) -> Tensor:
+    # Whether results have the dimensions of the index at the front or where `dims` were.
+    if dims[-1] - dims[0] + 1 != len(dims):
+        return x
+    here = [0][:0]
+    there = [0][:0]
+    for k in range(first):
+        here.append(k)
+        there.append(k + dims[0])
+    return x.movedim(there, here) if to_front else x.movedim(here, there)
 """
+
+
+def by_lists() -> list[Row]:
+    """Operators with one index tensor, mask or nothing per dimension."""
+    common = {"helpers": INDEX_HELPERS, "family": "indexing"}
+    return [
+        composed(
+            "index.Tensor index.Tensor_out _unsafe_index.Tensor",
+            """
+            tensors, dims = index_dims(self, indices)
+            shape = tensors[0].shape
+            ordered = self.permute(front(self, dims))
+            rest = ordered.shape[len(dims):]
+            places = flat_places(self, tensors, dims)
+            selected = ordered.flatten(0, len(dims) - 1).index_select(0, places)
+            return moved(selected.reshape(shape + rest), dims, len(shape), False).contiguous()
+            """,
+            **common,
+        ),
+        composed(
+            "_index_put_impl_",
+            """
+            assert values.dtype == self.dtype
+            tensors, dims = index_dims(self, indices)
+            shape = tensors[0].shape
+            ordered = self.permute(front(self, dims))
+            rest = ordered.shape[len(dims):]
+            places = flat_places(self, tensors, dims)
+            if places.numel() == 0 or self.numel() == 0:
+                return self
+            full = moved(places.new_empty([1]).expand(shape + rest), dims, len(shape), False)
+            what = moved(values.to(self.device).expand(full.shape), dims, len(shape), True)
+            what = what.reshape([places.numel()] + rest)
+            where = places.reshape([-1] + [1] * len(rest)).expand(what.shape)
+            # In place where the indexed dimensions are one in memory as well.
+            into = ordered.flatten(0, len(dims) - 1)
+            if accumulate:
+                into.scatter_add_(0, where, what)
+            else:
+                into.scatter_(0, where, what)
+            if len(dims) > 1 and not ordered.is_contiguous():
+                ordered.copy_(into.reshape(ordered.shape))
+            return self
+            """,
+            **common,
+        ),
+    ]
 
 
 def rows() -> list[Row]:
     """Every row."""
-    return [
-        templated(
-            "gather gather.out",
-            "gather",
-            Launch("gather", "numel(out)"),
-            dtypes=ALL,
-            operands="self index",
-            accepts={"index": "int32 int64"},
-            let={"d": "wrap(dim, dims(self))"},
-            numbers={"dim": "d", "n": "size(self, d)", "stride": "stride(self, d)"},
-            meta="aten::gather",
-            items_of="self out",
-            strided="self index",
-            family="indexing",
-        ),
-        *along_dimension(),
-        *of_flat_places(),
-    ]
+    return exact(
+        [
+            templated(
+                "gather gather.out",
+                "gather",
+                Launch("gather", "numel(out)"),
+                dtypes=ALL,
+                operands="self index",
+                accepts={"index": "int32 int64"},
+                let={"d": "wrap(dim, dims(self))"},
+                numbers={"dim": "d", "n": "size(self, d)", "stride": "stride(self, d)"},
+                meta="aten::gather",
+                items_of="self out",
+                strided="self index",
+                family="indexing",
+            ),
+            *along_dimension(),
+            *of_flat_places(),
+            *by_lists(),
+        ]
+    )

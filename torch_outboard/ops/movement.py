@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torch_outboard.ops.composed import EVERY, composed
-from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row
+from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row, exact
 from torch_outboard.ops.template import Launch, Result, templated
 
 NUMBERS = (*FLOATS, *INTEGERS, *COMPLEX)
@@ -200,7 +200,7 @@ def rearranged() -> list[Row]:
             h = shape[-2]
             w = shape[-1]
             x = self.reshape(shape[:-3] + [c, r, r, h, w])
-            x = x.movedim(-4, -2).movedim(-4, -1).contiguous()
+            x = x.movedim(-4, -2).movedim(-4, -1).clone(memory_format=0)
             return x.reshape(shape[:-3] + [c, h * r, w * r])
             """,
             conditions=[
@@ -219,7 +219,7 @@ def rearranged() -> list[Row]:
             h = shape[-2] // r
             w = shape[-1] // r
             x = self.reshape(shape[:-3] + [c, h, r, w, r])
-            x = x.movedim(-3, -4).movedim(-1, -3).contiguous()
+            x = x.movedim(-3, -4).movedim(-1, -3).clone(memory_format=0)
             return x.reshape(shape[:-3] + [c * r * r, h, w])
             """,
             conditions=[
@@ -335,4 +335,4 @@ def halves() -> list[Row]:
 
 def rows() -> list[Row]:
     """Every row."""
-    return [*remapped(), *triangles(), *windows(), *rearranged(), *halves()]
+    return exact([*remapped(), *triangles(), *windows(), *rearranged(), *halves()])

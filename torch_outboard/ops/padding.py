@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torch_outboard.ops.composed import EVERY
-from torch_outboard.ops.row import COMPLEX, FLOATS, INTEGERS, Row
+from torch_outboard.ops.row import COMPLEX, FLOATS, INTEGERS, Row, exact
 from torch_outboard.ops.template import Launch, Result, templated
 
 NUMBERS = (*FLOATS, *INTEGERS, *COMPLEX)
@@ -79,4 +79,4 @@ def rows() -> list[Row]:
     for dims in (1, 2, 3):
         made += of_dims(dims, "reflection", "1")
         made += of_dims(dims, "replication", "2")
-    return made
+    return exact(made)

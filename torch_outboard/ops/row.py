@@ -66,3 +66,8 @@ def call_scalar_functions(text: str, names: Iterable[str]) -> str:
     """OpenCL C in which calls of scalar functions have their prefix: `exp(x)` is `ob_exp(x)`."""
     pattern = r"(?<![\w.])(" + "|".join(sorted(map(re.escape, names))) + r")(?=\s*\()"
     return re.sub(pattern, r"ob_\1", text)
+
+
+def exact(rows: Iterable[Row]) -> list[Row]:
+    """Rows whose given results (out=) must have the dtype of the result; others raise."""
+    return [row | {"exact_dtypes": True} for row in rows]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torch_outboard.ops.composed import EVERY, composed
-from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, Row
+from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, Row, exact
 from torch_outboard.ops.template import Launch, Result, templated
 
 REAL = (*FLOATS, *INTEGERS)
@@ -225,7 +225,7 @@ def counts() -> list[Row]:
             """
             n = minlength
             if self.numel() > 0:
-                assert int(self.min().item()) >= 0, "bincount only supports 1-d non-negative integral inputs."
+                assert int(self.min().item()) >= 0
                 n = max(n, int(self.max().item()) + 1)
             if weights is None:
                 one = torch.ones_like(self, dtype=torch.int64)
@@ -288,4 +288,4 @@ def counts() -> list[Row]:
 
 def rows() -> list[Row]:
     """Every row."""
-    return [*searches(), *sets(), *counts()]
+    return exact([*searches(), *sets(), *counts()])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torch_outboard.ops.composed import composed
-from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, Row
+from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, Row, exact
 from torch_outboard.ops.template import Launch, Result, templated
 
 REAL = (*FLOATS, *INTEGERS, *BOOL)
@@ -141,7 +141,9 @@ def selections() -> list[Row]:
 
 def rows() -> list[Row]:
     """Every row."""
-    return [
-        sort(),
-        *selections(),
-    ]
+    return exact(
+        [
+            sort(),
+            *selections(),
+        ]
+    )
