@@ -24,6 +24,7 @@ TABLES = (
     "pooling",
     "recurrent",
     "interpolation",
+    "grid_sampling",
 )
 
 
