@@ -121,7 +121,149 @@ static inline R tap_scale(const ob_taps *taps) {
   const ob_index axis##_at = there ? tap_place(&axis##_taps, k, inputs) : 0;             \
   const R axis##_weight = there ? tap_weight(&axis##_taps, k) * axis##_scale : (R)1;
 
+#if W == 1
+#define LOAD_LINE(p) (*(p))
+#define STORE_LINE(v, p) (*(p) = (v))
+#elif W == 2
+#define LOAD_LINE(p) vload2(0, p)
+#define STORE_LINE(v, p) vstore2(v, 0, p)
+#elif W == 4
+#define LOAD_LINE(p) vload4(0, p)
+#define STORE_LINE(v, p) vstore4(v, 0, p)
+#else
+#define LOAD_LINE(p) vload8(0, p)
+#define STORE_LINE(v, p) vstore8(v, 0, p)
+#endif
+
+#if OB_LOCAL == 1
+
+// On a processor the taps along rows are computed once, and a row of the output is made of one line:
+// the sum of the rows of the input that it comes from.
+__kernel void find_taps(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_ITEM(x)
+  const ob_taps all = taps_of(x, width, out_width, scale_w);
+  const R scale = tap_scale(&all);
+  for (int k = 0; k < tap_count; ++k) {
+    places[x * tap_count + k] = k < all.count ? (int)tap_place(&all, k, width) : 0;
+    weights[x * tap_count + k] = k < all.count ? tap_weight(&all, k) * scale : (R)0;
+  }
+}
+
+// Constants, so that compilers unroll what goes through the taps.
+#if MODE < 2
+#define TAP_COUNT 1
+#elif MODE == 2
+#define TAP_COUNT 2
+#elif MODE == 3
+#define TAP_COUNT 4
+#else
+#define TAP_COUNT tap_count
+#endif
+
 #if !BACKWARD
+
+__kernel void interpolate(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_FOR_GROUPS(plane) {
+    __global R *line = lines + plane * width;
+    for (ob_index z = 0; z < out_depth; ++z) {
+      for (ob_index y = 0; y < out_height; ++y) {
+        OB_TAPS(z, z, depth, out_depth, scale_d, DIMENSIONS > 2)
+        OB_TAPS(y, y, height, out_height, scale_h, DIMENSIONS > 1)
+        const ob_index to = ((plane * out_depth + z) * out_height + y) * out_width;
+#if MODE < 2
+        const ob_index from = ((plane * depth + z_taps.first) * height + y_taps.first) * width;
+        for (ob_index x = 0; x < out_width; ++x) out_store(to + x, self_load(from + places[x]));
+#else
+        for (int i = 0; i < z_taps.count; ++i) {
+          OB_TAP(z, i, depth, DIMENSIONS > 2)
+          for (int j = 0; j < y_taps.count; ++j) {
+            OB_TAP(y, j, height, DIMENSIONS > 1)
+            const ob_index row = ((plane * depth + z_at) * height + y_at) * width;
+            const R weight = z_weight * y_weight;
+            ob_index x = 0;
+            if (i == 0 && j == 0) {
+              for (; x + W <= width; x += W) {
+                STORE_LINE((T)(weight) * self_load_vector(row + x), line + x);
+              }
+              for (; x < width; ++x) line[x] = weight * (R)self_load(row + x);
+            } else {
+              for (; x + W <= width; x += W) {
+                STORE_LINE(LOAD_LINE(line + x) + (T)(weight) * self_load_vector(row + x), line + x);
+              }
+              for (; x < width; ++x) line[x] += weight * (R)self_load(row + x);
+            }
+          }
+        }
+        for (ob_index x = 0; x < out_width; ++x) {
+          R sum = 0;
+          for (int k = 0; k < TAP_COUNT; ++k) {
+            sum += weights[x * TAP_COUNT + k] * line[places[x * TAP_COUNT + k]];
+          }
+          out_store(to + x, (V)sum);
+        }
+#endif
+      }
+    }
+  }
+}
+
+#else
+
+// Sums of narrow dtypes are kept in the dtype of values.
+#if OB_DTYPE_BITS == 16
+#define SUM(i) sums[i]
+#else
+#define SUM(i) out[i]
+#endif
+
+__kernel void interpolate(OB_PARAMETERS) {
+  OB_BEGIN
+  const ob_index size = depth * height * width;
+  OB_FOR_GROUPS(plane) {
+    __global R *line = lines + plane * width;
+    const ob_index base = plane * size;
+    for (ob_index i = base; i < base + size; ++i) SUM(i) = 0;
+    for (ob_index z = 0; z < out_depth; ++z) {
+      for (ob_index y = 0; y < out_height; ++y) {
+        OB_TAPS(z, z, depth, out_depth, scale_d, DIMENSIONS > 2)
+        OB_TAPS(y, y, height, out_height, scale_h, DIMENSIONS > 1)
+        const ob_index from = ((plane * out_depth + z) * out_height + y) * out_width;
+        for (ob_index x = 0; x < width; ++x) line[x] = 0;
+        for (ob_index x = 0; x < out_width; ++x) {
+          const R value = grad_output_load(from + x);
+          for (int k = 0; k < TAP_COUNT; ++k) {
+            line[places[x * TAP_COUNT + k]] += weights[x * TAP_COUNT + k] * value;
+          }
+        }
+        for (int i = 0; i < z_taps.count; ++i) {
+          OB_TAP(z, i, depth, DIMENSIONS > 2)
+          for (int j = 0; j < y_taps.count; ++j) {
+            OB_TAP(y, j, height, DIMENSIONS > 1)
+            const ob_index row = base + (z_at * height + y_at) * width;
+            const R weight = z_weight * y_weight;
+            ob_index x = 0;
+            for (; x + W <= width; x += W) {
+              STORE_LINE(LOAD_LINE(&SUM(row + x)) + (T)(weight) * LOAD_LINE(line + x),
+                         &SUM(row + x));
+            }
+            for (; x < width; ++x) SUM(row + x) += weight * line[x];
+          }
+        }
+      }
+    }
+#if OB_DTYPE_BITS == 16
+    for (ob_index i = base; i < base + size; ++i) out_store(i, sums[i]);
+#endif
+  }
+}
+
+#endif
+
+#elif !BACKWARD
+
+__kernel void find_taps(OB_PARAMETERS) {}
 
 __kernel void interpolate(OB_PARAMETERS) {
   OB_BEGIN
@@ -155,49 +297,9 @@ __kernel void interpolate(OB_PARAMETERS) {
   }
 }
 
-#elif OB_LOCAL == 1
-
-// Sums of narrow dtypes are kept in the dtype of values.
-#if OB_DTYPE_BITS == 16
-#define SUM_LOAD(i) sums_load(i)
-#define SUM_STORE(i, v) sums_store(i, v)
 #else
-#define SUM_LOAD(i) out_load(i)
-#define SUM_STORE(i, v) out_store(i, v)
-#endif
 
-__kernel void interpolate(OB_PARAMETERS) {
-  OB_BEGIN
-  const ob_index size = depth * height * width;
-  OB_FOR_GROUPS(plane) {
-    const ob_index base = plane * size;
-    for (ob_index i = base; i < base + size; ++i) SUM_STORE(i, (V)0);
-    OB_FOR_PLACES(z, y, x, out_depth, out_height, out_width) {
-      const V value =
-          grad_output_load(((plane * out_depth + z) * out_height + y) * out_width + x);
-      OB_TAPS(z, z, depth, out_depth, scale_d, DIMENSIONS > 2)
-      OB_TAPS(y, y, height, out_height, scale_h, DIMENSIONS > 1)
-      OB_TAPS(x, x, width, out_width, scale_w, 1)
-      for (int i = 0; i < z_taps.count; ++i) {
-        OB_TAP(z, i, depth, DIMENSIONS > 2)
-        for (int j = 0; j < y_taps.count; ++j) {
-          OB_TAP(y, j, height, DIMENSIONS > 1)
-          const ob_index row = base + (z_at * height + y_at) * width;
-          const V part = (V)(z_weight * y_weight) * value;
-          for (int k = 0; k < x_taps.count; ++k) {
-            OB_TAP(x, k, width, 1)
-            SUM_STORE(row + x_at, (V)SUM_LOAD(row + x_at) + (V)x_weight * part);
-          }
-        }
-      }
-    }
-#if OB_DTYPE_BITS == 16
-    for (ob_index i = base; i < base + size; ++i) out_store(i, sums_load(i));
-#endif
-  }
-}
-
-#else
+__kernel void find_taps(OB_PARAMETERS) {}
 
 // Outputs [begin, end) may have taps at `i`: those between the places where a filter that is
 // somewhat wider begins and ends to reach it. Taps that are moved into the image lie at its border.

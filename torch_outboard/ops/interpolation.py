@@ -6,7 +6,7 @@ import torch
 
 from torch_outboard.ops.pooling import image, planes, source
 from torch_outboard.ops.row import FLOATS, Row
-from torch_outboard.ops.template import Result, templated
+from torch_outboard.ops.template import Launch, Result, templated
 
 # MODE of interpolation.cl, names of the operators, and whether they have align_corners.
 MODES = (
@@ -36,29 +36,49 @@ def _scales(dimensions: int, sizes: str, outputs: str, align: bool) -> dict[str,
     return scales
 
 
-def _row(name: str, mode: int, align: bool, *, backward: bool) -> Row:
+def _row(name: str, mode: int, align: bool, *, backward: bool, double: bool) -> Row:
     dimensions = next(d for d in (1, 2, 3) if f"{d}d" in name)
     inputs, outputs = ("out", "grad_output") if backward else ("self", "out")
     overload = f"{name}_backward" if backward else name
-    dtypes = (*FLOATS, torch.uint8) if mode < 2 and not backward else FLOATS
+    dtypes = list(FLOATS[3:] if double else FLOATS[:3])
+    if mode < 2 and not backward and not double:
+        dtypes.append(torch.uint8)
+    scales = _scales(dimensions, f"sizes({inputs})", f"sizes({outputs})", align)
+    reach = {4: 1, 5: 2, 6: 3}.get(mode)
+    taps = f"2 * ceil({reach} * max(1, {scales['scale_w']})) + 1" if reach else "4"
+    if mode < 3:
+        taps = "2" if mode == 2 else "1"
+    real = "float64" if double else "float32"
+    # What a processor keeps: the taps along rows, lines of sums, and sums of narrow dtypes.
+    on_processor = "group_lanes == 1 ? {} : 1"
+    kept = {
+        "places": (f"size({outputs}, -1) * ({taps})", "int32"),
+        "weights": (f"size({outputs}, -1) * ({taps})", real),
+        "lines": (f"prod(sizes({inputs})[:2]) * size({inputs}, -1)", real),
+    }
+    if backward:
+        kept["sums"] = ("bytes(grad_output) == 2 ? numel(out) : 1", real)
+    groups = planes("interpolate", "out", dimensions)
     return templated(
         f"{overload} {overload}.{'grad_input' if backward else 'out'}",
         "interpolation",
-        planes("interpolate", "out", dimensions),
+        [
+            Launch("find_taps", f"size({outputs}, -1)", when=f"group_lanes == 1 && {groups.items}"),
+            groups,
+        ],
         source=source("interpolation"),
         dtypes=dtypes,
         operands="grad_output" if backward else "self",
         temporaries=[
-            Result(
-                "sums",
-                sizes="bytes(grad_output) == 2 && group_lanes == 1 ? numel(out) : 1",
-                dtype="float32",
-            )
-        ]
-        if backward
-        else [],
-        numbers={**image(inputs, dimensions), **image(outputs, dimensions, "out_")},
-        reals=_scales(dimensions, f"sizes({inputs})", f"sizes({outputs})", align),
+            Result(name, sizes=on_processor.format(f"({sizes})"), dtype=dtype)
+            for name, (sizes, dtype) in kept.items()
+        ],
+        numbers={
+            **image(inputs, dimensions),
+            **image(outputs, dimensions, "out_"),
+            "tap_count": taps,
+        },
+        reals=scales,
         constants={
             "MODE": str(mode),
             "ALIGN": "align_corners" if align else "0",
@@ -66,6 +86,7 @@ def _row(name: str, mode: int, align: bool, *, backward: bool) -> Row:
             "BACKWARD": str(int(backward)),
         },
         meta=f"aten::{overload}",
+        vectors=mode >= 2,
         family="interpolation",
     )
 
@@ -73,8 +94,9 @@ def _row(name: str, mode: int, align: bool, *, backward: bool) -> Row:
 def rows() -> list[Row]:
     """Every row."""
     return [
-        _row(name, mode, align, backward=backward)
+        _row(name, mode, align, backward=backward, double=double)
         for mode, names, align in MODES
         for name in names.split()
         for backward in (False, True)
+        for double in (False, True)
     ]

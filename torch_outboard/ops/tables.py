@@ -37,6 +37,7 @@ TABLES = (
     "recurrent",
     "interpolation",
     "special",
+    "grid_sampling",
 )
 
 
