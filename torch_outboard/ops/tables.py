@@ -21,6 +21,9 @@ TABLES = (
     "convolution",
     "indexing",
     "special",
+    "gated_linear",
+    "distances",
+    "fourier",
 )
 
 
