@@ -141,7 +141,7 @@ def rows() -> list[Row]:
             "grad * (C(1) - y * y)", FLOATS,
         ),
         pointwise(
-            "log_sigmoid_forward log_sigmoid_forward.output", "self",
+            "log_sigmoid_forward", "self",
             ["minimum(self, C(0)) - log1p(exp(-fabs(self)))", "exp(-fabs(self))"], FLOATS,
         ),
         pointwise(

@@ -38,6 +38,9 @@ TABLES = (
     "interpolation",
     "special",
     "grid_sampling",
+    "gated_linear",
+    "distances",
+    "fourier",
 )
 
 
