@@ -10,13 +10,14 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/export.h"
 
 namespace outboard {
 
 enum class WaySetting : uint8_t {
-  kAuto = 0,    // whatever is better, by the device's thresholds
+  kAuto = 0,    // whatever is better, by the device's ranges
   kDevice = 1,  // the kit's device kernels, wherever one serves
   kHost = 2,    // never
 };
@@ -25,16 +26,20 @@ OUTBOARD_API WaySetting way_setting(c10::DeviceIndex device);
 // device -1: every device, also those that are not known yet.
 OUTBOARD_API void set_way_setting(c10::DeviceIndex device, WaySetting setting);
 
-// What `auto` means on a device: the number of elements from which the device's kernels of a family
-// are better than the host's; kNeverDevice if they are not.
-constexpr int64_t kNeverDevice = std::numeric_limits<int64_t>::max();
-using WayThresholds = std::map<std::string, int64_t, std::less<>>;
+// What `auto` means on a device: for a family, the numbers of elements for which the device's
+// kernels are better than the host's.
+struct ElementRange {
+  int64_t from;
+  int64_t to;  // exclusive, kUnbounded for none
+};
+constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
+using WayRanges = std::map<std::string, std::vector<ElementRange>, std::less<>>;
 
-// Families that `thresholds` does not name follow the default: never where a CPU shares its memory
-// with the host, always elsewhere.
-OUTBOARD_API void set_way_thresholds(c10::DeviceIndex device, WayThresholds thresholds);
+// Families that `ranges` does not name follow the default: never where a CPU shares its memory with
+// the host, always elsewhere.
+OUTBOARD_API void set_way_ranges(c10::DeviceIndex device, WayRanges ranges);
 // Those that were set, without the default.
-OUTBOARD_API WayThresholds way_thresholds(c10::DeviceIndex device);
+OUTBOARD_API WayRanges way_ranges(c10::DeviceIndex device);
 
 // The one place that decides for a call that a device kernel of the kit could serve. `family` says
 // what kind of work it is, `elements` how much: of the first tensor argument or of all tensors in a
