@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
 
 def table(tuning: Tuning) -> Table:
     """Ratios of the families, in the order of sizes, and what `auto` makes of them."""
-    result = Table(title=f"{tuning.device}: device over host, by number of elements")
+    result = Table(title=f"{tuning.device}: device over host (worst call), by elements")
     sizes = sorted({int(size) for ratios in tuning.ratios.values() for size in ratios})
     result.add_column("family")
     for size in sizes:

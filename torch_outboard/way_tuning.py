@@ -27,6 +27,7 @@ SIZES = tuple(1 << bits for bits in (10, 12, 15, 17, 20, 23))  # elements
 MARGIN = 0.95
 # What the training step may take of its time by the host's kernels: chance alone is some per cent.
 TRAINING_LIMIT = 1.02
+TRAINING_REPEATS = 3
 # Seconds that one side of a comparison takes in all, about, and rounds of at least one call.
 BUDGET = 0.15
 ROUNDS = (3, 15)
@@ -112,11 +113,15 @@ def measure_family(
     compare: Compare,
     say: Progress,
 ) -> dict[int, float]:
-    """Geometric means of the calls' ratios by size; empty if no call runs on the device."""
+    """The largest of the calls' ratios by size; empty if no call runs on the device.
+
+    The number of elements says little about the work of a convolution, say. So a family may not
+    lose by any of its calls where it takes the device way.
+    """
     synchronize = torch.get_device_module(device).synchronize
     ratios = {}
     for elements in sizes:
-        logarithms = []
+        of_calls = []
         for call in calls:
             say(f"{call.overload} of {elements:,}")
             with ways.way("device", device):
@@ -129,9 +134,9 @@ def measure_family(
                 on_device, on_host = compare(
                     run, lambda way: ways.set_way(way, device), synchronize
                 )
-            logarithms.append(math.log(on_device / on_host))
-        if logarithms:
-            ratios[elements] = math.exp(statistics.fmean(logarithms))
+            of_calls.append(on_device / on_host)
+        if of_calls:
+            ratios[elements] = max(of_calls)
     return ratios
 
 
@@ -164,10 +169,11 @@ def training_ratio(ranges: Ranges, device: torch.device, compare: Compare) -> fl
     try:
         with ways.way("auto", device):
             synchronize = torch.get_device_module(device).synchronize
-            on_device, on_host = compare(training_step(device), take, synchronize)
+            step = training_step(device)
+            pairs = [compare(step, take, synchronize) for _ in range(TRAINING_REPEATS)]
     finally:
         _C.set_way_ranges(device.index, before)
-    return on_device / on_host
+    return statistics.median(on_device / on_host for on_device, on_host in pairs)
 
 
 def worth_it(ranges: Ranges, device: torch.device, compare: Compare, say: Progress) -> Ranges:

@@ -15,7 +15,6 @@
 namespace outboard {
 
 std::atomic<bool> g_device_kernels_settled{false};
-std::atomic<bool> g_device_way_is_open{false};
 
 namespace {
 
@@ -94,7 +93,6 @@ void update_watch() {
     for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
       add_open_families(device, open);
     }
-    g_device_way_is_open.store(open.all || !open.named.empty());
     g_open_families.store(keep(std::move(open)), std::memory_order_release);
     mark_operators_with_open_way();
   }
@@ -136,7 +134,13 @@ WayRanges way_ranges(c10::DeviceIndex device) {
   return measured != nullptr ? *measured : WayRanges();
 }
 
+bool& HostWayScope::inside() noexcept {
+  static thread_local bool inside = false;
+  return inside;
+}
+
 bool takes_device_way(c10::DeviceIndex device, const char* family, int64_t elements) {
+  if (HostWayScope::inside()) return false;
   switch (way_setting(device)) {
     case WaySetting::kDevice:
       return true;

@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/export.h"
@@ -46,10 +47,22 @@ OUTBOARD_API WayRanges way_ranges(c10::DeviceIndex device);
 // first list, 0 for a factory.
 OUTBOARD_API bool takes_device_way(c10::DeviceIndex device, const char* family, int64_t elements);
 
-// Whether a device kernel of the kit may run somewhere on memory that the host shares: host kernels
-// that call other operators on the way are then not alone with that memory.
-extern OUTBOARD_API std::atomic<bool> g_device_way_is_open;
-// The same for the kernels of a family, whose operators' typed host kernels have to ask the router.
+// For host kernels that call other operators while they read and write memory by themselves: in
+// such a scope the thread takes no device way, since nothing may become work on a queue meanwhile.
+class OUTBOARD_API HostWayScope {
+ public:
+  HostWayScope() noexcept : previous_(std::exchange(inside(), true)) {}
+  ~HostWayScope() { inside() = previous_; }
+  HostWayScope(const HostWayScope&) = delete;
+  HostWayScope& operator=(const HostWayScope&) = delete;
+  static bool& inside() noexcept;
+
+ private:
+  const bool previous_;
+};
+
+// Whether a device kernel of a family may run somewhere on memory that the host shares: typed host
+// kernels of its operators have to ask the router then.
 bool device_way_is_open(std::string_view family) noexcept;
 
 // Brings the kit's device kernels: called before the first routed call, with no lock held, possibly

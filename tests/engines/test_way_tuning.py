@@ -69,7 +69,7 @@ def test_every_family_is_measured_at_every_size(device):
     }  # fmt: skip
     # What no device kernel takes is not measured and follows the default.
     assert tuning.ranges == {"pointwise": [(22, None)], "reduction": [(0, 22)]}
-    assert clock.compared == 5  # the last one is the training step
+    assert clock.compared == 4 + way_tuning.TRAINING_REPEATS
     assert tuning.device == torch.get_device_module(device).get_device_properties(device).name
 
 
@@ -81,10 +81,12 @@ def test_a_slower_training_step_closes_the_device_way(device):
 
 def test_only_the_family_that_slows_training_down_is_closed(device):
     """Together too slow; the first alone, too; the second alone is fine."""
-    clock = Clock(2.0, 0.5, 0.4, 3.0, 1.2, 1.1, 0.9)
+    steps = [ratio for ratio in (1.2, 1.1, 0.9) for _ in range(way_tuning.TRAINING_REPEATS)]
+    clock = Clock(2.0, 0.5, 0.4, 3.0, *steps)
     assert tune(device, clock).ranges == {"pointwise": [], "reduction": [(0, 22)]}
     # Each alone is fine, together they are not, also when asked again.
-    clock = Clock(2.0, 0.5, 0.4, 3.0, 1.2, 0.9, 0.9, 1.2)
+    steps = [ratio for ratio in (1.2, 0.9, 0.9, 1.2) for _ in range(way_tuning.TRAINING_REPEATS)]
+    clock = Clock(2.0, 0.5, 0.4, 3.0, *steps)
     assert tune(device, clock).ranges == {"pointwise": [], "reduction": []}
     assert not clock.ratios
 
@@ -126,6 +128,13 @@ def test_the_ways_are_those_that_are_measured(device):
     assert seen == {"device": "device", "host": "shared"}
 
 
+def test_the_worst_call_counts(device):
+    ratios = way_tuning.measure_family(
+        [ADD, ADD, ADD], device, [8], Clock(0.5, 1.5, 0.2), lambda _: None
+    )
+    assert ratios == {8: 1.5}
+
+
 def test_real_times_are_measured(device, monkeypatch):
     monkeypatch.setattr(way_tuning, "BUDGET", 1e-3)
     ratios = way_tuning.measure_family([ADD], device, [8], way_tuning.compare_ways, lambda _: None)
@@ -133,7 +142,11 @@ def test_real_times_are_measured(device, monkeypatch):
 
 
 def test_the_training_step_trains(device):
-    assert 0 < way_tuning.training_ratio({"pointwise": [(0, None)]}, device, Clock(0.7)) == 0.7
+    assert (
+        0
+        < way_tuning.training_ratio({"pointwise": [(0, None)]}, device, Clock(training=0.7))
+        == 0.7
+    )
     assert ways.ranges(device) == ranges_of_file(device)
 
 
