@@ -125,7 +125,7 @@ def main() -> int:
     options = parser.parse_args()
     device = torch.device(torch_outboard.device_name(), 0)
     fallback.set_policy(copied="allow")
-    print(f"way auto on {device}: {ways.thresholds(device) or 'the default, nothing measured'}")
+    print(f"way auto on {device}: {ways.ranges(device) or 'the default, nothing measured'}")
     lines = ["| work | device | host | auto | regret of auto | 95 % interval |"]
     lines.append("|---|---|---|---|---|---|")
     print("\n".join(lines), flush=True)
@@ -143,7 +143,7 @@ def main() -> int:
     if options.save:
         settings = environment() | {
             "device": torch.get_device_module(device).get_device_properties(device).name,
-            "thresholds": ways.thresholds(device),
+            "ranges": ways.ranges(device),
         }
         content = {"environment": settings, "results": [asdict(r) for r in results]}
         (RESULTS / "ways.json").write_text(json.dumps(content, indent=2) + "\n")

@@ -10,9 +10,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 import torch_outboard
-from torch_outboard import way_thresholds, way_tuning
+from torch_outboard import way_ranges, way_tuning
 from torch_outboard.representative_calls import families
-from torch_outboard.way_thresholds import Tuning
+from torch_outboard.way_ranges import Tuning
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,12 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Tunes one device and prints ratios and thresholds; 1 if there is nothing to tune."""
+    """Tunes one device and prints ratios; 1 if there is nothing to tune."""
     console = Console()
     device = torch.device(torch_outboard.device_name(), options.device)
     torch.get_device_module(device).init()
     if options.forget:
-        file = way_thresholds.path(device.index)
+        file = way_ranges.path(device.index)
         if file is not None:
             file.unlink(missing_ok=True)
         console.print(f"{device} has the default ways again, from the next process on")
@@ -66,16 +66,19 @@ def run(options: argparse.Namespace) -> int:
 
 def table(tuning: Tuning) -> Table:
     """Ratios of the families, in the order of sizes, and what `auto` makes of them."""
-    result = Table(title=f"{tuning.device}: device over host, by number of elements")
+    result = Table(title=f"{tuning.device}: device over host (worst call), by elements")
     sizes = sorted({int(size) for ratios in tuning.ratios.values() for size in ratios})
     result.add_column("family")
     for size in sizes:
         result.add_column(f"{size:,}", justify="right")
     result.add_column("auto")
     for family, ratios in tuning.ratios.items():
-        if family in tuning.thresholds:
-            elements = tuning.thresholds[family]
-            words = "host" if elements is None else f"device from {elements:,}"
+        if family in tuning.ranges:
+            spans = [
+                f"{first:,} and more" if end is None else f"{first:,} to {end:,}"
+                for first, end in tuning.ranges[family]
+            ]
+            words = "device for " + ", ".join(spans) if spans else "host"
         else:
             words = "default"
         cells = [f"{ratios[str(size)]:.2f}" if str(size) in ratios else "" for size in sizes]

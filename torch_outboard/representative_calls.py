@@ -81,13 +81,21 @@ def _linear(device: torch.device, elements: int) -> Run:
     return lambda: torch.addmm(bias, x, weight.t())
 
 
-def _images(device: torch.device, elements: int, channels: int = 16) -> torch.Tensor:
-    side = max(4, _side(elements, 4, channels))
-    return torch.rand(4, channels, side, side, device=device)
+def _images(device: torch.device, elements: int) -> torch.Tensor:
+    side = max(4, _side(elements, 4, 16))
+    return torch.rand(4, 16, side, side, device=device)
 
 
 def _convolution(device: torch.device, elements: int) -> Run:
     x, weight = _images(device, elements), torch.rand(32, 16, 3, 3, device=device)
+    return lambda: functional.conv2d(x, weight, padding=1)
+
+
+def _deep_convolution(device: torch.device, elements: int) -> Run:
+    side = _side(elements, 256)
+    x, weight = (
+        torch.rand(shape, device=device) for shape in ((1, 256, side, side), (256, 256, 3, 3))
+    )
     return lambda: functional.conv2d(x, weight, padding=1)
 
 
@@ -222,6 +230,7 @@ CALLS: tuple[Call, ...] = (
     Call("aten::bmm", _batched_product),
     Call("aten::addmm", _linear),
     Call("aten::convolution", _convolution),
+    Call("aten::convolution", _deep_convolution),
     Call("aten::convolution_backward", _convolution_backward),
     Call("aten::_foreach_add_.List", _foreach),
     Call("aten::_fused_adamw_", _adam),

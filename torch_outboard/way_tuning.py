@@ -1,9 +1,9 @@
 """Measures which way is better on a device, family by family.
 
 Each representative call (`representative_calls.py`) runs by the device's kernels and by the host's
-in turn, at several sizes. A family takes the device way from the smallest size on from which it was
-better at all sizes. Where that would open the device way for anybody, a small training step has the
-last word, since operators of such families have to ask which way to take.
+in turn, at several sizes. A family takes the device way around the sizes at which it was better.
+Where that opens the device way for any family, a small training step has the last word: operators
+of such families have to ask which way to take, and a change of ways waits for the device.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from torch_outboard import _C, fallback, way_thresholds, ways
+from torch_outboard import _C, fallback, way_ranges, ways
 from torch_outboard.representative_calls import Call, Run, families
-from torch_outboard.way_thresholds import Thresholds, Tuning
+from torch_outboard.way_ranges import Range, Ranges, Tuning
 
-SIZES = (1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 23)  # elements
+SIZES = tuple(1 << bits for bits in (10, 12, 15, 17, 20, 23))  # elements
 # A way that is not better by this much is not worth the question.
 MARGIN = 0.95
 # What the training step may take of its time by the host's kernels: chance alone is some per cent.
 TRAINING_LIMIT = 1.02
+TRAINING_REPEATS = 3
 # Seconds that one side of a comparison takes in all, about, and rounds of at least one call.
 BUDGET = 0.15
 ROUNDS = (3, 15)
@@ -71,18 +72,30 @@ def compare_ways(
     return statistics.median(times["device"]), statistics.median(times["host"])
 
 
-def threshold(ratios: Mapping[int, float], margin: float = MARGIN) -> int | None:
-    """From how many elements on the device way is better; None if it is not at the largest number.
+def better_ranges(ratios: Mapping[int, float], margin: float = MARGIN) -> list[Range]:
+    """For how many elements the device way is better.
 
     Args:
         ratios: by number of elements, the time of the device way over that of the host way.
         margin: what a ratio has to be at most to count as better.
+
+    Returns:
+        Ranges that meet half way (of the logarithm) between sizes of which one was better and one
+        was not; what lies outside of all sizes goes with the nearest.
     """
-    found = None
-    for elements in sorted(ratios, reverse=True):
-        if ratios[elements] > margin:
-            break
-        found = elements
+    found: list[Range] = []
+    previous = None  # the size before, and whether the device was better there
+    for elements in sorted(ratios):
+        better = ratios[elements] <= margin
+        if previous is None:
+            border = 0
+        elif better != previous[1]:
+            border = math.isqrt(previous[0] * elements)
+        if better and (previous is None or not previous[1]):
+            found.append((border, None))
+        elif not better and previous is not None and previous[1]:
+            found[-1] = (found[-1][0], border)
+        previous = elements, better
     return found
 
 
@@ -100,11 +113,15 @@ def measure_family(
     compare: Compare,
     say: Progress,
 ) -> dict[int, float]:
-    """Geometric means of the calls' ratios by size; empty if no call runs on the device."""
+    """The largest of the calls' ratios by size; empty if no call runs on the device.
+
+    The number of elements says little about the work of a convolution, say. So a family may not
+    lose by any of its calls where it takes the device way.
+    """
     synchronize = torch.get_device_module(device).synchronize
     ratios = {}
     for elements in sizes:
-        logarithms = []
+        of_calls = []
         for call in calls:
             say(f"{call.overload} of {elements:,}")
             with ways.way("device", device):
@@ -117,9 +134,9 @@ def measure_family(
                 on_device, on_host = compare(
                     run, lambda way: ways.set_way(way, device), synchronize
                 )
-            logarithms.append(math.log(on_device / on_host))
-        if logarithms:
-            ratios[elements] = math.exp(statistics.fmean(logarithms))
+            of_calls.append(on_device / on_host)
+        if of_calls:
+            ratios[elements] = max(of_calls)
     return ratios
 
 
@@ -141,21 +158,38 @@ def training_step(device: torch.device) -> Run:
     return step
 
 
-def training_ratio(thresholds: Thresholds, device: torch.device, compare: Compare) -> float:
-    """Time of a training step by these thresholds over that by the host's kernels alone."""
-    before = _C.way_thresholds(device.index)
+def training_ratio(ranges: Ranges, device: torch.device, compare: Compare) -> float:
+    """Time of a training step by these ranges over that by the host's kernels alone."""
+    before = _C.way_ranges(device.index)
+    host: Ranges = {family: [] for family in ranges}
 
     def take(way: str) -> None:
-        chosen = thresholds if way == "device" else dict.fromkeys(thresholds)
-        _C.set_way_thresholds(device.index, chosen)
+        _C.set_way_ranges(device.index, ranges if way == "device" else host)
 
     try:
         with ways.way("auto", device):
             synchronize = torch.get_device_module(device).synchronize
-            chosen, host = compare(training_step(device), take, synchronize)
+            step = training_step(device)
+            pairs = [compare(step, take, synchronize) for _ in range(TRAINING_REPEATS)]
     finally:
-        _C.set_way_thresholds(device.index, before)
-    return chosen / host
+        _C.set_way_ranges(device.index, before)
+    return statistics.median(on_device / on_host for on_device, on_host in pairs)
+
+
+def worth_it(ranges: Ranges, device: torch.device, compare: Compare, say: Progress) -> Ranges:
+    """The ranges of those families that slow no training step down, alone or together."""
+
+    def passes(chosen: Ranges) -> bool:
+        say(f"a training step, {', '.join(name for name in chosen if chosen[name])}")
+        return training_ratio(chosen, device, compare) <= TRAINING_LIMIT
+
+    host: Ranges = {name: [] for name in ranges}
+    opened = [name for name in ranges if ranges[name]]
+    if not opened or passes(ranges):
+        return ranges
+    alone = [name for name in opened if passes(host | {name: ranges[name]})]
+    together = host | {name: ranges[name] for name in alone}
+    return together if len(alone) == 1 or (alone and passes(together)) else host
 
 
 def tune(
@@ -199,16 +233,13 @@ def tune(
     for family in calls:
         if not only or family in only:
             ratios[family] = measure_family(calls[family], device, sizes, compare, say)
-    thresholds = {name: threshold(found) for name, found in ratios.items() if found}
-    if any(elements is not None for elements in thresholds.values()):
-        say("a training step")
-        if training_ratio(thresholds, device, compare) > TRAINING_LIMIT:
-            thresholds = dict.fromkeys(thresholds)
+    ranges = {name: better_ranges(found) for name, found in ratios.items() if found}
+    ranges = worth_it(ranges, device, compare, say)
     properties = _C.device_properties(index)
     return Tuning(
         device=properties.name,
         driver_version=properties.driver_version,
-        thresholds=thresholds,
+        ranges=ranges,
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         threads=torch.get_num_threads(),
         ratios={
@@ -223,9 +254,9 @@ def keep(device: torch.device, tuning: Tuning) -> Path | None:
 
     Families that were not measured now keep what was found before.
     """
-    if (before := way_thresholds.load(device.index)) is not None:
-        tuning.thresholds = before.thresholds | tuning.thresholds
+    if (before := way_ranges.load(device.index)) is not None:
+        tuning.ranges = before.ranges | tuning.ranges
         tuning.ratios = before.ratios | tuning.ratios
-    file = way_thresholds.save(device.index, tuning)
-    _C.set_way_thresholds(device.index, tuning.thresholds)
+    file = way_ranges.save(device.index, tuning)
+    _C.set_way_ranges(device.index, tuning.ranges)
     return file

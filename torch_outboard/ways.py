@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from torch_outboard import _C
 from torch_outboard.devices import DeviceLike, device_index
 
-__all__ = ["get_way", "set_way", "thresholds", "way"]
+__all__ = ["get_way", "ranges", "set_way", "way"]
 
 VARIABLE = "OUTBOARD_WAY"
 WAYS = ("auto", "device", "host")
@@ -34,16 +34,17 @@ def get_way(device: DeviceLike = None) -> str:
     return _C.way_setting(device_index(device))
 
 
-def thresholds(device: DeviceLike = None) -> dict[str, int | None]:
+def ranges(device: DeviceLike = None) -> dict[str, list[tuple[int, int | None]]]:
     """What `"auto"` was measured to mean on a device (default: the current one).
 
     Returns:
-        By family of kernels, the number of elements from which the device's kernels are taken; None
-        where they never are. Families that were not measured are missing and follow the default.
+        By family of kernels, the numbers of elements for which the device's kernels are taken:
+        pairs of the first number and of the one behind the last, which is None where there is no
+        end. Families that were not measured are missing and follow the default.
     """
     index = device_index(device)
     _C.bring_device_kernels()
-    return _C.way_thresholds(index)
+    return _C.way_ranges(index)
 
 
 def set_way(name: str, device: DeviceLike = None) -> None:

@@ -15,7 +15,6 @@
 namespace outboard {
 
 std::atomic<bool> g_device_kernels_settled{false};
-std::atomic<bool> g_device_way_is_open{false};
 
 namespace {
 
@@ -23,7 +22,7 @@ std::array<std::atomic<WaySetting>, kMaxDevices> g_settings = {};
 std::atomic<BringDeviceKernels> g_bring{nullptr};
 
 // Replaced as a whole; old ones may still be read, and are kept.
-std::array<std::atomic<const WayThresholds*>, kMaxDevices> g_thresholds = {};
+std::array<std::atomic<const WayRanges*>, kMaxDevices> g_ranges = {};
 
 // The families whose device kernels may run on memory that the host shares.
 struct OpenFamilies {
@@ -50,14 +49,17 @@ bool prefers_host(c10::DeviceIndex device) {
   return shares_host_memory(device) && device_properties(device).kind == OB_DEVICE_CPU;
 }
 
-int64_t threshold(c10::DeviceIndex device, std::string_view family) {
-  const WayThresholds* measured =
-      g_thresholds[static_cast<size_t>(device)].load(std::memory_order_acquire);
+bool device_is_better(c10::DeviceIndex device, std::string_view family, int64_t elements) {
+  const WayRanges* measured = g_ranges[static_cast<size_t>(device)].load(std::memory_order_acquire);
   if (measured != nullptr) {
     const auto found = measured->find(family);
-    if (found != measured->end()) return found->second;
+    if (found != measured->end()) {
+      return std::any_of(found->second.begin(), found->second.end(), [&](const ElementRange& r) {
+        return elements >= r.from && elements < r.to;
+      });
+    }
   }
-  return prefers_host(device) ? kNeverDevice : 0;
+  return !prefers_host(device);
 }
 
 void add_open_families(c10::DeviceIndex device, OpenFamilies& open) {
@@ -68,10 +70,10 @@ void add_open_families(c10::DeviceIndex device, OpenFamilies& open) {
     open.all = true;
     return;
   }
-  const WayThresholds* measured = g_thresholds[static_cast<size_t>(device)].load();
+  const WayRanges* measured = g_ranges[static_cast<size_t>(device)].load();
   if (measured == nullptr) return;
-  for (const auto& [family, from] : *measured) {
-    if (from != kNeverDevice) open.named.insert(family);
+  for (const auto& [family, ranges] : *measured) {
+    if (!ranges.empty()) open.named.insert(family);
   }
 }
 
@@ -91,7 +93,6 @@ void update_watch() {
     for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
       add_open_families(device, open);
     }
-    g_device_way_is_open.store(open.all || !open.named.empty());
     g_open_families.store(keep(std::move(open)), std::memory_order_release);
     mark_operators_with_open_way();
   }
@@ -123,17 +124,23 @@ void set_way_setting(c10::DeviceIndex device, WaySetting setting) {
   update_watch();
 }
 
-void set_way_thresholds(c10::DeviceIndex device, WayThresholds thresholds) {
-  g_thresholds.at(static_cast<size_t>(device)).store(new WayThresholds(std::move(thresholds)));
+void set_way_ranges(c10::DeviceIndex device, WayRanges ranges) {
+  g_ranges.at(static_cast<size_t>(device)).store(new WayRanges(std::move(ranges)));
   update_watch();
 }
 
-WayThresholds way_thresholds(c10::DeviceIndex device) {
-  const WayThresholds* measured = g_thresholds.at(static_cast<size_t>(device)).load();
-  return measured != nullptr ? *measured : WayThresholds();
+WayRanges way_ranges(c10::DeviceIndex device) {
+  const WayRanges* measured = g_ranges.at(static_cast<size_t>(device)).load();
+  return measured != nullptr ? *measured : WayRanges();
+}
+
+bool& HostWayScope::inside() noexcept {
+  static thread_local bool inside = false;
+  return inside;
 }
 
 bool takes_device_way(c10::DeviceIndex device, const char* family, int64_t elements) {
+  if (HostWayScope::inside()) return false;
   switch (way_setting(device)) {
     case WaySetting::kDevice:
       return true;
@@ -142,8 +149,7 @@ bool takes_device_way(c10::DeviceIndex device, const char* family, int64_t eleme
     case WaySetting::kAuto:
       break;
   }
-  const int64_t from = threshold(device, family);
-  return from != kNeverDevice && elements >= from;
+  return device_is_better(device, family, elements);
 }
 
 bool device_way_is_open(std::string_view family) noexcept {

@@ -94,21 +94,28 @@ void bind_ways(py::module_& m) {
     if (device >= 0) check_device_index(device);
     set_way_setting(device, setting);
   });
-  // None: never.
-  m.def("set_way_thresholds", [](c10::DeviceIndex device,
-                                 const std::map<std::string, std::optional<int64_t>>& thresholds) {
-    WayThresholds ours;
-    for (const auto& [family, from] : thresholds) ours[family] = from.value_or(kNeverDevice);
+  // By family, pairs of a first number of elements and the one behind the last, None for no end.
+  using Ranges = std::map<std::string, std::vector<std::pair<int64_t, std::optional<int64_t>>>>;
+  m.def("set_way_ranges", [](c10::DeviceIndex device, const Ranges& ranges) {
+    WayRanges ours;
+    for (const auto& [family, pairs] : ranges) {
+      std::vector<ElementRange>& list = ours[family];
+      for (const auto& [from, to] : pairs) list.push_back({from, to.value_or(kUnbounded)});
+    }
     py::gil_scoped_release no_gil;
     check_device_index(device);
-    set_way_thresholds(device, std::move(ours));
+    set_way_ranges(device, std::move(ours));
   });
-  m.def("way_thresholds", [](c10::DeviceIndex device) {
-    std::map<std::string, std::optional<int64_t>> thresholds;
-    for (const auto& [family, from] : way_thresholds(device)) {
-      thresholds[family] = from == kNeverDevice ? std::nullopt : std::optional<int64_t>(from);
+  m.def("way_ranges", [](c10::DeviceIndex device) {
+    Ranges ranges;
+    for (const auto& [family, list] : way_ranges(device)) {
+      auto& pairs = ranges[family];
+      for (const ElementRange& range : list) {
+        pairs.emplace_back(
+            range.from, range.to == kUnbounded ? std::nullopt : std::optional<int64_t>(range.to));
+      }
     }
-    return thresholds;
+    return ranges;
   });
   // Whether typed host kernels of an overload ask the router, which costs them some time.
   m.def("router_is_asked", [](const std::string& name) {

@@ -7,7 +7,7 @@ import torch
 
 from tests.engines.conftest import ways_of
 from tests.support import run_python
-from torch_outboard import _C, fallback, way_thresholds, way_tuning, ways
+from torch_outboard import _C, fallback, way_ranges, way_tuning, ways
 from torch_outboard.representative_calls import COPY, Call, families
 
 
@@ -34,11 +34,11 @@ def shared_memory(shares_memory):
 
 
 @pytest.fixture
-def thresholds(device):
-    before = _C.way_thresholds(device.index)
+def ranges(device):
+    before = _C.way_ranges(device.index)
     with ways.way("auto", device):
-        yield lambda chosen: _C.set_way_thresholds(device.index, chosen)
-    _C.set_way_thresholds(device.index, before)
+        yield lambda chosen: _C.set_way_ranges(device.index, chosen)
+    _C.set_way_ranges(device.index, before)
 
 
 class Clock:
@@ -68,34 +68,46 @@ def test_every_family_is_measured_at_every_size(device):
         "pointwise": {"8": 2.0, "64": 0.5}, "reduction": {"8": 0.4, "64": 3.0}, "solver": {}
     }  # fmt: skip
     # What no device kernel takes is not measured and follows the default.
-    assert tuning.thresholds == {"pointwise": 64, "reduction": None}
-    assert clock.compared == 5  # the last one is the training step
+    assert tuning.ranges == {"pointwise": [(22, None)], "reduction": [(0, 22)]}
+    assert clock.compared == 4 + way_tuning.TRAINING_REPEATS
     assert tuning.device == torch.get_device_module(device).get_device_properties(device).name
 
 
 def test_a_slower_training_step_closes_the_device_way(device):
     tuning = tune(device, Clock(2.0, 0.5, 0.4, 3.0, training=1.2))
-    assert tuning.thresholds == {"pointwise": None, "reduction": None}
+    assert tuning.ranges == {"pointwise": [], "reduction": []}
     assert tuning.ratios["pointwise"] == {"8": 2.0, "64": 0.5}
+
+
+def test_only_the_family_that_slows_training_down_is_closed(device):
+    """Together too slow; the first alone, too; the second alone is fine."""
+    steps = [ratio for ratio in (1.2, 1.1, 0.9) for _ in range(way_tuning.TRAINING_REPEATS)]
+    clock = Clock(2.0, 0.5, 0.4, 3.0, *steps)
+    assert tune(device, clock).ranges == {"pointwise": [], "reduction": [(0, 22)]}
+    # Each alone is fine, together they are not, also when asked again.
+    steps = [ratio for ratio in (1.2, 0.9, 0.9, 1.2) for _ in range(way_tuning.TRAINING_REPEATS)]
+    clock = Clock(2.0, 0.5, 0.4, 3.0, *steps)
+    assert tune(device, clock).ranges == {"pointwise": [], "reduction": []}
+    assert not clock.ratios
 
 
 def test_without_an_open_family_no_training_step_is_needed(device):
     clock = Clock(2.0, 2.0, 2.0, 2.0)
-    assert set(tune(device, clock).thresholds.values()) == {None}
+    assert list(tune(device, clock).ranges.values()) == [[], []]
     assert clock.compared == 4
 
 
-def test_tuning_changes_nothing_by_itself(device, thresholds):
-    thresholds({"sort": 7})
+def test_tuning_changes_nothing_by_itself(device, ranges):
+    ranges({"sort": [(7, None)]})
     with ways.way("host", device):
         tune(device, Clock(0.5, 0.5, 0.5, 0.5))
         assert ways.get_way(device) == "host"
-    assert ways.thresholds(device) == {"sort": 7}
+    assert ways.ranges(device) == {"sort": [(7, None)]}
 
 
 def test_chosen_families(device):
     tuning = tune(device, Clock(2.0, 2.0), only=["reduction"])
-    assert tuning.thresholds == {"reduction": None}
+    assert tuning.ranges == {"reduction": []}
     with pytest.raises(ValueError, match="no family sorting; there are pointwise, reduction"):
         tune(device, Clock(), only=["sorting"])
 
@@ -116,6 +128,13 @@ def test_the_ways_are_those_that_are_measured(device):
     assert seen == {"device": "device", "host": "shared"}
 
 
+def test_the_worst_call_counts(device):
+    ratios = way_tuning.measure_family(
+        [ADD, ADD, ADD], device, [8], Clock(0.5, 1.5, 0.2), lambda _: None
+    )
+    assert ratios == {8: 1.5}
+
+
 def test_real_times_are_measured(device, monkeypatch):
     monkeypatch.setattr(way_tuning, "BUDGET", 1e-3)
     ratios = way_tuning.measure_family([ADD], device, [8], way_tuning.compare_ways, lambda _: None)
@@ -123,20 +142,24 @@ def test_real_times_are_measured(device, monkeypatch):
 
 
 def test_the_training_step_trains(device):
-    assert 0 < way_tuning.training_ratio({"pointwise": 0}, device, Clock(0.7)) == 0.7
-    assert ways.thresholds(device) == way_thresholds_of_file(device)
+    assert (
+        0
+        < way_tuning.training_ratio({"pointwise": [(0, None)]}, device, Clock(training=0.7))
+        == 0.7
+    )
+    assert ways.ranges(device) == ranges_of_file(device)
 
 
-def way_thresholds_of_file(device) -> dict[str, int | None]:
-    tuning = way_thresholds.load(device.index)
-    return tuning.thresholds if tuning else {}
+def ranges_of_file(device) -> dict[str, int | None]:
+    tuning = way_ranges.load(device.index)
+    return tuning.ranges if tuning else {}
 
 
-def test_what_was_found_is_kept_and_used(device, thresholds, tmp_path, monkeypatch):
+def test_what_was_found_is_kept_and_used(device, ranges, tmp_path, monkeypatch):
     monkeypatch.setenv("OUTBOARD_CACHE_DIR", str(tmp_path))
     way_tuning.keep(device, tune(device, Clock(2.0, 0.5), only=["pointwise"]))
     file = way_tuning.keep(device, tune(device, Clock(2.0, 2.0), only=["reduction"]))
-    assert file == way_thresholds.path(device.index)
+    assert file == way_ranges.path(device.index)
     small, large = torch.ones(8, device=device), torch.ones(64, device=device)
     for x, expected in ((small, "shared"), (large, "device")):
         with fallback.report() as report:
@@ -152,7 +175,7 @@ def test_what_was_found_is_kept_and_used(device, thresholds, tmp_path, monkeypat
         with fallback.report() as report:
             x + x, x[:8] + x[:8], x.sum()
         print([(row.op, row.way) for row in report.rows])
-        print(ways.thresholds())
+        print(ways.ranges())
         """,
         OUTBOARD_CACHE_DIR=str(tmp_path),
         OUTBOARD_WAY="auto",
@@ -160,16 +183,16 @@ def test_what_was_found_is_kept_and_used(device, thresholds, tmp_path, monkeypat
     assert sorted(eval(printed[0])) == [
         ("aten::add.Tensor", "device"), ("aten::add.Tensor", "shared"), ("aten::sum", "shared")
     ]  # fmt: skip
-    assert eval(printed[1]) == {"pointwise": 64, "reduction": None}
+    assert eval(printed[1]) == {"pointwise": [(22, None)], "reduction": []}
 
 
-def test_operators_ask_only_where_the_way_is_open(device, thresholds):
+def test_operators_ask_only_where_the_way_is_open(device, ranges):
     """Typed host kernels skip the router, which costs more than small operators take."""
     asked = _C.router_is_asked
     torch.ones(3, device=device).sin()
-    thresholds({"pointwise": None, "reduction": None})
+    ranges({"pointwise": [], "reduction": []})
     assert not asked("aten::add.Tensor")
-    thresholds({"pointwise": 1 << 20, "reduction": None})
+    ranges({"pointwise": [(1 << 20, None)], "reduction": []})
     assert asked("aten::add.Tensor")
     assert not asked("aten::sum")
     with ways.way("device", device):
@@ -178,12 +201,12 @@ def test_operators_ask_only_where_the_way_is_open(device, thresholds):
         assert not asked("aten::_linalg_det.result")
     with ways.way("host", device):
         assert not asked("aten::add.Tensor")
-    thresholds({})
+    ranges({})
     assert not asked("aten::add.Tensor")
 
 
-def test_lists_count_all_of_their_tensors(device, thresholds):
-    thresholds({"pointwise": 10})
+def test_lists_count_all_of_their_tensors(device, ranges):
+    ranges({"pointwise": [(10, None)]})
     for length, expected in ((3, "shared"), (4, "device")):
         x = [torch.ones(3, device=device) for _ in range(length)]
         with fallback.report() as report:
@@ -192,9 +215,9 @@ def test_lists_count_all_of_their_tensors(device, thresholds):
         assert [t.tolist() for t in x] == [[2.0] * 3] * length
 
 
-def test_host_kernels_that_call_operators_wait_for_the_device(device, thresholds):
+def test_host_kernels_that_call_operators_wait_for_the_device(device, ranges):
     """layer_norm copies a strided input by itself; the copy must not still be on a queue."""
-    thresholds({COPY: 0, "pointwise": 0})
+    ranges({COPY: [(0, None)], "pointwise": [(0, None)]})
     for _ in range(20):
         x = torch.rand(512, 256)
         weight, bias = torch.rand(512), torch.rand(512)

@@ -22,11 +22,10 @@ struct NativeKernel<Return(Args...)> {
   template <Return (*function)(Args...), OverloadName name>
   static Return run(Args... args) {
     const Arguments arguments(args...);
-    // What the function calls through the dispatcher must not become work on a queue meanwhile.
-    if (arguments.on_one_device() && !g_device_way_is_open.load(std::memory_order_relaxed) &&
-        runs_plainly(Overload<name>::entry(), arguments.device())) {
+    if (arguments.on_one_device() && runs_plainly(Overload<name>::entry(), arguments.device())) {
       drain(current_stream_state(arguments.device()));
       const DeviceScope scope(arguments.device());
+      const HostWayScope host_way;
       return function(std::forward<Args>(args)...);
     }
     return Overload<name>::template routed<Return, Args...>(std::forward<Args>(args)...);

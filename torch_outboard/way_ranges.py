@@ -1,8 +1,8 @@
-"""What `auto` means on a device: from how many elements on its kernels are better than the host's.
+"""What `auto` means on a device: for how many elements its kernels are better than the host's.
 
-`python -m torch_outboard tune` measures thresholds and keeps them in a file beside the compiled
-programs, one for each device, version of its driver and version of PyTorch. They are read at the
-first use of the device.
+`python -m torch_outboard tune` measures that and keeps it in a file beside the compiled
+programs, one for each device, version of its driver and version of PyTorch. It is read at the first
+use of the device.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from torch_outboard.ops import program_cache
 # Changes when files of older versions can no longer be used.
 FORMAT = 1
 
-# Family to number of elements; None: the host's kernels for any number.
-Thresholds = dict[str, int | None]
+# Numbers of elements, from the first to the one behind the last; None: no end.
+Range = tuple[int, int | None]
+# By family, where the device's kernels are taken; nowhere if the list is empty.
+Ranges = dict[str, list[Range]]
 
 
 @dataclass
@@ -33,7 +35,7 @@ class Tuning:
 
     device: str
     driver_version: str
-    thresholds: Thresholds
+    ranges: Ranges
     torch: str = torch.__version__
     date: str = ""
     threads: int = 0  # that host kernels used
@@ -83,9 +85,9 @@ def load(device: int) -> Tuning | None:
         if content.pop("format") != FORMAT:
             return None
         tuning = Tuning(**content)
-        for family, elements in tuning.thresholds.items():
-            if not isinstance(family, str) or not (elements is None or elements >= 0):
-                raise ValueError(f"{family!r} has the threshold {elements!r}")
+        tuning.ranges = {
+            family: [_checked(*pair) for pair in pairs] for family, pairs in tuning.ranges.items()
+        }
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -98,8 +100,14 @@ def load(device: int) -> Tuning | None:
     return tuning
 
 
+def _checked(first: int, end: int | None) -> Range:
+    if first < 0 or (end is not None and end <= first):
+        raise ValueError(f"there is no number from {first} to below {end}")
+    return first, end
+
+
 def apply_all() -> None:
-    """Gives every device the thresholds of its file; the others keep the default."""
+    """Gives every device the ranges of its file; the others keep the default."""
     for device in range(_C.device_count()):
         if _C.runs_code(device) and (tuning := load(device)) is not None:
-            _C.set_way_thresholds(device, tuning.thresholds)
+            _C.set_way_ranges(device, tuning.ranges)
