@@ -117,6 +117,7 @@ PointwiseKernel::PointwiseKernel(const Row& row, const c10::FunctionSchema& sche
       result_dtype_(row.integer("result_dtype", -1)),
       any_output_(row.flag("any_output")),
       may_overlap_(row.flag("may_overlap")),
+      resizes_silently_(row.flag("resizes_silently")),
       strict_(row.flag("strict")),
       rounded_(row.flag("rounded")),
       launcher_(expression_of(row)) {
@@ -269,6 +270,11 @@ bool PointwiseKernel::execute(const Call& call, std::vector<at::Tensor>& results
         !output->defined() || any_output_ || c10::canCast(call.result, output->scalar_type()),
         "result type ", call.result, " can't be cast to the desired output type ",
         output->scalar_type());
+  }
+  for (const at::Tensor* output : call.outputs) {
+    if (resizes_silently_ && output->defined() && !call.inputs.empty()) {
+      output->resize_(call.inputs[0]->sizes());
+    }
   }
   at::TensorIteratorConfig config;
   config.set_check_mem_overlap(!may_overlap_)
