@@ -231,7 +231,7 @@ def rearranged() -> list[Row]:
             **FAMILY,
         ),
         composed(
-            "narrow_copy narrow_copy.out",
+            "narrow_copy",
             "return self.narrow(dim, start, length).clone(memory_format=0)",
             conditions=["dims(self) > 0"],
             **FAMILY,
