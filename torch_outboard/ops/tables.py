@@ -24,6 +24,7 @@ TABLES = (
     "gated_linear",
     "distances",
     "fourier",
+    "segments",
 )
 
 
