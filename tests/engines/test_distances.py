@@ -10,7 +10,7 @@ from tests.engines.conftest import ways_of
 from torch_outboard import fallback
 
 
-def check(device, operator, *tensors, native=""):
+def check(device, operator, *tensors, native="", **tolerances):
     """Values and gradients; operators whose names contain `native` must have launched kernels."""
     results = []
     for place in ("cpu", device):
@@ -21,7 +21,7 @@ def check(device, operator, *tensors, native=""):
             out.backward(weights.to(place))
         results.append([out.detach().cpu(), *(leaf.grad.cpu() for leaf in leaves)])
     for expected, result in zip(*results, strict=True):
-        assert_close(result, expected, equal_nan=True)
+        assert_close(result, expected, equal_nan=True, **tolerances)
     seen = {op: way for op, way in ways_of(report).items() if native in op}
     assert seen, report.rows
     assert set(seen.values()) == {"device"}
@@ -54,7 +54,9 @@ def test_cross_products_broadcast(device):
 @pytest.mark.parametrize("dim", [0, -1])
 def test_gated_linear_units(device, dim, dtype):
     x = torch.randn(6, 3, 4).to(dtype)
-    check(device, lambda a: torch.nn.functional.glu(a, dim), x, native="glu")
+    # CPU rounds the gate to bfloat16 before it multiplies.
+    close = {"rtol": 0.016, "atol": 0.03} if dtype == torch.bfloat16 else {}
+    check(device, lambda a: torch.nn.functional.glu(a, dim), x, native="glu", **close)
 
 
 @pytest.mark.parametrize("reduce", ["mean", "max", "prod"])
