@@ -116,6 +116,7 @@ PointwiseKernel::PointwiseKernel(const Row& row, const c10::FunctionSchema& sche
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
       result_dtype_(row.integer("result_dtype", -1)),
       any_output_(row.flag("any_output")),
+      same_output_(row.flag("same_output")),
       may_overlap_(row.flag("may_overlap")),
       resizes_silently_(row.flag("resizes_silently")),
       strict_(row.flag("strict")),
@@ -299,6 +300,9 @@ bool PointwiseKernel::execute(const Call& call, std::vector<at::Tensor>& results
 
 bool PointwiseKernel::prepare(Call& call, const torch::jit::Stack& stack, int64_t k) const {
   if (!gather(call, stack, k) || !choose_types(call) || !accepts_scalars(call)) return false;
+  for (const at::Tensor* output : call.outputs) {
+    if (same_output_ && output->defined() && output->scalar_type() != call.result) return false;
+  }
   round_scalars(call);
   return true;
 }

@@ -21,6 +21,7 @@
 //   result_dtype number of the dtype of results, where it is not that of `types`
 //   requires     argument names and the texts of the only values that are served
 //   any_output   results may be cast to any dtype of a given output
+//   same_output  calls with outputs of another dtype than the results' are declined
 //   scalar       the expressions hold for scalars alone, not for vectors
 //   may_overlap  the output may overlap itself, as in fills
 //   resizes_silently
@@ -73,6 +74,7 @@ class PointwiseKernel final : public EngineKernel {
   const uint64_t dtypes_;
   const int64_t result_dtype_;
   const bool any_output_;
+  const bool same_output_;
   const bool may_overlap_;
   const bool resizes_silently_;
   const bool strict_;

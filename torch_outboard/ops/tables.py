@@ -41,6 +41,7 @@ TABLES = (
     "gated_linear",
     "distances",
     "fourier",
+    "segments",
 )
 
 
