@@ -2,8 +2,9 @@
 
 Each representative call (`representative_calls.py`) runs by the device's kernels and by the host's
 in turn, at several sizes. A family takes the device way around the sizes at which it was better.
-Where that opens the device way for any family, a small training step has the last word: operators
-of such families have to ask which way to take, and a change of ways waits for the device.
+Where that opens the device way for a family, its other calls have to ask which way to take: if they
+do not bear that, the family is closed. Then a small training step has the last word, since a change
+of ways waits for the device.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ SIZES = tuple(1 << bits for bits in (10, 12, 15, 17, 20, 23))  # elements
 MARGIN = 0.95
 # What the training step may take of its time by the host's kernels: chance alone is some per cent.
 TRAINING_LIMIT = 1.02
-TRAINING_REPEATS = 3
+# The same for a call that stays on the host, and now has to ask.
+QUESTION_LIMIT = 1.05
+# How often these are measured; the median counts.
+REPEATS = 3
 # Seconds that one side of a comparison takes in all, about, and rounds of at least one call.
 BUDGET = 0.15
 ROUNDS = (3, 15)
@@ -158,8 +162,8 @@ def training_step(device: torch.device) -> Run:
     return step
 
 
-def training_ratio(ranges: Ranges, device: torch.device, compare: Compare) -> float:
-    """Time of a training step by these ranges over that by the host's kernels alone."""
+def auto_ratio(ranges: Ranges, run: Run, device: torch.device, compare: Compare) -> float:
+    """Time of a piece of work by `auto` with these ranges over that by the host's kernels alone."""
     before = _C.way_ranges(device.index)
     host: Ranges = {family: [] for family in ranges}
 
@@ -169,11 +173,34 @@ def training_ratio(ranges: Ranges, device: torch.device, compare: Compare) -> fl
     try:
         with ways.way("auto", device):
             synchronize = torch.get_device_module(device).synchronize
-            step = training_step(device)
-            pairs = [compare(step, take, synchronize) for _ in range(TRAINING_REPEATS)]
+            pairs = [compare(run, take, synchronize) for _ in range(REPEATS)]
     finally:
         _C.set_way_ranges(device.index, before)
     return statistics.median(on_device / on_host for on_device, on_host in pairs)
+
+
+def host_calls_keep_up(
+    ranges: Ranges,
+    family: str,
+    calls: Iterable[Call],
+    device: torch.device,
+    sizes: Iterable[int],
+    compare: Compare,
+    say: Progress,
+) -> bool:
+    """Whether the calls that stay on the host bear the question which way to take."""
+    outside = [
+        elements
+        for elements in sizes
+        if not any(a <= elements and (b is None or elements < b) for a, b in ranges[family])
+    ]
+    for elements in outside:
+        for call in calls:
+            say(f"{call.overload} of {elements:,} on the host")
+            run = call.prepare(device, elements)
+            if auto_ratio({family: ranges[family]}, run, device, compare) > QUESTION_LIMIT:
+                return False
+    return True
 
 
 def worth_it(ranges: Ranges, device: torch.device, compare: Compare, say: Progress) -> Ranges:
@@ -181,7 +208,7 @@ def worth_it(ranges: Ranges, device: torch.device, compare: Compare, say: Progre
 
     def passes(chosen: Ranges) -> bool:
         say(f"a training step, {', '.join(name for name in chosen if chosen[name])}")
-        return training_ratio(chosen, device, compare) <= TRAINING_LIMIT
+        return auto_ratio(chosen, training_step(device), device, compare) <= TRAINING_LIMIT
 
     host: Ranges = {name: [] for name in ranges}
     opened = [name for name in ranges if ranges[name]]
@@ -234,6 +261,9 @@ def tune(
         if not only or family in only:
             ratios[family] = measure_family(calls[family], device, sizes, compare, say)
     ranges = {name: better_ranges(found) for name, found in ratios.items() if found}
+    for name in [name for name in ranges if ranges[name]]:
+        if not host_calls_keep_up(ranges, name, calls[name], device, sizes, compare, say):
+            ranges[name] = []
     ranges = worth_it(ranges, device, compare, say)
     properties = _C.device_properties(index)
     return Tuning(

@@ -69,23 +69,31 @@ def test_every_family_is_measured_at_every_size(device):
     }  # fmt: skip
     # What no device kernel takes is not measured and follows the default.
     assert tuning.ranges == {"pointwise": [(22, None)], "reduction": [(0, 22)]}
-    assert clock.compared == 4 + way_tuning.TRAINING_REPEATS
+    # The size that stays on the host of each family, and the training step.
+    assert clock.compared == 4 + 3 * way_tuning.REPEATS
     assert tuning.device == torch.get_device_module(device).get_device_properties(device).name
 
 
 def test_a_slower_training_step_closes_the_device_way(device):
-    tuning = tune(device, Clock(2.0, 0.5, 0.4, 3.0, training=1.2))
+    questions = [1.0] * 2 * way_tuning.REPEATS
+    tuning = tune(device, Clock(2.0, 0.5, 0.4, 3.0, *questions, training=1.2))
     assert tuning.ranges == {"pointwise": [], "reduction": []}
     assert tuning.ratios["pointwise"] == {"8": 2.0, "64": 0.5}
 
 
+def test_host_calls_that_do_not_bear_the_question_close_their_family(device):
+    questions = [ratio for ratio in (1.3, 1.0) for _ in range(way_tuning.REPEATS)]
+    tuning = tune(device, Clock(2.0, 0.5, 0.4, 3.0, *questions))
+    assert tuning.ranges == {"pointwise": [], "reduction": [(0, 22)]}
+
+
 def test_only_the_family_that_slows_training_down_is_closed(device):
     """Together too slow; the first alone, too; the second alone is fine."""
-    steps = [ratio for ratio in (1.2, 1.1, 0.9) for _ in range(way_tuning.TRAINING_REPEATS)]
+    steps = [ratio for ratio in (1.0, 1.0, 1.2, 1.1, 0.9) for _ in range(way_tuning.REPEATS)]
     clock = Clock(2.0, 0.5, 0.4, 3.0, *steps)
     assert tune(device, clock).ranges == {"pointwise": [], "reduction": [(0, 22)]}
     # Each alone is fine, together they are not, also when asked again.
-    steps = [ratio for ratio in (1.2, 0.9, 0.9, 1.2) for _ in range(way_tuning.TRAINING_REPEATS)]
+    steps = [ratio for ratio in (1.0, 1.0, 1.2, 0.9, 0.9, 1.2) for _ in range(way_tuning.REPEATS)]
     clock = Clock(2.0, 0.5, 0.4, 3.0, *steps)
     assert tune(device, clock).ranges == {"pointwise": [], "reduction": []}
     assert not clock.ratios
@@ -141,18 +149,12 @@ def test_real_times_are_measured(device, monkeypatch):
     assert 0 < ratios[8] < 1000
 
 
-def test_the_training_step_trains(device):
-    assert (
-        0
-        < way_tuning.training_ratio({"pointwise": [(0, None)]}, device, Clock(training=0.7))
-        == 0.7
-    )
-    assert ways.ranges(device) == ranges_of_file(device)
-
-
-def ranges_of_file(device) -> dict[str, int | None]:
-    tuning = way_ranges.load(device.index)
-    return tuning.ranges if tuning else {}
+def test_auto_is_compared_with_the_host_alone(device, ranges):
+    ranges({"sort": [(7, None)]})
+    step = way_tuning.training_step(device)
+    chosen = {"pointwise": [(0, None)]}
+    assert way_tuning.auto_ratio(chosen, step, device, Clock(0.9, 0.7, 0.2)) == 0.7
+    assert ways.ranges(device) == {"sort": [(7, None)]}
 
 
 def test_what_was_found_is_kept_and_used(device, ranges, tmp_path, monkeypatch):
