@@ -57,9 +57,7 @@ class UNet(nn.Module):
         second = self.second(functional.max_pool2d(first, 2))
         third = self.third(functional.avg_pool2d(second, 2))
         fourth = self.fourth(torch.cat([self.up(third), second], dim=1))
-        wide = functional.interpolate(
-            fourth, scale_factor=2, mode="bilinear", align_corners=False
-        )
+        wide = functional.interpolate(fourth, scale_factor=2, mode="bilinear", align_corners=False)
         return self.head(self.fifth(torch.cat([wide, first], dim=1)))
 
 

@@ -34,8 +34,17 @@
   const ob_index i = get_global_id(0); \
   if (i >= ob_items) return;
 
+// Processors take items that follow each other: memory far apart is slow to reach.
+#if OB_LOCAL == 1
+#define OB_FOR_GROUPS(g)                                                                      \
+  for (ob_index g##_count = (ob_items + (ob_index)get_num_groups(0) - 1) /                    \
+                            (ob_index)get_num_groups(0),                                      \
+                g = (ob_index)get_group_id(0) * g##_count, g##_end = min(g + g##_count, ob_items); \
+       g < g##_end; ++g)
+#else
 #define OB_FOR_GROUPS(g) \
   for (ob_index g = get_group_id(0); g < ob_items; g += get_num_groups(0))
+#endif
 
 // A processor gives a group one work item, which does all the work.
 #if OB_LOCAL == 1
