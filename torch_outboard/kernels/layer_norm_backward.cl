@@ -1,4 +1,4 @@
-// The gradients of layer_norm.cl. A group takes every `chunks`-th row, writes the gradient of its
+// The gradients of layer_norm.cl. A group takes a chunk of rows, writes the gradient of their
 // input, and adds up the parts of the other gradients, which the second kernel adds.
 
 // Of rows of one element the gradient is 0, which products of more digits would miss.
@@ -14,7 +14,8 @@ __kernel void layer_norm_backward(OB_PARAMETERS) {
   OB_BEGIN
   OB_SCRATCH(S)
   OB_FOR_GROUPS(chunk) {
-    for (ob_index row = chunk; row < row_count; row += chunks) {
+    const ob_index chunk_rows = (row_count + chunks - 1) / chunks, start = chunk * chunk_rows;
+    for (ob_index row = start; row < min(start + chunk_rows, row_count); ++row) {
       const ob_index first = row * n;
       const V average = mean_load(row), scale = rstd_load(row);
 #if HAS_grad_input
@@ -42,8 +43,8 @@ __kernel void layer_norm_backward(OB_PARAMETERS) {
   {                                                                                            \
     const type dy = grad_out_##load(first + i);                                                \
     const type x = fma((type)(scale), input_##load(first + i), (type)(offset));                \
-    weight_parts_##store(part + i, row == chunk ? dy * x : weight_parts_##load(part + i) + dy * x); \
-    bias_parts_##store(part + i, row == chunk ? dy : bias_parts_##load(part + i) + dy);        \
+    weight_parts_##store(part + i, row == start ? dy * x : weight_parts_##load(part + i) + dy * x); \
+    bias_parts_##store(part + i, row == start ? dy : bias_parts_##load(part + i) + dy);        \
   }
       FOR_ROW(PARTS)
 #endif

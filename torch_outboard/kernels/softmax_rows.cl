@@ -1,6 +1,12 @@
 // Softmax over the last dimension, and its gradient: a group per row of n values.
 // LOG: the logarithm of it.
 
+#define exp_T1 exp_vector
+#define exp_T2 exp_vector
+#define exp_T3 exp_vector
+#define exp_T4 exp_vector
+#define exp_V exp_value
+
 // Half types are rounded once, at the end: what a pass stores cannot be read by the next one.
 #define KEEPS_EXPONENTIALS (OB_DTYPE_BITS >= 32 && !LOG)
 
@@ -10,58 +16,42 @@ __kernel void softmax(OB_PARAMETERS) {
   OB_SCRATCH(S)
   OB_FOR_GROUPS(row) {
     const ob_index first = row * n;
-    const ob_index whole = n / W * W;
-    T largest_of = C(-INFINITY);
-    V largest = -INFINITY;
-    for (ob_index i = OB_LANE * W; i < whole; i += OB_LOCAL * W) {
-      largest_of = fmax(largest_of, self_load_vector(first + i));
-    }
-    for (ob_index i = whole + OB_LANE; i < n; i += OB_LOCAL) {
-      largest = fmax(largest, self_load(first + i));
-    }
-    largest = OB_GROUP_MAX(fmax(largest, OB_MAX(largest_of)));
-    T total_of = C(0);
-    V total = 0;
-    for (ob_index i = OB_LANE * W; i < whole; i += OB_LOCAL * W) {
-      const T e = exp_vector(self_load_vector(first + i) - largest);
-      total_of += e;
+    ROW_VALUE(most, -INFINITY)
+// NaN is no maximum here, but makes the sum NaN.
+#define MOST(type, load, store)                          \
+  {                                                      \
+    const type x = self_##load(first + i);               \
+    most_##type = x > most_##type ? x : most_##type;     \
+  }
+    FOR_ROW(MOST)
+    const V largest = ROW_MAX(most);
+    ROW_VALUE(total, 0)
 #if KEEPS_EXPONENTIALS
-      out_store_vector(first + i, e);
+#define TOTAL(type, load, store)                                  \
+  {                                                               \
+    const type e = exp_##type(self_##load(first + i) - largest);  \
+    total_##type += e;                                            \
+    out_##store(first + i, e);                                    \
+  }
+#else
+#define TOTAL(type, load, store) total_##type += exp_##type(self_##load(first + i) - largest);
 #endif
-    }
-    for (ob_index i = whole + OB_LANE; i < n; i += OB_LOCAL) {
-      const V e = exp_value(self_load(first + i) - largest);
-      total += e;
-#if KEEPS_EXPONENTIALS
-      out_store(first + i, e);
-#endif
-    }
-    total = OB_GROUP_SUM(total + OB_SUM(total_of));
+    FOR_ROW(TOTAL)
+    const V total = ROW_SUM(total);
 #if LOG
     const V shift = log(total);
-#define RESULT(x, exp) (x - largest - shift)
-#elif KEEPS_EXPONENTIALS
-    const V scale = 1 / total;
+#define RESULT(type, load, store) \
+  out_##store(first + i, self_##load(first + i) - largest - shift);
 #else
     const V scale = 1 / total;
-#define RESULT(x, exp) (exp(x - largest) * scale)
-#endif
-    for (ob_index i = OB_LANE * W; i < whole; i += OB_LOCAL * W) {
 #if KEEPS_EXPONENTIALS
-      out_store_vector(first + i, out_load_vector(first + i) * scale);
+#define RESULT(type, load, store) out_##store(first + i, out_##load(first + i) * scale);
 #else
-      const T x = self_load_vector(first + i);
-      out_store_vector(first + i, RESULT(x, exp_vector));
+#define RESULT(type, load, store) \
+  out_##store(first + i, exp_##type(self_##load(first + i) - largest) * scale);
 #endif
-    }
-    for (ob_index i = whole + OB_LANE; i < n; i += OB_LOCAL) {
-#if KEEPS_EXPONENTIALS
-      out_store(first + i, out_load(first + i) * scale);
-#else
-      const V x = self_load(first + i);
-      out_store(first + i, RESULT(x, exp_value));
 #endif
-    }
+    FOR_ROW(RESULT)
   }
 }
 
@@ -69,35 +59,23 @@ __kernel void softmax(OB_PARAMETERS) {
 // The gradient: of softmax (grad - sum(grad * output)) * output, of its logarithm
 // grad - sum(grad) * exp(output).
 #if LOG
-#define PART(dy, y) (dy)
-#define RESULT(dy, y, exp) (dy - total * exp(y))
+#define PART(load) grad_output_##load(first + i)
+#define SLOPE(type, load) grad_output_##load(first + i) - total * exp_##type(output_##load(first + i))
 #else
-#define PART(dy, y) (dy * y)
-#define RESULT(dy, y, exp) ((dy - total) * y)
+#define PART(load) grad_output_##load(first + i) * output_##load(first + i)
+#define SLOPE(type, load) (grad_output_##load(first + i) - total) * output_##load(first + i)
 #endif
 __kernel void softmax(OB_PARAMETERS) {
   OB_BEGIN
   OB_SCRATCH(S)
   OB_FOR_GROUPS(row) {
     const ob_index first = row * n;
-    const ob_index whole = n / W * W;
-    T total_of = C(0);
-    V total = 0;
-    for (ob_index i = OB_LANE * W; i < whole; i += OB_LOCAL * W) {
-      total_of += PART(grad_output_load_vector(first + i), output_load_vector(first + i));
-    }
-    for (ob_index i = whole + OB_LANE; i < n; i += OB_LOCAL) {
-      total += PART(grad_output_load(first + i), output_load(first + i));
-    }
-    total = OB_GROUP_SUM(total + OB_SUM(total_of));
-    for (ob_index i = OB_LANE * W; i < whole; i += OB_LOCAL * W) {
-      const T dy = grad_output_load_vector(first + i), y = output_load_vector(first + i);
-      grad_store_vector(first + i, RESULT(dy, y, exp_vector));
-    }
-    for (ob_index i = whole + OB_LANE; i < n; i += OB_LOCAL) {
-      const V dy = grad_output_load(first + i), y = output_load(first + i);
-      grad_store(first + i, RESULT(dy, y, exp_value));
-    }
+    ROW_VALUE(total, 0)
+#define TOTAL(type, load, store) total_##type += PART(load);
+    FOR_ROW(TOTAL)
+    const V total = ROW_SUM(total);
+#define RESULT(type, load, store) grad_##store(first + i, SLOPE(type, load));
+    FOR_ROW(RESULT)
   }
 }
 #endif

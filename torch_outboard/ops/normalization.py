@@ -103,7 +103,11 @@ def _layer_norm_backward(mixed: bool) -> Row:
         dtypes=_dtypes(mixed),
         operands="grad_out input mean rstd weight? bias?",
         accepts=_accepts(mixed, "mean rstd weight bias"),
-        let={**_LAYER, "chunks": "min(row_count, 64)"},
+        let={
+            **_LAYER,
+            "chunk_rows": "max((row_count + 63) // 64, 1)",
+            "chunks": "(row_count + chunk_rows - 1) // chunk_rows",
+        },
         conditions=[
             *_LAYER_CONDITIONS,
             "sizes(grad_out) == sizes(input)",

@@ -30,7 +30,7 @@ def _softmax(log: bool, forward: bool, last: bool) -> Row:
     )
     return templated(
         f"{name} {name}.out",
-        "exponential softmax_rows" if last else "exponential softmax_columns",
+        "exponential rows softmax_rows" if last else "exponential softmax_columns",
         launch,
         dtypes=FLOATS,
         operands="self" if forward else "grad_output output",
