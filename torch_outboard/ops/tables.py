@@ -26,6 +26,7 @@ TABLES = (
     "movement",
     "padding",
     "factories",
+    "reductions_of_nothing",
 )
 
 
