@@ -56,6 +56,7 @@ ComposedKernel::ComposedKernel(const Row& row, const c10::FunctionSchema& schema
       requirements_(row, overload_),
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
       exact_dtypes_(row.flag("exact_dtypes")),
+      cpu_arguments_(row.flag("cpu_arguments")),
       writes_(!row.texts("results").empty()) {
   inputs_ = overload_.argument_count();
   if (overload_.form() == Overload::Form::kOut) inputs_ -= overload_.result_count();
@@ -83,8 +84,8 @@ bool ComposedKernel::serves(const torch::jit::Stack& stack, c10::DeviceIndex dev
     }
   }
   const auto usable = [&](const at::Tensor& tensor) {
-    const bool number_on_cpu = tensor.dim() == 0 && tensor.is_cpu();
-    return (number_on_cpu || is_dense_on(tensor, device)) && computes(device, tensor.scalar_type());
+    const bool on_cpu = tensor.is_cpu() && (cpu_arguments_ || tensor.dim() == 0);
+    return (on_cpu || is_dense_on(tensor, device)) && computes(device, tensor.scalar_type());
   };
   std::vector<ExpressionValue> values;
   for (size_t i = 0; i < overload_.argument_count(); ++i) {

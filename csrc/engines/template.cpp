@@ -98,6 +98,22 @@ struct Numbers {
   }
 };
 
+// Where kernels of this thread say that an index was out of range.
+const at::Tensor& report_word(c10::DeviceIndex device) {
+  static thread_local std::map<c10::DeviceIndex, at::Tensor> words;
+  at::Tensor& word = words[device];
+  if (!word.defined()) {
+    word = empty_on(device, {1}, ScalarType::Int);
+    word.zero_();
+  }
+  return word;
+}
+
+// Whether the end of a call may be waited for, and memory be looked at without a copy.
+bool may_wait(c10::DeviceIndex device) {
+  return device_properties(device).kind == OB_DEVICE_CPU && shares_host_memory(device);
+}
+
 }  // namespace
 
 struct TemplateKernel::Call {
@@ -172,8 +188,9 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
       requirements_(row, overload_),
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
       vectors_(row.flag("vectors")),
-      resizes_silently_(row.flag("resizes_silently")),
       exact_dtypes_(row.flag("exact_dtypes")),
+      resizes_(row.flag("resizes")),
+      reports_(row.text("reports")),
       generator_(overload_.find("generator")) {
   for (size_t i = 0; i < overload_.argument_count(); ++i) {
     names_.push_back(overload_.argument(static_cast<int>(i)).name());
@@ -434,8 +451,10 @@ void TemplateKernel::make_results(Call& call, const torch::jit::Stack& stack) co
       if (model.is_non_overlapping_and_dense()) strides = model.strides();
       if (strides.size() != sizes.size()) strides.clear();
     }
-    const at::Tensor& given = overload_.given_output(stack, k);
-    if (resizes_silently_ && given.defined() && given.sizes() != sizes) given.resize_(sizes);
+    if (const at::Tensor& given = overload_.given_output(stack, k);
+        resizes_ && given.defined() && given.sizes() != sizes) {
+      given.resize_(sizes);
+    }
     call.results.push_back(prepare_result(
         overload_, overload_.given_output(stack, k), sizes, call.dtypes[i], device_of(call.device),
         strides.empty() ? at::OptionalIntArrayRef() : at::OptionalIntArrayRef(strides)));
@@ -504,6 +523,7 @@ const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
     source.moves_items = tensors_[0].items;
     source.compute = compute_dtype(call);
     source.random = !random_.empty();
+    source.reports = !reports_.empty();
     source.wide = call.wide;
     source.gpu = gpu;
     source.width = 1;
@@ -577,6 +597,7 @@ void TemplateKernel::add_arguments(const Call& call, LaunchArguments& arguments)
       arguments.value(Numbers<int32_t>(numbers.as_list()));
     }
   }
+  if (!reports_.empty()) arguments.address(report_word(call.device).const_data_ptr());
   if (!random_.empty()) arguments.value(call.philox.seed).value(call.philox.offset);
   index(static_cast<double>(call.items));
   index(static_cast<double>(call.step));
@@ -609,6 +630,17 @@ void TemplateKernel::enqueue(Call& call, size_t first, size_t last) {
       launch(current_stream_state(call.device), *known->launches[i], grid, arguments);
     }
   }
+}
+
+void TemplateKernel::check_report(const Call& call) const {
+  StreamState& stream = current_stream_state(call.device);
+  if (reports_.empty() || !may_wait(call.device) || stream.capturing.load()) return;
+  drain(stream);
+  int32_t* word = report_word(call.device).mutable_data_ptr<int32_t>();
+  if (*word == 0) return;
+  *word = 0;
+  TORCH_CHECK_INDEX(reports_ != "IndexError", "index out of range in ", overload_.name());
+  TORCH_CHECK(false, "index out of range in ", overload_.name());
 }
 
 bool TemplateKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
@@ -652,6 +684,7 @@ bool TemplateKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys
     measure();
   }
   enqueue(call, first, launches_.size());
+  check_report(call);
   for (size_t k = 0; k < call.results.size(); ++k) {
     const at::Tensor& computed = call.tensors[operand_count_ + k];
     if (call.results[k].defined() && !call.results[k].is_same(computed)) {

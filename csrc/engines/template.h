@@ -22,8 +22,6 @@
 //                  dtype of values, or a dtype's name
 //   like           per result the name of an operand whose strides it gets, as in empty_like, or ""
 //   strides        per result name an expression: a list, or an empty one for row-major order
-//   resizes_silently
-//                  given results get their size without PyTorch's warning, as those of factories do
 //   wanted         per result name an expression: 0, and the result is an undefined tensor
 //   initial        per result or temporary what it holds before: a number, or an operand's name
 //   temporaries    names of further tensors
@@ -51,6 +49,10 @@
 //   exact_dtypes   given results of another dtype are an error, which is raised here; else such
 //   calls
 //                  are declined
+//   resizes        given results of another size are resized without a warning
+//   reports        kernels say OB_REPORT where an index is out of range; then the call raises this,
+//                  "IndexError" or "RuntimeError". Other devices than processors, for which nobody
+//                  waits, leave such elements out and say nothing
 //   requires       as in engines/requirements.h
 //   family         for the choice of the way; default "template"
 //
@@ -147,14 +149,16 @@ class TemplateKernel final : public EngineKernel {
   at::ScalarType compute_dtype(const Call& call) const;
   const Kernels& kernels(const Call& call);
   void enqueue(Call& call, size_t first, size_t last);
+  void check_report(const Call& call) const;
   void add_arguments(const Call& call, LaunchArguments& arguments) const;
 
   const std::string source_;
   const Requirements requirements_;
   const uint64_t dtypes_;
   const bool vectors_;
-  const bool resizes_silently_;
   const bool exact_dtypes_;
+  const bool resizes_;
+  const std::string reports_;
   at::ScalarType compute_ = at::ScalarType::Undefined;
   size_t compute_of_ = 0;
   std::vector<std::string> names_;  // of slots: arguments first

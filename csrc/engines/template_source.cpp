@@ -102,6 +102,13 @@ std::string TemplateSource::program() const {
   for (const std::string& name : numbers) parameters << "const ob_index " << name << ", ";
   for (const std::string& name : reals) parameters << "const R " << name << ", ";
   for (const std::string& name : lists) parameters << "const ob_list " << name << ", ";
+  if (reports) {
+    parameters << "OB_POINTER(int, ob_report), ";
+    begin << "OB_BIND(int, ob_report) ";
+    out << "#define OB_REPORT ob_report[0] = 1;\n";
+  } else {
+    out << "#define OB_REPORT\n";
+  }
   if (random) parameters << "const ulong ob_seed, const ulong ob_offset, ";
   parameters << "const ob_index ob_items, const ob_index ob_step";
   out << "#define OB_PARAMETERS " << parameters.str() << "\n";

@@ -32,6 +32,7 @@ struct OUTBOARD_API TemplateSource {
   at::ScalarType compute;  // dtype of values
   bool moves_items;        // scalars are items
   bool random;
+  bool reports;
   bool wide;  // 64-bit indices
   bool gpu;
   int width;  // of vectors, 1 without

@@ -11,5 +11,9 @@ __kernel void gather(OB_PARAMETERS) {
     rest = next;
   }
   const ob_index place = index_load(ob_place(index_layout, i));
-  if (place >= 0 && place < n) out_store(i, self_load(at + place * stride));
+  if (place >= 0 && place < n) {
+    out_store(i, self_load(at + place * stride));
+  } else {
+    OB_REPORT
+  }
 }

@@ -33,6 +33,10 @@ __kernel void scatter(OB_PARAMETERS) {
   OB_LINES
   for (ob_index j = 0; j < n; ++j) {
     const ob_index place = OB_PLACE(j);
-    if (place >= 0 && place < size) out_store(in_out + place * out_stride, OB_SOURCE(j));
+    if (place >= 0 && place < size) {
+      out_store(in_out + place * out_stride, OB_SOURCE(j));
+    } else {
+      OB_REPORT
+    }
   }
 }

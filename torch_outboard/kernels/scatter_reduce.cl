@@ -26,7 +26,10 @@ __kernel void scatter_reduce(OB_PARAMETERS) {
   OB_LINES
   for (ob_index j = 0; j < n; ++j) {
     const ob_index place = OB_PLACE(j);
-    if (place < 0 || place >= size) continue;
+    if (place < 0 || place >= size) {
+      OB_REPORT
+      continue;
+    }
     const ob_index at = in_out + place * out_stride;
 #if OB_COUNTS
     // What was there does not count where the row says so: the first that comes replaces it.

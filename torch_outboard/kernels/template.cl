@@ -1,6 +1,7 @@
 // What kernel templates can use. The engine (csrc/engines/template.h) puts before this, for each
 // tensor x of the row:
 //
+//   OB_REPORT            a statement: an index is out of range (rows that report)
 //   HAS_x                whether it is there
 //   x_t, x_value         its elements in memory, and as values (float for half, uchar for bool)
 //   x_load(i)            element i as a value; x_store(i, v) writes one

@@ -6,9 +6,7 @@ from torch_outboard.ops.composed import EVERY, composed
 from torch_outboard.ops.row import COMPLEX, FLOATS, INTEGERS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
-FAMILY = {"family": "pointwise"}
-# The host has the warning for a result of another size.
-FITS = "numel(out) == 0 || numel(out) == {0}"
+FAMILY = {"family": "pointwise", "resizes": True}
 
 
 def spaced(name: str, dtypes: tuple, **reals: str) -> Row:
@@ -20,12 +18,10 @@ def spaced(name: str, dtypes: tuple, **reals: str) -> Row:
         dtypes=dtypes,
         operands="",
         results=Result("out", "numel(out) == steps ? sizes(out) : [steps]"),
-        let={"fits": FITS.format("steps")},
-        conditions=["steps >= 0", "fits"],
+        conditions=["steps >= 0"],
         numbers={"count": "steps"},
         reals={"start": "start", "end": "end", **reals},
         constants={"LOGARITHMIC": str(int(name == "logspace"))},
-        resizes_silently=True,
         **FAMILY,
     )
 
@@ -41,10 +37,8 @@ def rows() -> list[Row]:
             dtypes=(*FLOATS, *INTEGERS),
             operands="",
             results=Result("out", f"numel(out) == {length} ? sizes(out) : [{length}]"),
-            let={"fits": FITS.format(length)},
-            conditions=["step != 0", f"{length} >= 0", f"{length} < 1099511627776", "fits"],
+            conditions=["step != 0", f"{length} >= 0", f"{length} < 1099511627776"],
             scalars="start step",
-            resizes_silently=True,
             **FAMILY,
         ),
         spaced("linspace", (*FLOATS, *COMPLEX)),
@@ -57,10 +51,8 @@ def rows() -> list[Row]:
                 dtypes=EVERY,
                 operands="",
                 results=Result("out", f"[n, {columns}]"),
-                let={"fits": FITS.format(f"n * {columns}")},
-                conditions=["n >= 0", f"{columns} >= 0", "fits"],
+                conditions=["n >= 0", f"{columns} >= 0"],
                 numbers={"columns": columns},
-                resizes_silently=True,
                 **FAMILY,
             )
             for overload, columns in (("eye.out", "n"), ("eye.m_out", "m"))
@@ -69,6 +61,6 @@ def rows() -> list[Row]:
             "fill_.Tensor",
             "return self.copy_(value.expand(self.shape))",
             conditions=["dims(value) == 0"],
-            **FAMILY,
+            family="pointwise",
         ),
     ]

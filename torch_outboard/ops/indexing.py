@@ -6,6 +6,8 @@ from torch_outboard.ops.composed import composed
 from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row, exact, template
 from torch_outboard.ops.template import Launch, Result, templated
 
+# uint8 where there is no index at all, which PyTorch lets through.
+INDEX_DTYPES = {"index": "int32 int64 uint8"}
 ALL = (*FLOATS, *INTEGERS, *BOOL, *COMPLEX)
 REAL = (*FLOATS, *INTEGERS)
 NUMBERS = (*REAL, *COMPLEX)
@@ -36,6 +38,7 @@ LINES = {
         "index_stride": "stride(index, d)",
         "out_stride": "stride(out, d)",
     },
+    "reports": "RuntimeError",
     "family": "indexing",
 }
 LINES_OF_SRC = LINES | {
@@ -54,7 +57,7 @@ def scatter(overloads: str, meta: str) -> Row:
         "scatter",
         Launch("scatter", LINE_ITEMS),
         dtypes=ALL,
-        accepts={"index": "int32 int64"},
+        accepts=INDEX_DTYPES,
         items_of="self src out" if of_src else "self out",
         scalars="" if of_src else "value",
         meta=meta,
@@ -72,7 +75,7 @@ def scatter_reduce(
             "scatter",
             Launch("scatter_reduce", LINE_ITEMS),
             dtypes=dtypes,
-            accepts={"index": "int32 int64"},
+            accepts=INDEX_DTYPES,
             scalars="value" if scalar else "",
             temporaries=[
                 Result(
@@ -122,7 +125,7 @@ def along_dimension() -> list[Row]:
             Launch("index_select", "numel(out)"),
             dtypes=ALL,
             operands="self index",
-            accepts={"index": "int32 int64"},
+            accepts=INDEX_DTYPES,
             let={
                 "d": "wrap(dim, dims(self))",
                 "selected": "dims(self) > 0 ? set(sizes(self), d, numel(index)) : sizes(self)",
@@ -139,6 +142,7 @@ def along_dimension() -> list[Row]:
                 "after": "prod(sizes(self)[d + 1:])",
             },
             items_of="self out",
+            reports="IndexError",
             family="indexing",
         ),
         scatter("scatter.src scatter.src_out scatter_.src", "aten::scatter.src"),
@@ -292,6 +296,18 @@ def of_flat_places() -> list[Row]:
             family="indexing",
         ),
         composed(
+            "nonzero_static nonzero_static.out",
+            """
+            places = self.nonzero()[:size]
+            padding = torch.full(
+                [size - places.size(0), self.dim()], fill_value, dtype=torch.int64,
+                device=self.device)
+            return torch.cat([places, padding])
+            """,
+            conditions=["size >= 0"],
+            family="indexing",
+        ),
+        composed(
             "masked_select masked_select.out",
             """
             x, m = torch.broadcast_tensors([self, mask])
@@ -341,6 +357,8 @@ def index_dims(self: Tensor, indices: List[Optional[Tensor]]) -> Tuple[List[Tens
     d = 0
     for k in range(len(indices)):
         index = indices[k]
+        if index is not None:
+            index = index.to(self.device)
         if index is None:
             d += 1
         elif index.dtype == torch.bool or index.dtype == torch.uint8:
@@ -358,11 +376,19 @@ def index_dims(self: Tensor, indices: List[Optional[Tensor]]) -> Tuple[List[Tens
     return torch.broadcast_tensors(tensors), dims
 
 def flat_places(self: Tensor, tensors: List[Tensor], dims: List[int]) -> Tensor:
-    total = torch.zeros([1], dtype=torch.int64, device=self.device)
+    total = tensors[0]
     for k in range(len(dims)):
         n = self.size(dims[k])
         index = tensors[k]
-        total = total * n + torch.where(index < 0, index + n, index)
+        place = torch.where(index < 0, index + n, index)
+        if k == 0:
+            total = place
+        else:
+            # What is out of range stays so.
+            inside = torch.logical_and(place >= 0, place < n)
+            total = torch.where(torch.logical_and(inside, total >= 0), total * n + place, -1)
+            if k == 1:
+                total = torch.where(tensors[0] < self.size(dims[0]), total, -1)
     return total.reshape(-1)
 
 def front(self: Tensor, dims: List[int]) -> List[int]:
@@ -387,7 +413,7 @@ def moved(x: Tensor, dims: List[int], first: int, to_front: bool) -> Tensor:
 
 def by_lists() -> list[Row]:
     """Operators with one index tensor, mask or nothing per dimension."""
-    common = {"helpers": INDEX_HELPERS, "family": "indexing"}
+    common = {"helpers": INDEX_HELPERS, "cpu_arguments": True, "family": "indexing"}
     return [
         composed(
             "index.Tensor index.Tensor_out _unsafe_index.Tensor",
@@ -442,12 +468,13 @@ def rows() -> list[Row]:
                 Launch("gather", "numel(out)"),
                 dtypes=ALL,
                 operands="self index",
-                accepts={"index": "int32 int64"},
+                accepts=INDEX_DTYPES,
                 let={"d": "wrap(dim, dims(self))"},
                 numbers={"dim": "d", "n": "size(self, d)", "stride": "stride(self, d)"},
                 meta="aten::gather",
                 items_of="self out",
                 strided="self index",
+                reports="RuntimeError",
                 family="indexing",
             ),
             *along_dimension(),

@@ -139,7 +139,7 @@ def windows() -> list[Row]:
                 "dtypes": (*FLOATS, *COMPLEX, *BOOL),
                 "conditions": [
                     "dims(self) == 3 || dims(self) == 4",
-                    "numel(self) > 0",
+                    "prod(sizes(self)[-3:]) > 0",
                     *common["conditions"],
                 ],
             },
@@ -156,11 +156,18 @@ def windows() -> list[Row]:
                     "dims(self) == 2 || dims(self) == 3",
                     "len(output_size) == 2",
                     *common["conditions"],
-                    "numel(self) > 0",
+                    "size(self, -2) > 0",
                     "size(self, -2) % kernel == 0",
                     "size(self, -1) == rows * columns",
                 ],
             },
+        ),
+        composed(
+            "unfold_backward",
+            "return grad_in.reshape(input_sizes).clone()",
+            conditions=["len(input_sizes) == 0"],
+            dtypes=NUMBERS,
+            **FAMILY,
         ),
         templated(
             "unfold_backward",
@@ -261,7 +268,31 @@ def rearranged() -> list[Row]:
 def halves() -> list[Row]:
     """Gated linear units, and what else is made of slices and pointwise operators."""
     differentiable = (*FLOATS, *COMPLEX)
+    spread = """
+        return torch.{0}(self, dim, correction=correction, keepdim=keepdim), self.mean(dim, keepdim)
+    """
+    norm = """
+        out.copy_(torch.linalg_vector_norm(self, 2 if p is None else p, dim, keepdim, dtype={0}))
+    """
     return [
+        composed("var_mean.correction", spread.format("var"), dtypes=FLOATS, **FAMILY),
+        composed("std_mean.correction", spread.format("std"), dtypes=FLOATS, **FAMILY),
+        composed(
+            "norm.ScalarOpt_dim norm.out",
+            norm.format("None"),
+            results="out",
+            meta="aten::norm.ScalarOpt_dim",
+            dtypes=differentiable,
+            **FAMILY,
+        ),
+        composed(
+            "norm.ScalarOpt_dim_dtype norm.dtype_out",
+            norm.format("dtype"),
+            results="out",
+            meta="aten::norm.ScalarOpt_dim_dtype",
+            dtypes=differentiable,
+            **FAMILY,
+        ),
         composed(
             "glu glu.out",
             """

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from torch_outboard.ops.composed import composed
-from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, Row, exact
+from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, Row, exact, template
 from torch_outboard.ops.template import Launch, Result, templated
 
 REAL = (*FLOATS, *INTEGERS, *BOOL)
 RUN = 16  # OB_RUN in sort.cl
+
+# What sorting needs.
+SORTED = [
+    Result("one", "numel(self)"),
+    Result("two", "passes > 0 ? numel(self) : 1"),
+    Result("one_places", "numel(self)", "int32"),
+    Result("two_places", "passes > 0 ? numel(self) : 1", "int32"),
+]
+MERGED = {
+    "d": "wrap(dim, dims(self))",
+    "n": "size(self, d)",
+    "lines": "numel(self) // max(n, 1)",
+    "runs": f"(n + {RUN - 1}) // {RUN}",
+    "passes": "log2_ceil(runs)",
+}
 
 # A line along a dimension of a tensor that may have none.
 HELPERS = """
@@ -31,7 +46,7 @@ def pick_each(x: Tensor, like: Tensor, d: int, places: Tensor, keepdim: bool) ->
 
 def sort() -> Row:
     """Stable sort along a dimension."""
-    return templated(
+    row = templated(
         "sort.stable sort.values_stable",
         "sort",
         [
@@ -41,19 +56,8 @@ def sort() -> Row:
         ],
         dtypes=REAL,
         results=[Result("values"), Result("indices")],
-        temporaries=[
-            Result("one", "numel(self)"),
-            Result("two", "passes > 0 ? numel(self) : 1"),
-            Result("one_places", "numel(self)", "int32"),
-            Result("two_places", "passes > 0 ? numel(self) : 1", "int32"),
-        ],
-        let={
-            "d": "wrap(dim, dims(self))",
-            "n": "size(self, d)",
-            "lines": "numel(self) // max(n, 1)",
-            "runs": f"(n + {RUN - 1}) // {RUN}",
-            "passes": "log2_ceil(runs)",
-        },
+        temporaries=SORTED,
+        let=MERGED,
         conditions=["n < 2147483648"],
         numbers={
             "dim": "d",
@@ -69,6 +73,37 @@ def sort() -> Row:
         meta="aten::sort.stable",
         family="sorting",
     )
+    return row | {"source": template("template") + template("sort") + template("write_sorted")}
+
+
+def mode() -> Row:
+    """The most frequent value along a dimension."""
+    sizes = "dims(self) == 0 ? [] : keepdim ? set(sizes(self), d, 1) : drop(sizes(self), d)"
+    row = templated(
+        "mode mode.values",
+        "sort",
+        [
+            Launch("sort_runs", "lines * runs"),
+            Launch("merge_runs", "lines * runs", repeat="passes"),
+            Launch("mode", "lines"),
+        ],
+        dtypes=REAL,
+        results=[Result("values", sizes), Result("indices", sizes, "int64")],
+        temporaries=SORTED,
+        let=MERGED,
+        conditions=["n > 0", "n < 2147483648"],
+        numbers={
+            "dim": "d",
+            "n": "n",
+            "runs": "runs",
+            "passes": "passes",
+            "self_stride": "stride(self, d)",
+        },
+        constants={"DESCENDING": "0"},
+        strided="self",
+        family="sorting",
+    )
+    return row | {"source": template("template") + template("sort") + template("mode")}
 
 
 def selections() -> list[Row]:
@@ -144,6 +179,7 @@ def rows() -> list[Row]:
     return exact(
         [
             sort(),
+            mode(),
             *selections(),
         ]
     )

@@ -42,6 +42,7 @@ TABLES = (
     "distances",
     "fourier",
     "segments",
+    "reductions_of_nothing",
 )
 
 
