@@ -210,10 +210,20 @@ __kernel void channel_sums(OB_POINTER(X, source), OB_POINTER(X, out), const I im
   for (I n = 0; n < images; ++n) {
     const __global X *from = source + n * image + item * channel;
     I p = 0;
-    if (stride == 1) {
-      for (; p + W <= positions; p += W) partial += LOADV(from, p);
+    S rest = 0;
+    while (p < positions) {
+      // Sums of some positions first: long sums in one place lose digits.
+      const I stop = min(p + 1024, positions);
+      V block = (V)(0);
+      if (stride == 1) {
+        for (; p + W <= stop; p += W) block += LOADV(from, p);
+      }
+      S few = 0;
+      for (; p < stop; ++p) few += LOAD(from, p * stride);
+      partial += block;
+      rest += few;
     }
-    for (; p < positions; ++p) sum += LOAD(from, p * stride);
+    sum += rest;
   }
   S parts[W];
   VSTORE(partial, 0, parts);
