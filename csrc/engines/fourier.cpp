@@ -47,11 +47,12 @@ struct FourierKernel::Kernels {
   Kernel* real_parts;
   Kernel* make_roots;
   Kernel* make_chirp;
-  Kernel* into_chirp;
-  Kernel* by_chirp;
-  Kernel* out_of_chirp;
+  Kernel* chirp_ends;
+  Kernel* with_chirp;
   Kernel* pass_any;
   std::map<int64_t, Kernel*> passes;
+  std::map<int64_t, Kernel*> lanes_passes;
+  std::map<int64_t, Kernel*> first_passes;
 };
 
 // What one call shares: its kernels, and the roots of unity of the lengths that it met.
@@ -62,9 +63,12 @@ struct FourierKernel::Call {
   int sign;
   double scale;  // that is still to be applied
   bool wide = false;
+  bool vectors = false;  // explicit ones help
   const Kernels* kernels = nullptr;
   std::map<std::pair<int64_t, int>, at::Tensor> roots;
 
+  // Complex values of a vector of 32 bytes.
+  int64_t lanes() const { return real == ScalarType::Double ? 2 : 4; }
   at::Tensor make(int64_t elements, bool is_real = false) const {
     return empty_on(device, {elements}, is_real ? real : complex);
   }
@@ -92,6 +96,9 @@ struct FourierKernel::Call {
   at::Tensor read(const at::Tensor& source);
   at::Tensor cut(const at::Tensor& source, int64_t n, int64_t kept);
   at::Tensor passes(at::Tensor source, int64_t n, int64_t inner, int direction, bool last);
+  // Rows of length `from` become rows of length `to`, with `count` elements that are not 0.
+  at::Tensor with_chirp(const at::Tensor& source, const at::Tensor& factors, int64_t inner,
+                        int64_t from, int64_t to, int64_t count, double factor_);
   at::Tensor bluestein(const at::Tensor& source, int64_t n, int64_t inner, bool last);
   // Along the dimension of length n that has `inner` elements behind each of its own.
   at::Tensor along(const at::Tensor& source, int64_t n, int64_t inner, bool last);
@@ -118,11 +125,19 @@ at::Tensor FourierKernel::Call::read(const at::Tensor& source) {
   arguments.address(source.const_data_ptr()).address(result.mutable_data_ptr());
   const auto add = [&](auto zero) {
     std::array<decltype(zero), 1 + 2 * kDimensions> layout{};
-    layout[0] = source.dim();
+    int64_t dims = 0;
+    int64_t end = 0;  // the stride of the dimension before
     for (int64_t d = 0; d < source.dim(); ++d) {
-      layout[1 + d] = source.size(d);
-      layout[1 + kDimensions + d] = source.stride(d);
+      if (source.size(d) == 1) continue;
+      // A dimension that continues the one before it is one with it.
+      const bool joins = dims > 0 && end == source.size(d) * source.stride(d);
+      if (!joins) layout[1 + dims++] = 1;
+      layout[dims] *= source.size(d);
+      layout[kDimensions + dims] = source.stride(d);
+      end = source.stride(d);
     }
+    if (dims == 0) layout[1 + dims++] = 1;
+    layout[0] = dims;
     arguments.bytes(layout.data(), sizeof(layout));
   };
   wide ? add(int64_t{0}) : add(int32_t{0});
@@ -151,9 +166,16 @@ at::Tensor FourierKernel::Call::passes(at::Tensor source, int64_t n, int64_t inn
     const int64_t radix = radices[i];
     m /= radix;
     at::Tensor result = make(source.numel());
-    const auto known = kernels->passes.find(radix);
-    const bool any = known == kernels->passes.end();
-    const int64_t items = any ? source.numel() : source.numel() / radix;
+    const bool any = kernels->passes.count(radix) == 0;
+    Kernel* kernel = any ? kernels->pass_any : kernels->passes.at(radix);
+    int64_t items = any ? source.numel() : source.numel() / radix;
+    if (vectors && kernels->lanes_passes.count(radix) != 0) {
+      const bool first = s == 1 && m % lanes() == 0;
+      if (first || s % lanes() == 0) {
+        kernel = (first ? kernels->first_passes : kernels->lanes_passes).at(radix);
+        items /= lanes();
+      }
+    }
     LaunchArguments arguments;
     arguments.address(source.const_data_ptr())
         .address(result.mutable_data_ptr())
@@ -163,52 +185,51 @@ at::Tensor FourierKernel::Call::passes(at::Tensor source, int64_t n, int64_t inn
     arguments.value(static_cast<int32_t>(direction));
     factor(arguments, last && i + 1 == radices.size() ? take_scale() : 1);
     if (any) index(arguments, radix);
-    start(any ? kernels->pass_any : known->second, items, arguments);
+    start(kernel, items, arguments);
     s *= radix;
     source = std::move(result);
   }
   return source;
 }
 
+at::Tensor FourierKernel::Call::with_chirp(const at::Tensor& source, const at::Tensor& factors,
+                                           int64_t inner, int64_t from, int64_t to, int64_t count,
+                                           double factor_) {
+  at::Tensor result = make(source.numel() / from * to);
+  LaunchArguments arguments;
+  arguments.address(source.const_data_ptr())
+      .address(result.mutable_data_ptr())
+      .address(factors.const_data_ptr());
+  index(arguments, result.numel()).index(arguments, inner).index(arguments, from);
+  index(arguments, to).index(arguments, count).factor(arguments, factor_);
+  start(kernels->with_chirp, result.numel(), arguments);
+  return result;
+}
+
 at::Tensor FourierKernel::Call::bluestein(const at::Tensor& source, int64_t n, int64_t inner,
                                           bool last) {
   int64_t length = 1;
   while (length < 2 * n - 1) length *= 2;
-  const int64_t padded = source.numel() / n * length;
+  const at::Tensor chirp = make(n);
+  LaunchArguments of_chirp;
+  of_chirp.address(chirp.mutable_data_ptr());
+  index(of_chirp, n);
+  of_chirp.value(static_cast<int32_t>(sign));
+  start(kernels->make_chirp, n, of_chirp);
+
   at::Tensor factors = make(length);
-  {
-    LaunchArguments arguments;
-    arguments.address(factors.mutable_data_ptr());
-    index(arguments, n).index(arguments, length);
-    arguments.value(static_cast<int32_t>(sign));
-    start(kernels->make_chirp, length, arguments);
-  }
+  LaunchArguments of_ends;
+  of_ends.address(chirp.const_data_ptr()).address(factors.mutable_data_ptr());
+  index(of_ends, n).index(of_ends, length);
+  start(kernels->chirp_ends, length, of_ends);
   factors = passes(factors, length, 1, -1, /*last=*/false);
-  at::Tensor long_one = make(padded);
-  {
-    LaunchArguments arguments;
-    arguments.address(source.const_data_ptr()).address(long_one.mutable_data_ptr());
-    index(arguments, padded).index(arguments, inner).index(arguments, n).index(arguments, length);
-    arguments.value(static_cast<int32_t>(sign));
-    start(kernels->into_chirp, padded, arguments);
-  }
-  long_one = passes(long_one, length, inner, -1, /*last=*/false);
-  {
-    LaunchArguments arguments;
-    arguments.address(long_one.mutable_data_ptr()).address(factors.const_data_ptr());
-    index(arguments, padded).index(arguments, inner).index(arguments, length);
-    start(kernels->by_chirp, padded, arguments);
-  }
-  long_one = passes(long_one, length, inner, 1, /*last=*/false);
-  at::Tensor result = make(source.numel());
-  LaunchArguments arguments;
-  arguments.address(long_one.const_data_ptr()).address(result.mutable_data_ptr());
-  index(arguments, result.numel()).index(arguments, inner).index(arguments, n);
-  index(arguments, length);
-  arguments.value(static_cast<int32_t>(sign));
-  factor(arguments, (last ? take_scale() : 1) / static_cast<double>(length));
-  start(kernels->out_of_chirp, result.numel(), arguments);
-  return result;
+
+  at::Tensor data = with_chirp(source, chirp, inner, n, length, n, 1);
+  data = passes(data, length, inner, -1, /*last=*/false);
+  data = with_chirp(data, factors, inner, length, length, length, 1);
+  data = passes(data, length, inner, 1, /*last=*/false);
+  const double factor_ = (last ? take_scale() : 1) / static_cast<double>(length);
+  return with_chirp(data, chirp, inner, length, n, n, factor_);
 }
 
 at::Tensor FourierKernel::Call::along(const at::Tensor& source, int64_t n, int64_t inner,
@@ -236,11 +257,15 @@ FourierKernel::FourierKernel(const Row& row, const c10::FunctionSchema& schema)
 
 const FourierKernel::Kernels& FourierKernel::kernels(const Call& call) {
   return *table_.find(Key{call.device, call.real, call.wide}, [&] {
-    const std::string value = value_type(call.real);
-    const std::string text = "typedef " + value + " S;\ntypedef " + value_type(call.complex) +
-                             " V;\ntypedef " + (call.wide ? "long" : "int") +
-                             " ob_index;\n#define OB_DIMENSIONS " + std::to_string(kDimensions) +
-                             "\n" + source_;
+    std::string text = "typedef " + value_type(call.real) + " S;\n";
+    text += "typedef " + value_type(call.complex) + " V;\n";
+    text += "typedef " + value_type(call.real, static_cast<int>(2 * call.lanes())) + " L;\n";
+    text += "#define OB_LANES " + std::to_string(call.lanes()) + "\n";
+    text += call.wide ? "typedef long ob_index;\ntypedef ulong ob_unsigned;\n"
+                      : "typedef int ob_index;\ntypedef uint ob_unsigned;\n";
+    text += "#define OB_DIMENSIONS " + std::to_string(kDimensions) + "\n";
+    if (call.real == ScalarType::Double) text += "#define OB_DOUBLE\n";
+    text += source_;
     const char* options = literal_options(call.real);
     const auto kernel = [&](const std::string& name) {
       return &find_kernel(call.device, text, name, options);
@@ -251,13 +276,18 @@ const FourierKernel::Kernels& FourierKernel::kernels(const Call& call) {
                              kernel("real_parts"),
                              kernel("make_roots"),
                              kernel("make_chirp"),
-                             kernel("into_chirp"),
-                             kernel("by_chirp"),
-                             kernel("out_of_chirp"),
+                             kernel("chirp_ends"),
+                             kernel("with_chirp"),
                              kernel("pass_any"),
+                             {},
+                             {},
                              {}};
     for (const int64_t radix : {2, 3, 4, 5, 8}) {
       made->passes[radix] = kernel("pass" + std::to_string(radix));
+    }
+    for (const int64_t radix : {2, 4, 8}) {
+      made->lanes_passes[radix] = kernel("lanes_pass" + std::to_string(radix));
+      made->first_passes[radix] = kernel("first_pass" + std::to_string(radix));
     }
     return made;
   });
@@ -360,6 +390,7 @@ bool FourierKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   }
   Call call;
   call.device = device;
+  call.vectors = device_properties(device).kind == OB_DEVICE_CPU;
   call.real = c10::toRealValueType(dtype);
   call.complex = c10::toComplexType(call.real);
   if (!computes(device, call.complex)) return false;
