@@ -1,13 +1,35 @@
-"""Fixtures of tests that need a device which compiles OpenCL C: `--configuration ocl`."""
+"""Fixtures of tests that need a device which compiles OpenCL C: `--configuration ocl`.
+
+Compiling kernels is expensive on a processor, so a fixed slice of each test's cases belongs to
+`make test`, and all of them to `make test-full`: the others are marked slow.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
 from torch_outboard import _C, fallback, ways
+
+FOLDER = Path(__file__).parent
+CASES = 2  # of a test that are always run: the first one, and one in the middle
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    cases: dict[tuple[Path, str], list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if FOLDER in item.path.parents:
+            cases[item.path, getattr(item, "originalname", item.name)].append(item)
+    for same in cases.values():
+        step = -(-len(same) // CASES)
+        for number, item in enumerate(same):
+            if number % step:
+                item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)
