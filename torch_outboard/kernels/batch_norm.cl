@@ -19,11 +19,18 @@ __kernel void batch_norm(OB_PARAMETERS) {
     squares_##type += d * d;                             \
   }
     FOR_RUNS(START, SQUARES)
-    const V variation = ROW_SUM(squares);
-    V inverse = 1 / sqrt(variation / count + eps);
+    V variation = ROW_SUM(squares);
+    // CPU keeps both in the dtype of the statistics, which may be a half type.
     if (OB_LANE == 0) {
       mean_store(channel, average);
-      rstd_store(channel, inverse);
+      rstd_store(channel, variation);
+    }
+    OB_BARRIER
+    average = mean_load(channel);
+    variation = rstd_load(channel);
+    OB_BARRIER
+    if (OB_LANE == 0) {
+      rstd_store(channel, 1 / sqrt(variation / count + eps));
 #if HAS_running_mean
       running_mean_store(channel, momentum * average + (1 - momentum) * running_mean_load(channel));
 #endif
@@ -32,10 +39,8 @@ __kernel void batch_norm(OB_PARAMETERS) {
                                      (1 - momentum) * running_var_load(channel));
 #endif
     }
-    // As what is saved, which may be of a half type, holds them.
     OB_BARRIER
-    average = mean_load(channel);
-    inverse = rstd_load(channel);
+    const V inverse = rstd_load(channel);
 #else
     const V average = running_mean_load(channel);
     const V inverse = 1 / sqrt(running_var_load(channel) + eps);
