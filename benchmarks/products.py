@@ -1,4 +1,4 @@
-"""Time of matrix products, ResNet-18's convolutions, attention and pooling, on a device against CPU.
+"""Time of products, ResNet-18's convolutions, attention and pooling, on a device against CPU.
 
     OUTBOARD_WAY=device python -m benchmarks.products [--rounds 21] [names...]
 

@@ -26,8 +26,8 @@ static inline ob_index first_inside(const ob_index start, const ob_index step) {
   return start < 0 ? start + (-start + step - 1) / step * step : start;
 }
 
-// Where adaptive window `o` of `outputs` begins and ends in `inputs` elements. The products need 64
-// bits only where the index does.
+// Where adaptive window `o` of `outputs` begins and ends in `inputs` elements. The products may need
+// 64 bits.
 static inline ob_index window_begin(const ob_index o, const ob_index outputs,
                                     const ob_index inputs) {
   return (ob_index)((long)o * inputs / outputs);
