@@ -2,10 +2,11 @@
 
     python tools/special_coefficients.py > torch_outboard/ops/special_coefficients.py
 
-For Chebyshev expansions each function is sampled at Chebyshev nodes with mpmath (50 digits); a
-discrete cosine transform gives the coefficients, of which those below 2e-18 of the largest one are
-left out. Expansions of the incomplete gamma functions are computed in rational numbers. For the
-functions, see the Digital Library of Mathematical Functions (https://dlmf.nist.gov).
+For Chebyshev expansions each function is sampled at Chebyshev nodes with mpmath, which PyTorch
+brings along, to 50 digits; a discrete cosine transform gives the coefficients, of which those below
+2e-18 of the largest one are left out. Expansions of the incomplete gamma
+functions are computed in rational numbers. For the functions, see the Digital Library of
+Mathematical Functions (https://dlmf.nist.gov).
 """
 
 from __future__ import annotations

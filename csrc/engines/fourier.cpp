@@ -40,11 +40,32 @@ c10::SmallVector<int64_t, 16> radices_of(int64_t n) {
 
 }  // namespace
 
+namespace {
+
+// Whether real rows of length n can be transformed as complex ones of half the length.
+bool halves(int64_t n) { return n % 2 == 0 && n >= 4 && !radices_of(n / 2).empty(); }
+
+// The memory of a dense array as one of another dtype.
+at::Tensor seen_as(const at::Tensor& dense, ScalarType dtype) {
+  const auto bytes = static_cast<int64_t>(c10::elementSize(dtype));
+  at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(dense.storage()), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+      c10::scalarTypeToTypeMeta(dtype));
+  const auto here = static_cast<int64_t>(dense.element_size());
+  result.unsafeGetTensorImpl()->set_sizes_contiguous({dense.numel() * here / bytes});
+  result.unsafeGetTensorImpl()->set_storage_offset(dense.storage_offset() * here / bytes);
+  return result;
+}
+
+}  // namespace
+
 struct FourierKernel::Kernels {
   Kernel* read_complex;
   Kernel* read_real;
   Kernel* cut;
   Kernel* real_parts;
+  Kernel* untangle;
+  Kernel* tangle;
   Kernel* make_roots;
   Kernel* make_chirp;
   Kernel* chirp_ends;
@@ -95,6 +116,10 @@ struct FourierKernel::Call {
   // A dense array [items] of `source` of any strides.
   at::Tensor read(const at::Tensor& source);
   at::Tensor cut(const at::Tensor& source, int64_t n, int64_t kept);
+  // Of real rows of length n, `halves(n)`: the first `kept` elements of their transforms; and back,
+  // from n / 2 + 1 elements.
+  at::Tensor from_real(const at::Tensor& rows, int64_t n, int64_t kept, bool last);
+  at::Tensor to_real(const at::Tensor& source, int64_t n);
   at::Tensor passes(at::Tensor source, int64_t n, int64_t inner, int direction, bool last);
   // Rows of length `from` become rows of length `to`, with `count` elements that are not 0.
   at::Tensor with_chirp(const at::Tensor& source, const at::Tensor& factors, int64_t inner,
@@ -192,6 +217,31 @@ at::Tensor FourierKernel::Call::passes(at::Tensor source, int64_t n, int64_t inn
   return source;
 }
 
+at::Tensor FourierKernel::Call::from_real(const at::Tensor& rows, int64_t n, int64_t kept,
+                                          bool last) {
+  const at::Tensor data = passes(seen_as(rows, complex), n / 2, 1, sign, /*last=*/false);
+  at::Tensor result = make(rows.numel() / n * kept);
+  LaunchArguments arguments;
+  arguments.address(data.const_data_ptr())
+      .address(result.mutable_data_ptr())
+      .address(roots_of(n, sign).const_data_ptr());
+  index(arguments, result.numel()).index(arguments, n).index(arguments, kept);
+  factor(arguments, last ? take_scale() : 1);
+  start(kernels->untangle, result.numel(), arguments);
+  return result;
+}
+
+at::Tensor FourierKernel::Call::to_real(const at::Tensor& source, int64_t n) {
+  at::Tensor data = make(source.numel() / (n / 2 + 1) * (n / 2));
+  LaunchArguments arguments;
+  arguments.address(source.const_data_ptr())
+      .address(data.mutable_data_ptr())
+      .address(roots_of(n, sign).const_data_ptr());
+  index(arguments, data.numel()).index(arguments, n);
+  start(kernels->tangle, data.numel(), arguments);
+  return seen_as(passes(data, n / 2, 1, sign, /*last=*/true), real);
+}
+
 at::Tensor FourierKernel::Call::with_chirp(const at::Tensor& source, const at::Tensor& factors,
                                            int64_t inner, int64_t from, int64_t to, int64_t count,
                                            double factor_) {
@@ -274,6 +324,8 @@ const FourierKernel::Kernels& FourierKernel::kernels(const Call& call) {
                              kernel("read_real"),
                              kernel("cut"),
                              kernel("real_parts"),
+                             kernel("untangle"),
+                             kernel("tangle"),
                              kernel("make_roots"),
                              kernel("make_chirp"),
                              kernel("chirp_ends"),
@@ -343,8 +395,16 @@ at::Tensor FourierKernel::compute(Call& call, const at::Tensor& self, at::DimVec
   if (kind_ == Kind::kFromReal) {
     const at::DimVector places = order(self, dims, /*sort_last=*/false);
     const int64_t n = self.size(last);
-    at::Tensor data = call.along(call.read(self.permute(places)), n, 1, dims.size() == 1);
-    if (last_size != n) data = call.cut(data, n, last_size);
+    const at::Tensor rows = self.permute(places);
+    const bool only_one = dims.size() == 1;
+    const bool aligned = self.storage_offset() % 2 == 0;
+    at::Tensor data;
+    if (halves(n) && aligned && rows.is_contiguous()) {
+      data = call.from_real(rows, n, last_size, only_one);
+    } else {
+      data = call.along(call.read(rows), n, 1, only_one);
+      if (last_size != n) data = call.cut(data, n, last_size);
+    }
     int64_t inner = last_size;
     for (size_t i = dims.size() - 1; i-- > 0;) {
       data = call.along(data, self.size(dims[i]), inner, /*last=*/i == 0);
@@ -362,6 +422,7 @@ at::Tensor FourierKernel::compute(Call& call, const at::Tensor& self, at::DimVec
   at::DimVector only{last};
   const at::DimVector places = order(half, only, /*sort_last=*/false);
   at::Tensor data = call.read(half.permute(places));
+  if (halves(last_size)) return as_result(call.to_real(data, last_size), sizes, places);
   data = call.along(call.cut(data, half.size(last), last_size), last_size, 1, /*last=*/true);
   at::Tensor result = call.make(data.numel(), /*is_real=*/true);
   LaunchArguments arguments;

@@ -174,6 +174,36 @@ static inline void transform5(V *a, const S sign) {
   a[4] = m - p;
 }
 
+// Rows of n real numbers were transformed as rows of n / 2 complex ones: even places are their real
+// parts. Untangles the first `kept` results.
+__kernel void untangle(OB_POINTER(V, from), OB_POINTER(V, to), OB_POINTER(V, roots),
+                       const ob_index total, const ob_index n, const ob_index kept,
+                       const S scale) {
+  OB_BIND(V, from) OB_BIND(V, to) OB_BIND(V, roots)
+  const ob_index i = get_global_id(0);
+  if (i >= total) return;
+  const ob_index row = i / kept, half_n = n / 2, at = i - row * kept;
+  const ob_index k = at > half_n ? n - at : at;
+  const V a = from[row * half_n + (k == half_n ? 0 : k)];
+  const V b = from[row * half_n + (k == 0 ? 0 : half_n - k)] * (V)(1, -1);
+  const V value = (S)0.5 * (a + b + times(roots[k], turned(a - b, -1)));
+  to[i] = scale * (at > half_n ? value * (V)(1, -1) : value);
+}
+
+// The opposite: of rows of n / 2 + 1 elements whose transforms are real. The imaginary parts of the
+// first and the last one do not count.
+__kernel void tangle(OB_POINTER(V, from), OB_POINTER(V, to), OB_POINTER(V, roots),
+                     const ob_index total, const ob_index n) {
+  OB_BIND(V, from) OB_BIND(V, to) OB_BIND(V, roots)
+  const ob_index i = get_global_id(0);
+  if (i >= total) return;
+  const ob_index half_n = n / 2, row = i / half_n, k = i - row * half_n;
+  __global const V *x = from + row * (half_n + 1);
+  const S known = k == 0 ? 0 : 1;
+  const V a = x[k] * (V)(1, known), b = x[half_n - k] * (V)(1, -known);
+  to[i] = a + b + turned(times(roots[k], a - b), 1);
+}
+
 // `items` butterflies; `s` counts what lies next to each other: inner, times the radices of earlier
 // passes; `step` is n / (m * r).
 #define PASS(r)                                                                               \

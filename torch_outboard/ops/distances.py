@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from torch_outboard.ops.row import COMPLEX, FLOATS, INTEGERS, Row, template
@@ -24,7 +26,7 @@ def _cdist() -> list[Row]:
     }
     numbers = {"columns": "m", "rows1": "size(x1, -2)", "rows2": "size(x2, -2)"}
     conditions = ["dims(x1) >= 2", "dims(x2) >= 2", "m == size(x2, -1)", "p >= 0"]
-    common = {"reals": {"p": "p"}, "dtypes": WIDE, "strided": "x1 x2 out"}
+    common: dict[str, Any] = {"reals": {"p": "p"}, "dtypes": WIDE, "strided": "x1 x2 out"}
     pairs = "batch + [size(x1, -2), size(x2, -2)]"
     return [
         templated(
@@ -78,7 +80,7 @@ def _cdist() -> list[Row]:
 def _pdist() -> list[Row]:
     numbers = {"rows": "size(self, 0)", "columns": "size(self, 1)"}
     pairs = "[max(size(self, 0) * (size(self, 0) - 1) // 2, 0)]"
-    common = {"reals": {"p": "p"}, "dtypes": WIDE, "numbers": numbers}
+    common: dict[str, Any] = {"reals": {"p": "p"}, "dtypes": WIDE, "numbers": numbers}
     return [
         templated(
             "_pdist_forward _pdist_forward.out",
