@@ -56,6 +56,7 @@ ComposedKernel::ComposedKernel(const Row& row, const c10::FunctionSchema& schema
       requirements_(row, overload_),
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
       exact_dtypes_(row.flag("exact_dtypes")),
+      casts_(row.flag("casts")),
       cpu_arguments_(row.flag("cpu_arguments")),
       writes_(!row.texts("results").empty()) {
   inputs_ = overload_.argument_count();
@@ -138,16 +139,21 @@ bool ComposedKernel::deliver(torch::jit::Stack* stack, std::vector<at::Tensor> c
   if (overload_.form() != Overload::Form::kFunctional) {
     for (size_t k = 0; k < computed.size(); ++k) {
       const at::Tensor& given = overload_.given_output(*stack, k);
-      if (given.scalar_type() != computed[k].scalar_type()) {
-        if (exact_dtypes_) check_dtype(given, computed[k].scalar_type());
-        return false;  // the host knows which of these casts PyTorch allows
+      const at::ScalarType dtype = computed[k].scalar_type();
+      if (given.scalar_type() == dtype) continue;
+      if (casts_) {
+        TORCH_CHECK(c10::canCast(dtype, given.scalar_type()), "result type ", dtype,
+                    " can't be cast to the desired output type ", given.scalar_type());
+        continue;
       }
+      if (exact_dtypes_) check_dtype(given, dtype);
+      return false;  // the host knows which of these casts PyTorch allows
     }
     for (size_t k = 0; k < computed.size(); ++k) {
       const at::Tensor& given = overload_.given_output(*stack, k);
       if (given.is_same(computed[k])) continue;
-      prepare_result(overload_, given, computed[k].sizes(), computed[k].scalar_type(),
-                     device_of(device), computed[k].strides());
+      prepare_result(overload_, given, computed[k].sizes(), given.scalar_type(), device_of(device),
+                     computed[k].strides());
       copy_into(given, computed[k]);
     }
   }

@@ -99,6 +99,7 @@ def mode() -> Row:
             "passes": "passes",
             "self_stride": "stride(self, d)",
         },
+        resizes=True,
         constants={"DESCENDING": "0"},
         strided="self",
         family="sorting",
