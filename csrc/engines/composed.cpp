@@ -56,7 +56,7 @@ ComposedKernel::ComposedKernel(const Row& row, const c10::FunctionSchema& schema
       requirements_(row, overload_),
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
       exact_dtypes_(row.flag("exact_dtypes")),
-      casts_(row.flag("casts")),
+      casts_(row.text("casts")),
       cpu_arguments_(row.flag("cpu_arguments")),
       writes_(!row.texts("results").empty()) {
   inputs_ = overload_.argument_count();
@@ -141,9 +141,12 @@ bool ComposedKernel::deliver(torch::jit::Stack* stack, std::vector<at::Tensor> c
       const at::Tensor& given = overload_.given_output(*stack, k);
       const at::ScalarType dtype = computed[k].scalar_type();
       if (given.scalar_type() == dtype) continue;
-      if (casts_) {
-        TORCH_CHECK(c10::canCast(dtype, given.scalar_type()), "result type ", dtype,
-                    " can't be cast to the desired output type ", given.scalar_type());
+      if (!casts_.empty()) {
+        const bool possible = c10::canCast(dtype, given.scalar_type());
+        TORCH_CHECK_TYPE(possible || casts_ != "TypeError", "result type ", dtype,
+                         " can't be cast to the desired output type ", given.scalar_type());
+        TORCH_CHECK(possible, "result type ", dtype, " can't be cast to the desired output type ",
+                    given.scalar_type());
         continue;
       }
       if (exact_dtypes_) check_dtype(given, dtype);

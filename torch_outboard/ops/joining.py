@@ -24,7 +24,7 @@ def rows() -> list[Row]:
             """,
             results="out",
             meta="aten::cat",
-            casts=True,
+            casts="TypeError",
             **FAMILY,
         ),
         composed(
@@ -35,7 +35,7 @@ def rows() -> list[Row]:
                 parts.append(tensor.unsqueeze(dim))
             return torch.cat(parts, dim)
             """,
-            casts=True,
+            casts="TypeError",
             **FAMILY,
         ),
     ]

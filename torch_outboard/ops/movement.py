@@ -301,7 +301,7 @@ def halves() -> list[Row]:
             """,
             results="out",
             meta="aten::glu",
-            casts=True,
+            casts="RuntimeError",
             dtypes=FLOATS,
             **FAMILY,
         ),

@@ -166,9 +166,9 @@ def sets() -> list[Row]:
             "unique_dim_consecutive",
             """
             d = dim if dim >= 0 else dim + self.dim()
-            rows = self.transpose(0, d).contiguous()
+            rows = self.movedim(d, 0).contiguous()
             values, inverse, counts = consecutive(rows, return_inverse, return_counts)
-            return values.transpose(0, d), inverse, counts
+            return values.movedim(0, d), inverse, counts
             """,
             conditions=["numel(self) > 0", "-dims(self) <= dim && dim < dims(self)"],
             **common,
@@ -190,7 +190,7 @@ def sets() -> list[Row]:
             if return_inverse:
                 inverse = torch.empty_like(group).scatter_(0, order, group)
             shape[0] = values.size(0)
-            return values.reshape(shape).movedim(0, d).contiguous(), inverse, counts
+            return values.reshape(shape).movedim(0, d), inverse, counts
             """,
             # Sorts once per column.
             conditions=[

@@ -78,7 +78,7 @@ def sort() -> Row:
 
 def mode() -> Row:
     """The most frequent value along a dimension."""
-    sizes = "dims(self) == 0 ? [] : keepdim ? set(sizes(self), d, 1) : drop(sizes(self), d)"
+    sizes = "keepdim ? set(sizes(self), d, 1) : drop(sizes(self), d)"
     row = templated(
         "mode mode.values",
         "sort",
@@ -91,7 +91,7 @@ def mode() -> Row:
         results=[Result("values", sizes), Result("indices", sizes, "int64")],
         temporaries=SORTED,
         let=MERGED,
-        conditions=["n > 0", "n < 2147483648"],
+        conditions=["dims(self) > 0", "n > 0", "n < 2147483648"],
         numbers={
             "dim": "d",
             "n": "n",
@@ -99,7 +99,6 @@ def mode() -> Row:
             "passes": "passes",
             "self_stride": "stride(self, d)",
         },
-        resizes=True,
         constants={"DESCENDING": "0"},
         strided="self",
         family="sorting",
@@ -143,6 +142,12 @@ def selections() -> list[Row]:
             results="values indices",
             meta="aten::topk",
             conditions=["dims(self) > 0 || k == 1"],
+            **common,
+        ),
+        composed(
+            "mode",
+            "return self.clone(), torch.zeros_like(self, dtype=torch.int64)",
+            conditions=["dims(self) == 0"],
             **common,
         ),
         composed(
