@@ -38,7 +38,7 @@ demo: build ## train a network on handwritten digits on the device, and compare 
 	@OMP_WAIT_POLICY=PASSIVE $(PY) examples/digits.py
 
 .PHONY: test
-test: build ## the default tests: shared memory, then separate memory, then torture
+test: build ## the default tests: shared memory, then separate memory, torture, and OpenCL
 	@$(PY) -m tests.run default
 
 .PHONY: test-full

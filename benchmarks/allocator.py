@@ -50,6 +50,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
     arguments = parser.parse_args()
+    os.environ.setdefault("OUTBOARD_DRIVER", "host")
     os.environ.setdefault("OUTBOARD_TORTURE", "count")
     medians = measure()
     if arguments.json:

@@ -16,6 +16,7 @@ A measured function takes the name of a device and returns a callable that does 
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import importlib
 import json
@@ -27,7 +28,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -146,6 +147,25 @@ class _Worker:
         self._process.join(30)
 
 
+@contextlib.contextmanager
+def _environment_of_workers(device: str, settings: Mapping[str, str]) -> Iterator[None]:
+    """What a worker has to find in the environment before it imports anything."""
+    before = dict(os.environ)
+    directory = str(Path(__file__).parent)
+    paths = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = f"{directory}{os.pathsep}{paths}" if paths else directory
+    # A waiting thread that spins takes the core which the other side measures on.
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    # The device has its name from the driver.
+    os.environ.setdefault("OUTBOARD_DRIVER", device)
+    os.environ.update(settings)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
 def compare(
     names: Iterable[str],
     *,
@@ -154,22 +174,20 @@ def compare(
     rounds: int = 31,
     module: str = "__main__",
     round_seconds: float | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> list[Ratio]:
     """Times `WORKS[name]` of `module` on both devices, paired; prints each line as it is known.
 
     `module` is importable and holds `WORKS: dict[str, Work]`, and `ROUND_SECONDS` if its work needs
-    rounds of another length than usual. Raises what a piece of work raises.
+    rounds of another length than usual. `environment` is added to that of the processes. Raises
+    what a piece of work raises.
     """
     if module == "__main__":
         module = Path(sys.argv[0]).stem
-    # A waiting thread that spins takes the core which the other side measures on.
-    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
-    directory = str(Path(__file__).parent)
-    paths = os.environ.get("PYTHONPATH", "")
-    os.environ["PYTHONPATH"] = f"{directory}{os.pathsep}{paths}" if paths else directory
     if round_seconds is None:
         round_seconds = getattr(importlib.import_module(module), "ROUND_SECONDS", ROUND_SECONDS)
-    workers = [_Worker(module, device), _Worker(module, reference)]
+    with _environment_of_workers(device, environment or {}):
+        workers = [_Worker(module, device), _Worker(module, reference)]
     results = []
     try:
         print(HEADER, flush=True)

@@ -1,9 +1,9 @@
-"""Time of matrix products and of ResNet-18's convolutions, on a device against CPU.
+"""Time of matrix products, ResNet-18's convolutions, attention and pooling, on a device against CPU.
 
     OUTBOARD_WAY=device python -m benchmarks.products [--rounds 21] [names...]
 
 Convolutions are those of a batch of 8 images of 64 x 64 pixels; a training step is the forward and
-all gradients.
+all gradients. Attention is causal, of 8 heads of 256 queries; pooling is that of ResNet-18.
 """
 
 from __future__ import annotations
@@ -59,6 +59,38 @@ def convolution(
     return step
 
 
+def attention(backward: bool, dtype: torch.dtype, device: str) -> Callable[[], object]:
+    torch.manual_seed(0)
+    leaves = [
+        torch.randn(4, 8, 256, 64).to(device, dtype).requires_grad_(backward) for _ in range(3)
+    ]
+    gradient = torch.ones(4, 8, 256, 64).to(device, dtype)
+
+    def step() -> object:
+        out = torch.nn.functional.scaled_dot_product_attention(*leaves, is_causal=True)
+        return torch.autograd.grad(out, leaves, gradient) if backward else out
+
+    return step
+
+
+def max_pool(backward: bool, device: str) -> Callable[[], object]:
+    torch.manual_seed(0)
+    image = torch.randn(BATCH, 64, 32, 32).to(device)
+    options = ([3, 3], [2, 2], [1, 1])
+    forward = torch.ops.aten.max_pool2d_with_indices
+    if not backward:
+        return lambda: forward(image, *options)
+    gradient = torch.ones(BATCH, 64, 16, 16).to(device)
+
+    def step() -> object:
+        _, indices = forward(image, *options)
+        return torch.ops.aten.max_pool2d_with_indices_backward(
+            gradient, image, *options, [1, 1], False, indices
+        )
+
+    return step
+
+
 def _name(sizes: tuple[int, int, int, int, int]) -> str:
     channels, features, size, kernel, stride = sizes
     return f"conv {channels}->{features} {size}x{size} k{kernel} s{stride}"
@@ -71,6 +103,11 @@ WORKS: dict[str, Work] = {
     "mm 128 float32": partial(product, 128, torch.float32),
     **{_name(sizes): partial(convolution, sizes, False) for sizes in CONVOLUTIONS},
     **{f"{_name(sizes)} step": partial(convolution, sizes, True) for sizes in CONVOLUTIONS},
+    "attention float32": partial(attention, False, torch.float32),
+    "attention float32 step": partial(attention, True, torch.float32),
+    "attention bfloat16 step": partial(attention, True, torch.bfloat16),
+    "max pool 3x3 s2": partial(max_pool, False),
+    "max pool 3x3 s2 step": partial(max_pool, True),
 }
 
 if __name__ == "__main__":

@@ -67,21 +67,47 @@ RATIOS: dict[str, dict[str, float]] = {
 }
 
 
+# Training steps on `ocl`: what they may take of CPU's time, by way.
+OCL_TARGETS = {"auto": 1.0, "device": 2.5}
+OCL_MODELS = ("MLP", "small GPT", "ResNet-18, 8 x 3 x 64 x 64")
+
+
 def ratios(rounds: int) -> Iterator[Measurement]:
     for module, targets in RATIOS.items():
         works = importlib.import_module(module).WORKS
         missing = set(targets) - set(works)
         assert not missing, f"{module} does not measure {missing}"
-        results: list[Ratio] = compare(targets, device=DEVICE, rounds=rounds, module=module)
+        settings = {"OUTBOARD_DRIVER": DEVICE}
+        results: list[Ratio] = compare(
+            targets, device=DEVICE, rounds=rounds, module=module, environment=settings
+        )
         upper_end = TRAINING_UPPER_END if module == "benchmarks.training_steps" else None
         for r in results:
             yield Measurement(r.name, targets[r.name], r.ratio, r.low, r.high, upper_end=upper_end)
 
 
+def ocl(rounds: int) -> Iterator[Measurement]:
+    """Training steps on the driver `ocl`, by the way that is better and by device kernels alone."""
+    module = "benchmarks.training_steps"
+    for way, target in OCL_TARGETS.items():
+        settings = {
+            "OUTBOARD_DRIVER": "ocl",
+            "OUTBOARD_WAY": way,
+            "OUTBOARD_FALLBACK_COPIED": "allow",
+        }
+        upper_end = TRAINING_UPPER_END if way == "auto" else None
+        names = OCL_MODELS
+        results = compare(names, device="ocl", rounds=rounds, module=module, environment=settings)
+        for r in results:
+            name = f"{r.name}, ocl, way {way}"
+            yield Measurement(name, target, r.ratio, r.low, r.high, upper_end=upper_end)
+
+
 def allocator(rounds: int) -> Iterator[Measurement]:
     """In a process of its own, because it watches the driver from the first use on."""
     command = [sys.executable, "-m", "benchmarks.allocator", "--json"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "OUTBOARD_DRIVER": DEVICE}
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if not answer.stdout:
         raise RuntimeError(f"benchmarks.allocator failed: {answer.stderr[-500:]}")
     content = json.loads(answer.stdout)
@@ -102,6 +128,7 @@ def build(rounds: int) -> Iterator[Measurement]:
 
 PARTS: dict[str, Callable[[int], Iterator[Measurement]]] = {
     "ratios": ratios,
+    "ocl": ocl,
     "allocator": allocator,
     "import": imports,
     "build": build,

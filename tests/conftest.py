@@ -7,18 +7,33 @@ OUTBOARD_TORTURE and so on are set by whoever starts pytest, and subprocesses in
 
 from __future__ import annotations
 
+import argparse
 import os
 
 import pytest
 
+# The driver that the tests are written for where they ask for none in particular.
+HOST = {"OUTBOARD_DRIVER": "host"}
 # What `--configuration` puts into the environment, unless it is there already.
 CONFIGURATIONS: dict[str, dict[str, str]] = {
-    "environment": {},
-    "shared": {"OUTBOARD_HOST_ACCESS": "shared"},
-    "separate": {"OUTBOARD_HOST_ACCESS": "separate"},
-    "torture": {"OUTBOARD_HOST_ACCESS": "shared", "OUTBOARD_TORTURE": "delay_us=200"},
+    "environment": HOST,
+    "shared": {**HOST, "OUTBOARD_HOST_ACCESS": "shared"},
+    "separate": {**HOST, "OUTBOARD_HOST_ACCESS": "separate"},
+    "torture": {**HOST, "OUTBOARD_HOST_ACCESS": "shared", "OUTBOARD_TORTURE": "delay_us=200"},
     "ocl": {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_WAY": "device"},
 }
+
+
+def set_environment(configuration: str) -> None:
+    for name, value in CONFIGURATIONS.get(configuration, {}).items():
+        os.environ.setdefault(name, value)
+
+
+# Other conftest files import PyTorch before pytest has read its options, and that settles the name
+# of the device.
+_early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+_early.add_argument("--configuration", default="environment")
+set_environment(_early.parse_known_args()[0].configuration)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,13 +41,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--configuration",
         choices=sorted(CONFIGURATIONS),
         default="environment",
-        help="how the driver is set up for this run (default: as the environment says)",
+        help="how the driver is set up (default: as the environment says, else driver `host`)",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    for name, value in CONFIGURATIONS[config.getoption("configuration")].items():
-        os.environ.setdefault(name, value)
+    set_environment(config.getoption("configuration"))
 
 
 def pytest_report_header() -> str:

@@ -18,6 +18,7 @@ PACKAGE = Path(torch_outboard.__file__).parent
 
 # Settings of the suite's own configuration that these tests choose themselves.
 CLEAN = {"OUTBOARD_DRIVER": None, "OUTBOARD_TORTURE": None, "TORCH_DEVICE_BACKEND_AUTOLOAD": None}
+HOST = {**CLEAN, "OUTBOARD_DRIVER": "host"}
 
 # Whatever somebody does first. Autograd on CPU asks all backends for their devices.
 USES = {
@@ -90,9 +91,23 @@ def test_import_torch_is_enough():
         x = torch.ones(2, device="host")
         print(x.device, x.is_host, torch.host.is_initialized())
         """,
-        **CLEAN,
+        **HOST,
     )
     assert out.split() == ["host:0", "True", "True"]
+
+
+def test_the_default_device_is_ocl():
+    """Whether or not this machine has OpenCL."""
+    out = run_python(
+        """
+        import torch, torch_outboard
+        from torch_outboard import _C
+        print(torch_outboard.device_name(), torch.device("ocl"), hasattr(torch, "host"))
+        assert not _C.driver_initialized()
+        """,
+        **CLEAN,
+    )
+    assert out.split() == ["ocl", "ocl", "False"]
 
 
 def test_import_starts_nothing():
@@ -111,7 +126,7 @@ def test_import_starts_nothing():
         torch.host.device_count()
         assert _C.driver_initialized()
         """,
-        **CLEAN,
+        **HOST,
     )
     assert out == ""
 
@@ -136,7 +151,7 @@ def test_autoload_off_needs_explicit_import():
         import torch_outboard
         print(torch_outboard.device_name(), torch.ones(2, device="host").sum().item())
         """,
-        **{**CLEAN, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+        **{**HOST, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
     )
     assert out.split() == ["host", "2.0"]
 
@@ -145,7 +160,7 @@ def test_autoload_off_needs_explicit_import():
 def test_package_may_be_imported_first(autoload: str | None):
     out = run_python(
         "import torch_outboard, torch; print(torch.ones(2, device='host').sum().item())",
-        **{**CLEAN, "TORCH_DEVICE_BACKEND_AUTOLOAD": autoload},
+        **{**HOST, "TORCH_DEVICE_BACKEND_AUTOLOAD": autoload},
     )
     assert out.strip() == "2.0"
 
@@ -161,7 +176,7 @@ def test_generated_methods_exist():
         assert torch.ones(2).untyped_storage().host().is_host
         import torch.host.random, torch.host.memory
         """,
-        **CLEAN,
+        **HOST,
     )
 
 
@@ -254,7 +269,7 @@ def test_use_driver_before_first_use(tmp_path: Path):
                 raise SystemExit(f"{wrong} was accepted")
         """,
         str(library),
-        **CLEAN,
+        **HOST,
     )
 
 
@@ -311,14 +326,15 @@ def test_driver_module_does_not_exist(distribution):
 
 
 def test_no_devices():
-    message = first_use_error(OUTBOARD_HOST_DEVICES="0")
+    message = first_use_error(OUTBOARD_DRIVER="host", OUTBOARD_HOST_DEVICES="0")
     assert "found no device" in message
+    assert "works without hardware" not in message
 
 
 def test_wrong_fallback_setting():
     result = try_python(
         "import torch; print('imported'); torch.empty(1, device='host')",
-        **{**CLEAN, "OUTBOARD_FALLBACK_COPIED": "perhaps"},
+        **{**HOST, "OUTBOARD_FALLBACK_COPIED": "perhaps"},
     )
     assert result.stdout.strip() == "imported"
     assert result.returncode == 1
@@ -356,9 +372,9 @@ def test_another_backend_holds_the_slot():
         import torch
         torch.utils.rename_privateuse1_backend("rival")
         import torch_outboard
-        assert not hasattr(torch, "host")
+        assert not hasattr(torch, "ocl")
         assert torch_outboard.include_paths()
-        for use in (torch_outboard.device_name, lambda: torch_outboard.use_driver("host")):
+        for use in (torch_outboard.device_name, lambda: torch_outboard.use_driver("ocl")):
             try:
                 use()
             except RuntimeError as error:
@@ -402,7 +418,7 @@ def test_beside_cuda_it_stays_away_until_imported():
         assert torch.accelerator.current_accelerator() is None
         assert not [m for m in sys.modules if m.startswith("torch_outboard")]
         import torch_outboard
-        assert torch.accelerator.current_accelerator().type == "host"
+        assert torch.accelerator.current_accelerator().type == "ocl"
         """,
         **{**CLEAN, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
     )
@@ -431,6 +447,7 @@ def test_beside_cuda_it_loads_when_named():
 def test_doctor_names_device_and_problem():
     command = [sys.executable, "-m", "torch_outboard", "doctor"]
     environment = {k: v for k, v in os.environ.items() if k not in CLEAN}
+    environment["OUTBOARD_DRIVER"] = "host"
     good = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
     assert good.returncode == 0, good.stderr
     assert "host:0" in good.stdout

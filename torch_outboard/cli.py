@@ -6,7 +6,7 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -14,20 +14,44 @@ import torch_outboard
 from torch_outboard import _activation
 from torch_outboard.driver_discovery import choose_driver, installed_drivers
 
+# What each command is for, and the module of those that need more than this file: it has
+# `add_arguments(parser)` and `run(options)`, and is imported only for its command.
+COMMANDS = {
+    "doctor": ("say what was found and what is wrong", None),
+    "devices": ("list the devices of the driver in use", None),
+    "tune": (
+        "measure which kernels are faster, the device's or the host's, and let way `auto` use that",
+        "torch_outboard.cli_tune",
+    ),
+    "prebuild": (
+        "compile kernels ahead of their use and keep them on disk",
+        "torch_outboard.cli_prebuild",
+    ),
+}
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns the exit status: 0 if the device can be used."""
+    arguments = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(
         prog="python -m torch_outboard", description="A small driver in, a PyTorch device out."
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    table: dict[str, tuple[Callable[[], int], str]] = {
-        "doctor": (doctor, "say what was found and what is wrong"),
-        "devices": (devices, "list the devices of the driver in use"),
+    parsers = {
+        name: commands.add_parser(name, help=words, description=words)
+        for name, (words, _) in COMMANDS.items()
     }
-    for name, (_, description) in table.items():
-        commands.add_parser(name, help=description, description=description)
-    return table[parser.parse_args(arguments).command][0]()
+    wanted = arguments[0] if arguments else ""
+    module_name = COMMANDS[wanted][1] if wanted in COMMANDS else None
+    if module_name is None:
+        options = parser.parse_args(arguments)
+        return {"doctor": doctor, "devices": devices}[options.command]()
+    if (problem := _problem()) is not None:
+        print(problem, file=sys.stderr)
+        return 1
+    module = importlib.import_module(module_name)
+    module.add_arguments(parsers[wanted])
+    return module.run(parser.parse_args(arguments))
 
 
 def doctor() -> int:
@@ -54,6 +78,7 @@ def doctor() -> int:
         _print_row("problem", problem)
         return 1
     _print_row("devices", str(torch.get_device_module(state.name).device_count()))
+    _print_ways()
     return devices()
 
 
@@ -87,6 +112,17 @@ def _problem() -> str | None:
     except RuntimeError as error:
         return str(error).partition("\nException raised from")[0]
     return None
+
+
+def _print_ways() -> None:
+    """What way each device's operators take that runs code."""
+    from torch_outboard import _C, way_ranges, ways
+
+    for index in range(_C.device_count()):
+        if _C.runs_code(index):
+            tuning = way_ranges.load(index)
+            measured = f"as measured on {tuning.date}" if tuning else "not measured: run `tune`"
+            _print_row(f"way of {index}", f"{ways.get_way(index)} ({measured})")
 
 
 def _description(module_name: str | None) -> list[str]:

@@ -18,7 +18,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-DEFAULT_DRIVER = "host"
+DEFAULT_DRIVER = "ocl"
 ENTRY_POINT_GROUP = "torch_outboard.drivers"
 
 # The drivers of this package, known without reading all installed metadata at `import torch`.

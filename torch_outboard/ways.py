@@ -1,7 +1,8 @@
 """Whether the kit's device kernels or its host kernels run an operator, per device.
 
-- `"auto"`: whatever is better on this device. Where host and device share memory and the device is
-  a CPU, that is the host's kernels; elsewhere the device's.
+- `"auto"`: whatever is better on this device, for each family of kernels and number of elements as
+  `python -m torch_outboard tune` has measured it. What was not measured follows a default: where
+  host and device share memory and the device is a CPU, the host's kernels; elsewhere the device's.
 - `"device"`: the kit's device kernels, wherever one serves the call.
 - `"host"`: the kit's device kernels never.
 
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 from torch_outboard import _C
 from torch_outboard.devices import DeviceLike, device_index
 
-__all__ = ["get_way", "set_way", "way"]
+__all__ = ["get_way", "ranges", "set_way", "way"]
 
 VARIABLE = "OUTBOARD_WAY"
 WAYS = ("auto", "device", "host")
@@ -31,6 +32,19 @@ def _check(name: str) -> None:
 def get_way(device: DeviceLike = None) -> str:
     """The way of a device (default: the current one): `"auto"`, `"device"` or `"host"`."""
     return _C.way_setting(device_index(device))
+
+
+def ranges(device: DeviceLike = None) -> dict[str, list[tuple[int, int | None]]]:
+    """What `"auto"` was measured to mean on a device (default: the current one).
+
+    Returns:
+        By family of kernels, the numbers of elements for which the device's kernels are taken:
+        pairs of the first number and of the one behind the last, which is None where there is no
+        end. Families that were not measured are missing and follow the default.
+    """
+    index = device_index(device)
+    _C.bring_device_kernels()
+    return _C.way_ranges(index)
 
 
 def set_way(name: str, device: DeviceLike = None) -> None:

@@ -1,6 +1,7 @@
 #include "aten/report.h"
 
 #include <chrono>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -63,11 +64,13 @@ ReportedCall::ReportedCall(const Operator& entry, at::ScalarType dtype, Way way)
     : dtype_(dtype), way_(way) {
   if (C10_LIKELY(!reporting())) return;
   entry_ = &entry;
+  exceptions_ = std::uncaught_exceptions();
   start_ = now();
 }
 
 ReportedCall::~ReportedCall() {
   if (C10_LIKELY(entry_ == nullptr)) return;
+  if (std::uncaught_exceptions() > exceptions_) return;
   const auto spent = static_cast<uint64_t>(now() - start_);
   std::string call_site;
   const FindCallSite find = g_find_call_site.load();

@@ -37,7 +37,7 @@ OUTBOARD_API void set_find_call_site(FindCallSite function) noexcept;
 inline std::atomic<int> g_reports{0};
 inline bool reporting() noexcept { return g_reports.load(std::memory_order_relaxed) != 0; }
 
-// Counts one call while it lives. Free when no report is on.
+// Counts one call while it lives, unless it raises: then no kernel ran. Free when no report is on.
 class ReportedCall {
  public:
   ReportedCall(const Operator& entry, at::ScalarType dtype, Way way) noexcept;
@@ -55,6 +55,7 @@ class ReportedCall {
   Way way_;
   uint64_t copied_bytes_ = 0;
   int64_t start_ = 0;
+  int exceptions_ = 0;  // in flight at its start
 };
 
 }  // namespace outboard

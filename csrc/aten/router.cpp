@@ -46,8 +46,12 @@ struct Subject {
     if (!tensor.is_privateuseone()) return false;
     device = tensor.device().index();
     dtype = tensor.scalar_type();
-    elements = tensor.layout() == at::kStrided ? tensor.numel() : 0;
+    elements = elements_of(tensor);
     return true;
+  }
+
+  static int64_t elements_of(const at::Tensor& tensor) {
+    return tensor.defined() && tensor.layout() == at::kStrided ? tensor.numel() : 0;
   }
 };
 
@@ -58,9 +62,15 @@ Subject subject_of(const c10::FunctionSchema& schema, const torch::jit::Stack& s
     if (argument.isTensor()) {
       if (subject.see(argument.toTensor())) return subject;
     } else if (argument.isTensorList()) {
+      bool found = false;
       for (const at::Tensor& tensor : argument.toTensorList()) {
-        if (subject.see(tensor)) return subject;
+        if (found) {
+          subject.elements += Subject::elements_of(tensor);
+        } else {
+          found = subject.see(tensor);
+        }
       }
+      if (found) return subject;
     } else if (argument.isOptionalTensorList()) {
       for (const std::optional<at::Tensor>& tensor : argument.toOptionalTensorList()) {
         if (tensor.has_value() && subject.see(*tensor)) return subject;
@@ -130,13 +140,19 @@ bool run_device_kernel(Operator& entry, const RoutedKernel& kernel, const Subjec
   return true;
 }
 
+bool is_special(const Kernels& kernels) {
+  return std::any_of(kernels.begin(), kernels.end(), [](const auto& kernel) {
+    return kernel->source != Source::kKit || (kernel->device_kernel != nullptr &&
+                                              device_way_is_open(kernel->device_kernel->family()));
+  });
+}
+
 // Replaces the snapshot; readers may still hold the old one, so it is never freed.
 void replace_kernels(Operator& entry, Kernels kernels) {
   std::stable_sort(kernels.begin(), kernels.end(), [](const auto& a, const auto& b) {
     return static_cast<int>(a->source) > static_cast<int>(b->source);
   });
-  bool special = false;
-  for (const auto& kernel : kernels) special = special || kernel->source != Source::kKit;
+  const bool special = is_special(kernels);
   entry.kernels.store(new Kernels(std::move(kernels)), std::memory_order_release);
   entry.special.store(special, std::memory_order_release);
 }
@@ -154,6 +170,16 @@ Operator& router_entry(const std::string& name) {
   std::unique_ptr<Operator>& entry = all.by_name[name];
   if (entry == nullptr) entry = std::make_unique<Operator>(name);
   return *entry;
+}
+
+void mark_operators_with_open_way() {
+  Entries& all = entries();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  for (const auto& [name, entry] : all.by_name) {
+    if (const Kernels* kernels = entry->kernels.load(std::memory_order_acquire)) {
+      entry->special.store(is_special(*kernels), std::memory_order_release);
+    }
+  }
 }
 
 std::vector<std::string> router_names() {

@@ -54,7 +54,8 @@ struct Operator {
   explicit Operator(std::string name_) : name(std::move(name_)) {}
 
   const std::string name;  // "aten::add.Tensor"
-  // Set when a maker or a user brought a kernel: the kit's typed kernels then ask the router.
+  // Whether the kit's typed kernels must ask the router: a maker or a user brought a kernel, or a
+  // device kernel of the kit may be chosen (ways.h).
   std::atomic<bool> special{false};
   // Snapshot of the rows, best first; replaced as a whole, old ones are kept.
   std::atomic<const std::vector<std::shared_ptr<RoutedKernel>>*> kernels{nullptr};
@@ -85,6 +86,9 @@ inline bool runs_plainly(const Operator& op, c10::DeviceIndex device) noexcept {
   return !op.special.load(std::memory_order_relaxed) &&
          g_router_watchers.load(std::memory_order_relaxed) == 0 && shares_host_memory(device);
 }
+
+// To be called when the answers of device_way_is_open have changed.
+void mark_operators_with_open_way();
 
 // Every name that has an entry, sorted.
 OUTBOARD_API std::vector<std::string> router_names();

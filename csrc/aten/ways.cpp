@@ -1,7 +1,11 @@
 #include "aten/ways.h"
 
+#include <algorithm>
 #include <array>
+#include <list>
 #include <mutex>
+#include <set>
+#include <utility>
 
 #include "aten/router.h"
 #include "runtime/device.h"
@@ -17,8 +21,20 @@ namespace {
 std::array<std::atomic<WaySetting>, kMaxDevices> g_settings = {};
 std::atomic<BringDeviceKernels> g_bring{nullptr};
 
-// Typed host kernels do not ask the router while nobody watches it. It has to be asked until it is
-// known whether device kernels exist, and on as long as one could be chosen where memory is shared.
+// Replaced as a whole; old ones may still be read, and are kept.
+std::array<std::atomic<const WayRanges*>, kMaxDevices> g_ranges = {};
+
+// The families whose device kernels may run on memory that the host shares.
+struct OpenFamilies {
+  bool all = false;
+  std::set<std::string, std::less<>> named;
+  bool operator==(const OpenFamilies&) const = default;
+};
+std::atomic<const OpenFamilies*> g_open_families{nullptr};
+
+// Typed host kernels do not ask the router while nobody watches it. All of them have to until it is
+// known whether device kernels exist; afterwards those for which one could be chosen where memory
+// is shared, and their entries say so.
 struct Watch {
   std::mutex mutex;
   bool watching = false;
@@ -33,28 +49,54 @@ bool prefers_host(c10::DeviceIndex device) {
   return shares_host_memory(device) && device_properties(device).kind == OB_DEVICE_CPU;
 }
 
-bool may_take_device_way(c10::DeviceIndex device) {
-  if (!shares_host_memory(device) || !runs_code(device)) return false;
-  switch (way_setting(device)) {
-    case WaySetting::kDevice:
-      return true;
-    case WaySetting::kHost:
-      return false;
-    case WaySetting::kAuto:
-      break;
+bool device_is_better(c10::DeviceIndex device, std::string_view family, int64_t elements) {
+  const WayRanges* measured = g_ranges[static_cast<size_t>(device)].load(std::memory_order_acquire);
+  if (measured != nullptr) {
+    const auto found = measured->find(family);
+    if (found != measured->end()) {
+      return std::any_of(found->second.begin(), found->second.end(), [&](const ElementRange& r) {
+        return elements >= r.from && elements < r.to;
+      });
+    }
   }
   return !prefers_host(device);
+}
+
+void add_open_families(c10::DeviceIndex device, OpenFamilies& open) {
+  if (!shares_host_memory(device) || !runs_code(device)) return;
+  const WaySetting setting = way_setting(device);
+  if (setting == WaySetting::kHost) return;
+  if (setting == WaySetting::kDevice || !prefers_host(device)) {
+    open.all = true;
+    return;
+  }
+  const WayRanges* measured = g_ranges[static_cast<size_t>(device)].load();
+  if (measured == nullptr) return;
+  for (const auto& [family, ranges] : *measured) {
+    if (!ranges.empty()) open.named.insert(family);
+  }
+}
+
+// Ways are switched back and forth, so what was there before is found again. Under the lock.
+const OpenFamilies* keep(OpenFamilies open) {
+  static auto* kept = new std::list<OpenFamilies>;
+  const auto found = std::find(kept->begin(), kept->end(), open);
+  return found != kept->end() ? &*found : &kept->emplace_back(std::move(open));
 }
 
 void update_watch() {
   Watch& state = watch();
   std::lock_guard<std::mutex> lock(state.mutex);
-  bool wanted = !g_device_kernels_settled.load();
-  if (!wanted) {
+  const bool settled = g_device_kernels_settled.load();
+  if (settled) {
+    OpenFamilies open;
     for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
-      wanted = wanted || may_take_device_way(device);
+      add_open_families(device, open);
     }
+    g_open_families.store(keep(std::move(open)), std::memory_order_release);
+    mark_operators_with_open_way();
   }
+  const bool wanted = !settled;
   if (wanted == state.watching) return;
   g_router_watchers += wanted ? 1 : -1;
   state.watching = wanted;
@@ -82,7 +124,23 @@ void set_way_setting(c10::DeviceIndex device, WaySetting setting) {
   update_watch();
 }
 
+void set_way_ranges(c10::DeviceIndex device, WayRanges ranges) {
+  g_ranges.at(static_cast<size_t>(device)).store(new WayRanges(std::move(ranges)));
+  update_watch();
+}
+
+WayRanges way_ranges(c10::DeviceIndex device) {
+  const WayRanges* measured = g_ranges.at(static_cast<size_t>(device)).load();
+  return measured != nullptr ? *measured : WayRanges();
+}
+
+bool& HostWayScope::inside() noexcept {
+  static thread_local bool inside = false;
+  return inside;
+}
+
 bool takes_device_way(c10::DeviceIndex device, const char* family, int64_t elements) {
+  if (HostWayScope::inside()) return false;
   switch (way_setting(device)) {
     case WaySetting::kDevice:
       return true;
@@ -91,7 +149,12 @@ bool takes_device_way(c10::DeviceIndex device, const char* family, int64_t eleme
     case WaySetting::kAuto:
       break;
   }
-  return !prefers_host(device);
+  return device_is_better(device, family, elements);
+}
+
+bool device_way_is_open(std::string_view family) noexcept {
+  const OpenFamilies* open = g_open_families.load(std::memory_order_acquire);
+  return open != nullptr && (open->all || open->named.find(family) != open->named.end());
 }
 
 void set_bring_device_kernels(BringDeviceKernels function) noexcept {

@@ -6,13 +6,19 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "runtime/export.h"
 
 namespace outboard {
 
 enum class WaySetting : uint8_t {
-  kAuto = 0,    // whatever is better, by takes_device_way
+  kAuto = 0,    // whatever is better, by the device's ranges
   kDevice = 1,  // the kit's device kernels, wherever one serves
   kHost = 2,    // never
 };
@@ -21,9 +27,43 @@ OUTBOARD_API WaySetting way_setting(c10::DeviceIndex device);
 // device -1: every device, also those that are not known yet.
 OUTBOARD_API void set_way_setting(c10::DeviceIndex device, WaySetting setting);
 
+// What `auto` means on a device: for a family, the numbers of elements for which the device's
+// kernels are better than the host's.
+struct ElementRange {
+  int64_t from;
+  int64_t to;  // exclusive, kUnbounded for none
+};
+constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
+using WayRanges = std::map<std::string, std::vector<ElementRange>, std::less<>>;
+
+// Families that `ranges` does not name follow the default: never where a CPU shares its memory with
+// the host, always elsewhere.
+OUTBOARD_API void set_way_ranges(c10::DeviceIndex device, WayRanges ranges);
+// Those that were set, without the default.
+OUTBOARD_API WayRanges way_ranges(c10::DeviceIndex device);
+
 // The one place that decides for a call that a device kernel of the kit could serve. `family` says
-// what kind of work it is, `elements` how much: of the first tensor argument, 0 for a factory.
+// what kind of work it is, `elements` how much: of the first tensor argument or of all tensors in a
+// first list, 0 for a factory.
 OUTBOARD_API bool takes_device_way(c10::DeviceIndex device, const char* family, int64_t elements);
+
+// For host kernels that call other operators while they read and write memory by themselves: in
+// such a scope the thread takes no device way, since nothing may become work on a queue meanwhile.
+class OUTBOARD_API HostWayScope {
+ public:
+  HostWayScope() noexcept : previous_(std::exchange(inside(), true)) {}
+  ~HostWayScope() { inside() = previous_; }
+  HostWayScope(const HostWayScope&) = delete;
+  HostWayScope& operator=(const HostWayScope&) = delete;
+  static bool& inside() noexcept;
+
+ private:
+  const bool previous_;
+};
+
+// Whether a device kernel of a family may run somewhere on memory that the host shares: typed host
+// kernels of its operators have to ask the router then.
+bool device_way_is_open(std::string_view family) noexcept;
 
 // Brings the kit's device kernels: called before the first routed call, with no lock held, possibly
 // by several threads at once, and on a device that can run code only. It ends with

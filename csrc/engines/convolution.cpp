@@ -1,5 +1,7 @@
 #include "engines/convolution.h"
 
+#include <ATen/ops/sum.h>
+
 #include <algorithm>
 #include <array>
 
@@ -12,6 +14,9 @@ namespace {
 
 using at::ScalarType;
 using Triple = std::array<int64_t, 3>;
+
+// Memory for products that are added up afterwards.
+constexpr int64_t kColumnBytes = int64_t{32} << 20;
 
 // Spatial dimensions are always three here; those that a tensor lacks have size 1.
 Triple spatial(at::IntArrayRef values, int64_t missing) {
@@ -262,7 +267,11 @@ bool ConvolutionKernel::run_backward(torch::jit::Stack* stack, const Geometry& g
   }
   if (mask.get(2)) {
     results[2] = empty_on(device, {sizes[1]}, dtype);
-    write_bias(gradient, results[2]);
+    at::DimVector others;
+    for (int64_t d = 0; d < gradient.dim(); ++d) {
+      if (d != 1) others.push_back(d);
+    }
+    at::sum_out(results[2], gradient, others);
   }
   overload_.finish(stack, std::move(results));
   return true;
@@ -287,9 +296,70 @@ void ConvolutionKernel::write_output(const Geometry& geometry, const at::Tensor&
   multiply_patches(program, layout, left, input, patches, bias, output);
 }
 
+// With steps most kernel elements meet nothing at a position of `input`. So the product is made for
+// the positions of `output`, and what falls on one place is added up afterwards.
+void ConvolutionKernel::write_input_with_steps(const Geometry& geometry, const at::Tensor& output,
+                                               const at::Tensor& weight, const at::Tensor& bias,
+                                               const at::Tensor& input) const {
+  const at::Tensor left = weight.contiguous();
+  const int64_t positions = volume(spatial(output.sizes(), 1));
+  const int64_t channels = input.size(1);
+  ProductLayout layout;
+  layout.batches = geometry.groups;
+  layout.rows = left.stride(0);
+  layout.depth = layout.inner_depth = weight.size(0) / geometry.groups;
+  layout.left.batch = layout.depth * left.stride(0);
+  layout.left.row = 1;
+  layout.left.column = left.stride(0);
+  const int64_t patch = layout.rows * geometry.groups;
+  const int64_t image_bytes = patch * positions * static_cast<int64_t>(output.element_size());
+  const int64_t at_a_time = std::clamp<int64_t>(kColumnBytes / image_bytes, 1, output.size(0));
+  at::Tensor packed_left;
+  for (int64_t begin = 0; begin < output.size(0); begin += at_a_time) {
+    const int64_t images = std::min(at_a_time, output.size(0) - begin);
+    const at::Tensor right = output.narrow(0, begin, images).transpose(0, 1).contiguous();
+    layout.columns = layout.inner_columns = images * positions;
+    layout.right.row = layout.columns;
+    layout.right.column = 1;
+    layout.right.batch = layout.depth * layout.columns;
+    layout.out.row = layout.columns;
+    layout.out.column = 1;
+    layout.out.batch = layout.rows * layout.columns;
+    const auto& program = ProductProgram::find(input.device().index(), input.scalar_type(),
+                                               needs_wide_index(layout), source_);
+    packed_left = program.pack_left(layout, left.const_data_ptr());
+    const at::Tensor packed_right = program.pack_right(layout, right.const_data_ptr());
+    const at::Tensor columns =
+        empty_on(input.device().index(), {patch, layout.columns}, input.scalar_type());
+    program.multiply(layout, ProductScalars(), packed_left, packed_right,
+                     columns.mutable_data_ptr(), nullptr, 0, layout.columns);
+    const at::Tensor part = input.narrow(0, begin, images);
+    Patches patches =
+        geometry.patches(part, spatial(weight.sizes(), 1), spatial(output.sizes(), 1));
+    patches.batches = images;
+    patches.depth = channels;
+    patches.count = layout.columns;
+    LaunchArguments arguments;
+    arguments.address(columns.const_data_ptr()).address(part.mutable_data_ptr());
+    arguments.address(bias.defined() ? bias.const_data_ptr() : columns.const_data_ptr());
+    program.add_layout(arguments, patches);
+    program.add_index(arguments, bias.defined() ? bias.stride(0) : 0);
+    arguments.value(static_cast<int32_t>(bias.defined()));
+    const int64_t rows = patches.size[0] * patches.size[1];
+    program.enqueue(program.kernel("gather_columns"), images * channels * rows, true, arguments);
+  }
+}
+
 void ConvolutionKernel::write_input(const Geometry& geometry, const at::Tensor& output,
                                     const at::Tensor& weight, const at::Tensor& bias,
                                     const at::Tensor& input) const {
+  const bool steps = std::any_of(geometry.stride.begin(), geometry.stride.end(),
+                                 [](int64_t step) { return step > 1; });
+  // Columns of narrow dtypes would be rounded before they are added up.
+  if (steps && input.element_size() >= 4) {
+    write_input_with_steps(geometry, output, weight, bias, input);
+    return;
+  }
   const at::Tensor left = weight.contiguous();
   const int64_t elements = volume(spatial(weight.sizes(), 1));
   const int64_t channels = weight.size(0) / geometry.groups;
@@ -331,20 +401,6 @@ void ConvolutionKernel::write_weight(const Geometry& geometry, const at::Tensor&
   const auto& program = ProductProgram::find(input.device().index(), input.scalar_type(),
                                              needs_wide_index(layout), source_);
   multiply_patches(program, layout, left, input, patches, at::Tensor(), weight);
-}
-
-void ConvolutionKernel::write_bias(const at::Tensor& gradient, const at::Tensor& bias) const {
-  const at::Tensor source = has_even_positions(gradient) ? gradient : gradient.contiguous();
-  const auto& program = ProductProgram::find(source.device().index(), source.scalar_type(),
-                                             /*wide=*/false, source_);
-  LaunchArguments arguments;
-  arguments.address(source.const_data_ptr()).address(bias.mutable_data_ptr());
-  program.add_index(arguments, source.size(0));
-  program.add_index(arguments, source.stride(0));
-  program.add_index(arguments, source.stride(1));
-  program.add_index(arguments, volume(spatial(source.sizes(), 1)));
-  program.add_index(arguments, position_stride(source));
-  program.enqueue(program.kernel("channel_sums"), source.size(1), true, arguments);
 }
 
 OUTBOARD_ENGINE("convolution", ConvolutionKernel);

@@ -35,9 +35,11 @@ class ConvolutionKernel final : public EngineKernel {
                     const at::Tensor& bias, const at::Tensor& output) const;
   void write_input(const Geometry& geometry, const at::Tensor& output, const at::Tensor& weight,
                    const at::Tensor& bias, const at::Tensor& input) const;
+  void write_input_with_steps(const Geometry& geometry, const at::Tensor& output,
+                              const at::Tensor& weight, const at::Tensor& bias,
+                              const at::Tensor& input) const;
   void write_weight(const Geometry& geometry, const at::Tensor& input, const at::Tensor& output,
                     const at::Tensor& weight) const;
-  void write_bias(const at::Tensor& gradient, const at::Tensor& bias) const;
 
   const bool backward_;
   const uint64_t dtypes_;

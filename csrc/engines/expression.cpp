@@ -1,5 +1,6 @@
 #include "engines/expression.h"
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/WrapDimUtils.h>
 #include <c10/util/Exception.h>
 
@@ -135,6 +136,7 @@ enum class Expression::Operation : uint8_t {
   kSet,
   kInsert,
   kFill,
+  kBroadcast,
   kEach,
   kWrap,
   kMin,
@@ -143,6 +145,7 @@ enum class Expression::Operation : uint8_t {
   kCeil,
   kAbs,
   kLog2Ceil,
+  kLog1p,
   kMinOf,
   kMaxOf,
   kPaddedSizes,
@@ -345,6 +348,7 @@ class ExpressionParser {
         {"set", {Operation::kSet, 3}},
         {"insert", {Operation::kInsert, 3}},
         {"fill", {Operation::kFill, 2}},
+        {"broadcast", {Operation::kBroadcast, 2}},
         {"each", {Operation::kEach, 2}},
         {"wrap", {Operation::kWrap, 2}},
         {"min", {Operation::kMin, 2}},
@@ -356,6 +360,7 @@ class ExpressionParser {
         {"min_of", {Operation::kMinOf, 1}},
         {"max_of", {Operation::kMaxOf, 1}},
         {"padded_sizes", {Operation::kPaddedSizes, 2}},
+        {"log1p", {Operation::kLog1p, 1}},
     };
     const auto found = functions.find(name);
     c10::SmallVector<int, 4> given = arguments(")");
@@ -603,6 +608,11 @@ ExpressionValue Expression::call(const Node& node,
       const double element = number(0);
       return ExpressionValue::of(List(static_cast<size_t>(number(1)), element));
     }
+    case Operation::kBroadcast: {
+      const at::DimVector sizes =
+          at::infer_size_dimvector(child(0).as_sizes(), child(1).as_sizes());
+      return ExpressionValue::of(List(sizes.begin(), sizes.end()));
+    }
     case Operation::kEach: {
       ExpressionValue value = child(0);
       const auto count = static_cast<size_t>(number(1));
@@ -625,6 +635,8 @@ ExpressionValue Expression::call(const Node& node,
       return ExpressionValue::of(std::ceil(number(0)));
     case Operation::kAbs:
       return ExpressionValue::of(std::abs(number(0)));
+    case Operation::kLog1p:
+      return ExpressionValue::of(std::log1p(number(0)));
     case Operation::kLog2Ceil: {
       double passes = 0;
       for (double n = 1; n < number(0); n *= 2) ++passes;

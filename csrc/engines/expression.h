@@ -14,12 +14,13 @@
 //   numel(t) dims(t) size(t, d) stride(t, d) sizes(t) bytes(t) floating(t)   of tensors
 //   given(v): not none and not undefined; either(v, w): v if it is given, else w
 //   len(l) prod(l) sum(l) drop(l, i) set(l, i, v) insert(l, i, v) fill(v, n)  of lists
+//   broadcast(l, m): the sizes to which both lists of sizes broadcast; raises as PyTorch does
 //   each(v, n): the list v, or n times its only element or the number v
 //   wrap(d, n): a dimension counted from the end becomes one counted from the start; another one
 //               raises as PyTorch does
 //   min_of(l) max_of(l): of a list
 //   padded_sizes(l, amounts): sizes with amounts before and after, two per size from the last one
-//   on min(a, b) max(a, b) floor(x) ceil(x) abs(x) log2_ceil(n)
+//   min(a, b) max(a, b) floor(x) ceil(x) abs(x) log1p(x) log2_ceil(n)
 #pragma once
 
 #include <ATen/core/Tensor.h>

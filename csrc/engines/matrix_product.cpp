@@ -4,9 +4,14 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/view_as_real.h>
 
 #include <algorithm>
 
+#include "aten/copy.h"
+#include "aten/empty.h"
 #include "engines/kernel_types.h"
 #include "runtime/device.h"
 
@@ -47,9 +52,15 @@ ProductLayout transposed(ProductLayout layout) {
   return layout;
 }
 
-bool fits(const at::Scalar& scalar, ScalarType dtype) {
-  if (scalar.isComplex()) return false;
-  return at::isFloatingType(dtype) || scalar.isIntegral(/*includeBool=*/true);
+bool fits(const at::Scalar& scalar, ScalarType dtype, bool integral) {
+  if (scalar.isComplex()) return at::isComplexType(dtype);
+  return !at::isIntegralType(dtype, /*includeBool=*/true) || !integral ||
+         scalar.isIntegral(/*includeBool=*/true);
+}
+
+// Real or imaginary parts, as a view.
+at::Tensor part(const at::Tensor& tensor, int64_t which) {
+  return at::view_as_real(tensor).select(-1, which);
 }
 
 // The kernels that suit the sizes.
@@ -106,7 +117,10 @@ MatrixProductKernel::MatrixProductKernel(const Row& row, const c10::FunctionSche
       right_(overload_.index(row.text("right"))),
       added_(row.text("added").empty() ? -1 : overload_.index(row.text("added"))),
       alpha_(overload_.find("alpha")),
-      beta_(overload_.find("beta")) {}
+      beta_(overload_.find("beta")),
+      integral_scalars_(row.flag("integral_scalars")),
+      conjugates_left_(row.flag("conjugates_left")),
+      resizes_silently_(row.flag("resizes_silently")) {}
 
 bool MatrixProductKernel::measure(const at::Tensor& tensor, const std::string& dimensions,
                                   Sizes& sizes) const {
@@ -123,8 +137,11 @@ bool MatrixProductKernel::read_scalars(const torch::jit::Stack& stack, ScalarTyp
                                        ProductScalars& scalars) const {
   if (alpha_ >= 0) scalars.alpha = overload_.read(stack, alpha_).toScalar();
   if (added_ >= 0) scalars.beta = beta_ >= 0 ? overload_.read(stack, beta_).toScalar() : 1;
-  if (!fits(scalars.alpha, dtype) || !fits(scalars.beta, dtype)) return false;
-  scalars.adds = added_ >= 0 && scalars.beta.toDouble() != 0;
+  if (!fits(scalars.alpha, dtype, integral_scalars_) ||
+      !fits(scalars.beta, dtype, integral_scalars_)) {
+    return false;
+  }
+  scalars.adds = added_ >= 0 && scalars.beta.toComplexDouble() != 0.0;
   return true;
 }
 
@@ -132,13 +149,16 @@ bool MatrixProductKernel::accepts_output(const at::Tensor& output, const at::Ten
                                          const at::Tensor& right, const at::Tensor& added,
                                          at::IntArrayRef sizes) const {
   if (!output.defined()) return true;
-  if (!is_dense_on(output, left.device().index()) || output.scalar_type() != left.scalar_type() ||
+  if (!is_dense_on(output, left.device().index()) || output.is_conj() || output.is_neg() ||
       at::has_internal_overlap(output) == at::MemOverlap::Yes) {
     return false;
   }
+  // Where no operator would convert, prepare_result raises; otherwise the host knows what counts.
+  if (output.scalar_type() != left.scalar_type()) {
+    return !at::canCast(left.scalar_type(), output.scalar_type());
+  }
   const bool fits = output.sizes() == sizes;
-  // In place it is an error; otherwise operators differ in whether they warn of a resize.
-  if (!fits && (overload_.form() == Overload::Form::kInPlace || output.numel() > 0)) return false;
+  if (!fits && overload_.form() == Overload::Form::kInPlace) return false;
   const auto apart = [&](const at::Tensor& operand) {
     if (!operand.defined() || !operand.storage().is_alias_of(output.storage())) return true;
     return fits && at::get_overlap_status(output, operand) == at::MemOverlapStatus::No;
@@ -154,7 +174,10 @@ bool MatrixProductKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet
   const at::Tensor& left = overload_.read(*stack, left_).toTensor();
   const at::Tensor& right = overload_.read(*stack, right_).toTensor();
   const at::Tensor added = added_ >= 0 ? overload_.read(*stack, added_).toTensor() : at::Tensor();
-  if (!is_dense_on(left, device) || !is_dense_on(right, device)) return false;
+  if (!is_dense_on(left, device) || !is_dense_on(right, device) || left.is_neg() ||
+      right.is_neg() || (added.defined() && (added.is_neg() || added.is_conj()))) {
+    return false;
+  }
   const ScalarType dtype = left.scalar_type();
   if (right.scalar_type() != dtype || ((dtypes_ >> static_cast<int>(dtype)) & 1) == 0 ||
       !computes(device, dtype)) {
@@ -166,10 +189,6 @@ bool MatrixProductKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet
   }
   at::DimVector result_sizes;
   for (const char letter : result_dimensions_) result_sizes.push_back(sizes.of(letter));
-  // Sums of nothing are left to the host: an operand without elements has no address.
-  if ((left.numel() == 0 || right.numel() == 0) && c10::multiply_integers(result_sizes) != 0) {
-    return false;
-  }
   if (added_ >= 0 && (!is_dense_on(added, device) || added.scalar_type() != dtype ||
                       !at::is_expandable_to(added.sizes(), result_sizes))) {
     return false;
@@ -179,13 +198,59 @@ bool MatrixProductKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet
   const at::Tensor& given = overload_.given_output(*stack);
   if (!accepts_output(given, left, right, added, result_sizes)) return false;
 
+  if (resizes_silently_ && overload_.form() == Overload::Form::kOut &&
+      given.scalar_type() == dtype && given.sizes() != result_sizes) {
+    given.resize_(result_sizes);
+  }
   at::Tensor out = prepare_result(overload_, given, result_sizes, dtype, device_of(device));
   if (out.numel() > 0) {
     const at::Tensor expanded = scalars.adds ? added.expand(result_sizes) : at::Tensor();
-    enqueue(scalars, left, right, expanded, out, sizes);
+    if (at::isComplexType(dtype)) {
+      enqueue_complex(scalars, left, right, expanded, out, sizes);
+    } else {
+      enqueue(scalars, left, right, expanded, out, sizes);
+    }
   }
-  overload_.finish(stack, std::move(out));
+  overload_.finish(stack, conjugates_both(left, right) ? out.conj() : std::move(out));
   return true;
+}
+
+// Then a new number is returned that is conjugated when it is read, as on CPU.
+bool MatrixProductKernel::conjugates_both(const at::Tensor& left, const at::Tensor& right) const {
+  return overload_.form() == Overload::Form::kFunctional && result_dimensions_.empty() &&
+         left.is_conj() != conjugates_left_ && right.is_conj();
+}
+
+void MatrixProductKernel::enqueue_complex(const ProductScalars& scalars, const at::Tensor& left,
+                                          const at::Tensor& right, const at::Tensor& added,
+                                          const at::Tensor& out, const Sizes& sizes) const {
+  const bool plain = !scalars.adds && scalars.alpha.equal(1);
+  const at::Tensor product =
+      plain ? out : empty_on(out.device().index(), out.sizes(), out.scalar_type());
+  const at::Tensor a = left.is_conj() ? left.conj() : left;
+  const at::Tensor b = right.is_conj() ? right.conj() : right;
+  const bool both = conjugates_both(left, right);
+  const int a_sign = left.is_conj() != conjugates_left_ && !both ? -1 : 1;
+  const int b_sign = right.is_conj() && !both ? -1 : 1;
+  // One part of the result: the product of two parts, plus or minus that of the others.
+  const auto write = [&](int64_t to, int64_t a1, int64_t b1, int sign1, int64_t a2, int64_t b2,
+                         int sign2) {
+    const at::Tensor result = part(product, to);
+    ProductScalars first;
+    first.alpha = sign1;
+    enqueue(first, part(a, a1), part(b, b1), at::Tensor(), result, sizes);
+    ProductScalars second;
+    second.alpha = sign2;
+    second.beta = 1;
+    second.adds = true;
+    enqueue(second, part(a, a2), part(b, b2), result, result, sizes);
+  };
+  write(0, 0, 0, 1, 1, 1, -a_sign * b_sign);
+  write(1, 0, 1, b_sign, 1, 0, a_sign);
+  if (plain) return;
+  at::Tensor value = scalars.alpha.equal(1) ? product : at::mul(product, scalars.alpha);
+  if (scalars.adds) value = at::add(value, at::mul(added, scalars.beta));
+  copy_into(out, value);
 }
 
 void MatrixProductKernel::enqueue(const ProductScalars& scalars, const at::Tensor& left,
@@ -207,9 +272,10 @@ void MatrixProductKernel::enqueue(const ProductScalars& scalars, const at::Tenso
 
   const ProductProgram& program = ProductProgram::find(out.device().index(), out.scalar_type(),
                                                        needs_wide_index(layout), source_);
-  const auto* a = static_cast<const char*>(left.const_data_ptr());
-  const auto* b = static_cast<const char*>(right.const_data_ptr());
   void* c = out.mutable_data_ptr();
+  // An operand without elements has no address, and is not read.
+  const auto* a = static_cast<const char*>(left.numel() > 0 ? left.const_data_ptr() : c);
+  const auto* b = static_cast<const char*>(right.numel() > 0 ? right.const_data_ptr() : c);
   const void* d = added.defined() ? added.const_data_ptr() : nullptr;
   if (!sums_batches) {
     multiply(program, layout, scalars, a, b, c, d);

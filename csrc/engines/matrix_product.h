@@ -8,7 +8,9 @@
 //   result_dimensions      a batch that is missing here is summed over, product by product
 //   added                  name of what is added, broadcast to the result; "" if nothing is
 //   dtypes                 bits of the dtypes that are served
-//   source                 text of the kernels
+//   integral_scalars       factors of integer products must be integers; otherwise they are
+//   truncated conjugates_left        the left operand of a complex product is conjugated source
+//   text of the kernels
 // Factors are the arguments `alpha` and `beta`, where the overload has them.
 #pragma once
 
@@ -33,6 +35,10 @@ class MatrixProductKernel final : public EngineKernel {
                     ProductScalars& scalars) const;
   bool accepts_output(const at::Tensor& output, const at::Tensor& left, const at::Tensor& right,
                       const at::Tensor& added, at::IntArrayRef sizes) const;
+  bool conjugates_both(const at::Tensor& left, const at::Tensor& right) const;
+  void enqueue_complex(const ProductScalars& scalars, const at::Tensor& left,
+                       const at::Tensor& right, const at::Tensor& added, const at::Tensor& out,
+                       const Sizes& sizes) const;
   void enqueue(const ProductScalars& scalars, const at::Tensor& left, const at::Tensor& right,
                const at::Tensor& added, const at::Tensor& out, const Sizes& sizes) const;
 
@@ -46,6 +52,9 @@ class MatrixProductKernel final : public EngineKernel {
   int added_;
   int alpha_;
   int beta_;
+  bool integral_scalars_;
+  bool conjugates_left_;
+  bool resizes_silently_;
 };
 
 }  // namespace outboard

@@ -13,9 +13,15 @@ Overload::Overload(const c10::FunctionSchema& schema)
       argument_count_(schema.arguments().size()),
       result_count_(schema.returns().size()),
       arguments_(schema.arguments()) {
+  // Arguments that are written without being returned, such as running means, are no results.
+  const bool returns_new = !schema.returns().empty() && schema.returns()[0].alias_info() == nullptr;
+  if (returns_new) return;
+  bool out = false;
+  for (const c10::Argument& argument : arguments_) out = out || argument.is_out();
   for (size_t i = 0; i < arguments_.size(); ++i) {
     const c10::AliasInfo* alias = arguments_[i].alias_info();
-    if (alias != nullptr && alias->isWrite()) written_.push_back(static_cast<int>(i));
+    const bool result = !out || arguments_[i].is_out();
+    if (result && alias != nullptr && alias->isWrite()) written_.push_back(static_cast<int>(i));
   }
   if (written_.empty()) return;
   form_ = arguments_[written_[0]].is_out() ? Form::kOut : Form::kInPlace;

@@ -116,7 +116,9 @@ PointwiseKernel::PointwiseKernel(const Row& row, const c10::FunctionSchema& sche
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
       result_dtype_(row.integer("result_dtype", -1)),
       any_output_(row.flag("any_output")),
+      same_output_(row.flag("same_output")),
       may_overlap_(row.flag("may_overlap")),
+      resizes_silently_(row.flag("resizes_silently")),
       strict_(row.flag("strict")),
       rounded_(row.flag("rounded")),
       launcher_(expression_of(row)) {
@@ -270,6 +272,11 @@ bool PointwiseKernel::execute(const Call& call, std::vector<at::Tensor>& results
         "result type ", call.result, " can't be cast to the desired output type ",
         output->scalar_type());
   }
+  for (const at::Tensor* output : call.outputs) {
+    if (resizes_silently_ && output->defined() && !call.inputs.empty()) {
+      output->resize_(call.inputs[0]->sizes());
+    }
+  }
   at::TensorIteratorConfig config;
   config.set_check_mem_overlap(!may_overlap_)
       .check_all_same_dtype(false)
@@ -293,6 +300,9 @@ bool PointwiseKernel::execute(const Call& call, std::vector<at::Tensor>& results
 
 bool PointwiseKernel::prepare(Call& call, const torch::jit::Stack& stack, int64_t k) const {
   if (!gather(call, stack, k) || !choose_types(call) || !accepts_scalars(call)) return false;
+  for (const at::Tensor* output : call.outputs) {
+    if (same_output_ && output->defined() && output->scalar_type() != call.result) return false;
+  }
   round_scalars(call);
   return true;
 }

@@ -3,8 +3,7 @@
 //
 // A row's properties:
 //   operands     names of arguments: tensors, or numbers that promote like 0-dim tensors, or lists
-//   of
-//                either: then the expression is computed for each element
+//                of either: then the expression is computed for each element
 //   names        what the expressions call them (default: as in the schema)
 //   masks        those of `names` that hold conditions; they take no part in promotion
 //   scalars      names of further arguments that are numbers or flags
@@ -22,8 +21,11 @@
 //   result_dtype number of the dtype of results, where it is not that of `types`
 //   requires     argument names and the texts of the only values that are served
 //   any_output   results may be cast to any dtype of a given output
+//   same_output  calls with outputs of another dtype than the results' are declined
 //   scalar       the expressions hold for scalars alone, not for vectors
 //   may_overlap  the output may overlap itself, as in fills
+//   resizes_silently
+//                outputs get the size of the first operand without PyTorch's warning
 //   rounded      numbers are rounded to the common dtype first, also where values are wider
 //   strict       scalars must be of a kind that the dtype can hold, as for alpha
 #pragma once
@@ -72,7 +74,9 @@ class PointwiseKernel final : public EngineKernel {
   const uint64_t dtypes_;
   const int64_t result_dtype_;
   const bool any_output_;
+  const bool same_output_;
   const bool may_overlap_;
+  const bool resizes_silently_;
   const bool strict_;
   const bool rounded_;
   bool lists_ = false;  // one call per element of lists, as in _foreach_add

@@ -88,6 +88,7 @@ ReductionKernel::ReductionKernel(const Row& row, const c10::FunctionSchema& sche
       dtype_(overload_.find("dtype")),
       ordered_(row.flag("ordered")),
       all_if_empty_(row.flag("all_if_empty")),
+      empty_(row.text("empty")),
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
       kernels_(row.text("source")) {
   description_.fields = row.texts("state");
@@ -132,7 +133,7 @@ bool ReductionKernel::choose_dimensions(Call& call, const torch::jit::Stack& sta
     listed.push_back(value.toInt());
   } else if (value.isIntList()) {
     for (const int64_t dim : value.toIntList()) listed.push_back(dim);
-    if (listed.empty()) return all_if_empty_ && reduce_all();
+    if (listed.empty()) return !all_if_empty_ || reduce_all();
   } else {
     return false;
   }
@@ -215,13 +216,15 @@ bool ReductionKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet key
   Call call;
   call.device = device;
   call.input = first.toTensor();
-  // Results of nothing are identities or errors; the host knows which.
-  if (call.input.numel() == 0 || call.input.is_conj() || call.input.is_neg()) return false;
+  if (call.input.is_conj() || call.input.is_neg()) return false;
   if (!read_scalars(call, *stack) || !choose_dimensions(call, *stack) ||
       !choose_types(call, *stack)) {
     return false;
   }
-  if (ordered_ && call.input.numel() > INT32_MAX) return false;  // places are int
+  // Places and indices are int in kernels.
+  const bool counts = std::find(description_.indices.begin(), description_.indices.end(), true) !=
+                      description_.indices.end();
+  if ((ordered_ || counts) && call.input.numel() > INT32_MAX) return false;
 
   at::DimVector sizes;
   int64_t count = 1;
@@ -233,7 +236,21 @@ bool ReductionKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet key
       sizes.push_back(1);
     }
   }
-  if (exceeds_ >= 0 && !(count > call.scalars[exceeds_].to<double>())) return false;
+  if (count == 0 && empty_.empty()) return false;  // often an error, which the host knows
+  if (exceeds_ >= 0 && !(static_cast<double>(count) > call.scalars[exceeds_].to<double>())) {
+    TORCH_WARN(overload_.name(), ": the number of elements that are reduced (", count,
+               ") is not above the correction, so there are no degrees of freedom left");
+  }
+  if (call.input.numel() == 0) {
+    std::vector<at::Tensor> results;
+    for (size_t k = 0; k < call.results.size(); ++k) {
+      results.push_back(prepare_result(overload_, overload_.given_output(*stack, k), sizes,
+                                       call.results[k], device_of(device)));
+      if (results.back().numel() > 0) results.back().fill_(std::stod(empty_));
+    }
+    overload_.finish(stack, std::move(results));
+    return true;
+  }
   at::TensorIteratorConfig config;
   config.set_check_mem_overlap(false)
       .check_all_same_dtype(false)

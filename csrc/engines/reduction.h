@@ -17,8 +17,9 @@
 //   absent       the numbers for those that are None
 //   when         argument names and the only numbers that this row serves
 //   ordered      places count in the logical order of the input (default: no places are used)
-//   exceeds      one of the scalars, which the number of elements must exceed
-//   all_if_empty an empty list of dimensions means all of them; otherwise it is declined
+//   exceeds      one of the scalars; unless the number of elements exceeds it, there is a warning
+//   all_if_empty an empty list of dimensions means all of them; otherwise none
+//   empty        the result of no elements at all, a number; without it such calls are declined
 //   dtypes       bits of the dtypes of inputs that are served
 //   source       the kernels
 #pragma once
@@ -71,6 +72,7 @@ class ReductionKernel final : public EngineKernel {
   int exceeds_ = -1;           // of scalars_
   bool ordered_;
   bool all_if_empty_;
+  std::string empty_;
   uint64_t dtypes_;
   std::string kernels_;
   std::atomic<Variant*> variants_{nullptr};  // leaked: they are as many as there are dtypes

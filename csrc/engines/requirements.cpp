@@ -2,11 +2,15 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <string_view>
 
 namespace outboard {
 namespace {
 
-double number_of(const std::string& text) {
+constexpr std::string_view kAtLeast = ">= ";
+
+double number_of(std::string text) {
+  if (text.compare(0, kAtLeast.size(), kAtLeast) == 0) text = text.substr(kAtLeast.size());
   char* end = nullptr;
   const double number = std::strtod(text.c_str(), &end);
   return !text.empty() && *end == '\0' ? number : std::nan("");
@@ -16,9 +20,9 @@ bool holds(const c10::IValue& value, const std::string& text, double number) {
   if (value.isNone()) return text == "None";
   if (value.isString()) return value.toStringRef() == text;
   if (value.isBool()) return text == (value.toBool() ? "True" : "False");
-  if (value.isInt()) return static_cast<double>(value.toInt()) == number;
-  if (value.isDouble()) return value.toDouble() == number;
-  return false;
+  if (!value.isInt() && !value.isDouble()) return false;
+  const double given = value.isInt() ? static_cast<double>(value.toInt()) : value.toDouble();
+  return text.compare(0, kAtLeast.size(), kAtLeast) == 0 ? given >= number : given == number;
 }
 
 }  // namespace

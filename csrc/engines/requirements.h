@@ -13,7 +13,7 @@
 namespace outboard {
 
 // A row's property `requires`: argument names and texts of values, as Python prints them: "True",
-// "None", "2", "0.5", or the text itself.
+// "None", "2", "0.5", or the text itself; or ">= 2" for numbers from there on.
 class OUTBOARD_API Requirements {
  public:
   Requirements(const Row& row, const Overload& overload);

@@ -82,6 +82,11 @@ struct Layout {
   }
 };
 
+// Work items of a work-group, in launches of groups.
+int group_lanes(c10::DeviceIndex device) {
+  return device_properties(device).kind == OB_DEVICE_CPU ? 1 : work_shape(device).local;
+}
+
 template <class Index>
 struct Numbers {
   Index at[kTemplateList] = {};
@@ -168,6 +173,8 @@ void TemplateKernel::set_dtype(Tensor& tensor, const std::string& text) {
     tensor.dtype_of = 0;
   } else if (text == "dtype") {
     tensor.from_argument = true;
+  } else if (text == "value") {
+    tensor.of_values = true;
   } else if (const auto dtype = dtype_named(text)) {
     tensor.dtype = *dtype;
   } else {
@@ -188,6 +195,7 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
   for (size_t i = 0; i < overload_.argument_count(); ++i) {
     names_.push_back(overload_.argument(static_cast<int>(i)).name());
   }
+  names_.emplace_back("group_lanes");
   const auto& accepts = row.dictionary("accepts");
   for (std::string name : row.texts("operands")) {
     Tensor tensor;
@@ -235,6 +243,9 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
   }
   for (const auto& [name, text] : row.dictionary("wanted")) {
     tensors_[tensor_index(name)].wanted = parse(text);
+  }
+  for (const auto& [name, text] : row.dictionary("strides")) {
+    tensors_[tensor_index(name)].strides = parse(text);
   }
   for (const auto& [name, text] : row.dictionary("initial")) {
     Tensor& tensor = tensors_[tensor_index(name)];
@@ -328,6 +339,8 @@ bool TemplateKernel::choose_dtypes(Call& call, const torch::jit::Stack& stack) c
       dtype = value.isNone()
                   ? (operand_count_ > 0 ? call.dtypes[0] : at::get_default_dtype_as_scalartype())
                   : value.toScalarType();
+    } else if (tensor.of_values) {
+      dtype = value_dtype(compute_dtype(call));
     } else if (tensor.dtype != ScalarType::Undefined) {
       dtype = tensor.dtype;
     } else if (tensor.dtype_of == static_cast<int>(i)) {
@@ -350,11 +363,16 @@ bool TemplateKernel::choose_dtypes(Call& call, const torch::jit::Stack& stack) c
   return (dtypes_ & bit(call.dtypes[0])) != 0;
 }
 
-bool TemplateKernel::given_results_fit(const Call& call, const torch::jit::Stack& stack) const {
+bool TemplateKernel::given_results_fit(const Call& call, const c10::OperatorHandle& op,
+                                       const torch::jit::Stack& stack) const {
   if (overload_.form() == Overload::Form::kFunctional) return true;
   for (size_t k = 0; k < overload_.result_count(); ++k) {
     const Tensor& description = tensors_[operand_count_ + k];
     const at::Tensor& given = overload_.given_output(stack, k);
+    if (meta_.has_value() && overload_.form() == Overload::Form::kOut &&
+        given.scalar_type() != call.dtypes[operand_count_ + k]) {
+      MetaCall::check(op, stack);  // raises PyTorch's error, where the dtype is one
+    }
     if (!is_dense_on(given, call.device) || given.is_conj() || given.is_neg() ||
         (description.strided && given.dim() > kTemplateDimensions) ||
         at::has_internal_overlap(given) == at::MemOverlap::Yes) {
@@ -374,7 +392,8 @@ bool TemplateKernel::given_results_fit(const Call& call, const torch::jit::Stack
   return true;
 }
 
-bool TemplateKernel::prepare(Call& call, const torch::jit::Stack& stack) const {
+bool TemplateKernel::prepare(Call& call, const c10::OperatorHandle& op,
+                             const torch::jit::Stack& stack) const {
   if (!requirements_.hold(stack) || !read_operands(call, stack)) return false;
   if (operand_count_ > 0 && (dtypes_ & bit(call.tensors[0].scalar_type())) == 0) return false;
   call.values.resize(names_.size());
@@ -382,6 +401,8 @@ bool TemplateKernel::prepare(Call& call, const torch::jit::Stack& stack) const {
     const c10::IValue& value = overload_.read(stack, static_cast<int>(i));
     call.values[i] = ExpressionValue::of(value);
   }
+  call.values[overload_.argument_count()] =
+      ExpressionValue::of(static_cast<double>(group_lanes(call.device)));
   for (const int argument : scalars_) {
     const c10::IValue& value = overload_.read(stack, argument);
     if (!value.isScalar()) return false;
@@ -400,7 +421,7 @@ bool TemplateKernel::prepare(Call& call, const torch::jit::Stack& stack) const {
     return false;
   }
   if (meta_.has_value()) call.meta = meta_->results(overload_, stack);
-  return choose_dtypes(call, stack) && given_results_fit(call, stack);
+  return choose_dtypes(call, stack) && given_results_fit(call, op, stack);
 }
 
 void TemplateKernel::make_results(Call& call, const torch::jit::Stack& stack) const {
@@ -424,8 +445,7 @@ void TemplateKernel::make_results(Call& call, const torch::jit::Stack& stack) co
     }
     if (!description.strides.empty()) {
       strides = description.strides.evaluate(call.values).as_sizes();
-    }
-    if (strides.empty() && !description.like.empty()) {
+    } else if (strides.empty() && !description.like.empty()) {
       const at::Tensor& model = call.tensors[tensor_index(description.like)];
       strides = at::infer_dense_strides(model.sizes(), model.strides());
       if (model.is_non_overlapping_and_dense()) strides = model.strides();
@@ -511,7 +531,7 @@ const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
       source.width = shape.width(
           static_cast<int>(std::max<size_t>(c10::elementSize(value_dtype(source.compute)), 4)));
     }
-    source.local = gpu ? shape.local : 1;
+    source.local = group_lanes(call.device);
     const std::string text = source.program();
     Kernels made;
     for (const Launch& launch : launches_) {
@@ -585,7 +605,6 @@ void TemplateKernel::add_arguments(const Call& call, LaunchArguments& arguments)
 
 void TemplateKernel::enqueue(Call& call, size_t first, size_t last) {
   const WorkShape shape = work_shape(call.device);
-  const bool gpu = device_properties(call.device).kind != OB_DEVICE_CPU;
   const uint64_t units = std::max<uint32_t>(device_properties(call.device).compute_units, 1);
   const Kernels* known = nullptr;
   for (size_t i = first; i < last; ++i) {
@@ -600,7 +619,7 @@ void TemplateKernel::enqueue(Call& call, size_t first, size_t last) {
     call.items = static_cast<uint64_t>(items);
     Grid grid;
     if (launched.groups) {
-      const uint64_t local = gpu ? static_cast<uint64_t>(shape.local) : 1;
+      const auto local = static_cast<uint64_t>(group_lanes(call.device));
       grid = Grid::linear(std::min(call.items, units * kGroupsPerUnit) * local, local);
     } else {
       grid = Grid::linear(call.items, shape.local);
@@ -629,7 +648,7 @@ bool TemplateKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys
   Call call;
   call.device = device;
   call.tensors.reserve(tensors_.size());
-  if (!prepare(call, *stack)) return false;
+  if (!prepare(call, op, *stack)) return false;
   call.tensors.resize(tensors_.size());
   if (!random_.empty()) {
     std::optional<at::Generator> generator;

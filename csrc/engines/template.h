@@ -2,7 +2,8 @@
 // tensors they read and write, of which sizes and dtypes, and how many work items each launch has.
 //
 // A row's properties. An expression is one of engines/expression.h; its names are the arguments of
-// the overload (without those of out=), the results once they have sizes, and those of `let`.
+// the overload (without those of out=), the results once they have sizes, those of `let`, and
+// `group_lanes`, the work items of a work-group in launches of groups.
 //
 //   source         text of the kernels
 //   operands       tensor arguments that kernels read; "weight?" may be None
@@ -14,16 +15,19 @@
 //   let            "name = expression", in order; earlier names may be used
 //   meta           a functional overload whose Meta kernel checks the call with PyTorch's messages
 //                  and says sizes, strides and dtypes of the results: "aten::gather"
-//   results        names of the results, in order. A name that is no argument of the functional
-//   form sizes          per result an expression, without `meta` result_dtypes  per result the name
-//   of an operand or a temporary, whose dtype it has (default: of
-//                  the first operand), "dtype" for the argument of that name, or a dtype's name
+//   results        names of the results, in order; none may be an argument of the functional form
+//   sizes          per result an expression, without `meta`
+//   result_dtypes  per result the name of an operand or a temporary, whose dtype it has (default:
+//                  the first operand), "dtype" for the argument of that name, "value" for the
+//                  dtype of values, or a dtype's name
 //   like           per result the name of an operand whose strides it gets, as in empty_like, or ""
+//   strides        per result name an expression: a list, or an empty one for row-major order
 //   wanted         per result name an expression: 0, and the result is an undefined tensor
-//   initial        per result or temporary what it holds before: a number, or the name of an
-//   operand temporaries    names of further tensors, with temporary_sizes   expressions: numbers of
-//   elements temporary_dtypes  as in result_dtypes items_of       tensors whose elements are moved
-//   as whole items, whatever their dtype: all
+//   initial        per result or temporary what it holds before: a number, or an operand's name
+//   temporaries    names of further tensors
+//   temporary_sizes, temporary_dtypes
+//                  expressions for their numbers of elements, and as in result_dtypes
+//   items_of       tensors whose elements are moved as whole items, whatever their dtype: all
 //                  tensors with the dtype of the first one, or none
 //   strided        tensors that come with sizes and strides (at most 8 dimensions) instead of dense
 //   compute        what has the dtype of values, V, where it is not the first tensor: the name of
@@ -87,11 +91,12 @@ class TemplateKernel final : public EngineKernel {
     int dtype_of = -1;  // another tensor, by index in tensors_
     at::ScalarType dtype = at::ScalarType::Undefined;
     bool from_argument = false;  // the dtype is the argument `dtype`
+    bool of_values = false;      // the dtype is that of values
     uint64_t accepts = 0;        // 0: as the first tensor
     std::string like;
-    Expression sizes;    // a list for results, a number for temporaries
-    Expression strides;  // empty: dense
-    Expression wanted;   // empty: yes
+    Expression sizes;   // a list for results, a number for temporaries
+    Expression strides;  // empty: as `meta` or `like` say
+    Expression wanted;  // empty: yes
     // What it holds before the first launch: -1 whatever was there, -2 `initial_value`, else an
     // operand by index.
     int initial = -1;
@@ -133,10 +138,11 @@ class TemplateKernel final : public EngineKernel {
   std::vector<Named> parse_named(const std::vector<std::string>& texts, bool with_slots);
   Expression parse(const std::string& text) const;
 
-  bool prepare(Call& call, const torch::jit::Stack& stack) const;
+  bool prepare(Call& call, const c10::OperatorHandle& op, const torch::jit::Stack& stack) const;
   bool read_operands(Call& call, const torch::jit::Stack& stack) const;
   bool choose_dtypes(Call& call, const torch::jit::Stack& stack) const;
-  bool given_results_fit(const Call& call, const torch::jit::Stack& stack) const;
+  bool given_results_fit(const Call& call, const c10::OperatorHandle& op,
+                         const torch::jit::Stack& stack) const;
   void make_results(Call& call, const torch::jit::Stack& stack) const;
   void make_temporaries(Call& call) const;
   void initialize(Call& call, size_t tensor) const;

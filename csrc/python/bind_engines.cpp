@@ -94,6 +94,38 @@ void bind_ways(py::module_& m) {
     if (device >= 0) check_device_index(device);
     set_way_setting(device, setting);
   });
+  // By family, pairs of a first number of elements and the one behind the last, None for no end.
+  using Ranges = std::map<std::string, std::vector<std::pair<int64_t, std::optional<int64_t>>>>;
+  m.def("set_way_ranges", [](c10::DeviceIndex device, const Ranges& ranges) {
+    WayRanges ours;
+    for (const auto& [family, pairs] : ranges) {
+      std::vector<ElementRange>& list = ours[family];
+      for (const auto& [from, to] : pairs) list.push_back({from, to.value_or(kUnbounded)});
+    }
+    py::gil_scoped_release no_gil;
+    check_device_index(device);
+    set_way_ranges(device, std::move(ours));
+  });
+  m.def("way_ranges", [](c10::DeviceIndex device) {
+    Ranges ranges;
+    for (const auto& [family, list] : way_ranges(device)) {
+      auto& pairs = ranges[family];
+      for (const ElementRange& range : list) {
+        pairs.emplace_back(
+            range.from, range.to == kUnbounded ? std::nullopt : std::optional<int64_t>(range.to));
+      }
+    }
+    return ranges;
+  });
+  // Whether typed host kernels of an overload ask the router, which costs them some time.
+  m.def("router_is_asked", [](const std::string& name) {
+    return g_router_watchers.load() > 0 || router_entry(name).special.load();
+  });
+  m.def("takes_device_way",
+        [](c10::DeviceIndex device, const std::string& family, int64_t elements) {
+          check_device_index(device);
+          return takes_device_way(device, family.c_str(), elements);
+        });
 }
 
 // Launches a kernel of any source. Arguments are pairs: ("address", number), ("value", bytes) or

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <mutex>
+#include <string>
 
 #include "runtime/driver_table.h"
 #include "runtime/fork.h"
@@ -13,6 +14,7 @@ namespace {
 
 struct Devices {
   c10::DeviceIndex count = 0;
+  std::string why_none;  // the driver's words, if there is no device
   std::array<ob_device_properties, kMaxDevices> properties = {};
 };
 
@@ -26,8 +28,10 @@ const Devices& probe_devices() {
   if (const Devices* devices = g_devices.load(std::memory_order_acquire)) return *devices;
   auto* devices = new Devices;
   int32_t count = 0;
+  const std::string earlier_message = table.last_error();
   check_status(table.device_count(&count), "device_count");
   TORCH_CHECK(count >= 0, "driver '", table.name, "' reports ", count, " devices");
+  if (count == 0 && table.last_error() != earlier_message) devices->why_none = table.last_error();
   devices->count = static_cast<c10::DeviceIndex>(std::min<int32_t>(count, kMaxDevices));
   for (int32_t i = 0; i < devices->count; ++i) {
     ob_device_properties& properties = devices->properties[i];
@@ -48,6 +52,15 @@ const Devices& devices() {
   return probe_devices();
 }
 
+[[noreturn]] void refuse_device(c10::DeviceIndex device) {
+  const std::string name = driver().name;
+  const std::string& why = devices().why_none;
+  TORCH_CHECK(false, "device ", device_of(device), " was asked for, but driver '", name,
+              "' found no device", why.empty() ? "" : ": ", why,
+              "; `python -m torch_outboard doctor` says more",
+              name == "host" ? "" : ", and OUTBOARD_DRIVER=host works without hardware");
+}
+
 }  // namespace
 
 c10::DeviceIndex device_count() noexcept {
@@ -66,8 +79,7 @@ c10::DeviceIndex device_count_or_throw() {
 
 void check_device_index(c10::DeviceIndex device) {
   const c10::DeviceIndex count = device_count_or_throw();
-  TORCH_CHECK(count > 0, "device ", device_of(device), " was asked for, but driver '",
-              driver().name, "' found no device; `python -m torch_outboard doctor` says more");
+  if (C10_UNLIKELY(count == 0)) refuse_device(device);
   TORCH_CHECK(device >= 0 && device < count, "device index ", static_cast<int>(device),
               " was asked for, but driver '", driver().name, "' has ", static_cast<int>(count),
               count == 1 ? " device, index 0" : " devices; use an index from 0 to ",

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from driver_support import DriverUnderTest, open_driver, reason_without_opencl
 
+from tests.support import run_python
 from torch_outboard.drivers import contract, ocl
 from torch_outboard.drivers.client import Client, DriverError
 from torch_outboard.drivers.contract import (
@@ -216,6 +217,31 @@ def test_nothing_found_is_no_failure(tmp_path: Path) -> None:
     report = describe(Path(library))
     assert "libOpenCL.so.1: " in report
     assert "no OpenCL driver in Python packages" in report
+
+
+def test_no_device_is_one_sentence(fake_library: str) -> None:
+    """What doctor knows, and what to do without hardware; not only once."""
+    printed = run_python(
+        """
+        import torch
+        for use in (lambda: torch.ones(2, device="ocl"), torch.ocl.init) * 2:
+            try:
+                use()
+            except RuntimeError as error:
+                print(str(error).partition(chr(10))[0])
+        print(torch.ocl.device_count(), torch.ocl.is_available(), torch.ones(2).sum().item())
+        """,
+        OUTBOARD_DRIVER=None,
+        OUTBOARD_TORTURE=None,
+        OUTBOARD_OCL_LIBRARY=fake_library,
+        FAKE_OPENCL="empty",
+    ).splitlines()
+    assert printed[4] == "0 False 2.0"
+    assert len(set(printed[:4])) == 1
+    assert printed[0].startswith("device ocl:0 was asked for, but driver 'ocl' found no device: ")
+    assert "OpenCL has none" in printed[0]
+    assert "Empty has no device" in printed[0]
+    assert "OUTBOARD_DRIVER=host works without hardware" in printed[0]
 
 
 @needs_opencl

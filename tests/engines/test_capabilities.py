@@ -71,3 +71,35 @@ def test_without_float64():
         OUTBOARD_WAY="device",
     )
     assert printed.splitlines() == ["{'device'}", "{'shared'}"]
+
+
+@pytest.mark.parametrize(
+    ("memory", "mask"),
+    [("handles", "float64,float16,int64_atomics"), ("coarse", "subgroups,images,float64")],
+)
+def test_network_trains_natively_on_a_device_that_lacks_much(memory, mask):
+    printed = run_python(
+        """
+        import copy, torch, torch_outboard
+        from tests.engines.small_models import MODELS
+        from tests.engines.test_model_paths import train
+        from torch_outboard import fallback
+
+        fallback.set_policy(copied="allow")
+        device = torch.device(torch_outboard.device_name(), 0)
+        torch.manual_seed(0)
+        make, draw = MODELS["LSTM"]
+        model, batch = make(), draw()
+        model.recurrent.dropout = 0.0
+        on_device = copy.deepcopy(model).to(device)
+        moved = tuple(tensor.to(device) for tensor in batch)
+        with fallback.report() as report:
+            losses = train(on_device, moved, 2)
+        torch.testing.assert_close(torch.stack(losses).cpu(), torch.stack(train(model, batch, 2)))
+        print({row.way for row in report.rows}, sum(row.copied_bytes for row in report.rows))
+        """,
+        OUTBOARD_OCL_MEMORY=memory,
+        OUTBOARD_OCL_MASK=mask,
+        OUTBOARD_WAY="device",
+    )
+    assert printed.strip() == "{'device'} 0"

@@ -87,7 +87,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             path.name.removesuffix(suffix), str(runnable), str(right), str(excluded), share
         )
         observed.update(name for a in answers for name in a.on_device)
-        on_host.update({operator_name(n) for a in answers for n in a.on_host})
+        for answer in answers:
+            on_host.update({operator_name(name) for name in answer.on_host})
     console.print(sweeps)
     table = Table()
     table.add_column("family")

@@ -19,6 +19,7 @@ class Exclusion:
         reason: why it is right, or unavoidable, that the check fails.
         dtypes: names of dtypes; empty for all on which the check runs.
         access: "shared", "separate" or "" for both.
+        way: "device" where it is about device kernels alone, else "".
         unsafe: the check is not run, since PyTorch itself may end the process in it; only for
             "backward".
     """
@@ -29,12 +30,14 @@ class Exclusion:
     dtypes: tuple[str, ...] = ()
     access: str = ""
     unsafe: bool = False
+    way: str = ""
 
-    def applies(self, entry: str, dtype: str, access: str) -> bool:
+    def applies(self, entry: str, dtype: str, access: str, way: str = "") -> bool:
         return (
             self.entry == entry
             and (not self.dtypes or dtype in self.dtypes)
             and self.access in ("", access)
+            and self.way in ("", way)
         )
 
 
@@ -46,6 +49,11 @@ READS_PAST_THE_END = (
 ACCUMULATES_BY_DEVICE_TYPE = (
     "PyTorch's Python code for chunked losses adds in float32 where the device is called 'cpu' or "
     "'cuda', and in the inputs' own dtype elsewhere, so the results differ by its roundings"
+)
+
+CPU_IS_INACCURATE = (
+    "between 5 and 8 PyTorch's CPU kernel is off by up to 8e-7, and the device's kernel by 1e-14, "
+    "compared with mpmath"
 )
 
 EXCLUSIONS: tuple[Exclusion, ...] = (
@@ -60,8 +68,12 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
         for variant in ("chunked", "chunked_none")
         for check in ("forward", "backward")
     ),
+    *(
+        Exclusion(entry, "forward", CPU_IS_INACCURATE, dtypes=("float64",), way="device")
+        for entry in ("special.bessel_j0", "special.bessel_y1")
+    ),
 )
 
 
-def exclusions_for(entry: str, dtype: str, access: str) -> list[Exclusion]:
-    return [e for e in EXCLUSIONS if e.applies(entry, dtype, access)]
+def exclusions_for(entry: str, dtype: str, access: str, way: str = "") -> list[Exclusion]:
+    return [e for e in EXCLUSIONS if e.applies(entry, dtype, access, way)]

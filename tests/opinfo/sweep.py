@@ -134,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", default="", help="default: the device of the backend")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one entry")
     parser.add_argument("--entry", action="append", help="only this entry; may be repeated")
-    parser.add_argument("--driver", default="", help="default: as the environment says")
+    parser.add_argument("--driver", default="", help="default: as the environment says, else host")
     parser.add_argument("--way", choices=("auto", "device", "host"), default="")
     parser.add_argument("--resume", action="store_true", help="go on from a stopped sweep")
     options = parser.parse_args(argv)

@@ -56,7 +56,7 @@ class WorkerProcess:
         device: name of the device; "" is the device of the backend.
         access: how the host driver's memory is reached, "shared" or "separate".
         timeout: seconds that one entry may take.
-        driver: which driver to run on; "" is the one of the environment.
+        driver: which driver to run on; "" is the one of the environment, else `host`.
         way: which way operators take, "device" or "host"; "" is the one of the environment. With
             "device" the answers say which operators launched device kernels.
     """
@@ -109,7 +109,7 @@ class WorkerProcess:
             return
         settings = {
             "OUTBOARD_HOST_ACCESS": self.settings["access"],
-            "OUTBOARD_DRIVER": self.settings["driver"],
+            "OUTBOARD_DRIVER": self.settings["driver"] or os.environ.get("OUTBOARD_DRIVER", "host"),
             "OUTBOARD_WAY": self.settings["way"],
         }
         self._log.truncate(0)
@@ -167,7 +167,7 @@ def serve(settings: dict[str, str]) -> None:
     print("ready", file=answers)
 
     def check(name: str, dtype: str) -> Answer:
-        exclusions = exclusions_for(name, dtype, settings["access"])
+        exclusions = exclusions_for(name, dtype, settings["access"], settings["way"])
         unsafe = [exclusion for exclusion in exclusions if exclusion.unsafe]
         with counted(settings["way"] == "device") as (on_device, on_host):
             result = check_entry(entries[name], getattr(torch, dtype), device, backward=not unsafe)

@@ -161,25 +161,39 @@ __kernel void pack_patches(OB_POINTER(X, source), OB_POINTER(S, packed), const P
   }
 }
 
-// Sums over all but the channels: the gradient of a bias.
-__kernel void channel_sums(OB_POINTER(X, source), OB_POINTER(X, out), const I images,
-                           const I image, const I channel, const I positions, const I stride,
-                           const I items) {
-  OB_BIND(X, source) OB_BIND(X, out)
+// The image that a convolution with steps read, from `columns`: what each patch element (channel,
+// kernel's depth, height, width) gets from each position of `count` in all. A work item does a row.
+__kernel void gather_columns(OB_POINTER(X, columns), OB_POINTER(X, out), OB_POINTER(X, bias),
+                             const Patches l, const I bias_stride, const int adds, const I items) {
+  OB_BIND(X, columns) OB_BIND(X, out) OB_BIND(X, bias)
   const I item = get_global_id(0);
   if (item >= items) return;
-  S sum = 0;
-  V partial = (V)(0);
-  for (I n = 0; n < images; ++n) {
-    const __global X *from = source + n * image + item * channel;
-    I p = 0;
-    if (stride == 1) {
-      for (; p + W <= positions; p += W) partial += LOADV(from, p);
+  const I y = item % l.size[1], z = item / l.size[1] % l.size[0];
+  const I c = item / l.size[1] / l.size[0] % l.depth, n = item / l.size[1] / l.size[0] / l.depth;
+  __global X *to = out + n * l.image + c * l.channel + z * l.stride[0] + y * l.stride[1];
+  const S first = adds ? LOAD(bias, c * bias_stride) : (S)0;
+  for (I x = 0; x < l.size[2]; ++x) STORE(to, x * l.stride[2], first);
+  const I step = l.step[2], stride = l.stride[2];
+  for (I i = 0; i < l.kernel_size[0]; ++i) {
+    const I deep = z + l.padding[0] - i * l.dilation[0];
+    if (deep < 0 || deep % l.step[0] != 0 || deep / l.step[0] >= l.positions[0]) continue;
+    for (I j = 0; j < l.kernel_size[1]; ++j) {
+      const I high = y + l.padding[1] - j * l.dilation[1];
+      if (high < 0 || high % l.step[1] != 0 || high / l.step[1] >= l.positions[1]) continue;
+      const I row = ((n * l.positions[0] + deep / l.step[0]) * l.positions[1] + high / l.step[1]) *
+                    l.positions[2];
+      for (I k = 0; k < l.kernel_size[2]; ++k) {
+        const I element = ((c * l.kernel_size[0] + i) * l.kernel_size[1] + j) * l.kernel_size[2] + k;
+        const __global X *from = columns + element * l.count + row;
+        const I shift = k * l.dilation[2] - l.padding[2];
+        const I begin = shift < 0 ? (-shift + step - 1) / step : 0;
+        const I end =
+            shift >= l.size[2] ? 0 : min(l.positions[2], (l.size[2] - 1 - shift) / step + 1);
+        for (I q = begin; q < end; ++q) {
+          const I at = (q * step + shift) * stride;
+          STORE(to, at, LOAD(to, at) + LOAD(from, q));
+        }
+      }
     }
-    for (; p < positions; ++p) sum += LOAD(from, p * stride);
   }
-  S parts[W];
-  VSTORE(partial, 0, parts);
-  for (int i = 0; i < W; ++i) sum += parts[i];
-  STORE(out, item, sum);
 }

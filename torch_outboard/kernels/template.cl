@@ -30,12 +30,23 @@
 //     }
 //   }
 
+#ifndef OB_ITEM
 #define OB_ITEM(i)                     \
   const ob_index i = get_global_id(0); \
   if (i >= ob_items) return;
 
+// Processors take items that follow each other: memory far apart is slow to reach.
+#if OB_LOCAL == 1
+#define OB_FOR_GROUPS(g)                                                                  \
+  for (ob_index ob_part_of_##g = (ob_items + (ob_index)get_num_groups(0) - 1) /           \
+                                 (ob_index)get_num_groups(0),                             \
+                g = (ob_index)get_group_id(0) * ob_part_of_##g,                           \
+                ob_end_of_##g = min(g + ob_part_of_##g, ob_items);                        \
+       g < ob_end_of_##g; ++g)
+#else
 #define OB_FOR_GROUPS(g) \
   for (ob_index g = get_group_id(0); g < ob_items; g += get_num_groups(0))
+#endif
 
 // A processor gives a group one work item, which does all the work.
 #if OB_LOCAL == 1
@@ -113,3 +124,4 @@ static inline ob_index ob_line(const ob_layout layout, const ob_index dim, ob_in
   }
   return place;
 }
+#endif

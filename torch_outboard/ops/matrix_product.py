@@ -6,10 +6,18 @@ from collections.abc import Iterable
 
 import torch
 
-from torch_outboard.ops.row import FLOATS, INTEGERS, Row, dtype_bits, qualified, template
+from torch_outboard.ops.row import (
+    COMPLEX,
+    FLOATS,
+    INTEGERS,
+    Row,
+    Value,
+    dtype_bits,
+    qualified,
+    template,
+)
 
-# CPU's outer product rounds in between in these.
-ROUNDED_TWICE = (torch.float16, torch.bfloat16)
+ALL = (*FLOATS, *INTEGERS, *COMPLEX)
 
 
 def product(
@@ -17,7 +25,8 @@ def product(
     operands: str,
     dimensions: str,
     added: str = "",
-    dtypes: Iterable[torch.dtype] = (*FLOATS, *INTEGERS),
+    dtypes: Iterable[torch.dtype] = ALL,
+    **properties: Value,
 ) -> Row:
     """A row.
 
@@ -28,6 +37,8 @@ def product(
             `"mk,kn->mn"`.
         added: name of the argument that is added.
         dtypes: those that are served.
+        properties: `integral_scalars`, `conjugates_left`, `resizes_silently`, as in
+            matrix_product.h.
     """
     left, right = operands.split()
     factors, _, result = dimensions.partition("->")
@@ -43,6 +54,7 @@ def product(
         "added": added,
         "dtypes": dtype_bits(dtypes),
         "source": template("matrix_product"),
+        **properties,
     }
 
 
@@ -53,16 +65,16 @@ def rows() -> list[Row]:
         product("bmm bmm.out", "self mat2", "bmk,bkn->bmn"),
         product("addmm addmm_ addmm.out", "mat1 mat2", "mk,kn->mn", "self"),
         product("baddbmm baddbmm_ baddbmm.out", "batch1 batch2", "bmk,bkn->bmn", "self"),
-        product("addbmm addbmm_ addbmm.out", "batch1 batch2", "bmk,bkn->mn", "self"),
+        product(
+            "addbmm addbmm_ addbmm.out",
+            "batch1 batch2",
+            "bmk,bkn->mn",
+            "self",
+            resizes_silently=True,
+        ),
         product("mv mv.out", "self vec", "mk,k->m"),
         product("addmv addmv_ addmv.out", "mat vec", "mk,k->m", "self"),
         product("dot dot.out", "self tensor", "k,k->"),
-        product("vdot vdot.out", "self other", "k,k->"),
-        product(
-            "addr addr_ addr.out",
-            "vec1 vec2",
-            "m,n->mn",
-            "self",
-            [dtype for dtype in (*FLOATS, *INTEGERS) if dtype not in ROUNDED_TWICE],
-        ),
+        product("vdot vdot.out", "self other", "k,k->", conjugates_left=True),
+        product("addr addr_ addr.out", "vec1 vec2", "m,n->mn", "self", integral_scalars=True),
     ]

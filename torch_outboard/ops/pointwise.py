@@ -376,7 +376,9 @@ def elementary() -> list[Row]:
         pointwise("abs abs.out", "self", "abs(self)", COMPLEX, result="real"),
         pointwise("angle angle.out", "self", "angle(self)", FLOATS, **floats),
         pointwise("angle angle.out", "self", "angle(self)", COMPLEX, result="real"),
-        pointwise("conj_physical_ conj_physical.out", "self", "conj(self)", ALL),
+        pointwise(
+            "conj_physical_ conj_physical.out", "self", "conj(self)", ALL, same_output=True
+        ),
         pointwise("_conj_physical", "self", "conj(self)", COMPLEX),
         pointwise(
             "complex complex.out", "real imag", "complex(real, imag)",

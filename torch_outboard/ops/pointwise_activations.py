@@ -141,8 +141,9 @@ def rows() -> list[Row]:
             "grad * (C(1) - y * y)", FLOATS,
         ),
         pointwise(
-            "log_sigmoid_forward", "self",
+            "log_sigmoid_forward log_sigmoid_forward.output", "self",
             ["minimum(self, C(0)) - log1p(exp(-fabs(self)))", "exp(-fabs(self))"], FLOATS,
+            resizes_silently=True,
         ),
         pointwise(
             forms("log_sigmoid_backward", True), "grad_output:grad self buffer",

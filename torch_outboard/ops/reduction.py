@@ -21,6 +21,11 @@ from torch_outboard.ops.row import (
 NUMBERS = (*FLOATS, *INTEGERS)
 REAL = (*NUMBERS, *BOOL)
 
+COMPLEX_PRODUCT = (
+    "s->product = (T)(s->product.x * {0}.x - s->product.y * {0}.y, "
+    "s->product.x * {0}.y + s->product.y * {0}.x);"
+)
+
 
 def reduction(
     overloads: str,
@@ -90,6 +95,20 @@ def extreme(
     )
 
 
+def limits(overloads: str) -> Row:
+    """The smallest and the largest element; NaN if there is one."""
+    take = "s->{0} = (({1} {2} s->{0}) | ({1} != {1})) ? {1} : s->{0};"
+    return reduction(
+        overloads,
+        REAL,
+        "T low, T high",
+        "s->low = C(OB_HIGHEST); s->high = C(OB_LOWEST);",
+        take.format("low", "x", "<") + take.format("high", "x", ">"),
+        take.format("low", "t->low", "<") + take.format("high", "t->high", ">"),
+        ["s->low", "s->high"],
+    )
+
+
 def place(
     overloads: str,
     dtypes: Iterable[torch.dtype],
@@ -136,6 +155,7 @@ def spread(overloads: str, results: str | list[str]) -> Row:
         scalars=["correction"],
         absent={"correction": "1"},
         exceeds="correction",
+        empty="nan",
         all_if_empty=True,
     )
 
@@ -152,12 +172,15 @@ def rows() -> list[Row]:
     means = "mean mean.dim mean.out mean.dtype_out"
     norms = "linalg_vector_norm linalg_vector_norm.out"
     variance = "(s->squares / fmax(n - correction, (T)(0)))"
+    any_overloads = "any any.dim any.dims any.out any.dims_out any.all_out"
+    all_overloads = "all all.dim all.dims all.out all.dims_out all.all_out"
     floats: dict[str, Value] = {"types": "float", "all_if_empty": True}
     return [
-        total(sums, (*REAL, *COMPLEX), "x", types="promote", all_if_empty=True),
+        total(sums, (*REAL, *COMPLEX), "x", types="promote", all_if_empty=True, empty="0"),
         # CPU sums integers by another operator and refuses outputs of other dtypes.
-        total("nansum nansum.out", FLOATS, "x == x ? x : C(0)", **floats),
-        total(means, FLOATS, "x", result="s->total / n", **floats),
+        total("nansum nansum.out", FLOATS, "x == x ? x : C(0)", empty="0", **floats),
+        total(means, FLOATS, "x", result="s->total / n", empty="nan", **floats),
+        total(means, COMPLEX, "x", result="s->total / n.x", empty="nan", **floats),
         reduction(
             "prod prod.dim_int prod.int_out prod.out",
             REAL,
@@ -167,6 +190,18 @@ def rows() -> list[Row]:
             "s->product *= t->product;",
             "s->product",
             types="promote",
+            empty="1",
+        ),
+        reduction(
+            "prod prod.dim_int prod.int_out prod.out",
+            COMPLEX,
+            "T product",
+            "s->product = (T)(1, 0);",
+            COMPLEX_PRODUCT.format("x"),
+            COMPLEX_PRODUCT.format("t->product"),
+            "s->product",
+            types="promote",
+            empty="1",
         ),
         extreme("amax amax.out", REAL, ">", all_if_empty=True),
         extreme("amin amin.out", REAL, "<", all_if_empty=True),
@@ -177,7 +212,7 @@ def rows() -> list[Row]:
         place("max.dim max.dim_max", REAL, ">", ["s->best", "s->place"], ["False", "True"]),
         place("min.dim min.dim_min", REAL, "<", ["s->best", "s->place"], ["False", "True"]),
         reduction(
-            "any any.dim any.dims any.out any.dims_out any.all_out",
+            any_overloads,
             REAL,
             "T found",
             "s->found = C(0);",
@@ -185,9 +220,10 @@ def rows() -> list[Row]:
             "s->found = t->found != C(0) ? C(1) : s->found;",
             "s->found",
             types="test",
+            empty="0",
         ),
         reduction(
-            "all all.dim all.dims all.out all.dims_out all.all_out",
+            all_overloads,
             REAL,
             "T found",
             "s->found = C(1);",
@@ -195,14 +231,59 @@ def rows() -> list[Row]:
             "s->found = t->found != C(0) ? s->found : C(0);",
             "s->found",
             types="test",
+            empty="1",
         ),
+        reduction(
+            any_overloads,
+            COMPLEX,
+            "T found",
+            "s->found = C(0);",
+            "s->found = ob_complex_nonzero(x) ? C(1) : s->found;",
+            "s->found = ob_complex_nonzero(t->found) ? C(1) : s->found;",
+            "s->found",
+            types="test",
+            empty="0",
+        ),
+        reduction(
+            all_overloads,
+            COMPLEX,
+            "T found",
+            "s->found = C(1);",
+            "s->found = ob_complex_nonzero(x) ? s->found : C(0);",
+            "s->found = ob_complex_nonzero(t->found) ? s->found : C(0);",
+            "s->found",
+            types="test",
+            empty="1",
+        ),
+        reduction(
+            "count_nonzero.dim_IntList count_nonzero.dim_IntList_out",
+            REAL,
+            "I count",
+            "s->count = (I)(0);",
+            "s->count += OB_INDEX_MASK(x != C(0)) ? (I)(1) : (I)(0);",
+            "s->count += t->count;",
+            "s->count",
+            indices=["True"],
+            all_if_empty=True,
+            empty="0",
+        ),
+        limits("aminmax aminmax.out"),
         spread("var.correction var.correction_out", variance),
         spread("std.correction std.correction_out", f"sqrt{variance}"),
         spread("var_mean.correction var_mean.correction_out", [variance, "s->mean"]),
         spread("std_mean.correction std_mean.correction_out", [f"sqrt{variance}", "s->mean"]),
-        norm("0", total(norms, FLOATS, "x != C(0) ? C(1) : C(0)", **floats)),
-        norm("1", total(norms, FLOATS, "fabs(x)", **floats)),
-        norm("2", total(norms, FLOATS, "x * x", result="sqrt(s->total)", **floats)),
+        norm("0", total(norms, FLOATS, "x != C(0) ? C(1) : C(0)", empty="0", **floats)),
+        norm("1", total(norms, FLOATS, "fabs(x)", empty="0", **floats)),
+        norm("2", total(norms, FLOATS, "x * x", result="sqrt(s->total)", empty="0", **floats)),
         norm("inf", extreme(norms, FLOATS, ">", "fabs(x)", types="float", all_if_empty=True)),
         norm("-inf", extreme(norms, FLOATS, "<", "fabs(x)", types="float", all_if_empty=True)),
+        # Any other order.
+        total(
+            norms,
+            FLOATS,
+            "pow(fabs(x), C(ord))",
+            result="pow(s->total, (T)(1) / ord)",
+            scalars=["ord"],
+            **floats,
+        ),
     ]

@@ -345,9 +345,21 @@ BITWISE: Functions = {
 
 
 @cache
+def scalar_only() -> Functions:
+    """Those that hold for scalars alone: they branch, or loop until nothing changes any more."""
+    from torch_outboard.ops import incomplete_gamma, polynomials, special_functions
+
+    return {
+        **special_functions.SCALAR,
+        **incomplete_gamma.INCOMPLETE,
+        **polynomials.POLYNOMIALS,
+    }
+
+
+@cache
 def functions() -> Functions:
     """The whole table."""
-    from torch_outboard.ops import special_functions
+    from torch_outboard.ops import bessel_functions, special_functions
 
     return {
         **ARITHMETIC,
@@ -357,6 +369,8 @@ def functions() -> Functions:
         **COMPARISON,
         **BITWISE,
         **special_functions.SPECIAL,
+        **bessel_functions.BESSEL,
+        **scalar_only(),
     }
 
 

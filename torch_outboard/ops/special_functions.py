@@ -2,9 +2,45 @@
 
 from __future__ import annotations
 
-from torch_outboard.ops.scalar_functions import ONE, Functions, ScalarFunction
+import math
 
-_NAN = "C(NAN)"
+from torch_outboard.ops import special_coefficients as known
+from torch_outboard.ops.chebyshev import expansion
+from torch_outboard.ops.scalar_functions import ONE, TWO, Functions, ScalarFunction
+
+_CENTER = 3.75  # of the expansion of erfcx, as in tools/special_coefficients.py
+_NEAR_TAIL = (1 / 6, 1 / math.sqrt(2 * math.log(8)))
+_FAR_TAIL = (1 / math.sqrt(2 * 1074 * math.log(2)), 1 / 6)
+
+
+def _between(text: str, ends: tuple[float, float]) -> str:
+    """Maps an interval to [-1, 1]."""
+    low, high = ends
+    return f"({text} - C({(low + high) / 2!r})) * C({2 / (high - low)!r})"
+
+
+# Bernoulli numbers of even order divided by factorials, as in DLMF 2.10.1.
+_EULER_MACLAURIN = tuple(
+    number / math.factorial(2 * k + 2)
+    for k, number in enumerate(
+        (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798,
+         -174611 / 330)
+    )
+)  # fmt: skip
+
+
+def _euler_maclaurin() -> str:
+    text = ""
+    for k, c in enumerate(_EULER_MACLAURIN):
+        text += f"""{{
+          const T term = rising * C({c!r});
+          sum += term;
+          if (fabs(term) <= epsilon * fabs(sum)) return sum;
+          rising *= ((a + C({2 * k + 1})) / base) * ((a + C({2 * k + 2})) / base);
+        }}
+        """
+    return text
+
 
 SPECIAL: Functions = {
     # Reflected to positive arguments, moved above 10, then the asymptotic series.
@@ -49,6 +85,135 @@ SPECIAL: Functions = {
         }
         x = (fabs(a) == C(1)) ? copysign(C(INFINITY), a) : x;
         return (fabs(a) > C(1)) ? C(NAN) : x;
+        """,
+    ),
+    # exp(a^2) erfc(a): over all positive numbers one expansion in (x - c) / (x + c).
+    "erfcx": ScalarFunction(
+        ONE,
+        f"""
+        const T x = fabs(a);
+        {expansion("scaled", f"C(1) - C({2 * _CENTER}) / (x + C({_CENTER}))", known.ERFCX)}
+        const T right = scaled / (C(1) + C(2) * x);
+        return (a < C(0)) ? C(2) * exp(a * a) - right : right;
+        """,
+    ),
+    "log_ndtr": ScalarFunction(
+        ONE,
+        """
+        const T x = a * C(0.70710678118654752440);
+        return (a < C(-1)) ? log(C(0.5) * ob_erfcx(-x)) - x * x : log1p(C(-0.5) * erfc(x));
+        """,
+    ),
+    # Beyond the middle by what sqrt(-2 log p) leaves.
+    "ndtri": ScalarFunction(
+        ONE,
+        f"""
+        const T d = a - C(0.5);
+        {expansion("middle", f"d * d * C({2 / 0.375**2!r}) - C(1)", known.NDTRI_CENTER)}
+        const T t = sqrt(C(-2) * log((d < C(0)) ? a : C(1) - a));
+        const T y = C(1) / t;
+        {expansion("near", _between("y", _NEAR_TAIL), known.NDTRI_NEAR_TAIL)}
+        {expansion("far", _between("y", _FAR_TAIL), known.NDTRI_FAR_TAIL)}
+        const T tail = t - (log(t) + ((t < C(6)) ? near : far)) * y;
+        const T signed_tail = (d < C(0)) ? -tail : tail;
+        const T result = (fabs(d) <= C(0.375)) ? d * middle : signed_tail;
+        return (a == C(0)) ? C(-INFINITY) : ((a == C(1)) ? C(INFINITY) : result);
+        """,
+    ),
+}
+
+# For scalars alone: loops that end when the value does not change any more.
+SCALAR: Functions = {
+    # Powers of ten are exact as far as the precision goes.
+    "round_decimals": ScalarFunction(
+        "T a, T decimals",
+        """
+        T power = C(1);
+        for (int k = min((int)fabs(decimals), 400); k > 0; --k) power *= C(10);
+        if (decimals == C(0)) return rint(a);
+        return decimals < C(0) ? rint(a / power) * power : rint(a * power) / power;
+        """,
+    ),
+    # The sum of (b + k)^-a for b > -30 that is no pole, by the Euler-Maclaurin formula (DLMF
+    # 2.10.1).
+    "hurwitz_sum": ScalarFunction(
+        TWO,
+        f"""
+        const T epsilon =
+        #ifdef OB_DOUBLE
+            C(1.1e-16);
+        #else
+            C(5.9e-8);
+        #endif
+        T sum = C(0), base = b;
+        for (int k = 0; k < 9 || base <= C(9); ++k) {{
+          const T term = pow(base, -a);
+          sum += term;
+          if (fabs(term) <= epsilon * fabs(sum)) return sum;
+          base += C(1);
+        }}
+        const T power = pow(base, -a);
+        sum += power * base / (a - C(1)) + C(0.5) * power;
+        T rising = a * power / base;
+        {_euler_maclaurin()}
+        return sum;
+        """,
+    ),
+    # Far left of zero, where a is an integer, by the sum over all integers. In the middle between
+    # two poles that is 0 for odd a, and adding from the left would cancel.
+    "zeta": ScalarFunction(
+        TWO,
+        """
+        if (a == C(1)) return C(INFINITY);
+        if (a < C(1)) return C(NAN);
+        if (b <= C(0)) {
+          if (b == floor(b)) return C(INFINITY);
+          if (a != floor(a)) return C(NAN);
+        }
+        if (a != a || b != b || b == C(INFINITY)) return C(NAN);
+        if (a == C(INFINITY)) return b < C(1) ? C(INFINITY) : (b == C(1) ? C(1) : C(NAN));
+        const T f = b - floor(b);
+        if (b > C(0) || (b >= C(-20) && f != C(0.5))) return ob_hurwitz_sum(a, b);
+        const T sign = fmod(a, C(2)) == C(0) ? C(1) : C(-1);
+        const T all = ob_hurwitz_sum(a, f) + sign * ob_hurwitz_sum(a, C(1) - f);
+        return all - sign * ob_hurwitz_sum(a, C(1) - b);
+        """,
+    ),
+    # DLMF 5.15.6 where a < 1/2.
+    "trigamma": ScalarFunction(
+        ONE,
+        """
+        if (a >= C(0.5)) return ob_hurwitz_sum(C(2), a);
+        const T sine = sin(C(3.14159265358979323846) * a);
+        return C(9.86960440108935861883) / (sine * sine) - ob_hurwitz_sum(C(2), C(1) - a);
+        """,
+    ),
+    # The derivative of order n of digamma, n >= 2 (DLMF 5.15.1).
+    "polygamma": ScalarFunction(
+        "T n, T a",
+        """
+        #ifdef OB_DOUBLE
+        #define OB_MOST_FACTORIAL 170
+        #else
+        #define OB_MOST_FACTORIAL 34
+        #endif
+        const T sum = ob_zeta(n + C(1), a);
+        const T sign = fmod(n, C(2)) == C(0) ? C(-1) : C(1);
+        if (n > OB_MOST_FACTORIAL) {
+          return sign * copysign(exp(lgamma(n + C(1)) + log(fabs(sum))), sum);
+        }
+        T factorial = C(1);
+        for (int k = 2; k <= (int)n; ++k) factorial *= (T)k;
+        return sign * factorial * sum;
+        """,
+    ),
+    # Of p dimensions (DLMF 35.3.4).
+    "mvlgamma": ScalarFunction(
+        "T a, T p",
+        """
+        T sum = C(0.28618247146235004) * p * (p - C(1));
+        for (int k = 0; k < (int)p; ++k) sum += lgamma(a - C(0.5) * (T)k);
+        return sum;
         """,
     ),
 }

@@ -38,9 +38,9 @@ class Result:
         sizes: expression: a list for a result, a number for a temporary. Not needed with `meta`;
             without it a result has the sizes of the first operand.
         dtype: the name of an operand (default: the first one), `"dtype"` for the argument of that
-            name, or a dtype such as `"int64"`.
-        strides: expression: a list, where it is not dense in row-major order.
+            name, `"value"` for that of values (float32 for half), or a dtype such as `"int64"`.
         like: operand whose strides it gets, as in `torch.empty_like`.
+        strides: expression: a list, or an empty one for row-major order.
         wanted: expression: 0, and the result is an undefined tensor.
         initial: what it holds before the first launch: a number, or an operand's name.
     """
@@ -48,8 +48,8 @@ class Result:
     name: str
     sizes: str = ""
     dtype: str = ""
-    strides: str = ""
     like: str = ""
+    strides: str = ""
     wanted: str = ""
     initial: str = ""
 
@@ -81,15 +81,16 @@ def templated(
 
     Args:
         overloads: names, those of `aten` without namespace, separated by blanks.
-        kernels: the file in `torch_outboard/kernels`, without `.cl`; None with a `source`.
+        kernels: files in `torch_outboard/kernels`, without `.cl`, separated by blanks; None with a
+            `source`.
         launches: in order.
         source: text of the kernels.
         dtypes: of the first operand, or else the first result, that are served.
         operands, scalars, items_of, strided: names, separated by blanks.
         results: in order; a string names the only one.
         accepts, let, numbers, reals, lists, constants, conditions, reads, properties (`meta`,
-            `compute`, `vectors`, `random`, `read_after`, `exact_dtypes`, `requires`, `family`):
-            as in template.h.
+            `compute`, `vectors`, `random`, `read_after`, `requires`, `resizes`, `reports`,
+            `exact_dtypes`, `family`): as in template.h.
     """
     launched = [launches] if isinstance(launches, Launch) else list(launches)
     if isinstance(results, str):
@@ -100,7 +101,8 @@ def templated(
     row: Row = {
         "engine": "template",
         "overloads": qualified(overloads),
-        "source": template("template") + (source if kernels is None else template(kernels)),
+        "source": template("template")
+        + (source or "".join(map(template, (kernels or "").split()))),
         "dtypes": dtype_bits(dtypes),
         "operands": operands.split(),
         "accepts": dict(accepts or {}),
@@ -108,7 +110,7 @@ def templated(
         "sizes": [] if "meta" in properties else [result.sizes or same for result in made],
         "result_dtypes": [result.dtype for result in made],
         "like": [result.like for result in made],
-        "strides": {result.name: result.strides for result in made if result.strides},
+        "strides": {result.name: result.strides for result in tensors if result.strides},
         "wanted": {result.name: result.wanted for result in tensors if result.wanted},
         "initial": {result.name: result.initial for result in tensors if result.initial},
         "temporaries": [temporary.name for temporary in temporaries],

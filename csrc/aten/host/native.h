@@ -8,6 +8,7 @@
 
 #include "aten/host/arguments.h"
 #include "aten/host/overload.h"
+#include "aten/ways.h"
 #include "runtime/device.h"
 #include "runtime/stream.h"
 
@@ -24,6 +25,7 @@ struct NativeKernel<Return(Args...)> {
     if (arguments.on_one_device() && runs_plainly(Overload<name>::entry(), arguments.device())) {
       drain(current_stream_state(arguments.device()));
       const DeviceScope scope(arguments.device());
+      const HostWayScope host_way;
       return function(std::forward<Args>(args)...);
     }
     return Overload<name>::template routed<Return, Args...>(std::forward<Args>(args)...);

@@ -373,10 +373,13 @@ struct AliasedSignature {
                                            dispatcher_argument_t<Rest>...>(first, rest...);
   }
 
+  // Aliases have storages of their own, which hides from an operator that arguments overlap: the
+  // long way keeps them together, and the operator raises as on CPU.
   template <OverloadName name>
   static at::Tensor& in_place(at::Tensor& self, dispatcher_argument_t<Rest>... rest) {
     const Arguments arguments(self, rest...);
-    if (arguments.on_one_device() && runs_plainly(Overload<name>::entry(), arguments.device())) {
+    if (arguments.on_one_device() && !shares_storage(self, rest...) &&
+        runs_plainly(Overload<name>::entry(), arguments.device())) {
       StreamState& stream = current_stream_state(arguments.device());
       drain(stream);
       const HostKernelMemory memory(stream);

@@ -279,7 +279,8 @@ typedef struct ob_driver {
    * and die with it. Called at most once. */
   ob_status (*finalize)(void);
 
-  /* Number of devices, constant after initialize. 0 is legal. */
+  /* Number of devices, constant after initialize. 0 is legal; a new message
+   * in last_error may then say why, as half a sentence. */
   ob_status (*device_count)(int32_t* count);
 
   /* Fills `properties` (struct_size set by the caller, the rest zero). Constant

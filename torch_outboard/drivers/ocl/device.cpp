@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 #include "ocl.h"
 
@@ -167,6 +168,17 @@ std::string find_no_code_reason(const Candidate& candidate) {
   return "";
 }
 
+// Whether the functions of OpenCL C that PoCL links to kernels need AVX-512.
+bool has_functions_for_avx512(const Candidate& candidate) {
+#if defined(__x86_64__)
+  return candidate.platform->name == kPocl && __builtin_cpu_supports("avx512f") &&
+         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#else
+  return false;
+#endif
+}
+
 // FNV-1a.
 uint64_t hash(const std::string& text) {
   uint64_t value = 0xCBF29CE484222325;
@@ -309,6 +321,7 @@ std::unique_ptr<Device> open_device(const Candidate& candidate, const Settings& 
       device->memory == MemoryKind::kShared &&
       ((candidate.type & CL_DEVICE_TYPE_CPU) != 0 || (svm & CL_DEVICE_SVM_FINE_GRAIN_SYSTEM) != 0);
   device->no_code_reason = find_no_code_reason(candidate);
+  device->functions_for_avx512 = has_functions_for_avx512(candidate);
   std::string name = text_info(*device->api, candidate.id, CL_DEVICE_NAME);
   if (settings.copies > 1) name += " (copy " + std::to_string(copy) + ")";
   fill_properties(candidate, settings, name, *device);
@@ -346,6 +359,16 @@ void find_devices() {
 
 const std::string& discovery_report() { return found().report; }
 
+std::string no_device_reason() {
+  std::string reason;
+  std::istringstream lines(found().report);
+  for (std::string line; std::getline(lines, line);) {
+    line.erase(0, line.find_first_not_of(' '));
+    reason += (reason.empty() ? "" : "; ") + line;
+  }
+  return "OpenCL has none (" + reason + ")";
+}
+
 const std::vector<std::unique_ptr<Device>>& devices() { return found().devices; }
 
 Device& device_at(int32_t index) {
@@ -355,11 +378,6 @@ Device& device_at(int32_t index) {
          all.size());
   }
   return *all[static_cast<size_t>(index)];
-}
-
-ob_status device_count(int32_t* count) {
-  *count = static_cast<int32_t>(devices().size());
-  return OB_OK;
 }
 
 ob_status device_properties(int32_t index, ob_device_properties* properties) {

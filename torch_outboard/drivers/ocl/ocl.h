@@ -99,7 +99,8 @@ struct Device {
   MemoryKind memory = MemoryKind::kHandles;
   bool host_memory_is_device_memory = false;
   bool has_priorities = false;
-  std::string no_code_reason;  // "": programs can be built
+  std::string no_code_reason;         // "": programs can be built
+  bool functions_for_avx512 = false;  // see program.cpp
   ob_device_properties properties = {};
 
   // memory.cpp
@@ -118,10 +119,11 @@ struct Device {
 void find_devices();
 // What was found and what was not used, as lines of text.
 const std::string& discovery_report();
+// The same as half a sentence, for the case that there is no device.
+std::string no_device_reason();
 const std::vector<std::unique_ptr<Device>>& devices();
 Device& device_at(int32_t index);
 
-ob_status device_count(int32_t* count);
 ob_status device_properties(int32_t index, ob_device_properties* properties);
 
 // ---- memory.cpp

@@ -75,6 +75,22 @@ ob_program build(Device& device, cl_program program, const char* options, const 
   }
 }
 
+// PoCL brings its functions compiled for several processors. Of those with AVX-512 it takes the
+// functions, even if its compiler is older than the processor and does not know that it has
+// AVX-512. It then inlines none of them, not even vload and min. So the compiler is told.
+constexpr const char* kBeforeSource = R"(
+#if defined(__x86_64__) && !defined(__AVX512F__)
+#define OB_AVX512
+#pragma clang attribute push(__attribute__((target("arch=skylake-avx512"))), apply_to = function)
+#endif
+#line 1
+)";
+constexpr const char* kAfterSource = R"(
+#ifdef OB_AVX512
+#pragma clang attribute pop
+#endif
+)";
+
 void set_argument(ob_kernel kernel, cl_uint place, size_t bytes, const void* value) {
   const cl_int code = kernel->device.api->clSetKernelArg(kernel->kernel, place, bytes, value);
   if (code != CL_SUCCESS) {
@@ -116,10 +132,14 @@ ob_status program_build(int32_t index, const char* source, const char* options,
   check_code_runs(device);
   if (source == nullptr) fail(OB_INVALID_ARGUMENT, "The source of a program is NULL.");
   cl_int code = CL_SUCCESS;
-  cl_program created =
-      device.api->clCreateProgramWithSource(device.context, 1, &source, nullptr, &code);
+  const char* with_attributes[] = {kBeforeSource, source, kAfterSource};
+  const bool attributes = device.functions_for_avx512;
+  cl_program created = device.api->clCreateProgramWithSource(
+      device.context, attributes ? 3 : 1, attributes ? with_attributes : &source, nullptr, &code);
   check(code, "clCreateProgramWithSource");
-  *program = build(device, created, options == nullptr ? "" : options, "The source");
+  // Compilers print how many warnings they had to the user's terminal.
+  const std::string all = std::string(options == nullptr ? "" : options) + " -w";
+  *program = build(device, created, all.c_str(), "The source");
   return OB_OK;
 }
 

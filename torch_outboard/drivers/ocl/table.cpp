@@ -47,6 +47,11 @@ ob_status initialize() {
   return OB_OK;
 }
 
+ob_status device_count(int32_t* count) {
+  *count = static_cast<int32_t>(devices().size());
+  return *count == 0 ? keep(OB_OK, no_device_reason()) : OB_OK;
+}
+
 // Contexts, queues and memory stay: other threads may still look at tensors, and the process ends.
 ob_status finalize() {
   std::exception_ptr failure;
@@ -130,8 +135,8 @@ extern "C" __attribute__((visibility("default"))) const ob_driver* ob_driver_tab
     t.last_error = &last_error;
     t.initialize = &Guarded<initialize>::call;
     t.finalize = &Guarded<finalize>::call;
+    t.device_count = &Guarded<device_count>::call;
 #define OUTBOARD_SET(name) t.name = &Guarded<ocl::name>::call;
-    OUTBOARD_SET(device_count)
     OUTBOARD_SET(device_properties)
     OUTBOARD_SET(allocate)
     OUTBOARD_SET(deallocate)

@@ -1,0 +1,55 @@
+"""Comparison of a computation by device kernels with the same on CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.testing import assert_close
+from torch.utils._pytree import tree_leaves
+
+from torch_outboard import fallback
+
+# What moves data and prepares memory, by whatever way.
+SUPPORT = {"aten::_copy_from", "aten::_to_copy", "aten::fill_.Scalar", "aten::zero_"}
+
+
+def _moved(argument: Any, device: torch.device | str) -> Any:
+    if not isinstance(argument, torch.Tensor):
+        return argument
+    moved = argument.detach().clone().to(device)
+    return moved.requires_grad_(argument.requires_grad)
+
+
+def compare(
+    device: torch.device, function: Callable[..., Any], *arguments: Any, **tolerances: Any
+) -> set[str]:
+    """Asserts that `function` gives the same on `device` as on CPU, and there by device kernels.
+
+    Returns the operators that ran. Tolerances are those of `assert_close`.
+    """
+    expected = function(*(_moved(argument, "cpu") for argument in arguments))
+    with fallback.report() as report:
+        result = function(*(_moved(argument, device) for argument in arguments))
+    for theirs, ours in zip(tree_leaves(expected), tree_leaves(result), strict=True):
+        if isinstance(theirs, torch.Tensor):
+            assert_close(ours.detach().cpu(), theirs.detach(), equal_nan=True, **tolerances)
+        else:
+            assert ours == theirs
+    ways = {row.op: row.way for row in report.rows}
+    assert {op for op, way in ways.items() if way != "device"} <= SUPPORT, ways
+    return set(ways)
+
+
+def with_gradients(function: Callable[..., torch.Tensor]) -> Callable[..., list[Any]]:
+    """The result of `function` and the gradients of its arguments, for some gradient of it."""
+
+    def run(*arguments: Any) -> list[Any]:
+        result = function(*arguments)
+        gradient = torch.arange(result.numel(), dtype=torch.float32).cos().reshape(result.shape)
+        result.backward(gradient.to(result))
+        leaves = [a for a in arguments if isinstance(a, torch.Tensor) and a.requires_grad]
+        return [result, *(leaf.grad for leaf in leaves)]
+
+    return run

@@ -1,0 +1,97 @@
+"""`python -m torch_outboard prebuild`: programs are on disk before they are needed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support import run_python, try_python
+
+PREBUILD = """
+    import sys
+    from torch_outboard.cli import main
+    sys.exit(main(["prebuild", *sys.argv[1:]]))
+"""
+USE = """
+    import torch, torch_outboard
+    from torch_outboard import _C
+
+    x = torch.rand(64, 64, device=torch_outboard.device_name())
+    x.sum(), x.sum(1), x.amax(0)
+    torch.get_device_module(x.device).synchronize()
+    print(*_C.program_counts()[:2])
+"""
+
+
+def counts(printed: str) -> tuple[int, int]:
+    """Programs that were compiled, and that were there."""
+    found = re.findall(r"(\d+) programs compiled, (\d+) were there", printed.replace("\n", " "))
+    assert len(found) == 1, printed
+    return int(found[0][0]), int(found[0][1])
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    return {
+        "OUTBOARD_CACHE_DIR": str(tmp_path / "programs"),
+        "POCL_CACHE_DIR": str(tmp_path / "pocl"),
+        "OUTBOARD_WAY": "device",
+        "OUTBOARD_FALLBACK_COPIED": "allow",
+    }
+
+
+def test_operators_are_there_for_the_next_process(environment):
+    """Those reductions that it uses, in the dtype that it uses."""
+    operators = [f"--operator=aten::{name}" for name in ("sum", "sum.dim_IntList", "amax")]
+    built, loaded = counts(run_python(PREBUILD, *operators, **environment))
+    assert built >= 2
+    assert loaded == 0
+    used_built, used_loaded = map(int, run_python(USE, **environment).split())
+    assert used_loaded >= 1
+    # What is compiled now is what rand and fill need, which are no reductions.
+    cold_built, _ = map(int, run_python(USE, **{**environment, "OUTBOARD_CACHE_DIR": ""}).split())
+    assert used_built + used_loaded == cold_built
+    assert used_built < cold_built
+    again = counts(run_python(PREBUILD, *operators, **environment))
+    assert again == (0, built)
+
+
+def test_what_a_program_compiles_is_recorded(environment, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\nprint('arguments', sys.argv[1:])\n"
+        + "\n".join(line[4:] for line in USE.splitlines())
+        + "\nsys.exit(3)\n"
+    )
+    result = try_python(PREBUILD, "--record", str(script), "--fast", **environment)
+    assert result.returncode == 3, result.stderr
+    assert "arguments ['--fast']" in result.stdout
+    built, loaded = counts(result.stdout)
+    assert (built > 0, loaded) == (True, 0)
+    assert run_python(USE, **environment).split() == ["0", str(built)]
+
+
+def test_a_program_that_takes_the_host_way_compiles_nothing(environment, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import torch, torch_outboard\n"
+                      "torch.ones(3, device=torch_outboard.device_name()).sin()\n")  # fmt: skip
+    printed = run_python(PREBUILD, "--way", "host", "--record", str(script), **environment)
+    assert counts(printed) == (0, 0)
+    assert "with --way device it takes all there are" in printed.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "message"),
+    [
+        (["--family", "sorcery"], {}, "no family sorcery; there are "),
+        (["--operator", "aten::dance"], {}, "no operator aten::dance; there are "),
+        (["--dtype", "float31"], {}, "'float31' is no dtype"),
+        ([], {"OUTBOARD_CACHE_DIR": ""}, "nothing would be kept: OUTBOARD_CACHE_DIR is empty"),
+    ],
+)
+def test_what_makes_no_sense_is_a_sentence(environment, arguments, settings, message):
+    result = try_python(PREBUILD, *arguments, **{**environment, **settings})
+    assert result.returncode == 1
+    assert message in result.stdout.replace("\n", " ")

@@ -1,0 +1,122 @@
+"""Random numbers by device kernels: those of the host way, from the same seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+
+from torch_outboard import fallback, ways
+
+COUNT = 1003
+
+
+def by_both_ways(function: Callable[[], torch.Tensor | tuple]) -> list[list[torch.Tensor]]:
+    """What `function` gives by the host and by the device, and a number drawn afterwards."""
+    results = []
+    for way in ("host", "device"):
+        with ways.way(way), fallback.report() as report:
+            torch.manual_seed(5)
+            value = function()
+            leaves = list(value) if isinstance(value, tuple) else [value]
+            leaves.append(torch.empty(3, device=leaves[0].device).uniform_())
+        results.append([leaf.cpu() for leaf in leaves])
+    assert {row.way for row in report.rows} == {"device"}, report.rows
+    return results
+
+
+def same(function: Callable[[], torch.Tensor | tuple]) -> None:
+    for theirs, ours in zip(*by_both_ways(function), strict=True):
+        assert theirs.dtype == ours.dtype
+        assert torch.equal(theirs, ours)
+
+
+def close(function: Callable[[], torch.Tensor | tuple], **tolerances: float) -> None:
+    for theirs, ours in zip(*by_both_ways(function), strict=True):
+        assert_close(ours, theirs, **tolerances)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str
+)
+def test_uniform(device, dtype):
+    same(lambda: torch.empty(COUNT, device=device, dtype=dtype).uniform_())
+    close(lambda: torch.empty(COUNT, device=device, dtype=dtype).uniform_(-1.5, 2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("normal_", (1, 2)),
+        ("log_normal_", ()),
+        ("exponential_", (2.0,)),
+        ("cauchy_", ()),
+        ("geometric_", (0.3,)),
+    ],
+)
+def test_distributions(device, dtype, name, arguments):
+    close(lambda: getattr(torch.empty(COUNT, device=device, dtype=dtype), name)(*arguments))
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.int64, torch.int32, torch.uint8, torch.bool, torch.float32], ids=str
+)
+def test_integers(device, dtype):
+    same(lambda: torch.empty(COUNT, device=device, dtype=dtype).random_())
+    if dtype != torch.bool:
+        same(lambda: torch.empty(COUNT, device=device, dtype=dtype).random_(3, 100))
+
+
+def test_wide_ranges_of_integers(device):
+    same(lambda: torch.randint(-(2**40), 2**41, (COUNT,), device=device))
+    same(lambda: torch.randint(-50, 100, (COUNT,), device=device))
+
+
+def test_bernoulli(device):
+    probabilities = torch.rand(COUNT, device=device)
+    same(lambda: torch.empty(COUNT, device=device).bernoulli_(0.3))
+    same(lambda: torch.bernoulli(probabilities))
+    same(lambda: torch.empty(COUNT, device=device, dtype=torch.int32).bernoulli_(probabilities))
+
+
+def test_dropout(device):
+    values = torch.randn(7, 9, 11, device=device)
+    same(lambda: torch.native_dropout(values, 0.3, True))
+    same(lambda: torch.dropout(values.transpose(0, 2), 0.3, True))
+
+    def gradient() -> torch.Tensor:
+        leaf = values.clone().requires_grad_()
+        F.dropout(leaf, 0.3).backward(values)
+        return leaf.grad
+
+    same(gradient)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 64, 1000])
+def test_permutations(device, count):
+    same(lambda: torch.randperm(count, device=device))
+
+
+def test_random_slopes(device):
+    values = torch.randn(9, 11, device=device)
+
+    def slopes() -> tuple[torch.Tensor, torch.Tensor]:
+        noise = torch.empty(11, 9, device=device).t()
+        return torch.ops.aten.rrelu_with_noise(values, noise, 0.1, 0.3, True), noise
+
+    same(slopes)
+
+
+def test_layouts(device):
+    # Numbers belong to places in logical order.
+    same(lambda: torch.empty(20, 30, device=device).t().uniform_())
+    same(lambda: torch.empty(20, 30, device=device)[:, ::2].uniform_())
+
+
+def test_generators(device):
+    generator = torch.Generator(device)
+    same(lambda: torch.rand(5, device=device, generator=generator.manual_seed(3)))

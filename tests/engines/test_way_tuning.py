@@ -1,0 +1,249 @@
+"""Tuning with a clock of the tests' own: what is measured, decided, kept and used."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.engines.conftest import ways_of
+from tests.support import run_python
+from torch_outboard import _C, fallback, way_ranges, way_tuning, ways
+from torch_outboard.representative_calls import COPY, Call, families
+
+
+def call(overload: str, make, function) -> Call:
+    def prepare(device, elements):
+        x = make(elements, device=device)
+        return lambda: function(x)
+
+    return Call(overload, prepare)
+
+
+ADD = call("aten::add.Tensor", torch.ones, lambda x: x + x)
+SUM = call("aten::sum", torch.ones, torch.sum)
+# No device kernel.
+DET = call("aten::_linalg_det", torch.eye, torch.linalg.det)
+CALLS = {"pointwise": [ADD], "reduction": [SUM], "solver": [DET]}
+SIZES = (8, 64)
+
+
+@pytest.fixture(autouse=True)
+def shared_memory(shares_memory):
+    if not shares_memory:
+        pytest.skip("there is nothing to tune where host and device share no memory")
+
+
+@pytest.fixture
+def ranges(device):
+    before = _C.way_ranges(device.index)
+    with ways.way("auto", device):
+        yield lambda chosen: _C.set_way_ranges(device.index, chosen)
+    _C.set_way_ranges(device.index, before)
+
+
+class Clock:
+    """Stands for the measurement: runs the work by both ways and answers what a test wants."""
+
+    def __init__(self, *ratios: float, training: float = 1.0) -> None:
+        self.ratios, self.training = list(ratios), training
+        self.compared = 0
+
+    def __call__(self, run, take, synchronize) -> tuple[float, float]:
+        self.compared += 1
+        for way in ("device", "host"):
+            take(way)
+            run()
+            synchronize()
+        return (self.ratios.pop(0) if self.ratios else self.training), 1.0
+
+
+def tune(device, clock: Clock, **options) -> way_tuning.Tuning:
+    return way_tuning.tune(device, sizes=SIZES, compare=clock, calls=CALLS, **options)
+
+
+def test_every_family_is_measured_at_every_size(device):
+    clock = Clock(2.0, 0.5, 0.4, 3.0)
+    tuning = tune(device, clock)
+    assert tuning.ratios == {
+        "pointwise": {"8": 2.0, "64": 0.5}, "reduction": {"8": 0.4, "64": 3.0}, "solver": {}
+    }  # fmt: skip
+    # What no device kernel takes is not measured and follows the default.
+    assert tuning.ranges == {"pointwise": [(22, None)], "reduction": [(0, 22)]}
+    # The size that stays on the host of each family, and the training step.
+    assert clock.compared == 4 + 3 * way_tuning.REPEATS
+    assert tuning.device == torch.get_device_module(device).get_device_properties(device).name
+
+
+def test_a_slower_training_step_closes_the_device_way(device):
+    questions = [1.0] * 2 * way_tuning.REPEATS
+    tuning = tune(device, Clock(2.0, 0.5, 0.4, 3.0, *questions, training=1.2))
+    assert tuning.ranges == {"pointwise": [], "reduction": []}
+    assert tuning.ratios["pointwise"] == {"8": 2.0, "64": 0.5}
+
+
+def test_host_calls_that_do_not_bear_the_question_close_their_family(device):
+    questions = [ratio for ratio in (1.3, 1.0) for _ in range(way_tuning.REPEATS)]
+    tuning = tune(device, Clock(2.0, 0.5, 0.4, 3.0, *questions))
+    assert tuning.ranges == {"pointwise": [], "reduction": [(0, 22)]}
+
+
+def test_only_the_family_that_slows_training_down_is_closed(device):
+    """Together too slow; the first alone, too; the second alone is fine."""
+    steps = [ratio for ratio in (1.0, 1.0, 1.2, 1.1, 0.9) for _ in range(way_tuning.REPEATS)]
+    clock = Clock(2.0, 0.5, 0.4, 3.0, *steps)
+    assert tune(device, clock).ranges == {"pointwise": [], "reduction": [(0, 22)]}
+    # Each alone is fine, together they are not, also when asked again.
+    steps = [ratio for ratio in (1.0, 1.0, 1.2, 0.9, 0.9, 1.2) for _ in range(way_tuning.REPEATS)]
+    clock = Clock(2.0, 0.5, 0.4, 3.0, *steps)
+    assert tune(device, clock).ranges == {"pointwise": [], "reduction": []}
+    assert not clock.ratios
+
+
+def test_without_an_open_family_no_training_step_is_needed(device):
+    clock = Clock(2.0, 2.0, 2.0, 2.0)
+    assert list(tune(device, clock).ranges.values()) == [[], []]
+    assert clock.compared == 4
+
+
+def test_tuning_changes_nothing_by_itself(device, ranges):
+    ranges({"sort": [(7, None)]})
+    with ways.way("host", device):
+        tune(device, Clock(0.5, 0.5, 0.5, 0.5))
+        assert ways.get_way(device) == "host"
+    assert ways.ranges(device) == {"sort": [(7, None)]}
+
+
+def test_chosen_families(device):
+    tuning = tune(device, Clock(2.0, 2.0), only=["reduction"])
+    assert tuning.ranges == {"reduction": []}
+    with pytest.raises(ValueError, match="no family sorting; there are pointwise, reduction"):
+        tune(device, Clock(), only=["sorting"])
+
+
+def test_the_ways_are_those_that_are_measured(device):
+    """Both sides of a comparison run what they are named after."""
+    seen = {}
+
+    def compare(run, take, synchronize):
+        for way in ("device", "host"):
+            take(way)
+            with fallback.report() as report:
+                run()
+            seen[way] = ways_of(report)["aten::add.Tensor"]
+        return 1.0, 1.0
+
+    way_tuning.measure_family([ADD], device, [8], compare, lambda _: None)
+    assert seen == {"device": "device", "host": "shared"}
+
+
+def test_the_worst_call_counts(device):
+    ratios = way_tuning.measure_family(
+        [ADD, ADD, ADD], device, [8], Clock(0.5, 1.5, 0.2), lambda _: None
+    )
+    assert ratios == {8: 1.5}
+
+
+def test_real_times_are_measured(device, monkeypatch):
+    monkeypatch.setattr(way_tuning, "BUDGET", 1e-3)
+    ratios = way_tuning.measure_family([ADD], device, [8], way_tuning.compare_ways, lambda _: None)
+    assert 0 < ratios[8] < 1000
+
+
+def test_auto_is_compared_with_the_host_alone(device, ranges):
+    ranges({"sort": [(7, None)]})
+    step = way_tuning.training_step(device)
+    chosen = {"pointwise": [(0, None)]}
+    assert way_tuning.auto_ratio(chosen, step, device, Clock(0.9, 0.7, 0.2)) == 0.7
+    assert ways.ranges(device) == {"sort": [(7, None)]}
+
+
+def test_what_was_found_is_kept_and_used(device, ranges, tmp_path, monkeypatch):
+    monkeypatch.setenv("OUTBOARD_CACHE_DIR", str(tmp_path))
+    way_tuning.keep(device, tune(device, Clock(2.0, 0.5), only=["pointwise"]))
+    file = way_tuning.keep(device, tune(device, Clock(2.0, 2.0), only=["reduction"]))
+    assert file == way_ranges.path(device.index)
+    small, large = torch.ones(8, device=device), torch.ones(64, device=device)
+    for x, expected in ((small, "shared"), (large, "device")):
+        with fallback.report() as report:
+            x + x
+        assert ways_of(report)["aten::add.Tensor"] == expected
+    # The next process reads the file at its first use.
+    printed = run_python(
+        """
+        import torch, torch_outboard
+        from torch_outboard import fallback, ways
+
+        x = torch.ones(64, device=torch_outboard.device_name())
+        with fallback.report() as report:
+            x + x, x[:8] + x[:8], x.sum()
+        print([(row.op, row.way) for row in report.rows])
+        print(ways.ranges())
+        """,
+        OUTBOARD_CACHE_DIR=str(tmp_path),
+        OUTBOARD_WAY="auto",
+    ).splitlines()
+    assert sorted(eval(printed[0])) == [
+        ("aten::add.Tensor", "device"), ("aten::add.Tensor", "shared"), ("aten::sum", "shared")
+    ]  # fmt: skip
+    assert eval(printed[1]) == {"pointwise": [(22, None)], "reduction": []}
+
+
+def test_operators_ask_only_where_the_way_is_open(device, ranges):
+    """Typed host kernels skip the router, which costs more than small operators take."""
+    asked = _C.router_is_asked
+    torch.ones(3, device=device).sin()
+    ranges({"pointwise": [], "reduction": []})
+    assert not asked("aten::add.Tensor")
+    ranges({"pointwise": [(1 << 20, None)], "reduction": []})
+    assert asked("aten::add.Tensor")
+    assert not asked("aten::sum")
+    with ways.way("device", device):
+        assert asked("aten::sum")
+        # No device kernel is known for it, so there is nothing to ask.
+        assert not asked("aten::_linalg_det.result")
+    with ways.way("host", device):
+        assert not asked("aten::add.Tensor")
+    ranges({})
+    assert not asked("aten::add.Tensor")
+
+
+def test_lists_count_all_of_their_tensors(device, ranges):
+    ranges({"pointwise": [(10, None)]})
+    for length, expected in ((3, "shared"), (4, "device")):
+        x = [torch.ones(3, device=device) for _ in range(length)]
+        with fallback.report() as report:
+            torch._foreach_add_(x, 1.0)
+        assert set(ways_of(report).values()) == {expected}, length
+        assert [t.tolist() for t in x] == [[2.0] * 3] * length
+
+
+def test_host_kernels_that_call_operators_wait_for_the_device(device, ranges):
+    """layer_norm copies a strided input by itself; the copy must not still be on a queue."""
+    ranges({COPY: [(0, None)], "pointwise": [(0, None)]})
+    for _ in range(20):
+        x = torch.rand(512, 256)
+        weight, bias = torch.rand(512), torch.rand(512)
+        on_device = x.to(device)
+        result = torch.nn.functional.layer_norm(
+            (on_device + 1).t(), (512,), weight.to(device), bias.to(device)
+        )
+        expected = torch.nn.functional.layer_norm((x + 1).t(), (512,), weight, bias)
+        torch.testing.assert_close(result.cpu(), expected)
+
+
+def test_representative_calls_are_of_known_families(device):
+    known = families()
+    assert COPY in known
+    for family in ("pointwise", "pointwise_lists", "reduction", "matrix_product", "convolution"):
+        assert known[family], f"no call stands for {family}"
+
+
+@pytest.mark.parametrize(
+    "represented",
+    [each for calls in families().values() for each in calls],
+    ids=lambda each: each.overload,
+)
+def test_representative_calls_run_on_the_device(device, represented):
+    run = represented.prepare(device, 1 << 10)
+    with ways.way("device", device):
+        assert way_tuning.runs_on_device(run, represented)

@@ -1,0 +1,133 @@
+"""The ranges of way `auto`: when they count, and the files in which they are kept."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+
+from tests.support import run_python
+from torch_outboard import _C, way_ranges, ways
+from torch_outboard.way_ranges import Tuning
+from torch_outboard.way_tuning import better_ranges
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("OUTBOARD_CACHE_DIR", str(tmp_path / "programs"))
+    return tmp_path / "programs"
+
+
+@pytest.fixture
+def ranges(device):
+    """Sets ranges of the device for a test."""
+    before = _C.way_ranges(device.index)
+    with ways.way("auto", device):
+        yield lambda chosen: _C.set_way_ranges(device.index, chosen)
+    _C.set_way_ranges(device.index, before)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "expected"),
+    [
+        ({}, []),
+        ({10: 0.5}, [(0, None)]),
+        ({10: 1.5}, []),
+        ({10: 2.0, 40: 0.9, 1000: 0.5}, [(20, None)]),
+        ({1000: 0.5, 10: 0.5, 100: 0.9}, [(0, None)]),
+        ({10: 0.5, 90: 0.9, 1000: 2.0}, [(0, 300)]),
+        ({10: 0.5, 40: 2.0, 90: 0.5}, [(0, 20), (60, None)]),
+        ({10: 2.0, 40: 0.5, 90: 2.0, 100: 3.0}, [(20, 60)]),
+        # Better by nothing worth the question is not better.
+        ({10: 0.97, 100: 0.96}, []),
+    ],
+)
+def test_ranges_from_ratios(ratios, expected):
+    assert better_ranges(ratios) == expected
+
+
+def test_ranges_decide_for_auto(device, device_module, ranges):
+    def takes(family: str, elements: int) -> bool:
+        return _C.takes_device_way(device.index, family, elements)
+
+    properties = device_module.get_device_properties(device)
+    default = not (properties.host_access == "coherent" and properties.kind == "cpu")
+    chosen = {"pointwise": [(5, 10), (1000, None)], "reduction": [], "copy": [(0, None)]}
+    ranges(chosen)
+    answers = {n: takes("pointwise", n) for n in (0, 4, 5, 9, 10, 999, 1000, 1 << 40)}
+    assert [n for n, answer in answers.items() if answer] == [5, 9, 1000, 1 << 40]
+    assert not takes("reduction", 1 << 62)
+    assert takes("copy", 0)
+    assert [takes("unheard of", n) for n in (0, 1 << 40)] == [default, default]
+    with ways.way("host", device):
+        assert not takes("copy", 10)
+    with ways.way("device", device):
+        assert takes("reduction", 10)
+    assert ways.ranges(device) == chosen
+
+
+def test_files_come_back(device, folder):
+    assert way_ranges.load(device.index) is None
+    tuning = Tuning(
+        "chip", "1.2", {"pointwise": [(5, 9), (20, None)], "sort": []}, ratios={"sort": {"10": 1.5}}
+    )
+    file = way_ranges.save(device.index, tuning)
+    assert file is not None
+    assert file.parent == folder
+    assert way_ranges.load(device.index) == tuning
+    assert [path.name for path in folder.iterdir()] == [file.name]
+
+
+def test_nothing_is_kept_without_a_folder(device, monkeypatch):
+    monkeypatch.setenv("OUTBOARD_CACHE_DIR", "")
+    assert way_ranges.save(device.index, Tuning("chip", "1.2", {"pointwise": [(5, None)]})) is None
+    assert way_ranges.load(device.index) is None
+
+
+def test_a_failed_write_leaves_the_old_file(device, folder):
+    way_ranges.save(device.index, Tuning("chip", "1.2", {"pointwise": [(5, None)]}))
+    with pytest.raises(TypeError):
+        way_ranges.save(device.index, Tuning("chip", "1.2", {"pointwise": [object()]}))  # type: ignore[dict-item]
+    assert len(list(folder.iterdir())) == 1
+    assert way_ranges.load(device.index).ranges == {"pointwise": [(5, None)]}
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[1]", '{"format": 1}', '{"format": 1, "device": "x", "driver_version": "y", '
+     '"ranges": {"pointwise": "many"}}', '{"format": 1, "device": "x", "driver_version": "y", '
+     '"ranges": {"pointwise": [[7, 3]]}}'],
+)  # fmt: skip
+def test_a_broken_file_is_a_warning(device, folder, content):
+    folder.mkdir()
+    file = way_ranges.path(device.index)
+    file.write_text(content)
+    with pytest.warns(UserWarning, match=r"cannot be used .*torch_outboard tune.* writes it again"):
+        assert way_ranges.load(device.index) is None
+
+
+def test_a_file_of_another_format_is_left_alone(device, folder):
+    folder.mkdir()
+    way_ranges.path(device.index).write_text(json.dumps({"format": 0, "shape": "unknown"}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert way_ranges.load(device.index) is None
+
+
+def test_tune_says_that_there_is_nothing_to_tune(device, tmp_path):
+    """The driver `host` compiles nothing."""
+    if _C.runs_code(device.index):
+        pytest.skip("this driver compiles; tests/engines/test_way_tuning.py tunes it")
+    out = run_python(
+        """
+        import sys
+        from torch_outboard.cli import main
+        print(main(["tune"]))
+        """,
+        OUTBOARD_CACHE_DIR=str(tmp_path),
+    )
+    assert "runs no code, so it has one way only and nothing to tune" in out.replace("\n", " ")
+    assert out.split()[-1] == "1"
+    assert list(tmp_path.iterdir()) == []

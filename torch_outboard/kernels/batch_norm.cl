@@ -1,0 +1,55 @@
+// Channels brought to mean 0 and variance 1: their own (TRAINING) or those given. A group takes a
+// channel of (blocks, channels, n).
+
+__kernel void batch_norm(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_SCRATCH(S)
+  OB_FOR_GROUPS(channel) {
+#define START (block * channels + channel) * n
+#if TRAINING
+    ROW_VALUE(total, 0)
+#define TOTAL(type, load, store) total_##type += input_##load(first + i);
+    FOR_RUNS(START, TOTAL)
+    const V count = (V)blocks * (V)n;
+    V average = ROW_SUM(total) / count;
+    ROW_VALUE(squares, 0)
+#define SQUARES(type, load, store)                       \
+  {                                                      \
+    const type d = input_##load(first + i) - average;    \
+    squares_##type += d * d;                             \
+  }
+    FOR_RUNS(START, SQUARES)
+    const V variation = ROW_SUM(squares);
+    V inverse = 1 / sqrt(variation / count + eps);
+    if (OB_LANE == 0) {
+      mean_store(channel, average);
+      rstd_store(channel, inverse);
+#if HAS_running_mean
+      running_mean_store(channel, momentum * average + (1 - momentum) * running_mean_load(channel));
+#endif
+#if HAS_running_var
+      running_var_store(channel, momentum * (variation / (count - 1)) +
+                                     (1 - momentum) * running_var_load(channel));
+#endif
+    }
+    // As what is saved, which may be of a half type, holds them.
+    OB_BARRIER
+    average = mean_load(channel);
+    inverse = rstd_load(channel);
+#else
+    const V average = running_mean_load(channel);
+    const V inverse = 1 / sqrt(running_var_load(channel) + eps);
+#endif
+    V scale = inverse, shift = -average * inverse;
+#if HAS_weight
+    scale *= weight_load(channel);
+    shift *= weight_load(channel);
+#endif
+#if HAS_bias
+    shift += bias_load(channel);
+#endif
+#define RESULT(type, load, store) \
+  out_##store(first + i, input_##load(first + i) * scale + shift);
+    FOR_RUNS(START, RESULT)
+  }
+}

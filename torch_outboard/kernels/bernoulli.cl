@@ -1,0 +1,14 @@
+// 1 with a probability, else 0: where a draw is less than the probability times 2^32.
+
+#if HAS_p
+// Of probabilities: one per element, or a single one.
+#define THRESHOLD(i) (ulong)ceil(fmax(p_load(single ? 0 : (i)), (p_value)0) * 4294967296.0f)
+#else
+#define THRESHOLD(i) (((ulong)threshold_high << 16) | (ulong)threshold_low)
+#endif
+#define USE(i, word) out_store(i, (V)((ulong)word < THRESHOLD(i)));
+
+__kernel void bernoulli(OB_PARAMETERS) {
+  OB_BEGIN
+  FOR_WORDS(count, USE)
+}

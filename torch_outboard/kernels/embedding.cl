@@ -1,0 +1,12 @@
+// Rows of `weight` at the places that `indices` names. What an index out of range names is 0.
+
+__kernel void embedding(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_FOR_GROUPS(row) {
+    const ob_index place = indices_load(row);
+    const bool known = place >= 0 && place < row_count;
+    for (ob_index i = OB_LANE; i < n; i += OB_LOCAL) {
+      out_store(row * n + i, known ? weight_load(place * n + i) : 0);
+    }
+  }
+}

@@ -1,0 +1,58 @@
+// Sums (MODE 0), means (1) and maxima (2) of bags of rows of `weight`. A group takes a bag; rows
+// whose number is `padding` do not count. Numbers out of range are left out.
+
+__kernel void embedding_bag(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_FOR_GROUPS(bag) {
+    const ob_index first = clamp((ob_index)offsets_load(bag), (ob_index)0, index_count);
+    const ob_index next =
+        bag + 1 < offset_count ? (ob_index)offsets_load(bag + 1) : index_count;
+    const ob_index last = clamp(next, first, index_count);
+    ob_index size = 0;
+    for (ob_index k = first; k < last; ++k) size += indices_load(k) != padding;
+    if (OB_LANE == 0) bag_size_store(bag, size);
+    for (ob_index k = first + OB_LANE; k < last; k += OB_LOCAL) offset2bag_store(k, bag);
+#define KNOWN const ob_index place = indices_load(k);                              \
+    if (place == padding || place < 0 || place >= row_count) continue;
+#if MODE == 2
+    for (ob_index i = OB_LANE; i < n; i += OB_LOCAL) {
+      V best = 0;
+      ob_index at = 0;
+      bool some = false;
+      for (ob_index k = first; k < last; ++k) {
+        KNOWN
+        const V x = weight_load(place * n + i);
+        if (!some || x > best) {
+          best = x;
+          at = place;
+        }
+        some = true;
+      }
+      out_store(bag * n + i, best);
+      maximum_store(bag * n + i, at);
+    }
+#else
+    if (OB_LANE == 0) maximum_store(bag, size);
+#if MODE == 1
+    const V scale = size > 0 ? 1 / (V)size : 0;
+#else
+    const V scale = 1;
+#endif
+#if HAS_per_sample_weights
+#define WEIGHT *per_sample_weights_load(k)
+#else
+#define WEIGHT
+#endif
+#define BAG_OF(type, load, store)                           \
+  {                                                         \
+    type total = (type)(0);                                 \
+    for (ob_index k = first; k < last; ++k) {               \
+      KNOWN                                                 \
+      total += weight_##load(place * n + i) WEIGHT;         \
+    }                                                       \
+    out_##store(bag * n + i, total * scale);                \
+  }
+    FOR_ROW(BAG_OF)
+#endif
+  }
+}

@@ -1,0 +1,44 @@
+// Rows whose norm is above `limit`, among those that `indices` names, scaled down to it.
+
+// Of the places that name the same row one takes it.
+__kernel void embedding_renorm_choose(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_ITEM(k)
+  const ob_index place = indices_load(k);
+  if (place >= 0 && place < row_count) chosen_store(place, k);
+}
+
+#if NORM == 0
+#define POWER(x) fmax(total, fabs(x))
+#elif NORM == 1
+#define POWER(x) total + fabs(x)
+#elif NORM == 2
+#define POWER(x) total + (x) * (x)
+#else
+#define POWER(x) total + pow(fabs(x), order)
+#endif
+
+__kernel void embedding_renorm(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_SCRATCH(S)
+  OB_FOR_GROUPS(k) {
+    const ob_index place = indices_load(k);
+    if (place < 0 || place >= row_count || chosen_load(place) != k) continue;
+    V total = 0;
+    for (ob_index i = OB_LANE; i < n; i += OB_LOCAL) total = POWER(out_load(place * n + i));
+#if NORM == 0
+    const V norm = OB_GROUP_MAX(total);
+#elif NORM == 1
+    const V norm = OB_GROUP_SUM(total);
+#elif NORM == 2
+    const V norm = sqrt(OB_GROUP_SUM(total));
+#else
+    const V norm = pow(OB_GROUP_SUM(total), 1 / order);
+#endif
+    if (norm <= limit) continue;
+    const V scale = limit / (norm + (V)1e-7);
+    for (ob_index i = OB_LANE; i < n; i += OB_LOCAL) {
+      out_store(place * n + i, out_load(place * n + i) * scale);
+    }
+  }
+}

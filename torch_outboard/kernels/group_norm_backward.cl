@@ -1,0 +1,70 @@
+// The gradients of group_norm.cl, of (batch, channels, n).
+
+// Per channel of each element of the batch: the sum of the gradient, and of its product with the
+// normalized input.
+__kernel void group_norm_sums(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_SCRATCH(S)
+  OB_FOR_GROUPS(channel) {
+    const ob_index first = channel * n;
+    const V average = mean_load(channel / blocks), inverse = rstd_load(channel / blocks);
+    ROW_VALUE(total, 0)
+    ROW_VALUE(product, 0)
+#define SUMS(type, load, store)                                         \
+  {                                                                     \
+    const type dy = grad_out_##load(first + i);                         \
+    total_##type += dy;                                                 \
+    product_##type += dy * (input_##load(first + i) - average);         \
+  }
+    FOR_ROW(SUMS)
+    const V total = ROW_SUM(total), product = ROW_SUM(product);
+    if (OB_LANE == 0) {
+      totals_store(channel, total);
+      products_store(channel, product * inverse);
+    }
+  }
+}
+
+#if HAS_weight
+#define WEIGHT(channel) *weight_load((channel) % channels)
+#else
+#define WEIGHT(channel)
+#endif
+
+__kernel void group_norm_input(OB_PARAMETERS) {
+  OB_BEGIN
+#if HAS_grad_input
+  OB_FOR_GROUPS(channel) {
+    const ob_index first = channel * n, row = channel / blocks;
+    const V average = mean_load(row), inverse = rstd_load(row);
+    V shift = 0, slope = 0;
+    for (ob_index other = row * blocks; other < (row + 1) * blocks; ++other) {
+      shift += totals_load(other) WEIGHT(other);
+      slope += products_load(other) WEIGHT(other);
+    }
+    shift /= (V)blocks * (V)n;
+    slope *= inverse / ((V)blocks * (V)n);
+    const V scale = 1 WEIGHT(channel);
+#define RESULT(type, load, store)                                                                 \
+  grad_input_##store(first + i, (grad_out_##load(first + i) * scale - shift -                     \
+                                 (input_##load(first + i) - average) * slope) * inverse);
+    FOR_ROW(RESULT)
+  }
+#endif
+}
+
+__kernel void group_norm_channels(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_ITEM(channel)
+  V total = 0, product = 0;
+  for (ob_index b = 0; b < batch; ++b) {
+    total += totals_load(b * channels + channel);
+    product += products_load(b * channels + channel);
+  }
+#if HAS_grad_weight
+  grad_weight_store(channel, product);
+#endif
+#if HAS_grad_bias
+  grad_bias_store(channel, total);
+#endif
+}

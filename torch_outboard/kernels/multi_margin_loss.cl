@@ -1,0 +1,51 @@
+// How far the scores of other classes come within `margin` of that of the target, to the power p.
+// A target that is no class gives NaN.
+
+#define POWER(z) (P == 1 ? (z) : (z) * (z))
+
+#if FORWARD
+__kernel void multi_margin_loss(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_ITEM(row)
+  const ob_index t = target_load(row);
+  V total = 0;
+  if (t < 0 || t >= classes) {
+    total = NAN;
+  } else {
+    const V own = self_load(row * classes + t);
+    for (ob_index i = 0; i < classes; ++i) {
+      const V z = distance - own + self_load(row * classes + i);
+      if (i != t && z > 0) total += POWER(z);
+    }
+#if HAS_weight
+    total *= weight_load(t);
+#endif
+  }
+  total /= (V)classes;
+#if REDUCTION
+  losses_store(row, total);
+#else
+  out_store(row, total);
+#endif
+}
+#else
+__kernel void multi_margin_loss(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_ITEM(row)
+  const ob_index t = target_load(row);
+  const bool known = t >= 0 && t < classes;
+  V scale = grad_output_load(REDUCTION ? 0 : row) / ((V)classes * (V)divisor);
+#if HAS_weight
+  scale *= weight_load(known ? t : 0);
+#endif
+  const V own = self_load(row * classes + (known ? t : 0));
+  V total = 0;
+  for (ob_index i = 0; i < classes; ++i) {
+    const V z = distance - own + self_load(row * classes + i);
+    const V slope = z > 0 && i != t ? (P == 1 ? scale : 2 * scale * z) : 0;
+    total += slope;
+    grad_store(row * classes + i, known ? slope : (V)NAN);
+  }
+  if (known) grad_store(row * classes + t, -total);
+}
+#endif

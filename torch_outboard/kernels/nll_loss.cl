@@ -1,0 +1,49 @@
+// The negative log likelihood of class `target` of (batch, classes, inner), times the weight of the
+// class. A target that is no class gives NaN.
+
+__kernel void nll_loss_each(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_ITEM(i)
+  const ob_index t = target_load(i);
+  const ob_index outer = i / inner;
+  V loss = 0, share = 0;
+  if (t != ignore) {
+    const bool known = t >= 0 && t < classes;
+    const ob_index at = known ? t : 0;
+    share = 1;
+#if HAS_weight
+    share = weight_load(at);
+#endif
+    loss = known ? -self_load((outer * classes + at) * inner + i - outer * inner) * share : (V)NAN;
+  }
+#if REDUCTION
+  losses_store(i, loss);
+  shares_store(i, share);
+#else
+  out_store(i, loss);
+#endif
+}
+
+__kernel void nll_loss_total(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_SCRATCH(S)
+  OB_FOR_GROUPS(g) {
+    V loss = 0, share = 0;
+#if REDUCTION
+    for (ob_index i = OB_LANE; i < count; i += OB_LOCAL) {
+      loss += losses_load(i);
+      share += shares_load(i);
+    }
+    loss = OB_GROUP_SUM(loss);
+    share = OB_GROUP_SUM(share);
+#endif
+    if (OB_LANE == 0) {
+#if REDUCTION == 1
+      out_store(0, loss / share);
+#elif REDUCTION == 2
+      out_store(0, loss);
+#endif
+      total_store(0, share);
+    }
+  }
+}

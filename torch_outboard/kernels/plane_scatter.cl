@@ -1,0 +1,17 @@
+// Each value of a plane goes to a place in a larger plane, which held zeros. One work item does a
+// plane, since places may repeat: then values are added, or the last one stays.
+
+__kernel void plane_scatter(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_ITEM(plane)
+  for (ob_index i = plane * inputs; i < (plane + 1) * inputs; ++i) {
+    const long place = indices[i];
+    if (place < 0 || place >= outputs) continue;
+    const ob_index to = plane * outputs + (ob_index)place;
+#if ADDS
+    out_store(to, (V)out_load(to) + (V)source_load(i));
+#else
+    out_store(to, source_load(i));
+#endif
+  }
+}

@@ -1,0 +1,37 @@
+// What pooling kernels share: an image has a depth, a height and a width; those of fewer dimensions
+// have sizes of one.
+
+// A group takes planes, one after the other. Runs over the places of one; a processor needs no
+// divisions for that.
+#if OB_LOCAL == 1
+#define OB_FOR_PLACES(z, y, x, d_size, h_size, w_size) \
+  for (ob_index z = 0; z < (d_size); ++z)              \
+    for (ob_index y = 0; y < (h_size); ++y)            \
+      for (ob_index x = 0; x < (w_size); ++x)
+#else
+#define OB_FOR_PLACES(z, y, x, d_size, h_size, w_size)                                    \
+  for (ob_index ob_i = OB_LANE, z, y, x; ob_i < (d_size) * (h_size) * (w_size) &&         \
+                                         (x = ob_i % (w_size), y = ob_i / (w_size) % (h_size), \
+                                         z = ob_i / (w_size) / (h_size), 1);              \
+       ob_i += OB_LOCAL)
+#endif
+
+#if OB_FLOATING
+#define OB_LOWEST ((V)(-INFINITY))
+#else
+#define OB_LOWEST ((V)((V)(-1) < (V)0 ? (long)1 << (8 * sizeof(V) - 1) : 0))
+#endif
+
+static inline ob_index first_inside(const ob_index start, const ob_index step) {
+  return start < 0 ? start + (-start + step - 1) / step * step : start;
+}
+
+// Where adaptive window `o` of `outputs` begins and ends in `inputs` elements. The products need 64
+// bits only where the index does.
+static inline ob_index window_begin(const ob_index o, const ob_index outputs,
+                                    const ob_index inputs) {
+  return (ob_index)((long)o * inputs / outputs);
+}
+static inline ob_index window_end(const ob_index o, const ob_index outputs, const ob_index inputs) {
+  return (ob_index)((((long)o + 1) * inputs + outputs - 1) / outputs);
+}

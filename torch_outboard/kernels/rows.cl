@@ -1,0 +1,61 @@
+// Loops of a work-group over a row of n elements, by vectors and what is left over by values:
+// BODY(type, load, store) is put with (T1, load_vector, store_vector), where T1 is a T, and with (V, load, store),
+// where `i` is the place. What is accumulated has a part for each `type`: ROW_VALUE(sum, 0)
+// declares the parts, a body changes sum_##type, and ROW_SUM(sum) and ROW_MAX(sum) make of the
+// parts what all work items get.
+
+// Several accumulators, so that additions need not wait for one another: names of the same type.
+typedef T T1;
+typedef T T2;
+typedef T T3;
+typedef T T4;
+#define ROW_VALUE(name, initial)                      \
+  T1 name##_T1 = C(initial), name##_T2 = C(initial);  \
+  T1 name##_T3 = C(initial), name##_T4 = C(initial);  \
+  V name##_V = (initial);
+#define ROW_SUM(name) \
+  OB_GROUP_SUM(row_sum((name##_T1 + name##_T2) + (name##_T3 + name##_T4)) + name##_V)
+#define ROW_MAX(name)                                                              \
+  OB_GROUP_MAX(fmax(row_max(fmax(fmax(name##_T1, name##_T2), fmax(name##_T3, name##_T4))), \
+                    name##_V))
+
+#if W == 8  // of float
+static inline V row_sum(const T v) {
+  const float4 a = v.lo + v.hi;
+  const float2 b = a.lo + a.hi;
+  return b.x + b.y;
+}
+static inline V row_max(const T v) {
+  const float4 a = fmax(v.lo, v.hi);
+  const float2 b = fmax(a.lo, a.hi);
+  return fmax(b.x, b.y);
+}
+#else
+#define row_sum(v) OB_SUM(v)
+#define row_max(v) OB_MAX(v)
+#endif
+
+#if OB_LOCAL == 1
+#define ROW_VECTOR(place, BODY, type)     \
+  {                                       \
+    const ob_index i = place;             \
+    BODY(type, load_vector, store_vector) \
+  }
+#define FOR_ROW(BODY)                                                 \
+  {                                                                   \
+    ob_index at_row = 0;                                              \
+    for (; at_row + 4 * W <= n; at_row += 4 * W) {                    \
+      ROW_VECTOR(at_row, BODY, T1)                                    \
+      ROW_VECTOR(at_row + W, BODY, T2)                                \
+      ROW_VECTOR(at_row + 2 * W, BODY, T3)                            \
+      ROW_VECTOR(at_row + 3 * W, BODY, T4)                            \
+    }                                                                 \
+    for (; at_row + W <= n; at_row += W) ROW_VECTOR(at_row, BODY, T1) \
+    for (ob_index i = at_row; i < n; ++i) BODY(V, load, store)        \
+  }
+#else
+#define FOR_ROW(BODY)                                            \
+  for (ob_index i = OB_LANE * W; i + W <= n; i += OB_LOCAL * W)  \
+    BODY(T1, load_vector, store_vector)                          \
+  for (ob_index i = n / W * W + OB_LANE; i < n; i += OB_LOCAL) BODY(V, load, store)
+#endif

@@ -1,0 +1,129 @@
+"""Scaled dot-product attention: the kernels that torch.nn.functional.scaled_dot_product_attention
+takes where PyTorch's rules for CPU say so (csrc/aten/host/attention.cpp)."""
+
+from __future__ import annotations
+
+from torch_outboard.ops.row import FLOATS, Row, template
+from torch_outboard.ops.template import Launch, Result, templated
+
+# The programs know the size of a head; private memory holds some blocks of such rows.
+LARGEST_HEAD = 256
+
+MASKS = "float32 float64 float16 bfloat16 bool"
+
+
+def _mask_stride(dimension: int) -> str:
+    """Of an argument that has two dimensions or four; a size of one is repeated."""
+    plain = f"size(attn_mask, {dimension}) == 1 ? 0 : stride(attn_mask, {dimension})"
+    first = "0" if dimension < -2 else f"({plain})"
+    return f"given(attn_mask) ? (dims(attn_mask) == 4 ? ({plain}) : {first}) : 0"
+
+
+NUMBERS = {
+    "heads": "size(query, 1)",
+    "shared": "size(query, 1) // size(key, 1)",
+    "queries": "size(query, 2)",
+    "keys": "size(key, 2)",
+    "mask_boolean": "given(attn_mask) && bytes(attn_mask) == 1",
+    "mask_batch": _mask_stride(-4),
+    "mask_head": _mask_stride(-3),
+    "mask_query": _mask_stride(-2),
+    "mask_key": _mask_stride(-1),
+    "has_scale": "given(scale)",
+}
+CONDITIONS = [
+    "dims(query) == 4 && dims(key) == 4 && dims(value) == 4",
+    "numel(query) > 0 && numel(key) > 0",
+    f"size(query, 3) == size(key, 3) && size(query, 3) <= {LARGEST_HEAD}",
+    "sizes(key) == sizes(value) && size(query, 0) == size(key, 0)",
+    "size(query, 1) % size(key, 1) == 0 && dropout_p == 0",
+    "stride(query, 3) == 1 && stride(key, 3) == 1 && stride(value, 3) == 1",
+    "!given(attn_mask) || dims(attn_mask) == 2 || dims(attn_mask) == 4",
+    *(
+        f"!given(attn_mask) || size(attn_mask, {d}) == 1 || size(attn_mask, {d}) == {size}"
+        for d, size in ((-1, "size(key, 2)"), (-2, "size(query, 2)"))
+    ),
+    *(
+        f"!given(attn_mask) || dims(attn_mask) == 2 || size(attn_mask, {d}) == 1"
+        f" || size(attn_mask, {d}) == size(query, {d})"
+        for d in (0, 1)
+    ),
+]
+# Blocks of rows; on a GPU each of a group's work items has one.
+ROWS = "group_lanes == 1 ? 64 : group_lanes"
+
+
+def _turned(operand: str) -> str:
+    """Strides of a gradient that lies in memory as (batch, row, head, element), as CPU's do."""
+    heads, rows, size = (f"size({operand}, {d})" for d in (1, 2, 3))
+    return f"[{rows} * {heads} * {size}, {size}, {heads} * {size}, 1]"
+
+
+def _rows_for(double: bool) -> list[Row]:
+    accumulated = "float64" if double else "float32"
+    dtypes = FLOATS[3:] if double else FLOATS[:3]
+    common = {
+        "numbers": NUMBERS,
+        "reals": {"scale_value": "given(scale) ? scale : 0"},
+        "constants": {"HEAD": "size(query, 3)", "CAUSAL": "is_causal", "ROWS": "rows"},
+        "let": {
+            "rows": ROWS,
+            "blocks": "size(query, 0) * size(query, 1) * ((size(query, 2) + rows - 1) // rows)",
+            "key_blocks": "size(key, 0) * size(key, 1) * ((size(key, 2) + 63) // 64)",
+        },
+        "conditions": CONDITIONS,
+        "dtypes": dtypes,
+        "vectors": True,
+        "family": "attention",
+    }
+    forward = templated(
+        "_scaled_dot_product_flash_attention_for_cpu",
+        "attention",
+        Launch("attend", "blocks", groups=True),
+        operands="query key value attn_mask?",
+        accepts={"attn_mask": MASKS},
+        strided="query key value attn_mask out logsumexp",
+        results=[
+            Result("out", like="query"),
+            Result(
+                "logsumexp",
+                sizes="sizes(query)[:3]",
+                dtype=accumulated,
+                strides="[size(query, 1) * size(query, 2), 1, size(query, 1)]",
+            ),
+        ],
+        source=template("template") + template("attention_tiles") + template("attention"),
+        **common,
+    )
+    backward = templated(
+        "_scaled_dot_product_flash_attention_for_cpu_backward",
+        "attention_backward",
+        [
+            Launch("delta_of_rows", "numel(logsumexp)"),
+            Launch("differentiate_keys", "key_blocks", groups=True),
+            Launch("differentiate_queries", "blocks", groups=True),
+        ],
+        operands="query key value attn_mask? grad_out out logsumexp",
+        accepts={"attn_mask": MASKS, "logsumexp": accumulated},
+        strided="query key value attn_mask out logsumexp grad_query grad_key grad_value",
+        results=[
+            Result(f"grad_{name}", sizes=f"sizes({name})", strides=_turned(name))
+            for name in ("query", "key", "value")
+        ],
+        temporaries=[Result("delta", sizes="numel(logsumexp)", dtype=accumulated)],
+        source=template("template") + template("attention_tiles") + template("attention_backward"),
+        **{
+            **common,
+            "conditions": [
+                *CONDITIONS,
+                "sizes(grad_out) == sizes(query) && sizes(out) == sizes(query)",
+                "sizes(logsumexp) == sizes(query)[:3]",
+            ],
+        },
+    )
+    return [forward, backward]
+
+
+def rows() -> list[Row]:
+    """Every row."""
+    return [*_rows_for(double=False), *_rows_for(double=True)]

@@ -1,0 +1,128 @@
+"""Distances between rows of matrices, and cross products."""
+
+from __future__ import annotations
+
+import torch
+
+from torch_outboard.ops.row import COMPLEX, FLOATS, INTEGERS, Row, template
+from torch_outboard.ops.template import Launch, Result, templated
+
+# CPU has no half-precision kernels of these.
+WIDE = (torch.float32, torch.float64)
+
+_KIND = {"KIND": "p == 0 ? 0 : (p == 1 ? 1 : (p == 2 ? 2 : (p > 1e300 ? 3 : 4)))"}
+
+
+def _source(name: str) -> str:
+    return template("distances") + template(name)
+
+
+def _cdist() -> list[Row]:
+    let = {
+        "batch": "broadcast(sizes(x1)[0:dims(x1) - 2], sizes(x2)[0:dims(x2) - 2])",
+        "m": "size(x1, -1)",
+    }
+    numbers = {"columns": "m", "rows1": "size(x1, -2)", "rows2": "size(x2, -2)"}
+    conditions = ["dims(x1) >= 2", "dims(x2) >= 2", "m == size(x2, -1)", "p >= 0"]
+    common = {"reals": {"p": "p"}, "dtypes": WIDE, "strided": "x1 x2 out"}
+    pairs = "batch + [size(x1, -2), size(x2, -2)]"
+    return [
+        templated(
+            "_cdist_forward _cdist_forward.out",
+            None,
+            Launch("cdist", "numel(out)"),
+            source=_source("cdist"),
+            operands="x1 x2",
+            results=Result("out", sizes=pairs),
+            let=let,
+            numbers=numbers,
+            constants={**_KIND, "BACKWARD": "0"},
+            conditions=[*conditions, "given(compute_mode) ? compute_mode <= 2 : 1"],
+            **common,
+        ),
+        templated(
+            "_cdist_backward _cdist_backward.out",
+            None,
+            Launch("cdist", "numel(out)"),
+            source=_source("cdist"),
+            operands="x1 x2 grad cdist",
+            results=Result("out", sizes="batch + [size(x1, -2), m]"),
+            let=let,
+            numbers=numbers,
+            constants={**_KIND, "BACKWARD": "1"},
+            conditions=[
+                *conditions,
+                f"sizes(grad) == {pairs}",
+                f"sizes(cdist) == {pairs}",
+                "numel(grad) > 0 && m > 0",
+            ],
+            **common,
+        ),
+        # Nothing is added up; then CPU gives gradients of the sizes of x1, not of the batches.
+        templated(
+            "_cdist_backward _cdist_backward.out",
+            None,
+            Launch("cdist", "0"),
+            source=_source("cdist"),
+            operands="x1 x2 grad cdist",
+            results=Result("out", sizes="sizes(x1)", initial="0"),
+            let=let,
+            numbers=numbers,
+            constants={**_KIND, "BACKWARD": "1"},
+            conditions=[*conditions, "numel(grad) == 0 || m == 0"],
+            **common,
+        ),
+    ]
+
+
+def _pdist() -> list[Row]:
+    numbers = {"rows": "size(self, 0)", "columns": "size(self, 1)"}
+    pairs = "[max(size(self, 0) * (size(self, 0) - 1) // 2, 0)]"
+    common = {"reals": {"p": "p"}, "dtypes": WIDE, "numbers": numbers}
+    return [
+        templated(
+            "_pdist_forward _pdist_forward.out",
+            None,
+            Launch("pdist", "numel(out)"),
+            source=_source("pdist"),
+            results=Result("out", sizes=pairs),
+            constants={**_KIND, "BACKWARD": "0"},
+            conditions=["dims(self) == 2", "p >= 0"],
+            **common,
+        ),
+        templated(
+            "_pdist_backward _pdist_backward.out",
+            None,
+            Launch("pdist", "numel(out)"),
+            source=_source("pdist"),
+            operands="self grad pdist",
+            results=Result("out", sizes="sizes(self)"),
+            constants={**_KIND, "BACKWARD": "1"},
+            conditions=[
+                "dims(self) == 2",
+                "p >= 0",
+                f"sizes(grad) == {pairs}",
+                f"sizes(pdist) == {pairs}",
+            ],
+            **common,
+        ),
+    ]
+
+
+def rows() -> list[Row]:
+    """Every row."""
+    return [
+        *_cdist(),
+        *_pdist(),
+        templated(
+            "linalg_cross linalg_cross.out",
+            "cross",
+            Launch("cross_product", "numel(out) // 3"),
+            dtypes=(*FLOATS, *INTEGERS, *COMPLEX),
+            operands="self other",
+            meta="aten::linalg_cross",
+            strided="self other out",
+            numbers={"d": "wrap(dim, dims(self))"},
+            conditions=["dims(self) > 0", "dims(self) == dims(other)"],
+        ),
+    ]

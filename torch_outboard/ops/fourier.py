@@ -1,0 +1,19 @@
+"""Discrete Fourier transforms: the rows of the engine `fourier` (csrc/engines/fourier.h)."""
+
+from __future__ import annotations
+
+from torch_outboard.ops.row import Row, qualified, template
+
+
+def rows() -> list[Row]:
+    """Every row."""
+    kinds = {"_fft_c2c": "complex", "_fft_r2c": "from_real", "_fft_c2r": "to_real"}
+    return [
+        {
+            "engine": "fourier",
+            "overloads": qualified(f"{name} {name}.out"),
+            "kind": kind,
+            "source": template("fourier"),
+        }
+        for name, kind in kinds.items()
+    ]

@@ -1,0 +1,271 @@
+"""Losses and their gradients.
+
+Arguments that CPU refuses by their values, such as a target that is no class, give NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch_outboard.ops.row import FLOATS, Row
+from torch_outboard.ops.template import Launch, Result, templated
+
+# Of `reduction`.
+_NONE, _MEAN = 0, 1
+
+
+def rows() -> list[Row]:
+    """Every row."""
+    return [
+        *_elementwise("mse_loss", 0, "mse_loss_backward.grad_input", meta=True),
+        *_elementwise("smooth_l1_loss", 1, "smooth_l1_loss_backward.grad_input", "beta", meta=True),
+        *_elementwise("huber_loss", 2, "huber_loss_backward.out", "delta"),
+        *_elementwise(
+            "binary_cross_entropy", 3, "binary_cross_entropy_backward.grad_input", weighted=True
+        ),
+        *_nll_loss(),
+        *_nll_loss_backward(),
+        *_margin_losses(),
+    ]
+
+
+def _elementwise(
+    name: str,
+    number: int,
+    backward_out: str,
+    shape: str = "",
+    weighted: bool = False,
+    meta: bool = False,
+) -> list[Row]:
+    """A loss of elements, where its arguments have the same sizes."""
+    weight = " weight?" if weighted else ""
+    same = ["sizes(self) == sizes(target)"]
+    if weighted:
+        same.append("given(weight) ? sizes(weight) == sizes(self) : 1")
+    if shape:
+        same.append(f"{shape} > 0")
+    reals = {"shape": shape} if shape else {}
+    known: dict[str, Any] = {"meta": f"aten::{name}"} if meta else {}
+    divisor = f"reduction == {_MEAN} ? numel(self) : 1"
+    return [
+        templated(
+            f"{name} {name}.out",
+            "loss_functions loss_each",
+            Launch("loss_each", "numel(self)"),
+            dtypes=FLOATS,
+            operands=f"self target{weight}",
+            conditions=[f"reduction == {_NONE}", *same],
+            reals=reals,
+            constants={"LOSS": str(number)},
+            family="loss",
+            **known,
+        ),
+        templated(
+            f"{name} {name}.out",
+            "rows loss_functions loss_parts loss_total",
+            [Launch("loss_parts", "parts", groups=True), Launch("loss_total", "1", groups=True)],
+            dtypes=FLOATS,
+            operands=f"self target{weight}",
+            results=Result("out", "[]"),
+            temporaries=[Result("losses", "max(parts, 1)", "value")],
+            let={
+                "part": "max(4096, (numel(self) + 63) // 64)",
+                "parts": "(numel(self) + part - 1) // part",
+            },
+            conditions=[f"reduction != {_NONE}", *same],
+            numbers={
+                "part": "part",
+                "count": "numel(self)",
+                "loss_count": "parts",
+                "divisor": divisor,
+            },
+            reals=reals,
+            constants={"LOSS": str(number)},
+            vectors=True,
+            family="loss",
+            **known,
+        ),
+        templated(
+            f"{name}_backward {backward_out}",
+            "loss_functions loss_backward",
+            Launch("loss_backward", "numel(self)"),
+            dtypes=FLOATS,
+            operands=f"self target grad_output{weight}",
+            results=Result("grad", "sizes(self)"),
+            let={"single": "numel(grad_output) == 1"},
+            conditions=[
+                *same,
+                "single ? dims(grad_output) <= dims(self) : sizes(grad_output) == sizes(self)",
+            ],
+            numbers={"single": "single", "divisor": divisor},
+            reals=reals,
+            constants={"LOSS": str(number)},
+            family="loss",
+        ),
+    ]
+
+
+# Scores of classes: (batch, classes, inner) or (classes).
+_SCORES = {
+    "class_dim": "dims(self) == 1 ? 0 : 1",
+    "classes": "size(self, class_dim)",
+    "inner": "prod(sizes(self)[class_dim + 1:])",
+    "expected": "drop(sizes(self), class_dim)",
+    "count": "prod(expected)",
+}
+
+
+def _nll_loss() -> list[Row]:
+    def row(overloads: str, conditions: list[str], **known: Any) -> Row:
+        return templated(
+            overloads,
+            "nll_loss",
+            [
+                Launch("nll_loss_each", "count"),
+                Launch("nll_loss_total", "1", groups=True),
+            ],
+            dtypes=FLOATS,
+            operands="self target weight?",
+            accepts={"target": "int64"},
+            let=_SCORES,
+            results=[
+                Result("out", f"reduction == {_NONE} ? expected : []"),
+                Result("total", "[]"),
+            ],
+            temporaries=[
+                Result(name, f"reduction == {_NONE} ? 1 : max(count, 1)", "value")
+                for name in ("losses", "shares")
+            ],
+            conditions=[
+                *conditions,
+                "sizes(target) == expected",
+                "given(weight) ? sizes(weight) == [classes] : 1",
+            ],
+            numbers={
+                "classes": "classes",
+                "inner": "inner",
+                "count": "count",
+                "ignore": "ignore_index",
+            },
+            constants={"REDUCTION": "reduction"},
+            family="loss",
+            **known,
+        )
+
+    return [
+        row(
+            "nll_loss_forward nll_loss_forward.output",
+            ["dims(self) == 1 || dims(self) == 2"],
+            meta="aten::nll_loss_forward",
+        ),
+        row("nll_loss2d_forward nll_loss2d_forward.output", ["dims(self) == 4"]),
+    ]
+
+
+def _nll_loss_backward() -> list[Row]:
+    def row(name: str, conditions: list[str]) -> Row:
+        return templated(
+            f"{name} {name}.grad_input",
+            "nll_loss_backward",
+            Launch("nll_loss_backward", "numel(self)"),
+            dtypes=FLOATS,
+            operands="self target grad_output weight? total_weight",
+            accepts={"target": "int64"},
+            results=Result("grad", "sizes(self)"),
+            let=_SCORES,
+            conditions=[
+                *conditions,
+                "sizes(target) == expected",
+                "given(weight) ? sizes(weight) == [classes] : 1",
+                f"reduction == {_NONE} ? sizes(grad_output) == expected"
+                " : numel(grad_output) == 1 && dims(grad_output) <= 1",
+                "numel(total_weight) == 1",
+            ],
+            numbers={"classes": "classes", "inner": "inner", "ignore": "ignore_index"},
+            constants={"REDUCTION": "reduction"},
+            family="loss",
+        )
+
+    return [
+        row("nll_loss_backward", ["dims(self) == 1 || dims(self) == 2"]),
+        row("nll_loss2d_backward", ["dims(self) == 4"]),
+    ]
+
+
+def _margin_losses() -> list[Row]:
+    # Of (rows, classes), (classes) or ().
+    rows_let = {
+        "classes": "size(self, -1)",
+        "row_count": "dims(self) == 2 ? size(self, 0) : 1",
+        "plain": "dims(self) == 2 ? [row_count] : []",
+    }
+    numbers = {
+        "classes": "classes",
+        "loss_count": "row_count",
+        "divisor": f"reduction == {_MEAN} ? row_count : 1",
+    }
+    shape = ["dims(self) <= 2", "numel(self) > 0"]
+    grad = [
+        f"(reduction == {_NONE} && dims(self) == 2) ? sizes(grad_output) == plain"
+        " : numel(grad_output) == 1"
+    ]
+
+    def row(
+        overloads: str,
+        name: str,
+        forward: bool,
+        conditions: list[str],
+        operands: str,
+        accepts: Mapping[str, str],
+        results: list[Result],
+        constants: Mapping[str, str],
+        reals: Mapping[str, str],
+    ) -> Row:
+        total = [Launch("loss_total", "1", groups=True, when=f"reduction != {_NONE}")]
+        return templated(
+            overloads,
+            f"{name} loss_total" if forward else name,
+            [Launch(name, "row_count"), *(total if forward else [])],
+            dtypes=FLOATS,
+            operands=operands,
+            accepts=accepts,
+            let=rows_let,
+            conditions=[*shape, *conditions, *([] if forward else grad)],
+            results=results,
+            temporaries=[Result("losses", "row_count", "value")] if forward else [],
+            numbers=numbers,
+            reals=reals,
+            constants={"FORWARD": str(int(forward)), "REDUCTION": "reduction", **constants},
+            family="loss",
+        )
+
+    out = Result("out", f"reduction == {_NONE} ? plain : []")
+    multi, label = "multi_margin_loss", "multilabel_margin_loss"
+    multi_conditions = [
+        "p == 1 || p == 2",
+        "numel(target) == row_count && dims(target) <= 1",
+        "given(weight) ? sizes(weight) == [classes] : 1",
+    ]
+    label_conditions = ["sizes(target) == sizes(self)"]
+    whole = {"target": "int64"}
+    return [
+        row(
+            f"{multi} {multi}.out", multi, True, multi_conditions, "self target weight?", whole,
+            [out], {"P": "p"}, {"distance": "margin"},
+        ),
+        row(
+            f"{multi}_backward {multi}_backward.grad_input", multi, False, multi_conditions,
+            "self target grad_output weight?", whole, [Result("grad")], {"P": "p"},
+            {"distance": "margin"},
+        ),
+        row(
+            f"{label}_forward {label}_forward.output", label, True, label_conditions,
+            "self target", whole, [out, Result("is_target_of", "sizes(target)")], {}, {},
+        ),
+        row(
+            f"{label}_backward {label}_backward.grad_input", label, False,
+            [*label_conditions, "sizes(is_target) == sizes(self)"],
+            "self target grad_output is_target", whole, [Result("grad")], {}, {},
+        ),
+    ]  # fmt: skip

@@ -1,0 +1,99 @@
+"""Running sums, products, maxima, minima and logarithms of sums of exponentials."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row
+from torch_outboard.ops.template import Launch, Result, templated
+
+_REALS = (*FLOATS, *INTEGERS, *BOOL)
+
+
+def rows() -> list[Row]:
+    """Every row."""
+    out = [Result("out")]
+    return [
+        row
+        for blocks in (False, True)
+        for row in (
+            _scan(
+                "cumsum cumsum_ cumsum.out",
+                0,
+                (*_REALS, *COMPLEX),
+                out,
+                blocks,
+                meta="aten::cumsum",
+            ),
+            _scan(
+                "cumprod cumprod_ cumprod.out",
+                1,
+                (*_REALS, *COMPLEX),
+                out,
+                blocks,
+                meta="aten::cumprod",
+            ),
+            _scan("_logcumsumexp _logcumsumexp.out", 2, FLOATS, out, blocks),
+            _scan("_cummax_helper", 3, _REALS, [], blocks),
+            _scan("_cummin_helper", 4, _REALS, [], blocks),
+        )
+    ]
+
+
+def _scan(
+    overloads: str,
+    number: int,
+    dtypes: Sequence[torch.dtype],
+    results: list[Result],
+    blocks: bool,
+    **known: Any,
+) -> Row:
+    """Over many short columns, or over rows in blocks."""
+    # Values are those of the result. The extremes go to arguments.
+    if results:
+        known["compute"] = "out"
+        operands, accepts, conditions, strided = "self", {}, [], ""
+    else:
+        operands, accepts, strided = "self values indices", {"indices": "int64"}, "values indices"
+        conditions = ["sizes(values) == sizes(self) && sizes(indices) == sizes(self)"]
+    wide = "(inner >= 64 || n <= 64 && rows >= 64)"
+    rows = "numel(self) // n"
+    part = Result("part_values", "max(rows * blocks, 1)", "value")
+    return templated(
+        overloads,
+        f"scan_functions {'scan_blocks' if blocks else 'scan_columns'}",
+        [
+            Launch("scan_parts", "rows * blocks", groups=True, when="blocks > 1"),
+            Launch("scan_blocks", "rows * blocks", groups=True),
+        ]
+        if blocks
+        else Launch("scan_columns", "rows"),
+        dtypes=dtypes,
+        operands=operands,
+        accepts=accepts,
+        results=results,
+        temporaries=[
+            part,
+            Result("part_rests", part.sizes, "value"),
+            Result("part_places", part.sizes, "int64"),
+        ]
+        if blocks
+        else [],
+        let={
+            "d": "wrap(dim, dims(self))",
+            "n": "size(self, d)",
+            "inner": "prod(sizes(self)[d + 1:])",
+            "rows": f"n > 0 ? {rows} : 0",
+            "block": "n > 4096 ? max(4096, (n + 63) // 64) : max(n, 1)",
+            "blocks": "(n + block - 1) // block",
+        },
+        conditions=[*conditions, f"!{wide}" if blocks else wide],
+        numbers={"n": "n", "inner": "inner", "block": "block", "blocks": "blocks"},
+        constants={"SCAN": str(number)},
+        strided=strided,
+        family="scan",
+        **known,
+    )

@@ -1,0 +1,140 @@
+"""Special functions as operators: rows of the engine `pointwise`."""
+
+from __future__ import annotations
+
+import torch
+
+from torch_outboard.ops.pointwise import pointwise, unary
+from torch_outboard.ops.polynomials import POLYNOMIALS
+from torch_outboard.ops.row import FLOATS, Row, Value
+from torch_outboard.ops.template import Launch, Result, templated
+
+# What CPU has no half-precision kernels for.
+WIDE = (torch.float32, torch.float64)
+
+_OF_ONE = """bessel_j0 bessel_j1 bessel_y0 bessel_y1 modified_bessel_i0 modified_bessel_i1
+modified_bessel_k0 modified_bessel_k1 erfcx ndtri log_ndtr"""
+_OF_X = """airy_ai spherical_bessel_j0 scaled_modified_bessel_k0 scaled_modified_bessel_k1"""
+
+
+def _with_out(name: str, operand: str, function: str, dtypes: tuple[torch.dtype, ...]) -> Row:
+    overloads = f"{name} {name}.out"
+    return pointwise(overloads, operand, f"{function}({operand})", dtypes, types="float")
+
+
+def _binary() -> list[Row]:
+    scalar: dict[str, Value] = {"types": "float", "scalar": True}
+    zeta = "special_zeta.{0} special_zeta.{0}_out"
+    rows = [
+        pointwise(
+            f"special_zeta special_zeta.out {zeta.format('self_scalar')}"
+            f" {zeta.format('other_scalar')}",
+            "self other",
+            "zeta(self, other)",
+            WIDE,
+            **scalar,
+        )
+    ]
+    for name in POLYNOMIALS:
+        operator = f"special_{name}"
+        overloads = [operator, f"{operator}.out"]
+        for kind in ("x_scalar", "n_scalar"):
+            overloads += [f"{operator}.{kind}", f"{operator}.{kind}_out"]
+        rows.append(pointwise(" ".join(overloads), "x n", f"{name}(x, n)", WIDE, **scalar))
+    for name in ("igamma", "igammac"):
+        # CPU does not promote integers here.
+        rows.append(
+            pointwise(
+                f"{name} {name}_ {name}.out",
+                "self other",
+                f"{name}(self, other)",
+                FLOATS,
+                scalar=True,
+            )
+        )
+    return rows
+
+
+def _polygamma() -> list[Row]:
+    forms, floats = "polygamma polygamma_ polygamma.out", {"types": "float"}
+    return [
+        pointwise(forms, "self", "digamma(self)", FLOATS, requires={"n": "0"}, **floats),
+        pointwise(
+            forms, "self", "trigamma(self)", FLOATS, requires={"n": "1"}, scalar=True, **floats
+        ),
+        pointwise(
+            forms,
+            "self",
+            "polygamma(n, self)",
+            FLOATS,
+            scalars="n",
+            requires={"n": ">= 2"},
+            scalar=True,
+            **floats,
+        ),
+        pointwise(
+            "mvlgamma mvlgamma_ mvlgamma.out",
+            "self",
+            "mvlgamma(self, p)",
+            FLOATS,
+            scalars="p",
+            requires={"p": ">= 1"},
+            scalar=True,
+            **floats,
+        ),
+    ]
+
+
+_FREXP = """
+    __kernel void parts(OB_PARAMETERS) {
+      OB_BEGIN
+      OB_ITEM(i)
+      const V value = self_load(i);
+      int power = 0;
+      V fraction = frexp(value, &power);
+      if (value != value || fabs(value) == (V)INFINITY) {
+        fraction = value;
+        power = 0;
+      }
+      mantissa_store(i, fraction);
+      exponent[i] = power;
+    }
+"""
+
+
+def _parts_of_numbers() -> list[Row]:
+    """Rounding to decimals, and mantissas with exponents."""
+    return [
+        pointwise(
+            "round.decimals round_.decimals round.decimals_out",
+            "self",
+            "round_decimals(self, decimals)",
+            FLOATS,
+            scalars="decimals",
+            scalar=True,
+        ),
+        templated(
+            "frexp.Tensor frexp.Tensor_out",
+            None,
+            Launch("parts", "numel(mantissa)"),
+            source=_FREXP,
+            dtypes=FLOATS,
+            results=[
+                Result("mantissa", like="self"),
+                Result("exponent", dtype="int32", like="self"),
+            ],
+        ),
+    ]
+
+
+def rows() -> list[Row]:
+    """Every row."""
+    return [
+        *_parts_of_numbers(),
+        *unary("i0", FLOATS, "float"),
+        *(_with_out(f"special_{name}", "self", name, FLOATS) for name in ("i0e", "i1", "i1e")),
+        *(_with_out(f"special_{name}", "self", name, WIDE) for name in _OF_ONE.split()),
+        *(_with_out(f"special_{name}", "x", name, WIDE) for name in _OF_X.split()),
+        *_binary(),
+        *_polygamma(),
+    ]

@@ -1,0 +1,113 @@
+"""What `auto` means on a device: for how many elements its kernels are better than the host's.
+
+`python -m torch_outboard tune` measures that and keeps it in a file beside the compiled
+programs, one for each device, version of its driver and version of PyTorch. It is read at the first
+use of the device.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import warnings
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+
+from torch_outboard import _C
+from torch_outboard.ops import program_cache
+
+# Changes when files of older versions can no longer be used.
+FORMAT = 1
+
+# Numbers of elements, from the first to the one behind the last; None: no end.
+Range = tuple[int, int | None]
+# By family, where the device's kernels are taken; nowhere if the list is empty.
+Ranges = dict[str, list[Range]]
+
+
+@dataclass
+class Tuning:
+    """What was measured on one device."""
+
+    device: str
+    driver_version: str
+    ranges: Ranges
+    torch: str = torch.__version__
+    date: str = ""
+    threads: int = 0  # that host kernels used
+    # Time of the device's kernels over that of the host's: family to number of elements to ratio.
+    ratios: dict[str, dict[str, float]] = field(default_factory=dict)
+
+
+def path(device: int) -> Path | None:
+    """The file of a device; None if nothing is kept on disk."""
+    folder = program_cache.folder()
+    if not folder:
+        return None
+    properties = _C.device_properties(device)
+    words = (properties.name, properties.driver_version, torch.__version__)
+    digest = hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
+    return Path(folder, f"ways-{digest}.json")
+
+
+def save(device: int, tuning: Tuning) -> Path | None:
+    """Writes the file of a device, as a whole or not at all; None if nothing is kept on disk.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    file = path(device)
+    if file is None:
+        return None
+    file.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(prefix=file.name, dir=file.parent)
+    try:
+        with os.fdopen(descriptor, "w") as stream:
+            json.dump({"format": FORMAT, **asdict(tuning)}, stream, indent=1)
+        os.replace(temporary, file)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return file
+
+
+def load(device: int) -> Tuning | None:
+    """What was measured on a device; None if nothing was. Warns of a file that cannot be read."""
+    file = path(device)
+    if file is None:
+        return None
+    try:
+        content = json.loads(file.read_text())
+        if content.pop("format") != FORMAT:
+            return None
+        tuning = Tuning(**content)
+        tuning.ranges = {
+            family: [_checked(*pair) for pair in pairs] for family, pairs in tuning.ranges.items()
+        }
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        warnings.warn(
+            f"{file} cannot be used ({error}), so `auto` takes its default ways; "
+            "`python -m torch_outboard tune` writes it again",
+            stacklevel=2,
+        )
+        return None
+    return tuning
+
+
+def _checked(first: int, end: int | None) -> Range:
+    if first < 0 or (end is not None and end <= first):
+        raise ValueError(f"there is no number from {first} to below {end}")
+    return first, end
+
+
+def apply_all() -> None:
+    """Gives every device the ranges of its file; the others keep the default."""
+    for device in range(_C.device_count()):
+        if _C.runs_code(device) and (tuning := load(device)) is not None:
+            _C.set_way_ranges(device, tuning.ranges)

@@ -1,0 +1,292 @@
+"""Measures which way is better on a device, family by family.
+
+Each representative call (`representative_calls.py`) runs by the device's kernels and by the host's
+in turn, at several sizes. A family takes the device way around the sizes at which it was better.
+Where that opens the device way for a family, its other calls have to ask which way to take: if they
+do not bear that, the family is closed. Then a small training step has the last word, since a change
+of ways waits for the device.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from torch_outboard import _C, fallback, way_ranges, ways
+from torch_outboard.representative_calls import Call, Run, families
+from torch_outboard.way_ranges import Range, Ranges, Tuning
+
+SIZES = tuple(1 << bits for bits in (10, 12, 15, 17, 20, 23))  # elements
+# A way that is not better by this much is not worth the question.
+MARGIN = 0.95
+# What the training step may take of its time by the host's kernels: chance alone is some per cent.
+TRAINING_LIMIT = 1.02
+# The same for a call that stays on the host, and now has to ask.
+QUESTION_LIMIT = 1.05
+# How often these are measured; the median counts.
+REPEATS = 3
+# Seconds that one side of a comparison takes in all, about, and rounds of at least one call.
+BUDGET = 0.15
+ROUNDS = (3, 15)
+
+# Takes a function that does something by one of two ways, named "device" and "host"; returns the
+# seconds of one execution by each.
+Compare = Callable[[Run, Callable[[str], None], Callable[[], None]], tuple[float, float]]
+Progress = Callable[[str], None]
+
+
+def compare_ways(
+    run: Run, take: Callable[[str], None], synchronize: Callable[[], None]
+) -> tuple[float, float]:
+    """Times `run` by both ways in turn and returns the medians for device and host, in seconds.
+
+    Args:
+        run: does the work once, possibly asynchronously.
+        take: chooses the way of the next calls, `"device"` or `"host"`.
+        synchronize: waits for the work.
+    """
+
+    def seconds(repeats: int) -> float:
+        synchronize()
+        start = time.perf_counter()
+        for _ in range(repeats):
+            run()
+        synchronize()
+        return time.perf_counter() - start
+
+    repeats, rounds = {}, ROUNDS[1]
+    for way in ("device", "host"):
+        take(way)
+        seconds(2)  # compiles
+        once = max(seconds(1), 1e-7)
+        repeats[way] = max(1, math.ceil(BUDGET / ROUNDS[1] / once))
+        rounds = min(rounds, max(ROUNDS[0], int(BUDGET / once)))
+    times: dict[str, list[float]] = {"device": [], "host": []}
+    for number in range(rounds):
+        for way in ("device", "host") if number % 2 else ("host", "device"):
+            take(way)
+            times[way].append(seconds(repeats[way]) / repeats[way])
+    return statistics.median(times["device"]), statistics.median(times["host"])
+
+
+def better_ranges(ratios: Mapping[int, float], margin: float = MARGIN) -> list[Range]:
+    """For how many elements the device way is better.
+
+    Args:
+        ratios: by number of elements, the time of the device way over that of the host way.
+        margin: what a ratio has to be at most to count as better.
+
+    Returns:
+        Ranges that meet half way (of the logarithm) between sizes of which one was better and one
+        was not; what lies outside of all sizes goes with the nearest.
+    """
+    found: list[Range] = []
+    previous = None  # the size before, and whether the device was better there
+    for elements in sorted(ratios):
+        better = ratios[elements] <= margin
+        if previous is None:
+            border = 0
+        elif better != previous[1]:
+            border = math.isqrt(previous[0] * elements)
+        if better and (previous is None or not previous[1]):
+            found.append((border, None))
+        elif not better and previous is not None and previous[1]:
+            found[-1] = (found[-1][0], border)
+        previous = elements, better
+    return found
+
+
+def runs_on_device(run: Run, call: Call) -> bool:
+    """Whether a call launches the device kernel that it is about, once the way is the device's."""
+    with fallback.report() as report:
+        run()
+    return any(row.way == "device" and row.op == call.overload for row in report.rows)
+
+
+def measure_family(
+    calls: Iterable[Call],
+    device: torch.device,
+    sizes: Iterable[int],
+    compare: Compare,
+    say: Progress,
+) -> dict[int, float]:
+    """The largest of the calls' ratios by size; empty if no call runs on the device.
+
+    The number of elements says little about the work of a convolution, say. So a family may not
+    lose by any of its calls where it takes the device way.
+    """
+    synchronize = torch.get_device_module(device).synchronize
+    ratios = {}
+    for elements in sizes:
+        of_calls = []
+        for call in calls:
+            say(f"{call.overload} of {elements:,}")
+            with ways.way("device", device):
+                try:
+                    run = call.prepare(device, elements)
+                    if not runs_on_device(run, call):
+                        continue
+                except NotImplementedError:
+                    continue  # float64, say, or no host kernel either
+                on_device, on_host = compare(
+                    run, lambda way: ways.set_way(way, device), synchronize
+                )
+            of_calls.append(on_device / on_host)
+        if of_calls:
+            ratios[elements] = max(of_calls)
+    return ratios
+
+
+def training_step(device: torch.device) -> Run:
+    """A step of a network with two hidden layers: many small operators, some larger ones."""
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Linear(256, 256), nn.LayerNorm(256), nn.GELU(), nn.Linear(256, 256), nn.ReLU(),
+        nn.Linear(256, 10),
+    ).to(device)  # fmt: skip
+    x, y = torch.rand(64, 256, device=device), torch.randint(10, (64,), device=device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    return step
+
+
+def auto_ratio(ranges: Ranges, run: Run, device: torch.device, compare: Compare) -> float:
+    """Time of a piece of work by `auto` with these ranges over that by the host's kernels alone."""
+    before = _C.way_ranges(device.index)
+    host: Ranges = {family: [] for family in ranges}
+
+    def take(way: str) -> None:
+        _C.set_way_ranges(device.index, ranges if way == "device" else host)
+
+    try:
+        with ways.way("auto", device):
+            synchronize = torch.get_device_module(device).synchronize
+            pairs = [compare(run, take, synchronize) for _ in range(REPEATS)]
+    finally:
+        _C.set_way_ranges(device.index, before)
+    return statistics.median(on_device / on_host for on_device, on_host in pairs)
+
+
+def host_calls_keep_up(
+    ranges: Ranges,
+    family: str,
+    calls: Iterable[Call],
+    device: torch.device,
+    sizes: Iterable[int],
+    compare: Compare,
+    say: Progress,
+) -> bool:
+    """Whether the calls that stay on the host bear the question which way to take."""
+    outside = [
+        elements
+        for elements in sizes
+        if not any(a <= elements and (b is None or elements < b) for a, b in ranges[family])
+    ]
+    for elements in outside:
+        for call in calls:
+            say(f"{call.overload} of {elements:,} on the host")
+            run = call.prepare(device, elements)
+            if auto_ratio({family: ranges[family]}, run, device, compare) > QUESTION_LIMIT:
+                return False
+    return True
+
+
+def worth_it(ranges: Ranges, device: torch.device, compare: Compare, say: Progress) -> Ranges:
+    """The ranges of those families that slow no training step down, alone or together."""
+
+    def passes(chosen: Ranges) -> bool:
+        say(f"a training step, {', '.join(name for name in chosen if chosen[name])}")
+        return auto_ratio(chosen, training_step(device), device, compare) <= TRAINING_LIMIT
+
+    host: Ranges = {name: [] for name in ranges}
+    opened = [name for name in ranges if ranges[name]]
+    if not opened or passes(ranges):
+        return ranges
+    alone = [name for name in opened if passes(host | {name: ranges[name]})]
+    together = host | {name: ranges[name] for name in alone}
+    return together if len(alone) == 1 or (alone and passes(together)) else host
+
+
+def tune(
+    device: torch.device,
+    only: Iterable[str] = (),
+    sizes: Iterable[int] = SIZES,
+    compare: Compare = compare_ways,
+    say: Progress = lambda _: None,
+    calls: Mapping[str, Iterable[Call]] | None = None,
+) -> Tuning:
+    """Measures a device and returns what was found; nothing is written or changed.
+
+    Args:
+        device: with its index. Host and device have to share memory: where they do not, the host
+            way copies every argument, and there is nothing to compare.
+        only: families; all by default.
+        sizes: numbers of elements.
+        compare: what times a piece of work by both ways.
+        say: is told what is measured next.
+        calls: by family; those of `representative_calls.py` by default.
+
+    Raises:
+        ValueError: if the device runs no code, shares no memory with the host, or a family does not
+            exist.
+    """
+    index = device.index
+    if not _C.runs_code(index):
+        raise ValueError(f"{device} runs no code, so it has one way only and nothing to tune")
+    if not _C.shares_host_memory(index):
+        raise ValueError(
+            f"{device} shares no memory with the host, so its own kernels are always taken and "
+            "there is nothing to tune"
+        )
+    calls = families() if calls is None else calls
+    if unknown := set(only) - set(calls):
+        raise ValueError(
+            f"no family {', '.join(sorted(unknown))}; there are {', '.join(sorted(calls))}"
+        )
+    sizes = sorted(sizes)
+    ratios = {}
+    for family in calls:
+        if not only or family in only:
+            ratios[family] = measure_family(calls[family], device, sizes, compare, say)
+    ranges = {name: better_ranges(found) for name, found in ratios.items() if found}
+    for name in [name for name in ranges if ranges[name]]:
+        if not host_calls_keep_up(ranges, name, calls[name], device, sizes, compare, say):
+            ranges[name] = []
+    ranges = worth_it(ranges, device, compare, say)
+    properties = _C.device_properties(index)
+    return Tuning(
+        device=properties.name,
+        driver_version=properties.driver_version,
+        ranges=ranges,
+        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        threads=torch.get_num_threads(),
+        ratios={
+            name: {str(elements): round(ratio, 3) for elements, ratio in found.items()}
+            for name, found in ratios.items()
+        },
+    )
+
+
+def keep(device: torch.device, tuning: Tuning) -> Path | None:
+    """Writes what was found and applies it in this process; returns the file, if there is one.
+
+    Families that were not measured now keep what was found before.
+    """
+    if (before := way_ranges.load(device.index)) is not None:
+        tuning.ranges = before.ranges | tuning.ranges
+        tuning.ratios = before.ratios | tuning.ratios
+    file = way_ranges.save(device.index, tuning)
+    _C.set_way_ranges(device.index, tuning.ranges)
+    return file
