@@ -171,7 +171,11 @@ bool ComposedKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys
   if (meta_.has_value()) meta = meta_->results(overload_, *stack);
   torch::jit::Stack values;
   for (size_t i = 0; i < inputs_; ++i) {
-    values.push_back(overload_.read(*stack, static_cast<int>(i)));
+    const c10::IValue& value = overload_.read(*stack, static_cast<int>(i));
+    // The language knows flags as no numbers.
+    const bool number =
+        overload_.argument(static_cast<int>(i)).type()->kind() == c10::TypeKind::NumberType;
+    values.push_back(number && value.isBool() ? c10::IValue(int64_t{value.toBool()}) : value);
   }
   if (writes_) {
     std::vector<at::Tensor> results = make_results(*stack, meta, device);

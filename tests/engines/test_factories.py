@@ -14,6 +14,8 @@ from torch_outboard import fallback
         lambda device: torch.arange(1, 9.5, 0.7, device=device),
         lambda device: torch.arange(2**40, 2**40 + 9, 2, device=device),
         lambda device: torch.arange(10, 0, -3, dtype=torch.float16, device=device),
+        lambda device: torch.arange(10, 0, -3, dtype=torch.uint8, device=device),
+        lambda device: torch.arange(0.5, 6.5, 1.5, dtype=torch.int64, device=device),
         lambda device: torch.linspace(-1, 5, 101, device=device),
         lambda device: torch.linspace(3, 5, 1, device=device),
         lambda device: torch.logspace(-1, 2, 9, base=2, device=device),

@@ -7,8 +7,6 @@ from torch.testing import assert_close
 from tests.engines.comparison import assert_as_on_cpu, gradcheck_on
 from torch_outboard import fallback
 
-CUMSUM = ("aten::cumsum",)
-
 
 @pytest.fixture(autouse=True)
 def seed():
@@ -134,7 +132,7 @@ def test_flat_places_and_masks(device):
             x.repeat_interleave(torch.tensor([1, 0, 2, 3, 1], device=x.device), 0),
         )
 
-    assert_as_on_cpu(device, work, x, index, host=CUMSUM)
+    assert_as_on_cpu(device, work, x, index)
 
 
 def test_nonzero_of_many_blocks(device):

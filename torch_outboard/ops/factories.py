@@ -28,7 +28,7 @@ def spaced(name: str, dtypes: tuple, **reals: str) -> Row:
     )
 
 
-def arange(dtypes: tuple, part: str) -> Row:
+def arange(dtypes: tuple, part: str, **properties: str) -> Row:
     """Numbers from start to end by steps; `part` is what counts of these."""
     start, end, step = (part.format(name) for name in ("start", "end", "step"))
     length = f"ceil(({end} - {start}) / {step})"
@@ -41,6 +41,7 @@ def arange(dtypes: tuple, part: str) -> Row:
         results=Result("out", f"numel(out) == {length} ? sizes(out) : [{length}]"),
         conditions=[f"{step} != 0", f"{length} >= 0", f"{length} < 1099511627776"],
         scalars="start step",
+        **properties,
         **FAMILY,
     )
 
@@ -48,7 +49,9 @@ def arange(dtypes: tuple, part: str) -> Row:
 def rows() -> list[Row]:
     """Every row."""
     return [
-        arange((*FLOATS, torch.uint8, torch.int8, torch.int16, torch.int32), "{}"),
+        arange(FLOATS, "{}"),
+        # Numbers may be negative on the way.
+        arange((torch.uint8, torch.int8, torch.int16, torch.int32), "{}", compute="int64"),
         # Here PyTorch cuts the fractions off first.
         arange((torch.int64,), "({0} < 0 ? ceil({0}) : floor({0}))"),
         spaced("linspace", (*FLOATS, *COMPLEX)),

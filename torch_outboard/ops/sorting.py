@@ -148,7 +148,7 @@ def selections() -> list[Row]:
             "mode",
             "return self.clone(), torch.zeros_like(self, dtype=torch.int64)",
             conditions=["dims(self) == 0"],
-            **common,
+            **common | {"dtypes": REAL},
         ),
         composed(
             "kthvalue kthvalue.values",
