@@ -56,6 +56,7 @@ ComposedKernel::ComposedKernel(const Row& row, const c10::FunctionSchema& schema
       requirements_(row, overload_),
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
       exact_dtypes_(row.flag("exact_dtypes")),
+      casts_(row.text("casts")),
       cpu_arguments_(row.flag("cpu_arguments")),
       writes_(!row.texts("results").empty()) {
   inputs_ = overload_.argument_count();
@@ -138,16 +139,24 @@ bool ComposedKernel::deliver(torch::jit::Stack* stack, std::vector<at::Tensor> c
   if (overload_.form() != Overload::Form::kFunctional) {
     for (size_t k = 0; k < computed.size(); ++k) {
       const at::Tensor& given = overload_.given_output(*stack, k);
-      if (given.scalar_type() != computed[k].scalar_type()) {
-        if (exact_dtypes_) check_dtype(given, computed[k].scalar_type());
-        return false;  // the host knows which of these casts PyTorch allows
+      const at::ScalarType dtype = computed[k].scalar_type();
+      if (given.scalar_type() == dtype) continue;
+      if (!casts_.empty()) {
+        const bool possible = c10::canCast(dtype, given.scalar_type());
+        TORCH_CHECK_TYPE(possible || casts_ != "TypeError", "result type ", dtype,
+                         " can't be cast to the desired output type ", given.scalar_type());
+        TORCH_CHECK(possible, "result type ", dtype, " can't be cast to the desired output type ",
+                    given.scalar_type());
+        continue;
       }
+      if (exact_dtypes_) check_dtype(given, dtype);
+      return false;  // the host knows which of these casts PyTorch allows
     }
     for (size_t k = 0; k < computed.size(); ++k) {
       const at::Tensor& given = overload_.given_output(*stack, k);
       if (given.is_same(computed[k])) continue;
-      prepare_result(overload_, given, computed[k].sizes(), computed[k].scalar_type(),
-                     device_of(device), computed[k].strides());
+      prepare_result(overload_, given, computed[k].sizes(), given.scalar_type(), device_of(device),
+                     computed[k].strides());
       copy_into(given, computed[k]);
     }
   }
@@ -162,7 +171,11 @@ bool ComposedKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys
   if (meta_.has_value()) meta = meta_->results(overload_, *stack);
   torch::jit::Stack values;
   for (size_t i = 0; i < inputs_; ++i) {
-    values.push_back(overload_.read(*stack, static_cast<int>(i)));
+    const c10::IValue& value = overload_.read(*stack, static_cast<int>(i));
+    // The language knows flags as no numbers.
+    const bool number =
+        overload_.argument(static_cast<int>(i)).type()->kind() == c10::TypeKind::NumberType;
+    values.push_back(number && value.isBool() ? c10::IValue(int64_t{value.toBool()}) : value);
   }
   if (writes_) {
     std::vector<at::Tensor> results = make_results(*stack, meta, device);

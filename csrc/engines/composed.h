@@ -13,6 +13,8 @@
 //   results     names, with `meta`: the body finds the results there, with sizes and strides, and
 //               writes them instead of returning them
 //   exact_dtypes  as of the template engine
+//   casts       given results of another dtype get the values converted; where PyTorch does not
+//               cast so, the call raises this: "TypeError" or "RuntimeError"
 //   cpu_arguments  tensors on the CPU are arguments as well; without it only numbers are
 //   requires    as in engines/requirements.h
 //   family      for the choice of the way; default "composed"
@@ -56,6 +58,7 @@ class ComposedKernel final : public EngineKernel {
   const Requirements requirements_;
   const uint64_t dtypes_;
   const bool exact_dtypes_;
+  const std::string casts_;
   const bool cpu_arguments_;
   std::vector<Expression> conditions_;
   std::optional<MetaCall> meta_;

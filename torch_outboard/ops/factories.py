@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import torch
+
 from torch_outboard.ops.composed import EVERY, composed
-from torch_outboard.ops.row import COMPLEX, FLOATS, INTEGERS, Row
+from torch_outboard.ops.row import COMPLEX, FLOATS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
 FAMILY = {"family": "pointwise", "resizes": True}
@@ -26,21 +28,32 @@ def spaced(name: str, dtypes: tuple, **reals: str) -> Row:
     )
 
 
+def arange(dtypes: tuple, part: str, **properties: str) -> Row:
+    """Numbers from start to end by steps; `part` is what counts of these."""
+    start, end, step = (part.format(name) for name in ("start", "end", "step"))
+    length = f"ceil(({end} - {start}) / {step})"
+    return templated(
+        "arange.start_out",
+        "arange",
+        Launch("arange", "numel(out)"),
+        dtypes=dtypes,
+        operands="",
+        results=Result("out", f"numel(out) == {length} ? sizes(out) : [{length}]"),
+        conditions=[f"{step} != 0", f"{length} >= 0", f"{length} < 1099511627776"],
+        scalars="start step",
+        **properties,
+        **FAMILY,
+    )
+
+
 def rows() -> list[Row]:
     """Every row."""
-    length = "ceil((end - start) / step)"
     return [
-        templated(
-            "arange.start_out",
-            "arange",
-            Launch("arange", "numel(out)"),
-            dtypes=(*FLOATS, *INTEGERS),
-            operands="",
-            results=Result("out", f"numel(out) == {length} ? sizes(out) : [{length}]"),
-            conditions=["step != 0", f"{length} >= 0", f"{length} < 1099511627776"],
-            scalars="start step",
-            **FAMILY,
-        ),
+        arange(FLOATS, "{}"),
+        # Numbers may be negative on the way.
+        arange((torch.uint8, torch.int8, torch.int16, torch.int32), "{}", compute="int64"),
+        # Here PyTorch cuts the fractions off first.
+        arange((torch.int64,), "({0} < 0 ? ceil({0}) : floor({0}))"),
         spaced("linspace", (*FLOATS, *COMPLEX)),
         spaced("logspace", FLOATS, base="base"),
         *(

@@ -24,6 +24,7 @@ def rows() -> list[Row]:
             """,
             results="out",
             meta="aten::cat",
+            casts="TypeError",
             **FAMILY,
         ),
         composed(
@@ -34,6 +35,7 @@ def rows() -> list[Row]:
                 parts.append(tensor.unsqueeze(dim))
             return torch.cat(parts, dim)
             """,
+            casts="TypeError",
             **FAMILY,
         ),
     ]

@@ -301,6 +301,7 @@ def halves() -> list[Row]:
             """,
             results="out",
             meta="aten::glu",
+            casts="RuntimeError",
             dtypes=FLOATS,
             **FAMILY,
         ),

@@ -135,13 +135,11 @@ def sets() -> list[Row]:
         composed(
             "_unique2",
             "return unique(self, return_inverse, return_counts)",
-            conditions=["numel(self) > 0"],
             **common,
         ),
         composed(
             "_unique",
             "values, inverse, counts = unique(self, return_inverse, False)\nreturn values, inverse",
-            conditions=["numel(self) > 0"],
             **common,
         ),
         composed(
@@ -152,16 +150,25 @@ def sets() -> list[Row]:
                 inverse = inverse.reshape(self.shape)
             return values, inverse, counts
             """,
-            conditions=["numel(self) > 0", "!given(dim)"],
+            conditions=["!given(dim)"],
+            **common,
+        ),
+        composed(
+            "unique_consecutive",
+            """
+            assert dim is not None
+            return torch.unique_dim_consecutive(self, dim, return_inverse, return_counts)
+            """,
+            conditions=["numel(self) > 0", "given(dim)"],
             **common,
         ),
         composed(
             "unique_dim_consecutive",
             """
             d = dim if dim >= 0 else dim + self.dim()
-            rows = self.transpose(0, d).contiguous()
+            rows = self.movedim(d, 0).contiguous()
             values, inverse, counts = consecutive(rows, return_inverse, return_counts)
-            return values.transpose(0, d), inverse, counts
+            return values.movedim(0, d), inverse, counts
             """,
             conditions=["numel(self) > 0", "-dims(self) <= dim && dim < dims(self)"],
             **common,
@@ -183,7 +190,7 @@ def sets() -> list[Row]:
             if return_inverse:
                 inverse = torch.empty_like(group).scatter_(0, order, group)
             shape[0] = values.size(0)
-            return values.reshape(shape).movedim(0, d).contiguous(), inverse, counts
+            return values.reshape(shape).movedim(0, d), inverse, counts
             """,
             # Sorts once per column.
             conditions=[
@@ -215,6 +222,26 @@ def sets() -> list[Row]:
             **FAMILY,
         ),
     ]
+
+
+# Of bins between edges, the last one with both.
+HISTOGRAM = """
+def histogram(
+    self: Tensor, edges: Tensor, weight: Optional[Tensor], density: bool
+) -> Tuple[Tensor, Tensor]:
+    x = self.reshape(-1)
+    n = edges.numel() - 1
+    places = torch.where(x == edges[n], n - 1, torch.bucketize(x, edges, right=True) - 1)
+    inside = torch.logical_and(places >= 0, places < n)
+    amounts = inside.to(x.dtype)
+    if weight is not None:
+        amounts = torch.where(inside, weight.reshape(-1), 0)
+    hist = torch.zeros([n], dtype=x.dtype, device=x.device)
+    hist.scatter_add_(0, torch.where(inside, places, 0), amounts)
+    if density:
+        hist = hist / (hist.sum() * (edges[1:] - edges[:-1]))
+    return hist, edges
+"""
 
 
 def counts() -> list[Row]:
@@ -263,6 +290,45 @@ def counts() -> list[Row]:
             """,
             dtypes=FLOATS,
             conditions=["bins > 0", "min <= max"],
+            **FAMILY,
+        ),
+        composed(
+            "histogram.bin_ct histogram.bin_ct_out",
+            """
+            low = 0.0
+            high = 0.0
+            if range is not None:
+                low = range[0]
+                high = range[1]
+            else:
+                low = float(self.amin().item())
+                high = float(self.amax().item())
+            assert low <= high
+            if low == high:
+                low -= 0.5
+                high += 0.5
+            edges = torch.linspace(low, high, bins + 1, dtype=self.dtype, device=self.device)
+            return histogram(self, edges, weight, density)
+            """,
+            helpers=HISTOGRAM,
+            dtypes=FLOATS,
+            conditions=[
+                "numel(self) > 0",
+                "bins > 0",
+                "given(range) ? len(range) == 2 : 1",
+                "given(weight) ? sizes(weight) == sizes(self) : 1",
+            ],
+            **FAMILY,
+        ),
+        composed(
+            "histogram.bins_tensor histogram.bins_tensor_out",
+            "return histogram(self, bins.clone(), weight, density)",
+            helpers=HISTOGRAM,
+            dtypes=FLOATS,
+            conditions=[
+                "dims(bins) == 1 && numel(bins) > 1",
+                "given(weight) ? sizes(weight) == sizes(self) : 1",
+            ],
             **FAMILY,
         ),
         composed(

@@ -78,7 +78,7 @@ def sort() -> Row:
 
 def mode() -> Row:
     """The most frequent value along a dimension."""
-    sizes = "dims(self) == 0 ? [] : keepdim ? set(sizes(self), d, 1) : drop(sizes(self), d)"
+    sizes = "keepdim ? set(sizes(self), d, 1) : drop(sizes(self), d)"
     row = templated(
         "mode mode.values",
         "sort",
@@ -91,7 +91,7 @@ def mode() -> Row:
         results=[Result("values", sizes), Result("indices", sizes, "int64")],
         temporaries=SORTED,
         let=MERGED,
-        conditions=["n > 0", "n < 2147483648"],
+        conditions=["dims(self) > 0", "n > 0", "n < 2147483648"],
         numbers={
             "dim": "d",
             "n": "n",
@@ -143,6 +143,12 @@ def selections() -> list[Row]:
             meta="aten::topk",
             conditions=["dims(self) > 0 || k == 1"],
             **common,
+        ),
+        composed(
+            "mode",
+            "return self.clone(), torch.zeros_like(self, dtype=torch.int64)",
+            conditions=["dims(self) == 0"],
+            **common | {"dtypes": REAL},
         ),
         composed(
             "kthvalue kthvalue.values",
