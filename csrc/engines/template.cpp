@@ -244,9 +244,6 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
   for (const auto& [name, text] : row.dictionary("wanted")) {
     tensors_[tensor_index(name)].wanted = parse(text);
   }
-  for (const auto& [name, text] : row.dictionary("strides")) {
-    tensors_[tensor_index(name)].strides = parse(text);
-  }
   for (const auto& [name, text] : row.dictionary("initial")) {
     Tensor& tensor = tensors_[tensor_index(name)];
     char* end = nullptr;
@@ -369,7 +366,7 @@ bool TemplateKernel::given_results_fit(const Call& call, const c10::OperatorHand
   for (size_t k = 0; k < overload_.result_count(); ++k) {
     const Tensor& description = tensors_[operand_count_ + k];
     const at::Tensor& given = overload_.given_output(stack, k);
-    if (meta_.has_value() && overload_.form() == Overload::Form::kOut &&
+    if (meta_.has_value() && overload_.form() == Overload::Form::kOut && !exact_dtypes_ &&
         given.scalar_type() != call.dtypes[operand_count_ + k]) {
       MetaCall::check(op, stack);  // raises PyTorch's error, where the dtype is one
     }

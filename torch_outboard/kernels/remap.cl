@@ -10,8 +10,7 @@ static inline ob_index ob_source(const ob_index c, const ob_index n, const ob_in
 #elif MODE == 2
   return clamp(c - shift, (ob_index)0, n - 1);
 #elif MODE == 3
-  const ob_index at = (c - shift) % n;
-  return at < 0 ? at + n : at;
+  return c < shift ? c - shift + n : c - shift;  // 0 <= shift < n
 #elif MODE == 4
   return shift ? n - 1 - c : c;
 #else
@@ -20,13 +19,17 @@ static inline ob_index ob_source(const ob_index c, const ob_index n, const ob_in
 }
 
 static inline ob_index ob_shift(const ob_list amounts, const ob_list along, const ob_index count,
-                                const ob_index d, const ob_index dims) {
+                                const ob_index d, const ob_index dims, const ob_index n) {
 #if MODE >= 3
   // Amounts belong to the dimensions in a second list.
   ob_index total = 0;
   for (ob_index k = 0; k < count; ++k) {
     if (along.at[k] == d || along.at[k] + dims == d) total += amounts.at[k];
   }
+#if MODE == 3
+  total %= n;
+  if (total < 0) total += n;
+#endif
   return total;
 #else
   // Two amounts per dimension, from the last one on.
@@ -34,25 +37,40 @@ static inline ob_index ob_shift(const ob_list amounts, const ob_list along, cons
 #endif
 }
 
+// A group takes rows along the last dimension.
 __kernel void remap(OB_PARAMETERS) {
   OB_BEGIN
-  OB_ITEM(i)
-  ob_index rest = i;
-  ob_index from = 0;
-  int inside = 1;
-  for (ob_index d = self_layout.dims - 1; d >= 0; --d) {
-    const ob_index next = rest / out_layout.size[d];
-    const ob_index c = rest - next * out_layout.size[d];
-    const ob_index n = self_layout.size[d];
-    const ob_index at = ob_source(c, n, ob_shift(amounts, along, count, d, self_layout.dims));
-    inside &= at >= 0 && at < n;
-    from += at * self_layout.stride[d];
-    rest = next;
-  }
-  const ob_index to = ob_place(out_layout, i);
+  const ob_index last = self_layout.dims - 1;
+  const ob_index row_size = last < 0 ? 1 : out_layout.size[last];
+  const ob_index n = last < 0 ? 1 : self_layout.size[last];
+  const ob_index stride = last < 0 ? 1 : self_layout.stride[last];
+  const ob_index out_stride = last < 0 ? 1 : out_layout.stride[last];
+  const ob_index shift =
+      last < 0 || n == 0 ? 0 : ob_shift(amounts, along, count, last, self_layout.dims, n);
+  OB_FOR_GROUPS(row) {
+    ob_index rest = row;
+    ob_index from = 0;
+    ob_index to = 0;
+    int inside = 1;
+    for (ob_index d = last - 1; d >= 0; --d) {
+      const ob_index next = rest / out_layout.size[d];
+      const ob_index c = rest - next * out_layout.size[d];
+      const ob_index size = self_layout.size[d];
+      const ob_index at =
+          ob_source(c, size, ob_shift(amounts, along, count, d, self_layout.dims, size));
+      inside &= at >= 0 && at < size;
+      from += at * self_layout.stride[d];
+      to += c * out_layout.stride[d];
+      rest = next;
+    }
+    for (ob_index c = OB_LANE; c < row_size; c += OB_LOCAL) {
+      const ob_index at = ob_source(c, n, shift);
+      const int here = inside && at >= 0 && at < n;
 #if MODE == 0
-  out_store(to, inside ? self_load(from) : value);
+      out_store(to + c * out_stride, here ? self_load(from + at * stride) : value);
 #else
-  if (inside) out_store(to, self_load(from));
+      if (here) out_store(to + c * out_stride, self_load(from + at * stride));
 #endif
+    }
+  }
 }

@@ -122,13 +122,17 @@ def along_dimension() -> list[Row]:
         templated(
             "index_select index_select.out",
             "index_select",
-            Launch("index_select", "numel(out)"),
+            [
+                Launch("select_elements", "numel(out)", when="after < 32"),
+                Launch("select_slices", "numel(out) // after", groups=True, when="after >= 32"),
+            ],
             dtypes=ALL,
             operands="self index",
             accepts=INDEX_DTYPES,
             let={
                 "d": "wrap(dim, dims(self))",
                 "selected": "dims(self) > 0 ? set(sizes(self), d, numel(index)) : sizes(self)",
+                "after": "prod(sizes(self)[d + 1:])",
             },
             conditions=[
                 "dims(index) < 2",
@@ -139,7 +143,7 @@ def along_dimension() -> list[Row]:
             numbers={
                 "n": "size(self, d)",
                 "count": "numel(index)",
-                "after": "prod(sizes(self)[d + 1:])",
+                "after": "after",
             },
             items_of="self out",
             reports="IndexError",

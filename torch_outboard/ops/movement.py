@@ -32,7 +32,7 @@ def remapped() -> list[Row]:
         templated(
             "roll",
             "remap",
-            Launch("remap", "numel(out)"),
+            Launch("remap", "numel(out) // max(size(out, -1), 1)", groups=True),
             conditions=[
                 "len(dims) > 0",
                 "len(dims) == len(shifts)",
@@ -47,7 +47,7 @@ def remapped() -> list[Row]:
         templated(
             "flip",
             "remap",
-            Launch("remap", "numel(out)"),
+            Launch("remap", "numel(out) // max(size(out, -1), 1)", groups=True),
             results=Result("out", "sizes(self)", like="self"),
             conditions=[
                 "len(dims) <= 16",
@@ -68,7 +68,7 @@ def triangles() -> list[Row]:
         templated(
             f"{name} {name}.out {name}_",
             "triangle",
-            Launch("triangle", "numel(self)"),
+            Launch("triangle", "numel(self) // max(size(self, -1), 1)", groups=True),
             dtypes=EVERY,
             meta=f"aten::{name}",
             numbers={

@@ -15,7 +15,7 @@ def constant() -> Row:
     return templated(
         "constant_pad_nd",
         "remap",
-        Launch("remap", "numel(out)"),
+        Launch("remap", "numel(out) // max(size(out, -1), 1)", groups=True),
         dtypes=EVERY,
         results=Result("out", "padded_sizes(sizes(self), pad)"),
         conditions=["len(pad) % 2 == 0", "len(pad) <= 2 * dims(self)", "dims(self) <= 8"],
@@ -45,7 +45,7 @@ def of_dims(dims: int, kind: str, mode: str) -> list[Row]:
         templated(
             f"{name} {name}.out",
             "remap",
-            Launch("remap", "numel(out)"),
+            Launch("remap", "numel(out) // max(size(out, -1), 1)", groups=True),
             dtypes=EVERY,
             results=Result("out", "padded_sizes(sizes(self), padding)"),
             numbers={"count": "0"},
