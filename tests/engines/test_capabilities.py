@@ -5,6 +5,8 @@ The settings belong to the driver `ocl`; each is tried in a process of its own.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.support import run_python
@@ -101,5 +103,6 @@ def test_network_trains_natively_on_a_device_that_lacks_much(memory, mask):
         OUTBOARD_OCL_MEMORY=memory,
         OUTBOARD_OCL_MASK=mask,
         OUTBOARD_WAY="device",
+        PYTHONPATH=str(Path(__file__).parents[2]),
     )
     assert printed.strip() == "{'device'} 0"

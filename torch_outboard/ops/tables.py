@@ -42,7 +42,6 @@ TABLES = (
     "distances",
     "fourier",
     "segments",
-    "reductions_of_nothing",
 )
 
 
