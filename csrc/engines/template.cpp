@@ -109,11 +109,6 @@ const at::Tensor& report_word(c10::DeviceIndex device) {
   return word;
 }
 
-// Whether the end of a call may be waited for, and memory be looked at without a copy.
-bool may_wait(c10::DeviceIndex device) {
-  return device_properties(device).kind == OB_DEVICE_CPU && shares_host_memory(device);
-}
-
 }  // namespace
 
 struct TemplateKernel::Call {
@@ -630,12 +625,18 @@ void TemplateKernel::enqueue(Call& call, size_t first, size_t last) {
 }
 
 void TemplateKernel::check_report(const Call& call) const {
+  // On a processor waiting costs little.
+  if (reports_.empty() || device_properties(call.device).kind != OB_DEVICE_CPU) return;
   StreamState& stream = current_stream_state(call.device);
-  if (reports_.empty() || !may_wait(call.device) || stream.capturing.load()) return;
-  drain(stream);
-  int32_t* word = report_word(call.device).mutable_data_ptr<int32_t>();
-  if (*word == 0) return;
-  *word = 0;
+  if (stream.capturing.load()) return;
+  const at::Tensor& word = report_word(call.device);
+  if (shares_host_memory(call.device)) {
+    drain(stream);
+    if (*word.const_data_ptr<int32_t>() == 0) return;
+  } else if (word.item().toInt() == 0) {
+    return;
+  }
+  word.zero_();
   TORCH_CHECK_INDEX(reports_ != "IndexError", "index out of range in ", overload_.name());
   TORCH_CHECK(false, "index out of range in ", overload_.name());
 }

@@ -94,9 +94,9 @@ class TemplateKernel final : public EngineKernel {
     bool of_values = false;      // the dtype is that of values
     uint64_t accepts = 0;        // 0: as the first tensor
     std::string like;
-    Expression sizes;   // a list for results, a number for temporaries
+    Expression sizes;    // a list for results, a number for temporaries
     Expression strides;  // empty: as `meta` or `like` say
-    Expression wanted;  // empty: yes
+    Expression wanted;   // empty: yes
     // What it holds before the first launch: -1 whatever was there, -2 `initial_value`, else an
     // operand by index.
     int initial = -1;
