@@ -14,6 +14,7 @@ from torch_outboard import _C
 from torch_outboard.devices import DeviceLike, device_index
 
 if TYPE_CHECKING:
+    from torch_outboard.ops.row import Row
     from torch_outboard.ops.template import Launch
 
 __all__ = ["Registration", "kernel"]
@@ -175,9 +176,9 @@ def kernel(
 
     if source is not None:
         schema = getattr(packet, overload_name or "default")._schema
-        row = _template_row(qualified, schema, source, launches, wanted, description)
+        made = _template_row(qualified, schema, source, launches, wanted, description)
         _C.bring_device_kernels()
-        return Registration(qualified, None, _C.add_row_kernel(qualified, row, wanted, index))
+        return Registration(qualified, None, _C.add_row_kernel(qualified, made, wanted, index))
 
     if description or launches is not None:
         unknown = ", ".join([*description, *(["launches"] if launches is not None else [])])
@@ -203,7 +204,7 @@ def _template_row(
     launches: Launch | Iterable[Launch] | None,
     dtypes: list[torch.dtype] | None,
     description: dict[str, Any],
-) -> dict[str, object]:
+) -> Row:
     """A row of the engine `template` for kernels with the arguments of a schema."""
     from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS
     from torch_outboard.ops.template import Launch, templated

@@ -3,6 +3,8 @@ takes where PyTorch's rules for CPU say so (csrc/aten/host/attention.cpp)."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch_outboard.ops.row import FLOATS, Row, template
 from torch_outboard.ops.template import Launch, Result, templated
 
@@ -62,7 +64,7 @@ def _turned(operand: str) -> str:
 def _rows_for(double: bool) -> list[Row]:
     accumulated = "float64" if double else "float32"
     dtypes = FLOATS[3:] if double else FLOATS[:3]
-    common = {
+    common: dict[str, Any] = {
         "numbers": NUMBERS,
         "reals": {"scale_value": "given(scale) ? scale : 0"},
         "constants": {"HEAD": "size(query, 3)", "CAUSAL": "is_causal", "ROWS": "rows"},

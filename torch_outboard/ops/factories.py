@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from torch_outboard.ops.composed import EVERY, composed
 from torch_outboard.ops.row import COMPLEX, FLOATS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
-FAMILY = {"family": "pointwise", "resizes": True}
+FAMILY: dict[str, Any] = {"family": "pointwise", "resizes": True}
 
 
 def spaced(name: str, dtypes: tuple, **reals: str) -> Row:
@@ -28,7 +30,7 @@ def spaced(name: str, dtypes: tuple, **reals: str) -> Row:
     )
 
 
-def arange(dtypes: tuple, part: str, **properties: str) -> Row:
+def arange(dtypes: tuple, part: str, **properties: Any) -> Row:
     """Numbers from start to end by steps; `part` is what counts of these."""
     start, end, step = (part.format(name) for name in ("start", "end", "step"))
     length = f"ceil(({end} - {start}) / {step})"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch_outboard.ops.pooling import image
 from torch_outboard.ops.row import FLOATS, Row
 from torch_outboard.ops.template import Launch, Result, templated
@@ -22,7 +24,7 @@ def _rows_for(dimensions: int, *, double: bool) -> list[Row]:
         "channels": "size(input, 1)",
         "samples": "numel(grid) / size(grid, 0) / size(grid, -1)",
     }
-    common = {
+    common: dict[str, Any] = {
         "dtypes": FLOATS[3:] if double else FLOATS[:3],
         "numbers": numbers,
         "let": {"sizes_out": "sizes(input)[:2] + sizes(grid)[1:-1]"},

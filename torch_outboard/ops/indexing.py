@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch_outboard.ops.composed import composed
 from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row, exact, template
 from torch_outboard.ops.template import Launch, Result, templated
@@ -26,7 +28,7 @@ def wrapped(d: int, x: Tensor) -> int:
     return d if d >= 0 else d + max(x.dim(), 1)
 """
 
-LINES = {
+LINES: dict[str, Any] = {
     "operands": "self index",
     "let": {"d": "wrap(dim, dims(self))"},
     "results": Result("out", initial="self"),
@@ -95,7 +97,7 @@ def scatter_reduce(
 
 
 def in_place_too(
-    name: str, arguments: str, body: str, meta: str = "", **properties: object
+    name: str, arguments: str, body: str, meta: str = "", **properties: Any
 ) -> list[Row]:
     """Rows of a functional and an in-place form.
 
@@ -113,7 +115,7 @@ def in_place_too(
 
 def along_dimension() -> list[Row]:
     """Operators with one index tensor for one dimension."""
-    common = {"helpers": EXPANDED, "family": "indexing"}
+    common: dict[str, Any] = {"helpers": EXPANDED, "family": "indexing"}
     reduce_code = (
         'reduce == "sum" ? 0 : reduce == "prod" ? 1 : reduce == "amax" ? 2 : '
         'reduce == "amin" ? 3 : 4'
@@ -417,7 +419,7 @@ def moved(x: Tensor, dims: List[int], first: int, to_front: bool) -> Tensor:
 
 def by_lists() -> list[Row]:
     """Operators with one index tensor, mask or nothing per dimension."""
-    common = {"helpers": INDEX_HELPERS, "cpu_arguments": True, "family": "indexing"}
+    common: dict[str, Any] = {"helpers": INDEX_HELPERS, "cpu_arguments": True, "family": "indexing"}
     return [
         composed(
             "index.Tensor index.Tensor_out _unsafe_index.Tensor",

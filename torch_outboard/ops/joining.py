@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch_outboard.ops.composed import composed
 from torch_outboard.ops.row import Row
 
-FAMILY = {"family": "movement"}
+FAMILY: dict[str, Any] = {"family": "movement"}
 
 
 def rows() -> list[Row]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch_outboard.ops.composed import EVERY, composed
 from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row, exact
 from torch_outboard.ops.template import Launch, Result, templated
 
 NUMBERS = (*FLOATS, *INTEGERS, *COMPLEX)
-FAMILY = {"family": "movement"}
+FAMILY: dict[str, Any] = {"family": "movement"}
 WRAPPED = """
 def wrapped(d: int, dims: int) -> int:
     return d if d >= 0 else d + max(dims, 1)
@@ -16,7 +18,7 @@ def wrapped(d: int, dims: int) -> int:
 
 def remapped() -> list[Row]:
     """roll and flip."""
-    common = {
+    common: dict[str, Any] = {
         "dtypes": EVERY,
         "items_of": "self out",
         "strided": "self out",
@@ -87,7 +89,7 @@ def triangles() -> list[Row]:
 
 def windows() -> list[Row]:
     """unfold and fold of images, and the gradient of sliding windows."""
-    common = {
+    common: dict[str, Any] = {
         "dtypes": (*FLOATS, *COMPLEX),
         "conditions": [
             "len(kernel_size) == 2 && len(dilation) == 2 && len(padding) == 2 && len(stride) == 2",

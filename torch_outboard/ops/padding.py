@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch_outboard.ops.composed import EVERY
 from torch_outboard.ops.row import COMPLEX, FLOATS, INTEGERS, Row, exact
 from torch_outboard.ops.template import Launch, Result, templated
 
 NUMBERS = (*FLOATS, *INTEGERS, *COMPLEX)
-FAMILY = {"family": "movement"}
+FAMILY: dict[str, Any] = {"family": "movement"}
 
 
 def constant() -> Row:

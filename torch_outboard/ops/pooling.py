@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch_outboard.ops.row import FLOATS, INTEGERS, Row, template
 from torch_outboard.ops.template import Launch, Result, templated
 
@@ -250,7 +252,7 @@ def adaptive_pool_rows() -> list[Row]:
         shape = [f"{batched} || dims(self) == {dimensions + 1}", some]
         out = f"each(output_size, {dimensions})"
         let = {"sizes_out": f"sizes(self)[:{-dimensions}] + {out}"}
-        forward = {"let": let}
+        forward: dict[str, Any] = {"let": let}
         strides, strides_backward = "", ""
         if dimensions == 2:
             forward["let"] = {
@@ -262,7 +264,7 @@ def adaptive_pool_rows() -> list[Row]:
                 f"{batched} && ({channels_last('self', 2, '1')}) ? "
                 f"({channels_last_strides('sizes(self)', 2, '1')}) : []"
             )
-        common = {"source": source("adaptive_pool"), "family": "pooling"}
+        common: dict[str, Any] = {"source": source("adaptive_pool"), "family": "pooling"}
         in_overloads = f"_{average} {average}.out"
         backward_overloads = f"_{average}_backward" + (
             f" {average}_backward.grad_input" if dimensions == 3 else ""

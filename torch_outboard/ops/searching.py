@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch_outboard.ops.composed import EVERY, composed
 from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, Row, exact
 from torch_outboard.ops.template import Launch, Result, templated
 
 REAL = (*FLOATS, *INTEGERS)
-FAMILY = {"family": "sorting"}
+FAMILY: dict[str, Any] = {"family": "sorting"}
 
 
 def searches() -> list[Row]:
     """Places in sorted lines; a row per dtype of the result."""
     rows = []
     for flag, dtype in (("False", "int64"), ("True", "int32")):
-        common = {
+        common: dict[str, Any] = {
             "dtypes": REAL,
             "requires": {"out_int32": flag},
             **FAMILY,
@@ -130,7 +132,7 @@ def consecutive(rows: Tensor, inverse: bool, counts: bool) -> Tuple[Tensor, Tens
 def sets() -> list[Row]:
     """Different values, and membership."""
     dtypes = (*REAL, *BOOL)
-    common = {"helpers": UNIQUE, "dtypes": dtypes, **FAMILY}
+    common: dict[str, Any] = {"helpers": UNIQUE, "dtypes": dtypes, **FAMILY}
     return [
         composed(
             "_unique2",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch_outboard.ops.composed import composed
 from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, Row, exact, template
 from torch_outboard.ops.template import Launch, Result, templated
@@ -16,7 +18,7 @@ SORTED = [
     Result("one_places", "numel(self)", "int32"),
     Result("two_places", "passes > 0 ? numel(self) : 1", "int32"),
 ]
-MERGED = {
+MERGED: dict[str, Any] = {
     "d": "wrap(dim, dims(self))",
     "n": "size(self, d)",
     "lines": "numel(self) // max(n, 1)",
@@ -106,9 +108,16 @@ def mode() -> Row:
     return row | {"source": template("template") + template("sort") + template("mode")}
 
 
+NUMBERS = (*FLOATS, *INTEGERS)
+
+
 def selections() -> list[Row]:
     """Elements by their rank."""
-    common = {"dtypes": (*FLOATS, *INTEGERS), "helpers": HELPERS, "family": "sorting"}
+    common: dict[str, Any] = {
+        "dtypes": (*FLOATS, *INTEGERS),
+        "helpers": HELPERS,
+        "family": "sorting",
+    }
     in_range = "-max(dims(self), 1) <= dim && dim < max(dims(self), 1)"
     median_body = """
         x = at_least_1d(self)
