@@ -15,12 +15,13 @@ import json
 import math
 import os
 import re
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 
-from benchmarks import build_time, import_time
+from benchmarks import build_time, device_kernels, enqueue, import_time, products
 from benchmarks.paired import RESULTS, Ratio, compare, environment
 
 DEVICE = "host"
@@ -103,6 +104,56 @@ def ocl(rounds: int) -> Iterator[Measurement]:
             yield Measurement(name, target, r.ratio, r.low, r.high, upper_end=upper_end)
 
 
+# Single operators by device kernels: the median of each family, and of products.
+KERNEL_TARGET = 1.5
+PRODUCT_TARGETS = {"mm 1024 float32": 2.0, "mm 2048 float32": 2.0}
+CONVOLUTION_TARGET = 3.0
+DEVICE_WAY = {
+    "OUTBOARD_DRIVER": "ocl",
+    "OUTBOARD_WAY": "device",
+    "OUTBOARD_FALLBACK_COPIED": "allow",
+}
+
+
+def middle(name: str, target: float, results: list[Ratio]) -> Measurement:
+    """The median of several ratios, between the smallest and the largest."""
+    values = sorted(r.ratio for r in results)
+    return Measurement(name, target, statistics.median(values), values[0], values[-1])
+
+
+def kernels(rounds: int) -> Iterator[Measurement]:
+    """Single operators on the driver `ocl` by device kernels."""
+    for family, works in device_kernels.FAMILIES.items():
+        module = "benchmarks.device_kernels"
+        results = compare(works, device="ocl", rounds=rounds, module=module, environment=DEVICE_WAY)
+        yield middle(f"{family}, way device, median", KERNEL_TARGET, results)
+    module = "benchmarks.products"
+    for r in compare(
+        PRODUCT_TARGETS, device="ocl", rounds=rounds, module=module, environment=DEVICE_WAY
+    ):
+        yield Measurement(f"{r.name}, way device", PRODUCT_TARGETS[r.name], r.ratio, r.low, r.high)
+    convolutions = [name for name in products.WORKS if name.startswith("conv")]
+    for kind, names in {
+        "forward": [name for name in convolutions if not name.endswith("step")],
+        "with gradients": [name for name in convolutions if name.endswith("step")],
+    }.items():
+        results = compare(names, device="ocl", rounds=rounds, module=module, environment=DEVICE_WAY)
+        name = f"convolutions of ResNet-18 {kind}, way device, median"
+        yield middle(name, CONVOLUTION_TARGET, results)
+
+
+def enqueueing(rounds: int) -> Iterator[Measurement]:
+    command = [sys.executable, "-m", "benchmarks.enqueue", "--json"]
+    surroundings = {**os.environ, **DEVICE_WAY}
+    answer = subprocess.run(command, capture_output=True, text=True, check=False, env=surroundings)
+    if not answer.stdout:
+        raise RuntimeError(f"benchmarks.enqueue failed: {answer.stderr[-500:]}")
+    for name, microseconds in json.loads(answer.stdout).items():
+        yield Measurement(
+            f"enqueue {name}", enqueue.LIMIT, microseconds, microseconds, microseconds, "us"
+        )
+
+
 def allocator(rounds: int) -> Iterator[Measurement]:
     """In a process of its own, because it watches the driver from the first use on."""
     command = [sys.executable, "-m", "benchmarks.allocator", "--json"]
@@ -129,6 +180,8 @@ def build(rounds: int) -> Iterator[Measurement]:
 PARTS: dict[str, Callable[[int], Iterator[Measurement]]] = {
     "ratios": ratios,
     "ocl": ocl,
+    "kernels": kernels,
+    "enqueue": enqueueing,
     "allocator": allocator,
     "import": imports,
     "build": build,

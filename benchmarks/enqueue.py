@@ -1,0 +1,71 @@
+"""Time to enqueue a small operator on a device, without waiting for it.
+
+    python -m benchmarks.enqueue [--device ocl] [--json]
+
+The best of several runs of `CALLS` calls each; the device works on while calls are made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+
+import torch
+
+from torch_outboard import ways
+
+CALLS = 300
+RUNS = 15
+LIMIT = 10.0  # microseconds
+
+
+def calls(device: str) -> dict[str, Callable[[], object]]:
+    x, y = torch.randn(64, device=device), torch.randn(64, device=device)
+    places = torch.randint(0, 64, (64,), device=device)
+    out = torch.empty_like(x)
+    return {
+        "x + y": lambda: x + y,
+        "mul into out": lambda: torch.mul(x, y, out=out),
+        "x.sum()": lambda: x.sum(),
+        "gather": lambda: torch.gather(x, 0, places),
+    }
+
+
+def measure(device: str) -> dict[str, float]:
+    """Microseconds per call, by name."""
+    synchronize = torch.get_device_module(device).synchronize
+    results = {}
+    with ways.way("device"):
+        for name, call in calls(device).items():
+            call()
+            best = float("inf")
+            for _ in range(RUNS):
+                synchronize()
+                start = time.perf_counter()
+                for _ in range(CALLS):
+                    call()
+                best = min(best, (time.perf_counter() - start) / CALLS)
+            synchronize()
+            results[name] = best * 1e6
+    return results
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", default="ocl")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    results = measure(options.device)
+    if options.json:
+        print(json.dumps(results))
+        return
+    for name, microseconds in results.items():
+        print(f"{name:<16} {microseconds:6.2f} us")
+
+
+if __name__ == "__main__":
+    main()
