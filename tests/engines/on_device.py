@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 import torch
 from torch.testing import assert_close
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 from torch_outboard import fallback
 
@@ -23,22 +23,28 @@ def _moved(argument: Any, device: torch.device | str) -> Any:
 
 
 def compare(
-    device: torch.device, function: Callable[..., Any], *arguments: Any, **tolerances: Any
+    device: torch.device,
+    function: Callable[..., Any],
+    *arguments: Any,
+    support: Set[str] = SUPPORT,
+    **tolerances: Any,
 ) -> set[str]:
     """Asserts that `function` gives the same on `device` as on CPU, and there by device kernels.
 
-    Returns the operators that ran. Tolerances are those of `assert_close`.
+    Returns the operators that ran. `support` may run anywhere. Tolerances are those of
+    `assert_close`.
     """
-    expected = function(*(_moved(argument, "cpu") for argument in arguments))
+    expected = function(*tree_map(lambda argument: _moved(argument, "cpu"), arguments))
+    moved = tree_map(lambda argument: _moved(argument, device), arguments)
     with fallback.report() as report:
-        result = function(*(_moved(argument, device) for argument in arguments))
+        result = function(*moved)
     for theirs, ours in zip(tree_leaves(expected), tree_leaves(result), strict=True):
         if isinstance(theirs, torch.Tensor):
             assert_close(ours.detach().cpu(), theirs.detach(), equal_nan=True, **tolerances)
         else:
             assert ours == theirs
     ways = {row.op: row.way for row in report.rows}
-    assert {op for op, way in ways.items() if way != "device"} <= SUPPORT, ways
+    assert {op for op, way in ways.items() if way != "device"} <= support, ways
     return set(ways)
 
 
@@ -53,3 +59,16 @@ def with_gradients(function: Callable[..., torch.Tensor]) -> Callable[..., list[
         return [result, *(leaf.grad for leaf in leaves)]
 
     return run
+
+
+def assert_as_on_cpu(device: torch.device, function: Callable[..., Any], *arguments: Any) -> None:
+    """As `compare`, with nothing at all on the host."""
+    assert compare(device, function, *arguments, support=frozenset())
+
+
+def gradcheck_on(device: torch.device, function: Callable[..., Any], *inputs: torch.Tensor) -> None:
+    """Gradients of `function` by device kernels agree with differences, in float64."""
+    leaves = [x.to(device, torch.float64).requires_grad_() for x in inputs]
+    with fallback.report() as report:
+        assert torch.autograd.gradcheck(function, leaves, fast_mode=True)
+    assert any(row.way == "device" for row in report.rows)

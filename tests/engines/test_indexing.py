@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tests.engines.comparison import assert_as_on_cpu, gradcheck_on
+from tests.engines.on_device import assert_as_on_cpu, gradcheck_on
 from torch_outboard import fallback
 
 

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
-from tests.engines.comparison import assert_as_on_cpu, gradcheck_on
+from tests.engines.on_device import assert_as_on_cpu, gradcheck_on
 
 
 @pytest.fixture(autouse=True)

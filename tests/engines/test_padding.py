@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.engines.comparison import assert_as_on_cpu, gradcheck_on
+from tests.engines.on_device import assert_as_on_cpu, gradcheck_on
 
 PADDING = {1: (3, 2), 2: (3, 2, 1, 2), 3: (3, 2, 1, 0, 2, 2)}
 

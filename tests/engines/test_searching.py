@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.engines.comparison import assert_as_on_cpu
+from tests.engines.on_device import assert_as_on_cpu
 
 
 @pytest.fixture(autouse=True)

@@ -129,7 +129,13 @@ def exactly(op: OpInfo, sample: SampleInput) -> Callable[[], Any]:
     def compute() -> Any:
         move = Transplant(CPU, dtypes=EXACT)
         first, args, kwargs = move((sample.input, tuple(sample.args), dict(sample.kwargs)))
-        return attempt(lambda: op.op(first, *args, **kwargs)).value
+        # Integers become floating-point numbers of the default dtype in many operators.
+        default = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        try:
+            return attempt(lambda: op.op(first, *args, **kwargs)).value
+        finally:
+            torch.set_default_dtype(default)
 
     return compute
 
