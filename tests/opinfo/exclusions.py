@@ -84,6 +84,8 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
             ("bfloat16", "msort", "backward"),
             ("int64", "topk", "forward out"),
             ("int64", "kthvalue", "forward out"),
+            ("int64", "mode", "forward out"),
+            ("bfloat16", "mode", "forward out backward"),
         )
         for check in checks.split()
     ),
