@@ -206,7 +206,7 @@ def _template_row(
     description: dict[str, Any],
 ) -> Row:
     """A row of the engine `template` for kernels with the arguments of a schema."""
-    from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS
+    from torch_outboard.ops.row import EVERY
     from torch_outboard.ops.template import Launch, templated
 
     if launches is None:
@@ -221,7 +221,7 @@ def _template_row(
         None,
         launches if isinstance(launches, Launch) else list(launches),
         source=source,
-        dtypes=dtypes or (*FLOATS, *INTEGERS, *BOOL, *COMPLEX),
+        dtypes=dtypes or EVERY,
         **{"operands": " ".join(tensors), **description},
     )
 

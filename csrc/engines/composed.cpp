@@ -55,7 +55,6 @@ ComposedKernel::ComposedKernel(const Row& row, const c10::FunctionSchema& schema
     : EngineKernel(row, schema),
       requirements_(row, overload_),
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
-      exact_dtypes_(row.flag("exact_dtypes")),
       casts_(row.text("casts")),
       cpu_arguments_(row.flag("cpu_arguments")),
       writes_(!row.texts("results").empty()) {
@@ -149,7 +148,6 @@ bool ComposedKernel::deliver(torch::jit::Stack* stack, std::vector<at::Tensor> c
                     given.scalar_type());
         continue;
       }
-      if (exact_dtypes_) check_dtype(given, dtype);
       return false;  // the host knows which of these casts PyTorch allows
     }
     for (size_t k = 0; k < computed.size(); ++k) {

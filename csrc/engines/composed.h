@@ -12,7 +12,6 @@
 //   meta        as of the template engine: a functional overload whose Meta kernel checks the call
 //   results     names, with `meta`: the body finds the results there, with sizes and strides, and
 //               writes them instead of returning them
-//   exact_dtypes  as of the template engine
 //   casts       given results of another dtype get the values converted; where PyTorch does not
 //               cast so, the call raises this: "TypeError" or "RuntimeError"
 //   cpu_arguments  tensors on the CPU are arguments as well; without it only numbers are
@@ -57,7 +56,6 @@ class ComposedKernel final : public EngineKernel {
   size_t inputs_ = 0;  // arguments of the overload that the body has
   const Requirements requirements_;
   const uint64_t dtypes_;
-  const bool exact_dtypes_;
   const std::string casts_;
   const bool cpu_arguments_;
   std::vector<Expression> conditions_;

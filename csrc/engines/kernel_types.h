@@ -10,6 +10,7 @@
 #include <c10/core/Scalar.h>
 #include <c10/core/ScalarType.h>
 
+#include <cstdint>
 #include <string>
 
 #include "runtime/export.h"
@@ -18,6 +19,11 @@
 namespace outboard {
 
 constexpr int kDtypes = 64;  // more than PyTorch has
+
+// Sets of dtypes are numbers with these bits, in rows as well.
+constexpr uint64_t dtype_bit(at::ScalarType dtype) {
+  return uint64_t{1} << static_cast<int>(dtype);
+}
 
 // Whether kernels can load, store and compute on the dtype at all.
 OUTBOARD_API bool has_kernel_type(at::ScalarType dtype);

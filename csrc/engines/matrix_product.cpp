@@ -198,11 +198,8 @@ bool MatrixProductKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet
   const at::Tensor& given = overload_.given_output(*stack);
   if (!accepts_output(given, left, right, added, result_sizes)) return false;
 
-  if (resizes_silently_ && overload_.form() == Overload::Form::kOut &&
-      given.scalar_type() == dtype && given.sizes() != result_sizes) {
-    given.resize_(result_sizes);
-  }
-  at::Tensor out = prepare_result(overload_, given, result_sizes, dtype, device_of(device));
+  at::Tensor out = prepare_result(overload_, given, result_sizes, dtype, device_of(device),
+                                  /*strides=*/{}, resizes_silently_);
   if (out.numel() > 0) {
     const at::Tensor expanded = scalars.adds ? added.expand(result_sizes) : at::Tensor();
     if (at::isComplexType(dtype)) {

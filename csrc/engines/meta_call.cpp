@@ -54,13 +54,4 @@ std::vector<at::Tensor> MetaCall::results(const Overload& overload,
   return results;
 }
 
-void MetaCall::check(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
-  const size_t count = op.schema().arguments().size();
-  torch::jit::Stack arguments;
-  for (size_t i = 0; i < count; ++i) {
-    arguments.push_back(meta_like(torch::jit::peek(stack, i, count)));
-  }
-  op.callBoxedForDispatchKey(c10::DispatchKey::Meta, arguments);
-}
-
 }  // namespace outboard

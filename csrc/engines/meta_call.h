@@ -24,9 +24,6 @@ class OUTBOARD_API MetaCall {
   // judge's names. Raises what PyTorch raises.
   std::vector<at::Tensor> results(const Overload& overload, const torch::jit::Stack& stack) const;
 
-  // Lets the Meta kernel of `op` itself judge the call on the stack. Raises what PyTorch raises.
-  static void check(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
-
  private:
   c10::OperatorHandle judge_;
 };

@@ -62,24 +62,24 @@ void Overload::finish(torch::jit::Stack* stack, std::vector<at::Tensor> results)
   for (size_t i = 0; i < result_count_; ++i) stack->emplace_back(std::move(results.at(i)));
 }
 
-void check_dtype(const at::Tensor& given, at::ScalarType dtype) {
-  TORCH_CHECK(given.scalar_type() == dtype, "Expected out tensor to have dtype ", dtype,
-              ", but got ", given.scalar_type(), " instead");
-}
-
 at::Tensor prepare_result(const Overload& overload, const at::Tensor& given, at::IntArrayRef sizes,
-                          at::ScalarType dtype, c10::Device device,
-                          at::OptionalIntArrayRef strides) {
+                          at::ScalarType dtype, c10::Device device, at::OptionalIntArrayRef strides,
+                          bool silently) {
   if (!given.defined()) {
     return strides.has_value() ? empty_strided_on(device.index(), sizes, *strides, dtype)
                                : empty_on(device.index(), sizes, dtype);
   }
-  check_dtype(given, dtype);
+  TORCH_CHECK(given.scalar_type() == dtype, "Expected out tensor to have dtype ", dtype,
+              ", but got ", given.scalar_type(), " instead");
   TORCH_CHECK(given.device() == device, "Expected out tensor to have device ", device, ", but got ",
               given.device(), " instead");
   if (overload.form() == Overload::Form::kInPlace) {
     TORCH_CHECK(given.sizes() == sizes, "output with shape ", given.sizes(),
                 " doesn't match the broadcast shape ", sizes);
+    return given;
+  }
+  if (silently) {
+    if (given.sizes() != sizes) given.resize_(sizes);
     return given;
   }
   if (at::native::resize_output(given, sizes) && strides.has_value()) {

@@ -63,14 +63,12 @@ class OUTBOARD_API Overload {
 
 // Result tensor of `sizes` and `dtype` for engines that do not use TensorIterator. In the
 // functional form a new one, in the given or else the contiguous layout. A tensor given with out=
-// must have the dtype, and is resized with PyTorch's warning; one written in place must have
-// exactly these sizes. Raises what PyTorch raises.
+// must have the dtype, and is resized with PyTorch's warning, or `silently`, as some operators do
+// it; one written in place must have exactly these sizes. Raises what PyTorch raises.
 OUTBOARD_API at::Tensor prepare_result(const Overload& overload, const at::Tensor& given,
                                        at::IntArrayRef sizes, at::ScalarType dtype,
-                                       c10::Device device, at::OptionalIntArrayRef strides = {});
-
-// Raises what PyTorch raises for a tensor given with out= that has another dtype than `dtype`.
-OUTBOARD_API void check_dtype(const at::Tensor& given, at::ScalarType dtype);
+                                       c10::Device device, at::OptionalIntArrayRef strides = {},
+                                       bool silently = false);
 
 // Whether a tensor argument can be read by a kernel on `device`: dense, on that device.
 OUTBOARD_API bool is_dense_on(const at::Tensor& tensor, c10::DeviceIndex device);

@@ -46,10 +46,8 @@
 //   read_after, reads
 //                  after so many launches the first elements of temporaries are read, "name =
 //                  temporary"; results get their sizes only then
-//   exact_dtypes   given results of another dtype are an error, which is raised here; else such
-//   calls
-//                  are declined
-//   resizes        given results of another size are resized without a warning
+//   resizes_silently
+//                  given results of another size are resized without a warning
 //   reports        kernels say OB_REPORT where an index is out of range; then the call raises this,
 //                  "IndexError" or "RuntimeError". Other devices than processors, for which nobody
 //                  waits, leave such elements out and say nothing
@@ -93,14 +91,15 @@ class TemplateKernel final : public EngineKernel {
     bool from_argument = false;  // the dtype is the argument `dtype`
     bool of_values = false;      // the dtype is that of values
     uint64_t accepts = 0;        // 0: as the first tensor
-    std::string like;
-    Expression sizes;    // a list for results, a number for temporaries
-    Expression strides;  // empty: as `meta` or `like` say
-    Expression wanted;   // empty: yes
-    // What it holds before the first launch: -1 whatever was there, -2 `initial_value`, else an
-    // operand by index.
-    int initial = -1;
-    double initial_value = 0;
+    int like = -1;               // an operand, by index
+    Expression sizes;            // a list for results, a number for temporaries
+    Expression strides;          // empty: as `meta` or `like` say
+    Expression wanted;           // empty: yes
+    // What it holds before the first launch: an operand by index, or one of these.
+    static constexpr int kWhatWasThere = -1;
+    static constexpr int kNumber = -2;
+    int initial = kWhatWasThere;
+    double initial_number = 0;
     int slot = -1;
   };
   struct Named {
@@ -138,11 +137,10 @@ class TemplateKernel final : public EngineKernel {
   std::vector<Named> parse_named(const std::vector<std::string>& texts, bool with_slots);
   Expression parse(const std::string& text) const;
 
-  bool prepare(Call& call, const c10::OperatorHandle& op, const torch::jit::Stack& stack) const;
+  bool prepare(Call& call, const torch::jit::Stack& stack) const;
   bool read_operands(Call& call, const torch::jit::Stack& stack) const;
   bool choose_dtypes(Call& call, const torch::jit::Stack& stack) const;
-  bool given_results_fit(const Call& call, const c10::OperatorHandle& op,
-                         const torch::jit::Stack& stack) const;
+  bool given_results_fit(const Call& call, const torch::jit::Stack& stack) const;
   void make_results(Call& call, const torch::jit::Stack& stack) const;
   void make_temporaries(Call& call) const;
   void initialize(Call& call, size_t tensor) const;
@@ -156,8 +154,7 @@ class TemplateKernel final : public EngineKernel {
   const Requirements requirements_;
   const uint64_t dtypes_;
   const bool vectors_;
-  const bool exact_dtypes_;
-  const bool resizes_;
+  const bool resizes_silently_;
   const std::string reports_;
   at::ScalarType compute_ = at::ScalarType::Undefined;
   size_t compute_of_ = 0;

@@ -30,7 +30,6 @@
 //     }
 //   }
 
-#ifndef OB_ITEM
 #define OB_ITEM(i)                     \
   const ob_index i = get_global_id(0); \
   if (i >= ob_items) return;
@@ -124,4 +123,3 @@ static inline ob_index ob_line(const ob_layout layout, const ob_index dim, ob_in
   }
   return place;
 }
-#endif

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch_outboard.ops.row import FLOATS, Row, template
+from torch_outboard.ops.row import FLOATS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
 # The programs know the size of a head; private memory holds some blocks of such rows.
@@ -80,7 +80,7 @@ def _rows_for(double: bool) -> list[Row]:
     }
     forward = templated(
         "_scaled_dot_product_flash_attention_for_cpu",
-        "attention",
+        "attention_tiles attention",
         Launch("attend", "blocks", groups=True),
         operands="query key value attn_mask?",
         accepts={"attn_mask": MASKS},
@@ -94,12 +94,11 @@ def _rows_for(double: bool) -> list[Row]:
                 strides="[size(query, 1) * size(query, 2), 1, size(query, 1)]",
             ),
         ],
-        source=template("template") + template("attention_tiles") + template("attention"),
         **common,
     )
     backward = templated(
         "_scaled_dot_product_flash_attention_for_cpu_backward",
-        "attention_backward",
+        "attention_tiles attention_backward",
         [
             Launch("delta_of_rows", "numel(logsumexp)"),
             Launch("differentiate_keys", "key_blocks", groups=True),
@@ -113,7 +112,6 @@ def _rows_for(double: bool) -> list[Row]:
             for name in ("query", "key", "value")
         ],
         temporaries=[Result("delta", sizes="numel(logsumexp)", dtype=accumulated)],
-        source=template("template") + template("attention_tiles") + template("attention_backward"),
         **{
             **common,
             "conditions": [

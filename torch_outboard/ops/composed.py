@@ -9,18 +9,13 @@ from textwrap import dedent, indent
 import torch
 
 from torch_outboard.ops.row import (
-    BOOL,
-    COMPLEX,
-    FLOATS,
-    INTEGERS,
+    EVERY,
     Row,
     Value,
     dtype_bits,
     dtype_number,
     qualified,
 )
-
-EVERY = (*FLOATS, *INTEGERS, *BOOL, *COMPLEX)
 
 # The language knows dtypes by number.
 _DTYPES = {

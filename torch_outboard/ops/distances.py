@@ -6,17 +6,13 @@ from typing import Any
 
 import torch
 
-from torch_outboard.ops.row import COMPLEX, FLOATS, INTEGERS, Row, template
+from torch_outboard.ops.row import COMPLEX, FLOATS, INTEGERS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
 # CPU has no half-precision kernels of these.
 WIDE = (torch.float32, torch.float64)
 
 _KIND = {"KIND": "p == 0 ? 0 : (p == 1 ? 1 : (p == 2 ? 2 : (p > 1e300 ? 3 : 4)))"}
-
-
-def _source(name: str) -> str:
-    return template("distances") + template(name)
 
 
 def _cdist() -> list[Row]:
@@ -31,9 +27,8 @@ def _cdist() -> list[Row]:
     return [
         templated(
             "_cdist_forward _cdist_forward.out",
-            None,
+            "distances cdist",
             Launch("cdist", "numel(out)"),
-            source=_source("cdist"),
             operands="x1 x2",
             results=Result("out", sizes=pairs),
             let=let,
@@ -44,9 +39,8 @@ def _cdist() -> list[Row]:
         ),
         templated(
             "_cdist_backward _cdist_backward.out",
-            None,
+            "distances cdist",
             Launch("cdist", "numel(out)"),
-            source=_source("cdist"),
             operands="x1 x2 grad cdist",
             results=Result("out", sizes="batch + [size(x1, -2), m]"),
             let=let,
@@ -63,9 +57,8 @@ def _cdist() -> list[Row]:
         # Nothing is added up; then CPU gives gradients of the sizes of x1, not of the batches.
         templated(
             "_cdist_backward _cdist_backward.out",
-            None,
+            "distances cdist",
             Launch("cdist", "0"),
-            source=_source("cdist"),
             operands="x1 x2 grad cdist",
             results=Result("out", sizes="sizes(x1)", initial="0"),
             let=let,
@@ -84,9 +77,8 @@ def _pdist() -> list[Row]:
     return [
         templated(
             "_pdist_forward _pdist_forward.out",
-            None,
+            "distances pdist",
             Launch("pdist", "numel(out)"),
-            source=_source("pdist"),
             results=Result("out", sizes=pairs),
             constants={**_KIND, "BACKWARD": "0"},
             conditions=["dims(self) == 2", "p >= 0"],
@@ -94,9 +86,8 @@ def _pdist() -> list[Row]:
         ),
         templated(
             "_pdist_backward _pdist_backward.out",
-            None,
+            "distances pdist",
             Launch("pdist", "numel(out)"),
-            source=_source("pdist"),
             operands="self grad pdist",
             results=Result("out", sizes="sizes(self)"),
             constants={**_KIND, "BACKWARD": "1"},

@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from torch_outboard.ops.composed import EVERY, composed
-from torch_outboard.ops.row import COMPLEX, FLOATS, Row
+from torch_outboard.ops.composed import composed
+from torch_outboard.ops.row import COMPLEX, EVERY, FLOATS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
-FAMILY: dict[str, Any] = {"family": "pointwise", "resizes": True}
+FAMILY: dict[str, Any] = {"family": "pointwise", "resizes_silently": True}
 
 
 def spaced(name: str, dtypes: tuple, **reals: str) -> Row:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from torch_outboard.ops.composed import composed
-from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row, exact, template
+from torch_outboard.ops.row import BOOL, COMPLEX, EVERY, FLOATS, INTEGERS, Row, template
 from torch_outboard.ops.template import Launch, Result, templated
 
 # uint8 where there is no index at all, which PyTorch lets through.
 INDEX_DTYPES = {"index": "int32 int64 uint8"}
-ALL = (*FLOATS, *INTEGERS, *BOOL, *COMPLEX)
 REAL = (*FLOATS, *INTEGERS)
 NUMBERS = (*REAL, *COMPLEX)
 
@@ -58,7 +57,7 @@ def scatter(overloads: str, meta: str) -> Row:
         overloads,
         "scatter",
         Launch("scatter", LINE_ITEMS),
-        dtypes=ALL,
+        dtypes=EVERY,
         accepts=INDEX_DTYPES,
         items_of="self src out" if of_src else "self out",
         scalars="" if of_src else "value",
@@ -128,7 +127,7 @@ def along_dimension() -> list[Row]:
                 Launch("select_elements", "numel(out)", when="after < 32"),
                 Launch("select_slices", "numel(out) // after", groups=True, when="after >= 32"),
             ],
-            dtypes=ALL,
+            dtypes=EVERY,
             operands="self index",
             accepts=INDEX_DTYPES,
             let={
@@ -284,7 +283,7 @@ def of_flat_places() -> list[Row]:
                 Launch("add_counts", "1"),
                 Launch("write_places", "blocks"),
             ],
-            dtypes=ALL,
+            dtypes=EVERY,
             results=Result("out", "[total, dims(self)]", "int64", strides="[1, total]"),
             temporaries=[Result("starts", "blocks + 1", "int64")],
             let={"n": "numel(self)", "blocks": blocks},
@@ -335,7 +334,7 @@ def of_flat_places() -> list[Row]:
                 self.copy_(torch.where(m, what, self.reshape(-1)).reshape(self.shape))
             return self
             """,
-            dtypes=ALL,
+            dtypes=EVERY,
             family="indexing",
         ),
         composed(
@@ -466,25 +465,23 @@ def by_lists() -> list[Row]:
 
 def rows() -> list[Row]:
     """Every row."""
-    return exact(
-        [
-            templated(
-                "gather gather.out",
-                "gather",
-                Launch("gather", "numel(out)"),
-                dtypes=ALL,
-                operands="self index",
-                accepts=INDEX_DTYPES,
-                let={"d": "wrap(dim, dims(self))"},
-                numbers={"dim": "d", "n": "size(self, d)", "stride": "stride(self, d)"},
-                meta="aten::gather",
-                items_of="self out",
-                strided="self index",
-                reports="RuntimeError",
-                family="indexing",
-            ),
-            *along_dimension(),
-            *of_flat_places(),
-            *by_lists(),
-        ]
-    )
+    return [
+        templated(
+            "gather gather.out",
+            "gather",
+            Launch("gather", "numel(out)"),
+            dtypes=EVERY,
+            operands="self index",
+            accepts=INDEX_DTYPES,
+            let={"d": "wrap(dim, dims(self))"},
+            numbers={"dim": "d", "n": "size(self, d)", "stride": "stride(self, d)"},
+            meta="aten::gather",
+            items_of="self out",
+            strided="self index",
+            reports="RuntimeError",
+            family="indexing",
+        ),
+        *along_dimension(),
+        *of_flat_places(),
+        *by_lists(),
+    ]

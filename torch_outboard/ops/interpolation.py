@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from torch_outboard.ops.pooling import image, planes, source
+from torch_outboard.ops.pooling import image, planes
 from torch_outboard.ops.row import FLOATS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
@@ -61,12 +61,11 @@ def _row(name: str, mode: int, align: bool, *, backward: bool, double: bool) -> 
     groups = planes("interpolate", "out", dimensions)
     return templated(
         f"{overload} {overload}.{'grad_input' if backward else 'out'}",
-        "interpolation",
+        "pooling interpolation",
         [
             Launch("find_taps", f"size({outputs}, -1)", when=f"group_lanes == 1 && {groups.items}"),
             groups,
         ],
-        source=source("interpolation"),
         dtypes=dtypes,
         operands="grad_output" if backward else "self",
         temporaries=[

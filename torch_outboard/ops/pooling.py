@@ -11,11 +11,6 @@ AXES = "dhw"
 INPUT = ("depth", "height", "width")
 
 
-def source(name: str) -> str:
-    """Text of a kernel of pooling."""
-    return template("template") + template("pooling") + template(name)
-
-
 def _axes(dimensions: int) -> list[tuple[int, int]]:
     """Axes of an image, and where each stands in parameters; -1: there is none of the kind."""
     return [(axis, axis - 3 + dimensions if axis >= 3 - dimensions else -1) for axis in range(3)]
@@ -172,9 +167,8 @@ def max_pool_rows() -> list[Row]:
         rows += [
             templated(
                 f"{name} {name}.out",
-                "max_pool",
+                "pooling max_pool",
                 planes("max_pool", "out", dimensions),
-                source=source("max_pool"),
                 dtypes=dtypes,
                 results=results,
                 numbers={**numbers, **image("out", dimensions, "out_")},
@@ -183,9 +177,8 @@ def max_pool_rows() -> list[Row]:
             ),
             templated(
                 f"{name}_backward {name}_backward.grad_input",
-                "max_pool_backward",
+                "pooling max_pool_backward",
                 planes("max_pool_backward", "out", dimensions),
-                source=source("max_pool_backward"),
                 dtypes=dtypes,
                 operands="grad_output indices",
                 accepts={"indices": "int64"},
@@ -210,9 +203,8 @@ def average_pool_rows() -> list[Row]:
         rows += [
             templated(
                 f"{name} {name}.out",
-                "average_pool",
+                "pooling average_pool",
                 planes("average_pool", "out", dimensions),
-                source=source("average_pool"),
                 dtypes=(*FLOATS, *INTEGERS[-1:]),
                 numbers={
                     **numbers,
@@ -225,9 +217,8 @@ def average_pool_rows() -> list[Row]:
             ),
             templated(
                 f"{name}_backward {name}_backward.grad_input",
-                "average_pool",
+                "pooling average_pool",
                 planes("average_pool", "out", dimensions),
-                source=source("average_pool"),
                 dtypes=(*FLOATS, *INTEGERS[-1:]),
                 operands="grad_output",
                 numbers={
@@ -264,7 +255,7 @@ def adaptive_pool_rows() -> list[Row]:
                 f"{batched} && ({channels_last('self', 2, '1')}) ? "
                 f"({channels_last_strides('sizes(self)', 2, '1')}) : []"
             )
-        common: dict[str, Any] = {"source": source("adaptive_pool"), "family": "pooling"}
+        common: dict[str, Any] = {"family": "pooling"}
         in_overloads = f"_{average} {average}.out"
         backward_overloads = f"_{average}_backward" + (
             f" {average}_backward.grad_input" if dimensions == 3 else ""
@@ -272,7 +263,7 @@ def adaptive_pool_rows() -> list[Row]:
         rows += [
             templated(
                 in_overloads,
-                "adaptive_pool",
+                "pooling adaptive_pool",
                 planes("adaptive_pool", "out", dimensions),
                 dtypes=FLOATS,
                 results=Result("out", sizes="sizes_out", strides=strides),
@@ -285,7 +276,7 @@ def adaptive_pool_rows() -> list[Row]:
             ),
             templated(
                 backward_overloads,
-                "adaptive_pool",
+                "pooling adaptive_pool",
                 planes("adaptive_pool", "out", dimensions),
                 dtypes=FLOATS,
                 operands="grad_output",
@@ -302,7 +293,7 @@ def adaptive_pool_rows() -> list[Row]:
             ),
             templated(
                 f"{largest} {largest}.out",
-                "adaptive_pool",
+                "pooling adaptive_pool",
                 planes("adaptive_pool", "out", dimensions),
                 dtypes=FLOATS,
                 results=[Result("out"), Result("indices", dtype="int64")],
@@ -335,10 +326,10 @@ def _scatter(
     **properties,
 ) -> Row:
     """A row that moves the `values` of planes to `indices` in planes of `sizes`."""
-    text = source("plane_scatter").replace("source_load", f"{values}_load")
+    text = template("plane_scatter").replace("source_load", f"{values}_load")
     return templated(
         overloads,
-        "plane_scatter",
+        None,
         Launch("plane_scatter", f"prod(sizes({values})[:{-dimensions}])"),
         source=text,
         dtypes=FLOATS,
@@ -369,9 +360,8 @@ def fractional_max_pool_rows() -> list[Row]:
         rows += [
             templated(
                 f"{name} {name}.output",
-                "fractional_max_pool",
+                "pooling fractional_max_pool",
                 planes("fractional_max_pool", "output", dimensions),
-                source=source("fractional_max_pool"),
                 dtypes=FLOATS,
                 operands="self random_samples",
                 results=[Result("output"), Result("indices", dtype="int64")],

@@ -19,6 +19,7 @@ SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
 INTEGERS = (torch.uint8, *SIGNED)
 WIDE_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 BOOL = (torch.bool,)
+EVERY = (*FLOATS, *INTEGERS, *BOOL, *COMPLEX)
 
 # c10::ScalarType, which PyTorch does not show in Python.
 _SCALAR_TYPES = {
@@ -66,8 +67,3 @@ def call_scalar_functions(text: str, names: Iterable[str]) -> str:
     """OpenCL C in which calls of scalar functions have their prefix: `exp(x)` is `ob_exp(x)`."""
     pattern = r"(?<![\w.])(" + "|".join(sorted(map(re.escape, names))) + r")(?=\s*\()"
     return re.sub(pattern, r"ob_\1", text)
-
-
-def exact(rows: Iterable[Row]) -> list[Row]:
-    """Rows whose given results (out=) must have the dtype of the result; others raise."""
-    return [row | {"exact_dtypes": True} for row in rows]

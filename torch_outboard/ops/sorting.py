@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch_outboard.ops.composed import composed
-from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, Row, exact, template
+from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, Row, template
 from torch_outboard.ops.template import Launch, Result, templated
 
 REAL = (*FLOATS, *INTEGERS, *BOOL)
@@ -191,10 +191,8 @@ def selections() -> list[Row]:
 
 def rows() -> list[Row]:
     """Every row."""
-    return exact(
-        [
-            sort(),
-            mode(),
-            *selections(),
-        ]
-    )
+    return [
+        sort(),
+        mode(),
+        *selections(),
+    ]

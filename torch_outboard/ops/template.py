@@ -89,8 +89,8 @@ def templated(
         operands, scalars, items_of, strided: names, separated by blanks.
         results: in order; a string names the only one.
         accepts, let, numbers, reals, lists, constants, conditions, reads, properties (`meta`,
-            `compute`, `vectors`, `random`, `read_after`, `requires`, `resizes`, `reports`,
-            `exact_dtypes`, `family`): as in template.h.
+            `compute`, `vectors`, `random`, `read_after`, `requires`, `reports`,
+            `resizes_silently`, `family`): as in template.h.
     """
     launched = [launches] if isinstance(launches, Launch) else list(launches)
     if isinstance(results, str):

@@ -1,0 +1,63 @@
+// What the nodes of an expression do: for its parser and its evaluation.
+#pragma once
+
+#include "engines/expression.h"
+
+namespace outboard {
+
+enum class Expression::Operation : uint8_t {
+  kNumber,
+  kText,
+  kSlot,
+  kList,
+  kElement,
+  kSlice,
+  kChoose,
+  kOr,
+  kAnd,
+  kNot,
+  kNegate,
+  kAdd,
+  kSubtract,
+  kMultiply,
+  kDivide,
+  kFloorDivide,
+  kRemainder,
+  kEqual,
+  kUnequal,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kNumel,
+  kDims,
+  kSize,
+  kStride,
+  kSizes,
+  kBytes,
+  kFloating,
+  kGiven,
+  kEither,
+  kLen,
+  kProd,
+  kSum,
+  kDrop,
+  kSet,
+  kInsert,
+  kFill,
+  kBroadcast,
+  kEach,
+  kWrap,
+  kMin,
+  kMax,
+  kFloor,
+  kCeil,
+  kAbs,
+  kLog2Ceil,
+  kLog1p,
+  kMinOf,
+  kMaxOf,
+  kPaddedSizes,
+};
+
+}  // namespace outboard

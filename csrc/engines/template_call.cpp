@@ -1,0 +1,478 @@
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
+
+#include "aten/copy.h"
+#include "aten/empty.h"
+#include "engines/kernel_types.h"
+#include "engines/template.h"
+#include "engines/work_shape.h"
+#include "runtime/device.h"
+#include "runtime/generator.h"
+
+namespace outboard {
+namespace {
+
+using at::ScalarType;
+
+// A grid of work-groups is at most so many per compute unit; each then takes several items.
+constexpr uint64_t kGroupsPerUnit = 64;
+
+// Number of elements from the first to the last one in memory.
+int64_t extent(const at::Tensor& tensor) {
+  int64_t last = 0;
+  for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
+  return last + 1;
+}
+
+template <class Index>
+struct Layout {
+  Index dims = 0;
+  Index size[kTemplateDimensions] = {};
+  Index stride[kTemplateDimensions] = {};
+
+  explicit Layout(const at::Tensor& tensor) {
+    dims = static_cast<Index>(tensor.dim());
+    for (int64_t d = 0; d < tensor.dim(); ++d) {
+      size[d] = static_cast<Index>(tensor.size(d));
+      stride[d] = static_cast<Index>(tensor.stride(d));
+    }
+  }
+};
+
+// Work items of a work-group, in launches of groups.
+int group_lanes(c10::DeviceIndex device) {
+  return device_properties(device).kind == OB_DEVICE_CPU ? 1 : work_shape(device).local;
+}
+
+template <class Index>
+struct Numbers {
+  Index at[kTemplateList] = {};
+
+  explicit Numbers(const ExpressionValue::List& list) {
+    TORCH_CHECK_VALUE(list.size() <= kTemplateList, "a kernel takes lists of up to ", kTemplateList,
+                      " numbers, not of ", list.size());
+    for (size_t i = 0; i < list.size(); ++i) at[i] = static_cast<Index>(list[i]);
+  }
+};
+
+// Where kernels of this thread say that an index was out of range.
+const at::Tensor& report_word(c10::DeviceIndex device) {
+  // Kept when the thread ends: by then the device may be gone.
+  static thread_local auto* words = new std::map<c10::DeviceIndex, at::Tensor>;
+  at::Tensor& word = (*words)[device];
+  if (!word.defined()) {
+    word = empty_on(device, {1}, ScalarType::Int);
+    word.zero_();
+  }
+  return word;
+}
+
+}  // namespace
+
+struct TemplateKernel::Call {
+  c10::DeviceIndex device;
+  std::vector<at::Tensor> tensors;  // as kernels see them
+  std::vector<at::Tensor> results;  // as they are returned
+  c10::SmallVector<ScalarType, 8> dtypes;
+  std::vector<ExpressionValue> values;  // per slot
+  std::vector<at::Tensor> meta;         // results by PyTorch's Meta kernel
+  std::vector<at::Scalar> scalars;
+  PhiloxState philox{0, 0};
+  uint64_t items = 0;
+  uint64_t step = 0;
+  bool wide = false;
+};
+
+bool TemplateKernel::read_operands(Call& call, const torch::jit::Stack& stack) const {
+  for (size_t i = 0; i < operand_count_; ++i) {
+    const c10::IValue& value = overload_.read(stack, tensors_[i].argument);
+    if (value.isNone() || (value.isTensor() && !value.toTensor().defined())) {
+      if (!tensors_[i].optional) return false;
+      call.tensors.emplace_back();
+      continue;
+    }
+    if (!value.isTensor()) return false;
+    const at::Tensor& tensor = value.toTensor();
+    if (!is_dense_on(tensor, call.device) || tensor.is_conj() || tensor.is_neg()) return false;
+    if (tensors_[i].strided && tensor.dim() > kTemplateDimensions) return false;
+    call.tensors.push_back(tensor);
+  }
+  return true;
+}
+
+bool TemplateKernel::choose_dtypes(Call& call, const torch::jit::Stack& stack) const {
+  call.dtypes.resize(tensors_.size(), ScalarType::Undefined);
+  for (size_t i = 0; i < operand_count_; ++i) {
+    if (!call.tensors[i].defined()) continue;
+    const ScalarType dtype = call.tensors[i].scalar_type();
+    call.dtypes[i] = dtype;
+    if (!has_kernel_type(dtype)) return false;
+    if (!tensors_[i].items && !computes(call.device, dtype)) return false;
+    if (i == 0) continue;
+    const bool fits = tensors_[i].accepts != 0 ? (tensors_[i].accepts & dtype_bit(dtype)) != 0
+                                               : dtype == call.dtypes[0];
+    if (!fits) return false;
+  }
+  for (size_t i = operand_count_; i < tensors_.size(); ++i) {
+    const Tensor& tensor = tensors_[i];
+    ScalarType& dtype = call.dtypes[i];
+    const size_t result = i - operand_count_;
+    if (result < call.meta.size() && call.meta[result].defined()) {
+      dtype = call.meta[result].scalar_type();
+    } else if (tensor.from_argument) {
+      const c10::IValue& value = overload_.read(stack, overload_.index("dtype"));
+      dtype = value.isNone()
+                  ? (operand_count_ > 0 ? call.dtypes[0] : at::get_default_dtype_as_scalartype())
+                  : value.toScalarType();
+    } else if (tensor.of_values) {
+      dtype = value_dtype(compute_dtype(call));
+    } else if (tensor.dtype != ScalarType::Undefined) {
+      dtype = tensor.dtype;
+    } else if (tensor.dtype_of == static_cast<int>(i)) {
+      // A factory's result: given, by the argument `dtype`, or the default.
+      const at::Tensor& given = overload_.given_output(stack, result);
+      const int argument = overload_.find("dtype");
+      if (given.defined()) {
+        dtype = given.scalar_type();
+      } else if (argument >= 0 && !overload_.read(stack, argument).isNone()) {
+        dtype = overload_.read(stack, argument).toScalarType();
+      } else {
+        dtype = at::get_default_dtype_as_scalartype();
+      }
+    } else {
+      dtype = call.dtypes[tensor.dtype_of];
+    }
+    if (dtype == ScalarType::Undefined) continue;
+    if (!has_kernel_type(dtype) || (!tensor.items && !computes(call.device, dtype))) return false;
+  }
+  return (dtypes_ & dtype_bit(call.dtypes[0])) != 0;
+}
+
+bool TemplateKernel::given_results_fit(const Call& call, const torch::jit::Stack& stack) const {
+  if (overload_.form() == Overload::Form::kFunctional) return true;
+  for (size_t k = 0; k < overload_.result_count(); ++k) {
+    const Tensor& description = tensors_[operand_count_ + k];
+    const at::Tensor& given = overload_.given_output(stack, k);
+    // Of another dtype: the host knows whether that is an error.
+    if (!is_dense_on(given, call.device) || given.is_conj() || given.is_neg() ||
+        given.scalar_type() != call.dtypes[operand_count_ + k] ||
+        (description.strided && given.dim() > kTemplateDimensions) ||
+        at::has_internal_overlap(given) == at::MemOverlap::Yes) {
+      return false;
+    }
+    for (size_t i = 0; i < operand_count_; ++i) {
+      const at::Tensor& operand = call.tensors[i];
+      if (!operand.defined()) continue;
+      if (operand.is_same(given)) continue;  // make_results sees to it
+      if (may_overlap(given, operand)) return false;
+    }
+  }
+  return true;
+}
+
+bool TemplateKernel::prepare(Call& call, const torch::jit::Stack& stack) const {
+  if (!requirements_.hold(stack) || !read_operands(call, stack)) return false;
+  if (operand_count_ > 0 && (dtypes_ & dtype_bit(call.tensors[0].scalar_type())) == 0) return false;
+  call.values.resize(names_.size());
+  for (size_t i = 0; i < overload_.argument_count(); ++i) {
+    const c10::IValue& value = overload_.read(stack, static_cast<int>(i));
+    call.values[i] = ExpressionValue::of(value);
+  }
+  call.values[overload_.argument_count()] =
+      ExpressionValue::of(static_cast<double>(group_lanes(call.device)));
+  for (const int argument : scalars_) {
+    const c10::IValue& value = overload_.read(stack, argument);
+    if (!value.isScalar()) return false;
+    call.scalars.push_back(value.toScalar());
+  }
+  try {
+    for (const Named& named : let_) {
+      call.values[named.slot] = named.expression.evaluate(call.values);
+    }
+    for (const Expression& condition : conditions_) {
+      if (!condition.evaluate(call.values).truth()) return false;
+    }
+  } catch (const c10::ValueError&) {
+    return false;  // arguments of a shape that the row did not expect: the host knows the error
+  } catch (const c10::IndexError&) {
+    return false;
+  }
+  if (meta_.has_value()) call.meta = meta_->results(overload_, stack);
+  return choose_dtypes(call, stack) && given_results_fit(call, stack);
+}
+
+void TemplateKernel::make_results(Call& call, const torch::jit::Stack& stack) const {
+  for (size_t k = 0; k < overload_.result_count(); ++k) {
+    const size_t i = operand_count_ + k;
+    const Tensor& description = tensors_[i];
+    if (!description.wanted.empty() && !description.wanted.evaluate(call.values).truth()) {
+      call.dtypes[i] = ScalarType::Undefined;
+      call.results.emplace_back();
+      continue;
+    }
+    at::DimVector sizes;
+    at::DimVector strides;
+    if (k < call.meta.size()) {
+      sizes = call.meta[k].sizes();
+      strides = call.meta[k].strides();
+    } else if (!description.sizes.empty()) {
+      sizes = description.sizes.evaluate(call.values).as_sizes();
+    } else {
+      sizes = call.tensors.at(0).sizes();
+    }
+    if (!description.strides.empty()) {
+      strides = description.strides.evaluate(call.values).as_sizes();
+    } else if (strides.empty() && description.like >= 0) {
+      const at::Tensor& model = call.tensors[description.like];
+      strides = at::infer_dense_strides(model.sizes(), model.strides());
+      if (model.is_non_overlapping_and_dense()) strides = model.strides();
+      if (strides.size() != sizes.size()) strides.clear();
+    }
+    call.results.push_back(prepare_result(
+        overload_, overload_.given_output(stack, k), sizes, call.dtypes[i], device_of(call.device),
+        strides.empty() ? at::OptionalIntArrayRef() : at::OptionalIntArrayRef(strides),
+        resizes_silently_));
+    const at::Tensor& result = call.results.back();
+    // What is written in place is written elsewhere first, unless it only starts from itself.
+    bool elsewhere = !description.strided && !result.is_contiguous();
+    for (size_t other = 0; other < operand_count_; ++other) {
+      elsewhere = elsewhere || (description.initial != static_cast<int>(other) &&
+                                result.is_same(call.tensors[other]));
+    }
+    call.tensors[i] =
+        elsewhere ? empty_on(call.device, result.sizes(), result.scalar_type()) : result;
+    call.values[description.slot] = ExpressionValue::of(call.tensors[i]);
+    initialize(call, i);
+  }
+}
+
+void TemplateKernel::make_temporaries(Call& call) const {
+  for (size_t i = operand_count_ + overload_.result_count(); i < tensors_.size(); ++i) {
+    const auto count = tensors_[i].sizes.evaluate(call.values).as_number();
+    call.tensors[i] = empty_on(call.device, {static_cast<int64_t>(count)}, call.dtypes[i]);
+    call.values[tensors_[i].slot] = ExpressionValue::of(call.tensors[i]);
+    initialize(call, i);
+  }
+}
+
+void TemplateKernel::initialize(Call& call, size_t i) const {
+  const Tensor& description = tensors_[i];
+  const at::Tensor& tensor = call.tensors[i];
+  if (description.initial == Tensor::kWhatWasThere || tensor.numel() == 0) return;
+  if (description.initial == Tensor::kNumber) {
+    tensor.fill_(description.initial_number);
+    return;
+  }
+  const at::Tensor& source = call.tensors[description.initial];
+  if (!tensor.is_same(source)) copy_into(tensor, source);
+}
+
+ScalarType TemplateKernel::compute_dtype(const Call& call) const {
+  return compute_ != ScalarType::Undefined ? compute_ : call.dtypes[compute_of_];
+}
+
+const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
+  Key key{call.device, call.wide, {}};
+  for (const ScalarType dtype : call.dtypes) key.values.push_back(static_cast<int64_t>(dtype));
+  for (const Named& constant : constants_) {
+    key.values.push_back(
+        static_cast<int64_t>(constant.expression.evaluate(call.values).as_number()));
+  }
+  return table_.find(key, [&] {
+    const WorkShape shape = work_shape(call.device);
+    const bool gpu = device_properties(call.device).kind != OB_DEVICE_CPU;
+    TemplateSource source;
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      source.tensors.push_back(
+          {tensors_[i].name, call.dtypes[i], tensors_[i].items, tensors_[i].strided});
+    }
+    source.scalars = scalar_names_;
+    for (const Named& named : numbers_) source.numbers.push_back(named.name);
+    for (const Named& named : reals_) source.reals.push_back(named.name);
+    for (const Named& named : lists_) source.lists.push_back(named.name);
+    for (size_t i = 0; i < constants_.size(); ++i) {
+      source.constants.emplace_back(constants_[i].name, key.values[tensors_.size() + i]);
+    }
+    source.text = source_;
+    source.moves_items = tensors_[0].items;
+    source.compute = compute_dtype(call);
+    source.random = !random_.empty();
+    source.reports = !reports_.empty();
+    source.wide = call.wide;
+    source.gpu = gpu;
+    source.width = 1;
+    if (vectors_ && !source.moves_items && !at::isComplexType(source.compute)) {
+      source.width = shape.width(
+          static_cast<int>(std::max<size_t>(c10::elementSize(value_dtype(source.compute)), 4)));
+    }
+    source.local = group_lanes(call.device);
+    const std::string text = source.program();
+    Kernels made;
+    for (const Launch& launch : launches_) {
+      made.launches.push_back(&find_kernel(call.device, text, launch.kernel, source.options()));
+    }
+    return made;
+  });
+}
+
+void TemplateKernel::add_arguments(const Call& call, LaunchArguments& arguments) const {
+  const void* some = nullptr;
+  for (const at::Tensor& tensor : call.tensors) {
+    if (tensor.defined() && tensor.numel() > 0) some = tensor.const_data_ptr();
+  }
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const at::Tensor& tensor = call.tensors[i];
+    const bool there = tensor.defined() && tensor.numel() > 0;
+    arguments.address(there ? tensor.const_data_ptr() : some);
+    if (!tensors_[i].strided) continue;
+    const at::Tensor& described = tensor.defined() ? tensor : call.tensors[0];
+    if (call.wide) {
+      arguments.value(Layout<int64_t>(described));
+    } else {
+      arguments.value(Layout<int32_t>(described));
+    }
+  }
+  const ScalarType compute = compute_dtype(call);
+  for (const at::Scalar& scalar : call.scalars) {
+    if (tensors_[0].items) {
+      alignas(16) std::byte item[16] = {};
+      const size_t size = c10::elementSize(compute);
+      at::Tensor element =
+          at::from_blob(item, {}, at::TensorOptions().dtype(compute).device(at::kCPU));
+      element.fill_(scalar);
+      arguments.bytes(item, size);
+    } else {
+      add_scalar(arguments, scalar, value_dtype(compute));
+    }
+  }
+  const auto index = [&](double number) {
+    if (call.wide) {
+      arguments.value(static_cast<int64_t>(number));
+    } else {
+      arguments.value(static_cast<int32_t>(number));
+    }
+  };
+  for (const Named& named : numbers_) index(named.expression.evaluate(call.values).as_number());
+  const bool twice = !tensors_[0].items && (value_dtype(compute) == ScalarType::Double ||
+                                            compute == ScalarType::ComplexDouble);
+  for (const Named& named : reals_) {
+    const double number = named.expression.evaluate(call.values).as_number();
+    if (twice) {
+      arguments.value(number);
+    } else {
+      arguments.value(static_cast<float>(number));
+    }
+  }
+  for (const Named& named : lists_) {
+    const ExpressionValue numbers = named.expression.evaluate(call.values);
+    if (call.wide) {
+      arguments.value(Numbers<int64_t>(numbers.as_list()));
+    } else {
+      arguments.value(Numbers<int32_t>(numbers.as_list()));
+    }
+  }
+  if (!reports_.empty()) arguments.address(report_word(call.device).const_data_ptr());
+  if (!random_.empty()) arguments.value(call.philox.seed).value(call.philox.offset);
+  index(static_cast<double>(call.items));
+  index(static_cast<double>(call.step));
+}
+
+void TemplateKernel::enqueue(Call& call, size_t first, size_t last) {
+  const WorkShape shape = work_shape(call.device);
+  const uint64_t units = std::max<uint32_t>(device_properties(call.device).compute_units, 1);
+  const Kernels* known = nullptr;
+  for (size_t i = first; i < last; ++i) {
+    const Launch& launched = launches_[i];
+    if (!launched.when.empty() && !launched.when.evaluate(call.values).truth()) continue;
+    const double items = launched.items.evaluate(call.values).as_number();
+    if (!(items > 0)) continue;
+    const double repeat =
+        launched.repeat.empty() ? 1 : launched.repeat.evaluate(call.values).as_number();
+    if (!(repeat > 0)) continue;
+    if (known == nullptr) known = &kernels(call);
+    call.items = static_cast<uint64_t>(items);
+    Grid grid;
+    if (launched.groups) {
+      const auto local = static_cast<uint64_t>(group_lanes(call.device));
+      grid = Grid::linear(std::min(call.items, units * kGroupsPerUnit) * local, local);
+    } else {
+      grid = Grid::linear(call.items, shape.local);
+    }
+    for (call.step = 0; call.step < static_cast<uint64_t>(repeat); ++call.step) {
+      LaunchArguments arguments;
+      add_arguments(call, arguments);
+      launch(current_stream_state(call.device), *known->launches[i], grid, arguments);
+    }
+  }
+}
+
+void TemplateKernel::check_report(const Call& call) const {
+  // On a processor waiting costs little.
+  if (reports_.empty() || device_properties(call.device).kind != OB_DEVICE_CPU) return;
+  StreamState& stream = current_stream_state(call.device);
+  if (stream.capturing.load()) return;
+  const at::Tensor& word = report_word(call.device);
+  if (shares_host_memory(call.device)) {
+    drain(stream);
+    if (*word.const_data_ptr<int32_t>() == 0) return;
+  } else if (word.item().toInt() == 0) {
+    return;
+  }
+  word.zero_();
+  TORCH_CHECK_INDEX(reports_ != "IndexError", "index out of range in ", overload_.name());
+  TORCH_CHECK(false, "index out of range in ", overload_.name());
+}
+
+bool TemplateKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                         torch::jit::Stack* stack, c10::DeviceIndex device) {
+  Call call;
+  call.device = device;
+  call.tensors.reserve(tensors_.size());
+  if (!prepare(call, *stack)) return false;
+  call.tensors.resize(tensors_.size());
+  if (!random_.empty()) {
+    std::optional<at::Generator> generator;
+    if (generator_ >= 0) generator = overload_.read(*stack, generator_).toOptional<at::Generator>();
+    const double draws = random_.evaluate(call.values).as_number();
+    call.philox = reserve_philox(generator, device, static_cast<uint64_t>(draws));
+  }
+  if (reads_.empty()) make_results(call, *stack);
+  for (size_t i = 0; i < operand_count_; ++i) {
+    if (call.tensors[i].defined() && !tensors_[i].strided) {
+      call.tensors[i] = call.tensors[i].contiguous();
+    }
+  }
+  make_temporaries(call);
+  const auto measure = [&] {
+    call.wide = false;
+    for (const at::Tensor& tensor : call.tensors) {
+      if (tensor.defined() && (tensor.numel() > INT32_MAX || extent(tensor) > INT32_MAX)) {
+        call.wide = true;
+      }
+    }
+  };
+  measure();
+  size_t first = 0;
+  if (!reads_.empty()) {
+    enqueue(call, 0, read_after_);
+    first = read_after_;
+    for (const Read& read : reads_) {
+      const at::Tensor element = call.tensors[read.tensor].narrow(0, 0, 1);
+      call.values[read.slot] = ExpressionValue::of(element.item().to<double>());
+    }
+    make_results(call, *stack);
+    measure();
+  }
+  enqueue(call, first, launches_.size());
+  check_report(call);
+  for (size_t k = 0; k < call.results.size(); ++k) {
+    const at::Tensor& computed = call.tensors[operand_count_ + k];
+    if (call.results[k].defined() && !call.results[k].is_same(computed)) {
+      copy_into(call.results[k], computed);
+    }
+  }
+  overload_.finish(stack, std::move(call.results));
+  return true;
+}
+
+}  // namespace outboard

@@ -1,0 +1,11 @@
+"""Fixtures of the operators' tests."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+
+@pytest.fixture
+def generator(device: torch.device) -> torch.Generator:
+    return torch.Generator(device=device)

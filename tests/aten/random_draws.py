@@ -1,0 +1,35 @@
+"""What tests of random numbers share."""
+
+from __future__ import annotations
+
+import torch
+from scipy import stats
+
+FLOATING = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+INTEGRAL = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+# A right distribution fails with this probability, and seeds are fixed.
+SIGNIFICANCE = 1e-4
+
+FILLS = {
+    "uniform": lambda t, g=None: t.uniform_(generator=g),
+    "normal": lambda t, g=None: t.normal_(generator=g),
+    "exponential": lambda t, g=None: t.exponential_(generator=g),
+    "cauchy": lambda t, g=None: t.cauchy_(generator=g),
+    "log_normal": lambda t, g=None: t.log_normal_(generator=g),
+    "geometric": lambda t, g=None: t.geometric_(0.25, generator=g),
+    "bernoulli": lambda t, g=None: t.bernoulli_(0.3, generator=g),
+    "random": lambda t, g=None: t.random_(generator=g),
+    "random_small": lambda t, g=None: t.random_(-5, 100, generator=g),
+    "random_large": lambda t, g=None: t.random_(0, 2**24 + 1, generator=g),
+}  # fmt: skip
+
+
+def seeded(generator: torch.Generator, seed: int, offset: int = 0) -> torch.Generator:
+    generator.manual_seed(seed)
+    generator.set_offset(offset)
+    return generator
+
+
+def assert_same_distribution(values: torch.Tensor, cdf: object) -> None:
+    result = stats.kstest(values.cpu().double().numpy(), cdf)
+    assert result.pvalue > SIGNIFICANCE, result
