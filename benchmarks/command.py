@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Mapping
 
 from benchmarks.paired import Work, compare
@@ -14,7 +15,7 @@ def run_as_command(description: str, module: str, works: Mapping[str, Work]) -> 
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", help=f"of: {', '.join(works)}")
-    parser.add_argument("--device", default="host")
+    parser.add_argument("--device", default=os.environ.get("OUTBOARD_DRIVER", "host"))
     parser.add_argument("--rounds", type=int, default=21)
     options = parser.parse_args()
     if unknown := set(options.names) - set(works):

@@ -190,10 +190,10 @@ def _apply_settings() -> None:
 
 def _bring_device_kernels() -> None:
     """Hands the operator tables over; the router calls this at the first use of a device."""
-    from torch_outboard import way_ranges
+    from torch_outboard import tuning_file
     from torch_outboard.ops import tables
 
-    way_ranges.apply_all()
+    tuning_file.apply_all()
     tables.hand_over()
 
 

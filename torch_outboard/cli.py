@@ -116,11 +116,11 @@ def _problem() -> str | None:
 
 def _print_ways() -> None:
     """What way each device's operators take that runs code."""
-    from torch_outboard import _C, way_ranges, ways
+    from torch_outboard import _C, tuning_file, ways
 
     for index in range(_C.device_count()):
         if _C.runs_code(index):
-            tuning = way_ranges.load(index)
+            tuning = tuning_file.load(index)
             measured = f"as measured on {tuning.date}" if tuning else "not measured: run `tune`"
             _print_row(f"way of {index}", f"{ways.get_way(index)} ({measured})")
 

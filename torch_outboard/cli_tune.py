@@ -1,4 +1,4 @@
-"""`python -m torch_outboard tune`: measures which way is better and keeps what was found."""
+"""`python -m torch_outboard tune`: measures products and ways, and keeps what it found."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 import torch_outboard
-from torch_outboard import way_ranges, way_tuning
+from torch_outboard import _C, product_tuning, tuning_file, way_tuning
+from torch_outboard.product_tuning import Measured
 from torch_outboard.representative_calls import families
-from torch_outboard.way_ranges import Tuning
+from torch_outboard.tuning_file import Tuning
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,37 +32,81 @@ def run(options: argparse.Namespace) -> int:
     device = torch.device(torch_outboard.device_name(), options.device)
     torch.get_device_module(device).init()
     if options.forget:
-        file = way_ranges.path(device.index)
+        file = tuning_file.path(device.index)
         if file is not None:
             file.unlink(missing_ok=True)
         console.print(f"{device} has the default ways again, from the next process on")
         return 0
+    if not _C.runs_code(device.index):
+        console.print(f"{device} runs no code, so it has one way only and nothing to tune")
+        return 1
+    try:
+        tuning, products = measure(device, options.family, console)
+    except ValueError as error:
+        console.print(str(error))
+        return 1
+    if products:
+        console.print(product_table(device, products))
+    if tuning.ratios:
+        console.print(table(tuning))
+    elif not options.family:
+        console.print(
+            f"{device} shares no memory with the host, so its own kernels are always taken"
+        )
+    file = tuning_file.keep(device.index, tuning)
+    console.print(
+        f"written to {file}" if file else "not kept: OUTBOARD_CACHE_DIR is empty", soft_wrap=True
+    )
+    return 0
+
+
+def measure(
+    device: torch.device, only: list[str], console: Console
+) -> tuple[Tuning, dict[str, Measured]]:
+    """Measures families `only`, or products and then all families that have a choice of ways.
+
+    Raises:
+        ValueError: if a family does not exist, or has no choice on this device.
+    """
     columns = (
         TextColumn("tuning {task.fields[device]}"),
         BarColumn(),
         TimeElapsedColumn(),
         TextColumn("{task.description}"),
     )
-    try:
-        calls = families()
-        chosen = {name: calls[name] for name in calls if name in (options.family or calls)}
-        steps = len(way_tuning.SIZES) * sum(map(len, chosen.values())) + 1
-        with Progress(*columns, console=console, transient=True) as progress:
-            task = progress.add_task("", total=steps, device=device)
+    calls = families()
+    steps = len(way_tuning.SIZES) * sum(len(calls[name]) for name in only or calls if name in calls)
+    products: dict[str, Measured] = {}
+    tuning = tuning_file.empty(device.index)
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=steps + product_tuning.steps(), device=device)
 
-            def say(what: str) -> None:
-                progress.update(task, description=what, advance=1)
+        def say(what: str) -> None:
+            progress.update(task, description=what, advance=1)
 
-            tuning = way_tuning.tune(device, only=options.family, say=say)
-    except ValueError as error:
-        console.print(str(error))
-        return 1
-    file = way_tuning.keep(device, tuning)
-    console.print(table(tuning))
-    console.print(
-        f"written to {file}" if file else "not kept: OUTBOARD_CACHE_DIR is empty", soft_wrap=True
-    )
-    return 0
+        if not only:
+            products = product_tuning.tune(device, say)
+        if only or _C.shares_host_memory(device.index):
+            tuning = way_tuning.tune(device, only=only, say=say)
+    tuning.products = {dtype: list(found.best) for dtype, found in products.items()}
+    return tuning, products
+
+
+def product_table(device: torch.device, products: dict[str, Measured]) -> Table:
+    """Speed of matrix products by tile; the best is marked."""
+    sizes = ", ".join(f"{dtype} of {found.size}" for dtype, found in products.items())
+    result = Table(title=f"{device}: matrix products in 1e9 operations per second ({sizes})")
+    result.add_column("rows x vectors, tiles of a work item")
+    for dtype in products:
+        result.add_column(dtype, justify="right")
+    for blocks in dict.fromkeys(blocks for found in products.values() for blocks in found.rates):
+        rows, vectors, panels = blocks
+        cells = []
+        for found in products.values():
+            rate = f"{found.rates[blocks]:,.1f}" if blocks in found.rates else ""
+            cells.append(f"[bold]{rate} *[/bold]" if blocks == found.best else rate)
+        result.add_row(f"{rows} x {vectors}, {panels}", *cells)
+    return result
 
 
 def table(tuning: Tuning) -> Table:

@@ -9,19 +9,17 @@ of ways waits for the device.
 
 from __future__ import annotations
 
-import datetime
 import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 
 import torch
 from torch import nn
 
-from torch_outboard import _C, fallback, way_ranges, ways
+from torch_outboard import _C, fallback, tuning_file, ways
 from torch_outboard.representative_calls import Call, Run, families
-from torch_outboard.way_ranges import Range, Ranges, Tuning
+from torch_outboard.tuning_file import Range, Ranges, Tuning
 
 SIZES = tuple(1 << bits for bits in (10, 12, 15, 17, 20, 23))  # elements
 # A way that is not better by this much is not worth the question.
@@ -265,28 +263,10 @@ def tune(
         if not host_calls_keep_up(ranges, name, calls[name], device, sizes, compare, say):
             ranges[name] = []
     ranges = worth_it(ranges, device, compare, say)
-    properties = _C.device_properties(index)
-    return Tuning(
-        device=properties.name,
-        driver_version=properties.driver_version,
-        ranges=ranges,
-        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        threads=torch.get_num_threads(),
-        ratios={
-            name: {str(elements): round(ratio, 3) for elements, ratio in found.items()}
-            for name, found in ratios.items()
-        },
-    )
-
-
-def keep(device: torch.device, tuning: Tuning) -> Path | None:
-    """Writes what was found and applies it in this process; returns the file, if there is one.
-
-    Families that were not measured now keep what was found before.
-    """
-    if (before := way_ranges.load(device.index)) is not None:
-        tuning.ranges = before.ranges | tuning.ranges
-        tuning.ratios = before.ratios | tuning.ratios
-    file = way_ranges.save(device.index, tuning)
-    _C.set_way_ranges(device.index, tuning.ranges)
-    return file
+    tuning = tuning_file.empty(index)
+    tuning.ranges = ranges
+    tuning.ratios = {
+        name: {str(elements): round(ratio, 3) for elements, ratio in found.items()}
+        for name, found in ratios.items()
+    }
+    return tuning

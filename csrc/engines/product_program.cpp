@@ -18,18 +18,14 @@ namespace {
 
 using at::ScalarType;
 
-// How products are cut, per kind of device. On a processor the sums of a tile fill its vector
-// registers; on a GPU tiles are small, and there are many of them.
-struct Blocks {
-  int rows;              // of a tile
-  int vectors;           // of a tile, side by side
-  int panels;            // tiles of a work item
+// How work is handed out, per kind of device.
+struct Portions {
   int slice;             // depth that a work item packs
   int local;             // work-group size of coarse work
   int64_t packed_bytes;  // of the right operand at a time
 };
-constexpr Blocks kCpuBlocks = {12, 2, 4, 256, 1, int64_t{4} << 20};
-constexpr Blocks kGpuBlocks = {4, 1, 1, 16, 64, int64_t{128} << 20};
+constexpr Portions kCpuPortions = {256, 1, int64_t{4} << 20};
+constexpr Portions kGpuPortions = {16, 64, int64_t{128} << 20};
 
 constexpr int64_t kSlice = 8192;  // elements of a slice of a long row
 
@@ -49,7 +45,7 @@ std::string define(const std::string& name, const std::string& text) {
 }
 
 std::string definitions(ScalarType dtype, ScalarType value, int width, bool wide,
-                        const Blocks& blocks) {
+                        const ProductBlocks& blocks, int slice) {
   const std::string w = std::to_string(width);
   std::string text = type_functions();
   text += define("X", storage_type(dtype)) + define("S", value_type(value)) + define("W", w);
@@ -67,26 +63,26 @@ std::string definitions(ScalarType dtype, ScalarType value, int width, bool wide
   text += define("ROWS", std::to_string(blocks.rows));
   text += define("VECTORS", std::to_string(blocks.vectors));
   text += define("PANELS", std::to_string(blocks.panels));
-  return text + define("SLICE", std::to_string(blocks.slice));
+  return text + define("SLICE", std::to_string(slice));
 }
 
 }  // namespace
 
 ProductProgram::ProductProgram(c10::DeviceIndex device, ScalarType dtype, bool wide,
-                               const std::string& source)
+                               const ProductBlocks& blocks, const std::string& source)
     : device_(device), value_(sum_dtype(dtype)), wide_(wide) {
   const bool cpu = device_properties(device).kind == OB_DEVICE_CPU;
-  const Blocks& blocks = cpu ? kCpuBlocks : kGpuBlocks;
+  const Portions& portions = cpu ? kCpuPortions : kGpuPortions;
   const WorkShape shape = work_shape(device);
   width_ = shape.width(static_cast<int>(c10::elementSize(value_)));
   rows_ = blocks.rows;
   columns_ = blocks.vectors * width_;
   panels_ = blocks.panels;
-  slice_ = blocks.slice;
-  coarse_local_ = std::min(blocks.local, shape.local);
+  slice_ = portions.slice;
+  coarse_local_ = std::min(portions.local, shape.local);
   fine_local_ = shape.local;
-  packed_bytes_ = blocks.packed_bytes;
-  text_ = definitions(dtype, value_, width_, wide, blocks) + source;
+  packed_bytes_ = portions.packed_bytes;
+  text_ = definitions(dtype, value_, width_, wide, blocks, slice_) + source;
   pack_left_ = &kernel("pack_left");
   pack_right_ = &kernel("pack_right");
   tiles_ = &kernel("tiles");
@@ -105,16 +101,17 @@ const std::string& ProductProgram::keep(const std::string& source) {
 
 const ProductProgram& ProductProgram::find(c10::DeviceIndex device, ScalarType dtype, bool wide,
                                            const std::string& source) {
-  using Key = std::tuple<const void*, c10::DeviceIndex, ScalarType, bool>;
+  using Key = std::tuple<const void*, c10::DeviceIndex, ScalarType, bool, int, int, int>;
   static auto* mutex = new std::mutex;
   static auto* programs = new std::map<Key, const ProductProgram*>;
-  const Key key{&source, device, dtype, wide};
+  const ProductBlocks blocks = product_blocks(device, sum_dtype(dtype));
+  const Key key{&source, device, dtype, wide, blocks.rows, blocks.vectors, blocks.panels};
   {
     std::lock_guard<std::mutex> lock(*mutex);
     const auto found = programs->find(key);
     if (found != programs->end()) return *found->second;
   }
-  const auto* made = new ProductProgram(device, dtype, wide, source);
+  const auto* made = new ProductProgram(device, dtype, wide, blocks, source);
   std::lock_guard<std::mutex> lock(*mutex);
   return *programs->emplace(key, made).first->second;
 }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "engines/product_blocks.h"
 #include "runtime/export.h"
 #include "runtime/launch.h"
 
@@ -97,7 +98,7 @@ class OUTBOARD_API ProductProgram {
 
  private:
   ProductProgram(c10::DeviceIndex device, at::ScalarType dtype, bool wide,
-                 const std::string& source);
+                 const ProductBlocks& blocks, const std::string& source);
   void add_indices(LaunchArguments& arguments, const int64_t* values, size_t count) const;
   void add_operands(LaunchArguments& arguments, const ProductLayout& layout,
                     const ProductScalars& scalars, const void* left, const void* right, void* out,

@@ -4,6 +4,7 @@
 #include "aten/router.h"
 #include "aten/ways.h"
 #include "engines/engine.h"
+#include "engines/product_blocks.h"
 #include "engines/scalar_functions.h"
 #include "python/bindings.h"
 #include "runtime/device.h"
@@ -128,6 +129,19 @@ void bind_ways(py::module_& m) {
         });
 }
 
+void bind_products(py::module_& m) {
+  m.def("product_blocks", [](c10::DeviceIndex device, at::ScalarType dtype) {
+    check_device_index(device);
+    const ProductBlocks blocks = product_blocks(device, dtype);
+    return py::make_tuple(blocks.rows, blocks.vectors, blocks.panels);
+  });
+  m.def("set_product_blocks",
+        [](c10::DeviceIndex device, at::ScalarType dtype, int rows, int vectors, int panels) {
+          check_device_index(device);
+          set_product_blocks(device, dtype, {rows, vectors, panels});
+        });
+}
+
 // Launches a kernel of any source. Arguments are pairs: ("address", number), ("value", bytes) or
 // ("local", number of bytes).
 void launch_kernel(c10::DeviceIndex device, const std::string& source, const std::string& name,
@@ -177,6 +191,7 @@ void bind_programs(py::module_& m) {
 
 void bind_engines(py::module_& m) {
   bind_ways(m);
+  bind_products(m);
   bind_programs(m);
   m.def("set_bring_device_kernels", [](py::function function) {
     bringer() = std::move(function);

@@ -7,7 +7,7 @@ import torch
 
 from tests.engines.conftest import ways_of
 from tests.support import run_python
-from torch_outboard import _C, fallback, way_ranges, way_tuning, ways
+from torch_outboard import _C, fallback, tuning_file, way_tuning, ways
 from torch_outboard.representative_calls import COPY, Call, families
 
 
@@ -159,9 +159,9 @@ def test_auto_is_compared_with_the_host_alone(device, ranges):
 
 def test_what_was_found_is_kept_and_used(device, ranges, tmp_path, monkeypatch):
     monkeypatch.setenv("OUTBOARD_CACHE_DIR", str(tmp_path))
-    way_tuning.keep(device, tune(device, Clock(2.0, 0.5), only=["pointwise"]))
-    file = way_tuning.keep(device, tune(device, Clock(2.0, 2.0), only=["reduction"]))
-    assert file == way_ranges.path(device.index)
+    tuning_file.keep(device.index, tune(device, Clock(2.0, 0.5), only=["pointwise"]))
+    file = tuning_file.keep(device.index, tune(device, Clock(2.0, 2.0), only=["reduction"]))
+    assert file == tuning_file.path(device.index)
     small, large = torch.ones(8, device=device), torch.ones(64, device=device)
     for x, expected in ((small, "shared"), (large, "device")):
         with fallback.report() as report:

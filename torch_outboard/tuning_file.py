@@ -1,12 +1,13 @@
-"""What `auto` means on a device: for how many elements its kernels are better than the host's.
+"""What `python -m torch_outboard tune` measured on a device, kept on disk.
 
-`python -m torch_outboard tune` measures that and keeps it in a file beside the compiled
-programs, one for each device, version of its driver and version of PyTorch. It is read at the first
-use of the device.
+That is what `auto` means (for how many elements the device's kernels are better than the host's),
+and the tiles of matrix products. The file lies beside the compiled programs, one for each device,
+version of its driver and version of PyTorch. It is read at the first use of the device.
 """
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 import os
@@ -41,6 +42,20 @@ class Tuning:
     threads: int = 0  # that host kernels used
     # Time of the device's kernels over that of the host's: family to number of elements to ratio.
     ratios: dict[str, dict[str, float]] = field(default_factory=dict)
+    # Rows, vectors and panels of products, by the name of the dtype of their sums.
+    products: dict[str, list[int]] = field(default_factory=dict)
+
+
+def empty(device: int) -> Tuning:
+    """A tuning of a device, of now, in which nothing was measured yet."""
+    properties = _C.device_properties(device)
+    return Tuning(
+        device=properties.name,
+        driver_version=properties.driver_version,
+        ranges={},
+        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        threads=torch.get_num_threads(),
+    )
 
 
 def path(device: int) -> Path | None:
@@ -91,11 +106,7 @@ def load(device: int) -> Tuning | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        warnings.warn(
-            f"{file} cannot be used ({error}), so `auto` takes its default ways; "
-            "`python -m torch_outboard tune` writes it again",
-            stacklevel=2,
-        )
+        _warn(file, error)
         return None
     return tuning
 
@@ -106,8 +117,41 @@ def _checked(first: int, end: int | None) -> Range:
     return first, end
 
 
+def _warn(file: Path | None, error: Exception) -> None:
+    warnings.warn(
+        f"{file} cannot be used ({error}), so the device works by the defaults; "
+        "`python -m torch_outboard tune` writes it again",
+        stacklevel=3,
+    )
+
+
+def keep(device: int, tuning: Tuning) -> Path | None:
+    """Writes what was found and applies it in this process; returns the file, if there is one.
+
+    What was not measured now stays as it was found before.
+    """
+    if (before := load(device)) is not None:
+        tuning.ranges = before.ranges | tuning.ranges
+        tuning.ratios = before.ratios | tuning.ratios
+        tuning.products = before.products | tuning.products
+    file = save(device, tuning)
+    apply(device, tuning)
+    return file
+
+
+def apply(device: int, tuning: Tuning) -> None:
+    """Lets a device work by what was found."""
+    _C.set_way_ranges(device, tuning.ranges)
+    for dtype, blocks in tuning.products.items():
+        rows, vectors, panels = blocks
+        _C.set_product_blocks(device, getattr(torch, dtype), rows, vectors, panels)
+
+
 def apply_all() -> None:
-    """Gives every device the ranges of its file; the others keep the default."""
+    """Gives every device what its file says; the others keep the defaults."""
     for device in range(_C.device_count()):
         if _C.runs_code(device) and (tuning := load(device)) is not None:
-            _C.set_way_ranges(device, tuning.ranges)
+            try:
+                apply(device, tuning)
+            except (ValueError, TypeError, AttributeError) as error:
+                _warn(path(device), error)

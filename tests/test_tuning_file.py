@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.support import run_python
-from torch_outboard import _C, way_ranges, ways
-from torch_outboard.way_ranges import Tuning
+from torch_outboard import _C, tuning_file, ways
+from torch_outboard.tuning_file import Tuning
 from torch_outboard.way_tuning import better_ranges
 
 
@@ -69,29 +69,29 @@ def test_ranges_decide_for_auto(device, device_module, ranges):
 
 
 def test_files_come_back(device, folder):
-    assert way_ranges.load(device.index) is None
+    assert tuning_file.load(device.index) is None
     tuning = Tuning(
         "chip", "1.2", {"pointwise": [(5, 9), (20, None)], "sort": []}, ratios={"sort": {"10": 1.5}}
     )
-    file = way_ranges.save(device.index, tuning)
+    file = tuning_file.save(device.index, tuning)
     assert file is not None
     assert file.parent == folder
-    assert way_ranges.load(device.index) == tuning
+    assert tuning_file.load(device.index) == tuning
     assert [path.name for path in folder.iterdir()] == [file.name]
 
 
 def test_nothing_is_kept_without_a_folder(device, monkeypatch):
     monkeypatch.setenv("OUTBOARD_CACHE_DIR", "")
-    assert way_ranges.save(device.index, Tuning("chip", "1.2", {"pointwise": [(5, None)]})) is None
-    assert way_ranges.load(device.index) is None
+    assert tuning_file.save(device.index, Tuning("chip", "1.2", {"pointwise": [(5, None)]})) is None
+    assert tuning_file.load(device.index) is None
 
 
 def test_a_failed_write_leaves_the_old_file(device, folder):
-    way_ranges.save(device.index, Tuning("chip", "1.2", {"pointwise": [(5, None)]}))
+    tuning_file.save(device.index, Tuning("chip", "1.2", {"pointwise": [(5, None)]}))
     with pytest.raises(TypeError):
-        way_ranges.save(device.index, Tuning("chip", "1.2", {"pointwise": [object()]}))  # type: ignore[dict-item]
+        tuning_file.save(device.index, Tuning("chip", "1.2", {"pointwise": [object()]}))  # type: ignore[dict-item]
     assert len(list(folder.iterdir())) == 1
-    assert way_ranges.load(device.index).ranges == {"pointwise": [(5, None)]}
+    assert tuning_file.load(device.index).ranges == {"pointwise": [(5, None)]}
 
 
 @pytest.mark.parametrize(
@@ -102,18 +102,18 @@ def test_a_failed_write_leaves_the_old_file(device, folder):
 )  # fmt: skip
 def test_a_broken_file_is_a_warning(device, folder, content):
     folder.mkdir()
-    file = way_ranges.path(device.index)
+    file = tuning_file.path(device.index)
     file.write_text(content)
     with pytest.warns(UserWarning, match=r"cannot be used .*torch_outboard tune.* writes it again"):
-        assert way_ranges.load(device.index) is None
+        assert tuning_file.load(device.index) is None
 
 
 def test_a_file_of_another_format_is_left_alone(device, folder):
     folder.mkdir()
-    way_ranges.path(device.index).write_text(json.dumps({"format": 0, "shape": "unknown"}))
+    tuning_file.path(device.index).write_text(json.dumps({"format": 0, "shape": "unknown"}))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert way_ranges.load(device.index) is None
+        assert tuning_file.load(device.index) is None
 
 
 def test_tune_says_that_there_is_nothing_to_tune(device, tmp_path):
