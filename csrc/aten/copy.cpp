@@ -18,6 +18,7 @@
 #include "runtime/device.h"
 #include "runtime/driver_table.h"
 #include "runtime/fork.h"
+#include "runtime/kernel_faults.h"
 #include "runtime/pinned_allocator.h"
 #include "runtime/stream.h"
 

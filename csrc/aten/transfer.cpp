@@ -2,6 +2,7 @@
 
 #include "runtime/driver_table.h"
 #include "runtime/event.h"
+#include "runtime/kernel_faults.h"
 #include "runtime/pinned_allocator.h"
 
 namespace outboard {

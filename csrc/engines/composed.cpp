@@ -64,7 +64,7 @@ ComposedKernel::ComposedKernel(const Row& row, const c10::FunctionSchema& schema
       row.text("helpers") + header(overload_, inputs_, row.texts("results")) + row.text("body");
   const auto slots = [this](const std::string& name) { return overload_.index(name); };
   for (const std::string& text : row.texts("conditions")) conditions_.emplace_back(text, slots);
-  if (const std::string& name = row.text("meta"); !name.empty()) meta_.emplace(name);
+  if (const std::string& name = row.text("meta"); !name.empty()) meta_.emplace(name, overload_);
   TORCH_CHECK_VALUE(!writes_ || meta_.has_value(), "the row of ", overload_.name(),
                     " names results without a Meta kernel that makes them");
 }

@@ -3,10 +3,14 @@
 #include <ATen/EmptyTensor.h>
 #include <c10/util/Exception.h>
 
+#include <cstring>
 #include <optional>
+#include <utility>
 
 namespace outboard {
 namespace {
+
+constexpr size_t kRemembered = 256;  // judgements of an overload
 
 c10::OperatorHandle find_judge(const std::string& name) {
   const size_t dot = name.find('.');
@@ -36,21 +40,127 @@ c10::IValue meta_like(const c10::IValue& argument) {
   return argument;
 }
 
+template <class Facts>
+void add_facts(Facts& facts, const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    facts.push_back(-1);
+    return;
+  }
+  facts.push_back(tensor.dim());
+  facts.push_back(static_cast<int64_t>(tensor.scalar_type()));
+  facts.append(tensor.sizes().begin(), tensor.sizes().end());
+  facts.append(tensor.strides().begin(), tensor.strides().end());
+}
+
+template <class Facts>
+void add_number(Facts& facts, double number) {
+  int64_t bits = 0;
+  std::memcpy(&bits, &number, sizeof bits);
+  facts.push_back(bits);
+}
+
+// Appends what a Meta kernel sees of an argument; false for kinds that are not known here.
+template <class Facts>
+bool add_facts(Facts& facts, const c10::IValue& argument) {
+  enum Kind : int64_t {
+    kNone,
+    kTensor,
+    kTensors,
+    kInt,
+    kBool,
+    kDouble,
+    kComplex,
+    kInts,
+    kDoubles,
+    kText
+  };
+  if (argument.isNone()) {
+    facts.push_back(kNone);
+  } else if (argument.isTensor()) {
+    facts.push_back(kTensor);
+    add_facts(facts, argument.toTensor());
+  } else if (argument.isInt()) {
+    facts.push_back(kInt);
+    facts.push_back(argument.toInt());
+  } else if (argument.isBool()) {
+    facts.push_back(kBool);
+    facts.push_back(argument.toBool());
+  } else if (argument.isDouble()) {
+    facts.push_back(kDouble);
+    add_number(facts, argument.toDouble());
+  } else if (argument.isComplexDouble()) {
+    facts.push_back(kComplex);
+    add_number(facts, argument.toComplexDouble().real());
+    add_number(facts, argument.toComplexDouble().imag());
+  } else if (argument.isTensorList()) {
+    const auto tensors = argument.toTensorList();
+    facts.push_back(kTensors);
+    facts.push_back(static_cast<int64_t>(tensors.size()));
+    for (const at::Tensor& tensor : tensors) add_facts(facts, tensor);
+  } else if (argument.isIntList()) {
+    const auto numbers = argument.toIntList();
+    facts.push_back(kInts);
+    facts.push_back(static_cast<int64_t>(numbers.size()));
+    for (const int64_t number : numbers) facts.push_back(number);
+  } else if (argument.isDoubleList()) {
+    const auto numbers = argument.toDoubleList();
+    facts.push_back(kDoubles);
+    facts.push_back(static_cast<int64_t>(numbers.size()));
+    for (const double number : numbers) add_number(facts, number);
+  } else if (argument.isString()) {
+    const std::string& text = argument.toStringRef();
+    facts.push_back(kText);
+    facts.push_back(static_cast<int64_t>(text.size()));
+    for (const char letter : text) facts.push_back(letter);
+  } else {
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
-MetaCall::MetaCall(const std::string& judge) : judge_(find_judge(judge)) {}
+MetaCall::MetaCall(const std::string& judge, const Overload& overload) : judge_(find_judge(judge)) {
+  for (const c10::Argument& argument : judge_.schema().arguments()) {
+    arguments_.push_back(overload.index(argument.name()));
+  }
+}
+
+size_t MetaCall::FactsHash::operator()(const Facts& facts) const noexcept {
+  uint64_t hash = facts.size();
+  for (const int64_t fact : facts) {
+    hash = (hash ^ static_cast<uint64_t>(fact)) * 0x9e3779b97f4a7c15;  // Fibonacci hashing
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
 
 std::vector<at::Tensor> MetaCall::results(const Overload& overload,
                                           const torch::jit::Stack& stack) const {
-  torch::jit::Stack arguments;
-  for (const c10::Argument& argument : judge_.schema().arguments()) {
-    const int at = overload.find(argument.name());
-    TORCH_INTERNAL_ASSERT(at >= 0, overload.name(), " has no argument ", argument.name());
-    arguments.push_back(meta_like(overload.read(stack, at)));
+  Facts facts;
+  bool complete = true;
+  // Where the judge turns numbers into tensors.
+  facts.push_back(static_cast<int64_t>(at::get_default_dtype_as_scalartype()));
+  for (const int argument : arguments_) {
+    complete = complete && add_facts(facts, overload.read(stack, argument));
   }
-  judge_.callBoxedForDispatchKey(c10::DispatchKey::Meta, arguments);
+  if (complete) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = known_.find(facts);
+    if (found != known_.end()) return found->second;
+  }
+  torch::jit::Stack given;
+  for (const int argument : arguments_) {
+    given.push_back(meta_like(overload.read(stack, argument)));
+  }
+  judge_.callBoxedForDispatchKey(c10::DispatchKey::Meta, given);
   std::vector<at::Tensor> results;
-  for (c10::IValue& value : arguments) results.push_back(std::move(value).toTensor());
+  for (c10::IValue& value : given) results.push_back(std::move(value).toTensor());
+  if (complete) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (known_.size() >= kRemembered) known_.clear();
+    known_.emplace(std::move(facts), results);
+  }
   return results;
 }
 

@@ -5,8 +5,11 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <c10/util/SmallVector.h>
 
+#include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "engines/overload.h"
@@ -16,16 +19,28 @@ namespace outboard {
 
 class OUTBOARD_API MetaCall {
  public:
-  // `judge` is a functional overload with a C++ Meta kernel, "aten::gather". Raises if there is
-  // none of the name.
-  explicit MetaCall(const std::string& judge);
+  // `judge` is a functional overload with a Meta kernel, "aten::gather". Raises if there is none of
+  // the name, or if it has an argument that `overload` lacks.
+  MetaCall(const std::string& judge, const Overload& overload);
 
   // Results without memory for the call of `overload` on the stack, whose arguments have the
   // judge's names. Raises what PyTorch raises.
+  //
+  // Judgements are remembered by sizes, strides, dtypes and numbers: PyTorch registers many Meta
+  // kernels in Python, over those in C++, and these take the interpreter lock and some 20 us.
   std::vector<at::Tensor> results(const Overload& overload, const torch::jit::Stack& stack) const;
 
  private:
+  // What the judge sees of a call.
+  using Facts = c10::SmallVector<int64_t, 48>;
+  struct FactsHash {
+    size_t operator()(const Facts& facts) const noexcept;
+  };
+
   c10::OperatorHandle judge_;
+  std::vector<int> arguments_;  // of the judge, by index in the overload
+  mutable std::mutex mutex_;
+  mutable std::unordered_map<Facts, std::vector<at::Tensor>, FactsHash> known_;
 };
 
 }  // namespace outboard

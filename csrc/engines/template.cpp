@@ -95,6 +95,10 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
       resizes_silently_(row.flag("resizes_silently")),
       reports_(row.text("reports")),
       generator_(overload_.find("generator")) {
+  TORCH_CHECK_VALUE(reports_.empty() || reports_.rfind("IndexError", 0) == 0 ||
+                        reports_.rfind("RuntimeError", 0) == 0,
+                    "a row reports '", reports_,
+                    "'; it can report IndexError or RuntimeError, and ': words'");
   for (size_t i = 0; i < overload_.argument_count(); ++i) {
     names_.push_back(overload_.argument(static_cast<int>(i)).name());
   }
@@ -193,7 +197,7 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
     if (i < repeat.size() && repeat[i] != "1") launch.repeat = parse(repeat[i]);
     launches_.push_back(std::move(launch));
   }
-  if (const std::string& name = row.text("meta"); !name.empty()) meta_.emplace(name);
+  if (const std::string& name = row.text("meta"); !name.empty()) meta_.emplace(name, overload_);
 }
 
 OUTBOARD_ENGINE("template", TemplateKernel);

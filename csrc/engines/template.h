@@ -48,9 +48,9 @@
 //                  temporary"; results get their sizes only then
 //   resizes_silently
 //                  given results of another size are resized without a warning
-//   reports        kernels say OB_REPORT where an index is out of range; then the call raises this,
-//                  "IndexError" or "RuntimeError". Other devices than processors, for which nobody
-//                  waits, leave such elements out and say nothing
+//   reports        kernels say OB_REPORT where a value is wrong; the next wait then raises this:
+//                  "IndexError" or "RuntimeError", and words after ": " if they are not to be
+//                  "index out of range" (runtime/kernel_faults.h)
 //   requires       as in engines/requirements.h
 //   family         for the choice of the way; default "template"
 //
@@ -69,6 +69,7 @@
 #include "engines/meta_call.h"
 #include "engines/requirements.h"
 #include "engines/template_source.h"
+#include "runtime/kernel_faults.h"
 #include "runtime/launch.h"
 
 namespace outboard {
@@ -147,8 +148,8 @@ class TemplateKernel final : public EngineKernel {
   at::ScalarType compute_dtype(const Call& call) const;
   const Kernels& kernels(const Call& call);
   void enqueue(Call& call, size_t first, size_t last);
-  void check_report(const Call& call) const;
-  void add_arguments(const Call& call, LaunchArguments& arguments) const;
+  KernelFault& fault(c10::DeviceIndex device);
+  void add_arguments(const Call& call, LaunchArguments& arguments);
 
   const std::string source_;
   const Requirements requirements_;
@@ -176,6 +177,7 @@ class TemplateKernel final : public EngineKernel {
   int generator_ = -1;
   std::optional<MetaCall> meta_;
   KernelTable<Key, Kernels> table_;
+  KernelTable<c10::DeviceIndex, KernelFault*> faults_;
 };
 
 }  // namespace outboard

@@ -8,6 +8,7 @@
 #include "engines/work_shape.h"
 #include "runtime/device.h"
 #include "runtime/generator.h"
+#include "runtime/kernel_faults.h"
 
 namespace outboard {
 namespace {
@@ -54,18 +55,6 @@ struct Numbers {
     for (size_t i = 0; i < list.size(); ++i) at[i] = static_cast<Index>(list[i]);
   }
 };
-
-// Where kernels of this thread say that an index was out of range.
-const at::Tensor& report_word(c10::DeviceIndex device) {
-  // Kept when the thread ends: by then the device may be gone.
-  static thread_local auto* words = new std::map<c10::DeviceIndex, at::Tensor>;
-  at::Tensor& word = (*words)[device];
-  if (!word.defined()) {
-    word = empty_on(device, {1}, ScalarType::Int);
-    word.zero_();
-  }
-  return word;
-}
 
 }  // namespace
 
@@ -315,7 +304,7 @@ const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
   });
 }
 
-void TemplateKernel::add_arguments(const Call& call, LaunchArguments& arguments) const {
+void TemplateKernel::add_arguments(const Call& call, LaunchArguments& arguments) {
   const void* some = nullptr;
   for (const at::Tensor& tensor : call.tensors) {
     if (tensor.defined() && tensor.numel() > 0) some = tensor.const_data_ptr();
@@ -371,7 +360,7 @@ void TemplateKernel::add_arguments(const Call& call, LaunchArguments& arguments)
       arguments.value(Numbers<int32_t>(numbers.as_list()));
     }
   }
-  if (!reports_.empty()) arguments.address(report_word(call.device).const_data_ptr());
+  if (!reports_.empty()) arguments.address(fault(call.device).address());
   if (!random_.empty()) arguments.value(call.philox.seed).value(call.philox.offset);
   index(static_cast<double>(call.items));
   index(static_cast<double>(call.step));
@@ -406,21 +395,16 @@ void TemplateKernel::enqueue(Call& call, size_t first, size_t last) {
   }
 }
 
-void TemplateKernel::check_report(const Call& call) const {
-  // On a processor waiting costs little.
-  if (reports_.empty() || device_properties(call.device).kind != OB_DEVICE_CPU) return;
-  StreamState& stream = current_stream_state(call.device);
-  if (stream.capturing.load()) return;
-  const at::Tensor& word = report_word(call.device);
-  if (shares_host_memory(call.device)) {
-    drain(stream);
-    if (*word.const_data_ptr<int32_t>() == 0) return;
-  } else if (word.item().toInt() == 0) {
-    return;
-  }
-  word.zero_();
-  TORCH_CHECK_INDEX(reports_ != "IndexError", "index out of range in ", overload_.name());
-  TORCH_CHECK(false, "index out of range in ", overload_.name());
+KernelFault& TemplateKernel::fault(c10::DeviceIndex device) {
+  return *faults_.find(device, [&] {
+    const bool index = reports_.rfind("IndexError", 0) == 0;
+    const size_t colon = reports_.find(": ");
+    const std::string words =
+        colon == std::string::npos ? "index out of range" : reports_.substr(colon + 2);
+    return &KernelFault::make(
+        device, index ? KernelFault::Kind::kIndexError : KernelFault::Kind::kRuntimeError,
+        c10::str(words, " in ", overload_.name()));
+  });
 }
 
 bool TemplateKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
@@ -464,7 +448,7 @@ bool TemplateKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys
     measure();
   }
   enqueue(call, first, launches_.size());
-  check_report(call);
+  if (!reports_.empty()) expect_fault(current_stream_state(device), fault(device));
   for (size_t k = 0; k < call.results.size(); ++k) {
     const at::Tensor& computed = call.tensors[operand_count_ + k];
     if (call.results[k].defined() && !call.results[k].is_same(computed)) {

@@ -305,7 +305,7 @@ void defer_status(ob_status status, const char* call) noexcept {
   }
 }
 
-void raise_deferred() {
+void raise_deferred_status() {
   if (C10_LIKELY(!g_deferred.load(std::memory_order_acquire))) return;
   State& s = state();
   std::string message;

@@ -42,10 +42,10 @@ inline void check_status(ob_status status, const char* call) {
   if (__builtin_expect(status != OB_OK, 0)) throw_status(status, call);
 }
 
-// For places that cannot throw: keeps the first failure until raise_deferred, which the next
-// synchronization calls.
+// For places that cannot throw: keeps the first failure until raise_deferred_status, which
+// the next synchronization calls (kernel_faults.h).
 OUTBOARD_API void defer_status(ob_status status, const char* call) noexcept;
-OUTBOARD_API void raise_deferred();
+OUTBOARD_API void raise_deferred_status();
 
 }  // namespace outboard
 

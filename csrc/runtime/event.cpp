@@ -6,6 +6,7 @@
 
 #include "runtime/driver_table.h"
 #include "runtime/fork.h"
+#include "runtime/kernel_faults.h"
 #include "runtime/stream.h"
 
 namespace outboard {

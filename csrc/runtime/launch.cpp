@@ -1,6 +1,7 @@
 #include "runtime/launch.h"
 
 #include "runtime/driver_table.h"
+#include "runtime/kernel_faults.h"
 
 namespace outboard {
 
@@ -22,6 +23,7 @@ void launch(StreamState& stream, Kernel& kernel, const Grid& grid,
     check_status(table.launch(stream.queue, &description), "launch");
   }
   stream.mark_submitted();
+  if (C10_UNLIKELY(launches_block()) && !stream.capturing.load()) drain(stream);
   kernel.note_launch(grid.local[0] | grid.local[1] << 20 | grid.local[2] << 40);
 }
 

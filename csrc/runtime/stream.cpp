@@ -8,6 +8,7 @@
 
 #include "runtime/driver_table.h"
 #include "runtime/fork.h"
+#include "runtime/kernel_faults.h"
 
 namespace outboard {
 namespace {

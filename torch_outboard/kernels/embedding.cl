@@ -5,6 +5,7 @@ __kernel void embedding(OB_PARAMETERS) {
   OB_FOR_GROUPS(row) {
     const ob_index place = indices_load(row);
     const bool known = place >= 0 && place < row_count;
+    if (!known) { OB_REPORT }
     for (ob_index i = OB_LANE; i < n; i += OB_LOCAL) {
       out_store(row * n + i, known ? weight_load(place * n + i) : 0);
     }

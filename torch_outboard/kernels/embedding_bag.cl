@@ -10,7 +10,12 @@ __kernel void embedding_bag(OB_PARAMETERS) {
     const ob_index last = clamp(next, first, index_count);
     ob_index size = 0;
     for (ob_index k = first; k < last; ++k) size += indices_load(k) != padding;
-    if (OB_LANE == 0) bag_size_store(bag, size);
+    if (OB_LANE == 0) {
+      bag_size_store(bag, size);
+      for (ob_index k = first; k < last; ++k) {
+        if (indices_load(k) < 0 || indices_load(k) >= row_count) { OB_REPORT }
+      }
+    }
     for (ob_index k = first + OB_LANE; k < last; k += OB_LOCAL) offset2bag_store(k, bag);
 #define KNOWN const ob_index place = indices_load(k);                              \
     if (place == padding || place < 0 || place >= row_count) continue;

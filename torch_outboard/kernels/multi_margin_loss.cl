@@ -11,6 +11,7 @@ __kernel void multi_margin_loss(OB_PARAMETERS) {
   V total = 0;
   if (t < 0 || t >= classes) {
     total = NAN;
+    OB_REPORT
   } else {
     const V own = self_load(row * classes + t);
     for (ob_index i = 0; i < classes; ++i) {

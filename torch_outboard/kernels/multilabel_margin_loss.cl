@@ -18,6 +18,7 @@ __kernel void multilabel_margin_loss(OB_PARAMETERS) {
     const ob_index t = target_load(first + k);
     if (t >= classes) {
       total = NAN;
+      OB_REPORT
       break;
     }
     for (ob_index i = 0; i < classes; ++i) {

@@ -10,6 +10,7 @@ __kernel void nll_loss_each(OB_PARAMETERS) {
   if (t != ignore) {
     const bool known = t >= 0 && t < classes;
     const ob_index at = known ? t : 0;
+    if (!known) { OB_REPORT }
     share = 1;
 #if HAS_weight
     share = weight_load(at);

@@ -1,6 +1,6 @@
 """Embeddings, bags of them, and the gradients.
 
-Indices out of range are left out: CPU raises for them, after it has looked at all.
+Indices out of range are left out; those of the forward functions are reported.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ def rows() -> list[Row]:
             conditions=["dims(weight) == 2", "size(weight, 0) > 0"],
             numbers={"n": "size(weight, 1)", "row_count": "size(weight, 0)"},
             items_of="weight out",
+            reports="IndexError",
             family="embedding",
         ),
         _dense_backward(),
@@ -144,6 +145,7 @@ def _bags() -> list[Row]:
                 "padding": "padding_idx",
             },
             constants={"MODE": "mode"},
+            reports="RuntimeError",
             vectors=True,
             family="embedding",
         )

@@ -149,6 +149,7 @@ def _nll_loss() -> list[Row]:
                 "ignore": "ignore_index",
             },
             constants={"REDUCTION": "reduction"},
+            reports="IndexError: a target is no class",
             family="loss",
             **known,
         )
@@ -237,6 +238,7 @@ def _margin_losses() -> list[Row]:
             numbers=numbers,
             reals=reals,
             constants={"FORWARD": str(int(forward)), "REDUCTION": "reduction", **constants},
+            reports="RuntimeError: a target is no class" if forward else "",
             family="loss",
         )
 

@@ -159,6 +159,7 @@ def _bernoulli() -> list[Row]:
             numbers={"count": "numel(self)", "single": "numel(p) == 1"},
             compute="float32",
             random=_DRAWS,
+            reports="RuntimeError: a probability is not in [0, 1]",
             family="random",
         ),
     ]  # fmt: skip
