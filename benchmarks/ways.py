@@ -3,8 +3,9 @@
     python -m benchmarks.ways [--rounds 7] [--elements 1024] [--family reduction] [--save]
 
 Regret is the time by `auto` over that by the better of `device` and `host`, less one. All three run
-in one process, in turn, on the same tensors. A family's regret is the geometric mean over its
-representative calls (`torch_outboard/representative_calls.py`), at each number of elements.
+in one process, in turn, on the same tensors, `auto` as `python -m torch_outboard tune` left it. A
+family's regret is the geometric mean over its representative calls
+(`torch_outboard/representative_calls.py`), at each number of elements.
 """
 
 from __future__ import annotations
@@ -12,15 +13,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
-
-# Before PyTorch: a waiting thread that spins takes the core of the other way's threads.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
 
@@ -55,6 +52,9 @@ def measure(name: str, runs: list[Callable[[], object]], rounds: int) -> Regret:
     synchronize = torch.get_device_module(torch_outboard.device_name()).synchronize
 
     def seconds(run: Callable[[], object], repeats: int) -> float:
+        synchronize()
+        time.sleep(way_tuning.SETTLE)  # or threads of the way before take this one's processors
+        run()
         synchronize()
         start = time.perf_counter()
         for _ in range(repeats):

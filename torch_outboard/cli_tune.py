@@ -111,7 +111,7 @@ def product_table(device: torch.device, products: dict[str, Measured]) -> Table:
 
 def table(tuning: Tuning) -> Table:
     """Ratios of the families, in the order of sizes, and what `auto` makes of them."""
-    result = Table(title=f"{tuning.device}: device over host (worst call), by elements")
+    result = Table(title=f"{tuning.device}: device over host, by elements")
     sizes = sorted({int(size) for ratios in tuning.ratios.values() for size in ratios})
     result.add_column("family")
     for size in sizes:

@@ -1,7 +1,8 @@
 """Measures which way is better on a device, family by family.
 
 Each representative call (`representative_calls.py`) runs by the device's kernels and by the host's
-in turn, at several sizes. A family takes the device way around the sizes at which it was better.
+in turn, at several sizes. A family takes the device way around the sizes at which its calls were
+better by it on average, and none much worse.
 Where that opens the device way for a family, its other calls have to ask which way to take: if they
 do not bear that, the family is closed. Then a small training step has the last word, since a change
 of ways waits for the device.
@@ -21,7 +22,7 @@ from torch_outboard import _C, fallback, tuning_file, ways
 from torch_outboard.representative_calls import Call, Run, families
 from torch_outboard.tuning_file import Range, Ranges, Tuning
 
-SIZES = tuple(1 << bits for bits in (10, 12, 15, 17, 20, 23))  # elements
+SIZES = tuple(1 << bits for bits in (10, 12, 15, 17, 20, 22))  # elements
 # A way that is not better by this much is not worth the question.
 MARGIN = 0.95
 # What the training step may take of its time by the host's kernels: chance alone is some per cent.
@@ -30,9 +31,14 @@ TRAINING_LIMIT = 1.02
 QUESTION_LIMIT = 1.05
 # How often these are measured; the median counts.
 REPEATS = 3
+# What a single call may lose where its family takes the device way.
+CALL_LIMIT = 1.25
 # Seconds that one side of a comparison takes in all, about, and rounds of at least one call.
-BUDGET = 0.15
-ROUNDS = (3, 15)
+BUDGET = 0.1
+ROUNDS = (3, 7)
+# Seconds after which threads of OpenMP, which spin when they have nothing to do, are asleep. While
+# they spin, nobody else gets their processors.
+SETTLE = 0.015
 
 # Takes a function that does something by one of two ways, named "device" and "host"; returns the
 # seconds of one execution by each.
@@ -53,6 +59,9 @@ def compare_ways(
 
     def seconds(repeats: int) -> float:
         synchronize()
+        time.sleep(SETTLE)
+        run()  # wakes threads
+        synchronize()
         start = time.perf_counter()
         for _ in range(repeats):
             run()
@@ -62,7 +71,7 @@ def compare_ways(
     repeats, rounds = {}, ROUNDS[1]
     for way in ("device", "host"):
         take(way)
-        seconds(2)  # compiles
+        run()  # compiles
         once = max(seconds(1), 1e-7)
         repeats[way] = max(1, math.ceil(BUDGET / ROUNDS[1] / once))
         rounds = min(rounds, max(ROUNDS[0], int(BUDGET / once)))
@@ -115,10 +124,10 @@ def measure_family(
     compare: Compare,
     say: Progress,
 ) -> dict[int, float]:
-    """The largest of the calls' ratios by size; empty if no call runs on the device.
+    """The geometric mean of the calls' ratios by size; empty if no call runs on the device.
 
     The number of elements says little about the work of a convolution, say. So a family may not
-    lose by any of its calls where it takes the device way.
+    lose much by any of its calls where it takes the device way: if one does, its ratio counts.
     """
     synchronize = torch.get_device_module(device).synchronize
     ratios = {}
@@ -138,7 +147,8 @@ def measure_family(
                 )
             of_calls.append(on_device / on_host)
         if of_calls:
-            ratios[elements] = max(of_calls)
+            worst = max(of_calls)
+            ratios[elements] = worst if worst > CALL_LIMIT else statistics.geometric_mean(of_calls)
     return ratios
 
 
@@ -201,20 +211,40 @@ def host_calls_keep_up(
     return True
 
 
-def worth_it(ranges: Ranges, device: torch.device, compare: Compare, say: Progress) -> Ranges:
-    """The ranges of those families that slow no training step down, alone or together."""
+def narrower(found: list[Range], sizes: Iterable[int]) -> Iterable[list[Range]]:
+    """The ranges themselves, then what is left of them from each of the sizes on."""
+    yield found
+    last = found
+    for size in sorted(sizes):
+        rest = [(max(first, size), end) for first, end in found if end is None or end > size]
+        if rest and rest != last:
+            yield rest
+            last = rest
+
+
+def worth_it(
+    ranges: Ranges, device: torch.device, sizes: Iterable[int], compare: Compare, say: Progress
+) -> Ranges:
+    """As much of the ranges as slows no training step down.
+
+    The step works on small tensors, each of which may have to wait for the one before on the other
+    way. So a family that fails from its first size on may pass from a larger one on.
+    """
 
     def passes(chosen: Ranges) -> bool:
         say(f"a training step, {', '.join(name for name in chosen if chosen[name])}")
         return auto_ratio(chosen, training_step(device), device, compare) <= TRAINING_LIMIT
 
-    host: Ranges = {name: [] for name in ranges}
     opened = [name for name in ranges if ranges[name]]
     if not opened or passes(ranges):
         return ranges
-    alone = [name for name in opened if passes(host | {name: ranges[name]})]
-    together = host | {name: ranges[name] for name in alone}
-    return together if len(alone) == 1 or (alone and passes(together)) else host
+    chosen: Ranges = {name: [] for name in ranges}
+    for name in opened:
+        for candidate in narrower(ranges[name], sizes):
+            if passes(chosen | {name: candidate}):
+                chosen[name] = candidate
+                break
+    return chosen
 
 
 def tune(
@@ -262,7 +292,7 @@ def tune(
     for name in [name for name in ranges if ranges[name]]:
         if not host_calls_keep_up(ranges, name, calls[name], device, sizes, compare, say):
             ranges[name] = []
-    ranges = worth_it(ranges, device, compare, say)
+    ranges = worth_it(ranges, device, sizes, compare, say)
     tuning = tuning_file.empty(index)
     tuning.ranges = ranges
     tuning.ratios = {

@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <mutex>
 
@@ -147,14 +148,32 @@ bool is_special(const Kernels& kernels) {
   });
 }
 
+// The family of all of the kit's device kernels; null if others brought kernels, or families
+// differ.
+const char* one_family(const Kernels& kernels) {
+  const char* family = nullptr;
+  for (const auto& kernel : kernels) {
+    if (kernel->source != Source::kKit) return nullptr;
+    if (kernel->device_kernel == nullptr) continue;
+    const char* its = kernel->device_kernel->family();
+    if (family != nullptr && std::strcmp(family, its) != 0) return nullptr;
+    family = its;
+  }
+  return family;
+}
+
 // Replaces the snapshot; readers may still hold the old one, so it is never freed.
 void replace_kernels(Operator& entry, Kernels kernels) {
   std::stable_sort(kernels.begin(), kernels.end(), [](const auto& a, const auto& b) {
     return static_cast<int>(a->source) > static_cast<int>(b->source);
   });
   const bool special = is_special(kernels);
+  const char* family = one_family(kernels);
+  // A new kernel must not be overlooked, nor the family outlive it: families stay where they are.
+  if (family == nullptr) entry.family.store(nullptr, std::memory_order_release);
   entry.kernels.store(new Kernels(std::move(kernels)), std::memory_order_release);
   entry.special.store(special, std::memory_order_release);
+  if (family != nullptr) entry.family.store(family, std::memory_order_release);
 }
 
 Kernels kernels_of(const Operator& entry) {
@@ -163,6 +182,11 @@ Kernels kernels_of(const Operator& entry) {
 }
 
 }  // namespace
+
+bool stays_on_host(const Operator& op, c10::DeviceIndex device, int64_t elements) {
+  const char* family = op.family.load(std::memory_order_acquire);
+  return family != nullptr && !takes_device_way(device, family, elements);
+}
 
 Operator& router_entry(const std::string& name) {
   Entries& all = entries();

@@ -57,6 +57,9 @@ struct Operator {
   // Whether the kit's typed kernels must ask the router: a maker or a user brought a kernel, or a
   // device kernel of the kit may be chosen (ways.h).
   std::atomic<bool> special{false};
+  // If that is so for the kit's device kernels only, and they are of one family: which. Typed
+  // kernels then find out by themselves whether a call is one for the router.
+  std::atomic<const char*> family{nullptr};
   // Snapshot of the rows, best first; replaced as a whole, old ones are kept.
   std::atomic<const std::vector<std::shared_ptr<RoutedKernel>>*> kernels{nullptr};
   // Per way: whether its use was warned about (fallback_policy.h).
@@ -79,12 +82,16 @@ OUTBOARD_API void remove_kernel(const std::string& name,
 // other than the default for `kShared` is set.
 extern OUTBOARD_API std::atomic<int> g_router_watchers;
 
+// Whether the only reason to ask the router does not count for a call with so many elements.
+OUTBOARD_API bool stays_on_host(const Operator& op, c10::DeviceIndex device, int64_t elements);
+
 // Whether a typed kernel may run `op` at once as a host kernel on `device`'s memory: the device
-// shares memory with the host, nothing replaced the operator and nobody watches. The caller still
-// has to drain the current stream.
-inline bool runs_plainly(const Operator& op, c10::DeviceIndex device) noexcept {
-  return !op.special.load(std::memory_order_relaxed) &&
-         g_router_watchers.load(std::memory_order_relaxed) == 0 && shares_host_memory(device);
+// shares memory with the host, nothing replaced the operator for such a call and nobody watches.
+// The caller still has to drain the current stream. `elements` as in ways.h.
+inline bool runs_plainly(const Operator& op, c10::DeviceIndex device, int64_t elements) {
+  return g_router_watchers.load(std::memory_order_relaxed) == 0 &&
+         (!op.special.load(std::memory_order_relaxed) || stays_on_host(op, device, elements)) &&
+         shares_host_memory(device);
 }
 
 // To be called when the answers of device_way_is_open have changed.

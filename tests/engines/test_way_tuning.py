@@ -87,16 +87,30 @@ def test_host_calls_that_do_not_bear_the_question_close_their_family(device):
     assert tuning.ranges == {"pointwise": [], "reduction": [(0, 22)]}
 
 
-def test_only_the_family_that_slows_training_down_is_closed(device):
-    """Together too slow; the first alone, too; the second alone is fine."""
-    steps = [ratio for ratio in (1.0, 1.0, 1.2, 1.1, 0.9) for _ in range(way_tuning.REPEATS)]
+def test_only_what_slows_training_down_is_closed(device):
+    """Together too slow; the first one, too, also from 64 elements on; the second one is fine."""
+    steps = [ratio for ratio in (1.0, 1.0, 1.2, 1.1, 1.1, 0.9) for _ in range(way_tuning.REPEATS)]
     clock = Clock(2.0, 0.5, 0.4, 3.0, *steps)
     assert tune(device, clock).ranges == {"pointwise": [], "reduction": [(0, 22)]}
-    # Each alone is fine, together they are not, also when asked again.
-    steps = [ratio for ratio in (1.0, 1.0, 1.2, 0.9, 0.9, 1.2) for _ in range(way_tuning.REPEATS)]
-    clock = Clock(2.0, 0.5, 0.4, 3.0, *steps)
-    assert tune(device, clock).ranges == {"pointwise": [], "reduction": []}
     assert not clock.ratios
+    # The first one passes from 64 elements on; the second one does not go with it.
+    steps = [
+        ratio for ratio in (1.0, 1.0, 1.2, 1.1, 0.9, 1.2, 1.3) for _ in range(way_tuning.REPEATS)
+    ]
+    clock = Clock(2.0, 0.5, 0.4, 3.0, *steps)
+    assert tune(device, clock).ranges == {"pointwise": [(64, None)], "reduction": []}
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([(22, None)], [[(22, None)], [(64, None)]]),
+        ([(0, 22)], [[(0, 22)], [(8, 22)]]),
+        ([(0, 20), (30, None)], [[(0, 20), (30, None)], [(8, 20), (30, None)], [(64, None)]]),
+    ],
+)
+def test_narrower_ranges(found, expected):
+    assert list(way_tuning.narrower(found, SIZES)) == expected
 
 
 def test_without_an_open_family_no_training_step_is_needed(device):
@@ -136,11 +150,10 @@ def test_the_ways_are_those_that_are_measured(device):
     assert seen == {"device": "device", "host": "shared"}
 
 
-def test_the_worst_call_counts(device):
-    ratios = way_tuning.measure_family(
-        [ADD, ADD, ADD], device, [8], Clock(0.5, 1.5, 0.2), lambda _: None
-    )
-    assert ratios == {8: 1.5}
+def test_the_mean_counts_unless_a_call_is_much_worse(device):
+    clock = Clock(0.5, 1.5, 0.2, 0.5, 1.2, 0.8)
+    ratios = way_tuning.measure_family([ADD, ADD, ADD], device, [8, 64], clock, lambda _: None)
+    assert ratios == {8: 1.5, 64: pytest.approx(0.48 ** (1 / 3))}
 
 
 def test_real_times_are_measured(device, monkeypatch):

@@ -24,7 +24,8 @@ struct ScalarPredicate {
   template <OverloadName name>
   static at::Tensor functional(const at::Tensor& self, const at::Scalar& other) {
     const Arguments arguments(self);
-    if (arguments.on_one_device() && runs_plainly(Overload<name>::entry(), arguments.device())) {
+    if (arguments.on_one_device() &&
+        runs_plainly(Overload<name>::entry(), arguments.device(), arguments.elements())) {
       const at::Tensor number = scalar_as(other, arguments.dtype());
       if (number.defined()) {
         StreamState& stream = current_stream_state(arguments.device());
@@ -52,7 +53,7 @@ template <OverloadName name>
 at::Tensor relu(const at::Tensor& self) {
   const Arguments arguments(self);
   if (arguments.on_one_device() && arguments.dtype() != at::kBool &&
-      runs_plainly(Overload<name>::entry(), arguments.device())) {
+      runs_plainly(Overload<name>::entry(), arguments.device(), arguments.elements())) {
     StreamState& stream = current_stream_state(arguments.device());
     drain(stream);
     PointwiseFunctional<at::native::structured_clamp_min_out> op(stream);
@@ -67,7 +68,7 @@ template <OverloadName name>
 at::Tensor& relu_(at::Tensor& self) {
   const Arguments arguments(self);
   if (arguments.on_one_device() && arguments.dtype() != at::kBool &&
-      runs_plainly(Overload<name>::entry(), arguments.device())) {
+      runs_plainly(Overload<name>::entry(), arguments.device(), arguments.elements())) {
     drain(current_stream_state(arguments.device()));
     PointwiseInto<at::native::structured_clamp_min_out, true> op(self);
     if (run_pointwise<OutputDtype::kCommon>(op, arguments, self, at::Scalar(0))) {

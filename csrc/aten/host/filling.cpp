@@ -20,7 +20,8 @@ constexpr size_t kClearedAtOnce = size_t{128} << 10;
 at::Tensor& zero_(at::Tensor& self) {
   const Arguments arguments(self);
   Operator& entry = Overload<"zero_">::entry();
-  if (!arguments.on_one_device() || !runs_plainly(entry, arguments.device())) {
+  if (!arguments.on_one_device() ||
+      !runs_plainly(entry, arguments.device(), arguments.elements())) {
     return Overload<"zero_">::routed<at::Tensor&, at::Tensor&>(self);
   }
   drain(current_stream_state(arguments.device()));
@@ -34,7 +35,8 @@ at::Tensor& zero_(at::Tensor& self) {
 at::Tensor& fill_(at::Tensor& self, const at::Scalar& value) {
   const Arguments arguments(self);
   Operator& entry = Overload<"fill_.Scalar">::entry();
-  if (!arguments.on_one_device() || !runs_plainly(entry, arguments.device())) {
+  if (!arguments.on_one_device() ||
+      !runs_plainly(entry, arguments.device(), arguments.elements())) {
     return Overload<"fill_.Scalar">::routed<at::Tensor&, at::Tensor&, const at::Scalar&>(self,
                                                                                          value);
   }
@@ -52,7 +54,8 @@ at::Tensor where(const at::Tensor& condition, const at::Tensor& self, const at::
   const Arguments arguments(condition, self, other);
   Operator& entry = Overload<"where.self">::entry();
   if (arguments.on_one_device() && condition.scalar_type() == at::kBool &&
-      self.scalar_type() == other.scalar_type() && runs_plainly(entry, arguments.device())) {
+      self.scalar_type() == other.scalar_type() &&
+      runs_plainly(entry, arguments.device(), arguments.elements())) {
     drain(current_stream_state(arguments.device()));
     const DeviceScope scope(arguments.device());
     return at::native::where(condition, self, other);

@@ -22,7 +22,8 @@ struct NativeKernel<Return(Args...)> {
   template <Return (*function)(Args...), OverloadName name>
   static Return run(Args... args) {
     const Arguments arguments(args...);
-    if (arguments.on_one_device() && runs_plainly(Overload<name>::entry(), arguments.device())) {
+    if (arguments.on_one_device() &&
+        runs_plainly(Overload<name>::entry(), arguments.device(), arguments.elements())) {
       drain(current_stream_state(arguments.device()));
       const DeviceScope scope(arguments.device());
       const HostWayScope host_way;

@@ -157,7 +157,8 @@ std::tuple<at::Tensor, at::Tensor> max_pool2d_with_indices(
     at::IntArrayRef padding, at::IntArrayRef dilation, bool ceil_mode) {
   const Arguments arguments(self);
   Planes planes;
-  if (arguments.on_one_device() && runs_plainly(Overload<kName>::entry(), arguments.device()) &&
+  if (arguments.on_one_device() &&
+      runs_plainly(Overload<kName>::entry(), arguments.device(), arguments.elements()) &&
       self.scalar_type() == at::kFloat && (self.dim() == 3 || self.dim() == 4) &&
       self.numel() > 0 && self.is_contiguous() &&
       self.suggest_memory_format() == at::MemoryFormat::Contiguous &&

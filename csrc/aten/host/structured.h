@@ -200,7 +200,7 @@ struct PointwiseSignature {
   static at::Tensor functional(FirstArgument first, dispatcher_argument_t<Rest>... rest) {
     const Arguments arguments(first, rest...);
     if (arguments.on_one_device_but_a_scalar() &&
-        runs_plainly(Overload<name>::entry(), arguments.device())) {
+        runs_plainly(Overload<name>::entry(), arguments.device(), arguments.elements())) {
       StreamState& stream = current_stream_state(arguments.device());
       drain(stream);
       PointwiseFunctional<Impl> op(stream);
@@ -214,7 +214,7 @@ struct PointwiseSignature {
   static at::Tensor& in_place(at::Tensor& self, dispatcher_argument_t<Rest>... rest) {
     const Arguments arguments(self, rest...);
     if (arguments.on_one_device_but_a_scalar() && self.is_privateuseone() &&
-        runs_plainly(Overload<name>::entry(), arguments.device())) {
+        runs_plainly(Overload<name>::entry(), arguments.device(), arguments.elements())) {
       drain(current_stream_state(arguments.device()));
       PointwiseInto<Impl, true> op(self);
       if (run_pointwise<output>(op, arguments, self, rest...)) {
@@ -231,7 +231,7 @@ struct PointwiseSignature {
                          at::Tensor& out) {
     const Arguments arguments(first, rest..., out);
     if (arguments.on_one_device_but_a_scalar() && out.is_privateuseone() &&
-        runs_plainly(Overload<name>::entry(), arguments.device())) {
+        runs_plainly(Overload<name>::entry(), arguments.device(), arguments.elements())) {
       drain(current_stream_state(arguments.device()));
       PointwiseInto<Impl, false> op(out);
       if (run_pointwise<output>(op, arguments, first, rest...)) {
@@ -356,7 +356,8 @@ struct AliasedSignature {
   template <OverloadName name>
   static Results<at::Tensor> functional(FirstArgument first, dispatcher_argument_t<Rest>... rest) {
     const Arguments arguments(first, rest...);
-    if (arguments.on_one_device() && runs_plainly(Overload<name>::entry(), arguments.device())) {
+    if (arguments.on_one_device() &&
+        runs_plainly(Overload<name>::entry(), arguments.device(), arguments.elements())) {
       StreamState& stream = current_stream_state(arguments.device());
       drain(stream);
       const HostKernelMemory memory(stream);
@@ -379,7 +380,7 @@ struct AliasedSignature {
   static at::Tensor& in_place(at::Tensor& self, dispatcher_argument_t<Rest>... rest) {
     const Arguments arguments(self, rest...);
     if (arguments.on_one_device() && !shares_storage(self, rest...) &&
-        runs_plainly(Overload<name>::entry(), arguments.device())) {
+        runs_plainly(Overload<name>::entry(), arguments.device(), arguments.elements())) {
       StreamState& stream = current_stream_state(arguments.device());
       drain(stream);
       const HostKernelMemory memory(stream);
@@ -400,7 +401,7 @@ struct AliasedSignature {
                          at::Tensor& out) {
     const Arguments arguments(first, rest..., out);
     if (arguments.on_one_device() && !shares_storage(out, first, rest...) &&
-        runs_plainly(Overload<name>::entry(), arguments.device())) {
+        runs_plainly(Overload<name>::entry(), arguments.device(), arguments.elements())) {
       StreamState& stream = current_stream_state(arguments.device());
       drain(stream);
       const HostKernelMemory memory(stream);
