@@ -71,6 +71,11 @@ CPU_OVERFLOWS = (
     "before it divides by the element; the device's kernel computes in float32"
 )
 
+CANCELS = (
+    "terms of the gradient cancel, and the device's error is 2.3 times CPU's, 3e-5 of the largest "
+    "element; over 60 random inputs of the same size it is 0.9 times CPU's (geometric mean)"
+)
+
 EXCLUSIONS: tuple[Exclusion, ...] = (
     Exclusion("sparse.mm.reduce", "backward", READS_PAST_THE_END, unsafe=True),
     *(
@@ -99,17 +104,25 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
             ("bfloat16", "sort", "forward out backward"),
             ("bfloat16", "argsort", "forward"),
             ("bfloat16", "msort", "backward"),
-            ("int64", "topk", "forward out"),
-            ("int64", "kthvalue", "forward out"),
-            ("int64", "mode", "forward out"),
-            ("float16", "mode", "forward out backward"),
+            ("bfloat16", "mode", "forward out backward"),
             ("float16", "sort", "forward out backward"),
             ("float16", "argsort", "forward"),
             ("float16", "msort", "backward"),
+            ("float16", "mode", "forward out backward"),
+            ("int64", "topk", "forward out"),
+            ("int64", "kthvalue", "forward out"),
+            ("int64", "mode", "forward out"),
             ("int32", "topk", "forward out"),
             ("int32", "kthvalue", "forward out"),
             ("int32", "mode", "forward out"),
-            ("bfloat16", "mode", "forward out backward"),
+            ("uint8", "topk", "forward out"),
+            ("uint8", "kthvalue", "forward out"),
+            ("uint8", "mode", "forward out"),
+            ("uint8", "sort", "forward out"),
+            ("uint8", "argsort", "forward"),
+            ("bool", "mode", "forward out"),
+            ("bool", "sort", "forward out"),
+            ("bool", "argsort", "forward"),
         )
         for check in checks.split()
     ),
@@ -119,6 +132,9 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
         GRADIENT_OF_A_CONSTANT,
         dtypes=("bfloat16",),
         way="device",
+    ),
+    Exclusion(
+        "linalg.householder_product", "backward", CANCELS, dtypes=("complex64",), way="device"
     ),
     *(
         Exclusion(entry, "backward", CPU_OVERFLOWS, dtypes=("float16",), way="device")
