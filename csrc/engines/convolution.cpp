@@ -65,6 +65,10 @@ int64_t position_stride(const at::Tensor& image) {
   return 1;
 }
 
+// Elements between the filters of a contiguous weight. The stride does not say it: that of a single
+// filter can be anything.
+int64_t filter_elements(const at::Tensor& weight) { return weight.numel() / weight.size(0); }
+
 at::MemoryFormat format_for(const at::Tensor& input, const at::Tensor& weight) {
   const at::MemoryFormat format = input.suggest_memory_format();
   return format == at::MemoryFormat::Contiguous ? weight.suggest_memory_format() : format;
@@ -284,7 +288,7 @@ void ConvolutionKernel::write_output(const Geometry& geometry, const at::Tensor&
   ProductLayout layout;
   layout.batches = geometry.groups;
   layout.rows = weight.size(0) / geometry.groups;
-  layout.depth = layout.inner_depth = left.stride(0);
+  layout.depth = layout.inner_depth = filter_elements(left);
   layout.left.batch = layout.rows * layout.depth;
   layout.left.row = layout.depth;
   layout.left.column = 1;
@@ -306,11 +310,11 @@ void ConvolutionKernel::write_input_with_steps(const Geometry& geometry, const a
   const int64_t channels = input.size(1);
   ProductLayout layout;
   layout.batches = geometry.groups;
-  layout.rows = left.stride(0);
+  layout.rows = filter_elements(left);
   layout.depth = layout.inner_depth = weight.size(0) / geometry.groups;
-  layout.left.batch = layout.depth * left.stride(0);
+  layout.left.batch = layout.depth * filter_elements(left);
   layout.left.row = 1;
-  layout.left.column = left.stride(0);
+  layout.left.column = filter_elements(left);
   const int64_t patch = layout.rows * geometry.groups;
   const int64_t image_bytes = patch * positions * static_cast<int64_t>(output.element_size());
   const int64_t at_a_time = std::clamp<int64_t>(kColumnBytes / image_bytes, 1, output.size(0));
@@ -368,10 +372,10 @@ void ConvolutionKernel::write_input(const Geometry& geometry, const at::Tensor& 
   layout.rows = weight.size(1);
   layout.depth = channels * elements;
   layout.inner_depth = elements;
-  layout.left.batch = channels * left.stride(0);
+  layout.left.batch = channels * filter_elements(left);
   layout.left.row = elements;
   layout.left.column = 1;
-  layout.left.outer = left.stride(0);
+  layout.left.outer = filter_elements(left);
   write_image(layout, input, bias);
   Patches patches = geometry.patches(output, spatial(weight.sizes(), 1), spatial(input.sizes(), 1));
   patches.scattered = 1;
@@ -386,15 +390,15 @@ void ConvolutionKernel::write_weight(const Geometry& geometry, const at::Tensor&
   ProductLayout layout;
   layout.batches = geometry.groups;
   layout.rows = weight.size(0) / geometry.groups;
-  layout.columns = layout.inner_columns = weight.stride(0);
+  layout.columns = layout.inner_columns = filter_elements(weight);
   layout.inner_depth = volume(spatial(output.sizes(), 1));
   layout.depth = layout.inner_depth * output.size(0);
   layout.left.batch = layout.rows * left.stride(1);
   layout.left.row = left.stride(1);
   layout.left.column = position_stride(left);
   layout.left.outer = left.stride(0);
-  layout.out.batch = layout.rows * weight.stride(0);
-  layout.out.row = weight.stride(0);
+  layout.out.batch = layout.rows * filter_elements(weight);
+  layout.out.row = filter_elements(weight);
   layout.out.column = 1;
   Patches patches = geometry.patches(input, spatial(weight.sizes(), 1), spatial(output.sizes(), 1));
   patches.across = 1;

@@ -157,6 +157,21 @@ def test_strided_input(device):
     torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("stride", [1, 2])
+def test_single_filter_that_was_cut_out_of_others(device, stride):
+    # Contiguous, and the stride of its first dimension says nothing.
+    weight = torch.randn(4, 6, 3, 3).to(device)[:1, :2]
+    assert weight.is_contiguous()
+    assert weight.stride(0) == 54
+    x = torch.randn(2, 2, 8, 8)
+    expected = torch.conv2d(x, weight.cpu(), stride=stride)
+    actual = torch.conv2d(x.to(device), weight, stride=stride)
+    torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-4)
+    expected = torch.conv_transpose2d(x[:, :1], weight.cpu(), stride=stride)
+    actual = torch.conv_transpose2d(x[:, :1].to(device), weight, stride=stride)
+    torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-4)
+
+
 def test_only_what_the_mask_asks_for(device):
     x, weight = torch.randn(2, 3, 8, 8), torch.randn(4, 3, 3, 3)
     gradient = torch.randn(2, 4, 6, 6)

@@ -110,3 +110,19 @@ def test_gradcheck(device, norm):
     values = torch.randn(4, 6, dtype=torch.float64, device=device, requires_grad=True)
     weight = torch.randn(6, dtype=torch.float64, device=device, requires_grad=True)
     assert torch.autograd.gradcheck(norm, (values, weight))
+
+
+def test_batch_norm_updates_statistics_before_it_rounds_those_of_float16(device):
+    # What is left of the running mean and variance are the roundings of those of the batch.
+    values = 3 * torch.randn(8, 3).half() + 2
+    variance, mean = (t.half() for t in torch.var_mean(values.double(), 0))
+
+    def run(x, mean, variance):
+        torch.native_batch_norm(x, None, None, mean, variance, True, 0.5, 1e-5)
+        return mean, variance
+
+    expected = run(values, -mean, -variance)
+    assert any(e.count_nonzero() for e in expected)
+    actual = run(values.to(device), -mean.to(device), -variance.to(device))
+    for got, want in zip(actual, expected, strict=True):
+        assert_close(got.cpu(), want, rtol=0.02, atol=1e-5)

@@ -61,6 +61,21 @@ CPU_IS_INACCURATE = (
     "compared with mpmath"
 )
 
+GRADIENT_OF_A_CONSTANT = (
+    "what is normalized along a dimension of size 1 is its sign, whose gradient is zero: CPU and "
+    "the device return what the roundings of the terms leave of it"
+)
+
+CPU_OVERFLOWS = (
+    "CPU's gradient of a product multiplies the slope by the product in float16, which overflows, "
+    "before it divides by the element; the device's kernel computes in float32"
+)
+
+CANCELS = (
+    "terms of the gradient cancel, and the device's error is 2.3 times CPU's, 3e-5 of the largest "
+    "element; over 60 random inputs of the same size it is 0.9 times CPU's (geometric mean)"
+)
+
 EXCLUSIONS: tuple[Exclusion, ...] = (
     Exclusion("sparse.mm.reduce", "backward", READS_PAST_THE_END, unsafe=True),
     *(
@@ -69,11 +84,18 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
             check,
             ACCUMULATES_BY_DEVICE_TYPE,
             dtypes=("float16", "bfloat16"),
-            # By device kernels the gradients of the second one agree.
+            # By device kernels the gradients of the second one agree in bfloat16.
             way="host" if (variant, check) == ("chunked_none", "backward") else "",
         )
         for variant in ("chunked", "chunked_none")
         for check in ("forward", "backward")
+    ),
+    Exclusion(
+        "nn.functional.linear_cross_entropy.chunked_none",
+        "backward",
+        ACCUMULATES_BY_DEVICE_TYPE,
+        dtypes=("float16",),
+        way="device",
     ),
     *(
         Exclusion(entry, check, TIES, dtypes=(dtype,), way="device")
@@ -82,12 +104,41 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
             ("bfloat16", "sort", "forward out backward"),
             ("bfloat16", "argsort", "forward"),
             ("bfloat16", "msort", "backward"),
+            ("bfloat16", "mode", "forward out backward"),
+            ("float16", "sort", "forward out backward"),
+            ("float16", "argsort", "forward"),
+            ("float16", "msort", "backward"),
+            ("float16", "mode", "forward out backward"),
             ("int64", "topk", "forward out"),
             ("int64", "kthvalue", "forward out"),
             ("int64", "mode", "forward out"),
-            ("bfloat16", "mode", "forward out backward"),
+            ("int32", "topk", "forward out"),
+            ("int32", "kthvalue", "forward out"),
+            ("int32", "mode", "forward out"),
+            ("uint8", "topk", "forward out"),
+            ("uint8", "kthvalue", "forward out"),
+            ("uint8", "mode", "forward out"),
+            ("uint8", "sort", "forward out"),
+            ("uint8", "argsort", "forward"),
+            ("bool", "mode", "forward out"),
+            ("bool", "sort", "forward out"),
+            ("bool", "argsort", "forward"),
         )
         for check in checks.split()
+    ),
+    Exclusion(
+        "nn.functional.normalize",
+        "backward",
+        GRADIENT_OF_A_CONSTANT,
+        dtypes=("bfloat16",),
+        way="device",
+    ),
+    Exclusion(
+        "linalg.householder_product", "backward", CANCELS, dtypes=("complex64",), way="device"
+    ),
+    *(
+        Exclusion(entry, "backward", CPU_OVERFLOWS, dtypes=("float16",), way="device")
+        for entry in ("_segment_reduce.lengths", "_segment_reduce.offsets")
     ),
     *(
         Exclusion(entry, check, CPU_IS_INACCURATE, dtypes=("float64",), way="device")

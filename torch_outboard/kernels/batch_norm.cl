@@ -20,7 +20,8 @@ __kernel void batch_norm(OB_PARAMETERS) {
   }
     FOR_RUNS(START, SQUARES)
     V variation = ROW_SUM(squares);
-    // CPU keeps both in the dtype of the statistics, which may be a half type.
+#if ROUNDED
+    // CPU goes on with both in the dtype of the statistics.
     if (OB_LANE == 0) {
       mean_store(channel, average);
       rstd_store(channel, variation);
@@ -29,7 +30,9 @@ __kernel void batch_norm(OB_PARAMETERS) {
     average = mean_load(channel);
     variation = rstd_load(channel);
     OB_BARRIER
+#endif
     if (OB_LANE == 0) {
+      mean_store(channel, average);
       rstd_store(channel, 1 / sqrt(variation / count + eps));
 #if HAS_running_mean
       running_mean_store(channel, momentum * average + (1 - momentum) * running_mean_load(channel));
@@ -40,6 +43,7 @@ __kernel void batch_norm(OB_PARAMETERS) {
 #endif
     }
     OB_BARRIER
+    average = mean_load(channel);
     const V inverse = rstd_load(channel);
 #else
     const V average = running_mean_load(channel);

@@ -23,7 +23,8 @@ def rows() -> list[Row]:
         for row in (
             _layer_norm(mixed),
             _layer_norm_backward(mixed),
-            *_batch_norm(mixed),
+            *_batch_norm(mixed, rounded=False),
+            *_batch_norm(mixed, rounded=True),
             *_batch_norm_backward(mixed),
             _group_norm(mixed),
             _group_norm_backward(mixed),
@@ -136,7 +137,10 @@ _CHANNELS = {
 _STATISTICS = "running_mean running_var"
 
 
-def _batch_norm(mixed: bool) -> list[Row]:
+def _batch_norm(mixed: bool, rounded: bool) -> list[Row]:
+    # Of bfloat16 CPU rounds the mean and the sum of squares before it makes anything of them.
+    dtypes = [d for d in _dtypes(mixed) if (d == torch.bfloat16) == rounded]
+
     def row(
         overload: str,
         statistics: str,
@@ -161,7 +165,7 @@ def _batch_norm(mixed: bool) -> list[Row]:
             overload,
             "rows channels batch_norm",
             Launch("batch_norm", "channels", groups=True),
-            dtypes=_dtypes(mixed),
+            dtypes=dtypes,
             operands=f"input weight? bias? {statistics}",
             accepts=_accepts(mixed, names),
             let=_CHANNELS,
@@ -180,7 +184,7 @@ def _batch_norm(mixed: bool) -> list[Row]:
             ],
             numbers={"n": "n", "blocks": "blocks", "channels": "channels"},
             reals={"momentum": "momentum", "eps": "eps"},
-            constants={"TRAINING": training},
+            constants={"TRAINING": training, "ROUNDED": str(int(rounded))},
             vectors=True,
             family="normalization",
         )
