@@ -25,6 +25,7 @@ TABLES = (
     "attention",
     "pooling",
     "losses",
+    "sequence_losses",
     "embedding",
     "random_numbers",
     "scans",
