@@ -28,6 +28,7 @@ TABLES = (
     "sequence_losses",
     "embedding",
     "random_numbers",
+    "random_composed",
     "scans",
     "sorting",
     "searching",
