@@ -298,11 +298,11 @@ def counts() -> list[Row]:
             "histogram.bin_ct histogram.bin_ct_out",
             """
             low = 0.0
-            high = 0.0
+            high = 1.0
             if range is not None:
                 low = range[0]
                 high = range[1]
-            else:
+            elif self.numel() > 0:
                 low = float(self.amin().item())
                 high = float(self.amax().item())
             assert low <= high
@@ -315,7 +315,6 @@ def counts() -> list[Row]:
             helpers=HISTOGRAM,
             dtypes=FLOATS,
             conditions=[
-                "numel(self) > 0",
                 "bins > 0",
                 "given(range) ? len(range) == 2 : 1",
                 "given(weight) ? sizes(weight) == sizes(self) : 1",

@@ -32,6 +32,7 @@ TABLES = (
     "scans",
     "sorting",
     "searching",
+    "histograms",
     "joining",
     "movement",
     "padding",
