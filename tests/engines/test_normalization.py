@@ -110,3 +110,9 @@ def test_gradcheck(device, norm):
     values = torch.randn(4, 6, dtype=torch.float64, device=device, requires_grad=True)
     weight = torch.randn(6, dtype=torch.float64, device=device, requires_grad=True)
     assert torch.autograd.gradcheck(norm, (values, weight))
+
+
+def test_layer_norm_of_no_rows(device):
+    run = with_gradients(lambda x, w, b: F.layer_norm(x, [3], w, b))
+    operands = [torch.ones(*sizes).requires_grad_() for sizes in ((0, 3), (3,), (3,))]
+    compare(device, run, *operands)

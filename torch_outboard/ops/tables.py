@@ -23,6 +23,7 @@ TABLES = (
     "softmax",
     "normalization",
     "attention",
+    "transformers",
     "pooling",
     "losses",
     "sequence_losses",
