@@ -148,3 +148,7 @@ def test_categories(device, sizes):
 def test_bernoulli_into_a_result(device):
     probabilities = torch.rand(COUNT, device=device)
     same(lambda: torch.bernoulli(probabilities, out=torch.empty(0, device=device)))
+
+
+def test_complex_normal(device):
+    close(lambda: torch.randn(COUNT, dtype=torch.complex64, device=device))

@@ -7,7 +7,7 @@ What CPU checks in tensors is checked here, too, at the price of waiting for the
 from __future__ import annotations
 
 from torch_outboard.ops.composed import composed
-from torch_outboard.ops.row import FLOATS, Row
+from torch_outboard.ops.row import COMPLEX, FLOATS, Row
 
 # Of a result that was given; what converts values is the host's.
 _SAME_DTYPE = "floating(out) && bytes(out) == bytes({})"
@@ -22,6 +22,17 @@ def rows() -> list[Row]:
         *_normal("float_Tensor", "std", "std.shape"),
         *_normal("Tensor_Tensor", "mean", "torch.broadcast_tensors([mean, std])[0].shape"),
         *_multinomial(),
+        composed(
+            "normal_",
+            """
+            # Each part has half of the variance.
+            torch.view_as_real(self).normal_(mean, std / 1.4142135623730951, generator=generator)
+            return self
+            """,
+            dtypes=COMPLEX,
+            conditions=["std >= 0"],
+            family="random",
+        ),
     ]
 
 
