@@ -109,6 +109,10 @@ def test_random_slopes(device):
         return torch.ops.aten.rrelu_with_noise(values, noise, 0.1, 0.3, True), noise
 
     same(slopes)
+    with fallback.report() as report:
+        out = F.rrelu(values, 0.1, 0.3)
+    assert_close(out, F.leaky_relu(values, 0.2))
+    assert {row.way for row in report.rows} == {"device"}
 
 
 def test_layouts(device):

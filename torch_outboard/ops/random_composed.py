@@ -23,6 +23,13 @@ def rows() -> list[Row]:
         *_normal("Tensor_Tensor", "mean", "torch.broadcast_tensors([mean, std])[0].shape"),
         *_multinomial(),
         composed(
+            "rrelu_with_noise rrelu_with_noise_ rrelu_with_noise.out",
+            "return torch.leaky_relu(self, (float(lower) + float(upper)) / 2)",
+            dtypes=FLOATS,
+            conditions=["!training && sizes(noise) == sizes(self)"],
+            family="random",
+        ),
+        composed(
             "normal_",
             """
             # Each part has half of the variance.

@@ -161,7 +161,7 @@ def sets() -> list[Row]:
             assert dim is not None
             return torch.unique_dim_consecutive(self, dim, return_inverse, return_counts)
             """,
-            conditions=["numel(self) > 0", "given(dim)"],
+            conditions=["given(dim)"],
             **common,
         ),
         composed(
@@ -201,6 +201,15 @@ def sets() -> list[Row]:
                 "numel(self) // size(self, dim) <= 4096",
             ],
             **common,
+        ),
+        *(
+            composed(
+                name,
+                "return self.clone(), nothing(self), nothing(self)",
+                conditions=["size(self, dim) == 0 && prod(drop(sizes(self), dim)) > 0"],
+                **common,
+            )
+            for name in ("unique_dim", "unique_dim_consecutive")
         ),
         composed(
             "isin.Tensor_Tensor isin.Tensor_Tensor_out",
