@@ -78,6 +78,11 @@ def test_segments(device, reduce):
         data,
         native="segment_reduce",
     )
+    with fallback.report() as report:
+        checked = torch.segment_reduce(data.to(device), reduce, lengths=lengths.to(device), axis=1)
+    expected = torch.segment_reduce(data, reduce, lengths=lengths, axis=1)
+    assert_close(checked.cpu(), expected, equal_nan=True)
+    assert {row.way for row in report.rows} == {"device"}
 
 
 def test_wrong_segments_raise(device):

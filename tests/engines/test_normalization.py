@@ -126,3 +126,9 @@ def test_batch_norm_updates_statistics_before_it_rounds_those_of_float16(device)
     actual = run(values.to(device), -mean.to(device), -variance.to(device))
     for got, want in zip(actual, expected, strict=True):
         assert_close(got.cpu(), want, rtol=0.02, atol=1e-5)
+
+
+def test_layer_norm_of_no_rows(device):
+    run = with_gradients(lambda x, w, b: F.layer_norm(x, [3], w, b))
+    operands = [torch.ones(*sizes).requires_grad_() for sizes in ((0, 3), (3,), (3,))]
+    compare(device, run, *operands)

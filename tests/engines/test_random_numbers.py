@@ -109,6 +109,10 @@ def test_random_slopes(device):
         return torch.ops.aten.rrelu_with_noise(values, noise, 0.1, 0.3, True), noise
 
     same(slopes)
+    with fallback.report() as report:
+        out = F.rrelu(values, 0.1, 0.3)
+    assert_close(out, F.leaky_relu(values, 0.2))
+    assert {row.way for row in report.rows} == {"device"}
 
 
 def test_layouts(device):
@@ -120,3 +124,35 @@ def test_layouts(device):
 def test_generators(device):
     generator = torch.Generator(device)
     same(lambda: torch.rand(5, device=device, generator=generator.manual_seed(3)))
+
+
+def test_normal_with_parameters_in_tensors(device):
+    mean = torch.randn(3, 1, 7, device=device)
+    std = torch.rand(5, 1, device=device)
+    close(lambda: torch.normal(mean, 0.5))
+    close(lambda: torch.normal(0.25, std))
+    close(lambda: torch.normal(mean, std))
+    close(lambda: torch.normal(mean.double().mT, std.T, out=mean.new_empty(3, 7, 5).double()))
+    with pytest.raises(RuntimeError, match="std >= 0"):
+        torch.normal(mean, -std)
+
+
+@pytest.mark.parametrize("sizes", [(40,), (6, 40)])
+def test_categories(device, sizes):
+    weights = torch.rand(sizes, device=device)
+    weights[..., 3] = 0
+    same(lambda: torch.multinomial(weights, 1))
+    same(lambda: torch.multinomial(weights, 30))
+    same(lambda: torch.multinomial(weights, 500, replacement=True))
+    for wrong in (-weights, weights / 0, weights * 0):
+        with pytest.raises(RuntimeError, match=r"invalid multinomial|probability tensor"):
+            torch.multinomial(wrong, 2)
+
+
+def test_bernoulli_into_a_result(device):
+    probabilities = torch.rand(COUNT, device=device)
+    same(lambda: torch.bernoulli(probabilities, out=torch.empty(0, device=device)))
+
+
+def test_complex_normal(device):
+    close(lambda: torch.randn(COUNT, dtype=torch.complex64, device=device))

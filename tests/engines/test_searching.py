@@ -46,6 +46,16 @@ def test_sets(device):
     assert_as_on_cpu(device, work, x)
 
 
+def test_sets_of_nothing(device):
+    def work(x):
+        flags = {"return_inverse": True, "return_counts": True}
+        return torch.unique(x, dim=1, **flags), torch.unique_consecutive(x, dim=1, **flags)
+
+    assert_as_on_cpu(device, work, torch.ones(3, 0, 2))
+    with pytest.raises(RuntimeError, match="0 sized dimensions"):
+        torch.unique(torch.ones(3, 0, device=device), dim=0)
+
+
 def test_counts(device):
     x = torch.randint(0, 9, (500,))
     weights = torch.rand(500)

@@ -90,12 +90,62 @@ def _row(name: str, mode: int, align: bool, *, backward: bool, double: bool) -> 
     )
 
 
+def _bytes(name: str, taps: int, wide: bool) -> Row:
+    """Of images of bytes, by the integers that CPU computes with."""
+    scales = _scales(2, "sizes(self)", "sizes(out)", align=True)
+    places = "(size(out, 2) + size(out, 3))"
+    largest = f"max({scales['scale_h']}, {scales['scale_w']})"
+    slots = f"2 * ceil({taps} * 0.5 * max(1, {largest})) + 1" if wide else str(taps)
+    numbers = {**image("self", 2), **image("out", 2, "out_")}
+    columns, rows = (f"size(self, {d}) != size(out, {d})" for d in (3, 2))
+    either = f"({columns}) || ({rows})"
+    return templated(
+        f"{name} {name}.out",
+        "interpolation_bytes",
+        [
+            Launch("byte_weights", places, when=either),
+            Launch("byte_precisions", "2", groups=True, when=either),
+            Launch("byte_round", f"{places} * ({slots})", when=either),
+            Launch("byte_columns", "prod(sizes(self)[:3]) * size(out, 3)", when=columns),
+            Launch("byte_rows", "numel(out)", when=rows),
+            Launch("byte_copy", "numel(out)", when=f"!({either})"),
+        ],
+        dtypes=(torch.uint8,),
+        temporaries=[
+            Result("weights", f"{places} * ({slots})", "float64"),
+            Result("maxima", places, "float64"),
+            Result("precisions", "2", "int32"),
+            Result("firsts", places, "int32"),
+            Result("counts", places, "int32"),
+            Result("rounded", f"{places} * ({slots})", "int32"),
+            Result("lines", f"({rows}) ? prod(sizes(self)[:3]) * size(out, 3) : 1"),
+        ],
+        numbers={**numbers, "slots": slots},
+        reals={scale: scales[scale] for scale in ("scale_h", "scale_w")},
+        constants={"TAPS": str(taps), "WIDE": str(int(wide)), "ALIGN": "align_corners"},
+        compute="float64",
+        meta=f"aten::{name}",
+        family="interpolation",
+    )
+
+
 def rows() -> list[Row]:
     """Every row."""
     return [
-        _row(name, mode, align, backward=backward, double=double)
-        for mode, names, align in MODES
-        for name in names.split()
-        for backward in (False, True)
-        for double in (False, True)
+        *(
+            _row(name, mode, align, backward=backward, double=double)
+            for mode, names, align in MODES
+            for name in names.split()
+            for backward in (False, True)
+            for double in (False, True)
+        ),
+        *(
+            _bytes(name, taps, wide)
+            for name, taps, wide in (
+                ("upsample_bilinear2d", 2, False),
+                ("upsample_bicubic2d", 4, False),
+                ("_upsample_bilinear2d_aa", 2, True),
+                ("_upsample_bicubic2d_aa", 4, True),
+            )
+        ),
     ]

@@ -112,7 +112,7 @@ def _layer_norm_backward(mixed: bool) -> Row:
         conditions=[
             *_LAYER_CONDITIONS,
             "sizes(grad_out) == sizes(input)",
-            "numel(mean) == row_count && numel(rstd) == row_count && row_count > 0",
+            "numel(mean) == row_count && numel(rstd) == row_count",
         ],
         results=[
             Result("grad_input", "sizes(input)", wanted="output_mask[0]"),
@@ -120,7 +120,7 @@ def _layer_norm_backward(mixed: bool) -> Row:
             Result("grad_bias", "normalized_shape", dtype, wanted="output_mask[2]"),
         ],
         temporaries=[
-            Result(name, f"({columns}) ? chunks * n : 1", "value")
+            Result(name, f"({columns}) ? max(chunks * n, 1) : 1", "value")
             for name in ("weight_parts", "bias_parts")
         ],
         numbers={"n": "n", "row_count": "row_count", "chunks": "chunks"},

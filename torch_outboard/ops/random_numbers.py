@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, SIGNED, Row
+from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, SIGNED, Row, template
 from torch_outboard.ops.template import Launch, Result, templated
 
 _UNIFORM, _EXPONENTIAL, _CAUCHY, _GEOMETRIC, _NORMAL, _LOG_NORMAL = range(6)
@@ -21,6 +21,13 @@ _NARROW = (*_HALF, *_BFLOAT16, *_FLOAT)
 
 # One offset of the generator serves an operator.
 _DRAWS = "numel(self) > 0 ? 1 : 0"
+
+
+_SELF_AS_P = """
+#define HAS_p 1
+#define p_load self_load
+#define p_value self_value
+"""
 
 
 def rows() -> list[Row]:
@@ -160,6 +167,18 @@ def _bernoulli() -> list[Row]:
             compute="float32",
             random=_DRAWS,
             reports="RuntimeError: a probability is not in [0, 1]",
+            family="random",
+        ),
+        templated(
+            "bernoulli.out",
+            None,
+            Launch("bernoulli", "(numel(self) + 3) // 4"),
+            dtypes=FLOATS,
+            source=template("philox") + _SELF_AS_P + template("bernoulli"),
+            numbers={"count": "numel(self)", "single": "0"},
+            compute="float32",
+            random=_DRAWS,
+            resizes_silently=True,
             family="random",
         ),
     ]  # fmt: skip

@@ -161,7 +161,7 @@ def sets() -> list[Row]:
             assert dim is not None
             return torch.unique_dim_consecutive(self, dim, return_inverse, return_counts)
             """,
-            conditions=["numel(self) > 0", "given(dim)"],
+            conditions=["given(dim)"],
             **common,
         ),
         composed(
@@ -201,6 +201,15 @@ def sets() -> list[Row]:
                 "numel(self) // size(self, dim) <= 4096",
             ],
             **common,
+        ),
+        *(
+            composed(
+                name,
+                "return self.clone(), nothing(self), nothing(self)",
+                conditions=["size(self, dim) == 0 && prod(drop(sizes(self), dim)) > 0"],
+                **common,
+            )
+            for name in ("unique_dim", "unique_dim_consecutive")
         ),
         composed(
             "isin.Tensor_Tensor isin.Tensor_Tensor_out",
@@ -298,11 +307,11 @@ def counts() -> list[Row]:
             "histogram.bin_ct histogram.bin_ct_out",
             """
             low = 0.0
-            high = 0.0
+            high = 1.0
             if range is not None:
                 low = range[0]
                 high = range[1]
-            else:
+            elif self.numel() > 0:
                 low = float(self.amin().item())
                 high = float(self.amax().item())
             assert low <= high
@@ -315,7 +324,6 @@ def counts() -> list[Row]:
             helpers=HISTOGRAM,
             dtypes=FLOATS,
             conditions=[
-                "numel(self) > 0",
                 "bins > 0",
                 "given(range) ? len(range) == 2 : 1",
                 "given(weight) ? sizes(weight) == sizes(self) : 1",

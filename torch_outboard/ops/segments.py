@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torch_outboard.ops.composed import composed
 from torch_outboard.ops.row import FLOATS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
@@ -71,6 +72,21 @@ def rows() -> list[Row]:
             "data",
             Result("out", sizes="reduced"),
             backward=False,
+        ),
+        # Lengths that are to be checked are looked at first.
+        composed(
+            "segment_reduce segment_reduce.out",
+            """
+                assert lengths is not None
+                assert lengths.numel() > 0 and bool((lengths.min() >= 0).item())
+                assert bool((lengths.sum(-1) == data.size(axis)).all().item())
+                return torch.segment_reduce(
+                    data, reduce, lengths=lengths, axis=axis, unsafe=True, initial=initial
+                )
+                """,
+            dtypes=FLOATS,
+            conditions=["given(lengths) && !given(offsets) && !given(indices) && !unsafe"],
+            family="reduction",
         ),
         _row(
             "_segment_reduce_backward _segment_reduce_backward.out",

@@ -1,7 +1,8 @@
-"""Softmax, its logarithm, and the gradients of both."""
+"""Softmax, its logarithm, and the gradients of both; softmax of what a mask leaves."""
 
 from __future__ import annotations
 
+from torch_outboard.ops.composed import composed
 from torch_outboard.ops.row import FLOATS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
@@ -9,11 +10,13 @@ from torch_outboard.ops.template import Launch, Result, templated
 def rows() -> list[Row]:
     """Every row."""
     return [
-        row
-        for log in (False, True)
-        for forward in (True, False)
-        for last in (True, False)
-        for row in [_softmax(log, forward, last)]
+        *(
+            _softmax(log, forward, last)
+            for log in (False, True)
+            for forward in (True, False)
+            for last in (True, False)
+        ),
+        *_masked_softmax(),
     ]
 
 
@@ -48,3 +51,54 @@ def _softmax(log: bool, forward: bool, last: bool) -> Row:
         requires={"half_to_float": "False"} if forward else {},
         family="softmax",
     )
+
+
+def _masked_softmax() -> list[Row]:
+    """Softmax without the elements where a mask is True, whose results are 0."""
+    # Kinds of masks: of pairs of places, of (sample, place), and of all elements.
+    pairs, places, elements = 0, 1, 2
+    flat = "(dims(mask) == 2 && dims(self) == 4)"
+    length = "size(self, 2)"
+    return [
+        composed(
+            "_masked_softmax",
+            f"""
+            assert mask.dtype == torch.bool
+            expanded = mask
+            if mask.dim() == 2 and self.dim() == 4 and mask_type is not None:
+                if mask_type == {pairs}:
+                    expanded = mask.unsqueeze(0).unsqueeze(0)
+                elif mask_type == {places}:
+                    expanded = mask.unsqueeze(1).unsqueeze(1)
+            d = -1
+            if dim is not None:
+                d = dim
+            return torch._softmax(self.masked_fill(expanded, float("-inf")), d, False)
+            """,
+            dtypes=FLOATS,
+            conditions=[
+                f"{flat} ? given(mask_type) && {pairs} <= mask_type && mask_type <= {elements}"
+                " : sizes(mask) == sizes(self)",
+                f"{flat} && mask_type == {pairs} ? sizes(mask) == [{length}, {length}] : 1",
+                f"{flat} && mask_type == {places} ? sizes(mask) == [size(self, 0), {length}] : 1",
+                f"{flat} ? mask_type != {elements} && size(self, 3) == {length} : 1",
+            ],
+            family="softmax",
+        ),
+        composed(
+            "_masked_softmax_backward",
+            """
+            assert mask.dtype == torch.bool
+            d = -1
+            if dim is not None:
+                d = dim
+            left = output.masked_fill(mask, 0.0)
+            grad = grad_output.masked_fill(mask, 0.0)
+            grad = torch._softmax_backward_data(grad, left, d, output.dtype)
+            return grad.masked_fill_(mask, 0.0)
+            """,
+            dtypes=FLOATS,
+            conditions=["sizes(mask) == sizes(grad_output)", "sizes(output) == sizes(grad_output)"],
+            family="softmax",
+        ),
+    ]
