@@ -76,6 +76,7 @@ def fits() -> dict[str, Fit]:
     return {
         "ERF_CENTER": (near(erf_center, 2 / mpmath.sqrt(mp.pi) - 1), mpf(0), mpf(1), 6),
         "ERF_TAIL": (erf_tail, mpf(1), mpf(4), 6),
+        "EXP2": (lambda x: 2**x, -mpf(1) / 2, mpf(1) / 2, 5),
         "EXPM1": (
             near(lambda x: (mpmath.expm1(x) - x) / x**2, mpf(1) / 2), -half_log2, half_log2, 5,
         ),

