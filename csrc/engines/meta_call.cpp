@@ -5,6 +5,8 @@
 
 #include <optional>
 
+#include "aten/meta_kernels.h"
+
 namespace outboard {
 namespace {
 
@@ -38,7 +40,8 @@ c10::IValue meta_like(const c10::IValue& argument) {
 
 }  // namespace
 
-MetaCall::MetaCall(const std::string& judge) : judge_(find_judge(judge)) {}
+MetaCall::MetaCall(const std::string& judge)
+    : judge_(find_judge(judge)), kernel_(find_meta_kernel(judge)) {}
 
 std::vector<at::Tensor> MetaCall::results(const Overload& overload,
                                           const torch::jit::Stack& stack) const {
@@ -48,7 +51,11 @@ std::vector<at::Tensor> MetaCall::results(const Overload& overload,
     TORCH_INTERNAL_ASSERT(at >= 0, overload.name(), " has no argument ", argument.name());
     arguments.push_back(meta_like(overload.read(stack, at)));
   }
-  judge_.callBoxedForDispatchKey(c10::DispatchKey::Meta, arguments);
+  if (kernel_ != nullptr) {
+    kernel_->callBoxed(judge_, c10::DispatchKeySet(c10::DispatchKey::Meta), &arguments);
+  } else {
+    judge_.callBoxedForDispatchKey(c10::DispatchKey::Meta, arguments);
+  }
   std::vector<at::Tensor> results;
   for (c10::IValue& value : arguments) results.push_back(std::move(value).toTensor());
   return results;

@@ -26,6 +26,7 @@ class OUTBOARD_API MetaCall {
 
  private:
   c10::OperatorHandle judge_;
+  const c10::KernelFunction* kernel_;  // nullptr: ask the dispatcher
 };
 
 }  // namespace outboard
