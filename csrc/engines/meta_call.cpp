@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "aten/meta_kernels.h"
+
 namespace outboard {
 namespace {
 
@@ -120,7 +122,8 @@ bool add_facts(Facts& facts, const c10::IValue& argument) {
 
 }  // namespace
 
-MetaCall::MetaCall(const std::string& judge, const Overload& overload) : judge_(find_judge(judge)) {
+MetaCall::MetaCall(const std::string& judge, const Overload& overload)
+    : judge_(find_judge(judge)), kernel_(find_meta_kernel(judge)) {
   for (const c10::Argument& argument : judge_.schema().arguments()) {
     arguments_.push_back(overload.index(argument.name()));
   }
@@ -153,7 +156,11 @@ std::vector<at::Tensor> MetaCall::results(const Overload& overload,
   for (const int argument : arguments_) {
     given.push_back(meta_like(overload.read(stack, argument)));
   }
-  judge_.callBoxedForDispatchKey(c10::DispatchKey::Meta, given);
+  if (kernel_ != nullptr) {
+    kernel_->callBoxed(judge_, c10::DispatchKeySet(c10::DispatchKey::Meta), &given);
+  } else {
+    judge_.callBoxedForDispatchKey(c10::DispatchKey::Meta, given);
+  }
   std::vector<at::Tensor> results;
   for (c10::IValue& value : given) results.push_back(std::move(value).toTensor());
   if (complete) {

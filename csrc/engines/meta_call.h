@@ -26,8 +26,7 @@ class OUTBOARD_API MetaCall {
   // Results without memory for the call of `overload` on the stack, whose arguments have the
   // judge's names. Raises what PyTorch raises.
   //
-  // Judgements are remembered by sizes, strides, dtypes and numbers: PyTorch registers many Meta
-  // kernels in Python, over those in C++, and these take the interpreter lock and some 20 us.
+  // Judgements are remembered by sizes, strides, dtypes and numbers.
   std::vector<at::Tensor> results(const Overload& overload, const torch::jit::Stack& stack) const;
 
  private:
@@ -38,7 +37,8 @@ class OUTBOARD_API MetaCall {
   };
 
   c10::OperatorHandle judge_;
-  std::vector<int> arguments_;  // of the judge, by index in the overload
+  const c10::KernelFunction* kernel_;  // nullptr: ask the dispatcher
+  std::vector<int> arguments_;         // of the judge, by index in the overload
   mutable std::mutex mutex_;
   mutable std::unordered_map<Facts, std::vector<at::Tensor>, FactsHash> known_;
 };

@@ -71,6 +71,11 @@ std::string scalar_functions_text(at::ScalarType dtype, int width, const std::st
   if (dtype == at::ScalarType::Double || dtype == at::ScalarType::ComplexDouble) {
     result += "#define OB_DOUBLE\n";
   }
+  if (dtype == at::ScalarType::Float) {
+    result += "#define OB_BITS(x) as_" + mask_type(dtype, width) + "(x)\n#define OB_VALUE(x) as_" +
+              value_type(dtype, width) + "(x)\n";
+  }
+  result += std::string("#define OB_ANY(m) ") + (width == 1 ? "(m)\n" : "any(m)\n");
   result += "#define OB_WIDTH " + std::to_string(width) + "\n";
   Table& all = table();
   std::lock_guard<std::mutex> lock(all.mutex);

@@ -18,9 +18,9 @@ using ScalarFunction = std::map<std::string, std::string>;
 // Replaces the table. Called once, before the first kernel is made.
 OUTBOARD_API void set_scalar_functions(std::map<std::string, ScalarFunction> functions);
 
-// Defines T, S, M and C for values of `dtype`, and every function of the table that `text` calls as
-// ob_<name>(...), with those that it calls itself. Raises ValueError for a function that does not
-// exist for such values.
+// Defines T, S, M, C, OB_ANY and, for float32, OB_BITS and OB_VALUE for values of `dtype`, and
+// every function of the table that `text` calls as ob_<name>(...), with those that it calls itself.
+// Raises ValueError for a function that does not exist for such values.
 OUTBOARD_API std::string scalar_functions_text(at::ScalarType dtype, int width,
                                                const std::string& text);
 

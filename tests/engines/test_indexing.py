@@ -1,5 +1,7 @@
 """Operators with index tensors by device kernels, against CPU."""
 
+import sys
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -112,6 +114,56 @@ def test_repeated_places_accumulate(device):
     assert_as_on_cpu(
         device, lambda x, i, v: x.index_put((i,), v, accumulate=True), x, index, values
     )
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_wide_slices(device, accumulate):
+    # Wider than what a work item takes at once, dense and strided.
+    x, values = torch.randn(9, 4, 601), torch.randn(5, 4, 601)
+    index = torch.tensor([1, 7, 1, -2, 0])
+
+    def work(x, values, index):
+        dense, strided = x.clone(), x.repeat_interleave(2, 2)[:, :, ::2]
+        for into in (dense, strided):
+            into.index_put_((index,), values, accumulate)
+            into.index_put_((index,), values[0, 0, 0], accumulate)
+        return dense, strided, x.index_add(0, index % 9, values, alpha=2)
+
+    assert_as_on_cpu(device, work, x, values, index)
+
+
+def test_wide_rows(device):
+    x, source = torch.randn(7, 5, 130), torch.randn(7, 6, 130)
+    index = torch.randint(0, 5, (7, 6, 130))
+
+    def work(x, index, source):
+        turned = x.transpose(0, 2)
+        return (
+            torch.gather(x, 1, index),
+            torch.gather(x, 2, index[:, :5]),
+            torch.gather(turned, 1, index.transpose(0, 2)),
+            x.scatter(1, index, source),
+            x.scatter_reduce(1, index, source, "mean"),
+            x.scatter_add(1, index, source),
+        )
+
+    assert_as_on_cpu(device, work, x, index, source)
+
+
+def test_meta_kernels_run_no_python(device):
+    x, index = torch.randn(8, 8, device=device), torch.zeros(8, 8, dtype=torch.int64, device=device)
+    called = []
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code) if event == "call" else None)
+    try:
+        torch.gather(x, 0, index)
+        torch.tril(x)
+        torch.cat([x, x])
+        torch.softmax(x, 1)
+        torch.scatter(x, 0, index, 1.0)
+        torch.linalg.vector_norm(x)
+    finally:
+        sys.setprofile(None)
+    assert not called
 
 
 def test_flat_places_and_masks(device):

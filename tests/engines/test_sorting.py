@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from tests.engines.on_device import assert_as_on_cpu, gradcheck_on
 from torch_outboard.ops.sorting import RUN
@@ -58,6 +59,30 @@ def test_selections(device):
         )
 
     assert_as_on_cpu(device, work, x, gaps)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.uint8])
+def test_selections_are_those_of_a_stable_sort(device, dtype):
+    # Several blocks of a line, equal elements, NaN, both zeros, and values of both signs.
+    x = torch.randint(0, 90, (3, 5000, 2)).to(dtype)
+    if dtype.is_floating_point:
+        x = x - 45
+        x[0, ::37] = float("nan")
+        x[1, ::41] = -0.0
+    elif dtype.is_signed:
+        x = (x - 45) * (1 << 40)
+
+    for largest in (False, True):
+        values, places = torch.sort(x, stable=True, dim=1, descending=largest)
+        for k in (1, 64):
+            found = torch.topk(x.to(device), k, 1, largest)
+            assert_close(found.values.cpu(), values[:, :k], equal_nan=True, rtol=0, atol=0)
+            assert_close(found.indices.cpu(), places[:, :k])
+    values, places = torch.sort(x, stable=True, dim=1)
+    for k in (1, 2500, 5000):
+        found = torch.kthvalue(x.to(device), k, 1)
+        assert_close(found.values.cpu(), values[:, k - 1], equal_nan=True, rtol=0, atol=0)
+        assert_close(found.indices.cpu(), places[:, k - 1])
 
 
 def test_mode(device):

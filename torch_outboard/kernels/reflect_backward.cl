@@ -23,39 +23,74 @@ static inline int ob_images(const ob_index c, const ob_index n, const ob_index b
   return count;
 }
 
+// A group takes rows along the last dimension.
 __kernel void reflect_backward(OB_PARAMETERS) {
   OB_BEGIN
-  OB_ITEM(i)
-  ob_index first[3][3], last[3][3], stride[3];
-  int count[3];
-  ob_index rest = i;
-  ob_index in_grad = 0;
-  for (int k = 0; k < 3; ++k) {
-    count[k] = 1;
-    first[k][0] = 0;
-    last[k][0] = 0;
-    stride[k] = 0;
-  }
-  for (ob_index d = out_layout.dims - 1; d >= 0; --d) {
-    const ob_index n = out_layout.size[d];
-    const ob_index next = rest / n;
-    const ob_index c = rest - next * n;
-    const ob_index k = out_layout.dims - 1 - d;
-    if (k < padded_dims) {
-      count[k] = ob_images(c, n, amounts.at[2 * k], grad_output_layout.size[d], first[k], last[k]);
-      stride[k] = grad_output_layout.stride[d];
-    } else {
-      in_grad += c * grad_output_layout.stride[d];
+  const ob_index last = out_layout.dims - 1;
+  const ob_index columns = out_layout.size[last];
+  const ob_index padded = grad_output_layout.size[last];
+  const ob_index x_stride = grad_output_layout.stride[last];
+  const ob_index out_stride = out_layout.stride[last];
+  const ob_index before = amounts.at[0];
+#if MODE == 1
+  // Between these columns an element went to one place.
+  const ob_index inner = max(before + 1, (ob_index)0);
+  const ob_index outer = min(before + 2 * columns - 1 - padded, columns);
+#else
+  const ob_index inner = 1;
+  const ob_index outer = columns - 1;
+#endif
+  OB_FOR_GROUPS(row) {
+    // Ranges of places in the second and third dimension from the last one.
+    ob_index low[2][3], high[2][3], stride[2];
+    int count[2];
+    for (int k = 0; k < 2; ++k) {
+      count[k] = 1;
+      low[k][0] = 0;
+      high[k][0] = 0;
+      stride[k] = 0;
     }
-    rest = next;
+    ob_index rest = row;
+    ob_index from = 0;
+    ob_index to = 0;
+    for (ob_index d = last - 1; d >= 0; --d) {
+      const ob_index n = out_layout.size[d];
+      const ob_index next = rest / n;
+      const ob_index c = rest - next * n;
+      const ob_index k = last - 1 - d;
+      to += c * out_layout.stride[d];
+      if (k + 1 < padded_dims) {
+        count[k] = ob_images(c, n, amounts.at[2 * k + 2], grad_output_layout.size[d], low[k],
+                             high[k]);
+        stride[k] = grad_output_layout.stride[d];
+      } else {
+        from += c * grad_output_layout.stride[d];
+      }
+      rest = next;
+    }
+    int some = 0;
+    for (int b = 0; b < count[1]; ++b)
+      for (ob_index z = low[1][b]; z <= high[1][b]; ++z)
+        for (int a = 0; a < count[0]; ++a)
+          for (ob_index y = low[0][a]; y <= high[0][a]; ++y) {
+            const ob_index at = from + z * stride[1] + y * stride[0];
+            for (ob_index c = OB_LANE; c < columns; c += OB_LOCAL) {
+              V total = some ? out_load(to + c * out_stride) : (V)(0);
+              if (c >= inner && c < outer && c + before >= 0 && c + before < padded) {
+                total += grad_output_load(at + (c + before) * x_stride);
+              } else {
+                ob_index first[3], final[3];
+                const int images = ob_images(c, columns, before, padded, first, final);
+                for (int i = 0; i < images; ++i)
+                  for (ob_index x = first[i]; x <= final[i]; ++x)
+                    total += grad_output_load(at + x * x_stride);
+              }
+              out_store(to + c * out_stride, total);
+            }
+            some = 1;
+          }
+    if (!some) {
+      for (ob_index c = OB_LANE; c < columns; c += OB_LOCAL) out_store(to + c * out_stride, (V)(0));
+    }
   }
-  V total = (V)(0);
-  for (int c = 0; c < count[2]; ++c)
-    for (ob_index z = first[2][c]; z <= last[2][c]; ++z)
-      for (int b = 0; b < count[1]; ++b)
-        for (ob_index y = first[1][b]; y <= last[1][b]; ++y)
-          for (int a = 0; a < count[0]; ++a)
-            for (ob_index x = first[0][a]; x <= last[0][a]; ++x)
-              total += grad_output_load(in_grad + z * stride[2] + y * stride[1] + x * stride[0]);
-  out_store(ob_place(out_layout, i), total);
 }

@@ -1,14 +1,27 @@
 // Elements of `src`, or a number, go to the places of `out` that `index` names along one dimension.
-// One work item takes one line of `index` in order, as CPU does: the last of several elements for
-// one place wins, and sums are the same at every run.
+// One work item takes lines of `index` in order, as CPU does: the last of several elements for
+// one place wins, and sums are the same at every run. Lines that are adjacent in the last dimension
+// are taken together, for they share the memory that is loaded at once.
 
+#define OB_ADJACENT 32
+
+// The first of `lines` lines.
 #define OB_LINES                                                        \
-  OB_ITEM(line)                                                         \
-  ob_index rest = line;                                                 \
-  ob_index in_index = 0;                                                \
-  ob_index in_out = 0;                                                  \
-  OB_IN_SRC(ob_index in_src = 0;)                                       \
-  for (ob_index d = index_layout.dims - 1; d >= 0; --d) {               \
+  OB_ITEM(item)                                                         \
+  const ob_index last = index_layout.dims - 1;                          \
+  const ob_index across = dim >= last ? 1 : index_layout.size[last];    \
+  const ob_index parts = (across + OB_ADJACENT - 1) / OB_ADJACENT;      \
+  ob_index rest = item / parts;                                         \
+  const ob_index first = (item - rest * parts) * OB_ADJACENT;           \
+  const ob_index lines = min((ob_index)OB_ADJACENT, across - first);    \
+  const ob_index line = rest * across + first;                          \
+  const ob_index index_next = dim >= last ? 0 : index_layout.stride[last]; \
+  const ob_index out_next = dim >= last ? 0 : out_layout.stride[last];  \
+  ob_index in_index = first * index_next;                               \
+  ob_index in_out = first * out_next;                                   \
+  OB_IN_SRC(const ob_index src_next = dim >= last ? 0 : src_layout.stride[last];) \
+  OB_IN_SRC(ob_index in_src = first * src_next;)                        \
+  for (ob_index d = dim >= last ? last : last - 1; d >= 0; --d) {       \
     if (d == dim) continue;                                             \
     const ob_index next = rest / index_layout.size[d];                  \
     const ob_index at = rest - next * index_layout.size[d];             \
@@ -18,25 +31,27 @@
     rest = next;                                                        \
   }
 
-#define OB_PLACE(j) (index_load(in_index + (j) * index_stride))
+#define OB_PLACE(j, k) (index_load(in_index + (j) * index_stride + (k) * index_next))
 
 #ifdef HAS_src
 #define OB_IN_SRC(text) text
-#define OB_SOURCE(j) src_load(in_src + (j) * src_stride)
+#define OB_SOURCE(j, k) src_load(in_src + (j) * src_stride + (k) * src_next)
 #else
 #define OB_IN_SRC(text)
-#define OB_SOURCE(j) value
+#define OB_SOURCE(j, k) value
 #endif
 
 __kernel void scatter(OB_PARAMETERS) {
   OB_BEGIN
   OB_LINES
   for (ob_index j = 0; j < n; ++j) {
-    const ob_index place = OB_PLACE(j);
-    if (place >= 0 && place < size) {
-      out_store(in_out + place * out_stride, OB_SOURCE(j));
-    } else {
-      OB_REPORT
+    for (ob_index k = 0; k < lines; ++k) {
+      const ob_index place = OB_PLACE(j, k);
+      if (place >= 0 && place < size) {
+        out_store(in_out + k * out_next + place * out_stride, OB_SOURCE(j, k));
+      } else {
+        OB_REPORT
+      }
     }
   }
 }

@@ -25,35 +25,39 @@ __kernel void scatter_reduce(OB_PARAMETERS) {
   OB_BEGIN
   OB_LINES
   for (ob_index j = 0; j < n; ++j) {
-    const ob_index place = OB_PLACE(j);
-    if (place < 0 || place >= size) {
-      OB_REPORT
-      continue;
-    }
-    const ob_index at = in_out + place * out_stride;
+    for (ob_index k = 0; k < lines; ++k) {
+      const ob_index place = OB_PLACE(j, k);
+      if (place < 0 || place >= size) {
+        OB_REPORT
+        continue;
+      }
+      const ob_index at = in_out + k * out_next + place * out_stride;
 #if OB_COUNTS
-    // What was there does not count where the row says so: the first that comes replaces it.
-    const int before = count[line * size + place]++;
-    const V value = OB_SOURCE(j);
-    out_store(at, !INCLUDE_SELF && before == 0 ? value : ob_combined(out_load(at), value));
+      // What was there does not count where the row says so: the first that comes replaces it.
+      const int before = count[(line + k) * size + place]++;
+      const V value = OB_SOURCE(j, k);
+      out_store(at, !INCLUDE_SELF && before == 0 ? value : ob_combined(out_load(at), value));
 #else
-    out_store(at, ob_combined(out_load(at), OB_SOURCE(j)));
+      out_store(at, ob_combined(out_load(at), OB_SOURCE(j, k)));
 #endif
+    }
   }
 #if REDUCE == 4
-  for (ob_index place = 0; place < size; ++place) {
-    const int number = count[line * size + place];
-    if (number == 0) continue;
-    const ob_index at = in_out + place * out_stride;
-    const V total = out_load(at);
+  for (ob_index k = 0; k < lines; ++k) {
+    for (ob_index place = 0; place < size; ++place) {
+      const int number = count[(line + k) * size + place];
+      if (number == 0) continue;
+      const ob_index at = in_out + k * out_next + place * out_stride;
+      const V total = out_load(at);
 #if OB_FLOATING || OB_COMPLEX
-    out_store(at, total / (R)(number + INCLUDE_SELF));
+      out_store(at, total / (R)(number + INCLUDE_SELF));
 #else
-    const long whole = (long)total;
-    const long quotient = whole / (number + INCLUDE_SELF);
-    const int down = whole % (number + INCLUDE_SELF) < 0;
-    out_store(at, (V)(quotient - down));
+      const long whole = (long)total;
+      const long quotient = whole / (number + INCLUDE_SELF);
+      const int down = whole % (number + INCLUDE_SELF) < 0;
+      out_store(at, (V)(quotient - down));
 #endif
+    }
   }
 #endif
 }

@@ -1,20 +1,8 @@
 // Stable merge sort of lines. A work item sorts OB_RUN elements, then runs are merged in pairs:
 // for every OB_RUN elements of a merged run a work item finds where they come from (merge path).
-// NaN counts as the largest value.
+// To be put after order.cl.
 
 #define OB_RUN 16
-
-static inline int ob_before(const V a, const V b) {
-#if OB_FLOATING && DESCENDING
-  return a > b || (a != a && b == b);
-#elif OB_FLOATING
-  return a < b || (b != b && a == a);
-#elif DESCENDING
-  return a > b;
-#else
-  return a < b;
-#endif
-}
 
 __kernel void sort_runs(OB_PARAMETERS) {
   OB_BEGIN

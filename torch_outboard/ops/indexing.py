@@ -47,7 +47,20 @@ LINES_OF_SRC = LINES | {
     "strided": "index src out",
     "numbers": LINES["numbers"] | {"src_stride": "stride(src, d)"},
 }
-LINE_ITEMS = "numel(index) // max(size(index, d), 1)"
+LINES_OF_INDEX = "numel(index) // max(size(index, d), 1)"
+ADJACENT = 32  # OB_ADJACENT in scatter.cl
+LINE_ITEMS = (
+    f"dims(index) == 0 || d == dims(index) - 1 ? {LINES_OF_INDEX} : "
+    f"{LINES_OF_INDEX} // max(size(index, -1), 1) * ((size(index, -1) + {ADJACENT - 1})"
+    f" // {ADJACENT})"
+)
+
+SCATTER_REDUCE = ("template", "scatter", "scatter_reduce", "scatter_slices")
+# The index repeats along the last dimension: it names slices.
+SLICES = "dims(index) > 1 && d < dims(index) - 1 && stride(index, -1) == 0 && size(index, -1) > 1"
+SLICE_ITEMS = (
+    f"{LINES_OF_INDEX} // max(size(index, -1), 1) * ((size(index, -1) + 255) // 256)"  # OB_SLICE
+)
 
 
 def scatter(overloads: str, meta: str) -> Row:
@@ -55,8 +68,11 @@ def scatter(overloads: str, meta: str) -> Row:
     of_src = ".src" in meta
     return templated(
         overloads,
-        "scatter",
-        Launch("scatter", LINE_ITEMS),
+        "scatter scatter_slices",
+        [
+            Launch("scatter", LINE_ITEMS, when=f"!({SLICES})"),
+            Launch("scatter_slices", SLICE_ITEMS, groups=True, when=SLICES),
+        ],
         dtypes=EVERY,
         accepts=INDEX_DTYPES,
         items_of="self src out" if of_src else "self out",
@@ -70,18 +86,22 @@ def scatter_reduce(
     overloads: str, meta: str, reduce: str, include_self: str = "1", scalar: bool = False
 ) -> list[Row]:
     """The same, combined with what is there: a row for numbers and one for flags."""
+    counts = f"(({reduce}) == 4 || !({include_self}))"
     return [
         templated(
             overloads,
             "scatter",
-            Launch("scatter_reduce", LINE_ITEMS),
+            [
+                Launch("scatter_reduce", LINE_ITEMS, when=f"{counts} || !({SLICES})"),
+                Launch("scatter_slices", SLICE_ITEMS, groups=True, when=f"!({counts}) && {SLICES}"),
+            ],
             dtypes=dtypes,
             accepts=INDEX_DTYPES,
             scalars="value" if scalar else "",
             temporaries=[
                 Result(
                     "count",
-                    f"{reduce} == 4 || !({include_self}) ? ({LINE_ITEMS}) * size(self, d) : 1",
+                    f"{counts} ? ({LINES_OF_INDEX}) * size(self, d) : 1",
                     "int32",
                     initial="0",
                 )
@@ -90,7 +110,7 @@ def scatter_reduce(
             meta=meta,
             **(LINES if scalar else LINES_OF_SRC),
         )
-        | {"source": template("template") + template("scatter") + template("scatter_reduce")}
+        | {"source": "".join(map(template, SCATTER_REDUCE))}
         for dtypes, boolean in ((NUMBERS, "0"), (BOOL, "1"))
     ]
 
@@ -469,7 +489,7 @@ def rows() -> list[Row]:
         templated(
             "gather gather.out",
             "gather",
-            Launch("gather", "numel(out)"),
+            Launch("gather", "numel(out) // max(size(out, -1), 1) * ((size(out, -1) + 63) // 64)"),
             dtypes=EVERY,
             operands="self index",
             accepts=INDEX_DTYPES,

@@ -60,7 +60,7 @@ def of_dims(dims: int, kind: str, mode: str) -> list[Row]:
         templated(
             f"{name}_backward {name}_backward.grad_input",
             "reflect_backward",
-            Launch("reflect_backward", "numel(out)"),
+            Launch("reflect_backward", "numel(out) // max(size(out, -1), 1)", groups=True),
             dtypes=(*FLOATS, *COMPLEX),
             operands="grad_output self",
             results=Result("out", "sizes(self)"),

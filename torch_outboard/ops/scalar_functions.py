@@ -9,6 +9,8 @@ values; None where it makes no sense. In the texts
 - `C(x)` is a constant of type `T`.
 - for complex values `T` is float2 or double2, never a vector of them, and `S` is real.
 - `ob_<name>(...)` calls a function of the table, `<name>(...)` one of OpenCL C.
+- in single precision OB_BITS(x) has the bits of a `T` as an `M`; OB_VALUE(m) is its inverse.
+- OB_ANY(m) is whether a mask is true for any element.
 - OB_BOOL and OB_DOUBLE are defined where values are bool (uchar, 0 or 1) and of double precision.
 
 NaN, infinities, signs of zeros and rounding are as on CPU.
@@ -16,7 +18,7 @@ NaN, infinities, signs of zeros and rounding are as on CPU.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 
@@ -92,7 +94,7 @@ ARITHMETIC: Functions = {
     "floordiv": ScalarFunction(
         TWO,
         """
-        const T remainder = fmod(a, b);
+        const T remainder = ob_fmod(a, b);
         T quotient = (a - remainder) / b;
         quotient = ((remainder != C(0)) & ((b < C(0)) != (remainder < C(0)))) ? quotient - C(1)
                                                                               : quotient;
@@ -116,7 +118,7 @@ ARITHMETIC: Functions = {
     "remainder": ScalarFunction(
         TWO,
         """
-        const T r = fmod(a, b);
+        const T r = ob_fmod(a, b);
         return ((r != C(0)) & ((b < C(0)) != (r < C(0)))) ? r + b : r;
         """,
         _SAFE_DIVISOR
@@ -213,7 +215,7 @@ EXPONENTIAL: Functions = {
         TWO,
         """
         const T m = ob_maximum(a, b);
-        return (ob_isinf(a) & (a == b)) ? a : m + log1p(exp(-fabs(a - b)));
+        return (ob_isinf(a) & (a == b)) ? a : m + ob_log1p(exp(-fabs(a - b)));
         """,
     ),
     "logaddexp2": ScalarFunction(
@@ -221,17 +223,17 @@ EXPONENTIAL: Functions = {
         """
         const T m = ob_maximum(a, b);
         return (ob_isinf(a) & (a == b))
-                   ? a : m + log1p(exp2(-fabs(a - b))) * C(1.4426950408889634);
+                   ? a : m + ob_log1p(exp2(-fabs(a - b))) * C(1.4426950408889634);
         """,
     ),
     "xlogy": ScalarFunction(TWO, "(b != b) ? b : ((a == C(0)) ? C(0) : a * log(b))"),
-    "xlog1py": ScalarFunction(TWO, "(b != b) ? b : ((a == C(0)) ? C(0) : a * log1p(b))"),
+    "xlog1py": ScalarFunction(TWO, "(b != b) ? b : ((a == C(0)) ? C(0) : a * ob_log1p(b))"),
     "entr": ScalarFunction(
         ONE, "(a != a) ? a : ((a > C(0)) ? -a * log(a) : ((a == C(0)) ? C(0) : C(-INFINITY)))"
     ),
     "sinc": ScalarFunction(
         ONE,
-        "const T x = a * C(3.14159265358979323846); return (a == C(0)) ? C(1) : sin(x) / x;",
+        "const T x = a * C(3.14159265358979323846); return (a == C(0)) ? C(1) : ob_sin(x) / x;",
         None,
         """
         const T x = a * (S)(3.14159265358979323846);
@@ -359,9 +361,9 @@ def scalar_only() -> Functions:
 @cache
 def functions() -> Functions:
     """The whole table."""
-    from torch_outboard.ops import bessel_functions, special_functions
+    from torch_outboard.ops import bessel_functions, single_precision, special_functions
 
-    return {
+    table = {
         **ARITHMETIC,
         **ROUNDING,
         **EXPONENTIAL,
@@ -372,6 +374,9 @@ def functions() -> Functions:
         **bessel_functions.BESSEL,
         **scalar_only(),
     }
+    for name, text in single_precision.TEXTS.items():
+        table[name] = replace(table[name], real=text)
+    return table
 
 
 def texts() -> dict[str, dict[str, str]]:

@@ -10,6 +10,7 @@ from torch_outboard.ops.template import Launch, Result, templated
 
 REAL = (*FLOATS, *INTEGERS, *BOOL)
 RUN = 16  # OB_RUN in sort.cl
+MERGE_SORT = ("template", "order", "sort")
 
 # What sorting needs.
 SORTED = [
@@ -75,7 +76,7 @@ def sort() -> Row:
         meta="aten::sort.stable",
         family="sorting",
     )
-    return row | {"source": template("template") + template("sort") + template("write_sorted")}
+    return row | {"source": "".join(map(template, (*MERGE_SORT, "write_sorted")))}
 
 
 def mode() -> Row:
@@ -105,10 +106,88 @@ def mode() -> Row:
         strided="self",
         family="sorting",
     )
-    return row | {"source": template("template") + template("sort") + template("mode")}
+    return row | {"source": "".join(map(template, (*MERGE_SORT, "mode")))}
+
+
+def topk() -> Row:
+    """The first few elements in sorted order along a dimension."""
+    lists = "lines * blocks * k"
+    return templated(
+        "topk topk.values",
+        "order select_first",
+        [
+            Launch(
+                "select_in_blocks",
+                "(lines * blocks + group_lanes - 1) // group_lanes",
+                groups=True,
+            ),
+            Launch("merge_blocks", "lines"),
+        ],
+        dtypes=(*FLOATS, *INTEGERS),
+        results=[Result("values"), Result("indices")],
+        temporaries=[Result("keys", lists), Result("places", lists, "int32")],
+        let={
+            "d": "wrap(dim, dims(self))",
+            "n": "size(self, d)",
+            "lines": "numel(self) // max(n, 1)",
+            # Blocks much longer than lists, and no more than the device needs to be busy.
+            "items": "group_lanes == 1 ? 64 : 4096",
+            "blocks": "max(1, min(n // max(1024, 16 * k), items // max(lines, 1)))",
+        },
+        conditions=["dims(self) > 0", "0 < k && k <= 64", "n < 2147483648"],
+        numbers={
+            "dim": "d",
+            "n": "n",
+            "k": "k",
+            "lines": "lines",
+            "blocks": "blocks",
+            "block": "(n + blocks - 1) // blocks",
+            "self_stride": "stride(self, d)",
+            "values_stride": "stride(values, d)",
+            "indices_stride": "stride(indices, d)",
+        },
+        constants={"DESCENDING": "largest"},
+        strided="self values indices",
+        meta="aten::topk",
+        family="sorting",
+    )
 
 
 NUMBERS = (*FLOATS, *INTEGERS)
+
+
+def ranks() -> list[Row]:
+    """Elements by their rank, in lines of a tensor that has some."""
+    sizes = "keepdim ? set(sizes(self), d, 1) : drop(sizes(self), d)"
+    return [
+        templated(
+            overloads,
+            "select_rank",
+            Launch("select_rank", "lines", groups=True),
+            dtypes=NUMBERS,
+            results=[Result("values", sizes), Result("indices", sizes, "int64")],
+            let={
+                "d": "wrap(dim, dims(self))",
+                "n": "size(self, d)",
+                "lines": "numel(self) // max(n, 1)",
+            },
+            conditions=[
+                "dims(self) > 0",
+                "-dims(self) <= dim && dim < dims(self)",
+                "0 < n && n < 2147483648",
+                *conditions,
+            ],
+            numbers={"dim": "d", "n": "n", "rank": rank, "self_stride": "stride(self, d)"},
+            constants={"MODE": mode},
+            strided="self",
+            family="sorting",
+        )
+        for overloads, mode, rank, conditions in (
+            ("kthvalue kthvalue.values", "0", "k - 1", ["0 < k && k <= n"]),
+            ("median.dim median.dim_values", "1", "0", []),
+            ("nanmedian.dim nanmedian.dim_values", "2", "0", []),
+        )
+    ]
 
 
 def selections() -> list[Row]:
@@ -194,5 +273,7 @@ def rows() -> list[Row]:
     return [
         sort(),
         mode(),
+        topk(),
+        *ranks(),
         *selections(),
     ]

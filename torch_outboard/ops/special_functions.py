@@ -81,7 +81,7 @@ SPECIAL: Functions = {
             / ((C(1.637067800) * w + C(3.543889200)) * w + C(1));
         T x = (fabs(a) <= C(0.7)) ? inner : outer;
         for (int k = 0; k < 2; ++k) {
-          x -= (erf(x) - a) / (C(1.1283791670955126) * exp(-x * x));
+          x -= (ob_erf(x) - a) / (C(1.1283791670955126) * exp(-x * x));
         }
         x = (fabs(a) == C(1)) ? copysign(C(INFINITY), a) : x;
         return (fabs(a) > C(1)) ? C(NAN) : x;

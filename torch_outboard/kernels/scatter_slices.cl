@@ -1,0 +1,62 @@
+// What scatter and scatter_reduce do where `index` repeats along the last dimension, so that it names
+// whole slices: to be put after them. A group takes adjacent elements of slices, one slice after
+// the other.
+
+#define OB_SLICE 256
+
+#define OB_EACH(k, count, text)                                       \
+  if (out_next == 1 OB_IN_SRC(&& src_next == 1)) {                    \
+    for (ob_index k = OB_LANE; k < count; k += OB_LOCAL) text(k, k, k) \
+  } else {                                                            \
+    for (ob_index k = OB_LANE; k < count; k += OB_LOCAL)              \
+      text(k, k * out_next, k * src_next)                             \
+  }
+#ifndef HAS_src
+#define src_next 0
+#endif
+
+__kernel void scatter_slices(OB_PARAMETERS) {
+  OB_BEGIN
+  const ob_index last = index_layout.dims - 1;
+  const ob_index across = index_layout.size[last];
+  const ob_index parts = (across + OB_SLICE - 1) / OB_SLICE;
+  const ob_index out_next = out_layout.stride[last];
+  OB_IN_SRC(const ob_index src_next = src_layout.stride[last];)
+  OB_FOR_GROUPS(item) {
+    ob_index rest = item / parts;
+    const ob_index first = (item - rest * parts) * OB_SLICE;
+    const ob_index count = min((ob_index)OB_SLICE, across - first);
+    ob_index in_index = 0;
+    ob_index in_out = first * out_next;
+    OB_IN_SRC(ob_index in_src = first * src_next;)
+    for (ob_index d = last - 1; d >= 0; --d) {
+      if (d == dim) continue;
+      const ob_index next = rest / index_layout.size[d];
+      const ob_index at = rest - next * index_layout.size[d];
+      in_index += at * index_layout.stride[d];
+      in_out += at * out_layout.stride[d];
+      OB_IN_SRC(in_src += at * src_layout.stride[d];)
+      rest = next;
+    }
+    for (ob_index j = 0; j < n; ++j) {
+      const ob_index place = index_load(in_index + j * index_stride);
+      if (place < 0 || place >= size) {
+        OB_REPORT
+        continue;
+      }
+      const ob_index to = in_out + place * out_stride;
+#ifdef HAS_src
+      const ob_index from = in_src + j * src_stride;
+#define OB_VALUE_AT(s) src_load(from + s)
+#else
+#define OB_VALUE_AT(s) value
+#endif
+#ifdef REDUCE
+#define OB_PUT(k, o, s) out_store(to + o, ob_combined(out_load(to + o), OB_VALUE_AT(s)));
+#else
+#define OB_PUT(k, o, s) out_store(to + o, OB_VALUE_AT(s));
+#endif
+      OB_EACH(k, count, OB_PUT)
+    }
+  }
+}

@@ -1,0 +1,91 @@
+// The element of a line that has a rank in sorted order, and its place; of equal elements the one that
+// a stable sort would put there. A group takes lines. It counts the elements by 8 bits of an
+// unsigned number that has their order, goes on with those that have the right bits, and so on.
+// MODE: 0 the given rank; 1 the middle, or the first NaN; 2 the middle of those that are not NaN.
+
+#define OB_WIDE (OB_DTYPE_BITS == 64)
+#if OB_WIDE
+typedef ulong ob_key_t;
+#define OB_KEY_BITS 64
+#else
+typedef uint ob_key_t;
+#define OB_KEY_BITS 32
+#endif
+
+static inline ob_key_t ob_key(const V value) {
+  const ob_key_t top = (ob_key_t)1 << (OB_KEY_BITS - 1);
+#if OB_FLOATING
+#if OB_WIDE
+  const ob_key_t bits = as_ulong(value == 0 ? 0 : value);
+#else
+  const ob_key_t bits = as_uint(value == 0 ? 0 : value);
+#endif
+  if (value != value) return ~(ob_key_t)0;
+  return bits & top ? ~bits : bits | top;
+#else
+  return (ob_key_t)value ^ top;
+#endif
+}
+
+#if OB_LOCAL == 1
+#define OB_COUNT(counter) ++(counter)
+#define OB_COUNTERS int
+#else
+#define OB_COUNT(counter) atomic_inc(&(counter))
+#define OB_COUNTERS __local int
+#endif
+// Neighbours tend to be alike, and one counter would have to be waited for.
+#define OB_COPIES (OB_LOCAL == 1 ? 4 : 1)
+
+__kernel void select_rank(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_COUNTERS counts[OB_COPIES * 256];
+  OB_COUNTERS found[1];
+  OB_FOR_GROUPS(line) {
+    const ob_index start = ob_line(self_layout, dim, line);
+    ob_index wanted = rank;
+    ob_key_t known = 0;
+    ob_index nans = 0;
+    for (int shift = OB_KEY_BITS - 8; shift >= 0; shift -= 8) {
+      OB_BARRIER
+      for (int i = OB_LANE; i < OB_COPIES * 256; i += OB_LOCAL) counts[i] = 0;
+      if (OB_LANE == 0) found[0] = 0;
+      OB_BARRIER
+      // Of the bits above these two shifts are one by OB_KEY_BITS, which C does not know.
+      const ob_key_t above = shift + 8 < OB_KEY_BITS ? ~(ob_key_t)0 << (shift + 7) << 1 : 0;
+      for (ob_index i = OB_LANE; i < n; i += OB_LOCAL) {
+        const ob_key_t key = ob_key(self_load(start + i * self_stride));
+        if (MODE != 0 && above == 0 && key == ~(ob_key_t)0 && OB_FLOATING) OB_COUNT(found[0]);
+        if (((key ^ known) & above) == 0) {
+          OB_COUNT(counts[(i & (OB_COPIES - 1)) * 256 + (int)((key >> shift) & 255)]);
+        }
+      }
+      OB_BARRIER
+      if (MODE != 0 && above == 0) {
+        nans = found[0];
+        wanted = MODE == 1 && nans > 0 ? n - nans : (n - 1 - (MODE == 2 ? nans : 0)) / 2;
+        if (MODE == 2 && nans == n) wanted = 0;
+      }
+      for (int digit = 0; digit < 256; ++digit) {
+        ob_index here = 0;
+        for (int copy = 0; copy < OB_COPIES; ++copy) here += counts[copy * 256 + digit];
+        if (wanted < here) {
+          known |= (ob_key_t)digit << shift;
+          break;
+        }
+        wanted -= here;
+      }
+    }
+    OB_BARRIER
+    if (OB_LANE == 0) {
+      ob_index place = 0;
+      for (ob_index i = 0; i < n; ++i) {
+        if (ob_key(self_load(start + i * self_stride)) != known) continue;
+        place = i;
+        if (wanted-- == 0) break;
+      }
+      values_store(line, self_load(start + place * self_stride));
+      indices_store(line, (long)place);
+    }
+  }
+}
