@@ -121,9 +121,32 @@ def _right_windows(dimensions: int) -> list[str]:
     return conditions
 
 
+def max_pool_of_adjacent_channels() -> Row:
+    """Max pooling of images in the memory format channels_last."""
+    sizes = image("self", 2) | image("out", 2, "out_") | window(2, dilation=True)
+    return templated(
+        "max_pool2d_with_indices max_pool2d_with_indices.out",
+        "pooling max_pool_channels",
+        Launch(
+            "max_pool_channels", "numel(out) > 0 ? size(out, 0) * size(out, 2) : 0", groups=True
+        ),
+        dtypes=(*FLOATS, *INTEGERS),
+        results=[Result("out"), Result("indices", dtype="int64")],
+        conditions=[
+            "dims(self) == 4",
+            "size(self, 1) > 1 && stride(self, 1) == 1 && stride(self, 3) >= size(self, 1)",
+            "numel(self) < 2147483648",
+        ],
+        numbers={"channels": "size(self, 1)", **sizes},
+        strided="self out indices",
+        meta="aten::max_pool2d_with_indices",
+        family="pooling",
+    )
+
+
 def max_pool_rows() -> list[Row]:
     dtypes = (*FLOATS, *INTEGERS)
-    rows = []
+    rows = [max_pool_of_adjacent_channels()]
     for dimensions in (2, 3):
         name = f"max_pool{dimensions}d_with_indices"
         numbers = {
