@@ -84,6 +84,14 @@ def copy(make: Callable[[torch.Tensor], torch.Tensor], device: str) -> Callable[
     return lambda: target.copy_(source)
 
 
+def at_indices(function: Function, size: tuple[int, ...], device: str) -> Callable[[], object]:
+    """`function` of a matrix, of places in its rows or columns, and of another matrix."""
+    torch.manual_seed(0)
+    values, indices = torch.randn(ROWS, COLUMNS), torch.randint(0, min(ROWS, COLUMNS), size)
+    moved = values.to(device), indices.to(device), values.clone().to(device)
+    return lambda: function(*moved)
+
+
 def _many(function: Function, operands: int = 1) -> Work:
     return lambda device: with_out(function, *[(ELEMENTS,)] * operands, device=device)
 
@@ -101,6 +109,9 @@ FAMILIES: dict[str, dict[str, Work]] = {
         "tanh": _many(torch.tanh),
         "sigmoid": _many(torch.sigmoid),
         "neg": _many(torch.neg),
+        "sin": _many(torch.sin),
+        "log1p": _many(torch.log1p),
+        "fmod": _many(torch.fmod, 2),
         "gelu": _many(aten.gelu),
         "where": lambda device: plain(
             lambda x, y: torch.where(x > 0, x, y), (ELEMENTS,), (ELEMENTS,), device=device
@@ -130,6 +141,22 @@ FAMILIES: dict[str, dict[str, Work]] = {
     "embedding": {
         "embedding": partial(embedding, False),
         "gradient of embedding": partial(embedding, True),
+    },
+    "indexing": {
+        "gather": lambda device: at_indices(
+            lambda x, i, y: x.gather(1, i), (ROWS, COLUMNS), device
+        ),
+        "index_put": lambda device: at_indices(
+            lambda x, i, y: x.index_put_((i,), y), (ROWS,), device
+        ),
+        "index_add": lambda device: at_indices(
+            lambda x, i, y: x.index_add_(0, i, y), (ROWS,), device
+        ),
+    },
+    "selection": {
+        "topk": _over_rows(lambda x: x.topk(5)),
+        "topk of 50": _over_rows(lambda x: x.topk(50)),
+        "median": _over_rows(lambda x: x.median(1)),
     },
     "copy": {
         "copy": partial(copy, lambda x: x),

@@ -61,9 +61,10 @@ def test_dtypes(device, dtype):
 
 
 def test_channels_last(device):
-    operand = torch.randn(2, 3, 7, 9).to(memory_format=torch.channels_last)
+    operand = torch.randn(2, 35, 7, 9).to(memory_format=torch.channels_last)
     for call in (
         lambda x: functional.max_pool2d(x, 2),
+        lambda x: functional.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
         lambda x: functional.adaptive_avg_pool2d(x, 3),
     ):
         result = call(operand.to(device))

@@ -8,6 +8,10 @@ from torch_outboard.ops.row import FLOATS, INTEGERS, Row, template
 from torch_outboard.ops.template import Launch, Result, templated
 
 AXES = "dhw"
+ADJACENT_CHANNELS = [
+    "dims(self) == 4",
+    "size(self, 1) > 1 && stride(self, 1) == 1 && stride(self, 3) >= size(self, 1)",
+]
 INPUT = ("depth", "height", "width")
 
 
@@ -121,9 +125,28 @@ def _right_windows(dimensions: int) -> list[str]:
     return conditions
 
 
+def max_pool_of_adjacent_channels() -> Row:
+    """Max pooling of images in the memory format channels_last."""
+    sizes = image("self", 2) | image("out", 2, "out_") | window(2, dilation=True)
+    return templated(
+        "max_pool2d_with_indices max_pool2d_with_indices.out",
+        "pooling max_pool_channels",
+        Launch(
+            "max_pool_channels", "numel(out) > 0 ? size(out, 0) * size(out, 2) : 0", groups=True
+        ),
+        dtypes=(*FLOATS, *INTEGERS),
+        results=[Result("out"), Result("indices", dtype="int64")],
+        conditions=[*ADJACENT_CHANNELS, "numel(self) < 2147483648"],
+        numbers={"channels": "size(self, 1)", **sizes},
+        strided="self out indices",
+        meta="aten::max_pool2d_with_indices",
+        family="pooling",
+    )
+
+
 def max_pool_rows() -> list[Row]:
     dtypes = (*FLOATS, *INTEGERS)
-    rows = []
+    rows = [max_pool_of_adjacent_channels()]
     for dimensions in (2, 3):
         name = f"max_pool{dimensions}d_with_indices"
         numbers = {
@@ -191,8 +214,33 @@ def max_pool_rows() -> list[Row]:
     return rows
 
 
+def average_pool_of_adjacent_channels() -> Row:
+    """Average pooling of images in the memory format channels_last."""
+    return templated(
+        "avg_pool2d avg_pool2d.out",
+        "pooling average_pool average_pool_channels",
+        Launch(
+            "average_pool_channels", "numel(out) > 0 ? size(out, 0) * size(out, 2) : 0", groups=True
+        ),
+        dtypes=(*FLOATS, *INTEGERS[-1:]),
+        conditions=ADJACENT_CHANNELS,
+        numbers={
+            "channels": "size(self, 1)",
+            **window(2),
+            "divisor": "either(divisor_override, 0)",
+            "padded": "count_include_pad",
+            **image("self", 2),
+            **image("out", 2, "out_"),
+        },
+        constants={"BACKWARD": "0"},
+        strided="self out",
+        meta="aten::avg_pool2d",
+        family="pooling",
+    )
+
+
 def average_pool_rows() -> list[Row]:
-    rows = []
+    rows = [average_pool_of_adjacent_channels()]
     for dimensions in (2, 3):
         name = f"avg_pool{dimensions}d"
         numbers = {
