@@ -15,6 +15,9 @@ from torch_outboard.product_tuning import Measured
 from torch_outboard.representative_calls import families
 from torch_outboard.tuning_file import Tuning
 
+# Forcing the device is worth trying where a training step takes so much of its time by `auto`.
+ADVISED = 0.9
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", type=int, default=0, help="index of the device (default: 0)")
@@ -57,7 +60,22 @@ def run(options: argparse.Namespace) -> int:
     console.print(
         f"written to {file}" if file else "not kept: OUTBOARD_CACHE_DIR is empty", soft_wrap=True
     )
+    if tuning.ratios and not options.family:
+        ratio = way_tuning.forced_ratio(device, way_tuning.compare_ways)
+        console.print(advice(ratio))
     return 0
+
+
+def advice(ratio: float) -> str:
+    """What to do about the time of a small training step by the device alone over that by auto.
+
+    `auto` looks at calls one by one. A program that keeps Python busy may still be better off with
+    the device, which works beside it, where the host's kernels make it wait.
+    """
+    taken = (
+        f"a small training step takes {ratio:.2f} of its time by `auto` with OUTBOARD_WAY=device"
+    )
+    return f"{taken}: try that with your program" if ratio < ADVISED else taken
 
 
 def measure(

@@ -14,6 +14,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -211,12 +212,29 @@ def host_calls_keep_up(
     return True
 
 
+def forced_ratio(device: torch.device, compare: Compare) -> float:
+    """Time of a training step by the device's kernels alone over that by `auto` as it is now."""
+    step = training_step(device)
+
+    def take(way: str) -> None:
+        ways.set_way("device" if way == "device" else "auto", device)
+
+    before = ways.get_way(device)
+    try:
+        synchronize = torch.get_device_module(device).synchronize
+        pairs = [compare(step, take, synchronize) for _ in range(REPEATS)]
+    finally:
+        ways.set_way(before, device)
+    return statistics.median(forced / by_auto for forced, by_auto in pairs)
+
+
 def narrower(found: list[Range], sizes: Iterable[int]) -> Iterable[list[Range]]:
-    """The ranges themselves, then what is left of them from each of the sizes on."""
+    """The ranges themselves, then what is left of them from half way between two sizes on."""
     yield found
     last = found
-    for size in sorted(sizes):
-        rest = [(max(first, size), end) for first, end in found if end is None or end > size]
+    for before, size in pairwise(sorted(sizes)):
+        border = math.isqrt(before * size)
+        rest = [(max(first, border), end) for first, end in found if end is None or end > border]
         if rest and rest != last:
             yield rest
             last = rest

@@ -7,7 +7,7 @@ import torch
 
 from tests.engines.conftest import ways_of
 from tests.support import run_python
-from torch_outboard import _C, fallback, tuning_file, way_tuning, ways
+from torch_outboard import _C, cli_tune, fallback, tuning_file, way_tuning, ways
 from torch_outboard.representative_calls import COPY, Call, families
 
 
@@ -88,29 +88,32 @@ def test_host_calls_that_do_not_bear_the_question_close_their_family(device):
 
 
 def test_only_what_slows_training_down_is_closed(device):
-    """Together too slow; the first one, too, also from 64 elements on; the second one is fine."""
-    steps = [ratio for ratio in (1.0, 1.0, 1.2, 1.1, 1.1, 0.9) for _ in range(way_tuning.REPEATS)]
+    """Together too slow, and so is the first one; the second one is fine."""
+    steps = [ratio for ratio in (1.0, 1.0, 1.2, 1.1, 0.9) for _ in range(way_tuning.REPEATS)]
     clock = Clock(2.0, 0.5, 0.4, 3.0, *steps)
     assert tune(device, clock).ranges == {"pointwise": [], "reduction": [(0, 22)]}
     assert not clock.ratios
-    # The first one passes from 64 elements on; the second one does not go with it.
-    steps = [
-        ratio for ratio in (1.0, 1.0, 1.2, 1.1, 0.9, 1.2, 1.3) for _ in range(way_tuning.REPEATS)
-    ]
-    clock = Clock(2.0, 0.5, 0.4, 3.0, *steps)
-    assert tune(device, clock).ranges == {"pointwise": [(64, None)], "reduction": []}
+
+
+def test_a_range_is_narrowed_before_it_is_closed(device):
+    """The first one passes from the second size on; the second one does not go with it."""
+    ratios = (0.5, 0.5, 0.5, 2.0)
+    steps = [ratio for ratio in (1.0, 1.2, 1.1, 0.9, 1.3) for _ in range(way_tuning.REPEATS)]
+    clock = Clock(*ratios, *steps)
+    assert tune(device, clock).ranges == {"pointwise": [(22, None)], "reduction": []}
+    assert not clock.ratios
 
 
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        ([(22, None)], [[(22, None)], [(64, None)]]),
-        ([(0, 22)], [[(0, 22)], [(8, 22)]]),
-        ([(0, 20), (30, None)], [[(0, 20), (30, None)], [(8, 20), (30, None)], [(64, None)]]),
+        ([(22, None)], [[(22, None)], [(181, None)]]),
+        ([(0, 22)], [[(0, 22)]]),
+        ([(0, 40), (50, None)], [[(0, 40), (50, None)], [(22, 40), (50, None)], [(181, None)]]),
     ],
 )
 def test_narrower_ranges(found, expected):
-    assert list(way_tuning.narrower(found, SIZES)) == expected
+    assert list(way_tuning.narrower(found, (8, 64, 512))) == expected
 
 
 def test_without_an_open_family_no_training_step_is_needed(device):
@@ -260,3 +263,20 @@ def test_representative_calls_run_on_the_device(device, represented):
     run = represented.prepare(device, 1 << 10)
     with ways.way("device", device):
         assert way_tuning.runs_on_device(run, represented)
+
+
+@pytest.mark.parametrize(("ratio", "advised"), [(0.5, True), (0.95, False), (1.4, False)])
+def test_advice_for_programs_that_keep_python_busy(device, ratio, advised):
+    seen = []
+
+    def compare(run, take, synchronize):
+        for way in ("device", "host"):
+            take(way)
+            seen.append(ways.get_way(device))
+        return ratio, 1.0
+
+    with ways.way("host", device):
+        assert way_tuning.forced_ratio(device, compare) == ratio
+        assert ways.get_way(device) == "host"
+    assert set(seen) == {"device", "auto"}
+    assert cli_tune.advice(ratio).endswith("try that with your program") == advised

@@ -55,7 +55,7 @@ def rows() -> list[Row]:
                 "padding": "padding_idx",
             },
             vectors=True,
-            family="embedding",
+            family="embedding_backward",
         ),
         templated(
             "embedding_renorm_",
@@ -106,7 +106,7 @@ def _dense_backward() -> Row:
         },
         constants={"BY_FREQUENCY": "scale_grad_by_freq", "BAG": "0"},
         vectors=True,
-        family="embedding",
+        family="embedding_backward",
     )
 
 
@@ -197,7 +197,7 @@ def _bags_backward() -> list[Row]:
                 },
                 constants={"BY_FREQUENCY": "scale_grad_by_freq", "BAG": "1", "MODE": "mode"},
                 vectors=True,
-                family="embedding",
+                family="embedding_backward",
             ),
             templated(
                 overloads,
@@ -210,7 +210,7 @@ def _bags_backward() -> list[Row]:
                 results=result,
                 conditions=[*common, "mode == 2", "sizes(maximum_indices) == sizes(grad)"],
                 numbers={"n": "n", "row_count": "num_weights", "bags": "size(grad, 0)"},
-                family="embedding",
+                family="embedding_backward",
             ),
         ]
     return rows
