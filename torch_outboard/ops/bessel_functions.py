@@ -10,7 +10,7 @@ import math
 
 from torch_outboard.ops import special_coefficients as known
 from torch_outboard.ops.chebyshev import PRECISIONS, expansion, minus_zero_of, polynomial
-from torch_outboard.ops.scalar_functions import ONE, Functions, ScalarFunction
+from torch_outboard.ops.scalar_function import ONE, Functions, ScalarFunction
 
 _TWO_OVER_PI = f"C({2 / math.pi!r})"
 

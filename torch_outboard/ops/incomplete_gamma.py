@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from torch_outboard.ops.chebyshev import by_precision, polynomial
-from torch_outboard.ops.scalar_functions import Functions, ScalarFunction
+from torch_outboard.ops.scalar_function import Functions, ScalarFunction
 from torch_outboard.ops.special_coefficients import INCOMPLETE_GAMMA
 
 

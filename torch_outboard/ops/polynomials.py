@@ -7,7 +7,7 @@ and of infinity the value is 0, as on CPU.
 
 from __future__ import annotations
 
-from torch_outboard.ops.scalar_functions import Functions, ScalarFunction
+from torch_outboard.ops.scalar_function import Functions, ScalarFunction
 
 _PARAMETERS = "T x, T degree"
 _DEGREE = """

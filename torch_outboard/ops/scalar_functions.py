@@ -1,51 +1,22 @@
 """Scalar functions in OpenCL C, under the names of Inductor's operation handlers.
 
-A function is text for real floating-point values, for integers (bool included) and for complex
-values; None where it makes no sense. In the texts
-
-- `T` is the value type, a scalar or a vector, `S` its element, `M` what comparisons give: int for
-  scalars (1 for true), a vector of signed integers of the element's size (-1 for true) for vectors.
-  `condition ? a : b` works for both; masks are combined with `&`, `|` and `!`.
-- `C(x)` is a constant of type `T`.
-- for complex values `T` is float2 or double2, never a vector of them, and `S` is real.
-- `ob_<name>(...)` calls a function of the table, `<name>(...)` one of OpenCL C.
-- in single precision OB_BITS(x) has the bits of a `T` as an `M`; OB_VALUE(m) is its inverse.
-- OB_ANY(m) is whether a mask is true for any element.
-- OB_BOOL and OB_DOUBLE are defined where values are bool (uchar, 0 or 1) and of double precision.
-
-NaN, infinities, signs of zeros and rounding are as on CPU.
+What a text can use is said in scalar_function.py. NaN, infinities, signs of zeros and rounding are
+as on CPU.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
-
-@dataclass(frozen=True)
-class ScalarFunction:
-    """A function; a text without `return` is the expression that it returns.
-
-    Args:
-        parameters: as in C.
-        real: text for floating-point values.
-        integer: text for integers and bool.
-        complex: text for complex values.
-        result: what it returns.
-        complex_result: the same for complex values, if it differs.
-    """
-
-    parameters: str
-    real: str | None = None
-    integer: str | None = None
-    complex: str | None = None
-    result: str = "T"
-    complex_result: str | None = None
-
-
-Functions = dict[str, ScalarFunction]
-
-ONE, TWO, THREE = "T a", "T a, T b", "T a, T b, T c"
+from torch_outboard.ops import (
+    bessel_functions,
+    incomplete_gamma,
+    polynomials,
+    single_precision,
+    special_functions,
+)
+from torch_outboard.ops.scalar_function import ONE, THREE, TWO, Functions, ScalarFunction
 
 
 def _built_in(names: str, parameters: str = ONE) -> Functions:
@@ -349,8 +320,6 @@ BITWISE: Functions = {
 @cache
 def scalar_only() -> Functions:
     """Those that hold for scalars alone: they branch, or loop until nothing changes any more."""
-    from torch_outboard.ops import incomplete_gamma, polynomials, special_functions
-
     return {
         **special_functions.SCALAR,
         **incomplete_gamma.INCOMPLETE,
@@ -361,8 +330,6 @@ def scalar_only() -> Functions:
 @cache
 def functions() -> Functions:
     """The whole table."""
-    from torch_outboard.ops import bessel_functions, single_precision, special_functions
-
     table = {
         **ARITHMETIC,
         **ROUNDING,
