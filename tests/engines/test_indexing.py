@@ -187,6 +187,22 @@ def test_flat_places_and_masks(device):
     assert_as_on_cpu(device, work, x, index)
 
 
+def test_a_single_mask_fills_without_waiting_for_positions(device):
+    def work(x, mask, number):
+        whole, leading, later = x.clone(), x.clone(), x.clone()
+        whole[mask] = 0
+        leading[mask[:, 0]] = number
+        later[:, mask[0]] = 2.5
+        elsewhere = x.clone()
+        elsewhere[mask.cpu()] = 7  # PyTorch takes masks on the CPU as well
+        return whole, leading, later, elsewhere
+
+    x = torch.randn(6, 5)
+    with fallback.report() as report:
+        assert_as_on_cpu(device, work, x, x > 0, torch.tensor(3.0))
+    assert "aten::nonzero" not in {row.op for row in report.rows}
+
+
 def test_nonzero_of_many_blocks(device):
     x = torch.rand(3, 10007) > 0.7
     assert_as_on_cpu(device, torch.nonzero, x)

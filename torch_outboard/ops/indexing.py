@@ -423,6 +423,26 @@ def front(self: Tensor, dims: List[int]) -> List[int]:
             order.append(d)
     return order
 
+def only_mask(self: Tensor, indices: List[Optional[Tensor]]) -> Optional[Tensor]:
+    # The mask that alone says what is indexed, with the dimensions of self.
+    found: Optional[Tensor] = None
+    before = 0
+    for k in range(len(indices)):
+        index = indices[k]
+        if index is None:
+            if found is None:
+                before += 1
+        elif found is not None or index.dtype != torch.bool:
+            return None
+        else:
+            found = index
+    if found is None:
+        return None
+    for j in range(found.dim()):
+        assert found.size(j) == self.size(before + j)
+    after = self.dim() - before - found.dim()
+    return found.to(self.device).reshape([1] * before + found.shape + [1] * after)
+
 def moved(x: Tensor, dims: List[int], first: int, to_front: bool) -> Tensor:
     # Whether results have the dimensions of the index at the front or where `dims` were.
     if dims[-1] - dims[0] + 1 != len(dims):
@@ -457,6 +477,10 @@ def by_lists() -> list[Row]:
             "_index_put_impl_",
             """
             assert values.dtype == self.dtype
+            if values.numel() == 1 and not accumulate:
+                mask = only_mask(self, indices)
+                if mask is not None:
+                    return self.masked_fill_(mask, values.to(self.device).reshape([]))
             tensors, dims = index_dims(self, indices)
             shape = tensors[0].shape
             ordered = self.permute(front(self, dims))
