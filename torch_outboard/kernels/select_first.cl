@@ -1,8 +1,8 @@
 // The first k elements of lines in sorted order: to be put after order.cl. Lines are cut into blocks;
 // a work item keeps the first k of its block in a sorted list, and one per line merges the lists.
-// Most elements come after all of a full list, so they are looked at in groups.
+// Most elements come after all of a full list, so they are looked at in groups. OB_MOST is the
+// largest number of elements of a list.
 
-#define OB_MOST 64  // elements of a list
 #define OB_GROUP 16
 
 typedef struct {

@@ -132,9 +132,11 @@ def topk() -> Row:
             "lines": "numel(self) // max(n, 1)",
             # Blocks much longer than lists, and no more than the device needs to be busy.
             "items": "group_lanes == 1 ? 64 : 4096",
+            # Longer lists are slower than sorting, and do not fit the registers of a GPU.
+            "most": "group_lanes == 1 && n >= 4 * k ? 512 : 64",
             "blocks": "max(1, min(n // max(1024, 16 * k), items // max(lines, 1)))",
         },
-        conditions=["dims(self) > 0", "0 < k && k <= 64", "n < 2147483648"],
+        conditions=["dims(self) > 0", "0 < k && k <= most", "n < 2147483648"],
         numbers={
             "dim": "d",
             "n": "n",
@@ -146,7 +148,7 @@ def topk() -> Row:
             "values_stride": "stride(values, d)",
             "indices_stride": "stride(indices, d)",
         },
-        constants={"DESCENDING": "largest"},
+        constants={"DESCENDING": "largest", "OB_MOST": "k <= 64 ? 64 : 512"},
         strided="self values indices",
         meta="aten::topk",
         family="sorting",
