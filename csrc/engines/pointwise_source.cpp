@@ -59,7 +59,7 @@ class Writer {
            source_.once[i].second + "; }\n";
   }
 
-  // The calls of these functions.
+  // One work item of a group calls these functions for all of it.
   std::string once_values() const {
     std::string arguments;
     for (size_t i = 0; i < source_.inputs.size(); ++i) {
@@ -68,9 +68,15 @@ class Writer {
     for (size_t i = 0; i < source_.scalars.size(); ++i) {
       arguments += (arguments.empty() ? "scalar" : ", scalar") + number(i);
     }
-    std::string text;
+    if (source_.once.empty()) return "";
+    std::string text =
+        "  __local S once[" + number(source_.once.size()) + "];\n  if (get_local_id(0) == 0) {\n";
     for (size_t i = 0; i < source_.once.size(); ++i) {
-      text += "  const T c" + number(i) + " = (T)(ob_once" + number(i) + "(" + arguments + "));\n";
+      text += "    once[" + number(i) + "] = ob_once" + number(i) + "(" + arguments + ");\n";
+    }
+    text += "  }\n  barrier(CLK_LOCAL_MEM_FENCE);\n";
+    for (size_t i = 0; i < source_.once.size(); ++i) {
+      text += "  const T c" + number(i) + " = (T)(once[" + number(i) + "]);\n";
     }
     return text;
   }
@@ -205,10 +211,6 @@ class Writer {
         text += "  OB_BIND(" + std::string(storage_type(input.dtype)) + ", in" + number(i) + ")\n";
       }
     }
-    const std::string chunk = number(source_.shape.chunk);
-    text += "  OB_INDEX i = (OB_INDEX)get_global_id(0) * " + chunk +
-            ";\n  if (i >= total) return;\n  const OB_INDEX end = total - i < " + chunk +
-            " ? total : i + " + chunk + ";\n";
     for (size_t k = 0; k < source_.inputs.size(); ++k) {
       const auto& input = source_.inputs[k];
       if (!input.uniform) continue;
@@ -222,7 +224,12 @@ class Writer {
     for (size_t i = 0; i < source_.scalars.size(); ++i) {
       text += "  const T s" + number(i) + " = (T)(scalar" + number(i) + ");\n";
     }
-    return text + once_values();
+    text += once_values();
+    const std::string chunk = number(source_.shape.chunk);
+    text += "  OB_INDEX i = (OB_INDEX)get_global_id(0) * " + chunk +
+            ";\n  if (i >= total) return;\n  const OB_INDEX end = total - i < " + chunk +
+            " ? total : i + " + chunk + ";\n";
+    return text;
   }
 
   // Loads, computes and stores `count` elements. `where(operand)` gives "at, stride" of a pointer.

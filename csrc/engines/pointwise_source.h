@@ -35,7 +35,7 @@ struct PointwiseSource {
   std::vector<Output> outputs;
   std::vector<Input> inputs;
   std::vector<std::string> scalars;  // arguments of the compute dtype
-  // Names and expressions, for scalars, of what a work item computes once, of the uniform inputs
+  // Names and expressions, for scalars, of what a work-group computes once, of the uniform inputs
   // and the scalars; `expressions` see it as one more scalar.
   std::vector<std::pair<std::string, std::string>> once;
   at::ScalarType compute;

@@ -28,7 +28,8 @@ static inline State part_of(const V value, const V rest, const ob_index place) {
 #define BLOCKS_AT_ONCE (SCAN == 0 ? 4 : 8)
 #define TILE 16
 
-// `START(k)` makes a state of the first element of a block, and `EACH(k, i, s)` follows element i with what it makes.
+// `START(k, row)` makes a state of the first element of a block, and `EACH(k, i, s)` follows element i
+// with what it makes; FINISH(K) comes last.
 #define SCAN_SOME(K, START, EACH)                                                       \
   for (; item + K <= end; item += K) {                                                  \
     State s[K];                                                                         \

@@ -50,9 +50,9 @@ def _adam(name: str, decoupled: bool, amsgrad: bool, maximize: bool) -> Row:
     # 1 - beta ** step, without the loss of digits.
     once = {
         "rate": "lr / -expm1(step * log_beta1)",
-        "root": "sqrt(-expm1(step * log_beta2))",
+        "scale": "1 / sqrt(-expm1(step * log_beta2))",
     }
-    denominator = f"(sqrt({largest if amsgrad else square}) / root + eps)"
+    denominator = f"(sqrt({largest if amsgrad else square}) * scale + eps)"
     outputs = {
         "param": f"{weight} - rate * {mean} / {denominator}",
         "mean": mean,
