@@ -22,9 +22,11 @@ bool is_value(const at::TensorIteratorBase& iterator, int i) {
   return i >= iterator.noutputs() && iterator.is_cpu_scalar(i);
 }
 
-bool is_contiguous(const at::TensorIteratorBase& iterator) {
+bool is_contiguous(const at::TensorIteratorBase& iterator, const PointwiseExpression& expression) {
   if (iterator.ndim() > 1) return false;
   for (int i = 0; i < iterator.ntensors(); ++i) {
+    const int input = i - iterator.noutputs();
+    if (input >= 0 && expression.operands[input].uniform) continue;
     if (iterator.ndim() == 1 && !is_value(iterator, i) &&
         iterator.strides(i)[0] != iterator.element_size(i)) {
       return false;
@@ -69,6 +71,7 @@ PointwiseLauncher::Kernels PointwiseLauncher::make_kernels(c10::DeviceIndex devi
   source.wide_index = wide;
   source.scalar = expression_.scalar;
   source.scalars = expression_.scalars;
+  source.once = expression_.once;
   for (int i = 0; i < iterator.noutputs(); ++i) {
     source.outputs.push_back({iterator.dtype(i), expression_.kind, expression_.results.at(i)});
   }
@@ -76,8 +79,8 @@ PointwiseLauncher::Kernels PointwiseLauncher::make_kernels(c10::DeviceIndex devi
     const auto& operand = expression_.operands.at(i);
     const bool by_value = is_value(iterator, iterator.noutputs() + i);
     const ScalarType passed = operand.mask ? ScalarType::Bool : compute;
-    source.inputs.push_back(
-        {operand.name, by_value ? passed : iterator.input_dtype(i), operand.mask, by_value});
+    source.inputs.push_back({operand.name, by_value ? passed : iterator.input_dtype(i),
+                             operand.mask, by_value, operand.uniform});
   }
   const std::string text = source.text();
   const char* options = literal_options(compute);
@@ -113,7 +116,7 @@ void PointwiseLauncher::enqueue(c10::DeviceIndex device, const at::TensorIterato
     }
   }
   for (const at::Scalar& scalar : scalars) add_scalar(arguments, scalar, compute);
-  const bool contiguous = is_contiguous(iterator);
+  const bool contiguous = is_contiguous(iterator, expression_);
   if (!contiguous) {
     wide ? add_layout<uint64_t>(arguments, iterator) : add_layout<uint32_t>(arguments, iterator);
   }

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engines/kernel_table.h"
@@ -23,10 +24,12 @@ struct PointwiseExpression {
   struct Operand {
     std::string name;  // in the expressions
     bool mask = false;
+    bool uniform = false;  // one element, whatever the others have
   };
   std::vector<std::string> results;  // OpenCL C, one per output of the iterator
   std::vector<Operand> operands;     // its inputs
   std::vector<std::string> scalars;  // names of numbers
+  std::vector<std::pair<std::string, std::string>> once;  // as in pointwise_source.h
   PointwiseSource::Result kind = PointwiseSource::Result::kValue;
   bool scalar = false;  // it holds for scalars alone, not for vectors
 };

@@ -8,6 +8,10 @@
 //   scalars, scalar_names  numbers and flags, as in pointwise.h; 0-dim tensors will do, too
 //   derived      further numbers, computed in double precision from one of the scalars: name, and
 //                "1-<scalar>" or "log(<scalar>)"
+//   uniform      those of `names` whose tensors have one element each
+//   once         name and expression, for scalars, with plain functions of OpenCL C: what is
+//   computed
+//                of uniform elements and numbers once for many elements
 //   expressions  OpenCL C with functions of the table as ob_<name>(...)
 //   requires     argument names and the texts of the only values that are served
 //   dtypes       bits of the dtypes of the first list that are served
@@ -25,10 +29,21 @@
 namespace outboard {
 namespace {
 
+bool contains(const Row& row, const char* property, const std::string& name) {
+  if (!row.has(property)) return false;
+  const auto names = row.texts(property);
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 PointwiseExpression expression_of(const Row& row) {
   PointwiseExpression expression;
   for (const std::string& name : row.has("names") ? row.texts("names") : row.texts("lists")) {
     expression.operands.push_back({name});
+    expression.operands.back().uniform = contains(row, "uniform", name);
+  }
+  if (row.has("once")) {
+    for (const auto& [name, text] : row.dictionary("once"))
+      expression.once.emplace_back(name, text);
   }
   expression.scalars = row.has("scalar_names") ? row.texts("scalar_names") : row.texts("scalars");
   for (const auto& [name, text] : row.dictionary("derived")) expression.scalars.push_back(name);
@@ -124,6 +139,8 @@ class PointwiseListsKernel final : public EngineKernel {
     if (first.dim() > kPointwiseDimensions) return false;
     for (size_t k = 0; k < lists.size(); ++k) {
       const at::Tensor& tensor = lists[k][i];
+      const bool uniform = launcher_.expression().operands[k].uniform;
+      if (uniform && tensor.defined() && tensor.numel() != 1) return false;
       if (!is_dense_on(tensor, device)) {
         if (!tensor.defined() || !tensor.is_cpu() || tensor.dim() != 0) return false;
       } else if (!computes(device, tensor.scalar_type()) ||

@@ -33,14 +33,54 @@ class Writer {
     all += source_.wide_index ? "#define OB_INDEX ulong\n" : "#define OB_INDEX uint\n";
     all += scalar_functions_text(source_.compute, width_, expressions);
     all += expressions;
+    for (size_t i = 0; i < source_.once.size(); ++i) all += once_function(i);
     for (size_t i = 0; i < source_.outputs.size(); ++i) all += write_function(i);
     for (size_t i = 0; i < source_.inputs.size(); ++i) {
-      if (!source_.inputs[i].by_value) all += read_function(i);
+      if (from_memory(source_.inputs[i])) all += read_function(i);
     }
     return all + contiguous_kernel() + strided_kernel();
   }
 
  private:
+  // Whether elements are read where they are needed.
+  static bool from_memory(const PointwiseSource::Input& input) {
+    return !input.by_value && !input.uniform;
+  }
+
+  std::string once_function(size_t i) const {
+    std::string parameters;
+    for (const auto& input : source_.inputs) {
+      if (input.uniform) parameters += (parameters.empty() ? "S " : ", S ") + input.name;
+    }
+    for (const auto& scalar : source_.scalars) {
+      parameters += (parameters.empty() ? "S " : ", S ") + scalar;
+    }
+    return "static inline S ob_once" + number(i) + "(" + parameters + ") { return " +
+           source_.once[i].second + "; }\n";
+  }
+
+  // One work item of a group calls these functions for all of it.
+  std::string once_values() const {
+    std::string arguments;
+    for (size_t i = 0; i < source_.inputs.size(); ++i) {
+      if (source_.inputs[i].uniform) arguments += (arguments.empty() ? "u" : ", u") + number(i);
+    }
+    for (size_t i = 0; i < source_.scalars.size(); ++i) {
+      arguments += (arguments.empty() ? "scalar" : ", scalar") + number(i);
+    }
+    if (source_.once.empty()) return "";
+    std::string text =
+        "  __local S once[" + number(source_.once.size()) + "];\n  if (get_local_id(0) == 0) {\n";
+    for (size_t i = 0; i < source_.once.size(); ++i) {
+      text += "    once[" + number(i) + "] = ob_once" + number(i) + "(" + arguments + ");\n";
+    }
+    text += "  }\n  barrier(CLK_LOCAL_MEM_FENCE);\n";
+    for (size_t i = 0; i < source_.once.size(); ++i) {
+      text += "  const T c" + number(i) + " = (T)(once[" + number(i) + "]);\n";
+    }
+    return text;
+  }
+
   std::string result_type(const PointwiseSource::Output& output) const {
     switch (output.result) {
       case PointwiseSource::Result::kMask:
@@ -62,6 +102,9 @@ class Writer {
     }
     for (const auto& scalar : source_.scalars) {
       parameters += (parameters.empty() ? "" : ", ") + std::string("T ") + scalar;
+    }
+    for (const auto& [name, expression] : source_.once) {
+      parameters += (parameters.empty() ? "" : ", ") + std::string("T ") + name;
     }
     return "static inline " + result_type(output) + " ob_result" + number(i) + "(" + parameters +
            ") { return " + output.expression + "; }\n";
@@ -168,13 +211,25 @@ class Writer {
         text += "  OB_BIND(" + std::string(storage_type(input.dtype)) + ", in" + number(i) + ")\n";
       }
     }
+    for (size_t k = 0; k < source_.inputs.size(); ++k) {
+      const auto& input = source_.inputs[k];
+      if (!input.uniform) continue;
+      const std::string n = number(k);
+      text += "  const S u" + n + " = " +
+              (input.by_value ? "in" + n
+                              : operand_text(input, 1, load_text(input.dtype, 1, "in" + n, "0"))) +
+              ";\n";
+      if (!input.by_value) text += "  const T x" + n + " = (T)(u" + n + ");\n";
+    }
     for (size_t i = 0; i < source_.scalars.size(); ++i) {
       text += "  const T s" + number(i) + " = (T)(scalar" + number(i) + ");\n";
     }
+    text += once_values();
     const std::string chunk = number(source_.shape.chunk);
-    return text + "  OB_INDEX i = (OB_INDEX)get_global_id(0) * " + chunk +
-           ";\n  if (i >= total) return;\n  const OB_INDEX end = total - i < " + chunk +
-           " ? total : i + " + chunk + ";\n";
+    text += "  OB_INDEX i = (OB_INDEX)get_global_id(0) * " + chunk +
+            ";\n  if (i >= total) return;\n  const OB_INDEX end = total - i < " + chunk +
+            " ? total : i + " + chunk + ";\n";
+    return text;
   }
 
   // Loads, computes and stores `count` elements. `where(operand)` gives "at, stride" of a pointer.
@@ -184,7 +239,7 @@ class Writer {
     std::string arguments;
     for (size_t i = 0; i < source_.inputs.size(); ++i) {
       const auto& input = source_.inputs[i];
-      if (!input.by_value) {
+      if (from_memory(input)) {
         text += std::string("const ") + (input.mask ? "M" : "T") + " x" + number(i) + " = ob_read" +
                 number(i) + "(in" + number(i) + ", " + where(source_.outputs.size() + i) + ", " +
                 count + "); ";
@@ -193,6 +248,9 @@ class Writer {
     }
     for (size_t i = 0; i < source_.scalars.size(); ++i) {
       arguments += (arguments.empty() ? "s" : ", s") + number(i);
+    }
+    for (size_t i = 0; i < source_.once.size(); ++i) {
+      arguments += (arguments.empty() ? "c" : ", c") + number(i);
     }
     // All results before the first store: an output may be an input.
     for (size_t i = 0; i < source_.outputs.size(); ++i) {

@@ -5,6 +5,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engines/work_shape.h"
@@ -26,13 +27,17 @@ struct PointwiseSource {
   struct Input {
     std::string name;  // in the expressions
     at::ScalarType dtype;
-    bool mask;      // in the expressions: a mask instead of a value
-    bool by_value;  // a kernel argument instead of memory; then `dtype` is the compute dtype
+    bool mask;             // in the expressions: a mask instead of a value
+    bool by_value;         // a kernel argument instead of memory; then `dtype` is the compute dtype
+    bool uniform = false;  // one element, which a work item reads once
   };
 
   std::vector<Output> outputs;
   std::vector<Input> inputs;
   std::vector<std::string> scalars;  // arguments of the compute dtype
+  // Names and expressions, for scalars, of what a work-group computes once, of the uniform inputs
+  // and the scalars; `expressions` see it as one more scalar.
+  std::vector<std::pair<std::string, std::string>> once;
   at::ScalarType compute;
   WorkShape shape;
   bool wide_index;      // 64-bit

@@ -61,7 +61,9 @@ static inline float cauchy(const uint word) {
   const float tangent = steep ? o.y / o.x : o.x / o.y;
   return negative ? -tangent : tangent;
 }
+#define V2 float2
 #define FOR_ELEMENTS FOR_WORDS
+#define DRAW_OF_BITS(k) words[k]
 #else
 static inline double unit(const ulong draw) { return (double)(long)(draw >> 11) * 0x1p-53; }
 
@@ -84,7 +86,9 @@ static inline double cauchy(const ulong draw) {
   const double tangent = tan(((double)rest + 0.5) * 0x1p-64 * M_PI);
   return (negative ? -1.0 : 1.0) * (steep ? 1.0 / tangent : tangent);
 }
+#define V2 double2
 #define FOR_ELEMENTS FOR_DRAWS
+#define DRAW_OF_BITS DRAW
 #endif
 
 #if DISTRIBUTION == 0  // uniform between first and second
@@ -120,26 +124,19 @@ __kernel void distribution(OB_PARAMETERS) {
 }
 #else
 #if DISTRIBUTION == 4  // normal: first is the mean, second the deviation
-#define PUT(i, z) out_store(i, z * second + first);
+#define VALUE(z) ((z) * second + first)
 #elif DISTRIBUTION == 5  // logarithmic normal
-#define PUT(i, z) out_store(i, exp(z * second + first));
+#define VALUE(z) exp((z) * second + first)
 #endif
 __kernel void distribution(OB_PARAMETERS) {
   OB_BEGIN
-  OB_ITEM(block)
-  const uint4 words = philox((ulong)block, ob_seed, ob_offset);
-#if BITS == 32
-  const ob_index i = 4 * block;
-  const float2 a = normals(words.x, words.y), b = normals(words.z, words.w);
-  PUT(i, a.x)
-  if (i + 1 < count) PUT((i + 1), a.y)
-  if (i + 2 < count) PUT((i + 2), b.x)
-  if (i + 3 < count) PUT((i + 3), b.y)
-#else
-  const ob_index i = 2 * block;
-  const double2 a = normals(words.x | ((ulong)words.y << 32), words.z | ((ulong)words.w << 32));
-  PUT(i, a.x)
-  if (i + 1 < count) PUT((i + 1), a.y)
-#endif
+  PHILOX_ITEM(count, 128 / BITS)
+  V values[128 / BITS * PHILOX_BLOCKS];
+  for (int k = 0; k < 128 / BITS * PHILOX_BLOCKS; k += 2) {
+    const V2 pair = normals(DRAW_OF_BITS(k), DRAW_OF_BITS(k + 1));
+    values[k] = pair.x;
+    values[k + 1] = pair.y;
+  }
+  for (int k = 0; k < some; ++k) out_store((i0 + k), VALUE(values[k]));
 }
 #endif

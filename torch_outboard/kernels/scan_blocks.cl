@@ -1,6 +1,116 @@
 // Scans of long rows, whose elements lie `inner` apart, in blocks of `block` elements, each by a
 // group: first the state of whole blocks, then each block with what the ones before it make.
 
+static inline State part_of(const V value, const V rest, const ob_index place) {
+#if TWO_VALUES
+  return STATE_OF_PART(value, rest);
+#elif SCAN >= 3
+  return (State){value, place};
+#else
+  return (State){value};
+#endif
+}
+
+#if TWO_VALUES
+#define STORE_PART(item, s) \
+  { part_values_store(item, PART_VALUE(s)); part_rests_store(item, PART_REST(s)); }
+#elif SCAN >= 3
+#define STORE_PART(item, s) \
+  { part_values_store(item, s.value); part_places_store(item, s.rest); }
+#else
+#define STORE_PART(item, s) part_values_store(item, s.value);
+#endif
+
+#if OB_LOCAL == 1
+// A processor takes several blocks at once, whose elements do not wait for each other. Of each it
+// reads and writes some elements at a time, since blocks may lie a multiple of 4 KB apart, and then
+// displace each other from the cache. Sums are of 64 bits: fewer fit into registers.
+#define BLOCKS_AT_ONCE (SCAN == 0 ? 4 : 8)
+#define TILE 16
+
+// `START(k, row)` makes a state of the first element of a block, and `EACH(k, i, s)` follows element i
+// with what it makes; FINISH(K) comes last.
+#define SCAN_SOME(K, START, EACH)                                                       \
+  for (; item + K <= end; item += K) {                                                  \
+    State s[K];                                                                         \
+    ob_index start[K], first[K], length[K], common = block;                             \
+    Line line[K];                                                                       \
+    for (int k = 0; k < K; ++k) {                                                       \
+      const ob_index row = (item + k) / blocks;                                         \
+      start[k] = row / inner * inner * n + row % inner;                                 \
+      line[k] = LINE_OF(row, start[k]);                                                 \
+      first[k] = (item + k - row * blocks) * block;                                     \
+      length[k] = min(block, n - first[k]);                                             \
+      common = min(common, length[k]);                                                  \
+      s[k] = STATE_OF(ELEMENT(start[k] + first[k] * inner), first[k]);                  \
+      START(k, row)                                                                     \
+    }                                                                                   \
+    ob_index i = 1;                                                                     \
+    for (; i + TILE <= common; i += TILE) {                                             \
+      V x[K][TILE];                                                                     \
+      State all[K][TILE];                                                               \
+      for (int k = 0; k < K; ++k) {                                                     \
+        for (int j = 0; j < TILE; ++j) {                                                \
+          x[k][j] = ELEMENT(start[k] + (first[k] + i + j) * inner);                     \
+        }                                                                               \
+      }                                                                                 \
+      for (int j = 0; j < TILE; ++j) {                                                  \
+        for (int k = 0; k < K; ++k) {                                                   \
+          s[k] = join(s[k], STATE_OF(x[k][j], first[k] + i + j));                       \
+          all[k][j] = s[k];                                                             \
+        }                                                                               \
+      }                                                                                 \
+      for (int k = 0; k < K; ++k) {                                                     \
+        for (int j = 0; j < TILE; ++j) EACH(k, first[k] + i + j, all[k][j])             \
+      }                                                                                 \
+    }                                                                                   \
+    for (int k = 0; k < K; ++k) {                                                       \
+      for (ob_index at = first[k] + i; at < first[k] + length[k]; ++at) {               \
+        s[k] = join(s[k], STATE_OF(ELEMENT(start[k] + at * inner), at));                \
+        EACH(k, at, s[k])                                                               \
+      }                                                                                 \
+    }                                                                                   \
+    FINISH(K)                                                                           \
+  }
+
+#define SCAN_ALL(START, EACH)                                                          \
+  const ob_index groups = get_num_groups(0), least = ob_items < 64 ? 1 : BLOCKS_AT_ONCE; \
+  const ob_index part = max((ob_items + groups - 1) / groups, least);                  \
+  ob_index item = get_group_id(0) * part;                                              \
+  const ob_index end = min(item + part, ob_items);                                     \
+  SCAN_SOME(BLOCKS_AT_ONCE, START, EACH)                                               \
+  SCAN_SOME(1, START, EACH)
+
+__kernel void scan_parts(OB_PARAMETERS) {
+  OB_BEGIN
+#define START(k, row)
+#define EACH(k, at, s) {}
+#define FINISH(K) for (int k = 0; k < K; ++k) STORE_PART((item + k), s[k])
+  SCAN_ALL(START, EACH)
+#undef START
+#undef EACH
+#undef FINISH
+}
+
+__kernel void scan_blocks(OB_PARAMETERS) {
+  OB_BEGIN
+  LINE_STEPS
+#define START(k, row)                                                                     \
+  if (first[k] > 0) {                                                                     \
+    State before;                                                                         \
+    for (ob_index other = row * blocks; other < item + k; ++other) {                      \
+      const State each =                                                                  \
+          part_of(part_values_load(other), part_rests_load(other), part_places_load(other)); \
+      before = other == row * blocks ? each : join(before, each);                         \
+    }                                                                                     \
+    s[k] = join(before, s[k]);                                                            \
+  }                                                                                       \
+  STORE(line[k], first[k], s[k])
+#define EACH(k, at, state) STORE(line[k], (at), state)
+#define FINISH(K)
+  SCAN_ALL(START, EACH)
+}
+#else
 #define BLOCK                                                              \
   const ob_index row = item / blocks, which = item - row * blocks;         \
   const ob_index start = row / inner * inner * n + row % inner;            \
@@ -8,17 +118,9 @@
 
 __kernel void scan_parts(OB_PARAMETERS) {
   OB_BEGIN
-#if OB_LOCAL > 1
   __local State scratch[OB_LOCAL];
-#endif
   OB_FOR_GROUPS(item) {
     BLOCK
-#if OB_LOCAL == 1
-    State s = STATE_OF(ELEMENT(start + first * inner), first);
-    for (ob_index i = first + 1; i < last; ++i) {
-      s = join(s, STATE_OF(ELEMENT(start + i * inner), i));
-    }
-#else
     // A lane takes a run, so that the order is kept.
     const ob_index run = (last - first + OB_LOCAL - 1) / OB_LOCAL;
     const ob_index from = min(first + OB_LANE * run, last), to = min(from + run, last);
@@ -34,50 +136,23 @@ __kernel void scan_parts(OB_PARAMETERS) {
         s = join(s, scratch[lane]);
       }
     }
-#endif
-    if (OB_LANE == 0) {
-      part_values_store(item, s.value);
-#if TWO_VALUES
-      part_rests_store(item, s.rest);
-#elif SCAN >= 3
-      part_places_store(item, s.rest);
-#endif
-    }
+    if (OB_LANE == 0) STORE_PART(item, s)
   }
-}
-
-static inline State part_of(const V value, const V rest, const ob_index place) {
-#if TWO_VALUES
-  return (State){value, rest};
-#elif SCAN >= 3
-  return (State){value, place};
-#else
-  return (State){value};
-#endif
 }
 
 __kernel void scan_blocks(OB_PARAMETERS) {
   OB_BEGIN
-#if OB_LOCAL > 1
+  LINE_STEPS
   __local State scratch[OB_LOCAL];
-#endif
   OB_FOR_GROUPS(item) {
     BLOCK
+    const Line line = LINE_OF(row, start);
     State before;
     for (ob_index other = row * blocks; other < item; ++other) {
       const State part =
           part_of(part_values_load(other), part_rests_load(other), part_places_load(other));
       before = other == row * blocks ? part : join(before, part);
     }
-#if OB_LOCAL == 1
-    State s = STATE_OF(ELEMENT(start + first * inner), first);
-    if (which > 0) s = join(before, s);
-    STORE(start + first * inner, s)
-    for (ob_index i = first + 1; i < last; ++i) {
-      s = join(s, STATE_OF(ELEMENT(start + i * inner), i));
-      STORE(start + i * inner, s)
-    }
-#else
     bool some = which > 0;
     for (ob_index from = first; from < last; from += OB_LOCAL) {
       const ob_index i = min(from + OB_LANE, last - 1);
@@ -95,9 +170,9 @@ __kernel void scan_blocks(OB_PARAMETERS) {
       before = scratch[OB_LOCAL - 1];
       some = true;
       if (from + OB_LANE < last) {
-        STORE(start + i * inner, s)
+        STORE(line, i, s)
       }
     }
-#endif
   }
 }
+#endif

@@ -1,7 +1,23 @@
 // What running sums (SCAN 0), products (1), logarithms of sums of exponentials (2), maxima (3) and
 // minima (4) keep of the elements that they have seen. join(a, b) is of those of a followed by b.
 
-#if SCAN == 0 && (OB_FLOATING || OB_COMPLEX)
+#if SCAN == 0 && OB_FLOATING && OB_LOCAL == 1 && defined(cl_khr_fp64)
+// A processor adds in float64, as CPU does.
+typedef struct {
+  double value;
+} State;
+static inline State join(const State a, const State b) { return (State){a.value + b.value}; }
+#define STATE_OF(x, i) ((State){(double)(x)})
+#define RESULT(s) ((V)(s).value)
+#define PART_VALUE(s) RESULT(s)
+// Of infinities nothing is left.
+static inline V part_rest(const State s) {
+  const V rest = (V)(s.value - (double)RESULT(s));
+  return rest - rest == 0 ? rest : 0;
+}
+#define PART_REST(s) part_rest(s)
+#define STATE_OF_PART(part_value, part_rest) ((State){(double)(part_value) + (double)(part_rest)})
+#elif SCAN == 0 && (OB_FLOATING || OB_COMPLEX)
 // The sum and what was lost to rounding: CPU adds float32 in float64.
 typedef struct {
   V value, rest;
@@ -21,7 +37,7 @@ static inline State join(const State a, const State b) {
   return s;
 }
 #define STATE_OF(x, i) ((State){(x), (V)(0)})
-#define RESULT(s) (s.value + s.rest)
+#define RESULT(s) ((s).value + (s).rest)
 #elif SCAN == 3 || SCAN == 4
 // Of equal elements the later one counts, and NaN most.
 typedef struct {
@@ -37,7 +53,7 @@ static inline State join(const State a, const State b) {
   return later ? b : a;
 }
 #define STATE_OF(x, i) ((State){(x), (i)})
-#define RESULT(s) s.value
+#define RESULT(s) (s).value
 #elif SCAN == 2
 // The largest element, and the sum of exponentials of the differences to it.
 typedef struct {
@@ -65,20 +81,43 @@ static inline State join(const State a, const State b) {
 #endif
 }
 #define STATE_OF(x, i) ((State){(x)})
-#define RESULT(s) s.value
+#define RESULT(s) (s).value
 #endif
 
 #define TWO_VALUES (SCAN == 2 || (SCAN == 0 && (OB_FLOATING || OB_COMPLEX)))
-#if SCAN == 3 || SCAN == 4
-#define STORE(at, s)                                      \
-  values_store(ob_place(values_layout, at), s.value);     \
-  indices_store(ob_place(indices_layout, at), s.rest);
-#else
-#define STORE(at, s) out_store(at, RESULT(s));
+#ifndef STATE_OF_PART
+#define PART_VALUE(s) s.value
+#define PART_REST(s) s.rest
+#define STATE_OF_PART(part_value, part_rest) ((State){(part_value), (part_rest)})
 #endif
+
 // Elements as the dtype of the result holds them.
 #if OB_COMPLEX
 #define ELEMENT(at) self_load(at)
 #else
 #define ELEMENT(at) (V)self_load(at)
+#endif
+
+// Where the results of a row lie.
+#if SCAN == 3 || SCAN == 4
+typedef struct {
+  ob_index values, indices;
+} Line;
+#define LINE_STEPS                                          \
+  const ob_index values_step = values_layout.stride[d];     \
+  const ob_index indices_step = indices_layout.stride[d];
+#define LINE_OF(row, start) \
+  ((Line){ob_line(values_layout, d, row), ob_line(indices_layout, d, row)})
+#define STORE(line, i, s)                                  \
+  {                                                        \
+    values_store((line.values + (i) * values_step), (s).value);  \
+    indices_store((line.indices + (i) * indices_step), (s).rest); \
+  }
+#else
+typedef struct {
+  ob_index out;
+} Line;
+#define LINE_STEPS
+#define LINE_OF(row, start) ((Line){start})
+#define STORE(line, i, s) out_store((line.out + (i) * inner), RESULT(s));
 #endif

@@ -13,8 +13,12 @@ def _row(
     scalars: str,
     requires: dict[str, str],
     derived: dict[str, str] | None = None,
+    once: dict[str, str] | None = None,
 ) -> Row:
-    """`lists` and `scalars` as `argument:name`; `outputs` gives the new value of each name."""
+    """`lists` and `scalars` as `argument:name`; `outputs` gives the new value of each name.
+
+    `once` has expressions for scalars: what is computed of the step once for many elements.
+    """
     pairs = [part.partition(":") for part in lists.split()]
     none = {"grad_scale": "None", "found_inf": "None"}
     return {
@@ -26,6 +30,8 @@ def _row(
         "expressions": [call_scalar_functions(t, functions()) for t in outputs.values()],
         "scalars": scalars.split(),
         "derived": derived or {},
+        "uniform": ["step"] if once else [],
+        "once": once or {},
         "requires": requires | none,
         "dtypes": dtype_bits(FLOATS),
     }
@@ -42,10 +48,13 @@ def _adam(name: str, decoupled: bool, amsgrad: bool, maximize: bool) -> Row:
     square = f"(beta2 * square_mean + one_less_beta2 * {gradient} * {gradient})"
     largest = f"maximum(largest, {square})"
     # 1 - beta ** step, without the loss of digits.
-    correction1, correction2 = "(-expm1(step * log_beta1))", "(-expm1(step * log_beta2))"
-    denominator = f"(sqrt({largest if amsgrad else square}) / sqrt({correction2}) + eps)"
+    once = {
+        "rate": "lr / -expm1(step * log_beta1)",
+        "scale": "1 / sqrt(-expm1(step * log_beta2))",
+    }
+    denominator = f"(sqrt({largest if amsgrad else square}) * scale + eps)"
     outputs = {
-        "param": f"{weight} - lr / {correction1} * {mean} / {denominator}",
+        "param": f"{weight} - rate * {mean} / {denominator}",
         "mean": mean,
         "square_mean": square,
     }
@@ -65,6 +74,7 @@ def _adam(name: str, decoupled: bool, amsgrad: bool, maximize: bool) -> Row:
             "log_beta1": "log(beta1)",
             "log_beta2": "log(beta2)",
         },
+        once,
     )
 
 
@@ -96,12 +106,12 @@ def _adagrad(maximize: bool) -> Row:
         "_fused_adagrad_",
         "self:param grads:grad state_sums:sum state_steps:step",
         {
-            "param": f"param - lr / (C(1) + (step - C(1)) * lr_decay) * {gradient}"
-            f" / (sqrt({total}) + eps)",
+            "param": f"param - rate * {gradient} / (sqrt({total}) + eps)",
             "sum": total,
         },
         "lr lr_decay weight_decay eps",
         {"maximize": str(maximize)},
+        once={"rate": "lr / (1 + (step - 1) * lr_decay)"},
     )
 
 

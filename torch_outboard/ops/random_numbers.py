@@ -19,6 +19,12 @@ _HALF, _BFLOAT16 = (torch.float16,), (torch.bfloat16,)
 _FLOAT, _DOUBLE = (torch.float32,), (torch.float64,)
 _NARROW = (*_HALF, *_BFLOAT16, *_FLOAT)
 
+
+def _items(elements: str, per_block: str = "4") -> str:
+    """How many work items, as in philox.cl: on a processor each takes eight blocks."""
+    return f"ceil(({elements}) / (({per_block}) * (group_lanes == 1 ? 8 : 1)))"
+
+
 # One offset of the generator serves an operator.
 _DRAWS = "numel(self) > 0 ? 1 : 0"
 
@@ -55,7 +61,7 @@ def _in_place(
     return templated(
         overloads,
         f"philox {text}",
-        Launch(kernel, f"(numel(self) + ({per_block}) - 1) // ({per_block})"),
+        Launch(kernel, _items("numel(self)", per_block)),
         dtypes=dtypes,
         operands="",
         results=Result("out", "sizes(self)"),
@@ -157,7 +163,7 @@ def _bernoulli() -> list[Row]:
         templated(
             "bernoulli_.Tensor",
             "philox bernoulli",
-            Launch("bernoulli", "(numel(self) + 3) // 4"),
+            Launch("bernoulli", _items("numel(self)")),
             dtypes=every,
             operands="self p",
             accepts={"p": "float16 bfloat16 float32 float64"},
@@ -172,7 +178,7 @@ def _bernoulli() -> list[Row]:
         templated(
             "bernoulli.out",
             None,
-            Launch("bernoulli", "(numel(self) + 3) // 4"),
+            Launch("bernoulli", _items("numel(self)")),
             dtypes=FLOATS,
             source=template("philox") + _SELF_AS_P + template("bernoulli"),
             numbers={"count": "numel(self)", "single": "0"},
@@ -189,7 +195,7 @@ def _dropout() -> list[Row]:
         templated(
             "native_dropout native_dropout.out",
             "philox dropout",
-            Launch("dropout", "(numel(input) + 3) // 4"),
+            Launch("dropout", _items("numel(input)")),
             dtypes=FLOATS,
             operands="input",
             results=[
@@ -295,7 +301,7 @@ def _randperm() -> Row:
         "randperm.generator_out",
         "philox randperm",
         [
-            Launch("randperm_draw", "(n + 1) // 2"),
+            Launch("randperm_draw", _items("n", "2")),
             Launch("randperm_sort", "n", repeat="log2_ceil(n) * (log2_ceil(n) + 1) / 2"),
             Launch("randperm_store", "n"),
         ],
@@ -315,7 +321,7 @@ def _rrelu(dtypes: Sequence[torch.dtype], bits: int) -> Row:
     return templated(
         "rrelu_with_noise rrelu_with_noise_ rrelu_with_noise.out",
         "philox rrelu",
-        Launch("rrelu", f"(numel(self) + {128 // bits} - 1) // {128 // bits}"),
+        Launch("rrelu", _items("numel(self)", str(128 // bits))),
         dtypes=dtypes,
         operands="self noise",
         results=Result("out", "sizes(self)"),

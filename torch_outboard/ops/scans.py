@@ -91,7 +91,7 @@ def _scan(
             "blocks": "(n + block - 1) // block",
         },
         conditions=[*conditions, f"!{wide}" if blocks else wide],
-        numbers={"n": "n", "inner": "inner", "block": "block", "blocks": "blocks"},
+        numbers={"n": "n", "inner": "inner", "block": "block", "blocks": "blocks", "d": "d"},
         constants={"SCAN": str(number)},
         strided=strided,
         family="scan",
