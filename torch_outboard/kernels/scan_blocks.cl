@@ -28,8 +28,8 @@ static inline State part_of(const V value, const V rest, const ob_index place) {
 #define BLOCKS_AT_ONCE (SCAN == 0 ? 4 : 8)
 #define TILE 16
 
-// `START(k, row)` follows the state of the first element of a block, `EACH(k, i, s)` that of element
-// i, and FINISH(K) all of them.
+// `START(k, row)` follows the state of the first element of a block, `EACH(k, i, s)` that of
+// element i, and FINISH(K) all of them.
 #define SCAN_SOME(K, START, EACH)                                                       \
   for (; item + K <= end; item += K) {                                                  \
     State s[K];                                                                         \
