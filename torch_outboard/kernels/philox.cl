@@ -17,11 +17,11 @@ static inline uint4 philox(const ulong block, const ulong seed, const ulong offs
   return (uint4)(x, y, z, w);
 }
 
-// FOR_WORDS(count, USE) puts USE(i, word) for the elements of a work item, and FOR_DRAWS(count, USE)
-// USE(i, draw) with draws of 64 bits.
+// FOR_WORDS(count, USE) puts USE(i, word) for the elements of a work item, and FOR_DRAWS(count,
+// USE) USE(i, draw) with draws of 64 bits.
 #if OB_LOCAL == 1
-// For a processor, a work item takes eight blocks at a time, as vectors. The loops are simple, since
-// the compiler makes vectors of them, too.
+// For a processor, a work item takes eight blocks at a time, as vectors. The loops are simple,
+// since the compiler makes vectors of them, too.
 #define PHILOX_BLOCKS 8
 static inline void philox_blocks(const ulong first, const ulong seed, const ulong offset,
                                  uint *const words) {

@@ -28,8 +28,8 @@ static inline State part_of(const V value, const V rest, const ob_index place) {
 #define BLOCKS_AT_ONCE (SCAN == 0 ? 4 : 8)
 #define TILE 16
 
-// `START(k, row)` makes a state of the first element of a block, and `EACH(k, i, s)` follows element i
-// with what it makes; FINISH(K) comes last.
+// `START(k, row)` follows the state of the first element of a block, `EACH(k, i, s)` that of
+// element i, and FINISH(K) all of them.
 #define SCAN_SOME(K, START, EACH)                                                       \
   for (; item + K <= end; item += K) {                                                  \
     State s[K];                                                                         \
@@ -63,6 +63,13 @@ static inline State part_of(const V value, const V rest, const ob_index place) {
       for (int k = 0; k < K; ++k) {                                                     \
         for (int j = 0; j < TILE; ++j) EACH(k, first[k] + i + j, all[k][j])             \
       }                                                                                 \
+    }                                                                                   \
+    for (; i < common; ++i) {                                                           \
+      for (int k = 0; k < K; ++k) {                                                     \
+        const ob_index at = first[k] + i;                                               \
+        s[k] = join(s[k], STATE_OF(ELEMENT(start[k] + at * inner), at));                \
+      }                                                                                 \
+      for (int k = 0; k < K; ++k) EACH(k, first[k] + i, s[k])                           \
     }                                                                                   \
     for (int k = 0; k < K; ++k) {                                                       \
       for (ob_index at = first[k] + i; at < first[k] + length[k]; ++at) {               \
