@@ -19,6 +19,14 @@ def test_long_rows_in_blocks(device, scan):
     compare(device, lambda x: scan(x, 1), torch.randn(2, 9001))
 
 
+@pytest.mark.parametrize("scan", [torch.cumsum, torch.cumprod, torch.cummax])
+@pytest.mark.parametrize("sizes", [(300, 100), (33, 5003), (200, 70, 3)])
+def test_many_rows_at_once(device, scan, sizes):
+    # Products stay near 1.
+    values = torch.randn(sizes) if scan is not torch.cumprod else 1 + torch.randn(sizes) / 100
+    compare(device, lambda x: scan(x, 1), values)
+
+
 def test_a_million_elements_keep_their_precision(device):
     compare(device, lambda x: torch.cumsum(x, 0), torch.rand(1_000_000))
 
