@@ -18,6 +18,7 @@ TABLES = (
     "optimizers",
     "loss_scaling",
     "reduction",
+    "complex_reductions",
     "matrix_product",
     "convolution",
     "indexing",
