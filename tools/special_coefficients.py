@@ -1,6 +1,8 @@
-"""Computes the coefficients of `torch_outboard/ops/special_coefficients.py`.
+"""Computes the coefficients of special functions, one module of them at a time.
 
-    python tools/special_coefficients.py > torch_outboard/ops/special_coefficients.py
+    for name in bessel special incomplete_gamma; do
+      python tools/special_coefficients.py $name > torch_outboard/ops/${name}_coefficients.py
+    done
 
 For Chebyshev expansions each function is sampled at Chebyshev nodes with mpmath, which PyTorch
 brings along, to 50 digits; a discrete cosine transform gives the coefficients, of which those below
@@ -11,6 +13,7 @@ Mathematical Functions (https://dlmf.nist.gov).
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable
 from fractions import Fraction
@@ -159,10 +162,9 @@ def scaled(function: Callable[[int, mpf], mpf], order: int, sign: int) -> Functi
     return of_inverse
 
 
-def expansions() -> dict[str, list[float]]:
-    """Names and coefficients."""
+def bessel() -> dict[str, list[float]]:
+    """Names and coefficients of Bessel and Airy functions."""
     far = mpf(BESSEL_FAR) ** 2
-    t2, tail = mpmath.sqrt(2 * mpmath.log(8)), mpmath.sqrt(-2 * mpmath.log(SMALLEST_NORMAL))
     zeta_left, zeta_right = (mpf(2) / 3 * mpf(abs(x)) ** (mpf(3) / 2) for x in AIRY_NEAR)
     j0, j1 = (lambda x: mpmath.besselj(0, x)), (lambda x: mpmath.besselj(1, x))
     return {
@@ -184,6 +186,13 @@ def expansions() -> dict[str, list[float]]:
         "AIRY_DECAY": expand(airy_decay, 0, 1 / zeta_right),
         "AIRY_COSINE": expand(airy_wave(sine=False), 0, 1 / zeta_left**2),
         "AIRY_SINE": expand(airy_wave(sine=True), 0, 1 / zeta_left**2),
+    }
+
+
+def special() -> dict[str, list[float]]:
+    """Names and coefficients of functions around the normal distribution."""
+    t2, tail = mpmath.sqrt(2 * mpmath.log(8)), mpmath.sqrt(-2 * mpmath.log(SMALLEST_NORMAL))
+    return {
         "ERFCX": expand(erfcx, -1, 1),
         "NDTRI_CENTER": expand(ndtri_center, 0, (mpf(3) / 8) ** 2),
         "NDTRI_NEAR_TAIL": expand(ndtri_tail, mpf(1) / 6, 1 / t2),
@@ -245,21 +254,34 @@ def show(name: str, coefficients: list[float], indent: str = "") -> None:
     print(indent + (")" if name else "),"))
 
 
-def main() -> None:
-    print('"""Computed by tools/special_coefficients.py: do not edit."""\n')
-    print("# fmt: off")
-    for name, zeros in (("ZEROS_J0", ZEROS_J0), ("ZEROS_J1", ZEROS_J1)):
-        print(f"# Each as a number and what it lacks.\n{name} = (")
-        for zero in zeros:
-            print(f"    ({float(zero)!r}, {float(zero - mpf(float(zero)))!r}),")
-        print(")")
-    for name, coefficients in expansions().items():
+def show_all(expansions: dict[str, list[float]]) -> None:
+    for name, coefficients in expansions.items():
         show(f"{name} = ", coefficients)
         print(name, len(coefficients), "terms", file=sys.stderr)
-    print("INCOMPLETE_GAMMA = (")
-    for coefficients in incomplete_gamma(9, 20):
-        show("", coefficients, "    ")
-    print(")")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("module", choices=("bessel", "special", "incomplete_gamma"))
+    module = parser.parse_args().module
+    print('"""Computed by tools/special_coefficients.py: do not edit."""\n')
+    print("# fmt: off")
+    if module == "bessel":
+        for name, zeros in (("ZEROS_J0", ZEROS_J0), ("ZEROS_J1", ZEROS_J1)):
+            print(f"# Each as a number and what it lacks.\n{name} = (")
+            for zero in zeros:
+                print(f"    ({float(zero)!r}, {float(zero - mpf(float(zero)))!r}),")
+            print(")")
+        show_all(bessel())
+    elif module == "special":
+        show_all(special())
+    else:
+        print("INCOMPLETE_GAMMA = (")
+        for coefficients in incomplete_gamma(9, 20):
+            show("", coefficients, "    ")
+        print(")")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Bessel and Airy functions, as scalar functions in OpenCL C (see scalar_functions.py).
 
-Expansions of special_coefficients.py near zero, and of what the leading term of the asymptotic form
+Expansions of bessel_coefficients.py near zero, and of what the leading term of the asymptotic form
 leaves beyond. DLMF is the Digital Library of Mathematical Functions (https://dlmf.nist.gov).
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from torch_outboard.ops import special_coefficients as known
+from torch_outboard.ops import bessel_coefficients as known
 from torch_outboard.ops.chebyshev import PRECISIONS, expansion, minus_zero_of, polynomial
 from torch_outboard.ops.scalar_function import ONE, Functions, ScalarFunction
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 from torch_outboard.ops.chebyshev import by_precision, polynomial
+from torch_outboard.ops.incomplete_gamma_coefficients import INCOMPLETE_GAMMA
 from torch_outboard.ops.scalar_function import Functions, ScalarFunction
-from torch_outboard.ops.special_coefficients import INCOMPLETE_GAMMA
 
 
 def _uniform(orders: int, powers: int) -> str:
