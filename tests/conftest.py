@@ -9,8 +9,15 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:  # PyTorch is imported when the driver is chosen
+    import torch
+
+    from torch_outboard.tuning_file import Ranges
 
 # The driver that the tests are written for where they ask for none in particular.
 HOST = {"OUTBOARD_DRIVER": "host"}
@@ -81,3 +88,14 @@ def shares_memory(device: object) -> bool:
     import torch
 
     return torch.get_device_module(device).get_device_properties(device).host_access == "coherent"
+
+
+@pytest.fixture
+def ranges(device: torch.device) -> Iterator[Callable[[Ranges], None]]:
+    """Sets what `auto` means on the device, for a test."""
+    from torch_outboard import _C, ways
+
+    before = _C.way_ranges(device.index)
+    with ways.way("auto", device):
+        yield lambda chosen: _C.set_way_ranges(device.index, chosen)
+    _C.set_way_ranges(device.index, before)

@@ -20,15 +20,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "programs"
 
 
-@pytest.fixture
-def ranges(device):
-    """Sets ranges of the device for a test."""
-    before = _C.way_ranges(device.index)
-    with ways.way("auto", device):
-        yield lambda chosen: _C.set_way_ranges(device.index, chosen)
-    _C.set_way_ranges(device.index, before)
-
-
 @pytest.mark.parametrize(
     ("ratios", "expected"),
     [

@@ -33,14 +33,6 @@ def shared_memory(shares_memory):
         pytest.skip("there is nothing to tune where host and device share no memory")
 
 
-@pytest.fixture
-def ranges(device):
-    before = _C.way_ranges(device.index)
-    with ways.way("auto", device):
-        yield lambda chosen: _C.set_way_ranges(device.index, chosen)
-    _C.set_way_ranges(device.index, before)
-
-
 class Clock:
     """Stands for the measurement: runs the work by both ways and answers what a test wants."""
 

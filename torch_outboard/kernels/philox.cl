@@ -1,19 +1,23 @@
 // Philox4x32-10, as in csrc/aten/random/philox.h, and which words an element uses, as in
 // distributions.h there: word i % 4 of block i / 4, or of 64 bits half i % 2 of block i / 2.
 
+// All rounds on the counter in x, y, z and w, of type U: one block or a vector of them.
+#define PHILOX_ROUNDS(U)                                                             \
+  uint key_low = (uint)seed, key_high = (uint)(seed >> 32);                          \
+  for (int round = 0; round < 10; ++round) {                                         \
+    const U high_x = mul_hi((U)(0xD2511F53u), x), low_x = 0xD2511F53u * x;           \
+    const U high_z = mul_hi((U)(0xCD9E8D57u), z), low_z = 0xCD9E8D57u * z;           \
+    x = high_z ^ y ^ key_low;                                                        \
+    y = low_z;                                                                       \
+    z = high_x ^ w ^ key_high;                                                       \
+    w = low_x;                                                                       \
+    key_low += 0x9E3779B9u;                                                          \
+    key_high += 0xBB67AE85u;                                                         \
+  }
+
 static inline uint4 philox(const ulong block, const ulong seed, const ulong offset) {
   uint x = (uint)block, y = (uint)(block >> 32), z = (uint)offset, w = (uint)(offset >> 32);
-  uint key_low = (uint)seed, key_high = (uint)(seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const uint high_x = mul_hi(0xD2511F53u, x), low_x = 0xD2511F53u * x;
-    const uint high_z = mul_hi(0xCD9E8D57u, z), low_z = 0xCD9E8D57u * z;
-    x = high_z ^ y ^ key_low;
-    y = low_z;
-    z = high_x ^ w ^ key_high;
-    w = low_x;
-    key_low += 0x9E3779B9u;
-    key_high += 0xBB67AE85u;
-  }
+  PHILOX_ROUNDS(uint)
   return (uint4)(x, y, z, w);
 }
 
@@ -27,17 +31,7 @@ static inline void philox_blocks(const ulong first, const ulong seed, const ulon
                                  uint *const words) {
   uint8 x = (uint8)(0, 1, 2, 3, 4, 5, 6, 7) + (uint)first;  // no carry: first is a multiple of 8
   uint8 y = (uint)(first >> 32), z = (uint)offset, w = (uint)(offset >> 32);
-  uint key_low = (uint)seed, key_high = (uint)(seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const uint8 high_x = mul_hi((uint8)0xD2511F53u, x), low_x = 0xD2511F53u * x;
-    const uint8 high_z = mul_hi((uint8)0xCD9E8D57u, z), low_z = 0xCD9E8D57u * z;
-    x = high_z ^ y ^ key_low;
-    y = low_z;
-    z = high_x ^ w ^ key_high;
-    w = low_x;
-    key_low += 0x9E3779B9u;
-    key_high += 0xBB67AE85u;
-  }
+  PHILOX_ROUNDS(uint8)
   vstore8((uint8)(x.s0, y.s0, z.s0, w.s0, x.s1, y.s1, z.s1, w.s1), 0, words);
   vstore8((uint8)(x.s2, y.s2, z.s2, w.s2, x.s3, y.s3, z.s3, w.s3), 1, words);
   vstore8((uint8)(x.s4, y.s4, z.s4, w.s4, x.s5, y.s5, z.s5, w.s5), 2, words);
