@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "aten/backward_thread.h"
 #include "runtime/caching_allocator.h"
 
 namespace outboard {
@@ -16,6 +17,7 @@ constexpr c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 class AllocationScope {
  public:
   explicit AllocationScope(c10::DeviceIndex device) {
+    ensure_backward_thread(device);
     if (device != current_device()) scope_.emplace(device);
   }
 

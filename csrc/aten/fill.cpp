@@ -7,9 +7,11 @@
 
 #include <utility>
 
+#include "aten/call_routed.h"
 #include "aten/copy.h"
 #include "aten/empty.h"
 #include "aten/router.h"
+#include "aten/ways.h"
 #include "runtime/device.h"
 #include "runtime/driver_table.h"
 #include "runtime/fork.h"
@@ -30,6 +32,15 @@ bool fill_dense(const at::Tensor& tensor, const at::Scalar& value) {
           static_cast<uint64_t>(tensor.numel()) * tensor.itemsize());
   stream.mark_submitted();
   return true;
+}
+
+void fill_on_device(const at::Tensor& tensor, const at::Scalar& value) {
+  static Operator& entry = router_entry("aten::fill_.Scalar");
+  static const c10::OperatorHandle op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::fill_", "Scalar");
+  const DeviceWayScope device_way;
+  at::Tensor self = tensor;
+  CallRouted<at::Tensor&(at::Tensor&, const at::Scalar&)>::call(entry, op, self, value);
 }
 
 namespace {

@@ -13,6 +13,11 @@ namespace outboard {
 // value.
 OUTBOARD_API bool fill_dense(const at::Tensor& tensor, const at::Scalar& value);
 
+// Fills `tensor`, which may be strided, on the device's queue where anything there can: for device
+// kernels, which do not wait for the host's way. Raises as on CPU if the dtype cannot hold the
+// value.
+OUTBOARD_API void fill_on_device(const at::Tensor& tensor, const at::Scalar& value);
+
 // Puts fill_.Scalar and zero_ by the driver behind the router, for devices whose memory the host
 // cannot touch.
 void register_fills();

@@ -134,13 +134,14 @@ WayRanges way_ranges(c10::DeviceIndex device) {
   return measured != nullptr ? *measured : WayRanges();
 }
 
-bool& HostWayScope::inside() noexcept {
-  static thread_local bool inside = false;
-  return inside;
+InnerWay& InnerWayScope::current() noexcept {
+  static thread_local InnerWay current = InnerWay::kOpen;
+  return current;
 }
 
 bool takes_device_way(c10::DeviceIndex device, const char* family, int64_t elements) {
-  if (HostWayScope::inside()) return false;
+  const InnerWay inner = InnerWayScope::current();
+  if (inner == InnerWay::kHost) return false;
   switch (way_setting(device)) {
     case WaySetting::kDevice:
       return true;
@@ -149,7 +150,7 @@ bool takes_device_way(c10::DeviceIndex device, const char* family, int64_t eleme
     case WaySetting::kAuto:
       break;
   }
-  return device_is_better(device, family, elements);
+  return inner == InnerWay::kDevice || device_is_better(device, family, elements);
 }
 
 bool device_way_is_open(std::string_view family) noexcept {

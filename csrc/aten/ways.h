@@ -47,18 +47,33 @@ OUTBOARD_API WayRanges way_ranges(c10::DeviceIndex device);
 // first list, 0 for a factory.
 OUTBOARD_API bool takes_device_way(c10::DeviceIndex device, const char* family, int64_t elements);
 
-// For host kernels that call other operators while they read and write memory by themselves: in
-// such a scope the thread takes no device way, since nothing may become work on a queue meanwhile.
-class OUTBOARD_API HostWayScope {
+// What calls take whose way is decided inside of other kernels, whatever `auto` says of them.
+enum class InnerWay : uint8_t { kOpen, kDevice, kHost };
+
+class OUTBOARD_API InnerWayScope {
  public:
-  HostWayScope() noexcept : previous_(std::exchange(inside(), true)) {}
-  ~HostWayScope() { inside() = previous_; }
-  HostWayScope(const HostWayScope&) = delete;
-  HostWayScope& operator=(const HostWayScope&) = delete;
-  static bool& inside() noexcept;
+  explicit InnerWayScope(InnerWay way) noexcept : previous_(std::exchange(current(), way)) {}
+  ~InnerWayScope() { current() = previous_; }
+  InnerWayScope(const InnerWayScope&) = delete;
+  InnerWayScope& operator=(const InnerWayScope&) = delete;
+  static InnerWay& current() noexcept;
 
  private:
-  const bool previous_;
+  const InnerWay previous_;
+};
+
+// For host kernels that call other operators while they read and write memory by themselves: in
+// such a scope the thread takes no device way, since nothing may become work on a queue meanwhile.
+class HostWayScope : InnerWayScope {
+ public:
+  HostWayScope() noexcept : InnerWayScope(InnerWay::kHost) {}
+};
+
+// For device kernels that need other operators: the host's way would wait for the queue. Only calls
+// that ask the router know of it, not typed host kernels of a family that is open nowhere.
+class DeviceWayScope : InnerWayScope {
+ public:
+  DeviceWayScope() noexcept : InnerWayScope(InnerWay::kDevice) {}
 };
 
 // Whether a device kernel of a family may run somewhere on memory that the host shares: typed host

@@ -3,6 +3,8 @@
 
 #include "aten/copy.h"
 #include "aten/empty.h"
+#include "aten/fill.h"
+#include "aten/ways.h"
 #include "engines/kernel_types.h"
 #include "engines/template.h"
 #include "engines/work_shape.h"
@@ -249,9 +251,10 @@ void TemplateKernel::initialize(Call& call, size_t i) const {
   const at::Tensor& tensor = call.tensors[i];
   if (description.initial == Tensor::kWhatWasThere || tensor.numel() == 0) return;
   if (description.initial == Tensor::kNumber) {
-    tensor.fill_(description.initial_number);
+    fill_on_device(tensor, description.initial_number);
     return;
   }
+  const DeviceWayScope device_way;
   const at::Tensor& source = call.tensors[description.initial];
   if (!tensor.is_same(source)) copy_into(tensor, source);
 }
