@@ -237,7 +237,7 @@ CALLS: tuple[Call, ...] = (
     Call("aten::_copy_from", _transpose),
     Call("aten::_copy_from", _vector(lambda x: x.to(torch.bfloat16))),
     Call("aten::cumsum", _matrix(lambda x: x.cumsum(1))),
-    Call("aten::sort", _matrix(lambda x: x.sort(1))),
+    Call("aten::sort.stable", _matrix(lambda x: x.sort(1))),
     Call("aten::topk", _matrix(lambda x: x.topk(8, 1))),
     Call("aten::index_select", _index_select),
     Call("aten::gather", _gather),
@@ -258,7 +258,6 @@ CALLS: tuple[Call, ...] = (
         "aten::upsample_bilinear2d",
         _on_images(lambda x: functional.interpolate(x, scale_factor=2, mode="bilinear")),
     ),
-    Call("aten::_scaled_dot_product_fused_attention_overrideable", _attention),
     Call("aten::_scaled_dot_product_flash_attention_for_cpu", _attention),
     Call("aten::normal_", _vector(lambda x: x.normal_())),
     Call("aten::bernoulli_.float", _vector(lambda x: x.bernoulli_(0.5))),
@@ -269,15 +268,8 @@ def families(calls: Iterable[Call] = CALLS) -> dict[str, list[Call]]:
     """All families of the operator tables, sorted, each with its calls; some may have none."""
     from torch_outboard.ops import tables
 
-    by_overload = {"aten::_copy_from": COPY}
-    for row in tables.rows():
-        overloads, family = row["overloads"], row.get("family", row["engine"])
-        assert isinstance(overloads, list)
-        assert isinstance(family, str)
-        for overload in overloads:
-            by_overload.setdefault(str(overload), family)
+    by_overload = tables.families() | {"aten::_copy_from": COPY}
     found: dict[str, list[Call]] = defaultdict(list)
     for call in calls:
-        if call.overload in by_overload:
-            found[by_overload[call.overload]].append(call)
+        found[by_overload[call.overload]].append(call)
     return {family: found[family] for family in sorted(set(by_overload.values()))}

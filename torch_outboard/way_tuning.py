@@ -4,8 +4,8 @@ Each representative call (`representative_calls.py`) runs by the device's kernel
 in turn, at several sizes. A family takes the device way around the sizes at which its calls were
 better by it on average, and none much worse.
 Where that opens the device way for a family, its other calls have to ask which way to take: if they
-do not bear that, the family is closed. Then a small training step has the last word, since a change
-of ways waits for the device.
+do not bear that, the family is closed. Then a small training step has the last word on the families
+that it uses, since a change of ways waits for the device.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from torch_outboard import _C, fallback, tuning_file, ways
+from torch_outboard.ops import tables
 from torch_outboard.representative_calls import Call, Run, families
 from torch_outboard.tuning_file import Range, Ranges, Tuning
 
@@ -32,6 +33,8 @@ TRAINING_LIMIT = 1.02
 QUESTION_LIMIT = 1.05
 # How often these are measured; the median counts.
 REPEATS = 3
+# How often in a row a limit has to be exceeded: what else runs on the machine looks like a loss.
+CONFIRMATIONS = 2
 # What a single call may lose where its family takes the device way.
 CALL_LIMIT = 1.25
 # Seconds that one side of a comparison takes in all, about, and rounds of at least one call.
@@ -190,6 +193,21 @@ def auto_ratio(ranges: Ranges, run: Run, device: torch.device, compare: Compare)
     return statistics.median(on_device / on_host for on_device, on_host in pairs)
 
 
+def is_slower(
+    ranges: Ranges, run: Run, device: torch.device, compare: Compare, limit: float
+) -> bool:
+    """Whether `auto` with these ranges exceeds `limit` times the host's time, repeatedly."""
+    return all(auto_ratio(ranges, run, device, compare) > limit for _ in range(CONFIRMATIONS))
+
+
+def families_in(run: Run, device: torch.device) -> set[str]:
+    """The families of which a piece of work has calls that device kernels can serve."""
+    with ways.way("device", device), fallback.report() as report:
+        run()
+    known = tables.families()
+    return {known[row.op] for row in report.rows if row.op in known}
+
+
 def host_calls_keep_up(
     ranges: Ranges,
     family: str,
@@ -209,7 +227,7 @@ def host_calls_keep_up(
         for call in calls:
             say(f"{call.overload} of {elements:,} on the host")
             run = call.prepare(device, elements)
-            if auto_ratio({family: ranges[family]}, run, device, compare) > QUESTION_LIMIT:
+            if is_slower({family: ranges[family]}, run, device, compare, QUESTION_LIMIT):
                 return False
     return True
 
@@ -248,18 +266,20 @@ def worth_it(
     """As much of the ranges as slows no training step down.
 
     The step works on small tensors, each of which may have to wait for the one before on the other
-    way. So a family that fails from its first size on may pass from a larger one on.
+    way. So a family that fails from its first size on may pass from a larger one on. Families that
+    the step does not use stay as they are.
     """
 
     def passes(chosen: Ranges) -> bool:
         say(f"a training step, {', '.join(name for name in chosen if chosen[name])}")
-        return auto_ratio(chosen, training_step(device), device, compare) <= TRAINING_LIMIT
+        return not is_slower(chosen, training_step(device), device, compare, TRAINING_LIMIT)
 
-    opened = [name for name in ranges if ranges[name]]
-    if not opened or passes(ranges):
+    used = families_in(training_step(device), device)
+    judged = [name for name in ranges if ranges[name] and name in used]
+    if not judged or passes({name: ranges[name] for name in judged}):
         return ranges
-    chosen: Ranges = {name: [] for name in ranges}
-    for name in opened:
+    chosen: Ranges = {name: [] if name in judged else ranges[name] for name in ranges}
+    for name in judged:
         for candidate in narrower(ranges[name], sizes):
             if passes(chosen | {name: candidate}):
                 chosen[name] = candidate

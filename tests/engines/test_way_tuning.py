@@ -21,6 +21,7 @@ def call(overload: str, make, function) -> Call:
 
 ADD = call("aten::add.Tensor", torch.ones, lambda x: x + x)
 SUM = call("aten::sum", torch.ones, torch.sum)
+SORT = call("aten::sort.stable", torch.ones, torch.sort)
 # No device kernel.
 DET = call("aten::_linalg_det", torch.eye, torch.linalg.det)
 CALLS = {"pointwise": [ADD], "reduction": [SUM], "solver": [DET]}
@@ -49,6 +50,12 @@ class Clock:
         return (self.ratios.pop(0) if self.ratios else self.training), 1.0
 
 
+def judged(*ratios: float) -> list[float]:
+    """What a clock answers so that pieces of work are judged to take such ratios."""
+    times = {ratio: way_tuning.CONFIRMATIONS if ratio > 1 else 1 for ratio in ratios}
+    return [ratio for ratio in ratios for _ in range(times[ratio] * way_tuning.REPEATS)]
+
+
 def tune(device, clock: Clock, **options) -> way_tuning.Tuning:
     return way_tuning.tune(device, sizes=SIZES, compare=clock, calls=CALLS, **options)
 
@@ -74,15 +81,21 @@ def test_a_slower_training_step_closes_the_device_way(device):
 
 
 def test_host_calls_that_do_not_bear_the_question_close_their_family(device):
-    questions = [ratio for ratio in (1.3, 1.0) for _ in range(way_tuning.REPEATS)]
-    tuning = tune(device, Clock(2.0, 0.5, 0.4, 3.0, *questions))
+    tuning = tune(device, Clock(2.0, 0.5, 0.4, 3.0, *judged(1.3, 1.0)))
     assert tuning.ranges == {"pointwise": [], "reduction": [(0, 22)]}
+
+
+def test_a_loss_has_to_be_confirmed(device):
+    """Something else ran on the machine, during a question and during the training step."""
+    once = [1.5] * way_tuning.REPEATS
+    clock = Clock(2.0, 0.5, 0.4, 3.0, *once, *judged(1.0, 1.0), *once)
+    assert tune(device, clock).ranges == {"pointwise": [(22, None)], "reduction": [(0, 22)]}
+    assert not clock.ratios
 
 
 def test_only_what_slows_training_down_is_closed(device):
     """Together too slow, and so is the first one; the second one is fine."""
-    steps = [ratio for ratio in (1.0, 1.0, 1.2, 1.1, 0.9) for _ in range(way_tuning.REPEATS)]
-    clock = Clock(2.0, 0.5, 0.4, 3.0, *steps)
+    clock = Clock(2.0, 0.5, 0.4, 3.0, *judged(1.0, 1.0, 1.2, 1.1, 0.9))
     assert tune(device, clock).ranges == {"pointwise": [], "reduction": [(0, 22)]}
     assert not clock.ratios
 
@@ -90,10 +103,19 @@ def test_only_what_slows_training_down_is_closed(device):
 def test_a_range_is_narrowed_before_it_is_closed(device):
     """The first one passes from the second size on; the second one does not go with it."""
     ratios = (0.5, 0.5, 0.5, 2.0)
-    steps = [ratio for ratio in (1.0, 1.2, 1.1, 0.9, 1.3) for _ in range(way_tuning.REPEATS)]
-    clock = Clock(*ratios, *steps)
+    clock = Clock(*ratios, *judged(1.0, 1.2, 1.1, 0.9, 1.3))
     assert tune(device, clock).ranges == {"pointwise": [(22, None)], "reduction": []}
     assert not clock.ratios
+
+
+def test_a_training_step_judges_the_families_that_it_uses(device):
+    """It sorts nothing."""
+    clock = Clock(0.5, 0.5, 0.5, 0.5, *judged(1.2, 1.2, 1.2, 1.2))
+    tuning = way_tuning.tune(
+        device, sizes=SIZES, compare=clock, calls={"pointwise": [ADD], "sorting": [SORT]}
+    )
+    assert tuning.ranges == {"pointwise": [], "sorting": [(0, None)]}
+    assert "sorting" not in way_tuning.families_in(way_tuning.training_step(device), device)
 
 
 @pytest.mark.parametrize(

@@ -36,18 +36,9 @@ def operator_name(overload: str) -> str:
     return overload.partition("::")[2].partition(".")[0]
 
 
-def families() -> dict[str, str]:
-    """The family of each overload that has a row."""
-    found: dict[str, str] = {}
-    for row in tables.rows():
-        for overload in row["overloads"]:
-            found.setdefault(overload, str(row.get("family", row["engine"])))
-    return found
-
-
 def by_family(overloads: Iterable[str]) -> dict[str, set[str]]:
     """Operator names per family."""
-    known = families()
+    known = tables.families()
     names: dict[str, set[str]] = defaultdict(set)
     for overload in overloads:
         names[known.get(overload, "other")].add(operator_name(overload))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from importlib import import_module
+from typing import cast
 
 from torch_outboard import _C
 from torch_outboard.ops.row import Row
@@ -56,6 +57,15 @@ def rows() -> list[Row]:
     """Every row; of those for one overload the first that serves a call takes it."""
     modules = (import_module(f"torch_outboard.ops.{name}") for name in TABLES)
     return [row for module in modules for row in module.rows()]
+
+
+def families() -> dict[str, str]:
+    """The family of each overload that has a row: "pointwise" of "aten::add.Tensor"."""
+    found: dict[str, str] = {}
+    for row in rows():
+        for overload in cast("list[str]", row["overloads"]):
+            found.setdefault(overload, str(row.get("family", row["engine"])))
+    return found
 
 
 def hand_over() -> None:
