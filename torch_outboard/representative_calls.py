@@ -217,6 +217,25 @@ def _attention(device: torch.device, elements: int) -> Run:
     return lambda: functional.scaled_dot_product_attention(q, k, v)
 
 
+def _distances(device: torch.device, elements: int) -> Run:
+    side = _side(elements)
+    x, y = (torch.rand(side, 16, device=device) for _ in range(2))
+    return lambda: torch.cdist(x, y, p=1.0)
+
+
+def _fourier(device: torch.device, elements: int) -> Run:
+    x = torch.rand(-(-elements // 256), 256, dtype=torch.complex64, device=device)
+    return lambda: torch.fft.fft(x, dim=1)
+
+
+def _lstm_cell(device: torch.device, elements: int) -> Run:
+    """The gates' part of a step; `elements` counts the gates of all of a batch."""
+    batch, hidden = max(1, elements // 512), 128
+    gates, more = (torch.rand(batch, 4 * hidden, device=device) for _ in range(2))
+    cells = torch.rand(batch, hidden, device=device)
+    return lambda: torch.ops.aten._thnn_fused_lstm_cell(gates, more, cells)
+
+
 CALLS: tuple[Call, ...] = (
     Call("aten::add.Tensor", _add),
     Call("aten::add_.Tensor", _in_place),
@@ -259,6 +278,10 @@ CALLS: tuple[Call, ...] = (
         _on_images(lambda x: functional.interpolate(x, scale_factor=2, mode="bilinear")),
     ),
     Call("aten::_scaled_dot_product_flash_attention_for_cpu", _attention),
+    Call("aten::_thnn_fused_lstm_cell", _lstm_cell),
+    Call("aten::_cdist_forward", _distances),
+    Call("aten::_fft_r2c", _matrix(lambda x: torch.fft.rfft(x, dim=1))),
+    Call("aten::_fft_c2c", _fourier),
     Call("aten::normal_", _vector(lambda x: x.normal_())),
     Call("aten::bernoulli_.float", _vector(lambda x: x.bernoulli_(0.5))),
 )

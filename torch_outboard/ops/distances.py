@@ -22,7 +22,9 @@ def _cdist() -> list[Row]:
     }
     numbers = {"columns": "m", "rows1": "size(x1, -2)", "rows2": "size(x2, -2)"}
     conditions = ["dims(x1) >= 2", "dims(x2) >= 2", "m == size(x2, -1)", "p >= 0"]
-    common: dict[str, Any] = {"reals": {"p": "p"}, "dtypes": WIDE, "strided": "x1 x2 out"}
+    common: dict[str, Any] = {
+        "reals": {"p": "p"}, "dtypes": WIDE, "strided": "x1 x2 out", "family": "distance"
+    }  # fmt: skip
     pairs = "batch + [size(x1, -2), size(x2, -2)]"
     return [
         templated(
@@ -73,7 +75,9 @@ def _cdist() -> list[Row]:
 def _pdist() -> list[Row]:
     numbers = {"rows": "size(self, 0)", "columns": "size(self, 1)"}
     pairs = "[max(size(self, 0) * (size(self, 0) - 1) // 2, 0)]"
-    common: dict[str, Any] = {"reals": {"p": "p"}, "dtypes": WIDE, "numbers": numbers}
+    common: dict[str, Any] = {
+        "reals": {"p": "p"}, "dtypes": WIDE, "numbers": numbers, "family": "distance"
+    }  # fmt: skip
     return [
         templated(
             "_pdist_forward _pdist_forward.out",
@@ -112,6 +116,7 @@ def rows() -> list[Row]:
             "cross",
             Launch("cross_product", "numel(out) // 3"),
             dtypes=(*FLOATS, *INTEGERS, *COMPLEX),
+            family="pointwise",
             operands="self other",
             meta="aten::linalg_cross",
             strided="self other out",

@@ -119,6 +119,7 @@ def _parts_of_numbers() -> list[Row]:
             Launch("parts", "numel(mantissa)"),
             source=_FREXP,
             dtypes=FLOATS,
+            family="pointwise",
             results=[
                 Result("mantissa", like="self"),
                 Result("exponent", dtype="int32", like="self"),
