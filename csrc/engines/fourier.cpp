@@ -4,15 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
-#include <set>
 
 #include "aten/copy.h"
-#include "aten/empty.h"
+#include "engines/fourier_call.h"
 #include "engines/kernel_types.h"
-#include "engines/work_shape.h"
 #include "runtime/device.h"
-#include "runtime/program.h"
 
 namespace outboard {
 
@@ -20,274 +16,9 @@ using at::ScalarType;
 
 namespace {
 
-constexpr int kDimensions = 12;
-// Beyond this prime factor Bluestein's algorithm needs fewer operations.
-constexpr int64_t kLargestRadix = 61;
 constexpr int64_t kLongest = int64_t{1} << 30;  // squares of places must fit into 64 bits
 
-// The radices of the passes for a transform of length n; empty where a prime factor is too large.
-c10::SmallVector<int64_t, 16> radices_of(int64_t n) {
-  c10::SmallVector<int64_t, 16> radices;
-  for (const int64_t radix : {8, 4, 2, 5, 3}) {
-    for (; n % radix == 0; n /= radix) radices.push_back(radix);
-  }
-  for (int64_t radix = 7; n > 1 && radix <= kLargestRadix; radix += 2) {
-    for (; n % radix == 0; n /= radix) radices.push_back(radix);
-  }
-  if (n > 1) radices.clear();
-  return radices;
-}
-
 }  // namespace
-
-namespace {
-
-// Whether real rows of length n can be transformed as complex ones of half the length.
-bool halves(int64_t n) { return n % 2 == 0 && n >= 4 && !radices_of(n / 2).empty(); }
-
-// The memory of a dense array as one of another dtype.
-at::Tensor seen_as(const at::Tensor& dense, ScalarType dtype) {
-  const auto bytes = static_cast<int64_t>(c10::elementSize(dtype));
-  at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(
-      c10::Storage(dense.storage()), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
-      c10::scalarTypeToTypeMeta(dtype));
-  const auto here = static_cast<int64_t>(dense.element_size());
-  result.unsafeGetTensorImpl()->set_sizes_contiguous({dense.numel() * here / bytes});
-  result.unsafeGetTensorImpl()->set_storage_offset(dense.storage_offset() * here / bytes);
-  return result;
-}
-
-}  // namespace
-
-struct FourierKernel::Kernels {
-  Kernel* read_complex;
-  Kernel* read_real;
-  Kernel* cut;
-  Kernel* real_parts;
-  Kernel* untangle;
-  Kernel* tangle;
-  Kernel* make_roots;
-  Kernel* make_chirp;
-  Kernel* chirp_ends;
-  Kernel* with_chirp;
-  Kernel* pass_any;
-  std::map<int64_t, Kernel*> passes;
-  std::map<int64_t, Kernel*> lanes_passes;
-  std::map<int64_t, Kernel*> first_passes;
-};
-
-// What one call shares: its kernels, and the roots of unity of the lengths that it met.
-struct FourierKernel::Call {
-  c10::DeviceIndex device;
-  ScalarType complex;
-  ScalarType real;
-  int sign;
-  double scale;  // that is still to be applied
-  bool wide = false;
-  bool vectors = false;  // explicit ones help
-  const Kernels* kernels = nullptr;
-  std::map<std::pair<int64_t, int>, at::Tensor> roots;
-
-  // Complex values of a vector of 32 bytes.
-  int64_t lanes() const { return real == ScalarType::Double ? 2 : 4; }
-  at::Tensor make(int64_t elements, bool is_real = false) const {
-    return empty_on(device, {elements}, is_real ? real : complex);
-  }
-  Call& index(LaunchArguments& arguments, int64_t value) {
-    wide ? arguments.value(value) : arguments.value(static_cast<int32_t>(value));
-    return *this;
-  }
-  Call& factor(LaunchArguments& arguments, double value) {
-    real == ScalarType::Double ? arguments.value(value)
-                               : arguments.value(static_cast<float>(value));
-    return *this;
-  }
-  void start(Kernel* kernel, int64_t items, const LaunchArguments& arguments) const {
-    launch(current_stream_state(device), *kernel,
-           Grid::linear(static_cast<uint64_t>(items), work_shape(device).local), arguments);
-  }
-  double take_scale() {
-    const double taken = scale;
-    scale = 1;
-    return taken;
-  }
-
-  const at::Tensor& roots_of(int64_t n, int direction);
-  // A dense array [items] of `source` of any strides.
-  at::Tensor read(const at::Tensor& source);
-  at::Tensor cut(const at::Tensor& source, int64_t n, int64_t kept);
-  // Of real rows of length n, `halves(n)`: the first `kept` elements of their transforms; and back,
-  // from n / 2 + 1 elements.
-  at::Tensor from_real(const at::Tensor& rows, int64_t n, int64_t kept, bool last);
-  at::Tensor to_real(const at::Tensor& source, int64_t n);
-  at::Tensor passes(at::Tensor source, int64_t n, int64_t inner, int direction, bool last);
-  // Rows of length `from` become rows of length `to`, with `count` elements that are not 0.
-  at::Tensor with_chirp(const at::Tensor& source, const at::Tensor& factors, int64_t inner,
-                        int64_t from, int64_t to, int64_t count, double factor_);
-  at::Tensor bluestein(const at::Tensor& source, int64_t n, int64_t inner, bool last);
-  // Along the dimension of length n that has `inner` elements behind each of its own.
-  at::Tensor along(const at::Tensor& source, int64_t n, int64_t inner, bool last);
-};
-
-const at::Tensor& FourierKernel::Call::roots_of(int64_t n, int direction) {
-  at::Tensor& table = roots[{n, direction}];
-  if (!table.defined()) {
-    table = make(n);
-    LaunchArguments arguments;
-    arguments.address(table.mutable_data_ptr());
-    index(arguments, n);
-    arguments.value(static_cast<int32_t>(direction));
-    start(kernels->make_roots, n, arguments);
-  }
-  return table;
-}
-
-at::Tensor FourierKernel::Call::read(const at::Tensor& source) {
-  const bool is_real = !source.is_complex();
-  if (!is_real && source.is_contiguous()) return source.view({-1});
-  at::Tensor result = make(source.numel());
-  LaunchArguments arguments;
-  arguments.address(source.const_data_ptr()).address(result.mutable_data_ptr());
-  const auto add = [&](auto zero) {
-    std::array<decltype(zero), 1 + 2 * kDimensions> layout{};
-    int64_t dims = 0;
-    int64_t end = 0;  // the stride of the dimension before
-    for (int64_t d = 0; d < source.dim(); ++d) {
-      if (source.size(d) == 1) continue;
-      // A dimension that continues the one before it is one with it.
-      const bool joins = dims > 0 && end == source.size(d) * source.stride(d);
-      if (!joins) layout[1 + dims++] = 1;
-      layout[dims] *= source.size(d);
-      layout[kDimensions + dims] = source.stride(d);
-      end = source.stride(d);
-    }
-    if (dims == 0) layout[1 + dims++] = 1;
-    layout[0] = dims;
-    arguments.bytes(layout.data(), sizeof(layout));
-  };
-  wide ? add(int64_t{0}) : add(int32_t{0});
-  index(arguments, result.numel());
-  start(is_real ? kernels->read_real : kernels->read_complex, result.numel(), arguments);
-  return result;
-}
-
-at::Tensor FourierKernel::Call::cut(const at::Tensor& source, int64_t n, int64_t kept) {
-  at::Tensor result = make(source.numel() / n * kept);
-  LaunchArguments arguments;
-  arguments.address(source.const_data_ptr()).address(result.mutable_data_ptr());
-  index(arguments, result.numel()).index(arguments, n).index(arguments, kept);
-  factor(arguments, take_scale());
-  start(kernels->cut, result.numel(), arguments);
-  return result;
-}
-
-at::Tensor FourierKernel::Call::passes(at::Tensor source, int64_t n, int64_t inner, int direction,
-                                       bool last) {
-  const auto radices = radices_of(n);
-  const at::Tensor table = roots_of(n, direction);
-  int64_t s = inner;
-  int64_t m = n;
-  for (size_t i = 0; i < radices.size(); ++i) {
-    const int64_t radix = radices[i];
-    m /= radix;
-    at::Tensor result = make(source.numel());
-    const bool any = kernels->passes.count(radix) == 0;
-    Kernel* kernel = any ? kernels->pass_any : kernels->passes.at(radix);
-    int64_t items = any ? source.numel() : source.numel() / radix;
-    if (vectors && kernels->lanes_passes.count(radix) != 0) {
-      const bool first = s == 1 && m % lanes() == 0;
-      if (first || s % lanes() == 0) {
-        kernel = (first ? kernels->first_passes : kernels->lanes_passes).at(radix);
-        items /= lanes();
-      }
-    }
-    LaunchArguments arguments;
-    arguments.address(source.const_data_ptr())
-        .address(result.mutable_data_ptr())
-        .address(table.const_data_ptr());
-    index(arguments, items).index(arguments, s).index(arguments, m);
-    index(arguments, n / (m * radix));
-    arguments.value(static_cast<int32_t>(direction));
-    factor(arguments, last && i + 1 == radices.size() ? take_scale() : 1);
-    if (any) index(arguments, radix);
-    start(kernel, items, arguments);
-    s *= radix;
-    source = std::move(result);
-  }
-  return source;
-}
-
-at::Tensor FourierKernel::Call::from_real(const at::Tensor& rows, int64_t n, int64_t kept,
-                                          bool last) {
-  const at::Tensor data = passes(seen_as(rows, complex), n / 2, 1, sign, /*last=*/false);
-  at::Tensor result = make(rows.numel() / n * kept);
-  LaunchArguments arguments;
-  arguments.address(data.const_data_ptr())
-      .address(result.mutable_data_ptr())
-      .address(roots_of(n, sign).const_data_ptr());
-  index(arguments, result.numel()).index(arguments, n).index(arguments, kept);
-  factor(arguments, last ? take_scale() : 1);
-  start(kernels->untangle, result.numel(), arguments);
-  return result;
-}
-
-at::Tensor FourierKernel::Call::to_real(const at::Tensor& source, int64_t n) {
-  at::Tensor data = make(source.numel() / (n / 2 + 1) * (n / 2));
-  LaunchArguments arguments;
-  arguments.address(source.const_data_ptr())
-      .address(data.mutable_data_ptr())
-      .address(roots_of(n, sign).const_data_ptr());
-  index(arguments, data.numel()).index(arguments, n);
-  start(kernels->tangle, data.numel(), arguments);
-  return seen_as(passes(data, n / 2, 1, sign, /*last=*/true), real);
-}
-
-at::Tensor FourierKernel::Call::with_chirp(const at::Tensor& source, const at::Tensor& factors,
-                                           int64_t inner, int64_t from, int64_t to, int64_t count,
-                                           double factor_) {
-  at::Tensor result = make(source.numel() / from * to);
-  LaunchArguments arguments;
-  arguments.address(source.const_data_ptr())
-      .address(result.mutable_data_ptr())
-      .address(factors.const_data_ptr());
-  index(arguments, result.numel()).index(arguments, inner).index(arguments, from);
-  index(arguments, to).index(arguments, count).factor(arguments, factor_);
-  start(kernels->with_chirp, result.numel(), arguments);
-  return result;
-}
-
-at::Tensor FourierKernel::Call::bluestein(const at::Tensor& source, int64_t n, int64_t inner,
-                                          bool last) {
-  int64_t length = 1;
-  while (length < 2 * n - 1) length *= 2;
-  const at::Tensor chirp = make(n);
-  LaunchArguments of_chirp;
-  of_chirp.address(chirp.mutable_data_ptr());
-  index(of_chirp, n);
-  of_chirp.value(static_cast<int32_t>(sign));
-  start(kernels->make_chirp, n, of_chirp);
-
-  at::Tensor factors = make(length);
-  LaunchArguments of_ends;
-  of_ends.address(chirp.const_data_ptr()).address(factors.mutable_data_ptr());
-  index(of_ends, n).index(of_ends, length);
-  start(kernels->chirp_ends, length, of_ends);
-  factors = passes(factors, length, 1, -1, /*last=*/false);
-
-  at::Tensor data = with_chirp(source, chirp, inner, n, length, n, 1);
-  data = passes(data, length, inner, -1, /*last=*/false);
-  data = with_chirp(data, factors, inner, length, length, length, 1);
-  data = passes(data, length, inner, 1, /*last=*/false);
-  const double factor_ = (last ? take_scale() : 1) / static_cast<double>(length);
-  return with_chirp(data, chirp, inner, length, n, n, factor_);
-}
-
-at::Tensor FourierKernel::Call::along(const at::Tensor& source, int64_t n, int64_t inner,
-                                      bool last) {
-  if (n == 1) return source;
-  return radices_of(n).empty() ? bluestein(source, n, inner, last)
-                               : passes(source, n, inner, sign, last);
-}
 
 FourierKernel::FourierKernel(const Row& row, const c10::FunctionSchema& schema)
     : EngineKernel(row, schema), source_(row.text("source")) {
@@ -303,46 +34,6 @@ FourierKernel::FourierKernel(const Row& row, const c10::FunctionSchema& schema)
   option_ = overload_.index(kind_ == Kind::kComplex    ? "forward"
                             : kind_ == Kind::kFromReal ? "onesided"
                                                        : "last_dim_size");
-}
-
-const FourierKernel::Kernels& FourierKernel::kernels(const Call& call) {
-  return *table_.find(Key{call.device, call.real, call.wide}, [&] {
-    std::string text = "typedef " + value_type(call.real) + " S;\n";
-    text += "typedef " + value_type(call.complex) + " V;\n";
-    text += "typedef " + value_type(call.real, static_cast<int>(2 * call.lanes())) + " L;\n";
-    text += "#define OB_LANES " + std::to_string(call.lanes()) + "\n";
-    text += call.wide ? "typedef long ob_index;\ntypedef ulong ob_unsigned;\n"
-                      : "typedef int ob_index;\ntypedef uint ob_unsigned;\n";
-    text += "#define OB_DIMENSIONS " + std::to_string(kDimensions) + "\n";
-    if (call.real == ScalarType::Double) text += "#define OB_DOUBLE\n";
-    text += source_;
-    const char* options = literal_options(call.real);
-    const auto kernel = [&](const std::string& name) {
-      return &find_kernel(call.device, text, name, options);
-    };
-    auto* made = new Kernels{kernel("read_complex"),
-                             kernel("read_real"),
-                             kernel("cut"),
-                             kernel("real_parts"),
-                             kernel("untangle"),
-                             kernel("tangle"),
-                             kernel("make_roots"),
-                             kernel("make_chirp"),
-                             kernel("chirp_ends"),
-                             kernel("with_chirp"),
-                             kernel("pass_any"),
-                             {},
-                             {},
-                             {}};
-    for (const int64_t radix : {2, 3, 4, 5, 8}) {
-      made->passes[radix] = kernel("pass" + std::to_string(radix));
-    }
-    for (const int64_t radix : {2, 4, 8}) {
-      made->lanes_passes[radix] = kernel("lanes_pass" + std::to_string(radix));
-      made->first_passes[radix] = kernel("first_pass" + std::to_string(radix));
-    }
-    return made;
-  });
 }
 
 at::DimVector FourierKernel::order(const at::Tensor& self, at::DimVector& dims, bool sort_last) {
@@ -372,8 +63,8 @@ at::Tensor as_result(const at::Tensor& dense, at::IntArrayRef sizes, at::IntArra
 
 }  // namespace
 
-at::Tensor FourierKernel::complex_transform(Call& call, const at::Tensor& self, at::DimVector dims,
-                                            bool sort_last) {
+at::Tensor FourierKernel::complex_transform(FourierCall& call, const at::Tensor& self,
+                                            at::DimVector dims, bool sort_last) {
   const at::DimVector places = order(self, dims, sort_last);
   at::Tensor data = call.read(self.permute(places));
   int64_t inner = 1;
@@ -386,7 +77,7 @@ at::Tensor FourierKernel::complex_transform(Call& call, const at::Tensor& self, 
   return as_result(data, self.sizes(), places);
 }
 
-at::Tensor FourierKernel::compute(Call& call, const at::Tensor& self, at::DimVector dims,
+at::Tensor FourierKernel::compute(FourierCall& call, const at::Tensor& self, at::DimVector dims,
                                   int64_t last_size) {
   if (kind_ == Kind::kComplex) return complex_transform(call, self, dims, /*sort_last=*/true);
   const int64_t last = dims.back();
@@ -399,7 +90,7 @@ at::Tensor FourierKernel::compute(Call& call, const at::Tensor& self, at::DimVec
     const bool only_one = dims.size() == 1;
     const bool aligned = self.storage_offset() % 2 == 0;
     at::Tensor data;
-    if (halves(n) && aligned && rows.is_contiguous()) {
+    if (FourierCall::halves(n) && aligned && rows.is_contiguous()) {
       data = call.from_real(rows, n, last_size, only_one);
     } else {
       data = call.along(call.read(rows), n, 1, only_one);
@@ -422,14 +113,11 @@ at::Tensor FourierKernel::compute(Call& call, const at::Tensor& self, at::DimVec
   at::DimVector only{last};
   const at::DimVector places = order(half, only, /*sort_last=*/false);
   at::Tensor data = call.read(half.permute(places));
-  if (halves(last_size)) return as_result(call.to_real(data, last_size), sizes, places);
+  if (FourierCall::halves(last_size)) {
+    return as_result(call.to_real(data, last_size), sizes, places);
+  }
   data = call.along(call.cut(data, half.size(last), last_size), last_size, 1, /*last=*/true);
-  at::Tensor result = call.make(data.numel(), /*is_real=*/true);
-  LaunchArguments arguments;
-  arguments.address(data.const_data_ptr()).address(result.mutable_data_ptr());
-  call.index(arguments, result.numel()).factor(arguments, call.take_scale());
-  call.start(call.kernels->real_parts, result.numel(), arguments);
-  return as_result(result, sizes, places);
+  return as_result(call.real_parts(data), sizes, places);
 }
 
 bool FourierKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
@@ -442,14 +130,14 @@ bool FourierKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   const at::Tensor& self = first.toTensor();
   const ScalarType dtype = self.scalar_type();
   const bool from_real = kind_ == Kind::kFromReal;
-  if (self.numel() == 0 || self.dim() > kDimensions || self.is_conj() || self.is_neg()) {
+  if (self.numel() == 0 || self.dim() > kFourierDimensions || self.is_conj() || self.is_neg()) {
     return false;
   }
   if (from_real ? dtype != ScalarType::Float && dtype != ScalarType::Double
                 : dtype != ScalarType::ComplexFloat && dtype != ScalarType::ComplexDouble) {
     return false;
   }
-  Call call;
+  FourierCall call;
   call.device = device;
   call.vectors = device_properties(device).kind == OB_DEVICE_CPU;
   call.real = c10::toRealValueType(dtype);
@@ -493,7 +181,9 @@ bool FourierKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
        given.scalar_type() != (kind_ == Kind::kToReal ? call.real : call.complex))) {
     return false;
   }
-  call.kernels = &kernels(call);
+  call.kernels = table_.find(Key{device, call.real, call.wide}, [&] {
+    return make_fourier_kernels(device, call.real, call.wide, source_);
+  });
   const at::Tensor result = compute(call, self, dims, last_size);
   if (!given.defined()) {
     overload_.finish(stack, result);

@@ -10,14 +10,15 @@
 // transformed come first.
 #pragma once
 
-#include <map>
 #include <string>
 
 #include "engines/engine.h"
+#include "engines/fourier_kernels.h"
 #include "engines/kernel_table.h"
-#include "runtime/launch.h"
 
 namespace outboard {
+
+struct FourierCall;
 
 class FourierKernel final : public EngineKernel {
  public:
@@ -35,20 +36,18 @@ class FourierKernel final : public EngineKernel {
       return device == other.device && dtype == other.dtype && wide == other.wide;
     }
   };
-  struct Kernels;
-  struct Call;
 
   // Dimensions in the order in which the result lies in memory; those of `dims` come last.
   static at::DimVector order(const at::Tensor& self, at::DimVector& dims, bool sort_last);
-  const Kernels& kernels(const Call& call);
-  at::Tensor compute(Call& call, const at::Tensor& self, at::DimVector dims, int64_t last_size);
-  at::Tensor complex_transform(Call& call, const at::Tensor& self, at::DimVector dims,
+  at::Tensor compute(FourierCall& call, const at::Tensor& self, at::DimVector dims,
+                     int64_t last_size);
+  at::Tensor complex_transform(FourierCall& call, const at::Tensor& self, at::DimVector dims,
                                bool sort_last);
 
   const std::string source_;
   Kind kind_;
   int self_, dim_, normalization_, option_;
-  KernelTable<Key, const Kernels*> table_;
+  KernelTable<Key, const FourierKernels*> table_;
 };
 
 }  // namespace outboard

@@ -1,92 +1,16 @@
-"""Pointwise operators: the rows of the engine `pointwise` (csrc/engines/pointwise.h).
+"""Pointwise operators: the rows of the engine `pointwise`.
 
-Arithmetic, comparison and elementary functions; activations are in pointwise_activations.py.
+Arithmetic, comparison and elementary functions; activations are in pointwise_activations.py,
+operators over lists in pointwise_foreach.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import torch
 
-from torch_outboard.ops.row import (
-    BOOL,
-    COMPLEX,
-    FLOATS,
-    INTEGERS,
-    Row,
-    Value,
-    call_scalar_functions,
-    dtype_bits,
-    qualified,
-)
-from torch_outboard.ops.scalar_functions import functions
-
-REALS = (*FLOATS, *INTEGERS)  # without bool
-ALL = (*REALS, *BOOL, *COMPLEX)
-
-
-def pointwise(
-    overloads: str,
-    operands: str,
-    expressions: str | list[str],
-    dtypes: Iterable[torch.dtype],
-    **properties: Value,
-) -> Row:
-    """A row.
-
-    Args:
-        overloads: names without namespace, separated by blanks.
-        operands: names of arguments, separated by blanks; `argument:name` gives another name to
-            the expressions.
-        expressions: one per result, in OpenCL C; functions of the table are called by their names.
-        dtypes: the common dtypes that are served.
-        properties: as in pointwise.h; `scalars` as a text like `operands`.
-    """
-    row: Row = {
-        "engine": "pointwise",
-        "overloads": qualified(overloads),
-        "expressions": [
-            call_scalar_functions(text, functions())
-            for text in ([expressions] if isinstance(expressions, str) else expressions)
-        ],
-        "dtypes": dtype_bits(dtypes),
-    }
-    row["operands"], row["names"] = _renamed(operands)
-    if "scalars" in properties:
-        row["scalars"], row["scalar_names"] = _renamed(str(properties.pop("scalars")))
-    return row | properties
-
-
-def _renamed(text: str) -> tuple[list[str], list[str]]:
-    parts = [part.partition(":") for part in text.split()]
-    return [argument for argument, _, _ in parts], [name or argument for argument, _, name in parts]
-
-
-def unary(
-    names: str, dtypes: Iterable[torch.dtype], types: str = "promote", **properties: Value
-) -> list[Row]:
-    """Operators `name`, `name_`, `name.out` that are scalar functions; `operator:function`."""
-    rows = []
-    for operator, function in zip(*_renamed(names), strict=True):
-        overloads = f"{operator} {operator}_ {operator}.out"
-        rows.append(
-            pointwise(overloads, "self", f"{function}(self)", dtypes, types=types, **properties)
-        )
-    return rows
-
-
-def binary(
-    names: str, dtypes: Iterable[torch.dtype], out: str = "out", **properties: Value
-) -> list[Row]:
-    """Operators with `.Tensor`, `_.Tensor` and `.out` (or `out`); `operator:function`."""
-    rows = []
-    for operator, function in zip(*_renamed(names), strict=True):
-        overloads = f"{operator}.Tensor {operator}_.Tensor {operator}.{out}"
-        rows.append(
-            pointwise(overloads, "self other", f"{function}(self, other)", dtypes, **properties)
-        )
-    return rows
+from torch_outboard.ops import pointwise_activations, pointwise_foreach
+from torch_outboard.ops.pointwise_row import ALL, REALS, binary, pointwise, unary
+from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row, Value
 
 
 def arithmetic() -> list[Row]:
@@ -444,8 +368,6 @@ def filling() -> list[Row]:
 
 def rows() -> list[Row]:
     """Every row."""
-    from torch_outboard.ops import pointwise_activations, pointwise_foreach
-
     return [
         *arithmetic(),
         *comparison(),

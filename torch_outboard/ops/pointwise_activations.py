@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from torch_outboard.ops.pointwise_row import pointwise
 from torch_outboard.ops.row import COMPLEX, FLOATS, Row, Value
 
 
 def rows() -> list[Row]:
     """Every row."""
-    from torch_outboard.ops.pointwise import pointwise
 
     def forms(name: str, backward: bool = False) -> str:
         return f"{name} {name}.grad_input" if backward else f"{name} {name}_ {name}.out"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from torch_outboard.ops.pointwise import ALL, REALS, pointwise
+from torch_outboard.ops.pointwise_row import ALL, REALS, pointwise
 from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, Row, Value
 
 _FRACTIONS = (*FLOATS, *COMPLEX)

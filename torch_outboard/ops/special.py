@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from torch_outboard.ops.pointwise import pointwise, unary
+from torch_outboard.ops.pointwise_row import pointwise, unary
 from torch_outboard.ops.polynomials import POLYNOMIALS
 from torch_outboard.ops.row import FLOATS, Row, Value
 from torch_outboard.ops.template import Launch, Result, templated
