@@ -55,6 +55,13 @@ ExpressionValue ExpressionValue::of(const c10::IValue& argument) {
     for (const bool element : argument.toBoolList()) list.push_back(element ? 1.0 : 0.0);
     return of(std::move(list));
   }
+  if (argument.isTensorList() || argument.isOptionalTensorList()) {
+    List given;
+    for (const c10::IValue& element : argument.toListRef()) {
+      given.push_back(element.isTensor() && element.toTensor().defined() ? 1.0 : 0.0);
+    }
+    return of(std::move(given));
+  }
   if (argument.isString()) {
     value.kind = Kind::kText;
     value.text = &argument.toStringRef();

@@ -48,8 +48,9 @@ struct OUTBOARD_API ExpressionValue {
   static ExpressionValue of(double number);
   static ExpressionValue of(List list);
   static ExpressionValue of(const at::Tensor& tensor);
-  // Of an argument: numbers, flags, dtypes (by number), texts, lists of these, tensors, None.
-  // Anything else is none. The argument must outlive the value.
+  // Of an argument: numbers, flags, dtypes (by number), texts, lists of these, tensors, None. A
+  // list of tensors becomes one of flags: which of them are given. Anything else is none. The
+  // argument must outlive the value.
   static ExpressionValue of(const c10::IValue& argument);
 
   bool truth() const;

@@ -103,14 +103,26 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
     names_.push_back(overload_.argument(static_cast<int>(i)).name());
   }
   names_.emplace_back("group_lanes");
+  names_.emplace_back("deterministic");
   const auto& accepts = row.dictionary("accepts");
   for (std::string name : row.texts("operands")) {
     Tensor tensor;
     tensor.optional = name.back() == '?';
     if (tensor.optional) name.pop_back();
+    if (const size_t sign = name.find('='); sign != std::string::npos) {
+      const size_t bracket = name.find('[', sign);
+      TORCH_CHECK_VALUE(bracket != std::string::npos, "a row of ", overload_.name(), " has '", name,
+                        "' instead of 'name=list[place]'");
+      tensor.element = std::strtoll(name.c_str() + bracket + 1, nullptr, 10);
+      tensor.argument = overload_.index(name.substr(sign + 1, bracket - sign - 1));
+      name.resize(sign);
+      tensor.slot = static_cast<int>(names_.size());
+      names_.push_back(name);
+    } else {
+      tensor.argument = overload_.index(name);
+      tensor.slot = tensor.argument;
+    }
     tensor.name = name;
-    tensor.argument = overload_.index(name);
-    tensor.slot = tensor.argument;
     const auto found = accepts.find(name);
     if (found != accepts.end()) tensor.accepts = dtype_set(found->second);
     tensors_.push_back(std::move(tensor));

@@ -2,11 +2,14 @@
 // tensors they read and write, of which sizes and dtypes, and how many work items each launch has.
 //
 // A row's properties. An expression is one of engines/expression.h; its names are the arguments of
-// the overload (without those of out=), the results once they have sizes, those of `let`, and
-// `group_lanes`, the work items of a work-group in launches of groups.
+// the overload (without those of out=), the results once they have sizes, those of `let`,
+// `group_lanes`, the work items of a work-group in launches of groups, and `deterministic`, whether
+// torch.use_deterministic_algorithms is on.
 //
 //   source         text of the kernels
-//   operands       tensor arguments that kernels read; "weight?" may be None
+//   operands       tensor arguments that kernels read; "weight?" may be None, and
+//                  "index=indices[-1]" is called index, an element of a list of tensors; as a value
+//                  of an expression such a list says which of its tensors are given
 //   dtypes         bits of the dtypes that are served: of the first operand, or, without operands,
 //                  of the first result
 //   accepts        per further operand the names of its dtypes, "int32 int64", or "any"; an operand
@@ -83,7 +86,8 @@ class TemplateKernel final : public EngineKernel {
  private:
   struct Tensor {
     std::string name;
-    int argument = -1;  // of operands; -1: the functional form has no such argument
+    int argument = -1;               // of operands; -1: the functional form has no such argument
+    std::optional<int64_t> element;  // of a list of tensors; negative from its end
     bool optional = false;
     bool items = false;
     bool strided = false;

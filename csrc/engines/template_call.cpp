@@ -1,3 +1,4 @@
+#include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 
@@ -25,6 +26,16 @@ int64_t extent(const at::Tensor& tensor) {
   int64_t last = 0;
   for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
   return last + 1;
+}
+
+// An element of a list of tensors, or None where the list has none there.
+const c10::IValue& element_of(const c10::IValue& list, int64_t place) {
+  static const c10::IValue none;
+  if (!list.isList()) return none;
+  const c10::ArrayRef<c10::IValue> elements = list.toListRef();
+  const auto count = static_cast<int64_t>(elements.size());
+  if (place < 0) place += count;
+  return place >= 0 && place < count ? elements[static_cast<size_t>(place)] : none;
 }
 
 template <class Index>
@@ -76,7 +87,9 @@ struct TemplateKernel::Call {
 
 bool TemplateKernel::read_operands(Call& call, const torch::jit::Stack& stack) const {
   for (size_t i = 0; i < operand_count_; ++i) {
-    const c10::IValue& value = overload_.read(stack, tensors_[i].argument);
+    const c10::IValue& argument = overload_.read(stack, tensors_[i].argument);
+    const c10::IValue& value =
+        tensors_[i].element.has_value() ? element_of(argument, *tensors_[i].element) : argument;
     if (value.isNone() || (value.isTensor() && !value.toTensor().defined())) {
       if (!tensors_[i].optional) return false;
       call.tensors.emplace_back();
@@ -169,8 +182,14 @@ bool TemplateKernel::prepare(Call& call, const torch::jit::Stack& stack) const {
     const c10::IValue& value = overload_.read(stack, static_cast<int>(i));
     call.values[i] = ExpressionValue::of(value);
   }
+  for (size_t i = 0; i < operand_count_; ++i) {
+    if (!tensors_[i].element.has_value()) continue;
+    call.values[tensors_[i].slot] = ExpressionValue::of(call.tensors[i]);
+  }
   call.values[overload_.argument_count()] =
       ExpressionValue::of(static_cast<double>(group_lanes(call.device)));
+  call.values[overload_.argument_count() + 1] =
+      ExpressionValue::of(at::globalContext().deterministicAlgorithms() ? 1.0 : 0.0);
   for (const int argument : scalars_) {
     const c10::IValue& value = overload_.read(stack, argument);
     if (!value.isScalar()) return false;
@@ -254,7 +273,6 @@ void TemplateKernel::initialize(Call& call, size_t i) const {
     fill_on_device(tensor, description.initial_number);
     return;
   }
-  const DeviceWayScope device_way;
   const at::Tensor& source = call.tensors[description.initial];
   if (!tensor.is_same(source)) copy_into(tensor, source);
 }
@@ -417,6 +435,7 @@ bool TemplateKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys
   call.tensors.reserve(tensors_.size());
   if (!prepare(call, *stack)) return false;
   call.tensors.resize(tensors_.size());
+  const DeviceWayScope device_way;
   if (!random_.empty()) {
     std::optional<at::Generator> generator;
     if (generator_ >= 0) generator = overload_.read(*stack, generator_).toOptional<at::Generator>();

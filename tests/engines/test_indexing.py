@@ -71,67 +71,6 @@ def test_scatter_reduce(device, reduce, include_self):
     assert_as_on_cpu(device, work, x, source, index)
 
 
-def test_index_with_lists(device):
-    x = torch.randn(4, 5, 6)
-    i, j = torch.tensor([1, -2, 3]), torch.tensor([[0], [2]])
-
-    def work(x, i, j):
-        return (
-            x[i],
-            x[:, i],
-            x[:, i, j],
-            x[j, :, i],
-            x[x > 0],
-            x[x[:, 0, 0] > -9, i[:1]],
-            x.transpose(0, 2)[j, i],
-        )
-
-    assert_as_on_cpu(device, work, x, i, j)
-
-
-@pytest.mark.parametrize("accumulate", [False, True])
-def test_index_put(device, accumulate):
-    x = torch.randn(4, 5, 6)
-    i, j = torch.tensor([1, -2, 3]), torch.tensor([[0], [2]])
-
-    def work(x, i, j):
-        results = [x.clone() for _ in range(5)]
-        value = torch.full((), 2.0, device=x.device)
-        results[0].index_put_((i,), value, accumulate)
-        results[1].index_put_((j, i), x[0, 0], accumulate)
-        results[2].transpose(0, 1).index_put_((i, j), value, accumulate)
-        results[3].index_put_((x > 0,), value, accumulate)
-        results[4][:, ::2].index_put_((i,), value, accumulate)
-        results[0][j, :, i] = 3.0
-        return results
-
-    assert_as_on_cpu(device, work, x, i, j)
-
-
-def test_repeated_places_accumulate(device):
-    x, index = torch.zeros(4, 3), torch.tensor([2, 2, 2, 0])
-    values = torch.arange(12.0).reshape(4, 3)
-    assert_as_on_cpu(
-        device, lambda x, i, v: x.index_put((i,), v, accumulate=True), x, index, values
-    )
-
-
-@pytest.mark.parametrize("accumulate", [False, True])
-def test_wide_slices(device, accumulate):
-    # Wider than what a work item takes at once, dense and strided.
-    x, values = torch.randn(9, 4, 601), torch.randn(5, 4, 601)
-    index = torch.tensor([1, 7, 1, -2, 0])
-
-    def work(x, values, index):
-        dense, strided = x.clone(), x.repeat_interleave(2, 2)[:, :, ::2]
-        for into in (dense, strided):
-            into.index_put_((index,), values, accumulate)
-            into.index_put_((index,), values[0, 0, 0], accumulate)
-        return dense, strided, x.index_add(0, index % 9, values, alpha=2)
-
-    assert_as_on_cpu(device, work, x, values, index)
-
-
 def test_wide_rows(device):
     x, source = torch.randn(7, 5, 130), torch.randn(7, 6, 130)
     index = torch.randint(0, 5, (7, 6, 130))
@@ -185,22 +124,6 @@ def test_flat_places_and_masks(device):
         )
 
     assert_as_on_cpu(device, work, x, index)
-
-
-def test_a_single_mask_fills_without_waiting_for_positions(device):
-    def work(x, mask, number):
-        whole, leading, later = x.clone(), x.clone(), x.clone()
-        whole[mask] = 0
-        leading[mask[:, 0]] = number
-        later[:, mask[0]] = 2.5
-        elsewhere = x.clone()
-        elsewhere[mask.cpu()] = 7  # PyTorch takes masks on the CPU as well
-        return whole, leading, later, elsewhere
-
-    x = torch.randn(6, 5)
-    with fallback.report() as report:
-        assert_as_on_cpu(device, work, x, x > 0, torch.tensor(3.0))
-    assert "aten::nonzero" not in {row.op for row in report.rows}
 
 
 def test_nonzero_of_many_blocks(device):

@@ -23,6 +23,7 @@ TABLES = (
     "matrix_product",
     "convolution",
     "indexing",
+    "advanced_indexing",
     "softmax",
     "normalization",
     "weight_norm",
