@@ -5,13 +5,16 @@
 #include <ATen/core/GraphImplInterface.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "runtime/caching_allocator.h"
 #include "runtime/device.h"
 #include "runtime/driver_table.h"
 #include "runtime/fork.h"
+#include "runtime/kernel_faults.h"
 #include "runtime/stream.h"
 
 namespace outboard {
@@ -28,7 +31,7 @@ class Graph final : public at::GraphImplInterface {
     if (!usable()) return;
     try {
       if (capturing_ != nullptr) stop_capturing();
-      reset();
+      release();  // what replays found wrong waits for somebody who can be told
     } catch (const std::exception&) {
       // A device that does not exist any more keeps what it has.
     }
@@ -43,6 +46,8 @@ class Graph final : public at::GraphImplInterface {
                 "this graph has captured work already; call reset() first, or make another one");
     StreamState& stream = current_stream_state(current_device());
     drain(stream);
+    // Now: while the queue captures, nothing can be read by it.
+    raise_deferred();
     pool_ = pool == at::MempoolId_t{0, 0} ? caching_allocator()->create_pool() : pool;
     caching_allocator()->begin_allocate_to_pool(stream.device, pool_);
     device_ = stream.device;
@@ -71,17 +76,17 @@ class Graph final : public at::GraphImplInterface {
     StreamState& stream = current_stream_state(device_);
     OB_CALL(graph_launch, stream.queue, graph_);
     stream.mark_submitted();
+    if (std::find(replayed_on_.begin(), replayed_on_.end(), &stream) == replayed_on_.end()) {
+      replayed_on_.push_back(&stream);
+    }
+    expect_faults(stream, faults_);
   }
 
   void reset() override {
     if (!usable()) return;
     TORCH_CHECK(capturing_ == nullptr, "this graph is capturing; call capture_end() first");
-    if (graph_ != nullptr) {
-      // Launches under way use it.
-      synchronize_device(device_);
-      OB_CALL(graph_release, std::exchange(graph_, nullptr));
-    }
-    release_pool();
+    release();
+    raise_deferred();
   }
 
   at::MempoolId_t pool() const override {
@@ -104,9 +109,23 @@ class Graph final : public at::GraphImplInterface {
   ob_status stop_capturing() {
     StreamState& stream = *std::exchange(capturing_, nullptr);
     const ob_status status = driver().graph_end(stream.queue, &graph_);
+    faults_ = take_captured_faults(stream);
     stream.end_capture();
     caching_allocator()->end_allocate_to_pool(device_, pool_);
     return status;
+  }
+
+  void release() {
+    if (graph_ != nullptr) {
+      // Launches under way use it. A stream that captures was waited for when it began.
+      for (StreamState* stream : replayed_on_) {
+        if (!stream->capturing.load(std::memory_order_acquire)) drain(*stream);
+      }
+      OB_CALL(graph_release, std::exchange(graph_, nullptr));
+    }
+    replayed_on_.clear();
+    faults_.clear();
+    release_pool();
   }
 
   void release_pool() {
@@ -116,7 +135,9 @@ class Graph final : public at::GraphImplInterface {
 
   ob_graph graph_ = nullptr;
   StreamState* capturing_ = nullptr;
-  c10::DeviceIndex device_ = -1;  // of the pool that is held
+  std::vector<StreamState*> replayed_on_;
+  std::vector<KernelFault*> faults_;  // that the captured kernels may write into
+  c10::DeviceIndex device_ = -1;      // of the pool that is held
   at::MempoolId_t pool_ = {0, 0};
 };
 

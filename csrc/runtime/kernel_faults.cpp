@@ -38,6 +38,7 @@ struct Expected {
 struct Expectations {
   std::mutex mutex;
   std::vector<Expected> list;
+  std::vector<Expected> captured;  // of kernels that replays will launch
 };
 
 Expectations& expectations() {
@@ -105,27 +106,44 @@ void KernelFault::raise() const {
   TORCH_CHECK(false, text);
 }
 
-void expect_fault(StreamState& stream, KernelFault& fault) {
-  // A graph's kernels run at its replays, of which nobody tells.
-  if (stream.capturing.load(std::memory_order_acquire)) return;
+void expect_faults(StreamState& stream, c10::ArrayRef<KernelFault*> faults) {
+  if (faults.empty()) return;
+  const bool captured = stream.capturing.load(std::memory_order_acquire);
   const uint64_t submitted = stream.submitted.load(std::memory_order_acquire);
   {
     Expectations& all = expectations();
     std::lock_guard<std::mutex> lock(all.mutex);
-    const auto found = std::find_if(all.list.begin(), all.list.end(), [&](const Expected& one) {
-      return one.fault == &fault && one.stream == &stream;
-    });
-    if (found != all.list.end()) {
-      found->submitted = submitted;
-    } else {
-      all.list.push_back({&fault, &stream, submitted});
+    std::vector<Expected>& list = captured ? all.captured : all.list;
+    for (KernelFault* fault : faults) {
+      const auto found = std::find_if(list.begin(), list.end(), [&](const Expected& one) {
+        return one.fault == fault && one.stream == &stream;
+      });
+      if (found != list.end()) {
+        found->submitted = submitted;
+      } else {
+        list.push_back({fault, &stream, submitted});
+      }
     }
+    if (captured) return;
     g_expects.store(true, std::memory_order_release);
   }
   if (launches_block()) {
     drain(stream);
     raise_faults();
   }
+}
+
+std::vector<KernelFault*> take_captured_faults(StreamState& stream) {
+  Expectations& all = expectations();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  std::vector<KernelFault*> faults;
+  for (const Expected& one : all.captured) {
+    if (one.stream == &stream) faults.push_back(one.fault);
+  }
+  const auto of_stream = [&](const Expected& one) { return one.stream == &stream; };
+  all.captured.erase(std::remove_if(all.captured.begin(), all.captured.end(), of_stream),
+                     all.captured.end());
+  return faults;
 }
 
 void raise_faults() {

@@ -5,9 +5,12 @@
 // on working, unlike CUDA's after a failed assertion.
 #pragma once
 
+#include <c10/util/ArrayRef.h>
+
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "runtime/export.h"
 #include "runtime/stream.h"
@@ -26,7 +29,6 @@ class OUTBOARD_API KernelFault {
   uint64_t address() const noexcept { return address_; }
 
  private:
-  friend void expect_fault(StreamState& stream, KernelFault& fault);
   friend void raise_faults();
 
   KernelFault(c10::DeviceIndex device, Kind kind, std::string message);
@@ -40,8 +42,13 @@ class OUTBOARD_API KernelFault {
   uint64_t address_ = 0;
 };
 
-// To be called after the launch of a kernel that may write into the word.
-OUTBOARD_API void expect_fault(StreamState& stream, KernelFault& fault);
+// To be called after the launch of kernels that may write into these words. While the stream
+// captures a graph, that is kept for the graph.
+OUTBOARD_API void expect_faults(StreamState& stream, c10::ArrayRef<KernelFault*> faults);
+inline void expect_fault(StreamState& stream, KernelFault& fault) { expect_faults(stream, &fault); }
+// What kernels captured from the stream may write into, each once: to be expected again after every
+// replay. To be called once per capture, at its end, while the stream still captures.
+OUTBOARD_API std::vector<KernelFault*> take_captured_faults(StreamState& stream);
 // Raises what kernels wrote that are known to be done. Does not wait.
 OUTBOARD_API void raise_faults();
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -162,3 +164,135 @@ def test_blocking_launches_raise_at_the_call():
         OUTBOARD_WAY="device",
     )
     assert printed.strip() == "index out of range in aten::gather"
+
+
+# ---- Graphs
+
+# `ocl` captures no graphs by itself.
+_WITH_GRAPHS = """
+import torch, torch_outboard
+import torch.nn.functional as F
+from tests.engines import recording_driver
+
+recording_driver.use()
+device = torch.device("ocl", 0)
+x = torch.arange(5.0, device=device)
+places = torch.tensor([1, 2], device=device)
+target = torch.tensor([0, 1], device=device)
+scores = torch.zeros(2, 2, device=device)
+torch.Stream(device).__enter__()
+torch.accelerator.synchronize()
+
+def capture(work):
+    graph = torch.accelerator.Graph()
+    with graph:
+        result = work()
+    return graph, result
+
+def outcome(run):
+    try:
+        return run()
+    except (RuntimeError, IndexError) as error:
+        return f"{type(error).__name__}: {error}".partition(",")[0].partition("\\n")[0]
+"""
+
+_GATHER = "RuntimeError: index out of range in aten::gather"
+_LOSS = "IndexError: a target is no class in aten::nll_loss_forward"
+
+with_graphs = pytest.mark.skipif(
+    not hasattr(torch.accelerator, "Graph"), reason="this PyTorch has no torch.accelerator.Graph"
+)
+
+
+def run_with_graphs(code: str, **env: str) -> list[str]:
+    root = str(Path(__file__).parents[2])
+    code = _WITH_GRAPHS + textwrap.dedent(code)
+    env |= {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_WAY": "device", "PYTHONPATH": root}
+    return run_python(code, **env).splitlines()
+
+
+@with_graphs
+@pytest.mark.parametrize("memory", ["shared", "handles"])
+def test_every_replay_is_asked(memory):
+    printed = run_with_graphs(
+        """
+        graph, taken = capture(lambda: x.gather(0, places))
+        outer, _ = capture(graph.replay)
+
+        def replayed(graph):
+            graph.replay()
+            return outcome(taken.tolist)
+
+        print(replayed(graph))
+        places.fill_(9)
+        print(replayed(graph))
+        print(replayed(graph))
+        print(replayed(outer))
+        places.fill_(3)
+        print(replayed(graph))
+        print(replayed(outer))
+
+        # Nobody asks after kernels that cannot go wrong.
+        plain, added = capture(lambda: x + 1)
+        reads = recording_driver.reads
+        plain.replay()
+        torch.accelerator.synchronize()
+        print(recording_driver.reads - reads)
+        """,
+        OUTBOARD_OCL_MEMORY=memory,
+    )
+    assert printed == ["[1.0, 2.0]", _GATHER, _GATHER, _GATHER, "[3.0, 3.0]", "[3.0, 3.0]", "0"]
+
+
+@with_graphs
+def test_faults_outlive_their_graph():
+    printed = run_with_graphs(
+        """
+        graph, _ = capture(lambda: x.gather(0, places))
+        places.fill_(9)
+        graph.replay()
+        print(outcome(graph.reset), len(recording_driver.graphs))
+        print(outcome(lambda: places.fill_(2).tolist()))
+
+        with graph:
+            loss = F.nll_loss(scores, target)
+        target.fill_(7)
+        graph.replay()
+        del graph
+        print(len(recording_driver.graphs))
+        print(outcome(torch.accelerator.synchronize))
+
+        # A fault from before a capture is raised by its begin, which waits.
+        x.gather(0, places + 9)
+        print(outcome(torch.accelerator.Graph().capture_begin), len(recording_driver.captures))
+
+        # A graph that is never replayed expects nothing.
+        graph, _ = capture(lambda: x.gather(0, places))
+        torch.accelerator.synchronize()
+        del graph
+        print(x.gather(0, places).tolist(), len(recording_driver.graphs))
+        """,
+        OUTBOARD_OCL_MEMORY="handles",
+    )
+    assert printed == [
+        f"{_GATHER} 0", "[2, 2]", "0", _LOSS, f"{_GATHER} 0", "[2.0, 2.0] 0"
+    ]  # fmt: skip
+
+
+@with_graphs
+def test_blocking_replays_raise_at_the_replay():
+    printed = run_with_graphs(
+        """
+        graph, _ = capture(lambda: (x.gather(0, places), F.nll_loss(scores, target)))
+        print(outcome(graph.replay))
+        places.fill_(9)
+        target.fill_(7)
+        print(outcome(graph.replay))
+        places.fill_(3)
+        target.fill_(1)
+        print(x.gather(0, places).tolist(), F.nll_loss(scores, target).item() == 0)
+        """,
+        OUTBOARD_BLOCKING="1",
+    )
+    # Both kernels found something; one is raised, and none is left over.
+    assert printed == ["None", _GATHER, "[3.0, 3.0] True"]
