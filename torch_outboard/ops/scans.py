@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
+from torch_outboard.ops.composed import composed
 from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
@@ -16,7 +17,7 @@ _REALS = (*FLOATS, *INTEGERS, *BOOL)
 def rows() -> list[Row]:
     """Every row."""
     out = [Result("out")]
-    return [
+    scans = [
         row
         for blocks in (False, True)
         for row in (
@@ -41,6 +42,54 @@ def rows() -> list[Row]:
             _scan("_cummin_helper", 4, _REALS, [], blocks),
         )
     ]
+    # Into another dtype, in which elements are added or multiplied then.
+    other = [
+        _scan(
+            f"{name}.out",
+            number,
+            _REALS,
+            [Result("out", dtype="out")],
+            blocks,
+            let={"fits": "floating(out) ? bytes(out) > 2 : bytes(out) == 2 || bytes(out) == 4"},
+            conditions=["!given(dtype)", "fits"],
+        )
+        for name, number in (("cumsum", 0), ("cumprod", 1))
+        for blocks in (False, True)
+    ]
+    return [*scans, *other, *_real_parts(), _complex_logcumsumexp()]
+
+
+def _real_parts() -> list[Row]:
+    """Of complex elements into a real dtype, with PyTorch's warning of what is lost."""
+    dtypes = {
+        "float32": "floating(out) && bytes(out) == 4",
+        "float64": "floating(out) && bytes(out) == 8",
+        "int32": "!floating(out) && bytes(out) == 4",
+        "int64": "!floating(out) && bytes(out) == 8",
+    }
+    return [
+        composed(
+            f"{name}.out",
+            f"return torch.{name}(self.to(torch.{dtype}), dim, dtype=torch.{dtype})",
+            dtypes=COMPLEX,
+            conditions=["!given(dtype)", condition],
+            family="scan",
+        )
+        for name in ("cumsum", "cumprod")
+        for dtype, condition in dtypes.items()
+    ]
+
+
+def _complex_logcumsumexp() -> Row:
+    return templated(
+        "_logcumsumexp _logcumsumexp.out",
+        "complex_logcumsumexp",
+        Launch("scan_columns", "n > 0 ? numel(self) // n : 0"),
+        dtypes=COMPLEX,
+        let={"d": "wrap(dim, dims(self))", "n": "size(self, d)"},
+        numbers={"n": "n", "inner": "prod(sizes(self)[d + 1:])"},
+        family="scan",
+    )
 
 
 def _scan(
@@ -49,13 +98,15 @@ def _scan(
     dtypes: Sequence[torch.dtype],
     results: list[Result],
     blocks: bool,
+    conditions: Sequence[str] = (),
+    let: Mapping[str, str] | None = None,
     **known: Any,
 ) -> Row:
     """Over many short columns, or over rows in blocks."""
     # Values are those of the result. The extremes go to arguments.
     if results:
         known["compute"] = "out"
-        operands, accepts, conditions, strided = "self", {}, [], ""
+        operands, accepts, strided = "self", {}, ""
     else:
         operands, accepts, strided = "self values indices", {"indices": "int64"}, "values indices"
         conditions = ["sizes(values) == sizes(self) && sizes(indices) == sizes(self)"]
@@ -83,6 +134,7 @@ def _scan(
         if blocks
         else [],
         let={
+            **(let or {}),
             "d": "wrap(dim, dims(self))",
             "n": "size(self, d)",
             "inner": "prod(sizes(self)[d + 1:])",
