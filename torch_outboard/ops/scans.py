@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -42,37 +42,24 @@ def rows() -> list[Row]:
             _scan("_cummin_helper", 4, _REALS, [], blocks),
         )
     ]
-    # Into another dtype, in which elements are added or multiplied then.
-    other = [
-        _scan(
-            f"{name}.out",
-            number,
-            _REALS,
-            [Result("out", dtype="out")],
-            blocks,
-            let={"fits": "floating(out) ? bytes(out) > 2 : bytes(out) == 2 || bytes(out) == 4"},
-            conditions=["!given(dtype)", "fits"],
-        )
-        for name, number in (("cumsum", 0), ("cumprod", 1))
-        for blocks in (False, True)
-    ]
-    return [*scans, *other, *_real_parts(), _complex_logcumsumexp()]
+    return [*scans, *_other_dtypes(), _complex_logcumsumexp()]
 
 
-def _real_parts() -> list[Row]:
-    """Of complex elements into a real dtype, with PyTorch's warning of what is lost."""
+def _other_dtypes() -> list[Row]:
+    """Sums and products into another dtype, which the elements get first."""
     dtypes = {
         "float32": "floating(out) && bytes(out) == 4",
         "float64": "floating(out) && bytes(out) == 8",
         "int32": "!floating(out) && bytes(out) == 4",
         "int64": "!floating(out) && bytes(out) == 8",
     }
+    differs = "floating(self) != floating(out) || bytes(self) != bytes(out)"
     return [
         composed(
             f"{name}.out",
             f"return torch.{name}(self.to(torch.{dtype}), dim, dtype=torch.{dtype})",
-            dtypes=COMPLEX,
-            conditions=["!given(dtype)", condition],
+            dtypes=(*_REALS, *COMPLEX),
+            conditions=["!given(dtype)", condition, differs],
             family="scan",
         )
         for name in ("cumsum", "cumprod")
@@ -98,15 +85,13 @@ def _scan(
     dtypes: Sequence[torch.dtype],
     results: list[Result],
     blocks: bool,
-    conditions: Sequence[str] = (),
-    let: Mapping[str, str] | None = None,
     **known: Any,
 ) -> Row:
     """Over many short columns, or over rows in blocks."""
     # Values are those of the result. The extremes go to arguments.
     if results:
         known["compute"] = "out"
-        operands, accepts, strided = "self", {}, ""
+        operands, accepts, conditions, strided = "self", {}, [], ""
     else:
         operands, accepts, strided = "self values indices", {"indices": "int64"}, "values indices"
         conditions = ["sizes(values) == sizes(self) && sizes(indices) == sizes(self)"]
@@ -134,7 +119,6 @@ def _scan(
         if blocks
         else [],
         let={
-            **(let or {}),
             "d": "wrap(dim, dims(self))",
             "n": "size(self, d)",
             "inner": "prod(sizes(self)[d + 1:])",
