@@ -14,6 +14,20 @@ def test_norms(device, order):
     compare(device, lambda x: torch.linalg.vector_norm(x, order, (0, 2), keepdim=True), VALUES)
 
 
+def test_norms_in_another_dtype(device):
+    compare(
+        device,
+        lambda x: (
+            torch.linalg.vector_norm(x, 2, 1, dtype=torch.complex128),
+            torch.renorm(x, 2, 0, 1.0),
+            torch.nn.functional.normalize(x, dim=1),
+        ),
+        VALUES,
+    )
+    with pytest.raises(RuntimeError, match="complex"):
+        torch.linalg.vector_norm(VALUES.to(device), dtype=torch.float32)
+
+
 def test_variances(device):
     compare(
         device,

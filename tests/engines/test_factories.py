@@ -19,6 +19,8 @@ from torch_outboard import fallback
         lambda device: torch.linspace(-1, 5, 101, device=device),
         lambda device: torch.linspace(3, 5, 1, device=device),
         lambda device: torch.logspace(-1, 2, 9, base=2, device=device),
+        lambda device: torch.logspace(-3, 4.3, 9, base=3, dtype=torch.complex64, device=device),
+        lambda device: torch.logspace(-3, 4.3, 9, base=-2, dtype=torch.complex64, device=device),
         lambda device: torch.eye(3, 5, device=device),
         lambda device: torch.eye(4, dtype=torch.complex64, device=device),
         lambda device: torch.arange(6, out=torch.empty(2, dtype=torch.int64, device=device)),

@@ -120,3 +120,20 @@ def test_wrong_dtype_of_out(device):
     into = torch.empty(3, 3, device=device).t()
     torch.tril(x, out=into)
     assert_close(into.cpu(), x.cpu().tril())
+
+
+def test_copies_of_parts_into_results(device):
+    x = torch.randn(4, 5, 6)
+
+    def work(x):
+        larger = x.new_empty(3, 9)
+        torch.narrow_copy(x.transpose(0, 2), 0, -2, 1, out=larger)  # resized without a warning
+        return larger, torch.narrow_copy(x, 2, 6, 0)
+
+    assert_as_on_cpu(device, work, x)
+    into = torch.empty(4, 2, 12, device=device)[..., ::2]  # CPU is wrong here
+    torch.narrow_copy(x.to(device), 1, 2, 2, out=into)
+    assert torch.equal(into.cpu(), x.narrow(1, 2, 2))
+    for start, length in ((0, 20), (5, 0), (-5, 1)):
+        with pytest.raises((RuntimeError, IndexError)):
+            torch.narrow_copy(x.to(device), 0, start, length, out=torch.empty(0, device=device))

@@ -156,3 +156,8 @@ def test_bernoulli_into_a_result(device):
 
 def test_complex_normal(device):
     close(lambda: torch.randn(COUNT, dtype=torch.complex64, device=device))
+
+
+def test_complex_uniform(device):
+    same(lambda: torch.empty(COUNT, dtype=torch.complex64, device=device).uniform_())
+    close(lambda: torch.empty(COUNT, dtype=torch.complex64, device=device).uniform_(-1.5, 2))

@@ -45,6 +45,29 @@ def test_result_of_another_dtype(device):
     compare(device, lambda x: x.cumsum(1, dtype=torch.int64), values)
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.float64, torch.float32])
+def test_out_of_another_dtype(device, dtype):
+    for values in (torch.randn(3, 40) * 5, torch.randn(3, 40, dtype=torch.complex64)):
+        compare(
+            device,
+            lambda x, out: (torch.cumsum(x, 1, out=out), torch.cumprod(x[:, :9], 0)),
+            values,
+            torch.empty(3, 40, dtype=dtype),
+        )
+    with pytest.raises(RuntimeError, match="not implemented for 'Bool'"):
+        torch.cumsum(torch.ones(3, device=device), 0, out=torch.ones(3, device=device).bool())
+
+
+@pytest.mark.parametrize(("sizes", "dim"), [((5, 37), -1), ((3, 300, 2), 1), ((), 0)])
+def test_complex_logcumsumexp(device, sizes, dim):
+    """Angles are the sums along the way, as on CPU, also beyond a turn."""
+    values = 4 * torch.randn(sizes, dtype=torch.complex64)
+    compare(device, lambda x: x.logcumsumexp(dim), values)
+    if values.dim() == 2:
+        values[0, 3], values[1, :4] = torch.nan, -torch.inf
+        compare(device, lambda x: x.logcumsumexp(dim), values)
+
+
 def test_nan_and_infinity(device):
     values = torch.randn(4, 10)
     values[0, [3, 6]] = torch.nan
@@ -71,3 +94,5 @@ def test_gradients(device):
     for scan in (torch.cumsum, torch.cumprod, torch.logcumsumexp):
         assert torch.autograd.gradcheck(lambda x, scan=scan: scan(x, 1), wide)
     assert torch.autograd.gradcheck(lambda x: torch.cummax(x, 1).values, wide)
+    both = torch.complex(wide, wide.flip(0)).detach().requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: x.logcumsumexp(1), both)

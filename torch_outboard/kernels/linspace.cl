@@ -5,11 +5,14 @@ __kernel void linspace(OB_PARAMETERS) {
   OB_ITEM(i)
   const R step = count > 1 ? (end - start) / (R)(count - 1) : (R)0;
   // From the nearer end, so that both are exact.
-  R x = i < count / 2 || count == 1 ? start + step * (R)i : end - step * (R)(count - 1 - i);
-#if LOGARITHMIC
-  x = pow(base, x);
-#endif
-#if OB_COMPLEX
+  const R x = i < count / 2 || count == 1 ? start + step * (R)i : end - step * (R)(count - 1 - i);
+#if LOGARITHMIC && OB_COMPLEX
+  // Of a negative base, with the angle pi.
+  const R size = pow(fabs(base), x);
+  out_store(i, base < 0 ? (V)(size * cospi(x), size * sinpi(x)) : (V)(size, 0));
+#elif LOGARITHMIC
+  out_store(i, (V)pow(base, x));
+#elif OB_COMPLEX
   out_store(i, (V)(x, 0));
 #else
   out_store(i, (V)x);

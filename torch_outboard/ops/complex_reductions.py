@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torch_outboard.ops.composed import composed
-from torch_outboard.ops.row import COMPLEX, Row
+from torch_outboard.ops.row import COMPLEX, Row, dtype_number
 
 _SPREAD = """
 def spread(x: Tensor, dim: Optional[List[int]], correction: Optional[number], keep: bool) -> Tensor:
@@ -23,6 +23,7 @@ def rows() -> list[Row]:
         body = f"squared = spread(self, dim, correction, keepdim)\nreturn {result}"
         return row(f"{name}.correction {name}.correction_out", body, helpers=_SPREAD)
 
+    numbers = [dtype_number(dtype) for dtype in COMPLEX]
     mean = "torch.mean(self, dim, keepdim)"
     return [
         composed(
@@ -30,6 +31,14 @@ def rows() -> list[Row]:
             "return torch.linalg_vector_norm(torch.abs(self), ord, dim, keepdim)",
             dtypes=COMPLEX,
             conditions=["!given(dtype)"],
+            family="reduction",
+        ),
+        # The dtype is that of the elements; any other than a complex one is an error.
+        composed(
+            "linalg_vector_norm linalg_vector_norm.out",
+            "return torch.linalg_vector_norm(torch.abs(self.to(dtype)), ord, dim, keepdim)",
+            dtypes=COMPLEX,
+            conditions=[f"given(dtype) && ({' || '.join(f'dtype == {n}' for n in numbers)})"],
             family="reduction",
         ),
         of_spread("var", "squared"),

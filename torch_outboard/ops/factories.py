@@ -13,7 +13,7 @@ from torch_outboard.ops.template import Launch, Result, templated
 FAMILY: dict[str, Any] = {"family": "pointwise", "resizes_silently": True}
 
 
-def spaced(name: str, dtypes: tuple, **reals: str) -> Row:
+def spaced(name: str, dtypes: tuple, condition: str = "1", **reals: str) -> Row:
     """linspace and logspace."""
     return templated(
         f"{name}.out",
@@ -22,7 +22,7 @@ def spaced(name: str, dtypes: tuple, **reals: str) -> Row:
         dtypes=dtypes,
         operands="",
         results=Result("out", "numel(out) == steps ? sizes(out) : [steps]"),
-        conditions=["steps >= 0"],
+        conditions=["steps >= 0", condition],
         numbers={"count": "steps"},
         reals={"start": "start", "end": "end", **reals},
         constants={"LOGARITHMIC": str(int(name == "logspace"))},
@@ -58,6 +58,7 @@ def rows() -> list[Row]:
         arange((torch.int64,), "({0} < 0 ? ceil({0}) : floor({0}))"),
         spaced("linspace", (*FLOATS, *COMPLEX)),
         spaced("logspace", FLOATS, base="base"),
+        spaced("logspace", COMPLEX, "base != 0", base="base"),
         *(
             templated(
                 f"{overload}",

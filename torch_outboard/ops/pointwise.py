@@ -17,6 +17,7 @@ def arithmetic() -> list[Row]:
     alpha: dict[str, Value] = {"scalars": "alpha", "strict": True, "rounded": True}
     division = "div{0}.Tensor_mode div{1}.Tensor_mode div{0}.out_mode"
     modes = division.format("", "_")
+    fractions = (*FLOATS, *COMPLEX)
     return [
         pointwise(
             "add.Tensor add_.Tensor add.out",
@@ -75,7 +76,7 @@ def arithmetic() -> list[Row]:
             "nextafter(self, other)",
             (torch.float32, torch.float64),
         ),
-        pointwise("logaddexp logaddexp.out", "self other", "logaddexp(self, other)", FLOATS),
+        pointwise("logaddexp logaddexp.out", "self other", "logaddexp(self, other)", fractions),
         pointwise("logaddexp2 logaddexp2.out", "self other", "logaddexp2(self, other)", FLOATS),
         pointwise(
             "xlogy.Tensor xlogy_.Tensor xlogy.OutTensor",
@@ -109,8 +110,9 @@ def _powers() -> list[Row]:
         "2": ("mul(self, self)", numbers),
         "3": ("mul(mul(self, self), self)", numbers),
         "1": ("self", numbers),
-        "0.5": ("sqrt(self)", FLOATS),
-        "-0.5": ("rsqrt(self)", FLOATS),
+        "0": ("(T)(1, 0)", COMPLEX),
+        "0.5": ("sqrt(self)", floats),
+        "-0.5": ("rsqrt(self)", floats),
         "-1": ("reciprocal(self)", floats),
         "-2": ("reciprocal(mul(self, self))", floats),
     }
@@ -121,14 +123,14 @@ def _powers() -> list[Row]:
     return [
         *rows,
         # Integers to negative powers are an error of the CPU's.
-        pointwise(names, "self exponent", "pow(self, exponent)", FLOATS),
+        pointwise(names, "self exponent", "pow(self, exponent)", floats),
         pointwise(
             "pow.Tensor_Tensor pow_.Tensor pow.Tensor_Tensor_out",
             "self exponent",
             "pow(self, exponent)",
-            REALS,
+            numbers,
         ),
-        pointwise("pow.Scalar pow.Scalar_out", "self exponent", "pow(self, exponent)", REALS),
+        pointwise("pow.Scalar pow.Scalar_out", "self exponent", "pow(self, exponent)", numbers),
     ]
 
 
@@ -154,14 +156,22 @@ def _ternary() -> list[Row]:
             fractions,
             scalars="value",
         ),
-        pointwise(
-            "lerp.Scalar lerp_.Scalar lerp.Scalar_out",
-            "self end",
-            _LERP,
-            FLOATS,
-            scalars="weight",
+        *(
+            pointwise(
+                "lerp.Scalar lerp_.Scalar lerp.Scalar_out",
+                "self end",
+                expression,
+                dtypes,
+                scalars="weight",
+            )
+            for expression, dtypes in ((_LERP, FLOATS), (_COMPLEX_LERP, COMPLEX))
         ),
-        pointwise("lerp.Tensor lerp_.Tensor lerp.Tensor_out", "self end weight", _LERP, FLOATS),
+        *(
+            pointwise(
+                "lerp.Tensor lerp_.Tensor lerp.Tensor_out", "self end weight", expression, dtypes
+            )
+            for expression, dtypes in ((_LERP, FLOATS), (_COMPLEX_LERP, COMPLEX))
+        ),
         pointwise(
             "clamp clamp_ clamp.out",
             "self",
@@ -230,6 +240,10 @@ _LERP = (
     "((fabs(weight) < C(0.5)) ? self + weight * (end - self)"
     " : end - (end - self) * (C(1) - weight))"
 )
+_COMPLEX_LERP = (
+    "((weight.x * weight.x + weight.y * weight.y < (S)0.25) ? self + mul(weight, end - self)"
+    " : end - mul(end - self, (T)(1, 0) - weight))"
+)
 
 
 def comparison() -> list[Row]:
@@ -285,8 +299,9 @@ def elementary() -> list[Row]:
         *unary("exp log log2 log10 sqrt rsqrt sin cos sinh cosh tan tanh sigmoid",
                (*FLOATS, *COMPLEX), "float"),
         *unary("reciprocal", (*FLOATS, *COMPLEX), "float"),
-        *unary("exp2 expm1 log1p erf erfc erfinv lgamma digamma", FLOATS, "float"),
-        *unary("asin acos atan asinh acosh atanh", FLOATS, "float"),
+        *unary("exp2 expm1 log1p", (*FLOATS, *COMPLEX), "float"),
+        *unary("erf erfc erfinv lgamma digamma", FLOATS, "float"),
+        *unary("asin acos atan asinh acosh atanh", (*FLOATS, *COMPLEX), "float"),
         *unary("sinc", (*FLOATS, *COMPLEX), "float"),
         pointwise("special_entr special_entr.out", "self", "entr(self)", FLOATS, **floats),
         *unary("neg", (*REALS, *COMPLEX)),

@@ -137,6 +137,10 @@ def rows() -> list[Row]:
             "grad * (C(1) - y) * y", FLOATS,
         ),
         pointwise(
+            forms("sigmoid_backward", True), "grad_output:grad output:y",
+            "mul(grad, conj(mul((T)(1, 0) - y, y)))", COMPLEX,
+        ),
+        pointwise(
             forms("tanh_backward", True), "grad_output:grad output:y",
             "grad * (C(1) - y * y)", FLOATS,
         ),

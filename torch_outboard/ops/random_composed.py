@@ -40,6 +40,15 @@ def rows() -> list[Row]:
             conditions=["std >= 0"],
             family="random",
         ),
+        composed(
+            "uniform_",
+            """
+            torch.view_as_real(self).uniform_(from, to, generator=generator)
+            return self
+            """,
+            dtypes=COMPLEX,
+            family="random",
+        ),
     ]
 
 

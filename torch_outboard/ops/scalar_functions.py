@@ -11,6 +11,7 @@ from functools import cache
 
 from torch_outboard.ops import (
     bessel_functions,
+    complex_functions,
     incomplete_gamma,
     polynomials,
     single_precision,
@@ -140,7 +141,6 @@ ARITHMETIC: Functions = {
             (a == C(1)) ? C(1) : ((a == C(-1)) ? ((odd != C(0)) ? C(-1) : C(1)) : C(0));
         return (b < C(0)) ? inverse : result;
         """,
-        "ob_exp(ob_mul(b, ob_log(a)))",
     ),
     "fma": ScalarFunction(THREE, "fma(a, b, c)"),
 }
@@ -155,28 +155,10 @@ ROUNDING: Functions = {
 }
 
 EXPONENTIAL: Functions = {
-    "exp": ScalarFunction(
-        ONE, "exp(a)", None, "const S r = exp(a.x); return (T)(r * cos(a.y), r * sin(a.y));"
-    ),
-    **_built_in("exp2 expm1 log1p lgamma erf erfc"),
+    **_built_in("exp exp2 expm1 log1p sqrt lgamma erf erfc"),
     "log": ScalarFunction(ONE, "log(a)", None, "(T)(log(hypot(a.x, a.y)), atan2(a.y, a.x))"),
     "log2": ScalarFunction(ONE, "log2(a)", None, "ob_log(a) * (S)(1.4426950408889634)"),
     "log10": ScalarFunction(ONE, "log10(a)", None, "ob_log(a) * (S)(0.4342944819032518)"),
-    "sqrt": ScalarFunction(
-        ONE,
-        "sqrt(a)",
-        None,
-        """
-        const S length = hypot(a.x, a.y);
-        if (length == 0) return (T)(0, a.y);
-        if (a.x >= 0) {
-          const S r = sqrt((length + a.x) / 2);
-          return (T)(r, a.y / (2 * r));
-        }
-        const S i = copysign(sqrt((length - a.x) / 2), a.y);
-        return (T)(a.y / (2 * i), i);
-        """,
-    ),
     "rsqrt": ScalarFunction(ONE, "C(1) / sqrt(a)", None, "ob_truediv((T)(1, 0), ob_sqrt(a))"),
     "sigmoid": ScalarFunction(
         ONE, "C(1) / (C(1) + exp(-a))", None, "ob_truediv((T)(1, 0), (T)(1, 0) + ob_exp(-a))"
@@ -339,10 +321,13 @@ def functions() -> Functions:
         **BITWISE,
         **special_functions.SPECIAL,
         **bessel_functions.BESSEL,
+        **complex_functions.HELPERS,
         **scalar_only(),
     }
     for name, text in single_precision.TEXTS.items():
         table[name] = replace(table[name], real=text)
+    for name, text in complex_functions.TEXTS.items():
+        table[name] = replace(table[name], complex=text)
     return table
 
 

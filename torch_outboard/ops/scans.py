@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from torch_outboard.ops.composed import composed
 from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
@@ -16,7 +17,7 @@ _REALS = (*FLOATS, *INTEGERS, *BOOL)
 def rows() -> list[Row]:
     """Every row."""
     out = [Result("out")]
-    return [
+    scans = [
         row
         for blocks in (False, True)
         for row in (
@@ -41,6 +42,41 @@ def rows() -> list[Row]:
             _scan("_cummin_helper", 4, _REALS, [], blocks),
         )
     ]
+    return [*scans, *_other_dtypes(), _complex_logcumsumexp()]
+
+
+def _other_dtypes() -> list[Row]:
+    """Sums and products into another dtype, which the elements get first."""
+    dtypes = {
+        "float32": "floating(out) && bytes(out) == 4",
+        "float64": "floating(out) && bytes(out) == 8",
+        "int32": "!floating(out) && bytes(out) == 4",
+        "int64": "!floating(out) && bytes(out) == 8",
+    }
+    differs = "floating(self) != floating(out) || bytes(self) != bytes(out)"
+    return [
+        composed(
+            f"{name}.out",
+            f"return torch.{name}(self.to(torch.{dtype}), dim, dtype=torch.{dtype})",
+            dtypes=(*_REALS, *COMPLEX),
+            conditions=["!given(dtype)", condition, differs],
+            family="scan",
+        )
+        for name in ("cumsum", "cumprod")
+        for dtype, condition in dtypes.items()
+    ]
+
+
+def _complex_logcumsumexp() -> Row:
+    return templated(
+        "_logcumsumexp _logcumsumexp.out",
+        "complex_logcumsumexp",
+        Launch("scan_columns", "n > 0 ? numel(self) // n : 0"),
+        dtypes=COMPLEX,
+        let={"d": "wrap(dim, dims(self))", "n": "size(self, d)"},
+        numbers={"n": "n", "inner": "prod(sizes(self)[d + 1:])"},
+        family="scan",
+    )
 
 
 def _scan(
