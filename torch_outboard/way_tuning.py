@@ -5,7 +5,7 @@ in turn, at several sizes. A family takes the device way around the sizes at whi
 better by it on average, and none much worse.
 Where that opens the device way for a family, its other calls have to ask which way to take: if they
 do not bear that, the family is closed. Then a small training step has the last word on the families
-that it uses, since a change of ways waits for the device.
+of which it gives calls to the device, since a change of ways waits for the device.
 """
 
 from __future__ import annotations
@@ -200,12 +200,17 @@ def is_slower(
     return all(auto_ratio(ranges, run, device, compare) > limit for _ in range(CONFIRMATIONS))
 
 
-def families_in(run: Run, device: torch.device) -> set[str]:
-    """The families of which a piece of work has calls that device kernels can serve."""
-    with ways.way("device", device), fallback.report() as report:
-        run()
+def families_on_device(ranges: Ranges, run: Run, device: torch.device) -> set[str]:
+    """The families of which a piece of work has calls that these ranges give to the device."""
+    before = _C.way_ranges(device.index)
+    try:
+        _C.set_way_ranges(device.index, ranges)
+        with ways.way("auto", device), fallback.report() as report:
+            run()
+    finally:
+        _C.set_way_ranges(device.index, before)
     known = tables.families()
-    return {known[row.op] for row in report.rows if row.op in known}
+    return {known[row.op] for row in report.rows if row.way == "device" and row.op in known}
 
 
 def host_calls_keep_up(
@@ -266,16 +271,16 @@ def worth_it(
     """As much of the ranges as slows no training step down.
 
     The step works on small tensors, each of which may have to wait for the one before on the other
-    way. So a family that fails from its first size on may pass from a larger one on. Families that
-    the step does not use stay as they are.
+    way. So a family that fails from its first size on may pass from a larger one on. Families of
+    which the step has no calls in these ranges stay as they are.
     """
 
     def passes(chosen: Ranges) -> bool:
         say(f"a training step, {', '.join(name for name in chosen if chosen[name])}")
         return not is_slower(chosen, training_step(device), device, compare, TRAINING_LIMIT)
 
-    used = families_in(training_step(device), device)
-    judged = [name for name in ranges if ranges[name] and name in used]
+    used = families_on_device(ranges, training_step(device), device)
+    judged = [name for name in ranges if name in used]
     if not judged or passes({name: ranges[name] for name in judged}):
         return ranges
     chosen: Ranges = {name: [] if name in judged else ranges[name] for name in ranges}
