@@ -258,6 +258,7 @@ CALLS: tuple[Call, ...] = (
     Call("aten::cumsum", _matrix(lambda x: x.cumsum(1))),
     Call("aten::sort.stable", _matrix(lambda x: x.sort(1))),
     Call("aten::topk", _matrix(lambda x: x.topk(8, 1))),
+    Call("aten::kthvalue", _matrix(lambda x: x.kthvalue(100, 1))),
     Call("aten::index_select", _index_select),
     Call("aten::gather", _gather),
     Call("aten::scatter_add_", _scatter_add),

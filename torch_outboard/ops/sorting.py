@@ -151,7 +151,7 @@ def topk() -> Row:
         constants={"DESCENDING": "largest", "OB_MOST": "k <= 64 ? 64 : 512"},
         strided="self values indices",
         meta="aten::topk",
-        family="sorting",
+        family="selection",
     )
 
 
@@ -182,7 +182,7 @@ def ranks() -> list[Row]:
             numbers={"dim": "d", "n": "n", "rank": rank, "self_stride": "stride(self, d)"},
             constants={"MODE": mode},
             strided="self",
-            family="sorting",
+            family="selection",
         )
         for overloads, mode, rank, conditions in (
             ("kthvalue kthvalue.values", "0", "k - 1", ["0 < k && k <= n"]),
@@ -197,7 +197,7 @@ def selections() -> list[Row]:
     common: dict[str, Any] = {
         "dtypes": (*FLOATS, *INTEGERS),
         "helpers": HELPERS,
-        "family": "sorting",
+        "family": "selection",
     }
     in_range = "-max(dims(self), 1) <= dim && dim < max(dims(self), 1)"
     median_body = """
@@ -238,7 +238,7 @@ def selections() -> list[Row]:
             "mode",
             "return self.clone(), torch.zeros_like(self, dtype=torch.int64)",
             conditions=["dims(self) == 0"],
-            **common | {"dtypes": REAL},
+            **common | {"dtypes": REAL, "family": "sorting"},
         ),
         composed(
             "kthvalue kthvalue.values",
