@@ -72,6 +72,26 @@ def test_channels_last(device):
         assert result.stride() == call(operand).stride()
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding", "dilation"),
+    [(2, 2, 0, 1), (3, 2, 1, 1), (3, 1, 1, 2), ((2, 4), (1, 3), (0, 2), 1)],
+)
+def test_wide_images(device, layout, kernel, stride, padding, dilation):
+    """Wider than what a processor takes at once, by windows that overlap or leave gaps."""
+    torch.manual_seed(0)
+    operand = torch.randn(2, 34, 9, 75).to(memory_format=layout)
+    operand[0, 1, 3, 40] = float("nan")
+
+    def pool(x):
+        return functional.max_pool2d(x, kernel, stride, padding, dilation)
+
+    expected, actual = gradient_of(pool, operand), gradient_of(pool, operand.to(device))
+    for want, got in zip(expected, actual, strict=True):
+        assert_close(got.cpu(), want, equal_nan=True)
+        assert got.stride() == want.stride()
+
+
 def test_largest_is_nan_or_the_last_of_equals(device):
     operand = torch.zeros(1, 4, 6)
     operand[0, 1, 1] = operand[0, 0, 4] = float("nan")

@@ -1,34 +1,110 @@
 // The largest element of each window, and its place in the plane. NaN counts as the largest; of
-// several the last.
+// several the last. To be put after pooling.cl.
+
+// Without branches: nobody could predict them.
+#define OB_TAKE(value, at, best, place)              \
+  {                                                  \
+    const V ob_v = value;                            \
+    const int better = (ob_v > best) | (ob_v != ob_v); \
+    best = better ? ob_v : best;                     \
+    place = better ? (at) : place;                   \
+  }
+
+// The window of one place, as far as it lies inside.
+#define OB_ONE_PLACE(z, y, x)                                                                    \
+  {                                                                                              \
+    const ob_index z_start = first_inside(z * step_d - padding_d, dilation_d);                   \
+    const ob_index y_start = first_inside(y * step_h - padding_h, dilation_h);                   \
+    const ob_index x_start = first_inside(x * step_w - padding_w, dilation_w);                   \
+    const ob_index z_end = min(z * step_d - padding_d + (kernel_d - 1) * dilation_d + 1, depth); \
+    const ob_index y_end = min(y * step_h - padding_h + (kernel_h - 1) * dilation_h + 1, height); \
+    const ob_index x_end = min(x * step_w - padding_w + (kernel_w - 1) * dilation_w + 1, width); \
+    ob_index place = (z_start * height + y_start) * width + x_start;                             \
+    V best = OB_LOWEST;                                                                          \
+    for (ob_index a = z_start; a < z_end; a += dilation_d) {                                     \
+      for (ob_index b = y_start; b < y_end; b += dilation_h) {                                   \
+        const ob_index row = (a * height + b) * width;                                           \
+        for (ob_index c = x_start; c < x_end; c += dilation_w) {                                 \
+          OB_TAKE(self_load(from + row + c), row + c, best, place)                               \
+        }                                                                                        \
+      }                                                                                          \
+    }                                                                                            \
+    const ob_index to = ((plane * out_depth + z) * out_height + y) * out_width + x;              \
+    out_store(to, best);                                                                         \
+    indices[to] = place;                                                                         \
+  }
+
+#if OB_LOCAL == 1
+
+// A processor takes adjacent places at once, where their windows lie inside from left to right.
+#define OB_ADJACENT 16
+// Windows `step` apart: known ones become vectors.
+#define OB_TAPS(step)                                                                        \
+  for (ob_index a = z_start; a < z_end; a += dilation_d) {                                   \
+    for (ob_index b = y_start; b < y_end; b += dilation_h) {                                 \
+      for (ob_index c = 0; c < kernel_w; ++c) {                                              \
+        const ob_index at = (a * height + b) * width + left + c * dilation_w;                \
+        for (int k = 0; k < OB_ADJACENT; ++k) {                                              \
+          OB_TAKE(self_load(from + at + k * (step)), (int)at + k * (int)(step), best[k], places[k]) \
+        }                                                                                    \
+      }                                                                                      \
+    }                                                                                        \
+  }
 
 __kernel void max_pool(OB_PARAMETERS) {
   OB_BEGIN
   OB_FOR_GROUPS(plane) {
     const ob_index from = plane * depth * height * width;
-    OB_FOR_PLACES(z, y, x, out_depth, out_height, out_width) {
+    for (ob_index z = 0; z < out_depth; ++z) {
       const ob_index z_start = first_inside(z * step_d - padding_d, dilation_d);
-      const ob_index y_start = first_inside(y * step_h - padding_h, dilation_h);
-      const ob_index x_start = first_inside(x * step_w - padding_w, dilation_w);
       const ob_index z_end = min(z * step_d - padding_d + (kernel_d - 1) * dilation_d + 1, depth);
-      const ob_index y_end = min(y * step_h - padding_h + (kernel_h - 1) * dilation_h + 1, height);
-      const ob_index x_end = min(x * step_w - padding_w + (kernel_w - 1) * dilation_w + 1, width);
-      ob_index place = (z_start * height + y_start) * width + x_start;
-      V best = OB_LOWEST;
-      for (ob_index a = z_start; a < z_end; a += dilation_d) {
-        for (ob_index b = y_start; b < y_end; b += dilation_h) {
-          const ob_index row = (a * height + b) * width;
-          for (ob_index c = x_start; c < x_end; c += dilation_w) {
-            const V value = self_load(from + row + c);
-            if (value > best || value != value) {
-              best = value;
-              place = row + c;
-            }
+      for (ob_index y = 0; y < out_height; ++y) {
+        const ob_index y_start = first_inside(y * step_h - padding_h, dilation_h);
+        const ob_index y_end =
+            min(y * step_h - padding_h + (kernel_h - 1) * dilation_h + 1, height);
+        ob_index x = 0;
+        while (x < out_width) {
+          const ob_index left = x * step_w - padding_w;
+          const ob_index right = left + (OB_ADJACENT - 1) * step_w + (kernel_w - 1) * dilation_w;
+          if (left < 0 || right >= width || x + OB_ADJACENT > out_width ||
+              depth * height * width > INT_MAX) {
+            OB_ONE_PLACE(z, y, x)
+            ++x;
+            continue;
           }
+          V best[OB_ADJACENT];
+          int places[OB_ADJACENT];
+          for (int k = 0; k < OB_ADJACENT; ++k) {
+            best[k] = OB_LOWEST;
+            places[k] = (int)((z_start * height + y_start) * width + left + k * step_w);
+          }
+          if (step_w == 1) {
+            OB_TAPS(1)
+          } else if (step_w == 2) {
+            OB_TAPS(2)
+          } else {
+            OB_TAPS(step_w)
+          }
+          const ob_index to = ((plane * out_depth + z) * out_height + y) * out_width + x;
+          for (int k = 0; k < OB_ADJACENT; ++k) {
+            out_store(to + k, best[k]);
+            indices[to + k] = places[k];
+          }
+          x += OB_ADJACENT;
         }
       }
-      const ob_index to = ((plane * out_depth + z) * out_height + y) * out_width + x;
-      out_store(to, best);
-      indices[to] = place;
     }
   }
 }
+
+#else
+
+__kernel void max_pool(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_FOR_GROUPS(plane) {
+    const ob_index from = plane * depth * height * width;
+    OB_FOR_PLACES(z, y, x, out_depth, out_height, out_width) OB_ONE_PLACE(z, y, x)
+  }
+}
+
+#endif

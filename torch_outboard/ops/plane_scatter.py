@@ -1,0 +1,34 @@
+"""Values of planes that go back to the places they came from."""
+
+from __future__ import annotations
+
+from torch_outboard.ops.row import FLOATS, Row, template
+from torch_outboard.ops.template import Launch, Result, templated
+
+
+def plane_scatter(
+    overloads: str,
+    values: str,
+    dimensions: int,
+    sizes: str,
+    result: Result,
+    *,
+    adds: bool,
+    **properties,
+) -> Row:
+    """A row that moves the `values` of planes to `indices` in planes of `sizes`."""
+    text = template("plane_scatter").replace("source_load", f"{values}_load")
+    return templated(
+        overloads,
+        None,
+        Launch("plane_scatter", f"prod(sizes({values})[:{-dimensions}])"),
+        source=text,
+        dtypes=FLOATS,
+        operands=f"{values} indices",
+        accepts={"indices": "int64"},
+        results=result,
+        numbers={"inputs": f"prod(sizes({values})[{-dimensions}:])", "outputs": f"prod({sizes})"},
+        constants={"ADDS": str(int(adds))},
+        family="pooling",
+        **properties,
+    )
