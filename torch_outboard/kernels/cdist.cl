@@ -33,17 +33,36 @@ __kernel void cdist(OB_PARAMETERS) {
   out_store(ob_place(out_layout, i), total);
 }
 #else
+// Distances that a work item adds up side by side, instead of waiting for each sum.
+#define OB_ADJACENT 8
+#define OB_ADD(count)                                                  \
+  for (ob_index k = 0; k < columns; ++k, o += a, q += b) {             \
+    const V x = x1_load(o);                                            \
+    for (int n = 0; n < (count); ++n) {                                \
+      totals[n] = distance(totals[n], x - x2_load(q + n * step), p);   \
+    }                                                                  \
+  }
+
 __kernel void cdist(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(i)
-  const ob_index j = i % rows2, row = i / rows2 % rows1, batch = i / rows2 / rows1;
+  const ob_index parts = (rows2 + OB_ADJACENT - 1) / OB_ADJACENT;
+  const ob_index j = i % parts * OB_ADJACENT, row = i / parts % rows1, batch = i / parts / rows1;
   const ob_index a = x1_layout.stride[x1_layout.dims - 1], b = x2_layout.stride[x2_layout.dims - 1];
+  const ob_index step = x2_layout.stride[x2_layout.dims - 2];
   ob_index o = matrix_place(out_layout, x1_layout, batch) + row * x1_layout.stride[x1_layout.dims - 2];
-  ob_index q = matrix_place(out_layout, x2_layout, batch) + j * x2_layout.stride[x2_layout.dims - 2];
-  V total = 0;
-  for (ob_index k = 0; k < columns; ++k, o += a, q += b) {
-    total = distance(total, x1_load(o) - x2_load(q), p);
+  ob_index q = matrix_place(out_layout, x2_layout, batch) + j * step;
+  const int count = (int)min((ob_index)OB_ADJACENT, rows2 - j);
+  V totals[OB_ADJACENT];
+  for (int n = 0; n < OB_ADJACENT; ++n) totals[n] = 0;
+  if (count == OB_ADJACENT) {
+    OB_ADD(OB_ADJACENT)
+  } else {
+    OB_ADD(count)
   }
-  out_store(ob_place(out_layout, i), root(total, p));
+  const ob_index to = (batch * rows1 + row) * rows2 + j;
+  for (int n = 0; n < count; ++n) {
+    out_store(ob_place(out_layout, to + n), root(totals[n], p));
+  }
 }
 #endif

@@ -19,8 +19,9 @@ def _cdist() -> list[Row]:
     let = {
         "batch": "broadcast(sizes(x1)[0:dims(x1) - 2], sizes(x2)[0:dims(x2) - 2])",
         "m": "size(x1, -1)",
+        "rows2": "size(x2, -2)",
     }
-    numbers = {"columns": "m", "rows1": "size(x1, -2)", "rows2": "size(x2, -2)"}
+    numbers = {"columns": "m", "rows1": "size(x1, -2)", "rows2": "rows2"}
     conditions = ["dims(x1) >= 2", "dims(x2) >= 2", "m == size(x2, -1)", "p >= 0"]
     common: dict[str, Any] = {
         "reals": {"p": "p"}, "dtypes": WIDE, "strided": "x1 x2 out", "family": "distance"
@@ -30,7 +31,8 @@ def _cdist() -> list[Row]:
         templated(
             "_cdist_forward _cdist_forward.out",
             "distances cdist",
-            Launch("cdist", "numel(out)"),
+            # OB_ADJACENT in cdist.cl
+            Launch("cdist", "rows2 == 0 ? 0 : numel(out) // rows2 * ((rows2 + 7) // 8)"),
             operands="x1 x2",
             results=Result("out", sizes=pairs),
             let=let,
