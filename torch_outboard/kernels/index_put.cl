@@ -2,38 +2,59 @@
 // dimension; negative places count from the end. `after` elements of a slice lie together.
 // ACCUMULATE: they are added to what is there.
 //
-// A work item takes adjacent elements of `block` slices in order: of those that go to one place the
-// last one wins, and sums are the same at every run. Between blocks there is no order.
+// `block` places are taken one after the other: of those that are the same the last one wins, and
+// sums are the same at every run. Between blocks there is no order.
 
-#define OB_ADJACENT 32
+#if ACCUMULATE
+#define OB_PUT(at, value) out_store(at, out_load(at) + (value))
+#else
+#define OB_PUT(at, value) out_store(at, value)
+#endif
 
+// Elements `first` to `end` of slice `from`, as far as this work item takes them.
+#define OB_PUT_SLICE(to, from, lane, lanes)                                           \
+  if (single_value) {                                                                 \
+    for (ob_index k = first + (lane); k < end; k += (lanes)) {                        \
+      OB_PUT((to) * after + k, values_load(0));                                       \
+    }                                                                                 \
+  } else {                                                                            \
+    for (ob_index k = first + (lane); k < end; k += (lanes)) {                        \
+      OB_PUT((to) * after + k, values_load((from) * after + k));                      \
+    }                                                                                 \
+  }
+
+// What `part` of all blocks of places does.
+#define OB_PUT_BLOCK(part, lane, lanes)                               \
+  const ob_index blocks = (count + block - 1) / block;                \
+  const ob_index outer = (part) / blocks;                             \
+  const ob_index begin = ((part) - outer * blocks) * block;           \
+  for (ob_index j = begin; j < min(begin + block, count); ++j) {      \
+    const ob_index given = index_load(j);                             \
+    const ob_index place = given < 0 ? given + n : given;             \
+    if (place < 0 || place >= n) {                                    \
+      OB_REPORT                                                       \
+      continue;                                                       \
+    }                                                                 \
+    OB_PUT_SLICE(outer * n + place, outer * count + j, lane, lanes)   \
+  }
+
+// One work item per block.
 __kernel void index_put(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(item)
-  const ob_index parts = (after + OB_ADJACENT - 1) / OB_ADJACENT;
-  const ob_index blocks = (count + block - 1) / block;
-  ob_index outer = item / parts;
-  const ob_index first = (item - outer * parts) * OB_ADJACENT;
-  const ob_index adjacent = min((ob_index)OB_ADJACENT, after - first);
-  const ob_index begin = (outer % blocks) * block;
-  const ob_index end = min(begin + block, count);
-  outer /= blocks;
-  for (ob_index j = begin; j < end; ++j) {
-    const ob_index given = index_load(j);
-    const ob_index place = given < 0 ? given + n : given;
-    if (place < 0 || place >= n) {
-      OB_REPORT
-      continue;
-    }
-    const ob_index to = (outer * n + place) * after + first;
-    const ob_index from = (outer * count + j) * after + first;
-    for (ob_index k = 0; k < adjacent; ++k) {
-      const ob_index value = single_value ? 0 : from + k;
-#if ACCUMULATE
-      out_store(to + k, out_load(to + k) + values_load(value));
-#else
-      out_store(to + k, values_load(value));
-#endif
-    }
+  const ob_index first = 0, end = after;
+  OB_PUT_BLOCK(item, 0, 1)
+}
+
+// A group takes adjacent elements of the slices.
+#define OB_SLICE 256
+
+__kernel void index_put_slices(OB_PARAMETERS) {
+  OB_BEGIN
+  const ob_index parts = (after + OB_SLICE - 1) / OB_SLICE;
+  OB_FOR_GROUPS(item) {
+    const ob_index first = item % parts * OB_SLICE;
+    const ob_index end = min(first + OB_SLICE, after);
+    OB_PUT_BLOCK(item / parts, OB_LANE, OB_LOCAL)
   }
 }

@@ -104,10 +104,7 @@ INDEX_DTYPES = {"index": "int32 int64"}
 # How many places a work item of index_put takes one after the other. Sums are always in order.
 IN_ORDER = "max(numel(index), 1)"
 BLOCK = f"deterministic ? {IN_ORDER} : 4096"
-PUT_ITEMS = (
-    "after == 0 ? 0 : prod(sizes(self)[:d]) * ((numel(index) + block - 1) // block)"
-    " * ((after + 31) // 32)"  # OB_ADJACENT in index_put.cl
-)
+BLOCKS = "prod(sizes(self)[:d]) * ((numel(index) + block - 1) // block)"
 
 
 def put(accumulate: bool) -> Row:
@@ -115,7 +112,15 @@ def put(accumulate: bool) -> Row:
     return templated(
         "_index_put_impl_",
         "index_put",
-        Launch("index_put", PUT_ITEMS),
+        [
+            Launch("index_put", f"after == 0 ? 0 : {BLOCKS}", when="after < 32"),
+            Launch(
+                "index_put_slices",
+                f"{BLOCKS} * ((after + 255) // 256)",  # OB_SLICE
+                groups=True,
+                when="after >= 32",
+            ),
+        ],
         dtypes=(*FLOATS, *INTEGERS, *COMPLEX) if accumulate else EVERY,
         operands="self index=indices[-1] values",
         accepts=INDEX_DTYPES,
