@@ -28,6 +28,8 @@ CONFIGURATIONS: dict[str, dict[str, str]] = {
     "separate": {**HOST, "OUTBOARD_HOST_ACCESS": "separate"},
     "torture": {**HOST, "OUTBOARD_HOST_ACCESS": "shared", "OUTBOARD_TORTURE": "delay_us=200"},
     "ocl": {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_WAY": "device"},
+    # `ocl` with the kernels that GPUs get (tests/engines/gpu_driver.py).
+    "gpu": {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_WAY": "device"},
 }
 
 
@@ -54,6 +56,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     set_environment(config.getoption("configuration"))
+    if config.getoption("configuration") == "gpu":
+        from tests.engines import gpu_driver
+
+        gpu_driver.use()
 
 
 def pytest_report_header() -> str:

@@ -1,8 +1,8 @@
 """Runs the tests as `make test` and `make test-full` do: stage by stage, one summary at the end.
 
-The same tests run in several settings of the host driver, and those of the engines on `ocl`. A
-stage is one such run, in a process of its own, because the driver and its settings are fixed when
-the device is first used.
+The same tests run in several settings of the host driver, and those of the engines on `ocl`, which
+`make test-full` also makes look like a GPU. A stage is one such run, in a process of its own,
+because the driver and its settings are fixed when the device is first used.
 """
 
 import argparse
@@ -37,16 +37,16 @@ class Stage:
 def pytest_stage(configuration: str, marker: str | None) -> Stage:
     selection = ("-m", marker) if marker else ()
     arguments = ("-m", "pytest", "--configuration", configuration, *selection)
-    if configuration != "ocl":
+    if configuration not in ("ocl", "gpu"):
         arguments += ("--ignore=tests/engines",)  # the host driver compiles no kernels
     report = f"--junitxml={RESULTS / configuration}.xml"
     return Stage(configuration, (*arguments, "-q", "-n", str(jobs()), report))
 
 
-def engines_stage(marker: str | None) -> Stage:
+def engines_stage(marker: str | None, configuration: str = "ocl") -> Stage:
     """The tests of device kernels, which need a driver that compiles."""
-    stage = pytest_stage("ocl", marker)
-    return Stage("ocl", (*stage.arguments, "tests/engines"), driver="ocl")
+    stage = pytest_stage(configuration, marker)
+    return Stage(configuration, (*stage.arguments, "tests/engines"), driver="ocl")
 
 
 def device_sweep_stage(dtype: str) -> Stage:
@@ -79,6 +79,7 @@ def full_stages() -> list[Stage]:
         pytest_stage("separate", None),
         pytest_stage("torture", "torture"),
         engines_stage(None),
+        engines_stage("not slow", "gpu"),
     ]
     for access in ("shared", "separate"):
         stages += [sweep_stage(dtype, access) for dtype in SWEEP_DTYPES]
