@@ -23,9 +23,12 @@ __kernel void embedding_renorm(OB_PARAMETERS) {
   OB_SCRATCH(S)
   OB_FOR_GROUPS(k) {
     const ob_index place = indices_load(k);
-    if (place < 0 || place >= row_count || chosen_load(place) != k) continue;
+    // All groups meet at the same barriers, whether they take a row or not.
+    const bool takes = place >= 0 && place < row_count && chosen_load(place) == k;
     V total = 0;
-    for (ob_index i = OB_LANE; i < n; i += OB_LOCAL) total = POWER(out_load(place * n + i));
+    if (takes) {
+      for (ob_index i = OB_LANE; i < n; i += OB_LOCAL) total = POWER(out_load(place * n + i));
+    }
 #if NORM == 0
     const V norm = OB_GROUP_MAX(total);
 #elif NORM == 1
@@ -35,10 +38,11 @@ __kernel void embedding_renorm(OB_PARAMETERS) {
 #else
     const V norm = pow(OB_GROUP_SUM(total), 1 / order);
 #endif
-    if (norm <= limit) continue;
-    const V scale = limit / (norm + (V)1e-7);
-    for (ob_index i = OB_LANE; i < n; i += OB_LOCAL) {
-      out_store(place * n + i, out_load(place * n + i) * scale);
+    if (takes && norm > limit) {
+      const V scale = limit / (norm + (V)1e-7);
+      for (ob_index i = OB_LANE; i < n; i += OB_LOCAL) {
+        out_store(place * n + i, out_load(place * n + i) * scale);
+      }
     }
   }
 }
