@@ -297,6 +297,7 @@ const ReductionKernel::Variant& ReductionKernel::variant(const Call& call, bool 
                                call.compute,
                                {call.results.begin(), call.results.end()},
                                work_shape(call.device),
+                               group_lanes(call.device),
                                wide};
   const std::string text = source.text();
   const char* options = literal_options(call.compute);
@@ -304,8 +305,14 @@ const ReductionKernel::Variant& ReductionKernel::variant(const Call& call, bool 
                            &find_kernel(call.device, text, "along", options),
                            &find_kernel(call.device, text, "across", options),
                            &find_kernel(call.device, text, "combine", options),
+                           nullptr,
+                           nullptr,
                            source.width(),
                            variants_.load(std::memory_order_relaxed)};
+  if (source.lanes_of_group > 1) {
+    made->along_group = &find_kernel(call.device, text, "along_group", options);
+    made->combine_group = &find_kernel(call.device, text, "combine_group", options);
+  }
   while (!variants_.compare_exchange_weak(made->next, made, std::memory_order_acq_rel)) {
   }
   return *made;
@@ -322,15 +329,18 @@ bool ReductionKernel::enqueue(const Call& call, const at::TensorIteratorBase& it
   const uint64_t columns = static_cast<uint64_t>(kernels.width) * kReductionColumns;
   const bool across = layout.reduced_stride[0] != 1 && layout.kept_stride[0] == 1 &&
                       layout.kept_size[0] >= static_cast<uint64_t>(kernels.width);
+  const auto lanes = static_cast<uint64_t>(group_lanes(call.device));
+  // A group for a result has to have work for its items.
+  const bool groups = !across && lanes > 1 && layout.n >= 2 * lanes;
   uint64_t items = layout.results;
-  uint64_t least = 2048;  // elements of a part
+  uint64_t least = groups ? 16 * lanes : 2048;  // elements of a part
   if (across) {
     items = (layout.kept_size[0] + columns - 1) / columns * (items / layout.kept_size[0]);
     least = 64;
   }
-  // Enough work items for several groups per compute unit.
+  // Enough work for several groups per compute unit.
   const uint64_t units = std::max<uint32_t>(device_properties(call.device).compute_units, 1);
-  const uint64_t wanted = units * static_cast<uint64_t>(shape.local) * 4;
+  const uint64_t wanted = units * 4 * (groups ? 1 : static_cast<uint64_t>(shape.local));
   if (items < wanted && layout.n >= 2 * least) {
     const uint64_t parts = std::min((wanted + items - 1) / items, layout.n / least);
     layout.part_size = (layout.n + parts - 1) / parts;
@@ -364,10 +374,20 @@ bool ReductionKernel::enqueue(const Call& call, const at::TensorIteratorBase& it
   for (const at::Scalar& scalar : call.scalars) add_scalar(arguments, scalar, call.compute);
 
   StreamState& stream = current_stream_state(call.device);
-  launch(stream, across ? *kernels.across : *kernels.along,
-         Grid::linear(items * layout.parts, shape.local), arguments);
+  const auto local = static_cast<uint64_t>(shape.local);
+  const uint64_t work = items * layout.parts;
+  if (groups) {
+    launch(stream, *kernels.along_group, Grid::linear(work * lanes, lanes), arguments);
+  } else {
+    launch(stream, across ? *kernels.across : *kernels.along, Grid::linear(work, local), arguments);
+  }
   if (layout.parts > 1) {
-    launch(stream, *kernels.combine, Grid::linear(layout.results, shape.local), arguments);
+    if (lanes > 1 && layout.parts >= lanes / 2) {
+      launch(stream, *kernels.combine_group, Grid::linear(layout.results * lanes, lanes),
+             arguments);
+    } else {
+      launch(stream, *kernels.combine, Grid::linear(layout.results, local), arguments);
+    }
   }
   return true;
 }

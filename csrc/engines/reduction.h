@@ -53,6 +53,8 @@ class ReductionKernel final : public EngineKernel {
     Kernel* along;
     Kernel* across;
     Kernel* combine;
+    Kernel* along_group;    // null where work items of a group do not share work
+    Kernel* combine_group;  // the same
     int width;
     Variant* next;
   };

@@ -54,6 +54,7 @@ std::string ReductionSource::text() const {
   std::string all = type_functions();
   all += define("OB_INDEX", wide_index ? "ulong" : "uint");
   all += define("OB_WIDTH", std::to_string(w));
+  all += define("OB_LOCAL", std::to_string(lanes_of_group));
   all += define("OB_COLUMNS", std::to_string(kReductionColumns));
   all += define("OB_DIMENSIONS", std::to_string(kReductionDimensions));
   all += define("OB_INPUT", storage_type(input));
@@ -85,7 +86,9 @@ std::string ReductionSource::text() const {
            value_type(value_dtype(input), width) + " x = " + load_text(input, width, "p", "at") +
            ";\n  return " + convert_text(value_dtype(input), compute, width, "x") + ";\n}\n";
   }
-  all += "static inline state_one lane(const state_wide *s, const uint k) {\n  state_one one;\n";
+  all +=
+      "static inline state_one lane_of_wide(const state_wide *s, const uint k) {\n  state_one "
+      "one;\n";
   for (const std::string& field : description.fields) {
     const std::string name = field.substr(2);
     const std::string type = field[0] == 'I' ? "int" : value_type(compute);

@@ -33,7 +33,8 @@ struct ReductionSource {
   at::ScalarType compute;
   std::vector<at::ScalarType> outputs;
   WorkShape shape;
-  bool wide_index;  // 64-bit
+  int lanes_of_group;  // 1: no kernels of groups
+  bool wide_index;     // 64-bit
 
   int width() const;  // of vectors
   std::string text() const;

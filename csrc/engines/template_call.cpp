@@ -53,11 +53,6 @@ struct Layout {
   }
 };
 
-// Work items of a work-group, in launches of groups.
-int group_lanes(c10::DeviceIndex device) {
-  return device_properties(device).kind == OB_DEVICE_CPU ? 1 : work_shape(device).local;
-}
-
 template <class Index>
 struct Numbers {
   Index at[kTemplateList] = {};

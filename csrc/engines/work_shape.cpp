@@ -20,4 +20,8 @@ WorkShape work_shape(c10::DeviceIndex device) {
   return {kGpuVectorBytes, 16, std::min(256, largest)};
 }
 
+int group_lanes(c10::DeviceIndex device) {
+  return device_properties(device).kind == OB_DEVICE_CPU ? 1 : work_shape(device).local;
+}
+
 }  // namespace outboard

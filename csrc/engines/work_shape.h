@@ -24,4 +24,8 @@ struct WorkShape {
 // A processor needs explicit wide vectors and long loops, a GPU short ones and many work items.
 OUTBOARD_API WorkShape work_shape(c10::DeviceIndex device);
 
+// Work items that share the work of a group, in kernels where they do: one on a processor, which
+// runs the items of a group one after the other.
+OUTBOARD_API int group_lanes(c10::DeviceIndex device);
+
 }  // namespace outboard

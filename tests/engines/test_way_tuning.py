@@ -220,6 +220,8 @@ def test_what_was_found_is_kept_and_used(device, ranges, tmp_path, monkeypatch):
 
 def test_operators_ask_only_where_the_way_is_open(device, ranges):
     """Typed host kernels skip the router, which costs more than small operators take."""
+    if torch.get_device_module(device).get_device_properties(device).kind != "cpu":
+        pytest.skip("all families are open by default where a GPU shares the host's memory")
     asked = _C.router_is_asked
     torch.ones(3, device=device).sin()
     ranges({"pointwise": [], "reduction": []})

@@ -77,7 +77,7 @@ static inline void contiguous(state_one *total, __global const OB_INPUT *in, con
       step_wide(&all, load_wide(in, at + j), (index_wide)((int)(first + j)) + lanes OB_ARGUMENTS);
     }
     for (uint k = 0; k < OB_WIDTH; ++k) {
-      const state_one one = lane(&all, k);
+      const state_one one = lane_of_wide(&all, k);
       merge_one(total, &one);
     }
   }
@@ -195,7 +195,7 @@ __kernel void across(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one,
     for (OB_INDEX c = 0; c < finished; ++c) {
       const OB_INDEX k = first_k + done + c;
       const state_one s = finished > 1 || OB_WIDTH == 1 && vector
-                              ? lane(&all[c / OB_WIDTH], c % OB_WIDTH)
+                              ? lane_of_wide(&all[c / OB_WIDTH], c % OB_WIDTH)
                               : single;
       OB_END(k, part, s)
     }
@@ -219,3 +219,101 @@ __kernel void combine(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one
   OB_COUNT
   OB_WRITE
 }
+
+#if OB_LOCAL > 1
+
+// Where work items of a group share memory and work: they merge what each has, two by two.
+static inline state_one of_group(const state_one mine, __local state_one *scratch) {
+  const uint lane = get_local_id(0);
+  barrier(CLK_LOCAL_MEM_FENCE);
+  scratch[lane] = mine;
+  for (uint step = OB_LOCAL / 2; step > 0; step /= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (lane < step) {
+      state_one a = scratch[lane];
+      const state_one b = scratch[lane + step];
+      merge_one(&a, &b);
+      scratch[lane] = a;
+    }
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  return scratch[0];
+}
+
+// A group per result and part: adjacent work items take adjacent elements.
+__kernel void along_group(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one, partial),
+                          const ob_layout layout OB_PARAMETERS) {
+  OB_BIND(OB_INPUT, in)
+  OB_BINDS
+  OB_BIND(state_one, partial)
+  __local state_one scratch[OB_LOCAL];
+  const OB_INDEX item = get_group_id(0);
+  const OB_INDEX k = item / layout.parts;
+  const OB_INDEX part = item - k * layout.parts;
+  OB_INDEX j = part * layout.part_size;
+  const OB_INDEX end = min(layout.n, j + layout.part_size);
+  const OB_INDEX base = kept_offset(layout.kept_stride, k, &layout);
+  const OB_INDEX stride = layout.reduced_stride[0];
+  const OB_INDEX lane = get_local_id(0);
+  state_one mine;
+  initial_one(&mine);
+  while (j < end) {
+    const OB_INDEX rest = j / layout.reduced_size[0];
+    const OB_INDEX first = j - rest * layout.reduced_size[0];
+    // Blocks, so that rounding errors do not add up.
+    const OB_INDEX run =
+        min(min(end - j, layout.reduced_size[0] - first), (OB_INDEX)(64 * OB_LOCAL * OB_WIDTH));
+    const OB_INDEX at = base + first * stride + reduced_offset(rest, &layout);
+    state_one t;
+    initial_one(&t);
+    OB_INDEX q = lane;
+#if OB_WIDTH > 1
+    if (stride == 1 && run >= OB_LOCAL * OB_WIDTH) {
+      const OB_INDEX vectors = run / OB_WIDTH;
+      state_wide wide;
+      initial_wide(&wide);
+      for (OB_INDEX v = lane; v < vectors; v += OB_LOCAL) {
+        const index_wide i = (index_wide)((int)(j + v * OB_WIDTH)) + OB_LANES;
+        step_wide(&wide, load_wide(in, at + v * OB_WIDTH), i OB_ARGUMENTS);
+      }
+      for (uint w = 0; w < OB_WIDTH; ++w) {
+        const state_one one = lane_of_wide(&wide, w);
+        merge_one(&t, &one);
+      }
+      q += vectors * OB_WIDTH;
+    }
+#endif
+    for (; q < run; q += OB_LOCAL) {
+      step_one(&t, load_one(in, at + q * stride), (int)(j + q) OB_ARGUMENTS);
+    }
+    merge_one(&mine, &t);
+    j += run;
+  }
+  const state_one s = of_group(mine, scratch);
+  if (lane != 0) return;
+  const OB_INDEX n = layout.n;
+  OB_COUNT
+  OB_END(k, part, s)
+}
+
+// A group per result, over its parts.
+__kernel void combine_group(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one, partial),
+                            const ob_layout layout OB_PARAMETERS) {
+  OB_BINDS
+  OB_BIND(state_one, partial)
+  __local state_one scratch[OB_LOCAL];
+  const OB_INDEX k = get_group_id(0);
+  state_one mine;
+  initial_one(&mine);
+  for (OB_INDEX part = get_local_id(0); part < layout.parts; part += OB_LOCAL) {
+    const state_one t = partial[k * layout.parts + part];
+    merge_one(&mine, &t);
+  }
+  const state_one s = of_group(mine, scratch);
+  if (get_local_id(0) != 0) return;
+  const OB_INDEX n = layout.n;
+  OB_COUNT
+  OB_WRITE
+}
+
+#endif
