@@ -35,6 +35,7 @@ TABLES = (
     "embedding",
     "random_numbers",
     "random_composed",
+    "rejection",
     "scans",
     "sorting",
     "searching",

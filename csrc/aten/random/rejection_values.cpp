@@ -7,7 +7,12 @@
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__)
-#pragma GCC optimize("fp-contract=off")
+#pragma GCC optimize("O3", "no-trapping-math", "fp-contract=off")
+#endif
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define OUTBOARD_CLONES __attribute__((flatten, target_clones("avx512f", "avx2", "default")))
+#else
+#define OUTBOARD_CLONES
 #endif
 
 #include "aten/random/philox.h"
@@ -44,6 +49,7 @@ static_assert(REJECTION_BLOCKS == kRejectionBlocks);
 
 // Calls each(i, first block, later draws) for the elements of a run.
 template <class Each>
+OUTBOARD_CLONES
 void for_each_element(const PhiloxState& state, int64_t first, int64_t count, const uint32_t* words,
                       const Each& each) {
   for (int64_t i = 0; i < count; ++i) {
@@ -55,6 +61,7 @@ void for_each_element(const PhiloxState& state, int64_t first, int64_t count, co
 
 }  // namespace
 
+OUTBOARD_CLONES
 bool poisson_values(const PhiloxState& state, int64_t first, int64_t count, const uint32_t* words,
                     const double* rates, double* values) {
   bool valid = true;
@@ -69,6 +76,7 @@ bool poisson_values(const PhiloxState& state, int64_t first, int64_t count, cons
   return valid;
 }
 
+OUTBOARD_CLONES
 void binomial_values(const PhiloxState& state, int64_t first, int64_t count, const uint32_t* words,
                      const double* counts, const double* probabilities, double* values) {
   for_each_element(state, first, count, words,
@@ -77,6 +85,7 @@ void binomial_values(const PhiloxState& state, int64_t first, int64_t count, con
                    });
 }
 
+OUTBOARD_CLONES
 void gamma_values(const PhiloxState& state, int64_t first, int64_t count, const uint32_t* words,
                   const double* alphas, double smallest, double* values) {
   for_each_element(
@@ -85,6 +94,7 @@ void gamma_values(const PhiloxState& state, int64_t first, int64_t count, const 
       });
 }
 
+OUTBOARD_CLONES
 void gamma_parts(const PhiloxState& state, int64_t first, int64_t count, const uint32_t* words,
                  const double* alphas, double* factors, double* exponents) {
   for_each_element(state, first, count, words,
@@ -95,6 +105,7 @@ void gamma_parts(const PhiloxState& state, int64_t first, int64_t count, const u
                    });
 }
 
+OUTBOARD_CLONES
 void dirichlet_values(int64_t rows, int64_t length, double smallest, double largest,
                       const double* exponents, double* factors) {
   for (int64_t row = 0; row < rows; ++row, exponents += length, factors += length) {
