@@ -5,7 +5,8 @@
 //
 // Element i has draws of its own: block k is the one with the counter (i, offset + k), in the
 // notation of csrc/aten/random/philox.h. An operator reserves REJECTION_BLOCKS offsets. An attempt
-// takes one block, and all attempts fail with a probability below 1e-20; then comes the mode.
+// takes one block, and all attempts fail with a probability below 1e-20; then comes the middle of
+// the distribution.
 //
 // The methods are those of
 //   W. Hoermann, "The transformed rejection method for generating Poisson random variables",
@@ -16,11 +17,8 @@
 //     Transactions on Mathematical Software 26 (2000);
 // and below 10 inversion of one uniform number, by sequential search from 0 on.
 
-#ifdef __cplusplus
-#define REJECTION_TABLE static const
-#else
+#ifndef __cplusplus
 #pragma OPENCL FP_CONTRACT OFF
-#define REJECTION_TABLE __constant
 #define REJECTION_WORDS uint4
 #endif
 
@@ -65,16 +63,16 @@ static inline double rejection_log(const double x) {
   return exponent * REJECTION_LOG2_HIGH + (small + exponent * REJECTION_LOG2_LOW);
 }
 
-// log(1 + x), x > -1.
+// log(1 + x), x > -1: what the sum loses is added.
 static inline double rejection_log1p(const double x) {
-  if (x > -0.29 && x < 0.41) return rejection_log_of_ratio(x / (2.0 + x));
-  return rejection_log(1.0 + x);
+  const double sum = 1.0 + x;
+  return rejection_log(sum) + (x - (sum - 1.0)) / sum;
 }
 
 // exp(x), x <= 0: 0 where that would not be a normal number.
 static inline double rejection_exp(const double x) {
-  if (!(x > -708.0)) return 0.0;
-  const int turns = (int)(x * 1.4426950408889634 - 0.5);
+  const bool normal = x > -708.0;
+  const int turns = normal ? (int)(x * 1.4426950408889634 - 0.5) : 0;
   const double r = (x - turns * REJECTION_LOG2_HIGH) - turns * REJECTION_LOG2_LOW;
   // The exponential series, by halves: fewer steps that wait for one another.
   const double r2 = r * r, r4 = r2 * r2, r8 = r4 * r4;
@@ -84,113 +82,140 @@ static inline double rejection_exp(const double x) {
                       r2 * (1.0 / 3628800 + r * (1.0 / 39916800)) +
                       r4 * (1.0 / 479001600 + r * (1.0 / 6227020800));
   const double sum = low + (r4 * middle + r8 * high);
-  return sum * as_double((ulong)(turns + 1023) << 52);
+  return normal ? sum * as_double((ulong)(turns + 1023) << 52) : 0.0;
 }
-
-REJECTION_TABLE double rejection_tails[10] = {
-    0.08106146679532726,  0.0413406959554093,   0.02767792568499834, 0.020790672103765093,
-    0.016644691189821193, 0.013876128823070748, 0.01189670994589177, 0.010411265261972096,
-    0.009255462182712733, 0.00833056343336287};
 
 // What Stirling's formula lacks, k >= 0 a whole number:
 // log(k!) - (log(2 * pi) / 2 + (k + 1/2) * log(k + 1) - (k + 1))
+// times (k + 1), as the polynomial in 1 / (k + 1)^2 that is exact for k + 1 = 1 ... 8, 10, 14 and in
+// the limit. For all other k it is within 1e-17, too.
 static inline double rejection_tail(const double k) {
-  if (k < 10.0) return rejection_tails[(int)k];
   const double x = 1.0 / (k + 1.0), s = x * x;
-  double sum = -691.0 / 360360;
-  sum = sum * s + 1.0 / 1188;
-  sum = sum * s - 1.0 / 1680;
-  sum = sum * s + 1.0 / 1260;
-  sum = sum * s - 1.0 / 360;
-  sum = sum * s + 1.0 / 12;
+  double sum = 0.06913959794657805;
+  sum = sum * s - 0.11981763551115689;
+  sum = sum * s + 0.06827668723601851;
+  sum = sum * s - 0.022322337467972266;
+  sum = sum * s + 0.006098581668760309;
+  sum = sum * s - 0.0019090047256950986;
+  sum = sum * s + 0.0008416080111870677;
+  sum = sum * s - 0.0005952367045741348;
+  sum = sum * s + 0.0007936507866122943;
+  sum = sum * s - 0.002777777777763913;
+  sum = sum * s + 0.08333333333333333;
   return sum * x;
 }
 
-// rate >= 0
-static inline double rejection_poisson(const double rate, REJECTION_WORDS words,
-                                       const rejection_draws draws) {
-  if (rate < 10.0) {
-    double unit = rejection_unit(words.x, words.y), mass = rejection_exp(-rate), k = 0.0;
-    while (unit > mass && k < 100.0) {
-      unit -= mass;
-      k += 1.0;
-      mass *= rate / k;
-    }
-    return k;
-  }
-  if (rate > 1e300) return rate;
+// Attempts give a value, or -1 where it is rejected. They have few branches, so that the host can
+// make vectors of them.
+
+// rate >= 10
+static inline double rejection_poisson_attempt(const double rate, const REJECTION_WORDS words) {
   const double b = 0.931 + 2.53 * sqrt(rate), a = -0.059 + 0.02483 * b;
-  const double tight = 0.9277 - 3.6224 / (b - 2.0);
-  for (uint block = 1; block <= REJECTION_BLOCKS; ++block) {
-    const double u = rejection_unit(words.x, words.y) - 0.5;
-    const double v = rejection_unit(words.z, words.w);
-    const double s = 0.5 - (u < 0.0 ? -u : u);
-    const double k = floor((2.0 * a / s + b) * u + rate + 0.43);
-    if (s >= 0.07 && v <= tight) return k;
-    if (k >= 0.0 && (s >= 0.013 || v <= s)) {
-      // The logarithm of k's probability, by Stirling's formula.
-      const double n = k + 1.0;
-      const double log_mass = (n - rate) + k * rejection_log1p((rate - n) / n) -
-                              0.5 * rejection_log(n) - 0.9189385332046728 - rejection_tail(k);
-      const double inverse_alpha = 1.1239 + 1.1328 / (b - 3.4);
-      if (rejection_log(v * inverse_alpha / (a / (s * s) + b)) <= log_mass) return k;
-    }
-    words = rejection_block(draws, block);
-  }
-  return floor(rate);
+  const double u = rejection_unit(words.x, words.y) - 0.5, v = rejection_unit(words.z, words.w);
+  const double s = 0.5 - (u < 0.0 ? -u : u);
+  const bool huge = rate > 1e300;
+  const double k = huge ? rate : floor((2.0 * a / s + b) * u + rate + 0.43);
+  if (huge | ((s >= 0.07) & (v <= 0.9277 - 3.6224 / (b - 2.0)))) return k;
+  if ((k < 0.0) | ((s < 0.013) & (v > s))) return -1.0;
+  // The logarithm of k's probability, by Stirling's formula, its large terms combined so that
+  // nothing cancels.
+  const double n = k + 1.0;
+  const double log_mass = (n - rate) + k * rejection_log1p((rate - n) / n) -
+                          0.5 * rejection_log(n) - 0.9189385332046728 - rejection_tail(k);
+  const double inverse_alpha = 1.1239 + 1.1328 / (b - 3.4);
+  return rejection_log(v * inverse_alpha / (a / (s * s) + b)) <= log_mass ? k : -1.0;
 }
 
-// n a whole number >= 1, 0 < p <= 1/2
-static inline double rejection_binomial_half(const double n, const double p, REJECTION_WORDS words,
-                                             const rejection_draws draws) {
-  const double ratio = p / (1.0 - p);
-  if (n * p < 10.0) {
-    double unit = rejection_unit(words.x, words.y);
-    double mass = rejection_exp(n * rejection_log1p(-p)), k = 0.0;
-    while (unit > mass && k < n && k < 100.0) {
-      unit -= mass;
-      mass *= ratio * (n - k) / (k + 1.0);
-      k += 1.0;
-    }
-    return k;
+// rate < 10, mass = exp(-rate)
+static inline double rejection_poisson_search(const double rate, double mass,
+                                              const REJECTION_WORDS words) {
+  double unit = rejection_unit(words.x, words.y), k = 0.0;
+  while (unit > mass && k < 100.0) {
+    unit -= mass;
+    k += 1.0;
+    mass *= rate / k;
   }
-  if (n > 1e300) return n;
-  const double deviation = sqrt(n * p * (1.0 - p));
+  return k;
+}
+
+// rate >= 0
+static inline double rejection_poisson(const double rate, const REJECTION_WORDS words,
+                                       const rejection_draws draws) {
+  if (rate < 10.0) return rejection_poisson_search(rate, rejection_exp(-rate), words);
+  double value = rejection_poisson_attempt(rate, words);
+  for (uint k = 1; value < 0.0 && k < REJECTION_BLOCKS; ++k) {
+    value = rejection_poisson_attempt(rate, rejection_block(draws, k));
+  }
+  return value < 0.0 ? floor(rate) : value;
+}
+
+// n a whole number, 0 < p <= 1/2, n * p >= 10
+static inline double rejection_binomial_attempt(const double n, const double p,
+                                                const REJECTION_WORDS words) {
+  const double deviation = sqrt(n * p * (1.0 - p)), mode = floor((n + 1.0) * p);
   const double b = 1.15 + 2.53 * deviation, a = -0.0873 + 0.0248 * b + 0.01 * p;
-  const double tight = 0.92 - 4.2 / b, mode = floor((n + 1.0) * p);
-  for (uint block = 1; block <= REJECTION_BLOCKS; ++block) {
-    const double u = rejection_unit(words.x, words.y) - 0.5;
-    const double v = rejection_unit(words.z, words.w);
-    const double s = 0.5 - (u < 0.0 ? -u : u);
-    const double k = floor((2.0 * a / s + b) * u + n * p + 0.5);
-    if (k >= 0.0 && k <= n) {
-      if (s >= 0.07 && v <= tight) return k;
-      // The logarithm of the quotient of the probabilities of k and the mode, by Stirling's
-      // formula, its large terms combined so that nothing cancels.
-      const double log_quotient =
-          (k - mode) * rejection_log(ratio * ((n - k + 1.0) / (k + 1.0))) +
-          (mode + 0.5) * rejection_log1p((mode - k) / (k + 1.0)) +
-          (n - mode + 0.5) * rejection_log1p((k - mode) / (n - k + 1.0)) +
-          ((rejection_tail(mode) + rejection_tail(n - mode)) -
-           (rejection_tail(k) + rejection_tail(n - k)));
-      const double alpha = (2.83 + 5.1 / b) * deviation;
-      if (rejection_log(v * alpha / (a / (s * s) + b)) <= log_quotient) return k;
-    }
-    words = rejection_block(draws, block);
-  }
-  return mode;
+  const double u = rejection_unit(words.x, words.y) - 0.5, v = rejection_unit(words.z, words.w);
+  const double s = 0.5 - (u < 0.0 ? -u : u);
+  const bool huge = n > 1e300;
+  const double k = huge ? n : floor((2.0 * a / s + b) * u + n * p + 0.5);
+  if ((k < 0.0) | (k > n)) return -1.0;
+  if (huge | ((s >= 0.07) & (v <= 0.92 - 4.2 / b))) return k;
+  // The logarithm of the quotient of the probabilities of k and the mode, as above.
+  const double left = n - k + 1.0;
+  const double log_quotient =
+      (k - mode) * rejection_log(p / (1.0 - p) * (left / (k + 1.0))) +
+      (mode + 0.5) * rejection_log1p((mode - k) / (k + 1.0)) +
+      (n - mode + 0.5) * rejection_log1p((k - mode) / left) +
+      ((rejection_tail(mode) + rejection_tail(n - mode)) -
+       (rejection_tail(k) + rejection_tail(n - k)));
+  const double alpha = (2.83 + 5.1 / b) * deviation;
+  return rejection_log(v * alpha / (a / (s * s) + b)) <= log_quotient ? k : -1.0;
 }
 
-// Of any count and probability: what lies outside of the distribution counts as its nearest end.
-static inline double rejection_binomial(const double count, const double p,
-                                        const REJECTION_WORDS words, const rejection_draws draws) {
+// The probability of 0, 0 < p <= 1/2, n * p < 10.
+static inline double rejection_binomial_mass(const double n, const double p) {
+  return rejection_exp(n * rejection_log1p(-p));
+}
+
+static inline double rejection_binomial_search(const double n, const double p, double mass,
+                                               const REJECTION_WORDS words) {
+  const double ratio = p / (1.0 - p);
+  double unit = rejection_unit(words.x, words.y), k = 0.0;
+  while (unit > mass && k < n && k < 100.0) {
+    unit -= mass;
+    mass *= ratio * (n - k) / (k + 1.0);
+    k += 1.0;
+  }
+  return k;
+}
+
+// The value where nothing is drawn, else -1: what lies outside of the distribution counts as its
+// nearest end.
+static inline double rejection_binomial_known(const double count, const double p) {
   if (count <= 0.0 || p <= 0.0) return 0.0;
   if (p >= 1.0) return count;
   if (count != count || p != p) return count + p;
-  const double n = floor(count);
-  if (n == 0.0) return p > 0.5 ? count : 0.0;
-  if (p <= 0.5) return rejection_binomial_half(n, p, words, draws);
-  return count - rejection_binomial_half(n, 1.0 - p, words, draws);
+  if (count < 1.0) return p > 0.5 ? count : 0.0;
+  return -1.0;
+}
+
+// Of any count and probability.
+static inline double rejection_binomial(const double count, const double p,
+                                        const REJECTION_WORDS words, const rejection_draws draws) {
+  const double known = rejection_binomial_known(count, p);
+  if (!(known < 0.0)) return known;
+  const double n = floor(count), q = p > 0.5 ? 1.0 - p : p;
+  double value;
+  if (n * q < 10.0) {
+    value = rejection_binomial_search(n, q, rejection_binomial_mass(n, q), words);
+  } else {
+    value = rejection_binomial_attempt(n, q, words);
+    for (uint k = 1; value < 0.0 && k < REJECTION_BLOCKS; ++k) {
+      value = rejection_binomial_attempt(n, q, rejection_block(draws, k));
+    }
+    if (value < 0.0) value = floor(n * q);
+  }
+  return p > 0.5 && value <= count ? count - value : value;
 }
 
 // A standard normal: by the transformation of Box and Muller, with the angle's sine, of which one
@@ -215,33 +240,37 @@ typedef struct {
   double factor, exponent;
 } rejection_gamma_parts;
 
-static inline rejection_gamma_parts rejection_gamma(const double alpha, REJECTION_WORDS words,
+// The factor, alpha > 0.
+static inline double rejection_gamma_attempt(const double alpha, const REJECTION_WORDS words) {
+  const double d = (alpha < 1.0 ? alpha + 1.0 : alpha) - 1.0 / 3, c = 1.0 / sqrt(9.0 * d);
+  const double x = rejection_normal(words), t = c * x, y = 1.0 + t;
+  const double v = y * y * y, square = x * x;
+  const double u = ((double)words.w + 0.5) * 2.3283064365386963e-10;
+  if (!(y > 0.0)) return -1.0;
+  if (u < 1.0 - 0.0331 * (square * square)) return d * v;
+  // 1 - v + log(v), its large terms combined so that nothing cancels
+  const double difference = 3.0 * (rejection_log1p(t) - t) - t * t * (3.0 + t);
+  return rejection_log(u) < 0.5 * square + d * difference ? d * v : -1.0;
+}
+
+// For alpha < 1, from the last block: attempts use those before.
+static inline double rejection_gamma_exponent(const double alpha, const REJECTION_WORDS last) {
+  return rejection_log(rejection_unit(last.x, last.y)) / alpha;
+}
+
+static inline rejection_gamma_parts rejection_gamma(const double alpha, const REJECTION_WORDS words,
                                                     const rejection_draws draws) {
   rejection_gamma_parts parts = {1.0, -INFINITY};
   if (!(alpha > 0.0)) return parts;
-  const bool boosted = alpha < 1.0;
-  const double d = (boosted ? alpha + 1.0 : alpha) - 1.0 / 3, c = 1.0 / sqrt(9.0 * d);
-  parts.factor = d;
-  parts.exponent = 0.0;
-  if (boosted) {
-    // The last block: attempts use those before.
-    const REJECTION_WORDS last = rejection_block(draws, REJECTION_BLOCKS - 1);
-    parts.exponent = rejection_log(rejection_unit(last.x, last.y)) / alpha;
+  double factor = rejection_gamma_attempt(alpha, words);
+  for (uint k = 1; factor < 0.0 && k < REJECTION_BLOCKS - 1; ++k) {
+    factor = rejection_gamma_attempt(alpha, rejection_block(draws, k));
   }
-  for (uint block = 1; block < REJECTION_BLOCKS; ++block) {
-    const double x = rejection_normal(words), t = c * x, y = 1.0 + t;
-    if (y > 0.0) {
-      const double v = y * y * y, square = x * x;
-      const double u = ((double)words.w + 0.5) * 2.3283064365386963e-10;
-      // 1 - v + log(v), its large terms combined so that nothing cancels
-      if (u < 1.0 - 0.0331 * (square * square) ||
-          rejection_log(u) <
-              0.5 * square + d * (3.0 * (rejection_log1p(t) - t) - t * t * (3.0 + t))) {
-        parts.factor = d * v;
-        return parts;
-      }
-    }
-    words = rejection_block(draws, block);
+  parts.factor = factor < 0.0 ? alpha : factor;
+  parts.exponent = 0.0;
+  if (alpha < 1.0) {
+    parts.exponent =
+        rejection_gamma_exponent(alpha, rejection_block(draws, REJECTION_BLOCKS - 1));
   }
   return parts;
 }
@@ -249,8 +278,7 @@ static inline rejection_gamma_parts rejection_gamma(const double alpha, REJECTIO
 // The value itself, at least `smallest`.
 static inline double rejection_gamma_value(const rejection_gamma_parts parts,
                                            const double smallest) {
-  const double value = parts.exponent == 0.0 ? parts.factor
-                                             : parts.factor * rejection_exp(parts.exponent);
+  const double value = parts.factor * rejection_exp(parts.exponent);
   return value > smallest ? value : smallest;
 }
 

@@ -18,7 +18,7 @@ using OptionalGenerator = std::optional<at::Generator>;
 
 // A block of words per element.
 constexpr int64_t kBlockWords = 4;
-constexpr int64_t kElements = kChunkWords / kBlockWords;
+constexpr int64_t kElements = kRejectionElements;
 
 // Raises as PyTorch's CPU kernel `name` does for dtypes it does not have.
 void check_dtype(const at::Tensor& self, const char* name, bool with_half_types) {
@@ -34,8 +34,8 @@ double smallest_of(at::ScalarType type) {
                             : std::numeric_limits<double>::min();
 }
 
-// A new tensor as `self`, filled chunk by chunk: compute(state, first, count, words, values)
-// replaces the elements of `self` in `values`.
+// A new tensor as `self`, filled chunk by chunk: compute(run, values) replaces the
+// elements of `self` in `values`.
 template <class Compute>
 at::Tensor sample(const at::Tensor& self, const OptionalGenerator& generator,
                   const Compute& compute) {
@@ -51,7 +51,7 @@ at::Tensor sample(const at::Tensor& self, const OptionalGenerator& generator,
                               [&](int64_t first, int64_t count, const uint32_t* words, int64_t) {
                                 double values[kElements];
                                 self_view.load(first, count, values);
-                                compute(state, first, count, words, values);
+                                compute({state, first, count, words}, values);
                                 out_view.store(first, count, values);
                               });
   call.finish();
@@ -60,22 +60,18 @@ at::Tensor sample(const at::Tensor& self, const OptionalGenerator& generator,
 
 at::Tensor poisson(const at::Tensor& self, OptionalGenerator generator) {
   check_dtype(self, "poisson_cpu", /*with_half_types=*/true);
-  return sample(self, generator,
-                [](const PhiloxState& state, int64_t first, int64_t count, const uint32_t* words,
-                   double* values) {
-                  TORCH_CHECK(poisson_values(state, first, count, words, values, values),
-                              "invalid Poisson rate, expected rate to be non-negative");
-                });
+  return sample(self, generator, [](const RejectionRun& run, double* values) {
+    TORCH_CHECK(poisson_values(run, values, values),
+                "invalid Poisson rate, expected rate to be non-negative");
+  });
 }
 
 at::Tensor standard_gamma(const at::Tensor& self, OptionalGenerator generator) {
   check_dtype(self, "gamma_cpu", /*with_half_types=*/false);
   const double smallest = smallest_of(self.scalar_type());
-  return sample(self, generator,
-                [smallest](const PhiloxState& state, int64_t first, int64_t count,
-                           const uint32_t* words, double* values) {
-                  gamma_values(state, first, count, words, values, smallest, values);
-                });
+  return sample(self, generator, [smallest](const RejectionRun& run, double* values) {
+    gamma_values(run, values, smallest, values);
+  });
 }
 
 at::Tensor binomial(const at::Tensor& count, const at::Tensor& prob, OptionalGenerator generator) {
@@ -105,7 +101,7 @@ at::Tensor binomial(const at::Tensor& count, const at::Tensor& prob, OptionalGen
         double probabilities[kElements];
         count_view.load(first, some, values);
         prob_view.load(first, some, probabilities);
-        binomial_values(state, first, some, words, values, probabilities, values);
+        binomial_values({state, first, some, words}, values, probabilities, values);
         out_view.store(first, some, values);
       });
   call.finish();
@@ -133,7 +129,7 @@ at::Tensor sample_dirichlet(const at::Tensor& self, OptionalGenerator generator)
                               [&](int64_t first, int64_t count, const uint32_t* words, int64_t) {
                                 double alphas[kElements];
                                 self_view.load(first, count, alphas);
-                                gamma_parts(state, first, count, words, alphas,
+                                gamma_parts({state, first, count, words}, alphas,
                                             factors.get() + first, exponents.get() + first);
                               });
   const int64_t length = self.dim() == 0 ? 1 : self.size(-1);

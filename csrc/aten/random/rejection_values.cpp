@@ -47,62 +47,179 @@ inline PhiloxBlock philox(ulong block, ulong seed, ulong offset) {
 
 static_assert(REJECTION_BLOCKS == kRejectionBlocks);
 
-// Calls each(i, first block, later draws) for the elements of a run.
-template <class Each>
-OUTBOARD_CLONES
-void for_each_element(const PhiloxState& state, int64_t first, int64_t count, const uint32_t* words,
-                      const Each& each) {
-  for (int64_t i = 0; i < count; ++i) {
-    const uint32_t* block = words + 4 * i;
-    each(i, PhiloxBlock{block[0], block[1], block[2], block[3]},
-         rejection_draws{static_cast<ulong>(first + i), state.seed, state.offset});
+PhiloxBlock block_at(const uint32_t* words, int64_t i) {
+  return {words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]};
+}
+
+// Elements of a run that take attempts, with their parameters.
+struct Attempts {
+  int64_t count = 0;
+  int32_t index[kRejectionElements];
+  double a[kRejectionElements];
+  double b[kRejectionElements];
+
+  void add(int64_t i, double first, double second = 0) {
+    index[count] = static_cast<int32_t>(i);
+    a[count] = first;
+    b[count] = second;
+    ++count;
   }
+};
+
+// values[i] of all elements in `open`: the first of attempt(a, b, block 0), attempt(a, b, block 1),
+// ... that is not negative, and after all those with a block before `blocks`, middle(a, b). A round
+// of attempts is a loop without branches, which the compiler can vectorize; whoever is rejected
+// goes into the next one.
+template <class Attempt, class Middle>
+void first_accepted(const RejectionRun& run, Attempts& open, uint64_t blocks, double* values,
+                    const Attempt& attempt, const Middle& middle) {
+  uint32_t words[4 * kRejectionElements];
+  double tried[kRejectionElements];
+  for (int64_t j = 0; j < open.count; ++j) {
+    std::memcpy(words + 4 * j, run.words + 4 * open.index[j], 4 * sizeof(uint32_t));
+  }
+  for (uint64_t k = 1;; ++k) {
+    for (int64_t j = 0; j < open.count; ++j) {
+      tried[j] = attempt(open.a[j], open.b[j], block_at(words, j));
+    }
+    int64_t rejected = 0;
+    for (int64_t j = 0; j < open.count; ++j) {
+      values[open.index[j]] = tried[j];
+      open.index[rejected] = open.index[j];
+      open.a[rejected] = open.a[j];
+      open.b[rejected] = open.b[j];
+      rejected += tried[j] < 0;
+    }
+    open.count = rejected;
+    if (rejected == 0) return;
+    if (k == blocks) break;
+    for (int64_t j = 0; j < rejected; ++j) {
+      const PhiloxBlock block = philox(static_cast<ulong>(run.first + open.index[j]),
+                                       run.state.seed, run.state.offset + k);
+      words[4 * j] = block.x;
+      words[4 * j + 1] = block.y;
+      words[4 * j + 2] = block.z;
+      words[4 * j + 3] = block.w;
+    }
+  }
+  for (int64_t j = 0; j < open.count; ++j) values[open.index[j]] = middle(open.a[j], open.b[j]);
 }
 
 }  // namespace
 
 OUTBOARD_CLONES
-bool poisson_values(const PhiloxState& state, int64_t first, int64_t count, const uint32_t* words,
-                    const double* rates, double* values) {
+bool poisson_values(const RejectionRun& run, const double* rates, double* values) {
+  Attempts open;
+  Attempts small;
+  double masses[kRejectionElements];
   bool valid = true;
-  for_each_element(state, first, count, words,
-                   [&](int64_t i, PhiloxBlock block, const rejection_draws& draws) {
-                     if (rates[i] >= 0) {
-                       values[i] = rejection_poisson(rates[i], block, draws);
-                     } else {
-                       valid = false;
-                     }
-                   });
-  return valid;
+  for (int64_t i = 0; i < run.count; ++i) {
+    const double rate = rates[i];
+    valid &= rate >= 0;
+    if (rate < 10) {
+      small.add(i, rate);
+    } else {
+      open.add(i, rate);
+    }
+  }
+  if (!valid) return false;
+  for (int64_t j = 0; j < small.count; ++j) masses[j] = rejection_exp(-small.a[j]);
+  for (int64_t j = 0; j < small.count; ++j) {
+    const int64_t i = small.index[j];
+    values[i] = rejection_poisson_search(small.a[j], masses[j], block_at(run.words, i));
+  }
+  first_accepted(
+      run, open, REJECTION_BLOCKS, values,
+      [](double rate, double, PhiloxBlock block) { return rejection_poisson_attempt(rate, block); },
+      [](double rate, double) { return floor(rate); });
+  return true;
 }
 
 OUTBOARD_CLONES
-void binomial_values(const PhiloxState& state, int64_t first, int64_t count, const uint32_t* words,
-                     const double* counts, const double* probabilities, double* values) {
-  for_each_element(state, first, count, words,
-                   [&](int64_t i, PhiloxBlock block, const rejection_draws& draws) {
-                     values[i] = rejection_binomial(counts[i], probabilities[i], block, draws);
-                   });
+void binomial_values(const RejectionRun& run, const double* counts, const double* probabilities,
+                     double* values) {
+  Attempts open;
+  Attempts small;
+  double masses[kRejectionElements];
+  double drawn[kRejectionElements];
+  for (int64_t i = 0; i < run.count; ++i) {
+    const double p = probabilities[i];
+    drawn[i] = rejection_binomial_known(counts[i], p);
+    if (!(drawn[i] < 0)) continue;
+    const double n = floor(counts[i]);
+    const double q = p > 0.5 ? 1.0 - p : p;
+    if (n * q < 10) {
+      small.add(i, n, q);
+    } else {
+      open.add(i, n, q);
+    }
+  }
+  for (int64_t j = 0; j < small.count; ++j) {
+    masses[j] = rejection_binomial_mass(small.a[j], small.b[j]);
+  }
+  Attempts* const lists[] = {&small, &open};
+  int32_t mirrored[kRejectionElements];
+  int64_t mirrored_count = 0;
+  for (const Attempts* list : lists) {
+    for (int64_t j = 0; j < list->count; ++j) {
+      mirrored[mirrored_count] = list->index[j];
+      mirrored_count += probabilities[list->index[j]] > 0.5;
+    }
+  }
+  for (int64_t j = 0; j < small.count; ++j) {
+    const int64_t i = small.index[j];
+    drawn[i] = rejection_binomial_search(small.a[j], small.b[j], masses[j], block_at(run.words, i));
+  }
+  first_accepted(
+      run, open, REJECTION_BLOCKS, drawn,
+      [](double n, double p, PhiloxBlock block) { return rejection_binomial_attempt(n, p, block); },
+      [](double n, double p) { return floor(n * p); });
+  for (int64_t j = 0; j < mirrored_count; ++j) {
+    const int64_t i = mirrored[j];
+    drawn[i] = drawn[i] <= counts[i] ? counts[i] - drawn[i] : drawn[i];
+  }
+  std::memcpy(values, drawn, static_cast<std::size_t>(run.count) * sizeof(double));
 }
 
 OUTBOARD_CLONES
-void gamma_values(const PhiloxState& state, int64_t first, int64_t count, const uint32_t* words,
-                  const double* alphas, double smallest, double* values) {
-  for_each_element(
-      state, first, count, words, [&](int64_t i, PhiloxBlock block, const rejection_draws& draws) {
-        values[i] = rejection_gamma_value(rejection_gamma(alphas[i], block, draws), smallest);
-      });
+void gamma_parts(const RejectionRun& run, const double* alphas, double* factors,
+                 double* exponents) {
+  Attempts open;
+  bool boosted = false;
+  for (int64_t i = 0; i < run.count; ++i) {
+    const double alpha = alphas[i];
+    boosted |= alpha < 1;
+    factors[i] = 1.0;
+    if (alpha > 0) open.add(i, alpha);
+  }
+  if (boosted) {
+    const PhiloxState last{run.state.seed, run.state.offset + REJECTION_BLOCKS - 1};
+    uint32_t words[4 * kRejectionElements];
+    chunk_words(last, run.first / kRejectionElements, round_to_group(4 * run.count), words);
+    for (int64_t i = 0; i < run.count; ++i) {
+      const double exponent = rejection_gamma_exponent(alphas[i], block_at(words, i));
+      exponents[i] = alphas[i] < 1 ? exponent : 0.0;
+    }
+  } else {
+    for (int64_t i = 0; i < run.count; ++i) exponents[i] = 0.0;
+  }
+  for (int64_t i = 0; i < run.count; ++i) {
+    exponents[i] = alphas[i] > 0 ? exponents[i] : -INFINITY;
+  }
+  first_accepted(
+      run, open, REJECTION_BLOCKS - 1, factors,
+      [](double alpha, double, PhiloxBlock block) { return rejection_gamma_attempt(alpha, block); },
+      [](double alpha, double) { return alpha; });
 }
 
 OUTBOARD_CLONES
-void gamma_parts(const PhiloxState& state, int64_t first, int64_t count, const uint32_t* words,
-                 const double* alphas, double* factors, double* exponents) {
-  for_each_element(state, first, count, words,
-                   [&](int64_t i, PhiloxBlock block, const rejection_draws& draws) {
-                     const rejection_gamma_parts parts = rejection_gamma(alphas[i], block, draws);
-                     factors[i] = parts.factor;
-                     exponents[i] = parts.exponent;
-                   });
+void gamma_values(const RejectionRun& run, const double* alphas, double smallest, double* values) {
+  double factors[kRejectionElements];
+  double exponents[kRejectionElements];
+  gamma_parts(run, alphas, factors, exponents);
+  for (int64_t i = 0; i < run.count; ++i) {
+    values[i] = rejection_gamma_value({factors[i], exponents[i]}, smallest);
+  }
 }
 
 OUTBOARD_CLONES
