@@ -252,7 +252,7 @@ def test_ends_of_binomials(device, dtype):
     cases = [
         (0, 0.5, 0), (-3, 0.5, 0), (5, 0, 0), (5, -1, 0), (5, 1, 5), (5, 2, 5), (5.5, 1, 5.5),
         (0, nan, 0), (5, nan, nan), (nan, 0, 0), (nan, 1, nan), (nan, 0.5, nan),
-        (math.inf, 0.5, math.inf), (0.5, 0.25, 0), (0.5, 0.75, 0.5),
+        (math.inf, 0.5, math.inf), (math.inf, 0.75, math.inf), (0.5, 0.25, 0), (0.5, 0.75, 0.5),
     ]  # fmt: skip
     n, p, expected = (torch.tensor(x, dtype=dtype) for x in zip(*cases, strict=True))
     got = torch.binomial(n.to(device), p.to(device)).cpu()
@@ -260,6 +260,12 @@ def test_ends_of_binomials(device, dtype):
     known = ~(torch.isnan(n) | torch.isinf(n))  # CPU does not return from some of the others
     theirs = torch.binomial(n[known], p[known])
     torch.testing.assert_close(got[known], theirs, rtol=0, atol=0, equal_nan=True)
+
+
+def test_counts_far_above_what_is_exact(device):
+    count, p = torch.full((9,), 1e305, dtype=torch.float64), torch.arange(1, 10).double() / 10
+    got = torch.binomial(count.to(device), p.to(device)).cpu()
+    torch.testing.assert_close(got, count * p, rtol=1e-15, atol=0)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -157,7 +157,7 @@ static inline double rejection_binomial_attempt(const double n, const double p,
   const double u = rejection_unit(words.x, words.y) - 0.5, v = rejection_unit(words.z, words.w);
   const double s = 0.5 - (u < 0.0 ? -u : u);
   const bool huge = n > 1e300;
-  const double k = huge ? n : floor((2.0 * a / s + b) * u + n * p + 0.5);
+  const double k = huge ? n * p : floor((2.0 * a / s + b) * u + n * p + 0.5);
   if ((k < 0.0) | (k > n)) return -1.0;
   if (huge | ((s >= 0.07) & (v <= 0.92 - 4.2 / b))) return k;
   // The logarithm of the quotient of the probabilities of k and the mode, as above.
@@ -194,7 +194,7 @@ static inline double rejection_binomial_search(const double n, const double p, d
 static inline double rejection_binomial_known(const double count, const double p) {
   if (count <= 0.0 || p <= 0.0) return 0.0;
   if (p >= 1.0) return count;
-  if (count != count || p != p) return count + p;
+  if (p != p || count - count != 0.0) return count + p;  // NaN or infinite
   if (count < 1.0) return p > 0.5 ? count : 0.0;
   return -1.0;
 }
@@ -215,7 +215,7 @@ static inline double rejection_binomial(const double count, const double p,
     }
     if (value < 0.0) value = floor(n * q);
   }
-  return p > 0.5 && value <= count ? count - value : value;
+  return p > 0.5 ? count - value : value;
 }
 
 // A standard normal: by the transformation of Box and Muller, with the angle's sine, of which one

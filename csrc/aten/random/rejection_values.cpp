@@ -142,9 +142,11 @@ void binomial_values(const RejectionRun& run, const double* counts, const double
   Attempts small;
   double masses[kRejectionElements];
   double drawn[kRejectionElements];
+  bool mirrored[kRejectionElements];
   for (int64_t i = 0; i < run.count; ++i) {
     const double p = probabilities[i];
     drawn[i] = rejection_binomial_known(counts[i], p);
+    mirrored[i] = drawn[i] < 0 && p > 0.5;
     if (!(drawn[i] < 0)) continue;
     const double n = floor(counts[i]);
     const double q = p > 0.5 ? 1.0 - p : p;
@@ -157,15 +159,6 @@ void binomial_values(const RejectionRun& run, const double* counts, const double
   for (int64_t j = 0; j < small.count; ++j) {
     masses[j] = rejection_binomial_mass(small.a[j], small.b[j]);
   }
-  Attempts* const lists[] = {&small, &open};
-  int32_t mirrored[kRejectionElements];
-  int64_t mirrored_count = 0;
-  for (const Attempts* list : lists) {
-    for (int64_t j = 0; j < list->count; ++j) {
-      mirrored[mirrored_count] = list->index[j];
-      mirrored_count += probabilities[list->index[j]] > 0.5;
-    }
-  }
   for (int64_t j = 0; j < small.count; ++j) {
     const int64_t i = small.index[j];
     drawn[i] = rejection_binomial_search(small.a[j], small.b[j], masses[j], block_at(run.words, i));
@@ -174,11 +167,9 @@ void binomial_values(const RejectionRun& run, const double* counts, const double
       run, open, REJECTION_BLOCKS, drawn,
       [](double n, double p, PhiloxBlock block) { return rejection_binomial_attempt(n, p, block); },
       [](double n, double p) { return floor(n * p); });
-  for (int64_t j = 0; j < mirrored_count; ++j) {
-    const int64_t i = mirrored[j];
-    drawn[i] = drawn[i] <= counts[i] ? counts[i] - drawn[i] : drawn[i];
+  for (int64_t i = 0; i < run.count; ++i) {
+    values[i] = mirrored[i] ? counts[i] - drawn[i] : drawn[i];
   }
-  std::memcpy(values, drawn, static_cast<std::size_t>(run.count) * sizeof(double));
 }
 
 OUTBOARD_CLONES
