@@ -144,7 +144,8 @@ bool TemplateKernel::choose_dtypes(Call& call, const torch::jit::Stack& stack) c
     if (dtype == ScalarType::Undefined) continue;
     if (!has_kernel_type(dtype) || (!tensor.items && !computes(call.device, dtype))) return false;
   }
-  return (dtypes_ & dtype_bit(call.dtypes[0])) != 0;
+  if ((dtypes_ & dtype_bit(call.dtypes[0])) == 0) return false;
+  return compute_ == ScalarType::Undefined || computes(call.device, compute_);
 }
 
 bool TemplateKernel::given_results_fit(const Call& call, const torch::jit::Stack& stack) const {

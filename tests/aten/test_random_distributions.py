@@ -98,17 +98,3 @@ def test_randperm_is_uniform(device):
     counts = np.unique([int("".join(map(str, o))) for o in order], return_counts=True)[1]
     assert len(counts) == 24
     assert stats.chisquare(counts).pvalue > SIGNIFICANCE
-
-
-def test_samplers_of_the_cpu(device):
-    torch.manual_seed(25)
-    rate = torch.full((20_000,), 3.5, device=device)
-    drawn = torch.poisson(rate).cpu()
-    assert abs(drawn.mean() - 3.5) < 0.06
-    assert abs(drawn.var() - 3.5) < 0.15
-    assert_same_distribution(torch._standard_gamma(rate), stats.gamma(3.5).cdf)
-    drawn = torch.binomial(torch.full_like(rate, 10), torch.full_like(rate, 0.3)).cpu()
-    assert abs(drawn.mean() - 3) < 0.05
-    drawn = torch._sample_dirichlet(torch.ones(5000, 4, device=device)).cpu()
-    torch.testing.assert_close(drawn.sum(1), torch.ones(5000))
-    assert_same_distribution(drawn[:, 0], stats.beta(1, 3).cdf)

@@ -37,6 +37,7 @@ TABLES = (
     "embedding",
     "random_numbers",
     "random_composed",
+    "rejection",
     "scans",
     "sorting",
     "searching",

@@ -1,0 +1,33 @@
+// Shares of gamma variables in the sums of their rows.
+
+__kernel void gamma_parts(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_ITEM(i)
+  const rejection_draws draws = {(ulong)i, ob_seed, ob_offset};
+  const rejection_gamma_parts parts =
+      rejection_gamma(self_load(i), philox((ulong)i, ob_seed, ob_offset), draws);
+  factors_store(i, parts.factor);
+  exponents_store(i, parts.exponent);
+}
+
+// A work item takes a row, since the order of a sum decides its bits.
+__kernel void shares(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_ITEM(row)
+  const ob_index first = row * length, last = first + length;
+  double top = exponents_load(first);
+  for (ob_index i = first + 1; i < last; ++i) {
+    const double exponent = exponents_load(i);
+    top = exponent > top ? exponent : top;
+  }
+  double sum = 0.0;
+  for (ob_index i = first; i < last; ++i) {
+    const rejection_gamma_parts parts = {factors_load(i), exponents_load(i)};
+    const double weight = rejection_gamma_weight(parts, top);
+    factors_store(i, weight);
+    sum += weight;
+  }
+  for (ob_index i = first; i < last; ++i) {
+    out_store(i, rejection_share(factors_load(i), sum, smallest, largest));
+  }
+}
