@@ -34,7 +34,7 @@ QUESTION_LIMIT = 1.05
 # How often these are measured; the median counts.
 REPEATS = 3
 # How often in a row a limit has to be exceeded: what else runs on the machine looks like a loss.
-CONFIRMATIONS = 2
+CONFIRMATIONS = 3
 # What a single call may lose where its family takes the device way.
 CALL_LIMIT = 1.25
 # Seconds that one side of a comparison takes in all, about, and rounds of at least one call.
@@ -286,7 +286,9 @@ def worth_it(
     chosen: Ranges = {name: [] if name in judged else ranges[name] for name in ranges}
     for name in judged:
         for candidate in narrower(ranges[name], sizes):
-            if passes(chosen | {name: candidate}):
+            tried = chosen | {name: candidate}
+            unused = name not in families_on_device(tried, training_step(device), device)
+            if unused or passes(tried):
                 chosen[name] = candidate
                 break
     return chosen

@@ -21,6 +21,11 @@ def call(overload: str, make, function) -> Call:
 
 ADD = call("aten::add.Tensor", torch.ones, lambda x: x + x)
 SUM = call("aten::sum", torch.ones, torch.sum)
+NLL = call(
+    "aten::nll_loss_forward",
+    lambda elements, device: torch.zeros(elements, 1, device=device),
+    lambda x: torch.nn.functional.nll_loss(x, torch.zeros_like(x[:, 0], dtype=torch.int64)),
+)
 SORT = call("aten::sort.stable", torch.ones, torch.sort)
 # No device kernel.
 DET = call("aten::_linalg_det", torch.eye, torch.linalg.det)
@@ -115,6 +120,15 @@ def test_a_training_step_judges_what_it_does_on_the_device(device):
     assert way_tuning.tune(device, sizes=SIZES, compare=clock, calls=calls).ranges == {
         "pointwise": [], "reduction": [(0, 22)], "sorting": [(0, None)]
     }  # fmt: skip
+    assert not clock.ratios
+
+
+def test_a_range_that_the_training_step_does_not_reach_is_kept(device):
+    """From the first size on it slows the step down; from the second one on it does nothing."""
+    sizes = (8, 1 << 20)
+    clock = Clock(0.5, 0.5, *judged(1.2, 1.2))
+    tuning = way_tuning.tune(device, sizes=sizes, compare=clock, calls={"loss": [NLL]})
+    assert tuning.ranges == {"loss": [(2896, None)]}
     assert not clock.ratios
 
 
