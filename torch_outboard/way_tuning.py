@@ -26,7 +26,7 @@ from torch_outboard.tuning_file import Range, Ranges, Tuning
 
 SIZES = tuple(1 << bits for bits in (10, 12, 15, 17, 20, 22))  # elements
 # A way that is not better by this much is not worth the question.
-MARGIN = 0.95
+MARGIN = 0.9
 # What the training step may take of its time by the host's kernels: chance alone is some per cent.
 TRAINING_LIMIT = 1.02
 # The same for a call that stays on the host, and now has to ask.
