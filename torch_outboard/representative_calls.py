@@ -292,7 +292,7 @@ def families(calls: Iterable[Call] = CALLS) -> dict[str, list[Call]]:
     """All families of the operator tables, sorted, each with its calls; some may have none."""
     from torch_outboard.ops import tables
 
-    by_overload = tables.families() | {"aten::_copy_from": COPY}
+    by_overload = {**tables.families(), "aten::_copy_from": COPY}
     found: dict[str, list[Call]] = defaultdict(list)
     for call in calls:
         found[by_overload[call.overload]].append(call)

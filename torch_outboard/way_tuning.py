@@ -275,11 +275,13 @@ def worth_it(
     which the step has no calls in these ranges stay as they are.
     """
 
+    step = training_step(device)
+
     def passes(chosen: Ranges) -> bool:
         say(f"a training step, {', '.join(name for name in chosen if chosen[name])}")
-        return not is_slower(chosen, training_step(device), device, compare, TRAINING_LIMIT)
+        return not is_slower(chosen, step, device, compare, TRAINING_LIMIT)
 
-    used = families_on_device(ranges, training_step(device), device)
+    used = families_on_device(ranges, step, device)
     judged = [name for name in ranges if name in used]
     if not judged or passes({name: ranges[name] for name in judged}):
         return ranges
@@ -287,7 +289,7 @@ def worth_it(
     for name in judged:
         for candidate in narrower(ranges[name], sizes):
             tried = chosen | {name: candidate}
-            unused = name not in families_on_device(tried, training_step(device), device)
+            unused = name not in families_on_device(tried, step, device)
             if unused or passes(tried):
                 chosen[name] = candidate
                 break

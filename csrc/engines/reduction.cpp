@@ -329,18 +329,19 @@ bool ReductionKernel::enqueue(const Call& call, const at::TensorIteratorBase& it
   const uint64_t columns = static_cast<uint64_t>(kernels.width) * kReductionColumns;
   const bool across = layout.reduced_stride[0] != 1 && layout.kept_stride[0] == 1 &&
                       layout.kept_size[0] >= static_cast<uint64_t>(kernels.width);
-  const auto lanes = static_cast<uint64_t>(group_lanes(call.device));
+  const auto local = static_cast<uint64_t>(shape.local);
+  const bool share = kernels.along_group != nullptr;
   // A group for a result has to have work for its items.
-  const bool groups = !across && lanes > 1 && layout.n >= 2 * lanes;
+  const bool groups = share && !across && layout.n >= 2 * local;
   uint64_t items = layout.results;
-  uint64_t least = groups ? 16 * lanes : 2048;  // elements of a part
+  uint64_t least = groups ? 16 * local : 2048;  // elements of a part
   if (across) {
     items = (layout.kept_size[0] + columns - 1) / columns * (items / layout.kept_size[0]);
     least = 64;
   }
   // Enough work for several groups per compute unit.
   const uint64_t units = std::max<uint32_t>(device_properties(call.device).compute_units, 1);
-  const uint64_t wanted = units * 4 * (groups ? 1 : static_cast<uint64_t>(shape.local));
+  const uint64_t wanted = units * 4 * (groups ? 1 : local);
   if (items < wanted && layout.n >= 2 * least) {
     const uint64_t parts = std::min((wanted + items - 1) / items, layout.n / least);
     layout.part_size = (layout.n + parts - 1) / parts;
@@ -374,20 +375,16 @@ bool ReductionKernel::enqueue(const Call& call, const at::TensorIteratorBase& it
   for (const at::Scalar& scalar : call.scalars) add_scalar(arguments, scalar, call.compute);
 
   StreamState& stream = current_stream_state(call.device);
-  const auto local = static_cast<uint64_t>(shape.local);
   const uint64_t work = items * layout.parts;
   if (groups) {
-    launch(stream, *kernels.along_group, Grid::linear(work * lanes, lanes), arguments);
+    launch(stream, *kernels.along_group, Grid::linear(work * local, local), arguments);
   } else {
     launch(stream, across ? *kernels.across : *kernels.along, Grid::linear(work, local), arguments);
   }
   if (layout.parts > 1) {
-    if (lanes > 1 && layout.parts >= lanes / 2) {
-      launch(stream, *kernels.combine_group, Grid::linear(layout.results * lanes, lanes),
-             arguments);
-    } else {
-      launch(stream, *kernels.combine, Grid::linear(layout.results, local), arguments);
-    }
+    const bool combine = share && layout.parts >= local / 2;
+    launch(stream, combine ? *kernels.combine_group : *kernels.combine,
+           Grid::linear(layout.results * (combine ? local : 1), local), arguments);
   }
   return true;
 }

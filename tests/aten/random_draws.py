@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
 import torch
 from scipy import stats
 
@@ -33,3 +36,12 @@ def seeded(generator: torch.Generator, seed: int, offset: int = 0) -> torch.Gene
 def assert_same_distribution(values: torch.Tensor, cdf: object) -> None:
     result = stats.kstest(values.cpu().double().numpy(), cdf)
     assert result.pvalue > SIGNIFICANCE, result
+
+
+def assert_raises_as_on_cpu(call: Callable[[object], object], device: torch.device) -> None:
+    """The same exception, with the same first line."""
+    with pytest.raises(Exception) as expected:  # noqa: PT011
+        call("cpu")
+    with pytest.raises(type(expected.value)) as got:
+        call(device)
+    assert str(got.value).split("\n")[0] == str(expected.value).split("\n")[0]

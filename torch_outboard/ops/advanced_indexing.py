@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch_outboard.ops.composed import composed
+from torch_outboard.ops.indexing import SELECT
 from torch_outboard.ops.row import COMPLEX, EVERY, FLOATS, INTEGERS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
@@ -100,7 +101,7 @@ SINGLE_INDEX = {
     "after": "prod(sizes(self)[d + 1:])",
 }
 SINGLE_CONDITIONS = ["sum(indices) == 1", "n > 0 || numel(index) == 0"]
-INDEX_DTYPES = {"index": "int32 int64"}
+INDEX_DTYPES = {"index": "int32 int64"}  # uint8 would be a mask
 # How many places a work item of index_put takes one after the other. Sums are always in order.
 IN_ORDER = "max(numel(index), 1)"
 BLOCK = f"deterministic ? {IN_ORDER} : 4096"
@@ -151,10 +152,7 @@ def by_single_index() -> list[Row]:
         templated(
             "index.Tensor index.Tensor_out _unsafe_index.Tensor",
             "index_select",
-            [
-                Launch("select_elements", "numel(out)", when="after < 32"),
-                Launch("select_slices", "numel(out) // after", groups=True, when="after >= 32"),
-            ],
+            SELECT,
             dtypes=EVERY,
             operands="self index=indices[-1]",
             accepts=INDEX_DTYPES,

@@ -10,6 +10,11 @@ from torch_outboard.ops.template import Launch, Result, templated
 
 # uint8 where there is no index at all, which PyTorch lets through.
 INDEX_DTYPES = {"index": "int32 int64 uint8"}
+# Of index_select.cl: `after` elements of a slice lie together.
+SELECT = [
+    Launch("select_elements", "numel(out)", when="after < 32"),
+    Launch("select_slices", "numel(out) // after", groups=True, when="after >= 32"),
+]
 REAL = (*FLOATS, *INTEGERS)
 NUMBERS = (*REAL, *COMPLEX)
 
@@ -143,10 +148,7 @@ def along_dimension() -> list[Row]:
         templated(
             "index_select index_select.out",
             "index_select",
-            [
-                Launch("select_elements", "numel(out)", when="after < 32"),
-                Launch("select_slices", "numel(out) // after", groups=True, when="after >= 32"),
-            ],
+            SELECT,
             dtypes=EVERY,
             operands="self index",
             accepts=INDEX_DTYPES,

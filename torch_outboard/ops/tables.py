@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import threading
+from collections.abc import Mapping
 from importlib import import_module
+from types import MappingProxyType
 from typing import cast
 
 from torch_outboard import _C
@@ -63,13 +66,14 @@ def rows() -> list[Row]:
     return [row for module in modules for row in module.rows()]
 
 
-def families() -> dict[str, str]:
+@functools.cache
+def families() -> Mapping[str, str]:
     """The family of each overload that has a row: "pointwise" of "aten::add.Tensor"."""
     found: dict[str, str] = {}
     for row in rows():
         for overload in cast("list[str]", row["overloads"]):
             found.setdefault(overload, str(row.get("family", row["engine"])))
-    return found
+    return MappingProxyType(found)
 
 
 def hand_over() -> None:

@@ -2,6 +2,7 @@
 // number of draws (rejection_values.h).
 #include <ATen/TensorIterator.h>
 #include <ATen/ops/empty.h>
+#include <c10/util/SmallVector.h>
 
 #include <cmath>
 #include <limits>
@@ -34,33 +35,38 @@ double smallest_of(at::ScalarType type) {
                             : std::numeric_limits<double>::min();
 }
 
-// A new tensor as `self`, filled chunk by chunk: compute(run, values) replaces the
-// elements of `self` in `values`.
+// Fills `out` chunk by chunk: compute(run, values, more) gets the elements of one or two `inputs`,
+// which expand to its sizes, and replaces those of the first one.
 template <class Compute>
-at::Tensor sample(const at::Tensor& self, const OptionalGenerator& generator,
+at::Tensor sample(at::Tensor out, at::TensorList inputs, const OptionalGenerator& generator,
                   const Compute& compute) {
-  at::Tensor out = at::empty(self.sizes(), self.options());
+  constexpr std::size_t kInputs = 2;
   if (out.numel() == 0) return out;
-  const PhiloxState state = reserve_philox(generator, self.device().index(), kRejectionBlocks);
-  HostCall call(self.device().index());
-  const at::Tensor self_host = on_host(call, self, Access::kRead);
+  const c10::DeviceIndex device = out.device().index();
+  const PhiloxState state = reserve_philox(generator, device, kRejectionBlocks);
+  HostCall call(device);
+  c10::SmallVector<at::Tensor, kInputs> hosts;
+  for (const at::Tensor& input : inputs) {
+    hosts.push_back(on_host(call, input, Access::kRead).expand(out.sizes()));
+  }
   const at::Tensor out_host = on_host(call, out, Access::kWrite);
-  const ElementView self_view(self_host);
+  const c10::SmallVector<ElementView, kInputs> views(hosts.begin(), hosts.end());
   const ElementView out_view(out_host);
-  for_each_chunk<kBlockWords>(state, out_view.size(),
-                              [&](int64_t first, int64_t count, const uint32_t* words, int64_t) {
-                                double values[kElements];
-                                self_view.load(first, count, values);
-                                compute({state, first, count, words}, values);
-                                out_view.store(first, count, values);
-                              });
+  for_each_chunk<kBlockWords>(
+      state, out_view.size(), [&](int64_t first, int64_t count, const uint32_t* words, int64_t) {
+        double values[kInputs][kElements];
+        for (std::size_t i = 0; i < views.size(); ++i) views[i].load(first, count, values[i]);
+        compute(RejectionRun{state, first, count, words}, values[0], values[1]);
+        out_view.store(first, count, values[0]);
+      });
   call.finish();
   return out;
 }
 
 at::Tensor poisson(const at::Tensor& self, OptionalGenerator generator) {
   check_dtype(self, "poisson_cpu", /*with_half_types=*/true);
-  return sample(self, generator, [](const RejectionRun& run, double* values) {
+  at::Tensor out = at::empty(self.sizes(), self.options());
+  return sample(out, {self}, generator, [](const RejectionRun& run, double* values, double*) {
     TORCH_CHECK(poisson_values(run, values, values),
                 "invalid Poisson rate, expected rate to be non-negative");
   });
@@ -69,7 +75,8 @@ at::Tensor poisson(const at::Tensor& self, OptionalGenerator generator) {
 at::Tensor standard_gamma(const at::Tensor& self, OptionalGenerator generator) {
   check_dtype(self, "gamma_cpu", /*with_half_types=*/false);
   const double smallest = smallest_of(self.scalar_type());
-  return sample(self, generator, [smallest](const RejectionRun& run, double* values) {
+  at::Tensor out = at::empty(self.sizes(), self.options());
+  return sample(out, {self}, generator, [&](const RejectionRun& run, double* values, double*) {
     gamma_values(run, values, smallest, values);
   });
 }
@@ -85,27 +92,10 @@ at::Tensor binomial(const at::Tensor& count, const at::Tensor& prob, OptionalGen
   at::Tensor out = at::empty(count.sizes(), count.options());
   at::TensorIteratorConfig().add_output(out).add_const_input(count).add_const_input(prob).build();
   check_dtype(count, "binomial_cpu", /*with_half_types=*/false);
-  if (out.numel() == 0) return out;
-  const c10::DeviceIndex device = out.device().index();
-  const PhiloxState state = reserve_philox(generator, device, kRejectionBlocks);
-  HostCall call(device);
-  const at::Tensor count_host = on_host(call, count, Access::kRead).expand(out.sizes());
-  const at::Tensor prob_host = on_host(call, prob, Access::kRead).expand(out.sizes());
-  const at::Tensor out_host = on_host(call, out, Access::kWrite);
-  const ElementView count_view(count_host);
-  const ElementView prob_view(prob_host);
-  const ElementView out_view(out_host);
-  for_each_chunk<kBlockWords>(
-      state, out_view.size(), [&](int64_t first, int64_t some, const uint32_t* words, int64_t) {
-        double values[kElements];
-        double probabilities[kElements];
-        count_view.load(first, some, values);
-        prob_view.load(first, some, probabilities);
-        binomial_values({state, first, some, words}, values, probabilities, values);
-        out_view.store(first, some, values);
-      });
-  call.finish();
-  return out;
+  return sample(out, {count, prob}, generator,
+                [](const RejectionRun& run, double* values, const double* probabilities) {
+                  binomial_values(run, values, probabilities, values);
+                });
 }
 
 at::Tensor sample_dirichlet(const at::Tensor& self, OptionalGenerator generator) {
