@@ -1,6 +1,6 @@
 """What way `auto` costs against the better of the forced ways, per family of kernels and per model.
 
-    python -m benchmarks.ways [--rounds 7] [--elements 1024] [--family reduction] [--save]
+    python -m benchmarks.ways [--rounds 15] [--elements 1024] [--family reduction] [--save]
 
 Regret is the time by `auto` over that by the better of `device` and `host`, less one. All three run
 in one process, in turn, on the same tensors, `auto` as `python -m torch_outboard tune` left it. A
@@ -118,7 +118,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--elements", type=int, action="append", help="default: several")
     parser.add_argument("--family", action="append", default=[], help="default: all, and models")
     parser.add_argument("--save", action="store_true", help="write benchmarks/results/ways.*")

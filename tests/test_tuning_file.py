@@ -41,7 +41,7 @@ def test_ranges_from_ratios(ratios, expected):
 
 def test_ranges_decide_for_auto(device, device_module, ranges):
     def takes(family: str, elements: int) -> bool:
-        return _C.takes_device_way(device.index, family, elements)
+        return _C.takes_device_way(device.index, "aten::sin.out", family, elements)
 
     properties = device_module.get_device_properties(device)
     default = not (properties.host_access == "coherent" and properties.kind == "cpu")
@@ -57,6 +57,19 @@ def test_ranges_decide_for_auto(device, device_module, ranges):
     with ways.way("device", device):
         assert takes("reduction", 10)
     assert ways.ranges(device) == chosen
+
+
+def test_an_operator_goes_before_its_family(device, ranges):
+    ranges({"pointwise": [(5, None)], "aten::sin": [], "aten::__ilshift__": [(0, 5)]})
+
+    def takes(overload: str) -> bool:
+        return _C.takes_device_way(device.index, overload, "pointwise", 7)
+
+    assert takes("aten::cos.out")
+    assert takes("aten::sinh")
+    assert not any(
+        map(takes, ("aten::sin", "aten::sin_", "aten::sin.out", "aten::__ilshift__.Tensor"))
+    )
 
 
 def test_files_come_back(device, folder):

@@ -127,23 +127,30 @@ def product_table(device: torch.device, products: dict[str, Measured]) -> Table:
     return result
 
 
+def in_thousands(elements: int) -> str:
+    """A size in a few characters: "512", "4 K", "1 M", in powers of 1,024."""
+    for unit, size in (("M", 1 << 20), ("K", 1 << 10)):
+        if elements >= size:
+            return f"{elements / size:.3g} {unit}"
+    return str(elements)
+
+
 def table(tuning: Tuning) -> Table:
-    """Ratios of the families, in the order of sizes, and what `auto` makes of them."""
+    """Ratios of families, each before its operators, by size, and what `auto` makes of them."""
     result = Table(title=f"{tuning.device}: device over host, by elements")
     sizes = sorted({int(size) for ratios in tuning.ratios.values() for size in ratios})
-    result.add_column("family")
+    result.add_column("family, operators", overflow="fold")
     for size in sizes:
-        result.add_column(f"{size:,}", justify="right")
-    result.add_column("auto")
-    for family, ratios in tuning.ratios.items():
-        if family in tuning.ranges:
-            spans = [
-                f"{first:,} and more" if end is None else f"{first:,} to {end:,}"
-                for first, end in tuning.ranges[family]
-            ]
-            words = "device for " + ", ".join(spans) if spans else "host"
-        else:
-            words = "default"
+        result.add_column(in_thousands(size), justify="right", no_wrap=True)
+    result.add_column("device way")
+    for name, ratios in tuning.ratios.items():
+        spans = [
+            f"from {first:,}" if end is None else f"{first:,} to {end:,}"
+            for first, end in tuning.ranges[name]
+        ]
+        words = ", ".join(spans) or "never"
         cells = [f"{ratios[str(size)]:.2f}" if str(size) in ratios else "" for size in sizes]
-        result.add_row(family, *cells, words)
+        is_operator = "::" in name
+        shown = "  " + name.removeprefix("aten::") if is_operator else name
+        result.add_row(shown, *cells, words, style="" if is_operator else "bold")
     return result

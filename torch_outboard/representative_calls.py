@@ -18,8 +18,9 @@ import torch
 from torch.nn import functional
 
 Run = Callable[[], object]
-# The family of copies within a device; it has no row in the tables.
+# Copies within a device have no row in the tables; their family, and the overload that does them.
 COPY = "copy"
+COPY_OVERLOAD = "aten::_copy_from"
 
 
 @dataclass(frozen=True)
@@ -197,6 +198,41 @@ def _batch_norm(device: torch.device, elements: int) -> Run:
     return lambda: functional.batch_norm(x, mean, variance, weight, bias, training=True)
 
 
+def _layer_norm_backward(device: torch.device, elements: int) -> Run:
+    x = torch.rand(-(-elements // 256), 256, device=device)
+    weight, bias = torch.rand(256, device=device), torch.rand(256, device=device)
+    forward, backward = torch.ops.aten.native_layer_norm, torch.ops.aten.native_layer_norm_backward
+    _, mean, deviation = forward(x, [256], weight, bias, 1e-5)
+    return lambda: backward(x, x, [256], mean, deviation, weight, bias, [True, True, True])
+
+
+def _batch_norm_backward(device: torch.device, elements: int) -> Run:
+    x = _images(device, elements)
+    weight, mean, variance, saved, inverse = (torch.rand(16, device=device) for _ in range(5))
+    statistics = (mean, variance, saved, inverse)
+    backward = torch.ops.aten.native_batch_norm_backward
+    return lambda: backward(x, x, weight, *statistics, True, 1e-5, [True, True, True])
+
+
+def _group_norm(device: torch.device, elements: int) -> Run:
+    x = _images(device, elements)
+    weight, bias = torch.rand(16, device=device), torch.rand(16, device=device)
+    return lambda: functional.group_norm(x, 4, weight, bias)
+
+
+def _softmax_backward(device: torch.device, elements: int) -> Run:
+    x = torch.rand(-(-elements // 256), 256, device=device).softmax(1)
+    return lambda: torch.ops.aten._softmax_backward_data(x, x, 1, torch.float32)
+
+
+def _max_pool_backward(device: torch.device, elements: int) -> Run:
+    x = _images(device, elements)
+    y, indices = functional.max_pool2d(x, 2, return_indices=True)
+    window, none = [2, 2], [0, 0]
+    backward = torch.ops.aten.max_pool2d_with_indices_backward
+    return lambda: backward(y, x, window, window, none, [1, 1], False, indices)
+
+
 def _cross_entropy(device: torch.device, elements: int) -> Run:
     x = torch.rand(-(-elements // 256), 256, device=device)
     target = _indices(device, len(x), 256)
@@ -215,6 +251,15 @@ def _attention(device: torch.device, elements: int) -> Run:
     length = max(16, elements // (4 * 8 * 32))
     q, k, v = (torch.rand(4, 8, length, 32, device=device) for _ in range(3))
     return lambda: functional.scaled_dot_product_attention(q, k, v)
+
+
+def _attention_backward(device: torch.device, elements: int) -> Run:
+    length = max(16, elements // (4 * 8 * 32))
+    q, k, v = (torch.rand(4, 8, length, 32, device=device) for _ in range(3))
+    attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    y, logsumexp = attention(q, k, v)
+    backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+    return lambda: backward(y, q, k, v, y, logsumexp, 0.0, False)
 
 
 def _distances(device: torch.device, elements: int) -> Run:
@@ -241,6 +286,8 @@ CALLS: tuple[Call, ...] = (
     Call("aten::add_.Tensor", _in_place),
     Call("aten::exp", _vector(torch.exp)),
     Call("aten::gelu", _vector(functional.gelu)),
+    Call("aten::gelu_backward", _vector(lambda x: torch.ops.aten.gelu_backward(x, x))),
+    Call("aten::threshold_backward", _vector(lambda x: torch.ops.aten.threshold_backward(x, x, 0))),
     Call("aten::sum", _vector(torch.sum)),
     Call("aten::sum.dim_IntList", _matrix(lambda x: x.sum(1))),
     Call("aten::mean.dim", _matrix(lambda x: x.mean(0))),
@@ -253,8 +300,8 @@ CALLS: tuple[Call, ...] = (
     Call("aten::convolution_backward", _convolution_backward),
     Call("aten::_foreach_add_.List", _foreach),
     Call("aten::_fused_adamw_", _adam),
-    Call("aten::_copy_from", _transpose),
-    Call("aten::_copy_from", _vector(lambda x: x.to(torch.bfloat16))),
+    Call(COPY_OVERLOAD, _transpose),
+    Call(COPY_OVERLOAD, _vector(lambda x: x.to(torch.bfloat16))),
     Call("aten::cumsum", _matrix(lambda x: x.cumsum(1))),
     Call("aten::sort.stable", _matrix(lambda x: x.sort(1))),
     Call("aten::topk", _matrix(lambda x: x.topk(8, 1))),
@@ -269,16 +316,22 @@ CALLS: tuple[Call, ...] = (
     Call("aten::cat", _cat),
     Call("aten::_softmax", _matrix(lambda x: torch.softmax(x, 1))),
     Call("aten::_log_softmax", _matrix(lambda x: torch.log_softmax(x, 1))),
+    Call("aten::_softmax_backward_data", _softmax_backward),
     Call("aten::nll_loss_forward", _cross_entropy),
     Call("aten::native_layer_norm", _layer_norm),
+    Call("aten::native_layer_norm_backward", _layer_norm_backward),
     Call("aten::native_batch_norm", _batch_norm),
+    Call("aten::native_batch_norm_backward", _batch_norm_backward),
+    Call("aten::native_group_norm", _group_norm),
     Call("aten::max_pool2d_with_indices", _on_images(lambda x: functional.max_pool2d(x, 2))),
+    Call("aten::max_pool2d_with_indices_backward", _max_pool_backward),
     Call("aten::avg_pool2d", _on_images(lambda x: functional.avg_pool2d(x, 2))),
     Call(
         "aten::upsample_bilinear2d",
         _on_images(lambda x: functional.interpolate(x, scale_factor=2, mode="bilinear")),
     ),
     Call("aten::_scaled_dot_product_flash_attention_for_cpu", _attention),
+    Call("aten::_scaled_dot_product_flash_attention_for_cpu_backward", _attention_backward),
     Call("aten::_thnn_fused_lstm_cell", _lstm_cell),
     Call("aten::_cdist_forward", _distances),
     Call("aten::_fft_r2c", _matrix(lambda x: torch.fft.rfft(x, dim=1))),
@@ -292,7 +345,7 @@ def families(calls: Iterable[Call] = CALLS) -> dict[str, list[Call]]:
     """All families of the operator tables, sorted, each with its calls; some may have none."""
     from torch_outboard.ops import tables
 
-    by_overload = {**tables.families(), "aten::_copy_from": COPY}
+    by_overload = {**tables.families(), COPY_OVERLOAD: COPY}
     found: dict[str, list[Call]] = defaultdict(list)
     for call in calls:
         found[by_overload[call.overload]].append(call)

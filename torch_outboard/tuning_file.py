@@ -26,7 +26,7 @@ FORMAT = 1
 
 # Numbers of elements, from the first to the one behind the last; None: no end.
 Range = tuple[int, int | None]
-# By family, where the device's kernels are taken; nowhere if the list is empty.
+# By family or operator, where the device's kernels are taken; nowhere if the list is empty.
 Ranges = dict[str, list[Range]]
 
 
@@ -40,7 +40,8 @@ class Tuning:
     torch: str = torch.__version__
     date: str = ""
     threads: int = 0  # that host kernels used
-    # Time of the device's kernels over that of the host's: family to number of elements to ratio.
+    # Time of the device's kernels over that of the host's, by family or operator and by number of
+    # elements.
     ratios: dict[str, dict[str, float]] = field(default_factory=dict)
     # Rows, vectors and panels of products, by the name of the dtype of their sums.
     products: dict[str, list[int]] = field(default_factory=dict)
@@ -101,7 +102,7 @@ def load(device: int) -> Tuning | None:
             return None
         tuning = Tuning(**content)
         tuning.ranges = {
-            family: [_checked(*pair) for pair in pairs] for family, pairs in tuning.ranges.items()
+            name: [_checked(*pair) for pair in pairs] for name, pairs in tuning.ranges.items()
         }
     except FileNotFoundError:
         return None

@@ -1,11 +1,12 @@
-"""Measures which way is better on a device, family by family.
+"""Measures which way is better on a device, for operators and for families of them.
 
 Each representative call (`representative_calls.py`) runs by the device's kernels and by the host's
-in turn, at several sizes. A family takes the device way around the sizes at which its calls were
+in turn, at several sizes. Its operator takes the device way around the sizes at which that was
+better; the operators of a family that no call stands for take it where the family's calls were
 better by it on average, and none much worse.
-Where that opens the device way for a family, its other calls have to ask which way to take: if they
-do not bear that, the family is closed. Then a small training step has the last word on the families
-of which it gives calls to the device, since a change of ways waits for the device.
+Where that opens the device way, calls of other sizes have to ask which way to take: if they do not
+bear that, it is closed. Then a small training step has the last word on everything of which it
+gives calls to the device, since a change of ways waits for the device.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import torch
@@ -21,7 +23,7 @@ from torch import nn
 
 from torch_outboard import _C, fallback, tuning_file, ways
 from torch_outboard.ops import tables
-from torch_outboard.representative_calls import Call, Run, families
+from torch_outboard.representative_calls import COPY, COPY_OVERLOAD, Call, Run, families
 from torch_outboard.tuning_file import Range, Ranges, Tuning
 
 SIZES = tuple(1 << bits for bits in (10, 12, 15, 17, 20, 22))  # elements
@@ -33,9 +35,11 @@ TRAINING_LIMIT = 1.02
 QUESTION_LIMIT = 1.05
 # How often these are measured; the median counts.
 REPEATS = 3
+# The same for a call that is not clearly better by one way: for ratios between these.
+UNCLEAR = (0.7, 1.4)
 # How often in a row a limit has to be exceeded: what else runs on the machine looks like a loss.
 CONFIRMATIONS = 3
-# What a single call may lose where its family takes the device way.
+# What a single call may lose where operators follow it and others to the device way.
 CALL_LIMIT = 1.25
 # Seconds that one side of a comparison takes in all, about, and rounds of at least one call.
 BUDGET = 0.1
@@ -123,22 +127,31 @@ def runs_on_device(run: Run, call: Call) -> bool:
     return any(row.way == "device" and row.op == call.overload for row in report.rows)
 
 
-def measure_family(
+def call_ratio(run: Run, device: torch.device, compare: Compare) -> float:
+    """Time of a call by the device's kernels over that by the host's; several times if unclear."""
+
+    def measure() -> float:
+        synchronize = torch.get_device_module(device).synchronize
+        on_device, on_host = compare(run, lambda way: ways.set_way(way, device), synchronize)
+        return on_device / on_host
+
+    with ways.way("device", device):
+        found = [measure()]
+        if UNCLEAR[0] < found[0] < UNCLEAR[1]:
+            found += [measure() for _ in range(REPEATS - 1)]
+    return statistics.median(found)
+
+
+def measure_operators(
     calls: Iterable[Call],
     device: torch.device,
     sizes: Iterable[int],
     compare: Compare,
     say: Progress,
-) -> dict[int, float]:
-    """The geometric mean of the calls' ratios by size; empty if no call runs on the device.
-
-    The number of elements says little about the work of a convolution, say. So a family may not
-    lose much by any of its calls where it takes the device way: if one does, its ratio counts.
-    """
-    synchronize = torch.get_device_module(device).synchronize
-    ratios = {}
+) -> dict[str, dict[int, list[float]]]:
+    """The ratios of calls by operator and number of elements, of those that run on the device."""
+    found: dict[str, dict[int, list[float]]] = {}
     for elements in sizes:
-        of_calls = []
         for call in calls:
             say(f"{call.overload} of {elements:,}")
             with ways.way("device", device):
@@ -148,14 +161,38 @@ def measure_family(
                         continue
                 except NotImplementedError:
                     continue  # float64, say, or no host kernel either
-                on_device, on_host = compare(
-                    run, lambda way: ways.set_way(way, device), synchronize
-                )
-            of_calls.append(on_device / on_host)
-        if of_calls:
-            worst = max(of_calls)
-            ratios[elements] = worst if worst > CALL_LIMIT else statistics.geometric_mean(of_calls)
-    return ratios
+            by_size = found.setdefault(_C.operator_of(call.overload), {})
+            by_size.setdefault(elements, []).append(call_ratio(run, device, compare))
+    return found
+
+
+def together(ratios: Sequence[float]) -> float:
+    """One ratio for several calls of a size: their geometric mean, or that of a much worse one.
+
+    The number of elements says little about the work of a convolution, say. So what takes the
+    device way may not lose much by any of the calls: if one does, its ratio counts.
+    """
+    worst = max(ratios)
+    return worst if worst > CALL_LIMIT else statistics.geometric_mean(ratios)
+
+
+def by_name(
+    family: str, operators: Mapping[str, Mapping[int, Sequence[float]]]
+) -> dict[str, dict[int, float]]:
+    """One ratio by size for a family and for each operator in it; nothing if nothing was measured.
+
+    Args:
+        family: its name.
+        operators: what `measure_operators` found.
+    """
+    whole: dict[int, list[float]] = defaultdict(list)
+    found = {}
+    for name, ratios in operators.items():
+        found[name] = {elements: together(of_calls) for elements, of_calls in ratios.items()}
+        for elements, of_calls in ratios.items():
+            whole[elements] += of_calls
+    ratios_of_family = {elements: together(of_calls) for elements, of_calls in whole.items()}
+    return {family: ratios_of_family, **found} if whole else {}
 
 
 def training_step(device: torch.device) -> Run:
@@ -179,7 +216,7 @@ def training_step(device: torch.device) -> Run:
 def auto_ratio(ranges: Ranges, run: Run, device: torch.device, compare: Compare) -> float:
     """Time of a piece of work by `auto` with these ranges over that by the host's kernels alone."""
     before = _C.way_ranges(device.index)
-    host: Ranges = {family: [] for family in ranges}
+    host: Ranges = {name: [] for name in ranges}
 
     def take(way: str) -> None:
         _C.set_way_ranges(device.index, ranges if way == "device" else host)
@@ -200,8 +237,8 @@ def is_slower(
     return all(auto_ratio(ranges, run, device, compare) > limit for _ in range(CONFIRMATIONS))
 
 
-def families_on_device(ranges: Ranges, run: Run, device: torch.device) -> set[str]:
-    """The families of which a piece of work has calls that these ranges give to the device."""
+def used_on_device(ranges: Ranges, run: Run, device: torch.device) -> set[str]:
+    """Operators and families of which a piece of work has calls that ranges give to the device."""
     before = _C.way_ranges(device.index)
     try:
         _C.set_way_ranges(device.index, ranges)
@@ -209,13 +246,18 @@ def families_on_device(ranges: Ranges, run: Run, device: torch.device) -> set[st
             run()
     finally:
         _C.set_way_ranges(device.index, before)
-    known = tables.families()
-    return {known[row.op] for row in report.rows if row.way == "device" and row.op in known}
+    known = {**tables.families(), COPY_OVERLOAD: COPY}
+    used = set()
+    for row in report.rows:
+        if row.way == "device" and row.op in known:
+            operator = _C.operator_of(row.op)
+            used.add(operator if operator in ranges else known[row.op])
+    return used
 
 
 def host_calls_keep_up(
-    ranges: Ranges,
-    family: str,
+    name: str,
+    ranges: Sequence[Range],
     calls: Iterable[Call],
     device: torch.device,
     sizes: Iterable[int],
@@ -226,13 +268,13 @@ def host_calls_keep_up(
     outside = [
         elements
         for elements in sizes
-        if not any(a <= elements and (b is None or elements < b) for a, b in ranges[family])
+        if not any(a <= elements and (b is None or elements < b) for a, b in ranges)
     ]
     for elements in outside:
         for call in calls:
             say(f"{call.overload} of {elements:,} on the host")
             run = call.prepare(device, elements)
-            if is_slower({family: ranges[family]}, run, device, compare, QUESTION_LIMIT):
+            if is_slower({name: list(ranges)}, run, device, compare, QUESTION_LIMIT):
                 return False
     return True
 
@@ -271,8 +313,8 @@ def worth_it(
     """As much of the ranges as slows no training step down.
 
     The step works on small tensors, each of which may have to wait for the one before on the other
-    way. So a family that fails from its first size on may pass from a larger one on. Families of
-    which the step has no calls in these ranges stay as they are.
+    way. So what fails from its first size on may pass from a larger one on. Operators and families
+    of which the step has no calls in these ranges stay as they are.
     """
 
     step = training_step(device)
@@ -281,7 +323,7 @@ def worth_it(
         say(f"a training step, {', '.join(name for name in chosen if chosen[name])}")
         return not is_slower(chosen, step, device, compare, TRAINING_LIMIT)
 
-    used = families_on_device(ranges, step, device)
+    used = used_on_device(ranges, step, device)
     judged = [name for name in ranges if name in used]
     if not judged or passes({name: ranges[name] for name in judged}):
         return ranges
@@ -289,7 +331,7 @@ def worth_it(
     for name in judged:
         for candidate in narrower(ranges[name], sizes):
             tried = chosen | {name: candidate}
-            unused = name not in families_on_device(tried, step, device)
+            unused = name not in used_on_device(tried, step, device)
             if unused or passes(tried):
                 chosen[name] = candidate
                 break
@@ -333,13 +375,20 @@ def tune(
             f"no family {', '.join(sorted(unknown))}; there are {', '.join(sorted(calls))}"
         )
     sizes = sorted(sizes)
-    ratios = {}
-    for family in calls:
-        if not only or family in only:
-            ratios[family] = measure_family(calls[family], device, sizes, compare, say)
-    ranges = {name: better_ranges(found) for name, found in ratios.items() if found}
+    ratios: dict[str, dict[int, float]] = {}
+    represented: dict[str, list[Call]] = {}
+    for family, its_calls in calls.items():
+        if only and family not in only:
+            continue
+        ratios |= by_name(family, measure_operators(its_calls, device, sizes, compare, say))
+        represented[family] = list(its_calls)
+        for call in its_calls:
+            represented.setdefault(_C.operator_of(call.overload), []).append(call)
+    ranges = {name: better_ranges(found) for name, found in ratios.items()}
     for name in [name for name in ranges if ranges[name]]:
-        if not host_calls_keep_up(ranges, name, calls[name], device, sizes, compare, say):
+        if not host_calls_keep_up(
+            name, ranges[name], represented[name], device, sizes, compare, say
+        ):
             ranges[name] = []
     ranges = worth_it(ranges, device, sizes, compare, say)
     tuning = tuning_file.empty(index)

@@ -1,8 +1,9 @@
 """Whether the kit's device kernels or its host kernels run an operator, per device.
 
-- `"auto"`: whatever is better on this device, for each family of kernels and number of elements as
-  `python -m torch_outboard tune` has measured it. What was not measured follows a default: where
-  host and device share memory and the device is a CPU, the host's kernels; elsewhere the device's.
+- `"auto"`: whatever is better on this device, for each operator (else its family of kernels) and
+  number of elements as `python -m torch_outboard tune` has measured it. What was not measured
+  follows a default: where host and device share memory and the device is a CPU, the host's kernels;
+  elsewhere the device's.
 - `"device"`: the kit's device kernels, wherever one serves the call.
 - `"host"`: the kit's device kernels never.
 
@@ -38,9 +39,10 @@ def ranges(device: DeviceLike = None) -> dict[str, list[tuple[int, int | None]]]
     """What `"auto"` was measured to mean on a device (default: the current one).
 
     Returns:
-        By family of kernels, the numbers of elements for which the device's kernels are taken:
-        pairs of the first number and of the one behind the last, which is None where there is no
-        end. Families that were not measured are missing and follow the default.
+        By operator ("aten::add", which stands for its overloads) and by family of kernels, which
+        counts for the other operators: the numbers of elements for which the device's kernels are
+        taken, as pairs of the first number and of the one behind the last, which is None where
+        there is no end. What was not measured is missing and follows the default.
     """
     index = device_index(device)
     _C.bring_device_kernels()

@@ -19,7 +19,7 @@ void set_device_copy(DeviceCopy function) noexcept { g_device_copy.store(functio
 bool device_copies(c10::DeviceIndex device, int64_t elements) {
   if (g_device_copy.load(std::memory_order_relaxed) == nullptr || !runs_code(device)) return false;
   ensure_device_kernels();
-  return takes_device_way(device, "copy", elements);
+  return takes_device_way(device, {"aten::_copy_from", "copy"}, elements);
 }
 
 bool copy_on_device(const at::Tensor& destination, const at::Tensor& source) {

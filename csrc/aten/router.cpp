@@ -127,7 +127,7 @@ bool run_device_kernel(Operator& entry, const RoutedKernel& kernel, const Subjec
   DeviceKernel& device_kernel = *kernel.device_kernel;
   if (keys.has_any(kSparseKeys) || !runs_code(subject.device)) return false;
   if (kernel.source == Source::kKit &&
-      !takes_device_way(subject.device, device_kernel.family(), subject.elements)) {
+      !takes_device_way(subject.device, {entry.plain, device_kernel.family()}, subject.elements)) {
     return false;
   }
   const bool adopted = adopts_host_memory(subject.device) &&
@@ -141,10 +141,11 @@ bool run_device_kernel(Operator& entry, const RoutedKernel& kernel, const Subjec
   return true;
 }
 
-bool is_special(const Kernels& kernels) {
-  return std::any_of(kernels.begin(), kernels.end(), [](const auto& kernel) {
-    return kernel->source != Source::kKit || (kernel->device_kernel != nullptr &&
-                                              device_way_is_open(kernel->device_kernel->family()));
+bool is_special(const Operator& entry, const Kernels& kernels) {
+  return std::any_of(kernels.begin(), kernels.end(), [&](const auto& kernel) {
+    return kernel->source != Source::kKit ||
+           (kernel->device_kernel != nullptr &&
+            device_way_is_open({entry.plain, kernel->device_kernel->family()}));
   });
 }
 
@@ -167,7 +168,7 @@ void replace_kernels(Operator& entry, Kernels kernels) {
   std::stable_sort(kernels.begin(), kernels.end(), [](const auto& a, const auto& b) {
     return static_cast<int>(a->source) > static_cast<int>(b->source);
   });
-  const bool special = is_special(kernels);
+  const bool special = is_special(entry, kernels);
   const char* family = one_family(kernels);
   // A new kernel must not be overlooked, nor the family outlive it: families stay where they are.
   if (family == nullptr) entry.family.store(nullptr, std::memory_order_release);
@@ -183,9 +184,11 @@ Kernels kernels_of(const Operator& entry) {
 
 }  // namespace
 
+Operator::Operator(std::string name_) : name(std::move(name_)), plain(operator_of(name)) {}
+
 bool stays_on_host(const Operator& op, c10::DeviceIndex device, int64_t elements) {
   const char* family = op.family.load(std::memory_order_acquire);
-  return family != nullptr && !takes_device_way(device, family, elements);
+  return family != nullptr && !takes_device_way(device, {op.plain, family}, elements);
 }
 
 Operator& router_entry(const std::string& name) {
@@ -201,7 +204,7 @@ void mark_operators_with_open_way() {
   std::lock_guard<std::mutex> lock(all.mutex);
   for (const auto& [name, entry] : all.by_name) {
     if (const Kernels* kernels = entry->kernels.load(std::memory_order_acquire)) {
-      entry->special.store(is_special(*kernels), std::memory_order_release);
+      entry->special.store(is_special(*entry, *kernels), std::memory_order_release);
     }
   }
 }

@@ -51,9 +51,10 @@ struct RoutedKernel {
 struct HostPlan;
 
 struct Operator {
-  explicit Operator(std::string name_) : name(std::move(name_)) {}
+  explicit Operator(std::string name_);
 
-  const std::string name;  // "aten::add.Tensor"
+  const std::string name;   // "aten::add.Tensor"
+  const std::string plain;  // "aten::add", by which ways.h knows it
   // Whether the kit's typed kernels must ask the router: a maker or a user brought a kernel, or a
   // device kernel of the kit may be chosen (ways.h).
   std::atomic<bool> special{false};

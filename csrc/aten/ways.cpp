@@ -4,7 +4,6 @@
 #include <array>
 #include <list>
 #include <mutex>
-#include <set>
 #include <utility>
 
 #include "aten/router.h"
@@ -24,13 +23,22 @@ std::atomic<BringDeviceKernels> g_bring{nullptr};
 // Replaced as a whole; old ones may still be read, and are kept.
 std::array<std::atomic<const WayRanges*>, kMaxDevices> g_ranges = {};
 
-// The families whose device kernels may run on memory that the host shares.
-struct OpenFamilies {
+// Which device kernels may run on memory that the host shares.
+struct OpenWays {
   bool all = false;
-  std::set<std::string, std::less<>> named;
-  bool operator==(const OpenFamilies&) const = default;
+  // Of each device that measured: whether what its ranges name is open for any number of elements.
+  std::vector<std::map<std::string, bool, std::less<>>> measured;
+  bool operator==(const OpenWays&) const = default;
 };
-std::atomic<const OpenFamilies*> g_open_families{nullptr};
+std::atomic<const OpenWays*> g_open_ways{nullptr};
+
+// What a table says of an operator, else of its family; null if it names neither.
+template <typename Table>
+const typename Table::mapped_type* find_subject(const Table& table, const WaySubject& subject) {
+  auto found = table.find(subject.op);
+  if (found == table.end()) found = table.find(subject.family);
+  return found != table.end() ? &found->second : nullptr;
+}
 
 // Typed host kernels do not ask the router while nobody watches it. All of them have to until it is
 // known whether device kernels exist; afterwards those for which one could be chosen where memory
@@ -49,12 +57,11 @@ bool prefers_host(c10::DeviceIndex device) {
   return shares_host_memory(device) && device_properties(device).kind == OB_DEVICE_CPU;
 }
 
-bool device_is_better(c10::DeviceIndex device, std::string_view family, int64_t elements) {
+bool device_is_better(c10::DeviceIndex device, const WaySubject& subject, int64_t elements) {
   const WayRanges* measured = g_ranges[static_cast<size_t>(device)].load(std::memory_order_acquire);
   if (measured != nullptr) {
-    const auto found = measured->find(family);
-    if (found != measured->end()) {
-      return std::any_of(found->second.begin(), found->second.end(), [&](const ElementRange& r) {
+    if (const std::vector<ElementRange>* ranges = find_subject(*measured, subject)) {
+      return std::any_of(ranges->begin(), ranges->end(), [&](const ElementRange& r) {
         return elements >= r.from && elements < r.to;
       });
     }
@@ -62,7 +69,7 @@ bool device_is_better(c10::DeviceIndex device, std::string_view family, int64_t 
   return !prefers_host(device);
 }
 
-void add_open_families(c10::DeviceIndex device, OpenFamilies& open) {
+void add_open_ways(c10::DeviceIndex device, OpenWays& open) {
   if (!shares_host_memory(device) || !runs_code(device)) return;
   const WaySetting setting = way_setting(device);
   if (setting == WaySetting::kHost) return;
@@ -72,14 +79,13 @@ void add_open_families(c10::DeviceIndex device, OpenFamilies& open) {
   }
   const WayRanges* measured = g_ranges[static_cast<size_t>(device)].load();
   if (measured == nullptr) return;
-  for (const auto& [family, ranges] : *measured) {
-    if (!ranges.empty()) open.named.insert(family);
-  }
+  auto& named = open.measured.emplace_back();
+  for (const auto& [name, ranges] : *measured) named.emplace(name, !ranges.empty());
 }
 
 // Ways are switched back and forth, so what was there before is found again. Under the lock.
-const OpenFamilies* keep(OpenFamilies open) {
-  static auto* kept = new std::list<OpenFamilies>;
+const OpenWays* keep(OpenWays open) {
+  static auto* kept = new std::list<OpenWays>;
   const auto found = std::find(kept->begin(), kept->end(), open);
   return found != kept->end() ? &*found : &kept->emplace_back(std::move(open));
 }
@@ -89,11 +95,11 @@ void update_watch() {
   std::lock_guard<std::mutex> lock(state.mutex);
   const bool settled = g_device_kernels_settled.load();
   if (settled) {
-    OpenFamilies open;
+    OpenWays open;
     for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
-      add_open_families(device, open);
+      add_open_ways(device, open);
     }
-    g_open_families.store(keep(std::move(open)), std::memory_order_release);
+    g_open_ways.store(keep(std::move(open)), std::memory_order_release);
     mark_operators_with_open_way();
   }
   const bool wanted = !settled;
@@ -139,7 +145,14 @@ InnerWay& InnerWayScope::current() noexcept {
   return current;
 }
 
-bool takes_device_way(c10::DeviceIndex device, const char* family, int64_t elements) {
+std::string operator_of(std::string_view overload) {
+  std::string_view name = overload.substr(0, overload.find('.'));
+  const bool in_place = name.ends_with('_') && !name.ends_with("__");
+  if (in_place) name.remove_suffix(1);
+  return std::string(name);
+}
+
+bool takes_device_way(c10::DeviceIndex device, const WaySubject& subject, int64_t elements) {
   const InnerWay inner = InnerWayScope::current();
   if (inner == InnerWay::kHost) return false;
   switch (way_setting(device)) {
@@ -150,12 +163,16 @@ bool takes_device_way(c10::DeviceIndex device, const char* family, int64_t eleme
     case WaySetting::kAuto:
       break;
   }
-  return inner == InnerWay::kDevice || device_is_better(device, family, elements);
+  return inner == InnerWay::kDevice || device_is_better(device, subject, elements);
 }
 
-bool device_way_is_open(std::string_view family) noexcept {
-  const OpenFamilies* open = g_open_families.load(std::memory_order_acquire);
-  return open != nullptr && (open->all || open->named.find(family) != open->named.end());
+bool device_way_is_open(const WaySubject& subject) noexcept {
+  const OpenWays* open = g_open_ways.load(std::memory_order_acquire);
+  if (open == nullptr) return false;
+  return open->all || std::any_of(open->measured.begin(), open->measured.end(), [&](auto& named) {
+           const bool* is_open = find_subject(named, subject);
+           return is_open != nullptr && *is_open;
+         });
 }
 
 void set_bring_device_kernels(BringDeviceKernels function) noexcept {

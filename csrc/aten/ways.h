@@ -27,7 +27,8 @@ OUTBOARD_API WaySetting way_setting(c10::DeviceIndex device);
 // device -1: every device, also those that are not known yet.
 OUTBOARD_API void set_way_setting(c10::DeviceIndex device, WaySetting setting);
 
-// What `auto` means on a device: for a family, the numbers of elements for which the device's
+// What `auto` means on a device: for a family or a single operator ("aten::add", which stands for
+// its overloads and their in-place and out= forms), the numbers of elements for which the device's
 // kernels are better than the host's.
 struct ElementRange {
   int64_t from;
@@ -36,16 +37,26 @@ struct ElementRange {
 constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
 using WayRanges = std::map<std::string, std::vector<ElementRange>, std::less<>>;
 
-// Families that `ranges` does not name follow the default: never where a CPU shares its memory with
-// the host, always elsewhere.
+// An operator that `ranges` does not name follows its family, and a family that it does not name
+// the default: never where a CPU shares its memory with the host, always elsewhere.
 OUTBOARD_API void set_way_ranges(c10::DeviceIndex device, WayRanges ranges);
 // Those that were set, without the default.
 OUTBOARD_API WayRanges way_ranges(c10::DeviceIndex device);
 
-// The one place that decides for a call that a device kernel of the kit could serve. `family` says
-// what kind of work it is, `elements` how much: of the first tensor argument or of all tensors in a
-// first list, 0 for a factory.
-OUTBOARD_API bool takes_device_way(c10::DeviceIndex device, const char* family, int64_t elements);
+// The operator of an overload as ranges name it: "aten::add" for "aten::add_.Tensor".
+OUTBOARD_API std::string operator_of(std::string_view overload);
+
+// The kind of work that a call is.
+struct WaySubject {
+  std::string_view op;  // as operator_of gives it
+  std::string_view family;
+};
+
+// The one place that decides for a call that a device kernel of the kit could serve. `elements`
+// says how much work it is: of the first tensor argument or of all tensors in a first list, 0 for a
+// factory.
+OUTBOARD_API bool takes_device_way(c10::DeviceIndex device, const WaySubject& subject,
+                                   int64_t elements);
 
 // What calls take whose way is decided inside of other kernels, whatever `auto` says of them.
 enum class InnerWay : uint8_t { kOpen, kDevice, kHost };
@@ -70,15 +81,15 @@ class HostWayScope : InnerWayScope {
 };
 
 // For device kernels that need other operators: the host's way would wait for the queue. Only calls
-// that ask the router know of it, not typed host kernels of a family that is open nowhere.
+// that ask the router know of it, not typed host kernels whose device way is open nowhere.
 class DeviceWayScope : InnerWayScope {
  public:
   DeviceWayScope() noexcept : InnerWayScope(InnerWay::kDevice) {}
 };
 
-// Whether a device kernel of a family may run somewhere on memory that the host shares: typed host
-// kernels of its operators have to ask the router then.
-bool device_way_is_open(std::string_view family) noexcept;
+// Whether a device kernel may do such work somewhere on memory that the host shares: typed host
+// kernels have to ask the router then.
+bool device_way_is_open(const WaySubject& subject) noexcept;
 
 // Brings the kit's device kernels: called before the first routed call, with no lock held, possibly
 // by several threads at once, and on a device that can run code only. It ends with

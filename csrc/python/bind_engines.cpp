@@ -95,12 +95,13 @@ void bind_ways(py::module_& m) {
     if (device >= 0) check_device_index(device);
     set_way_setting(device, setting);
   });
-  // By family, pairs of a first number of elements and the one behind the last, None for no end.
+  // By family or operator, pairs of a first number of elements and the one behind the last, None
+  // for no end.
   using Ranges = std::map<std::string, std::vector<std::pair<int64_t, std::optional<int64_t>>>>;
   m.def("set_way_ranges", [](c10::DeviceIndex device, const Ranges& ranges) {
     WayRanges ours;
-    for (const auto& [family, pairs] : ranges) {
-      std::vector<ElementRange>& list = ours[family];
+    for (const auto& [name, pairs] : ranges) {
+      std::vector<ElementRange>& list = ours[name];
       for (const auto& [from, to] : pairs) list.push_back({from, to.value_or(kUnbounded)});
     }
     py::gil_scoped_release no_gil;
@@ -109,8 +110,8 @@ void bind_ways(py::module_& m) {
   });
   m.def("way_ranges", [](c10::DeviceIndex device) {
     Ranges ranges;
-    for (const auto& [family, list] : way_ranges(device)) {
-      auto& pairs = ranges[family];
+    for (const auto& [name, list] : way_ranges(device)) {
+      auto& pairs = ranges[name];
       for (const ElementRange& range : list) {
         pairs.emplace_back(
             range.from, range.to == kUnbounded ? std::nullopt : std::optional<int64_t>(range.to));
@@ -122,11 +123,12 @@ void bind_ways(py::module_& m) {
   m.def("router_is_asked", [](const std::string& name) {
     return g_router_watchers.load() > 0 || router_entry(name).special.load();
   });
-  m.def("takes_device_way",
-        [](c10::DeviceIndex device, const std::string& family, int64_t elements) {
-          check_device_index(device);
-          return takes_device_way(device, family.c_str(), elements);
-        });
+  m.def("operator_of", [](const std::string& overload) { return operator_of(overload); });
+  m.def("takes_device_way", [](c10::DeviceIndex device, const std::string& overload,
+                               const std::string& family, int64_t elements) {
+    check_device_index(device);
+    return takes_device_way(device, {operator_of(overload), family}, elements);
+  });
 }
 
 void bind_products(py::module_& m) {

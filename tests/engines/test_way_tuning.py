@@ -31,6 +31,7 @@ SORT = call("aten::sort.stable", torch.ones, torch.sort)
 DET = call("aten::_linalg_det", torch.eye, torch.linalg.det)
 CALLS = {"pointwise": [ADD], "reduction": [SUM], "solver": [DET]}
 SIZES = (8, 64)
+SMALL, LARGE = [(0, 22)], [(22, None)]
 
 
 @pytest.fixture(autouse=True)
@@ -68,57 +69,75 @@ def tune(device, clock: Clock, **options) -> way_tuning.Tuning:
 def test_every_family_is_measured_at_every_size(device):
     clock = Clock(2.0, 0.5, 0.4, 3.0)
     tuning = tune(device, clock)
-    assert tuning.ratios == {
-        "pointwise": {"8": 2.0, "64": 0.5}, "reduction": {"8": 0.4, "64": 3.0}, "solver": {}
-    }  # fmt: skip
+    add, total = {"8": 2.0, "64": 0.5}, {"8": 0.4, "64": 3.0}
     # What no device kernel takes is not measured and follows the default.
-    assert tuning.ranges == {"pointwise": [(22, None)], "reduction": [(0, 22)]}
-    # The size that stays on the host of each family, and the training step.
-    assert clock.compared == 4 + 3 * way_tuning.REPEATS
+    assert tuning.ratios == {
+        "pointwise": add, "aten::add": add, "reduction": total, "aten::sum": total
+    }  # fmt: skip
+    assert tuning.ranges == {
+        "pointwise": LARGE, "aten::add": LARGE, "reduction": SMALL, "aten::sum": SMALL
+    }  # fmt: skip
+    # The size that stays on the host of each family and operator, and the training step.
+    assert clock.compared == 4 + 5 * way_tuning.REPEATS
     assert tuning.device == torch.get_device_module(device).get_device_properties(device).name
 
 
 def test_a_slower_training_step_closes_the_device_way(device):
-    questions = [1.0] * 2 * way_tuning.REPEATS
+    questions = [1.0] * 4 * way_tuning.REPEATS
     tuning = tune(device, Clock(2.0, 0.5, 3.0, 0.4, *questions, training=1.2))
-    assert tuning.ranges == {"pointwise": [], "reduction": []}
+    # The step reaches neither an addition nor another reduction than sums.
+    assert tuning.ranges == {
+        "pointwise": [],
+        "aten::add": LARGE,
+        "reduction": LARGE,
+        "aten::sum": [],
+    }
     assert tuning.ratios["pointwise"] == {"8": 2.0, "64": 0.5}
 
 
-def test_host_calls_that_do_not_bear_the_question_close_their_family(device):
-    tuning = tune(device, Clock(2.0, 0.5, 0.4, 3.0, *judged(1.3, 1.0)))
-    assert tuning.ranges == {"pointwise": [], "reduction": [(0, 22)]}
+def test_host_calls_that_do_not_bear_the_question_close_the_device_way(device):
+    tuning = tune(device, Clock(2.0, 0.5, 0.4, 3.0, *judged(1.3, 1.0, 1.3, 1.0)))
+    assert tuning.ranges == {
+        "pointwise": [], "aten::add": LARGE, "reduction": [], "aten::sum": SMALL
+    }  # fmt: skip
 
 
 def test_a_loss_has_to_be_confirmed(device):
     """Something else ran on the machine, during a question and during the training step."""
     once = [1.5] * way_tuning.REPEATS
-    clock = Clock(2.0, 0.5, 0.4, 3.0, *once, *judged(1.0, 1.0), *once)
-    assert tune(device, clock).ranges == {"pointwise": [(22, None)], "reduction": [(0, 22)]}
+    clock = Clock(2.0, 0.5, 0.4, 3.0, *once, *judged(1.0, 1.0, 1.0, 1.0), *once)
+    assert tune(device, clock).ranges == {
+        "pointwise": LARGE, "aten::add": LARGE, "reduction": SMALL, "aten::sum": SMALL
+    }  # fmt: skip
     assert not clock.ratios
 
 
 def test_only_what_slows_training_down_is_closed(device):
     """Together too slow, and so is the first one; the second one is fine."""
-    clock = Clock(2.0, 0.5, 3.0, 0.4, *judged(1.0, 1.0, 1.2, 1.1, 0.9))
-    assert tune(device, clock).ranges == {"pointwise": [], "reduction": [(22, None)]}
+    clock = Clock(2.0, 0.5, 3.0, 0.4, *judged(1.0, 1.0, 1.0, 1.0, 1.2, 1.1, 0.9))
+    assert tune(device, clock).ranges == {
+        "pointwise": [], "aten::add": LARGE, "reduction": LARGE, "aten::sum": LARGE
+    }  # fmt: skip
     assert not clock.ratios
 
 
 def test_a_range_is_narrowed_before_it_is_closed(device):
     """The first one passes from the second size on; the second one does not go with it."""
     ratios = (0.5, 0.5, 2.0, 0.5)
-    clock = Clock(*ratios, *judged(1.0, 1.2, 1.1, 0.9, 1.3))
-    assert tune(device, clock).ranges == {"pointwise": [(22, None)], "reduction": []}
+    clock = Clock(*ratios, *judged(1.0, 1.0, 1.2, 1.1, 0.9, 1.3))
+    assert tune(device, clock).ranges == {
+        "pointwise": LARGE, "aten::add": [(0, None)], "reduction": LARGE, "aten::sum": []
+    }  # fmt: skip
     assert not clock.ratios
 
 
 def test_a_training_step_judges_what_it_does_on_the_device(device):
     """It sorts nothing, and adds up more elements at a time."""
     calls = {"pointwise": [ADD], "reduction": [SUM], "sorting": [SORT]}
-    clock = Clock(0.5, 0.5, 0.4, 3.0, 0.5, 0.5, *judged(1.0, 1.2, 1.2, 1.2))
+    clock = Clock(0.5, 0.5, 0.4, 3.0, 0.5, 0.5, *judged(1.0, 1.0, 1.2, 1.2, 1.2))
     assert way_tuning.tune(device, sizes=SIZES, compare=clock, calls=calls).ranges == {
-        "pointwise": [], "reduction": [(0, 22)], "sorting": [(0, None)]
+        "pointwise": [], "aten::add": [(0, None)], "reduction": SMALL, "aten::sum": SMALL,
+        "sorting": [(0, None)], "aten::sort": [(0, None)],
     }  # fmt: skip
     assert not clock.ratios
 
@@ -126,9 +145,9 @@ def test_a_training_step_judges_what_it_does_on_the_device(device):
 def test_a_range_that_the_training_step_does_not_reach_is_kept(device):
     """From the first size on it slows the step down; from the second one on it does nothing."""
     sizes = (8, 1 << 20)
-    clock = Clock(0.5, 0.5, *judged(1.2, 1.2))
+    clock = Clock(0.5, 0.5, *judged(1.2, 1.2, 1.2))
     tuning = way_tuning.tune(device, sizes=sizes, compare=clock, calls={"loss": [NLL]})
-    assert tuning.ranges == {"loss": [(2896, None)]}
+    assert tuning.ranges == {"loss": [(2896, None)], "aten::nll_loss_forward": [(2896, None)]}
     assert not clock.ratios
 
 
@@ -146,7 +165,7 @@ def test_narrower_ranges(found, expected):
 
 def test_without_an_open_family_no_training_step_is_needed(device):
     clock = Clock(2.0, 2.0, 2.0, 2.0)
-    assert list(tune(device, clock).ranges.values()) == [[], []]
+    assert list(tune(device, clock).ranges.values()) == [[]] * 4
     assert clock.compared == 4
 
 
@@ -160,7 +179,7 @@ def test_tuning_changes_nothing_by_itself(device, ranges):
 
 def test_chosen_families(device):
     tuning = tune(device, Clock(2.0, 2.0), only=["reduction"])
-    assert tuning.ranges == {"reduction": []}
+    assert tuning.ranges == {"reduction": [], "aten::sum": []}
     with pytest.raises(ValueError, match="no family sorting; there are pointwise, reduction"):
         tune(device, Clock(), only=["sorting"])
 
@@ -177,20 +196,51 @@ def test_the_ways_are_those_that_are_measured(device):
             seen[way] = ways_of(report)["aten::add.Tensor"]
         return 1.0, 1.0
 
-    way_tuning.measure_family([ADD], device, [8], compare, lambda _: None)
+    way_tuning.measure_operators([ADD], device, [8], compare, lambda _: None)
     assert seen == {"device": "device", "host": "shared"}
 
 
-def test_the_mean_counts_unless_a_call_is_much_worse(device):
-    clock = Clock(0.5, 1.5, 0.2, 0.5, 1.2, 0.8)
-    ratios = way_tuning.measure_family([ADD, ADD, ADD], device, [8, 64], clock, lambda _: None)
-    assert ratios == {8: 1.5, 64: pytest.approx(0.48 ** (1 / 3))}
+def test_calls_are_measured_by_operator(device):
+    clock = Clock(0.5, 1.5, 0.2, 0.4, 1.6, 3.0)
+    found = way_tuning.measure_operators([ADD, SUM, ADD], device, [8, 64], clock, lambda _: None)
+    assert found == {
+        "aten::add": {8: [0.5, 0.2], 64: [0.4, 3.0]}, "aten::sum": {8: [1.5], 64: [1.6]}
+    }  # fmt: skip
+
+
+def test_what_is_unclear_is_measured_again(device):
+    run = ADD.prepare(device, 8)
+    clock = Clock(0.8, 2.0, 1.1)
+    assert way_tuning.call_ratio(run, device, clock) == 1.1
+    assert clock.compared == way_tuning.REPEATS
+    assert way_tuning.call_ratio(run, device, Clock(0.5)) == 0.5
+
+
+def test_the_mean_counts_unless_a_call_is_much_worse():
+    operators = {"aten::add": {8: [0.5, 0.2], 64: [0.5, 0.8]}, "aten::mul": {8: [1.5], 64: [1.2]}}
+    found = way_tuning.by_name("pointwise", operators)
+    assert found == {
+        "pointwise": {8: 1.5, 64: pytest.approx(0.48 ** (1 / 3))},
+        "aten::add": {8: pytest.approx(0.1**0.5), 64: pytest.approx(0.4**0.5)},
+        "aten::mul": {8: 1.5, 64: pytest.approx(1.2)},
+    }
+    assert way_tuning.by_name("solver", {}) == {}
+
+
+def test_an_operator_goes_before_its_family(device):
+    """One is better by the device, the other one is not: each gets its own way."""
+    call_of_mul = call("aten::mul.Tensor", torch.ones, lambda x: x * x)
+    clock = Clock(0.5, 3.0, 0.5, 3.0)
+    tuning = way_tuning.tune(
+        device, sizes=SIZES, compare=clock, calls={"pointwise": [ADD, call_of_mul]}
+    )
+    assert tuning.ranges == {"pointwise": [], "aten::add": [(0, None)], "aten::mul": []}
 
 
 def test_real_times_are_measured(device, monkeypatch):
     monkeypatch.setattr(way_tuning, "BUDGET", 1e-3)
-    ratios = way_tuning.measure_family([ADD], device, [8], way_tuning.compare_ways, lambda _: None)
-    assert 0 < ratios[8] < 1000
+    ratio = way_tuning.call_ratio(ADD.prepare(device, 8), device, way_tuning.compare_ways)
+    assert 0 < ratio < 1000
 
 
 def test_auto_is_compared_with_the_host_alone(device, ranges):
@@ -229,7 +279,9 @@ def test_what_was_found_is_kept_and_used(device, ranges, tmp_path, monkeypatch):
     assert sorted(eval(printed[0])) == [
         ("aten::add.Tensor", "device"), ("aten::add.Tensor", "shared"), ("aten::sum", "shared")
     ]  # fmt: skip
-    assert eval(printed[1]) == {"pointwise": [(22, None)], "reduction": []}
+    assert eval(printed[1]) == {
+        "pointwise": LARGE, "aten::add": LARGE, "reduction": [], "aten::sum": []
+    }  # fmt: skip
 
 
 def test_operators_ask_only_where_the_way_is_open(device, ranges):
@@ -249,8 +301,26 @@ def test_operators_ask_only_where_the_way_is_open(device, ranges):
         assert not asked("aten::_linalg_det.result")
     with ways.way("host", device):
         assert not asked("aten::add.Tensor")
+    ranges({"pointwise": [(1 << 20, None)], "aten::add": []})
+    assert not asked("aten::add.Tensor")
+    assert asked("aten::mul.Tensor")
+    ranges({"pointwise": [], "aten::add": [(1 << 20, None)]})
+    assert asked("aten::add.Tensor")
+    assert asked("aten::add_.Tensor")
+    assert not asked("aten::mul.Tensor")
     ranges({})
     assert not asked("aten::add.Tensor")
+
+
+def test_an_operator_stands_for_its_overloads(device, ranges):
+    ranges({"pointwise": [], "aten::add": [(10, None)]})
+    x = torch.ones(10, device=device)
+    with fallback.report() as report:
+        x + 1, x.add_(x), torch.add(x, x, out=torch.empty_like(x)), x * x, x[:9] + x[:9]
+    assert {(row.op, row.way) for row in report.rows if "add" in row.op or "mul" in row.op} == {
+        ("aten::add.Tensor", "device"), ("aten::add_.Tensor", "device"),
+        ("aten::add.out", "device"), ("aten::mul.Tensor", "shared"), ("aten::add.Tensor", "shared"),
+    }  # fmt: skip
 
 
 def test_lists_count_all_of_their_tensors(device, ranges):
