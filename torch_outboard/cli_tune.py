@@ -14,6 +14,7 @@ from torch_outboard import _C, product_tuning, tuning_file, way_tuning
 from torch_outboard.product_tuning import Measured
 from torch_outboard.representative_calls import families
 from torch_outboard.tuning_file import Tuning
+from torch_outboard.way_ratios import compare_ways
 
 # Forcing the device is worth trying where a training step takes so much of its time by `auto`.
 ADVISED = 0.9
@@ -61,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         f"written to {file}" if file else "not kept: OUTBOARD_CACHE_DIR is empty", soft_wrap=True
     )
     if tuning.ratios and not options.family:
-        ratio = way_tuning.forced_ratio(device, way_tuning.compare_ways)
+        ratio = way_tuning.forced_ratio(device, compare_ways)
         console.print(advice(ratio))
     return 0
 

@@ -5,22 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.engines.clock import ADD, SUM, Clock, call
 from tests.engines.conftest import ways_of
 from tests.support import run_python
 from torch_outboard import _C, cli_tune, fallback, tuning_file, way_tuning, ways
-from torch_outboard.representative_calls import COPY, Call, families
+from torch_outboard.representative_calls import COPY
+from torch_outboard.way_ratios import REPEATS
 
-
-def call(overload: str, make, function) -> Call:
-    def prepare(device, elements):
-        x = make(elements, device=device)
-        return lambda: function(x)
-
-    return Call(overload, prepare)
-
-
-ADD = call("aten::add.Tensor", torch.ones, lambda x: x + x)
-SUM = call("aten::sum", torch.ones, torch.sum)
 NLL = call(
     "aten::nll_loss_forward",
     lambda elements, device: torch.zeros(elements, 1, device=device),
@@ -40,26 +31,10 @@ def shared_memory(shares_memory):
         pytest.skip("there is nothing to tune where host and device share no memory")
 
 
-class Clock:
-    """Stands for the measurement: runs the work by both ways and answers what a test wants."""
-
-    def __init__(self, *ratios: float, training: float = 1.0) -> None:
-        self.ratios, self.training = list(ratios), training
-        self.compared = 0
-
-    def __call__(self, run, take, synchronize) -> tuple[float, float]:
-        self.compared += 1
-        for way in ("device", "host"):
-            take(way)
-            run()
-            synchronize()
-        return (self.ratios.pop(0) if self.ratios else self.training), 1.0
-
-
 def judged(*ratios: float) -> list[float]:
     """What a clock answers so that pieces of work are judged to take such ratios."""
     times = {ratio: way_tuning.CONFIRMATIONS if ratio > 1 else 1 for ratio in ratios}
-    return [ratio for ratio in ratios for _ in range(times[ratio] * way_tuning.REPEATS)]
+    return [ratio for ratio in ratios for _ in range(times[ratio] * REPEATS)]
 
 
 def tune(device, clock: Clock, **options) -> way_tuning.Tuning:
@@ -78,12 +53,12 @@ def test_every_family_is_measured_at_every_size(device):
         "pointwise": LARGE, "aten::add": LARGE, "reduction": SMALL, "aten::sum": SMALL
     }  # fmt: skip
     # The size that stays on the host of each family and operator, and the training step.
-    assert clock.compared == 4 + 5 * way_tuning.REPEATS
+    assert clock.compared == 4 + 5 * REPEATS
     assert tuning.device == torch.get_device_module(device).get_device_properties(device).name
 
 
 def test_a_slower_training_step_closes_the_device_way(device):
-    questions = [1.0] * 4 * way_tuning.REPEATS
+    questions = [1.0] * 4 * REPEATS
     tuning = tune(device, Clock(2.0, 0.5, 3.0, 0.4, *questions, training=1.2))
     # The step reaches neither an addition nor another reduction than sums.
     assert tuning.ranges == {
@@ -104,7 +79,7 @@ def test_host_calls_that_do_not_bear_the_question_close_the_device_way(device):
 
 def test_a_loss_has_to_be_confirmed(device):
     """Something else ran on the machine, during a question and during the training step."""
-    once = [1.5] * way_tuning.REPEATS
+    once = [1.5] * REPEATS
     clock = Clock(2.0, 0.5, 0.4, 3.0, *once, *judged(1.0, 1.0, 1.0, 1.0), *once)
     assert tune(device, clock).ranges == {
         "pointwise": LARGE, "aten::add": LARGE, "reduction": SMALL, "aten::sum": SMALL
@@ -184,49 +159,6 @@ def test_chosen_families(device):
         tune(device, Clock(), only=["sorting"])
 
 
-def test_the_ways_are_those_that_are_measured(device):
-    """Both sides of a comparison run what they are named after."""
-    seen = {}
-
-    def compare(run, take, synchronize):
-        for way in ("device", "host"):
-            take(way)
-            with fallback.report() as report:
-                run()
-            seen[way] = ways_of(report)["aten::add.Tensor"]
-        return 1.0, 1.0
-
-    way_tuning.measure_operators([ADD], device, [8], compare, lambda _: None)
-    assert seen == {"device": "device", "host": "shared"}
-
-
-def test_calls_are_measured_by_operator(device):
-    clock = Clock(0.5, 1.5, 0.2, 0.4, 1.6, 3.0)
-    found = way_tuning.measure_operators([ADD, SUM, ADD], device, [8, 64], clock, lambda _: None)
-    assert found == {
-        "aten::add": {8: [0.5, 0.2], 64: [0.4, 3.0]}, "aten::sum": {8: [1.5], 64: [1.6]}
-    }  # fmt: skip
-
-
-def test_what_is_unclear_is_measured_again(device):
-    run = ADD.prepare(device, 8)
-    clock = Clock(0.8, 2.0, 1.1)
-    assert way_tuning.call_ratio(run, device, clock) == 1.1
-    assert clock.compared == way_tuning.REPEATS
-    assert way_tuning.call_ratio(run, device, Clock(0.5)) == 0.5
-
-
-def test_the_mean_counts_unless_a_call_is_much_worse():
-    operators = {"aten::add": {8: [0.5, 0.2], 64: [0.5, 0.8]}, "aten::mul": {8: [1.5], 64: [1.2]}}
-    found = way_tuning.by_name("pointwise", operators)
-    assert found == {
-        "pointwise": {8: 1.5, 64: pytest.approx(0.48 ** (1 / 3))},
-        "aten::add": {8: pytest.approx(0.1**0.5), 64: pytest.approx(0.4**0.5)},
-        "aten::mul": {8: 1.5, 64: pytest.approx(1.2)},
-    }
-    assert way_tuning.by_name("solver", {}) == {}
-
-
 def test_an_operator_goes_before_its_family(device):
     """One is better by the device, the other one is not: each gets its own way."""
     call_of_mul = call("aten::mul.Tensor", torch.ones, lambda x: x * x)
@@ -235,12 +167,6 @@ def test_an_operator_goes_before_its_family(device):
         device, sizes=SIZES, compare=clock, calls={"pointwise": [ADD, call_of_mul]}
     )
     assert tuning.ranges == {"pointwise": [], "aten::add": [(0, None)], "aten::mul": []}
-
-
-def test_real_times_are_measured(device, monkeypatch):
-    monkeypatch.setattr(way_tuning, "BUDGET", 1e-3)
-    ratio = way_tuning.call_ratio(ADD.prepare(device, 8), device, way_tuning.compare_ways)
-    assert 0 < ratio < 1000
 
 
 def test_auto_is_compared_with_the_host_alone(device, ranges):
@@ -345,24 +271,6 @@ def test_host_kernels_that_call_operators_wait_for_the_device(device, ranges):
         )
         expected = torch.nn.functional.layer_norm((x + 1).t(), (512,), weight, bias)
         torch.testing.assert_close(result.cpu(), expected)
-
-
-def test_representative_calls_are_of_known_families(device):
-    known = families()
-    assert COPY in known
-    for family in ("pointwise", "pointwise_lists", "reduction", "matrix_product", "convolution"):
-        assert known[family], f"no call stands for {family}"
-
-
-@pytest.mark.parametrize(
-    "represented",
-    [each for calls in families().values() for each in calls],
-    ids=lambda each: each.overload,
-)
-def test_representative_calls_run_on_the_device(device, represented):
-    run = represented.prepare(device, 1 << 10)
-    with ways.way("device", device):
-        assert way_tuning.runs_on_device(run, represented)
 
 
 @pytest.mark.parametrize(("ratio", "advised"), [(0.5, True), (0.95, False), (1.4, False)])

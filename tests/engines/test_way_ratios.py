@@ -1,0 +1,73 @@
+"""Times of calls by both ways, with a clock of the tests' own and with the real one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engines.clock import ADD, SUM, Clock
+from tests.engines.conftest import ways_of
+from torch_outboard import fallback, way_ratios
+from torch_outboard.way_ratios import REPEATS
+
+
+@pytest.fixture(autouse=True)
+def shared_memory(shares_memory):
+    if not shares_memory:
+        pytest.skip("there is nothing to tune where host and device share no memory")
+
+
+def test_the_ways_are_those_that_are_measured(device):
+    """Both sides of a comparison run what they are named after."""
+    seen = {}
+
+    def compare(run, take, synchronize):
+        for way in ("device", "host"):
+            take(way)
+            with fallback.report() as report:
+                run()
+            seen[way] = ways_of(report)["aten::add.Tensor"]
+        return 1.0, 1.0
+
+    way_ratios.measure_operators([ADD], device, [8], compare, lambda _: None)
+    assert seen == {"device": "device", "host": "shared"}
+
+
+def test_calls_are_measured_by_operator(device):
+    clock = Clock(0.5, 1.5, 0.2, 0.4, 1.6, 3.0)
+    found = way_ratios.measure_operators([ADD, SUM, ADD], device, [8, 64], clock, lambda _: None)
+    assert found == {
+        "aten::add": {8: [0.5, 0.2], 64: [0.4, 3.0]}, "aten::sum": {8: [1.5], 64: [1.6]}
+    }  # fmt: skip
+
+
+def test_what_is_unclear_is_measured_again(device):
+    run = ADD.prepare(device, 8)
+    clock = Clock(0.8, 2.0, 1.1)
+    assert way_ratios.call_ratio(run, device, clock) == 1.1
+    assert clock.compared == REPEATS
+    assert way_ratios.call_ratio(run, device, Clock(0.5)) == 0.5
+
+
+def test_the_mean_counts_unless_a_call_is_much_worse():
+    operators = {"aten::add": {8: [0.5, 0.2], 64: [0.5, 0.8]}, "aten::mul": {8: [1.5], 64: [1.2]}}
+    found = way_ratios.by_name("pointwise", operators)
+    assert found == {
+        "pointwise": {8: 1.5, 64: pytest.approx(0.48 ** (1 / 3))},
+        "aten::add": {8: pytest.approx(0.1**0.5), 64: pytest.approx(0.4**0.5)},
+        "aten::mul": {8: 1.5, 64: pytest.approx(1.2)},
+    }
+    assert way_ratios.by_name("solver", {}) == {}
+
+
+def test_real_times_are_measured(device, monkeypatch):
+    monkeypatch.setattr(way_ratios, "BUDGET", 1e-3)
+    ratio = way_ratios.call_ratio(ADD.prepare(device, 8), device, way_ratios.compare_ways)
+    assert 0 < ratio < 1000
+
+
+def test_what_the_host_cannot_do_is_left_out(device):
+    def compare(run, take, synchronize):
+        with fallback.policy(shared="error"):
+            return Clock()(run, take, synchronize)
+
+    assert way_ratios.measure_operators([ADD], device, [8], compare, lambda _: None) == {}
