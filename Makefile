@@ -45,6 +45,13 @@ test: build ## the default tests: shared memory, then separate memory, torture, 
 test-full: build ## every test and the whole operator sweep; a stopped run resumes where it was
 	@$(PY) -m tests.run full --resume
 
+INTEL := build/intel
+
+.PHONY: test-intel
+test-intel: build $(INTEL)/ready ## the tests of drivers and device kernels through Intel's OpenCL for processors
+	@OUTBOARD_OCL_LIBRARY=$(CURDIR)/$(INTEL)/lib/libintelocl.so OMP_WAIT_POLICY=PASSIVE \
+		$(PY) -m pytest --configuration ocl -m "not slow" -q -n $(MAX_JOBS) tests/engines tests/drivers
+
 .PHONY: check-versions
 check-versions: venv ## check that all C++ compiles against every supported PyTorch and Python
 	@$(PY) -m tests.compile_versions --jobs $(MAX_JOBS)
@@ -87,6 +94,12 @@ $(VENV)/ready: requirements/build.txt requirements/test.txt requirements/demo.tx
 	@$(PY) -m pip install -q torch==$(TORCH_VERSION)
 	$(call say,Installing the packages for building and testing and the demo)
 	@$(PY) -m pip install -q $(addprefix -r ,$^)
+	@touch $@
+
+# Apart from .venv, where the driver would find and use it.
+$(INTEL)/ready: requirements/intel.txt | $(VENV)/bin/python
+	$(call say,Installing the OpenCL run-time of Intel: 700 MB)
+	@$(PY) -m pip install -q --ignore-installed --prefix $(INTEL) -r $<
 	@touch $@
 
 $(VENV)/ready-lint: requirements/lint.txt | $(VENV)/ready

@@ -247,6 +247,7 @@ def environment() -> dict[str, object]:
         "processor": _processor(),
         "threads": torch.get_num_threads(),
         "driver": os.environ.get("OUTBOARD_DRIVER", ""),
+        "opencl_library": Path(os.environ.get("OUTBOARD_OCL_LIBRARY", "")).name,
         "host_access": os.environ.get("OUTBOARD_HOST_ACCESS", ""),
     }
 

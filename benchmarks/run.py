@@ -210,6 +210,7 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--part", action="append", choices=PARTS, help="only this; repeatable")
+    parser.add_argument("--name", default="", help="of another OpenCL, say: ends names of files")
     options = parser.parse_args()
     measurements = []
     for name in options.part or PARTS:
@@ -221,7 +222,8 @@ def main() -> int:
     commit = str(settings.pop("commit"))
     processor = re.sub(r"[^a-z0-9]+", "-", str(settings["processor"]).lower()).strip("-")
     RESULTS.mkdir(parents=True, exist_ok=True)
-    path = RESULTS / f"{str(settings['date'])[:10]}-{processor}.json"
+    words = (str(settings["date"])[:10], processor, options.name)
+    path = RESULTS / ("-".join(filter(None, words)) + ".json")
     rows = {m.name: replace(m, commit=commit) for m in measurements}
     if options.part and path.exists():
         earlier = [Measurement(**row) for row in json.loads(path.read_text())["results"]]

@@ -108,6 +108,22 @@ def test_report_names_what_is_not_used(tmp_path: Path, fake_library: str) -> Non
     assert "twin" not in report
 
 
+def test_what_intels_run_time_lacks_is_named(tmp_path: Path) -> None:
+    """Its package can be installed without the one that it needs."""
+    needed, library = tmp_path / "libneeded.so", tmp_path / "libintelocl.so"
+    for file, more in ((needed, []), (library, ["-Wl,--no-as-needed", str(needed)])):
+        command = ["c++", "-shared", "-x", "c++", os.devnull, "-x", "none", *more]
+        subprocess.run([*command, "-o", str(file)], check=True)
+    copy = Path(shutil.copy(ocl.library_path(), tmp_path))
+    assert "it is no OpenCL library" in describe(copy, OUTBOARD_OCL_LIBRARY=str(library))
+    needed.unlink()
+    report = describe(copy, OUTBOARD_OCL_LIBRARY=str(library))
+    assert "libneeded.so" in report
+    assert "(what is missing is in the package intel-cmplr-lib-rt)" in report
+    library.unlink()
+    assert "intel-cmplr-lib-rt" not in describe(copy, OUTBOARD_OCL_LIBRARY=str(library))
+
+
 def test_memory_by_device(open_fake) -> None:
     driver = open_fake()
     shared = (Addressing.POINTER, HostAccess.COHERENT)

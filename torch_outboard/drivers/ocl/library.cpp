@@ -114,11 +114,21 @@ bool at_least(const std::string& version, int major, int minor) {
   return found_major > major || (found_major == major && found_minor >= minor);
 }
 
+// Why a library could not be loaded.
+std::string load_error(const std::string& file) {
+  std::string error = dlerror();
+  // intel-opencl-rt does not install everything that it needs.
+  if (file.find("libintelocl") != std::string::npos && error.find(file) != 0) {
+    error += " (what is missing is in the package intel-cmplr-lib-rt)";
+  }
+  return error;
+}
+
 // Adds the platforms of one library and returns what to report.
 std::string add_platforms(const std::string& file, std::vector<Platform*>& platforms) {
   // Never closed: its threads and exit handlers stay.
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return dlerror();
+  if (library == nullptr) return load_error(file);
   OpenCL exported;
   const bool is_loader = take_by_name(library, exported);
   auto get_platforms =
