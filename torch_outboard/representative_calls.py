@@ -192,10 +192,14 @@ def _layer_norm(device: torch.device, elements: int) -> Run:
     return lambda: functional.layer_norm(x, (256,), weight, bias)
 
 
-def _batch_norm(device: torch.device, elements: int) -> Run:
-    x = _images(device, elements)
-    weight, bias, mean, variance = (torch.rand(16, device=device) for _ in range(4))
-    return lambda: functional.batch_norm(x, mean, variance, weight, bias, training=True)
+def _batch_norm(channels: int) -> Callable[[torch.device, int], Run]:
+    def prepare(device: torch.device, elements: int) -> Run:
+        side = _side(elements, 8, channels)
+        x = torch.rand(8, channels, side, side, device=device)
+        weight, bias, mean, variance = (torch.rand(channels, device=device) for _ in range(4))
+        return lambda: functional.batch_norm(x, mean, variance, weight, bias, training=True)
+
+    return prepare
 
 
 def _layer_norm_backward(device: torch.device, elements: int) -> Run:
@@ -206,12 +210,15 @@ def _layer_norm_backward(device: torch.device, elements: int) -> Run:
     return lambda: backward(x, x, [256], mean, deviation, weight, bias, [True, True, True])
 
 
-def _batch_norm_backward(device: torch.device, elements: int) -> Run:
-    x = _images(device, elements)
-    weight, mean, variance, saved, inverse = (torch.rand(16, device=device) for _ in range(5))
-    statistics = (mean, variance, saved, inverse)
-    backward = torch.ops.aten.native_batch_norm_backward
-    return lambda: backward(x, x, weight, *statistics, True, 1e-5, [True, True, True])
+def _batch_norm_backward(channels: int) -> Callable[[torch.device, int], Run]:
+    def prepare(device: torch.device, elements: int) -> Run:
+        side = _side(elements, 8, channels)
+        x = torch.rand(8, channels, side, side, device=device)
+        weight, *statistics = (torch.rand(channels, device=device) for _ in range(5))
+        backward = torch.ops.aten.native_batch_norm_backward
+        return lambda: backward(x, x, weight, *statistics, True, 1e-5, [True, True, True])
+
+    return prepare
 
 
 def _group_norm(device: torch.device, elements: int) -> Run:
@@ -320,8 +327,10 @@ CALLS: tuple[Call, ...] = (
     Call("aten::nll_loss_forward", _cross_entropy),
     Call("aten::native_layer_norm", _layer_norm),
     Call("aten::native_layer_norm_backward", _layer_norm_backward),
-    Call("aten::native_batch_norm", _batch_norm),
-    Call("aten::native_batch_norm_backward", _batch_norm_backward),
+    Call("aten::native_batch_norm", _batch_norm(16)),
+    Call("aten::native_batch_norm", _batch_norm(256)),
+    Call("aten::native_batch_norm_backward", _batch_norm_backward(16)),
+    Call("aten::native_batch_norm_backward", _batch_norm_backward(256)),
     Call("aten::native_group_norm", _group_norm),
     Call("aten::max_pool2d_with_indices", _on_images(lambda x: functional.max_pool2d(x, 2))),
     Call("aten::max_pool2d_with_indices_backward", _max_pool_backward),

@@ -4,21 +4,20 @@ An operator takes the device way around the sizes at which its representative ca
 it (`way_ratios.py`); the operators of a family that no call stands for take it where the family's
 calls were better by it on average, and none much worse.
 Where that opens the device way, calls of other sizes have to ask which way to take: if they do not
-bear that, it is closed. Then a small training step has the last word on everything of which it
-gives calls to the device, since a change of ways waits for the device.
+bear that, it is closed. Then small training steps (`representative_steps.py`) have the last word on
+everything of which they give calls to the device.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import torch
-from torch import nn
 
-from torch_outboard import _C, fallback, tuning_file, ways
+from torch_outboard import _C, fallback, representative_steps, tuning_file, ways
 from torch_outboard.ops import tables
 from torch_outboard.representative_calls import COPY, COPY_OVERLOAD, Call, Run, families
 from torch_outboard.tuning_file import Range, Ranges, Tuning
@@ -34,7 +33,7 @@ from torch_outboard.way_ratios import (
 SIZES = tuple(1 << bits for bits in (10, 12, 15, 17, 20, 22))  # elements
 # A way that is not better by this much is not worth the question.
 MARGIN = 0.9
-# What the training step may take of its time by the host's kernels: chance alone is some per cent.
+# What a training step may take of its time by the host's kernels: chance alone is some per cent.
 TRAINING_LIMIT = 1.02
 # The same for a call that stays on the host, and now has to ask.
 QUESTION_LIMIT = 1.05
@@ -67,24 +66,6 @@ def better_ranges(ratios: Mapping[int, float], margin: float = MARGIN) -> list[R
             found[-1] = (found[-1][0], border)
         previous = elements, better
     return found
-
-
-def training_step(device: torch.device) -> Run:
-    """A step of a network with two hidden layers: many small operators, some larger ones."""
-    torch.manual_seed(0)
-    model = nn.Sequential(
-        nn.Linear(256, 256), nn.LayerNorm(256), nn.GELU(), nn.Linear(256, 256), nn.ReLU(),
-        nn.Linear(256, 10),
-    ).to(device)  # fmt: skip
-    x, y = torch.rand(64, 256, device=device), torch.randint(10, (64,), device=device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-
-    def step() -> None:
-        optimizer.zero_grad(set_to_none=True)
-        nn.functional.cross_entropy(model(x), y).backward()
-        optimizer.step()
-
-    return step
 
 
 def auto_ratio(ranges: Ranges, run: Run, device: torch.device, compare: Compare) -> float:
@@ -155,7 +136,7 @@ def host_calls_keep_up(
 
 def forced_ratio(device: torch.device, compare: Compare) -> float:
     """Time of a training step by the device's kernels alone over that by `auto` as it is now."""
-    step = training_step(device)
+    step = representative_steps.perceptron(device)
 
     def take(way: str) -> None:
         ways.set_way("device" if way == "device" else "auto", device)
@@ -182,31 +163,42 @@ def narrower(found: list[Range], sizes: Iterable[int]) -> Iterable[list[Range]]:
 
 
 def worth_it(
-    ranges: Ranges, device: torch.device, sizes: Iterable[int], compare: Compare, say: Progress
+    ranges: Ranges,
+    device: torch.device,
+    sizes: Iterable[int],
+    compare: Compare,
+    say: Progress,
+    steps: Mapping[str, Callable[[torch.device], Run]],
 ) -> Ranges:
     """As much of the ranges as slows no training step down.
 
-    The step works on small tensors, each of which may have to wait for the one before on the other
+    The steps work on small tensors, each of which may have to wait for the one before on the other
     way. So what fails from its first size on may pass from a larger one on. Operators and families
-    of which the step has no calls in these ranges stay as they are.
+    of which the steps have no calls in these ranges stay as they are.
     """
 
-    step = training_step(device)
+    runs = {name: prepare(device) for name, prepare in steps.items()}
+
+    def used(chosen: Ranges) -> set[str]:
+        return set().union(*(used_on_device(chosen, run, device) for run in runs.values()))
 
     def passes(chosen: Ranges) -> bool:
-        say(f"a training step, {', '.join(name for name in chosen if chosen[name])}")
-        return not is_slower(chosen, step, device, compare, TRAINING_LIMIT)
+        for step, run in runs.items():
+            if names := used_on_device(chosen, run, device):
+                say(f"a {step} step, {', '.join(sorted(names))}")
+                if is_slower(chosen, run, device, compare, TRAINING_LIMIT):
+                    return False
+        return True
 
-    used = used_on_device(ranges, step, device)
-    judged = [name for name in ranges if name in used]
+    at_stake = used(ranges)
+    judged = [name for name in ranges if name in at_stake]
     if not judged or passes({name: ranges[name] for name in judged}):
         return ranges
     chosen: Ranges = {name: [] if name in judged else ranges[name] for name in ranges}
     for name in judged:
         for candidate in narrower(ranges[name], sizes):
             tried = chosen | {name: candidate}
-            unused = name not in used_on_device(tried, step, device)
-            if unused or passes(tried):
+            if name not in used(tried) or passes(tried):
                 chosen[name] = candidate
                 break
     return chosen
@@ -219,6 +211,7 @@ def tune(
     compare: Compare = compare_ways,
     say: Progress = lambda _: None,
     calls: Mapping[str, Iterable[Call]] | None = None,
+    steps: Mapping[str, Callable[[torch.device], Run]] = representative_steps.STEPS,
 ) -> Tuning:
     """Measures a device and returns what was found; nothing is written or changed.
 
@@ -230,6 +223,7 @@ def tune(
         compare: what times a piece of work by both ways.
         say: is told what is measured next.
         calls: by family; those of `representative_calls.py` by default.
+        steps: training steps that must not become slower, by name.
 
     Raises:
         ValueError: if the device runs no code, shares no memory with the host, or a family does not
@@ -264,7 +258,7 @@ def tune(
             name, ranges[name], represented[name], device, sizes, compare, say
         ):
             ranges[name] = []
-    ranges = worth_it(ranges, device, sizes, compare, say)
+    ranges = worth_it(ranges, device, sizes, compare, say, steps)
     tuning = tuning_file.empty(index)
     tuning.ranges = ranges
     tuning.ratios = {

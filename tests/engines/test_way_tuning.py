@@ -10,6 +10,7 @@ from tests.engines.conftest import ways_of
 from tests.support import run_python
 from torch_outboard import _C, cli_tune, fallback, tuning_file, way_tuning, ways
 from torch_outboard.representative_calls import COPY
+from torch_outboard.representative_steps import perceptron
 from torch_outboard.way_ratios import REPEATS
 
 NLL = call(
@@ -22,6 +23,7 @@ SORT = call("aten::sort.stable", torch.ones, torch.sort)
 DET = call("aten::_linalg_det", torch.eye, torch.linalg.det)
 CALLS = {"pointwise": [ADD], "reduction": [SUM], "solver": [DET]}
 SIZES = (8, 64)
+STEPS = {"perceptron": perceptron}
 SMALL, LARGE = [(0, 22)], [(22, None)]
 
 
@@ -38,7 +40,8 @@ def judged(*ratios: float) -> list[float]:
 
 
 def tune(device, clock: Clock, **options) -> way_tuning.Tuning:
-    return way_tuning.tune(device, sizes=SIZES, compare=clock, calls=CALLS, **options)
+    options = {"sizes": SIZES, "calls": CALLS, "steps": STEPS} | options
+    return way_tuning.tune(device, compare=clock, **options)
 
 
 def test_every_family_is_measured_at_every_size(device):
@@ -106,11 +109,40 @@ def test_a_range_is_narrowed_before_it_is_closed(device):
     assert not clock.ratios
 
 
+def test_every_training_step_has_to_bear_it(device):
+    """Those that do nothing on the device are not asked; one that becomes slower is enough."""
+    asked = []
+
+    def step_of(name, function):
+        def prepare(device):
+            x = torch.ones(100, device=device)
+
+            def run():
+                asked.append(name)
+                function(x)
+
+            return run
+
+        return prepare
+
+    steps = {
+        "sums": step_of("sums", torch.sum),
+        "sines": step_of("sines", torch.sin),
+        "totals": step_of("totals", lambda x: x.sum(0)),
+    }
+    clock = Clock(0.5, 0.5, *judged(1.0, 1.2, 1.0, 1.2, 1.0, 1.2))
+    tuning = tune(device, clock, calls={"reduction": [SUM]}, steps=steps)
+    assert tuning.ranges == {"reduction": [(0, None)], "aten::sum": []}
+    assert not clock.ratios
+    # Sines only to see that none of them runs on the device.
+    assert asked.count("sines") < asked.count("sums")
+
+
 def test_a_training_step_judges_what_it_does_on_the_device(device):
     """It sorts nothing, and adds up more elements at a time."""
     calls = {"pointwise": [ADD], "reduction": [SUM], "sorting": [SORT]}
     clock = Clock(0.5, 0.5, 0.4, 3.0, 0.5, 0.5, *judged(1.0, 1.0, 1.2, 1.2, 1.2))
-    assert way_tuning.tune(device, sizes=SIZES, compare=clock, calls=calls).ranges == {
+    assert tune(device, clock, calls=calls).ranges == {
         "pointwise": [], "aten::add": [(0, None)], "reduction": SMALL, "aten::sum": SMALL,
         "sorting": [(0, None)], "aten::sort": [(0, None)],
     }  # fmt: skip
@@ -121,7 +153,7 @@ def test_a_range_that_the_training_step_does_not_reach_is_kept(device):
     """From the first size on it slows the step down; from the second one on it does nothing."""
     sizes = (8, 1 << 20)
     clock = Clock(0.5, 0.5, *judged(1.2, 1.2, 1.2))
-    tuning = way_tuning.tune(device, sizes=sizes, compare=clock, calls={"loss": [NLL]})
+    tuning = tune(device, clock, sizes=sizes, calls={"loss": [NLL]})
     assert tuning.ranges == {"loss": [(2896, None)], "aten::nll_loss_forward": [(2896, None)]}
     assert not clock.ratios
 
@@ -163,15 +195,13 @@ def test_an_operator_goes_before_its_family(device):
     """One is better by the device, the other one is not: each gets its own way."""
     call_of_mul = call("aten::mul.Tensor", torch.ones, lambda x: x * x)
     clock = Clock(0.5, 3.0, 0.5, 3.0)
-    tuning = way_tuning.tune(
-        device, sizes=SIZES, compare=clock, calls={"pointwise": [ADD, call_of_mul]}
-    )
+    tuning = tune(device, clock, calls={"pointwise": [ADD, call_of_mul]})
     assert tuning.ranges == {"pointwise": [], "aten::add": [(0, None)], "aten::mul": []}
 
 
 def test_auto_is_compared_with_the_host_alone(device, ranges):
     ranges({"sort": [(7, None)]})
-    step = way_tuning.training_step(device)
+    step = perceptron(device)
     chosen = {"pointwise": [(0, None)]}
     assert way_tuning.auto_ratio(chosen, step, device, Clock(0.9, 0.7, 0.2)) == 0.7
     assert ways.ranges(device) == {"sort": [(7, None)]}
