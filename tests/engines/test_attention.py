@@ -88,6 +88,7 @@ def test_grouped_queries(device):
     check(device, [query, key, value], gradient, enable_gqa=True, is_causal=True)
 
 
+@pytest.mark.slow  # test_gradcheck.py asks one entry of every family
 def test_gradcheck(device):
     torch.manual_seed(0)
     operands, _ = operands_of((1, 1, 3, 4), 3, torch.float64)

@@ -68,6 +68,7 @@ def test_indices_out_of_range_touch_nothing(device):
     assert result.sum(1).tolist() == [6, 0, 0]
 
 
+@pytest.mark.slow  # test_gradcheck.py asks one entry of every family
 def test_gradcheck(device):
     weight = torch.randn(5, 3, dtype=torch.float64, device=device, requires_grad=True)
     scale = torch.rand(4, dtype=torch.float64, device=device, requires_grad=True)

@@ -106,6 +106,7 @@ def test_only_the_wanted_gradients(device):
     ],
     ids=["layer", "batch", "group"],
 )
+@pytest.mark.slow  # test_gradcheck.py asks one entry of every family
 def test_gradcheck(device, norm):
     values = torch.randn(4, 6, dtype=torch.float64, device=device, requires_grad=True)
     weight = torch.randn(6, dtype=torch.float64, device=device, requires_grad=True)

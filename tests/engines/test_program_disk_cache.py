@@ -48,7 +48,9 @@ def test_a_new_kernel_of_a_known_program_is_added(tmp_path):
     assert len(entries(tmp_path)) == built + 1
 
 
-@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "text"])
+@pytest.mark.parametrize(
+    "damage", ["cut", "flip", pytest.param("empty", marks=pytest.mark.slow), "text"]
+)
 def test_a_damaged_entry_is_built_again(tmp_path, damage):
     built, _, _ = counts(tmp_path)
     for entry in entries(tmp_path):

@@ -112,6 +112,7 @@ def test_distributions_of_torch(device):
         assert error.max().item() < 5 / math.sqrt(3000)
 
 
+@pytest.mark.slow
 def test_without_float64():
     """A device without it leaves them to the host, with the same numbers."""
     program = """
