@@ -17,7 +17,6 @@ import json
 import math
 import statistics
 import sys
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 
@@ -58,15 +57,7 @@ def sample(runs: list[Callable[[], object]], rounds: int) -> dict[str, list[floa
     synchronize = torch.get_device_module(torch_outboard.device_name()).synchronize
 
     def seconds(run: Callable[[], object], repeats: int) -> float:
-        synchronize()
-        time.sleep(way_ratios.SETTLE)  # or threads of the way before take this one's processors
-        run()
-        synchronize()
-        start = time.perf_counter()
-        for _ in range(repeats):
-            run()
-        synchronize()
-        return (time.perf_counter() - start) / repeats
+        return way_ratios.seconds(run, repeats, synchronize) / repeats
 
     logarithms: dict[str, list[list[float]]] = {way: [] for way in ways.WAYS}
     for run in runs:

@@ -6,6 +6,7 @@ import argparse
 
 import torch
 from rich.console import Console
+from rich.filesize import pick_unit_and_suffix
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -130,10 +131,8 @@ def product_table(device: torch.device, products: dict[str, Measured]) -> Table:
 
 def in_thousands(elements: int) -> str:
     """A size in a few characters: "512", "4 K", "1 M", in powers of 1,024."""
-    for unit, size in (("M", 1 << 20), ("K", 1 << 10)):
-        if elements >= size:
-            return f"{elements / size:.3g} {unit}"
-    return str(elements)
+    unit, suffix = pick_unit_and_suffix(elements, ["", "K", "M"], 1024)
+    return f"{elements / unit:.4g} {suffix}".rstrip()
 
 
 def table(tuning: Tuning) -> Table:

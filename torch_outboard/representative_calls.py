@@ -45,9 +45,13 @@ def _vector(function: Callable[[torch.Tensor], object]) -> Callable[[torch.devic
     return prepare
 
 
+def _rows(device: torch.device, elements: int) -> torch.Tensor:
+    return torch.rand(-(-elements // 256), 256, device=device)
+
+
 def _matrix(function: Callable[[torch.Tensor], object]) -> Callable[[torch.device, int], Run]:
     def prepare(device: torch.device, elements: int) -> Run:
-        x = torch.rand(-(-elements // 256), 256, device=device)
+        x = _rows(device, elements)
         return lambda: function(x)
 
     return prepare
@@ -187,7 +191,7 @@ def _cat(device: torch.device, elements: int) -> Run:
 
 
 def _layer_norm(device: torch.device, elements: int) -> Run:
-    x = torch.rand(-(-elements // 256), 256, device=device)
+    x = _rows(device, elements)
     weight, bias = torch.rand(256, device=device), torch.rand(256, device=device)
     return lambda: functional.layer_norm(x, (256,), weight, bias)
 
@@ -203,7 +207,7 @@ def _batch_norm(channels: int) -> Callable[[torch.device, int], Run]:
 
 
 def _layer_norm_backward(device: torch.device, elements: int) -> Run:
-    x = torch.rand(-(-elements // 256), 256, device=device)
+    x = _rows(device, elements)
     weight, bias = torch.rand(256, device=device), torch.rand(256, device=device)
     forward, backward = torch.ops.aten.native_layer_norm, torch.ops.aten.native_layer_norm_backward
     _, mean, deviation = forward(x, [256], weight, bias, 1e-5)
@@ -228,7 +232,7 @@ def _group_norm(device: torch.device, elements: int) -> Run:
 
 
 def _softmax_backward(device: torch.device, elements: int) -> Run:
-    x = torch.rand(-(-elements // 256), 256, device=device).softmax(1)
+    x = _rows(device, elements).softmax(1)
     return lambda: torch.ops.aten._softmax_backward_data(x, x, 1, torch.float32)
 
 
@@ -241,7 +245,7 @@ def _max_pool_backward(device: torch.device, elements: int) -> Run:
 
 
 def _cross_entropy(device: torch.device, elements: int) -> Run:
-    x = torch.rand(-(-elements // 256), 256, device=device)
+    x = _rows(device, elements)
     target = _indices(device, len(x), 256)
     return lambda: functional.nll_loss(x, target)
 

@@ -35,6 +35,19 @@ Compare = Callable[[Run, Callable[[str], None], Callable[[], None]], tuple[float
 Progress = Callable[[str], None]
 
 
+def seconds(run: Run, repeats: int, synchronize: Callable[[], None]) -> float:
+    """How long `repeats` executions take once threads are at rest, and then awake."""
+    synchronize()
+    time.sleep(SETTLE)
+    run()  # wakes threads
+    synchronize()
+    start = time.perf_counter()
+    for _ in range(repeats):
+        run()
+    synchronize()
+    return time.perf_counter() - start
+
+
 def compare_ways(
     run: Run, take: Callable[[str], None], synchronize: Callable[[], None]
 ) -> tuple[float, float]:
@@ -48,29 +61,18 @@ def compare_ways(
         synchronize: waits for the work.
     """
 
-    def seconds(repeats: int) -> float:
-        synchronize()
-        time.sleep(SETTLE)
-        run()  # wakes threads
-        synchronize()
-        start = time.perf_counter()
-        for _ in range(repeats):
-            run()
-        synchronize()
-        return time.perf_counter() - start
-
     repeats, rounds = {}, ROUNDS[1]
     for way in ("device", "host"):
         take(way)
         run()  # compiles
-        once = max(seconds(1), 1e-7)
+        once = max(seconds(run, 1, synchronize), 1e-7)
         repeats[way] = max(1, math.ceil(BUDGET / ROUNDS[1] / once))
         rounds = min(rounds, max(ROUNDS[0], int(BUDGET / once)))
     times: dict[str, list[float]] = {"device": [], "host": []}
     for number in range(rounds):
         for way in ("device", "host") if number % 2 else ("host", "device"):
             take(way)
-            times[way].append(seconds(repeats[way]) / repeats[way])
+            times[way].append(seconds(run, repeats[way], synchronize) / repeats[way])
     return min(times["device"]), min(times["host"])
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 
 import torch
@@ -112,7 +112,7 @@ def used_on_device(ranges: Ranges, run: Run, device: torch.device) -> set[str]:
 
 def host_calls_keep_up(
     name: str,
-    ranges: Sequence[Range],
+    ranges: list[Range],
     calls: Iterable[Call],
     device: torch.device,
     sizes: Iterable[int],
@@ -129,7 +129,7 @@ def host_calls_keep_up(
         for call in calls:
             say(f"{call.overload} of {elements:,} on the host")
             run = call.prepare(device, elements)
-            if is_slower({name: list(ranges)}, run, device, compare, QUESTION_LIMIT):
+            if is_slower({name: ranges}, run, device, compare, QUESTION_LIMIT):
                 return False
     return True
 
@@ -179,26 +179,28 @@ def worth_it(
 
     runs = {name: prepare(device) for name, prepare in steps.items()}
 
-    def used(chosen: Ranges) -> set[str]:
-        return set().union(*(used_on_device(chosen, run, device) for run in runs.values()))
+    def used(chosen: Ranges) -> dict[str, set[str]]:
+        return {step: used_on_device(chosen, run, device) for step, run in runs.items()}
 
-    def passes(chosen: Ranges) -> bool:
-        for step, run in runs.items():
-            if names := used_on_device(chosen, run, device):
+    def passes(chosen: Ranges, names_by_step: Mapping[str, set[str]]) -> bool:
+        for step, names in names_by_step.items():
+            if names:
                 say(f"a {step} step, {', '.join(sorted(names))}")
-                if is_slower(chosen, run, device, compare, TRAINING_LIMIT):
+                if is_slower(chosen, runs[step], device, compare, TRAINING_LIMIT):
                     return False
         return True
 
     at_stake = used(ranges)
-    judged = [name for name in ranges if name in at_stake]
-    if not judged or passes({name: ranges[name] for name in judged}):
+    judged = [name for name in ranges if any(name in names for names in at_stake.values())]
+    if not judged or passes({name: ranges[name] for name in judged}, at_stake):
         return ranges
     chosen: Ranges = {name: [] if name in judged else ranges[name] for name in ranges}
     for name in judged:
         for candidate in narrower(ranges[name], sizes):
             tried = chosen | {name: candidate}
-            if name not in used(tried) or passes(tried):
+            names_by_step = used(tried)
+            unused = not any(name in names for names in names_by_step.values())
+            if unused or passes(tried, names_by_step):
                 chosen[name] = candidate
                 break
     return chosen

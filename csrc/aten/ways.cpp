@@ -15,12 +15,16 @@ namespace outboard {
 
 std::atomic<bool> g_device_kernels_settled{false};
 
+static bool operator==(const ElementRange& a, const ElementRange& b) {
+  return a.from == b.from && a.to == b.to;
+}
+
 namespace {
 
 std::array<std::atomic<WaySetting>, kMaxDevices> g_settings = {};
 std::atomic<BringDeviceKernels> g_bring{nullptr};
 
-// Replaced as a whole; old ones may still be read, and are kept.
+// Replaced as a whole; old ones may still be read, and are kept (`keep`).
 std::array<std::atomic<const WayRanges*>, kMaxDevices> g_ranges = {};
 
 // Which device kernels may run on memory that the host shares.
@@ -84,10 +88,11 @@ void add_open_ways(c10::DeviceIndex device, OpenWays& open) {
 }
 
 // Ways are switched back and forth, so what was there before is found again. Under the lock.
-const OpenWays* keep(OpenWays open) {
-  static auto* kept = new std::list<OpenWays>;
-  const auto found = std::find(kept->begin(), kept->end(), open);
-  return found != kept->end() ? &*found : &kept->emplace_back(std::move(open));
+template <typename Value>
+const Value* keep(Value value) {
+  static auto* kept = new std::list<Value>;
+  const auto found = std::find(kept->begin(), kept->end(), value);
+  return found != kept->end() ? &*found : &kept->emplace_back(std::move(value));
 }
 
 void update_watch() {
@@ -131,7 +136,10 @@ void set_way_setting(c10::DeviceIndex device, WaySetting setting) {
 }
 
 void set_way_ranges(c10::DeviceIndex device, WayRanges ranges) {
-  g_ranges.at(static_cast<size_t>(device)).store(new WayRanges(std::move(ranges)));
+  {
+    std::lock_guard<std::mutex> lock(watch().mutex);
+    g_ranges.at(static_cast<size_t>(device)).store(keep(std::move(ranges)));
+  }
   update_watch();
 }
 

@@ -318,3 +318,24 @@ def test_advice_for_programs_that_keep_python_busy(device, ratio, advised):
         assert ways.get_way(device) == "host"
     assert set(seen) == {"device", "auto"}
     assert cli_tune.advice(ratio).endswith("try that with your program") == advised
+
+
+def test_the_table_of_families_and_operators():
+    tuning = tuning_file.Tuning(
+        "chip", "1.2",
+        ranges={"pooling": [], "aten::avg_pool2d": [(22, 64), (2048, None)]},
+        ratios={"pooling": {"8": 2.0, "4096": 1.5}, "aten::avg_pool2d": {"4096": 0.5}},
+    )  # fmt: skip
+    table = cli_tune.table(tuning)
+    assert [column.header for column in table.columns][1:] == ["8", "4 K", "device way"]
+    assert [list(column.cells) for column in table.columns] == [
+        ["pooling", "  avg_pool2d"], ["2.00", ""], ["1.50", "0.50"],
+        ["never", "22 to 64, from 2,048"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("elements", "expected"), [(512, "512"), (1024, "1 K"), (1 << 17, "128 K"), (5 << 19, "2.5 M")]
+)
+def test_short_sizes(elements, expected):
+    assert cli_tune.in_thousands(elements) == expected
