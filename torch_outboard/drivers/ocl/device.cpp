@@ -187,7 +187,7 @@ uint64_t hash(const std::string& text) {
 }
 
 // Tells apart all devices and drivers for which a binary may differ.
-std::string version_key(const Candidate& candidate) {
+std::string version_key(const Candidate& candidate, const std::string& processor) {
   const OpenCL& api = candidate.platform->api;
   const std::string driver = text_info(api, candidate.id, CL_DRIVER_VERSION);
   std::string all = candidate.name + "\n" + candidate.platform->version + "\n" + driver + "\n" +
@@ -196,6 +196,7 @@ std::string version_key(const Candidate& candidate) {
   if (stat(candidate.platform->library.c_str(), &file) == 0) {
     all += "\n" + std::to_string(file.st_size) + "\n" + std::to_string(file.st_mtim.tv_sec);
   }
+  if (!processor.empty()) all += "\n" + processor;
   char key[sizeof(ob_device_properties::driver_version)];
   std::snprintf(key, sizeof key, "%.40s %016llx", driver.c_str(),
                 static_cast<unsigned long long>(hash(all)));
@@ -261,7 +262,7 @@ void fill_properties(const Candidate& candidate, const Settings& settings, const
   ob_device_properties& p = device.properties;
   set_text(p.name, name);
   set_text(p.vendor, text_info(api, candidate.id, CL_DEVICE_VENDOR));
-  set_text(p.driver_version, version_key(candidate));
+  set_text(p.driver_version, version_key(candidate, device.processor));
   p.kind = (candidate.type & CL_DEVICE_TYPE_GPU) != 0           ? OB_DEVICE_GPU
            : (candidate.type & CL_DEVICE_TYPE_ACCELERATOR) != 0 ? OB_DEVICE_ACCELERATOR
            : (candidate.type & CL_DEVICE_TYPE_CPU) != 0         ? OB_DEVICE_CPU
@@ -322,6 +323,7 @@ std::unique_ptr<Device> open_device(const Candidate& candidate, const Settings& 
       ((candidate.type & CL_DEVICE_TYPE_CPU) != 0 || (svm & CL_DEVICE_SVM_FINE_GRAIN_SYSTEM) != 0);
   device->no_code_reason = find_no_code_reason(candidate);
   device->functions_for_avx512 = has_functions_for_avx512(candidate);
+  device->processor = choose_processor(*candidate.platform, candidate.id, settings);
   std::string name = text_info(*device->api, candidate.id, CL_DEVICE_NAME);
   if (settings.copies > 1) name += " (copy " + std::to_string(copy) + ")";
   fill_properties(candidate, settings, name, *device);
@@ -333,6 +335,12 @@ std::unique_ptr<Device> open_device(const Candidate& candidate, const Settings& 
   check(code, "clCreateContext");
   found().report += "  device " + std::to_string(index) + ": " + candidate.platform->name + "/" +
                     name + ", " + memory_name(device->memory) + "\n";
+  if (!device->processor.empty()) {
+    found().report += "    PoCL compiles for " + device->processor +
+                      (settings.processor.empty() || settings.processor == kUnknownProcessor
+                           ? ", since its compiler does not know this processor\n"
+                           : ", as OUTBOARD_OCL_PROCESSOR says\n");
+  }
   if (!device->no_code_reason.empty()) found().report += "    " + device->no_code_reason + "\n";
   return device;
 }

@@ -5,6 +5,7 @@
  *   library.cpp   finding OpenCL on this machine
  *   settings.cpp  the environment variables
  *   device.cpp    devices and their properties
+ *   pocl_processor.cpp  the processor that PoCL compiles for
  *   memory.cpp    memory of devices and pinned memory
  *   worker.cpp    threads for host callbacks
  *   queue.cpp     queues
@@ -57,6 +58,7 @@ struct Settings {
   std::vector<std::string> devices;  // empty: all
   std::vector<std::string> mask;     // capabilities to hide
   std::string memory;                // "": by device; shared, coarse, handles
+  std::string processor;             // that PoCL compiles for; "": by itself
   uint64_t memory_bytes = 0;         // of each device; 0: by device
   uint64_t copies = 1;
 };
@@ -76,6 +78,17 @@ struct Platform {
 
 // All platforms of this machine, each once. Adds a line to `report` for each place looked at.
 std::vector<Platform*> find_platforms(const Settings& settings, std::string& report);
+
+// ---- pocl_processor.cpp
+
+// A value of OUTBOARD_OCL_PROCESSOR: as if PoCL did not know the processor.
+constexpr const char* kUnknownProcessor = "unknown";
+
+// Sees to it that a device of the packaged PoCL compiles for a processor that its compiler knows,
+// or for the one that the settings name. Returns the name if it is another than PoCL's own, else
+// "". Called before the first build.
+std::string choose_processor(const Platform& platform, cl_device_id device,
+                             const Settings& settings);
 
 // ---- device.cpp
 
@@ -101,6 +114,7 @@ struct Device {
   bool has_priorities = false;
   std::string no_code_reason;         // "": programs can be built
   bool functions_for_avx512 = false;  // see program.cpp
+  std::string processor;              // see choose_processor
   ob_device_properties properties = {};
 
   // memory.cpp

@@ -138,7 +138,10 @@ ob_status program_build(int32_t index, const char* source, const char* options,
       device.context, attributes ? 3 : 1, attributes ? with_attributes : &source, nullptr, &code);
   check(code, "clCreateProgramWithSource");
   // Compilers print how many warnings they had to the user's terminal.
-  const std::string all = std::string(options == nullptr ? "" : options) + " -w";
+  std::string all = std::string(options == nullptr ? "" : options) + " -w";
+  // PoCL keeps what it has built in a folder of its own, by source, options and its own name for
+  // the processor: with another name it must not find what it built without.
+  if (!device.processor.empty()) all += " -DOB_PROCESSOR=" + device.processor;
   *program = build(device, created, all.c_str(), "The source");
   return OB_OK;
 }

@@ -9,6 +9,9 @@
 //   machine's memory.
 // - OUTBOARD_OCL_MASK: capabilities to do without, of float16, float64, int64_atomics, subgroups,
 //   images.
+// - OUTBOARD_OCL_PROCESSOR: LLVM's name of the processor that the packaged PoCL compiles for; by
+//   default the one that it finds, or the nearest that its compiler knows. `unknown`: as if it had
+//   found none.
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -77,6 +80,7 @@ Settings read_settings() {
   }
   settings.memory_bytes = number_setting("OUTBOARD_OCL_MEMORY_BYTES", 1, uint64_t{1} << 60, 0);
   settings.mask = list_setting("OUTBOARD_OCL_MASK");
+  settings.processor = text_setting("OUTBOARD_OCL_PROCESSOR");
   for (const std::string& name : settings.mask) {
     check_choice("OUTBOARD_OCL_MASK", name,
                  {"float16", "float64", "int64_atomics", "subgroups", "images"});

@@ -1,0 +1,106 @@
+// The processor that PoCL compiles for.
+//
+// PoCL asks its LLVM for the processor's name, once, and later hands the name to its compiler. LLVM
+// 14, which is inside of the package pocl-binary-distribution 3.0, calls a processor that came out
+// after it "generic", and its own compiler for x86-64 refuses that name, so that no kernel builds.
+// PoCL takes no other name from outside. The device record holds a pointer to the name, and before
+// the first build another name can be put there.
+//
+// This touches a structure that is private to PoCL. So it is done for exactly the build whose
+// layout is known, and only where its compiler could build nothing otherwise. It can go when the
+// package holds a PoCL that knows the name of every processor (7.0 asks for features instead).
+#include <cstring>
+
+#include "ocl.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace ocl {
+namespace {
+
+// The build is known by its file, whose name holds a hash of its content, and by its version.
+constexpr const char* kFile = "/libpocl-21062cec.so";
+constexpr const char* kVersion = "OpenCL 3.0 PoCL 3.0-rc2 ";
+// Where the device record of that build holds a `const char*` to the name.
+constexpr size_t kNameOffset = 640;
+
+// What LLVM answers for a processor that it does not know.
+constexpr const char* kNoName = "generic";
+
+bool is_known_build(const Platform& platform) {
+  const std::string& file = platform.library;
+  const size_t length = std::strlen(kFile);
+  return file.size() >= length && file.compare(file.size() - length, length, kFile) == 0 &&
+         platform.version.rfind(kVersion, 0) == 0;
+}
+
+const char*& name_in_record(cl_device_id device) {
+  return *reinterpret_cast<const char**>(reinterpret_cast<char*>(device) + kNameOffset);
+}
+
+#if defined(__x86_64__)
+
+// What compilers use beside vectors where they are told haswell.
+bool has_haswell_integers() {
+  unsigned int a = 0;
+  unsigned int b = 0;
+  unsigned int c = 0;
+  unsigned int d = 0;
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & bit_F16C) == 0 || (c & bit_MOVBE) == 0) {
+    return false;
+  }
+  return __get_cpuid(0x80000001, &a, &b, &c, &d) != 0 && (c & bit_LZCNT) != 0;
+}
+
+// The first of the names, from many features to few, all of whose features the processor and the
+// operating system have.
+const char* nearest_known_processor() {
+  __builtin_cpu_init();
+  const bool haswell = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                       __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+                       has_haswell_integers();
+  const bool skylake = haswell && __builtin_cpu_supports("avx512f") &&
+                       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  const bool icelake =
+      skylake && __builtin_cpu_supports("avx512ifma") && __builtin_cpu_supports("avx512vbmi") &&
+      __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512vnni") &&
+      __builtin_cpu_supports("avx512bitalg") && __builtin_cpu_supports("avx512vpopcntdq") &&
+      __builtin_cpu_supports("gfni") && __builtin_cpu_supports("vpclmulqdq");
+  if (icelake) return "icelake-server";
+  if (skylake) return "skylake-avx512";
+  if (haswell) return "haswell";
+  if (__builtin_cpu_supports("avx")) return "sandybridge";
+  if (__builtin_cpu_supports("sse4.2")) return "x86-64-v2";
+  return "x86-64";
+}
+
+#else
+
+// The known build exists for x86-64 alone.
+const char* nearest_known_processor() { return kNoName; }
+
+#endif
+
+}  // namespace
+
+std::string choose_processor(const Platform& platform, cl_device_id device,
+                             const Settings& settings) {
+  if (!is_known_build(platform)) return "";
+  const char*& name = name_in_record(device);
+  if (settings.processor.empty()) {
+    if (std::strcmp(name, kNoName) != 0) return "";
+    name = nearest_known_processor();
+  } else if (settings.processor == kUnknownProcessor) {
+    name = nearest_known_processor();
+  } else {
+    // The record keeps the pointer, and devices are looked for once.
+    static const std::string asked = settings.processor;
+    name = asked.c_str();
+  }
+  return name;
+}
+
+}  // namespace ocl
