@@ -81,7 +81,6 @@ def run(options: argparse.Namespace) -> int:
     """Compiles, prints how many programs were compiled and how many were there already."""
     console = Console()
     device = torch.device(torch_outboard.device_name(), options.device)
-    torch.get_device_module(device).init()
     if not _C.runs_code(device.index):
         console.print(f"{device} runs no code, so there is nothing to compile")
         return 1

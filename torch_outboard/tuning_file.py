@@ -20,6 +20,7 @@ import torch
 
 from torch_outboard import _C
 from torch_outboard.ops import program_cache
+from torch_outboard.tuning_journal import Journal
 
 # Changes when files of older versions can no longer be used.
 FORMAT = 1
@@ -68,6 +69,13 @@ def path(device: int) -> Path | None:
     words = (properties.name, properties.driver_version, torch.__version__)
     digest = hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
     return Path(folder, f"ways-{digest}.json")
+
+
+def journal(device: int) -> Journal:
+    """What a run that was stopped has measured on a device, and where this one keeps the same."""
+    file = path(device)
+    conditions = {"format": FORMAT, "threads": torch.get_num_threads()}
+    return Journal(file.with_suffix(".journal") if file is not None else None, conditions)
 
 
 def save(device: int, tuning: Tuning) -> Path | None:

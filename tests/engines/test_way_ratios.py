@@ -48,6 +48,34 @@ def test_what_is_unclear_is_measured_again(device):
     assert way_ratios.call_ratio(run, device, Clock(0.5)) == 0.5
 
 
+def test_two_measurements_that_agree_will_do(device):
+    run = ADD.prepare(device, 8)
+    clock = Clock(1.0, 1.2)
+    assert way_ratios.call_ratio(run, device, clock) == pytest.approx(1.1)
+    assert clock.compared == 2
+
+
+def test_calls_that_would_take_long_are_left_out(device):
+    """Twice the elements take four times as long: 0.2 s of 64 become 0.8 s of 128."""
+
+    class Growing(Clock):
+        def __call__(self, run, take, synchronize):
+            super().__call__(run, take, synchronize)
+            return 0.05 * 4 ** (self.compared - 1) / 2, 0.05 * 4 ** (self.compared - 1)
+
+    clock = Growing()
+    found = way_ratios.measure_operators([ADD], device, [32, 64, 128], clock, lambda _: None)
+    assert found == {"aten::add": {32: [0.5], 64: [0.5]}}
+
+
+@pytest.mark.parametrize(
+    ("measured", "expected"),
+    [([], 0), ([(8, 0.1)], 0), ([(8, 0.1), (16, 0.2)], 0.4), ([(8, 0.2), (16, 0.1)], 0.1)],
+)
+def test_expected_seconds(measured, expected):
+    assert way_ratios.expected_seconds(measured, 32) == pytest.approx(expected)
+
+
 def test_the_mean_counts_unless_a_call_is_much_worse():
     operators = {"aten::add": {8: [0.5, 0.2], 64: [0.5, 0.8]}, "aten::mul": {8: [1.5], 64: [1.2]}}
     found = way_ratios.by_name("pointwise", operators)
