@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch.utils import backend_registration
 
 from torch_outboard.driver_discovery import (
     DEFAULT_DRIVER,
@@ -160,9 +161,9 @@ def _register(choice: DriverChoice) -> None:
             _C.use_wrapper_library(str(folder / "libob_torture.so"))
 
     name = choice.name
-    torch.utils.rename_privateuse1_backend(name)
+    backend_registration.rename_privateuse1_backend(name)
     torch._register_device_module(name, device_module)
-    torch.utils.generate_methods_for_privateuse1_backend(
+    backend_registration.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
     state.name = name

@@ -51,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     module = importlib.import_module(module_name)
     module.add_arguments(parsers[wanted])
-    return module.run(parser.parse_args(arguments))
+    status: int = module.run(parser.parse_args(arguments))
+    return status
 
 
 def doctor() -> int:
