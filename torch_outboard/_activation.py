@@ -215,9 +215,11 @@ def _apply_settings() -> None:
 
 def _bring_device_kernels() -> None:
     """Hands the operator tables over; the router calls this at the first use of a device."""
-    from torch_outboard import tuning_file
-    from torch_outboard.ops import tables
+    from torch_outboard import _C, tuning_file
+    from torch_outboard.ops import program_cache, tables
 
+    program_cache.configure()
+    _C.probe_compilers()
     tuning_file.apply_all()
     tables.hand_over()
 
