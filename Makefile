@@ -64,7 +64,7 @@ check-versions: venv ## check that all C++ compiles against every supported PyTo
 
 .PHONY: test-version
 test-version: ## the default tests with TORCH_VERSION=2.15.0 and PYTHON=python3.12, in a folder of their own
-	@tree=build/torch-$(TORCH_VERSION)-$$($(PYTHON) -c 'import sys; print(sys.implementation.cache_tag)') \
+	@tree=build/torch-$(TORCH_VERSION)-python$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])') \
 		&& $(PYTHON) -m tests.version_tree $$tree \
 		&& $(MAKE) -C $$tree test TORCH_VERSION=$(TORCH_VERSION) PYTHON=$(PYTHON)
 

@@ -61,7 +61,8 @@ def sweep_stage(dtype: str, access: str) -> Stage:
 
 
 def jobs() -> int:
-    return min(os.cpu_count() or 1, 8)
+    """Processes of a stage; the Makefile passes MAX_JOBS on."""
+    return min(int(os.environ.get("MAX_JOBS") or os.cpu_count() or 1), 8)
 
 
 def default_stages() -> list[Stage]:
