@@ -139,20 +139,15 @@ def _name_problem(name: str) -> str | None:
 
 def _register(choice: DriverChoice) -> None:
     device_module: types.ModuleType
-    try:
-        _C = importlib.import_module("torch_outboard._C")
-    except ImportError as error:
+    state.extension_error = _load_extension(choice.name)
+    if state.extension_error is not None:
         from torch_outboard import unavailable
 
-        state.extension_error = (
-            f"The device '{choice.name}' cannot be used, because the native part of torch_outboard "
-            f"does not load with PyTorch {torch.__version__} ({error}); build torch_outboard again "
-            "for this PyTorch and Python."
-        )
         unavailable.raise_from_every_operator(state.extension_error)
+        unavailable.stand_in_for_extension(state.extension_error)
         device_module = unavailable
     else:
-        from torch_outboard import device_module
+        from torch_outboard import _C, device_module
 
         _C.register_hooks()
         _C.set_bring_device_kernels(_bring_device_kernels)
@@ -174,6 +169,35 @@ def _register(choice: DriverChoice) -> None:
 
         finish_registration(name)
         _apply_settings()
+
+
+def _load_extension(device: str) -> str | None:
+    """Imports the native part; returns why it cannot be used, None if it can."""
+    # One that was built for another PyTorch may load all the same, and crash later.
+    built_for = _built_for()
+    if built_for not in (None, ".".join(torch.__version__.split(".")[:2])):
+        return (
+            f"The device '{device}' cannot be used, because torch_outboard was built for PyTorch "
+            f"{built_for} and this is PyTorch {torch.__version__}; install torch=={built_for}.* or "
+            "build torch_outboard again with this one."
+        )
+    try:
+        importlib.import_module("torch_outboard._C")
+    except ImportError as error:
+        return (
+            f"The device '{device}' cannot be used, because the native part of torch_outboard does "
+            f"not load with PyTorch {torch.__version__} ({error}); build torch_outboard again for "
+            "this PyTorch and Python."
+        )
+    return None
+
+
+def _built_for() -> str | None:
+    """Major and minor version of the PyTorch that the native part was built with, where noted."""
+    try:
+        return (Path(__file__).parent / "lib" / "torch_version.txt").read_text().strip()
+    except OSError:
+        return None
 
 
 def _apply_settings() -> None:
