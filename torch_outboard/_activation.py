@@ -20,6 +20,7 @@ from torch.utils import backend_registration
 
 from torch_outboard.driver_discovery import (
     DEFAULT_DRIVER,
+    SHIPPED_DRIVERS,
     DriverChoice,
     ask_module,
     choose_driver,
@@ -200,6 +201,7 @@ def _built_for() -> str | None:
 
 
 def _apply_settings() -> None:
+    _warn_of_unknown_settings()
     try:
         if any(variable.startswith(FALLBACK_VARIABLES) for variable in os.environ):
             from torch_outboard import fallback
@@ -211,6 +213,25 @@ def _apply_settings() -> None:
             ways.configure_from_environment()
     except ValueError as error:
         state.wrong_setting = str(error)
+
+
+def _warn_of_unknown_settings() -> None:
+    from torch_outboard import settings
+
+    try:
+        settings.warn_of_unknown(state.choice.name if state.choice is not None else "")
+    except Warning as error:  # warnings are errors, and `import torch` does not fail because of us
+        state.wrong_setting = str(error)
+
+
+def warn_of_unknown_settings_of_driver() -> None:
+    """Asks a driver that is not of this package for its settings, at the first use."""
+    choice = state.choice
+    if choice is None or choice.module is None or choice.name in SHIPPED_DRIVERS:
+        return
+    from torch_outboard import settings
+
+    settings.warn_of_unknown_of_driver(choice.name, choice.module)
 
 
 def _bring_device_kernels() -> None:
