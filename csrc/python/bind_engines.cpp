@@ -4,6 +4,7 @@
 #include "aten/router.h"
 #include "aten/ways.h"
 #include "engines/engine.h"
+#include "engines/expression.h"
 #include "engines/product_blocks.h"
 #include "engines/scalar_functions.h"
 #include "python/bindings.h"
@@ -192,9 +193,39 @@ void bind_programs(py::module_& m) {
   });
 }
 
+using Value = std::variant<bool, int64_t, double, std::vector<int64_t>, std::vector<double>>;
+
+py::object to_python(const ExpressionNumber& number) {
+  if (number.is_real()) return py::cast(number.as_real());
+  return py::cast(number.as_integer());
+}
+
+// What an expression of a row gives for values of its names.
+py::object evaluate_expression(const std::string& text,
+                               const std::vector<std::pair<std::string, Value>>& given) {
+  std::vector<c10::IValue> arguments;  // outlive the values made of them
+  std::vector<ExpressionValue> values;
+  for (const auto& [name, value] : given) {
+    arguments.push_back(std::visit([](const auto& known) { return c10::IValue(known); }, value));
+  }
+  for (const c10::IValue& argument : arguments) values.push_back(ExpressionValue::of(argument));
+  const Expression expression(text, [&](const std::string& wanted) {
+    for (size_t i = 0; i < given.size(); ++i) {
+      if (given[i].first == wanted) return static_cast<int>(i);
+    }
+    throw py::value_error("the expression '" + text + "' uses '" + wanted + "'");
+  });
+  const ExpressionValue result = expression.evaluate(values);
+  if (result.kind == ExpressionValue::Kind::kNumber) return to_python(result.number);
+  py::list list;
+  for (const ExpressionNumber& element : result.as_list()) list.append(to_python(element));
+  return list;
+}
+
 }  // namespace
 
 void bind_engines(py::module_& m) {
+  m.def("evaluate_expression", &evaluate_expression, py::arg("text"), py::arg("values"));
   bind_ways(m);
   bind_products(m);
   bind_programs(m);

@@ -31,6 +31,7 @@ def plane_scatter(
         results=result,
         numbers={"inputs": f"prod(sizes({values})[{-dimensions}:])", "outputs": f"prod({sizes})"},
         constants={"ADDS": str(int(adds))},
+        reports="RuntimeError",
         family="pooling",
         **properties,
     )
