@@ -88,6 +88,9 @@ def run(options: argparse.Namespace) -> int:
     if not program_cache.folder():
         console.print(f"nothing would be kept: {program_cache.VARIABLE} is empty")
         return 1
+    if problem := _C.private_folder_problem(program_cache.folder(), program_cache.shared()):
+        console.print(program_cache.remedy(problem), markup=False)
+        return 1
     _C.bring_device_kernels()
     before = _C.program_counts()
     if options.record is not None:
