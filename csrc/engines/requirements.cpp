@@ -4,10 +4,10 @@
 
 #include <bitset>
 #include <cmath>
-#include <cstdlib>
 #include <string_view>
 
 #include "engines/dtype_names.h"
+#include "engines/expression_number.h"
 #include "engines/kernel_types.h"
 
 namespace outboard {
@@ -23,11 +23,9 @@ bool starts_with(const std::string& text, std::string_view beginning) {
   return text.compare(0, beginning.size(), beginning) == 0;
 }
 
-double number_of(std::string text) {
-  if (starts_with(text, kAtLeast)) text = text.substr(kAtLeast.size());
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  return !text.empty() && *end == '\0' ? number : std::nan("");
+double number_of(std::string_view text) {
+  if (text.compare(0, kAtLeast.size(), kAtLeast) == 0) text.remove_prefix(kAtLeast.size());
+  return parse_real(text).value_or(std::nan(""));
 }
 
 bool has_value(const c10::IValue& value, const std::string& text, double number) {

@@ -33,13 +33,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def device_way(device: torch.device) -> Iterator[None]:
+def device_way(device: torch.device, pytestconfig: pytest.Config) -> Iterator[None]:
     if not _C.runs_code(device.index):
+        if pytestconfig.getoption("configuration") in ("ocl", "gpu"):
+            pytest.fail("no device compiles code; `python -m torch_outboard doctor` says why")
         pytest.skip("the driver of this run compiles no code; use --configuration ocl")
     with ways.way("device"), fallback.policy(copied="allow"):
         yield
 
 
 def ways_of(report: fallback.Report) -> dict[str, str]:
-    """Operators of a report with the way that each took last."""
-    return {row.op: row.way for row in report.rows}
+    """Operators of a report: "device" for those that took no other way on any dtype."""
+    ways: dict[str, str] = {}
+    for row in report.rows:
+        if ways.get(row.op, "device") == "device":
+            ways[row.op] = row.way
+    return ways
