@@ -27,7 +27,11 @@ COMMANDS = {
         "compile kernels ahead of their use and keep them on disk",
         "torch_outboard.cli_prebuild",
     ),
+    "cache": ("show or clear what is kept on disk between runs", "torch_outboard.cli_cache"),
 }
+
+# Commands that look at files and start no device.
+WITHOUT_DEVICE = ("cache",)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,14 +53,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:  # the native part, whose absence has a better sentence
-        print(_problem() or error, file=sys.stderr)
+        print(_activation.state.extension_error or error, file=sys.stderr)
         return 1
     module.add_arguments(parsers[wanted])
     options = parser.parse_args(arguments)  # ends here for --help and what makes no sense
-    if (problem := _problem() or _problem_of_index(options.device)) is not None:
-        print(problem, file=sys.stderr)
-        return 1
-    return module.run(options)
+    if wanted not in WITHOUT_DEVICE:
+        problem = _problem() or _problem_of_index(options.device)
+        if problem is not None:
+            print(problem, file=sys.stderr)
+            return 1
+    status: int = module.run(options)
+    return status
 
 
 def doctor() -> int:
