@@ -170,8 +170,10 @@ def _register(choice: DriverChoice) -> None:
     state.name = name
     state.inactive = None
     if state.extension_error is None:
+        from torch_outboard import other_devices
         from torch_outboard.device_module import finish_registration
 
+        other_devices.register(name)
         finish_registration(name)
         _apply_settings()
 

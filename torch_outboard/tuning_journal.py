@@ -30,7 +30,8 @@ class Journal:
     """
 
     def __init__(self, file: Path | None, conditions: dict[str, Any]) -> None:
-        self.file = file
+        # What is there and no file (a pipe, say) is left alone.
+        self.file = file = None if file is None or (file.exists() and not file.is_file()) else file
         self.found: dict[str, Any] = {}
         if file is None:
             return
@@ -40,7 +41,7 @@ class Journal:
                 if isinstance(line, list) and len(line) == 2:
                     self.found[str(line[0])] = line[1]
         # Without what cannot be read.
-        file.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         whole = [conditions, *([name, value] for name, value in self.found.items())]
         file.write_text("".join(json.dumps(line) + "\n" for line in whole))
 
