@@ -30,10 +30,8 @@ def spaced(name: str, dtypes: tuple, condition: str = "1", **reals: str) -> Row:
     )
 
 
-def arange(dtypes: tuple, part: str, **properties: Any) -> Row:
-    """Numbers from start to end by steps; `part` is what counts of these."""
-    start, end, step = (part.format(name) for name in ("start", "end", "step"))
-    length = f"ceil(({end} - {start}) / {step})"
+def arange(dtypes: tuple, length: str, **properties: Any) -> Row:
+    """Numbers from start to end by steps: as many as `length` says."""
     return templated(
         "arange.start_out",
         "arange",
@@ -41,7 +39,7 @@ def arange(dtypes: tuple, part: str, **properties: Any) -> Row:
         dtypes=dtypes,
         operands="",
         results=Result("out", f"numel(out) == {length} ? sizes(out) : [{length}]"),
-        conditions=[f"{step} != 0", f"{length} >= 0", f"{length} < 1099511627776"],
+        conditions=["step != 0", f"{length} >= 0", f"{length} < 1099511627776"],
         scalars="start step",
         **properties,
         **FAMILY,
@@ -50,12 +48,17 @@ def arange(dtypes: tuple, part: str, **properties: Any) -> Row:
 
 def rows() -> list[Row]:
     """Every row."""
+    # PyTorch makes doubles of the numbers first, or integers where the result holds int64.
+    quotient = "ceil((real(end) - real(start)) / real(step))"
+    start, end, step = (
+        f"({name} < 0 ? ceil({name}) : floor({name}))" for name in ("start", "end", "step")
+    )
+    whole = f"(({end} - {start} + {step} - ({step} > 0 ? 1 : -1)) // {step})"
     return [
-        arange(FLOATS, "{}"),
+        arange(FLOATS, quotient),
         # Numbers may be negative on the way.
-        arange((torch.uint8, torch.int8, torch.int16, torch.int32), "{}", compute="int64"),
-        # Here PyTorch cuts the fractions off first.
-        arange((torch.int64,), "({0} < 0 ? ceil({0}) : floor({0}))"),
+        arange((torch.uint8, torch.int8, torch.int16, torch.int32), quotient, compute="int64"),
+        arange((torch.int64,), whole),
         spaced("linspace", (*FLOATS, *COMPLEX)),
         spaced("logspace", FLOATS, base="base"),
         spaced("logspace", COMPLEX, "base != 0", base="base"),
