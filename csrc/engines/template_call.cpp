@@ -278,6 +278,8 @@ bool TemplateKernel::make_results(Call& call, const torch::jit::Stack& stack) co
       elsewhere = elsewhere || (description.initial != static_cast<int>(other) &&
                                 result.is_same(call.tensors[other]));
     }
+    // A copy-on-write storage gets memory of its own here; kernels are given plain addresses.
+    if (!elsewhere) result.mutable_data_ptr();
     call.tensors[i] =
         elsewhere ? empty_on(call.device, result.sizes(), result.scalar_type()) : result;
     call.values[description.slot] = ExpressionValue::of(call.tensors[i]);

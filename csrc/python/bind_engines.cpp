@@ -8,6 +8,7 @@
 #include "engines/product_blocks.h"
 #include "engines/scalar_functions.h"
 #include "python/bindings.h"
+#include "runtime/compiler_probe.h"
 #include "runtime/device.h"
 #include "runtime/launch.h"
 #include "runtime/program.h"
@@ -124,6 +125,7 @@ void bind_ways(py::module_& m) {
   m.def("router_is_asked", [](const std::string& name) {
     return g_router_watchers.load() > 0 || router_entry(name).special.load();
   });
+  m.def("probe_compilers", &probe_compilers, NoGil());
   m.def("operator_of", [](const std::string& overload) { return operator_of(overload); });
   m.def("takes_device_way", [](c10::DeviceIndex device, const std::string& overload,
                                const std::string& family, int64_t elements) {
@@ -181,6 +183,7 @@ void bind_programs(py::module_& m) {
   m.def("launch_kernel", &launch_kernel, py::arg("device"), py::arg("source"), py::arg("name"),
         py::arg("options"), py::arg("global_size"), py::arg("local_size"), py::arg("arguments"));
   m.def("runs_code", &runs_code, NoGil());
+  m.def("compiler_failure", &compiler_failure, NoGil());
   m.def("set_disk_cache_folder", &set_disk_cache_folder);
   m.def("disk_cache_folder", &disk_cache_folder);
   m.def("flush_disk_cache", &flush_disk_cache, NoGil());
