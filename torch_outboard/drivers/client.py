@@ -52,7 +52,7 @@ class Client:
 
     def last_error(self) -> str:
         """The message of this thread's last failed call."""
-        return self.driver.last_error().decode()
+        return (self.driver.last_error() or b"no message").decode(errors="replace")
 
     def call(self, name: str, *arguments: Any) -> None:
         """Calls a function of the table and raises unless it answers OK."""
