@@ -29,7 +29,8 @@ ob_address address(const at::Tensor& tensor) {
       tensor.defined() && tensor.is_privateuseone() && tensor.has_storage(),
       "the address of a tensor on ", tensor.defined() ? tensor.device().str() : "no device",
       " was asked for, and only dense tensors of this backend have one; move it with .to()");
-  return reinterpret_cast<ob_address>(tensor.const_data_ptr());
+  // The kernel may write there: a copy-on-write storage gets memory of its own.
+  return reinterpret_cast<ob_address>(tensor.mutable_data_ptr());
 }
 
 bool host_can_touch(const at::Tensor& tensor) {

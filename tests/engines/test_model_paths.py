@@ -15,7 +15,7 @@ READS = {"aten::_local_scalar_dense"}
 
 
 def train(model: torch.nn.Module, batch: tuple[torch.Tensor, torch.Tensor], steps: int) -> list:
-    # With a small eps the step of a gradient that is nearly zero is its sign, which rounding decides.
+    # With a small eps, the step of a gradient near zero is its sign, which rounding decides.
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, eps=1e-3)
     losses = []
     for _ in range(steps):
