@@ -105,12 +105,15 @@ bool ComposedKernel::serves(const torch::jit::Stack& stack, c10::DeviceIndex dev
   if (overload_.form() == Overload::Form::kFunctional) return true;
   for (size_t k = 0; k < overload_.result_count(); ++k) {
     const at::Tensor& given = overload_.given_output(stack, k);
-    if (!is_dense_on(given, device) || given.is_conj() || given.is_neg() ||
-        at::has_internal_overlap(given) == at::MemOverlap::Yes) {
-      return false;
+    if (!is_dense_on(given, device) || given.is_conj() || given.is_neg()) return false;
+    if (overload_.form() != Overload::Form::kOut) continue;
+    // The host knows which arguments may be given as out=.
+    const auto apart = [&](const at::Tensor& tensor) { return !may_overlap(given, tensor); };
+    for (size_t i = 0; i < inputs_; ++i) {
+      if (!all_tensors(overload_.read(stack, static_cast<int>(i)), apart)) return false;
     }
   }
-  return true;
+  return writes_apart(overload_, stack);
 }
 
 std::vector<at::Tensor> ComposedKernel::make_results(const torch::jit::Stack& stack,
@@ -167,6 +170,7 @@ bool ComposedKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys
   if (!serves(*stack, device)) return false;
   std::vector<at::Tensor> meta;
   if (meta_.has_value()) meta = meta_->results(overload_, *stack);
+  alert();
   torch::jit::Stack values;
   for (size_t i = 0; i < inputs_; ++i) {
     const c10::IValue& value = overload_.read(*stack, static_cast<int>(i));

@@ -16,6 +16,7 @@
 //               cast so, the call raises this: "TypeError" or "RuntimeError"
 //   cpu_arguments  tensors on the CPU are arguments as well; without it only numbers are
 //   requires    as in engines/requirements.h
+//   alert       as in engines/engine.h
 //   family      for the choice of the way; default "composed"
 //
 // What the body calls runs as any other call does: on the device, or on the host, where it shows.

@@ -41,7 +41,11 @@ def arange(dtypes: tuple[torch.dtype, ...], part: str, **properties: Any) -> Row
         dtypes=dtypes,
         operands="",
         results=Result("out", f"numel(out) == {length} ? sizes(out) : [{length}]"),
-        conditions=[f"{step} != 0", f"{length} >= 0", f"{length} < 1099511627776"],
+        conditions=[
+            f"{step} != 0",
+            f"({end} - {start}) / {step} >= 0",
+            f"{length} < 1099511627776",
+        ],
         scalars="start step",
         **properties,
         **FAMILY,

@@ -53,9 +53,8 @@ def remapped() -> list[Row]:
             results=Result("out", "sizes(self)", like="self"),
             conditions=[
                 "len(dims) <= 16",
-                "len(dims) == 0 || "
-                "min(min_of(dims) + dims(self), dims(self) - 1 - max_of(dims)) >= 0",
             ],
+            requires={"dims": "distinct in self"},
             numbers={"count": "len(dims)"},
             lists={"amounts": "fill(1, len(dims))", "along": "dims"},
             constants={"MODE": "4"},
@@ -374,6 +373,7 @@ def halves() -> list[Row]:
             """,
             results="out",
             meta="aten::linalg_cross",
+            requires={"other": "dtype of self"},
             dtypes=NUMBERS,
             **FAMILY,
         ),

@@ -47,7 +47,7 @@ def of_dims(dims: int, kind: str, mode: str) -> list[Row]:
             f"{name} {name}.out",
             "remap",
             Launch("remap", "numel(out) // max(size(out, -1), 1)", groups=True),
-            dtypes=EVERY,
+            dtypes=NUMBERS,
             results=Result("out", "padded_sizes(sizes(self), padding)"),
             numbers={"count": "0"},
             lists={"amounts": "padding", "along": "[]"},
