@@ -1,8 +1,8 @@
 """A kernel of every family, every engine and every class of dtypes, compared with CPU.
 
-`make test` runs a slice of the other tests of this folder. This file is run as a whole, so that the
-slice has everything in it: each family of the operator tables and each engine once on contiguous and
-once on transposed tensors, each dtype by pointwise kernels, reductions and copies.
+`make test` runs a slice of the other tests of this folder. This file is run as a whole, so that
+the slice has everything in it: each family of the operator tables and each engine once on
+contiguous and once on transposed tensors, each dtype by pointwise kernels, reductions and copies.
 """
 
 from __future__ import annotations

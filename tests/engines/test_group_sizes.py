@@ -124,8 +124,8 @@ print("\\n".join(wrong), end="")
 
 # One of each way in which a group shares work; compiling all takes minutes.
 SOME = (
-    "sum, sum of columns, large sum, argmax, softmax, softmax of columns, cumsum, topk, sort, median,"
-    " products, causal attention, layer_norm, embedding renorm"
+    "sum, sum of columns, large sum, argmax, softmax, softmax of columns, cumsum, topk, sort,"
+    " median, products, causal attention, layer_norm, embedding renorm"
 )
 
 

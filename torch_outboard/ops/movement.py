@@ -360,6 +360,7 @@ def halves() -> list[Row]:
             """,
             helpers=WRAPPED,
             results="out",
+            conditions=["-dims(self) <= dim && dim < dims(self)"],
             meta="aten::renorm",
             dtypes=differentiable,
             **FAMILY,
