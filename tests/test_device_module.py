@@ -154,8 +154,8 @@ def test_properties(device, device_module):
 
 def test_legacy_storage_types(device, device_module):
     x = torch.arange(3.0, device=device)
+    torch.storage._reset_warn_typed_storage_removal()
     with pytest.warns(UserWarning, match="TypedStorage is deprecated"):
-        torch.storage._reset_warn_typed_storage_removal()
         kind = x.storage_type()
     assert kind is device_module.FloatStorage
     assert isinstance(x.storage(), device_module.FloatStorage)
