@@ -7,11 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import torch
-from torch.utils import cpp_extension
 
 import torch_outboard
-from tests.support import run_python
+from tests.support import compile_library, run_python
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "examples" / "maker_kernel" / "relu.cpp"
@@ -33,16 +31,10 @@ OUTBOARD_KERNEL("aten::erf", careless);
 
 @pytest.mark.slow
 def test_maker_kernel(tmp_path: Path):
-    library = Path(torch_outboard.library_path())
-    includes = [*torch_outboard.include_paths(), *cpp_extension.include_paths()]
-    output = tmp_path / "libmaker_kernel.so"
     source = tmp_path / "kernels.cpp"
     source.write_text(f'#include "{SOURCE}"\n{CARELESS}')
-    command = ["g++", "-std=c++20", "-O1", "-shared", "-fPIC", str(source), "-o", str(output)]
-    command += [f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}"]
-    command += [f"-I{path}" for path in includes]
-    command += [str(library), f"-Wl,-rpath,{library.parent}"]
-    subprocess.run(command, check=True, timeout=280)
+    output = tmp_path / "libmaker_kernel.so"
+    compile_library(source, output)
     minimal = tmp_path / "libob_minimal.so"
     command = ["cc", "-std=c11", "-shared", "-fPIC", f"-I{torch_outboard.include_paths()[0]}"]
     subprocess.run([*command, MINIMAL, "-o", minimal], check=True)

@@ -6,6 +6,10 @@
 #include <c10/core/Device.h>
 #include <outboard/driver.h>
 
+#include <functional>
+#include <string>
+#include <unordered_map>
+
 #define OUTBOARD_PUBLIC __attribute__((visibility("default")))
 
 namespace outboard {
@@ -24,6 +28,14 @@ OUTBOARD_PUBLIC void mark_submitted(c10::DeviceIndex device = -1);
 // Waits until work on the current stream is done, so that the host may touch its memory where host
 // and device share it. Free when the stream is idle.
 OUTBOARD_PUBLIC void wait_for_current_queue(c10::DeviceIndex device = -1);
+
+// Makes the c10::BackendMeta that a maker attaches to tensors travel through torch.save and
+// torch.load: `save` adds entries, `load` reads them and attaches what they say. PyTorch has one
+// slot for such functions, which the kit holds and shares; keys starting with "outboard:" are the
+// kit's.
+using BackendMetaFunction =
+    std::function<void(const at::Tensor&, std::unordered_map<std::string, bool>&)>;
+OUTBOARD_PUBLIC void add_metadata_serialization(BackendMetaFunction save, BackendMetaFunction load);
 
 // Address of the tensor's first element. The tensor is on this backend's device and has storage.
 // It is for the driver's functions and for kernels on the device: whether the host may dereference
