@@ -26,6 +26,7 @@ NO_TESTS_COLLECTED = 5
 
 SWEEP_DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool", "complex64",
+    "refusals",  # of every dtype, what CPU does not take
 )  # fmt: skip
 
 

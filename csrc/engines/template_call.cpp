@@ -195,6 +195,8 @@ bool TemplateKernel::given_results_fit(const Call& call, const torch::jit::Stack
                             description.initial == static_cast<int>(i);
       if (in_place && operand.is_same(given)) continue;
       if (may_overlap(given, operand)) return false;
+      const bool grows = k < call.meta.size() && given.sizes() != call.meta[k].sizes();
+      if (grows && given.storage().is_alias_of(operand.storage())) return false;
     }
   }
   return true;

@@ -82,3 +82,16 @@ def test_masked_reductions_of_rows(
         return
     actual = compute(a.to(device))
     torch.testing.assert_close(actual.cpu().to_dense(), expected.to_dense())
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc"])
+def test_random_values_of_rows(device: torch.device, layout: str) -> None:
+    a, _ = coo()
+    model = LAYOUTS[layout](a.to(device))
+    torch.manual_seed(1)
+    drawn = torch.randn_like(model)
+    assert drawn.layout == model.layout
+    torch.manual_seed(1)
+    torch.testing.assert_close(
+        drawn.values(), torch.empty_like(model.values()).normal_(), rtol=0, atol=0
+    )

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from tests.opinfo.comparison import (
     aliasing,
@@ -179,10 +179,11 @@ stack t transpose unbind unsqueeze view view_as_complex view_as_real zero_ zeros
 
 
 class Recorder(TorchDispatchMode):
-    """Notices operators whose results have elements that are made of several of an argument's."""
+    """Notices operators that draw random numbers, and such whose elements are sums."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.draws = False
         self.sums = False
         self._moves = frozenset(MOVES.split())
 
@@ -191,7 +192,22 @@ class Recorder(TorchDispatchMode):
     ) -> Any:
         name = func.overloadpacket.__name__
         self.sums |= torch.Tag.pointwise not in func.tags and name not in self._moves
-        return func(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        if torch.Tag.nondeterministic_seeded not in func.tags:
+            return func(*args, **kwargs)
+        # Attention may draw, but does not without dropout.
+        generators = [torch.default_generator]
+        generators += [leaf for leaf in tree_leaves((args, kwargs)) if is_generator(leaf)]
+        before = [generator.get_state() for generator in generators]
+        try:
+            return func(*args, **kwargs)
+        finally:
+            after = [generator.get_state() for generator in generators]
+            self.draws |= not all(map(torch.equal, before, after))
+
+
+def is_generator(value: Any) -> bool:
+    return isinstance(value, torch.Generator)
 
 
 @dataclass(frozen=True)
@@ -207,14 +223,6 @@ class Nature:
     sums: bool
 
 
-def random_states(call: Call) -> list[bytes]:
-    """Of all generators that a call on CPU may draw from."""
-    generators = [torch.default_generator]
-    leaves = tree_flatten((call.input, call.args, call.kwargs))[0]
-    generators += [leaf for leaf in leaves if isinstance(leaf, torch.Generator)]
-    return [generator.get_state().numpy().tobytes() for generator in generators]
-
-
 def nature(op: OpInfo, sample: SampleInput, backward: bool = False) -> Nature:
     """By a call on CPU: it is random if it draws, and it sums if an operator below it may.
 
@@ -223,8 +231,6 @@ def nature(op: OpInfo, sample: SampleInput, backward: bool = False) -> Nature:
     """
     call = prepare(op, sample, CPU, requires_grad=backward)
     recorder = Recorder()
-    torch.manual_seed(0)
-    before = random_states(call)
     with warnings.catch_warnings(), contextlib.suppress(Exception), recorder:
         warnings.simplefilter("ignore")
         if backward:
@@ -240,9 +246,9 @@ def nature(op: OpInfo, sample: SampleInput, backward: bool = False) -> Nature:
             )
         else:
             call.of(op.op)
-    drew = random_states(call) != before
-    undefined = op.name in UNDEFINED_VALUES
-    return Nature("undefined" if undefined else "random" if drew else "equal", recorder.sums)
+    if op.name in UNDEFINED_VALUES:
+        return Nature("undefined", recorder.sums)
+    return Nature("random" if recorder.draws else "equal", recorder.sums)
 
 
 def spread(samples: Sequence[Any], count: int) -> Iterator[tuple[int, Any]]:

@@ -82,7 +82,7 @@ class Ties:
         for gradient in (expected, actual):
             plain = to_plain_cpu(gradient).reshape(x.shape)
             by_gradient = plain.sort(self.dim)
-            by_value = x.gather(self.dim, by_gradient[1]).sort(self.dim, stable=True)
+            by_value = x.gather(self.dim, by_gradient[1]).sort(dim=self.dim, stable=True)
             sides.append(by_gradient[0].gather(self.dim, by_value[1]))
         return value_difference(*sides)
 

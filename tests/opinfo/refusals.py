@@ -37,13 +37,12 @@ DTYPES = (
 SAMPLES = 4
 
 
-def check_refusals(
-    op: OpInfo, device: torch.device, dtypes: tuple[torch.dtype, ...] = DTYPES
-) -> EntryResult:
+def check_refusals(op: OpInfo, device: torch.device, backward: bool = True) -> EntryResult:
     """Both checks of an entry; `samples` counts calls."""
     result = EntryResult()
     check_errors(op, device, result)
-    check_dtypes(op, device, dtypes, result)
+    check_dtypes(op, device, DTYPES, result, backward)
+    result.available = result.samples
     return result
 
 
@@ -90,7 +89,11 @@ def samples_of(
 
 
 def check_dtypes(
-    op: OpInfo, device: torch.device, dtypes: tuple[torch.dtype, ...], result: EntryResult
+    op: OpInfo,
+    device: torch.device,
+    dtypes: tuple[torch.dtype, ...],
+    result: EntryResult,
+    backward: bool = True,
 ) -> None:
     for dtype in dtypes:
         for number, sample in samples_of(op, dtype, requires_grad=False):
@@ -98,7 +101,8 @@ def check_dtypes(
             result.add(
                 "dtypes", number, dtype_difference(op, sample, dtype, device, backward=False)
             )
-        if not op.supports_autograd or not (dtype.is_floating_point or dtype.is_complex):
+        differentiable = dtype.is_floating_point or dtype.is_complex
+        if not (backward and op.supports_autograd and differentiable):
             continue
         for number, sample in samples_of(op, dtype, requires_grad=True):
             difference = dtype_difference(op, sample, dtype, device, backward=True)

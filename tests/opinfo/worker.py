@@ -187,7 +187,7 @@ def serve(settings: dict[str, str]) -> None:
         unsafe = [exclusion for exclusion in exclusions if exclusion.unsafe]
         with counted(settings["way"] == "device") as ran:
             if dtype == REFUSALS:
-                result = check_refusals(entries[name], device)
+                result = check_refusals(entries[name], device, backward=not unsafe)
             else:
                 result = check_entry(
                     entries[name], getattr(torch, dtype), device, backward=not unsafe

@@ -241,7 +241,7 @@ def rearranged() -> list[Row]:
         composed(
             "narrow_copy",
             "return self.narrow(dim, start, length).clone(memory_format=0)",
-            conditions=["dims(self) > 0"],
+            conditions=["-dims(self) <= dim && dim < dims(self)", "length >= 0"],
             **FAMILY,
         ),
         templated(

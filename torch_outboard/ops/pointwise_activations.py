@@ -68,14 +68,14 @@ def rows() -> list[Row]:
         ),
         pointwise(
             forms("elu_backward", True), "grad_output:grad self_or_result:result",
-            "(result <= C(0)) ? grad * input_scale * (result + alpha * scale) : grad * scale",
+            "(result > C(0)) ? grad * scale : grad * input_scale * (result + alpha * scale)",
             FLOATS, scalars="alpha scale input_scale",
             requires={"is_result": "True", "alpha": ">= 0"},
         ),
         pointwise(
             forms("elu_backward", True), "grad_output:grad self_or_result:self",
-            "(self <= C(0)) ? grad * input_scale * (alpha * scale) * exp(self * input_scale)"
-            " : grad * scale",
+            "(self > C(0)) ? grad * scale"
+            " : grad * input_scale * (alpha * scale) * exp(self * input_scale)",
             FLOATS, scalars="alpha scale input_scale", requires={"is_result": "False"},
         ),
         pointwise(
@@ -84,7 +84,7 @@ def rows() -> list[Row]:
         ),
         pointwise(
             forms("hardtanh_backward", True), "grad_output:grad self",
-            "((self <= low) | (self >= high)) ? C(0) : grad", FLOATS,
+            "((self > low) & (self < high)) ? grad : C(0)", FLOATS,
             scalars="min_val:low max_val:high",
         ),
         pointwise(forms("hardsigmoid"), "self", f"{clamp6} / C(6)", FLOATS),
@@ -95,7 +95,7 @@ def rows() -> list[Row]:
         pointwise(forms("hardswish"), "self", f"self * {clamp6} / C(6)", FLOATS),
         pointwise(
             "hardswish_backward", "grad_output:grad self",
-            "(self <= C(-3)) ? C(0) : ((self < C(3)) ? grad * (self / C(3) + C(0.5)) : grad)",
+            "(self <= C(-3)) ? C(0) : ((self >= C(3)) ? grad : grad * (self / C(3) + C(0.5)))",
             FLOATS,
         ),
         pointwise(
@@ -105,7 +105,7 @@ def rows() -> list[Row]:
         ),
         pointwise(
             forms("hardshrink_backward", True), "grad_out:grad self",
-            "((self >= -lambd) & (self <= lambd)) ? C(0) : grad", FLOATS, scalars="lambd",
+            "((self > lambd) | (self < -lambd)) ? grad : C(0)", FLOATS, scalars="lambd",
         ),
         pointwise(
             "softshrink softshrink.out", "self",
@@ -114,7 +114,7 @@ def rows() -> list[Row]:
         ),
         pointwise(
             forms("softshrink_backward", True), "grad_output:grad self",
-            "((self >= -lambd) & (self <= lambd)) ? C(0) : grad", FLOATS, scalars="lambd",
+            "((self > lambd) | (self < -lambd)) ? grad : C(0)", FLOATS, scalars="lambd",
         ),
         pointwise(
             forms("leaky_relu"), "self", "(self > C(0)) ? self : self * negative_slope", FLOATS,
