@@ -31,7 +31,7 @@ def environment(package: Path) -> dict[str, str]:
     return {
         **os.environ,
         "PYTHONPATH": str(package),
-        "LD_PRELOAD": ADDRESS.library_path(),
+        "LD_PRELOAD": ADDRESS.preload(),
         "ASAN_OPTIONS": options,
         "UBSAN_OPTIONS": f"print_stacktrace=1:log_path={FINDINGS}/undefined",
         # Objects of Python come from the system's allocator, too.

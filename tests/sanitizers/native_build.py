@@ -35,7 +35,7 @@ class Sanitizer:
     Args:
         name: also of its folder below `build/sanitized`.
         flags: of the compiler and the linker.
-        library: the run-time library, which a Python that was built without it has to preload.
+        library: the run-time library.
     """
 
     name: str
@@ -46,19 +46,14 @@ class Sanitizer:
     def folder(self) -> Path:
         return FOLDER / self.name
 
-    def library_path(self) -> str:
-        """Where the compiler has the run-time library.
+    def preload(self) -> str:
+        """The value of LD_PRELOAD for a program that was built without the sanitizer.
 
         Raises:
-            BuildError: if it has none.
+            BuildError: if the compiler has no run-time library for it.
         """
-        command = [*compiler("c"), f"-print-file-name={self.library}"]
-        path = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-        if not os.path.isabs(path):
-            raise BuildError(
-                f"'{shlex.join(command)}' finds no {self.library}: install the sanitizers of GCC"
-            )
-        return os.path.realpath(path)
+        # The sanitizer looks for what throws exceptions when it starts.
+        return " ".join(library_path(name) for name in (self.library, "libstdc++.so.6"))
 
 
 ADDRESS = Sanitizer(
@@ -74,6 +69,19 @@ def compiler(language: str) -> list[str]:
     if language == "c++":
         return shlex.split(os.environ.get("CXX", "c++"))
     return shlex.split(os.environ.get("CC", "cc"))
+
+
+def library_path(name: str) -> str:
+    """Where the compiler has a library.
+
+    Raises:
+        BuildError: if it has none of this name.
+    """
+    command = [*compiler("c"), f"-print-file-name={name}"]
+    path = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    if not os.path.isabs(path):
+        raise BuildError(f"'{shlex.join(command)}' finds none: install the sanitizers of GCC")
+    return os.path.realpath(path)
 
 
 def is_up_to_date(target: Path, command: Sequence[str]) -> bool:
