@@ -7,14 +7,16 @@ because the driver and its settings are fixed when the device is first used.
 
 import argparse
 import hashlib
+import importlib.util
 import json
 import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,6 +34,8 @@ class Stage:
     name: str
     arguments: tuple[str, ...]
     driver: str = "host"
+    # A stage of tests that device kernels alone can pass fails where there are none.
+    needs_kernels: bool = False
 
 
 def pytest_stage(configuration: str, marker: str | None) -> Stage:
@@ -46,13 +50,15 @@ def pytest_stage(configuration: str, marker: str | None) -> Stage:
 def engines_stage(marker: str | None, configuration: str = "ocl") -> Stage:
     """The tests of device kernels, which need a driver that compiles."""
     stage = pytest_stage(configuration, marker)
-    return Stage(configuration, (*stage.arguments, "tests/engines"), driver="ocl")
+    arguments = (*stage.arguments, "tests/engines")
+    return Stage(configuration, arguments, driver="ocl", needs_kernels=True)
 
 
 def device_sweep_stage(dtype: str) -> Stage:
     arguments = ("-m", "tests.opinfo.sweep", "--dtype", dtype, "--driver", "ocl", "--way", "device")
     arguments = (*arguments, "--jobs", str(jobs()), "--resume")
-    return Stage(f"sweep-{dtype}-ocl-device", arguments, driver="ocl")
+    name = f"sweep-{dtype}-ocl-device"
+    return Stage(name, arguments, driver="ocl", needs_kernels=True)
 
 
 def sweep_stage(dtype: str, access: str) -> Stage:
@@ -61,7 +67,8 @@ def sweep_stage(dtype: str, access: str) -> Stage:
 
 
 def jobs() -> int:
-    return min(os.cpu_count() or 1, 8)
+    """Processes of a stage; the Makefile passes MAX_JOBS on."""
+    return min(int(os.environ.get("MAX_JOBS") or os.cpu_count() or 1), 8)
 
 
 def default_stages() -> list[Stage]:
@@ -89,16 +96,34 @@ def full_stages() -> list[Stage]:
 SUITES = {"default": default_stages, "full": full_stages}
 
 
-def run(stage: Stage) -> tuple[int, str]:
-    """Runs a stage, passes its output on, and returns its exit code and its closing line."""
-    environment = {
-        **os.environ,
+def environment_of(stage: Stage) -> dict[str, str]:
+    """The caller's environment without settings of the kit, since a stage brings its own."""
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith("OUTBOARD_")},
         "OUTBOARD_DRIVER": stage.driver,
         "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // jobs())),
         "OMP_WAIT_POLICY": "PASSIVE",
         "PYTHONUNBUFFERED": "1",
     }
+
+
+def missing(stage: Stage, environment: Mapping[str, str]) -> str:
+    """What a stage needs and this machine lacks, in words; "" if nothing."""
+    if not stage.needs_kernels:
+        return ""
+    command = [sys.executable, "-m", "tests.kernels_run"]
+    answer = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    return "" if answer.returncode == 0 else (answer.stdout + answer.stderr).strip()
+
+
+def run(stage: Stage) -> tuple[int, str]:
+    """Runs a stage, passes its output on, and returns its exit code and its closing line."""
+    environment = environment_of(stage)
     closing = ""
+    if lack := missing(stage, environment):
+        print(f"The device of driver '{stage.driver}' runs no kernels, and this stage needs them:")
+        print(lack, flush=True)
+        return 1, "not run: no device kernels"
     process = subprocess.Popen(
         [sys.executable, *stage.arguments],
         cwd=ROOT,
@@ -117,10 +142,34 @@ def run(stage: Stage) -> tuple[int, str]:
 
 
 def fingerprint() -> str:
-    """Of the checked-out sources: a stage that passed on the same ones need not run again."""
-    commands = (["git", "rev-parse", "HEAD"], ["git", "diff", "HEAD"])
-    state = b"".join(subprocess.run(c, cwd=ROOT, capture_output=True).stdout for c in commands)
-    return hashlib.sha256(state).hexdigest()
+    """Of what tests depend on: what passed on the same sources and binaries need not run again.
+
+    Sources are those that git knows, changes included, and those that it does not ignore; binaries
+    are PyTorch, Python, and what was built here.
+    """
+    commands = (
+        ["git", "rev-parse", "HEAD"],
+        ["git", "diff", "HEAD", "--binary"],
+        ["git", "ls-files", "--others", "--exclude-standard", "-z"],
+    )
+    outputs = [subprocess.run(c, cwd=ROOT, capture_output=True).stdout for c in commands]
+    untracked = [ROOT / os.fsdecode(name) for name in outputs[2].split(b"\0") if name]
+    package = ROOT / "torch_outboard"
+    built = [path for ending in ("so", "pyi") for path in package.rglob(f"*.{ending}")]
+    digest = hashlib.sha256(b"\0".join(outputs))
+    for path in sorted([*untracked, *built]):
+        if path.is_file():
+            with path.open("rb") as file:
+                content = hashlib.file_digest(file, "sha256").hexdigest()
+            digest.update(f"{path.relative_to(ROOT)} {content}\n".encode())
+    digest.update(f"{metadata.version('torch')} {sys.version}".encode())
+    spec = importlib.util.find_spec("torch")
+    assert spec is not None
+    assert spec.origin is not None
+    for path in sorted((Path(spec.origin).parent / "lib").glob("*.so*")):
+        state = path.stat()  # too large to be read
+        digest.update(f"{path.name} {state.st_size} {state.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -284,22 +284,32 @@ def of_flat_places() -> list[Row]:
             reports="IndexError",
             family="indexing",
         ),
-        composed(
-            "put_",
-            """
-            flat = self.reshape(-1)
-            places = index.reshape(-1)
-            places = torch.where(places < 0, places + flat.numel(), places)
-            if accumulate:
-                flat.scatter_add_(0, places, source.reshape(-1))
-            else:
-                flat.scatter_(0, places, source.reshape(-1))
-            if not self.is_contiguous():
-                self.copy_(flat.reshape(self.shape))
-            return self
-            """,
-            conditions=["numel(index) == numel(source)", "numel(self) > 0 || numel(index) == 0"],
-            family="indexing",
+        *(
+            composed(
+                "put_",
+                f"""
+                flat = self.reshape(-1)
+                places = index.reshape(-1)
+                places = torch.where(places < 0, places + flat.numel(), places)
+                flat.{writes}(0, places, source.reshape(-1))
+                if not self.is_contiguous():
+                    self.copy_(flat.reshape(self.shape))
+                return self
+                """,
+                conditions=[
+                    "numel(index) == numel(source)",
+                    "numel(self) > 0 || numel(index) == 0",
+                ],
+                requires={
+                    "accumulate": str(writes == "scatter_add_"),
+                    "index": "dtype int64",
+                    "source": "dtype of self",
+                },
+                # Which of several elements for one place stays is for PyTorch to forbid.
+                alert="put_" if writes == "scatter_" else "",
+                family="indexing",
+            )
+            for writes in ("scatter_add_", "scatter_")
         ),
         templated(
             "nonzero nonzero.out",
@@ -345,6 +355,7 @@ def of_flat_places() -> list[Row]:
             places = m.reshape(-1).nonzero().reshape(-1)
             return x.reshape(-1).index_select(0, places)
             """,
+            requires={"mask": "dtype bool"},
             family="indexing",
         ),
         composed(
@@ -361,6 +372,7 @@ def of_flat_places() -> list[Row]:
             return self
             """,
             dtypes=EVERY,
+            requires={"mask": "dtype bool", "source": "dtype of self"},
             family="indexing",
         ),
         composed(
@@ -368,10 +380,18 @@ def of_flat_places() -> list[Row]:
             """
             ends = repeats.cumsum(0)
             total = 0
-            if output_size is not None:
-                total = output_size
-            elif repeats.numel() > 0:
-                total = int(ends[-1].item())
+            if repeats.numel() > 0:
+                last = torch.where((repeats < 0).any(), -1, ends[-1])
+                if output_size is not None:
+                    assert output_size >= 0
+                    # Its result is used, or the compiler would leave it out.
+                    ends = torch._functional_assert_async(last == output_size, "", ends)
+                    total = output_size
+                else:
+                    total = int(last.item())
+                    assert total >= 0
+            else:
+                assert output_size is None or output_size == 0
             items = torch.arange(total, dtype=ends.dtype, device=repeats.device)
             return torch.searchsorted(ends, items, right=True).to(repeats.dtype)
             """,
@@ -381,9 +401,43 @@ def of_flat_places() -> list[Row]:
     ]
 
 
+def assertions() -> list[Row]:
+    """What is raised by the next wait."""
+    return [
+        templated(
+            overload,
+            None,
+            Launch("assertion", "1"),
+            source="""
+            __kernel void assertion(OB_PARAMETERS) {
+              OB_BEGIN
+              OB_ITEM(i)
+              if (self_load(i) == 0) { OB_REPORT }
+            }
+            """,
+            dtypes=(*REAL, *BOOL),
+            operands=operands,
+            accepts={"dep_token": "any"},
+            results=results,
+            conditions=["numel(self) == 1"],
+            reports="RuntimeError: Expected Tensor with single nonzero value, but got zero,",
+            family="indexing",
+        )
+        for overload, operands, results in (
+            ("_assert_async", "self", []),
+            (
+                "_functional_assert_async.msg",
+                "self dep_token",
+                [Result("out", "sizes(dep_token)", "dep_token", initial="dep_token")],
+            ),
+        )
+    ]
+
+
 def rows() -> list[Row]:
     """Every row."""
     return [
+        *assertions(),
         templated(
             "gather gather.out",
             "gather",
