@@ -58,6 +58,14 @@ test-intel: build $(INTEL)/ready ## the tests of drivers and device kernels thro
 	@OUTBOARD_OCL_LIBRARY=$(CURDIR)/$(INTEL)/lib/libintelocl.so OMP_WAIT_POLICY=PASSIVE \
 		$(PY) -m pytest --configuration ocl -m "not slow" -q -n $(MAX_JOBS) tests/engines tests/drivers
 
+.PHONY: test-asan
+test-asan: build ## runtime, operators and drivers under AddressSanitizer and UndefinedBehaviorSanitizer
+	@$(PY) -m tests.sanitizers.address
+
+.PHONY: test-tsan
+test-tsan: build ## a stress of the runtime and its allocators under ThreadSanitizer
+	@$(PY) -m tests.sanitizers.thread
+
 .PHONY: check-versions
 check-versions: venv ## check that all C++ compiles against every supported PyTorch and Python
 	@$(PY) -m tests.compile_versions --jobs $(MAX_JOBS)

@@ -6,8 +6,10 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "runtime/careful_memory.h"
@@ -17,6 +19,7 @@
 #include "runtime/fork.h"
 #include "runtime/program_disk_cache.h"
 #include "runtime/stream.h"
+#include "runtime/wait.h"
 
 namespace outboard {
 namespace {
@@ -50,6 +53,8 @@ State& state() {
 
 std::atomic<const ob_driver*> g_driver{nullptr};
 std::atomic<bool> g_finalized{false};
+// Set in the thread that ends the driver, while it waits for what others gave it.
+thread_local bool t_finalizes = false;
 std::atomic<bool> g_deferred{false};
 
 const char* status_name(ob_status status) {
@@ -191,6 +196,9 @@ void find_driver(State& s) {
 
 const ob_driver& load_once() {
   check_fork();
+  if (const ob_driver* table = g_driver.load(std::memory_order_acquire)) {
+    if (t_finalizes) return *table;
+  }
   TORCH_CHECK(!driver_finalized(), "device '", state().choice.name,
               "' cannot be used any more: the process is exiting");
   State& s = state();
@@ -208,6 +216,16 @@ const ob_driver& load_once() {
   watch_forks();
   g_driver.store(&s.table, std::memory_order_release);
   return s.table;
+}
+
+// Whether all other threads that were waiting for the driver have come back.
+bool others_came_back() noexcept {
+  constexpr int kTries = 1000;
+  for (int i = 0; i < kTries; ++i) {
+    if (waiting_threads() == 0) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
 }
 
 void choose(Choice choice) {
@@ -275,8 +293,10 @@ bool driver_initialized() noexcept { return g_driver.load(std::memory_order_acqu
 bool driver_finalized() noexcept { return g_finalized.load(std::memory_order_acquire); }
 
 void finalize_driver() noexcept {
-  if (!driver_initialized() || in_bad_fork() || g_finalized.load()) return;
+  if (!driver_initialized() || in_bad_fork() || g_finalized.exchange(true)) return;
   const ob_driver& table = *g_driver.load();
+  // From here on other threads are refused, or they would give new work for ever.
+  t_finalizes = true;
   for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
     try {
       synchronize_device(device);
@@ -284,8 +304,10 @@ void finalize_driver() noexcept {
       TORCH_WARN("at exit: ", error.what());
     }
   }
+  t_finalizes = false;
   close_disk_cache();
-  if (g_finalized.exchange(true)) return;
+  // Nothing may be taken away under a thread that the driver has not given back.
+  if (!others_came_back()) return;
   g_driver.store(nullptr, std::memory_order_release);
   const ob_status status = table.finalize();
   if (status != OB_OK) TORCH_WARN("at exit, `finalize` failed: ", table.last_error());
