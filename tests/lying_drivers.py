@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -92,10 +94,10 @@ def names_that_are_not_utf8() -> object:
     return [found.name.rstrip("x"), len(found.name), found.vendor, found.driver_version]
 
 
-def many_devices() -> object:
+def devices(reported: int) -> Callable[[], object]:
     def change(table: Driver, original: Driver) -> None:
         def device_count(count: Any) -> int:
-            count[0] = 1000
+            count[0] = reported
             return Status.OK
 
         def device_properties(device: int, result: Any) -> int:
@@ -104,8 +106,25 @@ def many_devices() -> object:
         table.device_count = FUNCTIONS["device_count"](device_count)
         table.device_properties = FUNCTIONS["device_properties"](device_properties)
 
-    use_table(change)
-    return torch.get_device_module("host").device_count()
+    def run() -> object:
+        use_table(change)
+        torch.get_device_module("host").init()
+        return torch.get_device_module("host").device_count()
+
+    return run
+
+
+def wrapper(make: Callable[[Path], object]) -> Callable[[], object]:
+    """The library of torture is something else."""
+
+    def run() -> object:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "libob_torture.so")
+            make(path)
+            _C.use_wrapper_library(str(path))
+            return use_copy()
+
+    return run
 
 
 # ---- Answers ----
@@ -302,7 +321,13 @@ LIES: dict[str, Callable[[], object]] = {
     "many priorities": properties(least_priority=2**31 - 1),
     "past the struct": properties(size=8),
     "names in Latin-1": names_that_are_not_utf8,
-    "a thousand devices": many_devices,
+    "a thousand devices": devices(1000),
+    "negative devices": devices(-3),
+    # the wrapper
+    "wrapper is a FIFO": wrapper(os.mkfifo),
+    "wrapper is cut off": wrapper(
+        lambda path: path.write_bytes(Path(torture.library_path()).read_bytes()[:20000])
+    ),
     # answers
     "null queue": lies("queue_create"),
     "null event": lies("event_create", use=recorded),

@@ -158,6 +158,18 @@ def test_what_others_may_have_written_is_refused(device, folder):
         assert tuning_file.load(device.index) is None
 
 
+def test_a_folder_is_made_for_its_user_alone(device, tmp_path, monkeypatch):
+    monkeypatch.setenv("OUTBOARD_CACHE_DIR", f"{tmp_path}/of/mine//")
+    before = os.umask(0)
+    try:
+        file = tuning_file.save(device.index, tuning_of(device, {"pointwise": [(5, None)]}))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert tuning_file.load(device.index).ranges == {"pointwise": [(5, None)]}
+
+
 def test_others_are_trusted_where_that_is_said(device, folder, monkeypatch):
     monkeypatch.setenv("OUTBOARD_CACHE_SHARED", "1")
     file = tuning_file.save(device.index, tuning_of(device, {"pointwise": [(5, None)]}))

@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -71,22 +72,22 @@ std::string temporary_name(const std::string& name) {
 }  // namespace
 
 PrivateFolder::PrivateFolder(const std::string& path, bool shared, bool create)
-    : path_(path), shared_(shared) {
+    : path_(path.substr(0, std::max<size_t>(path.find_last_not_of('/') + 1, 1))), shared_(shared) {
   if (create) {
     std::error_code ignored;  // opening says what is wrong
-    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-    mkdir(path.c_str(), shared ? 0777 : 0700);
+    std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
+    mkdir(path_.c_str(), shared ? 0777 : 0700);
   }
-  const int folder = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
+  const int folder = open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
   if (folder < 0) {
-    if (errno != ENOENT) problem_ = c10::str(path, " cannot be opened: ", std::strerror(errno));
+    if (errno != ENOENT) problem_ = c10::str(path_, " cannot be opened: ", std::strerror(errno));
     return;
   }
   struct stat status = {};
   if (fstat(folder, &status) != 0) {
-    problem_ = c10::str(path, " cannot be looked at: ", std::strerror(errno));
+    problem_ = c10::str(path_, " cannot be looked at: ", std::strerror(errno));
   } else if (const std::string why = mistrusted(status); !why.empty()) {
-    problem_ = c10::str("the folder ", path, " ", why);
+    problem_ = c10::str("the folder ", path_, " ", why);
   }
   if (problem_.empty()) {
     folder_ = folder;

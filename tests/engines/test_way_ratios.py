@@ -99,8 +99,8 @@ def test_real_times_are_measured(device):
     on_device, on_host = way_ratios.compare_ways(
         run, lambda way: ways.set_way(way, device), lambda: None
     )
-    assert 0.03 <= on_device < 0.04
-    assert 0.01 <= on_host < 0.02
+    assert 0.03 <= on_device < 0.3  # a busy machine adds to both
+    assert 0.01 <= on_host < 0.1
     assert 1.5 < way_ratios.call_ratio(run, device, way_ratios.compare_ways) < 4
 
 
