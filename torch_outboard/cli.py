@@ -27,7 +27,11 @@ COMMANDS = {
         "compile kernels ahead of their use and keep them on disk",
         "torch_outboard.cli_prebuild",
     ),
+    "cache": ("show or clear what is kept on disk between runs", "torch_outboard.cli_cache"),
 }
+
+# Commands that look at files and start no device.
+WITHOUT_DEVICE = ("cache",)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if module_name is None:
         options = parser.parse_args(arguments)
         return {"doctor": doctor, "devices": devices}[options.command]()
-    if (problem := _problem()) is not None:
+    problem = _activation.state.extension_error if wanted in WITHOUT_DEVICE else _problem()
+    if problem is not None:
         print(problem, file=sys.stderr)
         return 1
     module = importlib.import_module(module_name)

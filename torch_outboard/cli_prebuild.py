@@ -88,6 +88,9 @@ def run(options: argparse.Namespace) -> int:
     if not program_cache.folder():
         console.print(f"nothing would be kept: {program_cache.VARIABLE} is empty")
         return 1
+    if problem := _C.private_folder_problem(program_cache.folder(), program_cache.shared()):
+        console.print(program_cache.remedy(problem), markup=False)
+        return 1
     _C.bring_device_kernels()
     if (failure := _C.compiler_failure(device.index)) is not None:
         console.print(f"{device} compiles nothing:", failure, markup=False, soft_wrap=True)

@@ -63,18 +63,21 @@ at::Tensor HostCall::map(const at::Tensor& tensor, Access access) {
   }
   for (TensorView& view : tensors_) {
     if (view.device.is_same(tensor)) {
-      if (access == Access::kWrite) view.access = access;
+      if (access == Access::kWrite && view.access == Access::kRead) {
+        view.access = access;
+        will_write(*find_storage(tensor.storage()));
+      }
       return view.host;
     }
   }
   if (way_ == Way::kShared && find_storage(tensor.storage()) == nullptr) {
-    const CpuAlias& alias = aliases_.emplace_back(tensor);
+    const CpuAlias& alias = aliases_.emplace_back(tensor, access);
     const c10::Storage& host = alias.tensor().storage();
     storages_.push_back({tensor.storage(), host, host.data(), host.nbytes()});
     tensors_.push_back({tensor, alias.tensor(), access});
     return alias.tensor();
   }
-  StorageView& storage = storage_view(tensor.storage());
+  StorageView& storage = storage_view(tensor.storage(), access);
   at::Tensor host = tensor_over(storage.host, kCpuKeys, tensor);
   if (way_ == Way::kCopied) {
     const auto [begin, end] = byte_span(tensor);
@@ -91,11 +94,23 @@ HostCall::StorageView* HostCall::find_storage(const c10::Storage& storage) {
   return nullptr;
 }
 
-HostCall::StorageView& HostCall::storage_view(const c10::Storage& storage) {
-  if (StorageView* known = find_storage(storage)) return *known;
+// A copy-on-write storage of which kernels only read so far gets memory of its own.
+void HostCall::will_write(StorageView& view) {
+  if (way_ != Way::kShared || view.host.data() != view.mapped_data) return;
+  void* memory = view.device.mutable_data();
+  if (memory == view.mapped_data) return;
+  view.host.set_data_ptr_noswap(pointer_into(view.device, c10::Device(c10::kCPU)));
+  view.mapped_data = memory;
+}
+
+HostCall::StorageView& HostCall::storage_view(const c10::Storage& storage, Access access) {
+  if (StorageView* known = find_storage(storage)) {
+    if (access == Access::kWrite) will_write(*known);
+    return *known;
+  }
   c10::Storage host;
   if (way_ == Way::kShared) {
-    host = cpu_storage_over(storage);
+    host = cpu_storage_over(storage, access);
   } else {
     // The pages of a large allocation come into being when touched: only what is used costs.
     host = c10::Storage(
@@ -245,7 +260,7 @@ void HostCall::return_resized_storage(StorageView& view) {
 void HostCall::copy_back() {
   for (TensorView& view : tensors_) {
     if (view.access != Access::kWrite) continue;
-    const StorageView& storage = storage_view(view.device.storage());
+    const StorageView& storage = *find_storage(view.device.storage());
     const auto [begin, end] = byte_span(view.host);
     if (storage.resized || begin == end) continue;
     // A copy-on-write storage gets memory of its own here.

@@ -16,12 +16,6 @@
 
 namespace outboard {
 
-// What a kernel does with an argument.
-enum class Access : uint8_t {
-  kRead = 0,
-  kWrite = 1,  // may read and write, may resize
-};
-
 // Use: construct; map every tensor argument; run the CPU kernel; turn results with `result`; then
 // `finish`. One storage on the device becomes one CPU storage, so aliasing among arguments holds.
 // If an exception leaves before `finish`, nothing is written back (where memory is shared, what the
@@ -85,7 +79,8 @@ class OUTBOARD_API HostCall {
   at::Tensor sparse_result(const at::Tensor& host);
   void finish_sparse();
   StorageView* find_storage(const c10::Storage& storage);
-  StorageView& storage_view(const c10::Storage& storage);
+  StorageView& storage_view(const c10::Storage& storage, Access access);
+  void will_write(StorageView& view);
   void bring_to_host(StorageView& view, size_t begin, size_t end);
   c10::Storage device_storage(const at::Tensor& host);
   c10::DataPtr adopt(const c10::Storage& host);

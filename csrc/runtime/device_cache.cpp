@@ -86,6 +86,11 @@ Block* DeviceCache::find_block(const Segment& segment, ob_address address) {
   return block;
 }
 
+void DeviceCache::make_addressed(Block* block) {
+  Lock lock(mutex_);
+  block->segment->set_addressed(block, true);
+}
+
 Block* DeviceCache::find_addressed(const Segment& segment, ob_address address) {
   Lock lock(mutex_);
   return segment.addressed_block(address);

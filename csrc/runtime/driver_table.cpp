@@ -2,13 +2,17 @@
 
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
+#include <outboard/library_file.h>
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <mutex>
 #include <utility>
 
+#include "runtime/careful_memory.h"
 #include "runtime/device.h"
+#include "runtime/driver_answers.h"
 #include "runtime/driver_defaults.h"
 #include "runtime/fork.h"
 #include "runtime/program_disk_cache.h"
@@ -68,6 +72,9 @@ const char* status_name(ob_status status) {
 }
 
 void* open_library(const std::string& path) {
+  const char* problem = ob_library_problem(path.c_str());
+  TORCH_CHECK(problem == nullptr, "the library ", path, " cannot be loaded: it ",
+              problem != nullptr ? problem : "", "; build or install it again");
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();
@@ -114,20 +121,37 @@ const char* missing_function(const ob_driver& table) {
   return nullptr;
 }
 
+// Whether the host can read all of a table, whose address may come from anywhere.
+bool readable(const void* table, size_t bytes) {
+  std::array<char, kCarefulBytes> copy;
+  return bytes <= copy.size() && copy_carefully(copy.data(), table, bytes) != CarefulCopy::kFault;
+}
+
 // Copies what the driver's table covers; the rest of ours stays NULL.
 void adopt_table(const ob_driver& theirs, ob_driver& ours) {
+  constexpr size_t kHeaderBytes = offsetof(ob_driver, struct_size) + sizeof(theirs.struct_size);
+  const char* unreadable = "the driver's table does not lie in memory that can be read";
+  TORCH_CHECK(readable(&theirs, kHeaderBytes), unreadable);
   TORCH_CHECK(theirs.abi == OB_ABI_VERSION, "the driver was written for version ", theirs.abi,
               " of the driver contract and this torch_outboard speaks version ", OB_ABI_VERSION,
               "; install versions of both that match");
-  constexpr size_t kHeader = offsetof(ob_driver, struct_size) + sizeof(theirs.struct_size);
-  TORCH_CHECK(theirs.struct_size >= kHeader, "the driver's table says it has ", theirs.struct_size,
+  TORCH_CHECK(theirs.struct_size >= kHeaderBytes, "the driver's table says it has ",
+              theirs.struct_size,
               " bytes, fewer than its own header; set struct_size to sizeof(ob_driver)");
+  TORCH_CHECK(theirs.struct_size % sizeof(void*) == 0, "the driver's table says it has ",
+              theirs.struct_size,
+              " bytes, which ends within a field; set struct_size to sizeof(ob_driver)");
+  const size_t bytes = std::min(theirs.struct_size, sizeof(ours));
+  TORCH_CHECK(readable(&theirs, bytes), unreadable);
   ours = {};
-  std::memcpy(&ours, &theirs, std::min(theirs.struct_size, sizeof(ours)));
+  std::memcpy(&ours, &theirs, bytes);
   ours.struct_size = sizeof(ours);
   const char* missing = missing_function(ours);
   TORCH_CHECK(missing == nullptr, "the driver's table lacks `", missing ? missing : "",
               "`, which every driver must have; see outboard/driver.h");
+  const std::string problem = table_problem(ours);
+  TORCH_CHECK(problem.empty(), "the driver's table ", problem, "; see outboard/driver.h");
+  check_answers(ours);
   fill_driver_defaults(ours);
 }
 

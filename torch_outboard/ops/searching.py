@@ -230,6 +230,7 @@ def sets() -> list[Row]:
             return found.logical_not() if invert else found
             """,
             dtypes=REAL,
+            requires={"elements": "dtype not bool", "test_elements": "dtype not bool"},
             **FAMILY,
         ),
         composed(

@@ -333,10 +333,10 @@ template <class T>
 inline const T& as_cpu(const T& argument) {
   return argument;
 }
-inline CpuAlias as_cpu(const at::Tensor& argument) { return CpuAlias(argument); }
+inline CpuAlias as_cpu(const at::Tensor& argument) { return CpuAlias(argument, Access::kRead); }
 inline std::optional<CpuAlias> as_cpu(const std::optional<at::Tensor>& argument) {
   if (!argument.has_value() || !argument->defined()) return std::nullopt;
-  return CpuAlias(*argument);
+  return CpuAlias(*argument, Access::kRead);
 }
 inline const at::Tensor& for_meta(const CpuAlias& argument, const Arguments&, const at::Tensor&) {
   return argument.tensor();
