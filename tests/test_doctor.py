@@ -63,7 +63,9 @@ def test_copies_that_do_nothing_fail(access, functions, failing):
     assert result.returncode == 1, result.stdout + result.stderr
     found = outcomes(result.stdout)
     assert found["host:0", failing] == "FAIL"
-    assert re.search(rf"host:0 cannot {failing}: [\d,]+ of [\d,]+ bytes are wrong", result.stdout)
+    # The runtime itself finds some at the first allocation.
+    wrong = r"([\d,]+ of [\d,]+ bytes are wrong|.*other bytes came back than were sent)"
+    assert re.search(rf"host:0 cannot {failing}: {wrong}", result.stdout), result.stdout
 
 
 def test_a_call_that_fails_is_named():
@@ -71,7 +73,7 @@ def test_a_call_that_fails_is_named():
     result = try_python(code, "copy_host_to_device", **HOST)
     assert result.returncode == 1
     assert "host:0 cannot copy to the device and back: AcceleratorError" in result.stdout
-    assert "copy_host_to_device" in result.stdout
+    assert "driver 'host' answered error to `" in result.stdout
 
 
 def test_unknown_settings_are_shown():

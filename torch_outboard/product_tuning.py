@@ -113,7 +113,7 @@ def _tune(
             out = torch.empty_like(left)
             return clock(lambda: torch.mm(left, right, out=out), synchronize)
 
-        return remember(f"product {dtype} {size} {blocks}", time_product)
+        return float(remember(f"product {dtype} {size} {blocks}", time_product))
 
     for size in SIZES:
         duration = measure(size, first)

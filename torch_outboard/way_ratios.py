@@ -136,7 +136,7 @@ def expected_seconds(measured: Sequence[tuple[int, float]], elements: int) -> fl
         return 0.0
     (fewer, less), (more, seconds_of_more) = measured[-2:]
     growth = math.log(seconds_of_more / less) / math.log(more / fewer)
-    return seconds_of_more * (elements / more) ** max(growth, 0.0)
+    return seconds_of_more * math.pow(elements / more, max(growth, 0.0))
 
 
 def measure_operators(

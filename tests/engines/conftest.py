@@ -1,8 +1,8 @@
 """Fixtures of tests that need a device which compiles OpenCL C: `--configuration ocl`.
 
 Compiling kernels is expensive on a processor, so a fixed slice of each test's cases belongs to
-`make test`, and all of them to `make test-full`: the others are marked slow. `test_every_family.py`
-is run as a whole: with it the slice has every family, engine and dtype.
+`make test`, and all of them to `make test-full`: the others are marked slow. With
+`test_every_family.py`, which is run as a whole, the slice has every family, engine and dtype.
 """
 
 from __future__ import annotations
