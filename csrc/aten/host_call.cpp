@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/adopted_memory.h"
 #include "runtime/caching_allocator.h"
 #include "runtime/driver_table.h"
+#include "runtime/wait.h"
 
 namespace outboard {
 namespace {
@@ -46,8 +48,18 @@ HostCall::HostCall(c10::DeviceIndex device)
 }
 
 HostCall::~HostCall() {
-  // An exception left before finish(): host memory must outlive the copies that use it.
-  if (copies_pending_) defer_status(driver().queue_synchronize(stream_.queue), "queue_synchronize");
+  if (copies_pending_) {
+    // An exception left before finish(): host memory must outlive the copies that use it.
+    const ob_status status = wait_for_queue(driver(), stream_.queue);
+    defer_status(status, "queue_synchronize");
+    if (status != OB_OK) new c10::SmallVector<StorageView, 4>(storages_);
+  }
+  // The call may hold the last references to its arguments' memory.
+  for (TensorView& view : tensors_) view.host.reset();
+  for (StorageView& view : storages_) view.host = c10::Storage();
+  sparse_tensors_.clear();
+  adopted_.clear();
+  aliases_.clear();
 }
 
 at::Tensor HostCall::map(const at::Tensor& tensor, Access access) {
@@ -152,6 +164,8 @@ c10::DataPtr HostCall::copy_to_new_memory(const c10::Storage& host) {
   c10::DataPtr pointer = caching_allocator()->allocate_on(stream_, bytes);
   if (bytes == 0) return pointer;
   if (way_ == Way::kShared) {
+    // Only now is nothing done to this memory any more.
+    drain(stream_);
     std::memcpy(pointer.get(), host.data(), bytes);
     return pointer;
   }
@@ -170,24 +184,7 @@ c10::DataPtr HostCall::adopt(const c10::Storage& host) {
   if (host.nbytes() == 0 || host.data() == nullptr) return {nullptr, device};
   if (way_ == Way::kShared) {
     if (is_host_kernel_memory(host.data_ptr())) return pointer_into(host, device);
-    if (adopts_host_memory(device_)) {
-      struct AdoptedMemory {
-        c10::intrusive_ptr<c10::StorageImpl> storage;
-        c10::DeviceIndex device;
-        int64_t bytes;
-      };
-      auto* memory = new AdoptedMemory{
-          c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(host.unsafeGetStorageImpl()), device_,
-          static_cast<int64_t>(host.nbytes())};
-      caching_allocator()->account_adopted(device_, memory->bytes);
-      return {host.mutable_data(), memory,
-              [](void* context) {
-                auto* adopted = static_cast<AdoptedMemory*>(context);
-                caching_allocator()->account_adopted(adopted->device, -adopted->bytes);
-                delete adopted;
-              },
-              device};
-    }
+    if (adopts_host_memory(device_)) return adopt_host_memory(host, stream_);
   }
   return copy_to_new_memory(host);
 }
@@ -244,6 +241,11 @@ void HostCall::return_resized_storage(StorageView& view) {
   const size_t bytes = view.host.nbytes();
   c10::StorageImpl* device = view.device.unsafeGetStorageImpl();
   c10::DataPtr pointer;
+  if (way_ == Way::kShared && view.host.data() == view.mapped_data) {
+    // Smaller, in the memory that the device's storage owns.
+    device->set_nbytes(bytes);
+    return;
+  }
   if (way_ == Way::kShared && is_host_kernel_memory(view.host.data_ptr())) {
     pointer = retagged(view.host.set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::kCPU))),
                        device_of(device_));

@@ -28,7 +28,8 @@ namespace outboard {
 class OUTBOARD_API HostCall {
  public:
   // Drains the current stream of `device`, and lets CPU allocations of this thread come from the
-  // device's cache while the call lives (shared memory only).
+  // device's cache while the call lives (shared memory only). The call keeps the device tensors it
+  // maps: the caller's may go.
   explicit HostCall(c10::DeviceIndex device);
   ~HostCall();
   HostCall(const HostCall&) = delete;
@@ -94,7 +95,8 @@ class OUTBOARD_API HostCall {
   StreamState& stream_;
   HostKernelMemory memory_;
   uint64_t copied_bytes_ = 0;
-  // Before those that refer to them: what still refers to them afterwards was kept by the kernel.
+  // Given back after what refers to them, so that only what the kernel kept still does, and before
+  // the device storages they point to: the destructor sees to both.
   c10::SmallVector<CpuAlias, 4> aliases_;
   c10::SmallVector<StorageView, 4> storages_;
   c10::SmallVector<TensorView, 6> tensors_;

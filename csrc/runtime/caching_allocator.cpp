@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "runtime/adopted_memory.h"
 #include "runtime/device.h"
 #include "runtime/device_cache.h"
 #include "runtime/driver_table.h"
@@ -129,7 +130,12 @@ class Allocator final : public CachingAllocator {
       // Memory of ours with an owner around it, for example of a copy-on-write storage.
       block = range->segment->cache->find_block(*range->segment, as_address(pointer.get()));
     }
-    if (block != nullptr) block->segment->cache->record_stream(block, stream_state(stream));
+    StreamState& state = stream_state(stream);
+    if (block != nullptr) {
+      block->segment->cache->record_stream(block, state);
+    } else {
+      record_adopted_use(pointer, state);
+    }
   }
 
   DeviceStats getDeviceStats(c10::DeviceIndex device) override {

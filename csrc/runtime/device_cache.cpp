@@ -238,8 +238,7 @@ void DeviceCache::reclaim(Lock& lock, bool wait) {
       std::optional<PendingUse> use = std::move(pending_[i].uses.front());
       pending_[i].uses.pop_front();
       lock.unlock();
-      if (wait) use->marker.wait();
-      const bool passed = wait || use->marker.has_passed();
+      const bool passed = wait ? use->marker.wait() : use->marker.has_passed();
       Block* block = use->block;
       if (passed) use.reset();
       lock.lock();

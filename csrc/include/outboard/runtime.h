@@ -38,6 +38,16 @@ using BackendMetaFunction =
 OUTBOARD_PUBLIC void add_metadata_serialization(BackendMetaFunction save, BackendMetaFunction load);
 
 // Address of the tensor's first element. The tensor is on this backend's device and has storage.
+// It is for the driver's functions and for kernels on the device: whether the host may dereference
+// it differs from device to device, and where it may not, doing so ends the process.
 OUTBOARD_PUBLIC ob_address address(const at::Tensor& tensor);
+
+// Whether the host may touch the memory of this tensor.
+OUTBOARD_PUBLIC bool host_can_touch(const at::Tensor& tensor);
+
+// The same address as a pointer for the host, once work on the current stream of the tensor's
+// device is done. Raises NotImplementedError on a device whose memory the host cannot touch; data
+// of such a device comes to the host by the driver's copies alone.
+OUTBOARD_PUBLIC void* host_pointer(const at::Tensor& tensor);
 
 }  // namespace outboard
