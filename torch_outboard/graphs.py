@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -36,7 +35,7 @@ def graph_pool_handle() -> tuple[int, int]:
     return _C.create_memory_pool()
 
 
-class Graph(_Base):
+class Graph(_Base):  # type: ignore[misc]
     """Work that was captured once and can be replayed, with the interface of torch.cuda.CUDAGraph.
 
     Raises:
@@ -50,7 +49,7 @@ class Graph(_Base):
                 f"PyTorch {torch.__version__} has no graphs for accelerators; use 2.13 or newer"
             )
         _lazy_init()
-        return super().__new__(cls, keep_graph)
+        return cast(Graph, super().__new__(cls, keep_graph))
 
     def __init__(self, keep_graph: bool = False) -> None:
         super().__init__(keep_graph)
@@ -117,7 +116,7 @@ class graph:
             self._context.__exit__()
 
 
-def make_graphed_callables(*args: Any, **options: Any) -> Callable[..., Any]:
+def make_graphed_callables(*args: Any, **options: Any) -> NoReturn:
     """Not there yet: capture the step with `graph` and replay it.
 
     Raises:
