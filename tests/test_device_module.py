@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pydoc
 import threading
 from pathlib import Path
@@ -150,6 +151,58 @@ def test_properties(device, device_module):
     capability = device_module.get_device_capability(device)
     assert capability["host_access"] == properties.host_access
     assert device_module.is_bf16_supported()
+
+
+def test_capability_compares_like_a_pair(device_module):
+    capability = device_module.get_device_capability()
+    major, minor = capability
+    assert (major, minor) == capability
+    assert not capability >= (7, 0)
+    assert capability["kernel_dtypes"] == dict(capability.facts)["kernel_dtypes"]
+    with pytest.raises(KeyError):
+        _ = capability["nothing"]
+
+
+@pytest.mark.parametrize(
+    "name", ["utilization", "memory_usage", "temperature", "power_draw", "clock_rate"]
+)
+def test_what_drivers_cannot_know(device_module, name):
+    with pytest.raises(NotImplementedError, match="drivers do not report it"):
+        getattr(device_module, name)()
+
+
+def test_sync_debug_mode(device_module):
+    device_module.set_sync_debug_mode("default")
+    device_module.set_sync_debug_mode(0)
+    assert device_module.get_sync_debug_mode() == 0
+    with pytest.raises(NotImplementedError, match="cannot report"):
+        device_module.set_sync_debug_mode("warn")
+    with pytest.raises(RuntimeError, match="the mode is"):
+        device_module.set_sync_debug_mode("loud")
+
+
+def test_graphs_under_the_names_of_cuda(device, device_module):
+    if not hasattr(torch.accelerator, "Graph"):
+        with pytest.raises(NotImplementedError, match="no graphs for accelerators"):
+            device_module.CUDAGraph()
+        return
+    source, target = torch.arange(100.0).to(device), torch.zeros(100).to(device)
+    pool = device_module.graph_pool_handle()
+    graph = device_module.CUDAGraph()
+    with device_module.graph(graph, pool=pool):
+        assert device_module.is_current_stream_capturing()
+        target.copy_(source)
+    assert not device_module.is_current_stream_capturing()
+    assert graph.pool() == pool
+    assert target.cpu().sum().item() == 0
+    graph.replay()
+    device_module.synchronize()
+    assert target.cpu().sum().item() == 4950
+    with pytest.raises(KeyError), device_module.graph(device_module.Graph()):
+        raise KeyError
+    assert not device_module.is_current_stream_capturing()
+    with pytest.raises(NotImplementedError, match="capture a step"):
+        device_module.make_graphed_callables(lambda x: x, (source,))
 
 
 def test_legacy_storage_types(device, device_module):
@@ -322,9 +375,26 @@ def test_memory_statistics(device, device_module):
     assert device_module.memory_stats()["allocated_bytes.all.freed"] == 0
 
 
+def test_pinned_memory_statistics(device, device_module):
+    device_module.init()
+    gc.collect()
+    device_module.synchronize()
+    device_module.reset_accumulated_host_memory_stats()
+    before = device_module.host_memory_stats()
+    kept = torch.ones(1000).pin_memory()
+    stats = device_module.host_memory_stats()
+    assert stats["active_requests.allocated"] == 1
+    assert stats["active_bytes.allocated"] >= kept.nbytes > before["active_bytes.allocated"]
+    device_module.reset_peak_host_memory_stats()
+    stats = device_module.host_memory_stats()
+    assert stats["active_bytes.peak"] == stats["active_bytes.current"]
+    device_module.ipc_collect()
+
+
 def test_memory_info_and_summary(device, device_module):
     free, total = device_module.mem_get_info()
     assert 0 < free <= total
+    assert 0 <= device_module.device_memory_used() <= total
     assert "Allocated memory" in device_module.memory_summary()
     assert "large pool" in device_module.memory_summary(device)
     assert "large pool" not in device_module.memory_summary(abbreviated=True)

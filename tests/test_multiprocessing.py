@@ -200,3 +200,28 @@ def test_cpu_tensors_are_sent_as_before(device):
         inbox.put(x)
         assert outbox.get(timeout=TIMEOUT).tolist() == [0.0, 1.0, 2.0]
     assert x.is_shared()
+
+
+class OnDevice(torch.utils.data.Dataset):
+    """Samples that lie on the device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.full((2,), float(index), device=self.device)
+
+
+def test_workers_of_a_loader_give_tensors_or_raise(device):
+    """A queue pickles in a thread of its own, and the parent would wait for ever."""
+    loader = torch.utils.data.DataLoader(
+        OnDevice(device), batch_size=2, num_workers=1, multiprocessing_context="spawn"
+    )
+    if _C.adopts_host_memory(device.index):
+        assert [batch.tolist() for batch in loader] == [[[0, 0], [1, 1]], [[2, 2], [3, 3]]]
+    else:
+        with pytest.raises(RuntimeError, match=r"send tensor\.cpu\(\) instead"):
+            list(loader)

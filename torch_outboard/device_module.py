@@ -10,6 +10,7 @@ from torch_outboard import (
     _C,
     _pytorch_workarounds,
     amp,
+    graphs,
     legacy_storage,
     memory,
     random,
@@ -24,26 +25,44 @@ from torch_outboard.amp import (
     set_autocast_enabled,
 )
 from torch_outboard.devices import (
+    DeviceCapability,
     _exchange_device,
     _maybe_exchange_device,
     can_device_access_peer,
+    clock_rate,
     current_device,
     device,
     device_count,
+    device_memory_used,
     device_of,
     get_device_capability,
     get_device_name,
     get_device_properties,
+    get_sync_debug_mode,
     is_available,
     is_bf16_supported,
+    memory_usage,
+    power_draw,
     set_device,
+    set_sync_debug_mode,
     synchronize,
+    temperature,
+    utilization,
+)
+from torch_outboard.graphs import (
+    Graph,
+    graph,
+    graph_pool_handle,
+    is_current_stream_capturing,
+    make_graphed_callables,
 )
 from torch_outboard.lazy_init import _is_in_bad_fork, _lazy_call, _lazy_init, init, is_initialized
 from torch_outboard.memory import (
     MemPool,
     empty_cache,
     get_per_process_memory_fraction,
+    host_memory_stats,
+    ipc_collect,
     max_memory_allocated,
     max_memory_reserved,
     mem_get_info,
@@ -53,7 +72,9 @@ from torch_outboard.memory import (
     memory_stats,
     memory_stats_as_nested_dict,
     memory_summary,
+    reset_accumulated_host_memory_stats,
     reset_accumulated_memory_stats,
+    reset_peak_host_memory_stats,
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
     use_mem_pool,
@@ -86,19 +107,24 @@ from torch_outboard.streams import (
 )
 
 __all__ = [
+    "CUDAGraph",
+    "DeviceCapability",
     "Event",
     "ExternalStream",
+    "Graph",
     "MemPool",
     "Stream",
     "StreamContext",
     "amp",
     "can_device_access_peer",
+    "clock_rate",
     "current_device",
     "current_stream",
     "default_generators",
     "default_stream",
     "device",
     "device_count",
+    "device_memory_used",
     "device_of",
     "empty_cache",
     "get_amp_supported_dtype",
@@ -110,12 +136,20 @@ __all__ = [
     "get_rng_state",
     "get_rng_state_all",
     "get_stream_from_external",
+    "get_sync_debug_mode",
+    "graph",
+    "graph_pool_handle",
+    "graphs",
+    "host_memory_stats",
     "init",
     "initial_seed",
+    "ipc_collect",
     "is_autocast_enabled",
     "is_available",
     "is_bf16_supported",
+    "is_current_stream_capturing",
     "is_initialized",
+    "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
@@ -128,8 +162,12 @@ __all__ = [
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
+    "memory_usage",
+    "power_draw",
     "random",
+    "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
+    "reset_peak_host_memory_stats",
     "reset_peak_memory_stats",
     "seed",
     "seed_all",
@@ -140,11 +178,17 @@ __all__ = [
     "set_rng_state",
     "set_rng_state_all",
     "set_stream",
+    "set_sync_debug_mode",
     "stream",
     "streams",
     "synchronize",
+    "temperature",
     "use_mem_pool",
+    "utilization",
 ]
+
+# The name under which programs written for torch.cuda look for graphs.
+CUDAGraph = Graph
 
 # Read by PyTorch, or by programs that know torch.cuda well; not for users.
 _FOR_PYTORCH = (
@@ -179,6 +223,6 @@ def finish_registration(name: str) -> None:
     _C.register_graphs()
     globals().update(legacy_storage.make_classes(name))
     # Makes `import torch.<name>.memory` and the like work.
-    parts = {"amp": amp, "memory": memory, "random": random, "streams": streams}
+    parts = {"amp": amp, "graphs": graphs, "memory": memory, "random": random, "streams": streams}
     for part, module in parts.items():
         sys.modules[f"torch.{name}.{part}"] = module

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NoReturn
 
 import torch
 
@@ -130,20 +131,109 @@ def get_device_properties(device: DeviceLike = None) -> _C._DeviceProperties:
     return _C.device_properties(device_index(device))
 
 
-def get_device_capability(device: DeviceLike = None) -> dict[str, Any]:
+class DeviceCapability(tuple[int, int]):
+    """A pair of numbers, as programs written for torch.cuda compare it, with facts by name.
+
+    The pair is always (0, 0): no generation of GPUs that such programs ask for. What the device
+    really can do is read by name, `capability["kernel_dtypes"]`.
+    """
+
+    facts: dict[str, Any]
+
+    def __new__(cls, facts: dict[str, Any]) -> DeviceCapability:
+        self = super().__new__(cls, (0, 0))
+        self.facts = facts
+        return self
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.facts[key] if isinstance(key, str) else super().__getitem__(key)
+
+    def keys(self) -> Iterable[str]:
+        """The names of the facts."""
+        return self.facts.keys()
+
+    def __repr__(self) -> str:
+        return f"{tuple(self)} {self.facts}"
+
+
+def get_device_capability(device: DeviceLike = None) -> DeviceCapability:
     """What kernels of the device can do, and how the host reaches its memory.
 
     Any dtype can be stored and copied, and any operator runs; `kernel_dtypes` is what runs on the
     device itself.
     """
     properties = get_device_properties(device)
-    return {
+    facts = {
         "kernel_dtypes": {d for i, d in enumerate(_DTYPES) if properties.dtypes >> i & 1},
         "host_access": properties.host_access,
         "max_work_group_size": properties.max_work_group_size,
         "subgroup_size": properties.subgroup_size,
         "local_memory": properties.local_memory,
     }
+    return DeviceCapability(facts)
+
+
+def device_memory_used(device: DeviceLike = None) -> int:
+    """Bytes of a device in use, as far as its driver knows: by all processes, or by this one."""
+    _lazy_init()
+    free, total = _C.memory_info(device_index(device))
+    return total - free
+
+
+def _unknown(what: str, device: DeviceLike) -> NoReturn:
+    index = device_index(device)
+    name = _activation.state.name
+    raise NotImplementedError(
+        f"the {what} of '{name}:{index}' was asked for, and drivers do not report it; "
+        "use the tools of the device's maker"
+    )
+
+
+def utilization(device: DeviceLike = None) -> int:
+    """Not known to drivers: raises NotImplementedError."""
+    _unknown("utilization", device)
+
+
+def memory_usage(device: DeviceLike = None) -> int:
+    """Not known to drivers: raises NotImplementedError."""
+    _unknown("memory usage", device)
+
+
+def temperature(device: DeviceLike = None) -> int:
+    """Not known to drivers: raises NotImplementedError."""
+    _unknown("temperature", device)
+
+
+def power_draw(device: DeviceLike = None) -> int:
+    """Not known to drivers: raises NotImplementedError."""
+    _unknown("power draw", device)
+
+
+def clock_rate(device: DeviceLike = None) -> int:
+    """Not known to drivers: raises NotImplementedError."""
+    _unknown("clock rate", device)
+
+
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    """Accepts 0 or "default": waits of the host are not reported.
+
+    Raises:
+        NotImplementedError: for the other modes of torch.cuda.
+        RuntimeError: for anything else.
+    """
+    if debug_mode in (0, "default"):
+        return
+    if debug_mode not in (1, 2, "warn", "error"):
+        raise RuntimeError("the mode is 'default', 'warn' or 'error', or 0, 1 or 2")
+    raise NotImplementedError(
+        f"'{_activation.state.name}' cannot report where the host waits for the device; "
+        "torch_outboard.fallback reports operators that run on the host"
+    )
+
+
+def get_sync_debug_mode() -> int:
+    """Always 0: waits of the host are not reported."""
+    return 0
 
 
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
@@ -160,7 +250,7 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 
 def _kernel_dtype(dtype: torch.dtype) -> bool:
-    return dtype in get_device_capability()["kernel_dtypes"]
+    return dtype in get_device_capability().facts["kernel_dtypes"]
 
 
 def synchronize(device: DeviceLike = None) -> None:

@@ -17,6 +17,8 @@ __all__ = [
     "MemPool",
     "empty_cache",
     "get_per_process_memory_fraction",
+    "host_memory_stats",
+    "ipc_collect",
     "max_memory_allocated",
     "max_memory_reserved",
     "mem_get_info",
@@ -26,7 +28,9 @@ __all__ = [
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
+    "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
+    "reset_peak_host_memory_stats",
     "reset_peak_memory_stats",
     "set_per_process_memory_fraction",
     "use_mem_pool",
@@ -80,6 +84,39 @@ def reset_peak_memory_stats(device: DeviceLike = None) -> None:
 def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
     """Sets the accumulated (historical) statistics to zero."""
     torch.accelerator.reset_accumulated_memory_stats(_checked_index(device))
+
+
+def host_memory_stats() -> OrderedDict[str, int]:
+    """Statistics of the pinned memory of the host, with the keys of torch.cuda.host_memory_stats.
+
+    Bytes, numbers of blocks, and microseconds; empty before the first use.
+    """
+    if not is_initialized():
+        return OrderedDict()
+    flat: dict[str, int] = {}
+    for name, value in _C.pinned_memory_stats().items():
+        if isinstance(value, dict):
+            flat.update({f"{name}.{key}": number for key, number in value.items()})
+        else:
+            flat[name] = value
+    return OrderedDict(sorted(flat.items()))
+
+
+def reset_peak_host_memory_stats() -> None:
+    """Makes the current values of the pinned memory the peaks."""
+    _C.reset_peak_pinned_memory_stats()
+
+
+def reset_accumulated_host_memory_stats() -> None:
+    """Sets the accumulated statistics of the pinned memory to zero."""
+    _C.reset_accumulated_pinned_memory_stats()
+
+
+def ipc_collect() -> None:
+    """Forgets storages shared with other processes that nobody uses here any more."""
+    from torch_outboard import multiprocessing
+
+    multiprocessing.forget_expired()
 
 
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:

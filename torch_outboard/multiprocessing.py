@@ -8,8 +8,9 @@ telling the other side to look.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch.multiprocessing import reductions
@@ -26,8 +27,22 @@ def reduce_storage(storage: torch.UntypedStorage) -> tuple[Callable[..., object]
 
     Raises:
         RuntimeError: if the device cannot work on shared memory of the host, or this is a forked
-            child that cannot use the device.
+            child that cannot use the device. A queue pickles in a thread of its own, where nobody
+            would hear of it: there, the receiver raises.
     """
+    try:
+        return _share_storage(storage)
+    except RuntimeError as error:
+        if threading.current_thread().name != "QueueFeederThread":
+            raise
+        return _raise_at_receiver, (str(error),)
+
+
+def _raise_at_receiver(message: str) -> NoReturn:
+    raise RuntimeError(f"another process could not send a tensor: {message}")
+
+
+def _share_storage(storage: torch.UntypedStorage) -> tuple[Callable[..., object], tuple[Any, ...]]:
     index = storage.device.index
     if not _C.adopts_host_memory(index):
         raise RuntimeError(
@@ -60,7 +75,12 @@ def rebuild_storage(
     return storage
 
 
-def _remember(host: torch.UntypedStorage, index: int, storage: torch.UntypedStorage) -> None:
+def forget_expired() -> None:
+    """Drops what is known about storages that are gone."""
     for key in [key for key, reference in _device_storages.items() if reference.expired()]:
         del _device_storages[key]
+
+
+def _remember(host: torch.UntypedStorage, index: int, storage: torch.UntypedStorage) -> None:
+    forget_expired()
     _device_storages[host._cdata, index] = reductions.StorageWeakRef(storage)

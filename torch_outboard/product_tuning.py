@@ -78,7 +78,7 @@ def tune(
     for dtype in DTYPES:
         if (
             dtype == torch.float64
-            and dtype not in devices.get_device_capability(device)["kernel_dtypes"]
+            and dtype not in devices.get_device_capability(device).facts["kernel_dtypes"]
         ):
             continue
         before = _C.product_blocks(device.index, dtype)

@@ -183,6 +183,13 @@ void bind_streams(py::module_& m) {
         return stream_state(c10::Stream(c10::Stream::UNSAFE, device_of(device), id)).priority;
       },
       NoGil());
+  m.def(
+      "stream_is_capturing",
+      [](c10::DeviceIndex device) {
+        check_device_index(device);
+        return current_stream_state(device).capturing.load(std::memory_order_acquire);
+      },
+      NoGil());
   m.def("synchronize_device", &synchronize_device, NoGil());
 }
 
