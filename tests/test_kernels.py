@@ -173,7 +173,7 @@ def test_arguments_arrive_as_in_the_schema(device):
     @torch_outboard.kernel("aten::sum.dim_IntList")
     def total(x, dim, keepdim=False, *, dtype=None):
         seen.append((dim, keepdim, dtype))
-        return torch.zeros(1, device=x.device)
+        return torch.zeros([1] if keepdim else [], device=x.device, dtype=dtype or x.dtype)
 
     with total:
         torch.sum(ones(device), dim=[0], dtype=torch.float64)
@@ -208,6 +208,67 @@ def test_result_that_is_no_tensor(device, result):
     ):
         torch.neg(ones(device))
     assert torch.neg(ones(device)).tolist() == [-1, -1, -1]
+
+
+WRONG_RESULTS = {
+    "on another device": (
+        lambda x: torch.ones(2, 3),
+        r"returned a tensor on cpu, and .* is one on",
+    ),
+    "of another index": (lambda x: torch.ones(2, 3, device=f"{x.device.type}:1"), r":1, and .*:0"),
+    "of another dtype": (lambda x: x.double(), r"float64 of shape \[2, 3\] .* float32 of shape"),
+    "of another shape": (lambda x: x[0], r"float32 of shape \[3\] .* float32 of shape \[2, 3\]"),
+    "missing": (lambda x: None, "None|expected|Expected"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG_RESULTS)
+def test_result_that_is_not_the_operators(device, kind):
+    function, words = WRONG_RESULTS[kind]
+    x = torch.ones(2, 3, device=device)
+    with torch_outboard.kernel("aten::neg")(function):
+        for _ in range(2):  # what was judged once is remembered
+            with pytest.raises((ValueError, TypeError, RuntimeError), match=words):
+                torch.neg(x)
+        # The same shape as the result, by a call that is right.
+        if kind == "of another dtype":
+            assert torch.neg(x.double()).tolist() == [[1, 1, 1]] * 2
+    assert torch.neg(x).tolist() == [[-1, -1, -1]] * 2
+
+
+def test_results_are_judged_as_pytorch_promotes(device):
+    """Numbers in calls promote less than tensors do."""
+    x = torch.ones(2, 3, device=device, dtype=torch.int32)
+    with torch_outboard.kernel("aten::add.Tensor")(lambda x, y, alpha=1: x.float()):
+        assert (x + 1.5).dtype == torch.float32
+        with pytest.raises(ValueError, match=r"returned float32 .* operator.s is int32"):
+            torch.add(x, 1)
+    with torch_outboard.kernel("aten::cat")(lambda tensors, dim=0: tensors[0]):
+        assert torch.cat([x]).shape == (2, 3)
+        with pytest.raises(ValueError, match=r"of shape \[2, 3\] .* of shape \[4, 3\]"):
+            torch.cat([x, x])
+
+
+def test_results_whose_shape_depends_on_values(device):
+    """PyTorch cannot say it without looking, so nobody asks."""
+    with torch_outboard.kernel("aten::nonzero")(lambda x: torch.zeros(4, 1).long().to(x.device)):
+        for _ in range(2):
+            assert torch.nonzero(ones(device)).shape == (4, 1)
+    with torch.library._scoped_library("outboard_results", "DEF") as library:
+        library.define("half(Tensor x) -> Tensor")  # with no function of shapes
+        with torch_outboard.kernel("outboard_results::half")(lambda x: x[:1]):
+            assert torch.ops.outboard_results.half(ones(device)).shape == (1,)
+        wrong = torch_outboard.kernel("outboard_results::half")(lambda x: x.cpu())
+        with wrong, pytest.raises(ValueError, match="returned a tensor on cpu"):
+            torch.ops.outboard_results.half(ones(device))
+
+
+def test_what_is_written_must_be_returned(device):
+    with (
+        torch_outboard.kernel("aten::neg_")(lambda x: x.clone()),
+        pytest.raises(ValueError, match=r"another tensor than the one that the operator writes"),
+    ):
+        ones(device).neg_()
 
 
 def test_in_place_and_out_have_kernels_of_their_own(device):

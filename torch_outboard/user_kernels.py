@@ -140,7 +140,9 @@ def kernel(
 
     Raises:
         ValueError: if there is no such operator, or it is one of memory, views and copies, which
-            the kit does itself.
+            the kit does itself; or if the description of kernels has a property that does not
+            exist. At a call: if a function returns a tensor of another device, dtype or shape than
+            the operator does.
 
     Examples::
 

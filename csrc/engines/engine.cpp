@@ -39,7 +39,11 @@ std::shared_ptr<DeviceKernel> make_device_kernel(const Row& row, const std::stri
   const auto found = factories().find(row.engine);
   TORCH_CHECK_VALUE(found != factories().end(), "the row of ", overload, " asks for engine '",
                     row.engine, "', which does not exist");
-  return found->second(row, operator_of(overload).schema());
+  std::shared_ptr<DeviceKernel> kernel = found->second(row, operator_of(overload).schema());
+  const std::vector<std::string> unknown = row.unknown();
+  TORCH_CHECK_VALUE(unknown.empty(), "the row of ", overload, " has the property '", unknown[0],
+                    "', which engine '", row.engine, "' does not know");
+  return kernel;
 }
 
 void add_rows(const std::vector<Row>& rows) {

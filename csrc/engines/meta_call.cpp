@@ -22,6 +22,8 @@ c10::OperatorHandle find_judge(const std::string& name) {
 
 at::Tensor meta_like(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
+  // A number that became a tensor promotes others less, and judges in Python want to see it.
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) return tensor;
   return at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
 }
 
@@ -48,7 +50,7 @@ void add_facts(Facts& facts, const at::Tensor& tensor) {
     facts.push_back(-1);
     return;
   }
-  facts.push_back(tensor.dim());
+  facts.push_back(tensor.unsafeGetTensorImpl()->is_wrapped_number() ? -2 : tensor.dim());
   facts.push_back(static_cast<int64_t>(tensor.scalar_type()));
   facts.append(tensor.sizes().begin(), tensor.sizes().end());
   facts.append(tensor.strides().begin(), tensor.strides().end());
@@ -74,7 +76,9 @@ bool add_facts(Facts& facts, const c10::IValue& argument) {
     kComplex,
     kInts,
     kDoubles,
-    kText
+    kText,
+    kOptionalTensors,
+    kBools
   };
   if (argument.isNone()) {
     facts.push_back(kNone);
@@ -99,6 +103,18 @@ bool add_facts(Facts& facts, const c10::IValue& argument) {
     facts.push_back(kTensors);
     facts.push_back(static_cast<int64_t>(tensors.size()));
     for (const at::Tensor& tensor : tensors) add_facts(facts, tensor);
+  } else if (argument.isOptionalTensorList()) {
+    const auto tensors = argument.toListRef();
+    facts.push_back(kOptionalTensors);
+    facts.push_back(static_cast<int64_t>(tensors.size()));
+    for (const c10::IValue& tensor : tensors) {
+      add_facts(facts, tensor.isTensor() ? tensor.toTensor() : at::Tensor());
+    }
+  } else if (argument.isBoolList()) {
+    const auto flags = argument.toBoolList();
+    facts.push_back(kBools);
+    facts.push_back(static_cast<int64_t>(flags.size()));
+    for (const bool flag : flags) facts.push_back(flag);
   } else if (argument.isIntList()) {
     const auto numbers = argument.toIntList();
     facts.push_back(kInts);
@@ -138,15 +154,39 @@ size_t MetaCall::FactsHash::operator()(const Facts& facts) const noexcept {
   return hash;
 }
 
-std::vector<at::Tensor> MetaCall::results(const Overload& overload,
-                                          const torch::jit::Stack& stack) const {
-  Facts facts;
-  bool complete = true;
+bool MetaCall::add_call(Facts& facts, const Overload& overload,
+                        const torch::jit::Stack& stack) const {
   // Where the judge turns numbers into tensors.
   facts.push_back(static_cast<int64_t>(at::get_default_dtype_as_scalartype()));
   for (const int argument : arguments_) {
-    complete = complete && add_facts(facts, overload.read(stack, argument));
+    if (!add_facts(facts, overload.read(stack, argument))) return false;
   }
+  return true;
+}
+
+std::optional<std::vector<at::Tensor>> MetaCall::try_results(const Overload& overload,
+                                                             const torch::jit::Stack& stack) const {
+  Facts facts;
+  const bool complete = add_call(facts, overload, stack);
+  if (complete) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (refused_.count(facts) != 0) return std::nullopt;
+  }
+  try {
+    return results(overload, stack);
+  } catch (const std::exception&) {
+    if (!complete) return std::nullopt;
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (refused_.size() >= kRemembered) refused_.clear();
+    refused_.insert(std::move(facts));
+    return std::nullopt;
+  }
+}
+
+std::vector<at::Tensor> MetaCall::results(const Overload& overload,
+                                          const torch::jit::Stack& stack) const {
+  Facts facts;
+  const bool complete = add_call(facts, overload, stack);
   if (complete) {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto found = known_.find(facts);

@@ -8,8 +8,10 @@
 #include <c10/util/SmallVector.h>
 
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "engines/overload.h"
@@ -28,6 +30,10 @@ class OUTBOARD_API MetaCall {
   //
   // Judgements are remembered by sizes, strides, dtypes and numbers.
   std::vector<at::Tensor> results(const Overload& overload, const torch::jit::Stack& stack) const;
+  // The same, but none where the judge raises: it may not exist, or need to see values. That is
+  // remembered as well.
+  std::optional<std::vector<at::Tensor>> try_results(const Overload& overload,
+                                                     const torch::jit::Stack& stack) const;
 
  private:
   // What the judge sees of a call.
@@ -36,11 +42,15 @@ class OUTBOARD_API MetaCall {
     size_t operator()(const Facts& facts) const noexcept;
   };
 
+  // False where an argument is of a kind that is not known here.
+  bool add_call(Facts& facts, const Overload& overload, const torch::jit::Stack& stack) const;
+
   c10::OperatorHandle judge_;
   const c10::KernelFunction* kernel_;  // nullptr: ask the dispatcher
   std::vector<int> arguments_;         // of the judge, by index in the overload
   mutable std::mutex mutex_;
   mutable std::unordered_map<Facts, std::vector<at::Tensor>, FactsHash> known_;
+  mutable std::unordered_set<Facts, FactsHash> refused_;
 };
 
 }  // namespace outboard

@@ -7,6 +7,7 @@
 #include <ATen/core/stack.h>
 
 #include <optional>
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,8 @@ class OUTBOARD_API Overload {
   Form form() const noexcept { return form_; }
   size_t argument_count() const noexcept { return argument_count_; }
   size_t result_count() const noexcept { return result_count_; }
+  // Of these, from the first one on, so many are arguments that are written.
+  size_t written_count() const noexcept { return std::min(written_.size(), result_count_); }
 
   // Position of the argument `name`; -1 if there is none.
   int find(const std::string& name) const noexcept;

@@ -4,8 +4,22 @@
 
 namespace outboard {
 
+bool Row::has(const std::string& key) const {
+  asked_.insert(key);
+  return properties.count(key) != 0;
+}
+
+std::vector<std::string> Row::unknown() const {
+  std::vector<std::string> result;
+  for (const auto& [key, value] : properties) {
+    if (asked_.count(key) == 0) result.push_back(key);
+  }
+  return result;
+}
+
 template <class T>
 const T* Row::find(const std::string& key) const {
+  asked_.insert(key);
   const auto found = properties.find(key);
   if (found == properties.end()) return nullptr;
   const T* value = std::get_if<T>(&found->second);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -21,7 +22,7 @@ class OUTBOARD_API Row {
   std::vector<std::string> overloads;  // "aten::add.Tensor"
   std::map<std::string, Value> properties;
 
-  bool has(const std::string& key) const { return properties.count(key) != 0; }
+  bool has(const std::string& key) const;
   // The value of a property, or what is given here where there is none. One of another type raises.
   bool flag(const std::string& key, bool otherwise = false) const;
   int64_t integer(const std::string& key, int64_t otherwise = 0) const;
@@ -31,9 +32,14 @@ class OUTBOARD_API Row {
   const std::vector<int64_t>& integers(const std::string& key) const;
   const std::map<std::string, std::string>& dictionary(const std::string& key) const;
 
+  // The properties that nobody has asked for so far. An engine asks for all that it knows.
+  std::vector<std::string> unknown() const;
+
  private:
   template <class T>
   const T* find(const std::string& key) const;
+
+  mutable std::set<std::string> asked_;  // rows are read by one thread
 };
 
 }  // namespace outboard

@@ -440,14 +440,19 @@ bool TemplateKernel::plan(Call& call, size_t first, size_t last) const {
     call.wide = call.wide || !within(number, kNarrowNumber);
     return within(number, kWideNumber);
   };
-  return evaluates([&] {
+  std::optional<size_t> negative;
+  const bool known = evaluates([&] {
     for (size_t i = first; i < last; ++i) {
       const Launch& launched = launches_[i];
       if (!launched.when.empty() && !launched.when.evaluate(call.values).truth()) continue;
       const int64_t items = launched.items.evaluate(call.values).as_integer();
       const int64_t repeat =
           launched.repeat.empty() ? 1 : launched.repeat.evaluate(call.values).as_integer();
-      if (items <= 0 || repeat <= 0) continue;
+      if (items < 0 || repeat < 0) {
+        negative = i;
+        return true;
+      }
+      if (items == 0 || repeat == 0) continue;
       if (!fits(items) || !fits(repeat)) return false;
       call.launches.push_back({i, static_cast<uint64_t>(items), static_cast<uint64_t>(repeat)});
     }
@@ -473,6 +478,10 @@ bool TemplateKernel::plan(Call& call, size_t first, size_t last) const {
     }
     return true;
   });
+  TORCH_CHECK_VALUE(!negative.has_value(), "the row of ", overload_.name(),
+                    " asks for a negative number of work items or launches of the kernel '",
+                    launches_[negative.value_or(0)].kernel, "'; write 0 where it is left out");
+  return known;
 }
 
 void TemplateKernel::enqueue(Call& call) {

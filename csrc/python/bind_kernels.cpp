@@ -4,6 +4,7 @@
 
 #include "aten/router.h"
 #include "python/bindings.h"
+#include "python/result_check.h"
 
 namespace py = pybind11;
 
@@ -57,24 +58,36 @@ class PythonKernel final : public c10::OperatorKernel {
         positional.append(std::move(value));
       }
     }
+    torch::jit::Stack given(stack->end() - static_cast<ptrdiff_t>(count), stack->end());
     torch::jit::drop(*stack, count);
     const py::object result = (*function_)(*positional, **keywords);
     const auto& returns = schema.returns();
+    std::vector<c10::IValue> returned;
     if (returns.size() == 1) {
-      stack->push_back(torch::jit::toIValue(result, returns[0].type()));
+      returned.push_back(torch::jit::toIValue(result, returns[0].type()));
     } else if (!returns.empty()) {
       const auto results = result.cast<py::sequence>();
       TORCH_CHECK_VALUE(results.size() == returns.size(), "the kernel of ", schema.operator_name(),
                         " returned ", results.size(), " values, and the operator has ",
                         returns.size());
       for (size_t i = 0; i < returns.size(); ++i) {
-        stack->push_back(torch::jit::toIValue(results[i], returns[i].type()));
+        returned.push_back(torch::jit::toIValue(results[i], returns[i].type()));
       }
     }
+    std::call_once(checked_->made,
+                   [&] { checked_->check = std::make_unique<ResultCheck>(schema); });
+    checked_->check->check(given, returned);
+    for (c10::IValue& value : returned) stack->push_back(std::move(value));
   }
 
  private:
+  struct Checked {
+    std::once_flag made;
+    std::unique_ptr<ResultCheck> check;
+  };
+
   std::shared_ptr<py::function> function_;
+  std::shared_ptr<Checked> checked_ = std::make_shared<Checked>();
 };
 
 uint64_t dtype_mask(const std::optional<std::vector<at::ScalarType>>& dtypes) {

@@ -46,3 +46,12 @@ def test_errors_are_those_of_cpu(device, bins):
     with pytest.raises(RuntimeError) as ours:
         torch.histogramdd(points.to(device), bins)
     assert str(ours.value).splitlines()[0] == str(theirs.value).splitlines()[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.uint8])
+def test_histc_of_integers(device, dtype):
+    """CPU has none: compared with that of the same numbers as floats."""
+    x = torch.tensor([0, 1, 2, 3, 3, 9, 7, 7], dtype=dtype)
+    for arguments in ((8, 0, 7), (4, 0, 3), (5, 0, 0), (3, 2, 9)):
+        got = torch.histc(x.to(device), *arguments)
+        torch.testing.assert_close(got.cpu(), torch.histc(x.double(), *arguments).to(dtype))

@@ -79,3 +79,29 @@ def test_mistakes_are_named(device, delay_operator):
     with register(source=DELAY.replace("x_load", "x_lod")), pytest.raises(RuntimeError) as error:
         delay_operator(torch.ones(3, device=device), 1)
     assert "x_lod" in str(error.value)
+
+
+def test_properties_that_do_not_exist_are_refused(device, delay_operator):
+    for name in ("numers", "condition", "expressions"):
+        with pytest.raises(
+            ValueError, match=f"property '{name}', which engine 'template' does not"
+        ):
+            register(**{name: "1"})
+
+
+def test_negative_numbers_of_work_items_are_refused(device, delay_operator):
+    x = torch.ones(3, device=device)
+    for launch in (Launch("delay", "0 - 5"), Launch("delay", "numel(out)", repeat="-1")):
+        with register(launches=launch), pytest.raises(ValueError, match="negative number of work"):
+            delay_operator(x, 1)
+    with register(launches=[Launch("delay", "0"), Launch("delay", "numel(out)")]):
+        assert delay_operator(x, 1).tolist() == [0, 1, 1]
+
+
+def test_numbers_beyond_32_bits(device, delay_operator):
+    x = torch.ones(3, device=device)
+    with register(), fallback.report() as report:
+        assert delay_operator(x, 2**32 + 1).tolist() == [0, 0, 0]
+    assert ways_of(report)["outboard_templates::delay"] == "device"
+    with register(numbers={"by": "by * by"}), pytest.raises((NotImplementedError, RuntimeError)):
+        delay_operator(x, 2**40)  # declined, and the operator has no other kernel
