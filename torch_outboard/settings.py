@@ -39,7 +39,10 @@ KNOWN = frozenset(
         "OUTBOARD_OCL_MEMORY_BYTES",
         "OUTBOARD_OCL_PROCESSOR",
         "OUTBOARD_TORTURE",
+        "OUTBOARD_WAIT_TIMEOUT",
+        "OUTBOARD_WAIT_WARNING",
         "OUTBOARD_WAY",
+        "OUTBOARD_WORK_IN_FLIGHT",
     }
 )
 
