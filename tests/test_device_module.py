@@ -48,6 +48,16 @@ LEFT_OUT = {
     "sparse": "legacy classes such as torch.cuda.sparse.FloatTensor; PyTorch does without them",
 }
 
+# torch.compile's own names for a backend, which not all versions of PyTorch read in this way, and
+# do without where they are not there.
+LEFT_OUT_WHERE_READ = {
+    "_inductor_backend_init",
+    "CppWrapperCodegen",
+    "PythonWrapperCodegen",
+    "Scheduling",
+    "WrapperFxCodegen",
+}
+
 
 def test_what_pytorch_reads_is_there(device_module):
     read = names_read(Path(torch.__file__).parent)
@@ -55,7 +65,7 @@ def test_what_pytorch_reads_is_there(device_module):
     assert {"_initialized", "_is_in_bad_fork", "manual_seed_all", "get_amp_supported_dtype"} <= {
         *read
     }
-    missing = {name for name in read if not hasattr(device_module, name)}
+    missing = {name for name in read if not hasattr(device_module, name)} - LEFT_OUT_WHERE_READ
     new = {name: sorted(read[name]) for name in missing - LEFT_OUT.keys()}
     assert not new, f"PyTorch reads what the device module does not have: {new}"
     assert missing == LEFT_OUT.keys(), "a name that is left out is there, or not read any more"
