@@ -15,8 +15,8 @@ namespace outboard {
 
 // A row's property `requires`: argument names and texts of values, as Python prints them: "True",
 // "None", "2", "0.5", or the text itself; or ">= 2" for numbers from there on. Of tensors and
-// dtypes, where they are given: "dtype bool", "dtype float32 float64", "dtype not bool", or "dtype of self", that
-// of another argument. Of dimensions: "distinct in self", whose dimensions they are.
+// dtypes, where they are given: "dtype bool", "dtype float32 float64", "dtype not bool", or "dtype
+// of self", that of another argument. Of dimensions: "distinct in self", whose dimensions they are.
 class OUTBOARD_API Requirements {
  public:
   Requirements(const Row& row, const Overload& overload);
@@ -28,9 +28,9 @@ class OUTBOARD_API Requirements {
     Kind kind;
     int argument;
     std::string text;
-    double number;       // NaN: the text is none
-    uint64_t dtypes = 0; // bits of those of kDtypes
-    int other = -1;      // argument that kSameDtype and kDistinct name
+    double number;        // NaN: the text is none
+    uint64_t dtypes = 0;  // bits of those of kDtypes
+    int other = -1;       // argument that kSameDtype and kDistinct name
   };
   Requirement parse(int argument, const std::string& text) const;
   bool holds(const Requirement& requirement, const torch::jit::Stack& stack) const;
