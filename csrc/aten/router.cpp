@@ -309,6 +309,8 @@ void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op, c10::Disp
   if (const Kernels* kernels = entry.kernels.load(std::memory_order_acquire)) {
     for (const auto& kernel : *kernels) {
       if (!matches(*kernel, subject)) continue;
+      // The kit's kernels know dense tensors alone.
+      if (kernel->source == Source::kKit && keys.has_any(kSparseKeys)) continue;
       const KernelUse use(*kernel);
       if (!use.usable()) continue;
       if (kernel->device_kernel != nullptr) {

@@ -276,6 +276,7 @@ def rearranged() -> list[Row]:
             "trace",
             "return self.diagonal(0, 0, 1).sum()",
             conditions=["dims(self) == 2"],
+            dtypes=NUMBERS,
             **FAMILY,
         ),
         *(
