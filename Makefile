@@ -12,7 +12,7 @@ export MAX_JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # The first of these interpreters that is at least 3.11 and runs.
-PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
 NATIVE_SOURCES := setup.py pyproject.toml \
@@ -45,6 +45,12 @@ test: build ## the default tests: shared memory, then separate memory, torture, 
 test-full: build ## every test and the whole operator sweep; a stopped run resumes where it was
 	@$(PY) -m tests.run full --resume
 
+# What has another folder's setting would be taken for this one's: the metadata goes again.
+package = mkdir -p build; $(PY) -m build --no-isolation --$(1) --outdir dist . >build/$(1).log 2>&1 \
+	|| { grep -E 'error|undefined' -A3 build/$(1).log || tail -40 build/$(1).log; \
+	echo "The build failed; build/$(1).log holds everything." >&2; exit 1; }; \
+	rm -rf *.egg-info; tail -1 build/$(1).log
+
 INTEL := build/intel
 
 .PHONY: test-intel
@@ -55,6 +61,26 @@ test-intel: build $(INTEL)/ready ## the tests of drivers and device kernels thro
 .PHONY: check-versions
 check-versions: venv ## check that all C++ compiles against every supported PyTorch and Python
 	@$(PY) -m tests.compile_versions --jobs $(MAX_JOBS)
+
+.PHONY: test-version
+test-version: ## the default tests with TORCH_VERSION=2.15.0 and PYTHON=python3.12, in a folder of their own
+	@tree=build/torch-$(TORCH_VERSION)-$$($(PYTHON) -c 'import sys; print(sys.implementation.cache_tag)') \
+		&& $(PYTHON) -m tests.version_tree $$tree \
+		&& $(MAKE) -C $$tree test TORCH_VERSION=$(TORCH_VERSION) PYTHON=$(PYTHON)
+
+.PHONY: wheel
+wheel: $(VENV)/ready-package ## build a wheel for this Python and this minor version of PyTorch, in dist/
+	@rm -rf build/lib.* build/bdist.* *.egg-info
+	@$(call package,wheel)
+
+.PHONY: sdist
+sdist: $(VENV)/ready-package ## build a source distribution, in dist/
+	@rm -rf *.egg-info
+	@$(call package,sdist)
+
+.PHONY: test-packages
+test-packages: wheel sdist ## install both in fresh environments, and use the device there
+	@$(PY) -m tests.fresh_install dist
 
 .PHONY: bench
 bench: build ## the benchmarks, written to benchmarks/results
@@ -75,7 +101,7 @@ format: $(VENV)/ready-lint ## rewrite Python, C and C++ in the project's format
 
 .PHONY: clean
 clean: ## remove everything that the other targets made, .venv included
-	rm -rf $(VENV) build *.egg-info .test-results demo-output .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) build dist *.egg-info .test-results demo-output .pytest_cache .ruff_cache .mypy_cache
 	rm -rf torch_outboard/include torch_outboard/share torch_outboard/lib
 	find torch_outboard -name '*.so' -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -104,6 +130,11 @@ $(INTEL)/ready: requirements/intel.txt | $(VENV)/bin/python
 
 $(VENV)/ready-lint: requirements/lint.txt | $(VENV)/ready
 	$(call say,Installing linters and formatters)
+	@$(PY) -m pip install -q -r $<
+	@touch $@
+
+$(VENV)/ready-package: requirements/package.txt | $(VENV)/ready
+	$(call say,Installing what builds packages)
 	@$(PY) -m pip install -q -r $<
 	@touch $@
 

@@ -5,22 +5,71 @@ Three kinds of shared objects come out of one `pip install`:
 * `torch_outboard/lib/libtorch_outboard.so`: runtime and operators. Makers link against it.
 * `torch_outboard/_C.*.so`: the Python binding, thin.
 * `torch_outboard/drivers/<name>/libob_<name>.so`: drivers, C or C++ without PyTorch's headers.
+
+The first two work with the minor version of PyTorch that they were built with and no other, so this
+file uses the PyTorch that is installed, and what it builds asks for that version.
 """
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-import torch
 from setuptools import Extension, setup
-from torch.utils.cpp_extension import BuildExtension, CppExtension, include_paths, library_paths
+from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).parent
 PACKAGE = "torch_outboard"
+
+
+def supported_minors() -> tuple[int, int]:
+    """The first and the last minor version of PyTorch 2 that csrc/torch_version.h names."""
+    text = (ROOT / "csrc" / "torch_version.h").read_text()
+    ends = ("FIRST", "LAST")
+    found = [re.search(rf"define OUTBOARD_TORCH_{end}_MINOR (\d+)", text) for end in ends]
+    first, last = (int(match.group(1)) for match in found if match)
+    return first, last
+
+
+def torch_problem(version: str | None) -> str | None:
+    """Why the package cannot be built with a version of PyTorch, None for one that is not there."""
+    first, last = supported_minors()
+    if version is None:
+        return (
+            "torch_outboard is built with the PyTorch that it will run with, and there is none in "
+            f"this environment: install PyTorch 2.{first} to 2.{last} (such as `pip install "
+            "torch==2.13.0`) and what requirements/build.txt lists, then build with `pip install "
+            "--no-build-isolation`, because pip's isolated builds hide the installed packages."
+        )
+    major, minor = (int(part) for part in version.split(".")[:2])
+    if major != 2 or not first <= minor <= last:
+        return (
+            f"torch_outboard works with PyTorch 2.{first} to 2.{last}, and {version} is installed: "
+            "install one of these and build again."
+        )
+    return None
+
+
+try:
+    import torch
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    sys.exit(torch_problem(None))
+if problem := torch_problem(torch.__version__):
+    sys.exit(problem)
+
+from torch.utils.cpp_extension import (  # noqa: E402
+    BuildExtension,
+    CppExtension,
+    include_paths,
+    library_paths,
+)
+
 LIBRARY = f"{PACKAGE}.lib.libtorch_outboard"
 DRIVERS = ("host", "torture", "ocl")
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-deprecated-declarations"]
@@ -141,6 +190,29 @@ class Build(BuildExtension):
         super().run()
         root = ROOT if self.inplace or self.editable_mode else Path(self.build_lib)
         copy_public_files(root / PACKAGE)
+        # Read before the native part is loaded, which another version must not try.
+        (root / PACKAGE / "lib" / "torch_version.txt").write_text(f"{torch_minor()}\n")
+
+
+class SourceDistribution(sdist):
+    """Asks for any supported PyTorch: which one it will be is decided where it is built."""
+
+    def run(self) -> None:
+        first, last = supported_minors()
+        wanted = requirements(f"torch>=2.{first},<2.{last + 1}")
+        self.distribution.install_requires = self.distribution.metadata.install_requires = wanted
+        super().run()
+
+
+def torch_minor() -> str:
+    """Major and minor version of the PyTorch that is installed."""
+    return ".".join(torch.__version__.split(".")[:2])
+
+
+def requirements(pytorch: str) -> list[str]:
+    """What the installed package needs, with this requirement for PyTorch."""
+    lines = (ROOT / "requirements" / "run.txt").read_text().splitlines()
+    return [pytorch, *(line for line in lines if line and not line.startswith("#"))]
 
 
 def copy_public_files(package: Path) -> None:
@@ -196,4 +268,8 @@ def native_extensions() -> list[Extension]:
 # tests/compile_versions.py imports this file for its flags.
 if __name__ == "__main__":
     drop_compiler_cache()
-    setup(ext_modules=native_extensions(), cmdclass={"build_ext": Build})
+    setup(
+        ext_modules=native_extensions(),
+        install_requires=requirements(f"torch=={torch_minor()}.*"),
+        cmdclass={"build_ext": Build, "sdist": SourceDistribution},
+    )

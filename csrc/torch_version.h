@@ -1,10 +1,15 @@
-// Everything that depends on the version of PyTorch stands here: 2.11 to 2.13.
+// Everything that depends on the version of PyTorch stands here.
 #pragma once
 
 #include <torch/headeronly/version.h>
 
-#if TORCH_VERSION_MAJOR != 2 || TORCH_VERSION_MINOR < 11 || TORCH_VERSION_MINOR > 13
-#error "torch_outboard is written for PyTorch 2.11 to 2.13; install one of these and build again"
+// The minor versions of PyTorch 2 that the kit is written for; setup.py reads them, too.
+#define OUTBOARD_TORCH_FIRST_MINOR 11
+#define OUTBOARD_TORCH_LAST_MINOR 15
+
+#if TORCH_VERSION_MAJOR != 2 || TORCH_VERSION_MINOR < OUTBOARD_TORCH_FIRST_MINOR || \
+    TORCH_VERSION_MINOR > OUTBOARD_TORCH_LAST_MINOR
+#error "torch_outboard is not written for this version of PyTorch; README.md says for which"
 #endif
 
 #define OUTBOARD_TORCH_AT_LEAST(minor) (TORCH_VERSION_MINOR >= (minor))

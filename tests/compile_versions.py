@@ -44,8 +44,8 @@ from tests.version_headers import PLATFORM, Unavailable, python_headers, torch_h
 ROOT = Path(__file__).resolve().parent.parent
 CSRC = ROOT / "csrc"
 FOLDER = ROOT / "build" / "versions"
-TORCH_VERSIONS = ("2.11.0", "2.12.0", "2.13.0")
-PYTHON_VERSIONS = ("3.11", "3.12")
+TORCH_VERSIONS = ("2.11.0", "2.12.0", "2.13.0", "2.14.0", "2.15.0")
+PYTHON_VERSIONS = ("3.11", "3.12", "3.13")
 ERRORS_SHOWN = 3
 STARTED = time.time()
 

@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,8 @@ class Stage:
     name: str
     arguments: tuple[str, ...]
     driver: str = "host"
+    # A stage of tests that device kernels alone can pass fails where there are none.
+    needs_kernels: bool = False
 
 
 def pytest_stage(configuration: str, marker: str | None) -> Stage:
@@ -46,13 +48,15 @@ def pytest_stage(configuration: str, marker: str | None) -> Stage:
 def engines_stage(marker: str | None, configuration: str = "ocl") -> Stage:
     """The tests of device kernels, which need a driver that compiles."""
     stage = pytest_stage(configuration, marker)
-    return Stage(configuration, (*stage.arguments, "tests/engines"), driver="ocl")
+    arguments = (*stage.arguments, "tests/engines")
+    return Stage(configuration, arguments, driver="ocl", needs_kernels=True)
 
 
 def device_sweep_stage(dtype: str) -> Stage:
     arguments = ("-m", "tests.opinfo.sweep", "--dtype", dtype, "--driver", "ocl", "--way", "device")
     arguments = (*arguments, "--jobs", str(jobs()), "--resume")
-    return Stage(f"sweep-{dtype}-ocl-device", arguments, driver="ocl")
+    name = f"sweep-{dtype}-ocl-device"
+    return Stage(name, arguments, driver="ocl", needs_kernels=True)
 
 
 def sweep_stage(dtype: str, access: str) -> Stage:
@@ -89,16 +93,34 @@ def full_stages() -> list[Stage]:
 SUITES = {"default": default_stages, "full": full_stages}
 
 
-def run(stage: Stage) -> tuple[int, str]:
-    """Runs a stage, passes its output on, and returns its exit code and its closing line."""
-    environment = {
-        **os.environ,
+def environment_of(stage: Stage) -> dict[str, str]:
+    """The caller's environment without settings of the kit, since a stage brings its own."""
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith("OUTBOARD_")},
         "OUTBOARD_DRIVER": stage.driver,
         "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // jobs())),
         "OMP_WAIT_POLICY": "PASSIVE",
         "PYTHONUNBUFFERED": "1",
     }
+
+
+def missing(stage: Stage, environment: Mapping[str, str]) -> str:
+    """What a stage needs and this machine lacks, in words; "" if nothing."""
+    if not stage.needs_kernels:
+        return ""
+    command = [sys.executable, "-m", "tests.kernels_run"]
+    answer = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    return "" if answer.returncode == 0 else (answer.stdout + answer.stderr).strip()
+
+
+def run(stage: Stage) -> tuple[int, str]:
+    """Runs a stage, passes its output on, and returns its exit code and its closing line."""
+    environment = environment_of(stage)
     closing = ""
+    if lack := missing(stage, environment):
+        print(f"The device of driver '{stage.driver}' runs no kernels, and this stage needs them:")
+        print(lack, flush=True)
+        return 1, "not run: no device kernels"
     process = subprocess.Popen(
         [sys.executable, *stage.arguments],
         cwd=ROOT,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pydoc
 import threading
+from pathlib import Path
 
 import pytest
 import torch
 
+from tests.device_module_names import names_read
 from tests.support import run_python
 
 pytestmark = [pytest.mark.separate, pytest.mark.torture]
@@ -34,6 +37,39 @@ def test_device_is_there(device_module):
 def test_module_is_complete(device_module):
     missing = [name for name in device_module.__all__ if not hasattr(device_module, name)]
     assert not missing
+
+
+# What PyTorch reads from device modules and this one leaves out.
+LEFT_OUT = {
+    "_utils": "a second way to find an index in checkpoints; PyTorch parses the tag without it",
+    "set_rng_ctx": "asked of HPU alone",
+    "unset_rng_ctx": "asked of HPU alone",
+    "sparse": "legacy classes such as torch.cuda.sparse.FloatTensor; PyTorch does without them",
+}
+
+
+def test_what_pytorch_reads_is_there(device_module):
+    read = names_read(Path(torch.__file__).parent)
+    # The search finds what is known to be read.
+    assert {"_initialized", "_is_in_bad_fork", "manual_seed_all", "get_amp_supported_dtype"} <= {
+        *read
+    }
+    missing = {name for name in read if not hasattr(device_module, name)}
+    new = {name: sorted(read[name]) for name in missing - LEFT_OUT.keys()}
+    assert not new, f"PyTorch reads what the device module does not have: {new}"
+    assert missing == LEFT_OUT.keys(), "a name that is left out is there, or not read any more"
+
+
+def test_names_are_the_modules_own(device_module):
+    assert dir(device_module) == sorted(device_module.__all__)
+    for own in ("_C", "atexit", "sys", "Any", "finish_registration"):
+        assert own not in dir(device_module)
+    text = pydoc.plain(pydoc.render_doc(device_module))
+    assert "mem_get_info(" in text
+    for foreign in ("_lazy_init", "finish_registration", "_FOR_PYTORCH"):
+        assert foreign not in text
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = device_module.nothing
 
 
 def test_current_device(device, device_module, second):
@@ -348,6 +384,23 @@ def test_generator_state(device, device_module):
         device_module.set_rng_state(torch.zeros(5, dtype=torch.uint8))
     with pytest.raises(TypeError, match="uint8"):
         device_module.set_rng_state(torch.zeros(16))
+
+
+def test_default_generators(device, device_module):
+    generators = device_module.default_generators
+    assert len(generators) == device_module.device_count()
+    generators[0].manual_seed(12)
+    assert device_module.initial_seed() == 12
+    assert generators[-1].device.index == len(generators) - 1
+    assert [g.device.index for g in generators[:]] == list(range(len(generators)))
+    torch.rand(5, device=device)
+    offset = generators[0].get_offset()
+    assert offset == device_module._get_rng_state_offset() > 0
+    expected = torch.rand(5, device=device)
+    device_module._set_rng_state_offset(offset, device)
+    torch.testing.assert_close(torch.rand(5, device=device), expected, rtol=0, atol=0)
+    with pytest.raises(IndexError):
+        generators[len(generators)]
 
 
 def test_fork_rng(device, device_module):

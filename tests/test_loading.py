@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import torch_outboard
 from tests.support import run_python, try_python
@@ -366,6 +367,60 @@ def test_extension_does_not_load_and_package_says_so(package_without_extension: 
     assert "the native part of torch_outboard does not load" in result.stderr
 
 
+@pytest.fixture
+def package_for_another_torch(tmp_path: Path) -> str:
+    """A copy of the package that says that it was built for PyTorch 2.7, first on the path."""
+    shutil.copytree(PACKAGE, tmp_path / "torch_outboard")
+    (tmp_path / "torch_outboard" / "lib" / "torch_version.txt").write_text("2.7\n")
+    return os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+
+
+def test_built_for_another_torch(package_for_another_torch: str):
+    messages = first_use_errors(PYTHONPATH=package_for_another_torch)
+    sentence = (
+        "The device 'ocl' cannot be used, because torch_outboard was built for PyTorch 2.7 and "
+        f"this is PyTorch {torch.__version__}; install torch==2.7.* or build torch_outboard again "
+        "with this one."
+    )
+    for use in ("tensor", "copy", "method", "init"):
+        assert messages[use].partition("\n")[0] == sentence
+
+
+def test_built_for_another_torch_is_not_loaded(package_for_another_torch: str):
+    """Neither by the package nor by any module of it that is imported later."""
+    out = run_python(
+        """
+        import importlib, torch, torch_outboard
+        for use in ("torch_outboard.device_name()", "torch_outboard.fallback.report().__enter__()",
+                    "torch_outboard.from_cpu(torch.ones(2))",
+                    "torch_outboard.ways.way('host').__enter__()",
+                    "importlib.import_module('torch_outboard.streams')._C.current_stream(0)",
+                    "torch_outboard._C.current_stream(0)"):
+            try:
+                eval(use)
+            except Exception as error:
+                print(type(error).__name__, str(error).count("was built for PyTorch 2.7"), use)
+            else:
+                raise SystemExit(f"{use} raised nothing")
+        maps = open("/proc/self/maps").read()
+        assert "torch_outboard" not in maps, maps
+        """,
+        **{**CLEAN, "PYTHONPATH": package_for_another_torch},
+    )
+    for line in out.splitlines():
+        assert line.startswith("RuntimeError 1 "), out
+
+
+def test_doctor_says_that_it_was_built_for_another_torch(package_for_another_torch: str):
+    environment = {k: v for k, v in os.environ.items() if k not in CLEAN}
+    environment["PYTHONPATH"] = package_for_another_torch
+    command = [sys.executable, "-P", "-m", "torch_outboard", "doctor"]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert result.returncode == 1
+    assert "torch_outboard was built for PyTorch 2.7" in result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
+
+
 def test_another_backend_holds_the_slot():
     out = run_python(
         """
@@ -406,6 +461,7 @@ def test_beside_cuda_it_stays_away_until_imported():
     run_python(
         """
         import sys, torch, types
+        before = torch.accelerator.current_accelerator()  # in a build for CUDA that is CUDA
         torch.backends.cuda.is_built = lambda: True
         import os
         exists = os.path.exists
@@ -415,7 +471,7 @@ def test_beside_cuda_it_stays_away_until_imported():
         _autoload.autoload()
         torch.__spec__._initializing = False
         assert torch._C._get_privateuse1_backend_name() == "privateuseone"
-        assert torch.accelerator.current_accelerator() is None
+        assert torch.accelerator.current_accelerator() == before
         assert not [m for m in sys.modules if m.startswith("torch_outboard")]
         import torch_outboard
         assert torch.accelerator.current_accelerator().type == "ocl"

@@ -23,16 +23,18 @@ class Unavailable(Exception):
 def torch_headers(cache: Path, version: str, python: str, wheel_platform: str = PLATFORM) -> Path:
     """The folder that holds `torch/include` of a version; downloaded unless it is there.
 
+    The wheels of a version for several Pythons hold the same headers, so they are kept once.
+
     Args:
         cache: where headers of all versions are kept.
         version: all three numbers.
-        python: major and minor.
+        python: major and minor of the Python whose wheel to take.
         wheel_platform: tag of the wheel's platform.
 
     Raises:
         Unavailable: there is no such wheel, or it holds something else.
     """
-    tag = f"torch-{version}-cp{python.replace('.', '')}-{wheel_platform}"
+    tag = f"torch-{version}-{wheel_platform}"
     folder = cache / tag
     if folder.exists():
         return folder

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch.utils import backend_registration
 
 from torch_outboard.driver_discovery import (
     DEFAULT_DRIVER,
+    SHIPPED_DRIVERS,
     DriverChoice,
     ask_module,
     choose_driver,
@@ -137,20 +139,15 @@ def _name_problem(name: str) -> str | None:
 
 def _register(choice: DriverChoice) -> None:
     device_module: types.ModuleType
-    try:
-        _C = importlib.import_module("torch_outboard._C")
-    except ImportError as error:
+    state.extension_error = _load_extension(choice.name)
+    if state.extension_error is not None:
         from torch_outboard import unavailable
 
-        state.extension_error = (
-            f"The device '{choice.name}' cannot be used, because the native part of torch_outboard "
-            f"does not load with PyTorch {torch.__version__} ({error}); build torch_outboard again "
-            "for this PyTorch and Python."
-        )
         unavailable.raise_from_every_operator(state.extension_error)
+        unavailable.stand_in_for_extension(state.extension_error)
         device_module = unavailable
     else:
-        from torch_outboard import device_module
+        from torch_outboard import _C, device_module
 
         _C.register_hooks()
         _C.set_bring_device_kernels(_bring_device_kernels)
@@ -160,9 +157,9 @@ def _register(choice: DriverChoice) -> None:
             _C.use_wrapper_library(str(folder / "libob_torture.so"))
 
     name = choice.name
-    torch.utils.rename_privateuse1_backend(name)
+    backend_registration.rename_privateuse1_backend(name)
     torch._register_device_module(name, device_module)
-    torch.utils.generate_methods_for_privateuse1_backend(
+    backend_registration.generate_methods_for_privateuse1_backend(
         for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
     )
     state.name = name
@@ -174,7 +171,37 @@ def _register(choice: DriverChoice) -> None:
         _apply_settings()
 
 
+def _load_extension(device: str) -> str | None:
+    """Imports the native part; returns why it cannot be used, None if it can."""
+    # One that was built for another PyTorch may load all the same, and crash later.
+    built_for = _built_for()
+    if built_for not in (None, ".".join(torch.__version__.split(".")[:2])):
+        return (
+            f"The device '{device}' cannot be used, because torch_outboard was built for PyTorch "
+            f"{built_for} and this is PyTorch {torch.__version__}; install torch=={built_for}.* or "
+            "build torch_outboard again with this one."
+        )
+    try:
+        importlib.import_module("torch_outboard._C")
+    except ImportError as error:
+        return (
+            f"The device '{device}' cannot be used, because the native part of torch_outboard does "
+            f"not load with PyTorch {torch.__version__} ({error}); build torch_outboard again for "
+            "this PyTorch and Python."
+        )
+    return None
+
+
+def _built_for() -> str | None:
+    """Major and minor version of the PyTorch that the native part was built with, where noted."""
+    try:
+        return (Path(__file__).parent / "lib" / "torch_version.txt").read_text().strip()
+    except OSError:
+        return None
+
+
 def _apply_settings() -> None:
+    _warn_of_unknown_settings()
     try:
         if any(variable.startswith(FALLBACK_VARIABLES) for variable in os.environ):
             from torch_outboard import fallback
@@ -188,11 +215,32 @@ def _apply_settings() -> None:
         state.wrong_setting = str(error)
 
 
+def _warn_of_unknown_settings() -> None:
+    from torch_outboard import settings
+
+    try:
+        settings.warn_of_unknown(state.choice.name if state.choice is not None else "")
+    except Warning as error:  # warnings are errors, and `import torch` does not fail because of us
+        state.wrong_setting = str(error)
+
+
+def warn_of_unknown_settings_of_driver() -> None:
+    """Asks a driver that is not of this package for its settings, at the first use."""
+    choice = state.choice
+    if choice is None or choice.module is None or choice.name in SHIPPED_DRIVERS:
+        return
+    from torch_outboard import settings
+
+    settings.warn_of_unknown_of_driver(choice.name, choice.module)
+
+
 def _bring_device_kernels() -> None:
     """Hands the operator tables over; the router calls this at the first use of a device."""
-    from torch_outboard import tuning_file
-    from torch_outboard.ops import tables
+    from torch_outboard import _C, tuning_file
+    from torch_outboard.ops import program_cache, tables
 
+    program_cache.configure()
+    _C.probe_compilers()
     tuning_file.apply_all()
     tables.hand_over()
 

@@ -29,7 +29,8 @@ def _reduce_storage(
     storage: torch.UntypedStorage,
 ) -> tuple[Callable[..., object], tuple[Any, ...]]:
     if storage.device.type != _activation.state.name:
-        return reductions.reduce_storage(storage)
+        reduced: tuple[Callable[..., object], tuple[Any, ...]] = reductions.reduce_storage(storage)
+        return reduced
     from torch_outboard import multiprocessing
 
     return multiprocessing.reduce_storage(storage)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 
 import torch_outboard
-from torch_outboard import _activation
+from torch_outboard import _activation, settings
 from torch_outboard.driver_discovery import choose_driver, installed_drivers
 
 # What each command is for, and the module of those that need more than this file: it has
@@ -51,11 +51,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     module = importlib.import_module(module_name)
     module.add_arguments(parsers[wanted])
-    return module.run(parser.parse_args(arguments))
+    status: int = module.run(parser.parse_args(arguments))
+    return status
 
 
 def doctor() -> int:
-    """Prints versions, drivers, the device and the reason if it cannot be used."""
+    """Prints versions, drivers, devices and what they can do, and the reason if one cannot be used.
+
+    Returns:
+        1 if no device can be used, or a check fails on one.
+    """
     state = _activation.state
     _print_row("torch_outboard", torch_outboard.__version__)
     _print_row("PyTorch", torch.__version__)
@@ -66,8 +71,11 @@ def doctor() -> int:
         for line in _description(choice.module):
             _print_row("", line)
     for name, value in sorted(os.environ.items()):
-        if name.startswith("OUTBOARD_"):
+        if name.startswith(settings.PREFIX):
             _print_row(name, value)
+    own_module = state.choice.module if state.choice is not None else None
+    if names := settings.unknown(state.name, own_module):
+        _print_row("settings", settings.words_about(names, own_module))
     if reason := _activation.reason_to_stay_away():
         _print_row("loading", f"not by `import torch` alone: {reason}")
     if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
@@ -79,7 +87,7 @@ def doctor() -> int:
         return 1
     _print_row("devices", str(torch.get_device_module(state.name).device_count()))
     _print_ways()
-    return devices()
+    return devices() or _check_devices()
 
 
 def devices() -> int:
@@ -96,12 +104,35 @@ def devices() -> int:
         memory = f"{p.total_memory / 2**30:.1f} GiB"
         units = str(p.multi_processor_count)
         rows.append((f"{name}:{index}", p.name, p.kind, memory, units, p.host_access))
+    _print_columns(rows)
+    return 0
+
+
+def _check_devices() -> int:
+    """Tries copies and a kernel on every device and prints what came of it; 1 if any failed."""
+    from torch_outboard import device_checks
+
+    name = _activation.state.name
+    rows: list[tuple[str, ...]] = [("device", "check", "result", "seconds")]
+    failed = []
+    for index in range(torch.get_device_module(name).device_count()):
+        for check in device_checks.check(torch.device(name, index)):
+            rows.append((check.device, check.what, check.outcome, f"{check.seconds:.3f}"))
+            if check.passed is False:
+                failed.append(check)
+    print()
+    _print_columns(rows)
+    for check in failed:
+        print(f"\n{check.device} cannot {check.what}: {check.problem}")
+    return 1 if failed else 0
+
+
+def _print_columns(rows: Sequence[tuple[str, ...]]) -> None:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
         print(
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         )
-    return 0
 
 
 def _problem() -> str | None:

@@ -89,6 +89,9 @@ def run(options: argparse.Namespace) -> int:
         console.print(f"nothing would be kept: {program_cache.VARIABLE} is empty")
         return 1
     _C.bring_device_kernels()
+    if (failure := _C.compiler_failure(device.index)) is not None:
+        console.print(f"{device} compiles nothing:", failure, markup=False, soft_wrap=True)
+        return 1
     before = _C.program_counts()
     if options.record is not None:
         code = record(options.record, options.way)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import sys
+from typing import Any
 
 from torch_outboard import _C, _pytorch_workarounds, amp, memory, random, serialization, streams
 from torch_outboard.amp import (
@@ -49,6 +50,10 @@ from torch_outboard.memory import (
     use_mem_pool,
 )
 from torch_outboard.random import (
+    _get_generator,
+    _get_rng_state_offset,
+    _set_rng_state_offset,
+    default_generators,
     get_rng_state,
     get_rng_state_all,
     initial_seed,
@@ -77,15 +82,11 @@ __all__ = [
     "MemPool",
     "Stream",
     "StreamContext",
-    "_exchange_device",
-    "_is_in_bad_fork",
-    "_lazy_call",
-    "_lazy_init",
-    "_maybe_exchange_device",
     "amp",
     "can_device_access_peer",
     "current_device",
     "current_stream",
+    "default_generators",
     "default_stream",
     "device",
     "device_count",
@@ -135,6 +136,29 @@ __all__ = [
     "synchronize",
     "use_mem_pool",
 ]
+
+# Read by PyTorch, or by programs that know torch.cuda well; not for users.
+_FOR_PYTORCH = (
+    _exchange_device,
+    _get_generator,
+    _get_rng_state_offset,
+    _is_in_bad_fork,
+    _lazy_call,
+    _lazy_init,
+    _maybe_exchange_device,
+    _set_rng_state_offset,
+)
+
+
+def __getattr__(name: str) -> Any:
+    # Activation checkpointing keeps the state of the generators only if this is true.
+    if name == "_initialized":
+        return is_initialized()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 def finish_registration(name: str) -> None:

@@ -200,7 +200,7 @@ def report(*, call_sites: bool = False) -> Iterator[Report]:
     finally:
         _C.stop_report()
         result.rows = [
-            Row(op, _DTYPES.get(dtype), way, calls, copied, nanoseconds * 1e-9, site)
+            Row(op, _DTYPES.get(dtype or ""), way, calls, copied, nanoseconds * 1e-9, site)
             for op, dtype, way, site, calls, copied, nanoseconds in _C.report_rows()
         ]
 

@@ -43,6 +43,7 @@ def _lazy_init() -> None:
         _C.check_device_index(0)
         if _activation.state.wrong_setting is not None:
             raise ValueError(_activation.state.wrong_setting)
+        _activation.warn_of_unknown_settings_of_driver()
         _initialized = True
         while _queued:
             _queued.pop(0)()

@@ -54,22 +54,22 @@ def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
 
 def memory_allocated(device: DeviceLike = None) -> int:
     """Bytes held by tensors."""
-    return memory_stats(device).get("allocated_bytes.all.current", 0)
+    return int(memory_stats(device).get("allocated_bytes.all.current", 0))
 
 
 def max_memory_allocated(device: DeviceLike = None) -> int:
     """Largest number of bytes held by tensors since the last reset."""
-    return memory_stats(device).get("allocated_bytes.all.peak", 0)
+    return int(memory_stats(device).get("allocated_bytes.all.peak", 0))
 
 
 def memory_reserved(device: DeviceLike = None) -> int:
     """Bytes that the allocator holds, cached memory included."""
-    return memory_stats(device).get("reserved_bytes.all.current", 0)
+    return int(memory_stats(device).get("reserved_bytes.all.current", 0))
 
 
 def max_memory_reserved(device: DeviceLike = None) -> int:
     """Largest number of bytes that the allocator held since the last reset."""
-    return memory_stats(device).get("reserved_bytes.all.peak", 0)
+    return int(memory_stats(device).get("reserved_bytes.all.peak", 0))
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
@@ -85,7 +85,8 @@ def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
     """Free and total bytes of a device, as the driver says."""
     _lazy_init()
-    return torch.accelerator.get_memory_info(device_index(device))
+    free, total = torch.accelerator.get_memory_info(device_index(device))
+    return free, total
 
 
 class MemPool:

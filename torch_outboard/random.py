@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import overload
 
 import torch
 
-from torch_outboard import _C
+from torch_outboard import _C, _activation
 from torch_outboard.devices import DeviceLike, device_count, device_index
 from torch_outboard.lazy_init import _lazy_call, _lazy_init
 
 __all__ = [
+    "default_generators",
     "get_rng_state",
     "get_rng_state_all",
     "initial_seed",
@@ -21,6 +23,43 @@ __all__ = [
     "set_rng_state",
     "set_rng_state_all",
 ]
+
+
+class _DefaultGenerators(Sequence[torch.Generator]):
+    """The default generators by index; asking for one is a first use of the devices."""
+
+    def __len__(self) -> int:
+        return device_count()
+
+    @overload
+    def __getitem__(self, index: int) -> torch.Generator: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[torch.Generator]: ...
+    def __getitem__(self, index: int | slice) -> torch.Generator | list[torch.Generator]:
+        numbers = range(len(self))[index]
+        _lazy_init()
+        if isinstance(numbers, int):
+            return _C.default_generator(numbers)
+        return [_C.default_generator(number) for number in numbers]
+
+    def __repr__(self) -> str:
+        return f"<default generators of the devices of '{_activation.state.name}'>"
+
+
+# The default generator of each device.
+default_generators = _DefaultGenerators()
+
+
+def _get_generator(device: DeviceLike) -> torch.Generator:
+    return default_generators[device_index(device)]
+
+
+def _get_rng_state_offset(device: DeviceLike = None) -> int:
+    return _get_generator(device).get_offset()
+
+
+def _set_rng_state_offset(offset: int, device: DeviceLike = None) -> None:
+    _get_generator(device).set_offset(offset)
 
 
 def get_rng_state(device: DeviceLike = None) -> torch.Tensor:

@@ -71,7 +71,8 @@ class _Transformer(nn.Module):
         query, key, value = joined.permute(2, 0, 3, 1, 4)
         mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         x = x + mixed.transpose(1, 2).flatten(2)
-        return self.logits(x + self.feed_forward(x))
+        logits: torch.Tensor = self.logits(x + self.feed_forward(x))
+        return logits
 
 
 def transformer(device: torch.device) -> Run:

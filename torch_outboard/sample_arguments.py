@@ -29,7 +29,9 @@ def overload_of(name: str) -> torch._ops.OpOverload:
     """
     operator, _, overload = name.partition(".")
     namespace, _, base = operator.partition("::")
-    return getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")
+    packet = getattr(getattr(torch.ops, namespace), base)
+    found: torch._ops.OpOverload = getattr(packet, overload or "default")
+    return found
 
 
 def attempts(

@@ -64,7 +64,8 @@ def _load_from_other_driver(
             f"{module.device_count()} devices; load with map_location to choose one"
         )
     device = torch.device(_activation.state.name, number)
-    return cast(torch.UntypedStorage, storage).to(device=device)
+    moved: torch.UntypedStorage = cast(torch.UntypedStorage, storage).to(device=device)
+    return moved
 
 
 def _is_driver(name: str) -> bool:

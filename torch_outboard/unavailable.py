@@ -6,6 +6,8 @@ module at any time and nothing else.
 
 from __future__ import annotations
 
+import sys
+import types
 from typing import NoReturn
 
 import torch
@@ -24,6 +26,22 @@ def raise_from_every_operator(message: str) -> None:
     library = torch.library.Library("_", "IMPL")
     library.fallback(refuse, "PrivateUse1")
     _libraries.append(library)
+
+
+class _Extension(types.ModuleType):
+    """Stands where `torch_outboard._C` would: what is taken from it raises RuntimeError."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):  # what Python itself looks for
+            raise AttributeError(name)
+        raise RuntimeError(self.__doc__)
+
+
+def stand_in_for_extension(message: str) -> None:
+    """Makes every use of the native part raise RuntimeError with `message`."""
+    extension = _Extension("torch_outboard._C", message)
+    sys.modules[extension.__name__] = extension
+    sys.modules["torch_outboard"].__dict__["_C"] = extension  # as importing it would
 
 
 def _lazy_init() -> NoReturn:

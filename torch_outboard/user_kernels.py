@@ -23,10 +23,12 @@ __all__ = ["Registration", "kernel"]
 class Registration:
     """A registered kernel. `remove()`, or leaving a `with` block, takes it back."""
 
-    def __init__(self, name: str, function: Callable | None, token: object) -> None:
+    def __init__(
+        self, name: str, function: Callable[..., Any] | None, token: _C.RoutedKernel
+    ) -> None:
         self.name = name
         self.function = function
-        self._token = token
+        self._token: _C.RoutedKernel | None = token
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         if self.function is None:
@@ -57,7 +59,7 @@ def kernel(
     *,
     dtypes: Iterable[torch.dtype] | None = None,
     device: DeviceLike = None,
-) -> Callable[[Callable], Registration]: ...
+) -> Callable[[Callable[..., Any]], Registration]: ...
 
 
 @overload
@@ -97,7 +99,7 @@ def kernel(
     dtypes: Iterable[torch.dtype] | None = None,
     device: DeviceLike = None,
     **description: Any,
-) -> Callable[[Callable], Registration] | Registration:
+) -> Callable[[Callable[..., Any]], Registration] | Registration:
     """Registers the device's kernel of an operator: a Python function, an expression, or kernels.
 
     A function (this is then a decorator) takes and returns device tensors, with the arguments of
@@ -190,7 +192,7 @@ def kernel(
         _C.bring_device_kernels()
         return Registration(qualified, None, _C.add_row_kernel(qualified, row, wanted, index))
 
-    def register(function: Callable) -> Registration:
+    def register(function: Callable[..., Any]) -> Registration:
         token = _C.add_kernel(qualified, function, wanted, index)
         return Registration(qualified, function, token)
 

@@ -1,12 +1,17 @@
 #include "aten/ways.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <array>
 #include <list>
 #include <mutex>
+#include <set>
+#include <sstream>
 #include <utility>
 
 #include "aten/router.h"
+#include "runtime/compiler_probe.h"
 #include "runtime/device.h"
 #include "runtime/driver_table.h"
 #include "runtime/program.h"
@@ -77,6 +82,7 @@ void add_open_ways(c10::DeviceIndex device, OpenWays& open) {
   if (!shares_host_memory(device) || !runs_code(device)) return;
   const WaySetting setting = way_setting(device);
   if (setting == WaySetting::kHost) return;
+  if (setting == WaySetting::kAuto && compiler_is_known_to_fail(device)) return;
   if (setting == WaySetting::kDevice || !prefers_host(device)) {
     open.all = true;
     return;
@@ -113,6 +119,46 @@ void update_watch() {
   state.watching = wanted;
 }
 
+// The line of a compiler's log that says what is wrong.
+std::string cause_in(const std::string& failure) {
+  std::istringstream lines(failure);
+  std::string first;
+  for (std::string line; std::getline(lines, line);) {
+    if (first.empty()) first = line;
+    const size_t error = line.find("error: ");
+    if (error != std::string::npos) return line.substr(error);
+  }
+  return first;
+}
+
+std::string words_about_compiler(c10::DeviceIndex device, const std::string& failure) {
+  return c10::str("the compiler of ", device_of(device), " (", device_properties(device).name,
+                  ") fails on a kernel that does nothing (", cause_in(failure), ")");
+}
+
+constexpr const char* kRemedy =
+    "`python -m torch_outboard doctor` shows all that it says; use another version of it, another "
+    "device or another driver";
+
+[[noreturn]] void refuse_device_way(c10::DeviceIndex device) {
+  TORCH_CHECK(false, "device kernels were asked for by the way 'device', and ",
+              words_about_compiler(device, compiler_failure(device).value_or("")), "; ", kRemedy,
+              ", or the way 'host' (OUTBOARD_WAY=host)");
+}
+
+// Once for devices that share a compiler.
+void warn_of_compiler(c10::DeviceIndex device, const std::string& failure) {
+  static std::mutex* mutex = new std::mutex;
+  static auto* said = new std::set<std::string>;
+  {
+    const ob_device_properties& properties = device_properties(device);
+    std::lock_guard<std::mutex> lock(*mutex);
+    if (!said->insert(c10::str(properties.name, '\n', properties.driver_version)).second) return;
+  }
+  TORCH_WARN(words_about_compiler(device, failure), ", so all operators run on the host; ", kRemedy,
+             ", or set OUTBOARD_WAY=host to keep this quiet");
+}
+
 bool any_device_runs_code() {
   for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
     if (runs_code(device)) return true;
@@ -132,6 +178,7 @@ void set_way_setting(c10::DeviceIndex device, WaySetting setting) {
   } else {
     for (auto& each : g_settings) each.store(setting);
   }
+  if (g_device_kernels_settled.load()) probe_compilers();
   update_watch();
 }
 
@@ -165,13 +212,15 @@ bool takes_device_way(c10::DeviceIndex device, const WaySubject& subject, int64_
   if (inner == InnerWay::kHost) return false;
   switch (way_setting(device)) {
     case WaySetting::kDevice:
+      if (compiler_is_known_to_fail(device)) refuse_device_way(device);
       return true;
     case WaySetting::kHost:
       return false;
     case WaySetting::kAuto:
       break;
   }
-  return inner == InnerWay::kDevice || device_is_better(device, subject, elements);
+  if (inner != InnerWay::kDevice && !device_is_better(device, subject, elements)) return false;
+  return !compiler_is_known_to_fail(device);
 }
 
 bool device_way_is_open(const WaySubject& subject) noexcept {
@@ -191,6 +240,15 @@ void set_bring_device_kernels(BringDeviceKernels function) noexcept {
 void device_kernels_are_there() noexcept {
   g_device_kernels_settled.store(true, std::memory_order_release);
   update_watch();
+}
+
+void probe_compilers() {
+  for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
+    const WaySetting setting = way_setting(device);
+    if (setting == WaySetting::kHost || !runs_code(device)) continue;
+    const std::optional<std::string> failure = compiler_failure(device);
+    if (failure.has_value() && setting == WaySetting::kAuto) warn_of_compiler(device, *failure);
+  }
 }
 
 void settle_device_kernels() {

@@ -98,6 +98,10 @@ using BringDeviceKernels = void (*)();
 OUTBOARD_API void set_bring_device_kernels(BringDeviceKernels function) noexcept;
 OUTBOARD_API void device_kernels_are_there() noexcept;
 
+// Looks whether the compilers of devices work that run code and whose way is not `host`. Where one
+// does not, `auto` means the host, which is said once, and `device` raises why.
+OUTBOARD_API void probe_compilers();
+
 extern OUTBOARD_API std::atomic<bool> g_device_kernels_settled;
 OUTBOARD_API void settle_device_kernels();
 // Makes sure that the router knows the kit's device kernels, if they can be of use.

@@ -13,7 +13,7 @@ namespace outboard {
 using Kind = ExpressionValue::Kind;
 using List = ExpressionValue::List;
 
-ExpressionValue ExpressionValue::of(double number) {
+ExpressionValue ExpressionValue::of(ExpressionNumber number) {
   ExpressionValue value;
   value.kind = Kind::kNumber;
   value.number = number;
@@ -36,13 +36,13 @@ ExpressionValue ExpressionValue::of(const at::Tensor& tensor) {
 
 ExpressionValue ExpressionValue::of(const c10::IValue& argument) {
   ExpressionValue value;
-  if (argument.isInt()) return of(static_cast<double>(argument.toInt()));
-  if (argument.isBool()) return of(argument.toBool() ? 1.0 : 0.0);
+  if (argument.isInt()) return of(argument.toInt());
+  if (argument.isBool()) return of(argument.toBool());
   if (argument.isDouble()) return of(argument.toDouble());
   if (argument.isTensor()) return of(argument.toTensor());
   if (argument.isIntList()) {
     List list;
-    for (const int64_t element : argument.toIntList()) list.push_back(static_cast<double>(element));
+    for (const int64_t element : argument.toIntList()) list.push_back(element);
     return of(std::move(list));
   }
   if (argument.isDoubleList()) {
@@ -52,15 +52,19 @@ ExpressionValue ExpressionValue::of(const c10::IValue& argument) {
   }
   if (argument.isBoolList()) {
     List list;
-    for (const bool element : argument.toBoolList()) list.push_back(element ? 1.0 : 0.0);
+    for (const bool element : argument.toBoolList()) list.push_back(element);
     return of(std::move(list));
   }
   if (argument.isTensorList() || argument.isOptionalTensorList()) {
     List given;
     for (const c10::IValue& element : argument.toListRef()) {
-      given.push_back(element.isTensor() && element.toTensor().defined() ? 1.0 : 0.0);
+      given.push_back(element.isTensor() && element.toTensor().defined());
     }
     return of(std::move(given));
+  }
+  // An integer above those of 64 bits with a sign: its value does not matter, but it is given.
+  if (argument.isScalar() && !argument.toScalar().isComplex()) {
+    return of(argument.toScalar().to<double>());
   }
   if (argument.isString()) {
     value.kind = Kind::kText;
@@ -74,7 +78,7 @@ bool ExpressionValue::truth() const {
     case Kind::kNone:
       return false;
     case Kind::kNumber:
-      return number != 0;
+      return number.truth();
     case Kind::kList:
       return !list.empty();
     case Kind::kText:
@@ -85,7 +89,7 @@ bool ExpressionValue::truth() const {
   return false;
 }
 
-double ExpressionValue::as_number() const {
+const ExpressionNumber& ExpressionValue::as_number() const {
   TORCH_CHECK_VALUE(kind == Kind::kNumber, "an expression of a row needs a number here");
   return number;
 }
@@ -97,7 +101,7 @@ const List& ExpressionValue::as_list() const {
 
 at::DimVector ExpressionValue::as_sizes() const {
   at::DimVector sizes;
-  for (const double element : as_list()) sizes.push_back(static_cast<int64_t>(element));
+  for (const ExpressionNumber& element : as_list()) sizes.push_back(element.as_integer());
   return sizes;
 }
 
@@ -124,14 +128,19 @@ bool equal(const ExpressionValue& a, const ExpressionValue& b) {
   return false;
 }
 
-int64_t dimension(double d, const at::Tensor& tensor) {
-  return c10::maybe_wrap_dim(static_cast<int64_t>(d), tensor.dim());
+// More than any tensor has dimensions, and any kernel takes numbers.
+constexpr int64_t kLongestList = 1 << 16;
+
+size_t length_of_list(int64_t length) {
+  TORCH_CHECK_VALUE(length >= 0 && length <= kLongestList,
+                    "an expression of a row asks for a list of ", length, " numbers");
+  return static_cast<size_t>(length);
 }
 
 // Place in a list, counted from its end if negative.
-size_t place(double index, size_t size, const std::string& source) {
-  const double at = index < 0 ? index + static_cast<double>(size) : index;
-  TORCH_CHECK_VALUE(at >= 0 && at < static_cast<double>(size), "the expression '", source,
+size_t place(int64_t index, size_t size, const std::string& source) {
+  const int64_t at = index < 0 ? index + static_cast<int64_t>(size) : index;
+  TORCH_CHECK_VALUE(at >= 0 && at < static_cast<int64_t>(size), "the expression '", source,
                     "' of a row asks for place ", index, " of a list of ", size);
   return static_cast<size_t>(at);
 }
@@ -142,6 +151,7 @@ ExpressionValue Expression::evaluate(int index, const std::vector<ExpressionValu
   const Node& node = nodes_[index];
   const auto child = [&](size_t i) { return evaluate(node.children[i], values); };
   const auto number = [&](size_t i) { return child(i).as_number(); };
+  const auto integer = [&](size_t i) { return child(i).as_integer(); };
   switch (node.operation) {
     case Operation::kNumber:
       return ExpressionValue::of(node.number);
@@ -161,16 +171,16 @@ ExpressionValue Expression::evaluate(int index, const std::vector<ExpressionValu
     case Operation::kElement: {
       const ExpressionValue value = child(0);
       const List& list = value.as_list();
-      return ExpressionValue::of(list[place(number(1), list.size(), source_)]);
+      return ExpressionValue::of(list[place(integer(1), list.size(), source_)]);
     }
     case Operation::kSlice: {
       const ExpressionValue value = child(0);
       const List& list = value.as_list();
-      const auto size = static_cast<double>(list.size());
-      const auto bound = [&](size_t i, double otherwise) {
+      const auto size = static_cast<int64_t>(list.size());
+      const auto bound = [&](size_t i, int64_t otherwise) {
         if (node.children[i] < 0) return otherwise;
-        const double at = number(i);
-        return std::min(std::max(at < 0 ? at + size : at, 0.0), size);
+        const int64_t at = integer(i);
+        return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size);
       };
       const auto first = static_cast<size_t>(bound(1, 0));
       const auto last = std::max(static_cast<size_t>(bound(2, size)), first);
@@ -179,11 +189,11 @@ ExpressionValue Expression::evaluate(int index, const std::vector<ExpressionValu
     case Operation::kChoose:
       return child(child(0).truth() ? 1 : 2);
     case Operation::kOr:
-      return ExpressionValue::of(child(0).truth() || child(1).truth() ? 1.0 : 0.0);
+      return ExpressionValue::of(child(0).truth() || child(1).truth());
     case Operation::kAnd:
-      return ExpressionValue::of(child(0).truth() && child(1).truth() ? 1.0 : 0.0);
+      return ExpressionValue::of(child(0).truth() && child(1).truth());
     case Operation::kNot:
-      return ExpressionValue::of(child(0).truth() ? 0.0 : 1.0);
+      return ExpressionValue::of(!child(0).truth());
     case Operation::kNegate:
       return ExpressionValue::of(-number(0));
     case Operation::kAdd: {
@@ -202,24 +212,21 @@ ExpressionValue Expression::evaluate(int index, const std::vector<ExpressionValu
     case Operation::kDivide:
       return ExpressionValue::of(number(0) / number(1));
     case Operation::kFloorDivide:
-      return ExpressionValue::of(std::floor(number(0) / number(1)));
-    case Operation::kRemainder: {
-      const double divisor = number(1);
-      const double value = number(0);
-      return ExpressionValue::of(value - std::floor(value / divisor) * divisor);
-    }
+      return ExpressionValue::of(number(0).floor_divide(number(1)));
+    case Operation::kRemainder:
+      return ExpressionValue::of(number(0).remainder(number(1)));
     case Operation::kEqual:
-      return ExpressionValue::of(equal(child(0), child(1)) ? 1.0 : 0.0);
+      return ExpressionValue::of(equal(child(0), child(1)));
     case Operation::kUnequal:
-      return ExpressionValue::of(equal(child(0), child(1)) ? 0.0 : 1.0);
+      return ExpressionValue::of(!equal(child(0), child(1)));
     case Operation::kLess:
-      return ExpressionValue::of(number(0) < number(1) ? 1.0 : 0.0);
+      return ExpressionValue::of(number(0) < number(1));
     case Operation::kLessEqual:
-      return ExpressionValue::of(number(0) <= number(1) ? 1.0 : 0.0);
+      return ExpressionValue::of(number(0) <= number(1));
     case Operation::kGreater:
-      return ExpressionValue::of(number(0) > number(1) ? 1.0 : 0.0);
+      return ExpressionValue::of(number(0) > number(1));
     case Operation::kGreaterEqual:
-      return ExpressionValue::of(number(0) >= number(1) ? 1.0 : 0.0);
+      return ExpressionValue::of(number(0) >= number(1));
     default:
       return call(node, values);
   }
@@ -229,6 +236,7 @@ ExpressionValue Expression::call(const Node& node,
                                  const std::vector<ExpressionValue>& values) const {
   const auto child = [&](size_t i) { return evaluate(node.children[i], values); };
   const auto number = [&](size_t i) { return child(i).as_number(); };
+  const auto integer = [&](size_t i) { return child(i).as_integer(); };
   const auto tensor = [&](size_t i) -> const at::Tensor& {
     const ExpressionValue value = child(i);
     TORCH_CHECK_VALUE(value.kind == Kind::kTensor && value.tensor->defined(), "the expression '",
@@ -237,33 +245,33 @@ ExpressionValue Expression::call(const Node& node,
   };
   switch (node.operation) {
     case Operation::kNumel:
-      return ExpressionValue::of(static_cast<double>(tensor(0).numel()));
+      return ExpressionValue::of(tensor(0).numel());
     case Operation::kDims:
-      return ExpressionValue::of(static_cast<double>(tensor(0).dim()));
+      return ExpressionValue::of(tensor(0).dim());
     case Operation::kSize: {
       const at::Tensor& of = tensor(0);
-      const int64_t d = dimension(number(1), of);
+      const int64_t d = c10::maybe_wrap_dim(integer(1), of.dim());
       // A tensor without dimensions counts as one of one element.
-      return ExpressionValue::of(of.dim() == 0 ? 1.0 : static_cast<double>(of.size(d)));
+      return ExpressionValue::of(of.dim() == 0 ? int64_t{1} : of.size(d));
     }
     case Operation::kStride: {
       const at::Tensor& of = tensor(0);
-      const int64_t d = dimension(number(1), of);
-      return ExpressionValue::of(of.dim() == 0 ? 1.0 : static_cast<double>(of.stride(d)));
+      const int64_t d = c10::maybe_wrap_dim(integer(1), of.dim());
+      return ExpressionValue::of(of.dim() == 0 ? int64_t{1} : of.stride(d));
     }
     case Operation::kSizes: {
       List list;
-      for (const int64_t size : tensor(0).sizes()) list.push_back(static_cast<double>(size));
+      for (const int64_t size : tensor(0).sizes()) list.push_back(size);
       return ExpressionValue::of(std::move(list));
     }
     case Operation::kBytes:
-      return ExpressionValue::of(static_cast<double>(tensor(0).element_size()));
+      return ExpressionValue::of(static_cast<int64_t>(tensor(0).element_size()));
     case Operation::kFloating:
-      return ExpressionValue::of(at::isFloatingType(tensor(0).scalar_type()) ? 1.0 : 0.0);
+      return ExpressionValue::of(at::isFloatingType(tensor(0).scalar_type()));
     case Operation::kGiven: {
       const ExpressionValue value = child(0);
       const bool undefined = value.kind == Kind::kTensor && !value.tensor->defined();
-      return ExpressionValue::of(value.kind == Kind::kNone || undefined ? 0.0 : 1.0);
+      return ExpressionValue::of(value.kind != Kind::kNone && !undefined);
     }
     case Operation::kEither: {
       ExpressionValue value = child(0);
@@ -271,13 +279,13 @@ ExpressionValue Expression::call(const Node& node,
       return value.kind == Kind::kNone || undefined ? child(1) : value;
     }
     case Operation::kLen:
-      return ExpressionValue::of(static_cast<double>(child(0).as_list().size()));
+      return ExpressionValue::of(static_cast<int64_t>(child(0).as_list().size()));
     case Operation::kProd:
     case Operation::kSum: {
       const ExpressionValue value = child(0);
       const bool product = node.operation == Operation::kProd;
-      double result = product ? 1 : 0;
-      for (const double element : value.as_list()) {
+      ExpressionNumber result = product ? 1 : 0;
+      for (const ExpressionNumber& element : value.as_list()) {
         result = product ? result * element : result + element;
       }
       return ExpressionValue::of(result);
@@ -297,10 +305,11 @@ ExpressionValue Expression::call(const Node& node,
       const ExpressionValue amounts = child(1);
       const List& list = amounts.as_list();
       for (size_t i = 0; i < list.size(); ++i) {
-        sizes.list[place(-1.0 - static_cast<double>(i / 2), sizes.as_list().size(), source_)] +=
-            list[i];
+        const auto from_end = -1 - static_cast<int64_t>(i / 2);
+        ExpressionNumber& size = sizes.list[place(from_end, sizes.as_list().size(), source_)];
+        size = size + list[i];
       }
-      for (const double size : sizes.list) {
+      for (const ExpressionNumber& size : sizes.list) {
         TORCH_CHECK_VALUE(size >= 0, "the expression '", source_, "' of a row has a negative size");
       }
       return sizes;
@@ -309,23 +318,23 @@ ExpressionValue Expression::call(const Node& node,
       ExpressionValue value = child(0);
       // The only dimension of a tensor without dimensions.
       if (value.as_list().empty()) return value;
-      value.list.erase(value.list.begin() + place(number(1), value.list.size(), source_));
+      value.list.erase(value.list.begin() + place(integer(1), value.list.size(), source_));
       return value;
     }
     case Operation::kSet: {
       ExpressionValue value = child(0);
-      value.list[place(number(1), value.as_list().size(), source_)] = number(2);
+      value.list[place(integer(1), value.as_list().size(), source_)] = number(2);
       return value;
     }
     case Operation::kInsert: {
       ExpressionValue value = child(0);
-      const size_t at = place(number(1), value.as_list().size() + 1, source_);
+      const size_t at = place(integer(1), value.as_list().size() + 1, source_);
       value.list.insert(value.list.begin() + at, number(2));
       return value;
     }
     case Operation::kFill: {
-      const double element = number(0);
-      return ExpressionValue::of(List(static_cast<size_t>(number(1)), element));
+      const ExpressionNumber element = number(0);
+      return ExpressionValue::of(List(length_of_list(integer(1)), element));
     }
     case Operation::kBroadcast: {
       const at::DimVector sizes =
@@ -334,7 +343,7 @@ ExpressionValue Expression::call(const Node& node,
     }
     case Operation::kEach: {
       ExpressionValue value = child(0);
-      const auto count = static_cast<size_t>(number(1));
+      const size_t count = length_of_list(integer(1));
       if (value.kind == Kind::kNumber) return ExpressionValue::of(List(count, value.number));
       if (value.as_list().size() == 1) return ExpressionValue::of(List(count, value.list[0]));
       TORCH_CHECK_VALUE(value.list.size() == count, "the expression '", source_,
@@ -342,24 +351,29 @@ ExpressionValue Expression::call(const Node& node,
       return value;
     }
     case Operation::kWrap:
-      return ExpressionValue::of(static_cast<double>(
-          c10::maybe_wrap_dim(static_cast<int64_t>(number(0)), static_cast<int64_t>(number(1)))));
+      return ExpressionValue::of(c10::maybe_wrap_dim(integer(0), integer(1)));
     case Operation::kMin:
       return ExpressionValue::of(std::min(number(0), number(1)));
     case Operation::kMax:
       return ExpressionValue::of(std::max(number(0), number(1)));
     case Operation::kFloor:
-      return ExpressionValue::of(std::floor(number(0)));
+      return ExpressionValue::of(number(0).floor());
     case Operation::kCeil:
-      return ExpressionValue::of(std::ceil(number(0)));
+      return ExpressionValue::of(number(0).ceil());
     case Operation::kAbs:
-      return ExpressionValue::of(std::abs(number(0)));
+      return ExpressionValue::of(number(0).abs());
     case Operation::kLog1p:
-      return ExpressionValue::of(std::log1p(number(0)));
+      return ExpressionValue::of(std::log1p(number(0).as_real()));
     case Operation::kLog2Ceil: {
-      double passes = 0;
-      for (double n = 1; n < number(0); n *= 2) ++passes;
+      const ExpressionNumber n = number(0);
+      int64_t passes = 0;
+      while (passes < 62 && n > ExpressionNumber(int64_t{1} << passes)) ++passes;
+      TORCH_CHECK_VALUE(passes < 62, "the expression '", source_,
+                        "' of a row has a large logarithm");
       return ExpressionValue::of(passes);
+    }
+    case Operation::kReal: {
+      return ExpressionValue::of(number(0).as_real());
     }
     default:
       break;

@@ -5,11 +5,11 @@
 //   training ? size(self, 1) : 0
 //   mode == "mean" && given(weight)
 //
-// Values are numbers (also flags), lists of numbers, texts, tensors and none. Operators are those
-// of C with their precedence: ?: || && == != < <= > >= + - * / // % ! and unary -; `/` divides
-// reals,
-// `//` rounds down, + joins lists. `[a, b]` is a list, `l[i]` an element (also from its end, with
-// negative places) and `l[a:b]` a part of one. Functions:
+// Values are numbers (also flags), lists of numbers, texts, tensors and none. Numbers are integers
+// or reals (engines/expression_number.h): what integers of 64 bits cannot hold raises. Operators
+// are those of C with their precedence: ?: || && == != < <= > >= + - * / // % ! and unary -; `/`
+// divides reals, `//` rounds down, + joins lists. `[a, b]` is a list, `l[i]` an element (also from
+// its end, with negative places) and `l[a:b]` a part of one. Functions:
 //
 //   numel(t) dims(t) size(t, d) stride(t, d) sizes(t) bytes(t) floating(t)   of tensors
 //   given(v): not none and not undefined; either(v, w): v if it is given, else w
@@ -21,6 +21,7 @@
 //   min_of(l) max_of(l): of a list
 //   padded_sizes(l, amounts): sizes with amounts before and after, two per size from the last one
 //   min(a, b) max(a, b) floor(x) ceil(x) abs(x) log1p(x) log2_ceil(n)
+//   real(x): the nearest real
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,21 +32,25 @@
 #include <string>
 #include <vector>
 
+#include "engines/expression_number.h"
 #include "runtime/export.h"
 
 namespace outboard {
 
 struct OUTBOARD_API ExpressionValue {
   enum class Kind : uint8_t { kNone, kNumber, kList, kText, kTensor };
-  using List = c10::SmallVector<double, 6>;
+  using List = c10::SmallVector<ExpressionNumber, 6>;
 
   Kind kind = Kind::kNone;
-  double number = 0;
+  ExpressionNumber number;
   List list;
   const std::string* text = nullptr;
   const at::Tensor* tensor = nullptr;  // may be undefined
 
-  static ExpressionValue of(double number);
+  static ExpressionValue of(ExpressionNumber number);
+  static ExpressionValue of(double number) { return of(ExpressionNumber(number)); }
+  static ExpressionValue of(int64_t number) { return of(ExpressionNumber(number)); }
+  static ExpressionValue of(bool flag) { return of(ExpressionNumber(flag)); }
   static ExpressionValue of(List list);
   static ExpressionValue of(const at::Tensor& tensor);
   // Of an argument: numbers, flags, dtypes (by number), texts, lists of these, tensors, None. A
@@ -55,7 +60,8 @@ struct OUTBOARD_API ExpressionValue {
 
   bool truth() const;
   // Raise ValueError for a value of another kind.
-  double as_number() const;
+  const ExpressionNumber& as_number() const;
+  int64_t as_integer() const { return as_number().as_integer(); }
   const List& as_list() const;
   at::DimVector as_sizes() const;
 };
@@ -80,7 +86,7 @@ class OUTBOARD_API Expression {
   struct Node {
     Operation operation;
     int slot = -1;
-    double number = 0;
+    ExpressionNumber number;
     std::string text;
     c10::SmallVector<int, 4> children;  // -1: left out, in slices
   };

@@ -58,6 +58,7 @@ enum class Expression::Operation : uint8_t {
   kMinOf,
   kMaxOf,
   kPaddedSizes,
+  kReal,
 };
 
 }  // namespace outboard

@@ -153,11 +153,11 @@ class ExpressionParser {
     skip();
     require(at_ < text_.size());
     if (std::isdigit(static_cast<unsigned char>(text_[at_]))) {
-      size_t length = 0;
-      const double number = std::stod(text_.substr(at_), &length);
-      at_ += length;
+      const auto parsed = parse_number(std::string_view(text_).substr(at_));
+      require(parsed.has_value());
+      at_ += parsed->length;
       const int value = add(Operation::kNumber, {});
-      expression_.nodes_[value].number = number;
+      expression_.nodes_[value].number = parsed->number;
       return value;
     }
     return named();
@@ -218,6 +218,7 @@ class ExpressionParser {
         {"max_of", {Operation::kMaxOf, 1}},
         {"padded_sizes", {Operation::kPaddedSizes, 2}},
         {"log1p", {Operation::kLog1p, 1}},
+        {"real", {Operation::kReal, 1}},
     };
     const auto found = functions.find(name);
     c10::SmallVector<int, 4> given = arguments(")");

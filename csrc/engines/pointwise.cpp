@@ -10,6 +10,7 @@
 #include <deque>
 #include <limits>
 
+#include "engines/expression_number.h"
 #include "engines/kernel_types.h"
 #include "runtime/device.h"
 
@@ -47,7 +48,7 @@ at::Scalar absent_value(const std::string& text, ScalarType dtype) {
     }
   }
   const bool lowest = text == "lowest";
-  if (!lowest && text != "highest") return at::Scalar(std::stod(text));
+  if (!lowest && text != "highest") return at::Scalar(read_real(text));
   const double infinity = std::numeric_limits<double>::infinity();
   if (at::isFloatingType(dtype) || at::isComplexType(dtype)) {
     return at::Scalar(lowest ? -infinity : infinity);

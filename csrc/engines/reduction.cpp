@@ -7,6 +7,7 @@
 #include <bitset>
 
 #include "aten/empty.h"
+#include "engines/expression_number.h"
 #include "engines/kernel_types.h"
 #include "runtime/device.h"
 
@@ -113,7 +114,7 @@ ReductionKernel::ReductionKernel(const Row& row, const c10::FunctionSchema& sche
     absent_.push_back(value != absent.end() ? value->second : "");
   }
   for (const auto& [name, value] : row.dictionary("when")) {
-    when_.emplace_back(overload_.index(name), std::stod(value));
+    when_.emplace_back(overload_.index(name), read_real(value));
   }
 }
 
@@ -199,7 +200,7 @@ bool ReductionKernel::read_scalars(Call& call, const torch::jit::Stack& stack) c
   for (size_t i = 0; i < scalars_.size(); ++i) {
     const c10::IValue& value = overload_.read(stack, scalars_[i]);
     if (value.isNone() && !absent_[i].empty()) {
-      call.scalars.emplace_back(std::stod(absent_[i]));
+      call.scalars.emplace_back(read_real(absent_[i]));
     } else if (value.isScalar() && !value.toScalar().isComplex()) {
       call.scalars.push_back(value.toScalar());
     } else {
@@ -246,7 +247,7 @@ bool ReductionKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet key
     for (size_t k = 0; k < call.results.size(); ++k) {
       results.push_back(prepare_result(overload_, overload_.given_output(*stack, k), sizes,
                                        call.results[k], device_of(device)));
-      if (results.back().numel() > 0) results.back().fill_(std::stod(empty_));
+      if (results.back().numel() > 0) results.back().fill_(read_real(empty_));
     }
     overload_.finish(stack, std::move(results));
     return true;

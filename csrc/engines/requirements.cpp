@@ -1,19 +1,18 @@
 #include "engines/requirements.h"
 
 #include <cmath>
-#include <cstdlib>
 #include <string_view>
+
+#include "engines/expression_number.h"
 
 namespace outboard {
 namespace {
 
 constexpr std::string_view kAtLeast = ">= ";
 
-double number_of(std::string text) {
-  if (text.compare(0, kAtLeast.size(), kAtLeast) == 0) text = text.substr(kAtLeast.size());
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  return !text.empty() && *end == '\0' ? number : std::nan("");
+double number_of(std::string_view text) {
+  if (text.compare(0, kAtLeast.size(), kAtLeast) == 0) text.remove_prefix(kAtLeast.size());
+  return parse_real(text).value_or(std::nan(""));
 }
 
 bool holds(const c10::IValue& value, const std::string& text, double number) {

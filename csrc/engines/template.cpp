@@ -165,12 +165,9 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
   }
   for (const auto& [name, text] : row.dictionary("initial")) {
     Tensor& tensor = tensors_[tensor_index(name)];
-    char* end = nullptr;
-    const double number = std::strtod(text.c_str(), &end);
-    const bool is_number = !text.empty() && *end == '\0';
-    if (is_number) {
+    if (const auto number = parse_real(text)) {
       tensor.initial = Tensor::kNumber;
-      tensor.initial_number = number;
+      tensor.initial_number = *number;
     } else {
       tensor.initial = tensor_index(text);
     }

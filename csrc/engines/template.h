@@ -37,7 +37,8 @@
 //                  another one, or a dtype's name
 //   vectors        kernels use vectors, T, of as many elements as suit the device
 //   scalars        arguments that are numbers: parameters of type V (items where items are moved)
-//   numbers        "name = expression": parameters of type ob_index
+//   numbers        "name = expression": parameters of type ob_index, which has 64 bits where a
+//                  tensor or a number needs more than 32
 //   reals          "name = expression": parameters of type R
 //   lists          "name = expression": parameters of type ob_list: up to 16 numbers, name.at[i]
 //   constants      "NAME = expression": integers that the compiler sees
@@ -146,14 +147,17 @@ class TemplateKernel final : public EngineKernel {
   bool read_operands(Call& call, const torch::jit::Stack& stack) const;
   bool choose_dtypes(Call& call, const torch::jit::Stack& stack) const;
   bool given_results_fit(const Call& call, const torch::jit::Stack& stack) const;
-  void make_results(Call& call, const torch::jit::Stack& stack) const;
-  void make_temporaries(Call& call) const;
+  bool make_results(Call& call, const torch::jit::Stack& stack) const;
+  bool make_temporaries(Call& call) const;
   void initialize(Call& call, size_t tensor) const;
   at::ScalarType compute_dtype(const Call& call) const;
   const Kernels& kernels(const Call& call);
-  void enqueue(Call& call, size_t first, size_t last);
+  // What the launches need to know. False: the row's expressions cannot say that.
+  bool plan(Call& call, size_t first, size_t last) const;
+  void enqueue(Call& call);
   KernelFault& fault(c10::DeviceIndex device);
   void add_arguments(const Call& call, LaunchArguments& arguments);
+  static void add_index(const Call& call, LaunchArguments& arguments, int64_t number);
 
   const std::string source_;
   const Requirements requirements_;

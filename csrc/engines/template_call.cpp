@@ -57,16 +57,39 @@ template <class Index>
 struct Numbers {
   Index at[kTemplateList] = {};
 
-  explicit Numbers(const ExpressionValue::List& list) {
-    TORCH_CHECK_VALUE(list.size() <= kTemplateList, "a kernel takes lists of up to ", kTemplateList,
-                      " numbers, not of ", list.size());
+  explicit Numbers(const c10::SmallVector<int64_t, 6>& list) {
     for (size_t i = 0; i < list.size(); ++i) at[i] = static_cast<Index>(list[i]);
   }
 };
 
+// Kernels add two numbers, or a number and the place of an element, in one step: with 32 bits,
+// neither may have more than this. Beyond the second bound even 64 bits are not enough.
+constexpr int64_t kNarrowNumber = (int64_t{1} << 30) - 1;
+constexpr int64_t kWideNumber = (int64_t{1} << 62) - 1;
+
+bool within(int64_t number, int64_t bound) { return number >= -bound && number <= bound; }
+
+// Whether what a call brings suits a row's expressions. If not, the host knows the error.
+template <class Function>
+bool evaluates(const Function& function) {
+  try {
+    return function();
+  } catch (const c10::ValueError&) {
+    return false;
+  } catch (const c10::IndexError&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 struct TemplateKernel::Call {
+  struct Planned {
+    size_t launch;
+    uint64_t items;
+    uint64_t repeat;
+  };
+
   c10::DeviceIndex device;
   std::vector<at::Tensor> tensors;  // as kernels see them
   std::vector<at::Tensor> results;  // as they are returned
@@ -75,8 +98,12 @@ struct TemplateKernel::Call {
   std::vector<at::Tensor> meta;         // results by PyTorch's Meta kernel
   std::vector<at::Scalar> scalars;
   PhiloxState philox{0, 0};
-  uint64_t items = 0;
-  uint64_t step = 0;
+  // What launches need: parameters and constants of kernels in their order, and how often which.
+  c10::SmallVector<int64_t, 16> numbers;
+  c10::SmallVector<double, 8> reals;
+  c10::SmallVector<c10::SmallVector<int64_t, 6>, 2> lists;
+  c10::SmallVector<int64_t, 8> constants;
+  c10::SmallVector<Planned, 4> launches;
   bool wide = false;
 };
 
@@ -182,53 +209,59 @@ bool TemplateKernel::prepare(Call& call, const torch::jit::Stack& stack) const {
     if (!tensors_[i].element.has_value()) continue;
     call.values[tensors_[i].slot] = ExpressionValue::of(call.tensors[i]);
   }
-  call.values[overload_.argument_count()] =
-      ExpressionValue::of(static_cast<double>(group_lanes(call.device)));
+  call.values[overload_.argument_count()] = ExpressionValue::of(int64_t{group_lanes(call.device)});
   call.values[overload_.argument_count() + 1] =
-      ExpressionValue::of(at::globalContext().deterministicAlgorithms() ? 1.0 : 0.0);
+      ExpressionValue::of(at::globalContext().deterministicAlgorithms());
   for (const int argument : scalars_) {
     const c10::IValue& value = overload_.read(stack, argument);
     if (!value.isScalar()) return false;
     call.scalars.push_back(value.toScalar());
   }
-  try {
+  const bool served = evaluates([&] {
     for (const Named& named : let_) {
       call.values[named.slot] = named.expression.evaluate(call.values);
     }
     for (const Expression& condition : conditions_) {
       if (!condition.evaluate(call.values).truth()) return false;
     }
-  } catch (const c10::ValueError&) {
-    return false;  // arguments of a shape that the row did not expect: the host knows the error
-  } catch (const c10::IndexError&) {
-    return false;
-  }
+    return true;
+  });
+  if (!served) return false;
   if (meta_.has_value()) call.meta = meta_->results(overload_, stack);
   return choose_dtypes(call, stack) && given_results_fit(call, stack);
 }
 
-void TemplateKernel::make_results(Call& call, const torch::jit::Stack& stack) const {
+bool TemplateKernel::make_results(Call& call, const torch::jit::Stack& stack) const {
   for (size_t k = 0; k < overload_.result_count(); ++k) {
     const size_t i = operand_count_ + k;
     const Tensor& description = tensors_[i];
-    if (!description.wanted.empty() && !description.wanted.evaluate(call.values).truth()) {
-      call.dtypes[i] = ScalarType::Undefined;
-      call.results.emplace_back();
-      continue;
-    }
+    bool wanted = true;
     at::DimVector sizes;
     at::DimVector strides;
     if (k < call.meta.size()) {
       sizes = call.meta[k].sizes();
       strides = call.meta[k].strides();
-    } else if (!description.sizes.empty()) {
-      sizes = description.sizes.evaluate(call.values).as_sizes();
-    } else {
+    } else if (description.sizes.empty()) {
       sizes = call.tensors.at(0).sizes();
     }
-    if (!description.strides.empty()) {
-      strides = description.strides.evaluate(call.values).as_sizes();
-    } else if (strides.empty() && description.like >= 0) {
+    const bool known = evaluates([&] {
+      wanted = description.wanted.empty() || description.wanted.evaluate(call.values).truth();
+      if (!wanted) return true;
+      if (k >= call.meta.size() && !description.sizes.empty()) {
+        sizes = description.sizes.evaluate(call.values).as_sizes();
+      }
+      if (!description.strides.empty()) {
+        strides = description.strides.evaluate(call.values).as_sizes();
+      }
+      return true;
+    });
+    if (!known) return false;
+    if (!wanted) {
+      call.dtypes[i] = ScalarType::Undefined;
+      call.results.emplace_back();
+      continue;
+    }
+    if (description.strides.empty() && strides.empty() && description.like >= 0) {
       const at::Tensor& model = call.tensors[description.like];
       strides = at::infer_dense_strides(model.sizes(), model.strides());
       if (model.is_non_overlapping_and_dense()) strides = model.strides();
@@ -250,15 +283,22 @@ void TemplateKernel::make_results(Call& call, const torch::jit::Stack& stack) co
     call.values[description.slot] = ExpressionValue::of(call.tensors[i]);
     initialize(call, i);
   }
+  return true;
 }
 
-void TemplateKernel::make_temporaries(Call& call) const {
+bool TemplateKernel::make_temporaries(Call& call) const {
   for (size_t i = operand_count_ + overload_.result_count(); i < tensors_.size(); ++i) {
-    const auto count = tensors_[i].sizes.evaluate(call.values).as_number();
-    call.tensors[i] = empty_on(call.device, {static_cast<int64_t>(count)}, call.dtypes[i]);
+    int64_t count = 0;
+    const bool known = evaluates([&] {
+      count = tensors_[i].sizes.evaluate(call.values).as_integer();
+      return true;
+    });
+    if (!known) return false;
+    call.tensors[i] = empty_on(call.device, {count}, call.dtypes[i]);
     call.values[tensors_[i].slot] = ExpressionValue::of(call.tensors[i]);
     initialize(call, i);
   }
+  return true;
 }
 
 void TemplateKernel::initialize(Call& call, size_t i) const {
@@ -280,10 +320,7 @@ ScalarType TemplateKernel::compute_dtype(const Call& call) const {
 const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
   Key key{call.device, call.wide, {}};
   for (const ScalarType dtype : call.dtypes) key.values.push_back(static_cast<int64_t>(dtype));
-  for (const Named& constant : constants_) {
-    key.values.push_back(
-        static_cast<int64_t>(constant.expression.evaluate(call.values).as_number()));
-  }
+  key.values.append(call.constants.begin(), call.constants.end());
   return table_.find(key, [&] {
     const WorkShape shape = work_shape(call.device);
     const bool gpu = device_properties(call.device).kind != OB_DEVICE_CPU;
@@ -321,6 +358,14 @@ const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
   });
 }
 
+void TemplateKernel::add_index(const Call& call, LaunchArguments& arguments, int64_t number) {
+  if (call.wide) {
+    arguments.value(number);
+  } else {
+    arguments.value(static_cast<int32_t>(number));  // plan() knows that it fits
+  }
+}
+
 void TemplateKernel::add_arguments(const Call& call, LaunchArguments& arguments) {
   const void* some = nullptr;
   for (const at::Tensor& tensor : call.tensors) {
@@ -351,63 +396,97 @@ void TemplateKernel::add_arguments(const Call& call, LaunchArguments& arguments)
       add_scalar(arguments, scalar, value_dtype(compute));
     }
   }
-  const auto index = [&](double number) {
-    if (call.wide) {
-      arguments.value(static_cast<int64_t>(number));
-    } else {
-      arguments.value(static_cast<int32_t>(number));
-    }
-  };
-  for (const Named& named : numbers_) index(named.expression.evaluate(call.values).as_number());
+  for (const int64_t number : call.numbers) add_index(call, arguments, number);
   const bool twice = !tensors_[0].items && (value_dtype(compute) == ScalarType::Double ||
                                             compute == ScalarType::ComplexDouble);
-  for (const Named& named : reals_) {
-    const double number = named.expression.evaluate(call.values).as_number();
+  for (const double number : call.reals) {
     if (twice) {
       arguments.value(number);
     } else {
       arguments.value(static_cast<float>(number));
     }
   }
-  for (const Named& named : lists_) {
-    const ExpressionValue numbers = named.expression.evaluate(call.values);
+  for (const auto& list : call.lists) {
     if (call.wide) {
-      arguments.value(Numbers<int64_t>(numbers.as_list()));
+      arguments.value(Numbers<int64_t>(list));
     } else {
-      arguments.value(Numbers<int32_t>(numbers.as_list()));
+      arguments.value(Numbers<int32_t>(list));
     }
   }
   if (!reports_.empty()) arguments.address(fault(call.device).address());
   if (!random_.empty()) arguments.value(call.philox.seed).value(call.philox.offset);
-  index(static_cast<double>(call.items));
-  index(static_cast<double>(call.step));
 }
 
-void TemplateKernel::enqueue(Call& call, size_t first, size_t last) {
+bool TemplateKernel::plan(Call& call, size_t first, size_t last) const {
+  call.numbers.clear();
+  call.reals.clear();
+  call.lists.clear();
+  call.constants.clear();
+  call.launches.clear();
+  call.wide = false;
+  for (const at::Tensor& tensor : call.tensors) {
+    if (tensor.defined() && (tensor.numel() > INT32_MAX || extent(tensor) > INT32_MAX)) {
+      call.wide = true;
+    }
+  }
+  const auto fits = [&](int64_t number) {
+    call.wide = call.wide || !within(number, kNarrowNumber);
+    return within(number, kWideNumber);
+  };
+  return evaluates([&] {
+    for (size_t i = first; i < last; ++i) {
+      const Launch& launched = launches_[i];
+      if (!launched.when.empty() && !launched.when.evaluate(call.values).truth()) continue;
+      const int64_t items = launched.items.evaluate(call.values).as_integer();
+      const int64_t repeat =
+          launched.repeat.empty() ? 1 : launched.repeat.evaluate(call.values).as_integer();
+      if (items <= 0 || repeat <= 0) continue;
+      if (!fits(items) || !fits(repeat)) return false;
+      call.launches.push_back({i, static_cast<uint64_t>(items), static_cast<uint64_t>(repeat)});
+    }
+    if (call.launches.empty()) return true;
+    for (const Named& named : constants_) {
+      call.constants.push_back(named.expression.evaluate(call.values).as_integer());
+    }
+    for (const Named& named : numbers_) {
+      call.numbers.push_back(named.expression.evaluate(call.values).as_integer());
+      if (!fits(call.numbers.back())) return false;
+    }
+    for (const Named& named : reals_) {
+      call.reals.push_back(named.expression.evaluate(call.values).as_number().as_real());
+    }
+    for (const Named& named : lists_) {
+      const ExpressionValue value = named.expression.evaluate(call.values);
+      if (value.as_list().size() > kTemplateList) return false;
+      auto& list = call.lists.emplace_back();
+      for (const ExpressionNumber& element : value.as_list()) {
+        list.push_back(element.as_integer());
+        if (!fits(list.back())) return false;
+      }
+    }
+    return true;
+  });
+}
+
+void TemplateKernel::enqueue(Call& call) {
+  if (call.launches.empty()) return;
   const WorkShape shape = work_shape(call.device);
   const uint64_t units = std::max<uint32_t>(device_properties(call.device).compute_units, 1);
-  const Kernels* known = nullptr;
-  for (size_t i = first; i < last; ++i) {
-    const Launch& launched = launches_[i];
-    if (!launched.when.empty() && !launched.when.evaluate(call.values).truth()) continue;
-    const double items = launched.items.evaluate(call.values).as_number();
-    if (!(items > 0)) continue;
-    const double repeat =
-        launched.repeat.empty() ? 1 : launched.repeat.evaluate(call.values).as_number();
-    if (!(repeat > 0)) continue;
-    if (known == nullptr) known = &kernels(call);
-    call.items = static_cast<uint64_t>(items);
+  const Kernels& known = kernels(call);
+  for (const Call::Planned& planned : call.launches) {
     Grid grid;
-    if (launched.groups) {
+    if (launches_[planned.launch].groups) {
       const auto local = static_cast<uint64_t>(group_lanes(call.device));
-      grid = Grid::linear(std::min(call.items, units * kGroupsPerUnit) * local, local);
+      grid = Grid::linear(std::min(planned.items, units * kGroupsPerUnit) * local, local);
     } else {
-      grid = Grid::linear(call.items, shape.local);
+      grid = Grid::linear(planned.items, shape.local);
     }
-    for (call.step = 0; call.step < static_cast<uint64_t>(repeat); ++call.step) {
+    for (uint64_t step = 0; step < planned.repeat; ++step) {
       LaunchArguments arguments;
       add_arguments(call, arguments);
-      launch(current_stream_state(call.device), *known->launches[i], grid, arguments);
+      add_index(call, arguments, static_cast<int64_t>(planned.items));
+      add_index(call, arguments, static_cast<int64_t>(step));
+      launch(current_stream_state(call.device), *known.launches[planned.launch], grid, arguments);
     }
   }
 }
@@ -432,40 +511,37 @@ bool TemplateKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys
   if (!prepare(call, *stack)) return false;
   call.tensors.resize(tensors_.size());
   const DeviceWayScope device_way;
-  if (!random_.empty()) {
-    std::optional<at::Generator> generator;
-    if (generator_ >= 0) generator = overload_.read(*stack, generator_).toOptional<at::Generator>();
-    const double draws = random_.evaluate(call.values).as_number();
-    call.philox = reserve_philox(generator, device, static_cast<uint64_t>(draws));
-  }
-  if (reads_.empty()) make_results(call, *stack);
+  if (reads_.empty() && !make_results(call, *stack)) return false;
   for (size_t i = 0; i < operand_count_; ++i) {
     if (call.tensors[i].defined() && !tensors_[i].strided) {
       call.tensors[i] = call.tensors[i].contiguous();
     }
   }
-  make_temporaries(call);
-  const auto measure = [&] {
-    call.wide = false;
-    for (const at::Tensor& tensor : call.tensors) {
-      if (tensor.defined() && (tensor.numel() > INT32_MAX || extent(tensor) > INT32_MAX)) {
-        call.wide = true;
-      }
-    }
-  };
-  measure();
-  size_t first = 0;
-  if (!reads_.empty()) {
-    enqueue(call, 0, read_after_);
-    first = read_after_;
-    for (const Read& read : reads_) {
-      const at::Tensor element = call.tensors[read.tensor].narrow(0, 0, 1);
-      call.values[read.slot] = ExpressionValue::of(element.item().to<double>());
-    }
-    make_results(call, *stack);
-    measure();
+  if (!make_temporaries(call) || !plan(call, 0, reads_.empty() ? launches_.size() : read_after_)) {
+    return false;
   }
-  enqueue(call, first, launches_.size());
+  if (!random_.empty()) {
+    std::optional<at::Generator> generator;
+    if (generator_ >= 0) generator = overload_.read(*stack, generator_).toOptional<at::Generator>();
+    int64_t draws = 0;
+    const bool known = evaluates([&] {
+      draws = random_.evaluate(call.values).as_integer();
+      return draws >= 0;
+    });
+    if (!known) return false;
+    call.philox = reserve_philox(generator, device, static_cast<uint64_t>(draws));
+  }
+  enqueue(call);
+  if (!reads_.empty()) {
+    for (const Read& read : reads_) {
+      const at::Scalar element = call.tensors[read.tensor].narrow(0, 0, 1).item();
+      call.values[read.slot] = element.isIntegral(/*includeBool=*/true)
+                                   ? ExpressionValue::of(element.to<int64_t>())
+                                   : ExpressionValue::of(element.to<double>());
+    }
+    if (!make_results(call, *stack) || !plan(call, read_after_, launches_.size())) return false;
+    enqueue(call);
+  }
   if (!reports_.empty()) expect_fault(current_stream_state(device), fault(device));
   for (size_t k = 0; k < call.results.size(); ++k) {
     const at::Tensor& computed = call.tensors[operand_count_ + k];

@@ -4,9 +4,11 @@
 #include "aten/router.h"
 #include "aten/ways.h"
 #include "engines/engine.h"
+#include "engines/expression.h"
 #include "engines/product_blocks.h"
 #include "engines/scalar_functions.h"
 #include "python/bindings.h"
+#include "runtime/compiler_probe.h"
 #include "runtime/device.h"
 #include "runtime/launch.h"
 #include "runtime/program.h"
@@ -123,6 +125,7 @@ void bind_ways(py::module_& m) {
   m.def("router_is_asked", [](const std::string& name) {
     return g_router_watchers.load() > 0 || router_entry(name).special.load();
   });
+  m.def("probe_compilers", &probe_compilers, NoGil());
   m.def("operator_of", [](const std::string& overload) { return operator_of(overload); });
   m.def("takes_device_way", [](c10::DeviceIndex device, const std::string& overload,
                                const std::string& family, int64_t elements) {
@@ -180,6 +183,7 @@ void bind_programs(py::module_& m) {
   m.def("launch_kernel", &launch_kernel, py::arg("device"), py::arg("source"), py::arg("name"),
         py::arg("options"), py::arg("global_size"), py::arg("local_size"), py::arg("arguments"));
   m.def("runs_code", &runs_code, NoGil());
+  m.def("compiler_failure", &compiler_failure, NoGil());
   m.def("set_disk_cache_folder", &set_disk_cache_folder);
   m.def("disk_cache_folder", &disk_cache_folder);
   m.def("flush_disk_cache", &flush_disk_cache, NoGil());
@@ -189,9 +193,39 @@ void bind_programs(py::module_& m) {
   });
 }
 
+using Value = std::variant<bool, int64_t, double, std::vector<int64_t>, std::vector<double>>;
+
+py::object to_python(const ExpressionNumber& number) {
+  if (number.is_real()) return py::cast(number.as_real());
+  return py::cast(number.as_integer());
+}
+
+// What an expression of a row gives for values of its names.
+py::object evaluate_expression(const std::string& text,
+                               const std::vector<std::pair<std::string, Value>>& given) {
+  std::vector<c10::IValue> arguments;  // outlive the values made of them
+  std::vector<ExpressionValue> values;
+  for (const auto& [name, value] : given) {
+    arguments.push_back(std::visit([](const auto& known) { return c10::IValue(known); }, value));
+  }
+  for (const c10::IValue& argument : arguments) values.push_back(ExpressionValue::of(argument));
+  const Expression expression(text, [&](const std::string& wanted) {
+    for (size_t i = 0; i < given.size(); ++i) {
+      if (given[i].first == wanted) return static_cast<int>(i);
+    }
+    throw py::value_error("the expression '" + text + "' uses '" + wanted + "'");
+  });
+  const ExpressionValue result = expression.evaluate(values);
+  if (result.kind == ExpressionValue::Kind::kNumber) return to_python(result.number);
+  py::list list;
+  for (const ExpressionNumber& element : result.as_list()) list.append(to_python(element));
+  return list;
+}
+
 }  // namespace
 
 void bind_engines(py::module_& m) {
+  m.def("evaluate_expression", &evaluate_expression, py::arg("text"), py::arg("values"));
   bind_ways(m);
   bind_products(m);
   bind_programs(m);

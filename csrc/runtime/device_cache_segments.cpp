@@ -139,11 +139,18 @@ void DeviceCache::throw_out_of_memory(Lock& lock, size_t bytes) {
     limited =
         " This process is limited to " + format_size(limit) + " of it by its memory fraction.";
   }
+  // What is asked for may be there and still be too much for a device to give in one piece.
+  const uint64_t most = device_properties(device_).max_allocation;
+  std::string too_large;
+  if (bytes > most) {
+    too_large = " The device gives at most " + format_size(most) +
+                " in one piece, however much is free: divide what you ask for.";
+  }
   const size_t cached = reserved > in_use ? reserved - in_use : 0;
   TORCH_CHECK_WITH(
       OutOfMemoryError, false, device_of(device_), " is out of memory: ", format_size(bytes),
       " were asked for, and ", format_size(free_bytes), " of ", format_size(total_bytes),
-      " are free.", limited, " This process has reserved ", format_size(reserved), ": ",
+      " are free.", too_large, limited, " This process has reserved ", format_size(reserved), ": ",
       format_size(in_use), " are in use by tensors and ", format_size(cached), " are cached, with ",
       format_size(largest),
       " in the largest free block. Let go of tensors that are not needed, or use smaller batches; "

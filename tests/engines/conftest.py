@@ -33,8 +33,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def device_way(device: torch.device) -> Iterator[None]:
+def device_way(device: torch.device, pytestconfig: pytest.Config) -> Iterator[None]:
     if not _C.runs_code(device.index):
+        if pytestconfig.getoption("configuration") in ("ocl", "gpu"):
+            pytest.fail("no device compiles code; `python -m torch_outboard doctor` says why")
         pytest.skip("the driver of this run compiles no code; use --configuration ocl")
     with ways.way("device"), fallback.policy(copied="allow"):
         yield

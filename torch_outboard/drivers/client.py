@@ -1,12 +1,16 @@
 """Calls a driver from Python without PyTorch: for the tests of drivers and for trying one out."""
 
+from __future__ import annotations
+
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from torch_outboard.drivers import contract
 from torch_outboard.drivers.contract import ArgumentKind, DeviceProperties, EventFlag, Status
+
+T = TypeVar("T")
 
 
 class DriverError(RuntimeError):
@@ -52,7 +56,8 @@ class Client:
 
     def last_error(self) -> str:
         """The message of this thread's last failed call."""
-        return self.driver.last_error().decode()
+        message: bytes = self.driver.last_error()
+        return message.decode()
 
     def call(self, name: str, *arguments: Any) -> None:
         """Calls a function of the table and raises unless it answers OK."""
@@ -69,10 +74,13 @@ class Client:
         """Whether the driver implements a function."""
         return bool(getattr(self.driver, name))
 
-    def _result(self, kind: type, name: str, *arguments: Any) -> Any:
+    def _result(self, kind: type[ctypes._SimpleCData[T]], name: str, *arguments: Any) -> T:
         result = kind()
         self.call(name, *arguments, ctypes.byref(result))
         return result.value
+
+    def _handle(self, kind: type[ctypes.c_void_p], name: str, *arguments: Any) -> int:
+        return self._result(kind, name, *arguments) or 0
 
     def device_count(self) -> int:
         """Number of devices."""
@@ -96,11 +104,11 @@ class Client:
 
     def host_allocate(self, size: int) -> int:
         """Pointer to `size` new bytes of pinned host memory."""
-        return self._result(ctypes.c_void_p, "host_allocate", size)
+        return self._handle(ctypes.c_void_p, "host_allocate", size)
 
     def queue_create(self, device: int, priority: int = 0) -> int:
         """A new queue."""
-        return self._result(contract.Queue, "queue_create", device, priority)
+        return self._handle(contract.Queue, "queue_create", device, priority)
 
     def queue_query(self, queue: int) -> bool:
         """Whether all work on the queue is done."""
@@ -109,7 +117,7 @@ class Client:
     def event_create(self, device: int, timing: bool = False) -> int:
         """A new event."""
         flags = EventFlag.TIMING if timing else EventFlag(0)
-        return self._result(contract.Event, "event_create", device, flags)
+        return self._handle(contract.Event, "event_create", device, flags)
 
     def event_query(self, event: int) -> bool:
         """Whether the event has happened."""
@@ -121,12 +129,12 @@ class Client:
 
     def graph_end(self, queue: int) -> int:
         """The graph captured since `graph_begin`."""
-        return self._result(contract.Graph, "graph_end", queue)
+        return self._handle(contract.Graph, "graph_end", queue)
 
     def program_build(self, device: int, source: str, options: str = "") -> int:
         """A program compiled from OpenCL C."""
         text = (source.encode(), options.encode())
-        return self._result(contract.Program, "program_build", device, *text)
+        return self._handle(contract.Program, "program_build", device, *text)
 
     def program_binary(self, program: int) -> bytes:
         """What `program_load` makes the program of again."""
@@ -138,11 +146,11 @@ class Client:
 
     def program_load(self, device: int, binary: bytes) -> int:
         """A program from its binary."""
-        return self._result(contract.Program, "program_load", device, binary, len(binary))
+        return self._handle(contract.Program, "program_load", device, binary, len(binary))
 
     def kernel_create(self, program: int, name: str) -> int:
         """A kernel of a program."""
-        return self._result(contract.Kernel, "kernel_create", program, name.encode())
+        return self._handle(contract.Kernel, "kernel_create", program, name.encode())
 
     def launch(
         self,
@@ -150,7 +158,7 @@ class Client:
         kernel: int,
         global_size: Sequence[int],
         local_size: Sequence[int],
-        *arguments: int | Local | ctypes._SimpleCData,
+        *arguments: int | Local | ctypes._SimpleCData[Any],
     ) -> None:
         """Enqueues a kernel.
 

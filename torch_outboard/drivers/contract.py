@@ -324,4 +324,5 @@ def load(path: str) -> Driver:
     """
     entry_point = getattr(ctypes.CDLL(path), ENTRY_POINT)
     entry_point.restype = POINTER(Driver)
-    return entry_point().contents
+    table: Driver = entry_point().contents
+    return table

@@ -3,8 +3,8 @@
 __kernel void embedding(OB_PARAMETERS) {
   OB_BEGIN
   OB_FOR_GROUPS(row) {
-    const ob_index place = indices_load(row);
-    const bool known = place >= 0 && place < row_count;
+    const ob_index place = ob_checked_index(indices_load(row), row_count);
+    const bool known = place >= 0;
     if (!known) { OB_REPORT }
     for (ob_index i = OB_LANE; i < n; i += OB_LOCAL) {
       out_store(row * n + i, known ? weight_load(place * n + i) : 0);

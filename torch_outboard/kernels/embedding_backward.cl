@@ -8,8 +8,8 @@ __kernel void embedding_backward(OB_PARAMETERS) {
 #if BY_FREQUENCY
     if (OB_LANE == 0) {
       for (ob_index k = 0; k < index_count; ++k) {
-        const ob_index place = indices_load(k);
-        if ((place & (ranges - 1)) == range && place >= 0 && place < row_count) {
+        const ob_index place = ob_checked_index(indices_load(k), row_count);
+        if ((place & (ranges - 1)) == range && place >= 0) {
           counts_store(place, counts_load(place) + 1);
         }
       }
@@ -17,22 +17,20 @@ __kernel void embedding_backward(OB_PARAMETERS) {
     OB_BARRIER
 #endif
     for (ob_index k = 0; k < index_count; ++k) {
-      const ob_index place = indices_load(k);
-      if ((place & (ranges - 1)) != range || place == padding || place < 0 || place >= row_count) {
-        continue;
-      }
+      const ob_index place = ob_checked_index(indices_load(k), row_count);
+      if ((place & (ranges - 1)) != range || place == padding || place < 0) continue;
       V scale = 1;
 #if BY_FREQUENCY
       scale /= (V)counts_load(place);
 #endif
 #if BAG
-      const ob_index source = offset2bag_load(k);
-      if (source < 0 || source >= bags) continue;
+      const ob_index source = ob_checked_index(offset2bag_load(k), bags);
+      if (source < 0) continue;
 #if HAS_per_sample_weights
       scale *= per_sample_weights_load(k);
 #endif
 #if MODE == 1
-      scale /= (V)max((ob_index)bag_size_load(source), (ob_index)1);
+      scale /= (V)max((long)bag_size_load(source), (long)1);
 #endif
 #define GRADIENT(load) grad_##load(source * n + i)
 #else

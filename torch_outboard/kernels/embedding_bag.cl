@@ -4,21 +4,23 @@
 __kernel void embedding_bag(OB_PARAMETERS) {
   OB_BEGIN
   OB_FOR_GROUPS(bag) {
-    const ob_index first = clamp((ob_index)offsets_load(bag), (ob_index)0, index_count);
-    const ob_index next =
-        bag + 1 < offset_count ? (ob_index)offsets_load(bag + 1) : index_count;
-    const ob_index last = clamp(next, first, index_count);
+    const long start = offsets_load(bag);
+    const long next = bag + 1 < offset_count ? (long)offsets_load(bag + 1) : (long)index_count;
+    const ob_index first = (ob_index)clamp(start, (long)0, (long)index_count);
+    const ob_index last = (ob_index)clamp(next, (long)first, (long)index_count);
     ob_index size = 0;
     for (ob_index k = first; k < last; ++k) size += indices_load(k) != padding;
     if (OB_LANE == 0) {
       bag_size_store(bag, size);
       for (ob_index k = first; k < last; ++k) {
-        if (indices_load(k) < 0 || indices_load(k) >= row_count) { OB_REPORT }
+        if (ob_checked_index(indices_load(k), row_count) < 0) { OB_REPORT }
       }
+      // PyTorch asks for no more than this.
+      if (bag == 0 && start != 0 || start > index_count || next > index_count) { OB_REPORT }
     }
     for (ob_index k = first + OB_LANE; k < last; k += OB_LOCAL) offset2bag_store(k, bag);
-#define KNOWN const ob_index place = indices_load(k);                              \
-    if (place == padding || place < 0 || place >= row_count) continue;
+#define KNOWN const ob_index place = ob_checked_index(indices_load(k), row_count); \
+    if (place == padding || place < 0) continue;
 #if MODE == 2
     for (ob_index i = OB_LANE; i < n; i += OB_LOCAL) {
       V best = 0;

@@ -4,8 +4,12 @@
 __kernel void embedding_renorm_choose(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(k)
-  const ob_index place = indices_load(k);
-  if (place >= 0 && place < row_count) chosen_store(place, k);
+  const ob_index place = ob_checked_index(indices_load(k), row_count);
+  if (place >= 0) {
+    chosen_store(place, k);
+  } else {
+    OB_REPORT
+  }
 }
 
 #if NORM == 0
@@ -22,9 +26,9 @@ __kernel void embedding_renorm(OB_PARAMETERS) {
   OB_BEGIN
   OB_SCRATCH(S)
   OB_FOR_GROUPS(k) {
-    const ob_index place = indices_load(k);
+    const ob_index place = ob_checked_index(indices_load(k), row_count);
     // All groups meet at the same barriers, whether they take a row or not.
-    const bool takes = place >= 0 && place < row_count && chosen_load(place) == k;
+    const bool takes = place >= 0 && chosen_load(place) == k;
     V total = 0;
     if (takes) {
       for (ob_index i = OB_LANE; i < n; i += OB_LOCAL) total = POWER(out_load(place * n + i));

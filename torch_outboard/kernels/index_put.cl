@@ -29,9 +29,8 @@
   const ob_index outer = (part) / blocks;                             \
   const ob_index begin = ((part) - outer * blocks) * block;           \
   for (ob_index j = begin; j < min(begin + block, count); ++j) {      \
-    const ob_index given = index_load(j);                             \
-    const ob_index place = given < 0 ? given + n : given;             \
-    if (place < 0 || place >= n) {                                    \
+    const ob_index place = ob_wrapped_index(index_load(j), n);        \
+    if (place < 0) {                                                  \
       OB_REPORT                                                       \
       continue;                                                       \
     }                                                                 \

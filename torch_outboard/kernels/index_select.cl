@@ -2,9 +2,9 @@
 // for this one; `after` elements lie together. WRAP: negative places count from the end.
 
 #if WRAP
-#define OB_PLACE(given) ((given) < 0 ? (given) + n : (given))
+#define OB_PLACE(given) ob_wrapped_index(given, n)
 #else
-#define OB_PLACE(given) (given)
+#define OB_PLACE(given) ob_checked_index(given, n)
 #endif
 
 // One work item per element.
@@ -13,9 +13,8 @@ __kernel void select_elements(OB_PARAMETERS) {
   OB_ITEM(i)
   const ob_index before = i / after;
   const ob_index outer = before / count;
-  const ob_index given = index_load(before - outer * count);
-  const ob_index place = OB_PLACE(given);
-  if (place < 0 || place >= n) {
+  const ob_index place = OB_PLACE(index_load(before - outer * count));
+  if (place < 0) {
     OB_REPORT
     return;
   }
@@ -27,9 +26,8 @@ __kernel void select_slices(OB_PARAMETERS) {
   OB_BEGIN
   OB_FOR_GROUPS(slice) {
     const ob_index outer = slice / count;
-    const ob_index given = index_load(slice - outer * count);
-    const ob_index place = OB_PLACE(given);
-    if (place < 0 || place >= n) {
+    const ob_index place = OB_PLACE(index_load(slice - outer * count));
+    if (place < 0) {
       OB_REPORT
       continue;
     }

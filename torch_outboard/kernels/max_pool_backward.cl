@@ -8,9 +8,9 @@ __kernel void max_pool_backward(OB_PARAMETERS) {
   OB_FOR_GROUPS(plane) {
     for (ob_index i = 0; i < size; ++i) out_store(plane * size + i, (V)0);
     for (ob_index i = plane * taken; i < (plane + 1) * taken; ++i) {
-      const long place = indices[i];
-      if (place < 0 || place >= size) continue;
-      const ob_index to = plane * size + (ob_index)place;
+      const ob_index place = ob_checked_index(indices[i], size);
+      if (place < 0) continue;
+      const ob_index to = plane * size + place;
       out_store(to, (V)out_load(to) + (V)grad_output_load(i));
     }
   }

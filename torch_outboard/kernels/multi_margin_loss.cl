@@ -7,9 +7,9 @@
 __kernel void multi_margin_loss(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(row)
-  const ob_index t = target_load(row);
+  const ob_index t = ob_checked_index(target_load(row), classes);
   V total = 0;
-  if (t < 0 || t >= classes) {
+  if (t < 0) {
     total = NAN;
     OB_REPORT
   } else {
@@ -33,8 +33,9 @@ __kernel void multi_margin_loss(OB_PARAMETERS) {
 __kernel void multi_margin_loss(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(row)
-  const ob_index t = target_load(row);
-  const bool known = t >= 0 && t < classes;
+  const ob_index t = ob_checked_index(target_load(row), classes);
+  const bool known = t >= 0;
+  if (!known) { OB_REPORT }
   V scale = grad_output_load(REDUCTION ? 0 : row) / ((V)classes * (V)divisor);
 #if HAS_weight
   scale *= weight_load(known ? t : 0);

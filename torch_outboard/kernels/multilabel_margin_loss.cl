@@ -7,6 +7,8 @@ __kernel void multilabel_margin_loss(OB_PARAMETERS) {
   OB_ITEM(row)
   const ob_index first = row * classes;
   for (ob_index i = 0; i < classes; ++i) {
+    // Those behind the end count here, too.
+    if (target_load(first + i) < -1 || target_load(first + i) >= classes) { OB_REPORT }
     bool found = false;
     for (ob_index k = 0; k < classes && target_load(first + k) >= 0; ++k) {
       found = found || target_load(first + k) == i;
@@ -15,10 +17,9 @@ __kernel void multilabel_margin_loss(OB_PARAMETERS) {
   }
   V total = 0;
   for (ob_index k = 0; k < classes && target_load(first + k) >= 0; ++k) {
-    const ob_index t = target_load(first + k);
-    if (t >= classes) {
+    const ob_index t = ob_checked_index(target_load(first + k), classes);
+    if (t < 0) {
       total = NAN;
-      OB_REPORT
       break;
     }
     for (ob_index i = 0; i < classes; ++i) {
@@ -42,8 +43,8 @@ __kernel void multilabel_margin_loss(OB_PARAMETERS) {
   for (ob_index i = 0; i < classes; ++i) {
     V total = 0;
     for (ob_index k = 0; k < classes && target_load(first + k) >= 0; ++k) {
-      const ob_index t = target_load(first + k);
-      if (t >= classes) break;
+      const ob_index t = ob_checked_index(target_load(first + k), classes);
+      if (t < 0) break;
       if (is_target_load(first + i) == 0) {
         total += 1 - self_load(first + t) + self_load(first + i) > 0 ? scale : 0;
       } else if (t == i) {

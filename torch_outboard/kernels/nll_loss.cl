@@ -4,12 +4,12 @@
 __kernel void nll_loss_each(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(i)
-  const ob_index t = target_load(i);
+  const long t = target_load(i);
   const ob_index outer = i / inner;
   V loss = 0, share = 0;
   if (t != ignore) {
     const bool known = t >= 0 && t < classes;
-    const ob_index at = known ? t : 0;
+    const ob_index at = known ? (ob_index)t : 0;
     if (!known) { OB_REPORT }
     share = 1;
 #if HAS_weight

@@ -7,7 +7,9 @@ __kernel void nll_loss_backward(OB_PARAMETERS) {
   const ob_index class = i / inner - outer * classes;
   const ob_index place = outer * inner + i % inner;
   V slope = 0;
-  if (target_load(place) == class && class != ignore) {
+  const long t = target_load(place);
+  if (class == 0 && t != ignore && (t < 0 || t >= classes)) { OB_REPORT }
+  if (t == class && class != ignore) {
     slope = -grad_output_load(REDUCTION ? 0 : place);
 #if REDUCTION == 1
     slope /= total_weight_load(0);

@@ -5,9 +5,12 @@ __kernel void plane_scatter(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(plane)
   for (ob_index i = plane * inputs; i < (plane + 1) * inputs; ++i) {
-    const long place = indices[i];
-    if (place < 0 || place >= outputs) continue;
-    const ob_index to = plane * outputs + (ob_index)place;
+    const ob_index place = ob_checked_index(indices[i], outputs);
+    if (place < 0) {
+      OB_REPORT
+      continue;
+    }
+    const ob_index to = plane * outputs + place;
 #if ADDS
     out_store(to, (V)out_load(to) + (V)source_load(i));
 #else

@@ -227,11 +227,13 @@ static inline state_one of_group(const state_one mine, __local state_one *scratc
   const uint lane = get_local_id(0);
   barrier(CLK_LOCAL_MEM_FENCE);
   scratch[lane] = mine;
-  for (uint step = OB_LOCAL / 2; step > 0; step /= 2) {
+  // A group may have any number of work items, not only powers of two.
+  for (uint count = OB_LOCAL, half = (OB_LOCAL + 1) / 2; count > 1;
+       count = half, half = (half + 1) / 2) {
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (lane < step) {
+    if (lane < count - half) {
       state_one a = scratch[lane];
-      const state_one b = scratch[lane + step];
+      const state_one b = scratch[lane + half];
       merge_one(&a, &b);
       scratch[lane] = a;
     }

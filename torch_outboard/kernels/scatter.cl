@@ -31,7 +31,8 @@
     rest = next;                                                        \
   }
 
-#define OB_PLACE(j, k) (index_load(in_index + (j) * index_stride + (k) * index_next))
+#define OB_PLACE(j, k) \
+  ob_checked_index(index_load(in_index + (j) * index_stride + (k) * index_next), size)
 
 #ifdef HAS_src
 #define OB_IN_SRC(text) text
@@ -47,7 +48,7 @@ __kernel void scatter(OB_PARAMETERS) {
   for (ob_index j = 0; j < n; ++j) {
     for (ob_index k = 0; k < lines; ++k) {
       const ob_index place = OB_PLACE(j, k);
-      if (place >= 0 && place < size) {
+      if (place >= 0) {
         out_store(in_out + k * out_next + place * out_stride, OB_SOURCE(j, k));
       } else {
         OB_REPORT

@@ -27,7 +27,7 @@ __kernel void scatter_reduce(OB_PARAMETERS) {
   for (ob_index j = 0; j < n; ++j) {
     for (ob_index k = 0; k < lines; ++k) {
       const ob_index place = OB_PLACE(j, k);
-      if (place < 0 || place >= size) {
+      if (place < 0) {
         OB_REPORT
         continue;
       }

@@ -39,8 +39,8 @@ __kernel void scatter_slices(OB_PARAMETERS) {
       rest = next;
     }
     for (ob_index j = 0; j < n; ++j) {
-      const ob_index place = index_load(in_index + j * index_stride);
-      if (place < 0 || place >= size) {
+      const ob_index place = ob_checked_index(index_load(in_index + j * index_stride), size);
+      if (place < 0) {
         OB_REPORT
         continue;
       }

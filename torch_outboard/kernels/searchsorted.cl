@@ -5,6 +5,14 @@
 #define boundaries_load sorted_sequence_load
 #endif
 
+__kernel void check_sorter(OB_PARAMETERS) {
+#if HAS_sorter
+  OB_BEGIN
+  OB_ITEM(i)
+  if (ob_checked_index(sorter_load(i), n) < 0) { OB_REPORT }
+#endif
+}
+
 __kernel void searchsorted(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(i)
@@ -15,7 +23,7 @@ __kernel void searchsorted(OB_PARAMETERS) {
   while (low < high) {
     const ob_index middle = low + (high - low) / 2;
 #if HAS_sorter
-    const ob_index place = clamp((ob_index)sorter_load(start + middle), (ob_index)0, n - 1);
+    const ob_index place = max(ob_checked_index(sorter_load(start + middle), n), (ob_index)0);
 #else
     const ob_index place = middle;
 #endif

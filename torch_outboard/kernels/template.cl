@@ -1,7 +1,8 @@
 // What kernel templates can use. The engine (csrc/engines/template.h) puts before this, for each
 // tensor x of the row:
 //
-//   OB_REPORT            a statement: an index is out of range (rows that report)
+//   OB_REPORT            a statement: an index is out of range (rows that report);
+//                        ob_checked_index and ob_wrapped_index, below, find out
 //   HAS_x                whether it is there
 //   x_t, x_value         its elements in memory, and as values (float for half, uchar for bool)
 //   x_load(i)            element i as a value; x_store(i, v) writes one
@@ -59,14 +60,19 @@
 #define OB_LANE ((ob_index)get_local_id(0))
 #define OB_SCRATCH(type) __local type ob_scratch[OB_LOCAL];
 #define OB_BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+// What the work items of a group have is put together in pairs, until the first has all. A group
+// may have any number of them, not only powers of two.
+#define OB_FOR_HALVES(count, half)                                        \
+  for (uint count = OB_LOCAL, half = (OB_LOCAL + 1) / 2; count > 1; \
+       count = half, half = (half + 1) / 2)
 #define OB_DEFINE_GROUP(name, type, both)                                              \
   static inline type name(const type mine, __local type *scratch) {                    \
     barrier(CLK_LOCAL_MEM_FENCE);                                                      \
     scratch[get_local_id(0)] = mine;                                                   \
-    for (uint step = OB_LOCAL / 2; step > 0; step /= 2) {                              \
+    OB_FOR_HALVES(count, half) {                                                       \
       barrier(CLK_LOCAL_MEM_FENCE);                                                    \
-      if (get_local_id(0) < step) {                                                    \
-        const type a = scratch[get_local_id(0)], b = scratch[get_local_id(0) + step];  \
+      if (get_local_id(0) < count - half) {                                            \
+        const type a = scratch[get_local_id(0)], b = scratch[get_local_id(0) + half];  \
         scratch[get_local_id(0)] = both;                                               \
       }                                                                                \
     }                                                                                  \
@@ -99,6 +105,16 @@ OB_DEFINE_GROUP(ob_group_min, V, (a < b || a != a) ? a : b)
   fmax(fmax(fmax((v).s0, (v).s1), fmax((v).s2, (v).s3)),              \
        fmax(fmax((v).s4, (v).s5), fmax((v).s6, (v).s7)))
 #endif
+
+// A value of an index tensor as one of n places, or -1. It is checked as it was loaded: ob_index may
+// have 32 bits of the 64.
+static inline ob_index ob_checked_index(const long given, const ob_index n) {
+  return given >= 0 && given < n ? (ob_index)given : -1;
+}
+// Negative values count from the end.
+static inline ob_index ob_wrapped_index(const long given, const ob_index n) {
+  return ob_checked_index(given < 0 ? given + n : given, n);
+}
 
 // Where element i, counted in row-major order, lies in a strided tensor.
 static inline ob_index ob_place(const ob_layout layout, ob_index i) {

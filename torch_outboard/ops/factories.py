@@ -13,7 +13,7 @@ from torch_outboard.ops.template import Launch, Result, templated
 FAMILY: dict[str, Any] = {"family": "pointwise", "resizes_silently": True}
 
 
-def spaced(name: str, dtypes: tuple, condition: str = "1", **reals: str) -> Row:
+def spaced(name: str, dtypes: tuple[torch.dtype, ...], condition: str = "1", **reals: str) -> Row:
     """linspace and logspace."""
     return templated(
         f"{name}.out",
@@ -30,7 +30,7 @@ def spaced(name: str, dtypes: tuple, condition: str = "1", **reals: str) -> Row:
     )
 
 
-def arange(dtypes: tuple, part: str, **properties: Any) -> Row:
+def arange(dtypes: tuple[torch.dtype, ...], part: str, **properties: Any) -> Row:
     """Numbers from start to end by steps; `part` is what counts of these."""
     start, end, step = (part.format(name) for name in ("start", "end", "step"))
     length = f"ceil(({end} - {start}) / {step})"

@@ -368,10 +368,18 @@ def of_flat_places() -> list[Row]:
             """
             ends = repeats.cumsum(0)
             total = 0
-            if output_size is not None:
-                total = output_size
-            elif repeats.numel() > 0:
-                total = int(ends[-1].item())
+            if repeats.numel() > 0:
+                last = torch.where((repeats < 0).any(), -1, ends[-1])
+                if output_size is not None:
+                    assert output_size >= 0
+                    # Its result is used, or the compiler would leave it out.
+                    ends = torch._functional_assert_async(last == output_size, "", ends)
+                    total = output_size
+                else:
+                    total = int(last.item())
+                    assert total >= 0
+            else:
+                assert output_size is None or output_size == 0
             items = torch.arange(total, dtype=ends.dtype, device=repeats.device)
             return torch.searchsorted(ends, items, right=True).to(repeats.dtype)
             """,
@@ -381,9 +389,43 @@ def of_flat_places() -> list[Row]:
     ]
 
 
+def assertions() -> list[Row]:
+    """What is raised by the next wait."""
+    return [
+        templated(
+            overload,
+            None,
+            Launch("assertion", "1"),
+            source="""
+            __kernel void assertion(OB_PARAMETERS) {
+              OB_BEGIN
+              OB_ITEM(i)
+              if (self_load(i) == 0) { OB_REPORT }
+            }
+            """,
+            dtypes=(*REAL, *BOOL),
+            operands=operands,
+            accepts={"dep_token": "any"},
+            results=results,
+            conditions=["numel(self) == 1"],
+            reports="RuntimeError: Expected Tensor with single nonzero value, but got zero,",
+            family="indexing",
+        )
+        for overload, operands, results in (
+            ("_assert_async", "self", []),
+            (
+                "_functional_assert_async.msg",
+                "self dep_token",
+                [Result("out", "sizes(dep_token)", "dep_token", initial="dep_token")],
+            ),
+        )
+    ]
+
+
 def rows() -> list[Row]:
     """Every row."""
     return [
+        *assertions(),
         templated(
             "gather gather.out",
             "gather",

@@ -185,6 +185,7 @@ def _nll_loss_backward() -> list[Row]:
             ],
             numbers={"classes": "classes", "inner": "inner", "ignore": "ignore_index"},
             constants={"REDUCTION": "reduction"},
+            reports="IndexError: a target is no class",
             family="loss",
         )
 
@@ -212,6 +213,8 @@ def _margin_losses() -> list[Row]:
         " : numel(grad_output) == 1"
     ]
 
+    multi, label = "multi_margin_loss", "multilabel_margin_loss"
+
     def row(
         overloads: str,
         name: str,
@@ -238,12 +241,11 @@ def _margin_losses() -> list[Row]:
             numbers=numbers,
             reals=reals,
             constants={"FORWARD": str(int(forward)), "REDUCTION": "reduction", **constants},
-            reports="RuntimeError: a target is no class" if forward else "",
+            reports="RuntimeError: a target is no class" if forward or name == multi else "",
             family="loss",
         )
 
     out = Result("out", f"reduction == {_NONE} ? plain : []")
-    multi, label = "multi_margin_loss", "multilabel_margin_loss"
     multi_conditions = [
         "p == 1 || p == 2",
         "numel(target) == row_count && dims(target) <= 1",

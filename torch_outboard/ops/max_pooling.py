@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch_outboard.ops.plane_scatter import plane_scatter
 from torch_outboard.ops.pooling_windows import (
     ADJACENT_CHANNELS,
@@ -112,8 +114,8 @@ def max_pool_rows() -> list[Row]:
             **image("self", dimensions),
             **window(dimensions, dilation=True),
         }
-        checked: dict = {"meta": f"aten::{name}"}
-        checked_backward: dict = {"meta": f"aten::{name}_backward"}
+        checked: dict[str, Any] = {"meta": f"aten::{name}"}
+        checked_backward: dict[str, Any] = {"meta": f"aten::{name}_backward"}
         results = [Result("out"), Result("indices", dtype="int64")]
         results_backward = Result("out")
         if dimensions == 3:  # these have no Meta kernel in C++
@@ -178,7 +180,7 @@ def fractional_max_pool_rows() -> list[Row]:
     for dimensions in (2, 3):
         name = f"fractional_max_pool{dimensions}d"
         kernel = window(dimensions)
-        backward: dict = {"meta": f"aten::{name}_backward"}
+        backward: dict[str, Any] = {"meta": f"aten::{name}_backward"}
         if dimensions == 3:  # has no Meta kernel in C++
             backward = {
                 "conditions": [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch_outboard.ops.row import FLOATS, Row, template
 from torch_outboard.ops.template import Launch, Result, templated
 
@@ -14,7 +16,7 @@ def plane_scatter(
     result: Result,
     *,
     adds: bool,
-    **properties,
+    **properties: Any,
 ) -> Row:
     """A row that moves the `values` of planes to `indices` in planes of `sizes`."""
     text = template("plane_scatter").replace("source_load", f"{values}_load")
@@ -29,6 +31,7 @@ def plane_scatter(
         results=result,
         numbers={"inputs": f"prod(sizes({values})[{-dimensions}:])", "outputs": f"prod({sizes})"},
         constants={"ADDS": str(int(adds))},
+        reports="RuntimeError",
         family="pooling",
         **properties,
     )

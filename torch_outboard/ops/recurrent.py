@@ -6,11 +6,13 @@ The workspaces have the layout of the cells that are composed of operators
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch_outboard.ops.row import FLOATS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
 
-def _cell(overload: str, state: str, gates: int, *, backward: bool, **properties) -> Row:
+def _cell(overload: str, state: str, gates: int, *, backward: bool, **properties: Any) -> Row:
     """A row of a cell; `state` is an argument of the sizes (batch, hidden) or a list of them."""
     launches = [Launch("cell", "batch", groups=True)]
     if backward:

@@ -21,15 +21,18 @@ def searches() -> list[Row]:
             "requires": {"out_int32": flag},
             **FAMILY,
         }
+        search = Launch("searchsorted", "numel(out)")
         rows += [
             templated(
                 "searchsorted.Tensor searchsorted.Tensor_out",
                 "searchsorted",
-                Launch("searchsorted", "numel(out)"),
-                operands="sorted_sequence self sorter?",
+                [Launch("check_sorter", "numel(sorter)"), search] if sorted_by else search,
+                operands=f"sorted_sequence self{sorted_by}",
                 accepts={"sorter": "int64"},
                 results=Result("out", "sizes(self)", dtype),
+                reports="RuntimeError: sorter index out of range" if sorted_by else "",
                 conditions=[
+                    "given(sorter)" if sorted_by else "!given(sorter)",
                     "dims(sorted_sequence) > 0",
                     "dims(sorted_sequence) == 1 || "
                     "sizes(sorted_sequence)[0:-1] == sizes(self)[0:-1]",
@@ -44,7 +47,10 @@ def searches() -> list[Row]:
                 },
                 constants={"RIGHT": 'right || (given(side) ? side == "right" : 0)'},
                 **common,
-            ),
+            )
+            for sorted_by in ("", " sorter")
+        ]
+        rows += [
             templated(
                 "bucketize.Tensor bucketize.Tensor_out",
                 "searchsorted",

@@ -23,4 +23,5 @@ def describe() -> str:
     """
     library = ctypes.CDLL(library_path())
     library.ob_ocl_describe.restype = ctypes.c_char_p
-    return library.ob_ocl_describe().decode(errors="replace").rstrip()
+    text: bytes = library.ob_ocl_describe()
+    return text.decode(errors="replace").rstrip()

@@ -109,11 +109,11 @@ class Torture:
 
     def misuses(self) -> int:
         """Number of calls refused since loading because the caller used the driver wrongly."""
-        return self.library.ob_torture_misuses()
+        return int(self.library.ob_torture_misuses())
 
     def injected(self) -> int:
         """Number of calls that were made to fail since the start or `reset`."""
-        return self.library.ob_torture_injected()
+        return int(self.library.ob_torture_injected())
 
     def reset(self) -> None:
         """Forgets all settings and counts of calls; what is alive stays known."""

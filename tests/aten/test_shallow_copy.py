@@ -1,0 +1,327 @@
+"""Tensors that take over the data of another device: `.data =` and `module.to(device)`."""
+
+from __future__ import annotations
+
+import copy
+import io
+
+import pytest
+import torch
+from torch import nn
+
+pytestmark = [
+    pytest.mark.separate,
+    pytest.mark.filterwarnings("ignore:Sparse CSR tensor support"),
+]
+
+CPU = torch.device("cpu")
+
+
+class Tied(nn.Module):
+    """An embedding whose weight is the last layer's, too, and a block that is used twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(11, 6)
+        self.block = nn.Sequential(nn.Linear(6, 6), nn.Tanh())
+        self.again = self.block
+        self.head = nn.Linear(6, 11, bias=False)
+        self.head.weight = self.embedding.weight
+        self.register_buffer("scale", torch.tensor(2.0))
+        self.register_buffer("same_scale", self.scale)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.head(self.again(self.block(self.embedding(tokens)))) * self.scale
+
+
+def train(model: nn.Module, optimizer: torch.optim.Optimizer, on: torch.device) -> list[float]:
+    tokens = torch.arange(22, device=on).reshape(2, 11) % 11
+    losses = []
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten().roll(1))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def seeded() -> Tied:
+    torch.manual_seed(0)
+    return Tied()
+
+
+# ---- Modules
+
+
+def test_tied_parameters_stay_tied(device):
+    model = seeded()
+    before = list(model.parameters())
+    for target in (device, CPU, device):
+        model.to(target)
+        assert all(a is b for a, b in zip(model.parameters(), before, strict=True))
+        assert all(p.device == target for p in model.parameters())
+        assert model.head.weight is model.embedding.weight
+        assert model.again[0].weight is model.block[0].weight
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam])
+def test_optimizer_trains_what_was_moved(device, kind, when):
+    reference = seeded()
+    expected = train(reference, kind(reference.parameters(), lr=0.1), CPU)
+    model = seeded()
+    if when == "before":
+        optimizer = kind(model.parameters(), lr=0.1)
+        model.to(device)
+    else:
+        optimizer = kind(model.to(device).parameters(), lr=0.1)
+    torch.testing.assert_close(train(model, optimizer, device), expected)
+    for got, want in zip(model.parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(got.cpu(), want)
+
+
+def test_to_and_back_between_epochs(device):
+    reference, model = seeded(), seeded()
+    expected_steps = torch.optim.SGD(reference.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for target in (device, CPU, device):
+        expected = train(reference, expected_steps, CPU)
+        torch.testing.assert_close(train(model.to(target), optimizer, target), expected)
+
+
+def test_gradients_move_with_their_parameters(device):
+    layer = nn.Linear(3, 2)
+    layer(torch.ones(1, 3)).sum().backward()
+    gradient = layer.weight.grad
+    layer.to(device)
+    assert layer.weight.grad is gradient
+    assert gradient.device == device
+    layer(torch.ones(1, 3, device=device)).sum().backward()
+    torch.testing.assert_close(layer.weight.grad.cpu(), torch.full((2, 3), 2.0))
+
+
+def test_hooks_and_flags_of_a_parameter_stay(device):
+    layer = nn.Linear(2, 2)
+    layer.bias.requires_grad_(False)
+    layer.weight.note = "mine"
+    layer.weight.register_hook(lambda gradient: gradient * 10)
+    layer.to(device)
+    assert layer.weight.note == "mine"
+    assert not layer.bias.requires_grad
+    layer(torch.ones(1, 2, device=device)).sum().backward()
+    torch.testing.assert_close(layer.weight.grad.cpu(), torch.full((2, 2), 10.0))
+
+
+def test_deep_copies_of_a_moved_module_are_tied_among_themselves(device):
+    model = seeded().to(device)
+    twin = copy.deepcopy(model)
+    assert twin.head.weight is twin.embedding.weight
+    assert twin.head.weight is not model.head.weight
+    with torch.no_grad():
+        twin.embedding.weight.zero_()
+    assert model.embedding.weight.abs().sum().item() > 0
+    assert twin.to(CPU).head.weight is twin.embedding.weight
+
+
+def test_conversions_of_dtype_and_device_together(device):
+    model = seeded()
+    weight = model.head.weight
+    model.to(device, torch.float64)
+    assert weight.dtype == torch.float64
+    assert model.half().head.weight is weight
+    assert (weight.device, weight.dtype) == (device, torch.float16)
+    model.to("cpu", torch.float32)
+    assert (weight.device, weight.dtype) == (CPU, torch.float32)
+
+
+def test_to_empty_keeps_ties(device):
+    model = seeded()
+    model.to_empty(device=device)
+    assert model.head.weight is model.embedding.weight
+    assert model.head.weight.device == device
+
+
+@pytest.mark.parametrize("swap", [True, False])
+def test_the_flags_of_conversion_are_obeyed(device, swap):
+    flag = torch.__future__
+    change = (
+        flag.set_swap_module_params_on_conversion
+        if swap
+        else flag.set_overwrite_module_params_on_conversion
+    )
+    layer = nn.Linear(2, 2)
+    weight = layer.weight
+    change(True)
+    try:
+        layer.to(device)
+    finally:
+        change(False)
+    assert layer.weight.device == device
+    assert (layer.weight is weight) == swap
+    assert weight.device == (device if swap else CPU)
+
+
+def test_a_module_moves_in_inference_mode(device):
+    with torch.inference_mode():
+        layer = nn.Linear(2, 2)
+        weight = layer.weight
+        layer.to(device)
+        assert layer.weight is weight
+        assert layer(torch.ones(1, 2, device=device)).device == device
+
+
+# ---- Data of single tensors
+
+
+@pytest.mark.parametrize("to_device", [True, False])
+def test_data_takes_over_everything_but_history(device, to_device):
+    source, target = (CPU, device) if to_device else (device, CPU)
+    tensor = nn.Parameter(torch.ones(4, device=source))
+    with torch.no_grad():
+        tensor.mul_(2)
+    version = tensor._version
+    new = torch.arange(6.0, dtype=torch.float64, device=target).reshape(2, 3).t()
+    tensor.data = new
+    assert (tensor.device, tensor.dtype) == (target, torch.float64)
+    assert (tensor.shape, tensor.stride()) == (new.shape, new.stride())
+    assert tensor.untyped_storage().device == target
+    assert tensor.data_ptr() == new.data_ptr()
+    assert tensor.requires_grad
+    assert tensor.is_leaf
+    assert tensor._version == version
+    new.add_(1)
+    torch.testing.assert_close(tensor.detach().cpu(), new.cpu())
+    tensor.data.zero_()
+    assert new.sum().item() == 0
+    assert tensor._version == version
+
+
+def test_views_keep_the_memory_that_they_had(device):
+    base = torch.ones(4)
+    view, detached = base[:2], base.detach()
+    base.data = torch.zeros(3, device=device)
+    view.add_(1)
+    detached.mul_(2)
+    assert detached.tolist() == [4, 4, 2, 2]
+    assert base.tolist() == [0, 0, 0]
+    view.data = torch.full((3,), 5.0, device=device)
+    assert detached.tolist() == [4, 4, 2, 2]
+    assert view.add_(1).tolist() == [6, 6, 6]
+
+
+def test_conj_and_neg_bits_come_along(device):
+    pairs = torch.arange(6.0, device=device).reshape(3, 2)
+    tensor = torch.zeros(3, dtype=torch.complex64)
+    tensor.data = torch.view_as_complex(pairs).conj()
+    assert tensor.is_conj()
+    assert tensor.tolist() == [-1j, 2 - 3j, 4 - 5j]
+    real = torch.zeros(3)
+    real.data = tensor.imag
+    assert real.tolist() == [-1, -3, -5]
+
+
+def test_old_memory_is_given_back(device, device_module):
+    device_module.synchronize()
+    before = device_module.memory_allocated()
+    tensor = torch.ones(1 << 16, device=device)
+    tensor.data = torch.ones(3)
+    assert device_module.memory_allocated() == before
+    assert tensor.sum().item() == 3
+
+
+def test_a_graph_made_before_the_move_is_not_run_on_other_values(device):
+    weight = nn.Parameter(torch.ones(3, 3))
+    loss = (weight @ weight).sum()
+    weight.data = weight.data.to(device)
+    with pytest.raises(RuntimeError, match="same device"):
+        loss.backward()
+    # A graph made after the move is whole.
+    (weight @ weight).sum().backward()
+    torch.testing.assert_close(weight.grad.cpu(), torch.full((3, 3), 6.0))
+
+
+def test_integers_cannot_become_data_that_needs_a_gradient(device):
+    with pytest.raises(RuntimeError, match="must be floating point"):
+        nn.Parameter(torch.ones(2)).data = torch.ones(2, dtype=torch.int64, device=device)
+
+
+# ---- What is compatible
+
+
+def test_which_tensors_are_compatible(device):
+    compatible = torch._has_compatible_shallow_copy_type
+    here, there, meta = (torch.eye(2, device=d) for d in (CPU, device, "meta"))
+    assert compatible(here, there)
+    assert compatible(there, here)
+    assert compatible(there, there.double())
+    assert not compatible(meta, there)
+    assert not compatible(there, meta)
+    assert not compatible(there, there.to_sparse())
+    assert not compatible(there.to_sparse(), here)
+    assert compatible(there.to_sparse(), there.to_sparse())
+    assert compatible(there.to_sparse_csr(), there.to_sparse_csr())
+    assert not compatible(there.to_sparse_csr(), there)
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_sparse_parameters_move_by_new_ones(device, layout):
+    """PyTorch would leave the members of one kind behind, and asserts for the other."""
+    here, there = (torch.eye(2, device=d).to_sparse(layout=layout) for d in (CPU, device))
+    with pytest.raises(RuntimeError, match="incompatible tensor type"):
+        nn.Parameter(here).data = there
+    with pytest.raises(RuntimeError, match="incompatible tensor type"):
+        nn.Parameter(there).data = here
+    moved = nn.ParameterList([nn.Parameter(here)]).to(device)[0].detach()
+    assert moved.device == moved.values().device == device
+    torch.testing.assert_close(moved.to_dense().cpu(), torch.eye(2))
+
+
+class Wrapper(torch.Tensor):
+    """A subclass that knows no operator but those a move needs."""
+
+    inner: torch.Tensor
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor) -> Wrapper:
+        self = torch.Tensor._make_wrapper_subclass(
+            cls, inner.shape, dtype=inner.dtype, device=inner.device
+        )
+        self.inner = inner
+        return self
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        if function in (torch.ops.aten._to_copy.default, torch.ops.aten.detach.default):
+            return Wrapper(function(args[0].inner, **(kwargs or {})))
+        raise NotImplementedError(function)
+
+
+def test_subclasses_are_not_asked_for_an_operator_that_they_do_not_know(device):
+    here, there = Wrapper(torch.ones(2)), Wrapper(torch.ones(2, device=device))
+    assert torch._has_compatible_shallow_copy_type(here, there)
+    assert torch._has_compatible_shallow_copy_type(there, there)
+    layer = nn.Linear(2, 2)
+    layer.weight = nn.Parameter(Wrapper(torch.ones(2, 2)))
+    layer.to(device)
+    assert isinstance(layer.weight, Wrapper)
+    assert layer.weight.device == device
+
+
+def test_fake_tensors_of_the_device(device):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        here, there = torch.ones(2), torch.ones(2, device=device)
+        assert torch._has_compatible_shallow_copy_type(here, there)
+        here.data = there
+
+
+def test_a_saved_module_comes_back_tied(device):
+    model = seeded().to(device)
+    saved = io.BytesIO()
+    torch.save(model, saved)
+    saved.seek(0)
+    again = torch.load(saved, weights_only=False)
+    assert again.head.weight is again.embedding.weight
+    assert again.head.weight.device == device

@@ -1,0 +1,37 @@
+"""The `ocl` driver with a compiler that refuses everything, for tests."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from torch_outboard import _C
+from torch_outboard.drivers import contract, ocl
+from torch_outboard.drivers.contract import FUNCTIONS, Driver, Status
+
+builds = 0  # so far
+
+_table: Driver  # alive until the process ends
+
+
+def use() -> None:
+    """Makes it the driver of this process; to be called before the first use of the device."""
+    global _table
+    original = contract.load(ocl.library_path())
+    _table = Driver.from_buffer_copy(original)
+
+    def build(device: int, source: bytes, options: bytes, program: Any) -> int:
+        global builds
+        builds += 1
+        return original.program_build(device, b"int refused(", options, program)
+
+    def device_properties(device: int, properties: Any) -> int:
+        status: int = original.device_properties(device, properties)
+        if status == Status.OK:  # all of one model
+            properties.contents.name = b"a device"
+            properties.contents.driver_version = b"1"
+        return status
+
+    _table.device_properties = FUNCTIONS["device_properties"](device_properties)
+    _table.program_build = FUNCTIONS["program_build"](build)
+    _C.use_driver_table("ocl", ctypes.addressof(_table))

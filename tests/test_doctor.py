@@ -1,0 +1,80 @@
+"""`python -m torch_outboard doctor` tries every device."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.support import run_python, try_python
+
+BROKEN = """
+    import ctypes, sys
+    import torch, torch_outboard
+    from torch_outboard import _C, cli
+    from torch_outboard.drivers import contract, host
+    from torch_outboard.drivers.contract import FUNCTIONS, Driver, Status
+
+    original = contract.load(host.library_path())
+    table = Driver.from_buffer_copy(original)
+    for name in sys.argv[1:]:
+        setattr(table, name, FUNCTIONS[name](lambda *arguments: Status.OK))
+    _C.use_driver_table("host", ctypes.addressof(table))
+    sys.exit(cli.main(["doctor"]))
+"""
+HOST = {"OUTBOARD_DRIVER": "host", "OUTBOARD_HOST_DEVICES": "1", "OUTBOARD_TORTURE": None}
+
+
+def outcomes(printed: str) -> dict[tuple[str, str], str]:
+    """PASS, FAIL or none by device and check."""
+    rows = re.findall(r"^(host:\d)  (\S.*?) {2,}(PASS|FAIL|none) +[\d.]+$", printed, re.MULTILINE)
+    return {(device, check): outcome for device, check, outcome in rows}
+
+
+@pytest.mark.parametrize("access", ["shared", "separate"])
+def test_every_device_is_tried(access):
+    environment = {**HOST, "OUTBOARD_HOST_DEVICES": "2", "OUTBOARD_HOST_ACCESS": access}
+    found = outcomes(run_python(BROKEN, **environment))
+    assert {device for device, _ in found} == {"host:0", "host:1"}
+    kernel = "build and run a kernel"
+    assert {outcome for (_, check), outcome in found.items() if check != kernel} == {"PASS"}
+    assert {outcome for (_, check), outcome in found.items() if check == kernel} == {"none"}
+    assert len(found) == 10
+
+
+BOTH, ROWS, WITHIN = "copy to the device and back", "copy rows both ways", "copy within the device"
+IN_ANY_MEMORY = {
+    "copy_host_to_device": BOTH,
+    "copy_device_to_host": BOTH,
+    "copy_host_to_device copy_device_to_host": BOTH,
+    "copy_host_to_device_2d": ROWS,
+    "copy_device_to_host_2d": ROWS,
+}
+BROKEN_FUNCTIONS = [
+    *(("shared", functions, failing) for functions, failing in IN_ANY_MEMORY.items()),
+    *(("separate", functions, failing) for functions, failing in IN_ANY_MEMORY.items()),
+    ("separate", "copy_device_to_device", WITHIN),  # the processor copies within shared memory
+]
+
+
+@pytest.mark.parametrize(("access", "functions", "failing"), BROKEN_FUNCTIONS)
+def test_copies_that_do_nothing_fail(access, functions, failing):
+    result = try_python(BROKEN, *functions.split(), **HOST, OUTBOARD_HOST_ACCESS=access)
+    assert result.returncode == 1, result.stdout + result.stderr
+    found = outcomes(result.stdout)
+    assert found["host:0", failing] == "FAIL"
+    assert re.search(rf"host:0 cannot {failing}: [\d,]+ of [\d,]+ bytes are wrong", result.stdout)
+
+
+def test_a_call_that_fails_is_named():
+    code = BROKEN.replace("Status.OK", "Status.ERROR")
+    result = try_python(code, "copy_host_to_device", **HOST)
+    assert result.returncode == 1
+    assert "host:0 cannot copy to the device and back: AcceleratorError" in result.stdout
+    assert "copy_host_to_device" in result.stdout
+
+
+def test_unknown_settings_are_shown():
+    printed = run_python(BROKEN, **HOST, OUTBOARD_HOST_MEMROY="1")
+    assert re.search(r"^settings +OUTBOARD_HOST_MEMROY \(did you mean OUTBOARD_HOST_MEMORY\?\)",
+                     printed, re.MULTILINE)  # fmt: skip

@@ -1,0 +1,142 @@
+"""The runner of the stages: what `make test` answers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests import run
+from tests.run import ROOT, Stage
+
+PASSING = "print('==== 3 passed, 1 skipped in 0.10s ====')"
+FAILING = "print('==== 1 failed, 2 passed in 0.10s ===='); raise SystemExit(1)"
+
+
+def stage(name: str, code: str, **options: object) -> Stage:
+    return Stage(name, ("-c", code), **options)
+
+
+@pytest.fixture
+def suite(monkeypatch, tmp_path):
+    """Makes the suite `default` of these stages."""
+    monkeypatch.setattr(run, "RESULTS", tmp_path / "results")
+
+    def use(*stages: Stage) -> None:
+        monkeypatch.setitem(run.SUITES, "default", lambda: list(stages))
+
+    return use
+
+
+def test_a_stage_gets_none_of_the_settings_of_its_caller(monkeypatch, capfd):
+    monkeypatch.setenv("OUTBOARD_WAY", "host")
+    monkeypatch.setenv("OUTBOARD_TORTURE", "fail=copy_host_to_device")
+    monkeypatch.setenv("OUTBOARD_DRIVER", "warp")
+    code = "import os; print(sorted(n for n in os.environ if n.startswith('OUTBOARD_')))"
+    code += "; print(os.environ['OUTBOARD_DRIVER'], os.environ['PATH'])"
+    assert run.run(stage("any", code, driver="host")) == (0, "")
+    printed = capfd.readouterr().out
+    assert printed.split("\n")[:2] == ["['OUTBOARD_DRIVER']", f"host {os.environ['PATH']}"]
+
+
+def test_all_stages_run_and_one_that_fails_fails_the_run(suite, capfd):
+    suite(stage("one", FAILING), stage("two", PASSING))
+    assert run.main(["default"]) == 1
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[-1] == "5 passed in all stages, 1 of 2 stages failed"
+    assert [line.split()[:2] for line in lines[-3:-1]] == [["one", "FAILED"], ["two", "passed"]]
+
+
+def test_stages_that_pass_pass(suite, capfd):
+    suite(stage("one", PASSING), stage("two", PASSING))
+    assert run.main(["default"]) == 0
+    printed = capfd.readouterr().out
+    assert printed.splitlines()[-1] == "6 passed in all stages, 0 of 2 stages failed"
+
+
+def test_a_stage_that_selects_no_test_fails(suite):
+    suite(stage("none", f"raise SystemExit({run.NO_TESTS_COLLECTED})"))
+    assert run.main(["default"]) == 1
+
+
+def test_a_stage_without_the_kernels_that_it_needs_fails(suite, capfd):
+    """The driver `host` compiles none."""
+    suite(stage("kernels", PASSING, driver="host", needs_kernels=True))
+    assert run.main(["default"]) == 1
+    printed = capfd.readouterr().out
+    assert "the driver runs no code on host:0" in printed
+    assert "not run: no device kernels" in printed
+    assert "passed, " not in printed
+
+
+@pytest.mark.parametrize("name", ["ocl", "gpu", "sweep-float32-ocl-device"])
+def test_stages_of_device_kernels_need_them(name):
+    stages = {each.name: each for each in run.full_stages()}
+    assert stages[name].needs_kernels
+    assert not stages["shared"].needs_kernels
+
+
+def test_without_a_linker_the_stage_of_device_kernels_fails(tmp_path):
+    """PoCL links each kernel with `ld`."""
+    from torch_outboard.drivers import ocl
+
+    if "pocl" not in ocl.describe().lower():
+        pytest.skip("the OpenCL of this machine is not PoCL")
+    git = shutil.which("git")
+    if git is not None:
+        (tmp_path / "git").symlink_to(git)
+    command = [sys.executable, "-m", "tests.run", "default", "--stage", "ocl"]
+    environment = {**os.environ, "PATH": str(tmp_path)}
+    result = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert result.returncode == 1
+    assert "install binutils" in result.stdout
+    assert "1 of 1 stages failed" in result.stdout or "FAILED" in result.stdout
+
+
+def test_a_compiler_that_refuses_everything_is_no_device_kernels():
+    from torch_outboard.drivers import ocl
+
+    if "3.0-rc2" not in ocl.describe():
+        pytest.skip("the first OpenCL device is not the packaged PoCL's")
+    ours = Stage("ocl", (), driver="ocl", needs_kernels=True)
+    environment = run.environment_of(ours)
+    assert run.missing(ours, environment) == ""
+    refusing = {**environment, "OUTBOARD_OCL_PROCESSOR": "generic"}
+    assert "unknown target CPU 'generic'" in run.missing(ours, refusing)
+
+
+def test_the_tests_of_device_kernels_fail_without_a_device_that_compiles(tmp_path):
+    """Also where pytest is called by hand."""
+    from torch_outboard.drivers import ocl
+
+    if "pocl" not in ocl.describe().lower():
+        pytest.skip("the OpenCL of this machine is not PoCL")
+    test = "tests/engines/test_ways.py::test_a_way_for_a_block"
+    command = [sys.executable, "-m", "pytest", "-q", "--configuration", "ocl", test]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("OUTBOARD_")}
+    result = subprocess.run(
+        command, cwd=ROOT, env={**environment, "PATH": str(tmp_path)},
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert result.returncode == 1, result.stdout
+    assert "1 error" in result.stdout
+
+
+@pytest.mark.parametrize("failing", ["", "lint", "demo", "test", "lint demo"])
+def test_continuous_integration_runs_all_and_any_fails_it(tmp_path, failing):
+    make = tmp_path / "make"
+    make.write_text('#!/bin/bash\necho "$1"\n[[ " $FAILING " != *" $1 "* ]]\n')
+    make.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "FAILING": failing}
+    command = ["bash", str(ROOT / ".ci" / "run")]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert result.stdout.split() == ["lint", "demo", "test"]
+    assert result.returncode == (1 if failing else 0)
+    assert [line for line in result.stderr.splitlines() if line.startswith("FAILED")] == [
+        f"FAILED: make {target}" for target in failing.split()
+    ]
