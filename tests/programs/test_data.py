@@ -9,7 +9,7 @@ from torch.utils import data
 
 from tests.programs.training import INPUTS, perceptron, step
 
-pytestmark = pytest.mark.separate
+pytestmark = [pytest.mark.separate, pytest.mark.torture]
 
 
 class Squares(data.Dataset):

@@ -275,6 +275,7 @@ def test_functions_of_ones_own(same_as_on_cpu):
     same_as_on_cpu(program)
 
 
+@pytest.mark.torture
 def test_streams_of_ones_own(same_as_on_cpu):
     """Batches come on a stream of their own while another one trains; events order the two."""
 
@@ -307,6 +308,7 @@ def test_streams_of_ones_own(same_as_on_cpu):
     same_as_on_cpu(program)
 
 
+@pytest.mark.torture
 def test_threads(same_as_on_cpu):
     """Four threads train four models at a time, each as it would alone."""
 
