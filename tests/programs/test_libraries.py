@@ -141,7 +141,10 @@ def trained(run: Run, model: nn.Module, draw: Callable[[Run], dict[str, torch.Te
 @pytest.mark.parametrize("name", MODELS)
 def test_transformers(same_as_on_cpu, name):
     def program(run):
-        yield from trained(run, run.on_device(made(name)), MODELS[name][3])
+        model = run.on_device(made(name))
+        if name == "Mixtral" and run.exact:  # grouped products know no float64
+            model.set_experts_implementation("eager")
+        yield from trained(run, model, MODELS[name][3])
 
     same_as_on_cpu(program, bitwise=name != "Whisper")  # its GELU is oneDNN's on CPU
 

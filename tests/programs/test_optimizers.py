@@ -112,7 +112,7 @@ def test_muon_and_a_second_optimizer(same_as_on_cpu):
                 optimizer.step()
             yield {"loss": loss, "model": model}
 
-    same_as_on_cpu(program, relative=1e-2)  # Muon makes matrices orthogonal in bfloat16
+    same_as_on_cpu(program, relative=5e-2)  # Muon makes matrices orthogonal in bfloat16
 
 
 def test_lbfgs(same_as_on_cpu):
