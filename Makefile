@@ -25,7 +25,7 @@ say = @printf '\033[1m==> %s\033[0m\n' "$(1)"
 
 .PHONY: help
 help: ## list the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
 
 .PHONY: venv
 venv: $(VENV)/ready ## make .venv with PyTorch and everything that tests and the demo need
@@ -64,13 +64,21 @@ test-libraries: build $(VENV)/ready-libraries ## train small models of transform
 		OMP_WAIT_POLICY=PASSIVE OMP_NUM_THREADS=1 $(PY) -m pytest --configuration $$configuration -q \
 			-n $(MAX_JOBS) tests/programs/test_libraries.py; done
 
+.PHONY: test-asan
+test-asan: build ## runtime, operators and drivers under AddressSanitizer and UndefinedBehaviorSanitizer
+	@$(PY) -m tests.sanitizers.address
+
+.PHONY: test-tsan
+test-tsan: build ## a stress of the runtime and its allocators under ThreadSanitizer
+	@$(PY) -m tests.sanitizers.thread
+
 .PHONY: check-versions
 check-versions: venv ## check that all C++ compiles against every supported PyTorch and Python
 	@$(PY) -m tests.compile_versions --jobs $(MAX_JOBS)
 
 .PHONY: test-version
 test-version: ## the default tests with TORCH_VERSION=2.15.0 and PYTHON=python3.12, in a folder of their own
-	@tree=build/torch-$(TORCH_VERSION)-$$($(PYTHON) -c 'import sys; print(sys.implementation.cache_tag)') \
+	@tree=build/torch-$(TORCH_VERSION)-python$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])') \
 		&& $(PYTHON) -m tests.version_tree $$tree \
 		&& $(MAKE) -C $$tree test TORCH_VERSION=$(TORCH_VERSION) PYTHON=$(PYTHON)
 

@@ -38,11 +38,21 @@ def set_environment(configuration: str) -> None:
         os.environ.setdefault(name, value)
 
 
+def choose_driver(driver: str | None) -> None:
+    """`--driver` is OUTBOARD_DRIVER for this run, also in processes that it starts."""
+    if driver is not None:
+        is_path = os.sep in driver or driver.endswith(".so")
+        os.environ["OUTBOARD_DRIVER"] = os.path.abspath(driver) if is_path else driver
+
+
 # Other conftest files import PyTorch before pytest has read its options, and that settles the name
 # of the device.
 _early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
 _early.add_argument("--configuration", default="environment")
-set_environment(_early.parse_known_args()[0].configuration)
+_early.add_argument("--driver")
+_options = _early.parse_known_args()[0]
+choose_driver(_options.driver)
+set_environment(_options.configuration)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,9 +62,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="environment",
         help="how the driver is set up (default: as the environment says, else driver `host`)",
     )
+    parser.addoption(
+        "--driver",
+        metavar="DRIVER",
+        help="the driver to test: the path of its library, or the name of an installed one",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    choose_driver(config.getoption("driver"))
     set_environment(config.getoption("configuration"))
     if config.getoption("configuration") == "gpu":
         from tests.engines import gpu_driver

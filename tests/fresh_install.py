@@ -11,6 +11,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,9 +41,8 @@ print(f"torch_outboard {torch_outboard.__version__}, PyTorch {torch.__version__}
 """
 
 
-def make_environment(name: str, packages: Sequence[str]) -> Path:
+def make_environment(folder: Path, packages: Sequence[str]) -> Path:
     """A new virtual environment with these packages; returns its interpreter."""
-    folder = FOLDER / name
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     python = folder / "bin" / "python"
@@ -64,6 +64,15 @@ def use_device(python: Path, **settings: str) -> None:
             **settings,
         }
         subprocess.run([str(python), "-c", PROGRAM], cwd=folder, env=environment, check=True)
+
+
+def unpack(source: Path) -> Path:
+    """Where a source distribution now lies: always the same folder, as compiler caches like it."""
+    shutil.rmtree(FOLDER / "sdist", ignore_errors=True)
+    with tarfile.open(source) as archive:
+        archive.extractall(FOLDER / "sdist", filter="data")
+    (project,) = (FOLDER / "sdist").iterdir()
+    return project
 
 
 def only(folder: Path, pattern: str) -> Path:
@@ -90,12 +99,13 @@ def main(argv: Sequence[str]) -> int:
 
     print(f"\n==> {wheel.name}", flush=True)
     # The wheel names the version; which of its builds is the caller's choice.
-    use_device(make_environment("wheel", [f"torch=={version}", str(wheel)]))
+    use_device(make_environment(FOLDER / "wheel", [f"torch=={version}", str(wheel)]))
 
     print(f"\n==> {source.name}", flush=True)
-    tools = ["-r", str(ROOT / "requirements" / "build.txt")]
-    python = make_environment("sdist", [f"torch=={version}", *tools])
-    install(python, ["--no-build-isolation", str(source)])
+    project = unpack(source)
+    tools = ["-r", str(project / "requirements" / "build.txt")]
+    python = make_environment(project / ".venv", [f"torch=={version}", *tools])
+    install(python, ["--no-build-isolation", str(project)])
     use_device(python)
     return 0
 

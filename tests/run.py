@@ -7,6 +7,7 @@ because the driver and its settings are fixed when the device is first used.
 
 import argparse
 import hashlib
+import importlib.util
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,6 +26,7 @@ NO_TESTS_COLLECTED = 5
 
 SWEEP_DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool", "complex64",
+    "refusals",  # of every dtype, what CPU does not take
 )  # fmt: skip
 
 
@@ -65,7 +68,8 @@ def sweep_stage(dtype: str, access: str) -> Stage:
 
 
 def jobs() -> int:
-    return min(os.cpu_count() or 1, 8)
+    """Processes of a stage; the Makefile passes MAX_JOBS on."""
+    return min(int(os.environ.get("MAX_JOBS") or os.cpu_count() or 1), 8)
 
 
 def default_stages() -> list[Stage]:
@@ -139,10 +143,34 @@ def run(stage: Stage) -> tuple[int, str]:
 
 
 def fingerprint() -> str:
-    """Of the checked-out sources: a stage that passed on the same ones need not run again."""
-    commands = (["git", "rev-parse", "HEAD"], ["git", "diff", "HEAD"])
-    state = b"".join(subprocess.run(c, cwd=ROOT, capture_output=True).stdout for c in commands)
-    return hashlib.sha256(state).hexdigest()
+    """Of what tests depend on: what passed on the same sources and binaries need not run again.
+
+    Sources are those that git knows, changes included, and those that it does not ignore; binaries
+    are PyTorch, Python, and what was built here.
+    """
+    commands = (
+        ["git", "rev-parse", "HEAD"],
+        ["git", "diff", "HEAD", "--binary"],
+        ["git", "ls-files", "--others", "--exclude-standard", "-z"],
+    )
+    outputs = [subprocess.run(c, cwd=ROOT, capture_output=True).stdout for c in commands]
+    untracked = [ROOT / os.fsdecode(name) for name in outputs[2].split(b"\0") if name]
+    package = ROOT / "torch_outboard"
+    built = [path for ending in ("so", "pyi") for path in package.rglob(f"*.{ending}")]
+    digest = hashlib.sha256(b"\0".join(outputs))
+    for path in sorted([*untracked, *built]):
+        if path.is_file():
+            with path.open("rb") as file:
+                content = hashlib.file_digest(file, "sha256").hexdigest()
+            digest.update(f"{path.relative_to(ROOT)} {content}\n".encode())
+    digest.update(f"{metadata.version('torch')} {sys.version}".encode())
+    spec = importlib.util.find_spec("torch")
+    assert spec is not None
+    assert spec.origin is not None
+    for path in sorted((Path(spec.origin).parent / "lib").glob("*.so*")):
+        state = path.stat()  # too large to be read
+        digest.update(f"{path.name} {state.st_size} {state.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

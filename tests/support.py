@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 
 def run_python(code: str, *arguments: str, timeout: float = 120, **env: str | None) -> str:
@@ -44,3 +45,19 @@ def try_python(
         env=environment,
         check=False,
     )
+
+
+def compile_library(source: Path, output: Path) -> None:
+    """Compiles a maker's C++ file against the installed package, as its documentation says."""
+    import torch
+    from torch.utils import cpp_extension
+
+    import torch_outboard
+
+    library = Path(torch_outboard.library_path())
+    includes = [*torch_outboard.include_paths(), *cpp_extension.include_paths()]
+    command = ["g++", "-std=c++20", "-O1", "-shared", "-fPIC", str(source), "-o", str(output)]
+    command += [f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}"]
+    command += [f"-I{path}" for path in includes]
+    command += [str(library), f"-Wl,-rpath,{library.parent}"]
+    subprocess.run(command, check=True, timeout=280)

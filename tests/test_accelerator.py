@@ -20,16 +20,18 @@ def test_is_the_accelerator(device):
 
 def test_device_index():
     assert accelerator.current_device_index() == 0
-    if accelerator.device_count() < 2:
-        return
+    with accelerator.device_index(None):
+        assert accelerator.current_device_index() == 0
+
+
+@pytest.mark.skipif("accelerator.device_count() < 2", reason="there is one device")
+def test_another_device_index():
     accelerator.set_device_index(1)
     assert accelerator.current_device_index() == 1
     accelerator.set_device_index(0)
     with accelerator.device_index(1):
         assert accelerator.current_device_index() == 1
     assert accelerator.current_device_index() == 0
-    with accelerator.device_index(None):
-        assert accelerator.current_device_index() == 0
 
 
 def test_wrong_device_index():

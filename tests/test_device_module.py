@@ -152,6 +152,30 @@ def test_properties(device, device_module):
     assert device_module.is_bf16_supported()
 
 
+def test_legacy_storage_types(device, device_module):
+    x = torch.arange(3.0, device=device)
+    torch.storage._reset_warn_typed_storage_removal()
+    with pytest.warns(UserWarning, match="TypedStorage is deprecated"):
+        kind = x.storage_type()
+    assert kind is device_module.FloatStorage
+    assert isinstance(x.storage(), device_module.FloatStorage)
+    assert not isinstance(x.cpu().storage(), device_module.FloatStorage)
+    assert isinstance(x.long().storage(), device_module.LongStorage)
+    assert x.storage().type() == f"torch.{device.type}.FloatStorage"
+
+
+@pytest.mark.parametrize("kind", [torch.nn.LazyConv1d, torch.nn.LazyConvTranspose1d])
+def test_lazy_modules_that_were_moved(device, kind):
+    module = kind(2, 2).to(device, torch.float64)
+    weight = module.weight
+    x = torch.randn(1, 2, 4, device=device, dtype=torch.float64, requires_grad=True)
+    module(x)
+    assert module.weight is weight
+    assert weight.shape == (2, 2, 2)
+    parameters = tuple(module.parameters())
+    assert torch.autograd.gradgradcheck(lambda x, *_: module(x), (x, *parameters))
+
+
 # ---- Streams and events
 
 
@@ -304,6 +328,12 @@ def test_memory_info_and_summary(device, device_module):
     assert "Allocated memory" in device_module.memory_summary()
     assert "large pool" in device_module.memory_summary(device)
     assert "large pool" not in device_module.memory_summary(abbreviated=True)
+    kept = [torch.ones(3, device=device) for _ in range(5)]
+    lines = device_module.memory_summary().splitlines()
+    row = next(line for line in lines if line.startswith("Allocations"))
+    current, peak, allocated, _freed = map(int, row.split()[1:])
+    assert len(kept) <= current <= peak <= allocated
+    assert current == device_module.memory_stats()["allocation.all.current"]
 
 
 def test_empty_cache_gives_memory_back(device, device_module):

@@ -22,6 +22,36 @@ def shared(shares_memory: bool) -> None:
         pytest.skip("host and device do not share memory here")
 
 
+# ---- The protocol
+
+
+def test_tensors_name_their_device(device):
+    x = torch.arange(3.0, device=device)
+    assert x.__dlpack_device__() == (dlpack.DLDeviceType.kDLExtDev, 0)
+    assert torch.ones(1).__dlpack_device__() == (dlpack.DLDeviceType.kDLCPU, 0)
+    y = torch.from_dlpack(x)
+    assert y.device == device
+    assert y.data_ptr() == x.data_ptr()
+    assert torch.from_dlpack(x, copy=True).data_ptr() != x.data_ptr()
+    assert torch.from_dlpack(x, device="cpu").tolist() == [0, 1, 2]
+    assert torch.from_dlpack(torch.ones(2), device=device).device == device
+    with pytest.raises(ValueError, match="Unknown device type meta"):
+        torch.ones(1, device="meta").__dlpack_device__()
+
+
+def test_subclasses_are_asked_first(device):
+    class Other(torch.Tensor):
+        def __dlpack_device__(self):
+            return (1, 2)
+
+    class Same(torch.Tensor):
+        pass
+
+    x = torch.ones(2, device=device)
+    assert x.as_subclass(Other).__dlpack_device__() == (1, 2)
+    assert x.as_subclass(Same).__dlpack_device__() == x.__dlpack_device__()
+
+
 # ---- Capsules
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -67,6 +69,78 @@ def test_latest_wins_and_removal_brings_the_former_back(device):
     assert torch.exp(ones(device)).tolist() == [3, 3, 3]
     third.remove()
     torch.testing.assert_close(torch.exp(ones(device)).cpu(), torch.ones(3).exp())
+
+
+class Constant:
+    """A kernel that says when it is gone."""
+
+    def __init__(self, value: float):
+        self.value = value
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.full_like(x, self.value)
+
+
+def test_removed_functions_are_released(device):
+    references = []
+    for value in range(5):
+        function = Constant(value)
+        registration = torch_outboard.kernel("aten::exp")(function)
+        references.append(weakref.ref(function))
+        del function
+        assert torch.exp(ones(device)).tolist() == [value] * 3
+        registration.remove()
+        del registration
+    gc.collect()
+    assert [reference() for reference in references] == [None] * 5
+    torch.testing.assert_close(torch.exp(ones(device)).cpu(), torch.ones(3).exp())
+
+
+def test_a_function_that_removes_itself_runs_to_its_end(device):
+    registrations = []
+
+    def exp(x):
+        registrations.pop().remove()
+        gc.collect()
+        return torch.full_like(x, 5)
+
+    registrations.append(torch_outboard.kernel("aten::exp")(exp))
+    reference = weakref.ref(exp)
+    del exp
+    assert torch.exp(ones(device)).tolist() == [5, 5, 5]
+    gc.collect()
+    assert reference() is None
+
+
+def test_removal_while_other_threads_call(device):
+    results: set[float] = set()
+    end = threading.Event()
+    started = threading.Barrier(4)
+
+    def call() -> None:
+        x = ones(device)
+        started.wait()
+        while not end.is_set():
+            results.update(torch.exp(x).tolist())
+
+    threads = [threading.Thread(target=call) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    started.wait()
+    references = []
+    for value in range(100):
+        function = Constant(value)
+        references.append(weakref.ref(function))
+        registration = torch_outboard.kernel("aten::exp")(function)
+        torch.exp(ones(device))
+        registration.remove()
+        del function, registration
+    end.set()
+    for thread in threads:
+        thread.join()
+    gc.collect()
+    assert [reference() for reference in references] == [None] * 100
+    assert {result for result in results if result != int(result)} <= {torch.ones(1).exp().item()}
 
 
 def test_the_function_stays_callable(device):

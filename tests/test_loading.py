@@ -14,6 +14,7 @@ import torch
 
 import torch_outboard
 from tests.support import run_python, try_python
+from torch_outboard.drivers import host
 
 PACKAGE = Path(torch_outboard.__file__).parent
 
@@ -298,8 +299,42 @@ def test_driver_library_broken(tmp_path: Path):
     library = tmp_path / "libob_broken.so"
     library.write_bytes(b"this is no library")
     message = first_use_error(OUTBOARD_DRIVER=str(library))
-    assert "could not be loaded" in message
-    assert "libob_broken.so" in message
+    assert f"the library {library} cannot be loaded: it is no shared library" in message
+
+
+@pytest.mark.timeout(100)
+def test_driver_library_is_a_fifo(tmp_path: Path):
+    library = tmp_path / "libob_pipe.so"
+    os.mkfifo(library)
+    message = first_use_error(OUTBOARD_DRIVER=str(library))
+    assert f"the library {library} cannot be loaded: it is no regular file" in message
+
+
+def test_driver_library_truncated(tmp_path: Path):
+    """Touching the end that is missing would be a bus error."""
+    library = tmp_path / "libob_halved.so"
+    whole = Path(host.library_path()).read_bytes()
+    library.write_bytes(whole[: len(whole) // 2])
+    message = first_use_error(OUTBOARD_DRIVER=str(library))
+    assert f"the library {library} cannot be loaded: it is a shared library of which" in message
+
+
+def test_driver_name_that_pytorch_cannot_parse(tmp_path: Path):
+    """PyTorch answers "Invalid device string" before anybody can say more, so `import` warns."""
+    library = shutil.copy(host.library_path(), tmp_path / "libob_mychip2.so")
+    result = try_python(
+        """
+        import torch
+        try:
+            torch.ones(3, device=torch._C._get_privateuse1_backend_name())
+        except RuntimeError as error:
+            print(error)
+        """,
+        OUTBOARD_DRIVER=str(library),
+    )
+    sentence = "OUTBOARD_DRIVER='mychip2' cannot name a device, because PyTorch takes lower-case"
+    assert sentence in result.stderr
+    assert sentence in result.stdout
 
 
 def test_library_is_no_driver(tmp_path: Path):

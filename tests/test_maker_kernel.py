@@ -2,37 +2,63 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
-import torch
-from torch.utils import cpp_extension
 
 import torch_outboard
-from tests.support import run_python
+from tests.support import compile_library, run_python
 
-SOURCE = Path(__file__).resolve().parent.parent / "examples" / "maker_kernel" / "relu.cpp"
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "examples" / "maker_kernel" / "relu.cpp"
+# Required functions alone, and memory that the host must not touch: what a maker starts with.
+MINIMAL = ROOT / "tests" / "drivers" / "minimal_driver.c"
+
+# A kernel that takes it for granted that the host can touch its argument: it adds one in place.
+CARELESS = """
+namespace {
+at::Tensor careless(const at::Tensor& self) {
+  auto* values = static_cast<float*>(outboard::host_pointer(self));
+  values[self.numel() - 1] += 1;
+  return self;
+}
+OUTBOARD_KERNEL("aten::erf", careless);
+}  // namespace
+"""
 
 
 @pytest.mark.slow
 def test_maker_kernel(tmp_path: Path):
-    library = Path(torch_outboard.library_path())
-    includes = [*torch_outboard.include_paths(), *cpp_extension.include_paths()]
+    source = tmp_path / "kernels.cpp"
+    source.write_text(f'#include "{SOURCE}"\n{CARELESS}')
     output = tmp_path / "libmaker_kernel.so"
-    command = ["g++", "-std=c++20", "-O1", "-shared", "-fPIC", str(SOURCE), "-o", str(output)]
-    command += [f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}"]
-    command += [f"-I{path}" for path in includes]
-    command += [str(library), f"-Wl,-rpath,{library.parent}"]
-    subprocess.run(command, check=True, timeout=280)
+    compile_library(source, output)
+    minimal = tmp_path / "libob_minimal.so"
+    command = ["cc", "-std=c11", "-shared", "-fPIC", f"-I{torch_outboard.include_paths()[0]}"]
+    subprocess.run([*command, MINIMAL, "-o", minimal], check=True)
+    for driver, access, way in (
+        ("host", "shared", "shared"),
+        ("host", "separate", "copied"),
+        (str(minimal), "", "copied"),
+    ):
+        check(output, way, OUTBOARD_DRIVER=driver, OUTBOARD_HOST_ACCESS=access or None)
+
+
+def check(output: Path, way: str, **env: str | None) -> None:
+    """The kernel runs, and what it does not serve goes on as before: `way`."""
     printed = run_python(
         """
         import sys
         import torch
+        import torch_outboard
         from torch_outboard import fallback
 
         torch.ops.load_library(sys.argv[1])
-        x = torch.tensor([-1.0, 2.0]).to("host").requires_grad_()
+        fallback.set_policy(copied="allow")
+        device = torch.device(torch_outboard.device_name())
+        x = torch.tensor([-1.0, 2.0]).to(device).requires_grad_()
         with fallback.report() as report:
             y = torch.relu(x)
             torch.relu(x.detach().double())
@@ -40,11 +66,27 @@ def test_maker_kernel(tmp_path: Path):
                                  if row.op == "aten::relu"))
         y.sum().backward()
         print(x.grad.tolist())
+        z = torch.randn(50, 30)
+        assert torch.equal(torch.relu(z.to(device).t()).cpu(), torch.relu(z.t()))
+        assert torch.relu(z.to(device)[:0]).shape == (0, 30)
+        try:
+            print(torch.erf(x.detach()).tolist())
+        except NotImplementedError as error:
+            print(error)
         """,
         str(output),
-        OUTBOARD_HOST_ACCESS="shared",
+        **env,
     )
-    assert printed.splitlines() == [
-        "[0.0, 2.0] [('device', 'torch.float32'), ('shared', 'torch.float64')]",
+    lines = printed.splitlines()
+    assert lines[:2] == [
+        f"[0.0, 2.0] {sorted([('device', 'torch.float32'), (way, 'torch.float64')])}",
         "[0.0, 1.0]",
     ]
+    if way == "shared":
+        assert lines[2] == "[-1.0, 3.0]"
+    else:
+        assert re.match(
+            r"a kernel asked for a host pointer to memory of \w+:0, which the host cannot touch; "
+            "copy it with the driver's `copy_device_to_host`",
+            lines[2],
+        )

@@ -203,6 +203,9 @@ def test_wrong_metadata(device):
         serialization.set_tensor_metadata(torch.ones(1, device=device), {"a=b": "c"})
     with pytest.raises(ValueError, match="on cpu"):
         serialization.set_tensor_metadata(torch.ones(1), {"a": "b"})
+    sparse = torch.eye(2, device=device).to_sparse()
+    with pytest.raises(ValueError, match="strided"):
+        serialization.set_tensor_metadata(sparse, {"a": "b"})
 
 
 # ---- Copies and pickles

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
+import stat
 import warnings
 from pathlib import Path
 
@@ -18,6 +21,13 @@ from torch_outboard.way_tuning import better_ranges
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("OUTBOARD_CACHE_DIR", str(tmp_path / "programs"))
     return tmp_path / "programs"
+
+
+def tuning_of(device, ranges, **found) -> Tuning:
+    """Of the device itself: the file of another is refused."""
+    tuning = tuning_file.empty(device.index)
+    tuning.ranges = ranges
+    return dataclasses.replace(tuning, **found)
 
 
 @pytest.mark.parametrize(
@@ -74,8 +84,8 @@ def test_an_operator_goes_before_its_family(device, ranges):
 
 def test_files_come_back(device, folder):
     assert tuning_file.load(device.index) is None
-    tuning = Tuning(
-        "chip", "1.2", {"pointwise": [(5, 9), (20, None)], "sort": []}, ratios={"sort": {"10": 1.5}}
+    tuning = tuning_of(
+        device, {"pointwise": [(5, 9), (20, None)], "sort": []}, ratios={"sort": {"10": 1.5}}
     )
     file = tuning_file.save(device.index, tuning)
     assert file is not None
@@ -91,9 +101,9 @@ def test_nothing_is_kept_without_a_folder(device, monkeypatch):
 
 
 def test_a_failed_write_leaves_the_old_file(device, folder):
-    tuning_file.save(device.index, Tuning("chip", "1.2", {"pointwise": [(5, None)]}))
+    tuning_file.save(device.index, tuning_of(device, {"pointwise": [(5, None)]}))
     with pytest.raises(TypeError):
-        tuning_file.save(device.index, Tuning("chip", "1.2", {"pointwise": [object()]}))  # type: ignore[dict-item]
+        tuning_file.save(device.index, tuning_of(device, {"pointwise": [object()]}))
     assert len(list(folder.iterdir())) == 1
     assert tuning_file.load(device.index).ranges == {"pointwise": [(5, None)]}
 
@@ -110,6 +120,62 @@ def test_a_broken_file_is_a_warning(device, folder, content):
     file.write_text(content)
     with pytest.warns(UserWarning, match=r"cannot be used .*torch_outboard tune.* writes it again"):
         assert tuning_file.load(device.index) is None
+
+
+def test_the_file_of_another_device_is_refused(device, folder):
+    tuning = dataclasses.replace(tuning_of(device, {"pointwise": [(5, None)]}), device="chip")
+    tuning_file.save(device.index, tuning)
+    with pytest.warns(UserWarning, match=r"cannot be used \(it is about chip, "):
+        assert tuning_file.load(device.index) is None
+
+
+@pytest.mark.timeout(60)
+def test_what_others_may_have_written_is_refused(device, folder):
+    file = tuning_file.save(device.index, tuning_of(device, {"pointwise": [(5, None)]}))
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+    file.chmod(0o620)
+    with pytest.warns(UserWarning, match=r"can be written by others than its owner \(mode 0620\)"):
+        assert tuning_file.load(device.index) is None
+    file.chmod(0o600)
+    assert tuning_file.load(device.index) is not None
+
+    folder.chmod(0o770)
+    with pytest.warns(UserWarning, match=r"the folder .* can be written by others .*mode 0770"):
+        assert tuning_file.load(device.index) is None
+    with pytest.raises(OSError, match="mode 0770"):
+        tuning_file.save(device.index, tuning_of(device, {}))
+    folder.chmod(0o700)
+
+    file.rename(folder / "elsewhere")
+    file.symlink_to(folder / "elsewhere")
+    with pytest.warns(UserWarning, match="is a symbolic link and no file"):
+        assert tuning_file.load(device.index) is None
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.warns(UserWarning, match="is no regular file"):
+        assert tuning_file.load(device.index) is None
+
+
+def test_a_folder_is_made_for_its_user_alone(device, tmp_path, monkeypatch):
+    monkeypatch.setenv("OUTBOARD_CACHE_DIR", f"{tmp_path}/of/mine//")
+    before = os.umask(0)
+    try:
+        file = tuning_file.save(device.index, tuning_of(device, {"pointwise": [(5, None)]}))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert tuning_file.load(device.index).ranges == {"pointwise": [(5, None)]}
+
+
+def test_others_are_trusted_where_that_is_said(device, folder, monkeypatch):
+    monkeypatch.setenv("OUTBOARD_CACHE_SHARED", "1")
+    file = tuning_file.save(device.index, tuning_of(device, {"pointwise": [(5, None)]}))
+    folder.chmod(0o777)
+    file.chmod(0o666)
+    assert tuning_file.load(device.index).ranges == {"pointwise": [(5, None)]}
 
 
 def test_a_file_of_another_format_is_left_alone(device, folder):

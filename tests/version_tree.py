@@ -9,6 +9,7 @@ changed and removes what is gone; what was built in the copy stays.
 
 from __future__ import annotations
 
+import filecmp
 import os
 import shutil
 import subprocess
@@ -28,7 +29,10 @@ def project_files(root: Path) -> list[str]:
 
 
 def renew(files: Iterable[str], source: Path, target: Path) -> None:
-    """Makes `target` hold these files of `source`, with their times; what is the same stays.
+    """Makes `target` hold these files of `source`; what holds the same already is left alone.
+
+    What is written gets the present time: a source that was edited while an older state was being
+    built is newer than that build.
 
     Args:
         files: relative to both folders.
@@ -43,13 +47,10 @@ def renew(files: Iterable[str], source: Path, target: Path) -> None:
         (target / name).unlink(missing_ok=True)
     for name in files:
         copy = target / name
-        wanted = (source / name).stat()
-        if copy.exists():
-            held = copy.stat()
-            if (held.st_mtime_ns, held.st_size) == (wanted.st_mtime_ns, wanted.st_size):
-                continue
+        if copy.exists() and filecmp.cmp(source / name, copy, shallow=False):
+            continue
         copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source / name, copy)
+        shutil.copy(source / name, copy)
     listing.write_text("".join(f"{name}{os.linesep}" for name in files))
 
 

@@ -12,6 +12,7 @@ import os
 import re
 import threading
 import types
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,7 @@ DRIVER_VARIABLE = "OUTBOARD_DRIVER"
 TORTURE_VARIABLE = "OUTBOARD_TORTURE"
 FALLBACK_VARIABLES = "OUTBOARD_FALLBACK_"
 WAY_VARIABLE = "OUTBOARD_WAY"
+CACHE_VARIABLES = ("OUTBOARD_CACHE_LIMIT", "OUTBOARD_CACHE_SHARED")
 
 # What PyTorch calls the slot while nobody has taken it.
 _FREE_SLOT = "privateuseone"
@@ -117,6 +119,8 @@ def activate() -> None:
     try:
         choice = choose_driver(os.environ.get(DRIVER_VARIABLE) or DEFAULT_DRIVER)
         if problem := _name_problem(choice.name):
+            # PyTorch refuses this name before anybody asks the device that stands in.
+            warnings.warn(problem, stacklevel=2)
             choice = DriverChoice(DEFAULT_DRIVER, problem=problem)
         _register(choice)
     except Exception as error:
@@ -125,8 +129,9 @@ def activate() -> None:
 
 def _name_problem(name: str) -> str | None:
     """Why a driver's name cannot be the name of a device in PyTorch."""
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        why = "it is no lower-case identifier"
+    # PyTorch's parser of "name:index" takes letters and underscores only.
+    if not re.fullmatch(r"[a-z_]*[a-z][a-z_]*", name):
+        why = "PyTorch takes lower-case letters and underscores only, no digits"
     elif hasattr(torch, name) or hasattr(torch.Tensor, name) or name in ("opencl", "opengl"):
         why = "PyTorch uses that name for something else"
     else:
@@ -165,8 +170,10 @@ def _register(choice: DriverChoice) -> None:
     state.name = name
     state.inactive = None
     if state.extension_error is None:
+        from torch_outboard import other_devices
         from torch_outboard.device_module import finish_registration
 
+        other_devices.register(name)
         finish_registration(name)
         _apply_settings()
 
@@ -211,6 +218,10 @@ def _apply_settings() -> None:
             from torch_outboard import ways
 
             ways.configure_from_environment()
+        if any(os.environ.get(variable) for variable in CACHE_VARIABLES):
+            from torch_outboard.ops import program_cache
+
+            program_cache.check_settings()
     except ValueError as error:
         state.wrong_setting = str(error)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import sys
 from collections.abc import Callable
 from multiprocessing import reduction
@@ -36,6 +37,29 @@ def _reduce_storage(
     return multiprocessing.reduce_storage(storage)
 
 
+def name_the_device_in_dlpack() -> None:
+    """Lets `tensor.__dlpack_device__` and `torch.from_dlpack(tensor)` know the device.
+
+    Reason: PyTorch compares the device's type with "privateuse1", which nobody's device is called
+    after `rename_privateuse1_backend`, and raises "Unknown device type". Capsules are right.
+    Where: torch/_tensor.py, `Tensor.__dlpack_device__`.
+    Can go: when PyTorch compares with the name of the backend.
+    """
+    original = torch.Tensor.__dlpack_device__
+    if getattr(original, "__wrapped__", None) is not None:
+        return
+
+    @functools.wraps(original)
+    def dlpack_device(self: torch.Tensor) -> tuple[Any, int]:
+        if torch.overrides.has_torch_function_unary(self):
+            return torch.overrides.handle_torch_function(dlpack_device, (self,), self)
+        if self.device.type != _activation.state.name:
+            return original(self)
+        return torch.utils.dlpack.DLDeviceType.kDLExtDev, self.device.index
+
+    torch.Tensor.__dlpack_device__ = dlpack_device  # type: ignore[method-assign]
+
+
 def stop_autograd_threads_at_exit() -> None:
     """Ends autograd's threads of the device before the interpreter ends.
 
@@ -59,4 +83,5 @@ def _stop_autograd_threads() -> None:
 def install() -> None:
     """Installs all of them, once."""
     share_storages_between_processes()
+    name_the_device_in_dlpack()
     stop_autograd_threads_at_exit()

@@ -27,7 +27,11 @@ COMMANDS = {
         "compile kernels ahead of their use and keep them on disk",
         "torch_outboard.cli_prebuild",
     ),
+    "cache": ("show or clear what is kept on disk between runs", "torch_outboard.cli_cache"),
 }
+
+# Commands that look at files and start no device.
+WITHOUT_DEVICE = ("cache",)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,12 +50,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if module_name is None:
         options = parser.parse_args(arguments)
         return {"doctor": doctor, "devices": devices}[options.command]()
-    if (problem := _problem()) is not None:
-        print(problem, file=sys.stderr)
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:  # the native part, whose absence has a better sentence
+        print(_activation.state.extension_error or error, file=sys.stderr)
         return 1
-    module = importlib.import_module(module_name)
     module.add_arguments(parsers[wanted])
-    status: int = module.run(parser.parse_args(arguments))
+    options = parser.parse_args(arguments)  # ends here for --help and what makes no sense
+    if wanted not in WITHOUT_DEVICE:
+        problem = _problem() or _problem_of_index(options.device)
+        if problem is not None:
+            print(problem, file=sys.stderr)
+            return 1
+    status: int = module.run(options)
     return status
 
 
@@ -143,6 +154,16 @@ def _problem() -> str | None:
     except RuntimeError as error:
         return str(error).partition("\nException raised from")[0]
     return None
+
+
+def _problem_of_index(index: int) -> str | None:
+    """Why there is no device of an index where the driver works; None if there is one."""
+    name = _activation.state.name
+    count = torch.get_device_module(name).device_count()
+    if 0 <= index < count:
+        return None
+    there = "one device, 0" if count == 1 else f"{count} devices, 0 to {count - 1}"
+    return f"device {index} was asked for, and '{name}' has {there}; `devices` lists them"
 
 
 def _print_ways() -> None:

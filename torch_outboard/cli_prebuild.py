@@ -81,12 +81,14 @@ def run(options: argparse.Namespace) -> int:
     """Compiles, prints how many programs were compiled and how many were there already."""
     console = Console()
     device = torch.device(torch_outboard.device_name(), options.device)
-    torch.get_device_module(device).init()
     if not _C.runs_code(device.index):
         console.print(f"{device} runs no code, so there is nothing to compile")
         return 1
     if not program_cache.folder():
         console.print(f"nothing would be kept: {program_cache.VARIABLE} is empty")
+        return 1
+    if problem := _C.private_folder_problem(program_cache.folder(), program_cache.shared()):
+        console.print(program_cache.remedy(problem), markup=False)
         return 1
     _C.bring_device_kernels()
     if (failure := _C.compiler_failure(device.index)) is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import time
+from collections.abc import Callable
 
 import torch
 from rich.console import Console
@@ -15,10 +17,13 @@ from torch_outboard import _C, product_tuning, tuning_file, way_tuning
 from torch_outboard.product_tuning import Measured
 from torch_outboard.representative_calls import families
 from torch_outboard.tuning_file import Tuning
+from torch_outboard.tuning_journal import Remember, measure_anew
 from torch_outboard.way_ratios import compare_ways
 
 # Forcing the device is worth trying where a training step takes so much of its time by `auto`.
 ADVISED = 0.9
+# Between two lines of progress in a log.
+LINE_SECONDS = 10.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,21 +40,34 @@ def run(options: argparse.Namespace) -> int:
     """Tunes one device and prints ratios; 1 if there is nothing to tune."""
     console = Console()
     device = torch.device(torch_outboard.device_name(), options.device)
-    torch.get_device_module(device).init()
     if options.forget:
         file = tuning_file.path(device.index)
         if file is not None:
             file.unlink(missing_ok=True)
+        tuning_file.journal(device.index).remove()
         console.print(f"{device} has the default ways again, from the next process on")
         return 0
     if not _C.runs_code(device.index):
         console.print(f"{device} runs no code, so it has one way only and nothing to tune")
         return 1
+    if (failure := _C.compiler_failure(device.index)) is not None:
+        console.print(f"{device} compiles nothing:", failure, markup=False, soft_wrap=True)
+        return 1
+    journal = tuning_file.journal(device.index)
+    if journal.found:
+        console.print(
+            f"{len(journal.found)} measurements of a run that was stopped are taken up again; "
+            "`tune --forget` removes them",
+            soft_wrap=True,
+        )
     try:
-        tuning, products = measure(device, options.family, console)
+        tuning, products = measure(device, options.family, console, journal.remember)
     except ValueError as error:
         console.print(str(error))
         return 1
+    except KeyboardInterrupt:
+        console.print("stopped; the next run goes on from here")
+        return 130
     if products:
         console.print(product_table(device, products))
     if tuning.ratios:
@@ -59,6 +77,7 @@ def run(options: argparse.Namespace) -> int:
             f"{device} shares no memory with the host, so its own kernels are always taken"
         )
     file = tuning_file.keep(device.index, tuning)
+    journal.remove()
     console.print(
         f"written to {file}" if file else "not kept: OUTBOARD_CACHE_DIR is empty", soft_wrap=True
     )
@@ -66,6 +85,41 @@ def run(options: argparse.Namespace) -> int:
         ratio = way_tuning.forced_ratio(device, compare_ways)
         console.print(advice(ratio))
     return 0
+
+
+class Lines:
+    """Progress where the output is no terminal: a line now and then.
+
+    Args:
+        device: what is measured.
+        total: how many steps there are, about.
+        console: where lines go.
+        clock: seconds from any start.
+    """
+
+    def __init__(
+        self,
+        device: str,
+        total: int,
+        console: Console,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.device, self.total, self.console, self.clock = device, total, console, clock
+        self.start = clock()
+        self.last = -LINE_SECONDS
+        self.done = 0
+
+    def say(self, what: str) -> None:
+        """Is told what comes next; prints it if the last line is some time ago."""
+        elapsed = self.clock() - self.start
+        if elapsed - self.last >= LINE_SECONDS:
+            self.last = elapsed
+            share = min(self.done / self.total, 1.0)
+            self.console.print(
+                f"tuning {self.device}: {share:4.0%} after {elapsed:.0f} s, {what}", soft_wrap=True
+            )
+            self.console.file.flush()
+        self.done += 1
 
 
 def advice(ratio: float) -> str:
@@ -81,7 +135,10 @@ def advice(ratio: float) -> str:
 
 
 def measure(
-    device: torch.device, only: list[str], console: Console
+    device: torch.device,
+    only: list[str],
+    console: Console,
+    remember: Remember = measure_anew,
 ) -> tuple[Tuning, dict[str, Measured]]:
     """Measures families `only`, or products and then all families that have a choice of ways.
 
@@ -98,16 +155,20 @@ def measure(
     steps = len(way_tuning.SIZES) * sum(len(calls[name]) for name in only or calls if name in calls)
     products: dict[str, Measured] = {}
     tuning = tuning_file.empty(device.index)
+    total = steps + product_tuning.steps()
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=steps + product_tuning.steps(), device=device)
+        task = progress.add_task("", total=total, device=device)
+        lines = Lines(str(device), total, console)
 
         def say(what: str) -> None:
             progress.update(task, description=what, advance=1)
+            if not console.is_terminal:
+                lines.say(what)
 
         if not only:
-            products = product_tuning.tune(device, say)
+            products = product_tuning.tune(device, say, remember=remember)
         if only or _C.shares_host_memory(device.index):
-            tuning = way_tuning.tune(device, only=only, say=say)
+            tuning = way_tuning.tune(device, only=only, say=say, remember=remember)
     tuning.products = {dtype: list(found.best) for dtype, found in products.items()}
     return tuning, products
 

@@ -6,7 +6,16 @@ import atexit
 import sys
 from typing import Any
 
-from torch_outboard import _C, _pytorch_workarounds, amp, memory, random, serialization, streams
+from torch_outboard import (
+    _C,
+    _pytorch_workarounds,
+    amp,
+    legacy_storage,
+    memory,
+    random,
+    serialization,
+    streams,
+)
 from torch_outboard.amp import (
     get_amp_supported_dtype,
     get_autocast_dtype,
@@ -168,6 +177,7 @@ def finish_registration(name: str) -> None:
     _pytorch_workarounds.install()
     serialization.register()
     _C.register_graphs()
+    globals().update(legacy_storage.make_classes(name))
     # Makes `import torch.<name>.memory` and the like work.
     parts = {"amp": amp, "memory": memory, "random": random, "streams": streams}
     for part, module in parts.items():

@@ -179,7 +179,7 @@ _SUMMARY_ROWS: tuple[tuple[str, str, Callable[[int], str]], ...] = (
     ("active_bytes", "Active memory", _readable_bytes),
     ("reserved_bytes", "Reserved memory", _readable_bytes),
     ("inactive_split_bytes", "Not releasable", _readable_bytes),
-    ("allocated", "Allocations", str),
+    ("allocation", "Allocations", str),
     ("active", "Active allocations", str),
     ("segment", "Segments", str),
     ("inactive_split", "Not releasable", str),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import torch
 
 from torch_outboard import _C, devices, ways
+from torch_outboard.tuning_journal import Remember, measure_anew
 
 # Rows and vectors of a tile, and tiles of a work item.
 Blocks = tuple[int, int, int]
@@ -60,6 +61,7 @@ def tune(
     device: torch.device,
     say: Callable[[str], None] = lambda _: None,
     clock: Clock = seconds,
+    remember: Remember = measure_anew,
 ) -> dict[str, Measured]:
     """Measures products of square matrices with different tiles; nothing is written or changed.
 
@@ -67,6 +69,7 @@ def tune(
         device: with its index; it has to run code.
         say: is told what is measured next.
         clock: times a call.
+        remember: gives what a run before has measured, or measures and keeps it.
 
     Returns:
         By name of dtype: float32, and float64 where the device computes it.
@@ -81,7 +84,9 @@ def tune(
         before = _C.product_blocks(device.index, dtype)
         try:
             with ways.way("device", device):
-                found[str(dtype).removeprefix("torch.")] = _tune(device, dtype, before, say, clock)
+                found[str(dtype).removeprefix("torch.")] = _tune(
+                    device, dtype, before, say, clock, remember
+                )
         finally:
             _C.set_product_blocks(device.index, dtype, *before)
     return found
@@ -93,6 +98,7 @@ def _tune(
     first: Blocks,
     say: Callable[[str], None],
     clock: Clock,
+    remember: Remember,
 ) -> Measured:
     synchronize = torch.get_device_module(device).synchronize
     torch.manual_seed(0)
@@ -101,9 +107,13 @@ def _tune(
         rows, vectors, panels = blocks
         say(f"products of {size}, {dtype}: {rows} x {vectors} vectors, {panels} tiles")
         _C.set_product_blocks(device.index, dtype, rows, vectors, panels)
-        left, right = (torch.rand(size, size, dtype=dtype, device=device) for _ in range(2))
-        out = torch.empty_like(left)
-        return clock(lambda: torch.mm(left, right, out=out), synchronize)
+
+        def time_product() -> float:
+            left, right = (torch.rand(size, size, dtype=dtype, device=device) for _ in range(2))
+            out = torch.empty_like(left)
+            return clock(lambda: torch.mm(left, right, out=out), synchronize)
+
+        return remember(f"product {dtype} {size} {blocks}", time_product)
 
     for size in SIZES:
         duration = measure(size, first)

@@ -10,8 +10,6 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-import os
-import tempfile
 import warnings
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,6 +18,7 @@ import torch
 
 from torch_outboard import _C
 from torch_outboard.ops import program_cache
+from torch_outboard.tuning_journal import Journal
 
 # Changes when files of older versions can no longer be used.
 FORMAT = 1
@@ -70,6 +69,13 @@ def path(device: int) -> Path | None:
     return Path(folder, f"ways-{digest}.json")
 
 
+def journal(device: int) -> Journal:
+    """What a run that was stopped has measured on a device, and where this one keeps the same."""
+    file = path(device)
+    conditions = {"format": FORMAT, "threads": torch.get_num_threads()}
+    return Journal(file.with_suffix(".journal") if file is not None else None, conditions)
+
+
 def save(device: int, tuning: Tuning) -> Path | None:
     """Writes the file of a device, as a whole or not at all; None if nothing is kept on disk.
 
@@ -79,37 +85,45 @@ def save(device: int, tuning: Tuning) -> Path | None:
     file = path(device)
     if file is None:
         return None
-    file.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(prefix=file.name, dir=file.parent)
-    try:
-        with os.fdopen(descriptor, "w") as stream:
-            json.dump({"format": FORMAT, **asdict(tuning)}, stream, indent=1)
-        os.replace(temporary, file)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    content = json.dumps({"format": FORMAT, **asdict(tuning)}, indent=1).encode()
+    folder, shared = str(file.parent), program_cache.shared()
+    if problem := _C.write_private_file(folder, file.name, content, shared):
+        raise OSError(problem)
     return file
 
 
 def load(device: int) -> Tuning | None:
-    """What was measured on a device; None if nothing was. Warns of a file that cannot be read."""
+    """What was measured on a device; None if nothing was. Warns of a file that cannot be used."""
     file = path(device)
     if file is None:
         return None
+    data, problem = _C.read_private_file(str(file.parent), file.name, program_cache.shared())
+    if problem:
+        _warn(file, problem)
+    if data is None:
+        return None
     try:
-        content = json.loads(file.read_text())
+        content = json.loads(data)
         if content.pop("format") != FORMAT:
             return None
         tuning = Tuning(**content)
         tuning.ranges = {
             name: [_checked(*pair) for pair in pairs] for name, pairs in tuning.ranges.items()
         }
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        _check_owner(device, tuning)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         _warn(file, error)
         return None
     return tuning
+
+
+def _check_owner(device: int, tuning: Tuning) -> None:
+    """Raises ValueError for a file that lies under the name of another device's."""
+    properties = _C.device_properties(device)
+    expected = (properties.name, properties.driver_version, torch.__version__)
+    found = (tuning.device, tuning.driver_version, tuning.torch)
+    if found != expected:
+        raise ValueError(f"it is about {', '.join(found)} and not about {', '.join(expected)}")
 
 
 def _checked(first: int, end: int | None) -> Range:
@@ -118,9 +132,9 @@ def _checked(first: int, end: int | None) -> Range:
     return first, end
 
 
-def _warn(file: Path | None, error: Exception) -> None:
+def _warn(file: Path | None, reason: Exception | str) -> None:
     warnings.warn(
-        f"{file} cannot be used ({error}), so the device works by the defaults; "
+        f"{file} cannot be used ({reason}), so the device works by the defaults; "
         "`python -m torch_outboard tune` writes it again",
         stacklevel=3,
     )

@@ -10,6 +10,7 @@ everything of which they give calls to the device.
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +22,9 @@ from torch_outboard import _C, fallback, representative_steps, tuning_file, ways
 from torch_outboard.ops import tables
 from torch_outboard.representative_calls import COPY, COPY_OVERLOAD, Call, Run, families
 from torch_outboard.tuning_file import Range, Ranges, Tuning
+from torch_outboard.tuning_journal import Remember, measure_anew
 from torch_outboard.way_ratios import (
+    MARGIN,
     REPEATS,
     Compare,
     Progress,
@@ -31,8 +34,6 @@ from torch_outboard.way_ratios import (
 )
 
 SIZES = tuple(1 << bits for bits in (10, 12, 15, 17, 20, 22))  # elements
-# A way that is not better by this much is not worth the question.
-MARGIN = 0.9
 # What a training step may take of its time by the host's kernels: chance alone is some per cent.
 TRAINING_LIMIT = 1.02
 # The same for a call that stays on the host, and now has to ask.
@@ -118,18 +119,26 @@ def host_calls_keep_up(
     sizes: Iterable[int],
     compare: Compare,
     say: Progress,
+    remember: Remember = measure_anew,
 ) -> bool:
-    """Whether the calls that stay on the host bear the question which way to take."""
+    """Whether the calls that stay on the host bear the question which way to take.
+
+    The question takes as long for any number of elements, so those with the fewest are asked.
+    """
     outside = [
         elements
         for elements in sizes
         if not any(a <= elements and (b is None or elements < b) for a, b in ranges)
     ]
-    for elements in outside:
-        for call in calls:
+    for elements in sorted(outside)[:1]:
+        for number, call in enumerate(calls):
             say(f"{call.overload} of {elements:,} on the host")
-            run = call.prepare(device, elements)
-            if is_slower({name: ranges}, run, device, compare, QUESTION_LIMIT):
+
+            def ask(call: Call = call, elements: int = elements) -> bool:
+                run = call.prepare(device, elements)
+                return is_slower({name: ranges}, run, device, compare, QUESTION_LIMIT)
+
+            if remember(f"question {name} {number} {elements} {ranges}", ask):
                 return False
     return True
 
@@ -169,6 +178,7 @@ def worth_it(
     compare: Compare,
     say: Progress,
     steps: Mapping[str, Callable[[torch.device], Run]],
+    remember: Remember = measure_anew,
 ) -> Ranges:
     """As much of the ranges as slows no training step down.
 
@@ -186,7 +196,10 @@ def worth_it(
         for step, names in names_by_step.items():
             if names:
                 say(f"a {step} step, {', '.join(sorted(names))}")
-                if is_slower(chosen, runs[step], device, compare, TRAINING_LIMIT):
+                ask = functools.partial(
+                    is_slower, chosen, runs[step], device, compare, TRAINING_LIMIT
+                )
+                if remember(f"{step} {sorted(chosen.items())}", ask):
                     return False
         return True
 
@@ -214,6 +227,7 @@ def tune(
     say: Progress = lambda _: None,
     calls: Mapping[str, Iterable[Call]] | None = None,
     steps: Mapping[str, Callable[[torch.device], Run]] = representative_steps.STEPS,
+    remember: Remember = measure_anew,
 ) -> Tuning:
     """Measures a device and returns what was found; nothing is written or changed.
 
@@ -226,6 +240,7 @@ def tune(
         say: is told what is measured next.
         calls: by family; those of `representative_calls.py` by default.
         steps: training steps that must not become slower, by name.
+        remember: gives what a run before has measured, or measures and keeps it.
 
     Raises:
         ValueError: if the device runs no code, shares no memory with the host, or a family does not
@@ -250,17 +265,18 @@ def tune(
     for family, its_calls in calls.items():
         if only and family not in only:
             continue
-        ratios |= by_name(family, measure_operators(its_calls, device, sizes, compare, say))
+        measured = measure_operators(its_calls, device, sizes, compare, say, remember)
+        ratios |= by_name(family, measured)
         represented[family] = list(its_calls)
         for call in its_calls:
             represented.setdefault(_C.operator_of(call.overload), []).append(call)
     ranges = {name: better_ranges(found) for name, found in ratios.items()}
     for name in [name for name in ranges if ranges[name]]:
         if not host_calls_keep_up(
-            name, ranges[name], represented[name], device, sizes, compare, say
+            name, ranges[name], represented[name], device, sizes, compare, say, remember
         ):
             ranges[name] = []
-    ranges = worth_it(ranges, device, sizes, compare, say, steps)
+    ranges = worth_it(ranges, device, sizes, compare, say, steps, remember)
     tuning = tuning_file.empty(index)
     tuning.ranges = ranges
     tuning.ratios = {

@@ -106,8 +106,8 @@ bool stream_ordered(const at::Tensor& tensor) {
          caching_allocator()->device_of_pointer(tensor.storage().data()) >= 0;
 }
 
-at::Tensor host_view(const at::Tensor& tensor) {
-  return tensor.is_cpu() ? tensor : alias_as_cpu(tensor);
+at::Tensor host_view(const at::Tensor& tensor, Access access) {
+  return tensor.is_cpu() ? tensor : alias_as_cpu(tensor, access);
 }
 
 // Whether, on a device whose memory it shares, the host should copy by itself although the driver
@@ -126,8 +126,8 @@ void copy_on_host(const at::Tensor& destination, const at::Tensor& source,
     std::memmove(destination.mutable_data_ptr(), source.const_data_ptr(), plan->row_bytes);
     return;
   }
-  at::Tensor target = host_view(destination);
-  at::native::copy_(target, host_view(source));
+  at::Tensor target = host_view(destination, Access::kWrite);
+  at::native::copy_(target, host_view(source, Access::kRead));
 }
 
 // A copy on one device, or between it and the host.

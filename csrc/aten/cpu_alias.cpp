@@ -39,18 +39,24 @@ bool seen_by_python(Slot* slot) {
   }
 }
 
+void* address_in(const c10::StorageImpl& storage, Access access) {
+  return access == Access::kRead ? const_cast<void*>(storage.data())
+                                 : const_cast<c10::StorageImpl&>(storage).mutable_data();
+}
+
 }  // namespace
 
-c10::DataPtr pointer_into(const c10::Storage& storage, c10::Device device) {
+c10::DataPtr pointer_into(const c10::Storage& storage, c10::Device device, Access access) {
   auto owner = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage.unsafeGetStorageImpl());
-  void* data = storage.mutable_data();
+  void* data = address_in(*owner, access);
   return {data, owner.release(), &release_storage, device};
 }
 
-c10::Storage cpu_storage_over(const c10::Storage& storage) {
-  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
-      pointer_into(storage, c10::Device(c10::kCPU)), c10::GetCPUAllocator(), storage.resizable()));
+c10::Storage cpu_storage_over(const c10::Storage& storage, Access access) {
+  return c10::Storage(
+      c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
+                                            pointer_into(storage, c10::Device(c10::kCPU), access),
+                                            c10::GetCPUAllocator(), storage.resizable()));
 }
 
 at::Tensor tensor_over(c10::Storage storage, c10::DispatchKeySet keys, const at::Tensor& like) {
@@ -68,20 +74,20 @@ at::Tensor tensor_over(c10::Storage storage, c10::DispatchKeySet keys, const at:
   return tensor;
 }
 
-at::Tensor alias_as_cpu(const at::Tensor& tensor) {
+at::Tensor alias_as_cpu(const at::Tensor& tensor, Access access) {
   if (!tensor.defined() || !tensor.is_privateuseone()) return tensor;
-  return tensor_over(cpu_storage_over(tensor.storage()), kCpuKeys, tensor);
+  return tensor_over(cpu_storage_over(tensor.storage(), access), kCpuKeys, tensor);
 }
 
-CpuAlias::CpuAlias(const at::Tensor& tensor) {
+CpuAlias::CpuAlias(const at::Tensor& tensor, Access access) {
   // A tensor made in inference mode is another kind of tensor.
   if (!tensor.defined() || !tensor.is_privateuseone() || !is_plain(tensor) ||
       c10::InferenceMode::is_enabled()) {
-    tensor_ = alias_as_cpu(tensor);
+    tensor_ = alias_as_cpu(tensor, access);
     return;
   }
   c10::StorageImpl* device = tensor.storage().unsafeGetStorageImpl();
-  c10::DataPtr memory(device->mutable_data(), c10::Device(c10::kCPU));
+  c10::DataPtr memory(address_in(*device, access), c10::Device(c10::kCPU));
   Pool& pool = t_pool;
   if (pool.count == 0) {
     tensor_ = tensor_over(c10::Storage(c10::make_intrusive<c10::StorageImpl>(

@@ -7,10 +7,16 @@
 
 namespace outboard {
 
+// What a kernel does with an argument.
+enum class Access : uint8_t {
+  kRead = 0,   // copy-on-write storages stay shared
+  kWrite = 1,  // may read and write, may resize
+};
+
 // A CPU tensor over the memory of `tensor`, for devices that share memory with the host; keeps the
 // storage alive. For tensors that outlive the call; undefined tensors and those of other devices
 // come back as they are.
-OUTBOARD_API at::Tensor alias_as_cpu(const at::Tensor& tensor);
+OUTBOARD_API at::Tensor alias_as_cpu(const at::Tensor& tensor, Access access = Access::kWrite);
 
 // The same for the length of one call, cheaper: the tensor and its storage come from a pool of the
 // thread and go back there, and nothing keeps the device's storage alive but the caller. What a
@@ -19,7 +25,7 @@ class OUTBOARD_API CpuAlias {
  public:
   CpuAlias() = default;
   // `tensor` outlives the alias.
-  explicit CpuAlias(const at::Tensor& tensor);
+  explicit CpuAlias(const at::Tensor& tensor, Access access = Access::kWrite);
   ~CpuAlias() { release(); }
   CpuAlias(CpuAlias&& other) noexcept
       : tensor_(std::move(other.tensor_)), device_(std::exchange(other.device_, nullptr)) {}
@@ -49,9 +55,10 @@ class OUTBOARD_API CpuAlias {
 // Parts that calls of host kernels are made of.
 
 // A pointer into `storage` that keeps it alive, as memory of `device`.
-c10::DataPtr pointer_into(const c10::Storage& storage, c10::Device device);
+c10::DataPtr pointer_into(const c10::Storage& storage, c10::Device device,
+                          Access access = Access::kWrite);
 // A CPU storage over the memory of a device storage, which it keeps alive.
-c10::Storage cpu_storage_over(const c10::Storage& storage);
+c10::Storage cpu_storage_over(const c10::Storage& storage, Access access);
 // A tensor over `storage` with everything else like `like`.
 at::Tensor tensor_over(c10::Storage storage, c10::DispatchKeySet keys, const at::Tensor& like);
 

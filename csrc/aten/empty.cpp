@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "aten/backward_thread.h"
+#include "aten/ways.h"
 #include "runtime/caching_allocator.h"
 
 namespace outboard {
@@ -21,6 +22,11 @@ class AllocationScope {
     if (device != current_device()) scope_.emplace(device);
   }
 
+  at::Tensor ready(at::Tensor tensor) const {
+    wait_for_new_memory(current_stream_state(tensor.device().index()));
+    return tensor;
+  }
+
  private:
   std::optional<DeviceScope> scope_;
 };
@@ -30,13 +36,14 @@ class AllocationScope {
 at::Tensor empty_on(c10::DeviceIndex device, at::IntArrayRef sizes, at::ScalarType dtype,
                     std::optional<at::MemoryFormat> format) {
   AllocationScope scope(device);
-  return at::detail::empty_generic(sizes, caching_allocator(), kKeys, dtype, format);
+  return scope.ready(at::detail::empty_generic(sizes, caching_allocator(), kKeys, dtype, format));
 }
 
 at::Tensor empty_strided_on(c10::DeviceIndex device, at::IntArrayRef sizes, at::IntArrayRef strides,
                             at::ScalarType dtype) {
   AllocationScope scope(device);
-  return at::detail::empty_strided_generic(sizes, strides, caching_allocator(), kKeys, dtype);
+  return scope.ready(
+      at::detail::empty_strided_generic(sizes, strides, caching_allocator(), kKeys, dtype));
 }
 
 }  // namespace outboard

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/adopted_memory.h"
 #include "runtime/caching_allocator.h"
 #include "runtime/driver_table.h"
+#include "runtime/wait.h"
 
 namespace outboard {
 namespace {
@@ -46,8 +48,18 @@ HostCall::HostCall(c10::DeviceIndex device)
 }
 
 HostCall::~HostCall() {
-  // An exception left before finish(): host memory must outlive the copies that use it.
-  if (copies_pending_) defer_status(driver().queue_synchronize(stream_.queue), "queue_synchronize");
+  if (copies_pending_) {
+    // An exception left before finish(): host memory must outlive the copies that use it.
+    const ob_status status = wait_for_queue(driver(), stream_.queue);
+    defer_status(status, "queue_synchronize");
+    if (status != OB_OK) new c10::SmallVector<StorageView, 4>(storages_);
+  }
+  // The call may hold the last references to its arguments' memory.
+  for (TensorView& view : tensors_) view.host.reset();
+  for (StorageView& view : storages_) view.host = c10::Storage();
+  sparse_tensors_.clear();
+  adopted_.clear();
+  aliases_.clear();
 }
 
 at::Tensor HostCall::map(const at::Tensor& tensor, Access access) {
@@ -63,18 +75,21 @@ at::Tensor HostCall::map(const at::Tensor& tensor, Access access) {
   }
   for (TensorView& view : tensors_) {
     if (view.device.is_same(tensor)) {
-      if (access == Access::kWrite) view.access = access;
+      if (access == Access::kWrite && view.access == Access::kRead) {
+        view.access = access;
+        will_write(*find_storage(tensor.storage()));
+      }
       return view.host;
     }
   }
   if (way_ == Way::kShared && find_storage(tensor.storage()) == nullptr) {
-    const CpuAlias& alias = aliases_.emplace_back(tensor);
+    const CpuAlias& alias = aliases_.emplace_back(tensor, access);
     const c10::Storage& host = alias.tensor().storage();
     storages_.push_back({tensor.storage(), host, host.data(), host.nbytes()});
     tensors_.push_back({tensor, alias.tensor(), access});
     return alias.tensor();
   }
-  StorageView& storage = storage_view(tensor.storage());
+  StorageView& storage = storage_view(tensor.storage(), access);
   at::Tensor host = tensor_over(storage.host, kCpuKeys, tensor);
   if (way_ == Way::kCopied) {
     const auto [begin, end] = byte_span(tensor);
@@ -91,11 +106,23 @@ HostCall::StorageView* HostCall::find_storage(const c10::Storage& storage) {
   return nullptr;
 }
 
-HostCall::StorageView& HostCall::storage_view(const c10::Storage& storage) {
-  if (StorageView* known = find_storage(storage)) return *known;
+// A copy-on-write storage of which kernels only read so far gets memory of its own.
+void HostCall::will_write(StorageView& view) {
+  if (way_ != Way::kShared || view.host.data() != view.mapped_data) return;
+  void* memory = view.device.mutable_data();
+  if (memory == view.mapped_data) return;
+  view.host.set_data_ptr_noswap(pointer_into(view.device, c10::Device(c10::kCPU)));
+  view.mapped_data = memory;
+}
+
+HostCall::StorageView& HostCall::storage_view(const c10::Storage& storage, Access access) {
+  if (StorageView* known = find_storage(storage)) {
+    if (access == Access::kWrite) will_write(*known);
+    return *known;
+  }
   c10::Storage host;
   if (way_ == Way::kShared) {
-    host = cpu_storage_over(storage);
+    host = cpu_storage_over(storage, access);
   } else {
     // The pages of a large allocation come into being when touched: only what is used costs.
     host = c10::Storage(
@@ -137,6 +164,8 @@ c10::DataPtr HostCall::copy_to_new_memory(const c10::Storage& host) {
   c10::DataPtr pointer = caching_allocator()->allocate_on(stream_, bytes);
   if (bytes == 0) return pointer;
   if (way_ == Way::kShared) {
+    // Only now is nothing done to this memory any more.
+    drain(stream_);
     std::memcpy(pointer.get(), host.data(), bytes);
     return pointer;
   }
@@ -155,24 +184,7 @@ c10::DataPtr HostCall::adopt(const c10::Storage& host) {
   if (host.nbytes() == 0 || host.data() == nullptr) return {nullptr, device};
   if (way_ == Way::kShared) {
     if (is_host_kernel_memory(host.data_ptr())) return pointer_into(host, device);
-    if (adopts_host_memory(device_)) {
-      struct AdoptedMemory {
-        c10::intrusive_ptr<c10::StorageImpl> storage;
-        c10::DeviceIndex device;
-        int64_t bytes;
-      };
-      auto* memory = new AdoptedMemory{
-          c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(host.unsafeGetStorageImpl()), device_,
-          static_cast<int64_t>(host.nbytes())};
-      caching_allocator()->account_adopted(device_, memory->bytes);
-      return {host.mutable_data(), memory,
-              [](void* context) {
-                auto* adopted = static_cast<AdoptedMemory*>(context);
-                caching_allocator()->account_adopted(adopted->device, -adopted->bytes);
-                delete adopted;
-              },
-              device};
-    }
+    if (adopts_host_memory(device_)) return adopt_host_memory(host, stream_);
   }
   return copy_to_new_memory(host);
 }
@@ -229,6 +241,11 @@ void HostCall::return_resized_storage(StorageView& view) {
   const size_t bytes = view.host.nbytes();
   c10::StorageImpl* device = view.device.unsafeGetStorageImpl();
   c10::DataPtr pointer;
+  if (way_ == Way::kShared && view.host.data() == view.mapped_data) {
+    // Smaller, in the memory that the device's storage owns.
+    device->set_nbytes(bytes);
+    return;
+  }
   if (way_ == Way::kShared && is_host_kernel_memory(view.host.data_ptr())) {
     pointer = retagged(view.host.set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::kCPU))),
                        device_of(device_));
@@ -245,7 +262,7 @@ void HostCall::return_resized_storage(StorageView& view) {
 void HostCall::copy_back() {
   for (TensorView& view : tensors_) {
     if (view.access != Access::kWrite) continue;
-    const StorageView& storage = storage_view(view.device.storage());
+    const StorageView& storage = *find_storage(view.device.storage());
     const auto [begin, end] = byte_span(view.host);
     if (storage.resized || begin == end) continue;
     // A copy-on-write storage gets memory of its own here.

@@ -16,12 +16,6 @@
 
 namespace outboard {
 
-// What a kernel does with an argument.
-enum class Access : uint8_t {
-  kRead = 0,
-  kWrite = 1,  // may read and write, may resize
-};
-
 // Use: construct; map every tensor argument; run the CPU kernel; turn results with `result`; then
 // `finish`. One storage on the device becomes one CPU storage, so aliasing among arguments holds.
 // If an exception leaves before `finish`, nothing is written back (where memory is shared, what the
@@ -34,7 +28,8 @@ enum class Access : uint8_t {
 class OUTBOARD_API HostCall {
  public:
   // Drains the current stream of `device`, and lets CPU allocations of this thread come from the
-  // device's cache while the call lives (shared memory only).
+  // device's cache while the call lives (shared memory only). The call keeps the device tensors it
+  // maps: the caller's may go.
   explicit HostCall(c10::DeviceIndex device);
   ~HostCall();
   HostCall(const HostCall&) = delete;
@@ -85,7 +80,8 @@ class OUTBOARD_API HostCall {
   at::Tensor sparse_result(const at::Tensor& host);
   void finish_sparse();
   StorageView* find_storage(const c10::Storage& storage);
-  StorageView& storage_view(const c10::Storage& storage);
+  StorageView& storage_view(const c10::Storage& storage, Access access);
+  void will_write(StorageView& view);
   void bring_to_host(StorageView& view, size_t begin, size_t end);
   c10::Storage device_storage(const at::Tensor& host);
   c10::DataPtr adopt(const c10::Storage& host);
@@ -99,7 +95,8 @@ class OUTBOARD_API HostCall {
   StreamState& stream_;
   HostKernelMemory memory_;
   uint64_t copied_bytes_ = 0;
-  // Before those that refer to them: what still refers to them afterwards was kept by the kernel.
+  // Given back after what refers to them, so that only what the kernel kept still does, and before
+  // the device storages they point to: the destructor sees to both.
   c10::SmallVector<CpuAlias, 4> aliases_;
   c10::SmallVector<StorageView, 4> storages_;
   c10::SmallVector<TensorView, 6> tensors_;

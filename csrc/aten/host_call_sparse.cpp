@@ -5,6 +5,8 @@
 #include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
 #include <ATen/ops/_sparse_coo_tensor_unsafe.h>
 
+#include <vector>
+
 #include "aten/host_call.h"
 #include "aten/sparse.h"
 
@@ -18,11 +20,23 @@ at::SparseCsrTensorImpl& compressed(const at::Tensor& tensor) {
   return *static_cast<at::SparseCsrTensorImpl*>(tensor.unsafeGetTensorImpl());
 }
 
+std::vector<at::Tensor> members(const at::Tensor& tensor) {
+  if (tensor.layout() == at::kSparse) return {coo(tensor).indices(), coo(tensor).values()};
+  const at::SparseCsrTensorImpl& impl = compressed(tensor);
+  return {impl.compressed_indices(), impl.plain_indices(), impl.values()};
+}
+
 }  // namespace
 
 at::Tensor HostCall::map_sparse(const at::Tensor& tensor, Access access) {
-  for (const TensorView& view : sparse_tensors_) {
-    if (view.device.is_same(tensor)) return view.host;
+  for (TensorView& view : sparse_tensors_) {
+    if (!view.device.is_same(tensor)) continue;
+    if (access == Access::kWrite && view.access != access) {
+      // It was an argument before it is the result, as in add(a, b, out=a).
+      view.access = access;
+      for (const at::Tensor& member : members(tensor)) map(member, access);
+    }
+    return view.host;
   }
   const at::TensorOptions options = tensor.options().device(at::kCPU);
   at::Tensor host;

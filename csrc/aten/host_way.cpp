@@ -30,33 +30,31 @@ struct HostPlan {
   };
   std::vector<Argument> arguments;  // those with anything to do
   bool mixes_devices = false;       // CPU tensors of any size may stand beside device tensors
+  bool indexes = false;             // lists of indices may be on the CPU
   bool has_cpu_kernel = false;      // at the first call; libraries may bring one later
 };
 
 namespace {
 
 // Operators that on other devices, too, accept CPU tensors beside device tensors.
-constexpr std::array<std::string_view, 20> kMixingOperators = {
-    "aten::_copy_from",
-    "aten::_copy_from_and_resize",
-    "aten::_cudnn_ctc_loss",
-    "aten::_ctc_loss",
-    "aten::_ctc_loss_backward",
-    "aten::_foreach_copy",
-    "aten::_foreach_copy_",
+constexpr std::array<std::string_view, 11> kMixingOperators = {
+    "aten::_copy_from",     "aten::_copy_from_and_resize",    "aten::_cudnn_ctc_loss",
+    "aten::_ctc_loss",      "aten::_ctc_loss_backward",       "aten::_foreach_copy",
+    "aten::_foreach_copy_", "aten::_pack_padded_sequence",    "aten::copy_",
+    "aten::segment_reduce", "aten::_segment_reduce_backward",
+};
+
+// Operators with a tensor first and a list of indices into it.
+constexpr std::array<std::string_view, 9> kIndexingOperators = {
     "aten::_index_put_impl",
     "aten::_index_put_impl_",
-    "aten::_pack_padded_sequence",
     "aten::_unsafe_index",
     "aten::_unsafe_index_put",
     "aten::_unsafe_masked_index",
     "aten::_unsafe_masked_index_put_accumulate",
-    "aten::copy_",
     "aten::index",
     "aten::index_put",
     "aten::index_put_",
-    "aten::segment_reduce",
-    "aten::_segment_reduce_backward",
 };
 
 // Operators that update running statistics although their schemas say that they only read them.
@@ -104,6 +102,9 @@ const HostPlan* make_plan(const c10::OperatorHandle& op) {
   for (const std::string_view name : kMixingOperators) {
     plan->mixes_devices = plan->mixes_devices || name == op.schema().name();
   }
+  for (const std::string_view name : kIndexingOperators) {
+    plan->indexes = plan->indexes || name == op.schema().name();
+  }
   return plan;
 }
 
@@ -119,10 +120,37 @@ const HostPlan& plan_of(Operator& entry, const c10::OperatorHandle& op) {
 // CPU operands of any other size than a scalar do not mix with device tensors.
 void check_same_device(const at::Tensor& tensor, const HostPlan& plan, Access access,
                        c10::DeviceIndex device) {
-  if (!tensor.defined() || tensor.is_privateuseone() || plan.mixes_devices) return;
+  if (!tensor.defined() || tensor.is_privateuseone() || plan.mixes_devices || plan.indexes) return;
   TORCH_CHECK(tensor.is_cpu() && tensor.dim() == 0 && access == Access::kRead,
               "Expected all tensors to be on the same device, but found at least two devices, ",
               device_of(device), " and ", tensor.device(), "! Move one with .to()");
+}
+
+// Indices on the CPU go everywhere, those on a device only to tensors on it; what is put at them
+// lies with the tensor or is a scalar.
+void check_indexing(const torch::jit::Stack& stack, const HostPlan& plan, size_t base) {
+  const auto argument_at = [&](size_t i) -> const c10::IValue& {
+    return stack[base + plan.arguments[i].index];
+  };
+  const c10::Device own = argument_at(0).toTensor().device();
+  for (size_t i = 1; i < plan.arguments.size(); ++i) {
+    const c10::IValue& value = argument_at(i);
+    if (plan.arguments[i].kind == HostPlan::Kind::kOptionalTensorList) {
+      for (const c10::IValue& index : value.toListRef()) {
+        if (!index.isTensor() || !index.toTensor().defined()) continue;
+        const c10::Device device = index.toTensor().device();
+        TORCH_CHECK(device.is_cpu() || device == own,
+                    "indices should be either on cpu or on the same device as the indexed tensor (",
+                    own, "), and some are on ", device, "; move them with .to()");
+      }
+    } else if (value.isTensor() && value.toTensor().defined()) {
+      const at::Tensor& tensor = value.toTensor();
+      TORCH_CHECK(tensor.device() == own ||
+                      (tensor.dim() == 0 && plan.arguments[i].access == Access::kRead),
+                  "Expected all tensors to be on the same device, but found at least two devices, ",
+                  own, " and ", tensor.device(), "! Move one with .to()");
+    }
+  }
 }
 
 // Random operators without code of their own draw from a CPU generator that (seed, offset) seeds.
@@ -212,6 +240,7 @@ void run_on_host(Operator& entry, const c10::OperatorHandle& op, c10::DispatchKe
       ", and neither the device nor the CPU has a kernel for it; bring one with "
       "torch_outboard.kernel");
   const size_t base = stack->size() - op.schema().arguments().size();
+  if (plan.indexes) check_indexing(*stack, plan, base);
   HostCall call(device);
   for (const HostPlan::Argument& argument : plan.arguments) {
     map_argument((*stack)[base + argument.index], argument, plan, device, call);

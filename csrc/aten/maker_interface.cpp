@@ -29,7 +29,22 @@ ob_address address(const at::Tensor& tensor) {
       tensor.defined() && tensor.is_privateuseone() && tensor.has_storage(),
       "the address of a tensor on ", tensor.defined() ? tensor.device().str() : "no device",
       " was asked for, and only dense tensors of this backend have one; move it with .to()");
-  return reinterpret_cast<ob_address>(tensor.const_data_ptr());
+  // The kernel may write there: a copy-on-write storage gets memory of its own.
+  return reinterpret_cast<ob_address>(tensor.mutable_data_ptr());
+}
+
+bool host_can_touch(const at::Tensor& tensor) {
+  address(tensor);  // raises for tensors that have none
+  return shares_host_memory(tensor.device().index());
+}
+
+void* host_pointer(const at::Tensor& tensor) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      host_can_touch(tensor), "a kernel asked for a host pointer to memory of ", tensor.device(),
+      ", which the host cannot touch; copy it with the driver's `copy_device_to_host`, or give the "
+      "work to the device");
+  wait_for_current_queue(tensor.device().index());
+  return reinterpret_cast<void*>(address(tensor));
 }
 
 void register_maker_kernel(const std::string& name, c10::KernelFunction kernel,

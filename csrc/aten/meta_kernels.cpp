@@ -40,6 +40,7 @@
 #include <ATen/ops/scatter_add_meta_dispatch.h>
 #include <ATen/ops/scatter_reduce_meta_dispatch.h>
 #include <ATen/ops/smooth_l1_loss_meta_dispatch.h>
+#include <ATen/ops/softshrink_meta_dispatch.h>
 #include <ATen/ops/sort_meta_dispatch.h>
 #include <ATen/ops/topk_meta_dispatch.h>
 #include <ATen/ops/tril_meta_dispatch.h>
@@ -127,6 +128,7 @@ const std::unordered_map<std::string, KernelFunction>& table() {
       {"aten::scatter_add", boxed(&at::meta::scatter_add)},
       {"aten::scatter_reduce.two", boxed(&at::meta::scatter_reduce)},
       {"aten::smooth_l1_loss", boxed(&at::meta::smooth_l1_loss)},
+      {"aten::softshrink", boxed(&at::meta::softshrink)},
       {"aten::sort.stable", boxed(&at::meta::sort)},
       {"aten::topk", boxed(&at::meta::topk)},
       {"aten::tril", boxed(&at::meta::tril)},

@@ -169,7 +169,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   if (shares_host_memory(device)) {
     drain(stream);
     raise_deferred();
-    return at::native::_local_scalar_dense_cpu(alias_as_cpu(self));
+    return at::native::_local_scalar_dense_cpu(alias_as_cpu(self, Access::kRead));
   }
   at::Tensor value = at::detail::empty_cpu({}, self.scalar_type());
   HostMemoryInUse in_use(stream, value);

@@ -13,8 +13,10 @@
 #include "aten/ways.h"
 #include "runtime/caching_allocator.h"
 #include "runtime/fork.h"
+#include "runtime/driver_table.h"
 #include "runtime/program.h"
 #include "runtime/stream.h"
+#include "runtime/wait.h"
 
 namespace outboard {
 
@@ -111,14 +113,67 @@ bool uses_adopted_memory(const torch::jit::Stack& stack, size_t arguments) {
   for (const c10::IValue& value : torch::jit::last(stack, arguments)) {
     if (value.isTensor()) {
       if (adopted(value.toTensor())) return true;
-    } else if (value.isTensorList()) {
-      for (const at::Tensor& tensor : value.toTensorList()) {
-        if (adopted(tensor)) return true;
+    } else if (value.isTensorList() || value.isOptionalTensorList()) {
+      for (const c10::IValue& element : value.toListRef()) {
+        if (element.isTensor() && adopted(element.toTensor())) return true;
       }
     }
   }
   return false;
 }
+
+// Runs a kernel that gives work to the current stream, and waits for that where an argument lies in
+// such memory: also when the kernel raises, as it may have given some before.
+template <class Run>
+void run_on_stream(const torch::jit::Stack& stack, size_t arguments, c10::DeviceIndex device,
+                   const Run& run) {
+  if (C10_LIKELY(!adopts_host_memory(device) || !uses_adopted_memory(stack, arguments))) {
+    run();
+    return;
+  }
+  try {
+    run();
+  } catch (...) {
+    const StreamState& stream = current_stream_state(device);
+    if (!stream.idle() && !stream.capturing.load(std::memory_order_acquire)) {
+      defer_status(wait_for_queue(driver(), stream.queue), "queue_synchronize");
+    }
+    throw;
+  }
+  drain(current_stream_state(device));
+}
+
+void release_code(RoutedKernel& kernel) noexcept {
+  if (kernel.uses->released.exchange(true)) return;
+  kernel.kernel = c10::KernelFunction();
+  kernel.device_kernel.reset();
+}
+
+// Keeps the code of a kernel for the length of a call.
+class KernelUse {
+ public:
+  explicit KernelUse(RoutedKernel& kernel) noexcept : kernel_(kernel) {
+    if (C10_LIKELY(kernel.uses == nullptr)) return;
+    // Counted first and asked then, so that either we see that it was removed, or whoever removes
+    // it sees us.
+    kernel.uses->running.fetch_add(1);
+    usable_ = !kernel.uses->removed.load();
+  }
+  ~KernelUse() {
+    if (C10_LIKELY(kernel_.uses == nullptr)) return;
+    if (kernel_.uses->running.fetch_sub(1) == 1 && kernel_.uses->removed.load()) {
+      release_code(kernel_);
+    }
+  }
+  KernelUse(const KernelUse&) = delete;
+  KernelUse& operator=(const KernelUse&) = delete;
+
+  bool usable() const noexcept { return usable_; }
+
+ private:
+  RoutedKernel& kernel_;
+  bool usable_ = true;
+};
 
 // Whether the kernel took the call.
 bool run_device_kernel(Operator& entry, const RoutedKernel& kernel, const Subject& subject,
@@ -130,15 +185,12 @@ bool run_device_kernel(Operator& entry, const RoutedKernel& kernel, const Subjec
       !takes_device_way(subject.device, {entry.plain, device_kernel.family()}, subject.elements)) {
     return false;
   }
-  const bool adopted = adopts_host_memory(subject.device) &&
-                       uses_adopted_memory(*stack, op.schema().arguments().size());
   ReportedCall reported(entry, subject.dtype, Way::kDevice);
-  if (!device_kernel.run(op, keys, stack, subject.device)) {
-    reported.cancel();
-    return false;
-  }
-  if (C10_UNLIKELY(adopted)) drain(current_stream_state(subject.device));
-  return true;
+  bool took = false;
+  run_on_stream(*stack, op.schema().arguments().size(), subject.device,
+                [&] { took = device_kernel.run(op, keys, stack, subject.device); });
+  if (!took) reported.cancel();
+  return took;
 }
 
 bool is_special(const Operator& entry, const Kernels& kernels) {
@@ -163,7 +215,8 @@ const char* one_family(const Kernels& kernels) {
   return family;
 }
 
-// Replaces the snapshot; readers may still hold the old one, so it is never freed.
+// Replaces the snapshot; readers may still hold the old one, so it is never freed (some words each,
+// since the code of removed kernels goes).
 void replace_kernels(Operator& entry, Kernels kernels) {
   std::stable_sort(kernels.begin(), kernels.end(), [](const auto& a, const auto& b) {
     return static_cast<int>(a->source) > static_cast<int>(b->source);
@@ -225,6 +278,7 @@ std::shared_ptr<RoutedKernel> add_kernel(const std::string& name, RoutedKernel k
 
 std::shared_ptr<RoutedKernel> add_kernel_to_entry(Operator& entry, RoutedKernel kernel) {
   auto shared = std::make_shared<RoutedKernel>(std::move(kernel));
+  if (shared->source != Source::kKit) shared->uses = std::make_shared<KernelUses>();
   std::lock_guard<std::mutex> lock(entries().mutex);
   Kernels kernels = kernels_of(entry);
   kernels.insert(kernels.begin(), shared);
@@ -234,10 +288,16 @@ std::shared_ptr<RoutedKernel> add_kernel_to_entry(Operator& entry, RoutedKernel 
 
 void remove_kernel(const std::string& name, const std::shared_ptr<RoutedKernel>& kernel) {
   Operator& entry = router_entry(name);
-  std::lock_guard<std::mutex> lock(entries().mutex);
-  Kernels kernels = kernels_of(entry);
-  kernels.erase(std::remove(kernels.begin(), kernels.end(), kernel), kernels.end());
-  replace_kernels(entry, std::move(kernels));
+  {
+    std::lock_guard<std::mutex> lock(entries().mutex);
+    Kernels kernels = kernels_of(entry);
+    kernels.erase(std::remove(kernels.begin(), kernels.end(), kernel), kernels.end());
+    replace_kernels(entry, std::move(kernels));
+  }
+  if (kernel->uses == nullptr) return;
+  // Outside of the lock: a Python function's end takes the interpreter's.
+  kernel->uses->removed.store(true);
+  if (kernel->uses->running.load() == 0) release_code(*kernel);
 }
 
 void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
@@ -249,6 +309,8 @@ void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op, c10::Disp
   if (const Kernels* kernels = entry.kernels.load(std::memory_order_acquire)) {
     for (const auto& kernel : *kernels) {
       if (!matches(*kernel, subject)) continue;
+      const KernelUse use(*kernel);
+      if (!use.usable()) continue;
       if (kernel->device_kernel != nullptr) {
         if (run_device_kernel(entry, *kernel, subject, op, keys, stack)) return;
         continue;
@@ -256,7 +318,12 @@ void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op, c10::Disp
       const Way way = kernel->way == Way::kDevice ? Way::kDevice : host_way;
       if (way != Way::kDevice) check_fallback(entry, way, subject.dtype, subject.device);
       ReportedCall reported(entry, subject.dtype, way);
-      kernel->kernel.callBoxed(op, keys, stack);
+      if (way != Way::kDevice) {
+        kernel->kernel.callBoxed(op, keys, stack);
+        return;
+      }
+      run_on_stream(*stack, op.schema().arguments().size(), subject.device,
+                    [&] { kernel->kernel.callBoxed(op, keys, stack); });
       return;
     }
   }

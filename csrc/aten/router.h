@@ -35,6 +35,13 @@ enum class Source : uint8_t { kKit = 0, kMaker = 1, kUser = 2 };
 
 constexpr uint64_t kAllDtypes = ~uint64_t{0};  // bit i: ScalarType(i)
 
+// Calls of a kernel under way, and whether it was removed: readers of an entry take no lock.
+struct KernelUses {
+  std::atomic<int> running{0};
+  std::atomic<bool> removed{false};
+  std::atomic<bool> released{false};
+};
+
 // A kernel over device tensors.
 struct RoutedKernel {
   c10::KernelFunction kernel;
@@ -46,6 +53,8 @@ struct RoutedKernel {
   c10::DeviceIndex device = -1;       // -1: every device
   uint64_t dtypes = kAllDtypes;       // of the first tensor argument, else of the dtype argument
   bool separate_memory_only = false;  // not on devices that share memory with the host
+  // Of those that makers and users brought: the kit's stay.
+  std::shared_ptr<KernelUses> uses;
 };
 
 struct HostPlan;
@@ -61,7 +70,8 @@ struct Operator {
   // If that is so for the kit's device kernels only, and they are of one family: which. Typed
   // kernels then find out by themselves whether a call is one for the router.
   std::atomic<const char*> family{nullptr};
-  // Snapshot of the rows, best first; replaced as a whole, old ones are kept.
+  // Snapshot of the rows, best first; replaced as a whole. Old ones are kept, but not the code of
+  // kernels that were removed.
   std::atomic<const std::vector<std::shared_ptr<RoutedKernel>>*> kernels{nullptr};
   // Per way: whether its use was warned about (fallback_policy.h).
   std::atomic<bool> warned[kWays] = {};
@@ -76,6 +86,7 @@ OUTBOARD_API Operator& router_entry(const std::string& name);
 OUTBOARD_API std::shared_ptr<RoutedKernel> add_kernel(const std::string& name, RoutedKernel kernel);
 // The same for an overload that is registered already.
 std::shared_ptr<RoutedKernel> add_kernel_to_entry(Operator& entry, RoutedKernel kernel);
+// Lets go of the kernel's code once no call runs it any more, and so of a Python function.
 OUTBOARD_API void remove_kernel(const std::string& name,
                                 const std::shared_ptr<RoutedKernel>& kernel);
 

@@ -3,8 +3,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <map>
 #include <string>
+#include <unordered_map>
 
 #include "runtime/export.h"
 
@@ -12,7 +14,17 @@ namespace outboard {
 
 using TensorMetadata = std::map<std::string, std::string>;
 
-// Replaces the metadata of a tensor of the device. Keys are not empty and have no '='.
+// Makes a maker's own c10::BackendMeta travel through torch.save and torch.load. PyTorch has one
+// slot for such a pair of functions, which the kit holds; it calls all that were added. `save` adds
+// entries for what it knows of, `load` makes the BackendMeta of those it knows; keys starting with
+// "outboard:" are the kit's. A pair that was registered with PyTorch before the kit counts as
+// added.
+using SaveMetadata = std::function<void(const at::Tensor&, std::unordered_map<std::string, bool>&)>;
+using LoadMetadata = SaveMetadata;
+OUTBOARD_API void add_metadata_serialization(SaveMetadata save, LoadMetadata load);
+
+// Replaces the metadata of a strided tensor of the device. Keys are not empty and have no '='.
+// Raises where the tensor carries the BackendMeta of somebody else.
 OUTBOARD_API void set_tensor_metadata(const at::Tensor& tensor, TensorMetadata metadata);
 // Empty if there is none.
 OUTBOARD_API TensorMetadata tensor_metadata(const at::Tensor& tensor);

@@ -5,6 +5,7 @@
 #include <torch/library.h>
 
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "aten/registration.h"
@@ -35,6 +36,13 @@ at::Tensor coo_from_members(int64_t sparse_dim, int64_t dense_dim, at::IntArrayR
                          is_coalesced.value_or(false));
 }
 
+// The numbers come from the device's generator, as those of dense tensors do.
+at::Tensor& normal_of_compressed(at::Tensor& self, double mean, double std,
+                                 std::optional<at::Generator> generator) {
+  self.values().normal_(mean, std, std::move(generator));
+  return self;
+}
+
 }  // namespace
 
 at::Tensor make_sparse_coo(const at::Tensor& indices, const at::Tensor& values, int64_t sparse_dim,
@@ -58,6 +66,7 @@ void register_sparse_operators() {
   constexpr c10::DispatchKey kCompressed = c10::DispatchKey::SparseCsrPrivateUse1;
   auto* compressed =
       new torch::Library(torch::Library::IMPL, "aten", kCompressed, __FILE__, __LINE__);
+  compressed->impl("normal_", TORCH_FN(normal_of_compressed));
   route_operators_like(c10::DispatchKey::SparseCsrCPU, kCompressed, *compressed);
 }
 

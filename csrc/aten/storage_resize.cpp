@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "aten/transfer.h"
+#include "aten/ways.h"
 #include "runtime/caching_allocator.h"
 #include "runtime/device.h"
 #include "runtime/fork.h"
@@ -19,6 +20,7 @@ void resize_storage_bytes(c10::StorageImpl* storage, size_t bytes) {
   const c10::DeviceIndex device = storage->device().index();
   StreamState& stream = current_stream_state(device);
   c10::DataPtr memory = caching_allocator()->allocate_on(stream, bytes);
+  wait_for_new_memory(stream);
   const size_t kept = std::min(bytes, storage->nbytes());
   if (kept > 0) {
     if (shares_host_memory(device)) {

@@ -4,6 +4,7 @@
 #include "runtime/event.h"
 #include "runtime/kernel_faults.h"
 #include "runtime/pinned_allocator.h"
+#include "runtime/wait.h"
 
 namespace outboard {
 
@@ -101,7 +102,7 @@ bool keep_pinned_until_copied(const c10::Storage& host, StreamState& stream) {
 
 HostMemoryInUse::~HostMemoryInUse() {
   if (waited_ || stream_.idle()) return;
-  const ob_status status = driver().queue_synchronize(stream_.queue);
+  const ob_status status = wait_for_queue(driver(), stream_.queue);
   if (status == OB_OK) return;
   defer_status(status, "queue_synchronize");
   new at::Tensor(host_);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/export.h"
+#include "runtime/stream.h"
 
 namespace outboard {
 
@@ -79,6 +80,13 @@ class HostWayScope : InnerWayScope {
  public:
   HostWayScope() noexcept : InnerWayScope(InnerWay::kHost) {}
 };
+
+// To be called with new memory of `stream` that operators allocate: what runs in a HostWayScope
+// writes it at once, and whoever had the memory before may have given work to the stream since the
+// host kernel waited for it.
+inline void wait_for_new_memory(StreamState& stream) {
+  if (InnerWayScope::current() == InnerWay::kHost) drain(stream);
+}
 
 // For device kernels that need other operators: the host's way would wait for the queue. Only calls
 // that ask the router know of it, not typed host kernels whose device way is open nowhere.

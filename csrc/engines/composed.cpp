@@ -105,12 +105,15 @@ bool ComposedKernel::serves(const torch::jit::Stack& stack, c10::DeviceIndex dev
   if (overload_.form() == Overload::Form::kFunctional) return true;
   for (size_t k = 0; k < overload_.result_count(); ++k) {
     const at::Tensor& given = overload_.given_output(stack, k);
-    if (!is_dense_on(given, device) || given.is_conj() || given.is_neg() ||
-        at::has_internal_overlap(given) == at::MemOverlap::Yes) {
-      return false;
+    if (!is_dense_on(given, device) || given.is_conj() || given.is_neg()) return false;
+    if (overload_.form() != Overload::Form::kOut) continue;
+    // The host knows which arguments may be given as out=.
+    const auto apart = [&](const at::Tensor& tensor) { return !may_overlap(given, tensor); };
+    for (size_t i = 0; i < inputs_; ++i) {
+      if (!all_tensors(overload_.read(stack, static_cast<int>(i)), apart)) return false;
     }
   }
-  return true;
+  return writes_apart(overload_, stack);
 }
 
 std::vector<at::Tensor> ComposedKernel::make_results(const torch::jit::Stack& stack,
@@ -162,11 +165,27 @@ bool ComposedKernel::deliver(torch::jit::Stack* stack, std::vector<at::Tensor> c
   return true;
 }
 
+void ComposedKernel::raise_half_done() const {
+  TORCH_CHECK(false, "the composed kernel of ", overload_.name(),
+              " declined a call after it had written to an argument, which has a wrong value now; "
+              "its row has to ask before it writes. Use the way 'host' for this operator");
+}
+
+// False: the call is declined. `counted` as in script.h.
+bool ComposedKernel::run_script(torch::jit::Stack& values, size_t counted, bool& wrote) {
+  const Script::Outcome outcome = script().run(values, counted);
+  if (!outcome.done && outcome.wrote_arguments) raise_half_done();
+  wrote = outcome.wrote_arguments;
+  return outcome.done;
+}
+
 bool ComposedKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                          torch::jit::Stack* stack, c10::DeviceIndex device) {
   if (!serves(*stack, device)) return false;
+  bool wrote = false;
   std::vector<at::Tensor> meta;
   if (meta_.has_value()) meta = meta_->results(overload_, *stack);
+  alert();
   torch::jit::Stack values;
   for (size_t i = 0; i < inputs_; ++i) {
     const c10::IValue& value = overload_.read(*stack, static_cast<int>(i));
@@ -178,10 +197,15 @@ bool ComposedKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys
   if (writes_) {
     std::vector<at::Tensor> results = make_results(*stack, meta, device);
     for (const at::Tensor& result : results) values.emplace_back(result);
-    if (!script().run(values)) return false;
+    // What was made here may be written before the call is declined.
+    size_t counted = inputs_;
+    for (size_t k = 0; k < results.size(); ++k) {
+      if (results[k].is_same(overload_.given_output(*stack, k))) counted = values.size();
+    }
+    if (!run_script(values, counted, wrote)) return false;
     return deliver(stack, std::move(results), device);
   }
-  if (!script().run(values)) return false;
+  if (!run_script(values, inputs_, wrote)) return false;
   if (overload_.result_count() > 0 && !(values.at(0).isTensor() || values[0].isTuple())) {
     // A number or a flag.
     torch::jit::drop(*stack, overload_.argument_count());
@@ -196,7 +220,9 @@ bool ComposedKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys
   } else if (overload_.result_count() > 0) {
     computed.push_back(values[0].toTensor());
   }
-  return deliver(stack, std::move(computed), device);
+  const bool delivered = deliver(stack, std::move(computed), device);
+  if (!delivered && wrote) raise_half_done();
+  return delivered;
 }
 
 OUTBOARD_ENGINE("composed", ComposedKernel);

@@ -5,7 +5,8 @@
 //   body        the function's body in the language of TorchScript (engines/script.h). Its names
 //               are the arguments of the overload without those of out=; it returns the results of
 //               the functional form, or a tuple of them. A failed `assert` declines the call, so
-//               it has to stand before whatever writes to an argument
+//               it has to stand before whatever writes to an argument: afterwards it raises
+//               RuntimeError, since another kernel would do that a second time
 //   helpers     functions that the body calls, in the same language
 //   dtypes      bits of the dtypes of the first tensor that are served
 //   conditions  expressions (engines/expression.h) without which a call is declined
@@ -16,6 +17,7 @@
 //               cast so, the call raises this: "TypeError" or "RuntimeError"
 //   cpu_arguments  tensors on the CPU are arguments as well; without it only numbers are
 //   requires    as in engines/requirements.h
+//   alert       as in engines/engine.h
 //   family      for the choice of the way; default "composed"
 //
 // What the body calls runs as any other call does: on the device, or on the host, where it shows.
@@ -47,9 +49,11 @@ class ComposedKernel final : public EngineKernel {
   bool serves(const torch::jit::Stack& stack, c10::DeviceIndex device) const;
   bool deliver(torch::jit::Stack* stack, std::vector<at::Tensor> computed,
                c10::DeviceIndex device) const;
+  [[noreturn]] void raise_half_done() const;
   std::vector<at::Tensor> make_results(const torch::jit::Stack& stack,
                                        const std::vector<at::Tensor>& meta,
                                        c10::DeviceIndex device) const;
+  bool run_script(torch::jit::Stack& values, size_t counted, bool& wrote);
   const Script& script();
 
   std::string source_;

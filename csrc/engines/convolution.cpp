@@ -172,6 +172,7 @@ ConvolutionKernel::ConvolutionKernel(const Row& row, const c10::FunctionSchema& 
     : EngineKernel(row, schema),
       backward_(row.flag("backward")),
       dtypes_(static_cast<uint64_t>(row.integer("dtypes"))),
+      plain_dtypes_(static_cast<uint64_t>(row.integer("plain_dtypes"))),
       source_(ProductProgram::keep(row.text("source"))),
       input_(overload_.index("input")),
       weight_(overload_.index("weight")),
@@ -198,6 +199,12 @@ bool ConvolutionKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet k
       !serves(input, input, device) || !serves(weight, input, device) || input.dim() < 3 ||
       input.dim() > 5 || weight.dim() != input.dim()) {
     return false;
+  }
+  if ((plain_dtypes_ & dtype_bit(dtype)) != 0) {
+    const std::vector<int64_t> dilation = overload_.read(*stack, dilation_).toIntVector();
+    const bool dilated =
+        std::any_of(dilation.begin(), dilation.end(), [](int64_t step) { return step != 1; });
+    if (dilated || overload_.read(*stack, transposed_).toBool()) return false;
   }
   Geometry geometry;
   const auto count = static_cast<size_t>(input.dim() - 2);

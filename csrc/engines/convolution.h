@@ -4,6 +4,8 @@
 // A row's properties:
 //   backward  the overload is a backward; otherwise it has the arguments of `convolution`
 //   dtypes    bits of the dtypes that are served
+//   plain_dtypes
+//             those of them that are served only where nothing is transposed or dilated
 //   source    text of the kernels, those of products first
 #pragma once
 
@@ -43,6 +45,7 @@ class ConvolutionKernel final : public EngineKernel {
 
   const bool backward_;
   const uint64_t dtypes_;
+  const uint64_t plain_dtypes_;
   const std::string& source_;
   int input_;
   int weight_;

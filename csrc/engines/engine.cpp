@@ -1,5 +1,7 @@
 #include "engines/engine.h"
 
+#include <ATen/Context.h>
+
 #include <map>
 
 #include "aten/router.h"
@@ -27,6 +29,10 @@ c10::OperatorHandle operator_of(const std::string& overload) {
 
 EngineRegistrar::EngineRegistrar(const char* name, EngineFactory factory) {
   factories()[name] = factory;
+}
+
+void EngineKernel::alert() const {
+  if (!alert_.empty()) at::globalContext().alertNotDeterministic(alert_);
 }
 
 std::shared_ptr<DeviceKernel> make_device_kernel(const Row& row, const std::string& overload) {

@@ -27,14 +27,22 @@ namespace outboard {
 class OUTBOARD_API EngineKernel : public DeviceKernel {
  public:
   EngineKernel(const Row& row, const c10::FunctionSchema& schema)
-      : overload_(schema), family_(row.has("family") ? row.text("family") : row.engine) {}
+      : overload_(schema),
+        family_(row.has("family") ? row.text("family") : row.engine),
+        alert_(row.text("alert")) {}
   const char* family() const noexcept override { return family_.c_str(); }
 
  protected:
+  // To be called before anything is launched: a row whose result is one of several, since elements
+  // may be written more than once, has the property `alert`, the name under which PyTorch raises or
+  // warns of that where deterministic algorithms are asked for.
+  void alert() const;
+
   const Overload overload_;
 
  private:
   const std::string family_;
+  const std::string alert_;
 };
 
 using EngineFactory = std::shared_ptr<DeviceKernel> (*)(const Row&, const c10::FunctionSchema&);

@@ -353,9 +353,17 @@ ExpressionValue Expression::call(const Node& node,
     case Operation::kWrap:
       return ExpressionValue::of(c10::maybe_wrap_dim(integer(0), integer(1)));
     case Operation::kMin:
-      return ExpressionValue::of(std::min(number(0), number(1)));
-    case Operation::kMax:
-      return ExpressionValue::of(std::max(number(0), number(1)));
+    case Operation::kMax: {
+      ExpressionValue value = child(0);
+      const ExpressionNumber bound = number(1);
+      const auto chosen = [&](const ExpressionNumber& element) {
+        return node.operation == Operation::kMin ? std::min(element, bound)
+                                                 : std::max(element, bound);
+      };
+      if (value.kind != Kind::kList) return ExpressionValue::of(chosen(value.as_number()));
+      for (ExpressionNumber& element : value.list) element = chosen(element);
+      return value;
+    }
     case Operation::kFloor:
       return ExpressionValue::of(number(0).floor());
     case Operation::kCeil:

@@ -20,7 +20,8 @@
 //               raises as PyTorch does
 //   min_of(l) max_of(l): of a list
 //   padded_sizes(l, amounts): sizes with amounts before and after, two per size from the last one
-//   min(a, b) max(a, b) floor(x) ceil(x) abs(x) log1p(x) log2_ceil(n)
+//   min(a, b) max(a, b): where a is a list, of each of its elements
+//   floor(x) ceil(x) abs(x) log1p(x) log2_ceil(n)
 //   real(x): the nearest real
 #pragma once
 

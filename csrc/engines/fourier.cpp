@@ -73,7 +73,8 @@ at::Tensor FourierKernel::complex_transform(FourierCall& call, const at::Tensor&
     inner *= self.size(dims[i]);
   }
   // No pass has applied the factor, or none has made a copy.
-  if (call.scale != 1 || data.data_ptr() == self.data_ptr()) data = call.cut(data, inner, inner);
+  if (call.scale != 1 || data.const_data_ptr() == self.const_data_ptr())
+    data = call.cut(data, inner, inner);
   return as_result(data, self.sizes(), places);
 }
 

@@ -104,4 +104,16 @@ bool may_overlap(const at::Tensor& a, const at::Tensor& b) {
   }
 }
 
+bool writes_apart(const Overload& overload, const torch::jit::Stack& stack) {
+  if (overload.form() == Overload::Form::kFunctional) return true;
+  for (size_t k = 0; k < overload.result_count(); ++k) {
+    const at::Tensor& given = overload.given_output(stack, k);
+    if (at::has_internal_overlap(given) == at::MemOverlap::Yes) return false;
+    for (size_t other = 0; other < k; ++other) {
+      if (may_overlap(given, overload.given_output(stack, other))) return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace outboard

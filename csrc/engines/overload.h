@@ -76,4 +76,8 @@ OUTBOARD_API bool is_dense_on(const at::Tensor& tensor, c10::DeviceIndex device)
 // Whether writing one of two different tensors could change the other.
 OUTBOARD_API bool may_overlap(const at::Tensor& a, const at::Tensor& b);
 
+// Whether every tensor that the call writes can be written at once: no element of one lies where
+// another of its elements lies, or one of another written tensor.
+OUTBOARD_API bool writes_apart(const Overload& overload, const torch::jit::Stack& stack);
+
 }  // namespace outboard

@@ -1,5 +1,6 @@
 #include "engines/pointwise.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ScalarOps.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/native/TypeProperties.h>
@@ -29,6 +30,33 @@ bool fits(const at::Scalar& scalar, ScalarType dtype, bool strict) {
   if (scalar.isBoolean()) return dtype == ScalarType::Bool;
   if (scalar.isFloatingPoint()) return !at::isIntegralType(dtype, /*includeBool=*/true);
   return true;
+}
+
+// Whether a number cannot be converted: which operators raise then, the host knows.
+bool overflows(const at::Scalar& scalar, ScalarType dtype) {
+  if (scalar.isBoolean() || dtype == ScalarType::Bool) return false;
+  const auto exceeds = [&]<class T>(T) {
+    if (scalar.isComplex()) return c10::overflows<T>(scalar.toComplexDouble());
+    if (scalar.isFloatingPoint()) return c10::overflows<T>(scalar.toDouble());
+    return c10::overflows<T>(scalar.toLong());
+  };
+  switch (dtype) {
+#define OUTBOARD_CASE(type, name) \
+  case ScalarType::name:          \
+    return exceeds(type{});
+    OUTBOARD_CASE(uint8_t, Byte)
+    OUTBOARD_CASE(int8_t, Char)
+    OUTBOARD_CASE(int16_t, Short)
+    OUTBOARD_CASE(int32_t, Int)
+    OUTBOARD_CASE(int64_t, Long)
+    OUTBOARD_CASE(c10::Half, Half)
+    OUTBOARD_CASE(c10::BFloat16, BFloat16)
+    OUTBOARD_CASE(float, Float)
+    OUTBOARD_CASE(c10::complex<float>, ComplexFloat)
+#undef OUTBOARD_CASE
+    default:
+      return false;
+  }
 }
 
 // "lowest" and "highest" are neutral for minima and maxima; "smallest" and "largest" are finite.
@@ -123,6 +151,7 @@ PointwiseKernel::PointwiseKernel(const Row& row, const c10::FunctionSchema& sche
       strict_(row.flag("strict")),
       rounded_(row.flag("rounded")),
       launcher_(expression_of(row)) {
+  if (const std::string& name = row.text("meta"); !name.empty()) meta_.emplace(name, overload_);
   const PointwiseExpression expression = expression_of(row);
   const auto& arguments = row.texts("operands");
   const auto& scalars = row.texts("scalars");
@@ -177,6 +206,8 @@ bool PointwiseKernel::gather(Call& call, const torch::jit::Stack& stack, int64_t
     const c10::IValue& value = element(overload_.read(stack, operand.argument), k);
     if (value.isTensor()) {
       if (!usable(value.toTensor())) return false;
+      // The host knows what becomes of other dtypes as conditions.
+      if (operand.mask && value.toTensor().scalar_type() != ScalarType::Bool) return false;
       call.inputs.push_back(&value.toTensor());
     } else if (value.isScalar()) {
       call.wrapped.push_back(at::native::wrapped_scalar_tensor(value.toScalar()));
@@ -189,6 +220,11 @@ bool PointwiseKernel::gather(Call& call, const torch::jit::Stack& stack, int64_t
     const c10::IValue* given = overload_.given(stack, i);
     const at::Tensor& output = given != nullptr ? element(*given, k).toTensor() : undefined();
     if (output.defined() && !(output.is_privateuseone() && usable(output))) return false;
+    // Of some operators that is no more than a warning: the host knows.
+    if (!may_overlap_ && output.defined() &&
+        at::has_internal_overlap(output) == at::MemOverlap::Yes) {
+      return false;
+    }
     call.outputs.push_back(&output);
   }
   for (const ScalarArgument& scalar : scalars_) {
@@ -246,7 +282,8 @@ bool PointwiseKernel::choose_types(Call& call) const {
 
 bool PointwiseKernel::accepts_scalars(const Call& call) const {
   for (const auto& scalar : call.scalars) {
-    if (scalar.has_value() && !fits(*scalar, call.common, strict_)) return false;
+    if (!scalar.has_value()) continue;
+    if (!fits(*scalar, call.common, strict_) || overflows(*scalar, call.common)) return false;
   }
   return true;
 }
@@ -314,7 +351,9 @@ bool PointwiseKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet key
   if (lists_) return run_lists(stack, device);
   Call call(device);
   std::vector<at::Tensor> results;
-  if (!prepare(call, *stack, -1) || !execute(call, results)) return false;
+  if (!prepare(call, *stack, -1)) return false;
+  if (meta_.has_value()) meta_->results(overload_, *stack);
+  if (!execute(call, results)) return false;
   overload_.finish(stack, std::move(results));
   return true;
 }

@@ -5,7 +5,7 @@
 //   operands     names of arguments: tensors, or numbers that promote like 0-dim tensors, or lists
 //                of either: then the expression is computed for each element
 //   names        what the expressions call them (default: as in the schema)
-//   masks        those of `names` that hold conditions; they take no part in promotion
+//   masks        those of `names` that hold conditions, of bool; they take no part in promotion
 //   scalars      names of further arguments that are numbers or flags
 //   scalar_names what the expressions call these (default: as in the schema)
 //   absent       per scalar name: a number, "lowest", "highest" (infinite if possible), "smallest"
@@ -19,7 +19,9 @@
 //                of the first operand, else of the given output
 //   dtypes       bits of the common dtypes that are served
 //   result_dtype number of the dtype of results, where it is not that of `types`
-//   requires     argument names and the texts of the only values that are served
+//   requires     as in engines/requirements.h
+//   meta         a functional overload whose Meta kernel checks the call with PyTorch's messages:
+//                "aten::heaviside"; needed where it looks at more than sizes and dtypes
 //   any_output   results may be cast to any dtype of a given output
 //   same_output  calls with outputs of another dtype than the results' are declined
 //   scalar       the expressions hold for scalars alone, not for vectors
@@ -30,10 +32,12 @@
 //   strict       scalars must be of a kind that the dtype can hold, as for alpha
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engines/engine.h"
+#include "engines/meta_call.h"
 #include "engines/pointwise_launch.h"
 #include "engines/requirements.h"
 
@@ -79,6 +83,7 @@ class PointwiseKernel final : public EngineKernel {
   const bool resizes_silently_;
   const bool strict_;
   const bool rounded_;
+  std::optional<MetaCall> meta_;
   bool lists_ = false;  // one call per element of lists, as in _foreach_add
   PointwiseLauncher launcher_;
 };

@@ -2,6 +2,7 @@
 
 #include <ATen/core/List.h>
 #include <c10/util/Exception.h>
+#include <c10/util/SmallVector.h>
 #include <torch/csrc/jit/api/compilation_unit.h>
 #include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/frontend/resolver.h>
@@ -13,6 +14,8 @@
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include "engines/expression_number.h"
 
 namespace outboard {
 
@@ -28,8 +31,11 @@ struct ScriptStep {
     kTuple,
     kListUnpack,
     kTupleUnpack,
-    kRaise
+    kRaise,
+    kArithmetic
   };
+  using Arithmetic = ExpressionNumber (*)(const ExpressionNumber&, const ExpressionNumber&);
+
   struct Input {
     int place;
     bool last;  // nobody reads it after this step
@@ -40,7 +46,9 @@ struct ScriptStep {
   std::vector<int> outputs;
   mutable std::optional<jit::Operation> operation;  // its call operator is not const
   c10::IValue constant;
-  c10::TypePtr element;  // of kList
+  c10::TypePtr element;                 // of kList
+  c10::SmallVector<size_t, 2> written;  // inputs that the operation writes to
+  Arithmetic arithmetic = nullptr;      // of integers; with one input it gets that twice
   std::vector<ScriptBlock> blocks;
 };
 
@@ -54,8 +62,30 @@ namespace {
 
 struct AssertionFailed {};
 
-using Registers = std::vector<c10::IValue>;
+struct Registers : std::vector<c10::IValue> {
+  using std::vector<c10::IValue>::vector;
+  std::vector<const c10::StorageImpl*> arguments;  // storages
+  bool wrote_arguments = false;
+};
 using Kind = ScriptStep::Kind;
+
+// Operations of integers, which PyTorch lets wrap, or ends the process with.
+ScriptStep::Arithmetic arithmetic_of(const jit::Node* node) {
+  using Number = const ExpressionNumber&;
+  static const std::unordered_map<std::string, ScriptStep::Arithmetic> known = {
+      {"aten::add.int", [](Number a, Number b) { return a + b; }},
+      {"aten::sub.int", [](Number a, Number b) { return a - b; }},
+      {"aten::mul.int", [](Number a, Number b) { return a * b; }},
+      {"aten::floordiv.int", [](Number a, Number b) { return a.floor_divide(b); }},
+      {"aten::remainder.int", [](Number a, Number b) { return a.remainder(b); }},
+      {"aten::neg.int", [](Number a, Number) { return -a; }},
+      {"aten::abs.int", [](Number a, Number) { return a.abs(); }},
+  };
+  const c10::FunctionSchema* schema = node->maybeSchema();
+  if (schema == nullptr) return nullptr;
+  const auto found = known.find(schema->name() + "." + schema->overload_name());
+  return found != known.end() ? found->second : nullptr;
+}
 
 class Translator {
  public:
@@ -124,8 +154,20 @@ class Translator {
         step.kind = Kind::kRaise;
         break;
       default:
+        step.arithmetic = arithmetic_of(node);
+        if (step.arithmetic != nullptr) {
+          step.kind = Kind::kArithmetic;
+          break;
+        }
         step.kind = Kind::kOperation;
         step.operation = node->getOperation();
+        if (const c10::FunctionSchema* schema = node->maybeSchema()) {
+          const auto& arguments = schema->arguments();
+          for (size_t i = 0; i < arguments.size() && i < step.inputs.size(); ++i) {
+            const c10::AliasInfo* alias = arguments[i].alias_info();
+            if (alias != nullptr && alias->isWrite()) step.written.push_back(i);
+          }
+        }
     }
     return step;
   }
@@ -139,12 +181,46 @@ c10::IValue take(Registers& registers, const ScriptStep::Input& input) {
 
 void run_block(const ScriptBlock& block, Registers& registers, jit::Stack& scratch);
 
+template <class Function>
+void for_tensors(const c10::IValue& value, const Function& function) {
+  if (value.isTensor()) {
+    if (value.toTensor().defined() && value.toTensor().has_storage()) function(value.toTensor());
+  } else if (value.isTensorList() || value.isOptionalTensorList()) {
+    for (const c10::IValue& element : value.toListRef()) for_tensors(element, function);
+  }
+}
+
+void note_writes(const ScriptStep& step, Registers& registers) {
+  for (const size_t i : step.written) {
+    for_tensors(registers[step.inputs[i].place], [&](const at::Tensor& tensor) {
+      const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+      for (const c10::StorageImpl* argument : registers.arguments) {
+        registers.wrote_arguments |= argument == storage;
+      }
+    });
+  }
+}
+
+ExpressionNumber compute(const ScriptStep& step, const Registers& registers) {
+  const c10::IValue& first = registers[step.inputs.front().place];
+  const c10::IValue& last = registers[step.inputs.back().place];
+  try {
+    return step.arithmetic(first.toInt(), last.toInt());
+  } catch (const c10::ValueError&) {
+    throw AssertionFailed();
+  }
+}
+
 void run_step(const ScriptStep& step, Registers& registers, jit::Stack& scratch) {
   switch (step.kind) {
     case Kind::kConstant:
       registers[step.outputs[0]] = step.constant;
       return;
+    case Kind::kArithmetic:
+      registers[step.outputs[0]] = compute(step, registers).as_integer();
+      return;
     case Kind::kOperation: {
+      note_writes(step, registers);
       for (const auto& input : step.inputs) scratch.push_back(take(registers, input));
       (*step.operation)(scratch);
       const size_t first = scratch.size() - step.outputs.size();
@@ -242,20 +318,27 @@ Script::Script(const std::string& source) {
 
 Script::~Script() = default;
 
-bool Script::run(jit::Stack& stack) const {
+Script::Outcome Script::run(jit::Stack& stack, size_t counted) const {
   TORCH_CHECK_VALUE(stack.size() == body_->inputs.size(), "a script wants ", body_->inputs.size(),
                     " arguments, not ", stack.size());
   Registers registers(registers_);
-  for (size_t i = 0; i < stack.size(); ++i) registers[body_->inputs[i]] = std::move(stack[i]);
+  for (size_t i = 0; i < stack.size(); ++i) {
+    if (i < counted) {
+      for_tensors(stack[i], [&](const at::Tensor& tensor) {
+        registers.arguments.push_back(tensor.storage().unsafeGetStorageImpl());
+      });
+    }
+    registers[body_->inputs[i]] = std::move(stack[i]);
+  }
   stack.clear();
   jit::Stack scratch;
   try {
     run_block(*body_, registers, scratch);
   } catch (const AssertionFailed&) {
-    return false;
+    return {false, registers.wrote_arguments};
   }
   for (const int output : body_->outputs) stack.push_back(registers[output]);
-  return true;
+  return {true, registers.wrote_arguments};
 }
 
 }  // namespace outboard

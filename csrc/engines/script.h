@@ -26,9 +26,15 @@ class OUTBOARD_API Script {
   Script(const Script&) = delete;
   Script& operator=(const Script&) = delete;
 
-  // Takes the arguments, which are all that lies on the stack, and leaves the result. False if an
-  // assertion of the script failed; then the stack is empty.
-  bool run(torch::jit::Stack& stack) const;
+  struct Outcome {
+    bool done;             // no assertion failed
+    bool wrote_arguments;  // an operator was called that writes to memory of one that counts
+  };
+
+  // Takes the arguments, which are all that lies on the stack, and leaves the result. Where an
+  // assertion of the script failed, or integers needed more than 64 bits, the stack is empty.
+  // `counted`: so many arguments from the first on are not only the script's own.
+  Outcome run(torch::jit::Stack& stack, size_t counted) const;
 
  private:
   std::shared_ptr<void> graph_;  // operations may refer to it

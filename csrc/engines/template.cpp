@@ -6,33 +6,12 @@
 
 #include <cstdlib>
 
+#include "engines/dtype_names.h"
 #include "engines/kernel_types.h"
 
 namespace outboard {
-namespace {
 
 using at::ScalarType;
-
-std::optional<ScalarType> dtype_named(const std::string& name) {
-  const auto& names = c10::getStringToDtypeMap();
-  const auto found = names.find(name);
-  return found == names.end() ? std::nullopt : std::optional(found->second);
-}
-
-uint64_t dtype_set(const std::string& text) {
-  if (text == "any") return ~uint64_t{0};
-  uint64_t set = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find(' ', at), text.size());
-    const auto dtype = dtype_named(text.substr(at, end - at));
-    TORCH_CHECK_VALUE(dtype.has_value(), "a row accepts '", text, "', which are no dtypes");
-    set |= dtype_bit(*dtype);
-    at = end + 1;
-  }
-  return set;
-}
-
-}  // namespace
 
 int TemplateKernel::slot(const std::string& name) const {
   for (size_t i = names_.size(); i-- > 0;) {

@@ -56,6 +56,7 @@
 //                  "IndexError" or "RuntimeError", and words after ": " if they are not to be
 //                  "index out of range" (runtime/kernel_faults.h)
 //   requires       as in engines/requirements.h
+//   alert          as in engines/engine.h
 //   family         for the choice of the way; default "template"
 //
 // What a text can use is said in torch_outboard/kernels/template.cl.

@@ -177,21 +177,26 @@ bool TemplateKernel::choose_dtypes(Call& call, const torch::jit::Stack& stack) c
 
 bool TemplateKernel::given_results_fit(const Call& call, const torch::jit::Stack& stack) const {
   if (overload_.form() == Overload::Form::kFunctional) return true;
+  if (!writes_apart(overload_, stack)) return false;
   for (size_t k = 0; k < overload_.result_count(); ++k) {
     const Tensor& description = tensors_[operand_count_ + k];
     const at::Tensor& given = overload_.given_output(stack, k);
     // Of another dtype: the host knows whether that is an error.
     if (!is_dense_on(given, call.device) || given.is_conj() || given.is_neg() ||
         given.scalar_type() != call.dtypes[operand_count_ + k] ||
-        (description.strided && given.dim() > kTemplateDimensions) ||
-        at::has_internal_overlap(given) == at::MemOverlap::Yes) {
+        (description.strided && given.dim() > kTemplateDimensions)) {
       return false;
     }
     for (size_t i = 0; i < operand_count_; ++i) {
       const at::Tensor& operand = call.tensors[i];
       if (!operand.defined()) continue;
-      if (operand.is_same(given)) continue;  // make_results sees to it
+      // make_results sees to what is written in place. Of out= the host knows what is allowed.
+      const bool in_place = overload_.form() == Overload::Form::kInPlace ||
+                            description.initial == static_cast<int>(i);
+      if (in_place && operand.is_same(given)) continue;
       if (may_overlap(given, operand)) return false;
+      const bool grows = k < call.meta.size() && given.sizes() != call.meta[k].sizes();
+      if (grows && given.storage().is_alias_of(operand.storage())) return false;
     }
   }
   return true;
@@ -278,6 +283,8 @@ bool TemplateKernel::make_results(Call& call, const torch::jit::Stack& stack) co
       elsewhere = elsewhere || (description.initial != static_cast<int>(other) &&
                                 result.is_same(call.tensors[other]));
     }
+    // A copy-on-write storage gets memory of its own here; kernels are given plain addresses.
+    if (!elsewhere) result.mutable_data_ptr();
     call.tensors[i] =
         elsewhere ? empty_on(call.device, result.sizes(), result.scalar_type()) : result;
     call.values[description.slot] = ExpressionValue::of(call.tensors[i]);
@@ -509,6 +516,7 @@ bool TemplateKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys
   call.device = device;
   call.tensors.reserve(tensors_.size());
   if (!prepare(call, *stack)) return false;
+  alert();
   call.tensors.resize(tensors_.size());
   const DeviceWayScope device_way;
   if (reads_.empty() && !make_results(call, *stack)) return false;

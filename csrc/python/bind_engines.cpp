@@ -12,6 +12,7 @@
 #include "runtime/device.h"
 #include "runtime/launch.h"
 #include "runtime/program.h"
+#include "runtime/private_folder.h"
 #include "runtime/program_disk_cache.h"
 
 namespace py = pybind11;
@@ -179,13 +180,73 @@ void launch_kernel(c10::DeviceIndex device, const std::string& source, const std
          launch_arguments);
 }
 
+// A folder whose files only this user can have written, opened for one call.
+void bind_private_folder(py::module_& m) {
+  m.def(
+      "private_folder_problem",
+      [](const std::string& folder, bool shared) {
+        return PrivateFolder(folder, shared).problem();
+      },
+      NoGil(), "Why a folder is refused; '' if it is not, or does not exist.");
+  m.def(
+      "list_private_folder",
+      [](const std::string& folder, bool shared) {
+        std::vector<std::tuple<std::string, uint64_t, double>> files;
+        for (const FolderEntry& entry : PrivateFolder(folder, shared).list()) {
+          const double used = static_cast<double>(entry.used.tv_sec) + 1e-9 * entry.used.tv_nsec;
+          files.emplace_back(entry.name, entry.bytes, used);
+        }
+        return files;
+      },
+      NoGil(), "Name, bytes and time of the last use of the files.");
+  m.def(
+      "read_private_file",
+      [](const std::string& folder, const std::string& name, bool shared) {
+        std::optional<std::string> data;
+        std::string problem;
+        {
+          py::gil_scoped_release no_gil;
+          const PrivateFolder opened(folder, shared);
+          data = opened.read(name, /*touch=*/false, problem);
+          if (problem.empty()) problem = opened.problem();
+        }
+        const py::object content = data ? py::object(py::bytes(*data)) : py::none();
+        return py::make_tuple(content, problem);
+      },
+      "Content of a file, None if it is refused or does not exist, and why it is refused or ''.");
+  m.def(
+      "write_private_file",
+      [](const std::string& folder, const std::string& name, const py::bytes& data, bool shared) {
+        const std::string content = data;
+        py::gil_scoped_release no_gil;
+        const PrivateFolder opened(folder, shared, /*create=*/true);
+        if (!opened.usable()) return opened.problem();
+        return opened.write(name, content)
+                   ? std::string()
+                   : c10::str(folder, "/", name, " cannot be written: ", std::strerror(errno));
+      },
+      "Replaces a file as a whole; returns why that failed, or ''.");
+  m.def(
+      "remove_private_file",
+      [](const std::string& folder, const std::string& name, bool shared) {
+        return PrivateFolder(folder, shared).remove(name);
+      },
+      NoGil());
+}
+
 void bind_programs(py::module_& m) {
   m.def("launch_kernel", &launch_kernel, py::arg("device"), py::arg("source"), py::arg("name"),
         py::arg("options"), py::arg("global_size"), py::arg("local_size"), py::arg("arguments"));
   m.def("runs_code", &runs_code, NoGil());
   m.def("compiler_failure", &compiler_failure, NoGil());
-  m.def("set_disk_cache_folder", &set_disk_cache_folder);
-  m.def("disk_cache_folder", &disk_cache_folder);
+  m.def(
+      "configure_disk_cache",
+      [](std::string folder, uint64_t limit, bool shared) {
+        return configure_disk_cache({std::move(folder), limit, shared});
+      },
+      py::arg("folder"), py::arg("limit"), py::arg("shared"), NoGil(),
+      "Where compiled programs are kept; returns why the folder is refused, or ''.");
+  m.def("is_disk_cache_file", &is_disk_cache_file);
   m.def("flush_disk_cache", &flush_disk_cache, NoGil());
   m.def("program_counts", []() {
     const ProgramCounts counts = program_counts();
@@ -229,6 +290,7 @@ void bind_engines(py::module_& m) {
   bind_ways(m);
   bind_products(m);
   bind_programs(m);
+  bind_private_folder(m);
   m.def("set_bring_device_kernels", [](py::function function) {
     bringer() = std::move(function);
     set_bring_device_kernels(&bring_device_kernels);

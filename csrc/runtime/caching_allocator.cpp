@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "runtime/adopted_memory.h"
 #include "runtime/device.h"
 #include "runtime/device_cache.h"
 #include "runtime/driver_table.h"
@@ -44,6 +45,8 @@ void delete_block(void* context) {
   free_block(static_cast<Block*>(context));
 }
 
+void delete_address(void* pointer) { caching_allocator()->free_addressed(pointer); }
+
 // What allocate_addressed gave to this thread last; it may have been given back since.
 thread_local Block* t_latest_addressed = nullptr;
 
@@ -74,6 +77,16 @@ class Allocator final : public CachingAllocator {
     return {pointer, block, &delete_block, device_of(block->segment->cache->device())};
   }
 
+  c10::DataPtr with_address_as_owner(c10::DataPtr pointer) override {
+    if (pointer.get_deleter() != &delete_block) return pointer;
+    auto* block = static_cast<Block*>(pointer.get_context());
+    block->segment->cache->make_addressed(block);
+    void* address = pointer.get();
+    const c10::Device device = pointer.device();
+    pointer.release_context();
+    return {address, address, &delete_address, device};
+  }
+
   bool free_addressed(void* pointer) noexcept override {
     const auto range = find_segment(as_address(pointer));
     if (!range) return false;
@@ -91,13 +104,13 @@ class Allocator final : public CachingAllocator {
     StreamState& state = current_stream_state(range->device);
     OB_CALL(copy_device_to_device, state.queue, as_address(destination), as_address(source), bytes);
     state.mark_submitted();
-    // A host kernel that has drained the stream already may be what makes a copy-on-write storage
-    // its own.
-    if (shares_host_memory(range->device)) drain(state);
+    // Called where a copy-on-write storage gets memory of its own: a host kernel may have drained
+    // the stream already, and the old memory's other owners are free to write to it afterwards.
+    if (!state.capturing.load(std::memory_order_acquire)) drain(state);
   }
 
   bool is_simple_data_ptr(const c10::DataPtr& pointer) const override {
-    return pointer.get_deleter() == &delete_block || pointer.get() == pointer.get_context();
+    return pointer.get() == pointer.get_context();
   }
 
   bool initialized() override { return driver_initialized(); }
@@ -117,7 +130,12 @@ class Allocator final : public CachingAllocator {
       // Memory of ours with an owner around it, for example of a copy-on-write storage.
       block = range->segment->cache->find_block(*range->segment, as_address(pointer.get()));
     }
-    if (block != nullptr) block->segment->cache->record_stream(block, stream_state(stream));
+    StreamState& state = stream_state(stream);
+    if (block != nullptr) {
+      block->segment->cache->record_stream(block, state);
+    } else {
+      record_adopted_use(pointer, state);
+    }
   }
 
   DeviceStats getDeviceStats(c10::DeviceIndex device) override {

@@ -30,6 +30,10 @@ class OUTBOARD_API CachingAllocator : public c10::DeviceAllocator {
   // a null pointer, and the memory still has to be given back by its address.
   virtual c10::DataPtr own_addressed(void* pointer) noexcept = 0;
 
+  // The same memory under an owner that knows no more than its address, as copy-on-write storages
+  // need it; what is not memory of ours comes back as it is.
+  virtual c10::DataPtr with_address_as_owner(c10::DataPtr pointer) = 0;
+
   // Private pools, for graphs: between begin and end, allocations of this thread on `device` come
   // from the pool. Each begin is matched by a release; once there are as many releases as begins,
   // the pool's memory goes back to the driver with the next emptyCache.

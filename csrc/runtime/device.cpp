@@ -3,11 +3,13 @@
 #include <c10/util/Exception.h>
 
 #include <array>
+#include <memory>
 #include <mutex>
 #include <string>
 
 #include "runtime/driver_table.h"
 #include "runtime/fork.h"
+#include "runtime/property_checks.h"
 
 namespace outboard {
 namespace {
@@ -26,7 +28,7 @@ const Devices& probe_devices() {
   const ob_driver& table = driver();
   std::lock_guard<std::mutex> lock(*mutex);
   if (const Devices* devices = g_devices.load(std::memory_order_acquire)) return *devices;
-  auto* devices = new Devices;
+  auto devices = std::make_unique<Devices>();
   int32_t count = 0;
   const std::string earlier_message = table.last_error();
   check_status(table.device_count(&count), "device_count");
@@ -34,17 +36,14 @@ const Devices& probe_devices() {
   if (count == 0 && table.last_error() != earlier_message) devices->why_none = table.last_error();
   devices->count = static_cast<c10::DeviceIndex>(std::min<int32_t>(count, kMaxDevices));
   for (int32_t i = 0; i < devices->count; ++i) {
-    ob_device_properties& properties = devices->properties[i];
-    properties.struct_size = sizeof(properties);
-    check_status(table.device_properties(i, &properties), "device_properties");
-    properties.name[sizeof(properties.name) - 1] = '\0';
-    properties.vendor[sizeof(properties.vendor) - 1] = '\0';
-    properties.driver_version[sizeof(properties.driver_version) - 1] = '\0';
-    if (properties.alignment == 0) properties.alignment = 64;
-    if (properties.max_allocation == 0) properties.max_allocation = properties.total_memory;
+    devices->properties[i] = checked_properties(table, i);
   }
-  g_devices.store(devices, std::memory_order_release);
-  return *devices;
+  if (count > kMaxDevices) {
+    TORCH_WARN("driver '", table.name, "' reports ", count, " devices, of which the first ",
+               kMaxDevices, " are used");
+  }
+  g_devices.store(devices.get(), std::memory_order_release);
+  return *devices.release();
 }
 
 const Devices& devices() {

@@ -86,6 +86,11 @@ Block* DeviceCache::find_block(const Segment& segment, ob_address address) {
   return block;
 }
 
+void DeviceCache::make_addressed(Block* block) {
+  Lock lock(mutex_);
+  block->segment->set_addressed(block, true);
+}
+
 Block* DeviceCache::find_addressed(const Segment& segment, ob_address address) {
   Lock lock(mutex_);
   return segment.addressed_block(address);
@@ -233,8 +238,7 @@ void DeviceCache::reclaim(Lock& lock, bool wait) {
       std::optional<PendingUse> use = std::move(pending_[i].uses.front());
       pending_[i].uses.pop_front();
       lock.unlock();
-      if (wait) use->marker.wait();
-      const bool passed = wait || use->marker.has_passed();
+      const bool passed = wait ? use->marker.wait() : use->marker.has_passed();
       Block* block = use->block;
       if (passed) use.reset();
       lock.lock();

@@ -57,6 +57,8 @@ class DeviceCache {
   void record_stream(Block* block, StreamState& stream);
   // The allocated block that holds `address`, which lies in `segment`; nullptr if that is free.
   Block* find_block(const Segment& segment, ob_address address);
+  // From now on find_addressed finds this allocated block.
+  void make_addressed(Block* block);
   Block* find_addressed(const Segment& segment, ob_address address);
 
   // Gives all memory back that nothing uses: of one private pool, or of all others with {0, 0}.

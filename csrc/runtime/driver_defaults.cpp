@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 
+#include "runtime/wait.h"
+
 namespace outboard {
 namespace {
 
@@ -42,18 +44,18 @@ ob_status peer_copy_through_host(ob_queue queue, int32_t destination_device, ob_
   if (status != OB_OK) return status;
   ob_queue other_queue = nullptr;
   // Earlier work on `queue` may produce the source or still read the destination.
-  status = g_table->queue_synchronize(queue);
+  status = wait_for_queue(*g_table, queue);
   if (status == OB_OK) status = g_table->queue_create(source_device, 0, &other_queue);
   if (status == OB_OK) {
     status = g_table->copy_device_to_host(other_queue, host, source, bytes);
-    if (status == OB_OK) status = g_table->queue_synchronize(other_queue);
+    if (status == OB_OK) status = wait_for_queue(*g_table, other_queue);
     const ob_status destroyed = g_table->queue_destroy(other_queue);
     if (status == OB_OK) status = destroyed;
   }
   if (status == OB_OK) status = g_table->queue_create(destination_device, 0, &other_queue);
   if (status == OB_OK) {
     status = g_table->copy_host_to_device(other_queue, destination, host, bytes);
-    if (status == OB_OK) status = g_table->queue_synchronize(other_queue);
+    if (status == OB_OK) status = wait_for_queue(*g_table, other_queue);
     const ob_status destroyed = g_table->queue_destroy(other_queue);
     if (status == OB_OK) status = destroyed;
   }
@@ -97,7 +99,7 @@ ob_status rows_device_to_device(ob_queue queue, ob_address destination, uint64_t
 }
 
 ob_status callback_after_waiting(ob_queue queue, ob_host_function function, void* argument) {
-  const ob_status status = g_table->queue_synchronize(queue);
+  const ob_status status = wait_for_queue(*g_table, queue);
   if (status == OB_OK) function(argument);
   return status;
 }

@@ -2,17 +2,24 @@
 
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
+#include <outboard/library_file.h>
 
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <mutex>
+#include <thread>
 #include <utility>
 
+#include "runtime/careful_memory.h"
 #include "runtime/device.h"
+#include "runtime/driver_answers.h"
 #include "runtime/driver_defaults.h"
 #include "runtime/fork.h"
 #include "runtime/program_disk_cache.h"
 #include "runtime/stream.h"
+#include "runtime/wait.h"
 
 namespace outboard {
 namespace {
@@ -46,6 +53,8 @@ State& state() {
 
 std::atomic<const ob_driver*> g_driver{nullptr};
 std::atomic<bool> g_finalized{false};
+// Set in the thread that ends the driver, while it waits for what others gave it.
+thread_local bool t_finalizes = false;
 std::atomic<bool> g_deferred{false};
 
 const char* status_name(ob_status status) {
@@ -68,6 +77,9 @@ const char* status_name(ob_status status) {
 }
 
 void* open_library(const std::string& path) {
+  const char* problem = ob_library_problem(path.c_str());
+  TORCH_CHECK(problem == nullptr, "the library ", path, " cannot be loaded: it ",
+              problem != nullptr ? problem : "", "; build or install it again");
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();
@@ -114,20 +126,37 @@ const char* missing_function(const ob_driver& table) {
   return nullptr;
 }
 
+// Whether the host can read all of a table, whose address may come from anywhere.
+bool readable(const void* table, size_t bytes) {
+  std::array<char, kCarefulBytes> copy;
+  return bytes <= copy.size() && copy_carefully(copy.data(), table, bytes) != CarefulCopy::kFault;
+}
+
 // Copies what the driver's table covers; the rest of ours stays NULL.
 void adopt_table(const ob_driver& theirs, ob_driver& ours) {
+  constexpr size_t kHeaderBytes = offsetof(ob_driver, struct_size) + sizeof(theirs.struct_size);
+  const char* unreadable = "the driver's table does not lie in memory that can be read";
+  TORCH_CHECK(readable(&theirs, kHeaderBytes), unreadable);
   TORCH_CHECK(theirs.abi == OB_ABI_VERSION, "the driver was written for version ", theirs.abi,
               " of the driver contract and this torch_outboard speaks version ", OB_ABI_VERSION,
               "; install versions of both that match");
-  constexpr size_t kHeader = offsetof(ob_driver, struct_size) + sizeof(theirs.struct_size);
-  TORCH_CHECK(theirs.struct_size >= kHeader, "the driver's table says it has ", theirs.struct_size,
+  TORCH_CHECK(theirs.struct_size >= kHeaderBytes, "the driver's table says it has ",
+              theirs.struct_size,
               " bytes, fewer than its own header; set struct_size to sizeof(ob_driver)");
+  TORCH_CHECK(theirs.struct_size % sizeof(void*) == 0, "the driver's table says it has ",
+              theirs.struct_size,
+              " bytes, which ends within a field; set struct_size to sizeof(ob_driver)");
+  const size_t bytes = std::min(theirs.struct_size, sizeof(ours));
+  TORCH_CHECK(readable(&theirs, bytes), unreadable);
   ours = {};
-  std::memcpy(&ours, &theirs, std::min(theirs.struct_size, sizeof(ours)));
+  std::memcpy(&ours, &theirs, bytes);
   ours.struct_size = sizeof(ours);
   const char* missing = missing_function(ours);
   TORCH_CHECK(missing == nullptr, "the driver's table lacks `", missing ? missing : "",
               "`, which every driver must have; see outboard/driver.h");
+  const std::string problem = table_problem(ours);
+  TORCH_CHECK(problem.empty(), "the driver's table ", problem, "; see outboard/driver.h");
+  check_answers(ours);
   fill_driver_defaults(ours);
 }
 
@@ -167,6 +196,9 @@ void find_driver(State& s) {
 
 const ob_driver& load_once() {
   check_fork();
+  if (const ob_driver* table = g_driver.load(std::memory_order_acquire)) {
+    if (t_finalizes) return *table;
+  }
   TORCH_CHECK(!driver_finalized(), "device '", state().choice.name,
               "' cannot be used any more: the process is exiting");
   State& s = state();
@@ -184,6 +216,16 @@ const ob_driver& load_once() {
   watch_forks();
   g_driver.store(&s.table, std::memory_order_release);
   return s.table;
+}
+
+// Whether all other threads that were waiting for the driver have come back.
+bool others_came_back() noexcept {
+  constexpr int kTries = 1000;
+  for (int i = 0; i < kTries; ++i) {
+    if (waiting_threads() == 0) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
 }
 
 void choose(Choice choice) {
@@ -251,8 +293,10 @@ bool driver_initialized() noexcept { return g_driver.load(std::memory_order_acqu
 bool driver_finalized() noexcept { return g_finalized.load(std::memory_order_acquire); }
 
 void finalize_driver() noexcept {
-  if (!driver_initialized() || in_bad_fork() || g_finalized.load()) return;
+  if (!driver_initialized() || in_bad_fork() || g_finalized.exchange(true)) return;
   const ob_driver& table = *g_driver.load();
+  // From here on other threads are refused, or they would give new work for ever.
+  t_finalizes = true;
   for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
     try {
       synchronize_device(device);
@@ -260,8 +304,10 @@ void finalize_driver() noexcept {
       TORCH_WARN("at exit: ", error.what());
     }
   }
+  t_finalizes = false;
   close_disk_cache();
-  if (g_finalized.exchange(true)) return;
+  // Nothing may be taken away under a thread that the driver has not given back.
+  if (!others_came_back()) return;
   g_driver.store(nullptr, std::memory_order_release);
   const ob_status status = table.finalize();
   if (status != OB_OK) TORCH_WARN("at exit, `finalize` failed: ", table.last_error());

@@ -8,6 +8,7 @@
 #include "runtime/fork.h"
 #include "runtime/kernel_faults.h"
 #include "runtime/stream.h"
+#include "runtime/wait.h"
 
 namespace outboard {
 namespace {
@@ -66,7 +67,7 @@ bool Event::query() const {
 
 void Event::synchronize() const {
   if (event_ == nullptr) return;
-  OB_CALL(event_synchronize, event_);
+  check_wait(wait_for_event(driver(), event_), "event_synchronize");
   raise_deferred();
 }
 

@@ -1,5 +1,7 @@
 #include "runtime/host_kernel_memory.h"
 
+#include <c10/core/CPUAllocator.h>
+
 #include <atomic>
 
 #include "runtime/caching_allocator.h"
@@ -13,11 +15,17 @@ __attribute__((tls_model("initial-exec"))) thread_local StreamState* t_stream = 
 
 std::atomic<c10::Allocator*> g_wrapped{nullptr};
 
+// The CPU allocator that PyTorch had; before that is known, the one that it starts with.
+c10::Allocator& wrapped() noexcept {
+  c10::Allocator* allocator = g_wrapped.load(std::memory_order_acquire);
+  return allocator != nullptr ? *allocator : *c10::GetDefaultCPUAllocator();
+}
+
 // For memory of a scope and for memory of the wrapped allocator alike: the raw interface of
 // c10::Allocator has one deleter for both.
 void delete_either(void* pointer) {
   if (pointer == nullptr || caching_allocator()->free_addressed(pointer)) return;
-  g_wrapped.load(std::memory_order_acquire)->raw_deallocate(pointer);
+  wrapped().raw_deallocate(pointer);
 }
 
 // What a CPU DataPtr of ours holds is its own context, so raw_allocate works inside a scope.
@@ -45,16 +53,21 @@ class HostKernelAllocator final : public c10::Allocator {
   void copy_data(void* destination, const void* source, std::size_t bytes) const override {
     wrapped().copy_data(destination, source, bytes);
   }
-
- private:
-  static c10::Allocator& wrapped() { return *g_wrapped.load(std::memory_order_acquire); }
 };
 
+// PyTorch keeps its allocators in plain pointers that all threads read. So the object is made when
+// the library is loaded, before any thread can be told of it: whoever reads the new pointer finds
+// it complete, and whoever still reads the old one finds what it always found.
+HostKernelAllocator& host_kernel_allocator() {
+  static auto* instance = new HostKernelAllocator();
+  return *instance;
+}
+[[maybe_unused]] HostKernelAllocator& g_made_at_load = host_kernel_allocator();
+
 void wrap_cpu_allocator() {
-  static auto* allocator = new HostKernelAllocator();
   g_wrapped.store(c10::GetAllocator(c10::DeviceType::CPU), std::memory_order_release);
   // The highest priority: whatever was set before is what we wrap.
-  c10::SetAllocator(c10::DeviceType::CPU, allocator, UINT8_MAX);
+  c10::SetAllocator(c10::DeviceType::CPU, &host_kernel_allocator(), UINT8_MAX);
 }
 
 }  // namespace

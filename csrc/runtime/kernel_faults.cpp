@@ -6,11 +6,13 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 #include "runtime/driver_table.h"
+#include "runtime/wait.h"
 
 namespace outboard {
 namespace {
@@ -58,7 +60,7 @@ void fill_with_zeros(c10::DeviceIndex device, uint64_t address, uint64_t bytes) 
   const int zero = 0;
   OB_CALL(queue_create, device, 0, &queue);
   ob_status status = driver().fill(queue, address, &zero, sizeof zero, bytes);
-  if (status == OB_OK) status = driver().queue_synchronize(queue);
+  if (status == OB_OK) status = wait_for_queue(driver(), queue);
   defer_status(driver().queue_destroy(queue), "queue_destroy");
   check_status(status, "fill");
 }
@@ -90,7 +92,7 @@ bool KernelFault::take(StreamState& stream) const {
   }
   int word = 0;
   OB_CALL(copy_device_to_host, stream.queue, &word, address_, sizeof word);
-  OB_CALL(queue_synchronize, stream.queue);
+  check_wait(wait_for_queue(driver(), stream.queue), "queue_synchronize");
   if (word == 0) return false;
   fill_with_zeros(device_, address_, sizeof word);
   return true;
@@ -146,6 +148,20 @@ std::vector<KernelFault*> take_captured_faults(StreamState& stream) {
   return faults;
 }
 
+namespace {
+
+void expect_again(const Expected& one) {
+  Expectations& all = expectations();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  const bool known = std::any_of(all.list.begin(), all.list.end(), [&](const Expected& other) {
+    return other.fault == one.fault && other.stream == one.stream;
+  });
+  if (!known) all.list.push_back(one);
+  g_expects.store(true, std::memory_order_release);
+}
+
+}  // namespace
+
 void raise_faults() {
   if (C10_LIKELY(!g_expects.load(std::memory_order_acquire))) return;
   std::vector<Expected> done;
@@ -162,10 +178,18 @@ void raise_faults() {
     g_expects.store(!all.list.empty(), std::memory_order_release);
   }
   const KernelFault* first = nullptr;
+  std::exception_ptr failure;
   for (const Expected& one : done) {
-    if (one.fault->take(*one.stream) && first == nullptr) first = one.fault;
+    try {
+      if (one.fault->take(*one.stream) && first == nullptr) first = one.fault;
+    } catch (const std::exception&) {
+      // The others are asked all the same. This one is asked again, when the driver may answer.
+      if (failure == nullptr) failure = std::current_exception();
+      expect_again(one);
+    }
   }
   if (first != nullptr) first->raise();
+  if (failure != nullptr) std::rethrow_exception(failure);
 }
 
 void raise_deferred() {

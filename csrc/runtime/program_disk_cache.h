@@ -5,7 +5,10 @@
 // program is written again, a little later and on a thread of the cache, when there was a new one.
 //
 // Entries are files that appear by renaming, so several processes may share a folder: the last one
-// wins, and a reader sees a whole entry or none. An entry with a wrong checksum is removed.
+// wins, and a reader sees a whole entry or none. An entry with a wrong checksum, or under another
+// name than its own, is removed. Folder and entries are read only if nobody else can have written
+// them (private_folder.h). When entries become more than the limit, those go that were not used for
+// the longest time.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -18,9 +21,17 @@
 
 namespace outboard {
 
-// The folder of the entries, made when it does not exist; "" (the initial value): keep nothing.
-OUTBOARD_API void set_disk_cache_folder(const std::string& folder);
-OUTBOARD_API std::string disk_cache_folder();
+struct DiskCacheSettings {
+  // Of the entries, made when it does not exist; "": nothing is kept.
+  std::string folder;
+  // Bytes of all entries; 0: no limit.
+  uint64_t limit = 0;
+  // Others who can write to the folder are trusted.
+  bool shared = false;
+};
+
+// Initially nothing is kept. Returns why the folder is refused and nothing is kept, or "".
+OUTBOARD_API std::string configure_disk_cache(DiskCacheSettings settings);
 
 // Of a program: the text with its preludes, the options, the device and the driver's version.
 std::string disk_cache_key(c10::DeviceIndex device, const std::string& text,
@@ -39,6 +50,9 @@ void disk_cache_note_launch(const std::string& key, ob_program program, const st
 OUTBOARD_API void flush_disk_cache() noexcept;
 // The same for the last time: afterwards the cache calls the driver no more.
 void close_disk_cache() noexcept;
+
+// Whether a file of the folder is an entry, or what is left of a write that was interrupted.
+OUTBOARD_API bool is_disk_cache_file(const std::string& name) noexcept;
 
 // How many entries this process wrote.
 OUTBOARD_API uint64_t disk_cache_writes() noexcept;

@@ -9,6 +9,8 @@
 #include "runtime/driver_table.h"
 #include "runtime/fork.h"
 #include "runtime/kernel_faults.h"
+#include "runtime/wait.h"
+#include "runtime/work_limit.h"
 
 namespace outboard {
 namespace {
@@ -45,6 +47,7 @@ StreamState* add_stream(StreamTable& table, c10::DeviceIndex device, ob_queue qu
   state->priority = priority;
   state->queue = queue;
   state->external = external;
+  WorkLimit::apply_to(*state);
   table.streams[table.count++].store(state, std::memory_order_release);
   return state;
 }
@@ -55,6 +58,7 @@ StreamState& default_state(c10::DeviceIndex device) {
   if (StreamState* state = table.streams[0].load(std::memory_order_acquire)) return *state;
   std::lock_guard<std::mutex> lock(table.mutex);
   if (StreamState* state = table.streams[0].load(std::memory_order_acquire)) return *state;
+  WorkLimit::check_setting();
   const ob_device_properties& properties = device_properties(device);
   const int32_t priority = std::clamp(0, properties.greatest_priority, properties.least_priority);
   ob_queue queue = nullptr;
@@ -158,7 +162,7 @@ void drain(StreamState& state) {
   if (C10_LIKELY(state.idle())) return;
   check_not_capturing(state);
   const uint64_t submitted = state.submitted.load(std::memory_order_acquire);
-  OB_CALL(queue_synchronize, state.queue);
+  check_wait(wait_for_queue(driver(), state.queue), "queue_synchronize");
   mark_drained(state, submitted);
 }
 
@@ -184,7 +188,8 @@ void synchronize_device(c10::DeviceIndex device) {
   check_fork();
   check_device_index(device);
   StreamTable& table = stream_table(device);
-  if (driver().device_synchronize != nullptr) {
+  // Queue by queue where waits are limited: the driver's own function cannot give up.
+  if (driver().device_synchronize != nullptr && !waits_are_limited()) {
     std::array<uint64_t, kMaxStreams> submitted;
     int count = 0;
     for (; count < kMaxStreams; ++count) {
@@ -192,7 +197,10 @@ void synchronize_device(c10::DeviceIndex device) {
       if (state == nullptr) break;
       submitted[count] = state->submitted.load(std::memory_order_acquire);
     }
-    OB_CALL(device_synchronize, device);
+    {
+      const WaitScope scope("device_synchronize");
+      OB_CALL(device_synchronize, device);
+    }
     for (int i = 0; i < count; ++i) mark_drained(*table.streams[i].load(), submitted[i]);
   } else {
     for (auto& slot : table.streams) {

@@ -14,6 +14,12 @@
 
 namespace outboard {
 
+struct StreamState;
+class WorkLimit;
+
+// Part of mark_submitted (work_limit.h).
+OUTBOARD_API void limit_work_in_flight(StreamState& stream, uint64_t count) noexcept;
+
 // What is known about one queue. `submitted` counts what was enqueued, `drained` how much of that
 // is known to be done; equal means idle, and the host may touch memory the stream used without
 // asking the driver.
@@ -27,14 +33,23 @@ struct StreamState {
   std::atomic<bool> capturing{false};
   std::atomic<uint64_t> submitted{0};
   std::atomic<uint64_t> drained{0};
+  // The count of `submitted` at which the work in flight is looked at next (work_limit.h).
+  std::atomic<uint64_t> next_check{UINT64_MAX};
+  WorkLimit* limit = nullptr;
 
   c10::Stream stream() const { return c10::Stream(c10::Stream::UNSAFE, device_of(device), id); }
   bool idle() const noexcept {
     return !external &&
            submitted.load(std::memory_order_acquire) == drained.load(std::memory_order_acquire);
   }
-  // To be called after every driver call that enqueues work on `queue`.
-  void mark_submitted() noexcept { submitted.fetch_add(1, std::memory_order_acq_rel); }
+  // To be called after every driver call that enqueues work on `queue`. Waits now and then for
+  // older work, so that no queue grows without bound.
+  void mark_submitted() noexcept {
+    const uint64_t count = submitted.fetch_add(1, std::memory_order_acq_rel) + 1;
+    if (__builtin_expect(count >= next_check.load(std::memory_order_relaxed), 0)) {
+      limit_work_in_flight(*this, count);
+    }
+  }
 
   // A capturing stream never looks idle, so that whoever waits for it learns that it captures.
   void begin_capture() noexcept {

@@ -4,6 +4,7 @@
 
 #include "runtime/driver_table.h"
 #include "runtime/fork.h"
+#include "runtime/wait.h"
 
 namespace outboard {
 namespace {
@@ -60,16 +61,18 @@ bool StreamMarker::has_passed() const noexcept {
   return status == OB_OK;
 }
 
-void StreamMarker::wait() const noexcept {
+bool StreamMarker::wait() const noexcept {
   const ob_driver* table = usable_driver();
-  if (table == nullptr) return;
+  if (table == nullptr) return false;
   if (event_ != nullptr) {
-    const ob_status status = table->event_synchronize(event_);
-    if (status == OB_OK) return;
+    const ob_status status = wait_for_event(*table, event_);
+    if (status == OB_OK || status == OB_NOT_READY) return status == OB_OK;
     defer_status(status, "event_synchronize");
   }
   // Has waited also when it reports a failure, as that is of the work.
-  defer_status(table->queue_synchronize(stream_->queue), "queue_synchronize");
+  const ob_status status = wait_for_queue(*table, stream_->queue);
+  defer_status(status, "queue_synchronize");
+  return status != OB_NOT_READY;
 }
 
 void StreamMarker::reset() noexcept {

@@ -20,7 +20,9 @@ class StreamMarker {
 
   // Does not wait.
   bool has_passed() const noexcept;
-  void wait() const noexcept;
+  // Whether the point has passed now: false where the driver must not be asked any more, and where
+  // a limited wait was given up (wait.h).
+  bool wait() const noexcept;
 
  private:
   void reset() noexcept;

@@ -38,13 +38,18 @@ BINARY = {
 }
 
 
+def two_devices(x: torch.Tensor, y: torch.Tensor) -> str:
+    """A pattern of the error that names the devices of both."""
+    return f"^{SAME_DEVICE}, but found at least two devices, {x.device} and {y.device}!"
+
+
 @pytest.mark.parametrize("name", BINARY)
 def test_devices_do_not_mix(device, name):
     x = torch.eye(3).to(device)
     y = torch.eye(3).to(torch.device(device.type, 1))
-    with pytest.raises(RuntimeError, match=r"same device|devices"):
+    with pytest.raises(RuntimeError, match=two_devices(x, y)):
         BINARY[name](x, y)
-    with pytest.raises(RuntimeError, match=r"same device|devices"):
+    with pytest.raises(RuntimeError, match=two_devices(y, x)):
         BINARY[name](y, x)
     for tensor in (x, y):
         assert torch.equal(tensor.cpu(), torch.eye(3))
@@ -53,18 +58,19 @@ def test_devices_do_not_mix(device, name):
 @pytest.mark.parametrize("name", BINARY)
 def test_cpu_tensors_do_not_mix(device, name):
     x, y = torch.eye(3).to(device), torch.eye(3)
-    with pytest.raises(RuntimeError, match=r"same device|devices|type"):
+    with pytest.raises(RuntimeError, match=two_devices(x, y)):
         BINARY[name](x, y)
-    with pytest.raises(RuntimeError, match=r"same device|devices|type"):
+    with pytest.raises(RuntimeError, match=two_devices(x, y)):
         BINARY[name](y, x)
     assert torch.equal(x.cpu(), y)
 
 
 def test_the_error_names_both_devices(device):
     x = torch.ones(3, device=device)
-    with pytest.raises(RuntimeError, match=f"{SAME_DEVICE}.*host:0.*host:1"):
-        x + torch.ones(3, device=torch.device(device.type, 1))
-    with pytest.raises(RuntimeError, match=f"{SAME_DEVICE}.*cpu"):
+    y = torch.ones(3, device=torch.device(device.type, 1))
+    with pytest.raises(RuntimeError, match=two_devices(x, y)):
+        x + y
+    with pytest.raises(RuntimeError, match=two_devices(x, torch.ones(3))):
         torch.addcmul(x, x, torch.ones(3))
 
 

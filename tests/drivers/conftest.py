@@ -2,11 +2,16 @@
 
 PyTorch takes no part. Each configuration has copies of the libraries to itself, since a library is
 one driver and is initialized once.
+
+With `--driver` or OUTBOARD_DRIVER, a driver that is not of this package is tested in place of them:
+all that the contract promises, without the tests that ask the drivers of this package for more.
 """
 
 from __future__ import annotations
 
+import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,24 +19,76 @@ import pytest
 from driver_support import (
     CONFIGURATIONS,
     HOST_CONFIGURATIONS,
+    MISSING,
     OCL_CONFIGURATIONS,
+    OWN_CONFIGURATIONS,
     DriverUnderTest,
     open_configuration,
     open_driver,
+    open_own,
+    own_driver,
+    problem_of_own,
     reason_without_opencl,
 )
+
+FOLDER = Path(__file__).parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A driver that cannot be opened ends the run at once."""
+    own = own_driver()
+    if own is None or hasattr(config, "workerinput"):
+        return
+    if problem := problem_of_own(own):
+        raise pytest.UsageError(f"driver {own} cannot be tested: {problem}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what is no test of the driver that was named."""
+    if own_driver() is None:
+        return
+    chosen = [item for item in items if FOLDER not in item.path.parents or _is_of_any_driver(item)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    items[:] = chosen
+
+
+def _is_of_any_driver(item: pytest.Item) -> bool:
+    if "configured" not in getattr(item, "fixturenames", ()):
+        return False
+    host_only = item.get_closest_marker("host_only")
+    if host_only is not None and not host_only.kwargs.get("unless_own"):
+        return False
+    return not any(item.get_closest_marker(name) for name in ("ocl_only", "shipped_only"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Which optional functions the driver lacks, and how many tests were skipped for each."""
+    own = own_driver()
+    if own is None:
+        return
+    pattern = re.compile(MISSING.format(r"(\w+)"))
+    reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
+    missing = Counter(found[1] for text in reasons if (found := pattern.search(text)))
+    terminalreporter.section("driver")
+    terminalreporter.line(f"{own}: {len(terminalreporter.stats.get('passed', []))} tests passed")
+    for name, count in sorted(missing.items()):
+        terminalreporter.line(f"without optional function {name}: {count} tests skipped")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Marks `host_only` and `ocl_only` limit the configurations of a test."""
     if "configured" not in metafunc.fixturenames:
         return
-    names = CONFIGURATIONS
-    if metafunc.definition.get_closest_marker("host_only"):
-        names = HOST_CONFIGURATIONS
+    names = list(CONFIGURATIONS)
+    if (own := own_driver()) is not None:
+        names = list(OWN_CONFIGURATIONS)
+        if not open_own(own).has("host_callback"):
+            names.remove("own-delayed")  # that is how torture delays work
+    elif metafunc.definition.get_closest_marker("host_only"):
+        names = list(HOST_CONFIGURATIONS)
     elif metafunc.definition.get_closest_marker("ocl_only"):
-        names = OCL_CONFIGURATIONS
-    metafunc.parametrize("configured", list(names), indirect=True, scope="session")
+        names = list(OCL_CONFIGURATIONS)
+    metafunc.parametrize("configured", names, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
@@ -44,12 +101,18 @@ def configured(
 
 
 @pytest.fixture
-def driver(configured: DriverUnderTest) -> Iterator[DriverUnderTest]:
+def driver(
+    configured: DriverUnderTest, request: pytest.FixtureRequest
+) -> Iterator[DriverUnderTest]:
     """The driver under test; afterwards nothing that a test made may be left."""
     controls = configured.torture
+    if settings := OWN_CONFIGURATIONS.get(request.node.callspec.params["configured"]):
+        assert controls is not None
+        controls.configure(**settings)
     before = controls.live() if controls is not None else None
+    configured.skipped = False
     yield configured
-    if controls is not None:
+    if controls is not None and not configured.skipped:
         assert controls.live() == before, controls.leaks()
 
 
@@ -65,6 +128,7 @@ def make_queue(driver: DriverUnderTest) -> Iterator[Callable[..., int]]:
     made: list[int] = []
 
     def make(device: int = 0, priority: int = 0) -> int:
+        driver.need_device(device)
         made.append(driver.queue_create(device, priority))
         return made[-1]
 
@@ -85,6 +149,7 @@ def make_event(driver: DriverUnderTest) -> Iterator[Callable[..., int]]:
     made: list[int] = []
 
     def make(device: int = 0, timing: bool = False) -> int:
+        driver.need_device(device)
         made.append(driver.event_create(device, timing))
         return made[-1]
 
@@ -99,6 +164,7 @@ def make_memory(driver: DriverUnderTest) -> Iterator[Callable[..., int]]:
     made: list[tuple[int, int]] = []
 
     def make(size: int, device: int = 0) -> int:
+        driver.need_device(device)
         made.append((device, driver.allocate(device, size)))
         return made[-1][1]
 
@@ -112,6 +178,7 @@ def make_memory(driver: DriverUnderTest) -> Iterator[Callable[..., int]]:
 @pytest.fixture
 def gate(driver: DriverUnderTest) -> Iterator[Callable[[int], threading.Event]]:
     """Blocks a queue until the returned event is set, at the latest at the end of the test."""
+    driver.need("host_callback")
     gates: list[threading.Event] = []
 
     def block(queue: int) -> threading.Event:

@@ -1,18 +1,29 @@
-"""What the tests of drivers share: the drivers opened in several configurations."""
+"""What the tests of drivers share: the drivers opened in several configurations.
+
+Those are the drivers of this package, or one other: the driver that `--driver` or OUTBOARD_DRIVER
+names.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import pytest
+
+from torch_outboard.driver_discovery import SHIPPED_DRIVERS, ask_module, choose_driver
 from torch_outboard.drivers import contract, host, ocl, torture
 from torch_outboard.drivers.client import Client
+from torch_outboard.drivers.contract import Status
 
 MEMORY = 64 << 20  # bytes of each device
 
@@ -38,20 +49,182 @@ OCL_CONFIGURATIONS: dict[str, dict[str, str]] = {
 
 CONFIGURATIONS = HOST_CONFIGURATIONS | OCL_CONFIGURATIONS
 
+# Of a driver that is not of this package: settings of torture. It is opened once, where it lies,
+# since its library may find other files by its own place.
+OWN_CONFIGURATIONS: dict[str, dict[str, int]] = {
+    "own": {"delay_us": 0},
+    "own-delayed": {"delay_us": 200},
+}
+
+
+MISSING = "optional function `{}` is missing"
+
 
 class DriverUnderTest(Client):
-    """A client that knows its configuration; `torture` is None without the torture driver."""
+    """A client that knows its configuration; `torture` is None without the torture driver.
 
-    name: str
+    A test that calls an optional function which the driver lacks is skipped.
+    """
+
+    name: str  # "own" for one that is not of this package
     memory: str  # what the environment asked for; "" for the driver's choice
     torture: torture.Torture | None = None
 
+    def __init__(self, driver: contract.Driver) -> None:
+        self._queues: dict[int, int] = {}  # devices by queue
+        self.skipped = False  # in the middle of a test, which then leaves things behind
+        super().__init__(driver)
+
+    @property
+    def shipped(self) -> bool:
+        """Whether it is one of this package, which promises more than the contract."""
+        return self.name != "own"
+
+    @functools.cached_property
+    def devices(self) -> int:
+        """Number of devices."""
+        return self.device_count()
+
+    @functools.cached_property
+    def budget(self) -> int:
+        """Bytes that can be allocated on a device at once: all of those of our own drivers."""
+        if self.shipped:
+            return MEMORY
+        properties = self.device_properties(0)
+        return min(MEMORY, (properties.max_allocation or properties.total_memory) // 2)
+
+    def need(self, *names: str) -> None:
+        """Skips the test unless the driver has these functions."""
+        for name in names:
+            if not self.has(name):
+                assert name in contract.OPTIONAL, f"required function `{name}` is missing"
+                self.skipped = True
+                pytest.skip(MISSING.format(name))
+
+    def need_device(self, device: int) -> None:
+        """Skips the test if there is no such device."""
+        if device >= self.devices:
+            self.skipped = True
+            pytest.skip(f"the driver has {self.devices} device(s)")
+
+    def status(self, name: str, *arguments: Any) -> Status:
+        self.need(name)
+        return super().status(name, *arguments)
+
+    def queue_create(self, device: int, priority: int = 0) -> int:
+        queue = super().queue_create(device, priority)
+        self._queues[queue] = device
+        return queue
+
+    def queue_destroy(self, queue: int) -> None:
+        self._queues.pop(queue, None)
+        self.call("queue_destroy", queue)
+
+    def device_synchronize(self, device: int) -> None:
+        """Waits for a device; if it must be for each queue, as the kit does."""
+        if self.has("device_synchronize"):
+            self.call("device_synchronize", device)
+            return
+        for queue, of_device in list(self._queues.items()):
+            if of_device == device:
+                self.call("queue_synchronize", queue)
+
+
+def own_driver() -> str | None:
+    """The name or path of a driver that is not of this package, if the tests are to run on one."""
+    wanted = os.environ.get("OUTBOARD_DRIVER", "host")
+    return None if wanted in SHIPPED_DRIVERS else wanted
+
+
+def own_table(wanted: str) -> contract.Driver:
+    """The table of such a driver.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    choice = choose_driver(wanted)
+    if choice.problem is not None:
+        raise ValueError(choice.problem)
+    try:
+        found = ask_module(choice) if choice.must_ask else choice.library or choice.table
+    except RuntimeError as error:
+        raise ValueError(str(error)) from error
+    if isinstance(found, int):
+        return contract.Driver.from_address(found)
+    assert found is not None
+    if not found.is_file():
+        raise ValueError(f"{found} is no regular file")
+    try:
+        return contract.load(str(found))
+    except (OSError, AttributeError) as error:
+        raise ValueError(str(error)) from error
+
+
+# Tried in a process of its own, since a library may crash or hang when it is loaded.
+_TRY = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from driver_support import own_table
+from torch_outboard.drivers.client import Client
+try:
+    client = Client(own_table(sys.argv[1]))
+    if client.device_count() < 1:
+        raise ValueError(f"it found no device: {client.last_error()}")
+except Exception as error:
+    print(error)
+    sys.exit(1)
+"""
+
+
+def problem_of_own(wanted: str) -> str | None:
+    """Why a driver that is not of this package cannot be tested; None if it can."""
+    command = [sys.executable, "-c", _TRY, wanted, str(Path(__file__).parent)]
+    environment = os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    try:
+        tried = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=120
+        )
+    except subprocess.TimeoutExpired:
+        return "loading and initializing it did not end within two minutes"
+    if tried.returncode < 0:
+        return f"loading or initializing it ended the process by signal {-tried.returncode}"
+    if tried.returncode > 0:
+        return tried.stdout.strip() or tried.stderr.strip()
+    return None
+
+
+@functools.cache
+def open_own(wanted: str) -> DriverUnderTest:
+    """A driver that is not of this package, wrapped by torture."""
+    driver = own_table(wanted)
+    controls = torture.Torture(torture.library_path())
+    with _environment(OUTBOARD_TORTURE="count"):
+        table = controls.library.ob_torture_wrap(ctypes.addressof(driver))
+        client = DriverUnderTest(contract.Driver.from_address(table))
+    client.name, client.memory, client.torture = "own", "", controls
+    return client
+
 
 def open_configuration(name: str, folder: Path) -> DriverUnderTest:
-    """The driver in one of CONFIGURATIONS."""
+    """The driver in one of CONFIGURATIONS or OWN_CONFIGURATIONS."""
+    if name in OWN_CONFIGURATIONS:
+        own = own_driver()
+        assert own is not None
+        return open_own(own)
     if name in OCL_CONFIGURATIONS:
         return open_driver(folder, ocl, **OCL, **OCL_CONFIGURATIONS[name])
     return open_driver(folder, **HOST, **HOST_CONFIGURATIONS[name])
+
+
+@contextlib.contextmanager
+def _environment(**variables: str) -> Iterator[None]:
+    saved = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(saved)
 
 
 @functools.cache
@@ -74,17 +247,12 @@ def open_driver(folder: Path, module: ModuleType = host, /, **environment: str) 
     path = shutil.copy(module.library_path(), folder)
     driver = contract.load(path)
     controls = None
-    saved = dict(os.environ)
-    os.environ.update(environment)
-    try:
+    with _environment(**environment):
         if "OUTBOARD_TORTURE" in environment:
             controls = torture.Torture(shutil.copy(torture.library_path(), folder))
             table = controls.library.ob_torture_wrap(ctypes.addressof(driver))
             driver = contract.Driver.from_address(table)
         client = DriverUnderTest(driver)
-    finally:
-        os.environ.clear()
-        os.environ.update(saved)
     client.name = module.__name__.rpartition(".")[2]
     client.memory = environment.get("OUTBOARD_OCL_MEMORY", "")
     client.torture = controls

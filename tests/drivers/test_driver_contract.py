@@ -79,6 +79,26 @@ def test_every_function_is_mirrored() -> None:
     assert list(contract.FUNCTIONS) == in_header
 
 
+def test_optional_functions_are_those_of_the_header() -> None:
+    table = HEADER[HEADER.index("typedef struct ob_driver {") :]
+    groups = {"code": "Code (all or none of build .. launch; optional", "graphs": "Graphs (all or"}
+    assert all(words in table for words in groups.values())
+    comment, optional = "", set()
+    in_group = False
+    for part in re.split(r"(/\*.*?\*/)", table, flags=re.S):
+        if part.startswith("/*"):
+            comment = part
+            if part.startswith("/* ----"):
+                in_group = "optional" in part
+            continue
+        for name in re.findall(r"ob_status \(\*(\w+)\)", part):
+            # A comment is about all that follows until the next.
+            if in_group or "(optional" in comment or name == "unmap" or "_2d" in name:
+                optional.add(name)
+    assert optional == contract.OPTIONAL
+    assert set(contract.OPTIONAL) < set(contract.FUNCTIONS)
+
+
 def test_abi_version() -> None:
     assert f"#define OB_ABI_VERSION {contract.ABI_VERSION}u" in HEADER
     assert contract.load(host.library_path()).abi == contract.ABI_VERSION

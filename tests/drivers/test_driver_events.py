@@ -130,6 +130,8 @@ def test_outlives_its_queue(driver: DriverUnderTest, queue: int, make_event: Mak
 def test_ten_thousand_across_queues(
     driver: DriverUnderTest, make_queue: Make, make_memory: Make
 ) -> None:
+    driver.need("host_callback")
+    driver.need_device(1)
     if driver.torture is not None:
         driver.torture.configure(delay_us=0)
     queues = [make_queue(i % 2) for i in range(4)]

@@ -12,7 +12,8 @@ from driver_support import DriverUnderTest
 from torch_outboard.drivers.client import DriverError
 from torch_outboard.drivers.contract import Status
 
-pytestmark = pytest.mark.host_only
+# OpenCL has no graphs; a driver under --driver may.
+pytestmark = pytest.mark.host_only(unless_own=True)
 
 Make = Callable[..., int]
 
@@ -20,6 +21,7 @@ Make = Callable[..., int]
 def test_capture_does_nothing_until_launched(
     driver: DriverUnderTest, make_queue: Make, make_memory: Make
 ) -> None:
+    driver.need("graph_begin", "host_callback")
     captured, queue = make_queue(), make_queue()
     address = make_memory(100_000)
     source = ctypes.create_string_buffer(b"a" * 100_000, 100_000)
@@ -61,6 +63,7 @@ def test_released_while_running(
     assert driver.read(queue, address, 64) == b"g" * 64
 
 
+@pytest.mark.shipped_only
 def test_graph_of_a_graph(driver: DriverUnderTest, queue: int, make_memory: Make) -> None:
     address = make_memory(64)
     driver.graph_begin(queue)
@@ -76,6 +79,7 @@ def test_graph_of_a_graph(driver: DriverUnderTest, queue: int, make_memory: Make
     driver.graph_release(outer)
 
 
+@pytest.mark.shipped_only
 def test_wrong_use(driver: DriverUnderTest, make_queue: Make, make_event: Make) -> None:
     queue, elsewhere = make_queue(0), make_queue(1)
     with pytest.raises(DriverError, match="not capturing"):
@@ -92,6 +96,7 @@ def test_wrong_use(driver: DriverUnderTest, make_queue: Make, make_event: Make) 
     driver.graph_release(graph)
 
 
+@pytest.mark.shipped_only
 def test_queue_destroyed_while_capturing(driver: DriverUnderTest, make_memory: Make) -> None:
     address = make_memory(64)
     queue = driver.queue_create(0)

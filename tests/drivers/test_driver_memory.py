@@ -16,12 +16,13 @@ from torch_outboard.drivers.client import DriverError
 from torch_outboard.drivers.contract import Status
 
 
-@pytest.mark.parametrize("size", [1, 63, 64, 4096, 4097, 1 << 20, MEMORY])
-def test_allocate(driver: DriverUnderTest, size: int) -> None:
-    address = driver.allocate(1, size)
+@pytest.mark.parametrize("size", [1, 63, 64, 4096, 4097, 1 << 20, None])
+def test_allocate(driver: DriverUnderTest, size: int | None) -> None:
+    device = driver.devices - 1
+    address = driver.allocate(device, size or driver.budget)
     assert address != 0
-    assert address % driver.device_properties(1).alignment == 0
-    driver.deallocate(1, address)
+    assert address % (driver.device_properties(device).alignment or 64) == 0
+    driver.deallocate(device, address)
 
 
 def test_allocations_do_not_overlap(
@@ -36,12 +37,14 @@ def test_allocations_do_not_overlap(
 
 
 def test_memory_of_devices_is_separate(driver: DriverUnderTest) -> None:
-    whole = [driver.allocate(device, MEMORY) for device in range(2)]
-    assert abs(whole[0] - whole[1]) >= MEMORY
+    driver.need_device(1)
+    whole = [driver.allocate(device, driver.budget) for device in range(2)]
+    assert abs(whole[0] - whole[1]) >= driver.budget
     for device, address in enumerate(whole):
         driver.deallocate(device, address)
 
 
+@pytest.mark.shipped_only
 def test_limit(driver: DriverUnderTest, make_memory: Callable[..., int]) -> None:
     make_memory(MEMORY // 2)
     with pytest.raises(DriverError, match=f"{MEMORY // 2 + 1} bytes") as error:
@@ -54,20 +57,30 @@ def test_limit(driver: DriverUnderTest, make_memory: Callable[..., int]) -> None
     assert error.value.status == Status.OUT_OF_MEMORY
 
 
-@pytest.mark.parametrize("size", [MEMORY + 1, 2**63, 2**64 - 1])
-def test_absurd_size(driver: DriverUnderTest, size: int) -> None:
+@pytest.mark.parametrize("size", [None, 2**63, 2**64 - 1])
+def test_absurd_size(driver: DriverUnderTest, size: int | None) -> None:
     with pytest.raises(DriverError) as error:
-        driver.allocate(0, size)
+        driver.allocate(0, size or driver.device_properties(0).total_memory + 1)
     assert error.value.status == Status.OUT_OF_MEMORY
 
 
 def test_nothing_asked_for(driver: DriverUnderTest) -> None:
-    for call in (lambda: driver.allocate(0, 0), lambda: driver.host_allocate(0)):
+    calls = [lambda: driver.allocate(0, 0)]
+    if driver.has("host_allocate"):
+        calls.append(lambda: driver.host_allocate(0))
+    for call in calls:
         with pytest.raises(DriverError) as error:
             call()
         assert error.value.status == Status.INVALID_ARGUMENT
 
 
+def test_memory_info_makes_sense(driver: DriverUnderTest) -> None:
+    for device in range(driver.devices):
+        free, total = driver.memory_info(device)
+        assert 0 < free <= total <= 1 << 60
+
+
+@pytest.mark.shipped_only
 def test_memory_info(driver: DriverUnderTest) -> None:
     assert driver.memory_info(0) == (MEMORY, MEMORY)
     address = driver.allocate(0, 10000)
@@ -91,15 +104,18 @@ def test_deallocate_what_is_not_allocated(driver: DriverUnderTest) -> None:
         (0, ctypes.addressof(host)),
         (0, 2**64 - 1),
     ]:
-        with pytest.raises(DriverError, match=f"{wrong:x}") as error:
+        with pytest.raises(DriverError) as error:
             driver.deallocate(device, wrong)
         assert error.value.status == Status.INVALID_ARGUMENT
+        if driver.shipped:
+            assert f"{wrong:x}" in str(error.value)
     driver.deallocate(0, address)
     with pytest.raises(DriverError) as error:
         driver.deallocate(0, address)
     assert error.value.status == Status.INVALID_ARGUMENT
 
 
+@pytest.mark.shipped_only
 def test_random_use_against_a_model(driver: DriverUnderTest) -> None:
     choose = random.Random(1)
     live: dict[int, int] = {}
@@ -134,6 +150,7 @@ def free_in_one_piece(live: dict[int, int]) -> int:
     return max([start - end for end, start in zip(ends, sorted(live)[1:], strict=False)], default=0)
 
 
+@pytest.mark.shipped_only
 def test_freed_memory_goes_back_to_the_system(driver: DriverUnderTest, queue: int) -> None:
     def resident() -> int:
         status = Path("/proc/self/status").read_text()
@@ -153,7 +170,8 @@ def test_pinned_memory(
     driver: DriverUnderTest, queue: int, size: int, make_memory: Callable[..., int]
 ) -> None:
     pointer = driver.host_allocate(size)
-    assert pointer % 64 == 0
+    if driver.shipped:
+        assert pointer % 64 == 0
     ctypes.memset(pointer, 0x5A, size)
     address = make_memory(size)
     driver.copy_host_to_device(queue, address, pointer, size)

@@ -220,6 +220,27 @@ def test_every_function_can_fail(tortured: DriverUnderTest, name: str) -> None:
         assert tortured.queue_query(queue)
 
 
+def test_lies_answer_ok_and_do_nothing(tortured: DriverUnderTest) -> None:
+    queue = tortured.queue_create(0)
+    address = tortured.allocate(0, 64)
+    tortured.fill(queue, address, b"a", 64)
+    tortured.torture.lie("fill", 2)
+    tortured.fill(queue, address, b"b", 64)
+    tortured.fill(queue, address, b"c", 64)
+    assert tortured.read(queue, address, 64) == b"b" * 64
+    assert tortured.torture.injected() == 1
+    before = tortured.torture.live()
+    tortured.torture.lie("queue_create", repeat=True)
+    for _ in range(2):
+        assert not tortured.queue_create(0)
+    tortured.torture.lie("deallocate")
+    tortured.deallocate(0, address)
+    assert tortured.torture.live() == before
+    for function, nth in (("nothing", 1), ("fill", 0)):
+        with pytest.raises(ValueError, match="is no torture setting"):
+            tortured.torture.lie(function, nth)
+
+
 def test_failed_synchronize_has_waited(tortured: DriverUnderTest) -> None:
     queue = tortured.queue_create(0)
     done: list[int] = []

@@ -1,7 +1,8 @@
 """Fixtures of tests that need a device which compiles OpenCL C: `--configuration ocl`.
 
 Compiling kernels is expensive on a processor, so a fixed slice of each test's cases belongs to
-`make test`, and all of them to `make test-full`: the others are marked slow.
+`make test`, and all of them to `make test-full`: the others are marked slow. `test_every_family.py` is
+run as a whole: with it the slice has every family, engine and dtype.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 from torch_outboard import _C, fallback, ways
 
 FOLDER = Path(__file__).parent
+WHOLE = {"test_every_family.py"}  # what the slice must not lack
 CASES = 2  # of a test that are always run: the first one, and one in the middle
 
 
@@ -23,7 +25,7 @@ CASES = 2  # of a test that are always run: the first one, and one in the middle
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     cases: dict[tuple[Path, str], list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if FOLDER in item.path.parents:
+        if FOLDER in item.path.parents and item.path.name not in WHOLE:
             cases[item.path, getattr(item, "originalname", item.name)].append(item)
     for same in cases.values():
         step = -(-len(same) // CASES)
@@ -43,5 +45,9 @@ def device_way(device: torch.device, pytestconfig: pytest.Config) -> Iterator[No
 
 
 def ways_of(report: fallback.Report) -> dict[str, str]:
-    """Operators of a report with the way that each took last."""
-    return {row.op: row.way for row in report.rows}
+    """Operators of a report: "device" for those that took no other way on any dtype."""
+    ways: dict[str, str] = {}
+    for row in report.rows:
+        if ways.get(row.op, "device") == "device":
+            ways[row.op] = row.way
+    return ways

@@ -22,8 +22,12 @@ LANES = 64
 _table: Driver  # alive until the process ends
 
 
-def use() -> None:
-    """Makes it the driver of this process; to be called before the first use of the device."""
+def use(lanes: int = LANES) -> None:
+    """Makes it the driver of this process; to be called before the first use of the device.
+
+    Args:
+        lanes: the largest work-group that the devices say they have.
+    """
     global _table
     original = contract.load(ocl.library_path())
     _table = Driver.from_buffer_copy(original)
@@ -33,7 +37,7 @@ def use() -> None:
         if status == Status.OK:
             found = properties.contents
             found.kind = DeviceKind.GPU
-            found.max_work_group_size = min(found.max_work_group_size, LANES)
+            found.max_work_group_size = min(found.max_work_group_size, lanes)
         return status
 
     _table.device_properties = FUNCTIONS["device_properties"](device_properties)

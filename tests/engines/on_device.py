@@ -43,9 +43,10 @@ def compare(
             assert_close(ours.detach().cpu(), theirs.detach(), equal_nan=True, **tolerances)
         else:
             assert ours == theirs
-    ways = {row.op: row.way for row in report.rows}
-    assert {op for op, way in ways.items() if way != "device"} <= support, ways
-    return set(ways)
+    ran = {(row.op, row.dtype, row.way) for row in report.rows}
+    elsewhere = {row for row in ran if row[2] != "device" and row[0] not in support}
+    assert not elsewhere, elsewhere
+    return {op for op, _, _ in ran}
 
 
 def with_gradients(function: Callable[..., torch.Tensor]) -> Callable[..., list[Any]]:

@@ -149,6 +149,44 @@ def test_memory_that_the_host_cannot_touch(memory):
     assert printed.splitlines() == ["index out of range in aten::gather", "3.0"]
 
 
+def test_a_driver_that_fails_while_it_is_asked_loses_no_fault():
+    printed = run_python(
+        """
+        import torch, torch_outboard
+        import torch.nn.functional as F
+        from torch_outboard.drivers import torture
+
+        device = torch_outboard.device_name()
+        x, scores = torch.arange(5.0, device=device), torch.zeros(2, 2, device=device)
+        far, target = torch.tensor([9], device=device), torch.tensor([0, 7], device=device)
+        torch.accelerator.synchronize()
+
+        def outcome():
+            try:
+                torch.accelerator.synchronize()
+            except (RuntimeError, IndexError) as error:
+                return str(error).partition(",")[0].partition(":")[0]
+
+        x.gather(0, far)
+        torture.fail("copy_device_to_host", 1, "error")
+        print([outcome() for _ in range(3)])
+        x.gather(0, far)
+        F.nll_loss(scores, target)
+        torture.fail("copy_device_to_host", 1, "error")
+        print([outcome() for _ in range(3)])
+        """,
+        OUTBOARD_OCL_MEMORY="handles",
+        OUTBOARD_TORTURE="count",
+        OUTBOARD_WAY="device",
+    )
+    gather, loss = "index out of range in aten::gather", "a target is no class"
+    failure = "driver 'ocl' answered error to `copy_device_to_host`"
+    first, second = printed.splitlines()
+    assert first == str([failure, gather, None])
+    assert loss in second.split(", ")[0]
+    assert second.endswith(str([gather, None])[1:])
+
+
 def test_blocking_launches_raise_at_the_call():
     printed = run_python(
         """

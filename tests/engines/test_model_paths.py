@@ -15,7 +15,8 @@ READS = {"aten::_local_scalar_dense"}
 
 
 def train(model: torch.nn.Module, batch: tuple[torch.Tensor, torch.Tensor], steps: int) -> list:
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    # With a small eps, the step of a gradient near zero is its sign, which rounding decides.
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, eps=1e-3)
     losses = []
     for _ in range(steps):
         optimizer.zero_grad()
@@ -42,8 +43,9 @@ def test_training_step_is_native(device, name):
     with fallback.report() as report:
         losses = train(on_device, moved, 3)
     expected = train(model, batch, 3)
+    # Some times what float32 differs from float64 on CPU: most in ResNet-18, 2e-5 of 7.
     torch.testing.assert_close(
-        torch.stack(losses).cpu(), torch.stack(expected), rtol=2e-3, atol=2e-3
+        torch.stack(losses).cpu(), torch.stack(expected), rtol=1e-5, atol=2e-6
     )
     on_host = {row.op for row in report.rows if row.way != "device"} - READS
     assert not on_host

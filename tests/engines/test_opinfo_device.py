@@ -39,4 +39,7 @@ def test_entry(worker: WorkerProcess, dtype: str, entry: str) -> None:
     reasons = [f"{f['check']}, sample {f['sample']}: {f['reason']}" for f in answer.failures]
     assert answer.status in ("right", "excluded"), "\n".join([answer.status, *reasons])
     operator = entry.removeprefix("nn.functional.").partition(".")[0]
-    assert any(name.startswith(f"aten::{operator}") for name in answer.on_device), answer.on_device
+    on_device = answer.served(on_device=True)
+    assert any(op.startswith(f"aten::{operator}") and on == dtype for op, on in on_device), (
+        on_device
+    )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import concurrent.futures
+import os
+import stat
 from pathlib import Path
 
 import pytest
 
-from tests.support import run_python
+from tests.support import run_python, try_python
 
 ADD = """
     import sys, torch, torch_outboard
@@ -66,6 +68,100 @@ def test_a_damaged_entry_is_built_again(tmp_path, damage):
         )
     assert counts(tmp_path) == (built, 0, built)
     assert counts(tmp_path) == (0, built, 0)
+
+
+def test_an_entry_serves_its_own_key_only(tmp_path):
+    """A whole and valid file under the name of another would run another kernel."""
+    built, _, _ = counts(tmp_path, "exp", "sin")
+    files = entries(tmp_path)
+    assert len(files) == built >= 2
+    contents = [file.read_bytes() for file in files]
+    for file, content in zip(files, contents[1:] + contents[:1], strict=True):
+        file.write_bytes(content)
+    assert counts(tmp_path, "exp", "sin") == (built, 0, built)
+    assert counts(tmp_path, "exp", "sin") == (0, built, 0)
+
+
+def replace_by_fifo(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+def replace_by_link(file: Path) -> None:
+    file.rename(file.with_suffix(".moved"))
+    file.symlink_to(file.with_suffix(".moved"))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda file: file.chmod(0o664), "can be written by others than its owner (mode 0664)"),
+        (replace_by_fifo, "is no regular file"),
+        pytest.param(replace_by_link, "is a symbolic link and no file", marks=pytest.mark.slow),
+        pytest.param(
+            lambda file: os.chown(file, 12345, -1),
+            "belongs to user 12345 and not to this one",
+            marks=[
+                pytest.mark.slow,
+                pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away"),
+            ],
+        ),
+    ],
+)
+def test_an_entry_of_others_is_built_again(tmp_path, change, reason):
+    built, _, _ = counts(tmp_path)
+    for file in entries(tmp_path):
+        change(file)
+    result = try_python(ADD, OUTBOARD_CACHE_DIR=str(tmp_path), OUTBOARD_WAY="device")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split()[-3:] == [str(built), "0", str(built)]
+    assert reason in result.stderr
+    assert all(stat.S_IMODE(file.lstat().st_mode) == 0o600 for file in entries(tmp_path))
+
+
+@pytest.mark.parametrize("mode", [0o777, pytest.param(0o1770, marks=pytest.mark.slow)])
+def test_a_folder_of_others_is_refused_unless_it_is_trusted(tmp_path, mode):
+    folder = tmp_path / "programs"
+    built, _, _ = counts(folder)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    folder.chmod(mode)
+    result = try_python(ADD, OUTBOARD_CACHE_DIR=str(folder), OUTBOARD_WAY="device")
+    assert result.stdout.split()[-3:] == [str(built), "0", "0"]
+    assert f"the folder {folder} can be written by others than its owner" in result.stderr
+    printed = run_python(
+        ADD, OUTBOARD_CACHE_DIR=str(folder), OUTBOARD_WAY="device", OUTBOARD_CACHE_SHARED="1"
+    )
+    assert printed.split()[-3:] == ["0", str(built), "0"]
+
+
+def test_what_was_not_used_for_longest_goes_first(tmp_path):
+    built, _, _ = counts(tmp_path, "exp")
+    used = entries(tmp_path)
+    size = sum(file.stat().st_size for file in used)
+    # As large as what is used, and last used in the order of their names.
+    unused = [tmp_path / f"{number:040x}.bin" for number in range(4)]
+    for number, file in enumerate(unused):
+        file.write_bytes(bytes(size))
+        os.utime(file, (1e9 + number, 1e9 + number))
+    abandoned = tmp_path / f"{7:040x}.bin.abcdef"
+    abandoned.write_bytes(b"half")
+    os.utime(abandoned, (1e9, 1e9))
+    other = tmp_path / "notes.txt"
+    other.write_bytes(bytes(10 * size))
+    for file in used:  # reading makes them young again
+        os.utime(file, (1e8, 1e8))
+    limit = int(4.6 * size)
+    printed = run_python(
+        ADD, "exp", "sin", OUTBOARD_CACHE_DIR=str(tmp_path), OUTBOARD_WAY="device",
+        OUTBOARD_CACHE_LIMIT=str(limit),
+    )  # fmt: skip
+    assert printed.split()[-3:] == ["1", str(built), "1"]
+    left = entries(tmp_path)
+    assert set(used) < set(left)
+    assert [file for file in unused if file in left] == unused[-len(set(left) & set(unused)) :]
+    assert sum(file.stat().st_size for file in left) <= limit
+    assert not abandoned.exists()
+    assert other.exists()
 
 
 def test_several_processes_at_once(tmp_path):

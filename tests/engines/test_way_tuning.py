@@ -11,6 +11,7 @@ from tests.support import run_python
 from torch_outboard import _C, cli_tune, fallback, tuning_file, way_tuning, ways
 from torch_outboard.representative_calls import COPY
 from torch_outboard.representative_steps import perceptron
+from torch_outboard.tuning_journal import Journal
 from torch_outboard.way_ratios import REPEATS
 
 NLL = call(
@@ -174,6 +175,32 @@ def test_without_an_open_family_no_training_step_is_needed(device):
     clock = Clock(2.0, 2.0, 2.0, 2.0)
     assert list(tune(device, clock).ranges.values()) == [[]] * 4
     assert clock.compared == 4
+
+
+def test_a_stopped_run_is_taken_up_again(device, tmp_path):
+    """Whatever it had measured is not measured again, and the same comes out."""
+    answers = (2.0, 0.5, 0.4, 3.0)
+
+    class Stopped(Exception):
+        pass
+
+    class StoppedClock(Clock):
+        def __call__(self, *arguments):
+            if self.compared == 3:
+                raise Stopped
+            return super().__call__(*arguments)
+
+    with pytest.raises(Stopped):
+        tune(device, StoppedClock(*answers), remember=Journal(tmp_path / "j", {}).remember)
+    rest = Clock(*answers[3:])
+    found = tune(device, rest, remember=Journal(tmp_path / "j", {}).remember)
+    assert (found.ranges, found.ratios) == (
+        (whole := tune(device, Clock(*answers))).ranges, whole.ratios
+    )  # fmt: skip
+    assert rest.compared == 1 + 5 * REPEATS
+    again = Clock()
+    tune(device, again, remember=Journal(tmp_path / "j", {}).remember)
+    assert again.compared == 0
 
 
 def test_tuning_changes_nothing_by_itself(device, ranges):

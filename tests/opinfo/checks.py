@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from tests.opinfo.comparison import (
     aliasing,
@@ -25,7 +26,9 @@ from tests.opinfo.comparison import (
     tensor_difference,
     tensors_in,
     tree_difference,
+    value_difference,
 )
+from tests.opinfo.order_statistics import judge, ties_of
 from tests.opinfo.transplant import Transplant
 
 CPU = torch.device("cpu")
@@ -48,15 +51,6 @@ UNDEFINED_VALUES = frozenset(
 # them to know the shapes of the results.
 HOST_ARGUMENTS = frozenset({"tensor_split"})
 
-# Entries whose CPU kernels (`tril` and `triu` below most of them) write past the end of some out
-# tensors with gaps, or into the gaps: there is no CPU result to compare with.
-CORRUPTS_STRIDED_OUT = frozenset(
-    {"linalg.lu", "lu_unpack", "narrow_copy", "nn.functional.avg_pool3d", "tril", "triu"}
-)
-
-# Entries whose CPU kernels leave out tensors with gaps unwritten.
-LEAVES_STRIDED_OUT = frozenset({"nn.functional.gelu"})
-
 
 @dataclass(frozen=True)
 class Failure:
@@ -76,15 +70,22 @@ class Limits:
 
 @dataclass
 class EntryResult:
+    """What the checks of an entry found.
+
+    Args:
+        samples: how many samples CPU could run.
+        available: how many the database has.
+    """
+
     samples: int = 0
+    available: int = 0
     checks: set[str] = field(default_factory=set)
     failures: list[Failure] = field(default_factory=list)
 
     def add(self, check: str, sample: int, reason: str | None) -> None:
-        """Records a check of a sample; a reason that is known from another sample is dropped."""
+        """Records a check of a sample; every failure counts, since an exclusion may hide others."""
         self.checks.add(check)
-        known = {(f.check, f.reason.split(":")[0]) for f in self.failures}
-        if reason and (check, reason.split(":")[0]) not in known:
+        if reason:
             self.failures.append(Failure(check, sample, reason))
 
 
@@ -101,7 +102,10 @@ class Call:
     def of(self, function: Callable[..., Any]) -> Any:
         # A factory whose sample names no device takes the default one.
         with contextlib.nullcontext() if self.tensors else self.device:
-            return function(self.input, *self.args, **self.kwargs)
+            value = function(self.input, *self.args, **self.kwargs)
+        if self.device.type != "cpu":
+            torch.accelerator.synchronize()  # raises what a device kernel found wrong
+        return value
 
 
 @dataclass
@@ -164,25 +168,87 @@ def error_difference(expected: Outcome, actual: Outcome) -> str | None:
     return None
 
 
+# Operators that only make, move or rename elements.
+MOVES = """
+_conj _conj_physical _neg_view _reshape_alias _to_copy _unsafe_view alias as_strided cat clone copy
+copy_ detach diagonal empty empty_like empty_strided expand fill fill_ flip full full_like gather
+index_select lift_fresh narrow new_empty new_empty_strided new_full new_ones new_zeros ones
+ones_like permute repeat resize_ roll scalar_tensor select set_ slice split split_with_sizes squeeze
+stack t transpose unbind unsqueeze view view_as_complex view_as_real zero_ zeros zeros_like
+"""
+
+
 class Recorder(TorchDispatchMode):
-    """Notices operators that draw random numbers."""
+    """Notices operators that draw random numbers, and such whose elements are sums."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.random = False
+        self.draws = False
+        self.sums = False
+        self._moves = frozenset(MOVES.split())
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        self.random |= torch.Tag.nondeterministic_seeded in func.tags
-        return func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__
+        self.sums |= torch.Tag.pointwise not in func.tags and name not in self._moves
+        kwargs = kwargs or {}
+        if torch.Tag.nondeterministic_seeded not in func.tags:
+            return func(*args, **kwargs)
+        # Attention may draw, but does not without dropout.
+        generators = [torch.default_generator]
+        generators += [leaf for leaf in tree_leaves((args, kwargs)) if is_generator(leaf)]
+        before = [generator.get_state() for generator in generators]
+        try:
+            return func(*args, **kwargs)
+        finally:
+            after = [generator.get_state() for generator in generators]
+            self.draws |= not all(map(torch.equal, before, after))
 
 
-def draws_random_numbers(op: OpInfo, sample: SampleInput) -> bool:
+def is_generator(value: Any) -> bool:
+    return isinstance(value, torch.Generator)
+
+
+@dataclass(frozen=True)
+class Nature:
+    """What is known of a call's results before they are compared.
+
+    Args:
+        values: as in `tensor_difference`.
+        sums: as in `as_exact_as`.
+    """
+
+    values: str
+    sums: bool
+
+
+def nature(op: OpInfo, sample: SampleInput, backward: bool = False) -> Nature:
+    """By a call on CPU: it is random if it draws, and it sums if an operator below it may.
+
+    Args:
+        backward: the results are the gradients.
+    """
+    call = prepare(op, sample, CPU, requires_grad=backward)
     recorder = Recorder()
-    with contextlib.suppress(Exception), recorder:
-        prepare(op, sample, CPU).of(op.op)
-    return recorder.random
+    with warnings.catch_warnings(), contextlib.suppress(Exception), recorder:
+        warnings.simplefilter("ignore")
+        if backward:
+            value = call.of(op.op)
+            if sample.output_process_fn_grad is not None:
+                value = sample.output_process_fn_grad(value)
+            outputs = differentiable(value)
+            torch.autograd.grad(
+                outputs,
+                [t for t in call.tensors if t.requires_grad],
+                [torch.ones_like(t) for t in outputs],
+                allow_unused=True,
+            )
+        else:
+            call.of(op.op)
+    if op.name in UNDEFINED_VALUES:
+        return Nature("undefined", recorder.sums)
+    return Nature("random" if recorder.draws else "equal", recorder.sums)
 
 
 def spread(samples: Sequence[Any], count: int) -> Iterator[tuple[int, Any]]:
@@ -203,6 +269,7 @@ def check_entry(
     result = EntryResult()
     torch.manual_seed(0)
     samples = list(op.sample_inputs("cpu", dtype, requires_grad=False))
+    result.available = len(samples)
     for number, sample in spread(samples, limits.forward):
         check_forward(op, sample, number, device, result)
     for number, sample in spread(samples, limits.variants):
@@ -216,40 +283,40 @@ def check_entry(
     return result
 
 
-def values_of(op: OpInfo, sample: SampleInput) -> str:
-    if op.name in UNDEFINED_VALUES:
-        return "undefined"
-    return "random" if draws_random_numbers(op, sample) else "equal"
-
-
 def check_forward(
     op: OpInfo, sample: SampleInput, number: int, device: torch.device, result: EntryResult
 ) -> None:
     """Values, dtype, strides, aliasing, and what happened to the arguments."""
     on_cpu = prepare(op, sample, CPU)
     expected = attempt(lambda: on_cpu.of(op.op))
-    if expected.error is not None:
-        return
-    result.samples += 1
+    result.samples += expected.error is None
     try:
         on_device = prepare(op, sample, device)
     except Exception as error:
         result.add("forward", number, f"moving the arguments: {first_line(error)}")
         return
     actual = attempt(lambda: on_device.of(op.op))
-    if actual.error is not None:
-        result.add("forward", number, first_line(actual.error))
+    known = nature(op, sample)
+    if expected.error is not None or actual.error is not None:
+        result.add("forward", number, error_difference(expected, actual))
+        if expected.error is not None and actual.error is not None:
+            compare_arguments(on_cpu, on_device, device, number, known, result)
         return
-    values = values_of(op, sample)
     difference = tree_difference(
-        expected.value, actual.value, device, exactly(op, sample), values=values
+        expected.value,
+        actual.value,
+        device,
+        exactly(op, sample),
+        values=known.values,
+        sums=known.sums,
+        again=judge(ties_of(op, sample)),
     )
     result.add("forward", number, difference)
     want = aliasing(expected.value, on_cpu.tensors)
     got = aliasing(actual.value, on_device.tensors)
     same = want == got
     result.add("aliasing", number, None if same else f"relations are {got} and not {want}")
-    compare_arguments(on_cpu, on_device, device, number, values, result)
+    compare_arguments(on_cpu, on_device, device, number, known, result)
 
 
 def compare_arguments(
@@ -257,12 +324,12 @@ def compare_arguments(
     on_device: Call,
     device: torch.device,
     number: int,
-    values: str,
+    known: Nature,
     result: EntryResult,
 ) -> None:
     pairs = zip(on_cpu.tensors, on_device.tensors, strict=True)
     for position, (want, got) in enumerate(pairs):
-        difference = tensor_difference(want, got, device, values=values)
+        difference = tensor_difference(want, got, device, values=known.values)
         result.add("mutation", number, difference and f"argument {position}: {difference}")
 
 
@@ -279,19 +346,22 @@ def check_inplace(
     except Exception:
         return  # the forward check reports it
     actual = attempt(lambda: on_device.of(variant))
+    known = nature(op, sample)
     if expected.error is not None or actual.error is not None:
         result.add("inplace", number, error_difference(expected, actual))
+        if expected.error is not None and actual.error is not None:
+            compare_arguments(on_cpu, on_device, device, number, known, result)
         return
-    values = values_of(op, sample)
     exact = exactly(op, sample)
-    difference = tree_difference(expected.value, actual.value, device, exact, values=values)
+    options: dict[str, Any] = {"values": known.values, "sums": known.sums}
+    difference = tree_difference(expected.value, actual.value, device, exact, **options)
     if (expected.value is on_cpu.input) != (actual.value is on_device.input):
         difference = "does not return the tensor that it changes"
     result.add("inplace", number, difference)
     pairs = zip(on_cpu.tensors, on_device.tensors, strict=True)
     for position, (want, got) in enumerate(pairs):
         written = want is expected.value
-        difference = tree_difference(want, got, device, exact if written else None, values=values)
+        difference = tree_difference(want, got, device, exact if written else None, **options)
         result.add("inplace", number, difference and f"argument {position}: {difference}")
 
 
@@ -309,13 +379,29 @@ def exact_out(like: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def strided_out(like: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """The right size, dimensions in reverse order, every other element, an offset of one."""
+    """The right size, dimensions in reverse order, every other element, an offset of one.
+
+    There is room behind it: kernels that write as if there were no gaps do no harm.
+    """
     sizes = list(reversed(like.size()))
     if not sizes:
         return filled(torch.empty(3, dtype=like.dtype, device=device))[1]
     sizes[-1] = 2 * sizes[-1] + 1
-    out = filled(torch.empty(sizes, dtype=like.dtype, device=device))[..., 1::2]
+    count = math.prod(sizes)
+    memory = filled(torch.empty(2 * count + 64, dtype=like.dtype, device=device))
+    out = memory[:count].view(sizes)[..., 1::2]
     return out.permute(list(reversed(range(like.dim()))))
+
+
+def gaps_of(out: torch.Tensor) -> torch.Tensor:
+    """What `strided_out` left between and behind the elements, on CPU."""
+    everything = torch.empty(0, dtype=out.dtype, device=out.device).set_(out.untyped_storage())
+    places = torch.arange(everything.numel()).as_strided(
+        out.size(), out.stride(), out.storage_offset()
+    )
+    kept = torch.ones(everything.numel(), dtype=torch.bool)
+    kept[places.reshape(-1)] = False
+    return everything.cpu()[kept]
 
 
 def larger_out(like: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -352,11 +438,9 @@ def check_out(
     plain = attempt(lambda: prepare(op, sample, CPU).of(op.op))
     if plain.error is not None or not is_out_structure(plain.value):
         return
-    values = values_of(op, sample)
+    known = nature(op, sample)
     for kind, make in OUTS.items():
-        if kind == "strided" and op.name in CORRUPTS_STRIDED_OUT | LEAVES_STRIDED_OUT:
-            continue
-        reason = check_one_out(op, sample, device, plain.value, make, values)
+        reason = check_one_out(op, sample, device, plain.value, make, known)
         result.add("out", number, reason and f"{kind} out: {reason}")
 
 
@@ -377,9 +461,9 @@ def check_one_out(
     device: torch.device,
     like: Any,
     make: Callable[[torch.Tensor, torch.device], torch.Tensor],
-    values: str,
+    known: Nature,
 ) -> str | None:
-    outcomes, outs, starts = [], [], []
+    outcomes, outs, starts, calls = [], [], [], []
     for place in (CPU, device):
         try:
             call = prepare(op, sample, place)
@@ -390,13 +474,26 @@ def check_one_out(
         call.kwargs["out"] = out
         outcomes.append(attempt(functools.partial(call.of, op.op)))
         outs.append(tensors_in(out))
+        calls.append(call)
     expected, actual = outcomes
     if expected.error is not None or actual.error is not None:
-        return error_difference(expected, actual)
+        if difference := error_difference(expected, actual):
+            return difference
+        return tree_difference(calls[0].tensors, calls[1].tensors, device, values=known.values)
+    if make is strided_out and (difference := strided_difference(like, *outs, known)):
+        return difference
     if expected.resized != actual.resized:
         return "no warning of the resize" if expected.resized else "a warning of a resize"
     exact = exactly(op, sample)
-    if difference := tree_difference(*outs, device, flat(exact), values=values, strides=False):
+    if difference := tree_difference(
+        *outs,
+        device,
+        flat(exact),
+        values=known.values,
+        sums=known.sums,
+        strides=False,
+        again=judge(ties_of(op, sample)),
+    ):
         return difference
     for want, got, want_start, got_start in zip(*outs, *starts, strict=True):
         if significant_strides(want) != significant_strides(got):
@@ -408,6 +505,20 @@ def check_one_out(
         for outcome, side in zip(outcomes, outs, strict=True)
     ]
     return None if returned[0] == returned[1] else "does not return the out tensors"
+
+
+def strided_difference(
+    like: Any, on_cpu: list[torch.Tensor], on_device: list[torch.Tensor], known: Nature
+) -> str | None:
+    """What CPU does wrong with gaps, or what the device does to them."""
+    for plain, want, got in zip(tensors_in(like), on_cpu, on_device, strict=True):
+        for place, out in (("CPU", want), ("the device", got)):
+            gaps = gaps_of(out)
+            if not torch.equal(gaps.isnan() | (gaps == 1), torch.ones_like(gaps, dtype=torch.bool)):
+                return f"{place} writes between or behind the elements"
+        if known.values == "equal" and value_difference(plain, want):
+            return "CPU writes other values than into memory without gaps"
+    return None
 
 
 # ---- backward -----------------------------------------------------------------------------------
@@ -453,7 +564,7 @@ def check_backward(
     cotangents: list[torch.Tensor] = []
     on_cpu = prepare(op, sample, CPU, requires_grad=True)
     expected = attempt(lambda: gradients(op, sample, on_cpu, cotangents))
-    if expected.error is not None or expected.value is None:
+    if expected.error is None and expected.value is None:
         return
     try:
         on_device = prepare(op, sample, device, requires_grad=True)
@@ -461,14 +572,20 @@ def check_backward(
         result.add("backward", number, f"moving the arguments: {first_line(error)}")
         return
     actual = attempt(lambda: gradients(op, sample, on_device, cotangents))
-    if actual.error is not None:
-        result.add("backward", number, first_line(actual.error))
+    if expected.error is not None or actual.error is not None:
+        result.add("backward", number, error_difference(expected, actual))
         return
-    values = values_of(op, sample)
-    if values == "random":
-        values = "random sums"
+    known = nature(op, sample, backward=True)
+    values = "random sums" if known.values == "random" else known.values
     exact = exact_gradients(op, sample, cotangents)
     difference = tree_difference(
-        expected.value, actual.value, device, exact, values=values, strides=False
+        expected.value,
+        actual.value,
+        device,
+        exact,
+        values=values,
+        sums=known.sums,
+        strides=False,
+        again=judge(ties_of(op, sample), backward=True),
     )
     result.add("backward", number, difference)

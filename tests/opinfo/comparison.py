@@ -49,13 +49,19 @@ def value_difference(expected: torch.Tensor, actual: torch.Tensor) -> str | None
     return None
 
 
-def as_exact_as(expected: torch.Tensor, actual: torch.Tensor, exact: torch.Tensor) -> bool:
+def as_exact_as(
+    expected: torch.Tensor, actual: torch.Tensor, exact: torch.Tensor, sums: bool = True
+) -> bool:
     """Whether `actual` is about as near to the exact result as what CPU computed.
 
-    Sums of products are rounded differently by every order of summation, and where terms cancel,
-    two right results can differ by more than any relative tolerance. So each is held against the
-    same computation in float64: the device's largest error may be twice that of CPU, or what
-    `assert_close` grants relative to the largest element.
+    Each is held against the same computation in float64. An element's error may be twice that of
+    CPU's, or what `assert_close` grants relative to the element.
+
+    Args:
+        sums: elements are sums of several terms. Those are rounded differently by every order of
+            summation, and where terms cancel, two right results can differ by more than any
+            relative tolerance. So not every element is looked at, but the largest error of all,
+            and what is granted is relative to the largest element.
     """
     exact = to_plain_cpu(exact)
     if exact.shape != expected.shape or exact.dtype not in (torch.float64, torch.complex128):
@@ -66,10 +72,14 @@ def as_exact_as(expected: torch.Tensor, actual: torch.Tensor, exact: torch.Tenso
         return False
     if not torch.equal(torch.nan_to_num(want[~finite]), torch.nan_to_num(got[~finite])):
         return False
-    error_of_cpu = (want - exact)[finite].abs().max()
-    error = (got - exact)[finite].abs().max()
-    relative, _ = torch.testing._comparison.default_tolerances(expected.dtype)
-    return bool(error <= max(2 * error_of_cpu, relative * exact[finite].abs().max()))
+    error_of_cpu = (want - exact)[finite].abs()
+    error = (got - exact)[finite].abs()
+    relative, absolute = torch.testing._comparison.default_tolerances(expected.dtype)
+    size = exact[finite].abs()
+    if sums:
+        return bool(error.max() <= max(2 * error_of_cpu.max(), relative * size.max()))
+    granted = torch.maximum(2 * error_of_cpu, absolute + relative * size)
+    return bool((error <= granted).all())
 
 
 def range_difference(
@@ -139,12 +149,16 @@ def tree_difference(
     actual: Any,
     device: torch.device,
     exact: Callable[[], Any] | None = None,
+    sums: bool = True,
+    again: Callable[[int, torch.Tensor, torch.Tensor], str | None] | None = None,
     **options: Any,
 ) -> str | None:
     """The first difference between two results of any structure, or None.
 
     Args:
         exact: makes the same results in float64, to judge values that are not close by.
+        sums: as in `as_exact_as`.
+        again: judges result number so and so once more, whose values differ.
     """
     expected_leaves, expected_spec = tree_flatten(expected)
     actual_leaves, actual_spec = tree_flatten(actual)
@@ -155,10 +169,13 @@ def tree_difference(
             difference: str | None = f"is a {type(got).__name__} and not a {type(want).__name__}"
         elif isinstance(want, torch.Tensor):
             difference = tensor_difference(want, got, device, **options)
+            if difference and difference.startswith("values:") and again is not None:
+                difference = again(number, want, got)
             if difference and difference.startswith("values:") and exact is not None:
                 leaves = tree_flatten(exact())[0]
                 if len(leaves) == len(expected_leaves) and isinstance(leaves[number], torch.Tensor):
-                    difference = None if as_exact_as(want, got, leaves[number]) else difference
+                    close = as_exact_as(want, got, leaves[number], sums)
+                    difference = None if close else difference
         elif isinstance(want, (torch.device, torch.Generator)):
             difference = None
         elif options.get("values", "equal") == "equal" and not scalars_agree(want, got):

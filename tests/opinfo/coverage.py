@@ -4,7 +4,8 @@
     python -m tests.opinfo.coverage [--dtype float32 ...]
 
 It reads the journals of the sweeps, by default of every dtype, which hold what was observed: an
-operator counts if a device kernel of its own served a call.
+operator counts on a dtype if a device kernel of its own served a call on it. Journals of other
+sources than the present ones are left out.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from rich.table import Table
 
 from tests.opinfo.sweep import FOLDER, score
 from tests.opinfo.worker import Answer
+from tests.run import fingerprint
 from torch_outboard.ops import tables
 
 
 def read_journal(path: Path) -> list[Answer]:
     """The latest answer of each entry."""
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    latest = {row["entry"]: Answer(**row) for row in rows if "entry" in row}
+    latest = {row["entry"]: Answer.read(row) for row in rows if "entry" in row}
     return list(latest.values())
 
 
@@ -47,7 +49,10 @@ def by_family(overloads: Iterable[str]) -> dict[str, set[str]]:
 
 def native_entries(answers: Sequence[Answer]) -> int:
     """Entries that are right, ran device kernels and no host kernel."""
-    return sum(a.status == "right" and bool(a.on_device) and not a.on_host for a in answers)
+    return sum(
+        a.status == "right" and bool(a.served(on_device=True)) and not a.served(on_device=False)
+        for a in answers
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,12 +66,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     suffix = f"-shared-{options.driver}-device.jsonl"
     paths = sorted(options.folder.glob(f"*{suffix}"))
     wanted = [p for p in paths if not options.dtype or p.name.removesuffix(suffix) in options.dtype]
+    present = {"sources": fingerprint()}
+    for path in [p for p in wanted if json.loads(p.read_text().partition("\n")[0]) != present]:
+        print(f"left out, since it is about other sources: {path.name}")
+        wanted.remove(path)
     if not wanted:
         print(f"no sweep of the way 'device' has left a journal in {options.folder}; run one first")
         return 1
     console = Console()
     sweeps = Table("dtype", "entries CPU runs", "right", "excluded", "right without a host kernel")
-    observed: set[str] = set()
+    observed: set[tuple[str, str]] = set()
+    also_on_host: set[tuple[str, str]] = set()
     on_host: Counter[str] = Counter()
     for path in wanted:
         answers = read_journal(path)
@@ -77,15 +87,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         sweeps.add_row(
             path.name.removesuffix(suffix), str(runnable), str(right), str(excluded), share
         )
-        observed.update(name for a in answers for name in a.on_device)
         for answer in answers:
-            on_host.update({operator_name(name) for name in answer.on_host})
+            observed |= answer.served(on_device=True)
+            also_on_host |= answer.served(on_device=False)
+            on_host.update({operator_name(name) for name, _ in answer.served(on_device=False)})
     console.print(sweeps)
     table = Table()
     table.add_column("family")
     table.add_column("operators that launched device kernels", justify="right")
     total: set[str] = set()
-    for family, names in sorted(by_family(observed).items()):
+    for family, names in sorted(by_family({name for name, _ in observed}).items()):
         table.add_row(family, str(len(names)))
         if options.names:
             table.add_row("", " ".join(sorted(names)))
@@ -93,6 +104,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     table.add_section()
     table.add_row("distinct names", str(len(total)))
     console.print(table)
+    console.print(
+        f"{len(observed)} overloads with their dtypes launched device kernels; "
+        f"{len(observed & also_on_host)} of them took the host's way in other calls"
+    )
     if options.host:
         hosts = Table("operator on the host", "entries")
         for name, count in on_host.most_common():

@@ -17,8 +17,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from tests.opinfo.worker import Answer, WorkerProcess
+from tests.opinfo.worker import REFUSALS, Answer, WorkerProcess
 from tests.run import RESULTS, fingerprint
 
 FOLDER = RESULTS / "opinfo"
@@ -68,67 +69,105 @@ def score(answers: Sequence[Answer]) -> tuple[int, int]:
     return sum(a.status == "right" for a in runnable), len(runnable)
 
 
-def scoreboard(dtype: str, access: str, answers: Sequence[Answer]) -> str:
+def totals(answers: Sequence[Answer]) -> str:
+    """Of samples, in words."""
+    samples = sum(a.samples for a in answers)
+    available = sum(a.available for a in answers)
+    return f"{samples} samples ran, of {available} in the database" if available else ""
+
+
+def first_failures(answer: Answer) -> list[tuple[dict[str, Any], int]]:
+    """Of each kind the first failure, and how many there are."""
+    kinds = Counter((f["check"], f["reason"].split(":")[0]) for f in answer.failures)
+    firsts: dict[tuple[str, str], dict[str, Any]] = {}
+    for failure in answer.failures:
+        firsts.setdefault((failure["check"], failure["reason"].split(":")[0]), failure)
+    return [(failure, kinds[kind]) for kind, failure in firsts.items()]
+
+
+def scoreboard(dtype: str, access: str, answers: Sequence[Answer], sources: str) -> str:
     """As Markdown: the score, the entries that are not right, the exclusions that hid something."""
     right, runnable = score(answers)
     lines = [f"# Operator sweep: {dtype}, {access} memory", ""]
     excluded = sum(a.status == "excluded" for a in answers)
-    lines += [f"Of {runnable} entries that CPU can run {right} are right, {excluded} excluded.", ""]
+    lines += [f"Of {runnable} entries that CPU can run {right} are right, {excluded} excluded."]
+    lines += [totals(answers) + ".", f"Sources: {sources}.", ""]
     checked = Counter(check for a in answers for check in a.checks)
     wrong = Counter(c for a in answers for c in {f["check"] for f in a.failures})
     lines += ["| check | entries | not right |", "|---|---|---|"]
     lines += [f"| {c} | {checked[c]} | {wrong[c]} |" for c in sorted({*checked, *wrong})]
     lines += ["", "## Not right", "", "| entry | check | sample | reason |", "|---|---|---|---|"]
     for answer in sorted(answers, key=lambda a: a.entry):
-        for f in answer.failures:
+        for f, count in first_failures(answer):
             reason = f["reason"].replace("|", "\\|")
-            lines.append(f"| {answer.entry} | {f['check']} | {f['sample']} | {reason} |")
+            more = f" ({count} samples)" if count > 1 else ""
+            lines.append(f"| {answer.entry} | {f['check']} | {f['sample']} | {reason}{more} |")
     lines += ["", "## Excluded", "", "| entry | reason |", "|---|---|"]
     lines += [f"| {a.entry} | {reason} |" for a in answers for reason in a.excluded]
     return "\n".join(lines) + "\n"
 
 
 def on_device_summary(answers: Sequence[Answer]) -> str:
-    """How many operators launched device kernels, and how many entries did without the host."""
-    overloads = {name for answer in answers for name in answer.on_device}
+    """What launched device kernels on which dtypes, and how many entries did without the host."""
+    on_device = {pair for answer in answers for pair in answer.served(on_device=True)}
+    on_host = {pair for answer in answers for pair in answer.served(on_device=False)}
+    overloads = {name for name, _ in on_device}
     operators = {name.partition("::")[2].partition(".")[0] for name in overloads}
-    native = sum(bool(a.on_device) and not a.on_host and a.status == "right" for a in answers)
+    native = sum(bool(a.served(True)) and not a.served(False) and a.status == "right"
+                 for a in answers)  # fmt: skip
     return (
-        f"{len(operators)} operators ({len(overloads)} overloads) launched device kernels; "
-        f"{native} entries are right without a host kernel"
+        f"{len(operators)} operators ({len(overloads)} overloads, {len(on_device)} with their "
+        f"dtypes) launched device kernels; {len(on_device & on_host)} of the last took the host's "
+        f"way, too; {native} entries are right without a host kernel"
     )
 
 
 class Journal:
     """Keeps answers as they come, so that a stopped sweep can go on."""
 
-    def __init__(self, path: Path, resume: bool, again: Sequence[str] = ()) -> None:
-        """`again`: entries that run once more; what is known of the others stays."""
+    def __init__(
+        self, path: Path, resume: bool, again: Sequence[str] = (), sources: str | None = None
+    ) -> None:
+        """Answers of other sources are never taken up.
+
+        Args:
+            resume: what is right already stays, and need not run again.
+            again: entries that run once more; what is known of the others stays.
+            sources: what the answers are about; default: the fingerprint of the tree.
+        """
         self.answers: list[Answer] = []
+        self.sources = fingerprint() if sources is None else sources
         self._path = path
-        header = {"sources": fingerprint()}
-        if (resume or again) and path.exists():
-            lines = path.read_text().splitlines()
-            if lines and (again or json.loads(lines[0]) == header):
-                known = (Answer(**json.loads(line)) for line in lines[1:])
-                self.answers = [
-                    a
-                    for a in known
-                    if a.entry not in again and (again or a.status not in NOT_RIGHT)
-                ]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        rows = [header, *map(asdict, self.answers)]
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        header = {"sources": self.sources}
+        lines = path.read_text().splitlines() if path.exists() else []
+        self.of_others = bool(lines) and json.loads(lines[0]) != header
+        if (resume or again) and lines and not self.of_others:
+            known = (Answer.read(json.loads(line)) for line in lines[1:])
+            self.answers = [
+                a for a in known if a.entry not in again and (again or a.status not in NOT_RIGHT)
+            ]
+        # A few entries alone do not replace what is known of another state of the tree.
+        self.kept = not (again and self.of_others)
+        if self.kept:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            rows = [header, *map(asdict, self.answers)]
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def add(self, answer: Answer) -> None:
         self.answers.append(answer)
+        if not self.kept:
+            return
         with self._path.open("a") as file:
             file.write(json.dumps(asdict(answer)) + "\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.opinfo.sweep", description=__doc__)
-    parser.add_argument("--dtype", default="float32")
+    parser.add_argument(
+        "--dtype",
+        default="float32",
+        help=f"or {REFUSALS}: wrong arguments and dtypes of all entries",
+    )
     parser.add_argument("--access", choices=("shared", "separate"), default="shared")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--device", default="", help="default: the device of the backend")
@@ -160,10 +199,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         journal.add(answer)
         ran.append(answer)
         if answer.failures:
-            first = answer.failures[0]
-            print(f"{answer.entry}: {first['check']}: {first['reason']}", flush=True)
+            for first, _ in first_failures(answer)[: None if options.entry else 1]:
+                print(f"{answer.entry}: {first['check']}: {first['reason']}", flush=True)
         elif options.entry:
-            ways = f"device: {answer.on_device}, host: {answer.on_host}" if options.way else ""
+            ways = f"{answer.ran}" if options.way else ""
             print(f"{answer.entry}: {answer.status} {ways}", flush=True)
         if len(journal.answers) % 25 == 0:
             right, runnable = score(journal.answers)
@@ -172,12 +211,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     run_sweep(make_worker, entries, options.dtype, options.jobs, done)
     answers = sorted(journal.answers, key=lambda a: a.entry)
     right, runnable = score(answers)
-    (FOLDER / f"{stem}.json").write_text(json.dumps([asdict(a) for a in answers], indent=1))
-    (FOLDER / f"{stem}.md").write_text(scoreboard(options.dtype, options.access, answers))
     print(f"{options.dtype}, {options.access}: {right} of {runnable} entries right")
+    print(totals(answers))
     if options.way == "device":
         print(on_device_summary(answers))
-    print(f"scoreboard: {FOLDER / stem}.md")
+    if journal.kept:
+        (FOLDER / f"{stem}.json").write_text(json.dumps([asdict(a) for a in answers], indent=1))
+        board = scoreboard(options.dtype, options.access, answers, journal.sources)
+        (FOLDER / f"{stem}.md").write_text(board)
+        print(f"scoreboard: {FOLDER / stem}.md")
+    else:
+        print(f"{FOLDER / stem}.md stays as it was: it is about other sources")
     judged = ran if options.entry else answers
     return int(any(a.status in NOT_RIGHT for a in judged))
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+import torch
 
 from tests.opinfo.worker import WorkerProcess
 
@@ -65,6 +66,31 @@ def test_float32(worker: WorkerProcess, entry: str) -> None:
 )
 def test_other_dtypes(worker: WorkerProcess, dtype: str, entry: str) -> None:
     check(worker, entry, dtype)
+
+
+REFUSALS = """addmm arange cat clamp complex fft.rfft gather heaviside index_add
+linalg.det masked_select nn.functional.conv2d nn.functional.softshrink pow sub sum topk"""
+
+
+@pytest.mark.parametrize("entry", REFUSALS.split())
+def test_refusals(worker: WorkerProcess, entry: str) -> None:
+    check(worker, entry, "refusals")
+
+
+@pytest.mark.slow
+@pytest.mark.separate
+def test_error_inputs_of_every_entry(device: torch.device) -> None:
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    from tests.opinfo.checks import EntryResult
+    from tests.opinfo.refusals import check_errors
+
+    wrong = {}
+    for op in op_db:
+        result = EntryResult()
+        check_errors(op, device, result)
+        wrong[op.full_name] = [f"{f.sample}: {f.reason}" for f in result.failures]
+    assert not {entry: found for entry, found in wrong.items() if found}
 
 
 def test_every_exclusion_names_an_entry() -> None:

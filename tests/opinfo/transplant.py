@@ -56,6 +56,8 @@ class Transplant:
         if id(tensor) in self._made:
             return self._made[id(tensor)]
         plain = tensor.detach()
+        if plain.is_meta:
+            return tensor  # it has no memory to move
         # Bits are put on again at the end; the storage is the same with and without them.
         conjugated, negated = plain.is_conj(), plain.is_neg()
         plain = plain.conj() if conjugated else plain

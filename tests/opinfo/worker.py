@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+REFUSALS = "refusals"  # instead of a dtype: tests.opinfo.refusals
 START_TIMEOUT = 300.0  # seconds; importing PyTorch's operator database takes a while
 
 
@@ -32,21 +33,31 @@ class Answer:
     Args:
         status: "right", "excluded" (all that is wrong is excluded), "wrong", "crash", "timeout" or
             "not runnable" (CPU cannot run it either).
+        samples: how many CPU could run, of `available` in the database.
         failures: rows of check, number of the sample, reason.
         excluded: reasons of the exclusions that hid failures.
-        on_device: operators that launched device kernels, where that was counted.
-        on_host: operators that ran on the host, where that was counted.
+        ran: rows of operator, dtype and way, "device", "shared" or "copied", where that was
+            counted.
     """
 
     entry: str
     status: str
     samples: int = 0
+    available: int = 0
     checks: list[str] = field(default_factory=list)
     failures: list[dict[str, Any]] = field(default_factory=list)
     excluded: list[str] = field(default_factory=list)
     seconds: float = 0.0
-    on_device: list[str] = field(default_factory=list)
-    on_host: list[str] = field(default_factory=list)
+    ran: list[tuple[str, str, str]] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, row: dict[str, Any]) -> Answer:
+        """From JSON."""
+        return cls(**{**row, "ran": [tuple(entry) for entry in row["ran"]]})
+
+    def served(self, on_device: bool) -> set[tuple[str, str]]:
+        """Operators with the dtypes on which device kernels, or host kernels, served calls."""
+        return {(op, dtype) for op, dtype, way in self.ran if (way == "device") == on_device}
 
 
 class WorkerProcess:
@@ -70,7 +81,10 @@ class WorkerProcess:
         self._log = tempfile.TemporaryFile("a+b")  # noqa: SIM115, lives as long as this object
 
     def entries(self, dtype: str) -> list[str]:
-        """Names of the entries whose CPU kernels take the dtype, a name such as "float32"."""
+        """Names of the entries whose CPU kernels take the dtype, a name such as "float32".
+
+        Of all entries for "refusals".
+        """
         return json.loads(self._ask({"dtype": dtype}, START_TIMEOUT))
 
     def check(self, entry: str, dtype: str) -> Answer:
@@ -78,7 +92,8 @@ class WorkerProcess:
         start = time.monotonic()
         self._start()
         try:
-            answer = Answer(**json.loads(self._ask({"entry": entry, "dtype": dtype}, self.timeout)))
+            text = self._ask({"entry": entry, "dtype": dtype}, self.timeout)
+            answer = Answer.read(json.loads(text))
         except TimeoutError:
             answer = self._lost(entry, "timeout", f"no answer within {self.timeout:.0f} s")
         except EOFError:
@@ -160,6 +175,7 @@ def serve(settings: dict[str, str]) -> None:
 
     from tests.opinfo.checks import check_entry
     from tests.opinfo.exclusions import exclusions_for
+    from tests.opinfo.refusals import check_refusals
 
     torch.set_num_threads(1)
     device = worker_device(settings["device"])
@@ -169,8 +185,13 @@ def serve(settings: dict[str, str]) -> None:
     def check(name: str, dtype: str) -> Answer:
         exclusions = exclusions_for(name, dtype, settings["access"], settings["way"])
         unsafe = [exclusion for exclusion in exclusions if exclusion.unsafe]
-        with counted(settings["way"] == "device") as (on_device, on_host):
-            result = check_entry(entries[name], getattr(torch, dtype), device, backward=not unsafe)
+        with counted(settings["way"] == "device") as ran:
+            if dtype == REFUSALS:
+                result = check_refusals(entries[name], device, backward=not unsafe)
+            else:
+                result = check_entry(
+                    entries[name], getattr(torch, dtype), device, backward=not unsafe
+                )
         if not result.samples:
             return Answer(name, "not runnable")
         failures = [asdict(failure) for failure in result.failures]
@@ -178,7 +199,7 @@ def serve(settings: dict[str, str]) -> None:
         for exclusion in exclusions:
             if exclusion.unsafe:
                 continue
-            rest = [f for f in failures if f["check"] != exclusion.check]
+            rest = [f for f in failures if not exclusion.hides(f["check"], f["reason"])]
             if exclusion.check in result.checks and len(rest) == len(failures):
                 reason = f"exclusion is needless: {exclusion.reason}"
                 rest.append({"check": exclusion.check, "sample": -1, "reason": reason})
@@ -186,16 +207,17 @@ def serve(settings: dict[str, str]) -> None:
                 excluded.append(exclusion.reason)
             failures = rest
         status = "wrong" if failures else "excluded" if excluded else "right"
-        checks = sorted(result.checks)
         return Answer(
-            name, status, result.samples, checks, failures, excluded,
-            on_device=sorted(on_device), on_host=sorted(on_host),
+            name, status, result.samples, result.available, sorted(result.checks), failures,
+            excluded, ran=sorted(ran),
         )  # fmt: skip
 
     for line in sys.stdin:
         request = json.loads(line)
         if "entry" in request:
             answer: Any = asdict(check(request["entry"], request["dtype"]))
+        elif request["dtype"] == REFUSALS:
+            answer = list(entries)
         else:
             dtype = getattr(torch, request["dtype"])
             answer = [n for n, op in entries.items() if dtype in op.supported_dtypes("cpu")]
@@ -203,19 +225,17 @@ def serve(settings: dict[str, str]) -> None:
 
 
 @contextlib.contextmanager
-def counted(wanted: bool) -> Iterator[tuple[set[str], set[str]]]:
-    """The operators that ran on the device and on the host inside the block, if that is wanted."""
-    on_device: set[str] = set()
-    on_host: set[str] = set()
+def counted(wanted: bool) -> Iterator[set[tuple[str, str, str]]]:
+    """What ran inside the block, by operator, dtype and way, if that is wanted."""
+    ran: set[tuple[str, str, str]] = set()
     if not wanted:
-        yield on_device, on_host
+        yield ran
         return
     from torch_outboard import fallback
 
     with fallback.report() as report:
-        yield on_device, on_host
-    for row in report.rows:
-        (on_device if row.way == "device" else on_host).add(row.op)
+        yield ran
+    ran |= {(row.op, str(row.dtype).removeprefix("torch."), row.way) for row in report.rows}
 
 
 def worker_device(name: str) -> Any:

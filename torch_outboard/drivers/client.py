@@ -56,8 +56,8 @@ class Client:
 
     def last_error(self) -> str:
         """The message of this thread's last failed call."""
-        message: bytes = self.driver.last_error()
-        return message.decode()
+        message: bytes | None = self.driver.last_error()
+        return (message or b"no message").decode(errors="replace")
 
     def call(self, name: str, *arguments: Any) -> None:
         """Calls a function of the table and raises unless it answers OK."""

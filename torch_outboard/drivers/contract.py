@@ -293,6 +293,18 @@ _SIGNATURES: dict[str, tuple[type, ...]] = {
     "graph_release": (Graph,),
 }
 
+# Functions that a table may leave NULL; the header says what happens then.
+OPTIONAL = frozenset(
+    (
+        "finalize", "memory_info", "host_allocate", "host_deallocate", "map", "unmap",
+        "device_synchronize", "queue_native_handle", "copy_peer", "copy_host_to_device_2d",
+        "copy_device_to_host_2d", "copy_device_to_device_2d", "host_callback", "program_build",
+        "program_binary", "program_load", "program_release", "kernel_create", "kernel_release",
+        "launch", "matrix_product", "convolution", "collective", "graph_begin", "graph_end",
+        "graph_launch", "graph_release",
+    )
+)  # fmt: skip
+
 # The type to wrap a Python function in, by its name in the table.
 FUNCTIONS = {name: CFUNCTYPE(c_int32, *types) for name, types in _SIGNATURES.items()}
 

@@ -228,12 +228,12 @@ static inline state_one of_group(const state_one mine, __local state_one *scratc
   barrier(CLK_LOCAL_MEM_FENCE);
   scratch[lane] = mine;
   // A group may have any number of work items, not only powers of two.
-  for (uint count = OB_LOCAL, half = (OB_LOCAL + 1) / 2; count > 1;
-       count = half, half = (half + 1) / 2) {
+  for (uint count = OB_LOCAL, kept = (OB_LOCAL + 1) / 2; count > 1;
+       count = kept, kept = (kept + 1) / 2) {
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (lane < count - half) {
+    if (lane < count - kept) {
       state_one a = scratch[lane];
-      const state_one b = scratch[lane + half];
+      const state_one b = scratch[lane + kept];
       merge_one(&a, &b);
       scratch[lane] = a;
     }

@@ -62,17 +62,17 @@
 #define OB_BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 // What the work items of a group have is put together in pairs, until the first has all. A group
 // may have any number of them, not only powers of two.
-#define OB_FOR_HALVES(count, half)                                        \
-  for (uint count = OB_LOCAL, half = (OB_LOCAL + 1) / 2; count > 1; \
-       count = half, half = (half + 1) / 2)
+#define OB_FOR_HALVES(count, kept)                                  \
+  for (uint count = OB_LOCAL, kept = (OB_LOCAL + 1) / 2; count > 1; \
+       count = kept, kept = (kept + 1) / 2)
 #define OB_DEFINE_GROUP(name, type, both)                                              \
   static inline type name(const type mine, __local type *scratch) {                    \
     barrier(CLK_LOCAL_MEM_FENCE);                                                      \
     scratch[get_local_id(0)] = mine;                                                   \
-    OB_FOR_HALVES(count, half) {                                                       \
+    OB_FOR_HALVES(count, kept) {                                                       \
       barrier(CLK_LOCAL_MEM_FENCE);                                                    \
-      if (get_local_id(0) < count - half) {                                            \
-        const type a = scratch[get_local_id(0)], b = scratch[get_local_id(0) + half];  \
+      if (get_local_id(0) < count - kept) {                                            \
+        const type a = scratch[get_local_id(0)], b = scratch[get_local_id(0) + kept];  \
         scratch[get_local_id(0)] = both;                                               \
       }                                                                                \
     }                                                                                  \

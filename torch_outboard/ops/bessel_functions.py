@@ -148,7 +148,9 @@ BESSEL: Functions = {
     "bessel_y0": ScalarFunction(ONE, _SECOND_0),
     "bessel_y1": ScalarFunction(ONE, _SECOND_1),
     "spherical_bessel_j0": ScalarFunction(
-        ONE, "(a == C(0)) ? C(1) : ((fabs(a) == C(INFINITY)) ? C(0) : sin(a) / a)"
+        ONE,
+        "(fabs(a) < C(1e-4)) ? C(1) - a * a / C(6)"
+        " : ((fabs(a) == C(INFINITY)) ? C(0) : sin(a) / a)",
     ),
     "airy_ai": ScalarFunction(ONE, _AIRY),
 }

@@ -95,7 +95,7 @@ TEXTS: dict[str, str] = {
     # |1 + a|^2 - 1 = 2x + x^2 + y^2, with what rounding takes away from it: the sum may cancel.
     "log1p": """
         const S length = hypot(a.x + 1, a.y), angle = atan2(a.y, a.x + 1);
-        if (!(length > (S)(0.5) && length < 2)) return (T)(log(length), angle);
+        if (!(length > (S)(0.5) && length < 2)) return (T)(ob_log((T)(a.x + 1, a.y)).x, angle);
         const S p = a.x * a.x, q = a.y * a.y, twice = 2 * a.x;
         const S lost = fma(a.x, a.x, -p) + fma(a.y, a.y, -q);
         const S t = twice + q, u = t - twice;

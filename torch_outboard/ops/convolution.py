@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from torch_outboard.ops.row import FLOATS, INTEGERS, Row, dtype_bits, qualified, template
 
 
@@ -12,6 +14,8 @@ def convolution(overloads: str, *, backward: bool) -> Row:
         "overloads": qualified(overloads),
         "backward": backward,
         "dtypes": dtype_bits((*FLOATS, *INTEGERS)),
+        # CPU takes one of the integers everywhere.
+        "plain_dtypes": dtype_bits(dtype for dtype in INTEGERS if dtype != torch.int64),
         "source": template("matrix_product") + template("convolution"),
     }
 

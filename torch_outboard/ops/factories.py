@@ -30,10 +30,10 @@ def spaced(name: str, dtypes: tuple[torch.dtype, ...], condition: str = "1", **r
     )
 
 
-def arange(dtypes: tuple[torch.dtype, ...], part: str, **properties: Any) -> Row:
-    """Numbers from start to end by steps; `part` is what counts of these."""
+def arange(dtypes: tuple[torch.dtype, ...], part: str, length: str, **properties: Any) -> Row:
+    """Numbers from start to end by steps: as many as `length` says; of each, `part` counts."""
     start, end, step = (part.format(name) for name in ("start", "end", "step"))
-    length = f"ceil(({end} - {start}) / {step})"
+    length = length.format(start=start, end=end, step=step)
     return templated(
         "arange.start_out",
         "arange",
@@ -41,7 +41,11 @@ def arange(dtypes: tuple[torch.dtype, ...], part: str, **properties: Any) -> Row
         dtypes=dtypes,
         operands="",
         results=Result("out", f"numel(out) == {length} ? sizes(out) : [{length}]"),
-        conditions=[f"{step} != 0", f"{length} >= 0", f"{length} < 1099511627776"],
+        conditions=[
+            f"{step} != 0",
+            "step > 0 ? end >= start : end <= start",
+            f"{length} < 1099511627776",
+        ],
         scalars="start step",
         **properties,
         **FAMILY,
@@ -50,12 +54,16 @@ def arange(dtypes: tuple[torch.dtype, ...], part: str, **properties: Any) -> Row
 
 def rows() -> list[Row]:
     """Every row."""
+    # PyTorch makes doubles of the numbers first. Where the result holds int64 it cuts their
+    # fractions off instead, and computes with integers.
+    real = "ceil((real({end}) - real({start})) / real({step}))"
+    whole_part = "({0} < 0 ? ceil({0}) : floor({0}))"
+    whole = "(({end} - {start} + {step} - ({step} > 0 ? 1 : -1)) // {step})"
     return [
-        arange(FLOATS, "{}"),
+        arange(FLOATS, "{}", real),
         # Numbers may be negative on the way.
-        arange((torch.uint8, torch.int8, torch.int16, torch.int32), "{}", compute="int64"),
-        # Here PyTorch cuts the fractions off first.
-        arange((torch.int64,), "({0} < 0 ? ceil({0}) : floor({0}))"),
+        arange((torch.uint8, torch.int8, torch.int16, torch.int32), "{}", real, compute="int64"),
+        arange((torch.int64,), whole_part, whole),
         spaced("linspace", (*FLOATS, *COMPLEX)),
         spaced("logspace", FLOATS, base="base"),
         spaced("logspace", COMPLEX, "base != 0", base="base"),

@@ -284,22 +284,32 @@ def of_flat_places() -> list[Row]:
             reports="IndexError",
             family="indexing",
         ),
-        composed(
-            "put_",
-            """
-            flat = self.reshape(-1)
-            places = index.reshape(-1)
-            places = torch.where(places < 0, places + flat.numel(), places)
-            if accumulate:
-                flat.scatter_add_(0, places, source.reshape(-1))
-            else:
-                flat.scatter_(0, places, source.reshape(-1))
-            if not self.is_contiguous():
-                self.copy_(flat.reshape(self.shape))
-            return self
-            """,
-            conditions=["numel(index) == numel(source)", "numel(self) > 0 || numel(index) == 0"],
-            family="indexing",
+        *(
+            composed(
+                "put_",
+                f"""
+                flat = self.reshape(-1)
+                places = index.reshape(-1)
+                places = torch.where(places < 0, places + flat.numel(), places)
+                flat.{writes}(0, places, source.reshape(-1))
+                if not self.is_contiguous():
+                    self.copy_(flat.reshape(self.shape))
+                return self
+                """,
+                conditions=[
+                    "numel(index) == numel(source)",
+                    "numel(self) > 0 || numel(index) == 0",
+                ],
+                requires={
+                    "accumulate": str(writes == "scatter_add_"),
+                    "index": "dtype int64",
+                    "source": "dtype of self",
+                },
+                # Which of several elements for one place stays is for PyTorch to forbid.
+                alert="put_" if writes == "scatter_" else "",
+                family="indexing",
+            )
+            for writes in ("scatter_add_", "scatter_")
         ),
         templated(
             "nonzero nonzero.out",
@@ -345,6 +355,7 @@ def of_flat_places() -> list[Row]:
             places = m.reshape(-1).nonzero().reshape(-1)
             return x.reshape(-1).index_select(0, places)
             """,
+            requires={"mask": "dtype bool"},
             family="indexing",
         ),
         composed(
@@ -361,6 +372,7 @@ def of_flat_places() -> list[Row]:
             return self
             """,
             dtypes=EVERY,
+            requires={"mask": "dtype bool", "source": "dtype of self"},
             family="indexing",
         ),
         composed(

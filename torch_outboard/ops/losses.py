@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from torch_outboard.ops.row import FLOATS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
@@ -231,7 +233,8 @@ def _margin_losses() -> list[Row]:
             overloads,
             f"{name} loss_total" if forward else name,
             [Launch(name, "row_count"), *(total if forward else [])],
-            dtypes=FLOATS,
+            # CPU's kernels take no half precision.
+            dtypes=(torch.float32, torch.float64),
             operands=operands,
             accepts=accepts,
             let=rows_let,

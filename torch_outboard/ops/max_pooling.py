@@ -247,6 +247,8 @@ def max_unpool_rows() -> list[Row]:
                 adds=False,
                 conditions=conditions,
                 let={"sizes_out": sizes},
+                # Which of several values for one place stays is for PyTorch to forbid.
+                alert=f"max_unpooling{dimensions}d_forward_out",
             )
         )
     return rows

@@ -53,9 +53,8 @@ def remapped() -> list[Row]:
             results=Result("out", "sizes(self)", like="self"),
             conditions=[
                 "len(dims) <= 16",
-                "len(dims) == 0 || "
-                "min(min_of(dims) + dims(self), dims(self) - 1 - max_of(dims)) >= 0",
             ],
+            requires={"dims": "distinct in self"},
             numbers={"count": "len(dims)"},
             lists={"amounts": "fill(1, len(dims))", "along": "dims"},
             constants={"MODE": "4"},
@@ -242,7 +241,7 @@ def rearranged() -> list[Row]:
         composed(
             "narrow_copy",
             "return self.narrow(dim, start, length).clone(memory_format=0)",
-            conditions=["dims(self) > 0"],
+            conditions=["-dims(self) <= dim && dim < dims(self)", "length >= 0"],
             **FAMILY,
         ),
         templated(
@@ -361,6 +360,7 @@ def halves() -> list[Row]:
             """,
             helpers=WRAPPED,
             results="out",
+            conditions=["-dims(self) <= dim && dim < dims(self)"],
             meta="aten::renorm",
             dtypes=differentiable,
             **FAMILY,
@@ -374,6 +374,7 @@ def halves() -> list[Row]:
             """,
             results="out",
             meta="aten::linalg_cross",
+            requires={"other": "dtype of self"},
             dtypes=NUMBERS,
             **FAMILY,
         ),

@@ -19,7 +19,13 @@ def constant() -> Row:
         Launch("remap", "numel(out) // max(size(out, -1), 1)", groups=True),
         dtypes=EVERY,
         results=Result("out", "padded_sizes(sizes(self), pad)"),
-        conditions=["len(pad) % 2 == 0", "len(pad) <= 2 * dims(self)", "dims(self) <= 8"],
+        conditions=[
+            "len(pad) % 2 == 0",
+            "len(pad) <= 2 * dims(self)",
+            "dims(self) <= 8",
+            # There is as much as is cut; raises, and so declines, where there is not.
+            "len(padded_sizes(sizes(self), min(pad, 0))) == dims(self)",
+        ],
         numbers={"count": "0"},
         lists={"amounts": "pad", "along": "[]"},
         constants={"MODE": "0"},
@@ -47,7 +53,7 @@ def of_dims(dims: int, kind: str, mode: str) -> list[Row]:
             f"{name} {name}.out",
             "remap",
             Launch("remap", "numel(out) // max(size(out, -1), 1)", groups=True),
-            dtypes=EVERY,
+            dtypes=NUMBERS,
             results=Result("out", "padded_sizes(sizes(self), padding)"),
             numbers={"count": "0"},
             lists={"amounts": "padding", "along": "[]"},

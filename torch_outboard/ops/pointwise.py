@@ -9,12 +9,16 @@ from __future__ import annotations
 import torch
 
 from torch_outboard.ops import pointwise_activations, pointwise_foreach
+from torch_outboard.ops.composed import composed
 from torch_outboard.ops.pointwise_row import ALL, REALS, binary, pointwise, unary
 from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row, Value
 
 
 def arithmetic() -> list[Row]:
     alpha: dict[str, Value] = {"scalars": "alpha", "strict": True, "rounded": True}
+    numbers: dict[str, Value] = {
+        **alpha, "requires": {"self": "dtype not bool", "other": "dtype not bool"},
+    }  # fmt: skip
     division = "div{0}.Tensor_mode div{1}.Tensor_mode div{0}.out_mode"
     modes = division.format("", "_")
     fractions = (*FLOATS, *COMPLEX)
@@ -31,10 +35,14 @@ def arithmetic() -> list[Row]:
             "self other",
             "sub(self, mul(alpha, other))",
             (*REALS, *COMPLEX),
-            **alpha,
+            **numbers,
         ),
         pointwise(
-            "rsub.Tensor", "self other", "sub(other, mul(alpha, self))", (*REALS, *COMPLEX), **alpha
+            "rsub.Tensor",
+            "self other",
+            "sub(other, mul(alpha, self))",
+            (*REALS, *COMPLEX),
+            **numbers,
         ),
         *binary("mul", ALL),
         *binary("div:truediv", (*FLOATS, *COMPLEX), types="float"),
@@ -97,6 +105,8 @@ def arithmetic() -> list[Row]:
             "self values",
             "(self == C(0)) ? values : ((self > C(0)) ? C(1) : C(0))",
             (*REALS, *BOOL),
+            requires={"values": "dtype of self"},
+            same_output=True,
         ),
         *_ternary(),
     ]
@@ -275,7 +285,7 @@ def bitwise() -> list[Row]:
     whole = (*INTEGERS, *BOOL)
     return [
         *binary("bitwise_and bitwise_or bitwise_xor", whole, "Tensor_out"),
-        *unary("bitwise_not", whole),
+        *unary("bitwise_not", whole, same_output=True),
         *binary("bitwise_left_shift bitwise_right_shift", INTEGERS, "Tensor_out"),
         *(
             pointwise(
@@ -304,14 +314,13 @@ def elementary() -> list[Row]:
         *unary("asin acos atan asinh acosh atanh", (*FLOATS, *COMPLEX), "float"),
         *unary("sinc", (*FLOATS, *COMPLEX), "float"),
         pointwise("special_entr special_entr.out", "self", "entr(self)", FLOATS, **floats),
-        *unary("neg", (*REALS, *COMPLEX)),
-        *unary("sgn:sign", ALL),
-        *unary("sign", (*REALS, *BOOL)),
-        *unary("floor ceil trunc", REALS),
-        pointwise("round round_ round.out", "self", "round(self)", REALS),
-        *unary("frac", FLOATS),
+        *unary("neg", (*REALS, *COMPLEX), same_output=True),
+        *unary("sgn:sign", ALL, same_output=True),
+        *unary("sign", (*REALS, *BOOL), same_output=True),
+        *unary("floor ceil trunc round", REALS, same_output=True),
+        *unary("frac", FLOATS, same_output=True),
         *unary("relu", REALS),
-        *unary("abs", REALS),
+        *unary("abs", REALS, same_output=True),
         pointwise("abs abs.out", "self", "abs(self)", COMPLEX, result="real"),
         pointwise("angle angle.out", "self", "angle(self)", FLOATS, **floats),
         pointwise("angle angle.out", "self", "angle(self)", COMPLEX, result="real"),
@@ -322,10 +331,12 @@ def elementary() -> list[Row]:
         pointwise(
             "complex complex.out", "real imag", "complex(real, imag)",
             (torch.float32, torch.float64), types="complex",
+            requires={"imag": "dtype of real"}, same_output=True,
         ),
         pointwise(
             "polar polar.out", "abs:length angle", "polar(length, angle)",
             (torch.float32, torch.float64), types="complex",
+            requires={"angle": "dtype of abs"}, same_output=True,
         ),
         pointwise(
             "deg2rad deg2rad_ deg2rad.out", "self", "self * C(0.017453292519943295)", FLOATS,
@@ -371,12 +382,12 @@ def filling() -> list[Row]:
             scalars="value",
             **masked,
         ),
-        pointwise(
+        composed(
             "masked_fill_.Tensor",
-            "self mask value",
-            "where(mask, value, self)",
-            ALL,
-            **masked,
+            "return self.masked_fill_(mask, value.item())",
+            conditions=["dims(value) == 0"],
+            requires={"mask": "dtype bool"},
+            family="pointwise",
         ),
     ]
 

@@ -19,9 +19,12 @@ def rows() -> list[Row]:
     softplus = "(self * beta > threshold)"
     clamp6 = "minimum(maximum(self + C(3), C(0)), C(6))"
     return [
-        pointwise(forms("gelu"), "self", f"self * {erf_gate}", FLOATS, **exact),
         pointwise(
-            forms("gelu"), "self", f"C(0.5) * self * (C(1) + tanh{inner})", FLOATS, **approximate
+            forms("gelu"), "self", f"self * {erf_gate}", FLOATS, same_output=True, **exact
+        ),
+        pointwise(
+            forms("gelu"), "self", f"C(0.5) * self * (C(1) + tanh{inner})", FLOATS,
+            same_output=True, **approximate,
         ),
         pointwise(
             forms("gelu_backward", True), "grad_output:grad self",
@@ -51,7 +54,7 @@ def rows() -> list[Row]:
         ),
         pointwise(
             "softplus softplus.out", "self", f"{softplus} ? self : log1p(exp(self * beta)) / beta",
-            FLOATS, scalars="beta threshold",
+            FLOATS, scalars="beta threshold", same_output=True,
         ),
         pointwise(
             forms("softplus_backward", True), "grad_output:grad self",
@@ -65,13 +68,14 @@ def rows() -> list[Row]:
         ),
         pointwise(
             forms("elu_backward", True), "grad_output:grad self_or_result:result",
-            "(result <= C(0)) ? grad * input_scale * (result + alpha * scale) : grad * scale",
-            FLOATS, scalars="alpha scale input_scale", requires={"is_result": "True"},
+            "(result > C(0)) ? grad * scale : grad * input_scale * (result + alpha * scale)",
+            FLOATS, scalars="alpha scale input_scale",
+            requires={"is_result": "True", "alpha": ">= 0"},
         ),
         pointwise(
             forms("elu_backward", True), "grad_output:grad self_or_result:self",
-            "(self <= C(0)) ? grad * input_scale * (alpha * scale) * exp(self * input_scale)"
-            " : grad * scale",
+            "(self > C(0)) ? grad * scale"
+            " : grad * input_scale * (alpha * scale) * exp(self * input_scale)",
             FLOATS, scalars="alpha scale input_scale", requires={"is_result": "False"},
         ),
         pointwise(
@@ -80,7 +84,7 @@ def rows() -> list[Row]:
         ),
         pointwise(
             forms("hardtanh_backward", True), "grad_output:grad self",
-            "((self <= low) | (self >= high)) ? C(0) : grad", FLOATS,
+            "((self > low) & (self < high)) ? grad : C(0)", FLOATS,
             scalars="min_val:low max_val:high",
         ),
         pointwise(forms("hardsigmoid"), "self", f"{clamp6} / C(6)", FLOATS),
@@ -91,33 +95,42 @@ def rows() -> list[Row]:
         pointwise(forms("hardswish"), "self", f"self * {clamp6} / C(6)", FLOATS),
         pointwise(
             "hardswish_backward", "grad_output:grad self",
-            "(self <= C(-3)) ? C(0) : ((self < C(3)) ? grad * (self / C(3) + C(0.5)) : grad)",
+            "(self <= C(-3)) ? C(0) : ((self >= C(3)) ? grad : grad * (self / C(3) + C(0.5)))",
             FLOATS,
         ),
         pointwise(
             "hardshrink hardshrink.out", "self",
             "((self >= -lambd) & (self <= lambd)) ? C(0) : self", FLOATS, scalars="lambd",
+            same_output=True,
         ),
         pointwise(
             forms("hardshrink_backward", True), "grad_out:grad self",
-            "((self >= -lambd) & (self <= lambd)) ? C(0) : grad", FLOATS, scalars="lambd",
+            "((self > lambd) | (self < -lambd)) ? grad : C(0)", FLOATS, scalars="lambd",
         ),
         pointwise(
             "softshrink softshrink.out", "self",
             "(self > lambd) ? self - lambd : ((self < -lambd) ? self + lambd : self * C(0))",
-            FLOATS, scalars="lambd",
+            FLOATS, scalars="lambd", meta="aten::softshrink", same_output=True,
         ),
         pointwise(
             forms("softshrink_backward", True), "grad_output:grad self",
-            "((self >= -lambd) & (self <= lambd)) ? C(0) : grad", FLOATS, scalars="lambd",
+            "((self > lambd) | (self < -lambd)) ? grad : C(0)", FLOATS, scalars="lambd",
         ),
         pointwise(
             forms("leaky_relu"), "self", "(self > C(0)) ? self : self * negative_slope", FLOATS,
             scalars="negative_slope",
         ),
-        pointwise(
-            forms("leaky_relu_backward", True), "grad_output:grad self",
-            "(self > C(0)) ? grad : grad * negative_slope", FLOATS, scalars="negative_slope",
+        *(
+            pointwise(
+                forms("leaky_relu_backward", True), "grad_output:grad self",
+                "(self > C(0)) ? grad : grad * negative_slope", FLOATS, scalars="negative_slope",
+                requires=requires,
+            )
+            for requires in (
+                {"self_is_result": "False"},
+                # Of a result the sign tells that of the argument.
+                {"self_is_result": "True", "negative_slope": ">= 0"},
+            )
         ),
         pointwise(
             forms("threshold"), "self", "(self <= threshold) ? value : self", FLOATS,

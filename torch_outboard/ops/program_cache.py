@@ -1,12 +1,17 @@
-"""Where compiled programs are kept."""
+"""Where compiled programs are kept, how many, and who is trusted with them."""
 
 from __future__ import annotations
 
 import os
+import warnings
 
 from torch_outboard import _C
 
 VARIABLE = "OUTBOARD_CACHE_DIR"
+LIMIT_VARIABLE = "OUTBOARD_CACHE_LIMIT"
+SHARED_VARIABLE = "OUTBOARD_CACHE_SHARED"
+
+DEFAULT_LIMIT = 2 << 30
 
 
 def folder() -> str:
@@ -22,6 +27,53 @@ def folder() -> str:
     return os.path.join(platformdirs.user_cache_dir("torch_outboard"), "programs")
 
 
+def limit() -> int:
+    """Bytes that the compiled programs may have on disk; 0 for no limit.
+
+    Raises:
+        ValueError: if `OUTBOARD_CACHE_LIMIT` is no number.
+    """
+    text = os.environ.get(LIMIT_VARIABLE, "")
+    if not text:
+        return DEFAULT_LIMIT
+    if not text.isascii() or not text.isdigit() or int(text) >= 1 << 63:
+        raise ValueError(
+            f"{LIMIT_VARIABLE}={text!r} is no number of bytes; give one, or 0 for no limit"
+        )
+    return int(text)
+
+
+def shared() -> bool:
+    """Whether others who can write to the folder are trusted.
+
+    Raises:
+        ValueError: if `OUTBOARD_CACHE_SHARED` is neither 0 nor 1.
+    """
+    text = os.environ.get(SHARED_VARIABLE, "")
+    if text not in ("", "0", "1"):
+        raise ValueError(f"{SHARED_VARIABLE}={text!r} is neither 0 nor 1")
+    return text == "1"
+
+
+def check_settings() -> None:
+    """Raises ValueError for a setting that makes no sense."""
+    limit()
+    shared()
+
+
+def remedy(problem: str) -> str:
+    """A sentence about a folder that is refused, and what to do."""
+    return (
+        f"compiled kernels and what was measured are not kept, because {problem}; let it be yours "
+        f"and writable by you alone (chmod go-w), name another with {VARIABLE}, or set "
+        f"{SHARED_VARIABLE}=1 if you trust everybody who can write there with machine code"
+    )
+
+
 def configure() -> None:
-    """Tells the runtime; called at the first use of a device that can run code."""
-    _C.set_disk_cache_folder(folder())
+    """Tells the runtime; called at the first use of a device that can run code.
+
+    Warns if the folder is one that others can write to.
+    """
+    if problem := _C.configure_disk_cache(folder(), limit(), shared()):
+        warnings.warn(remedy(problem), stacklevel=2)

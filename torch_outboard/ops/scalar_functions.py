@@ -156,7 +156,18 @@ ROUNDING: Functions = {
 
 EXPONENTIAL: Functions = {
     **_built_in("exp exp2 expm1 log1p sqrt lgamma erf erfc"),
-    "log": ScalarFunction(ONE, "log(a)", None, "(T)(log(hypot(a.x, a.y)), atan2(a.y, a.x))"),
+    "log": ScalarFunction(
+        ONE,
+        "log(a)",
+        None,
+        """
+        // Of a half, where the length would be infinite.
+        const S length = hypot(a.x, a.y);
+        const S logarithm = isinf(length)
+            ? log(hypot(a.x / 2, a.y / 2)) + (S)(0.6931471805599453) : log(length);
+        return (T)(logarithm, atan2(a.y, a.x));
+        """,
+    ),
     "log2": ScalarFunction(ONE, "log2(a)", None, "ob_log(a) * (S)(1.4426950408889634)"),
     "log10": ScalarFunction(ONE, "log10(a)", None, "ob_log(a) * (S)(0.4342944819032518)"),
     "rsqrt": ScalarFunction(ONE, "C(1) / sqrt(a)", None, "ob_truediv((T)(1, 0), ob_sqrt(a))"),
@@ -196,23 +207,47 @@ EXPONENTIAL: Functions = {
 }
 
 TRIGONOMETRIC: Functions = {
-    "sin": ScalarFunction(ONE, "sin(a)", None, "(T)(sin(a.x) * cosh(a.y), cos(a.x) * sinh(a.y))"),
-    "cos": ScalarFunction(ONE, "cos(a)", None, "(T)(cos(a.x) * cosh(a.y), -sin(a.x) * sinh(a.y))"),
-    "sinh": ScalarFunction(ONE, "sinh(a)", None, "(T)(sinh(a.x) * cos(a.y), cosh(a.x) * sin(a.y))"),
-    "cosh": ScalarFunction(ONE, "cosh(a)", None, "(T)(cosh(a.x) * cos(a.y), sinh(a.x) * sin(a.y))"),
+    # A sine of zero stays zero, however large the other factor is.
+    "sin": ScalarFunction(
+        ONE,
+        "sin(a)",
+        None,
+        "(T)(a.x == 0 ? a.x : sin(a.x) * cosh(a.y), cos(a.x) * sinh(a.y))",
+    ),
+    "cos": ScalarFunction(
+        ONE,
+        "cos(a)",
+        None,
+        "(T)(cos(a.x) * cosh(a.y), a.x == 0 ? (signbit(a.y) ? a.x : -a.x) : -sin(a.x) * sinh(a.y))",
+    ),
+    "sinh": ScalarFunction(
+        ONE,
+        "sinh(a)",
+        None,
+        "(T)(sinh(a.x) * cos(a.y), a.y == 0 ? a.y : cosh(a.x) * sin(a.y))",
+    ),
+    "cosh": ScalarFunction(
+        ONE,
+        "cosh(a)",
+        None,
+        "(T)(cosh(a.x) * cos(a.y), a.y == 0 ? (signbit(a.x) ? -a.y : a.y) : sinh(a.x) * sin(a.y))",
+    ),
+    # Derivatives multiply what is missing to 1 by large numbers.
     "tanh": ScalarFunction(
         ONE,
-        "tanh(a)",
+        "(fabs(a) > C(20)) ? copysign(C(1), a) : tanh(a)",
         None,
         """
-        if (fabs(a.x) > 20) return (T)(copysign((S)1, a.x), 0);
-        const S d = cosh(2 * a.x) + cos(2 * a.y);
-        return (T)(sinh(2 * a.x) / d, sin(2 * a.y) / d);
+        const S s = sin(a.y), c = cos(a.y);
+        if (fabs(a.x) > 20) return (T)(copysign((S)1, a.x), copysign((S)0, s * c));
+        const S h = sinh(a.x), d = h * h + c * c;
+        return (T)(h * cosh(a.x) / d, s * c / d);
         """,
     ),
+    # PoCL's is wrong for numbers that are not normalized.
     "tan": ScalarFunction(
         ONE,
-        "tan(a)",
+        "(fabs(a) < C(1e-30)) ? a : tan(a)",
         None,
         "const T t = ob_tanh((T)(-a.y, a.x)); return (T)(t.y, -t.x);",
     ),

@@ -28,6 +28,7 @@ def rows() -> list[Row]:
                 out,
                 blocks,
                 meta="aten::cumsum",
+                requires={"dtype": "dtype not bool"},
             ),
             _scan(
                 "cumprod cumprod_ cumprod.out",
@@ -36,6 +37,7 @@ def rows() -> list[Row]:
                 out,
                 blocks,
                 meta="aten::cumprod",
+                requires={"dtype": "dtype not bool"},
             ),
             _scan("_logcumsumexp _logcumsumexp.out", 2, FLOATS, out, blocks),
             _scan("_cummax_helper", 3, _REALS, [], blocks),

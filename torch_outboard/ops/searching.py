@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from torch_outboard.ops.composed import composed
 from torch_outboard.ops.row import BOOL, EVERY, FLOATS, INTEGERS, Row
 from torch_outboard.ops.template import Launch, Result, templated
@@ -230,6 +232,7 @@ def sets() -> list[Row]:
             return found.logical_not() if invert else found
             """,
             dtypes=REAL,
+            requires={"elements": "dtype not bool", "test_elements": "dtype not bool"},
             **FAMILY,
         ),
         composed(
@@ -328,7 +331,8 @@ def counts() -> list[Row]:
             return histogram(self, edges, weight, density)
             """,
             helpers=HISTOGRAM,
-            dtypes=FLOATS,
+            dtypes=(torch.float32, torch.float64),
+            requires={"weight": "dtype of self"},
             conditions=[
                 "bins > 0",
                 "given(range) ? len(range) == 2 : 1",
@@ -341,6 +345,7 @@ def counts() -> list[Row]:
             "return histogram(self, bins.clone(), weight, density)",
             helpers=HISTOGRAM,
             dtypes=FLOATS,
+            requires={"bins": "dtype of self", "weight": "dtype of self"},
             conditions=[
                 "dims(bins) == 1 && numel(bins) > 1",
                 "given(weight) ? sizes(weight) == sizes(self) : 1",

@@ -82,8 +82,7 @@ def hand_over() -> None:
     with _lock:
         if _handed_over:
             return
-        from torch_outboard.ops import program_cache, scalar_functions
+        from torch_outboard.ops import scalar_functions
 
-        program_cache.configure()
         _C.hand_over_tables(scalar_functions.texts(), rows())
         _handed_over = True

@@ -29,9 +29,9 @@ struct ScalarPredicate {
       const at::Tensor number = scalar_as(other, arguments.dtype());
       if (number.defined()) {
         StreamState& stream = current_stream_state(arguments.device());
-        drain(stream);
         PointwiseFunctional<Impl> op(stream);
         op.meta(self, number);
+        drain(stream);
         op.impl(self, number, op.output_);
         return std::move(op.output_);
       }
@@ -55,9 +55,8 @@ at::Tensor relu(const at::Tensor& self) {
   if (arguments.on_one_device() && arguments.dtype() != at::kBool &&
       runs_plainly(Overload<name>::entry(), arguments.device(), arguments.elements())) {
     StreamState& stream = current_stream_state(arguments.device());
-    drain(stream);
     PointwiseFunctional<at::native::structured_clamp_min_out> op(stream);
-    if (run_pointwise<OutputDtype::kCommon>(op, arguments, self, at::Scalar(0))) {
+    if (run_pointwise<OutputDtype::kCommon>(op, stream, arguments, self, at::Scalar(0))) {
       return std::move(op.output_);
     }
   }
@@ -69,9 +68,9 @@ at::Tensor& relu_(at::Tensor& self) {
   const Arguments arguments(self);
   if (arguments.on_one_device() && arguments.dtype() != at::kBool &&
       runs_plainly(Overload<name>::entry(), arguments.device(), arguments.elements())) {
-    drain(current_stream_state(arguments.device()));
+    StreamState& stream = current_stream_state(arguments.device());
     PointwiseInto<at::native::structured_clamp_min_out, true> op(self);
-    if (run_pointwise<OutputDtype::kCommon>(op, arguments, self, at::Scalar(0))) {
+    if (run_pointwise<OutputDtype::kCommon>(op, stream, arguments, self, at::Scalar(0))) {
       op.copy_proxy();
       return self;
     }

@@ -58,6 +58,7 @@ at::Tensor where(const at::Tensor& condition, const at::Tensor& self, const at::
       runs_plainly(entry, arguments.device(), arguments.elements())) {
     drain(current_stream_state(arguments.device()));
     const DeviceScope scope(arguments.device());
+    const HostWayScope host_way;
     return at::native::where(condition, self, other);
   }
   return Overload<"where.self">::routed<at::Tensor, const at::Tensor&, const at::Tensor&,

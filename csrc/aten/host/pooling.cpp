@@ -164,12 +164,12 @@ std::tuple<at::Tensor, at::Tensor> max_pool2d_with_indices(
       self.suggest_memory_format() == at::MemoryFormat::Contiguous &&
       describe(planes, self, kernel_size, stride, padding, dilation, ceil_mode)) {
     StreamState& stream = current_stream_state(arguments.device());
-    drain(stream);
     at::DimVector sizes(self.sizes());
     sizes[sizes.size() - 2] = planes.output_height;
     sizes[sizes.size() - 1] = planes.output_width;
     at::Tensor output = new_output(stream, sizes, {}, self.options());
     at::Tensor indices = new_output(stream, sizes, {}, self.options().dtype(at::kLong));
+    drain(stream);
     planes.input = self.const_data_ptr<float>();
     planes.output = output.mutable_data_ptr<float>();
     planes.indices = indices.mutable_data_ptr<int64_t>();

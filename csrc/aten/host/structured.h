@@ -180,7 +180,8 @@ inline at::OptionalScalarRef for_meta(const std::optional<at::Scalar>& argument,
 // Runs `op` (one of the classes above) on the arguments; false when nothing was computed because
 // an operand needs a conversion.
 template <OutputDtype output, class Op, class... Args>
-inline bool run_pointwise(Op& op, const Arguments& arguments, const Args&... args) {
+inline bool run_pointwise(Op& op, StreamState& stream, const Arguments& arguments,
+                          const Args&... args) {
   at::Tensor converted;
   if (arguments.scalar()) {
     converted = scalar_as(arguments.scalar(), arguments.dtype());
@@ -188,6 +189,9 @@ inline bool run_pointwise(Op& op, const Arguments& arguments, const Args&... arg
   }
   op.meta(for_meta(args, arguments, converted)...);
   if (needs_conversion(op, output)) return false;
+  // After the output was allocated: another thread may just have given work to the stream that
+  // still uses this memory.
+  drain(stream);
   op.impl(for_meta(args, arguments, converted)..., op.maybe_get_output(0));
   return true;
 }
@@ -202,9 +206,10 @@ struct PointwiseSignature {
     if (arguments.on_one_device_but_a_scalar() &&
         runs_plainly(Overload<name>::entry(), arguments.device(), arguments.elements())) {
       StreamState& stream = current_stream_state(arguments.device());
-      drain(stream);
       PointwiseFunctional<Impl> op(stream);
-      if (run_pointwise<output>(op, arguments, first, rest...)) return std::move(op.output_);
+      if (run_pointwise<output>(op, stream, arguments, first, rest...)) {
+        return std::move(op.output_);
+      }
     }
     return Overload<name>::template routed<at::Tensor, FirstArgument,
                                            dispatcher_argument_t<Rest>...>(first, rest...);
@@ -215,9 +220,9 @@ struct PointwiseSignature {
     const Arguments arguments(self, rest...);
     if (arguments.on_one_device_but_a_scalar() && self.is_privateuseone() &&
         runs_plainly(Overload<name>::entry(), arguments.device(), arguments.elements())) {
-      drain(current_stream_state(arguments.device()));
+      StreamState& stream = current_stream_state(arguments.device());
       PointwiseInto<Impl, true> op(self);
-      if (run_pointwise<output>(op, arguments, self, rest...)) {
+      if (run_pointwise<output>(op, stream, arguments, self, rest...)) {
         op.copy_proxy();
         return self;
       }
@@ -232,9 +237,9 @@ struct PointwiseSignature {
     const Arguments arguments(first, rest..., out);
     if (arguments.on_one_device_but_a_scalar() && out.is_privateuseone() &&
         runs_plainly(Overload<name>::entry(), arguments.device(), arguments.elements())) {
-      drain(current_stream_state(arguments.device()));
+      StreamState& stream = current_stream_state(arguments.device());
       PointwiseInto<Impl, false> op(out);
-      if (run_pointwise<output>(op, arguments, first, rest...)) {
+      if (run_pointwise<output>(op, stream, arguments, first, rest...)) {
         op.copy_proxy();
         return out;
       }
@@ -333,10 +338,10 @@ template <class T>
 inline const T& as_cpu(const T& argument) {
   return argument;
 }
-inline CpuAlias as_cpu(const at::Tensor& argument) { return CpuAlias(argument); }
+inline CpuAlias as_cpu(const at::Tensor& argument) { return CpuAlias(argument, Access::kRead); }
 inline std::optional<CpuAlias> as_cpu(const std::optional<at::Tensor>& argument) {
   if (!argument.has_value() || !argument->defined()) return std::nullopt;
-  return CpuAlias(*argument);
+  return CpuAlias(*argument, Access::kRead);
 }
 inline const at::Tensor& for_meta(const CpuAlias& argument, const Arguments&, const at::Tensor&) {
   return argument.tensor();
@@ -362,7 +367,7 @@ struct AliasedSignature {
       drain(stream);
       const HostKernelMemory memory(stream);
       AliasedFunctional<Impl> op(stream);
-      run(op, as_cpu(first), as_cpu(rest)...);
+      run(op, stream, as_cpu(first), as_cpu(rest)...);
       if constexpr (kCount == 1) {
         return std::move(op.outputs_[0]);
       } else {
@@ -386,7 +391,7 @@ struct AliasedSignature {
       const HostKernelMemory memory(stream);
       AliasedInto<Impl, true> op(self);
       // The same tensor as input and output, as the checks for overlap expect.
-      run(op, at::Tensor(op.aliases_[0].tensor()), as_cpu(rest)...);
+      run(op, stream, at::Tensor(op.aliases_[0].tensor()), as_cpu(rest)...);
       op.copy_proxies();
       return self;
     }
@@ -406,7 +411,7 @@ struct AliasedSignature {
       drain(stream);
       const HostKernelMemory memory(stream);
       AliasedInto<Impl, false> op(out);
-      run(op, as_cpu(first), as_cpu(rest)...);
+      run(op, stream, as_cpu(first), as_cpu(rest)...);
       op.copy_proxies();
       return out;
     }
@@ -417,9 +422,11 @@ struct AliasedSignature {
 
  private:
   template <class Op, class... Args>
-  static void run(Op& op, const Args&... args) {
+  static void run(Op& op, StreamState& stream, const Args&... args) {
     const Arguments none;
     op.meta(for_meta(args, none, at::Tensor())...);
+    // Again: now the outputs are allocated (see run_pointwise).
+    drain(stream);
     [&]<std::size_t... i>(std::index_sequence<i...>) {
       op.impl(for_meta(args, none, at::Tensor())..., op.maybe_get_output(i)...);
     }(std::make_index_sequence<kCount>());

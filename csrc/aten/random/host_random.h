@@ -17,7 +17,10 @@ namespace outboard::random {
 // `tensor` with memory that the host can use for the time of `call`. Where memory is shared that is
 // the tensor itself: kernels here use sizes, strides and addresses only.
 inline at::Tensor on_host(HostCall& call, const at::Tensor& tensor, Access access) {
-  return call.way() == Way::kShared ? tensor : call.map(tensor, access);
+  if (call.way() != Way::kShared) return call.map(tensor, access);
+  // A copy-on-write storage gets memory of its own here; addresses are taken later.
+  if (access == Access::kWrite) tensor.mutable_data_ptr();
+  return tensor;
 }
 
 // Calls body(first, count, words, rounded) for runs of elements in parallel; words[0 .. rounded)

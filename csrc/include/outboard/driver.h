@@ -144,8 +144,8 @@ enum {
 
 typedef struct ob_device_properties {
   size_t struct_size;      /* set by the caller */
-  char name[128];          /* for people, zero-terminated */
-  char vendor[64];         /* for people, zero-terminated */
+  char name[128];          /* for people; UTF-8, zero-terminated */
+  char vendor[64];         /* for people; UTF-8, zero-terminated */
   char driver_version[64]; /* part of the key under which binaries are kept */
   ob_device_kind kind;
   ob_addressing addressing;
@@ -153,8 +153,8 @@ typedef struct ob_device_properties {
   uint32_t dtypes;                 /* OB_DTYPE_* */
   uint32_t features;               /* OB_FEATURE_* */
   uint64_t total_memory;           /* bytes */
-  uint64_t max_allocation;         /* bytes in one `allocate`; 0: total_memory */
-  uint32_t alignment;              /* bytes; every allocation starts at a multiple; 0: 64 */
+  uint64_t max_allocation;         /* bytes in one `allocate`, <= total_memory; 0: total_memory */
+  uint32_t alignment;              /* a power of two; allocations start at multiples; 0: 64 */
   uint32_t compute_units;          /* cores, multiprocessors; 0: unknown */
   uint32_t preferred_vector_width; /* of float32 in kernels; 0: 1 */
   uint32_t max_work_group_size;    /* 0: no code can be run */
@@ -263,7 +263,7 @@ typedef struct ob_driver {
   uint32_t abi;       /* OB_ABI_VERSION */
   size_t struct_size; /* sizeof(ob_driver) as the driver was compiled */
 
-  /* Name of the driver, for people; static. */
+  /* Name of the driver, for people; UTF-8, never NULL, static. */
   const char* name;
 
   /* The message of the calling thread's last failed call; never NULL, valid

@@ -6,6 +6,10 @@
 #include <c10/core/Device.h>
 #include <outboard/driver.h>
 
+#include <functional>
+#include <string>
+#include <unordered_map>
+
 #define OUTBOARD_PUBLIC __attribute__((visibility("default")))
 
 namespace outboard {
@@ -25,7 +29,25 @@ OUTBOARD_PUBLIC void mark_submitted(c10::DeviceIndex device = -1);
 // and device share it. Free when the stream is idle.
 OUTBOARD_PUBLIC void wait_for_current_queue(c10::DeviceIndex device = -1);
 
+// Makes the c10::BackendMeta that a maker attaches to tensors travel through torch.save and
+// torch.load: `save` adds entries, `load` reads them and attaches what they say. PyTorch has one
+// slot for such functions, which the kit holds and shares; keys starting with "outboard:" are the
+// kit's.
+using BackendMetaFunction =
+    std::function<void(const at::Tensor&, std::unordered_map<std::string, bool>&)>;
+OUTBOARD_PUBLIC void add_metadata_serialization(BackendMetaFunction save, BackendMetaFunction load);
+
 // Address of the tensor's first element. The tensor is on this backend's device and has storage.
+// It is for the driver's functions and for kernels on the device: whether the host may dereference
+// it differs from device to device, and where it may not, doing so ends the process.
 OUTBOARD_PUBLIC ob_address address(const at::Tensor& tensor);
+
+// Whether the host may touch the memory of this tensor.
+OUTBOARD_PUBLIC bool host_can_touch(const at::Tensor& tensor);
+
+// The same address as a pointer for the host, once work on the current stream of the tensor's
+// device is done. Raises NotImplementedError on a device whose memory the host cannot touch; data
+// of such a device comes to the host by the driver's copies alone.
+OUTBOARD_PUBLIC void* host_pointer(const at::Tensor& tensor);
 
 }  // namespace outboard

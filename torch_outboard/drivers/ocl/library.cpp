@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <glob.h>
 #include <link.h>
+#include <outboard/library_file.h>
 
 #include <algorithm>
 #include <cstring>
@@ -126,6 +127,7 @@ std::string load_error(const std::string& file) {
 
 // Adds the platforms of one library and returns what to report.
 std::string add_platforms(const std::string& file, std::vector<Platform*>& platforms) {
+  if (const char* problem = ob_library_problem(file.c_str())) return std::string("it ") + problem;
   // Never closed: its threads and exit handlers stay.
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return load_error(file);

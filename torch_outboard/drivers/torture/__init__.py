@@ -90,6 +90,20 @@ class Torture:
         how = repeat if isinstance(repeat, str) else ("on" if repeat else "once")
         self._apply(f"fail={function}:{nth}:{status}:{how}")
 
+    def lie(self, function: str, nth: int = 1, repeat: bool | str = False) -> None:
+        """Lets the `nth` call from now of a driver's function answer OK and do nothing.
+
+        Args:
+            function: a name of the driver's table, or `"*"` for any.
+            nth: 1 for the next call.
+            repeat: `False`: once; `True`: all calls from then on; `"every"`: each `nth` one.
+
+        Raises:
+            ValueError: for an unknown function.
+        """
+        how = repeat if isinstance(repeat, str) else ("on" if repeat else "once")
+        self._apply(f"lie={function}:{nth}:{how}")
+
     def calls(self) -> dict[str, int]:
         """Number of calls per function of the table since the start or `reset`."""
         names = _enumerate(self.library.ob_torture_function_name)
@@ -130,6 +144,7 @@ def _enumerate(name_of_number: Callable[[int], bytes | None]) -> list[str]:
 _torture = Torture(library_path())
 configure = _torture.configure
 fail = _torture.fail
+lie = _torture.lie
 calls = _torture.calls
 live = _torture.live
 leaks = _torture.leaks

@@ -77,6 +77,7 @@ ob_status begin_call(function called) {
   pthread_mutex_unlock(&rules_lock);
   if (status == OB_OK) return OB_OK;
   atomic_fetch_add(&injected, 1);
+  if (status == LIE) return LIE;
   return refuse(status, "Torture made this call of %s fail.", function_names[called]);
 }
 
@@ -145,15 +146,15 @@ static bool apply_slow(char* value) {
   return true;
 }
 
-/* FUNCTION:NTH[:STATUS[:REPEAT]] */
-static bool apply_fail(char* value) {
+/* FUNCTION:NTH[:STATUS[:REPEAT]], without STATUS for a lie. */
+static bool apply_fault(char* value, bool lie) {
   char* rest;
-  rule added = {.status = OB_ERROR, .repeat = ONCE};
+  rule added = {.status = lie ? LIE : OB_ERROR, .repeat = ONCE};
   if (!read_function(strtok_r(value, ":", &rest), &added.called) ||
       !read_number(strtok_r(NULL, ":", &rest), &added.nth) || added.nth == 0) {
     return false;
   }
-  const char* status = strtok_r(NULL, ":", &rest);
+  const char* status = lie ? NULL : strtok_r(NULL, ":", &rest);
   if (status != NULL && !read_status(status, &added.status)) return false;
   const char* repeat = strtok_r(NULL, ":", &rest);
   if (repeat != NULL) {
@@ -178,7 +179,8 @@ static bool apply_setting(char* setting) {
   *value++ = '\0';
   uint64_t number;
   if (strcmp(setting, "slow") == 0) return apply_slow(value);
-  if (strcmp(setting, "fail") == 0) return apply_fail(value);
+  if (strcmp(setting, "fail") == 0) return apply_fault(value, false);
+  if (strcmp(setting, "lie") == 0) return apply_fault(value, true);
   if (!read_number(value, &number)) return false;
   if (strcmp(setting, "delay_us") == 0) {
     atomic_store(&delay_us, number);
@@ -202,7 +204,8 @@ const char* apply_settings(const char* settings) {
     if (apply_setting(setting)) continue;
     snprintf(problem, sizeof problem,
              "\"%s\" is no torture setting; there are count, delay_us=N, limit=BYTES, "
-             "slow=FUNCTION:N and fail=FUNCTION:NTH[:STATUS[:once|on|every]].",
+             "slow=FUNCTION:N, fail=FUNCTION:NTH[:STATUS[:once|on|every]] and "
+             "lie=FUNCTION:NTH[:once|on|every].",
              shown);
     answer = problem;
   }

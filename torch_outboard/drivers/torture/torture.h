@@ -32,7 +32,11 @@ ob_status refuse(ob_status status, const char* format, ...) __attribute__((forma
 const char* apply_settings(const char* settings);
 void forget_settings(void);
 
-/* Counts a call, makes it slow, and answers with the status that it must fail with, or OB_OK. */
+/* The answer of begin_call for a call that has to answer OK and do nothing. */
+enum { LIE = -1 };
+
+/* Counts a call, makes it slow, and answers with the status that it must fail with, LIE or OB_OK.
+ */
 ob_status begin_call(function called);
 uint64_t calls_of(function called);
 uint64_t injected_failures(void);

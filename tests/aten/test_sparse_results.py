@@ -1,0 +1,97 @@
+"""Sparse tensors as results: also those that are arguments already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+pytestmark = pytest.mark.separate
+
+
+def coo() -> tuple[torch.Tensor, torch.Tensor]:
+    a = torch.tensor([[1.0, 0, 2], [0, 3, 0]])
+    b = torch.tensor([[0.0, 5, 7], [0, 0, 1]])
+    return a, b
+
+
+LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "coo": lambda x: x.to_sparse_coo(),
+    "csr": lambda x: x.to_sparse_csr(),
+    "csc": lambda x: x.to_sparse_csc(),
+}
+
+CALLS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "add out=a": lambda a, b: torch.add(a, b, out=a),
+    "add out=b": lambda a, b: torch.add(a, b, out=b),
+    "add alpha out=a": lambda a, b: torch.add(a, b, alpha=3, out=a),
+    "sub out=a": lambda a, b: torch.sub(a, b, out=a),
+    "mul out=a": lambda a, b: torch.mul(a, b, out=a),
+    "mul number out=a": lambda a, b: torch.mul(a, 3, out=a),
+    "add a, a, out=a": lambda a, b: torch.add(a, a, out=a),
+    "sin out=a": lambda a, b: torch.sin(a, out=a),
+    "neg out=a": lambda a, b: torch.neg(a, out=a),
+    "abs out=b": lambda a, b: torch.abs(a, out=b),
+    "sin_": lambda a, b: a.sin_(),
+    "add_": lambda a, b: a.add_(b),
+    "mul_ of itself": lambda a, b: a.mul_(a),
+    "zero_": lambda a, b: a.zero_(),
+    "div_": lambda a, b: a.div_(2),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("call", CALLS)
+def test_result_that_is_an_argument(device: torch.device, layout: str, call: str) -> None:
+    on_cpu = [LAYOUTS[layout](x) for x in coo()]
+    on_device = [LAYOUTS[layout](x.to(device)) for x in coo()]
+    try:
+        expected = CALLS[call](*on_cpu)
+    except Exception as error:
+        with pytest.raises(type(error)):
+            CALLS[call](*on_device)
+        return
+    actual = CALLS[call](*on_device)
+    for got, want in ((actual, expected), *zip(on_device, on_cpu, strict=True)):
+        torch.testing.assert_close(got.cpu().to_dense(), want.to_dense())
+        if layout == "coo":
+            assert got.is_coalesced() == want.is_coalesced()
+            assert got._nnz() == want._nnz()
+    for got, want in zip(on_device, on_cpu, strict=True):
+        assert (actual is got) == (expected is want)
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("name", ["amax", "amin", "sum", "prod", "mean"])
+@pytest.mark.parametrize("dim", [0, 1, (0, 1)])
+def test_masked_reductions_of_rows(
+    device: torch.device, name: str, dim: int | tuple[int, ...], keepdim: bool
+) -> None:
+    function = getattr(torch.masked, name)
+    a, _ = coo()
+
+    def compute(x: torch.Tensor) -> torch.Tensor:
+        return function(x.to_sparse_csr(), dim, keepdim=keepdim)
+
+    try:
+        expected = compute(a)
+    except Exception as error:
+        with pytest.raises(type(error)):
+            compute(a.to(device))
+        return
+    actual = compute(a.to(device))
+    torch.testing.assert_close(actual.cpu().to_dense(), expected.to_dense())
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc"])
+def test_random_values_of_rows(device: torch.device, layout: str) -> None:
+    a, _ = coo()
+    model = LAYOUTS[layout](a.to(device))
+    torch.manual_seed(1)
+    drawn = torch.randn_like(model)
+    assert drawn.layout == model.layout
+    torch.manual_seed(1)
+    torch.testing.assert_close(
+        drawn.values(), torch.empty_like(model.values()).normal_(), rtol=0, atol=0
+    )

@@ -1,0 +1,98 @@
+"""The tests of this folder on a driver that is not of this package, as makers run them."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent
+ROOT = FOLDER.parents[1]
+
+
+def compile_driver(folder: Path, source: str, name: str = "mychip") -> Path:
+    library = folder / f"libob_{name}.so"
+    (folder / "driver.c").write_text(source)
+    command = ["cc", "-std=c11", "-shared", "-fPIC", f"-I{ROOT / 'csrc' / 'include'}"]
+    subprocess.run([*command, folder / "driver.c", "-o", library], check=True)
+    return library
+
+
+def run_tests(driver: Path | str, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", str(FOLDER), "-q", "-p", "no:cacheprovider"]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_XDIST")}
+    return subprocess.run(
+        [*command, "--driver", str(driver), *options],
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
+
+
+MINIMAL = (FOLDER / "minimal_driver.c").read_text()
+
+
+def test_minimal_driver_passes_and_says_what_it_lacks(tmp_path: Path) -> None:
+    library = compile_driver(tmp_path, MINIMAL)
+    result = run_tests(library)
+    assert result.returncode == 0, result.stdout
+    assert re.search(rf"{library}: \d\d+ tests passed", result.stdout)
+    for name in ("host_callback", "copy_peer", "copy_host_to_device_2d", "memory_info"):
+        assert re.search(rf"without optional function {name}: \d+ tests skipped", result.stdout)
+    assert "optional function `host_allocate` is missing" in result.stdout
+    assert "deselected" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "tests"),
+    [
+        ("memcpy(destination, source, bytes);", ";", "test_to_device_and_back"),
+        *(
+            pytest.param(*wrong, marks=pytest.mark.slow)
+            for wrong in (
+                ("i += pattern_bytes) memcpy(to + i", "i += 16) memcpy(to + i", "test_fill"),
+                ("if (priority != 0)", "if (0)", "test_priorities_out_of_range"),
+                (".alignment = ALIGNMENT", ".alignment = 48", "test_properties_make_sense"),
+            )
+        ),
+    ],
+)
+def test_wrong_driver_fails(tmp_path: Path, right: str, wrong: str, tests: str) -> None:
+    assert MINIMAL.count(right) == 1
+    library = compile_driver(tmp_path, MINIMAL.replace(right, wrong))
+    result = run_tests(library, "-k", tests)
+    assert result.returncode == 1, result.stdout
+    assert "failed" in result.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (("ob_driver_table", "ob_something_else"), "undefined symbol: ob_driver_table"),
+        (("initialize(void) { return OB_OK; }",
+          'initialize(void) { return fail(OB_ERROR, "The cable is out."); }'),
+         "initialize: ERROR: The cable is out."),
+        (("*count = 1;", "*count = 0;"), "it found no device"),
+        (("initialize(void) { return OB_OK; }", "initialize(void) { abort(); }"),
+         f"ended the process by signal {int(signal.SIGABRT)}"),
+    ],
+    ids=["no table", "fails", "no device", "crashes"],
+)  # fmt: skip
+def test_driver_that_cannot_be_tested(tmp_path: Path, change, expected: str) -> None:
+    library = compile_driver(tmp_path, MINIMAL.replace(*change))
+    result = run_tests(library)
+    assert result.returncode == pytest.ExitCode.USAGE_ERROR
+    assert f"driver {library} cannot be tested: " in result.stderr
+    assert expected in result.stderr
+
+
+def test_driver_that_does_not_exist(tmp_path: Path) -> None:
+    for driver in (tmp_path / "libob_nothing.so", "unheard_of"):
+        result = run_tests(driver)
+        assert result.returncode == pytest.ExitCode.USAGE_ERROR
+        assert f"driver {driver} cannot be tested: " in result.stderr
+        assert "passed" not in result.stdout

@@ -1,0 +1,317 @@
+"""Expressions in rows of the operator tables, against Python's numbers."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from torch_outboard import _C
+
+LEAST, MOST = -(2**63), 2**63 - 1
+NEAR = [0, 1, -1, 2, 2**31 - 1, 2**31, 2**32, 2**53, 2**53 + 1, 2**62, MOST, LEAST, LEAST + 1]
+INTEGERS = st.one_of(st.sampled_from(NEAR), st.integers(-100, 100), st.integers(LEAST, MOST))
+REALS = st.floats(allow_nan=True, allow_infinity=True)
+
+
+class Overflow(Exception):
+    """More than 64 bits, or a division by zero."""
+
+
+def evaluate(text: str, **values: Any) -> Any:
+    return _C.evaluate_expression(text, list(values.items()))
+
+
+def checked(value: int) -> int:
+    if not LEAST <= value <= MOST:
+        raise Overflow
+    return value
+
+
+def expected(tree: Any, values: dict[str, int]) -> int:
+    """What Python's integers give, where each step fits into 64 bits."""
+    if isinstance(tree, int):
+        return tree
+    if isinstance(tree, str):
+        return values[tree]
+    name, *operands = tree
+    if name == "?":
+        condition, first, second = operands
+        return expected(first if expected(condition, values) else second, values)
+    numbers = [expected(operand, values) for operand in operands]
+    if name in ("//", "%") and numbers[1] == 0:
+        raise Overflow
+    functions = {
+        "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv,
+        "%": operator.mod, "min": min, "max": max, "abs": abs, "neg": operator.neg,
+        "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+        "==": operator.eq, "!=": operator.ne,
+    }  # fmt: skip
+    return checked(int(functions[name](*numbers)))
+
+
+def written(tree: Any) -> str:
+    if isinstance(tree, (int, str)):
+        return str(tree)
+    name, *operands = tree
+    texts = [written(operand) for operand in operands]
+    if name == "?":
+        return "({} ? {} : {})".format(*texts)
+    if name == "neg":
+        return f"(-{texts[0]})"
+    if name in ("min", "max", "abs"):
+        return f"{name}({', '.join(texts)})"
+    return f"({texts[0]} {name} {texts[1]})"
+
+
+NAMES = ("a", "b", "c")
+TREES = st.recursive(
+    st.one_of(st.sampled_from(NAMES), st.integers(0, 100), st.sampled_from([2**31, 2**53 + 1])),
+    lambda inner: st.one_of(
+        st.tuples(
+            st.sampled_from(
+                ["+", "-", "*", "//", "%", "<", "<=", ">", ">=", "==", "!=", "min", "max"]
+            ),
+            inner,
+            inner,
+        ),
+        st.tuples(st.sampled_from(["abs", "neg"]), inner),
+        st.tuples(st.just("?"), inner, inner, inner),
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=600, deadline=None)
+@given(TREES, INTEGERS, INTEGERS, INTEGERS)
+@example(("-", "a", "b"), LEAST, 1, 0)
+@example(("//", "a", "b"), LEAST, -1, 0)
+@example(("%", "a", "b"), LEAST, -1, 0)
+@example(("//", 1, 0), 0, 0, 0)
+@example(("-", "a", "b"), 2**53 + 3, 2**53, 0)
+@example(("neg", "a"), LEAST, 0, 0)
+def test_integers_are_exact_or_refused(tree, a, b, c):
+    values = {"a": a, "b": b, "c": c}
+    try:
+        wanted = expected(tree, values)
+    except Overflow:
+        with pytest.raises(ValueError, match="an expression of a row"):
+            evaluate(written(tree), **values)
+    else:
+        got = evaluate(written(tree), **values)
+        assert (type(got), got) == (int, wanted)
+
+
+@settings(max_examples=300, deadline=None)
+@given(INTEGERS, REALS)
+@example(2**53 + 1, float(2**53))
+@example(MOST, float(2**63))
+def test_integers_and_reals_compare_exactly(integer, real):
+    for text, function in (
+        ("<", operator.lt), ("<=", operator.le), (">", operator.gt), (">=", operator.ge),
+        ("==", operator.eq), ("!=", operator.ne),
+    ):  # fmt: skip
+        assert evaluate(f"i {text} r", i=integer, r=real) == function(integer, real)
+        assert evaluate(f"r {text} i", i=integer, r=real) == function(real, integer)
+
+
+@settings(max_examples=300, deadline=None)
+@given(INTEGERS, INTEGERS)
+def test_quotients_of_reals_are_not_rounded_twice(a, b):
+    try:
+        got = evaluate("a / b", a=a, b=b)
+    except ValueError:
+        assert b == 0 or int(float(a)) != a or int(float(b)) != b
+    else:
+        assert got == a / b
+        assert isinstance(got, float)
+
+
+@settings(max_examples=200, deadline=None)
+@given(REALS)
+def test_reals_round_to_integers_that_hold_them(x):
+    for name, function in (("floor", math.floor), ("ceil", math.ceil)):
+        got = evaluate(f"{name}(x)", x=x)
+        if math.isfinite(x) and LEAST <= function(x) <= MOST:
+            assert (type(got), got) == (int, function(x))
+        else:
+            assert isinstance(got, float)
+            assert got == x or math.isnan(x)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(INTEGERS, max_size=5))
+def test_lists(numbers):
+    assert evaluate("l + [1]", l=numbers) == [*numbers, 1]
+    for name, wanted in (("prod", math.prod(numbers)), ("sum", sum(numbers))):
+        steps = [math.prod(numbers[:k]) if name == "prod" else sum(numbers[:k])
+                 for k in range(len(numbers) + 1)]  # fmt: skip
+        if all(LEAST <= step <= MOST for step in steps):
+            assert evaluate(f"{name}(l)", l=numbers) == wanted
+        else:
+            with pytest.raises(ValueError, match="64 bits"):
+                evaluate(f"{name}(l)", l=numbers)
+    if numbers:
+        assert evaluate("max_of(l)", l=numbers) == max(numbers)
+
+
+@pytest.mark.parametrize(
+    "text", ["fill(1, a)", "[1, 2][a]", "set([1], a, 2)", "wrap(a, 3)", "9223372036854775808",
+             "fill(1, -1)", "[1][0.5]", "drop([1], 0.5)"],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused(text):
+    with pytest.raises((ValueError, IndexError)):
+        evaluate(text, a=2**32)
+
+
+def test_parts_of_lists():
+    assert evaluate("l[a:b]", l=[1, 2, 3], a=LEAST, b=MOST) == [1, 2, 3]
+    assert evaluate("l[a:]", l=[1, 2, 3], a=2**32) == []
+    assert evaluate("log2_ceil(a)", a=2**40 + 1) == 41
+    assert evaluate("real(a)", a=2**53 + 1) == float(2**53)
+
+
+# ---- What operators make of it
+
+
+def same(device: torch.device, function: Any) -> None:
+    try:
+        wanted = function(torch.device("cpu"))
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        with pytest.raises(type(error)):
+            function(device).cpu()
+    else:
+        torch.testing.assert_close(function(device).cpu(), wanted, rtol=0, atol=0)
+
+
+LARGE = [2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**40 + 1, 2**62, MOST]
+SIGNED = [sign * value for value in LARGE for sign in (1, -1)] + [LEAST]
+
+
+@pytest.mark.parametrize("start", [2**53, 2**31 - 1, -(2**53) - 3, MOST - 3, LEAST])
+def test_arange(device, start):
+    for dtype in (None, torch.float64, torch.float32, torch.int32, torch.int64):
+        same(device, lambda d, dtype=dtype: torch.arange(start, start + 3, dtype=dtype, device=d))
+    same(device, lambda d: torch.arange(start + 3, start, -2, device=d))
+    same(device, lambda d: torch.arange(start, start + 3, MOST, device=d))
+
+
+def test_arange_of_fractions(device):
+    for arguments in ((0.5, 3.2), (-2.7, 3.9, 1.5), (5, 1, -0.7), (1, 2.5)):
+        got = torch.arange(*arguments, device=device)
+        torch.testing.assert_close(got.cpu(), torch.arange(*arguments))
+        same(device, lambda d, a=arguments: torch.arange(*a, dtype=torch.int64, device=d))
+
+
+def on(device: torch.device, *sizes: int) -> torch.Tensor:
+    return torch.arange(1.0, 1 + math.prod(sizes)).view(sizes).to(device)
+
+
+OPERATORS: dict[str, Any] = {
+    "triu": lambda d, n: torch.triu(on(d, 3, 4), n),
+    "tril": lambda d, n: torch.tril(on(d, 3, 4), n),
+    "diagonal": lambda d, n: torch.diagonal(on(d, 3, 4), n),
+    "roll": lambda d, n: torch.roll(on(d, 3, 4), n, 0),
+    "flat roll": lambda d, n: torch.roll(on(d, 3, 4), n),
+    "roll twice": lambda d, n: torch.roll(on(d, 3, 4), [n, n], [0, 0]),
+    "flip": lambda d, n: torch.flip(on(d, 3, 4), [n]),
+    "select": lambda d, n: on(d, 3, 4).select(0, n),
+    "select of a dimension": lambda d, n: on(d, 3, 4).select(n, 0),
+    "narrow": lambda d, n: on(d, 3, 4).narrow(0, n, 1),
+    "slice": lambda d, n: on(d, 3, 4)[:n],
+    "slice from": lambda d, n: on(d, 3, 4)[n:],
+    "softmax": lambda d, n: on(d, 3, 4).softmax(n),
+    "sum": lambda d, n: on(d, 3, 4).sum(n),
+    "cumsum": lambda d, n: on(d, 3, 4).cumsum(n),
+    "sort": lambda d, n: on(d, 3, 4).sort(n)[0],
+    "argmax": lambda d, n: on(d, 3, 4).argmax(n),
+    "gather": lambda d, n: on(d, 3).gather(n, torch.zeros(1, dtype=torch.int64, device=d)),
+    "index_select": lambda d, n: on(d, 3).index_select(
+        n, torch.zeros(1, dtype=torch.int64, device=d)
+    ),
+    "unsqueeze": lambda d, n: on(d, 3, 4).unsqueeze(n),
+    "cat": lambda d, n: torch.cat([on(d, 3), on(d, 3)], n),
+    "topk": lambda d, n: on(d, 3, 4).topk(n)[0],
+    "kthvalue": lambda d, n: on(d, 3, 4).kthvalue(n)[0],
+    "unfold": lambda d, n: on(d, 8).unfold(0, 2, n),
+    "unfold of a size": lambda d, n: on(d, 8).unfold(0, n, 1),
+    "stride of pooling": lambda d, n: torch.nn.functional.max_pool2d(on(d, 1, 3, 4), 2, n),
+    "kernel of pooling": lambda d, n: torch.nn.functional.max_pool2d(on(d, 1, 3, 4), n, 1),
+    "dilation of pooling": lambda d, n: torch.nn.functional.max_pool2d(
+        on(d, 1, 3, 4), 2, 1, dilation=n
+    ),
+    "stride of an average": lambda d, n: torch.nn.functional.avg_pool2d(on(d, 1, 3, 4), 2, n),
+    "divisor": lambda d, n: torch.nn.functional.avg_pool2d(
+        on(d, 1, 3, 4), 2, divisor_override=n
+    ),
+    "stride of a convolution": lambda d, n: torch.nn.functional.conv2d(
+        on(d, 1, 1, 3, 4), on(d, 1, 1, 2, 2), stride=n
+    ),
+    "dilation of a convolution": lambda d, n: torch.nn.functional.conv2d(
+        on(d, 1, 1, 3, 4), on(d, 1, 1, 2, 2), dilation=n
+    ),
+    "groups": lambda d, n: torch.nn.functional.conv2d(
+        on(d, 1, 1, 3, 4), on(d, 1, 1, 2, 2), groups=n
+    ),
+    "group_norm": lambda d, n: torch.nn.functional.group_norm(on(d, 1, 4, 4), n),
+    "channel_shuffle": lambda d, n: torch.nn.functional.channel_shuffle(on(d, 1, 4, 2, 2), n),
+    "pixel_unshuffle": lambda d, n: torch.nn.functional.pixel_unshuffle(on(d, 1, 1, 4, 4), n),
+    "glu": lambda d, n: torch.nn.functional.glu(on(d, 2, 4), n),
+    "renorm": lambda d, n: torch.renorm(on(d, 2, 4), 2, n, 1.0),
+    "diff": lambda d, n: torch.diff(on(d, 4), 1, n),
+    # Larger dilations overflow in CPU's own kernel.
+    "im2col": lambda d, n: torch.nn.functional.unfold(
+        on(d, 1, 1, 4, 4), 2, dilation=min(n, 2**40)
+    ),
+    "stride of im2col": lambda d, n: torch.nn.functional.unfold(on(d, 1, 1, 4, 4), 2, stride=n),
+    "fill": lambda d, n: torch.full((2,), n, device=d),
+    "fill of int32": lambda d, n: torch.zeros(2, dtype=torch.int32, device=d).fill_(n),
+    "add of int32": lambda d, n: torch.ones(2, dtype=torch.int32, device=d) + n,
+    "clamp of int32": lambda d, n: torch.ones(2, dtype=torch.int32, device=d).clamp(n),
+    "comparison of int32": lambda d, n: torch.ones(2, dtype=torch.int32, device=d) < n,
+    "comparison": lambda d, n: torch.tensor([n], device=d) == n,
+    "bits": lambda d, n: torch.tensor([n], device=d) & n,
+    "shift": lambda d, n: torch.ones(2, dtype=torch.int64, device=d) << 62,
+    "eye": lambda d, n: torch.eye(2, max(-n, 0) % 7, device=d),
+    "tri of a matrix": lambda d, n: torch.triu_indices(3, 4, max(min(n, 2**31), -(2**31)),
+                                                        device=d),
+    "nonzero_static": lambda d, n: torch.nonzero_static(
+        on(d, 3), size=2, fill_value=n
+    ),
+    "random": lambda d, n: torch.ones(2, dtype=torch.int64, device=d).random_(n, n + 1)
+    if LEAST <= n < MOST else on(d, 1),
+    "matrix_power": lambda d, n: torch.matrix_power(torch.eye(2, device=d), min(max(n, -1), 40)),
+    "tensordot": lambda d, n: torch.tensordot(on(d, 2), on(d, 2), dims=([n], [0])),
+    "movedim": lambda d, n: torch.movedim(on(d, 2, 3), n, 0),
+    "rot90": lambda d, n: torch.rot90(on(d, 2, 3), n),
+    "vander": lambda d, n: torch.vander(on(d, 2), max(n, -1) % 5),
+    "nll_loss": lambda d, n: torch.nn.functional.nll_loss(
+        on(d, 2, 3), torch.tensor([0, 1], device=d), ignore_index=n
+    ),
+    "padding of embedding": lambda d, n: torch.ops.aten.embedding_dense_backward(
+        on(d, 2, 3), torch.tensor([0, 1], device=d), 4, n, False
+    ),
+    "ctc_loss": lambda d, n: torch.nn.functional.ctc_loss(
+        on(d, 4, 1, 3).log_softmax(2), torch.tensor([[1]], device=d),
+        torch.tensor([4], device=d), torch.tensor([1], device=d), blank=n
+    ),
+    "fft": lambda d, n: torch.fft.fft(on(d, 4), dim=n).real,
+    "padding of an image": lambda d, n: torch.nn.functional.pad(on(d, 4), [n, 1 - n])
+    if abs(n) < 2**62 else on(d, 1),
+}  # fmt: skip
+
+
+def test_integer_arguments(device):
+    wrong = []
+    for operation, function in OPERATORS.items():
+        for number in SIGNED:
+            try:
+                same(device, lambda d, f=function, n=number: f(d, n))
+            except (AssertionError, pytest.fail.Exception) as error:
+                wrong.append(f"{operation} of {number}: {str(error).splitlines()[0]}")
+    assert not wrong, f"{len(wrong)}: " + "\n".join(wrong)

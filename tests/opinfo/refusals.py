@@ -1,0 +1,131 @@
+"""What CPU refuses, the device refuses: wrong arguments, and dtypes without a kernel.
+
+Two checks of an entry of the operator database, whatever the dtype:
+
+- errors: its `error_inputs` raise the same type on the device as on CPU, with a message that the
+  database's pattern finds where it finds CPU's
+- dtypes: samples of every dtype run on the device exactly where they run on CPU; the same with
+  their gradients in `backward dtypes`
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.testing._internal.opinfo.core import ErrorInput, OpInfo, SampleInput
+
+from tests.opinfo.checks import (
+    CPU,
+    EntryResult,
+    attempt,
+    error_difference,
+    gradients,
+    prepare,
+    spread,
+)
+from tests.opinfo.comparison import first_line
+
+DTYPES = (
+    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16,
+    torch.bfloat16, torch.float32, torch.float64, torch.complex32, torch.complex64,
+    torch.complex128,
+)  # fmt: skip
+# Of an entry and dtype: refusing does not depend on much else.
+SAMPLES = 4
+
+
+def check_refusals(op: OpInfo, device: torch.device, backward: bool = True) -> EntryResult:
+    """Both checks of an entry; `samples` counts calls."""
+    result = EntryResult()
+    check_errors(op, device, result)
+    check_dtypes(op, device, DTYPES, result, backward)
+    result.available = result.samples
+    return result
+
+
+def error_inputs(op: OpInfo) -> list[ErrorInput]:
+    if op.error_inputs_func is None:
+        return []
+    torch.manual_seed(0)
+    return list(op.error_inputs("cpu"))
+
+
+def check_errors(op: OpInfo, device: torch.device, result: EntryResult) -> None:
+    for number, error_input in enumerate(error_inputs(op)):
+        sample = error_input.sample_input
+        try:
+            on_cpu, on_device = prepare(op, sample, CPU), prepare(op, sample, device)
+        except Exception as error:
+            result.add("errors", number, f"moving the arguments: {first_line(error)}")
+            continue
+        result.samples += 1
+        expected = attempt(lambda call=on_cpu: call.of(op.op))
+        actual = attempt(lambda call=on_device: call.of(op.op))
+        difference = error_difference(expected, actual)
+        if difference is None and expected.error is not None:
+            pattern = str(error_input.error_regex)
+            if (
+                re.search(pattern, str(expected.error))
+                and not re.search(pattern, str(actual.error))
+                and "ran on" not in str(actual.error)
+            ):  # raised by a later wait, in words of its own
+                difference = f"says {first_line(actual.error)} and not {first_line(expected.error)}"
+        result.add("errors", number, difference)
+
+
+def samples_of(
+    op: OpInfo, dtype: torch.dtype, requires_grad: bool
+) -> Iterator[tuple[int, SampleInput]]:
+    """Few of the samples; none where they cannot be made of the dtype."""
+    torch.manual_seed(0)
+    try:
+        samples = list(op.sample_inputs("cpu", dtype, requires_grad=requires_grad))
+    except Exception:
+        return
+    yield from spread(samples, SAMPLES)
+
+
+def check_dtypes(
+    op: OpInfo,
+    device: torch.device,
+    dtypes: tuple[torch.dtype, ...],
+    result: EntryResult,
+    backward: bool = True,
+) -> None:
+    for dtype in dtypes:
+        for number, sample in samples_of(op, dtype, requires_grad=False):
+            result.samples += 1
+            result.add(
+                "dtypes", number, dtype_difference(op, sample, dtype, device, backward=False)
+            )
+        differentiable = dtype.is_floating_point or dtype.is_complex
+        if not (backward and op.supports_autograd and differentiable):
+            continue
+        for number, sample in samples_of(op, dtype, requires_grad=True):
+            difference = dtype_difference(op, sample, dtype, device, backward=True)
+            result.add("backward dtypes", number, difference)
+
+
+def dtype_difference(
+    op: OpInfo, sample: SampleInput, dtype: torch.dtype, device: torch.device, backward: bool
+) -> str | None:
+    """What is refused in one place and not in the other."""
+    outcomes = []
+    cotangents: list[torch.Tensor] = []
+    for place in (CPU, device):
+        try:
+            call = prepare(op, sample, place, requires_grad=backward)
+        except Exception as error:
+            return f"{dtype}: moving the arguments: {first_line(error)}"
+
+        def compute(call: Any = call) -> Any:
+            return gradients(op, sample, call, cotangents) if backward else call.of(op.op)
+
+        outcomes.append(attempt(compute))
+        if backward and outcomes[-1].error is None and not cotangents:
+            return None  # nothing to differentiate
+    difference = error_difference(*outcomes)
+    return difference and f"{str(dtype).removeprefix('torch.')}: {difference}"

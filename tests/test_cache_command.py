@@ -1,0 +1,88 @@
+"""The command `cache`: it shows and clears what is kept on disk, and starts no device."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support import try_python
+
+CACHE = """
+    import sys
+    from torch_outboard import _C, cli
+
+    code = cli.main(["cache", *sys.argv[1:]])
+    assert not _C.driver_initialized()
+    sys.exit(code)
+"""
+
+ENTRY = "0123456789abcdef0123456789abcdef01234567.bin"
+
+
+def cache(
+    folder: Path | str, *arguments: str, code: int = 0, **env: str
+) -> subprocess.CompletedProcess[str]:
+    result = try_python(CACHE, *arguments, OUTBOARD_CACHE_DIR=str(folder), **env)
+    assert result.returncode == code, result.stderr
+    return result
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "programs"
+    folder.mkdir(mode=0o700)
+    (folder / ENTRY).write_bytes(bytes(3000))
+    (folder / f"{ENTRY}.12-0-ab.tmp").write_bytes(bytes(72))
+    (folder / "ways-0123456789abcdef.json").write_bytes(bytes(20))
+    (folder / "notes.txt").write_bytes(bytes(9))
+    return folder
+
+
+def test_shows_what_there_is(folder, tmp_path):
+    pocl = tmp_path / "kcache"
+    (pocl / "AB").mkdir(parents=True)
+    (pocl / "AB" / "program.bc").write_bytes(bytes(2048))
+    out = cache(folder, OUTBOARD_CACHE_LIMIT="5000000", POCL_CACHE_DIR=str(pocl)).stdout
+    assert f"folder    {folder}\n" in out
+    assert "kernels   2 files, 3.0 KiB\n" in out
+    assert "tuning    1 file, 20 bytes\n" in out
+    assert "limit     4.8 MiB (OUTBOARD_CACHE_LIMIT)\n" in out
+    assert f"pocl      {pocl}, 2.0 KiB\n" in out
+    assert "POCL_CACHE_DIR" in out
+
+
+def test_clears_what_is_asked_for(folder):
+    assert "kernels   2 files, 3.0 KiB removed" in cache(folder, "--clear").stdout
+    left = {file.name for file in folder.iterdir()}
+    assert left == {"ways-0123456789abcdef.json", "notes.txt"}
+    assert "tuning    1 file, 20 bytes removed" in cache(folder, "--clear-tuning").stdout
+    assert [file.name for file in folder.iterdir()] == ["notes.txt"]
+
+
+def test_a_folder_of_others_is_not_touched(folder):
+    folder.chmod(0o775)
+    error = cache(folder, "--clear", code=1).stderr
+    assert re.search(rf"{folder} can be written by others .*mode 0775.*chmod go-w", error)
+    assert (folder / ENTRY).exists()
+    assert "trusted" in cache(folder, OUTBOARD_CACHE_SHARED="1").stdout
+
+
+def test_nothing_to_show(tmp_path):
+    assert "nothing is kept: OUTBOARD_CACHE_DIR is empty" in cache("").stdout
+    assert "(not there yet)" in cache(tmp_path / "none").stdout
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("OUTBOARD_CACHE_LIMIT", "1G"), ("OUTBOARD_CACHE_SHARED", "yes")]
+)
+def test_wrong_settings(tmp_path, variable, value):
+    assert f"{variable}='{value}'" in cache(tmp_path, code=1, **{variable: value}).stderr
+    used = try_python(
+        "import torch, torch_outboard; torch.ones(3, device=torch_outboard.device_name())",
+        **{variable: value},
+    )
+    assert f"{variable}='{value}'" in used.stderr
