@@ -58,6 +58,12 @@ test-intel: build $(INTEL)/ready ## the tests of drivers and device kernels thro
 	@OUTBOARD_OCL_LIBRARY=$(CURDIR)/$(INTEL)/lib/libintelocl.so OMP_WAIT_POLICY=PASSIVE \
 		$(PY) -m pytest --configuration ocl -m "not slow" -q -n $(MAX_JOBS) tests/engines tests/drivers
 
+.PHONY: test-libraries
+test-libraries: build $(VENV)/ready-libraries ## train small models of transformers, peft and diffusers by host and device kernels
+	@for configuration in shared separate ocl; do \
+		OMP_WAIT_POLICY=PASSIVE OMP_NUM_THREADS=1 $(PY) -m pytest --configuration $$configuration -q \
+			-n $(MAX_JOBS) tests/programs/test_libraries.py; done
+
 .PHONY: test-asan
 test-asan: build ## runtime, operators and drivers under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(PY) -m tests.sanitizers.address
@@ -134,6 +140,12 @@ $(VENV)/ready: requirements/build.txt requirements/test.txt requirements/demo.tx
 $(INTEL)/ready: requirements/intel.txt | $(VENV)/bin/python
 	$(call say,Installing the OpenCL run-time of Intel: 700 MB)
 	@$(PY) -m pip install -q --ignore-installed --prefix $(INTEL) -r $<
+	@touch $@
+
+# PyTorch is named again, or pip might replace it by the newest one.
+$(VENV)/ready-libraries: requirements/libraries.txt | $(VENV)/ready
+	$(call say,Installing libraries of models)
+	@$(PY) -m pip install -q torch==$(TORCH_VERSION) -r $<
 	@touch $@
 
 $(VENV)/ready-lint: requirements/lint.txt | $(VENV)/ready

@@ -49,9 +49,9 @@ def pytest_stage(configuration: str, marker: str | None) -> Stage:
 
 
 def engines_stage(marker: str | None, configuration: str = "ocl") -> Stage:
-    """The tests of device kernels, which need a driver that compiles."""
+    """The tests of device kernels and whole programs, which need a driver that compiles."""
     stage = pytest_stage(configuration, marker)
-    arguments = (*stage.arguments, "tests/engines")
+    arguments = (*stage.arguments, "tests/engines", "tests/programs")
     return Stage(configuration, arguments, driver="ocl", needs_kernels=True)
 
 

@@ -10,6 +10,7 @@
 #include <shared_mutex>
 #include <unordered_map>
 
+#include "aten/integer_histograms.h"
 #include "aten/registration.h"
 #include "aten/router.h"
 #include "aten/sparse.h"
@@ -194,6 +195,7 @@ void register_operators() {
   }
   route_operators_like(c10::DispatchKey::CPU, kKey, aten);
   register_sparse_operators();
+  register_integer_histograms();
   auto* every = new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
   all.libraries.push_back(every);
   every->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());

@@ -1,0 +1,50 @@
+"""Fixtures of the programs: the ways of the device to run them in, and the comparison with CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+
+import torch_outboard
+from tests.programs.comparison import RELATIVE, Program, Step, compare
+from torch_outboard import _C, fallback, ways
+
+FOLDER = __name__.rpartition(".")[0]
+# Drivers that compile; for others there is one way only.
+COMPILING = {"ocl"}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "program_way" in metafunc.fixturenames:
+        compiles = torch_outboard.device_name() in COMPILING
+        choices = ("device", "host") if compiles else ("host",)
+        metafunc.parametrize("program_way", choices, scope="function", indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def program_way(request: pytest.FixtureRequest, device: torch.device) -> Iterator[str]:
+    """The way that the operators of a test take: "device" where the device compiles, and "host"."""
+    if request.param == "device":
+        assert _C.runs_code(device.index), "the device compiles no code, or its compiler fails"
+    with ways.way(request.param), fallback.policy(copied="allow"):
+        yield request.param
+
+
+SameAsOnCpu = Callable[..., list[Step]]
+
+
+@pytest.fixture
+def same_as_on_cpu(device: torch.device, program_way: str) -> SameAsOnCpu:
+    """Compares a program with CPU: `same_as_on_cpu(program)`.
+
+    The host's kernels are CPU's own, so their results are the same bits. A program says
+    `bitwise=False` where something of it adds in another order than CPU, and `relative` where it
+    works in less than float32, or divides by differences.
+    """
+
+    def run(program: Program, *, bitwise: bool = True, relative: float = RELATIVE) -> list[Step]:
+        return compare(program, device, bitwise and program_way == "host", relative)
+
+    return run

@@ -1,0 +1,369 @@
+"""Small networks of the kinds that people train, written with PyTorch alone.
+
+None has an edge (as a ReLU has) at which rounding decides between two gradients, and none has
+dropout, because a device draws other numbers than CPU.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+Cache = dict[int, tuple[torch.Tensor, torch.Tensor]]
+
+
+class CausalAttention(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.packed = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor, layer: int, cache: Cache | None) -> torch.Tensor:
+        batch, length, width = x.shape
+        q, k, v = (
+            part.view(batch, length, self.heads, -1).transpose(1, 2)
+            for part in self.packed(x).split(width, dim=2)
+        )
+        if cache is not None:
+            if layer in cache:
+                k, v = (
+                    torch.cat([old, new], 2) for old, new in zip(cache[layer], (k, v), strict=True)
+                )
+            cache[layer] = (k, v)
+        y = functional.scaled_dot_product_attention(q, k, v, is_causal=length > 1)
+        return self.out(y.transpose(1, 2).reshape(batch, length, width))
+
+
+class Gpt2(nn.Module):
+    """A decoder with learned places and tied embeddings, which can keep keys and values."""
+
+    def __init__(self, words: int = 20, width: int = 16, layers: int = 2, length: int = 24) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
+        self.layers = nn.ModuleList(
+            nn.ModuleDict(
+                {
+                    "first": nn.LayerNorm(width),
+                    "attention": CausalAttention(width, 4),
+                    "second": nn.LayerNorm(width),
+                    "wide": nn.Linear(width, 4 * width),
+                    "narrow": nn.Linear(4 * width, width),
+                }
+            )
+            for _ in range(layers)
+        )
+        self.last = nn.LayerNorm(width)
+        self.scores = nn.Linear(width, words, bias=False)
+        self.scores.weight = self.words.weight
+
+    def forward(self, words: torch.Tensor, cache: Cache | None = None) -> torch.Tensor:
+        start = cache[0][0].size(2) if cache else 0
+        places = torch.arange(start, start + words.size(1), device=words.device)
+        x = self.words(words) + self.places(places)
+        for number, layer in enumerate(self.layers):
+            x = x + layer["attention"](layer["first"](x), number, cache)
+            inner = functional.gelu(layer["wide"](layer["second"](x)), approximate="tanh")
+            x = x + layer["narrow"](inner)
+        return self.scores(self.last(x))
+
+
+class RootMeanSquare(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.weight * x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)
+
+
+def rotated(x: torch.Tensor, start: int = 0) -> torch.Tensor:
+    """Rotary places, by complex numbers."""
+    half = x.size(-1) // 2
+    frequencies = 100.0 ** (-torch.arange(half, device=x.device, dtype=x.dtype) / half)
+    places = torch.arange(start, start + x.size(-2), device=x.device, dtype=x.dtype)
+    angles = torch.outer(places, frequencies)
+    turns = torch.polar(torch.ones_like(angles), angles)
+    pairs = torch.view_as_complex(x.unflatten(-1, (half, 2)).contiguous())
+    return torch.view_as_real(pairs * turns).flatten(-2)
+
+
+class Llama(nn.Module):
+    """Grouped queries, rotary places, gated linear units, RMS norms."""
+
+    def __init__(self, words: int = 20, width: int = 16, layers: int = 2) -> None:
+        super().__init__()
+        self.words = nn.Embedding(words, width)
+        self.layers = nn.ModuleList()
+        for _ in range(layers):
+            layer = nn.ModuleDict({"first": RootMeanSquare(width), "second": RootMeanSquare(width)})
+            sizes = {"q": width, "k": width // 2, "v": width // 2, "gate": 32, "up": 32}
+            for name, size in sizes.items():
+                layer[name] = nn.Linear(width, size, bias=False)
+            layer["out"] = nn.Linear(width, width, bias=False)
+            layer["down"] = nn.Linear(32, width, bias=False)
+            self.layers.append(layer)
+        self.last = RootMeanSquare(width)
+        self.scores = nn.Linear(width, words, bias=False)
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        x = self.words(words)
+        for layer in self.layers:
+            y = layer["first"](x)
+            q, k, v = (layer[n](y).unflatten(-1, (-1, 4)).transpose(1, 2) for n in "qkv")
+            q, k = rotated(q), rotated(k)
+            y = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+            x = x + layer["out"](y.transpose(1, 2).flatten(2))
+            y = layer["second"](x)
+            x = x + layer["down"](functional.silu(layer["gate"](y)) * layer["up"](y))
+        return self.scores(self.last(x))
+
+
+class RelativeAttention(nn.Module):
+    """Attention whose scores get a learned bias by distance, in buckets that grow."""
+
+    def __init__(self, width: int, heads: int, both_sides: bool) -> None:
+        super().__init__()
+        self.heads, self.both_sides = heads, both_sides
+        self.q, self.k, self.v, self.out = (nn.Linear(width, width, bias=False) for _ in range(4))
+        self.bias = nn.Embedding(8, heads)
+
+    def buckets(self, queries: int, keys: int, device: torch.device) -> torch.Tensor:
+        distance = (
+            torch.arange(keys, device=device)[None] - torch.arange(queries, device=device)[:, None]
+        )
+        sides, near = (4, 2) if self.both_sides else (8, 4)
+        side = (distance > 0).long() * sides if self.both_sides else torch.zeros_like(distance)
+        distance = distance.abs() if self.both_sides else (-distance).clamp(min=0)
+        far = near + (torch.log(distance.clamp(min=1).float() / near) / math.log(4) * near).long()
+        return side + torch.where(distance < near, distance, far.clamp(max=sides - 1))
+
+    def forward(
+        self, x: torch.Tensor, memory: torch.Tensor, mask: torch.Tensor | None, bias: bool
+    ) -> torch.Tensor:
+        def split(y: torch.Tensor) -> torch.Tensor:
+            return y.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+        scores = split(self.q(x)) @ split(self.k(memory)).transpose(2, 3)
+        if bias:
+            places = self.buckets(x.size(1), memory.size(1), x.device)
+            scores = scores + self.bias(places).permute(2, 0, 1)
+        if mask is not None:
+            scores = scores.masked_fill(mask, torch.finfo(scores.dtype).min)
+        y = scores.softmax(-1) @ split(self.v(memory))
+        return self.out(y.transpose(1, 2).flatten(2))
+
+
+class T5(nn.Module):
+    """Encoder and decoder with shared, scaled embeddings."""
+
+    def __init__(self, words: int = 20, width: int = 16) -> None:
+        super().__init__()
+        self.words = nn.Embedding(words, width)
+        self.attentions = nn.ModuleList(
+            RelativeAttention(width, 2, both_sides) for both_sides in (True, False, True)
+        )
+        self.norms = nn.ModuleList(RootMeanSquare(width) for _ in range(7))
+        self.inner = nn.ModuleList(
+            nn.Sequential(
+                nn.Linear(width, 32, bias=False), nn.SiLU(), nn.Linear(32, width, bias=False)
+            )
+            for _ in range(2)
+        )
+        self.scores = nn.Linear(width, words, bias=False)
+        self.scores.weight = self.words.weight
+
+    def forward(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        padding = (source == 0)[:, None, None]
+        x = self.words(source)
+        y = self.norms[0](x)
+        x = x + self.attentions[0](y, y, padding, True)
+        memory = self.norms[1](x + self.inner[0](self.norms[2](x)))
+        x = self.words(target)
+        later = torch.ones(x.size(1), x.size(1), dtype=torch.bool, device=x.device).triu(1)
+        y = self.norms[3](x)
+        x = x + self.attentions[1](y, y, later, True)
+        x = x + self.attentions[2](self.norms[4](x), memory, padding, False)
+        x = self.norms[6](x + self.inner[1](self.norms[5](x)))
+        return self.scores(x * x.size(-1) ** -0.5)
+
+
+class Whisper(nn.Module):
+    """Sound through convolutions into an encoder; text by a decoder that attends to it."""
+
+    def __init__(self, words: int = 20, width: int = 16, channels: int = 6) -> None:
+        super().__init__()
+        self.first = nn.Conv1d(channels, width, 3, padding=1)
+        self.second = nn.Conv1d(width, width, 3, stride=2, padding=1)
+        places = torch.arange(12.0)[:, None] * 10 ** (-torch.arange(width // 2) / 4)
+        self.register_buffer("places", torch.cat([places.sin(), places.cos()], 1))
+        layer = {
+            "dropout": 0.0,
+            "batch_first": True,
+            "norm_first": True,
+            "activation": functional.silu,
+        }
+        self.encoder = nn.TransformerEncoderLayer(width, 2, 32, **layer)
+        self.decoder = nn.TransformerDecoderLayer(width, 2, 32, **layer)
+        self.words = nn.Embedding(words, width)
+        self.last = nn.LayerNorm(width)
+
+    def forward(self, sound: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
+        x = functional.silu(self.second(functional.silu(self.first(sound)))).transpose(1, 2)
+        memory = self.encoder(x + self.places[: x.size(1)])
+        mask = nn.Transformer.generate_square_subsequent_mask(
+            words.size(1), device=words.device, dtype=x.dtype
+        )
+        y = self.decoder(self.words(words) + self.places[: words.size(1)], memory, tgt_mask=mask)
+        return self.last(y) @ self.words.weight.T
+
+
+class Mamba(nn.Module):
+    """A selective state space: a recurrence whose coefficients depend on the input."""
+
+    def __init__(self, words: int = 20, width: int = 12, states: int = 4) -> None:
+        super().__init__()
+        self.words = nn.Embedding(words, width)
+        self.norm = RootMeanSquare(width)
+        self.entry = nn.Linear(width, 4 * width, bias=False)
+        self.local = nn.Conv1d(2 * width, 2 * width, 3, groups=2 * width, padding=2)
+        self.select = nn.Linear(2 * width, 1 + 2 * states, bias=False)
+        self.rate = nn.Linear(1, 2 * width)
+        self.decay = nn.Parameter(torch.arange(1.0, states + 1).log().repeat(2 * width, 1))
+        self.skip = nn.Parameter(torch.ones(2 * width))
+        self.out = nn.Linear(2 * width, width, bias=False)
+        self.states = states
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        x = self.words(words)
+        inner, gate = self.entry(self.norm(x)).chunk(2, dim=-1)
+        length = inner.size(1)
+        inner = functional.silu(self.local(inner.transpose(1, 2))[..., :length]).transpose(1, 2)
+        rate, enter, leave = self.select(inner).split([1, self.states, self.states], dim=-1)
+        rate = functional.softplus(self.rate(rate))
+        kept = torch.exp(rate[..., None] * -self.decay.exp())
+        entered = rate[..., None] * enter[:, :, None] * inner[..., None]
+        state, results = torch.zeros_like(entered[:, 0]), []
+        for place in range(length):
+            state = kept[:, place] * state + entered[:, place]
+            results.append((state * leave[:, place, None]).sum(-1))
+        y = torch.stack(results, 1) + self.skip * inner
+        return (x + self.out(y * functional.silu(gate))) @ self.words.weight.T
+
+
+class MixtureOfExperts(nn.Module):
+    """Each word goes to two of four networks; what comes back is added where it belongs."""
+
+    def __init__(self, words: int = 20, width: int = 16, experts: int = 4) -> None:
+        super().__init__()
+        self.words = nn.Embedding(words, width)
+        self.router = nn.Linear(width, experts, bias=False)
+        self.experts = nn.ModuleList(
+            nn.Sequential(nn.Linear(width, 24), nn.SiLU(), nn.Linear(24, width))
+            for _ in range(experts)
+        )
+        self.scores = nn.Linear(width, words)
+
+    def forward(self, words: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x = self.words(words).flatten(0, 1)
+        chances = self.router(x).softmax(-1)
+        weights, chosen = chances.topk(2, dim=-1)
+        weights = weights / weights.sum(-1, keepdim=True)
+        result = torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            rows, ranks = torch.where(chosen == number)
+            if rows.numel():
+                result.index_add_(0, rows, expert(x[rows]) * weights[rows, ranks, None])
+        used = functional.one_hot(chosen, len(self.experts)).to(x.dtype).mean((0, 1))
+        balance = len(self.experts) * (used * chances.mean(0)).sum()
+        return self.scores(x + result), balance
+
+
+class Vit(nn.Module):
+    """Patches, a class token and a transformer of PyTorch's own layers."""
+
+    def __init__(self, width: int = 16, classes: int = 5) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, width, 4, stride=4)
+        self.token = nn.Parameter(torch.randn(1, 1, width) * 0.02)
+        self.places = nn.Parameter(torch.randn(1, 17, width) * 0.02)
+        layer = nn.TransformerEncoderLayer(
+            width, 4, 32, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+        )
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.last = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, classes))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        x = self.patches(images).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(x.size(0), -1, -1), x], 1) + self.places
+        return self.last(self.encoder(x)[:, 0])
+
+
+class UNet(nn.Module):
+    """Predicts the noise in images at a time: down and up with links across, and attention."""
+
+    def __init__(self, channels: int = 8) -> None:
+        super().__init__()
+        self.time = nn.Sequential(
+            nn.Linear(8, channels), nn.SiLU(), nn.Linear(channels, 2 * channels)
+        )
+        self.first = nn.Conv2d(3, channels, 3, padding=1)
+        self.down = nn.Conv2d(channels, 2 * channels, 3, stride=2, padding=1)
+        self.norm = nn.GroupNorm(4, 2 * channels)
+        self.attention = nn.MultiheadAttention(2 * channels, 2, batch_first=True)
+        self.up = nn.ConvTranspose2d(2 * channels, channels, 4, stride=2, padding=1)
+        self.join = nn.Sequential(
+            nn.GroupNorm(4, 2 * channels), nn.SiLU(), nn.Conv2d(2 * channels, 3, 1)
+        )
+
+    def forward(self, images: torch.Tensor, times: torch.Tensor) -> torch.Tensor:
+        waves = times[:, None] * 10 ** (-torch.arange(4, device=times.device, dtype=times.dtype))
+        time = self.time(torch.cat([waves.sin(), waves.cos()], 1))
+        first = functional.silu(self.first(images))
+        second = self.norm(self.down(first)) + time[:, :, None, None]
+        flat = second.flatten(2).transpose(1, 2)
+        flat = flat + self.attention(flat, flat, flat, need_weights=False)[0]
+        second = functional.silu(flat.transpose(1, 2).unflatten(2, second.shape[2:]))
+        wide = functional.interpolate(
+            functional.avg_pool2d(second, 2), scale_factor=2, mode="bilinear", align_corners=False
+        )
+        return self.join(torch.cat([first, self.up(second + wide)], 1))
+
+
+class GraphNetwork(nn.Module):
+    """Messages along edges, summed at the nodes, by sparse products, scatters and attention."""
+
+    def __init__(self, inputs: int = 5, width: int = 12, classes: int = 3) -> None:
+        super().__init__()
+        self.convolution = nn.Linear(inputs, width)
+        self.message = nn.Linear(2 * width, width)
+        self.score = nn.Linear(2 * width, 1)
+        self.last = nn.Linear(3 * width, classes)
+
+    def forward(self, x: torch.Tensor, edges: torch.Tensor, graph: torch.Tensor) -> torch.Tensor:
+        nodes, (sources, targets) = x.size(0), edges
+        ones = torch.ones_like(sources, dtype=x.dtype)
+        degree = torch.zeros(nodes, device=x.device, dtype=x.dtype).scatter_add(0, targets, ones)
+        weights = degree.clamp(min=1).rsqrt()
+        values = weights[sources] * weights[targets]
+        adjacency = torch.sparse_coo_tensor(torch.stack([targets, sources]), values, (nodes, nodes))
+        first = torch.tanh(torch.sparse.mm(adjacency, self.convolution(x)))
+        pairs = torch.cat([first[sources], first[targets]], 1)
+        raw = functional.silu(self.score(pairs)).squeeze(1)
+        top = torch.full((nodes,), -1e9, device=x.device, dtype=x.dtype)
+        top = top.scatter_reduce(0, targets, raw.detach(), "amax")
+        raw = (raw - top[targets]).exp()
+        total = torch.zeros(nodes, device=x.device, dtype=x.dtype).index_add(0, targets, raw)
+        messages = self.message(pairs).tanh() * (raw / total[targets])[:, None]
+        second = first + torch.zeros_like(first).index_add(0, targets, messages)
+        graphs = int(graph.max()) + 1
+        places = graph[:, None].expand_as(second)
+        start = torch.zeros(graphs, second.size(1), device=x.device, dtype=x.dtype)
+        pools = [
+            start.scatter_reduce(0, places, second, how, include_self=False)
+            for how in ("mean", "sum", "amax")
+        ]
+        return self.last(torch.cat(pools, 1))
