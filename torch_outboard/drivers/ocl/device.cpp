@@ -262,7 +262,7 @@ void fill_properties(const Candidate& candidate, const Settings& settings, const
   ob_device_properties& p = device.properties;
   set_text(p.name, name);
   set_text(p.vendor, text_info(api, candidate.id, CL_DEVICE_VENDOR));
-  set_text(p.driver_version, version_key(candidate, device.processor));
+  set_text(p.driver_version, version_key(candidate, device.processor.name));
   p.kind = (candidate.type & CL_DEVICE_TYPE_GPU) != 0           ? OB_DEVICE_GPU
            : (candidate.type & CL_DEVICE_TYPE_ACCELERATOR) != 0 ? OB_DEVICE_ACCELERATOR
            : (candidate.type & CL_DEVICE_TYPE_CPU) != 0         ? OB_DEVICE_CPU
@@ -335,11 +335,9 @@ std::unique_ptr<Device> open_device(const Candidate& candidate, const Settings& 
   check(code, "clCreateContext");
   found().report += "  device " + std::to_string(index) + ": " + candidate.platform->name + "/" +
                     name + ", " + memory_name(device->memory) + "\n";
-  if (!device->processor.empty()) {
-    found().report += "    PoCL compiles for " + device->processor +
-                      (settings.processor.empty() || settings.processor == kUnknownProcessor
-                           ? ", since its compiler does not know this processor\n"
-                           : ", as OUTBOARD_OCL_PROCESSOR says\n");
+  if (!device->processor.name.empty()) {
+    found().report +=
+        "    PoCL compiles for " + device->processor.name + device->processor.reason + "\n";
   }
   if (!device->no_code_reason.empty()) found().report += "    " + device->no_code_reason + "\n";
   return device;

@@ -84,11 +84,15 @@ std::vector<Platform*> find_platforms(const Settings& settings, std::string& rep
 // A value of OUTBOARD_OCL_PROCESSOR: as if PoCL did not know the processor.
 constexpr const char* kUnknownProcessor = "unknown";
 
+// What the packaged PoCL compiles for. Empty for platforms that are no such.
+struct Processor {
+  std::string name;         // LLVM's
+  const char* reason = "";  // why not what PoCL calls it itself; continues a sentence
+};
+
 // Sees to it that a device of the packaged PoCL compiles for a processor that its compiler knows,
-// or for the one that the settings name. Returns the name if it is another than PoCL's own, else
-// "". Called before the first build.
-std::string choose_processor(const Platform& platform, cl_device_id device,
-                             const Settings& settings);
+// or for the one that the settings name. Called before the first build.
+Processor choose_processor(const Platform& platform, cl_device_id device, const Settings& settings);
 
 // ---- device.cpp
 
@@ -114,7 +118,7 @@ struct Device {
   bool has_priorities = false;
   std::string no_code_reason;         // "": programs can be built
   bool functions_for_avx512 = false;  // see program.cpp
-  std::string processor;              // see choose_processor
+  Processor processor;
   ob_device_properties properties = {};
 
   // memory.cpp

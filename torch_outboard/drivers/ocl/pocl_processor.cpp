@@ -86,21 +86,23 @@ const char* nearest_known_processor() { return kNoName; }
 
 }  // namespace
 
-std::string choose_processor(const Platform& platform, cl_device_id device,
-                             const Settings& settings) {
-  if (!is_known_build(platform)) return "";
+Processor choose_processor(const Platform& platform, cl_device_id device,
+                           const Settings& settings) {
+  if (!is_known_build(platform)) return {};
   const char*& name = name_in_record(device);
-  if (settings.processor.empty()) {
-    if (std::strcmp(name, kNoName) != 0) return "";
-    name = nearest_known_processor();
-  } else if (settings.processor == kUnknownProcessor) {
-    name = nearest_known_processor();
+  const char* reason = "";
+  if (settings.processor.empty() || settings.processor == kUnknownProcessor) {
+    if (std::strcmp(name, kNoName) == 0 || settings.processor == kUnknownProcessor) {
+      name = nearest_known_processor();
+      reason = ", since its compiler does not know this processor";
+    }
   } else {
     // The record keeps the pointer, and devices are looked for once.
     static const std::string asked = settings.processor;
     name = asked.c_str();
+    reason = ", as OUTBOARD_OCL_PROCESSOR says";
   }
-  return name;
+  return {name, reason};
 }
 
 }  // namespace ocl

@@ -141,7 +141,7 @@ ob_status program_build(int32_t index, const char* source, const char* options,
   std::string all = std::string(options == nullptr ? "" : options) + " -w";
   // PoCL keeps what it has built in a folder of its own, by source, options and its own name for
   // the processor: with another name it must not find what it built without.
-  if (!device.processor.empty()) all += " -DOB_PROCESSOR=" + device.processor;
+  if (!device.processor.name.empty()) all += " -DOB_PROCESSOR=" + device.processor.name;
   *program = build(device, created, all.c_str(), "The source");
   return OB_OK;
 }
