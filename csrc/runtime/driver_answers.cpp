@@ -106,8 +106,8 @@ ob_status probe_once(int32_t device, DeviceMemory& found) {
   ob_status status = g_theirs.device_properties(device, &properties);
   if (status != OB_OK) return status;
   ProbeResult result = probe_memory(g_theirs, device);
-  // Nothing is known where a call failed, for want of memory, say: it is tried again, and what fails
-  // for good is raised by the program's own calls.
+  // Nothing is known where a call failed, for want of memory, say: it is tried again, and what
+  // fails for good is raised by the program's own calls.
   if (result.status != OB_OK) return OB_OK;
   found.coherent = properties.host_access == OB_HOST_ACCESS_COHERENT;
   found.alignment = properties.alignment == 0 ? 1 : properties.alignment;

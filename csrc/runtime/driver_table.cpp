@@ -304,8 +304,8 @@ void finalize_driver() noexcept {
       TORCH_WARN("at exit: ", error.what());
     }
   }
-  t_finalizes = false;
   close_disk_cache();
+  t_finalizes = false;
   // Nothing may be taken away under a thread that the driver has not given back.
   if (!others_came_back()) return;
   g_driver.store(nullptr, std::memory_order_release);

@@ -45,7 +45,7 @@ static inline OB_INDEX reduced_offset(OB_INDEX k, const ob_layout *layout) {
   }
 
 // Takes `count` adjacent elements into `total`, the first of which has the place `first`. Sums are
-// made in blocks, so that rounding errors do not add up.
+// made in blocks of blocks, so that rounding errors do not add up.
 static inline void contiguous(state_one *total, __global const OB_INPUT *in, const OB_INDEX at,
                               const OB_INDEX count, const OB_INDEX first OB_PARAMETERS) {
   OB_INDEX j = 0;
@@ -54,24 +54,29 @@ static inline void contiguous(state_one *total, __global const OB_INPUT *in, con
     state_wide all;
     initial_wide(&all);
     while (count - j >= 4 * OB_WIDTH) {
-      const OB_INDEX left = (count - j) / (4 * OB_WIDTH);
-      const OB_INDEX stop = j + min(left, (OB_INDEX)32) * (4 * OB_WIDTH);
-      state_wide s0, s1, s2, s3;
-      initial_wide(&s0);
-      initial_wide(&s1);
-      initial_wide(&s2);
-      initial_wide(&s3);
-      for (; j < stop; j += 4 * OB_WIDTH) {
-        const index_wide i = (index_wide)((int)(first + j)) + lanes;
-        step_wide(&s0, load_wide(in, at + j), i OB_ARGUMENTS);
-        step_wide(&s1, load_wide(in, at + j + OB_WIDTH), i + OB_WIDTH OB_ARGUMENTS);
-        step_wide(&s2, load_wide(in, at + j + 2 * OB_WIDTH), i + 2 * OB_WIDTH OB_ARGUMENTS);
-        step_wide(&s3, load_wide(in, at + j + 3 * OB_WIDTH), i + 3 * OB_WIDTH OB_ARGUMENTS);
+      state_wide some;
+      initial_wide(&some);
+      for (uint block = 0; block < 32 && count - j >= 4 * OB_WIDTH; ++block) {
+        const OB_INDEX left = (count - j) / (4 * OB_WIDTH);
+        const OB_INDEX stop = j + min(left, (OB_INDEX)32) * (4 * OB_WIDTH);
+        state_wide s0, s1, s2, s3;
+        initial_wide(&s0);
+        initial_wide(&s1);
+        initial_wide(&s2);
+        initial_wide(&s3);
+        for (; j < stop; j += 4 * OB_WIDTH) {
+          const index_wide i = (index_wide)((int)(first + j)) + lanes;
+          step_wide(&s0, load_wide(in, at + j), i OB_ARGUMENTS);
+          step_wide(&s1, load_wide(in, at + j + OB_WIDTH), i + OB_WIDTH OB_ARGUMENTS);
+          step_wide(&s2, load_wide(in, at + j + 2 * OB_WIDTH), i + 2 * OB_WIDTH OB_ARGUMENTS);
+          step_wide(&s3, load_wide(in, at + j + 3 * OB_WIDTH), i + 3 * OB_WIDTH OB_ARGUMENTS);
+        }
+        merge_wide(&s0, &s1);
+        merge_wide(&s2, &s3);
+        merge_wide(&s0, &s2);
+        merge_wide(&some, &s0);
       }
-      merge_wide(&s0, &s1);
-      merge_wide(&s2, &s3);
-      merge_wide(&s0, &s2);
-      merge_wide(&all, &s0);
+      merge_wide(&all, &some);
     }
     for (; count - j >= OB_WIDTH; j += OB_WIDTH) {
       step_wide(&all, load_wide(in, at + j), (index_wide)((int)(first + j)) + lanes OB_ARGUMENTS);
@@ -210,10 +215,17 @@ __kernel void combine(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one
   OB_BIND(state_one, partial)
   const OB_INDEX k = get_global_id(0);
   if (k >= layout.results) return;
-  state_one s = partial[k * layout.parts];
-  for (OB_INDEX part = 1; part < layout.parts; ++part) {
-    const state_one t = partial[k * layout.parts + part];
-    merge_one(&s, &t);
+  state_one s;
+  initial_one(&s);
+  for (OB_INDEX part = 0; part < layout.parts;) {
+    // Blocks, as above.
+    const OB_INDEX stop = min(part + 16, layout.parts);
+    state_one some = partial[k * layout.parts + part];
+    for (++part; part < stop; ++part) {
+      const state_one t = partial[k * layout.parts + part];
+      merge_one(&some, &t);
+    }
+    merge_one(&s, &some);
   }
   const OB_INDEX n = layout.n;
   OB_COUNT
