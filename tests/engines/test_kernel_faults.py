@@ -165,7 +165,7 @@ def test_a_driver_that_fails_while_it_is_asked_loses_no_fault():
             try:
                 torch.accelerator.synchronize()
             except (RuntimeError, IndexError) as error:
-                return str(error).partition(",")[0].partition(":")[0]
+                return str(error).partition(",")[0].partition(": ")[0]
 
         x.gather(0, far)
         torture.fail("copy_device_to_host", 1, "error")

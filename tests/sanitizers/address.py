@@ -38,6 +38,7 @@ def environment(package: Path) -> dict[str, str]:
         "UBSAN_OPTIONS": f"print_stacktrace=1:log_path={FINDINGS}/undefined",
         # Objects of Python come from the system's allocator, too.
         "PYTHONMALLOC": "malloc",
+        "TEST_SLOWNESS": "8",
     }
 
 
@@ -50,7 +51,8 @@ def lay_out_tests(folder: Path) -> None:
     """Copies the tests beside the package: pytest puts the folder they lie in on Python's path."""
     for name in ("tests", "examples", "csrc"):
         skip = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / name, folder / name, ignore=skip, dirs_exist_ok=True)
+        shutil.rmtree(folder / name, ignore_errors=True)
+        shutil.copytree(ROOT / name, folder / name, ignore=skip)
     shutil.copy(ROOT / "pyproject.toml", folder)
 
 
@@ -64,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
     shutil.rmtree(FINDINGS, ignore_errors=True)
     FINDINGS.mkdir(parents=True)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    command += ["-o", "timeout=1200", "-m", "not slow"]
+    command += ["-o", "timeout=1200", "-m", "not slow", "-n", str(default_jobs())]
     command += arguments or TESTS
     status = subprocess.run(command, cwd=package, env=variables, check=False).returncode
     findings = {
