@@ -8,6 +8,9 @@ import sys
 import textwrap
 from pathlib import Path
 
+# How many times as long as usual processes may take: sanitizers are slow.
+SLOWNESS = float(os.environ.get("TEST_SLOWNESS", "1"))
+
 
 def run_python(code: str, *arguments: str, timeout: float = 120, **env: str | None) -> str:
     """Runs code in a fresh Python and returns what it printed.
@@ -15,7 +18,7 @@ def run_python(code: str, *arguments: str, timeout: float = 120, **env: str | No
     Args:
         code: the program, indented or not.
         arguments: `sys.argv[1:]`.
-        timeout: seconds.
+        timeout: seconds, times `SLOWNESS`.
         env: environment variables to set on top of this process's; None removes one.
 
     Raises:
@@ -41,7 +44,7 @@ def try_python(
         [sys.executable, "-P", "-c", textwrap.dedent(code), *arguments],
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=timeout * SLOWNESS,
         env=environment,
         check=False,
     )
