@@ -16,8 +16,8 @@ def test_gates_that_do_not_come_out_even_are_refused(device: torch.device, colum
         torch.ops.aten._thnn_fused_lstm_cell_backward_impl(
             state, state, state, state, gates, has_bias=True
         )
+    workspace = torch.randn(2, columns + (columns % 5 == 0), device=device)
     with pytest.raises(RuntimeError, match=r"5 gates side by side"):
-        workspace = torch.randn(2, columns + (columns % 5 == 0), device=device)
         torch.ops.aten._thnn_fused_gru_cell_backward(state, workspace, has_bias=True)
 
 
