@@ -28,12 +28,23 @@ Tensor one_minus(const Tensor& tensor) { return at::rsub(tensor, 1); }
 
 bool given(const OptionalTensor& tensor) { return tensor.has_value() && tensor->defined(); }
 
+// The gates that lie side by side in a tensor of shape (batch, count * hidden).
+std::vector<Tensor> gates_in(const Tensor& tensor, int64_t count) {
+  TORCH_CHECK(tensor.dim() == 2 && tensor.size(1) % count == 0, "a recurrent cell takes ", count,
+              " gates side by side, a tensor of shape (batch, ", count, " * hidden), and got ",
+              tensor.sizes());
+  std::vector<Tensor> gates = tensor.chunk(count, 1);
+  TORCH_CHECK(gates.size() == static_cast<size_t>(count), "a recurrent cell of ", tensor.sizes(),
+              " has no gates");
+  return gates;
+}
+
 // Workspace: (batch, 4 * hidden), the activated input, forget, cell and output gates.
 std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input_gates, const Tensor& hidden_gates,
                                              const Tensor& cx, const OptionalTensor& input_bias,
                                              const OptionalTensor& hidden_bias) {
   const Tensor gates = with_bias(input_gates, input_bias).add(with_bias(hidden_gates, hidden_bias));
-  const std::vector<Tensor> parts = gates.chunk(4, 1);
+  const std::vector<Tensor> parts = gates_in(gates, 4);
   const Tensor input = parts[0].sigmoid();
   const Tensor forget = parts[1].sigmoid();
   const Tensor cell = parts[2].tanh();
@@ -48,7 +59,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const OptionalTensor& grad
                                                       const Tensor& cx, const Tensor& cy,
                                                       const Tensor& workspace, bool has_bias) {
   if (!given(grad_hy) && !given(grad_cy)) return {};
-  const std::vector<Tensor> parts = workspace.chunk(4, 1);
+  const std::vector<Tensor> parts = gates_in(workspace, 4);
   const Tensor &input = parts[0], &forget = parts[1], &cell = parts[2], &output = parts[3];
   const Tensor tanh_cy = cy.tanh();
   Tensor grad_cell_state = given(grad_cy) ? *grad_cy : at::zeros_like(cy);
@@ -70,8 +81,8 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const OptionalTensor& grad
 std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hidden_gates,
                                     const Tensor& hx, const OptionalTensor& input_bias,
                                     const OptionalTensor& hidden_bias) {
-  const std::vector<Tensor> from_input = with_bias(input_gates, input_bias).chunk(3, 1);
-  const std::vector<Tensor> from_hidden = with_bias(hidden_gates, hidden_bias).chunk(3, 1);
+  const std::vector<Tensor> from_input = gates_in(with_bias(input_gates, input_bias), 3);
+  const std::vector<Tensor> from_hidden = gates_in(with_bias(hidden_gates, hidden_bias), 3);
   const Tensor reset = from_input[0].add(from_hidden[0]).sigmoid_();
   const Tensor update = from_input[1].add(from_hidden[1]).sigmoid_();
   const Tensor fresh = from_input[2].add(reset.mul(from_hidden[2])).tanh_();
@@ -82,7 +93,7 @@ std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hid
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tensor& grad_hy,
                                                                      const Tensor& workspace,
                                                                      bool has_bias) {
-  const std::vector<Tensor> parts = workspace.chunk(5, 1);
+  const std::vector<Tensor> parts = gates_in(workspace, 5);
   const Tensor &reset = parts[0], &update = parts[1], &fresh = parts[2], &hx = parts[3],
                &hidden_new = parts[4];
   const Tensor grad_update = grad_hy.mul(hx.sub(fresh)).mul(update).mul(one_minus(update));
