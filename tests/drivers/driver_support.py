@@ -257,3 +257,15 @@ def open_driver(folder: Path, module: ModuleType = host, /, **environment: str) 
     client.memory = environment.get("OUTBOARD_OCL_MEMORY", "")
     client.torture = controls
     return client
+
+
+def assert_bytes(actual: bytes, expected: bytes) -> None:
+    """Says where the first difference is; pytest would compare megabytes line by line for hours."""
+    if actual == expected:
+        return
+    pairs = enumerate(zip(actual, expected, strict=False))
+    place = next((i for i, (a, b) in pairs if a != b), min(len(actual), len(expected)))
+    pytest.fail(
+        f"{len(actual)} bytes for {len(expected)}, different from byte {place} on: "
+        f"{actual[place : place + 8]!r} and not {expected[place : place + 8]!r}"
+    )

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from driver_support import DriverUnderTest
+from driver_support import DriverUnderTest, assert_bytes
 
 from torch_outboard.drivers.client import DriverError
 from torch_outboard.drivers.contract import Status
@@ -68,7 +68,7 @@ def test_orders_queues(
     time.sleep(0.02)
     assert not driver.queue_query(consumer)
     opened.set()
-    assert driver.read(consumer, target, 1 << 16) == b"ab" * (1 << 15)
+    assert_bytes(driver.read(consumer, target, 1 << 16), b"ab" * (1 << 15))
 
 
 def test_recording_again_keeps_earlier_waits(

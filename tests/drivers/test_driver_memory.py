@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from driver_support import MEMORY, DriverUnderTest, open_driver
+from driver_support import MEMORY, DriverUnderTest, assert_bytes, open_driver
 
 from torch_outboard.drivers import contract
 from torch_outboard.drivers.client import DriverError
@@ -33,7 +33,7 @@ def test_allocations_do_not_overlap(
     for i, (address, size) in enumerate(zip(addresses, sizes, strict=True)):
         driver.fill(queue, address, bytes([i]), size)
     for i, (address, size) in enumerate(zip(addresses, sizes, strict=True)):
-        assert driver.read(queue, address, size) == bytes([i]) * size
+        assert_bytes(driver.read(queue, address, size), bytes([i]) * size)
 
 
 def test_memory_of_devices_is_separate(driver: DriverUnderTest) -> None:
@@ -175,7 +175,7 @@ def test_pinned_memory(
     ctypes.memset(pointer, 0x5A, size)
     address = make_memory(size)
     driver.copy_host_to_device(queue, address, pointer, size)
-    assert driver.read(queue, address, size) == b"\x5a" * size
+    assert_bytes(driver.read(queue, address, size), b"\x5a" * size)
     driver.host_deallocate(pointer)
 
 

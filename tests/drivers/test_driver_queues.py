@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from driver_support import DriverUnderTest, open_driver
+from driver_support import DriverUnderTest, assert_bytes, open_driver
 
 from torch_outboard.drivers.client import DriverError
 from torch_outboard.drivers.contract import Status
@@ -163,7 +163,7 @@ def test_priorities(
         queue = make_queue(0, priority)
         address = make_memory(100_000)
         driver.write(queue, address, b"x" * 100_000)
-        assert driver.read(queue, address, 100_000) == b"x" * 100_000
+        assert_bytes(driver.read(queue, address, 100_000), b"x" * 100_000)
 
 
 def test_priorities_out_of_range(driver: DriverUnderTest) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from driver_support import DriverUnderTest, open_driver
+from driver_support import DriverUnderTest, assert_bytes, open_driver
 
 from torch_outboard.drivers.client import DriverError
 from torch_outboard.drivers.contract import Feature, Status
@@ -35,7 +35,7 @@ def test_to_device_and_back(
     data = pattern(size)[:size]
     driver.fill(queue, address, b"\xee", total)
     driver.write(queue, address + offset, data)
-    assert driver.read(queue, address + offset, size) == data
+    assert_bytes(driver.read(queue, address + offset, size), data)
     around = driver.read(queue, address, total)
     assert around == b"\xee" * offset + data + b"\xee" * 16
 
@@ -49,7 +49,7 @@ def test_within_a_device(
     driver.write(queue, source, data)
     driver.fill(queue, destination, b"\xee", size + 9)
     driver.copy_device_to_device(queue, destination + 7, source + 5, size)
-    assert driver.read(queue, destination, size + 9) == b"\xee" * 7 + data[5:] + b"\xee" * 2
+    assert_bytes(driver.read(queue, destination, size + 9), b"\xee" * 7 + data[5:] + b"\xee" * 2)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -68,7 +68,7 @@ def test_between_devices(
     driver.write(queues[0], here, data)
     driver.copy_peer(queues[queue_device], 1, there, 0, here, size)
     driver.queue_synchronize(queues[queue_device])
-    assert driver.read(queues[1], there, size) == data
+    assert_bytes(driver.read(queues[1], there, size), data)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_rows(
     )
     driver.queue_synchronize(queue)
     copied = result.raw if to_host else driver.read(queue, destination, destination_size)
-    assert copied == bytes(expected)
+    assert_bytes(copied, bytes(expected))
 
 
 @pytest.mark.parametrize("repeats", [1, 5, 1000, 5000, 300_001])
@@ -183,7 +183,7 @@ def test_ranges_outside_an_allocation(
     if driver.has("copy_host_to_device_2d"):
         refused(driver, "copy_host_to_device_2d", queue, address, 64, host, 64, 64, 65)
         refused(driver, "copy_host_to_device_2d", queue, address, 2**63, host, 64, 64, 3)
-    assert driver.read(queue, address, 4096) == b"q" * 4096
+    assert_bytes(driver.read(queue, address, 4096), b"q" * 4096)
 
 
 def test_queue_of_a_third_device_cannot_copy_between_peers(
@@ -236,7 +236,7 @@ def test_shared_memory_is_seen_by_the_host(tmp_path: Path) -> None:
     driver.queue_synchronize(queue)
     assert ctypes.string_at(address, 4096) == b"abcd" * 1024
     ctypes.memset(address, ord("z"), 4096)
-    assert driver.read(queue, address, 4096) == b"z" * 4096
+    assert_bytes(driver.read(queue, address, 4096), b"z" * 4096)
 
 
 @pytest.mark.shipped_only

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from driver_support import DriverUnderTest, open_driver
+from driver_support import DriverUnderTest, assert_bytes, open_driver
 
 from torch_outboard.drivers import contract, host, torture
 from torch_outboard.drivers.client import DriverError
@@ -39,7 +39,7 @@ def test_quiet_without_settings(tortured: DriverUnderTest) -> None:
     queue = tortured.queue_create(0)
     address = tortured.allocate(0, 1 << 20)
     tortured.write(queue, address, b"x" * (1 << 20))
-    assert tortured.read(queue, address, 1 << 20) == b"x" * (1 << 20)
+    assert_bytes(tortured.read(queue, address, 1 << 20), b"x" * (1 << 20))
     assert tortured.torture.injected() == 0
     assert tortured.torture.misuses() == 0
 

@@ -168,7 +168,7 @@ def test_several_processes_at_once(tmp_path):
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         results = list(pool.map(lambda _: counts(tmp_path), range(3)))
     assert all(built + loaded > 0 for built, loaded, _ in results)
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == entries(tmp_path)
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == entries(tmp_path)
     assert counts(tmp_path)[0] == 0
 
 
