@@ -91,8 +91,8 @@ CPU_WRITES_GAPS = (
 )
 
 CPU_CHANGES_VALUES = (
-    "PyTorch's CPU writes other values into an out tensor with gaps than into one without: there is "
-    "no CPU result to compare with"
+    "PyTorch's CPU writes other values into an out tensor with gaps than into one without: there "
+    "is no CPU result to compare with"
 )
 
 CPU_LEAVES_GAPS = "PyTorch's CPU kernel does not write an out tensor with gaps"
