@@ -312,32 +312,6 @@ def counts() -> list[Row]:
             conditions=["bins > 0", "min <= max"],
             **FAMILY,
         ),
-        # CPU has none of integers. As CUDA's: places are computed in integers, and so are the ends.
-        composed(
-            "histc histc.out",
-            """
-            x = self.reshape(-1).to(torch.int64)
-            low = int(min)
-            high = int(max)
-            if low == high and x.numel() > 0:
-                low = int(x.amin().item())
-                high = int(x.amax().item())
-            if low == high:
-                low -= 1
-                high += 1
-            width = high - low
-            out = torch.zeros([bins], dtype=self.dtype, device=self.device)
-            inside = torch.logical_and(x >= low, x <= high)
-            offset = torch.where(inside, x - low, 0)
-            # The product must not need more than 64 bits.
-            assert width * bins >= 0
-            places = torch.div(offset * bins, width, rounding_mode="floor").clamp(0, bins - 1)
-            return out.scatter_add_(0, places, inside.to(self.dtype))
-            """,
-            dtypes=INTEGERS,
-            conditions=["bins > 0", "min <= max"],
-            **FAMILY,
-        ),
         composed(
             "histogram.bin_ct histogram.bin_ct_out",
             """
