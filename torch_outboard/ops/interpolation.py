@@ -41,6 +41,9 @@ def _row(name: str, mode: int, align: bool, *, backward: bool, double: bool) -> 
     inputs, outputs = ("out", "grad_output") if backward else ("self", "out")
     overload = f"{name}_backward" if backward else name
     dtypes = list(FLOATS[3:] if double else FLOATS[:3])
+    if mode >= 4 and not double:
+        # As on CPU.
+        dtypes = [torch.float32]
     if mode < 2 and not backward and not double:
         dtypes.append(torch.uint8)
     scales = _scales(dimensions, f"sizes({inputs})", f"sizes({outputs})", align)
