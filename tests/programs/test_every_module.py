@@ -1,4 +1,4 @@
-"""Every module that PyTorch's own tests construct, with their arguments: results, moving, formats."""
+"""Every module that PyTorch's own tests construct, as they do: results, moving, memory formats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 def samples(info: ModuleInfo, *, requires_grad: bool) -> Iterator[tuple[ModuleInput, bool]]:
-    """Arguments on CPU, of training and of evaluation where those differ, always the same values."""
+    """Arguments on CPU, of training and of evaluation where they differ; always the same."""
     for training in (True, False) if info.train_and_eval_differ else (True,):
         torch.manual_seed(11)
         for sample in info.module_inputs_func(
@@ -33,7 +33,7 @@ def samples(info: ModuleInfo, *, requires_grad: bool) -> Iterator[tuple[ModuleIn
 
 
 def to_device(tree: Any, device: torch.device) -> Any:
-    """Copies of the tensors of `tree` on `device`, which require gradients where the old ones do."""
+    """Copies of the tensors of `tree` on `device`, as leaves that require gradients as they do."""
 
     def move(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
@@ -141,7 +141,7 @@ def conversion(swap: bool, overwrite: bool) -> Iterator[None]:
 @pytest.mark.parametrize("how", ["data", "swap", "overwrite"])
 @pytest.mark.parametrize("name", sorted(name for name in MODULES if not MODULES[name].is_lazy))
 def test_moving(device, name, how):
-    """There and back, to another dtype on the way, with gradients; parameters stay the same objects."""
+    """There and back with gradients, by another dtype; parameters stay the same objects."""
     info = MODULES[name]
     with conversion(how == "swap", how == "overwrite"):
         for sample, training in samples(info, requires_grad=False):
@@ -174,6 +174,17 @@ def test_moving(device, name, how):
             )
 
 
+def formatted(tree: Any, rank: int, memory_format: torch.memory_format) -> Any:
+    """`tree` with the tensors of `rank` dimensions in `memory_format`."""
+
+    def change(value: Any) -> Any:
+        if torch.is_tensor(value) and value.dim() == rank:
+            return value.to(memory_format=memory_format)
+        return value
+
+    return tree_map(change, tree)
+
+
 def strides(value: Any) -> Any:
     return value.stride() if torch.is_tensor(value) else None
 
@@ -204,14 +215,8 @@ def test_memory_formats(device, name):
                     for place in (torch.device("cpu"), device):
                         module = constructed(info, sample, training).to(place)
                         module.to(memory_format=of_weights)
-                        args, kwargs = tree_map(
-                            lambda value: (
-                                value.to(memory_format=of_arguments)
-                                if torch.is_tensor(value) and value.dim() == rank
-                                else value
-                            ),
-                            to_device((forward.args, forward.kwargs), place),
-                        )
+                        arguments = to_device((forward.args, forward.kwargs), place)
+                        args, kwargs = formatted(arguments, rank, of_arguments)
                         shown.append(tree_map(strides, tree_leaves(module(*args, **kwargs))))
                     assert shown[1] == shown[0], (sample, of_arguments, of_weights)
                     compared += 1

@@ -16,7 +16,6 @@ SELECT = [
     Launch("select_slices", "numel(out) // after", groups=True, when="after >= 32"),
 ]
 REAL = (*FLOATS, *INTEGERS)
-NUMBERS = (*REAL, *COMPLEX)
 
 # Index tensors of one dimension stand for a tensor of the shape of what they select.
 EXPANDED = """
@@ -113,10 +112,16 @@ def scatter_reduce(
             ],
             constants={"REDUCE": reduce, "INCLUDE_SELF": include_self, "BOOLEAN": boolean},
             meta=meta,
+            conditions=conditions,
             **(LINES if scalar else LINES_OF_SRC),
         )
         | {"source": "".join(map(template, SCATTER_REDUCE))}
-        for dtypes, boolean in ((NUMBERS, "0"), (BOOL, "1"))
+        for dtypes, boolean, conditions in (
+            (REAL, "0", []),
+            # As on CPU: there is no order, and no mean.
+            (COMPLEX, "0", [f"({reduce}) != 2 && ({reduce}) != 3"]),
+            (BOOL, "1", [f"({reduce}) != 4"]),
+        )
     ]
 
 
@@ -224,6 +229,7 @@ d = wrapped(dim, self)
 at_least_1d(into).scatter_reduce_(
     d, expanded(index, d, what), what, reduce, include_self=include_self)""",
             "aten::index_reduce",
+            dtypes=REAL,
             **common,
         ),
         composed(

@@ -287,7 +287,12 @@ def rearranged() -> list[Row]:
                 ones = torch.ones([row, col], dtype=torch.bool, device=device)
                 return ones.{name}(offset).nonzero().t().to(kind).contiguous()
                 """,
-                conditions=["row >= 0", "col >= 0"],
+                # int32 and int64 alone, as on CPU.
+                conditions=[
+                    "row >= 0",
+                    "col >= 0",
+                    "3 <= either(dtype, 4) && either(dtype, 4) <= 4",
+                ],
                 **FAMILY,
             )
             for name in ("tril", "triu")
