@@ -56,7 +56,7 @@ INTEL := build/intel
 .PHONY: test-intel
 test-intel: build $(INTEL)/ready ## the tests of drivers and device kernels through Intel's OpenCL for processors
 	@OUTBOARD_OCL_LIBRARY=$(CURDIR)/$(INTEL)/lib/libintelocl.so OMP_WAIT_POLICY=PASSIVE \
-		$(PY) -m pytest --configuration ocl -m "not slow" -q -n $(MAX_JOBS) tests/engines tests/drivers
+		$(PY) -m pytest --configuration ocl -m "not slow" -q -n $(MAX_JOBS) tests/device_kernels tests/drivers
 
 .PHONY: test-libraries
 test-libraries: build $(VENV)/ready-libraries ## train small models of transformers, peft and diffusers by host and device kernels

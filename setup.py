@@ -79,6 +79,11 @@ def sources(folder: str) -> list[str]:
     return sorted(str(p.relative_to(ROOT)) for p in (ROOT / "csrc" / folder).rglob("*.cpp"))
 
 
+def library_sources() -> list[str]:
+    """Everything but the binding."""
+    return sorted(set(sources(".")) - set(sources("python")))
+
+
 def driver_sources(name: str) -> list[str]:
     folder = ROOT / PACKAGE / "drivers" / name
     files = [*folder.glob("*.c"), *folder.glob("*.cpp")]
@@ -228,8 +233,9 @@ def native_extensions() -> list[Extension]:
     flags = ["-std=c++20", "-O2", "-fno-math-errno", "-g0", "-fvisibility=hidden", *WARNINGS]
     library = CppExtension(
         LIBRARY,
-        [*sources("runtime"), *sources("aten"), *sources("engines")],
-        include_dirs=include,
+        library_sources(),
+        # Kernel texts that C++ compiles, too, stand below both.
+        include_dirs=[*include, str(ROOT / PACKAGE / "kernels")],
         extra_compile_args=[*flags, "-DOUTBOARD_BUILDING", "-fopenmp"],
         extra_link_args=["-fopenmp", "-Wl,-z,defs", "-ldl", "-lpthread"],
         py_limited_api=False,

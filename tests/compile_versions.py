@@ -43,6 +43,7 @@ from tests.version_headers import PLATFORM, Unavailable, python_headers, torch_h
 
 ROOT = Path(__file__).resolve().parent.parent
 CSRC = ROOT / "csrc"
+KERNELS = ROOT / "torch_outboard" / "kernels"
 FOLDER = ROOT / "build" / "versions"
 TORCH_VERSIONS = ("2.11.0", "2.12.0", "2.13.0", "2.14.0", "2.15.0")
 PYTHON_VERSIONS = ("3.11", "3.12", "3.13")
@@ -81,7 +82,8 @@ def project_sources() -> list[Source]:
         added = ["-fPIC", "-DTORCH_API_INCLUDE_EXTENSION_H", f"-DTORCH_EXTENSION_NAME={name}"]
         added += [f for f in sysconfig.get_config_var("CFLAGS").split() if f.startswith("-D")]
         stubs = setup.cpu_stub_candidates()[0] if extension.name == setup.LIBRARY else []
-        include = tuple(Path(p) for p in extension.include_dirs if Path(p).is_relative_to(CSRC))
+        own = (Path(p) for p in extension.include_dirs)
+        include = tuple(p for p in own if p.is_relative_to(CSRC) or p == KERNELS)
         flags = tuple(extension.extra_compile_args + added)
         for path in extension.sources:
             # Drivers are C++ without PyTorch.

@@ -28,7 +28,7 @@ CONFIGURATIONS: dict[str, dict[str, str]] = {
     "separate": {**HOST, "OUTBOARD_HOST_ACCESS": "separate"},
     "torture": {**HOST, "OUTBOARD_HOST_ACCESS": "shared", "OUTBOARD_TORTURE": "delay_us=200"},
     "ocl": {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_WAY": "device"},
-    # `ocl` with the kernels that GPUs get (tests/engines/gpu_driver.py).
+    # `ocl` with the kernels that GPUs get (tests/device_kernels/gpu_driver.py).
     "gpu": {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_WAY": "device"},
 }
 
@@ -73,7 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
     choose_driver(config.getoption("driver"))
     set_environment(config.getoption("configuration"))
     if config.getoption("configuration") == "gpu":
-        from tests.engines import gpu_driver
+        from tests.device_kernels import gpu_driver
 
         gpu_driver.use()
 

@@ -43,7 +43,7 @@ def pytest_stage(configuration: str, marker: str | None) -> Stage:
     selection = ("-m", marker) if marker else ()
     arguments = ("-m", "pytest", "--configuration", configuration, *selection)
     if configuration not in ("ocl", "gpu"):
-        arguments += ("--ignore=tests/engines",)  # the host driver compiles no kernels
+        arguments += ("--ignore=tests/device_kernels",)  # the host driver compiles no kernels
     report = f"--junitxml={RESULTS / configuration}.xml"
     return Stage(configuration, (*arguments, "-q", "-n", str(jobs()), report))
 
@@ -51,7 +51,7 @@ def pytest_stage(configuration: str, marker: str | None) -> Stage:
 def engines_stage(marker: str | None, configuration: str = "ocl") -> Stage:
     """The tests of device kernels and whole programs, which need a driver that compiles."""
     stage = pytest_stage(configuration, marker)
-    arguments = (*stage.arguments, "tests/engines", "tests/programs")
+    arguments = (*stage.arguments, "tests/device_kernels", "tests/programs")
     return Stage(configuration, arguments, driver="ocl", needs_kernels=True)
 
 

@@ -86,7 +86,7 @@ def test_what_is_edited_meanwhile_is_not_remembered(
 
 def test_every_source_of_the_project_is_looked_at() -> None:
     sources = {source.path: source for source in compile_versions.project_sources()}
-    stubs = sources["csrc/aten/host/stubs.cpp"]
+    stubs = sources["csrc/cpu_kernels/typed/stubs.cpp"]
     assert "-DOUTBOARD_CPU_STUBS" in stubs.stub_flags
     assert "-std=c++20" in stubs.flags
     assert "-DTORCH_EXTENSION_NAME=_C" in sources["csrc/python/module.cpp"].flags

@@ -116,7 +116,7 @@ def test_the_tests_of_device_kernels_fail_without_a_device_that_compiles(tmp_pat
 
     if "pocl" not in ocl.describe().lower():
         pytest.skip("the OpenCL of this machine is not PoCL")
-    test = "tests/engines/test_ways.py::test_a_way_for_a_block"
+    test = "tests/device_kernels/ways/test_ways.py::test_a_way_for_a_block"
     command = [sys.executable, "-m", "pytest", "-q", "--configuration", "ocl", test]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("OUTBOARD_")}
     result = subprocess.run(

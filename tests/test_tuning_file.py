@@ -189,7 +189,7 @@ def test_a_file_of_another_format_is_left_alone(device, folder):
 def test_tune_says_that_there_is_nothing_to_tune(device, tmp_path):
     """The driver `host` compiles nothing."""
     if _C.runs_code(device.index):
-        pytest.skip("this driver compiles; tests/engines/test_way_tuning.py tunes it")
+        pytest.skip("this driver compiles; tests/device_kernels/ways/test_way_tuning.py tunes it")
     out = run_python(
         """
         import sys

@@ -2,12 +2,12 @@
 //
 // Whatever may load the driver, wait or take a lock runs without the interpreter lock.
 #include "python/bindings.h"
-#include "runtime/device.h"
-#include "runtime/driver_table.h"
+#include "runtime/driver/device.h"
+#include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
-#include "runtime/graph.h"
+#include "runtime/streams/graph.h"
 #include "runtime/hooks.h"
-#include "runtime/stream.h"
+#include "runtime/streams/stream.h"
 
 namespace py = pybind11;
 

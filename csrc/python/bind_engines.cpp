@@ -1,19 +1,19 @@
 // The operator tables on their way from Python to the engines, and the choice of ways.
 #include <pybind11/stl.h>
 
-#include "aten/router.h"
-#include "aten/ways.h"
-#include "engines/engine.h"
-#include "engines/expression.h"
-#include "engines/product_blocks.h"
-#include "engines/scalar_functions.h"
+#include "dispatch/router.h"
+#include "dispatch/ways.h"
+#include "device_kernels/engine.h"
+#include "device_kernels/expressions/expression.h"
+#include "device_kernels/product/product_blocks.h"
+#include "device_kernels/pointwise/scalar_functions.h"
 #include "python/bindings.h"
-#include "runtime/compiler_probe.h"
-#include "runtime/device.h"
-#include "runtime/launch.h"
-#include "runtime/program.h"
-#include "runtime/private_folder.h"
-#include "runtime/program_disk_cache.h"
+#include "runtime/programs/compiler_probe.h"
+#include "runtime/driver/device.h"
+#include "runtime/programs/launch.h"
+#include "runtime/programs/program.h"
+#include "runtime/programs/private_folder.h"
+#include "runtime/programs/program_disk_cache.h"
 
 namespace py = pybind11;
 

@@ -1,9 +1,9 @@
 // Policies, lists and reports of the router, for torch_outboard.fallback.
 #include <pybind11/stl.h>
 
-#include "aten/fallback_policy.h"
-#include "aten/report.h"
-#include "aten/router.h"
+#include "dispatch/fallback_policy.h"
+#include "dispatch/report.h"
+#include "dispatch/router.h"
 #include "python/bindings.h"
 
 namespace py = pybind11;

@@ -2,7 +2,7 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
-#include "aten/router.h"
+#include "dispatch/router.h"
 #include "python/bindings.h"
 #include "python/result_check.h"
 

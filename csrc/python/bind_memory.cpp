@@ -7,10 +7,10 @@
 #include <optional>
 
 #include "python/bindings.h"
-#include "runtime/caching_allocator.h"
-#include "runtime/device.h"
-#include "runtime/host_kernel_memory.h"
-#include "runtime/pinned_allocator.h"
+#include "runtime/memory/caching/caching_allocator.h"
+#include "runtime/driver/device.h"
+#include "runtime/memory/cpu_kernel_memory.h"
+#include "runtime/memory/pinned_allocator.h"
 
 namespace py = pybind11;
 
@@ -144,23 +144,23 @@ void bind_pinned(py::module_& m) {
 
 // Makes CPU memory of this thread come from a device's cache between enter and exit, as it does
 // while a host kernel runs.
-class HostKernelScope {
+class CpuKernelScope {
  public:
-  explicit HostKernelScope(c10::DeviceIndex device) : device_(device) {}
+  explicit CpuKernelScope(c10::DeviceIndex device) : device_(device) {}
   void enter() { memory_.emplace(current_stream_state(device_)); }
   void exit() { memory_.reset(); }
 
  private:
   c10::DeviceIndex device_;
-  std::optional<HostKernelMemory> memory_;
+  std::optional<CpuKernelMemory> memory_;
 };
 
 // For tests and benchmarks.
 void bind_probes(py::module_& m) {
-  py::class_<HostKernelScope>(m, "_HostKernelScope")
+  py::class_<CpuKernelScope>(m, "_CpuKernelScope")
       .def(py::init<c10::DeviceIndex>())
-      .def("__enter__", &HostKernelScope::enter)
-      .def("__exit__", [](HostKernelScope& self, const py::args&) { self.exit(); });
+      .def("__enter__", &CpuKernelScope::enter)
+      .def("__exit__", [](CpuKernelScope& self, const py::args&) { self.exit(); });
   m.def("_raw_allocate_on_cpu", [](size_t bytes) {
     return reinterpret_cast<uint64_t>(c10::GetCPUAllocator()->raw_allocate(bytes));
   });

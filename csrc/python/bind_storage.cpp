@@ -1,8 +1,8 @@
 // Storages over shared memory, and metadata that travels with tensors.
 #include <pybind11/stl.h>
 
-#include "aten/host_memory.h"
-#include "aten/serialization.h"
+#include "tensors/shared_storage.h"
+#include "tensors/serialization.h"
 #include "python/bindings.h"
 
 namespace py = pybind11;

@@ -1,5 +1,5 @@
 // The Python binding: `torch_outboard._C`. One bind_* function per subject, each in its own file.
-#include "aten/router.h"
+#include "dispatch/router.h"
 #include "python/bindings.h"
 
 PYBIND11_MODULE(_C, m) {

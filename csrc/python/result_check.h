@@ -4,8 +4,8 @@
 #include <ATen/core/function_schema.h>
 #include <ATen/core/stack.h>
 
-#include "engines/meta_call.h"
-#include "engines/overload.h"
+#include "device_kernels/rows/meta_call.h"
+#include "device_kernels/rows/overload.h"
 
 namespace outboard {
 

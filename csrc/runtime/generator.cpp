@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "runtime/device.h"
+#include "runtime/driver/device.h"
 
 namespace outboard {
 namespace {

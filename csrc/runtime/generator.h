@@ -13,7 +13,7 @@ namespace outboard {
 
 // Where one operator's random numbers begin. They are words of Philox blocks with key = seed and
 // counter = (block, offset); a block serves neighbouring elements in logical order, so numbers
-// depend on neither threads, strides, vector width nor device (aten/random/distributions.h).
+// depend on neither threads, strides, vector width nor device (random/distributions.h).
 struct PhiloxState {
   uint64_t seed;
   uint64_t offset;

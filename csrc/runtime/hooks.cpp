@@ -4,13 +4,13 @@
 
 #include <atomic>
 
-#include "runtime/caching_allocator.h"
-#include "runtime/device.h"
-#include "runtime/driver_table.h"
+#include "runtime/memory/caching/caching_allocator.h"
+#include "runtime/driver/device.h"
+#include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
 #include "runtime/generator.h"
-#include "runtime/pinned_allocator.h"
-#include "runtime/stream.h"
+#include "runtime/memory/pinned_allocator.h"
+#include "runtime/streams/stream.h"
 
 namespace outboard {
 namespace {

@@ -36,7 +36,7 @@ NOT_DIFFERENTIABLE = {
     "random": "what is drawn does not depend on an argument by a difference",
 }
 # The operator database has no entry with kernels of these; their own tests call gradcheck.
-TESTED_BY_HAND = {"recurrent": "tests/engines/test_recurrent.py"}
+TESTED_BY_HAND = {"recurrent": "tests/device_kernels/products/test_recurrent.py"}
 # On which dtypes a kernel has to have run to count as checked.
 COMPUTED = (torch.float64, torch.complex128)
 # Tensors with more elements take long and find nothing else.

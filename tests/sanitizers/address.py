@@ -1,7 +1,7 @@
 """Runs tests on native parts that AddressSanitizer and UndefinedBehaviorSanitizer watch.
 
     python -m tests.sanitizers.address                      # runtime, operators and drivers
-    python -m tests.sanitizers.address tests/aten -k copy   # arguments of pytest
+    python -m tests.sanitizers.address tests/transfer -k copy   # arguments of pytest
 
 The build lies in `build/sanitized/address`; the installed one stays as it is. PyTorch and Python
 are watched only where they call the system's allocator. Exit status: that of pytest, or 1 if a
@@ -29,7 +29,8 @@ from tests.sanitizers.native_build import (
     link,
 )
 
-TESTS = ["tests/runtime", "tests/aten", "tests/drivers"]
+FOLDERS = "runtime tensors transfer cpu_kernels random dispatch autograd composed_operators drivers"
+TESTS = [f"tests/{name}" for name in FOLDERS.split()]
 # Freed memory stays with the process for a while, so that uses of it are found.
 DESELECTED = "tests/drivers/test_driver_memory.py::test_freed_memory_goes_back_to_the_system[ocl"
 FINDINGS = ADDRESS.folder / "findings"

@@ -20,16 +20,16 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/adopted_memory.h"
-#include "runtime/caching_allocator.h"
-#include "runtime/device.h"
-#include "runtime/driver_table.h"
-#include "runtime/event.h"
+#include "runtime/memory/adopted_memory.h"
+#include "runtime/memory/caching/caching_allocator.h"
+#include "runtime/driver/device.h"
+#include "runtime/driver/driver_table.h"
+#include "runtime/streams/event.h"
 #include "runtime/generator.h"
-#include "runtime/host_kernel_memory.h"
-#include "runtime/kernel_faults.h"
-#include "runtime/pinned_allocator.h"
-#include "runtime/stream.h"
+#include "runtime/memory/cpu_kernel_memory.h"
+#include "runtime/programs/kernel_faults.h"
+#include "runtime/memory/pinned_allocator.h"
+#include "runtime/streams/stream.h"
 
 namespace outboard {
 namespace {

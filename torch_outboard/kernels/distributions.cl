@@ -1,4 +1,4 @@
-// Values of continuous distributions and of the geometric one, as csrc/aten/random/distributions.h
+// Values of continuous distributions and of the geometric one, as csrc/random/distributions.h
 // makes them of draws. BITS is 64 for float64, else 32.
 
 #pragma OPENCL FP_CONTRACT OFF

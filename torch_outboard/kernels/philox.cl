@@ -1,4 +1,4 @@
-// Philox4x32-10, as in csrc/aten/random/philox.h, and which words an element uses, as in
+// Philox4x32-10, as in csrc/random/philox.h, and which words an element uses, as in
 // distributions.h there: word i % 4 of block i / 4, or of 64 bits half i % 2 of block i / 2.
 
 // All rounds on the counter in x, y, z and w, of type U: one block or a vector of them.

@@ -1,4 +1,4 @@
-// The kernels of the reduction engine. What stands before them: csrc/engines/reduction_source.cpp.
+// The kernels of the reduction engine. What stands before them: csrc/device_kernels/reduction/reduction_source.cpp.
 //
 // Dimension 0 of the reduced and of the kept ones is the one with the smallest stride.
 

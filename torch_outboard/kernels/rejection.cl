@@ -1,10 +1,10 @@
 // Values of the Poisson, binomial and gamma distributions, from an open number of draws. This text
-// is compiled as OpenCL C, and as C++ by csrc/aten/random/rejection_values.cpp: both give the same
+// is compiled as OpenCL C, and as C++ by csrc/random/rejection_values.cpp: both give the same
 // bits, since it uses integers and + - * / sqrt floor of float64 only, in an order that neither
 // changes.
 //
 // Element i has draws of its own: block k is the one with the counter (i, offset + k), in the
-// notation of csrc/aten/random/philox.h. An operator reserves REJECTION_BLOCKS offsets. An attempt
+// notation of csrc/random/philox.h. An operator reserves REJECTION_BLOCKS offsets. An attempt
 // takes one block, and all attempts fail with a probability below 1e-20; then comes the middle of
 // the distribution.
 //

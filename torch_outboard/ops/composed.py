@@ -1,4 +1,4 @@
-"""How rows of the engine `composed` (csrc/engines/composed.h) are written."""
+"""How rows of the engine `composed` (csrc/device_kernels/composed/composed.h) are written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolution: the rows of the engine `convolution` (csrc/engines/convolution.h)."""
+"""Convolution: rows of the engine in csrc/device_kernels/convolution/convolution.h."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms: the rows of the engine `fourier` (csrc/engines/fourier.h)."""
+"""Discrete Fourier transforms: rows of the engine in csrc/device_kernels/fourier/fourier.h."""
 
 from __future__ import annotations
 

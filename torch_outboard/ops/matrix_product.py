@@ -1,4 +1,4 @@
-"""Matrix products: the rows of the engine `matrix_product` (csrc/engines/matrix_product.h)."""
+"""Matrix products: rows of the engine in csrc/device_kernels/product/matrix_product.h."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fused optimizers: rows of the engine `pointwise_lists` (csrc/engines/pointwise_lists.cpp)."""
+"""Fused optimizers: rows of the engine in csrc/device_kernels/pointwise/pointwise_lists.cpp."""
 
 from __future__ import annotations
 

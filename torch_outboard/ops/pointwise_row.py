@@ -1,4 +1,4 @@
-"""How rows of the engine `pointwise` are written (csrc/engines/pointwise.h)."""
+"""How rows of the engine `pointwise` are written (csrc/device_kernels/pointwise/pointwise.h)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions: the rows of the engine `reduction` (csrc/engines/reduction.h)."""
+"""Reductions: the rows of the engine `reduction` (csrc/device_kernels/reduction/reduction.h)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How rows of the engine `template` (csrc/engines/template.h) are written."""
+"""How rows of the engine `template` (csrc/device_kernels/template/template.h) are written."""
 
 from __future__ import annotations
 

@@ -1,0 +1,266 @@
+#include "cpu_kernels/call/boxed_cpu_call.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "cpu_kernels/call/cpu_call.h"
+#include "runtime/generator.h"
+
+namespace outboard {
+
+// What an argument is, read off the schema once.
+struct CpuPlan {
+  enum class Kind : uint8_t {
+    kTensor,
+    kTensorList,
+    kOptionalTensorList,
+    kDevice,
+    kGenerator,
+    kPinMemory
+  };
+  struct Argument {
+    uint16_t index;
+    Kind kind;
+    Access access;
+  };
+  std::vector<Argument> arguments;  // those with anything to do
+  bool mixes_devices = false;       // CPU tensors of any size may stand beside device tensors
+  bool indexes = false;             // lists of indices may be on the CPU
+  bool has_cpu_kernel = false;      // at the first call; libraries may bring one later
+};
+
+namespace {
+
+// Operators that on other devices, too, accept CPU tensors beside device tensors.
+constexpr std::array<std::string_view, 11> kMixingOperators = {
+    "aten::_copy_from",     "aten::_copy_from_and_resize",    "aten::_cudnn_ctc_loss",
+    "aten::_ctc_loss",      "aten::_ctc_loss_backward",       "aten::_foreach_copy",
+    "aten::_foreach_copy_", "aten::_pack_padded_sequence",    "aten::copy_",
+    "aten::segment_reduce", "aten::_segment_reduce_backward",
+};
+
+// Operators with a tensor first and a list of indices into it.
+constexpr std::array<std::string_view, 9> kIndexingOperators = {
+    "aten::_index_put_impl",
+    "aten::_index_put_impl_",
+    "aten::_unsafe_index",
+    "aten::_unsafe_index_put",
+    "aten::_unsafe_masked_index",
+    "aten::_unsafe_masked_index_put_accumulate",
+    "aten::index",
+    "aten::index_put",
+    "aten::index_put_",
+};
+
+// Operators that update running statistics although their schemas say that they only read them.
+constexpr std::array<std::string_view, 2> kUpdatingStatistics = {
+    "aten::native_batch_norm",
+    "aten::batch_norm_update_stats",
+};
+
+// Whether an argument is written, by its schema or against it.
+bool is_written(const c10::FunctionSchema& schema, const c10::Argument& argument) {
+  if (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) return true;
+  return (argument.name() == "running_mean" || argument.name() == "running_var") &&
+         std::find(kUpdatingStatistics.begin(), kUpdatingStatistics.end(), schema.name()) !=
+             kUpdatingStatistics.end();
+}
+
+const CpuPlan* make_plan(const c10::OperatorHandle& op) {
+  using Kind = CpuPlan::Kind;
+  auto* plan = new CpuPlan;
+  plan->has_cpu_kernel = op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
+  const auto& arguments = op.schema().arguments();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    c10::TypePtr type = arguments[i].type();
+    if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+    const Access access = is_written(op.schema(), arguments[i]) ? Access::kWrite : Access::kRead;
+    std::optional<Kind> kind;
+    if (type->kind() == c10::TypeKind::TensorType) {
+      kind = Kind::kTensor;
+    } else if (type->kind() == c10::TypeKind::ListType) {
+      const c10::TypePtr element = type->expectRef<c10::ListType>().getElementType();
+      if (element->kind() == c10::TypeKind::TensorType) {
+        kind = Kind::kTensorList;
+      } else if (element->isSubtypeOf(*c10::OptionalType::ofTensor())) {
+        kind = Kind::kOptionalTensorList;
+      }
+    } else if (type->kind() == c10::TypeKind::DeviceObjType) {
+      kind = Kind::kDevice;
+    } else if (type->kind() == c10::TypeKind::GeneratorType) {
+      kind = Kind::kGenerator;
+    } else if (type->kind() == c10::TypeKind::BoolType && arguments[i].name() == "pin_memory") {
+      kind = Kind::kPinMemory;
+    }
+    if (kind.has_value()) plan->arguments.push_back({static_cast<uint16_t>(i), *kind, access});
+  }
+  for (const std::string_view name : kMixingOperators) {
+    plan->mixes_devices = plan->mixes_devices || name == op.schema().name();
+  }
+  for (const std::string_view name : kIndexingOperators) {
+    plan->indexes = plan->indexes || name == op.schema().name();
+  }
+  return plan;
+}
+
+const CpuPlan& plan_of(Operator& entry, const c10::OperatorHandle& op) {
+  if (const CpuPlan* plan = entry.cpu_plan.load(std::memory_order_acquire)) return *plan;
+  const CpuPlan* made = make_plan(op);
+  const CpuPlan* known = nullptr;
+  if (entry.cpu_plan.compare_exchange_strong(known, made)) return *made;
+  delete made;
+  return *known;
+}
+
+// CPU operands of any other size than a scalar do not mix with device tensors.
+void check_same_device(const at::Tensor& tensor, const CpuPlan& plan, Access access,
+                       c10::DeviceIndex device) {
+  if (!tensor.defined() || tensor.is_privateuseone() || plan.mixes_devices || plan.indexes) return;
+  TORCH_CHECK(tensor.is_cpu() && tensor.dim() == 0 && access == Access::kRead,
+              "Expected all tensors to be on the same device, but found at least two devices, ",
+              device_of(device), " and ", tensor.device(), "! Move one with .to()");
+}
+
+// Indices on the CPU go everywhere, those on a device only to tensors on it; what is put at them
+// lies with the tensor or is a scalar.
+void check_indexing(const torch::jit::Stack& stack, const CpuPlan& plan, size_t base) {
+  const auto argument_at = [&](size_t i) -> const c10::IValue& {
+    return stack[base + plan.arguments[i].index];
+  };
+  const c10::Device own = argument_at(0).toTensor().device();
+  for (size_t i = 1; i < plan.arguments.size(); ++i) {
+    const c10::IValue& value = argument_at(i);
+    if (plan.arguments[i].kind == CpuPlan::Kind::kOptionalTensorList) {
+      for (const c10::IValue& index : value.toListRef()) {
+        if (!index.isTensor() || !index.toTensor().defined()) continue;
+        const c10::Device device = index.toTensor().device();
+        TORCH_CHECK(device.is_cpu() || device == own,
+                    "indices should be either on cpu or on the same device as the indexed tensor (",
+                    own, "), and some are on ", device, "; move them with .to()");
+      }
+    } else if (value.isTensor() && value.toTensor().defined()) {
+      const at::Tensor& tensor = value.toTensor();
+      TORCH_CHECK(tensor.device() == own ||
+                      (tensor.dim() == 0 && plan.arguments[i].access == Access::kRead),
+                  "Expected all tensors to be on the same device, but found at least two devices, ",
+                  own, " and ", tensor.device(), "! Move one with .to()");
+    }
+  }
+}
+
+// Random operators without code of their own draw from a CPU generator that (seed, offset) seeds.
+at::Generator host_generator(const c10::IValue& given, c10::DeviceIndex device) {
+  std::optional<at::Generator> generator;
+  if (given.isGenerator()) generator = given.toGenerator();
+  const PhiloxState state = reserve_philox(generator, device, 1);
+  return at::make_generator<at::CPUGeneratorImpl>(state.seed + state.offset * 0x9E3779B97F4A7C15u);
+}
+
+void map_argument(c10::IValue& value, const CpuPlan::Argument& argument, const CpuPlan& plan,
+                  c10::DeviceIndex device, CpuCall& call) {
+  using Kind = CpuPlan::Kind;
+  switch (argument.kind) {
+    case Kind::kTensor:
+      if (value.isTensor()) {
+        const at::Tensor& tensor = value.toTensor();
+        check_same_device(tensor, plan, argument.access, device);
+        value = call.map(tensor, argument.access);
+      }
+      break;
+    case Kind::kTensorList:
+      if (value.isTensorList()) {
+        // A list on the stack is shared with the caller: it is replaced, not changed.
+        c10::List<at::Tensor> hosts;
+        hosts.reserve(value.toListRef().size());
+        for (const c10::IValue& element : value.toListRef()) {
+          check_same_device(element.toTensor(), plan, argument.access, device);
+          hosts.push_back(call.map(element.toTensor(), argument.access));
+        }
+        value = std::move(hosts);
+      }
+      break;
+    case Kind::kOptionalTensorList:
+      if (value.isList()) {
+        c10::List<std::optional<at::Tensor>> hosts;
+        for (const c10::IValue& element : value.toListRef()) {
+          if (element.isTensor()) {
+            check_same_device(element.toTensor(), plan, argument.access, device);
+            hosts.push_back(call.map(element.toTensor(), argument.access));
+          } else {
+            hosts.push_back(std::nullopt);
+          }
+        }
+        value = std::move(hosts);
+      }
+      break;
+    case Kind::kDevice:
+      if (value.isDevice() && value.toDevice().is_privateuseone()) value = c10::Device(c10::kCPU);
+      break;
+    case Kind::kGenerator:
+      value = host_generator(value, device);
+      break;
+    case Kind::kPinMemory:
+      TORCH_CHECK(!(value.isBool() && value.toBool()),
+                  "only CPU tensors can be pinned, and one on ", device_of(device),
+                  " was asked for; leave pin_memory out");
+      break;
+  }
+}
+
+void map_result(c10::IValue& value, CpuCall& call) {
+  if (value.isTensor()) {
+    at::Tensor host = std::move(value).toTensor();
+    value = call.result(std::move(host));
+  } else if (value.isTensorList()) {
+    c10::List<at::Tensor> results;
+    results.reserve(value.toListRef().size());
+    for (const c10::IValue& element : value.toListRef()) {
+      results.push_back(call.result(element.toTensor()));
+    }
+    value = std::move(results);
+  }
+}
+
+}  // namespace
+
+void run_on_host(Operator& entry, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                 torch::jit::Stack* stack, c10::DeviceIndex device, ReportedCall& reported) {
+  // Called for dense tensors or, with the keys of those, for sparse ones.
+  const bool dense =
+      !keys.has_any(c10::DispatchKeySet({c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr}));
+  const CpuPlan& plan = plan_of(entry, op);
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !dense || plan.has_cpu_kernel || op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU),
+      entry.name, " was asked for on ", device_of(device),
+      ", and neither the device nor the CPU has a kernel for it; bring one with "
+      "torch_outboard.kernel");
+  const size_t base = stack->size() - op.schema().arguments().size();
+  if (plan.indexes) check_indexing(*stack, plan, base);
+  CpuCall call(device);
+  for (const CpuPlan::Argument& argument : plan.arguments) {
+    map_argument((*stack)[base + argument.index], argument, plan, device, call);
+  }
+  {
+    // Autograd has had its turn on the device tensors. Most often it has said so itself.
+    std::optional<at::AutoDispatchBelowADInplaceOrView> guard;
+    if (!c10::impl::tls_local_dispatch_key_set().excluded_.has_all(
+            c10::autograd_dispatch_keyset_with_ADInplaceOrView)) {
+      guard.emplace();
+    }
+    if (C10_LIKELY(dense)) {
+      op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+    } else {
+      op.callBoxed(stack);
+    }
+  }
+  for (size_t i = base; i < stack->size(); ++i) map_result((*stack)[i], call);
+  call.finish();
+  reported.add_copied_bytes(call.copied_bytes());
+}
+
+}  // namespace outboard

@@ -1,0 +1,301 @@
+#include "cpu_kernels/call/cpu_call.h"
+
+#include <c10/core/CPUAllocator.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/memory/adopted_memory.h"
+#include "runtime/memory/caching/caching_allocator.h"
+#include "runtime/driver/driver_table.h"
+#include "runtime/streams/wait.h"
+
+namespace outboard {
+namespace {
+
+constexpr c10::DispatchKeySet kCpuKeys(c10::DispatchKey::CPU);
+constexpr c10::DispatchKeySet kDeviceKeys(c10::DispatchKey::PrivateUse1);
+
+// The bytes [begin, end) of its storage that a tensor may touch.
+std::pair<size_t, size_t> byte_span(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return {0, 0};
+  int64_t last = 0;
+  for (int64_t i = 0; i < tensor.dim(); ++i) last += (tensor.size(i) - 1) * tensor.stride(i);
+  const size_t item = tensor.itemsize();
+  const auto offset = static_cast<size_t>(tensor.storage_offset());
+  return {offset * item, (offset + static_cast<size_t>(last) + 1) * item};
+}
+
+// The same memory, called the device's.
+c10::DataPtr retagged(c10::DataPtr pointer, c10::Device device) {
+  const c10::DeleterFnPtr deleter = pointer.get_deleter();
+  void* data = pointer.get();
+  return {data, pointer.release_context(), deleter, device};
+}
+
+ob_address address_of(const c10::Storage& storage) {
+  return reinterpret_cast<ob_address>(storage.data());
+}
+
+}  // namespace
+
+CpuCall::CpuCall(c10::DeviceIndex device)
+    : device_(device),
+      way_(shares_host_memory(device) ? Way::kShared : Way::kCopied),
+      stream_(current_stream_state(device)),
+      memory_(stream_) {
+  drain(stream_);
+}
+
+CpuCall::~CpuCall() {
+  if (copies_pending_) {
+    // An exception left before finish(): host memory must outlive the copies that use it.
+    const ob_status status = wait_for_queue(driver(), stream_.queue);
+    defer_status(status, "queue_synchronize");
+    if (status != OB_OK) new c10::SmallVector<StorageView, 4>(storages_);
+  }
+  // The call may hold the last references to its arguments' memory.
+  for (TensorView& view : tensors_) view.host.reset();
+  for (StorageView& view : storages_) view.host = c10::Storage();
+  sparse_tensors_.clear();
+  adopted_.clear();
+  aliases_.clear();
+}
+
+at::Tensor CpuCall::map(const at::Tensor& tensor, Access access) {
+  if (!tensor.defined() || !tensor.is_privateuseone()) return tensor;
+  TORCH_CHECK(tensor.device().index() == device_,
+              "Expected all tensors to be on the same device, but found at least two devices, ",
+              device_of(device_), " and ", tensor.device(), "! Move one with .to()");
+  if (C10_UNLIKELY(tensor.layout() != at::kStrided)) {
+    TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() != at::kMkldnn && tensor.layout() != at::kJagged,
+                                "a tensor of layout ", tensor.layout(), " cannot be used on ",
+                                tensor.device(), "; use a dense or a sparse one");
+    return map_sparse(tensor, access);
+  }
+  for (TensorView& view : tensors_) {
+    if (view.device.is_same(tensor)) {
+      if (access == Access::kWrite && view.access == Access::kRead) {
+        view.access = access;
+        will_write(*find_storage(tensor.storage()));
+      }
+      return view.host;
+    }
+  }
+  if (way_ == Way::kShared && find_storage(tensor.storage()) == nullptr) {
+    const CpuAlias& alias = aliases_.emplace_back(tensor, access);
+    const c10::Storage& host = alias.tensor().storage();
+    storages_.push_back({tensor.storage(), host, host.data(), host.nbytes()});
+    tensors_.push_back({tensor, alias.tensor(), access});
+    return alias.tensor();
+  }
+  StorageView& storage = storage_view(tensor.storage(), access);
+  at::Tensor host = tensor_over(storage.host, kCpuKeys, tensor);
+  if (way_ == Way::kCopied) {
+    const auto [begin, end] = byte_span(tensor);
+    bring_to_host(storage, begin, end);
+  }
+  tensors_.push_back({tensor, host, access});
+  return host;
+}
+
+CpuCall::StorageView* CpuCall::find_storage(const c10::Storage& storage) {
+  for (StorageView& view : storages_) {
+    if (view.device.is_alias_of(storage)) return &view;
+  }
+  return nullptr;
+}
+
+// A copy-on-write storage of which kernels only read so far gets memory of its own.
+void CpuCall::will_write(StorageView& view) {
+  if (way_ != Way::kShared || view.host.data() != view.mapped_data) return;
+  void* memory = view.device.mutable_data();
+  if (memory == view.mapped_data) return;
+  view.host.set_data_ptr_noswap(pointer_into(view.device, c10::Device(c10::kCPU)));
+  view.mapped_data = memory;
+}
+
+CpuCall::StorageView& CpuCall::storage_view(const c10::Storage& storage, Access access) {
+  if (StorageView* known = find_storage(storage)) {
+    if (access == Access::kWrite) will_write(*known);
+    return *known;
+  }
+  c10::Storage host;
+  if (way_ == Way::kShared) {
+    host = cpu_storage_over(storage, access);
+  } else {
+    // The pages of a large allocation come into being when touched: only what is used costs.
+    host = c10::Storage(
+        c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
+                                              c10::GetCPUAllocator()->allocate(storage.nbytes()),
+                                              c10::GetCPUAllocator(), storage.resizable()));
+  }
+  const void* data = host.data();
+  storages_.push_back({storage, std::move(host), data, storage.nbytes()});
+  return storages_.back();
+}
+
+void CpuCall::bring_to_host(StorageView& view, size_t begin, size_t end) {
+  end = std::min(end, view.mapped_bytes);
+  if (begin >= end) return;
+  auto copy = [&](size_t from, size_t to) {
+    if (from >= to) return;
+    OB_CALL(copy_device_to_host, stream_.queue, static_cast<char*>(view.host.mutable_data()) + from,
+            address_of(view.device) + from, to - from);
+    stream_.mark_submitted();
+    drain(stream_);
+    copied_bytes_ += to - from;
+  };
+  if (view.read_begin == view.read_end) {
+    copy(begin, end);
+    view.read_begin = begin;
+    view.read_end = end;
+  } else {
+    // The known part stays one interval; what lies between two views comes along.
+    copy(begin, view.read_begin);
+    copy(view.read_end, end);
+    view.read_begin = std::min(view.read_begin, begin);
+    view.read_end = std::max(view.read_end, end);
+  }
+}
+
+c10::DataPtr CpuCall::copy_to_new_memory(const c10::Storage& host) {
+  const size_t bytes = host.nbytes();
+  c10::DataPtr pointer = caching_allocator()->allocate_on(stream_, bytes);
+  if (bytes == 0) return pointer;
+  if (way_ == Way::kShared) {
+    // Only now is nothing done to this memory any more.
+    drain(stream_);
+    std::memcpy(pointer.get(), host.data(), bytes);
+    return pointer;
+  }
+  OB_CALL(copy_host_to_device, stream_.queue, reinterpret_cast<ob_address>(pointer.get()),
+          host.data(), bytes);
+  stream_.mark_submitted();
+  copies_pending_ = true;
+  copied_bytes_ += bytes;
+  return pointer;
+}
+
+// Host memory as device memory: shared with its CPU owner where the device accepts it, copied
+// elsewhere.
+c10::DataPtr CpuCall::adopt(const c10::Storage& host) {
+  const c10::Device device = device_of(device_);
+  if (host.nbytes() == 0 || host.data() == nullptr) return {nullptr, device};
+  if (way_ == Way::kShared) {
+    if (is_cpu_kernel_memory(host.data_ptr())) return pointer_into(host, device);
+    if (adopts_host_memory(device_)) return adopt_host_memory(host, stream_);
+  }
+  return copy_to_new_memory(host);
+}
+
+c10::Storage CpuCall::device_storage(const at::Tensor& host) {
+  const c10::Storage& storage = host.storage();
+  if (host.use_count() == 1 && storage.use_count() == 1 &&
+      is_cpu_kernel_memory(storage.data_ptr())) {
+    // Nobody else knows this storage: it becomes the device's, memory and all.
+    c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
+    c10::DataPtr& memory = impl->_mutable_data_ptr_no_checks();
+    c10::DataPtr owned = caching_allocator()->own_addressed(memory.get());
+    if (owned) {
+      memory.release_context();
+      memory = std::move(owned);
+    } else {
+      memory = retagged(std::move(memory), device_of(device_));
+    }
+    impl->set_allocator(caching_allocator());
+    impl->set_resizable(true);
+    return storage;
+  }
+  for (const Adopted& known : adopted_) {
+    if (known.host.is_alias_of(storage)) return known.device;
+  }
+  c10::Storage device(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
+                                                            storage.nbytes(), adopt(storage),
+                                                            caching_allocator(), true));
+  adopted_.push_back({storage, device});
+  return device;
+}
+
+at::Tensor CpuCall::result(at::Tensor host) {
+  if (!host.defined() || !host.is_cpu()) return host;
+  for (const TensorView& view : tensors_) {
+    if (view.host.is_same(host)) return view.device;
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      host.layout() != at::kMkldnn && !host.is_quantized() && !host.is_nested(),
+      "the result is a tensor of layout ", host.layout(), " and dtype ", host.scalar_type(),
+      ", and only dense and sparse tensors of ordinary dtypes exist on ", device_of(device_),
+      "; do this on the CPU");
+  if (C10_UNLIKELY(host.layout() != at::kStrided)) return sparse_result(host);
+  for (const StorageView& view : storages_) {
+    if (view.host.is_alias_of(host.storage())) {
+      return tensor_over(view.device, kDeviceKeys, host);
+    }
+  }
+  c10::Storage storage = device_storage(host);
+  return tensor_over(std::move(storage), kDeviceKeys, host);
+}
+
+void CpuCall::return_resized_storage(StorageView& view) {
+  const size_t bytes = view.host.nbytes();
+  c10::StorageImpl* device = view.device.unsafeGetStorageImpl();
+  c10::DataPtr pointer;
+  if (way_ == Way::kShared && view.host.data() == view.mapped_data) {
+    // Smaller, in the memory that the device's storage owns.
+    device->set_nbytes(bytes);
+    return;
+  }
+  if (way_ == Way::kShared && is_cpu_kernel_memory(view.host.data_ptr())) {
+    pointer = retagged(view.host.set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::kCPU))),
+                       device_of(device_));
+    // CPU tensors over this storage are done with; they must not dangle.
+    view.host.set_nbytes(0);
+  } else {
+    pointer = adopt(view.host);
+  }
+  device->set_data_ptr_noswap(std::move(pointer));
+  device->set_nbytes(bytes);
+}
+
+// Span by span: what lies between two written views may never have been read.
+void CpuCall::copy_back() {
+  for (TensorView& view : tensors_) {
+    if (view.access != Access::kWrite) continue;
+    const StorageView& storage = *find_storage(view.device.storage());
+    const auto [begin, end] = byte_span(view.host);
+    if (storage.resized || begin == end) continue;
+    // A copy-on-write storage gets memory of its own here.
+    const auto device = reinterpret_cast<ob_address>(storage.device.mutable_data());
+    OB_CALL(copy_host_to_device, stream_.queue, device + begin,
+            static_cast<const char*>(storage.host.data()) + begin, end - begin);
+    stream_.mark_submitted();
+    copies_pending_ = true;
+    copied_bytes_ += end - begin;
+  }
+}
+
+void CpuCall::finish() {
+  if (C10_UNLIKELY(!sparse_tensors_.empty())) finish_sparse();
+  for (TensorView& view : tensors_) {
+    if (view.access != Access::kWrite) continue;
+    c10::TensorImpl* to = view.device.unsafeGetTensorImpl();
+    if (view.host.sizes() != view.device.sizes() || view.host.strides() != view.device.strides() ||
+        view.host.storage_offset() != view.device.storage_offset()) {
+      to->set_sizes_and_strides(view.host.sizes(), view.host.strides(), view.host.storage_offset());
+    }
+    if (view.host.is_conj() != view.device.is_conj()) to->_set_conj(view.host.is_conj());
+    if (view.host.is_neg() != view.device.is_neg()) to->_set_neg(view.host.is_neg());
+  }
+  for (StorageView& view : storages_) {
+    view.resized = view.host.data() != view.mapped_data || view.host.nbytes() != view.mapped_bytes;
+    if (view.resized) return_resized_storage(view);
+  }
+  if (way_ == Way::kCopied) copy_back();
+  if (copies_pending_) {
+    drain(stream_);
+    copies_pending_ = false;
+  }
+}
+
+}  // namespace outboard

@@ -1,0 +1,44 @@
+// Convolution.
+//
+// `convolution` and `convolution_backward` are composites that choose a backend by the device of
+// their tensors, and for devices of ours choose the overrideable operators, which no CPU kernel
+// exists for. Run as a whole on the host they choose as for a CPU tensor. Autograd stands above
+// them, double backward included. The overrideable operators can still be called by name, and by
+// `_convolution`.
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
+
+#include "dispatch/router.h"
+
+namespace outboard::cpu_kernels {
+
+namespace {
+
+at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& weight,
+                                    const std::optional<at::Tensor>& bias, at::IntArrayRef stride,
+                                    at::IntArrayRef padding, at::IntArrayRef dilation,
+                                    bool transposed, at::IntArrayRef output_padding,
+                                    int64_t groups) {
+  return at::convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding,
+                         groups);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable(
+    const at::Tensor& grad_output, const at::Tensor& input, const at::Tensor& weight,
+    at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
+    at::IntArrayRef output_padding, int64_t groups, std::array<bool, 3> output_mask) {
+  const int64_t channels = weight.dim() == 0 ? 0 : weight.size(transposed ? 1 : 0);
+  const std::array<int64_t, 1> bias_sizes = {transposed ? channels * groups : channels};
+  return at::convolution_backward(grad_output, input, weight, at::IntArrayRef(bias_sizes), stride,
+                                  padding, dilation, transposed, output_padding, groups,
+                                  output_mask);
+}
+
+}  // namespace
+
+OUTBOARD_BOXED("convolution")
+OUTBOARD_BOXED("convolution_backward")
+OUTBOARD_ROUTED("convolution_overrideable", convolution_overrideable)
+OUTBOARD_ROUTED("convolution_backward_overrideable", convolution_backward_overrideable)
+
+}  // namespace outboard::cpu_kernels

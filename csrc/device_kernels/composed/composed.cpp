@@ -1,0 +1,230 @@
+#include "device_kernels/composed/composed.h"
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/native/Resize.h>
+
+#include "transfer/copy.h"
+#include "tensors/empty.h"
+#include "device_kernels/kernel_types.h"
+
+namespace outboard {
+namespace {
+
+// "def composed(self: Tensor, dim: int, out: Tensor):"
+std::string header(const Overload& overload, size_t inputs,
+                   const std::vector<std::string>& results) {
+  std::string text;
+  for (size_t i = 0; i < inputs; ++i) {
+    const c10::Argument& argument = overload.argument(static_cast<int>(i));
+    if (!text.empty()) text += ", ";
+    text += argument.name() + ": " + argument.type()->annotation_str();
+  }
+  for (const std::string& name : results) text += ", " + name + ": Tensor";
+  return "def composed(" + text + "):\n";
+}
+
+// The first tensor of the call; it says the dtype.
+const at::Tensor* first_tensor(const Overload& overload, size_t inputs,
+                               const torch::jit::Stack& stack) {
+  for (size_t i = 0; i < inputs; ++i) {
+    const c10::IValue& value = overload.read(stack, static_cast<int>(i));
+    if (value.isTensor()) return &value.toTensor();
+    if (value.isTensorList()) {
+      const auto elements = value.toListRef();
+      return elements.empty() ? nullptr : &elements[0].toTensor();
+    }
+  }
+  return nullptr;
+}
+
+template <class Function>
+bool all_tensors(const c10::IValue& value, const Function& holds) {
+  if (value.isTensor()) return !value.toTensor().defined() || holds(value.toTensor());
+  if (!value.isTensorList() && !value.isOptionalTensorList()) return true;
+  for (const c10::IValue& element : value.toListRef()) {
+    if (element.isTensor() && element.toTensor().defined() && !holds(element.toTensor())) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+ComposedKernel::ComposedKernel(const Row& row, const c10::FunctionSchema& schema)
+    : EngineKernel(row, schema),
+      requirements_(row, overload_),
+      dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
+      casts_(row.text("casts")),
+      cpu_arguments_(row.flag("cpu_arguments")),
+      writes_(!row.texts("results").empty()) {
+  inputs_ = overload_.argument_count();
+  if (overload_.form() == Overload::Form::kOut) inputs_ -= overload_.result_count();
+  source_ =
+      row.text("helpers") + header(overload_, inputs_, row.texts("results")) + row.text("body");
+  const auto slots = [this](const std::string& name) { return overload_.index(name); };
+  for (const std::string& text : row.texts("conditions")) conditions_.emplace_back(text, slots);
+  if (const std::string& name = row.text("meta"); !name.empty()) meta_.emplace(name, overload_);
+  TORCH_CHECK_VALUE(!writes_ || meta_.has_value(), "the row of ", overload_.name(),
+                    " names results without a Meta kernel that makes them");
+}
+
+const Script& ComposedKernel::script() {
+  std::call_once(compiled_, [this] { script_ = std::make_unique<Script>(source_); });
+  return *script_;
+}
+
+bool ComposedKernel::serves(const torch::jit::Stack& stack, c10::DeviceIndex device) const {
+  if (!requirements_.hold(stack)) return false;
+  const at::Tensor* first = first_tensor(overload_, inputs_, stack);
+  if (first != nullptr) {
+    if (!first->defined() || ((dtypes_ >> static_cast<int>(first->scalar_type())) & 1) == 0 ||
+        !computes(device, first->scalar_type())) {
+      return false;
+    }
+  }
+  const auto usable = [&](const at::Tensor& tensor) {
+    const bool on_cpu = tensor.is_cpu() && (cpu_arguments_ || tensor.dim() == 0);
+    return (on_cpu || is_dense_on(tensor, device)) && computes(device, tensor.scalar_type());
+  };
+  std::vector<ExpressionValue> values;
+  for (size_t i = 0; i < overload_.argument_count(); ++i) {
+    const c10::IValue& value = overload_.read(stack, static_cast<int>(i));
+    if (!all_tensors(value, usable)) return false;
+    if (!conditions_.empty()) values.push_back(ExpressionValue::of(value));
+  }
+  try {
+    for (const Expression& condition : conditions_) {
+      if (!condition.evaluate(values).truth()) return false;
+    }
+  } catch (const c10::ValueError&) {
+    return false;  // arguments that the row did not expect: the host knows the error
+  } catch (const c10::IndexError&) {
+    return false;
+  }
+  if (overload_.form() == Overload::Form::kFunctional) return true;
+  for (size_t k = 0; k < overload_.result_count(); ++k) {
+    const at::Tensor& given = overload_.given_output(stack, k);
+    if (!is_dense_on(given, device) || given.is_conj() || given.is_neg()) return false;
+    if (overload_.form() != Overload::Form::kOut) continue;
+    // The host knows which arguments may be given as out=.
+    const auto apart = [&](const at::Tensor& tensor) { return !may_overlap(given, tensor); };
+    for (size_t i = 0; i < inputs_; ++i) {
+      if (!all_tensors(overload_.read(stack, static_cast<int>(i)), apart)) return false;
+    }
+  }
+  return writes_apart(overload_, stack);
+}
+
+std::vector<at::Tensor> ComposedKernel::make_results(const torch::jit::Stack& stack,
+                                                     const std::vector<at::Tensor>& meta,
+                                                     c10::DeviceIndex device) const {
+  std::vector<at::Tensor> results;
+  for (size_t k = 0; k < meta.size(); ++k) {
+    const at::Tensor& given = overload_.given_output(stack, k);
+    bool elsewhere = !given.defined() || given.scalar_type() != meta[k].scalar_type() ||
+                     given.sizes() != meta[k].sizes();
+    for (size_t i = 0; i < inputs_ && !elsewhere; ++i) {
+      elsewhere =
+          !all_tensors(overload_.read(stack, static_cast<int>(i)),
+                       [&](const at::Tensor& tensor) { return !may_overlap(given, tensor); });
+    }
+    results.push_back(elsewhere ? empty_strided_on(device, meta[k].sizes(), meta[k].strides(),
+                                                   meta[k].scalar_type())
+                                : given);
+  }
+  return results;
+}
+
+bool ComposedKernel::deliver(torch::jit::Stack* stack, std::vector<at::Tensor> computed,
+                             c10::DeviceIndex device) const {
+  if (overload_.form() != Overload::Form::kFunctional) {
+    for (size_t k = 0; k < computed.size(); ++k) {
+      const at::Tensor& given = overload_.given_output(*stack, k);
+      const at::ScalarType dtype = computed[k].scalar_type();
+      if (given.scalar_type() == dtype) continue;
+      if (!casts_.empty()) {
+        const bool possible = c10::canCast(dtype, given.scalar_type());
+        TORCH_CHECK_TYPE(possible || casts_ != "TypeError", "result type ", dtype,
+                         " can't be cast to the desired output type ", given.scalar_type());
+        TORCH_CHECK(possible, "result type ", dtype, " can't be cast to the desired output type ",
+                    given.scalar_type());
+        continue;
+      }
+      return false;  // the host knows which of these casts PyTorch allows
+    }
+    for (size_t k = 0; k < computed.size(); ++k) {
+      const at::Tensor& given = overload_.given_output(*stack, k);
+      if (given.is_same(computed[k])) continue;
+      prepare_result(overload_, given, computed[k].sizes(), given.scalar_type(), device_of(device),
+                     computed[k].strides());
+      copy_into(given, computed[k]);
+    }
+  }
+  overload_.finish(stack, std::move(computed));
+  return true;
+}
+
+void ComposedKernel::raise_half_done() const {
+  TORCH_CHECK(false, "the composed kernel of ", overload_.name(),
+              " declined a call after it had written to an argument, which has a wrong value now; "
+              "its row has to ask before it writes. Use the way 'host' for this operator");
+}
+
+// False: the call is declined. `counted` as in script.h.
+bool ComposedKernel::run_script(torch::jit::Stack& values, size_t counted, bool& wrote) {
+  const Script::Outcome outcome = script().run(values, counted);
+  if (!outcome.done && outcome.wrote_arguments) raise_half_done();
+  wrote = outcome.wrote_arguments;
+  return outcome.done;
+}
+
+bool ComposedKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                         torch::jit::Stack* stack, c10::DeviceIndex device) {
+  if (!serves(*stack, device)) return false;
+  bool wrote = false;
+  std::vector<at::Tensor> meta;
+  if (meta_.has_value()) meta = meta_->results(overload_, *stack);
+  alert();
+  torch::jit::Stack values;
+  for (size_t i = 0; i < inputs_; ++i) {
+    const c10::IValue& value = overload_.read(*stack, static_cast<int>(i));
+    // The language knows flags as no numbers.
+    const bool number =
+        overload_.argument(static_cast<int>(i)).type()->kind() == c10::TypeKind::NumberType;
+    values.push_back(number && value.isBool() ? c10::IValue(int64_t{value.toBool()}) : value);
+  }
+  if (writes_) {
+    std::vector<at::Tensor> results = make_results(*stack, meta, device);
+    for (const at::Tensor& result : results) values.emplace_back(result);
+    // What was made here may be written before the call is declined.
+    size_t counted = inputs_;
+    for (size_t k = 0; k < results.size(); ++k) {
+      if (results[k].is_same(overload_.given_output(*stack, k))) counted = values.size();
+    }
+    if (!run_script(values, counted, wrote)) return false;
+    return deliver(stack, std::move(results), device);
+  }
+  if (!run_script(values, inputs_, wrote)) return false;
+  if (overload_.result_count() > 0 && !(values.at(0).isTensor() || values[0].isTuple())) {
+    // A number or a flag.
+    torch::jit::drop(*stack, overload_.argument_count());
+    stack->push_back(std::move(values[0]));
+    return true;
+  }
+  std::vector<at::Tensor> computed;
+  if (values.at(0).isTuple()) {
+    for (const c10::IValue& element : values[0].toTupleRef().elements()) {
+      computed.push_back(element.toTensor());
+    }
+  } else if (overload_.result_count() > 0) {
+    computed.push_back(values[0].toTensor());
+  }
+  const bool delivered = deliver(stack, std::move(computed), device);
+  if (!delivered && wrote) raise_half_done();
+  return delivered;
+}
+
+OUTBOARD_ENGINE("composed", ComposedKernel);
+
+}  // namespace outboard

@@ -1,0 +1,69 @@
+// Engines: they turn rows of the operator tables into device kernels. An engine knows descriptions
+// and no operator's name.
+//
+// A new engine is a file with a class derived from EngineKernel, which gets a row and the schema of
+// one overload, and one line at file scope:
+//
+//   OUTBOARD_ENGINE("reduction", ReductionKernel);
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/function_schema.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dispatch/device_kernel.h"
+#include "device_kernels/rows/overload.h"
+#include "device_kernels/rows/row.h"
+#include "runtime/export.h"
+
+namespace outboard {
+
+// What every engine's kernels share. Derived classes have the constructor
+// `(const Row&, const c10::FunctionSchema&)`, which raises ValueError for a row that makes no
+// sense.
+class OUTBOARD_API EngineKernel : public DeviceKernel {
+ public:
+  EngineKernel(const Row& row, const c10::FunctionSchema& schema)
+      : overload_(schema),
+        family_(row.has("family") ? row.text("family") : row.engine),
+        alert_(row.text("alert")) {}
+  const char* family() const noexcept override { return family_.c_str(); }
+
+ protected:
+  // To be called before anything is launched: a row whose result is one of several, since elements
+  // may be written more than once, has the property `alert`, the name under which PyTorch raises or
+  // warns of that where deterministic algorithms are asked for.
+  void alert() const;
+
+  const Overload overload_;
+
+ private:
+  const std::string family_;
+  const std::string alert_;
+};
+
+using EngineFactory = std::shared_ptr<DeviceKernel> (*)(const Row&, const c10::FunctionSchema&);
+
+struct EngineRegistrar {
+  OUTBOARD_API EngineRegistrar(const char* name, EngineFactory factory);
+};
+
+// The kernel of one overload of a row. Raises ValueError where engine or row are wrong.
+OUTBOARD_API std::shared_ptr<DeviceKernel> make_device_kernel(const Row& row,
+                                                              const std::string& overload);
+
+// Adds rows to the router as the kit's kernels; a later one of the same overload is tried first.
+OUTBOARD_API void add_rows(const std::vector<Row>& rows);
+
+}  // namespace outboard
+
+#define OUTBOARD_ENGINE(name, Class)                                                       \
+  static const ::outboard::EngineRegistrar outboard_engine_registrar(                      \
+      name,                                                                                \
+      [](const ::outboard::Row& row,                                                       \
+         const c10::FunctionSchema& schema) -> std::shared_ptr<::outboard::DeviceKernel> { \
+        return std::make_shared<Class>(row, schema);                                       \
+      })

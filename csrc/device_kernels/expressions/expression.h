@@ -1,0 +1,101 @@
+// Expressions over the arguments of a call, with which rows describe sizes, counts and conditions.
+//
+//   d = wrap(dim, dims(self))
+//   drop(sizes(self), d)
+//   training ? size(self, 1) : 0
+//   mode == "mean" && given(weight)
+//
+// Values are numbers (also flags), lists of numbers, texts, tensors and none. Numbers are integers
+// or reals (device_kernels/expressions/expression_number.h): what integers of 64 bits cannot hold
+// raises. Operators are those of C with their precedence: ?: || && == != < <= > >= + - * / // % !
+// and unary -; `/` divides reals, `//` rounds down, + joins lists. `[a, b]` is a list, `l[i]` an
+// element (also from its end, with negative places) and `l[a:b]` a part of one. Functions:
+//
+//   numel(t) dims(t) size(t, d) stride(t, d) sizes(t) bytes(t) floating(t)   of tensors
+//   given(v): not none and not undefined; either(v, w): v if it is given, else w
+//   len(l) prod(l) sum(l) drop(l, i) set(l, i, v) insert(l, i, v) fill(v, n)  of lists
+//   broadcast(l, m): the sizes to which both lists of sizes broadcast; raises as PyTorch does
+//   each(v, n): the list v, or n times its only element or the number v
+//   wrap(d, n): a dimension counted from the end becomes one counted from the start; another one
+//               raises as PyTorch does
+//   min_of(l) max_of(l): of a list
+//   padded_sizes(l, amounts): sizes with amounts before and after, two per size from the last one
+//   min(a, b) max(a, b): where a is a list, of each of its elements
+//   floor(x) ceil(x) abs(x) log1p(x) log2_ceil(n)
+//   real(x): the nearest real
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/util/SmallVector.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "device_kernels/expressions/expression_number.h"
+#include "runtime/export.h"
+
+namespace outboard {
+
+struct OUTBOARD_API ExpressionValue {
+  enum class Kind : uint8_t { kNone, kNumber, kList, kText, kTensor };
+  using List = c10::SmallVector<ExpressionNumber, 6>;
+
+  Kind kind = Kind::kNone;
+  ExpressionNumber number;
+  List list;
+  const std::string* text = nullptr;
+  const at::Tensor* tensor = nullptr;  // may be undefined
+
+  static ExpressionValue of(ExpressionNumber number);
+  static ExpressionValue of(double number) { return of(ExpressionNumber(number)); }
+  static ExpressionValue of(int64_t number) { return of(ExpressionNumber(number)); }
+  static ExpressionValue of(bool flag) { return of(ExpressionNumber(flag)); }
+  static ExpressionValue of(List list);
+  static ExpressionValue of(const at::Tensor& tensor);
+  // Of an argument: numbers, flags, dtypes (by number), texts, lists of these, tensors, None. A
+  // list of tensors becomes one of flags: which of them are given. Anything else is none. The
+  // argument must outlive the value.
+  static ExpressionValue of(const c10::IValue& argument);
+
+  bool truth() const;
+  // Raise ValueError for a value of another kind.
+  const ExpressionNumber& as_number() const;
+  int64_t as_integer() const { return as_number().as_integer(); }
+  const List& as_list() const;
+  at::DimVector as_sizes() const;
+};
+
+// A parsed expression. Names stand for slots, which the caller numbers.
+class OUTBOARD_API Expression {
+ public:
+  // Slot of a name; raises for an unknown one.
+  using Slots = std::function<int(const std::string& name)>;
+
+  Expression() = default;
+  // Raises ValueError where the text is no expression.
+  Expression(const std::string& text, const Slots& slots);
+
+  bool empty() const noexcept { return nodes_.empty(); }
+  // `values` has a value per slot. Raises ValueError for values that do not fit.
+  ExpressionValue evaluate(const std::vector<ExpressionValue>& values) const;
+
+ private:
+  friend class ExpressionParser;
+  enum class Operation : uint8_t;
+  struct Node {
+    Operation operation;
+    int slot = -1;
+    ExpressionNumber number;
+    std::string text;
+    c10::SmallVector<int, 4> children;  // -1: left out, in slices
+  };
+  ExpressionValue evaluate(int node, const std::vector<ExpressionValue>& values) const;
+  ExpressionValue call(const Node& node, const std::vector<ExpressionValue>& values) const;
+
+  std::string source_;
+  std::vector<Node> nodes_;  // the root is the last one
+};
+
+}  // namespace outboard

@@ -1,0 +1,79 @@
+// Numbers in expressions of rows (device_kernels/expressions/expression.h): integers of 64 bits or
+// doubles, as Python has int and float.
+//
+// Integers are computed exactly. What does not fit into 64 bits, a division by the integer zero and
+// an integer that a real division would round raise ValueError, and never wrap. Reals follow IEEE
+// 754; an operation of an integer and a real is one of reals.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "runtime/export.h"
+
+namespace outboard {
+
+class OUTBOARD_API ExpressionNumber {
+ public:
+  ExpressionNumber() = default;
+  // Implicit, since literals and sizes are numbers; no other types, so that nothing is rounded
+  // unseen.
+  ExpressionNumber(int64_t integer) : integer_(integer) {}
+  ExpressionNumber(int integer) : integer_(integer) {}
+  ExpressionNumber(bool flag) : integer_(flag ? 1 : 0) {}
+  ExpressionNumber(double real) : is_real_(true), real_(real) {}
+  static ExpressionNumber of_size(size_t size) { return static_cast<int64_t>(size); }
+
+  bool is_real() const noexcept { return is_real_; }
+  bool truth() const noexcept { return is_real_ ? real_ != 0 : integer_ != 0; }
+  // A real that is a whole number counts as one. Raises ValueError for others.
+  int64_t as_integer() const;
+  // The nearest double.
+  double as_real() const noexcept { return is_real_ ? real_ : static_cast<double>(integer_); }
+
+  ExpressionNumber operator-() const;
+  ExpressionNumber operator+(const ExpressionNumber& other) const;
+  ExpressionNumber operator-(const ExpressionNumber& other) const;
+  ExpressionNumber operator*(const ExpressionNumber& other) const;
+  // Of reals, whatever the operands are.
+  ExpressionNumber operator/(const ExpressionNumber& other) const;
+  // Rounded down; the remainder has the sign of the divisor.
+  ExpressionNumber floor_divide(const ExpressionNumber& other) const;
+  ExpressionNumber remainder(const ExpressionNumber& other) const;
+  // Integers, or the real again where 64 bits do not hold it.
+  ExpressionNumber floor() const;
+  ExpressionNumber ceil() const;
+  ExpressionNumber abs() const;
+
+  // Exact, also between integers and reals. NaN is equal to, and less than, nothing.
+  bool operator==(const ExpressionNumber& other) const;
+  bool operator!=(const ExpressionNumber& other) const { return !(*this == other); }
+  bool operator<(const ExpressionNumber& other) const;
+  bool operator<=(const ExpressionNumber& other) const;
+  bool operator>(const ExpressionNumber& other) const { return other < *this; }
+  bool operator>=(const ExpressionNumber& other) const { return other <= *this; }
+
+ private:
+  bool is_real_ = false;
+  union {
+    int64_t integer_ = 0;
+    double real_;
+  };
+};
+
+// The number that a text starts with, "12" or "1.5e-3", in which a point is a point in every
+// locale, and the length of that. None where it starts with no number, or with an integer of more
+// than 64 bits.
+struct ParsedNumber {
+  ExpressionNumber number;
+  size_t length;
+};
+OUTBOARD_API std::optional<ParsedNumber> parse_number(std::string_view text);
+// The real that the whole of a text is, also "-inf" and "nan"; none where it is no number.
+OUTBOARD_API std::optional<double> parse_real(std::string_view text);
+// The same of a property of a row; raises ValueError where that is no number.
+OUTBOARD_API double read_real(const std::string& text);
+
+}  // namespace outboard

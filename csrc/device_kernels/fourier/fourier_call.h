@@ -1,0 +1,97 @@
+// One call of the Fourier engine: the steps that transforms are made of, each a launch or several.
+//
+//   fourier_call.cpp        layouts, and which algorithm a length takes
+//   fourier_passes.cpp      lengths of small factors, by the radices of fourier_radices.h
+//   fourier_bluestein.cpp   lengths with large prime factors
+//   fourier_real.cpp        real values as complex ones of half the length
+//
+// Between the steps values are dense complex arrays of one dimension. Whoever takes `scale` applies
+// it: the last step of a transform that goes over all values anyway.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <utility>
+
+#include "tensors/empty.h"
+#include "device_kernels/fourier/fourier_kernels.h"
+#include "device_kernels/work_shape.h"
+#include "runtime/programs/launch.h"
+
+namespace outboard {
+
+// What the steps share: kernels, and the roots of unity of the lengths that were met.
+struct FourierCall {
+  c10::DeviceIndex device;
+  at::ScalarType complex;
+  at::ScalarType real;
+  int sign;
+  double scale;  // that is still to be applied
+  bool wide = false;
+  bool vectors = false;  // explicit ones help
+  const FourierKernels* kernels = nullptr;
+  std::map<std::pair<int64_t, int>, at::Tensor> roots;
+
+  at::Tensor make(int64_t elements, bool is_real = false) const {
+    return empty_on(device, {elements}, is_real ? real : complex);
+  }
+  FourierCall& index(LaunchArguments& arguments, int64_t value) {
+    wide ? arguments.value(value) : arguments.value(static_cast<int32_t>(value));
+    return *this;
+  }
+  FourierCall& factor(LaunchArguments& arguments, double value) {
+    real == at::ScalarType::Double ? arguments.value(value)
+                                   : arguments.value(static_cast<float>(value));
+    return *this;
+  }
+  void start(Kernel* kernel, int64_t items, const LaunchArguments& arguments) const {
+    launch(current_stream_state(device), *kernel,
+           Grid::linear(static_cast<uint64_t>(items), work_shape(device).local), arguments);
+  }
+  double take_scale() {
+    const double taken = scale;
+    scale = 1;
+    return taken;
+  }
+
+  // ---- fourier_call.cpp
+
+  // A dense array [items] of `source` of any strides.
+  at::Tensor read(const at::Tensor& source);
+  // Of rows of length n the first `kept` elements; where there are fewer, the others are the
+  // conjugates that make the transform real.
+  at::Tensor cut(const at::Tensor& source, int64_t n, int64_t kept);
+  // Transforms the dimension of length n that has `inner` elements behind each of its own; `last`
+  // says that this is the step that applies the scale.
+  at::Tensor along(const at::Tensor& source, int64_t n, int64_t inner, bool last);
+
+  // ---- fourier_passes.cpp
+
+  // exp(direction * 2 pi i t / n) for t < n.
+  const at::Tensor& roots_of(int64_t n, int direction);
+  // Likewise, for an n that has radices.
+  at::Tensor passes(at::Tensor source, int64_t n, int64_t inner, int direction, bool last);
+
+  // ---- fourier_bluestein.cpp
+
+  // Likewise, for any n.
+  at::Tensor bluestein(const at::Tensor& source, int64_t n, int64_t inner, bool last);
+  // Multiplies: rows of length `from` become rows of length `to`, with `count` elements that are
+  // not 0.
+  at::Tensor with_chirp(const at::Tensor& source, const at::Tensor& factors, int64_t inner,
+                        int64_t from, int64_t to, int64_t count, double factor_);
+
+  // ---- fourier_real.cpp
+
+  // Whether real rows of length n can be transformed as complex ones of half the length.
+  static bool halves(int64_t n);
+  // Of real rows of length n, `halves(n)`: the first `kept` elements of their transforms; and back,
+  // from n / 2 + 1 elements.
+  at::Tensor from_real(const at::Tensor& rows, int64_t n, int64_t kept, bool last);
+  at::Tensor to_real(const at::Tensor& source, int64_t n);
+  // The real parts, times what is left of `scale`.
+  at::Tensor real_parts(const at::Tensor& source);
+};
+
+}  // namespace outboard

@@ -1,0 +1,260 @@
+#include "device_kernels/kernel_types.h"
+
+#include <c10/core/DynamicCast.h>
+#include <c10/util/Exception.h>
+
+#include "runtime/driver/device.h"
+
+namespace outboard {
+namespace {
+
+using at::ScalarType;
+
+struct KernelType {
+  const char* storage;  // in memory
+  const char* value;    // scalar value type without the 2 of complex types
+  const char* mask;     // element of masks of vectors
+  uint32_t capability;  // that computing on it needs
+};
+
+// nullptr in `storage`: no kernel type.
+KernelType type_of(ScalarType dtype) {
+  switch (dtype) {
+    case ScalarType::Bool:
+      return {"uchar", "uchar", "char", OB_DTYPE_BOOL};
+    case ScalarType::Byte:
+      return {"uchar", "uchar", "char", OB_DTYPE_UINT8};
+    case ScalarType::Char:
+      return {"char", "char", "char", OB_DTYPE_INT8};
+    case ScalarType::Short:
+      return {"short", "short", "short", OB_DTYPE_INT16};
+    case ScalarType::UInt16:
+      return {"ushort", "ushort", "short", OB_DTYPE_INT16};
+    case ScalarType::Int:
+      return {"int", "int", "int", OB_DTYPE_INT32};
+    case ScalarType::UInt32:
+      return {"uint", "uint", "int", OB_DTYPE_INT32};
+    case ScalarType::Long:
+      return {"long", "long", "long", OB_DTYPE_INT64};
+    case ScalarType::UInt64:
+      return {"ulong", "ulong", "long", OB_DTYPE_INT64};
+    // Computed in float32: the device needs no arithmetic of its own for these.
+    case ScalarType::Half:
+      return {"half", "float", "int", OB_DTYPE_FLOAT32};
+    case ScalarType::BFloat16:
+      return {"ushort", "float", "int", OB_DTYPE_FLOAT32};
+    case ScalarType::Float:
+      return {"float", "float", "int", OB_DTYPE_FLOAT32};
+    case ScalarType::Double:
+      return {"double", "double", "long", OB_DTYPE_FLOAT64};
+    case ScalarType::ComplexFloat:
+      return {"float2", "float", "int", OB_DTYPE_COMPLEX64};
+    case ScalarType::ComplexDouble:
+      return {"double2", "double", "long", OB_DTYPE_COMPLEX128};
+    default:
+      return {nullptr, nullptr, nullptr, 0};
+  }
+}
+
+std::string wide(const char* type, int width) {
+  return width == 1 ? std::string(type) : type + std::to_string(width);
+}
+
+bool is_float(ScalarType dtype) { return at::isFloatingType(dtype); }
+bool is_bool(ScalarType dtype) { return dtype == ScalarType::Bool; }
+
+// "(float16)(0)"
+std::string constant(ScalarType dtype, int width, const char* value) {
+  return "((" + value_type(dtype, width) + ")(" + value + "))";
+}
+
+std::string nonzero(ScalarType dtype, int width, const std::string& value) {
+  return at::isComplexType(dtype) ? "ob_complex_nonzero(" + value + ")"
+                                  : "((" + value + ") != " + constant(dtype, width, "0") + ")";
+}
+
+}  // namespace
+
+bool has_kernel_type(ScalarType dtype) { return type_of(dtype).storage != nullptr; }
+
+bool computes(c10::DeviceIndex device, ScalarType dtype) {
+  const KernelType type = type_of(dtype);
+  return type.storage != nullptr &&
+         (device_properties(device).dtypes & type.capability) == type.capability;
+}
+
+ScalarType value_dtype(ScalarType dtype) {
+  return dtype == ScalarType::Half || dtype == ScalarType::BFloat16 ? ScalarType::Float : dtype;
+}
+
+const char* storage_type(ScalarType dtype) { return type_of(dtype).storage; }
+
+std::string value_type(ScalarType dtype, int width) {
+  const char* value = type_of(dtype).value;
+  return at::isComplexType(dtype) ? wide(value, 2) : wide(value, width);
+}
+
+std::string mask_type(ScalarType dtype, int width) {
+  return width == 1 ? "int" : wide(type_of(dtype).mask, width);
+}
+
+const char* literal_options(ScalarType value) {
+  return value == ScalarType::Double || value == ScalarType::ComplexDouble
+             ? ""
+             : "-cl-single-precision-constant";
+}
+
+std::string load_text(ScalarType dtype, int width, const std::string& pointer,
+                      const std::string& index) {
+  const std::string w = std::to_string(width);
+  const std::string at = pointer + " + " + index;
+  if (width == 1) {
+    const std::string element = pointer + "[" + index + "]";
+    if (is_bool(dtype)) return "((uchar)(" + element + " != 0))";
+    if (dtype == ScalarType::Half) return "vload_half(" + index + ", " + pointer + ")";
+    if (dtype == ScalarType::BFloat16) return "as_float((uint)" + element + " << 16)";
+    return element;
+  }
+  if (dtype == ScalarType::Half) return "vload_half" + w + "(0, " + at + ")";
+  const std::string raw = "vload" + w + "(0, " + at + ")";
+  if (is_bool(dtype)) {
+    return "as_uchar" + w + "((" + raw + " != (uchar" + w + ")(0)) & (char" + w + ")(1))";
+  }
+  if (dtype == ScalarType::BFloat16) {
+    return "as_float" + w + "(convert_uint" + w + "(" + raw + ") << 16)";
+  }
+  return raw;
+}
+
+std::string store_text(ScalarType dtype, int width, const std::string& pointer,
+                       const std::string& index, const std::string& value) {
+  const std::string w = std::to_string(width);
+  if (width == 1) {
+    if (dtype == ScalarType::Half)
+      return "vstore_half_rte(" + value + ", " + index + ", " + pointer + ");";
+    const std::string element = pointer + "[" + index + "] = ";
+    if (dtype == ScalarType::BFloat16) return element + "ob_bfloat16(" + value + ");";
+    return element + value + ";";
+  }
+  const std::string at = "0, " + pointer + " + " + index + ");";
+  if (dtype == ScalarType::Half) return "vstore_half" + w + "_rte(" + value + ", " + at;
+  if (dtype == ScalarType::BFloat16)
+    return "vstore" + w + "(ob_bfloat16_" + w + "(" + value + "), " + at;
+  return "vstore" + w + "(" + value + ", " + at;
+}
+
+std::string convert_text(ScalarType from, ScalarType to, int width, const std::string& value) {
+  if (from == to) return value;
+  if (is_bool(to)) return mask_to_value_text(from, to, width, nonzero(from, width, value));
+  const bool from_complex = at::isComplexType(from);
+  if (at::isComplexType(to)) {
+    if (from_complex) return "convert_" + value_type(to) + "(" + value + ")";
+    const ScalarType part = c10::toRealValueType(to);
+    return "((" + value_type(to) + ")(" + convert_text(from, part, 1, value) + ", 0))";
+  }
+  if (from_complex) {
+    return convert_text(c10::toRealValueType(from), to, 1, "(" + value + ").x");
+  }
+  const std::string target = "convert_" + value_type(to, width);
+  // Values in the range of a wide integer wrap, as they do on CPU.
+  const char* between = from == ScalarType::Float && width > 1 ? "int" : "long";
+  const bool narrow = c10::elementSize(to) < 4 && at::isIntegralType(to, false);
+  if (is_float(from) && narrow) {
+    return target + "(convert_" + wide(between, width) + "(" + value + "))";
+  }
+  if (is_float(from) && to == ScalarType::UInt32) {
+    return target + "(convert_" + wide("long", width) + "(" + value + "))";
+  }
+  return target + "(" + value + ")";
+}
+
+std::string mask_to_value_text(ScalarType compared, ScalarType to, int width,
+                               const std::string& mask) {
+  if (width == 1) {
+    const std::string flag = "((uchar)((" + mask + ") != 0))";
+    return is_bool(to) ? flag : convert_text(ScalarType::Byte, to, 1, flag);
+  }
+  const std::string ones = "((" + mask + ") & (" + mask_type(compared, width) + ")(1))";
+  return "convert_" + value_type(to, width) + "(" + ones + ")";
+}
+
+std::string value_to_mask_text(ScalarType from, ScalarType compared, int width,
+                               const std::string& value) {
+  const std::string mask = nonzero(from, width, value);
+  if (width == 1) return mask;
+  const std::string wanted = mask_type(compared, width);
+  return mask_type(from, width) == wanted ? mask : "convert_" + wanted + "(" + mask + ")";
+}
+
+const char* type_functions() {
+  return R"(
+#define OB_DEFINE_BFLOAT16(name, uint_t, ushort_t, float_t, convert)             \
+  static inline ushort_t name(float_t value) {                                   \
+    const uint_t bits = __builtin_astype(value, uint_t);                         \
+    const uint_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;         \
+    return convert(value != value ? (uint_t)(0x7fc0u) : rounded);                \
+  }
+OB_DEFINE_BFLOAT16(ob_bfloat16, uint, ushort, float, convert_ushort)
+OB_DEFINE_BFLOAT16(ob_bfloat16_2, uint2, ushort2, float2, convert_ushort2)
+OB_DEFINE_BFLOAT16(ob_bfloat16_4, uint4, ushort4, float4, convert_ushort4)
+OB_DEFINE_BFLOAT16(ob_bfloat16_8, uint8, ushort8, float8, convert_ushort8)
+#define ob_complex_nonzero(value) ((value).x != 0 || (value).y != 0)
+)";
+}
+
+void add_scalar(LaunchArguments& arguments, const at::Scalar& scalar, ScalarType dtype) {
+  switch (dtype) {
+#define OUTBOARD_CASE(type, name)       \
+  case ScalarType::name:                \
+    arguments.value(scalar.to<type>()); \
+    return;
+    OUTBOARD_CASE(uint8_t, Byte)
+    OUTBOARD_CASE(int8_t, Char)
+    OUTBOARD_CASE(int16_t, Short)
+    OUTBOARD_CASE(int32_t, Int)
+    OUTBOARD_CASE(int64_t, Long)
+    OUTBOARD_CASE(uint16_t, UInt16)
+    OUTBOARD_CASE(uint32_t, UInt32)
+    OUTBOARD_CASE(uint64_t, UInt64)
+    OUTBOARD_CASE(float, Float)
+    OUTBOARD_CASE(double, Double)
+    OUTBOARD_CASE(c10::complex<float>, ComplexFloat)
+    OUTBOARD_CASE(c10::complex<double>, ComplexDouble)
+#undef OUTBOARD_CASE
+    case ScalarType::Bool:
+      arguments.value(static_cast<uint8_t>(scalar.to<bool>()));
+      return;
+    default:
+      TORCH_INTERNAL_ASSERT(false, dtype, " is no value dtype");
+  }
+}
+
+void add_element(LaunchArguments& arguments, const void* element, ScalarType from,
+                 ScalarType dtype) {
+  switch (dtype) {
+#define OUTBOARD_CASE(type, name)                              \
+  case ScalarType::name:                                       \
+    arguments.value(c10::fetch_and_cast<type>(from, element)); \
+    return;
+    OUTBOARD_CASE(uint8_t, Byte)
+    OUTBOARD_CASE(int8_t, Char)
+    OUTBOARD_CASE(int16_t, Short)
+    OUTBOARD_CASE(int32_t, Int)
+    OUTBOARD_CASE(int64_t, Long)
+    OUTBOARD_CASE(uint16_t, UInt16)
+    OUTBOARD_CASE(uint32_t, UInt32)
+    OUTBOARD_CASE(uint64_t, UInt64)
+    OUTBOARD_CASE(float, Float)
+    OUTBOARD_CASE(double, Double)
+    OUTBOARD_CASE(c10::complex<float>, ComplexFloat)
+    OUTBOARD_CASE(c10::complex<double>, ComplexDouble)
+#undef OUTBOARD_CASE
+    case ScalarType::Bool:
+      arguments.value(static_cast<uint8_t>(c10::fetch_and_cast<bool>(from, element)));
+      return;
+    default:
+      TORCH_INTERNAL_ASSERT(false, dtype, " is no value dtype");
+  }
+}
+
+}  // namespace outboard

@@ -1,0 +1,99 @@
+// Copies within a device: elements of one size are moved as they are, whatever their dtype; others
+// are converted.
+#include <ATen/TensorIterator.h>
+#include <ATen/core/Tensor.h>
+#include <c10/util/DimVector.h>
+
+#include "transfer/device_copy.h"
+#include "device_kernels/kernel_types.h"
+#include "device_kernels/pointwise/pointwise_launch.h"
+
+namespace outboard {
+namespace {
+
+using at::ScalarType;
+
+PointwiseLauncher& launcher(const char* expression) {
+  return *new PointwiseLauncher({{expression}, {{"a"}}, {}});
+}
+
+// The integer dtype of which `parts` make an element; Undefined if there is none.
+ScalarType integer_of(size_t itemsize, int64_t* parts) {
+  *parts = 1;
+  switch (itemsize) {
+    case 1:
+      return ScalarType::Byte;
+    case 2:
+      return ScalarType::Short;
+    case 4:
+      return ScalarType::Int;
+    case 8:
+      return ScalarType::Long;
+    case 16:
+      *parts = 2;
+      return ScalarType::Long;
+    default:
+      return ScalarType::Undefined;
+  }
+}
+
+// The same memory as elements of `dtype`, `parts` of which make one element of `tensor`.
+at::Tensor reinterpreted(const at::Tensor& tensor, ScalarType dtype, int64_t parts) {
+  c10::DimVector sizes(tensor.sizes());
+  c10::DimVector strides(tensor.strides());
+  if (parts > 1) {
+    for (int64_t& stride : strides) stride *= parts;
+    sizes.push_back(parts);
+    strides.push_back(1);
+  }
+  at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(
+      c10::TensorImpl::VIEW, c10::Storage(tensor.storage()),
+      c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::scalarTypeToTypeMeta(dtype));
+  result.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides,
+                                                      tensor.storage_offset() * parts);
+  return result;
+}
+
+bool enqueue(PointwiseLauncher& launcher, const at::Tensor& destination, const at::Tensor& source,
+             ScalarType compute) {
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(false)
+      .check_all_same_dtype(false)
+      .resize_outputs(false)
+      .add_output(destination)
+      .add_const_input(source);
+  const at::TensorIterator iterator = config.build();
+  if (!PointwiseLauncher::takes(iterator)) return false;
+  launcher.enqueue(destination.device().index(), iterator, compute, {});
+  return true;
+}
+
+bool copy(const at::Tensor& destination, const at::Tensor& source) {
+  const ScalarType from = source.scalar_type();
+  const ScalarType to = destination.scalar_type();
+  const c10::DeviceIndex device = destination.device().index();
+  const bool conjugates = destination.is_conj() != source.is_conj();
+  const bool negates = destination.is_neg() != source.is_neg();
+  if (from == to && !conjugates && !negates) {
+    static PointwiseLauncher& moving = launcher("a");
+    int64_t parts = 1;
+    const ScalarType dtype = integer_of(source.itemsize(), &parts);
+    if (dtype == ScalarType::Undefined || !computes(device, dtype)) return false;
+    return enqueue(moving, reinterpreted(destination, dtype, parts),
+                   reinterpreted(source, dtype, parts), dtype);
+  }
+  if (!computes(device, from) || !computes(device, to)) return false;
+  if (conjugates && !(at::isComplexType(from) && at::isComplexType(to))) return false;
+  static PointwiseLauncher& converting = launcher("a");
+  static PointwiseLauncher& conjugating = launcher("(T)(a.x, -a.y)");
+  static PointwiseLauncher& negating = launcher("-a");
+  static PointwiseLauncher& both = launcher("(T)(-a.x, a.y)");
+  PointwiseLauncher& chosen =
+      conjugates ? (negates ? both : conjugating) : (negates ? negating : converting);
+  return enqueue(chosen, destination, source, value_dtype(from));
+}
+
+[[maybe_unused]] const bool g_registered = (set_device_copy(&copy), true);
+
+}  // namespace
+}  // namespace outboard

@@ -1,0 +1,389 @@
+#include "device_kernels/pointwise/pointwise.h"
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/ScalarOps.h>
+#include <ATen/TensorIterator.h>
+#include <ATen/native/TypeProperties.h>
+#include <c10/core/DefaultDtype.h>
+#include <c10/util/SmallVector.h>
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+
+#include "device_kernels/expressions/expression_number.h"
+#include "device_kernels/kernel_types.h"
+#include "runtime/driver/device.h"
+
+namespace outboard {
+namespace {
+
+using at::ScalarType;
+
+bool contains(const std::vector<std::string>& list, const std::string& text) {
+  return std::find(list.begin(), list.end(), text) != list.end();
+}
+
+bool fits(const at::Scalar& scalar, ScalarType dtype, bool strict) {
+  if (scalar.isComplex()) return at::isComplexType(dtype);
+  if (!strict) return true;
+  if (scalar.isBoolean()) return dtype == ScalarType::Bool;
+  if (scalar.isFloatingPoint()) return !at::isIntegralType(dtype, /*includeBool=*/true);
+  return true;
+}
+
+// Whether a number cannot be converted: which operators raise then, the host knows.
+bool overflows(const at::Scalar& scalar, ScalarType dtype) {
+  if (scalar.isBoolean() || dtype == ScalarType::Bool) return false;
+  const auto exceeds = [&]<class T>(T) {
+    if (scalar.isComplex()) return c10::overflows<T>(scalar.toComplexDouble());
+    if (scalar.isFloatingPoint()) return c10::overflows<T>(scalar.toDouble());
+    return c10::overflows<T>(scalar.toLong());
+  };
+  switch (dtype) {
+#define OUTBOARD_CASE(type, name) \
+  case ScalarType::name:          \
+    return exceeds(type{});
+    OUTBOARD_CASE(uint8_t, Byte)
+    OUTBOARD_CASE(int8_t, Char)
+    OUTBOARD_CASE(int16_t, Short)
+    OUTBOARD_CASE(int32_t, Int)
+    OUTBOARD_CASE(int64_t, Long)
+    OUTBOARD_CASE(c10::Half, Half)
+    OUTBOARD_CASE(c10::BFloat16, BFloat16)
+    OUTBOARD_CASE(float, Float)
+    OUTBOARD_CASE(c10::complex<float>, ComplexFloat)
+#undef OUTBOARD_CASE
+    default:
+      return false;
+  }
+}
+
+// "lowest" and "highest" are neutral for minima and maxima; "smallest" and "largest" are finite.
+at::Scalar absent_value(const std::string& text, ScalarType dtype) {
+  if (text == "smallest" || text == "largest") {
+    const double sign = text == "largest" ? 1 : -1;
+    switch (dtype) {
+      case ScalarType::Half:
+        return at::Scalar(sign * std::numeric_limits<c10::Half>::max());
+      case ScalarType::BFloat16:
+        return at::Scalar(sign * std::numeric_limits<c10::BFloat16>::max());
+      case ScalarType::Float:
+      case ScalarType::ComplexFloat:
+        return at::Scalar(sign * std::numeric_limits<float>::max());
+      default:
+        return at::Scalar(sign * std::numeric_limits<double>::max());
+    }
+  }
+  const bool lowest = text == "lowest";
+  if (!lowest && text != "highest") return at::Scalar(read_real(text));
+  const double infinity = std::numeric_limits<double>::infinity();
+  if (at::isFloatingType(dtype) || at::isComplexType(dtype)) {
+    return at::Scalar(lowest ? -infinity : infinity);
+  }
+  switch (dtype) {
+    case ScalarType::Bool:
+      return at::Scalar(!lowest);
+    case ScalarType::Byte:
+      return at::Scalar(lowest ? 0 : 255);
+    case ScalarType::Char:
+      return at::Scalar(lowest ? -128 : 127);
+    case ScalarType::Short:
+      return at::Scalar(lowest ? -32768 : 32767);
+    case ScalarType::Int:
+      return at::Scalar(static_cast<int64_t>(lowest ? INT32_MIN : INT32_MAX));
+    default:
+      return at::Scalar(static_cast<int64_t>(lowest ? INT64_MIN : INT64_MAX));
+  }
+}
+
+PointwiseSource::Result result_of(const std::string& text) {
+  if (text == "mask") return PointwiseSource::Result::kMask;
+  if (text == "real") return PointwiseSource::Result::kReal;
+  TORCH_CHECK_VALUE(text.empty() || text == "value", "the result '", text,
+                    "' of a pointwise row is none of 'value', 'mask' and 'real'");
+  return PointwiseSource::Result::kValue;
+}
+
+}  // namespace
+
+struct PointwiseKernel::Call {
+  explicit Call(c10::DeviceIndex device_) : device(device_) {}
+
+  c10::DeviceIndex device;
+  c10::SmallVector<at::Tensor, 4> wrapped;  // numbers as tensors
+  c10::SmallVector<const at::Tensor*, 6> inputs;
+  c10::SmallVector<const at::Tensor*, 2> outputs;
+  c10::SmallVector<std::optional<at::Scalar>, 4> scalars;  // nullopt: absent
+  ScalarType common = ScalarType::Undefined;
+  ScalarType compute = ScalarType::Undefined;
+  ScalarType result = ScalarType::Undefined;
+};
+
+namespace {
+
+PointwiseExpression expression_of(const Row& row) {
+  PointwiseExpression expression;
+  const auto& names = row.has("names") ? row.texts("names") : row.texts("operands");
+  for (const std::string& name : names) {
+    expression.operands.push_back({name, contains(row.texts("masks"), name)});
+  }
+  expression.scalars = row.has("scalar_names") ? row.texts("scalar_names") : row.texts("scalars");
+  expression.results = row.texts("expressions");
+  expression.kind = result_of(row.text("result"));
+  expression.scalar = row.flag("scalar");
+  return expression;
+}
+
+}  // namespace
+
+PointwiseKernel::PointwiseKernel(const Row& row, const c10::FunctionSchema& schema)
+    : EngineKernel(row, schema),
+      requirements_(row, overload_),
+      result_(result_of(row.text("result"))),
+      types_(row.has("types") ? row.text("types") : "promote"),
+      dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
+      result_dtype_(row.integer("result_dtype", -1)),
+      any_output_(row.flag("any_output")),
+      same_output_(row.flag("same_output")),
+      may_overlap_(row.flag("may_overlap")),
+      resizes_silently_(row.flag("resizes_silently")),
+      strict_(row.flag("strict")),
+      rounded_(row.flag("rounded")),
+      launcher_(expression_of(row)) {
+  if (const std::string& name = row.text("meta"); !name.empty()) meta_.emplace(name, overload_);
+  const PointwiseExpression expression = expression_of(row);
+  const auto& arguments = row.texts("operands");
+  const auto& scalars = row.texts("scalars");
+  TORCH_CHECK_VALUE(
+      expression.operands.size() == arguments.size() && expression.scalars.size() == scalars.size(),
+      "the pointwise row of ", overload_.name(), " has not as many names as arguments");
+  for (const std::string& argument : arguments) {
+    const c10::TypePtr type = overload_.argument(overload_.index(argument)).type();
+    lists_ = lists_ || type->kind() == c10::TypeKind::ListType;
+  }
+  TORCH_CHECK_VALUE(lists_ ? expression.results.size() == 1
+                           : expression.results.size() == overload_.result_count(),
+                    "the pointwise row of ", overload_.name(), " has ", expression.results.size(),
+                    " expressions, and the operator has ", overload_.result_count(), " results");
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    operands_.push_back({overload_.index(arguments[i]), expression.operands[i].mask});
+  }
+  const auto& absent = row.dictionary("absent");
+  for (size_t i = 0; i < scalars.size(); ++i) {
+    const auto value = absent.find(expression.scalars[i]);
+    scalars_.push_back({overload_.find(scalars[i]), value != absent.end() ? value->second : "",
+                        contains(row.texts("promoting"), expression.scalars[i])});
+    TORCH_CHECK_VALUE(scalars_.back().argument >= 0 || value != absent.end(),
+                      "a row names the "
+                      "argument '",
+                      scalars[i], "', which ", overload_.name(), " does not have");
+  }
+}
+
+namespace {
+
+const at::Tensor& undefined() {
+  static const at::Tensor* tensor = new at::Tensor;
+  return *tensor;
+}
+
+// An argument, or of an argument that is a list the element for call `k` of one per element.
+const c10::IValue& element(const c10::IValue& value, int64_t k) {
+  return k >= 0 && value.isList() ? value.toListRef()[k] : value;
+}
+
+}  // namespace
+
+bool PointwiseKernel::gather(Call& call, const torch::jit::Stack& stack, int64_t k) const {
+  call.wrapped.reserve(operands_.size());  // `inputs` points into it
+  const auto usable = [&](const at::Tensor& tensor) {
+    if (!tensor.defined() || tensor.layout() != at::kStrided) return false;
+    if (!tensor.is_privateuseone()) return tensor.is_cpu() && tensor.dim() == 0;
+    return tensor.device().index() == call.device && computes(call.device, tensor.scalar_type());
+  };
+  for (const Operand& operand : operands_) {
+    const c10::IValue& value = element(overload_.read(stack, operand.argument), k);
+    if (value.isTensor()) {
+      if (!usable(value.toTensor())) return false;
+      // The host knows what becomes of other dtypes as conditions.
+      if (operand.mask && value.toTensor().scalar_type() != ScalarType::Bool) return false;
+      call.inputs.push_back(&value.toTensor());
+    } else if (value.isScalar()) {
+      call.wrapped.push_back(at::native::wrapped_scalar_tensor(value.toScalar()));
+      call.inputs.push_back(&call.wrapped.back());
+    } else {
+      return false;
+    }
+  }
+  for (size_t i = 0; i < launcher_.expression().results.size(); ++i) {
+    const c10::IValue* given = overload_.given(stack, i);
+    const at::Tensor& output = given != nullptr ? element(*given, k).toTensor() : undefined();
+    if (output.defined() && !(output.is_privateuseone() && usable(output))) return false;
+    // Of some operators that is no more than a warning: the host knows.
+    if (!may_overlap_ && output.defined() &&
+        at::has_internal_overlap(output) == at::MemOverlap::Yes) {
+      return false;
+    }
+    call.outputs.push_back(&output);
+  }
+  for (const ScalarArgument& scalar : scalars_) {
+    const c10::IValue* value =
+        scalar.argument >= 0 ? &element(overload_.read(stack, scalar.argument), k) : nullptr;
+    if (value == nullptr || value->isNone()) {
+      if (scalar.absent.empty()) return false;
+      call.scalars.push_back(std::nullopt);
+    } else if (value->isScalar()) {
+      call.scalars.push_back(value->toScalar());
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool PointwiseKernel::choose_types(Call& call) const {
+  if (types_ == "self") {
+    const at::Tensor* model = call.inputs.empty() ? call.outputs[0] : call.inputs[0];
+    if (!model->defined()) return false;
+    call.common = model->scalar_type();
+  } else {
+    at::native::ResultTypeState state;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      if (!operands_[i].mask) {
+        state = at::native::update_result_type_state(*call.inputs[i], state);
+      }
+    }
+    for (size_t i = 0; i < scalars_.size(); ++i) {
+      if (scalars_[i].promotes && call.scalars[i].has_value()) {
+        state = at::native::update_result_type_state(*call.scalars[i], state);
+      }
+    }
+    call.common = at::native::result_type(state);
+    if (types_ == "float" && at::isIntegralType(call.common, /*includeBool=*/true)) {
+      call.common = c10::get_default_dtype_as_scalartype();
+    }
+  }
+  if (((dtypes_ >> static_cast<int>(call.common)) & 1) == 0) return false;
+  if (types_ == "complex") call.common = c10::toComplexType(call.common);
+  if (!computes(call.device, call.common)) return false;
+  call.compute = value_dtype(call.common);
+  if (result_dtype_ >= 0) {
+    call.result = static_cast<ScalarType>(result_dtype_);
+  } else if (result_ == PointwiseSource::Result::kMask) {
+    call.result = ScalarType::Bool;
+  } else if (result_ == PointwiseSource::Result::kReal) {
+    call.result = c10::toRealValueType(call.common);
+  } else {
+    call.result = call.common;
+  }
+  return true;
+}
+
+bool PointwiseKernel::accepts_scalars(const Call& call) const {
+  for (const auto& scalar : call.scalars) {
+    if (!scalar.has_value()) continue;
+    if (!fits(*scalar, call.common, strict_) || overflows(*scalar, call.common)) return false;
+  }
+  return true;
+}
+
+void PointwiseKernel::round_scalars(Call& call) const {
+  if (!rounded_ || !c10::isReducedFloatingType(call.common)) return;
+  for (auto& scalar : call.scalars) {
+    if (!scalar.has_value() || !scalar->isFloatingPoint()) continue;
+    scalar = call.common == ScalarType::Half
+                 ? at::Scalar(static_cast<double>(scalar->to<c10::Half>()))
+                 : at::Scalar(static_cast<double>(scalar->to<c10::BFloat16>()));
+  }
+  for (const at::Tensor*& input : call.inputs) {
+    if (!input->is_cpu() || call.wrapped.size() == call.wrapped.capacity()) continue;
+    call.wrapped.push_back(input->to(call.common));
+    input = &call.wrapped.back();
+  }
+}
+
+bool PointwiseKernel::execute(const Call& call, std::vector<at::Tensor>& results) {
+  for (const at::Tensor* output : call.outputs) {
+    TORCH_CHECK(
+        !output->defined() || any_output_ || c10::canCast(call.result, output->scalar_type()),
+        "result type ", call.result, " can't be cast to the desired output type ",
+        output->scalar_type());
+  }
+  for (const at::Tensor* output : call.outputs) {
+    if (resizes_silently_ && output->defined() && !call.inputs.empty()) {
+      output->resize_(call.inputs[0]->sizes());
+    }
+  }
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(!may_overlap_)
+      .check_all_same_dtype(false)
+      .allow_cpu_scalars(true)
+      .resize_outputs(overload_.form() != Overload::Form::kInPlace)
+      .declare_static_dtype_and_device(call.result, device_of(call.device));
+  for (const at::Tensor* output : call.outputs) config.add_output(*output);
+  for (const at::Tensor* input : call.inputs) config.add_const_input(*input);
+  const at::TensorIterator iterator = config.build();
+  if (!PointwiseLauncher::takes(iterator)) return false;
+
+  c10::SmallVector<at::Scalar, 4> scalars;
+  for (size_t i = 0; i < scalars_.size(); ++i) {
+    const auto& given = call.scalars[i];
+    scalars.push_back(given.has_value() ? *given : absent_value(scalars_[i].absent, call.common));
+  }
+  launcher_.enqueue(call.device, iterator, call.compute, scalars);
+  for (int i = 0; i < iterator.noutputs(); ++i) results.push_back(iterator.output(i));
+  return true;
+}
+
+bool PointwiseKernel::prepare(Call& call, const torch::jit::Stack& stack, int64_t k) const {
+  if (!gather(call, stack, k) || !choose_types(call) || !accepts_scalars(call)) return false;
+  for (const at::Tensor* output : call.outputs) {
+    if (same_output_ && output->defined() && output->scalar_type() != call.result) return false;
+  }
+  round_scalars(call);
+  return true;
+}
+
+bool PointwiseKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                          torch::jit::Stack* stack, c10::DeviceIndex device) {
+  if (!requirements_.hold(*stack)) return false;
+  if (lists_) return run_lists(stack, device);
+  Call call(device);
+  std::vector<at::Tensor> results;
+  if (!prepare(call, *stack, -1)) return false;
+  if (meta_.has_value()) meta_->results(overload_, *stack);
+  if (!execute(call, results)) return false;
+  overload_.finish(stack, std::move(results));
+  return true;
+}
+
+// All elements, or none: the call is declined as a whole.
+bool PointwiseKernel::run_lists(torch::jit::Stack* stack, c10::DeviceIndex device) {
+  int64_t count = -1;
+  for (const c10::IValue& value : torch::jit::last(*stack, overload_.argument_count())) {
+    if (!value.isList()) continue;
+    const auto length = static_cast<int64_t>(value.toListRef().size());
+    if (length == 0 || (count >= 0 && length != count)) return false;
+    count = length;
+  }
+  std::deque<Call> calls;  // they are not moved: pointers lead into them
+  for (int64_t k = 0; k < count; ++k) {
+    Call& call = calls.emplace_back(device);
+    if (!prepare(call, *stack, k)) return false;
+    for (const at::Tensor* input : call.inputs) {
+      if (input->dim() > kPointwiseDimensions) return false;
+    }
+  }
+  std::vector<at::Tensor> results;
+  for (const Call& call : calls) execute(call, results);
+  torch::jit::drop(*stack, overload_.argument_count());
+  if (overload_.form() == Overload::Form::kFunctional) {
+    stack->emplace_back(c10::List<at::Tensor>(std::move(results)));
+  }
+  return true;
+}
+
+OUTBOARD_ENGINE("pointwise", PointwiseKernel);
+
+}  // namespace outboard

@@ -1,0 +1,91 @@
+// The pointwise engine: an expression of scalar functions over broadcast operands, as a kernel for
+// each combination of dtypes and each class of layouts that calls bring.
+//
+// A row's properties:
+//   operands     names of arguments: tensors, or numbers that promote like 0-dim tensors, or lists
+//                of either: then the expression is computed for each element
+//   names        what the expressions call them (default: as in the schema)
+//   masks        those of `names` that hold conditions, of bool; they take no part in promotion
+//   scalars      names of further arguments that are numbers or flags
+//   scalar_names what the expressions call these (default: as in the schema)
+//   absent       per scalar name: a number, "lowest", "highest" (infinite if possible), "smallest"
+//                or "largest" (finite), where the argument is None or the
+//                overload does not have it; without an entry the call is declined
+//   promoting    those of `scalar_names` that take part in promotion
+//   expressions  one per result, in OpenCL C with functions of the table as ob_<name>(...)
+//   result       "value" (default), "mask" (what a comparison gives) or "real" (of complex values)
+//   types        "promote" (default): the common dtype; "float": the same, integers become the
+//                default dtype; "complex": the complex dtype of the common one; "self": the dtype
+//                of the first operand, else of the given output
+//   dtypes       bits of the common dtypes that are served
+//   result_dtype number of the dtype of results, where it is not that of `types`
+//   requires     as in device_kernels/rows/requirements.h
+//   meta         a functional overload whose Meta kernel checks the call with PyTorch's messages:
+//                "aten::heaviside"; needed where it looks at more than sizes and dtypes
+//   any_output   results may be cast to any dtype of a given output
+//   same_output  calls with outputs of another dtype than the results' are declined
+//   scalar       the expressions hold for scalars alone, not for vectors
+//   may_overlap  the output may overlap itself, as in fills
+//   resizes_silently
+//                outputs get the size of the first operand without PyTorch's warning
+//   rounded      numbers are rounded to the common dtype first, also where values are wider
+//   strict       scalars must be of a kind that the dtype can hold, as for alpha
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device_kernels/engine.h"
+#include "device_kernels/rows/meta_call.h"
+#include "device_kernels/pointwise/pointwise_launch.h"
+#include "device_kernels/rows/requirements.h"
+
+namespace outboard {
+
+class PointwiseKernel final : public EngineKernel {
+ public:
+  PointwiseKernel(const Row& row, const c10::FunctionSchema& schema);
+  bool run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack,
+           c10::DeviceIndex device) override;
+
+ private:
+  struct Operand {
+    int argument;
+    bool mask;
+  };
+  struct ScalarArgument {
+    int argument;        // -1: the overload does not have it
+    std::string absent;  // "": the call is declined
+    bool promotes;
+  };
+  struct Call;
+
+  // `k`: of an overload over lists, the element; else -1.
+  bool prepare(Call& call, const torch::jit::Stack& stack, int64_t k) const;
+  bool gather(Call& call, const torch::jit::Stack& stack, int64_t k) const;
+  bool choose_types(Call& call) const;
+  bool accepts_scalars(const Call& call) const;
+  void round_scalars(Call& call) const;
+  bool execute(const Call& call, std::vector<at::Tensor>& results);
+  bool run_lists(torch::jit::Stack* stack, c10::DeviceIndex device);
+
+  std::vector<Operand> operands_;
+  std::vector<ScalarArgument> scalars_;
+  const Requirements requirements_;
+  const PointwiseSource::Result result_;
+  const std::string types_;
+  const uint64_t dtypes_;
+  const int64_t result_dtype_;
+  const bool any_output_;
+  const bool same_output_;
+  const bool may_overlap_;
+  const bool resizes_silently_;
+  const bool strict_;
+  const bool rounded_;
+  std::optional<MetaCall> meta_;
+  bool lists_ = false;  // one call per element of lists, as in _foreach_add
+  PointwiseLauncher launcher_;
+};
+
+}  // namespace outboard

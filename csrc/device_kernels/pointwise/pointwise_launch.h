@@ -1,0 +1,71 @@
+// Launching an expression over the operands of a TensorIterator: programs per combination of
+// dtypes, the kernel for the layout at hand, and its arguments.
+#pragma once
+
+#include <c10/core/Scalar.h>
+#include <c10/util/ArrayRef.h>
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device_kernels/kernel_table.h"
+#include "device_kernels/pointwise/pointwise_source.h"
+#include "runtime/programs/program.h"
+
+namespace at {
+struct TensorIteratorBase;
+}
+
+namespace outboard {
+
+struct PointwiseExpression {
+  struct Operand {
+    std::string name;  // in the expressions
+    bool mask = false;
+    bool uniform = false;  // one element, whatever the others have
+  };
+  std::vector<std::string> results;  // OpenCL C, one per output of the iterator
+  std::vector<Operand> operands;     // its inputs
+  std::vector<std::string> scalars;  // names of numbers
+  std::vector<std::pair<std::string, std::string>> once;  // as in pointwise_source.h
+  PointwiseSource::Result kind = PointwiseSource::Result::kValue;
+  bool scalar = false;  // it holds for scalars alone, not for vectors
+};
+
+class PointwiseLauncher {
+ public:
+  explicit PointwiseLauncher(PointwiseExpression expression) : expression_(std::move(expression)) {}
+
+  const PointwiseExpression& expression() const noexcept { return expression_; }
+
+  // Whether `iterator` has no more dimensions and operands than the kernels take.
+  static bool takes(const at::TensorIteratorBase& iterator);
+
+  // Enqueues the work on the current stream of `device`. `compute` is a value dtype; 0-dim CPU
+  // operands become arguments. Nothing happens for zero elements.
+  void enqueue(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
+               at::ScalarType compute, c10::ArrayRef<at::Scalar> scalars);
+
+ private:
+  // What makes kernels differ.
+  struct Key {
+    std::array<uint8_t, 16> dtypes = {};  // per operand, outputs first; last the compute dtype
+    uint32_t values = 0;                  // bit i: operand i is an argument
+    c10::DeviceIndex device = 0;
+    bool wide = false;  // indices of 64 bits
+    bool operator==(const Key& other) const = default;
+  };
+  struct Kernels {
+    Kernel* contiguous;
+    Kernel* strided;
+  };
+  Kernels make_kernels(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
+                       at::ScalarType compute, bool wide) const;
+
+  const PointwiseExpression expression_;
+  KernelTable<Key, Kernels> kernels_;
+};
+
+}  // namespace outboard

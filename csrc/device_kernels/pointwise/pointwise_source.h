@@ -1,0 +1,49 @@
+// The text of a pointwise program: one expression over operands of given dtypes, as a kernel for
+// contiguous operands and one for any strides.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device_kernels/work_shape.h"
+
+namespace outboard {
+
+// Most dimensions, after collapsing, that the strided kernel takes.
+constexpr int kPointwiseDimensions = 12;
+
+struct PointwiseSource {
+  // What an expression gives: a value of the compute dtype, what a comparison gives, or the real
+  // value type behind a complex one.
+  enum class Result { kValue, kMask, kReal };
+  struct Output {
+    at::ScalarType dtype;
+    Result result;
+    std::string expression;
+  };
+  struct Input {
+    std::string name;  // in the expressions
+    at::ScalarType dtype;
+    bool mask;             // in the expressions: a mask instead of a value
+    bool by_value;         // a kernel argument instead of memory; then `dtype` is the compute dtype
+    bool uniform = false;  // one element, which a work item reads once
+  };
+
+  std::vector<Output> outputs;
+  std::vector<Input> inputs;
+  std::vector<std::string> scalars;  // arguments of the compute dtype
+  // Names and expressions, for scalars, of what a work-group computes once, of the uniform inputs
+  // and the scalars; `expressions` see it as one more scalar.
+  std::vector<std::pair<std::string, std::string>> once;
+  at::ScalarType compute;
+  WorkShape shape;
+  bool wide_index;      // 64-bit
+  bool scalar = false;  // the expressions are for scalars alone
+
+  std::string text() const;
+};
+
+}  // namespace outboard

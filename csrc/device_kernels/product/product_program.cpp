@@ -1,0 +1,255 @@
+#include "device_kernels/product/product_program.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <tuple>
+
+#include "tensors/empty.h"
+#include "device_kernels/kernel_types.h"
+#include "device_kernels/work_shape.h"
+#include "runtime/driver/device.h"
+
+namespace outboard {
+namespace {
+
+using at::ScalarType;
+
+// How work is handed out, per kind of device.
+struct Portions {
+  int slice;             // depth that a work item packs
+  int local;             // work-group size of coarse work
+  int64_t packed_bytes;  // of the right operand at a time
+};
+constexpr Portions kCpuPortions = {256, 1, int64_t{4} << 20};
+constexpr Portions kGpuPortions = {16, 64, int64_t{128} << 20};
+
+constexpr int64_t kSlice = 8192;  // elements of a slice of a long row
+
+int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+ScalarType sum_dtype(ScalarType dtype) {
+  if (at::isIntegralType(dtype, /*includeBool=*/false) && c10::elementSize(dtype) < 4) {
+    return ScalarType::Int;  // what is cut off in the end is the same
+  }
+  return value_dtype(dtype);
+}
+
+std::string define(const std::string& name, const std::string& text) {
+  return "#define " + name + " " + text + "\n";
+}
+
+std::string definitions(ScalarType dtype, ScalarType value, int width, bool wide,
+                        const ProductBlocks& blocks, int slice) {
+  const std::string w = std::to_string(width);
+  std::string text = type_functions();
+  text += define("X", storage_type(dtype)) + define("S", value_type(value)) + define("W", w);
+  text += define("V", value_type(value, width)) + define("I", wide ? "long" : "int");
+  text += define("VLOAD", "vload" + w) + define("VSTORE", "vstore" + w);
+  const ScalarType loaded = value_dtype(dtype);
+  const auto load = [&](int n) {
+    return convert_text(loaded, value, n, load_text(dtype, n, "(p)", "(i)"));
+  };
+  const auto store = [&](int n) {
+    return store_text(dtype, n, "(p)", "(i)", convert_text(value, loaded, n, "(x)"));
+  };
+  text += define("LOAD(p, i)", load(1)) + define("LOADV(p, i)", load(width));
+  text += define("STORE(p, i, x)", store(1)) + define("STOREV(p, i, x)", store(width));
+  text += define("ROWS", std::to_string(blocks.rows));
+  text += define("VECTORS", std::to_string(blocks.vectors));
+  text += define("PANELS", std::to_string(blocks.panels));
+  return text + define("SLICE", std::to_string(slice));
+}
+
+}  // namespace
+
+ProductProgram::ProductProgram(c10::DeviceIndex device, ScalarType dtype, bool wide,
+                               const ProductBlocks& blocks, const std::string& source)
+    : device_(device), value_(sum_dtype(dtype)), wide_(wide) {
+  const bool cpu = device_properties(device).kind == OB_DEVICE_CPU;
+  const Portions& portions = cpu ? kCpuPortions : kGpuPortions;
+  const WorkShape shape = work_shape(device);
+  width_ = shape.width(static_cast<int>(c10::elementSize(value_)));
+  rows_ = blocks.rows;
+  columns_ = blocks.vectors * width_;
+  panels_ = blocks.panels;
+  slice_ = portions.slice;
+  coarse_local_ = std::min(portions.local, shape.local);
+  fine_local_ = shape.local;
+  packed_bytes_ = portions.packed_bytes;
+  text_ = definitions(dtype, value_, width_, wide, blocks, slice_) + source;
+  pack_left_ = &kernel("pack_left");
+  pack_right_ = &kernel("pack_right");
+  tiles_ = &kernel("tiles");
+  row_vectors_ = &kernel("row_vectors");
+  single_ = &kernel("single");
+  slices_kernel_ = &kernel("slices");
+  sum_slices_ = &kernel("sum_slices");
+}
+
+const std::string& ProductProgram::keep(const std::string& source) {
+  static auto* mutex = new std::mutex;
+  static auto* sources = new std::set<std::string>;
+  std::lock_guard<std::mutex> lock(*mutex);
+  return *sources->insert(source).first;
+}
+
+const ProductProgram& ProductProgram::find(c10::DeviceIndex device, ScalarType dtype, bool wide,
+                                           const std::string& source) {
+  using Key = std::tuple<const void*, c10::DeviceIndex, ScalarType, bool, int, int, int>;
+  static auto* mutex = new std::mutex;
+  static auto* programs = new std::map<Key, const ProductProgram*>;
+  const ProductBlocks blocks = product_blocks(device, sum_dtype(dtype));
+  const Key key{&source, device, dtype, wide, blocks.rows, blocks.vectors, blocks.panels};
+  {
+    std::lock_guard<std::mutex> lock(*mutex);
+    const auto found = programs->find(key);
+    if (found != programs->end()) return *found->second;
+  }
+  const auto* made = new ProductProgram(device, dtype, wide, blocks, source);
+  std::lock_guard<std::mutex> lock(*mutex);
+  return *programs->emplace(key, made).first->second;
+}
+
+Kernel& ProductProgram::kernel(const char* name) const {
+  return find_kernel(device_, text_, name, literal_options(value_));
+}
+
+at::Tensor ProductProgram::workspace(int64_t elements) const {
+  return empty_on(device_, {elements}, value_);
+}
+
+void ProductProgram::add_indices(LaunchArguments& arguments, const int64_t* values,
+                                 size_t count) const {
+  if (wide_) {
+    arguments.bytes(values, count * sizeof(int64_t));
+    return;
+  }
+  std::array<int32_t, 64> narrow;
+  TORCH_INTERNAL_ASSERT(count <= narrow.size());
+  std::copy_n(values, count, narrow.begin());
+  arguments.bytes(narrow.data(), count * sizeof(int32_t));
+}
+
+void ProductProgram::add_index(LaunchArguments& arguments, int64_t value) const {
+  add_indices(arguments, &value, 1);
+}
+
+void ProductProgram::enqueue(Kernel& kernel, int64_t items, bool coarse,
+                             LaunchArguments& arguments) const {
+  add_index(arguments, items);
+  if (items == 0) return;
+  const auto local = static_cast<uint64_t>(coarse ? coarse_local_ : fine_local_);
+  launch(current_stream_state(device_), kernel, Grid::linear(static_cast<uint64_t>(items), local),
+         arguments);
+}
+
+int64_t ProductProgram::columns_at_a_time(const ProductLayout& layout) const {
+  const int64_t column_bytes = std::max<int64_t>(layout.depth, 1) * layout.batches *
+                               static_cast<int64_t>(c10::elementSize(value_));
+  const int64_t fitting = packed_bytes_ / column_bytes / columns_ * columns_;
+  // Few columns would leave processors without work.
+  return std::clamp<int64_t>(fitting, columns_ * 16, round_up(layout.columns, columns_));
+}
+
+at::Tensor ProductProgram::pack_left(const ProductLayout& layout, const void* left) const {
+  const int64_t panels = round_up(layout.rows, rows_) / rows_;
+  at::Tensor packed = workspace(layout.batches * panels * rows_ * layout.depth);
+  LaunchArguments arguments;
+  arguments.address(left).address(packed.mutable_data_ptr());
+  add_layout(arguments, layout);
+  enqueue(*pack_left_, layout.batches * panels * slices(layout.depth), true, arguments);
+  return packed;
+}
+
+at::Tensor ProductProgram::pack_right(const ProductLayout& layout, const void* right) const {
+  const int64_t panels = round_up(layout.columns, columns_) / columns_;
+  at::Tensor packed = workspace(layout.batches * panels * columns_ * layout.depth);
+  LaunchArguments arguments;
+  arguments.address(right).address(packed.mutable_data_ptr());
+  add_layout(arguments, layout);
+  enqueue(*pack_right_, layout.batches * panels * slices(layout.depth), true, arguments);
+  return packed;
+}
+
+void ProductProgram::add_operands(LaunchArguments& arguments, const ProductLayout& layout,
+                                  const ProductScalars& scalars, const void* left,
+                                  const void* right, void* out, const void* added) const {
+  arguments.address(left).address(right).address(out).address(scalars.adds ? added : out);
+  add_layout(arguments, layout);
+  add_scalar(arguments, scalars.alpha, value_);
+  add_scalar(arguments, scalars.adds ? scalars.beta : at::Scalar(0), value_);
+  arguments.value(static_cast<int32_t>(scalars.adds));
+}
+
+void ProductProgram::multiply(const ProductLayout& layout, const ProductScalars& scalars,
+                              const at::Tensor& left, const at::Tensor& right, void* out,
+                              const void* added, int64_t begin, int64_t count) const {
+  const int64_t row_panels = round_up(layout.rows, rows_) / rows_;
+  const int64_t column_panels = round_up(count, columns_) / columns_;
+  LaunchArguments arguments;
+  add_operands(arguments, layout, scalars, left.const_data_ptr(), right.const_data_ptr(), out,
+               added);
+  add_index(arguments, begin);
+  add_index(arguments, count);
+  add_index(arguments, row_panels * rows_ * layout.depth);
+  add_index(arguments, column_panels * columns_ * layout.depth);
+  const int64_t groups = round_up(row_panels, panels_) / panels_;
+  enqueue(*tiles_, layout.batches * column_panels * groups, true, arguments);
+}
+
+void ProductProgram::multiply_rows(const ProductLayout& layout, const ProductScalars& scalars,
+                                   const void* left, const void* right, void* out,
+                                   const void* added) const {
+  LaunchArguments arguments;
+  add_operands(arguments, layout, scalars, left, right, out, added);
+  const int64_t groups = round_up(layout.columns, width_) / width_;
+  enqueue(*row_vectors_, layout.batches * layout.rows * groups, false, arguments);
+}
+
+void ProductProgram::multiply_single(const ProductLayout& layout, const ProductScalars& scalars,
+                                     const void* left, const void* right, void* out,
+                                     const void* added) const {
+  LaunchArguments arguments;
+  add_operands(arguments, layout, scalars, left, right, out, added);
+  enqueue(*single_, layout.batches * layout.rows * layout.columns, false, arguments);
+}
+
+void ProductProgram::multiply_slices(const ProductLayout& layout, const void* left,
+                                     const void* right, void* out) const {
+  const int64_t count = round_up(layout.depth, kSlice) / kSlice;
+  const at::Tensor partials = workspace(count);
+  LaunchArguments first;
+  first.address(left).address(right).address(partials.mutable_data_ptr());
+  add_layout(first, layout);
+  add_index(first, kSlice);
+  enqueue(*slices_kernel_, count, true, first);
+  LaunchArguments second;
+  second.address(partials.const_data_ptr()).address(out);
+  add_index(second, count);
+  enqueue(*sum_slices_, 1, true, second);
+}
+
+bool needs_wide_index(const ProductLayout& layout) {
+  constexpr int64_t kLargest = (int64_t{1} << 31) - 4096;  // rounding up stays below 2^31
+  const auto extent = [&](const ProductStrides& s, int64_t rows, int64_t columns) {
+    // An upper bound also for two levels: both strides in full.
+    return layout.batches * s.batch + rows * s.row + columns * s.column +
+           std::max(layout.depth, layout.columns) * s.outer;
+  };
+  constexpr int64_t kMargin = 64;  // lines that fill up tiles
+  const int64_t packed =
+      layout.batches * (layout.depth + 1) * (std::max(layout.rows, layout.columns) + kMargin);
+  return std::max({extent(layout.left, layout.rows, layout.depth),
+                   extent(layout.right, layout.depth, layout.columns),
+                   extent(layout.out, layout.rows, layout.columns),
+                   extent(layout.added, layout.rows, layout.columns), packed,
+                   layout.batches * layout.rows * layout.columns}) > kLargest;
+}
+
+}  // namespace outboard

@@ -1,0 +1,131 @@
+// The kernels of torch_outboard/kernels/matrix_product.cl for one dtype on one device: packing,
+// products in register tiles, and products too small to pack for.
+//
+// Engines that end in a matrix product share it: they bring operands as strides, or pack one of
+// them by a kernel of their own that stands in the same program.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string>
+
+#include "device_kernels/product/product_blocks.h"
+#include "runtime/export.h"
+#include "runtime/programs/launch.h"
+
+namespace outboard {
+
+// Strides in elements. `row` of the right operand runs along the depth, as does `column` of the
+// left one. `outer` belongs to two-level indices: see ProductLayout.
+struct ProductStrides {
+  int64_t batch = 0;
+  int64_t row = 0;
+  int64_t column = 0;
+  int64_t outer = 0;
+};
+
+// out = alpha * left @ right + beta * added. An index i along the depth of the operands lies at
+// i / inner_depth * outer + i % inner_depth * stride; the same for columns of out and added. With
+// inner_depth == depth, inner_columns == columns there is one level. The fields are what kernels
+// get, in this order.
+struct ProductLayout {
+  int64_t batches = 1;
+  int64_t rows = 1;
+  int64_t columns = 1;
+  int64_t depth = 1;
+  int64_t inner_depth = 1;
+  int64_t inner_columns = 1;
+  ProductStrides left, right, out, added;
+};
+
+struct ProductScalars {
+  at::Scalar alpha = 1;
+  at::Scalar beta = 0;
+  bool adds = false;  // whether `added` is read
+};
+
+class OUTBOARD_API ProductProgram {
+ public:
+  // The one copy of a text of kernels, for `find`.
+  static const std::string& keep(const std::string& source);
+  // The program of `source`, which `keep` returned: a text that begins with that of the template;
+  // `wide` for indices of 64 bits. Lives for ever.
+  static const ProductProgram& find(c10::DeviceIndex device, at::ScalarType dtype, bool wide,
+                                    const std::string& source);
+
+  // The dtype of sums and of packed operands: at least 32 bits wide.
+  at::ScalarType value_dtype() const noexcept { return value_; }
+  c10::DeviceIndex device() const noexcept { return device_; }
+  int tile_rows() const noexcept { return rows_; }
+  int tile_columns() const noexcept { return columns_; }
+  // Columns that are packed at a time, so that they stay in a cache.
+  int64_t columns_at_a_time(const ProductLayout& layout) const;
+
+  // Where operands are packed; to be freed as soon as the work is enqueued.
+  at::Tensor pack_left(const ProductLayout& layout, const void* left) const;
+  // Of the whole right operand.
+  at::Tensor pack_right(const ProductLayout& layout, const void* right) const;
+  // Columns [begin, begin + count) from packed operands, `right` holding those columns alone.
+  // Batches of packed operands follow each other.
+  void multiply(const ProductLayout& layout, const ProductScalars& scalars, const at::Tensor& left,
+                const at::Tensor& right, void* out, const void* added, int64_t begin,
+                int64_t count) const;
+
+  // Products without packing: `multiply_rows` where the columns of `right` are neighbours in
+  // memory, `multiply_single` anywhere, `multiply_slices` for one long row and one column.
+  void multiply_rows(const ProductLayout& layout, const ProductScalars& scalars, const void* left,
+                     const void* right, void* out, const void* added) const;
+  void multiply_single(const ProductLayout& layout, const ProductScalars& scalars, const void* left,
+                       const void* right, void* out, const void* added) const;
+  void multiply_slices(const ProductLayout& layout, const void* left, const void* right,
+                       void* out) const;
+
+  // Pieces for engines with kernels of their own in the program.
+  Kernel& kernel(const char* name) const;
+  at::Tensor workspace(int64_t elements) const;
+  int64_t slices(int64_t depth) const { return (depth + slice_ - 1) / slice_; }
+  void add_index(LaunchArguments& arguments, int64_t value) const;
+  template <class Layout>
+  void add_layout(LaunchArguments& arguments, const Layout& layout) const {
+    static_assert(sizeof(Layout) % sizeof(int64_t) == 0);
+    add_indices(arguments, reinterpret_cast<const int64_t*>(&layout),
+                sizeof(Layout) / sizeof(int64_t));
+  }
+  // Launches for items of which each does much work (`coarse`) or little; adds their number, the
+  // last argument of every kernel.
+  void enqueue(Kernel& kernel, int64_t items, bool coarse, LaunchArguments& arguments) const;
+
+ private:
+  ProductProgram(c10::DeviceIndex device, at::ScalarType dtype, bool wide,
+                 const ProductBlocks& blocks, const std::string& source);
+  void add_indices(LaunchArguments& arguments, const int64_t* values, size_t count) const;
+  void add_operands(LaunchArguments& arguments, const ProductLayout& layout,
+                    const ProductScalars& scalars, const void* left, const void* right, void* out,
+                    const void* added) const;
+
+  c10::DeviceIndex device_;
+  at::ScalarType value_;
+  bool wide_;
+  int width_;
+  int rows_;
+  int columns_;
+  int panels_;
+  int slice_;
+  int coarse_local_;
+  int fine_local_;
+  int64_t packed_bytes_;
+  std::string text_;
+  Kernel* pack_left_;
+  Kernel* pack_right_;
+  Kernel* tiles_;
+  Kernel* row_vectors_;
+  Kernel* single_;
+  Kernel* slices_kernel_;
+  Kernel* sum_slices_;
+};
+
+// Whether a product on tensors with these strides needs 64-bit indices.
+OUTBOARD_API bool needs_wide_index(const ProductLayout& layout);
+
+}  // namespace outboard

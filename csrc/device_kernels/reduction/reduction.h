@@ -1,0 +1,83 @@
+// The reduction engine: a state per result that starts as an identity, takes one element after the
+// other, merges with other states and at last gives results.
+//
+// A row's properties:
+//   state        fields, "T name" for values of the compute dtype and "I name" for indices (int)
+//   initial, step, merge
+//                statements in OpenCL C that hold for scalars and vectors alike: on `s`, on `s`
+//                with the element `x` and its place `i`, on `s` with a later state `t`. T, M, C(x)
+//                are as in scalar functions; OB_LOWEST and OB_HIGHEST are the limits of the compute
+//                dtype; OB_INDEX_MASK(m) makes a mask of values one of indices, OB_VALUE_MASK(m)
+//                the other way round
+//   results      an expression of the scalar `s` and of `n`, the number of elements, per result
+//   indices      "True" or "False" per result: it is an index
+//   types        "same" (default): results have the dtype of the input; "promote": integers become
+//                int64; "float": floating-point dtypes alone; "test": bool, but uint8 for uint8
+//   scalars      names of arguments that are numbers, known by their names in the texts
+//   absent       the numbers for those that are None
+//   when         argument names and the only numbers that this row serves
+//   ordered      places count in the logical order of the input (default: no places are used)
+//   exceeds      one of the scalars; unless the number of elements exceeds it, there is a warning
+//   all_if_empty an empty list of dimensions means all of them; otherwise none
+//   empty        the result of no elements at all, a number; without it such calls are declined
+//   dtypes       bits of the dtypes of inputs that are served
+//   source       the kernels
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "device_kernels/engine.h"
+#include "device_kernels/reduction/reduction_source.h"
+#include "runtime/programs/program.h"
+
+namespace at {
+struct TensorIteratorBase;
+}
+
+namespace outboard {
+
+class ReductionKernel final : public EngineKernel {
+ public:
+  ReductionKernel(const Row& row, const c10::FunctionSchema& schema);
+  bool run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack,
+           c10::DeviceIndex device) override;
+
+ private:
+  struct Call;
+  struct Variant {
+    uint64_t key;
+    Kernel* along;
+    Kernel* across;
+    Kernel* combine;
+    Kernel* along_group;    // null where work items of a group do not share work
+    Kernel* combine_group;  // the same
+    int width;
+    Variant* next;
+  };
+
+  bool choose_dimensions(Call& call, const torch::jit::Stack& stack) const;
+  bool choose_types(Call& call, const torch::jit::Stack& stack) const;
+  bool read_scalars(Call& call, const torch::jit::Stack& stack) const;
+  const Variant& variant(const Call& call, bool wide);
+  bool enqueue(const Call& call, const at::TensorIteratorBase& iterator);
+
+  ReductionDescription description_;
+  std::string types_;
+  std::vector<int> scalars_;         // arguments
+  std::vector<std::string> absent_;  // per scalar
+  std::vector<std::pair<int, double>> when_;
+  int dim_, keepdim_, dtype_;  // arguments, -1 where the overload has none
+  int exceeds_ = -1;           // of scalars_
+  bool ordered_;
+  bool all_if_empty_;
+  std::string empty_;
+  uint64_t dtypes_;
+  std::string kernels_;
+  std::atomic<Variant*> variants_{nullptr};  // leaked: they are as many as there are dtypes
+};
+
+}  // namespace outboard

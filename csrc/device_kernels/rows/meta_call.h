@@ -1,0 +1,56 @@
+// PyTorch's own Meta kernels as judges of a call: they check the arguments with PyTorch's messages
+// and say sizes, strides and dtypes of the results.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <c10/util/SmallVector.h>
+
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "device_kernels/rows/overload.h"
+#include "runtime/export.h"
+
+namespace outboard {
+
+class OUTBOARD_API MetaCall {
+ public:
+  // `judge` is a functional overload with a Meta kernel, "aten::gather". Raises if there is none of
+  // the name, or if it has an argument that `overload` lacks.
+  MetaCall(const std::string& judge, const Overload& overload);
+
+  // Results without memory for the call of `overload` on the stack, whose arguments have the
+  // judge's names. Raises what PyTorch raises.
+  //
+  // Judgements are remembered by sizes, strides, dtypes and numbers.
+  std::vector<at::Tensor> results(const Overload& overload, const torch::jit::Stack& stack) const;
+  // The same, but none where the judge raises: it may not exist, or need to see values. That is
+  // remembered as well.
+  std::optional<std::vector<at::Tensor>> try_results(const Overload& overload,
+                                                     const torch::jit::Stack& stack) const;
+
+ private:
+  // What the judge sees of a call.
+  using Facts = c10::SmallVector<int64_t, 48>;
+  struct FactsHash {
+    size_t operator()(const Facts& facts) const noexcept;
+  };
+
+  // False where an argument is of a kind that is not known here.
+  bool add_call(Facts& facts, const Overload& overload, const torch::jit::Stack& stack) const;
+
+  c10::OperatorHandle judge_;
+  const c10::KernelFunction* kernel_;  // nullptr: ask the dispatcher
+  std::vector<int> arguments_;         // of the judge, by index in the overload
+  mutable std::mutex mutex_;
+  mutable std::unordered_map<Facts, std::vector<at::Tensor>, FactsHash> known_;
+  mutable std::unordered_set<Facts, FactsHash> refused_;
+};
+
+}  // namespace outboard

@@ -1,0 +1,119 @@
+#include "device_kernels/rows/overload.h"
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/native/Resize.h>
+#include <c10/util/Exception.h>
+
+#include "tensors/empty.h"
+
+namespace outboard {
+
+Overload::Overload(const c10::FunctionSchema& schema)
+    : name_(c10::toString(schema.operator_name())),
+      argument_count_(schema.arguments().size()),
+      result_count_(schema.returns().size()),
+      arguments_(schema.arguments()) {
+  // Arguments that are written without being returned, such as running means, are no results.
+  const bool returns_new = !schema.returns().empty() && schema.returns()[0].alias_info() == nullptr;
+  if (returns_new) return;
+  bool out = false;
+  for (const c10::Argument& argument : arguments_) out = out || argument.is_out();
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    const c10::AliasInfo* alias = arguments_[i].alias_info();
+    const bool result = !out || arguments_[i].is_out();
+    if (result && alias != nullptr && alias->isWrite()) written_.push_back(static_cast<int>(i));
+  }
+  if (written_.empty()) return;
+  form_ = arguments_[written_[0]].is_out() ? Form::kOut : Form::kInPlace;
+}
+
+int Overload::find(const std::string& name) const noexcept {
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    if (arguments_[i].name() == name) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+int Overload::index(const std::string& name) const {
+  const int found = find(name);
+  TORCH_CHECK_VALUE(found >= 0, "a row names the argument '", name, "', which ", name_,
+                    " does not have");
+  return found;
+}
+
+const at::Tensor& Overload::given_output(const torch::jit::Stack& stack, size_t result) const {
+  static const at::Tensor* undefined = new at::Tensor;
+  if (form_ == Form::kFunctional) return *undefined;
+  return read(stack, written_.at(result)).toTensor();
+}
+
+void Overload::finish(torch::jit::Stack* stack, at::Tensor result) const {
+  // What an in-place or out= form returns is the argument itself.
+  if (form_ != Form::kFunctional && result_count_ > 0) result = given_output(*stack);
+  torch::jit::drop(*stack, argument_count_);
+  if (result_count_ > 0) stack->emplace_back(std::move(result));
+}
+
+void Overload::finish(torch::jit::Stack* stack, std::vector<at::Tensor> results) const {
+  if (form_ != Form::kFunctional) {
+    for (size_t i = 0; i < result_count_; ++i) results.at(i) = given_output(*stack, i);
+  }
+  torch::jit::drop(*stack, argument_count_);
+  for (size_t i = 0; i < result_count_; ++i) stack->emplace_back(std::move(results.at(i)));
+}
+
+at::Tensor prepare_result(const Overload& overload, const at::Tensor& given, at::IntArrayRef sizes,
+                          at::ScalarType dtype, c10::Device device, at::OptionalIntArrayRef strides,
+                          bool silently) {
+  if (!given.defined()) {
+    return strides.has_value() ? empty_strided_on(device.index(), sizes, *strides, dtype)
+                               : empty_on(device.index(), sizes, dtype);
+  }
+  TORCH_CHECK(given.scalar_type() == dtype, "Expected out tensor to have dtype ", dtype,
+              ", but got ", given.scalar_type(), " instead");
+  TORCH_CHECK(given.device() == device, "Expected out tensor to have device ", device, ", but got ",
+              given.device(), " instead");
+  if (overload.form() == Overload::Form::kInPlace) {
+    TORCH_CHECK(given.sizes() == sizes, "output with shape ", given.sizes(),
+                " doesn't match the broadcast shape ", sizes);
+    return given;
+  }
+  if (silently) {
+    if (given.sizes() != sizes) given.resize_(sizes);
+    return given;
+  }
+  if (at::native::resize_output(given, sizes) && strides.has_value()) {
+    given.as_strided_(sizes, *strides);
+  }
+  return given;
+}
+
+bool is_dense_on(const at::Tensor& tensor, c10::DeviceIndex device) {
+  return tensor.defined() && tensor.is_privateuseone() && tensor.device().index() == device &&
+         tensor.layout() == at::kStrided;
+}
+
+bool may_overlap(const at::Tensor& a, const at::Tensor& b) {
+  switch (at::get_overlap_status(a, b)) {
+    case at::MemOverlapStatus::No:
+      return false;
+    case at::MemOverlapStatus::TooHard:
+      return a.storage().is_alias_of(b.storage());
+    default:
+      return true;
+  }
+}
+
+bool writes_apart(const Overload& overload, const torch::jit::Stack& stack) {
+  if (overload.form() == Overload::Form::kFunctional) return true;
+  for (size_t k = 0; k < overload.result_count(); ++k) {
+    const at::Tensor& given = overload.given_output(stack, k);
+    if (at::has_internal_overlap(given) == at::MemOverlap::Yes) return false;
+    for (size_t other = 0; other < k; ++other) {
+      if (may_overlap(given, overload.given_output(stack, other))) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace outboard

@@ -1,0 +1,73 @@
+#include "device_kernels/rows/row.h"
+
+#include <c10/util/Exception.h>
+
+namespace outboard {
+
+bool Row::has(const std::string& key) const {
+  asked_.insert(key);
+  return properties.count(key) != 0;
+}
+
+std::vector<std::string> Row::unknown() const {
+  std::vector<std::string> result;
+  for (const auto& [key, value] : properties) {
+    if (asked_.count(key) == 0) result.push_back(key);
+  }
+  return result;
+}
+
+template <class T>
+const T* Row::find(const std::string& key) const {
+  asked_.insert(key);
+  const auto found = properties.find(key);
+  if (found == properties.end()) return nullptr;
+  const T* value = std::get_if<T>(&found->second);
+  TORCH_CHECK_VALUE(value != nullptr, "the row of ",
+                    overloads.empty() ? "no operator" : overloads[0], " gives '", key,
+                    "' a value of a type that engine '", engine, "' does not expect");
+  return value;
+}
+
+namespace {
+
+template <class T>
+const T& or_empty(const T* value) {
+  static const T* empty = new T;
+  return value != nullptr ? *value : *empty;
+}
+
+}  // namespace
+
+bool Row::flag(const std::string& key, bool otherwise) const {
+  const bool* value = find<bool>(key);
+  return value != nullptr ? *value : otherwise;
+}
+
+int64_t Row::integer(const std::string& key, int64_t otherwise) const {
+  const int64_t* value = find<int64_t>(key);
+  return value != nullptr ? *value : otherwise;
+}
+
+double Row::number(const std::string& key, double otherwise) const {
+  const double* value = find<double>(key);
+  return value != nullptr ? *value : otherwise;
+}
+
+const std::string& Row::text(const std::string& key) const {
+  return or_empty(find<std::string>(key));
+}
+
+const std::vector<std::string>& Row::texts(const std::string& key) const {
+  return or_empty(find<std::vector<std::string>>(key));
+}
+
+const std::vector<int64_t>& Row::integers(const std::string& key) const {
+  return or_empty(find<std::vector<int64_t>>(key));
+}
+
+const std::map<std::string, std::string>& Row::dictionary(const std::string& key) const {
+  return or_empty(find<std::map<std::string, std::string>>(key));
+}
+
+}  // namespace outboard

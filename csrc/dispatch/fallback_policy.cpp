@@ -1,0 +1,115 @@
+#include "dispatch/fallback_policy.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <shared_mutex>
+
+namespace outboard {
+namespace {
+
+std::array<std::atomic<Policy>, kWays> g_policies = {Policy::kAllow, Policy::kAllow, Policy::kWarn};
+
+struct Listings {
+  std::shared_mutex mutex;
+  std::map<std::string, Listing> by_name;
+};
+
+Listings& listings() {
+  static Listings* instance = new Listings;
+  return *instance;
+}
+std::atomic<bool> g_any_listing{false};
+
+std::string without_overload(const std::string& name) { return name.substr(0, name.find('.')); }
+
+Listing listing_of(const std::string& name) {
+  if (!g_any_listing.load(std::memory_order_acquire)) return Listing::kNone;
+  Listings& all = listings();
+  std::shared_lock<std::shared_mutex> lock(all.mutex);
+  for (const std::string& candidate : {name, without_overload(name)}) {
+    const auto found = all.by_name.find(candidate);
+    if (found != all.by_name.end()) return found->second;
+  }
+  return Listing::kNone;
+}
+
+const char* description(Way way) {
+  return way == Way::kShared ? "a host kernel on shared memory" : "a host kernel on copies";
+}
+
+}  // namespace
+
+Policy fallback_policy(Way way) { return g_policies[static_cast<int>(way)].load(); }
+
+void set_fallback_policy(Way way, Policy policy) {
+  TORCH_CHECK_VALUE(way != Way::kDevice,
+                    "device kernels have no policy; ways with one are "
+                    "'shared' and 'copied'");
+  const Policy previous = g_policies[static_cast<int>(way)].exchange(policy);
+  if (way == Way::kShared) {
+    g_router_watchers +=
+        static_cast<int>(policy != Policy::kAllow) - static_cast<int>(previous != Policy::kAllow);
+  }
+}
+
+void set_fallback_listing(const std::string& name, Listing listing) {
+  Listings& all = listings();
+  std::unique_lock<std::shared_mutex> lock(all.mutex);
+  const bool was_denied = [&] {
+    const auto found = all.by_name.find(name);
+    return found != all.by_name.end() && found->second == Listing::kDenied;
+  }();
+  if (listing == Listing::kNone) {
+    all.by_name.erase(name);
+  } else {
+    all.by_name[name] = listing;
+  }
+  g_any_listing.store(!all.by_name.empty(), std::memory_order_release);
+  // A denied operator must not take its short way.
+  g_router_watchers += static_cast<int>(listing == Listing::kDenied) - static_cast<int>(was_denied);
+}
+
+std::vector<std::string> fallback_listing(Listing listing) {
+  Listings& all = listings();
+  std::shared_lock<std::shared_mutex> lock(all.mutex);
+  std::vector<std::string> names;
+  for (const auto& [name, its_listing] : all.by_name) {
+    if (its_listing == listing) names.push_back(name);
+  }
+  return names;
+}
+
+void check_fallback(Operator& entry, Way way, at::ScalarType dtype, c10::DeviceIndex device) {
+  const Listing listing = listing_of(entry.name);
+  if (listing == Listing::kAllowed) return;
+  const Policy policy = fallback_policy(way);
+  if (listing == Listing::kNone && C10_LIKELY(policy == Policy::kAllow)) return;
+  const std::string type = dtype == at::ScalarType::Undefined ? "" : c10::str(" (", dtype, ")");
+  if (listing == Listing::kDenied || policy == Policy::kError) {
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        false, entry.name, type, " was asked for on ", device_of(device),
+        ", which has no kernel of its own for it; it could run as ", description(way), ", but ",
+        listing == Listing::kDenied
+            ? std::string("the operator is denied")
+            : c10::str("the policy for '", way == Way::kShared ? "shared" : "copied",
+                       "' is 'error'"),
+        "; allow it with torch_outboard.fallback.allow(\"", entry.name,
+        "\") or bring a kernel with torch_outboard.kernel");
+  }
+  if (!entry.warned[static_cast<int>(way)].exchange(true)) {
+    TORCH_WARN(entry.name, type, " runs as ", description(way), " on ", device_of(device),
+               ", which has no kernel of its own for it; this is said once per operator, and "
+               "torch_outboard.fallback sets what may run so");
+  }
+}
+
+void reset_fallback_warnings() {
+  for (const std::string& name : router_names()) {
+    for (std::atomic<bool>& warned : router_entry(name).warned) warned.store(false);
+  }
+}
+
+}  // namespace outboard

@@ -1,0 +1,37 @@
+// What may run on the host: a policy per way, and lists of operators that are always allowed or
+// denied.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dispatch/router.h"
+#include "runtime/export.h"
+
+namespace outboard {
+
+enum class Policy : uint8_t {
+  kAllow = 0,
+  kWarn = 1,   // once per operator
+  kError = 2,  // NotImplementedError
+};
+
+// The policy of kShared (default: allow) or kCopied (default: warn). Process-wide.
+OUTBOARD_API Policy fallback_policy(Way way);
+OUTBOARD_API void set_fallback_policy(Way way, Policy policy);
+
+enum class Listing : uint8_t { kNone = 0, kAllowed = 1, kDenied = 2 };
+
+// Puts an overload ("aten::add.Tensor") or all overloads of an operator ("aten::add") on the list
+// of those always allowed or always denied, or takes it off.
+OUTBOARD_API void set_fallback_listing(const std::string& name, Listing listing);
+OUTBOARD_API std::vector<std::string> fallback_listing(Listing listing);
+
+// Lets `entry` run by `way` on the host, warns, or raises NotImplementedError. `dtype` and `device`
+// are for the message.
+void check_fallback(Operator& entry, Way way, at::ScalarType dtype, c10::DeviceIndex device);
+
+// Forgets which operators were warned about.
+OUTBOARD_API void reset_fallback_warnings();
+
+}  // namespace outboard

@@ -1,0 +1,204 @@
+// What PyTorch's dispatcher is told, once, when the library is loaded.
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <set>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "composed_operators/integer_histograms.h"
+#include "dispatch/registration.h"
+#include "dispatch/router.h"
+#include "tensors/sparse.h"
+#include "runtime/fork.h"
+
+namespace outboard {
+namespace {
+
+constexpr c10::DispatchKey kKey = c10::DispatchKey::PrivateUse1;
+
+std::string full_name(const c10::OperatorName& name) { return c10::toString(name); }
+
+class RouterKernel final : public c10::OperatorKernel {
+ public:
+  explicit RouterKernel(Operator& entry) : entry_(entry) {}
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                  torch::jit::Stack* stack) {
+    call_routed_boxed(entry_, op, keys, stack);
+  }
+
+ private:
+  Operator& entry_;
+};
+
+// Operators without a registration of their own: those of other libraries.
+void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  check_fork();
+  static auto* mutex = new std::shared_mutex;
+  static auto* known = new std::unordered_map<c10::OperatorName, Operator*>;
+  Operator* entry = nullptr;
+  {
+    std::shared_lock<std::shared_mutex> lock(*mutex);
+    const auto found = known->find(op.operator_name());
+    if (found != known->end()) entry = found->second;
+  }
+  if (entry == nullptr) {
+    entry = &router_entry(full_name(op.operator_name()));
+    std::unique_lock<std::shared_mutex> lock(*mutex);
+    known->emplace(op.operator_name(), entry);
+  }
+  call_routed_boxed(*entry, op, keys, stack);
+}
+
+struct Registrations {
+  std::mutex mutex;
+  std::set<std::string> names;
+  // Registrations live as long as the process: a destructor would take operators away while
+  // tensors still exist.
+  std::vector<torch::Library*> libraries;
+};
+
+Registrations& registrations() {
+  static Registrations* instance = new Registrations;
+  return *instance;
+}
+
+torch::Library& library(const std::string& name_space, c10::DispatchKey key = kKey) {
+  auto* made = new torch::Library(torch::Library::IMPL, name_space, key, __FILE__, __LINE__);
+  registrations().libraries.push_back(made);
+  return *made;
+}
+
+torch::CppFunction router_kernel(const std::string& name) {
+  return torch::CppFunction::makeFromBoxedFunctor(
+      std::make_unique<RouterKernel>(router_entry(name)));
+}
+
+c10::OperatorName parse_name(const std::string& name) {
+  const size_t separator = name.find("::");
+  TORCH_CHECK_VALUE(separator != std::string::npos && separator != 0 && separator + 2 < name.size(),
+                    "'", name, "' is no operator name; write it as 'aten::add.Tensor'");
+  const size_t dot = name.find('.', separator);
+  return dot == std::string::npos ? c10::OperatorName(name, "")
+                                  : c10::OperatorName(name.substr(0, dot), name.substr(dot + 1));
+}
+
+// Whether autograd knows this operator only by what it is composed of.
+bool is_decomposed_for_autograd(const c10::OperatorHandle& op) {
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+         !op.hasKernelForDispatchKey(c10::DispatchKey::Autograd) &&
+         !op.hasKernelForDispatchKey(c10::DispatchKey::AutogradPrivateUse1);
+}
+
+bool requires_grad(const c10::IValue& value) {
+  if (value.isTensor()) return value.toTensor().requires_grad();
+  if (!value.isList()) return false;
+  const auto elements = value.toListRef();
+  return std::any_of(elements.begin(), elements.end(), &requires_grad);
+}
+
+// A kernel for a composite operator hides the operators it is composed of, and with them the
+// derivative. Where one is needed, the operator stays composed.
+void composite_autograd(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                        torch::jit::Stack* stack) {
+  const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
+  if (at::GradMode::is_enabled() &&
+      std::any_of(arguments.begin(), arguments.end(), &requires_grad)) {
+    op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
+    return;
+  }
+  at::AutoDispatchBelowADInplaceOrView guard;
+  op.redispatchBoxed(keys & c10::after_ADInplaceOrView_keyset, stack);
+}
+
+KernelRow* g_rows = nullptr;
+
+// Composites that list the device types they accept, or call a stub of their own: as host kernels
+// they see the CPU.
+constexpr std::array<const char*, 2> kCompositesOnHost = {"mode.values", "conj_physical_"};
+
+}  // namespace
+
+void add_row(KernelRow* row) noexcept {
+  row->next = g_rows;
+  g_rows = row;
+}
+
+void ensure_registered(const std::string& name) {
+  const c10::OperatorName parsed = parse_name(name);
+  Registrations& all = registrations();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  if (all.names.count(name) != 0) return;
+  const auto handle = c10::Dispatcher::singleton().findSchema(parsed);
+  const std::string name_space(*parsed.getNamespace());
+  // Other libraries may define their operators later.
+  TORCH_CHECK_VALUE(handle.has_value() || name_space != "aten", "operator '", name,
+                    "' does not exist; write it as 'aten::add.Tensor'");
+  TORCH_CHECK_VALUE(!handle.has_value() || !handle->hasKernelForDispatchKey(kKey), "operator '",
+                    name,
+                    "' cannot be replaced: its kernel for this device is registered with "
+                    "PyTorch's dispatcher itself, as memory, views and copies are");
+  const std::string local = name.substr(name_space.size() + 2);
+  library(name_space).impl(local.c_str(), router_kernel(name));
+  if (handle.has_value() && is_decomposed_for_autograd(*handle)) {
+    library(name_space, c10::DispatchKey::AutogradPrivateUse1)
+        .impl(local.c_str(), torch::CppFunction::makeFromBoxedFunction<&composite_autograd>());
+  }
+  all.names.insert(name);
+}
+
+void route_operators_like(c10::DispatchKey model, c10::DispatchKey key, torch::Library& library) {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    if (name.name.compare(0, 6, "aten::") != 0) continue;
+    const auto handle = dispatcher.findSchema(name);
+    if (!handle.has_value() || !handle->hasKernelForDispatchKey(model) ||
+        handle->hasKernelForDispatchKey(key)) {
+      continue;
+    }
+    const std::string full = full_name(name);
+    if (key == kKey && !registrations().names.insert(full).second) continue;
+    library.impl(full.substr(6).c_str(), router_kernel(full));
+  }
+}
+
+void register_operators() {
+  Registrations& all = registrations();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  if (!all.libraries.empty()) return;
+  torch::Library& aten = library("aten");
+  register_required_operators(aten);
+  // Typed kernels first: an overload may have one for the short way and a routed one for the rest.
+  for (const KernelRow* row = g_rows; row != nullptr; row = row->next) {
+    if (row->make_direct == nullptr) continue;
+    const std::string name = std::string("aten::") + row->name;
+    TORCH_INTERNAL_ASSERT(all.names.insert(name).second, name, " has two kernels");
+    aten.impl(row->name, row->make_direct());
+  }
+  for (const KernelRow* row = g_rows; row != nullptr; row = row->next) {
+    if (row->make_direct != nullptr) continue;
+    const std::string name = std::string("aten::") + row->name;
+    if (all.names.insert(name).second) aten.impl(row->name, router_kernel(name));
+    if (row->make_routed == nullptr) continue;
+    RoutedKernel kernel;
+    kernel.kernel = row->make_routed();
+    kernel.way = Way::kShared;
+    add_kernel_to_entry(router_entry(name), std::move(kernel));
+  }
+  for (const char* name : kCompositesOnHost) {
+    const std::string full = std::string("aten::") + name;
+    if (all.names.insert(full).second) aten.impl(name, router_kernel(full));
+  }
+  route_operators_like(c10::DispatchKey::CPU, kKey, aten);
+  register_sparse_operators();
+  register_integer_histograms();
+  auto* every = new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
+  all.libraries.push_back(every);
+  every->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
+
+}  // namespace outboard

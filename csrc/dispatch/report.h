@@ -1,0 +1,61 @@
+// The report: which operators ran, by which way, how often, how long, and what they moved.
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dispatch/router.h"
+#include "runtime/export.h"
+
+namespace outboard {
+
+struct ReportRow {
+  std::string op;
+  at::ScalarType dtype;
+  Way way;
+  std::string call_site;  // "file:line" of the innermost Python frame, if asked for
+  uint64_t calls = 0;
+  uint64_t copied_bytes = 0;  // between host and device
+  uint64_t nanoseconds = 0;   // in the calling thread
+};
+
+// Starts counting; starts nest. Finding call sites takes the interpreter lock on every call.
+OUTBOARD_API void start_report(bool call_sites);
+OUTBOARD_API void stop_report();
+// What was counted since the last clear, in no particular order.
+OUTBOARD_API std::vector<ReportRow> report_rows();
+OUTBOARD_API void clear_report();
+
+// How to find the call site; set by the Python binding.
+using FindCallSite = std::string (*)();
+OUTBOARD_API void set_find_call_site(FindCallSite function) noexcept;
+
+inline std::atomic<int> g_reports{0};
+inline bool reporting() noexcept { return g_reports.load(std::memory_order_relaxed) != 0; }
+
+// Counts one call while it lives, unless it raises: then no kernel ran. Free when no report is on.
+class ReportedCall {
+ public:
+  ReportedCall(const Operator& entry, at::ScalarType dtype, Way way) noexcept;
+  ~ReportedCall();
+  ReportedCall(const ReportedCall&) = delete;
+  ReportedCall& operator=(const ReportedCall&) = delete;
+
+  void add_copied_bytes(uint64_t bytes) noexcept { copied_bytes_ += bytes; }
+  // The call did not take place this way.
+  void cancel() noexcept { entry_ = nullptr; }
+
+ private:
+  const Operator* entry_ = nullptr;
+  at::ScalarType dtype_;
+  Way way_;
+  uint64_t copied_bytes_ = 0;
+  int64_t start_ = 0;
+  int exceptions_ = 0;  // in flight at its start
+};
+
+}  // namespace outboard

@@ -1,0 +1,337 @@
+#include "dispatch/router.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "dispatch/fallback_policy.h"
+#include "cpu_kernels/call/boxed_cpu_call.h"
+#include "dispatch/report.h"
+#include "dispatch/ways.h"
+#include "runtime/memory/caching/caching_allocator.h"
+#include "runtime/fork.h"
+#include "runtime/driver/driver_table.h"
+#include "runtime/programs/program.h"
+#include "runtime/streams/stream.h"
+#include "runtime/streams/wait.h"
+
+namespace outboard {
+
+std::atomic<int> g_router_watchers{0};
+
+namespace {
+
+using Kernels = std::vector<std::shared_ptr<RoutedKernel>>;
+
+// Entries are leaked: kernels may run while the process exits.
+struct Entries {
+  std::mutex mutex;
+  std::map<std::string, std::unique_ptr<Operator>> by_name;
+};
+
+Entries& entries() {
+  static Entries* instance = new Entries;
+  return *instance;
+}
+
+// What a call is about: the device and the dtype by which kernels are chosen.
+struct Subject {
+  c10::DeviceIndex device = -1;
+  at::ScalarType dtype = at::ScalarType::Undefined;
+  int64_t elements = 0;
+
+  bool see(const at::Tensor& tensor) {
+    if (!tensor.defined()) return false;
+    if (dtype == at::ScalarType::Undefined) dtype = tensor.scalar_type();
+    if (!tensor.is_privateuseone()) return false;
+    device = tensor.device().index();
+    dtype = tensor.scalar_type();
+    elements = elements_of(tensor);
+    return true;
+  }
+
+  static int64_t elements_of(const at::Tensor& tensor) {
+    return tensor.defined() && tensor.layout() == at::kStrided ? tensor.numel() : 0;
+  }
+};
+
+Subject subject_of(const c10::FunctionSchema& schema, const torch::jit::Stack& stack) {
+  Subject subject;
+  const auto arguments = torch::jit::last(stack, schema.arguments().size());
+  for (const c10::IValue& argument : arguments) {
+    if (argument.isTensor()) {
+      if (subject.see(argument.toTensor())) return subject;
+    } else if (argument.isTensorList()) {
+      bool found = false;
+      for (const at::Tensor& tensor : argument.toTensorList()) {
+        if (found) {
+          subject.elements += Subject::elements_of(tensor);
+        } else {
+          found = subject.see(tensor);
+        }
+      }
+      if (found) return subject;
+    } else if (argument.isOptionalTensorList()) {
+      for (const std::optional<at::Tensor>& tensor : argument.toOptionalTensorList()) {
+        if (tensor.has_value() && subject.see(*tensor)) return subject;
+      }
+    }
+  }
+  // A factory: its device and dtype are arguments.
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].isDevice()) {
+      const c10::Device device = arguments[i].toDevice();
+      if (device.is_privateuseone() && device.has_index()) subject.device = device.index();
+    } else if (arguments[i].isInt() && schema.arguments()[i].name() == "dtype") {
+      subject.dtype = static_cast<at::ScalarType>(arguments[i].toInt());
+    }
+  }
+  if (subject.device == -1) subject.device = current_device();
+  return subject;
+}
+
+bool matches(const RoutedKernel& kernel, const Subject& subject) {
+  return (kernel.device == -1 || kernel.device == subject.device) &&
+         !(kernel.separate_memory_only && shares_host_memory(subject.device)) &&
+         (kernel.dtypes == kAllDtypes || (subject.dtype != at::ScalarType::Undefined &&
+                                          (kernel.dtypes >> static_cast<int>(subject.dtype)) & 1));
+}
+
+constexpr c10::DispatchKeySet kSparseKeys({c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr});
+
+// Whether an argument lies in memory that the device adopted from the host: its owner may free it
+// at any time, also while a stream still uses it.
+bool uses_adopted_memory(const torch::jit::Stack& stack, size_t arguments) {
+  const auto adopted = [](const at::Tensor& tensor) {
+    return tensor.defined() && tensor.is_privateuseone() && tensor.has_storage() &&
+           tensor.storage().nbytes() != 0 &&
+           caching_allocator()->device_of_pointer(tensor.storage().data()) < 0;
+  };
+  for (const c10::IValue& value : torch::jit::last(stack, arguments)) {
+    if (value.isTensor()) {
+      if (adopted(value.toTensor())) return true;
+    } else if (value.isTensorList() || value.isOptionalTensorList()) {
+      for (const c10::IValue& element : value.toListRef()) {
+        if (element.isTensor() && adopted(element.toTensor())) return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Runs a kernel that gives work to the current stream, and waits for that where an argument lies in
+// such memory: also when the kernel raises, as it may have given some before.
+template <class Run>
+void run_on_stream(const torch::jit::Stack& stack, size_t arguments, c10::DeviceIndex device,
+                   const Run& run) {
+  if (C10_LIKELY(!adopts_host_memory(device) || !uses_adopted_memory(stack, arguments))) {
+    run();
+    return;
+  }
+  try {
+    run();
+  } catch (...) {
+    const StreamState& stream = current_stream_state(device);
+    if (!stream.idle() && !stream.capturing.load(std::memory_order_acquire)) {
+      defer_status(wait_for_queue(driver(), stream.queue), "queue_synchronize");
+    }
+    throw;
+  }
+  drain(current_stream_state(device));
+}
+
+void release_code(RoutedKernel& kernel) noexcept {
+  if (kernel.uses->released.exchange(true)) return;
+  kernel.kernel = c10::KernelFunction();
+  kernel.device_kernel.reset();
+}
+
+// Keeps the code of a kernel for the length of a call.
+class KernelUse {
+ public:
+  explicit KernelUse(RoutedKernel& kernel) noexcept : kernel_(kernel) {
+    if (C10_LIKELY(kernel.uses == nullptr)) return;
+    // Counted first and asked then, so that either we see that it was removed, or whoever removes
+    // it sees us.
+    kernel.uses->running.fetch_add(1);
+    usable_ = !kernel.uses->removed.load();
+  }
+  ~KernelUse() {
+    if (C10_LIKELY(kernel_.uses == nullptr)) return;
+    if (kernel_.uses->running.fetch_sub(1) == 1 && kernel_.uses->removed.load()) {
+      release_code(kernel_);
+    }
+  }
+  KernelUse(const KernelUse&) = delete;
+  KernelUse& operator=(const KernelUse&) = delete;
+
+  bool usable() const noexcept { return usable_; }
+
+ private:
+  RoutedKernel& kernel_;
+  bool usable_ = true;
+};
+
+// Whether the kernel took the call.
+bool run_device_kernel(Operator& entry, const RoutedKernel& kernel, const Subject& subject,
+                       const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                       torch::jit::Stack* stack) {
+  DeviceKernel& device_kernel = *kernel.device_kernel;
+  if (keys.has_any(kSparseKeys) || !runs_code(subject.device)) return false;
+  if (kernel.source == Source::kKit &&
+      !takes_device_way(subject.device, {entry.plain, device_kernel.family()}, subject.elements)) {
+    return false;
+  }
+  ReportedCall reported(entry, subject.dtype, Way::kDevice);
+  bool took = false;
+  run_on_stream(*stack, op.schema().arguments().size(), subject.device,
+                [&] { took = device_kernel.run(op, keys, stack, subject.device); });
+  if (!took) reported.cancel();
+  return took;
+}
+
+bool is_special(const Operator& entry, const Kernels& kernels) {
+  return std::any_of(kernels.begin(), kernels.end(), [&](const auto& kernel) {
+    return kernel->source != Source::kKit ||
+           (kernel->device_kernel != nullptr &&
+            device_way_is_open({entry.plain, kernel->device_kernel->family()}));
+  });
+}
+
+// The family of all of the kit's device kernels; null if others brought kernels, or families
+// differ.
+const char* one_family(const Kernels& kernels) {
+  const char* family = nullptr;
+  for (const auto& kernel : kernels) {
+    if (kernel->source != Source::kKit) return nullptr;
+    if (kernel->device_kernel == nullptr) continue;
+    const char* its = kernel->device_kernel->family();
+    if (family != nullptr && std::strcmp(family, its) != 0) return nullptr;
+    family = its;
+  }
+  return family;
+}
+
+// Replaces the snapshot; readers may still hold the old one, so it is never freed (some words each,
+// since the code of removed kernels goes).
+void replace_kernels(Operator& entry, Kernels kernels) {
+  std::stable_sort(kernels.begin(), kernels.end(), [](const auto& a, const auto& b) {
+    return static_cast<int>(a->source) > static_cast<int>(b->source);
+  });
+  const bool special = is_special(entry, kernels);
+  const char* family = one_family(kernels);
+  // A new kernel must not be overlooked, nor the family outlive it: families stay where they are.
+  if (family == nullptr) entry.family.store(nullptr, std::memory_order_release);
+  entry.kernels.store(new Kernels(std::move(kernels)), std::memory_order_release);
+  entry.special.store(special, std::memory_order_release);
+  if (family != nullptr) entry.family.store(family, std::memory_order_release);
+}
+
+Kernels kernels_of(const Operator& entry) {
+  const Kernels* kernels = entry.kernels.load(std::memory_order_acquire);
+  return kernels != nullptr ? *kernels : Kernels();
+}
+
+}  // namespace
+
+Operator::Operator(std::string name_) : name(std::move(name_)), plain(operator_of(name)) {}
+
+bool stays_on_host(const Operator& op, c10::DeviceIndex device, int64_t elements) {
+  const char* family = op.family.load(std::memory_order_acquire);
+  return family != nullptr && !takes_device_way(device, {op.plain, family}, elements);
+}
+
+Operator& router_entry(const std::string& name) {
+  Entries& all = entries();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  std::unique_ptr<Operator>& entry = all.by_name[name];
+  if (entry == nullptr) entry = std::make_unique<Operator>(name);
+  return *entry;
+}
+
+void mark_operators_with_open_way() {
+  Entries& all = entries();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  for (const auto& [name, entry] : all.by_name) {
+    if (const Kernels* kernels = entry->kernels.load(std::memory_order_acquire)) {
+      entry->special.store(is_special(*entry, *kernels), std::memory_order_release);
+    }
+  }
+}
+
+std::vector<std::string> router_names() {
+  Entries& all = entries();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  std::vector<std::string> names;
+  names.reserve(all.by_name.size());
+  for (const auto& [name, entry] : all.by_name) names.push_back(name);
+  return names;
+}
+
+std::shared_ptr<RoutedKernel> add_kernel(const std::string& name, RoutedKernel kernel) {
+  ensure_registered(name);
+  return add_kernel_to_entry(router_entry(name), std::move(kernel));
+}
+
+std::shared_ptr<RoutedKernel> add_kernel_to_entry(Operator& entry, RoutedKernel kernel) {
+  auto shared = std::make_shared<RoutedKernel>(std::move(kernel));
+  if (shared->source != Source::kKit) shared->uses = std::make_shared<KernelUses>();
+  std::lock_guard<std::mutex> lock(entries().mutex);
+  Kernels kernels = kernels_of(entry);
+  kernels.insert(kernels.begin(), shared);
+  replace_kernels(entry, std::move(kernels));
+  return shared;
+}
+
+void remove_kernel(const std::string& name, const std::shared_ptr<RoutedKernel>& kernel) {
+  Operator& entry = router_entry(name);
+  {
+    std::lock_guard<std::mutex> lock(entries().mutex);
+    Kernels kernels = kernels_of(entry);
+    kernels.erase(std::remove(kernels.begin(), kernels.end(), kernel), kernels.end());
+    replace_kernels(entry, std::move(kernels));
+  }
+  if (kernel->uses == nullptr) return;
+  // Outside of the lock: a Python function's end takes the interpreter's.
+  kernel->uses->removed.store(true);
+  if (kernel->uses->running.load() == 0) release_code(*kernel);
+}
+
+void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                       torch::jit::Stack* stack) {
+  check_fork();
+  ensure_device_kernels();
+  const Subject subject = subject_of(op.schema(), *stack);
+  const Way host_way = shares_host_memory(subject.device) ? Way::kShared : Way::kCopied;
+  if (const Kernels* kernels = entry.kernels.load(std::memory_order_acquire)) {
+    for (const auto& kernel : *kernels) {
+      if (!matches(*kernel, subject)) continue;
+      // The kit's kernels know dense tensors alone.
+      if (kernel->source == Source::kKit && keys.has_any(kSparseKeys)) continue;
+      const KernelUse use(*kernel);
+      if (!use.usable()) continue;
+      if (kernel->device_kernel != nullptr) {
+        if (run_device_kernel(entry, *kernel, subject, op, keys, stack)) return;
+        continue;
+      }
+      const Way way = kernel->way == Way::kDevice ? Way::kDevice : host_way;
+      if (way != Way::kDevice) check_fallback(entry, way, subject.dtype, subject.device);
+      ReportedCall reported(entry, subject.dtype, way);
+      if (way != Way::kDevice) {
+        kernel->kernel.callBoxed(op, keys, stack);
+        return;
+      }
+      run_on_stream(*stack, op.schema().arguments().size(), subject.device,
+                    [&] { kernel->kernel.callBoxed(op, keys, stack); });
+      return;
+    }
+  }
+  check_fallback(entry, host_way, subject.dtype, subject.device);
+  ReportedCall reported(entry, subject.dtype, host_way);
+  run_on_host(entry, op, keys, stack, subject.device, reported);
+}
+
+}  // namespace outboard

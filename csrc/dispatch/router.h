@@ -1,0 +1,164 @@
+// The router: one entry per operator overload, which decides by device and dtype who computes it.
+//
+// Every dense overload is registered with PyTorch's dispatcher once, either as a boxed functor that
+// asks the router, or as a typed kernel that asks `runs_plainly` first. Kernels of the kit, of
+// makers and of users are rows in an entry; the dispatcher never hears of them.
+#pragma once
+
+#include <ATen/core/boxing/KernelFunction.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "dispatch/device_kernel.h"
+#include "runtime/driver/device.h"
+#include "runtime/export.h"
+
+namespace outboard {
+
+// How an operator runs.
+enum class Way : uint8_t {
+  kDevice = 0,  // a device kernel
+  kShared = 1,  // a host kernel, on memory that host and device share
+  kCopied = 2,  // a host kernel, on copies
+};
+constexpr int kWays = 3;
+
+// Who brought a kernel; a larger one wins, and among equals the later one.
+enum class Source : uint8_t { kKit = 0, kMaker = 1, kUser = 2 };
+
+constexpr uint64_t kAllDtypes = ~uint64_t{0};  // bit i: ScalarType(i)
+
+// Calls of a kernel under way, and whether it was removed: readers of an entry take no lock.
+struct KernelUses {
+  std::atomic<int> running{0};
+  std::atomic<bool> removed{false};
+  std::atomic<bool> released{false};
+};
+
+// A kernel over device tensors.
+struct RoutedKernel {
+  c10::KernelFunction kernel;
+  // Instead of `kernel`: one that may decline a call. One of the kit's runs only where ways.h says
+  // so.
+  std::shared_ptr<DeviceKernel> device_kernel;
+  Source source = Source::kKit;
+  Way way = Way::kDevice;             // as reported
+  c10::DeviceIndex device = -1;       // -1: every device
+  uint64_t dtypes = kAllDtypes;       // of the first tensor argument, else of the dtype argument
+  bool separate_memory_only = false;  // not on devices that share memory with the host
+  // Of those that makers and users brought: the kit's stay.
+  std::shared_ptr<KernelUses> uses;
+};
+
+struct CpuPlan;
+
+struct Operator {
+  explicit Operator(std::string name_);
+
+  const std::string name;   // "aten::add.Tensor"
+  const std::string plain;  // "aten::add", by which ways.h knows it
+  // Whether the kit's typed kernels must ask the router: a maker or a user brought a kernel, or a
+  // device kernel of the kit may be chosen (ways.h).
+  std::atomic<bool> special{false};
+  // If that is so for the kit's device kernels only, and they are of one family: which. Typed
+  // kernels then find out by themselves whether a call is one for the router.
+  std::atomic<const char*> family{nullptr};
+  // Snapshot of the rows, best first; replaced as a whole. Old ones are kept, but not the code of
+  // kernels that were removed.
+  std::atomic<const std::vector<std::shared_ptr<RoutedKernel>>*> kernels{nullptr};
+  // Per way: whether its use was warned about (fallback_policy.h).
+  std::atomic<bool> warned[kWays] = {};
+  // How to bring the arguments to the host (host_way.h), made at the first use.
+  std::atomic<const CpuPlan*> cpu_plan{nullptr};
+};
+
+// The entry of an overload ("aten::add.Tensor"), made when it does not exist. Never moves or dies.
+OUTBOARD_API Operator& router_entry(const std::string& name);
+
+// Adds a kernel to an entry; takes effect for the next call. Returns a token for remove_kernel.
+OUTBOARD_API std::shared_ptr<RoutedKernel> add_kernel(const std::string& name, RoutedKernel kernel);
+// The same for an overload that is registered already.
+std::shared_ptr<RoutedKernel> add_kernel_to_entry(Operator& entry, RoutedKernel kernel);
+// Lets go of the kernel's code once no call runs it any more, and so of a Python function.
+OUTBOARD_API void remove_kernel(const std::string& name,
+                                const std::shared_ptr<RoutedKernel>& kernel);
+
+// Counts reasons for which typed kernels must take the boxed way: the report is on, or a policy
+// other than the default for `kShared` is set.
+extern OUTBOARD_API std::atomic<int> g_router_watchers;
+
+// Whether the only reason to ask the router does not count for a call with so many elements.
+OUTBOARD_API bool stays_on_host(const Operator& op, c10::DeviceIndex device, int64_t elements);
+
+// Whether a typed kernel may run `op` at once as a host kernel on `device`'s memory: the device
+// shares memory with the host, nothing replaced the operator for such a call and nobody watches.
+// The caller still has to drain the current stream. `elements` as in ways.h.
+inline bool runs_plainly(const Operator& op, c10::DeviceIndex device, int64_t elements) {
+  return g_router_watchers.load(std::memory_order_relaxed) == 0 &&
+         (!op.special.load(std::memory_order_relaxed) || stays_on_host(op, device, elements)) &&
+         shares_host_memory(device);
+}
+
+// To be called when the answers of device_way_is_open have changed.
+void mark_operators_with_open_way();
+
+// Every name that has an entry, sorted.
+OUTBOARD_API std::vector<std::string> router_names();
+
+// Registers a boxed functor with the dispatcher for every overload that has a CPU kernel, the rows
+// of the kit, and the fallback. Once, at load.
+OUTBOARD_API void register_operators();
+// Makes sure that calls of this overload reach the router.
+void ensure_registered(const std::string& name);
+
+// Runs an operator with its arguments on a stack, the way its entry says.
+OUTBOARD_API void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op,
+                                    c10::DispatchKeySet keys, torch::jit::Stack* stack);
+
+// ---- Rows of the kit -----------------------------------------------------------------------
+
+// How the kit registers its kernels: a static row per overload, read once at load.
+struct KernelRow {
+  const char* name;  // without namespace: "add.Tensor"
+  // For a kernel the dispatcher calls itself, or for one behind the boxed router. Neither: the
+  // overload is only to reach the router, though PyTorch has a composite of its own for it.
+  torch::CppFunction (*make_direct)();
+  c10::KernelFunction (*make_routed)();
+  KernelRow* next;
+};
+OUTBOARD_API void add_row(KernelRow* row) noexcept;
+struct KernelRowRegistrar {
+  explicit KernelRowRegistrar(KernelRow* row) noexcept { add_row(row); }
+};
+
+}  // namespace outboard
+
+#define OUTBOARD_ROW_2(unique, op_name, direct, routed)                                    \
+  static ::outboard::KernelRow outboard_row_##unique = {op_name, direct, routed, nullptr}; \
+  static ::outboard::KernelRowRegistrar outboard_registrar_##unique(&outboard_row_##unique);
+#define OUTBOARD_ROW_1(unique, ...) OUTBOARD_ROW_2(unique, __VA_ARGS__)
+
+// A typed kernel over device tensors which the dispatcher calls directly; it works on every device
+// and every dtype by itself (falling back to call_routed where it has no short way).
+#define OUTBOARD_DIRECT(op_name, function) \
+  OUTBOARD_ROW_1(                          \
+      __COUNTER__, op_name,                \
+      []() -> torch::CppFunction { return torch::CppFunction(TORCH_FN(function)); }, nullptr)
+
+// A kernel over device tensors that replaces the generic host way of one operator (because the CPU
+// kernel is not usable: random numbers, fused cells). It stands behind the router, so policies,
+// reports and makers' kernels apply.
+#define OUTBOARD_ROUTED(op_name, function)                                    \
+  OUTBOARD_ROW_1(__COUNTER__, op_name, nullptr, []() -> c10::KernelFunction { \
+    return c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(function));  \
+  })
+
+// A composite operator that runs on the host as a whole instead of in its parts.
+#define OUTBOARD_BOXED(op_name) OUTBOARD_ROW_1(__COUNTER__, op_name, nullptr, nullptr)

@@ -1,0 +1,165 @@
+// random_ in its three forms, and randperm.
+#include <ATen/Dispatch.h>
+#include <ATen/native/DistributionTemplates.h>
+#include <ATen/native/TensorFactories.h>
+#include <ATen/ops/empty.h>
+
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "random/distributions.h"
+#include "random/cpu_random.h"
+#include "dispatch/router.h"
+
+namespace outboard::random {
+namespace {
+
+using OptionalGenerator = std::optional<at::Generator>;
+
+// Integers in [from, from + range) as the tensor's dtype; a range of 0 stands for 2^64.
+void fill_integers(const at::Tensor& self, uint64_t range, int64_t from,
+                   const OptionalGenerator& generator) {
+  const PhiloxState state = reserve_philox(generator, self.device().index(), 1);
+  CpuCall call(self.device().index());
+  const at::Tensor host = on_host(call, self, Access::kWrite);
+  const auto base = static_cast<uint64_t>(from);
+  if (range != 0 && range <= kSmallRange) {
+    fill<1, int64_t>(
+        host, state, [&](const uint32_t* words, int64_t, int64_t count, int64_t* values) {
+          for (int64_t i = 0; i < count; ++i) {
+            values[i] =
+                static_cast<int64_t>(base + below_small(words[i], static_cast<uint32_t>(range)));
+          }
+        });
+  } else {
+    fill<2, int64_t>(
+        host, state, [&](const uint32_t* words, int64_t, int64_t count, int64_t* values) {
+          for (int64_t i = 0; i < count; ++i) {
+            values[i] = static_cast<int64_t>(base + below_large(draw_64(words, i), range));
+          }
+        });
+  }
+  call.finish();
+}
+
+template <class>
+struct RandomFromToKernel {
+  void operator()(at::TensorIteratorBase& iter, uint64_t range, int64_t from,
+                  const OptionalGenerator& generator) const {
+    fill_integers(iter.tensor(0), range, from, generator);
+  }
+  // All of int64's values.
+  void operator()(at::TensorIteratorBase& iter, const OptionalGenerator& generator) const {
+    const at::ScalarType type = iter.dtype();
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        at::isIntegralType(type, /*includeBool=*/false) || type == at::kDouble ||
+            type == at::kFloat || type == at::kBFloat16,
+        "\"random_full_64_bits_range_kernel_cpu\" not implemented for '", toString(type), "'");
+    TORCH_CHECK(!at::isIntegralType(type, false) || type == at::kLong,
+                "random_full_64_bits_range_kernel_cpu handles only int64, double, float and "
+                "bfloat16");
+    fill_integers(iter.tensor(0), 0, 0, generator);
+  }
+};
+
+// From 0 to the largest value of the dtype; for floating point, to the largest integer up to which
+// all are representable.
+template <class>
+struct RandomKernel {
+  void operator()(at::TensorIteratorBase& iter, const OptionalGenerator& generator) const {
+    uint64_t range = 0;
+    AT_DISPATCH_ALL_TYPES_AND3(at::kHalf, at::kBFloat16, at::kBool, iter.dtype(),
+                               "random_kernel_cpu", [&] {
+                                 constexpr int digits = std::numeric_limits<scalar_t>::digits;
+                                 range = uint64_t{1} << digits;
+                                 if (!std::numeric_limits<scalar_t>::is_integer) ++range;
+                               });
+    fill_integers(iter.tensor(0), range, 0, generator);
+  }
+};
+
+namespace templates = at::native::templates;
+
+at::Tensor& random_(at::Tensor& self, OptionalGenerator generator) {
+  return templates::random_impl<RandomKernel, void>(self, std::move(generator));
+}
+at::Tensor& random_from(at::Tensor& self, int64_t from, std::optional<int64_t> to,
+                        OptionalGenerator generator) {
+  return templates::random_from_to_impl<RandomFromToKernel, void>(self, from, to,
+                                                                  std::move(generator));
+}
+at::Tensor& random_to(at::Tensor& self, int64_t to, OptionalGenerator generator) {
+  return random_from(self, 0, to, std::move(generator));
+}
+
+// ---- randperm ------------------------------------------------------------------------------
+
+struct KeyedIndex {
+  uint64_t key;
+  int64_t index;
+  bool operator<(const KeyedIndex& other) const {
+    return key != other.key ? key < other.key : index < other.index;
+  }
+};
+
+// The indices 0 .. n - 1 in the order of their draws, equal draws in the order of the indices.
+// Draws are uniform, so their top bits spread the work evenly over buckets, each sorted by itself.
+std::unique_ptr<KeyedIndex[]> sorted_draws(int64_t n, const PhiloxState& state) {
+  constexpr int64_t kBucketSize = 256;
+  constexpr int kMaxBucketBits = 12;
+  int bits = 0;
+  while (bits < kMaxBucketBits && (kBucketSize << bits) < n) ++bits;
+  const auto bucket_of = [bits](uint64_t key) { return bits == 0 ? 0 : key >> (64 - bits); };
+
+  const auto size = static_cast<std::size_t>(n);
+  std::unique_ptr<uint64_t[]> keys(new uint64_t[size]);
+  for_each_chunk<2>(state, n, [&](int64_t first, int64_t count, const uint32_t* words, int64_t) {
+    for (int64_t i = 0; i < count; ++i) keys[first + i] = draw_64(words, i);
+  });
+  std::vector<int64_t> begin((std::size_t{1} << bits) + 1, 0);
+  for (std::size_t i = 0; i < size; ++i) ++begin[bucket_of(keys[i]) + 1];
+  for (std::size_t bucket = 1; bucket < begin.size(); ++bucket) begin[bucket] += begin[bucket - 1];
+  std::unique_ptr<KeyedIndex[]> sorted(new KeyedIndex[size]);
+  std::vector<int64_t> next(begin.begin(), begin.end() - 1);
+  for (int64_t i = 0; i < n; ++i) sorted[next[bucket_of(keys[i])]++] = {keys[i], i};
+  at::parallel_for(0, int64_t{1} << bits, 16, [&](int64_t first, int64_t last) {
+    for (int64_t bucket = first; bucket < last; ++bucket) {
+      std::sort(sorted.get() + begin[bucket], sorted.get() + begin[bucket + 1]);
+    }
+  });
+  return sorted;
+}
+
+at::Tensor& randperm_out(int64_t n, OptionalGenerator generator, at::Tensor& out) {
+  TORCH_CHECK(n >= 0, "n must be non-negative, got", n);
+  at::native::check_supported_max_int_with_precision(
+      n, at::empty({0}, out.options().device(at::kCPU)));
+  AT_DISPATCH_ALL_TYPES_AND2(at::kHalf, at::kBFloat16, out.scalar_type(), "randperm", [] {});
+  at::native::resize_output(out, {n});
+  if (n == 0) return out;
+  const PhiloxState state = reserve_philox(generator, out.device().index(), 1);
+  CpuCall call(out.device().index());
+  const at::Tensor host = on_host(call, out, Access::kWrite);
+  const std::unique_ptr<KeyedIndex[]> sorted = sorted_draws(n, state);
+  const ElementView view(host);
+  constexpr int64_t kRun = 1024;
+  at::parallel_for(0, (n + kRun - 1) / kRun, 16, [&](int64_t first, int64_t last) {
+    int64_t values[kRun];
+    for (int64_t run = first; run < last; ++run) {
+      const int64_t count = std::min(kRun, n - run * kRun);
+      for (int64_t i = 0; i < count; ++i) values[i] = sorted[run * kRun + i].index;
+      view.store(run * kRun, count, values);
+    }
+  });
+  call.finish();
+  return out;
+}
+
+OUTBOARD_ROUTED("random_", random_)
+OUTBOARD_ROUTED("random_.from", random_from)
+OUTBOARD_ROUTED("random_.to", random_to)
+OUTBOARD_ROUTED("randperm.generator_out", randperm_out)
+
+}  // namespace
+}  // namespace outboard::random

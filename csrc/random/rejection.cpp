@@ -1,0 +1,143 @@
+// poisson, binomial, _standard_gamma and _sample_dirichlet: distributions whose values take an open
+// number of draws (rejection_values.h).
+#include <ATen/TensorIterator.h>
+#include <ATen/ops/empty.h>
+#include <c10/util/SmallVector.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "random/cpu_random.h"
+#include "random/rejection_values.h"
+#include "dispatch/router.h"
+
+namespace outboard::random {
+namespace {
+
+using OptionalGenerator = std::optional<at::Generator>;
+
+// A block of words per element.
+constexpr int64_t kBlockWords = 4;
+constexpr int64_t kElements = kRejectionElements;
+
+// Raises as PyTorch's CPU kernel `name` does for dtypes it does not have.
+void check_dtype(const at::Tensor& self, const char* name, bool with_half_types) {
+  const at::ScalarType type = self.scalar_type();
+  TORCH_CHECK_NOT_IMPLEMENTED(type == at::kFloat || type == at::kDouble ||
+                                  (with_half_types && (type == at::kHalf || type == at::kBFloat16)),
+                              '"', name, "\" not implemented for '", toString(type), "'");
+}
+
+// The least positive normal number, which gamma variables do not fall below in their dtype.
+double smallest_of(at::ScalarType type) {
+  return type == at::kFloat ? static_cast<double>(std::numeric_limits<float>::min())
+                            : std::numeric_limits<double>::min();
+}
+
+// Fills `out` chunk by chunk: compute(run, values, more) gets the elements of one or two `inputs`,
+// which expand to its sizes, and replaces those of the first one.
+template <class Compute>
+at::Tensor sample(at::Tensor out, at::TensorList inputs, const OptionalGenerator& generator,
+                  const Compute& compute) {
+  constexpr std::size_t kInputs = 2;
+  if (out.numel() == 0) return out;
+  const c10::DeviceIndex device = out.device().index();
+  const PhiloxState state = reserve_philox(generator, device, kRejectionBlocks);
+  CpuCall call(device);
+  c10::SmallVector<at::Tensor, kInputs> hosts;
+  for (const at::Tensor& input : inputs) {
+    hosts.push_back(on_host(call, input, Access::kRead).expand(out.sizes()));
+  }
+  const at::Tensor out_host = on_host(call, out, Access::kWrite);
+  const c10::SmallVector<ElementView, kInputs> views(hosts.begin(), hosts.end());
+  const ElementView out_view(out_host);
+  for_each_chunk<kBlockWords>(
+      state, out_view.size(), [&](int64_t first, int64_t count, const uint32_t* words, int64_t) {
+        double values[kInputs][kElements];
+        for (std::size_t i = 0; i < views.size(); ++i) views[i].load(first, count, values[i]);
+        compute(RejectionRun{state, first, count, words}, values[0], values[1]);
+        out_view.store(first, count, values[0]);
+      });
+  call.finish();
+  return out;
+}
+
+at::Tensor poisson(const at::Tensor& self, OptionalGenerator generator) {
+  check_dtype(self, "poisson_cpu", /*with_half_types=*/true);
+  at::Tensor out = at::empty(self.sizes(), self.options());
+  return sample(out, {self}, generator, [](const RejectionRun& run, double* values, double*) {
+    TORCH_CHECK(poisson_values(run, values, values),
+                "invalid Poisson rate, expected rate to be non-negative");
+  });
+}
+
+at::Tensor standard_gamma(const at::Tensor& self, OptionalGenerator generator) {
+  check_dtype(self, "gamma_cpu", /*with_half_types=*/false);
+  const double smallest = smallest_of(self.scalar_type());
+  at::Tensor out = at::empty(self.sizes(), self.options());
+  return sample(out, {self}, generator, [&](const RejectionRun& run, double* values, double*) {
+    gamma_values(run, values, smallest, values);
+  });
+}
+
+at::Tensor binomial(const at::Tensor& count, const at::Tensor& prob, OptionalGenerator generator) {
+  TORCH_CHECK_VALUE(
+      at::isFloatingType(count.scalar_type()),
+      "binomial only supports floating-point dtypes for count, got: ", count.scalar_type());
+  TORCH_CHECK_VALUE(
+      at::isFloatingType(prob.scalar_type()),
+      "binomial only supports floating-point dtypes for prob, got: ", prob.scalar_type());
+  // As PyTorch's CPU kernel, which has the result resized where only `prob` has all the sizes.
+  at::Tensor out = at::empty(count.sizes(), count.options());
+  at::TensorIteratorConfig().add_output(out).add_const_input(count).add_const_input(prob).build();
+  check_dtype(count, "binomial_cpu", /*with_half_types=*/false);
+  return sample(out, {count, prob}, generator,
+                [](const RejectionRun& run, double* values, const double* probabilities) {
+                  binomial_values(run, values, probabilities, values);
+                });
+}
+
+at::Tensor sample_dirichlet(const at::Tensor& self, OptionalGenerator generator) {
+  check_dtype(self, "dirichlet", /*with_half_types=*/false);
+  at::Tensor out = at::empty(self.sizes(), self.options());
+  const int64_t elements = out.numel();
+  if (elements == 0) return out;
+  const bool single = self.scalar_type() == at::kFloat;
+  const double smallest = smallest_of(self.scalar_type());
+  const double largest =
+      single ? static_cast<double>(std::nextafter(1.0f, 0.0f)) : std::nextafter(1.0, 0.0);
+  const PhiloxState state = reserve_philox(generator, self.device().index(), kRejectionBlocks);
+  CpuCall call(self.device().index());
+  const at::Tensor self_host = on_host(call, self, Access::kRead);
+  const at::Tensor out_host = on_host(call, out, Access::kWrite);
+  const ElementView self_view(self_host);
+  const ElementView out_view(out_host);
+  const std::unique_ptr<double[]> factors(new double[static_cast<std::size_t>(elements)]);
+  const std::unique_ptr<double[]> exponents(new double[static_cast<std::size_t>(elements)]);
+  for_each_chunk<kBlockWords>(state, elements,
+                              [&](int64_t first, int64_t count, const uint32_t* words, int64_t) {
+                                double alphas[kElements];
+                                self_view.load(first, count, alphas);
+                                gamma_parts({state, first, count, words}, alphas,
+                                            factors.get() + first, exponents.get() + first);
+                              });
+  const int64_t length = self.dim() == 0 ? 1 : self.size(-1);
+  const int64_t grain = std::max<int64_t>(1, 4096 / length);
+  at::parallel_for(0, elements / length, grain, [&](int64_t begin, int64_t end) {
+    double* values = factors.get() + begin * length;
+    dirichlet_values(end - begin, length, smallest, largest, exponents.get() + begin * length,
+                     values);
+    out_view.store(begin * length, (end - begin) * length, values);
+  });
+  call.finish();
+  return out;
+}
+
+OUTBOARD_ROUTED("poisson", poisson)
+OUTBOARD_ROUTED("binomial", binomial)
+OUTBOARD_ROUTED("_standard_gamma", standard_gamma)
+OUTBOARD_ROUTED("_sample_dirichlet", sample_dirichlet)
+
+}  // namespace
+}  // namespace outboard::random

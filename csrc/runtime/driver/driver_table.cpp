@@ -1,0 +1,372 @@
+#include "runtime/driver/driver_table.h"
+
+#include <c10/util/Exception.h>
+#include <dlfcn.h>
+#include <outboard/library_file.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "runtime/memory/careful_memory.h"
+#include "runtime/driver/device.h"
+#include "runtime/driver/driver_answers.h"
+#include "runtime/driver/driver_defaults.h"
+#include "runtime/fork.h"
+#include "runtime/programs/program_disk_cache.h"
+#include "runtime/streams/stream.h"
+#include "runtime/streams/wait.h"
+
+namespace outboard {
+namespace {
+
+struct Choice {
+  std::string name = "privateuseone";
+  std::string library;
+  const ob_driver* table = nullptr;
+  void (*find)() = nullptr;
+  std::string no_driver_reason =
+      "no driver was chosen; install a package that brings one, or set OUTBOARD_DRIVER=host";
+  std::string wrapper_library;
+};
+
+// Leaked on purpose: deleters of tensors may run after static destruction.
+struct State {
+  std::mutex mutex;
+  Choice choice;
+  ob_driver table = {};
+  std::string failure;  // of the first use; final
+  std::mutex deferred_mutex;
+  std::string deferred_call;
+  std::string deferred_cause;
+  ob_status deferred_status = OB_OK;
+};
+
+State& state() {
+  static State* instance = new State;
+  return *instance;
+}
+
+std::atomic<const ob_driver*> g_driver{nullptr};
+std::atomic<bool> g_finalized{false};
+// Set in the thread that ends the driver, while it waits for what others gave it.
+thread_local bool t_finalizes = false;
+std::atomic<bool> g_deferred{false};
+
+const char* status_name(ob_status status) {
+  switch (status) {
+    case OB_NOT_READY:
+      return "not ready";
+    case OB_OUT_OF_MEMORY:
+      return "out of memory";
+    case OB_INVALID_ARGUMENT:
+      return "invalid argument";
+    case OB_UNSUPPORTED:
+      return "unsupported";
+    case OB_BUILD_FAILED:
+      return "build failed";
+    case OB_DEVICE_LOST:
+      return "device lost";
+    default:
+      return "error";
+  }
+}
+
+void* open_library(const std::string& path) {
+  const char* problem = ob_library_problem(path.c_str());
+  TORCH_CHECK(problem == nullptr, "the library ", path, " cannot be loaded: it ",
+              problem != nullptr ? problem : "", "; build or install it again");
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* reason = dlerror();
+    TORCH_CHECK(false, "the library ", path,
+                " could not be loaded: ", reason != nullptr ? reason : "no reason given",
+                "; reinstall it");
+  }
+  return library;
+}
+
+void* find_symbol(void* library, const std::string& path, const char* symbol) {
+  void* address = dlsym(library, symbol);
+  TORCH_CHECK(address != nullptr, "the library ", path, " does not export `", symbol,
+              "`; a driver exports it as declared in outboard/driver.h");
+  return address;
+}
+
+// A missing function that every driver must have, or nullptr.
+const char* missing_function(const ob_driver& table) {
+#define OUTBOARD_REQUIRED(field) \
+  if (table.field == nullptr) return #field;
+  OUTBOARD_REQUIRED(last_error)
+  OUTBOARD_REQUIRED(initialize)
+  OUTBOARD_REQUIRED(device_count)
+  OUTBOARD_REQUIRED(device_properties)
+  OUTBOARD_REQUIRED(allocate)
+  OUTBOARD_REQUIRED(deallocate)
+  OUTBOARD_REQUIRED(queue_create)
+  OUTBOARD_REQUIRED(queue_destroy)
+  OUTBOARD_REQUIRED(queue_query)
+  OUTBOARD_REQUIRED(queue_synchronize)
+  OUTBOARD_REQUIRED(event_create)
+  OUTBOARD_REQUIRED(event_destroy)
+  OUTBOARD_REQUIRED(event_record)
+  OUTBOARD_REQUIRED(event_wait)
+  OUTBOARD_REQUIRED(event_query)
+  OUTBOARD_REQUIRED(event_synchronize)
+  OUTBOARD_REQUIRED(event_elapsed)
+  OUTBOARD_REQUIRED(copy_host_to_device)
+  OUTBOARD_REQUIRED(copy_device_to_host)
+  OUTBOARD_REQUIRED(copy_device_to_device)
+  OUTBOARD_REQUIRED(fill)
+#undef OUTBOARD_REQUIRED
+  return nullptr;
+}
+
+// Whether the host can read all of a table, whose address may come from anywhere.
+bool readable(const void* table, size_t bytes) {
+  std::array<char, kCarefulBytes> copy;
+  return bytes <= copy.size() && copy_carefully(copy.data(), table, bytes) != CarefulCopy::kFault;
+}
+
+// Copies what the driver's table covers; the rest of ours stays NULL.
+void adopt_table(const ob_driver& theirs, ob_driver& ours) {
+  constexpr size_t kHeaderBytes = offsetof(ob_driver, struct_size) + sizeof(theirs.struct_size);
+  const char* unreadable = "the driver's table does not lie in memory that can be read";
+  TORCH_CHECK(readable(&theirs, kHeaderBytes), unreadable);
+  TORCH_CHECK(theirs.abi == OB_ABI_VERSION, "the driver was written for version ", theirs.abi,
+              " of the driver contract and this torch_outboard speaks version ", OB_ABI_VERSION,
+              "; install versions of both that match");
+  TORCH_CHECK(theirs.struct_size >= kHeaderBytes, "the driver's table says it has ",
+              theirs.struct_size,
+              " bytes, fewer than its own header; set struct_size to sizeof(ob_driver)");
+  TORCH_CHECK(theirs.struct_size % sizeof(void*) == 0, "the driver's table says it has ",
+              theirs.struct_size,
+              " bytes, which ends within a field; set struct_size to sizeof(ob_driver)");
+  const size_t bytes = std::min(theirs.struct_size, sizeof(ours));
+  TORCH_CHECK(readable(&theirs, bytes), unreadable);
+  ours = {};
+  std::memcpy(&ours, &theirs, bytes);
+  ours.struct_size = sizeof(ours);
+  const char* missing = missing_function(ours);
+  TORCH_CHECK(missing == nullptr, "the driver's table lacks `", missing ? missing : "",
+              "`, which every driver must have; see outboard/driver.h");
+  const std::string problem = table_problem(ours);
+  TORCH_CHECK(problem.empty(), "the driver's table ", problem, "; see outboard/driver.h");
+  check_answers(ours);
+  fill_driver_defaults(ours);
+}
+
+void load(State& s) {
+  const Choice& choice = s.choice;
+  const ob_driver* theirs = choice.table;
+  if (theirs == nullptr) {
+    TORCH_CHECK(!choice.library.empty(), choice.no_driver_reason);
+    void* library = open_library(choice.library);
+    theirs = reinterpret_cast<ob_driver_entry_point>(
+        find_symbol(library, choice.library, OB_DRIVER_ENTRY_POINT))();
+    TORCH_CHECK(theirs != nullptr, "`", OB_DRIVER_ENTRY_POINT, "` of ", choice.library,
+                " returned no table");
+  }
+  if (!choice.wrapper_library.empty()) {
+    using Wrap = const ob_driver* (*)(const ob_driver*);
+    void* library = open_library(choice.wrapper_library);
+    theirs = reinterpret_cast<Wrap>(
+        find_symbol(library, choice.wrapper_library, "ob_torture_wrap"))(theirs);
+    TORCH_CHECK(theirs != nullptr, "`ob_torture_wrap` of ", choice.wrapper_library,
+                " returned no table");
+  }
+  adopt_table(*theirs, s.table);
+  const ob_status status = s.table.initialize();
+  TORCH_CHECK(status == OB_OK, "`initialize` answered ", status_name(status), ": ",
+              s.table.last_error());
+}
+
+void find_driver(State& s) {
+  void (*find)() = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(s.mutex);
+    find = s.choice.find;
+  }
+  if (find != nullptr) find();
+}
+
+const ob_driver& load_once() {
+  check_fork();
+  if (const ob_driver* table = g_driver.load(std::memory_order_acquire)) {
+    if (t_finalizes) return *table;
+  }
+  TORCH_CHECK(!driver_finalized(), "device '", state().choice.name,
+              "' cannot be used any more: the process is exiting");
+  State& s = state();
+  find_driver(s);
+  std::lock_guard<std::mutex> lock(s.mutex);
+  if (const ob_driver* table = g_driver.load(std::memory_order_acquire)) return *table;
+  if (s.failure.empty()) {
+    try {
+      load(s);
+    } catch (const c10::Error& error) {
+      s.failure = error.what_without_backtrace();
+    }
+  }
+  TORCH_CHECK(s.failure.empty(), "device '", s.choice.name, "' is not available: ", s.failure);
+  watch_forks();
+  g_driver.store(&s.table, std::memory_order_release);
+  return s.table;
+}
+
+// Whether all other threads that were waiting for the driver have come back.
+bool others_came_back() noexcept {
+  constexpr int kTries = 1000;
+  for (int i = 0; i < kTries; ++i) {
+    if (waiting_threads() == 0) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
+void choose(Choice choice) {
+  check_fork();
+  State& s = state();
+  std::lock_guard<std::mutex> lock(s.mutex);
+  TORCH_CHECK(g_driver.load() == nullptr && s.failure.empty(), "driver '", choice.name,
+              "' cannot be chosen: driver '", s.choice.name,
+              "' is in use already, and a process has one; choose before the first use");
+  choice.wrapper_library = s.choice.wrapper_library;
+  s.choice = std::move(choice);
+}
+
+}  // namespace
+
+void use_driver_library(const std::string& name, const std::string& path) {
+  Choice choice;
+  choice.name = name;
+  choice.library = path;
+  choose(std::move(choice));
+}
+
+void use_driver_table(const std::string& name, const ob_driver* table) {
+  TORCH_CHECK_VALUE(table != nullptr, "driver '", name, "' was handed over as a null pointer");
+  Choice choice;
+  choice.name = name;
+  choice.table = table;
+  choose(std::move(choice));
+}
+
+void use_no_driver(const std::string& name, const std::string& reason) {
+  Choice choice;
+  choice.name = name;
+  choice.no_driver_reason = reason;
+  choose(std::move(choice));
+}
+
+void use_driver_finder(const std::string& name, void (*find)()) {
+  Choice choice;
+  choice.name = name;
+  choice.find = find;
+  choice.no_driver_reason = "it was not found";
+  choose(std::move(choice));
+}
+
+void use_wrapper_library(const std::string& path) {
+  State& s = state();
+  std::lock_guard<std::mutex> lock(s.mutex);
+  TORCH_CHECK(g_driver.load() == nullptr,
+              "a wrapper cannot be put around a driver that is in use already");
+  s.choice.wrapper_library = path;
+}
+
+const ob_driver& driver() {
+  const ob_driver* table = g_driver.load(std::memory_order_acquire);
+  if (C10_UNLIKELY(table == nullptr || in_bad_fork() || driver_finalized())) {
+    check_fork();
+    return load_once();
+  }
+  return *table;
+}
+
+bool driver_initialized() noexcept { return g_driver.load(std::memory_order_acquire) != nullptr; }
+
+bool driver_finalized() noexcept { return g_finalized.load(std::memory_order_acquire); }
+
+void finalize_driver() noexcept {
+  if (!driver_initialized() || in_bad_fork() || g_finalized.exchange(true)) return;
+  const ob_driver& table = *g_driver.load();
+  // From here on other threads are refused, or they would give new work for ever.
+  t_finalizes = true;
+  for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
+    try {
+      synchronize_device(device);
+    } catch (const std::exception& error) {
+      TORCH_WARN("at exit: ", error.what());
+    }
+  }
+  close_disk_cache();
+  t_finalizes = false;
+  // Nothing may be taken away under a thread that the driver has not given back.
+  if (!others_came_back()) return;
+  g_driver.store(nullptr, std::memory_order_release);
+  const ob_status status = table.finalize();
+  if (status != OB_OK) TORCH_WARN("at exit, `finalize` failed: ", table.last_error());
+}
+
+void throw_status(ob_status status, const char* call) {
+  const ob_driver* table = g_driver.load(std::memory_order_acquire);
+  const std::string cause = table != nullptr ? table->last_error() : "the driver is not loaded";
+  const std::string driver_name =
+      table != nullptr && table->name != nullptr ? table->name : state().choice.name;
+  const std::string message = c10::str("driver '", driver_name, "' answered ", status_name(status),
+                                       " to `", call, "`: ", cause);
+  const c10::SourceLocation where = {__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
+  switch (status) {
+    case OB_OUT_OF_MEMORY:
+      throw c10::OutOfMemoryError(where, message);
+    case OB_UNSUPPORTED:
+      throw c10::NotImplementedError(where, message);
+    case OB_BUILD_FAILED:
+      throw c10::Error(where, message);
+    case OB_INVALID_ARGUMENT:
+      throw c10::ValueError(where, message);
+    default:
+      throw c10::AcceleratorError(where, status, message);
+  }
+}
+
+void defer_status(ob_status status, const char* call) noexcept {
+  if (status == OB_OK || status == OB_NOT_READY) return;
+  try {
+    const ob_driver* table = g_driver.load(std::memory_order_acquire);
+    State& s = state();
+    std::lock_guard<std::mutex> lock(s.deferred_mutex);
+    if (s.deferred_status != OB_OK) return;
+    s.deferred_status = status;
+    s.deferred_call = call;
+    s.deferred_cause = table != nullptr ? table->last_error() : "the driver is not loaded";
+    g_deferred.store(true, std::memory_order_release);
+  } catch (...) {
+    // Out of host memory while keeping a message: the failure is lost, the process is not.
+  }
+}
+
+void raise_deferred_status() {
+  if (C10_LIKELY(!g_deferred.load(std::memory_order_acquire))) return;
+  State& s = state();
+  std::string message;
+  ob_status status = OB_OK;
+  {
+    std::lock_guard<std::mutex> lock(s.deferred_mutex);
+    status = std::exchange(s.deferred_status, OB_OK);
+    if (status == OB_OK) return;
+    message =
+        c10::str("driver '", s.choice.name, "' answered ", status_name(status), " to `",
+                 s.deferred_call, "` some time before this synchronization: ", s.deferred_cause);
+    g_deferred.store(false, std::memory_order_release);
+  }
+  throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, status,
+                              message);
+}
+
+}  // namespace outboard

@@ -1,0 +1,140 @@
+#include "runtime/memory/adopted_memory.h"
+
+#include <algorithm>
+#include <list>
+#include <mutex>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "runtime/memory/caching/caching_allocator.h"
+#include "runtime/driver/driver_table.h"
+#include "runtime/fork.h"
+#include "runtime/streams/stream_marker.h"
+
+namespace outboard {
+namespace {
+
+// What a device pointer to adopted memory owns.
+struct Adopted {
+  c10::Storage host;
+  c10::DeviceIndex device;
+  size_t bytes;
+  std::vector<StreamState*> users;  // under the mutex
+
+  bool holds(const void* pointer) const noexcept {
+    return static_cast<const char*>(pointer) >= static_cast<const char*>(host.data()) &&
+           static_cast<const char*>(pointer) < static_cast<const char*>(host.data()) + bytes;
+  }
+};
+
+// Memory whose device pointer is gone, and what streams still have to do with it.
+struct Release {
+  c10::Storage host;
+  std::vector<StreamMarker> markers;
+};
+
+struct AdoptedMemory {
+  std::mutex mutex;
+  std::unordered_set<Adopted*> all;
+  std::list<Release> releases;
+};
+
+// Leaked: tensors die at exit, too.
+AdoptedMemory& adopted_memory() {
+  static auto* instance = new AdoptedMemory;
+  return *instance;
+}
+
+void release(void* context) noexcept {
+  auto* adopted = static_cast<Adopted*>(context);
+  // Where the driver is gone, so is the work that used the memory. In a forked child the mutex may
+  // be held for ever.
+  if (in_bad_fork()) {
+    delete adopted;
+    return;
+  }
+  AdoptedMemory& memory = adopted_memory();
+  std::vector<StreamState*> users;
+  {
+    std::lock_guard<std::mutex> lock(memory.mutex);
+    memory.all.erase(adopted);
+    users = std::move(adopted->users);
+  }
+  if (driver_finalized()) {
+    delete adopted;
+    return;
+  }
+  caching_allocator()->account_adopted(adopted->device, -static_cast<int64_t>(adopted->bytes));
+  std::list<Release> late(1);
+  for (StreamState* user : users) {
+    if (!user->idle()) late.front().markers.emplace_back(*user);
+  }
+  if (!late.front().markers.empty()) {
+    late.front().host = adopted->host;
+    std::lock_guard<std::mutex> lock(memory.mutex);
+    memory.releases.splice(memory.releases.end(), late);
+  }
+  delete adopted;
+  release_unused_adopted_memory();
+}
+
+void add_user(Adopted& adopted, StreamState& stream) {
+  auto& users = adopted.users;
+  if (std::find(users.begin(), users.end(), &stream) == users.end()) users.push_back(&stream);
+}
+
+}  // namespace
+
+c10::DataPtr adopt_host_memory(const c10::Storage& host, StreamState& stream) {
+  release_unused_adopted_memory();
+  void* pointer = host.mutable_data();
+  auto* adopted = new Adopted{host, stream.device, host.nbytes(), {&stream}};
+  AdoptedMemory& memory = adopted_memory();
+  {
+    std::lock_guard<std::mutex> lock(memory.mutex);
+    memory.all.insert(adopted);
+  }
+  caching_allocator()->account_adopted(stream.device, static_cast<int64_t>(adopted->bytes));
+  return {pointer, adopted, &release, device_of(stream.device)};
+}
+
+const c10::Storage* adopted_storage(const c10::DataPtr& pointer) noexcept {
+  if (pointer.get_deleter() != &release) return nullptr;
+  return &static_cast<Adopted*>(pointer.get_context())->host;
+}
+
+void record_adopted_use(const c10::DataPtr& pointer, StreamState& stream) {
+  AdoptedMemory& memory = adopted_memory();
+  std::lock_guard<std::mutex> lock(memory.mutex);
+  if (pointer.get_deleter() == &release) {
+    add_user(*static_cast<Adopted*>(pointer.get_context()), stream);
+    return;
+  }
+  for (Adopted* adopted : memory.all) {
+    if (adopted->holds(pointer.get())) add_user(*adopted, stream);
+  }
+}
+
+void release_unused_adopted_memory() {
+  AdoptedMemory& memory = adopted_memory();
+  std::list<Release> pending;
+  {
+    std::lock_guard<std::mutex> lock(memory.mutex);
+    if (memory.releases.empty()) return;
+    pending.swap(memory.releases);
+  }
+  // Neither the driver nor owners of memory are called under the lock.
+  std::list<Release> used;
+  for (auto it = pending.begin(); it != pending.end();) {
+    const auto next = std::next(it);
+    const bool passed = std::all_of(it->markers.begin(), it->markers.end(),
+                                    [](const StreamMarker& marker) { return marker.has_passed(); });
+    if (!passed) used.splice(used.end(), pending, it);
+    it = next;
+  }
+  std::lock_guard<std::mutex> lock(memory.mutex);
+  memory.releases.splice(memory.releases.begin(), used);
+}
+
+}  // namespace outboard

@@ -1,0 +1,162 @@
+// The cached memory of one device.
+//
+// A block belongs to the stream it was allocated on and is reused at once by later allocations on
+// that stream: work on a stream is in order. A block that other streams used waits until events
+// recorded on them have happened.
+//
+// The mutex guards everything here and is never held while the driver is called: a method that
+// needs the driver takes what it needs out of the structures, unlocks, calls, locks, and puts the
+// outcome back. `in_flight_` counts threads that do so with memory that may come back.
+#pragma once
+
+#include <c10/core/CachingDeviceAllocator.h>
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "runtime/memory/caching/allocator_statistics.h"
+#include "runtime/memory/caching/block_pool.h"
+#include "runtime/streams/stream_marker.h"
+
+namespace outboard {
+
+// The pools of all streams: the default set, or those of a private pool.
+struct PoolSet {
+  struct OfStream {
+    BlockPool small;
+    BlockPool large;
+  };
+
+  explicit PoolSet(c10::MempoolId_t pool_id) : id(pool_id) {}
+  BlockPool& pool(StreamState& stream, bool small);
+
+  const c10::MempoolId_t id;
+  // By the stream's id, as small integers; nullptr for streams that never allocated.
+  std::vector<std::unique_ptr<OfStream>> streams;
+  // Of private pools: begin_allocate_to_pool calls without a release_pool.
+  int uses = 0;
+  size_t segments = 0;
+  // Threads that allocate here with the lock away or between begin and end.
+  int holds = 0;
+};
+
+class DeviceCache {
+ public:
+  DeviceCache(c10::DeviceIndex device, const ob_driver& driver);
+
+  // A block of at least `bytes` > 0 for use on `stream`. Raises torch.OutOfMemoryError. `addressed`
+  // blocks can be given back by their address.
+  Block* allocate(StreamState& stream, size_t bytes, bool addressed);
+  // Never waits and never throws.
+  void free(Block* block) noexcept;
+  void record_stream(Block* block, StreamState& stream);
+  // The allocated block that holds `address`, which lies in `segment`; nullptr if that is free.
+  Block* find_block(const Segment& segment, ob_address address);
+  // From now on find_addressed finds this allocated block.
+  void make_addressed(Block* block);
+  Block* find_addressed(const Segment& segment, ob_address address);
+
+  // Gives all memory back that nothing uses: of one private pool, or of all others with {0, 0}.
+  void empty(c10::MempoolId_t pool);
+
+  void begin_allocate_to_pool(c10::MempoolId_t pool);
+  void end_allocate_to_pool(c10::MempoolId_t pool);
+  void release_pool(c10::MempoolId_t pool);
+
+  // Of the device's memory, what this process may take from the driver.
+  void set_fraction(double fraction);
+  double fraction();
+  size_t reserved();
+
+  void account_adopted(int64_t bytes);
+  c10::CachingDeviceAllocator::DeviceStats statistics();
+  void reset_accumulated_statistics();
+  void reset_peak_statistics();
+  // Bytes in use by tensors, and bytes taken from the driver.
+  std::pair<size_t, size_t> totals();
+  void append_snapshot(c10::MempoolId_t pool,
+                       std::vector<c10::CachingDeviceAllocator::SegmentInfo>& segments);
+
+  c10::DeviceIndex device() const { return device_; }
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  struct PendingUse {
+    Block* block;
+    StreamMarker marker;
+  };
+  struct PendingStream {
+    StreamState* stream;
+    // In the order of the stream's work.
+    std::deque<PendingUse> uses;
+  };
+  struct Capture {
+    PoolSet* pools;
+    std::thread::id thread;
+  };
+
+  PoolSet& pools_of_this_thread();
+  PoolSet* private_pools(c10::MempoolId_t pool);
+
+  // Blocks.
+  Block* new_block();
+  void discard(Block* block);
+  Block* take(BlockPool& pool, size_t bytes);
+  void split(Block* block, size_t bytes);
+  void put_back(Block* block);
+  void set_aside(Block* block);
+  void settle();
+  void merge(Block* block);
+  void absorb(Block* block, Block* neighbour);
+
+  // Uses by other streams.
+  void mark_uses(Lock& lock, Block* block);
+  void reclaim(Lock& lock, bool wait);
+
+  // Segments.
+  Block* grow(Lock& lock, BlockPool& pool, size_t bytes, size_t requested);
+  Block* try_segment(Lock& lock, BlockPool& pool, size_t bytes, size_t block_bytes);
+  void release(Lock& lock, std::vector<Block*> blocks);
+  void release_unused(Lock& lock, c10::MempoolId_t pool);
+  bool release_oversize(Lock& lock, BlockPool& pool, size_t bytes);
+  void collect_garbage(Lock& lock, size_t bytes);
+  void erase_unused_private_pools();
+  [[noreturn]] void throw_out_of_memory(Lock& lock, size_t bytes);
+
+  const c10::DeviceIndex device_;
+  const ob_driver& driver_;
+  const size_t total_memory_;
+  const size_t max_allocation_;
+
+  std::mutex mutex_;
+  AllocatorStatistics statistics_;
+  PoolSet default_pools_{{0, 0}};
+  std::map<c10::MempoolId_t, std::unique_ptr<PoolSet>> private_pools_;
+  std::vector<Capture> captures_;
+  // Given back while a private pool was in use: their streams are marked after it.
+  std::vector<Block*> blocks_to_mark_;
+  std::deque<PendingStream> pending_;
+  size_t pending_uses_ = 0;
+  // Given back last and not yet among the free blocks: programs tend to ask for the same size
+  // again, and then nothing has to be split and merged. Whoever looks at free blocks settles it
+  // first.
+  Block* set_aside_ = nullptr;
+  Block* spare_blocks_ = nullptr;
+  // Bytes taken from the driver, also by calls under way.
+  size_t reserved_ = 0;
+  double fraction_ = 1.0;
+  // Bytes; no limit but the driver's with a fraction of 1.
+  size_t limit_ = SIZE_MAX;
+  uint64_t clock_ = 0;
+  int in_flight_ = 0;
+  std::condition_variable settled_;
+  std::map<ob_address, Segment*> segments_;
+};
+
+}  // namespace outboard

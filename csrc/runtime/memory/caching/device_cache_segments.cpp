@@ -1,0 +1,316 @@
+// How a device's cache takes memory from the driver and gives it back.
+#include <c10/core/AllocatorConfig.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <utility>
+
+#include "runtime/memory/caching/allocation_sizes.h"
+#include "runtime/memory/caching/device_cache.h"
+#include "runtime/driver/driver_table.h"
+#include "runtime/memory/caching/segment_registry.h"
+
+namespace outboard {
+namespace {
+
+using c10::CachingAllocator::AcceleratorAllocatorConfig;
+using c10::CachingAllocator::format_size;
+using c10::CachingDeviceAllocator::BlockInfo;
+using c10::CachingDeviceAllocator::SegmentInfo;
+
+// Keeps a set of pools alive while the lock is away.
+class Hold {
+ public:
+  Hold(std::unique_lock<std::mutex>& lock, PoolSet& pools) : lock_(lock), pools_(pools) {
+    ++pools_.holds;
+  }
+  ~Hold() {
+    if (!lock_.owns_lock()) lock_.lock();
+    --pools_.holds;
+  }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+ private:
+  std::unique_lock<std::mutex>& lock_;
+  PoolSet& pools_;
+};
+
+bool is_whole_segment(const Block* block) { return !block->is_split(); }
+
+}  // namespace
+
+// ---- Taking ----
+
+// No cached block fits: a new segment, if need be after giving cached memory back.
+Block* DeviceCache::grow(Lock& lock, BlockPool& pool, size_t bytes, size_t requested) {
+  driver();  // raises when the process is exiting
+  const Hold hold(lock, pool.owner());
+  const size_t wanted = segment_size(bytes, max_allocation_);
+  collect_garbage(lock, wanted);
+  Block* block = try_segment(lock, pool, wanted, bytes);
+  if (block != nullptr) return block;
+
+  statistics_.count_retry();
+  if (release_oversize(lock, pool, wanted)) {
+    block = try_segment(lock, pool, wanted, bytes);
+    if (block != nullptr) return block;
+  }
+  statistics_.count_synchronization();
+  reclaim(lock, /*wait=*/true);
+  block = take(pool, bytes);
+  if (block != nullptr) return block;
+  release_unused(lock, {0, 0});
+  // Other threads may be giving memory back as well; bounded, as they may begin anew all the time.
+  settled_.wait_for(lock, std::chrono::seconds(1), [this] { return in_flight_ == 0; });
+  block = take(pool, bytes);
+  if (block == nullptr) block = try_segment(lock, pool, wanted, bytes);
+  if (block == nullptr && bytes < wanted) block = try_segment(lock, pool, bytes, bytes);
+  if (block == nullptr) throw_out_of_memory(lock, requested);
+  return block;
+}
+
+// A block of `block_bytes` from a new segment of `bytes`; nullptr if there is not enough memory.
+// Takes the lock away and back.
+Block* DeviceCache::try_segment(Lock& lock, BlockPool& pool, size_t bytes, size_t block_bytes) {
+  if (bytes > limit_ || reserved_ > limit_ - bytes) return nullptr;
+  reserved_ += bytes;
+  lock.unlock();
+  ob_address address = 0;
+  const ob_status status = driver_.allocate(device_, bytes, &address);
+  Segment* segment = nullptr;
+  if (status == OB_OK) {
+    segment = new Segment();
+    segment->address = address;
+    segment->size = bytes;
+    segment->cache = this;
+    segment->pool = &pool;
+    register_segment(segment, device_);
+  } else if (status != OB_OUT_OF_MEMORY) {
+    lock.lock();
+    reserved_ -= bytes;
+    lock.unlock();
+    throw_status(status, "allocate");
+  }
+  lock.lock();
+  if (segment == nullptr) {
+    reserved_ -= bytes;
+    return nullptr;
+  }
+  segments_.emplace(address, segment);
+  ++pool.owner().segments;
+  statistics_.add_segment(pool.small(), bytes, pool.owner().id);
+  Block* block = new_block();
+  block->segment = segment;
+  block->address = address;
+  block->size = bytes;
+  segment->first = block;
+  if (should_split(*block, block_bytes, pool.small())) {
+    split(block, block_bytes);
+    statistics_.change_inactive_split(pool.small(), 1, static_cast<int64_t>(block->next->size));
+  }
+  return block;
+}
+
+void DeviceCache::throw_out_of_memory(Lock& lock, size_t bytes) {
+  statistics_.count_out_of_memory();
+  const size_t in_use = static_cast<size_t>(statistics_.allocated_bytes());
+  const size_t reserved = static_cast<size_t>(statistics_.reserved_bytes());
+  size_t largest = 0;
+  auto look = [&largest](const PoolSet& pools) {
+    for (const auto& stream : pools.streams) {
+      if (stream == nullptr) continue;
+      largest = std::max({largest, stream->small.largest(), stream->large.largest()});
+    }
+  };
+  look(default_pools_);
+  for (const auto& entry : private_pools_) look(*entry.second);
+  const size_t limit = limit_;
+  lock.unlock();
+
+  uint64_t free_bytes = 0;
+  uint64_t total_bytes = total_memory_;
+  defer_status(driver_.memory_info(device_, &free_bytes, &total_bytes), "memory_info");
+  c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(bytes), in_use, reserved,
+                                   device_of(device_));
+  std::string limited;
+  if (limit != SIZE_MAX) {
+    limited =
+        " This process is limited to " + format_size(limit) + " of it by its memory fraction.";
+  }
+  // What is asked for may be there and still be too much for a device to give in one piece.
+  const uint64_t most = device_properties(device_).max_allocation;
+  std::string too_large;
+  if (bytes > most) {
+    too_large = " The device gives at most " + format_size(most) +
+                " in one piece, however much is free: divide what you ask for.";
+  }
+  const size_t cached = reserved > in_use ? reserved - in_use : 0;
+  TORCH_CHECK_WITH(
+      OutOfMemoryError, false, device_of(device_), " is out of memory: ", format_size(bytes),
+      " were asked for, and ", format_size(free_bytes), " of ", format_size(total_bytes),
+      " are free.", too_large, limited, " This process has reserved ", format_size(reserved), ": ",
+      format_size(in_use), " are in use by tensors and ", format_size(cached), " are cached, with ",
+      format_size(largest),
+      " in the largest free block. Let go of tensors that are not needed, or use smaller batches; "
+      "if much is cached, memory is fragmented, and PYTORCH_ALLOC_CONF=max_split_size_mb:<size> "
+      "can help.");
+}
+
+// ---- Giving back ----
+
+// Gives the segments of `blocks` back, each of which is a free block that fills its segment. Takes
+// the lock away and back.
+void DeviceCache::release(Lock& lock, std::vector<Block*> blocks) {
+  if (blocks.empty()) return;
+  ++in_flight_;
+  std::vector<Segment*> segments;
+  std::vector<StreamState*> streams;
+  for (Block* block : blocks) {
+    Segment* segment = block->segment;
+    BlockPool& pool = *segment->pool;
+    pool.erase(block);
+    discard(block);
+    segments_.erase(segment->address);
+    --pool.owner().segments;
+    statistics_.remove_segment(pool.small(), segment->size, pool.owner().id);
+    segments.push_back(segment);
+    if (std::find(streams.begin(), streams.end(), &pool.stream()) == streams.end()) {
+      streams.push_back(&pool.stream());
+    }
+  }
+  lock.unlock();
+  // A free block may still be used by earlier work on its stream.
+  std::exception_ptr failure;
+  for (StreamState* stream : streams) {
+    try {
+      drain(*stream);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }
+  size_t bytes = 0;
+  for (Segment* segment : segments) {
+    unregister_segment(segment);
+    defer_status(driver_.deallocate(device_, segment->address), "deallocate");
+    bytes += segment->size;
+    delete segment;
+  }
+  lock.lock();
+  reserved_ -= bytes;
+  if (--in_flight_ == 0) settled_.notify_all();
+  if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+// Of one private pool, or with {0, 0} of the default pools and of private pools nobody holds.
+void DeviceCache::release_unused(Lock& lock, c10::MempoolId_t pool) {
+  settle();
+  std::vector<Block*> blocks;
+  auto collect = [&blocks](const PoolSet& pools) {
+    for (const auto& stream : pools.streams) {
+      if (stream == nullptr) continue;
+      for (const BlockPool* each : {&stream->small, &stream->large}) {
+        each->for_each([&](Block* block) {
+          if (is_whole_segment(block)) blocks.push_back(block);
+        });
+      }
+    }
+  };
+  if (pool == c10::MempoolId_t{0, 0}) {
+    collect(default_pools_);
+    for (const auto& entry : private_pools_) {
+      if (entry.second->uses == 0) collect(*entry.second);
+    }
+  } else if (PoolSet* pools = private_pools(pool)) {
+    collect(*pools);
+  }
+  release(lock, std::move(blocks));
+  erase_unused_private_pools();
+}
+
+void DeviceCache::empty(c10::MempoolId_t pool) {
+  Lock lock(mutex_);
+  statistics_.count_synchronization();
+  reclaim(lock, /*wait=*/true);
+  release_unused(lock, pool);
+}
+
+// Where the setting keeps large blocks whole, they are the first to go: the largest, until `bytes`
+// are free. Returns whether anything was given back.
+bool DeviceCache::release_oversize(Lock& lock, BlockPool& pool, size_t bytes) {
+  const size_t oversize = AcceleratorAllocatorConfig::max_split_size();
+  if (pool.small() || oversize == SIZE_MAX) return false;
+  settle();
+  std::vector<Block*> blocks;
+  pool.for_each([&](Block* block) {
+    if (block->size >= oversize && is_whole_segment(block)) blocks.push_back(block);
+  });
+  std::sort(blocks.begin(), blocks.end(),
+            [](const Block* a, const Block* b) { return a->size > b->size; });
+  size_t released = 0;
+  size_t count = 0;
+  while (count < blocks.size() && released < bytes) released += blocks[count++]->size;
+  blocks.resize(count);
+  const bool any = !blocks.empty();
+  release(lock, std::move(blocks));
+  return any;
+}
+
+// With a garbage collection threshold set, gives the longest unused large blocks back before the
+// process takes more than that part of its memory.
+void DeviceCache::collect_garbage(Lock& lock, size_t bytes) {
+  const double threshold = AcceleratorAllocatorConfig::garbage_collection_threshold();
+  if (threshold <= 0.0) return;
+  const size_t allowed =
+      static_cast<size_t>(threshold * static_cast<double>(std::min(limit_, total_memory_)));
+  if (reserved_ + bytes <= allowed) return;
+  settle();
+  const size_t excess = reserved_ + bytes - allowed;
+  std::vector<Block*> blocks;
+  for (const auto& stream : default_pools_.streams) {
+    if (stream == nullptr) continue;
+    stream->large.for_each([&](Block* block) {
+      if (is_whole_segment(block)) blocks.push_back(block);
+    });
+  }
+  std::stable_sort(blocks.begin(), blocks.end(),
+                   [](const Block* a, const Block* b) { return a->freed_at < b->freed_at; });
+  size_t released = 0;
+  size_t count = 0;
+  while (count < blocks.size() && released < excess) released += blocks[count++]->size;
+  blocks.resize(count);
+  release(lock, std::move(blocks));
+}
+
+// ---- Looking ----
+
+void DeviceCache::append_snapshot(c10::MempoolId_t pool, std::vector<SegmentInfo>& segments) {
+  Lock lock(mutex_);
+  settle();
+  for (const auto& entry : segments_) {
+    const Segment& segment = *entry.second;
+    const PoolSet& owner = segment.pool->owner();
+    if (pool != c10::MempoolId_t{0, 0} && pool != owner.id) continue;
+    SegmentInfo& info = segments.emplace_back();
+    info.device = device_;
+    info.address = segment.address;
+    info.total_size = segment.size;
+    info.stream = segment.pool->stream().queue;
+    info.is_large = !segment.pool->small();
+    info.owner_private_pool_id = owner.id;
+    for (const Block* block = segment.first; block != nullptr; block = block->next) {
+      BlockInfo& part = info.blocks.emplace_back();
+      part.size = block->size;
+      part.requested_size = block->requested;
+      part.allocated = block->state == Block::State::kAllocated;
+      part.active = block->state != Block::State::kFree;
+      part.gc_counter = part.active ? 0 : static_cast<int32_t>(clock_ - block->freed_at);
+      info.requested_size += block->requested;
+      if (part.allocated) info.allocated_size += block->size;
+      if (part.active) info.active_size += block->size;
+    }
+  }
+}
+
+}  // namespace outboard

@@ -1,0 +1,30 @@
+#include "runtime/programs/launch.h"
+
+#include "runtime/driver/driver_table.h"
+#include "runtime/programs/kernel_faults.h"
+
+namespace outboard {
+
+void launch(StreamState& stream, Kernel& kernel, const Grid& grid,
+            const LaunchArguments& arguments) {
+  ob_launch description;
+  description.struct_size = sizeof(description);
+  description.dimensions = grid.dimensions;
+  for (int i = 0; i < 3; ++i) {
+    description.global[i] = grid.global[i];
+    description.local[i] = grid.local[i];
+  }
+  description.arguments = arguments.data();
+  description.argument_count = arguments.size();
+  const ob_driver& table = driver();
+  {
+    const Kernel::Use use(kernel);
+    description.kernel = use.handle();
+    check_status(table.launch(stream.queue, &description), "launch");
+  }
+  stream.mark_submitted();
+  if (C10_UNLIKELY(launches_block()) && !stream.capturing.load()) drain(stream);
+  kernel.note_launch(grid.local[0] | grid.local[1] << 20 | grid.local[2] << 40);
+}
+
+}  // namespace outboard

@@ -1,0 +1,104 @@
+// Launching kernels: a grid, arguments without allocation, and the mark on the stream.
+#pragma once
+
+#include <c10/util/Exception.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "runtime/export.h"
+#include "runtime/programs/program.h"
+#include "runtime/streams/stream.h"
+
+namespace outboard {
+
+// Work items of a launch. `global` is rounded up to a multiple of `local`, so kernels check bounds.
+struct Grid {
+  uint32_t dimensions = 1;
+  uint64_t global[3] = {1, 1, 1};
+  uint64_t local[3] = {1, 1, 1};
+
+  static Grid linear(uint64_t items, uint64_t local_size) {
+    Grid grid;
+    grid.local[0] = local_size;
+    grid.global[0] = round_up(items, local_size);
+    return grid;
+  }
+  static Grid plane(uint64_t items_x, uint64_t items_y, uint64_t local_x, uint64_t local_y) {
+    Grid grid = linear(items_x, local_x);
+    grid.dimensions = 2;
+    grid.local[1] = local_y;
+    grid.global[1] = round_up(items_y, local_y);
+    return grid;
+  }
+
+ private:
+  static uint64_t round_up(uint64_t items, uint64_t multiple) {
+    return (items + multiple - 1) / multiple * multiple;
+  }
+};
+
+// The arguments of a launch, in the order of the kernel's parameters.
+class LaunchArguments {
+ public:
+  // For a parameter OB_POINTER(type, name): an address in memory of the device.
+  LaunchArguments& address(ob_address address) {
+    ob_argument& argument = next(OB_ARGUMENT_ADDRESS, 0);
+    argument.address = address;
+    return *this;
+  }
+  LaunchArguments& address(const void* pointer) {
+    return address(reinterpret_cast<ob_address>(pointer));
+  }
+  // For a parameter of the same size and layout as `value`.
+  template <class T>
+  LaunchArguments& value(const T& value) {
+    static_assert(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>);
+    return bytes(&value, sizeof(T));
+  }
+  LaunchArguments& bytes(const void* data, size_t size) {
+    TORCH_INTERNAL_ASSERT(used_ + size <= values_.size(), "a launch has too large arguments");
+    ob_argument& argument = next(OB_ARGUMENT_VALUE, size);
+    std::memcpy(values_.data() + used_, data, size);
+    argument.value = values_.data() + used_;
+    used_ += (size + 7) / 8 * 8;
+    return *this;
+  }
+  // For a parameter `__local type *`.
+  LaunchArguments& local(size_t size) {
+    next(OB_ARGUMENT_LOCAL, size);
+    return *this;
+  }
+
+  LaunchArguments() = default;
+  LaunchArguments(const LaunchArguments&) = delete;  // values point into the object
+  LaunchArguments& operator=(const LaunchArguments&) = delete;
+
+  const ob_argument* data() const noexcept { return arguments_.data(); }
+  uint32_t size() const noexcept { return count_; }
+
+ private:
+  ob_argument& next(ob_argument_kind kind, size_t size) {
+    TORCH_INTERNAL_ASSERT(count_ < arguments_.size(), "a launch has too many arguments");
+    ob_argument& argument = arguments_[count_++];
+    argument.kind = kind;
+    argument.size = static_cast<uint32_t>(size);
+    argument.address = 0;
+    argument.value = nullptr;
+    return argument;
+  }
+
+  uint32_t count_ = 0;
+  size_t used_ = 0;
+  std::array<ob_argument, 64> arguments_;           // uninitialized beyond count_
+  alignas(16) std::array<std::byte, 2048> values_;  // OpenCL guarantees room for 1024
+};
+
+// Enqueues `kernel` on `stream`, a stream of the kernel's device. Does not wait.
+OUTBOARD_API void launch(StreamState& stream, Kernel& kernel, const Grid& grid,
+                         const LaunchArguments& arguments);
+
+}  // namespace outboard

@@ -1,0 +1,223 @@
+#include "runtime/programs/program.h"
+
+#include <c10/util/Exception.h>
+
+#include <map>
+#include <memory>
+#include <sstream>
+#include <tuple>
+
+#include "runtime/driver/device.h"
+#include "runtime/driver/driver_table.h"
+#include "runtime/fork.h"
+#include "runtime/programs/program_disk_cache.h"
+
+namespace outboard {
+
+// A compiled program. Never dies.
+class Program {
+ public:
+  Program(c10::DeviceIndex device, std::string key, ob_program handle)
+      : device_(device), key_(std::move(key)), handle_(handle) {}
+
+  c10::DeviceIndex device() const noexcept { return device_; }
+  const std::string& key() const noexcept { return key_; }
+  ob_program handle() const noexcept { return handle_; }
+
+  Kernel& kernel(const std::string& name) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::unique_ptr<Kernel>& kernel = kernels_[name];
+    if (kernel == nullptr) kernel = std::make_unique<Kernel>(*this, name);
+    return *kernel;
+  }
+
+ private:
+  const c10::DeviceIndex device_;
+  const std::string key_;
+  const ob_program handle_;
+  std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<Kernel>> kernels_;
+};
+
+namespace {
+
+using ProgramName = std::tuple<c10::DeviceIndex, std::string, std::string>;  // source, options
+
+// Leaked: kernels are launched while the process exits.
+struct Programs {
+  std::mutex mutex;
+  std::map<ProgramName, std::unique_ptr<Program>> by_name;
+};
+
+Programs& programs() {
+  static Programs* instance = new Programs;
+  return *instance;
+}
+
+std::atomic<uint64_t> g_built{0};
+std::atomic<uint64_t> g_loaded{0};
+
+constexpr const char* kPointers = R"(
+#define OB_POINTER(type, name) __global type *name
+#define OB_BIND(type, name)
+)";
+
+// The driver passes two arguments for an address.
+constexpr const char* kHandles = R"(
+#define OB_POINTER(type, name) __global char *name##_object, ulong name##_offset
+#define OB_BIND(type, name) __global type *name = (__global type *)(name##_object + name##_offset);
+)";
+
+constexpr const char* kFloat64 = R"(
+#ifdef cl_khr_fp64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+#define OB_HAS_FLOAT64
+)";
+
+// The lines of the source that a compiler's log names as "<anything>:<line>:<column>".
+std::string lines_in_log(const std::string& source, const std::string& log) {
+  std::vector<std::string> lines;
+  std::istringstream stream(source);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  std::string shown;
+  size_t previous = 0;
+  int count = 0;
+  std::istringstream messages(log);
+  for (std::string message; std::getline(messages, message) && count < 5;) {
+    if (message.find("error") == std::string::npos) continue;
+    size_t number = 0;
+    for (size_t at = message.find(':'); at != std::string::npos; at = message.find(':', at + 1)) {
+      const size_t end = message.find_first_not_of("0123456789", at + 1);
+      if (end != std::string::npos && end > at + 1 && end < at + 9 && message[end] == ':') {
+        number = std::stoul(message.substr(at + 1, end - at - 1));
+        break;
+      }
+    }
+    if (number == 0 || number > lines.size() || number == previous) continue;
+    shown += c10::str("\n  line ", number, ": ", lines[number - 1]);
+    previous = number;
+    ++count;
+  }
+  return shown;
+}
+
+ob_program build(c10::DeviceIndex device, const std::string& text, const std::string& source,
+                 const std::string& options) {
+  const ob_driver& table = driver();
+  ob_program program = nullptr;
+  const ob_status status = table.program_build(device, text.c_str(), options.c_str(), &program);
+  if (status == OB_BUILD_FAILED) {
+    const std::string log = table.last_error();
+    TORCH_CHECK(false, "a kernel does not compile on ", device_of(device), ":",
+                lines_in_log(source, log), "\n", log);
+  }
+  check_status(status, "program_build");
+  g_built.fetch_add(1, std::memory_order_relaxed);
+  return program;
+}
+
+ob_program load_from_disk(c10::DeviceIndex device, const std::string& key) {
+  const ob_driver& table = driver();
+  if (table.program_load == nullptr) return nullptr;
+  const std::string binary = disk_cache_read(key);
+  if (binary.empty()) return nullptr;
+  ob_program program = nullptr;
+  if (table.program_load(device, binary.data(), binary.size(), &program) != OB_OK) {
+    disk_cache_remove(key);  // of another version of the compiler, say: it is built again
+    return nullptr;
+  }
+  g_loaded.fetch_add(1, std::memory_order_relaxed);
+  return program;
+}
+
+// Several threads may build the same program at once, and the first wins: holding a lock meanwhile
+// could wait for ever on a driver that takes the interpreter lock.
+Program& make_program(const ProgramName& name) {
+  const auto& [device, source, options] = name;
+  const std::string text = source_prelude(device) + "#line 1\n" + source;
+  std::string key = disk_cache_key(device, text, options);
+  ob_program handle = load_from_disk(device, key);
+  if (handle == nullptr) handle = build(device, text, source, options);
+  Programs& all = programs();
+  {
+    std::lock_guard<std::mutex> lock(all.mutex);
+    std::unique_ptr<Program>& program = all.by_name[name];
+    if (program == nullptr) {
+      program = std::make_unique<Program>(device, std::move(key), handle);
+      return *program;
+    }
+  }
+  defer_status(driver().program_release(handle), "program_release");
+  std::lock_guard<std::mutex> lock(all.mutex);
+  return *all.by_name[name];
+}
+
+}  // namespace
+
+c10::DeviceIndex Kernel::device() const noexcept { return program_.device(); }
+
+ob_kernel Kernel::acquire() {
+  if (ob_kernel handle = spare_.exchange(nullptr, std::memory_order_acquire)) return handle;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!spares_.empty()) {
+      ob_kernel handle = spares_.back();
+      spares_.pop_back();
+      return handle;
+    }
+  }
+  ob_kernel handle = nullptr;
+  OB_CALL(kernel_create, program_.handle(), name_.c_str(), &handle);
+  return handle;
+}
+
+void Kernel::release(ob_kernel handle) noexcept {
+  ob_kernel none = nullptr;
+  if (spare_.compare_exchange_strong(none, handle, std::memory_order_release)) return;
+  std::lock_guard<std::mutex> lock(mutex_);
+  spares_.push_back(handle);
+}
+
+void Kernel::note_launch(uint64_t local_size) noexcept {
+  if (C10_LIKELY(last_local_size_.load(std::memory_order_relaxed) == local_size)) return;
+  last_local_size_.store(local_size, std::memory_order_relaxed);
+  disk_cache_note_launch(program_.key(), program_.handle(), name_, local_size);
+}
+
+bool runs_code(c10::DeviceIndex device) {
+  const ob_driver& table = driver();
+  return table.program_build != nullptr && table.program_release != nullptr &&
+         table.kernel_create != nullptr && table.launch != nullptr &&
+         device_properties(device).max_work_group_size > 0;
+}
+
+std::string source_prelude(c10::DeviceIndex device) {
+  const ob_device_properties& properties = device_properties(device);
+  std::string text;
+  if (const char* dialect = driver().source_prelude) text += dialect;
+  if ((properties.dtypes & OB_DTYPE_FLOAT64) != 0) text += kFloat64;
+  text += properties.addressing == OB_ADDRESSING_HANDLE ? kHandles : kPointers;
+  return text;
+}
+
+Kernel& find_kernel(c10::DeviceIndex device, const std::string& source, const std::string& name,
+                    const std::string& options) {
+  check_fork();
+  TORCH_CHECK_NOT_IMPLEMENTED(runs_code(device), "kernel ", name, " was asked for on ",
+                              device_of(device), ", and its driver runs no code; use the host way");
+  const ProgramName program_name(device, source, options);
+  Programs& all = programs();
+  Program* program = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(all.mutex);
+    const auto found = all.by_name.find(program_name);
+    if (found != all.by_name.end()) program = found->second.get();
+  }
+  if (program == nullptr) program = &make_program(program_name);
+  return program->kernel(name);
+}
+
+ProgramCounts program_counts() noexcept { return {g_built.load(), g_loaded.load()}; }
+
+}  // namespace outboard

@@ -1,0 +1,304 @@
+#include "runtime/programs/program_disk_cache.h"
+
+#include <c10/util/Exception.h>
+#include <c10/util/hash.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+#include "runtime/driver/device.h"
+#include "runtime/driver/driver_table.h"
+#include "runtime/fork.h"
+#include "runtime/programs/private_folder.h"
+
+namespace outboard {
+namespace {
+
+// Changes when entries of older versions can no longer be read or used.
+constexpr const char* kMagic = "torch_outboard program 2";
+constexpr auto kQuietTime = std::chrono::seconds(2);
+constexpr size_t kKeyLength = 40;  // of SHA-1 in hexadecimal digits
+// Seconds after which a temporary file is what an interrupted write left behind.
+constexpr time_t kAbandoned = 3600;
+constexpr uint64_t kLargestBinary = uint64_t{1} << 29;
+
+struct Entry {
+  ob_program program = nullptr;
+  std::set<std::string> launches;  // "kernel local_size"
+  bool changed = false;
+};
+
+// Leaked: kernels are launched while the process exits.
+struct Cache {
+  std::mutex mutex;  // of the fields; no driver call and no file is touched under it
+  DiskCacheSettings settings;
+  std::map<std::string, Entry> entries;
+  bool writer_runs = false;
+  std::condition_variable changed;
+  std::mutex writing;   // one writer at a time
+  bool closed = false;  // guarded by `writing`
+};
+
+Cache& cache() {
+  static Cache* instance = new Cache;
+  return *instance;
+}
+
+std::atomic<uint64_t> g_writes{0};
+
+DiskCacheSettings current_settings() {
+  Cache& all = cache();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  return all.settings;
+}
+
+std::string file_of(const std::string& key) { return key + ".bin"; }
+
+std::string checksum(const std::string& data) { return c10::sha1(data).str(); }
+
+// An entry: a line each for the version, the checksum of what follows, the key, the number of
+// launches and each launch; then the binary.
+std::string encode(const std::string& key, const std::set<std::string>& launches,
+                   const std::string& binary) {
+  std::ostringstream body;
+  body << key << '\n' << launches.size() << '\n';
+  for (const std::string& launch : launches) body << launch << '\n';
+  body << binary;
+  const std::string text = body.str();
+  return std::string(kMagic) + '\n' + checksum(text) + '\n' + text;
+}
+
+// False if it is damaged, or the entry of another key.
+bool decode(const std::string& key, const std::string& data, std::set<std::string>& launches,
+            std::string& binary) {
+  std::istringstream stream(data);
+  std::string line;
+  if (!std::getline(stream, line) || line != kMagic) return false;
+  std::string sum;
+  if (!std::getline(stream, sum)) return false;
+  if (checksum(data.substr(static_cast<size_t>(stream.tellg()))) != sum) return false;
+  if (!std::getline(stream, line) || line != key) return false;
+  if (!std::getline(stream, line)) return false;
+  for (size_t count = std::stoul(line); count > 0; --count) {
+    if (!std::getline(stream, line)) return false;
+    launches.insert(line);
+  }
+  binary = data.substr(static_cast<size_t>(stream.tellg()));
+  return true;
+}
+
+// A driver that has no binary to give, or a full disk, costs time in the next process and nothing
+// else: no failure is reported.
+void write_entry(const PrivateFolder& folder, const std::string& key, const Entry& entry) {
+  const ob_driver& table = driver();
+  uint64_t bytes = 0;
+  if (table.program_binary(entry.program, nullptr, &bytes) != OB_OK) return;
+  if (bytes == 0 || bytes > kLargestBinary) return;
+  const uint64_t room = bytes;
+  std::string binary(room, '\0');
+  if (table.program_binary(entry.program, binary.data(), &bytes) != OB_OK || bytes > room) return;
+  binary.resize(bytes);
+  if (folder.write(file_of(key), encode(key, entry.launches, binary))) {
+    g_writes.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+bool earlier(const timespec& a, const timespec& b) {
+  return std::pair(a.tv_sec, a.tv_nsec) < std::pair(b.tv_sec, b.tv_nsec);
+}
+
+// Removes what was not used for the longest time until the rest is a tenth below the limit, so that
+// the next entry does not begin that anew.
+void evict(const PrivateFolder& folder, uint64_t limit) {
+  std::vector<FolderEntry> entries;
+  uint64_t bytes = 0;
+  timespec now = {};
+  clock_gettime(CLOCK_REALTIME, &now);
+  for (FolderEntry& entry : folder.list()) {
+    if (!is_disk_cache_file(entry.name)) continue;
+    const bool whole = entry.name.size() == kKeyLength + 4;
+    if (!whole && entry.used.tv_sec < now.tv_sec - kAbandoned) {
+      folder.remove(entry.name);
+      continue;
+    }
+    bytes += entry.bytes;
+    if (whole) entries.push_back(std::move(entry));
+  }
+  if (limit == 0 || bytes <= limit || !folder.try_lock()) return;
+  std::sort(entries.begin(), entries.end(),
+            [](const FolderEntry& a, const FolderEntry& b) { return earlier(a.used, b.used); });
+  for (const FolderEntry& entry : entries) {
+    if (bytes <= limit - limit / 10) break;
+    folder.remove(entry.name);
+    bytes -= entry.bytes;
+  }
+}
+
+void write_changes() {
+  Cache& all = cache();
+  std::lock_guard<std::mutex> writing(all.writing);
+  if (all.closed || !driver_initialized() || in_bad_fork()) return;
+  if (driver().program_binary == nullptr || driver().program_load == nullptr) return;
+  std::map<std::string, Entry> changed;
+  DiskCacheSettings settings;
+  {
+    std::lock_guard<std::mutex> lock(all.mutex);
+    settings = all.settings;
+    for (auto& [key, entry] : all.entries) {
+      if (entry.changed) changed.emplace(key, entry);
+      entry.changed = false;
+    }
+  }
+  if (settings.folder.empty() || changed.empty()) return;
+  const PrivateFolder folder(settings.folder, settings.shared, /*create=*/true);
+  if (!folder.usable()) return;
+  for (const auto& [key, entry] : changed) write_entry(folder, key, entry);
+  evict(folder, settings.limit);
+}
+
+// Waits until nothing has changed for a while, writes, and ends when there is nothing left.
+void run_writer() noexcept {
+  Cache& all = cache();
+  while (true) {
+    {
+      std::unique_lock<std::mutex> lock(all.mutex);
+      while (all.changed.wait_for(lock, kQuietTime) == std::cv_status::no_timeout) {
+      }
+    }
+    try {
+      write_changes();
+    } catch (const std::exception&) {
+      // What is not written is compiled again.
+    }
+    std::lock_guard<std::mutex> lock(all.mutex);
+    bool more = false;
+    for (const auto& [key, entry] : all.entries) more = more || entry.changed;
+    if (!more || driver_finalized()) {
+      all.writer_runs = false;
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+std::string configure_disk_cache(DiskCacheSettings settings) {
+  std::string problem;
+  if (!settings.folder.empty()) {
+    problem = PrivateFolder(settings.folder, settings.shared).problem();
+    if (!problem.empty()) settings.folder.clear();
+  }
+  Cache& all = cache();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  all.settings = std::move(settings);
+  return problem;
+}
+
+bool is_disk_cache_file(const std::string& name) noexcept {
+  constexpr const char* kDigits = "0123456789abcdef";
+  return name.find_first_not_of(kDigits) == kKeyLength &&
+         name.compare(kKeyLength, 4, ".bin") == 0 &&
+         (name.size() == kKeyLength + 4 || name[kKeyLength + 4] == '.');
+}
+
+std::string disk_cache_key(c10::DeviceIndex device, const std::string& text,
+                           const std::string& options) {
+  const ob_device_properties& properties = device_properties(device);
+  const char separator = '\0';
+  std::string all = kMagic;
+  for (const std::string& part :
+       {std::string(driver().name), std::string(properties.name), std::string(properties.vendor),
+        std::string(properties.driver_version), options, text}) {
+    all += separator;
+    all += part;
+  }
+  return checksum(all);
+}
+
+std::string disk_cache_read(const std::string& key) {
+  const DiskCacheSettings settings = current_settings();
+  if (settings.folder.empty()) return "";
+  std::string problem;
+  std::set<std::string> launches;
+  std::string binary;
+  {
+    const PrivateFolder folder(settings.folder, settings.shared);
+    const std::optional<std::string> content = folder.read(file_of(key), /*touch=*/true, problem);
+    if (!problem.empty()) {
+      // It is compiled again, and what is written then takes its place.
+      TORCH_WARN("a compiled kernel is not used, because ", problem);
+    }
+    if (!content.has_value()) return "";
+    bool sound = false;
+    try {
+      sound = decode(key, *content, launches, binary);
+    } catch (const std::exception&) {
+      // A number that is none, an offset past the end.
+    }
+    if (!sound) {
+      folder.remove(file_of(key));
+      return "";
+    }
+  }
+  Cache& all = cache();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  all.entries[key].launches = std::move(launches);
+  return binary;
+}
+
+void disk_cache_remove(const std::string& key) {
+  const DiskCacheSettings settings = current_settings();
+  if (settings.folder.empty()) return;
+  PrivateFolder(settings.folder, settings.shared).remove(file_of(key));
+  Cache& all = cache();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  all.entries.erase(key);
+}
+
+void disk_cache_note_launch(const std::string& key, ob_program program, const std::string& kernel,
+                            uint64_t local_size) noexcept {
+  try {
+    Cache& all = cache();
+    std::lock_guard<std::mutex> lock(all.mutex);
+    if (all.settings.folder.empty()) return;
+    Entry& entry = all.entries[key];
+    entry.program = program;
+    if (!entry.launches.insert(c10::str(kernel, ' ', local_size)).second) return;
+    entry.changed = true;
+    if (all.writer_runs) {
+      all.changed.notify_one();
+      return;
+    }
+    std::thread(&run_writer).detach();
+    all.writer_runs = true;
+  } catch (const std::exception&) {
+    // No memory or no thread: the program is compiled again next time.
+  }
+}
+
+void flush_disk_cache() noexcept {
+  try {
+    write_changes();
+  } catch (const std::exception&) {
+    // As above.
+  }
+}
+
+void close_disk_cache() noexcept {
+  flush_disk_cache();
+  std::lock_guard<std::mutex> writing(cache().writing);
+  cache().closed = true;
+}
+
+uint64_t disk_cache_writes() noexcept { return g_writes.load(); }
+
+}  // namespace outboard

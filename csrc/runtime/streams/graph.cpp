@@ -1,0 +1,164 @@
+#include "runtime/streams/graph.h"
+
+#if __has_include(<ATen/core/GraphImplInterface.h>)
+
+#include <ATen/core/GraphImplInterface.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "runtime/memory/caching/caching_allocator.h"
+#include "runtime/driver/device.h"
+#include "runtime/driver/driver_table.h"
+#include "runtime/fork.h"
+#include "runtime/programs/kernel_faults.h"
+#include "runtime/streams/stream.h"
+
+namespace outboard {
+namespace {
+
+bool usable() noexcept { return !in_bad_fork() && !driver_finalized(); }
+
+// All modes are one: what would have to wait for captured work raises in the thread that asks, and
+// other threads may do whatever they want on other streams.
+class Graph final : public at::GraphImplInterface {
+ public:
+  explicit Graph(const at::GraphImplArgs&) {}
+  ~Graph() override {
+    if (!usable()) return;
+    try {
+      if (capturing_ != nullptr) stop_capturing();
+      release();  // what replays found wrong waits for somebody who can be told
+    } catch (const std::exception&) {
+      // A device that does not exist any more keeps what it has.
+    }
+  }
+
+  void capture_begin(at::MempoolId_t pool, at::GraphCaptureMode) override {
+    check_fork();
+    const ob_driver& table = driver();
+    TORCH_CHECK_NOT_IMPLEMENTED(table.graph_begin != nullptr, "driver '", table.name,
+                                "' cannot capture graphs; run the work without one");
+    TORCH_CHECK(capturing_ == nullptr && graph_ == nullptr,
+                "this graph has captured work already; call reset() first, or make another one");
+    StreamState& stream = current_stream_state(current_device());
+    drain(stream);
+    // Now: while the queue captures, nothing can be read by it.
+    raise_deferred();
+    pool_ = pool == at::MempoolId_t{0, 0} ? caching_allocator()->create_pool() : pool;
+    caching_allocator()->begin_allocate_to_pool(stream.device, pool_);
+    device_ = stream.device;
+    const ob_status status = table.graph_begin(stream.queue);
+    if (status != OB_OK) {
+      caching_allocator()->end_allocate_to_pool(device_, pool_);
+      release_pool();
+      throw_status(status, "graph_begin");
+    }
+    stream.begin_capture();
+    capturing_ = &stream;
+  }
+
+  void capture_end() override {
+    check_fork();
+    TORCH_CHECK(capturing_ != nullptr, "this graph is not capturing; begin with capture_begin()");
+    check_status(stop_capturing(), "graph_end");
+  }
+
+  // A driver's graph can be launched as soon as it was captured.
+  void instantiate() override { check_captured(); }
+
+  void replay() override {
+    check_fork();
+    check_captured();
+    StreamState& stream = current_stream_state(device_);
+    OB_CALL(graph_launch, stream.queue, graph_);
+    stream.mark_submitted();
+    if (std::find(replayed_on_.begin(), replayed_on_.end(), &stream) == replayed_on_.end()) {
+      replayed_on_.push_back(&stream);
+    }
+    expect_faults(stream, faults_);
+  }
+
+  void reset() override {
+    if (!usable()) return;
+    TORCH_CHECK(capturing_ == nullptr, "this graph is capturing; call capture_end() first");
+    release();
+    raise_deferred();
+  }
+
+  at::MempoolId_t pool() const override {
+    TORCH_CHECK(device_ >= 0, "this graph has no memory pool before it captures");
+    return pool_;
+  }
+
+  void enable_debug_mode() override {}
+  void debug_dump(const std::string&) override {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "driver '", driver().name,
+                                "' cannot print a graph; use a profiler to see what it runs");
+  }
+
+ private:
+  void check_captured() const {
+    TORCH_CHECK(graph_ != nullptr,
+                "this graph has captured nothing; capture with capture_begin() and capture_end()");
+  }
+
+  ob_status stop_capturing() {
+    StreamState& stream = *std::exchange(capturing_, nullptr);
+    const ob_status status = driver().graph_end(stream.queue, &graph_);
+    faults_ = take_captured_faults(stream);
+    stream.end_capture();
+    caching_allocator()->end_allocate_to_pool(device_, pool_);
+    return status;
+  }
+
+  void release() {
+    if (graph_ != nullptr) {
+      // Launches under way use it. A stream that captures was waited for when it began.
+      for (StreamState* stream : replayed_on_) {
+        if (!stream->capturing.load(std::memory_order_acquire)) drain(*stream);
+      }
+      OB_CALL(graph_release, std::exchange(graph_, nullptr));
+    }
+    replayed_on_.clear();
+    faults_.clear();
+    release_pool();
+  }
+
+  void release_pool() {
+    if (device_ < 0) return;
+    caching_allocator()->release_pool(std::exchange(device_, c10::DeviceIndex{-1}), pool_);
+  }
+
+  ob_graph graph_ = nullptr;
+  StreamState* capturing_ = nullptr;
+  std::vector<StreamState*> replayed_on_;
+  std::vector<KernelFault*> faults_;  // that the captured kernels may write into
+  c10::DeviceIndex device_ = -1;      // of the pool that is held
+  at::MempoolId_t pool_ = {0, 0};
+};
+
+}  // namespace
+
+void register_graphs() {
+  // Which name the registry asks for depends on what the device is called.
+  const std::string name = c10::DeviceTypeName(c10::DeviceType::PrivateUse1, /*lower_case=*/false);
+  if (at::GraphImplRegistry()->Has(name)) return;
+  at::GraphImplRegistry()->Register(
+      name, [](at::GraphImplArgs arguments) -> std::unique_ptr<at::GraphImplInterface> {
+        return std::make_unique<Graph>(arguments);
+      });
+}
+
+}  // namespace outboard
+
+#else
+
+namespace outboard {
+void register_graphs() {}
+}  // namespace outboard
+
+#endif

@@ -1,0 +1,215 @@
+#include "runtime/streams/stream.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+
+#include "runtime/driver/driver_table.h"
+#include "runtime/fork.h"
+#include "runtime/programs/kernel_faults.h"
+#include "runtime/streams/wait.h"
+#include "runtime/streams/work_limit.h"
+
+namespace outboard {
+namespace {
+
+constexpr int kStreamsPerPool = 32;
+constexpr int kPriorities = 4;
+constexpr int kMaxStreams = 1024;
+
+// All streams of one device. Slots are filled once and never change.
+struct StreamTable {
+  std::mutex mutex;
+  std::array<std::atomic<StreamState*>, kMaxStreams> streams = {};
+  int count = 0;
+  std::array<std::array<StreamState*, kStreamsPerPool>, kPriorities> pools = {};
+  std::array<std::atomic<uint32_t>, kPriorities> next = {};
+};
+
+// Leaked on purpose: streams are used by deleters that run at exit.
+StreamTable& stream_table(c10::DeviceIndex device) {
+  static auto* tables = new std::array<StreamTable, kMaxDevices>;
+  return (*tables)[device];
+}
+
+thread_local std::array<StreamState*, kMaxDevices> t_current_streams = {};
+
+// Caller holds the table's mutex.
+StreamState* add_stream(StreamTable& table, c10::DeviceIndex device, ob_queue queue,
+                        int32_t priority, bool external) {
+  TORCH_CHECK(table.count < kMaxStreams, "device ", device_of(device), " has ", kMaxStreams,
+              " streams already; reuse streams instead of making new ones");
+  auto* state = new StreamState;
+  state->device = device;
+  state->id = table.count;
+  state->priority = priority;
+  state->queue = queue;
+  state->external = external;
+  WorkLimit::apply_to(*state);
+  table.streams[table.count++].store(state, std::memory_order_release);
+  return state;
+}
+
+// The caller has checked the index.
+StreamState& default_state(c10::DeviceIndex device) {
+  StreamTable& table = stream_table(device);
+  if (StreamState* state = table.streams[0].load(std::memory_order_acquire)) return *state;
+  std::lock_guard<std::mutex> lock(table.mutex);
+  if (StreamState* state = table.streams[0].load(std::memory_order_acquire)) return *state;
+  WorkLimit::check_setting();
+  const ob_device_properties& properties = device_properties(device);
+  const int32_t priority = std::clamp(0, properties.greatest_priority, properties.least_priority);
+  ob_queue queue = nullptr;
+  OB_CALL(queue_create, device, priority, &queue);
+  return *add_stream(table, device, queue, priority, false);
+}
+
+void mark_drained(StreamState& state, uint64_t count) noexcept {
+  if (state.capturing.load(std::memory_order_acquire)) return;
+  uint64_t drained = state.drained.load(std::memory_order_relaxed);
+  while (drained < count &&
+         !state.drained.compare_exchange_weak(drained, count, std::memory_order_acq_rel)) {
+  }
+}
+
+}  // namespace
+
+StreamState& stream_state(const c10::Stream& stream) {
+  TORCH_CHECK(stream.device_type() == c10::DeviceType::PrivateUse1, "a stream of ", stream.device(),
+              " was given where a stream of ", device_of(stream.device_index()), " is needed");
+  const c10::DeviceIndex device = stream.device_index();
+  check_device_index(device);
+  if (stream.id() == 0) return default_state(device);
+  StreamState* state = nullptr;
+  if (stream.id() > 0 && stream.id() < kMaxStreams) {
+    state = stream_table(device).streams[stream.id()].load(std::memory_order_acquire);
+  }
+  TORCH_CHECK(state != nullptr, "stream ", stream.id(), " of ", device_of(device),
+              " does not exist; make streams with torch.Stream");
+  return *state;
+}
+
+StreamState& current_stream_state(c10::DeviceIndex device) {
+  if (C10_LIKELY(device >= 0 && device < kMaxDevices && !in_bad_fork())) {
+    if (StreamState* state = t_current_streams[device]) return *state;
+  }
+  check_fork();
+  check_device_index(device);
+  StreamState& state = default_state(device);
+  t_current_streams[device] = &state;
+  return state;
+}
+
+c10::Stream default_stream(c10::DeviceIndex device) {
+  check_device_index(device);
+  return c10::Stream(c10::Stream::DEFAULT, device_of(device));
+}
+
+c10::Stream current_stream(c10::DeviceIndex device) {
+  if (device >= 0 && device < kMaxDevices) {
+    if (StreamState* state = t_current_streams[device]) return state->stream();
+  }
+  // Guards ask for the current stream of devices that nobody used: no queue is made for that.
+  return c10::Stream(c10::Stream::DEFAULT, device_of(device));
+}
+
+c10::Stream exchange_stream(const c10::Stream& stream) {
+  const c10::Stream previous = current_stream(stream.device_index());
+  if (previous != stream) t_current_streams[stream.device_index()] = &stream_state(stream);
+  return previous;
+}
+
+c10::Stream stream_from_pool(c10::DeviceIndex device, int32_t priority) {
+  const ob_device_properties& properties = device_properties(device);
+  priority = std::clamp(priority, properties.greatest_priority, properties.least_priority);
+  const int level = std::min<int>(properties.least_priority - priority, kPriorities - 1);
+  default_state(device);  // takes slot 0
+  StreamTable& table = stream_table(device);
+  const uint32_t slot = table.next[level].fetch_add(1) % kStreamsPerPool;
+  std::lock_guard<std::mutex> lock(table.mutex);
+  StreamState*& state = table.pools[level][slot];
+  if (state == nullptr) {
+    ob_queue queue = nullptr;
+    OB_CALL(queue_create, device, priority, &queue);
+    state = add_stream(table, device, queue, priority, false);
+  }
+  return state->stream();
+}
+
+c10::Stream external_stream(c10::DeviceIndex device, ob_queue queue) {
+  TORCH_CHECK_VALUE(queue != nullptr, "an external stream needs a queue, and 0 was given");
+  check_device_index(device);
+  default_state(device);  // takes slot 0
+  StreamTable& table = stream_table(device);
+  std::lock_guard<std::mutex> lock(table.mutex);
+  for (int i = 0; i < table.count; ++i) {
+    StreamState* state = table.streams[i].load(std::memory_order_acquire);
+    if (state->queue == queue) return state->stream();
+  }
+  return add_stream(table, device, queue, 0, true)->stream();
+}
+
+void throw_capturing(const StreamState& state) {
+  TORCH_CHECK(
+      false, "stream ", state.id, " of ", device_of(state.device),
+      " is capturing a graph, and the host was asked to wait for its work; capture only what "
+      "runs on the device: device kernels, copies on it and from pinned memory, and fills");
+}
+
+void drain(StreamState& state) {
+  if (C10_LIKELY(state.idle())) return;
+  check_not_capturing(state);
+  const uint64_t submitted = state.submitted.load(std::memory_order_acquire);
+  check_wait(wait_for_queue(driver(), state.queue), "queue_synchronize");
+  mark_drained(state, submitted);
+}
+
+bool query_stream(const c10::Stream& stream) {
+  StreamState& state = stream_state(stream);
+  if (state.idle()) return true;
+  check_not_capturing(state);
+  const uint64_t submitted = state.submitted.load(std::memory_order_acquire);
+  const ob_status status = driver().queue_query(state.queue);
+  if (status == OB_NOT_READY) return false;
+  check_status(status, "queue_query");
+  mark_drained(state, submitted);
+  return true;
+}
+
+void synchronize_stream(const c10::Stream& stream) {
+  StreamState& state = stream_state(stream);
+  drain(state);
+  raise_deferred();
+}
+
+void synchronize_device(c10::DeviceIndex device) {
+  check_fork();
+  check_device_index(device);
+  StreamTable& table = stream_table(device);
+  // Queue by queue where waits are limited: the driver's own function cannot give up.
+  if (driver().device_synchronize != nullptr && !waits_are_limited()) {
+    std::array<uint64_t, kMaxStreams> submitted;
+    int count = 0;
+    for (; count < kMaxStreams; ++count) {
+      StreamState* state = table.streams[count].load(std::memory_order_acquire);
+      if (state == nullptr) break;
+      submitted[count] = state->submitted.load(std::memory_order_acquire);
+    }
+    {
+      const WaitScope scope("device_synchronize");
+      OB_CALL(device_synchronize, device);
+    }
+    for (int i = 0; i < count; ++i) mark_drained(*table.streams[i].load(), submitted[i]);
+  } else {
+    for (auto& slot : table.streams) {
+      StreamState* state = slot.load(std::memory_order_acquire);
+      if (state == nullptr) break;
+      drain(*state);
+    }
+  }
+  raise_deferred();
+}
+
+}  // namespace outboard

@@ -1,0 +1,106 @@
+// Streams: PyTorch's names for driver queues, one to one, and the current one per thread and
+// device. A stream's id is its place in the device's table: 0 is the default stream, then come the
+// pools, then external streams. Streams are never destroyed before exit.
+#pragma once
+
+#include <c10/core/Stream.h>
+#include <outboard/driver.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "runtime/driver/device.h"
+#include "runtime/export.h"
+
+namespace outboard {
+
+struct StreamState;
+class WorkLimit;
+
+// Part of mark_submitted (work_limit.h).
+OUTBOARD_API void limit_work_in_flight(StreamState& stream, uint64_t count) noexcept;
+
+// What is known about one queue. `submitted` counts what was enqueued, `drained` how much of that
+// is known to be done; equal means idle, and the host may touch memory the stream used without
+// asking the driver.
+struct StreamState {
+  c10::DeviceIndex device = 0;
+  c10::StreamId id = 0;
+  int32_t priority = 0;
+  ob_queue queue = nullptr;
+  bool external = false;
+  // Work given to the queue is recorded and not done (graph.cpp).
+  std::atomic<bool> capturing{false};
+  std::atomic<uint64_t> submitted{0};
+  std::atomic<uint64_t> drained{0};
+  // The count of `submitted` at which the work in flight is looked at next (work_limit.h).
+  std::atomic<uint64_t> next_check{UINT64_MAX};
+  WorkLimit* limit = nullptr;
+
+  c10::Stream stream() const { return c10::Stream(c10::Stream::UNSAFE, device_of(device), id); }
+  bool idle() const noexcept {
+    return !external &&
+           submitted.load(std::memory_order_acquire) == drained.load(std::memory_order_acquire);
+  }
+  // To be called after every driver call that enqueues work on `queue`. Waits now and then for
+  // older work, so that no queue grows without bound.
+  void mark_submitted() noexcept {
+    const uint64_t count = submitted.fetch_add(1, std::memory_order_acq_rel) + 1;
+    if (__builtin_expect(count >= next_check.load(std::memory_order_relaxed), 0)) {
+      limit_work_in_flight(*this, count);
+    }
+  }
+
+  // A capturing stream never looks idle, so that whoever waits for it learns that it captures.
+  void begin_capture() noexcept {
+    capturing.store(true, std::memory_order_release);
+    mark_submitted();
+  }
+  void end_capture() noexcept {
+    drained.store(submitted.load(std::memory_order_acquire), std::memory_order_release);
+    capturing.store(false, std::memory_order_release);
+  }
+};
+
+// State of a stream of ours. Raises for an id that does not exist.
+OUTBOARD_API StreamState& stream_state(const c10::Stream& stream);
+// State of the current stream of `device` in this thread; creates its queue at first use.
+OUTBOARD_API StreamState& current_stream_state(c10::DeviceIndex device);
+
+OUTBOARD_API c10::Stream default_stream(c10::DeviceIndex device);
+OUTBOARD_API c10::Stream current_stream(c10::DeviceIndex device);
+// Makes `stream` current for its device in this thread and returns the previous one.
+OUTBOARD_API c10::Stream exchange_stream(const c10::Stream& stream);
+// From the pool of the given priority (clamped to the device's range), round robin.
+OUTBOARD_API c10::Stream stream_from_pool(c10::DeviceIndex device, int32_t priority);
+// Wraps a queue that somebody else made and keeps alive. Same queue, same stream.
+OUTBOARD_API c10::Stream external_stream(c10::DeviceIndex device, ob_queue queue);
+
+// Raises if `state` captures: its work is not done before a replay, and then not once.
+[[noreturn]] OUTBOARD_API void throw_capturing(const StreamState& state);
+inline void check_not_capturing(const StreamState& state) {
+  if (__builtin_expect(state.capturing.load(std::memory_order_acquire), 0)) throw_capturing(state);
+}
+
+// Waits until the host may touch what the stream used. Free when the stream is idle: two atomic
+// loads, no driver call. Does not raise deferred failures.
+OUTBOARD_API void drain(StreamState& state);
+// Whether all work is done; does not wait.
+OUTBOARD_API bool query_stream(const c10::Stream& stream);
+// Waits, then raises what failed meanwhile in places that cannot throw.
+OUTBOARD_API void synchronize_stream(const c10::Stream& stream);
+OUTBOARD_API void synchronize_device(c10::DeviceIndex device);
+
+// Sets the current stream of the stream's device for a scope.
+class StreamScope {
+ public:
+  explicit StreamScope(const c10::Stream& stream) : previous_(exchange_stream(stream)) {}
+  ~StreamScope() { exchange_stream(previous_); }
+  StreamScope(const StreamScope&) = delete;
+  StreamScope& operator=(const StreamScope&) = delete;
+
+ private:
+  c10::Stream previous_;
+};
+
+}  // namespace outboard

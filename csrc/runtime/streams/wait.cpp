@@ -1,0 +1,219 @@
+#include "runtime/streams/wait.h"
+
+#include <c10/core/DeviceType.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <list>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "runtime/driver/driver_table.h"
+#include "runtime/fork.h"
+#include "runtime/settings.h"
+
+namespace outboard {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
+
+// Seconds after which a wait is worth a word.
+constexpr double kReportAfter = 60;
+
+// 0: waits are not limited.
+double time_limit() noexcept {
+  static const double seconds = [] {
+    try {
+      return number_setting("OUTBOARD_WAIT_TIMEOUT", 0);
+    } catch (const c10::Error& error) {
+      TORCH_WARN(error.what_without_backtrace(), "; waits are not limited");
+      return 0.0;
+    }
+  }();
+  return seconds;
+}
+
+double report_after() noexcept {
+  static const double seconds = [] {
+    try {
+      return number_setting("OUTBOARD_WAIT_WARNING", kReportAfter);
+    } catch (const c10::Error& error) {
+      TORCH_WARN(error.what_without_backtrace(), "; waits are reported after ", kReportAfter, " s");
+      return kReportAfter;
+    }
+  }();
+  return seconds;
+}
+
+// What one thread waits for. Threads come and go, these stay and are used again.
+struct Wait {
+  std::atomic<const char*> call{nullptr};  // null: nothing
+  std::atomic<Clock::rep> since{0};
+  std::atomic<uint64_t> count{0};
+  uint64_t reported = 0;  // of the watchdog alone
+  bool taken = true;      // under the mutex
+};
+
+struct Waits {
+  std::mutex mutex;
+  std::list<Wait> all;
+  bool watched = false;
+};
+
+// Leaked: threads may wait until the process ends.
+Waits& waits() {
+  static auto* instance = new Waits;
+  return *instance;
+}
+
+void report(const char* call, double seconds) {
+  TORCH_WARN("device '", c10::get_privateuse1_backend(), "' has been in `", call, "` for ",
+             static_cast<int64_t>(seconds),
+             " seconds: work that its driver was given has not ended. If it never does, a kernel "
+             "does not end or the driver loses work; OUTBOARD_WAIT_TIMEOUT=60 in the environment "
+             "makes waits give up and raise after 60 seconds, OUTBOARD_WAIT_WARNING=0 keeps this "
+             "quiet");
+}
+
+[[noreturn]] void watch() {
+  const Seconds patience(report_after());
+  for (;;) {
+    std::this_thread::sleep_for(std::clamp<Seconds>(patience / 4, Seconds(0.02), Seconds(5)));
+    const char* call = nullptr;
+    double seconds = 0;
+    {
+      Waits& all = waits();
+      std::lock_guard<std::mutex> lock(all.mutex);
+      for (Wait& wait : all.all) {
+        const uint64_t count = wait.count.load(std::memory_order_acquire);
+        const char* its = wait.call.load(std::memory_order_acquire);
+        if (its == nullptr || count == wait.reported) continue;
+        const Clock::duration since(wait.since.load(std::memory_order_relaxed));
+        const Seconds passed = Clock::now().time_since_epoch() - since;
+        // Read again: another wait may have begun meanwhile.
+        if (passed < patience || wait.count.load(std::memory_order_acquire) != count) continue;
+        wait.reported = count;
+        call = its;
+        seconds = passed.count();
+      }
+    }
+    if (call != nullptr) report(call, seconds);
+  }
+}
+
+// The caller holds the mutex.
+void start_watchdog(Waits& all) noexcept {
+  if (all.watched || report_after() <= 0) return;
+  all.watched = true;
+  try {
+    std::thread(&watch).detach();
+  } catch (const std::exception&) {
+    // A process without room for a thread waits without a watchdog.
+  }
+}
+
+// This thread's place among the waits.
+class Place {
+ public:
+  Place() {
+    Waits& all = waits();
+    std::lock_guard<std::mutex> lock(all.mutex);
+    start_watchdog(all);
+    for (Wait& wait : all.all) {
+      if (wait.taken) continue;
+      wait.taken = true;
+      wait_ = &wait;
+      return;
+    }
+    wait_ = &all.all.emplace_back();
+  }
+  ~Place() {
+    // Nobody may ever unlock what another thread held at the fork.
+    if (in_bad_fork()) return;
+    std::lock_guard<std::mutex> lock(waits().mutex);
+    wait_->taken = false;
+  }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+
+  Wait& wait() noexcept { return *wait_; }
+
+ private:
+  Wait* wait_ = nullptr;
+};
+
+Wait& wait_of_this_thread() {
+  thread_local Place place;
+  return place.wait();
+}
+
+// Asks until the driver says something else than OB_NOT_READY, or time runs out.
+template <class Query>
+ob_status ask_until_ready(const Query& query) noexcept {
+  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                      Seconds(std::min(time_limit(), 1e9)));
+  auto pause = std::chrono::microseconds(1);
+  for (;;) {
+    const ob_status status = query();
+    if (status != OB_NOT_READY) return status;
+    if (Clock::now() >= end) return OB_NOT_READY;
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, std::chrono::microseconds(1000));
+  }
+}
+
+}  // namespace
+
+WaitScope::WaitScope(const char* call) noexcept {
+  Wait& wait = wait_of_this_thread();
+  outermost_ = wait.call.load(std::memory_order_relaxed) == nullptr;
+  if (!outermost_) return;
+  wait.since.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+  wait.count.fetch_add(1, std::memory_order_release);
+  wait.call.store(call, std::memory_order_release);
+}
+
+WaitScope::~WaitScope() {
+  if (outermost_) wait_of_this_thread().call.store(nullptr, std::memory_order_release);
+}
+
+ob_status wait_for_queue(const ob_driver& table, ob_queue queue) noexcept {
+  const WaitScope scope("queue_synchronize");
+  if (C10_LIKELY(!waits_are_limited())) return table.queue_synchronize(queue);
+  const ob_status status = ask_until_ready([&] { return table.queue_query(queue); });
+  // What a queue says of work that failed is for queue_synchronize to tell.
+  return status == OB_NOT_READY ? status : table.queue_synchronize(queue);
+}
+
+ob_status wait_for_event(const ob_driver& table, ob_event event) noexcept {
+  const WaitScope scope("event_synchronize");
+  if (C10_LIKELY(!waits_are_limited())) return table.event_synchronize(event);
+  const ob_status status = ask_until_ready([&] { return table.event_query(event); });
+  return status == OB_NOT_READY ? status : table.event_synchronize(event);
+}
+
+void check_wait(ob_status status, const char* call) {
+  TORCH_CHECK(status != OB_NOT_READY, "`", call, "` was given up after ", time_limit(),
+              " seconds (OUTBOARD_WAIT_TIMEOUT): work that the driver of '",
+              c10::get_privateuse1_backend(),
+              "' was given has not ended. A kernel does not end, the driver loses work, or the "
+              "time is too short; results of that work must not be used");
+  check_status(status, call);
+}
+
+bool waits_are_limited() noexcept { return time_limit() > 0; }
+
+int waiting_threads() noexcept {
+  Waits& all = waits();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  return static_cast<int>(std::count_if(all.all.begin(), all.all.end(), [](const Wait& wait) {
+    return wait.call.load(std::memory_order_acquire) != nullptr;
+  }));
+}
+
+}  // namespace outboard

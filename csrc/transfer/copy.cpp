@@ -1,0 +1,258 @@
+#include "transfer/copy.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/ops/copy_native.h>
+#include <c10/util/DimVector.h>
+
+#include <cstring>
+#include <optional>
+
+#include "transfer/copy_plan.h"
+#include "transfer/device_copy.h"
+#include "tensors/empty.h"
+#include "cpu_kernels/call/cpu_call.h"
+#include "transfer/staging.h"
+#include "transfer/transfer.h"
+#include "runtime/memory/caching/caching_allocator.h"
+#include "runtime/driver/device.h"
+#include "runtime/driver/driver_table.h"
+#include "runtime/fork.h"
+#include "runtime/programs/kernel_faults.h"
+#include "runtime/memory/pinned_allocator.h"
+#include "runtime/streams/stream.h"
+
+namespace outboard {
+
+namespace {
+
+// Below this, handing a copy to a worker costs more than copying.
+constexpr size_t kSmallCopy = 64 << 10;
+// Up to this, one thread copies as fast as several.
+constexpr int64_t kSingleThreadCopy = 256 << 10;
+
+c10::DeviceIndex place_of(const at::Tensor& tensor) {
+  if (tensor.is_cpu()) return kHost;
+  TORCH_CHECK(tensor.is_privateuseone(), "copies go between CPU and ", c10::DeviceType::PrivateUse1,
+              " tensors, and a tensor on ", tensor.device(),
+              " was given; copy it to the CPU first");
+  return tensor.device().index();
+}
+
+uint64_t address_to_write(const at::Tensor& tensor) {
+  return reinterpret_cast<uint64_t>(tensor.mutable_data_ptr());
+}
+uint64_t address_to_read(const at::Tensor& tensor) {
+  return reinterpret_cast<uint64_t>(tensor.const_data_ptr());
+}
+
+// The strides of `source` broadcast to `sizes`.
+c10::DimVector broadcast_strides(const at::Tensor& source, at::IntArrayRef sizes) {
+  c10::DimVector strides(sizes.size(), 0);
+  const int64_t missing = static_cast<int64_t>(sizes.size()) - source.dim();
+  for (int64_t i = 0; i < source.dim(); ++i) {
+    if (source.size(i) != 1) strides[missing + i] = source.stride(i);
+  }
+  return strides;
+}
+
+void check_shapes(const at::Tensor& destination, const at::Tensor& source) {
+  if (destination.sizes().equals(source.sizes())) return;
+  const c10::DimVector shape = at::infer_size_dimvector(destination.sizes(), source.sizes());
+  TORCH_CHECK(destination.sizes().equals(shape), "output with shape ", destination.sizes(),
+              " doesn't match the broadcast shape ", at::IntArrayRef(shape));
+}
+
+bool same_view(const at::Tensor& destination, const at::Tensor& source) {
+  return destination.is_alias_of(source) &&
+         destination.storage_offset() == source.storage_offset() &&
+         destination.sizes().equals(source.sizes()) &&
+         destination.strides().equals(source.strides()) &&
+         destination.scalar_type() == source.scalar_type() &&
+         destination.is_conj() == source.is_conj() && destination.is_neg() == source.is_neg();
+}
+
+// How bytes move, if moving bytes is enough: no conversion, no conjugation, no negation.
+std::optional<CopyPlan> plan_bytes(const at::Tensor& destination, const at::Tensor& source) {
+  if (destination.scalar_type() != source.scalar_type() ||
+      destination.is_conj() != source.is_conj() || destination.is_neg() != source.is_neg()) {
+    return std::nullopt;
+  }
+  if (destination.sizes().equals(source.sizes())) {
+    return plan_copy(destination.sizes(), destination.strides(), source.strides(),
+                     destination.itemsize());
+  }
+  return plan_copy(destination.sizes(), destination.strides(),
+                   broadcast_strides(source, destination.sizes()), destination.itemsize());
+}
+
+bool spans_intersect(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.is_alias_of(b)) return false;
+  const uint64_t a_begin = address_to_read(a);
+  const uint64_t b_begin = address_to_read(b);
+  return a_begin < b_begin + span_bytes(b.sizes(), b.strides(), b.itemsize()) &&
+         b_begin < a_begin + span_bytes(a.sizes(), a.strides(), a.itemsize());
+}
+
+// The device's copy engine is these same processors: nothing is won by asking it.
+bool is_host_processor(c10::DeviceIndex device) {
+  return device_properties(device).kind == OB_DEVICE_CPU;
+}
+
+// Whether the memory may be freed while a stream still uses it, because the allocator knows which
+// streams do. Not so for memory that was adopted from host kernels.
+bool stream_ordered(const at::Tensor& tensor) {
+  return tensor.is_cpu() || !adopts_host_memory(tensor.device().index()) ||
+         caching_allocator()->device_of_pointer(tensor.storage().data()) >= 0;
+}
+
+at::Tensor host_view(const at::Tensor& tensor, Access access) {
+  return tensor.is_cpu() ? tensor : alias_as_cpu(tensor, access);
+}
+
+// Whether, on a device whose memory it shares, the host should copy by itself although the driver
+// could. `transfer`: from or to the host.
+bool host_copies_best(const StreamState& stream, size_t bytes, bool asynchronous, bool transfer) {
+  if (asynchronous && !stream.idle()) return false;  // what is pending is not waited for
+  if (bytes <= kSmallCopy) return true;
+  if (asynchronous && transfer) return false;  // the caller wants to go on meanwhile
+  return is_host_processor(stream.device);
+}
+
+// Both sides are memory of the host, and nothing uses it.
+void copy_on_host(const at::Tensor& destination, const at::Tensor& source,
+                  const std::optional<CopyPlan>& plan) {
+  if (plan && plan->dense() && plan->row_bytes <= kSingleThreadCopy) {
+    std::memmove(destination.mutable_data_ptr(), source.const_data_ptr(), plan->row_bytes);
+    return;
+  }
+  at::Tensor target = host_view(destination, Access::kWrite);
+  at::native::copy_(target, host_view(source, Access::kRead));
+}
+
+// A copy on one device, or between it and the host.
+void copy_with_host_or_itself(const at::Tensor& destination, const at::Tensor& source,
+                              c10::DeviceIndex device, bool non_blocking) {
+  StreamState& stream = current_stream_state(device);
+  const std::optional<CopyPlan> plan = plan_bytes(destination, source);
+  const at::Tensor* host =
+      destination.is_cpu() ? &destination : (source.is_cpu() ? &source : nullptr);
+  const bool overlapping = host == nullptr && spans_intersect(destination, source);
+  const bool suits_driver = plan && plan->suits_driver() && !overlapping;
+
+  if (host == nullptr && stream_ordered(destination) && stream_ordered(source) &&
+      device_copies(device, destination.numel())) {
+    const uint64_t to = address_to_write(destination);
+    if (plan && plan->dense() && !overlapping) {
+      enqueue_copy(stream, {device, to}, {device, address_to_read(source)}, *plan);
+      return;
+    }
+    if (copy_on_device(destination, source)) return;
+  }
+
+  if (shares_host_memory(device)) {
+    const bool asynchronous =
+        suits_driver && stream_ordered(destination) && stream_ordered(source) &&
+        (host == nullptr || (non_blocking && is_pinned(host->storage().data())));
+    const bool driver_may = asynchronous || (suits_driver && host != nullptr);
+    if (!driver_may || host_copies_best(stream, destination.nbytes(), asynchronous, host)) {
+      drain(stream);
+      if (host == &destination) raise_deferred();
+      copy_on_host(destination, source, plan);
+      return;
+    }
+  }
+
+  if (suits_driver) {
+    const Place to{place_of(destination), address_to_write(destination)};
+    const Place from{place_of(source), address_to_read(source)};
+    if (host == nullptr) {
+      enqueue_copy(stream, to, from, *plan);
+      return;
+    }
+    HostMemoryInUse in_use(stream, *host, non_blocking && is_pinned(host->storage().data()));
+    enqueue_copy(stream, to, from, *plan);
+    if (non_blocking && keep_pinned_until_copied(host->storage(), stream)) {
+      in_use.release();
+    } else {
+      in_use.wait();
+    }
+    return;
+  }
+
+  if (destination.is_cpu()) {
+    at::Tensor target = destination;
+    at::native::copy_(target, read_to_host(source, stream));
+  } else {
+    write_from_host(destination, source.is_cpu() ? source : read_to_host(source, stream), stream);
+  }
+}
+
+void copy_between_devices(const at::Tensor& destination, const at::Tensor& source) {
+  const c10::DeviceIndex to = destination.device().index();
+  const c10::DeviceIndex from = source.device().index();
+  StreamState& source_stream = current_stream_state(from);
+  StreamState& destination_stream = current_stream_state(to);
+  const std::optional<CopyPlan> plan = plan_bytes(destination, source);
+  const bool on_bus = plan && plan->suits_driver();
+
+  if (shares_host_memory(to) && shares_host_memory(from)) {
+    const bool may_leave_pending = on_bus && stream_ordered(destination) && stream_ordered(source);
+    const bool idle = source_stream.idle() && destination_stream.idle();
+    const bool cheap =
+        destination.nbytes() <= kSmallCopy || (is_host_processor(to) && is_host_processor(from));
+    if (!may_leave_pending || (idle && cheap)) {
+      drain(source_stream);
+      drain(destination_stream);
+      copy_on_host(destination, source, plan);
+      return;
+    }
+  }
+
+  if (on_bus) {
+    PeerOrder order(source_stream, destination_stream);
+    enqueue_copy(source_stream, {to, address_to_write(destination)},
+                 {from, address_to_read(source)}, *plan);
+    order.finish();
+    return;
+  }
+
+  // Packed on the source, moved as it is, then broadcast, converted and scattered on the other
+  // side.
+  at::Tensor packed = source;
+  if (!source.is_non_overlapping_and_dense()) {
+    packed = empty_on(from, source.sizes(), source.scalar_type());
+    packed._set_conj(source.is_conj());
+    packed._set_neg(source.is_neg());
+    copy_with_host_or_itself(packed, source, from, true);
+  }
+  at::Tensor landed = empty_strided_on(to, packed.sizes(), packed.strides(), packed.scalar_type());
+  landed._set_conj(source.is_conj());
+  landed._set_neg(source.is_neg());
+  copy_between_devices(landed, packed);
+  copy_with_host_or_itself(destination, landed, to, true);
+}
+
+}  // namespace
+
+void copy_into(const at::Tensor& destination, const at::Tensor& source, bool non_blocking) {
+  check_fork();
+  const c10::DeviceIndex to = place_of(destination);
+  const c10::DeviceIndex from = place_of(source);
+  check_shapes(destination, source);
+  if (same_view(destination, source)) return;
+  at::assert_no_internal_overlap(destination);
+  at::assert_no_partial_overlap(destination, source);
+  if (destination.numel() == 0) return;
+
+  if (to == kHost && from == kHost) {
+    at::Tensor target = destination;
+    at::native::copy_(target, source, non_blocking);
+  } else if (to == from || to == kHost || from == kHost) {
+    copy_with_host_or_itself(destination, source, to == kHost ? from : to, non_blocking);
+  } else {
+    copy_between_devices(destination, source);
+  }
+}
+
+}  // namespace outboard

@@ -1,0 +1,33 @@
+#include "transfer/device_copy.h"
+
+#include <atomic>
+
+#include "dispatch/report.h"
+#include "dispatch/router.h"
+#include "dispatch/ways.h"
+#include "runtime/programs/program.h"
+
+namespace outboard {
+namespace {
+
+std::atomic<DeviceCopy> g_device_copy{nullptr};
+
+}  // namespace
+
+void set_device_copy(DeviceCopy function) noexcept { g_device_copy.store(function); }
+
+bool device_copies(c10::DeviceIndex device, int64_t elements) {
+  if (g_device_copy.load(std::memory_order_relaxed) == nullptr || !runs_code(device)) return false;
+  ensure_device_kernels();
+  return takes_device_way(device, {"aten::_copy_from", "copy"}, elements);
+}
+
+bool copy_on_device(const at::Tensor& destination, const at::Tensor& source) {
+  static Operator& entry = router_entry("aten::_copy_from");
+  ReportedCall reported(entry, source.scalar_type(), Way::kDevice);
+  if (g_device_copy.load(std::memory_order_relaxed)(destination, source)) return true;
+  reported.cancel();
+  return false;
+}
+
+}  // namespace outboard

@@ -1,0 +1,131 @@
+#include "transfer/transfer.h"
+
+#include "runtime/driver/driver_table.h"
+#include "runtime/streams/event.h"
+#include "runtime/programs/kernel_faults.h"
+#include "runtime/memory/pinned_allocator.h"
+#include "runtime/streams/wait.h"
+
+namespace outboard {
+
+namespace {
+
+// Also when the call fails: a copy row by row may have enqueued some of them.
+class SubmissionMark {
+ public:
+  explicit SubmissionMark(StreamState& stream) : stream_(stream) {}
+  ~SubmissionMark() { stream_.mark_submitted(); }
+  SubmissionMark(const SubmissionMark&) = delete;
+  SubmissionMark& operator=(const SubmissionMark&) = delete;
+
+ private:
+  StreamState& stream_;
+};
+
+void* host_pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
+
+void enqueue_rows(const ob_driver& table, ob_queue queue, Place destination, Place source,
+                  const CopyPlan& plan) {
+  if (source.device == kHost) {
+    check_status(table.copy_host_to_device_2d(queue, destination.address, plan.destination_pitch,
+                                              host_pointer(source.address), plan.source_pitch,
+                                              plan.row_bytes, plan.rows),
+                 "copy_host_to_device_2d");
+  } else if (destination.device == kHost) {
+    check_status(table.copy_device_to_host_2d(queue, host_pointer(destination.address),
+                                              plan.destination_pitch, source.address,
+                                              plan.source_pitch, plan.row_bytes, plan.rows),
+                 "copy_device_to_host_2d");
+  } else {
+    check_status(table.copy_device_to_device_2d(queue, destination.address, plan.destination_pitch,
+                                                source.address, plan.source_pitch, plan.row_bytes,
+                                                plan.rows),
+                 "copy_device_to_device_2d");
+  }
+}
+
+void enqueue_run(const ob_driver& table, ob_queue queue, Place destination, Place source,
+                 uint64_t bytes) {
+  if (source.device == kHost) {
+    check_status(
+        table.copy_host_to_device(queue, destination.address, host_pointer(source.address), bytes),
+        "copy_host_to_device");
+  } else if (destination.device == kHost) {
+    check_status(
+        table.copy_device_to_host(queue, host_pointer(destination.address), source.address, bytes),
+        "copy_device_to_host");
+  } else if (source.device == destination.device) {
+    check_status(table.copy_device_to_device(queue, destination.address, source.address, bytes),
+                 "copy_device_to_device");
+  } else {
+    check_status(table.copy_peer(queue, destination.device, destination.address, source.device,
+                                 source.address, bytes),
+                 "copy_peer");
+  }
+}
+
+}  // namespace
+
+void enqueue_copy(StreamState& stream, Place destination, Place source, const CopyPlan& plan) {
+  const ob_driver& table = driver();
+  const bool between_devices =
+      source.device != kHost && destination.device != kHost && source.device != destination.device;
+  plan.for_each([&](int64_t destination_offset, int64_t source_offset) {
+    const Place to{destination.device, destination.address + destination_offset};
+    const Place from{source.device, source.address + source_offset};
+    const SubmissionMark mark(stream);
+    if (plan.rows == 1) {
+      enqueue_run(table, stream.queue, to, from, plan.row_bytes);
+    } else if (between_devices) {
+      for (int64_t row = 0; row < plan.rows; ++row) {
+        enqueue_run(table, stream.queue, {to.device, to.address + row * plan.destination_pitch},
+                    {from.device, from.address + row * plan.source_pitch}, plan.row_bytes);
+      }
+    } else {
+      enqueue_rows(table, stream.queue, to, from, plan);
+    }
+  });
+}
+
+void enqueue_copy(StreamState& stream, Place destination, Place source, int64_t bytes) {
+  const ob_driver& table = driver();
+  const SubmissionMark mark(stream);
+  enqueue_run(table, stream.queue, destination, source, bytes);
+}
+
+bool keep_pinned_until_copied(const c10::Storage& host, StreamState& stream) {
+  if (!is_pinned(host.data())) return false;
+  const c10::DataPtr& pointer = host.data_ptr();
+  return pinned_allocator()->record_event(const_cast<void*>(pointer.get()), pointer.get_context(),
+                                          stream.stream());
+}
+
+HostMemoryInUse::~HostMemoryInUse() {
+  if (waited_ || stream_.idle()) return;
+  const ob_status status = wait_for_queue(driver(), stream_.queue);
+  if (status == OB_OK) return;
+  defer_status(status, "queue_synchronize");
+  new at::Tensor(host_);
+}
+
+void HostMemoryInUse::wait() {
+  drain(stream_);
+  waited_ = true;
+  raise_deferred();
+}
+
+PeerOrder::PeerOrder(StreamState& source, StreamState& destination)
+    : source_(source), destination_(destination) {
+  if (destination_.idle()) return;
+  Event ready;
+  ready.record(destination_.stream());
+  ready.block(source_.stream());
+}
+
+void PeerOrder::finish() {
+  Event copied;
+  copied.record(source_.stream());
+  copied.block(destination_.stream());
+}
+
+}  // namespace outboard

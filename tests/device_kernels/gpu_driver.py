@@ -1,0 +1,44 @@
+"""The `ocl` driver with devices that say they are GPUs, for tests on machines without one.
+
+Kernels have forms for GPUs, in which the work items of a group share work. OpenCL on a CPU runs
+them as well, slower than the forms for processors, and finds what is wrong with them but for what
+hardware alone shows: missing barriers between items of one SIMD unit, and limits of memory.
+
+    python -m pytest --configuration gpu tests/device_kernels
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from torch_outboard import _C
+from torch_outboard.drivers import contract, ocl
+from torch_outboard.drivers.contract import FUNCTIONS, DeviceKind, Driver, Status
+
+# Work items of a group: enough for several of every tree of sums, few enough to compile soon.
+LANES = 64
+
+_table: Driver  # alive until the process ends
+
+
+def use(lanes: int = LANES) -> None:
+    """Makes it the driver of this process; to be called before the first use of the device.
+
+    Args:
+        lanes: the largest work-group that the devices say they have.
+    """
+    global _table
+    original = contract.load(ocl.library_path())
+    _table = Driver.from_buffer_copy(original)
+
+    def device_properties(device: int, properties: Any) -> int:
+        status: int = original.device_properties(device, properties)
+        if status == Status.OK:
+            found = properties.contents
+            found.kind = DeviceKind.GPU
+            found.max_work_group_size = min(found.max_work_group_size, lanes)
+        return status
+
+    _table.device_properties = FUNCTIONS["device_properties"](device_properties)
+    _C.use_driver_table("ocl", ctypes.addressof(_table))

@@ -1,0 +1,165 @@
+"""Advanced indexing by device kernels, against CPU: index tensors and masks in brackets."""
+
+import pytest
+import torch
+
+from tests.device_kernels.on_device import assert_as_on_cpu
+from torch_outboard import fallback
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
+
+
+def test_index_with_lists(device):
+    x = torch.randn(4, 5, 6)
+    i, j = torch.tensor([1, -2, 3]), torch.tensor([[0], [2]])
+
+    def work(x, i, j):
+        return (
+            x[i],
+            x[:, i],
+            x[:, i, j],
+            x[j, :, i],
+            x[x > 0],
+            x[x[:, 0, 0] > -9, i[:1]],
+            x.transpose(0, 2)[j, i],
+        )
+
+    assert_as_on_cpu(device, work, x, i, j)
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_index_put(device, accumulate):
+    x = torch.randn(4, 5, 6)
+    i, j = torch.tensor([1, -2, 3]), torch.tensor([[0], [2]])
+
+    def work(x, i, j):
+        results = [x.clone() for _ in range(5)]
+        value = torch.full((), 2.0, device=x.device)
+        results[0].index_put_((i,), value, accumulate)
+        results[1].index_put_((j, i), x[0, 0], accumulate)
+        results[2].transpose(0, 1).index_put_((i, j), value, accumulate)
+        results[3].index_put_((x > 0,), value, accumulate)
+        results[4][:, ::2].index_put_((i,), value, accumulate)
+        results[0][j, :, i] = 3.0
+        return results
+
+    assert_as_on_cpu(device, work, x, i, j)
+
+
+def test_repeated_places_accumulate(device):
+    x, index = torch.zeros(4, 3), torch.tensor([2, 2, 2, 0])
+    values = torch.arange(12.0).reshape(4, 3)
+    assert_as_on_cpu(
+        device, lambda x, i, v: x.index_put((i,), v, accumulate=True), x, index, values
+    )
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_wide_slices(device, accumulate):
+    # Wider than what a work item takes at once, dense and strided.
+    x, values = torch.randn(9, 4, 601), torch.randn(5, 4, 601)
+    index = torch.tensor([1, 7, 1, -2, 0])
+
+    def work(x, values, index):
+        dense, strided = x.clone(), x.repeat_interleave(2, 2)[:, :, ::2]
+        for into in (dense, strided):
+            into.index_put_((index,), values, accumulate)
+            into.index_put_((index,), values[0, 0, 0], accumulate)
+        return dense, strided, x.index_add(0, index % 9, values, alpha=2)
+
+    assert_as_on_cpu(device, work, x, values, index)
+
+
+def test_a_single_mask_fills_without_waiting_for_positions(device):
+    def work(x, mask, number):
+        whole, leading, later = x.clone(), x.clone(), x.clone()
+        whole[mask] = 0
+        leading[mask[:, 0]] = number
+        later[:, mask[0]] = 2.5
+        elsewhere = x.clone()
+        elsewhere[mask.cpu()] = 7  # PyTorch takes masks on the CPU as well
+        return whole, leading, later, elsewhere
+
+    x = torch.randn(6, 5)
+    with fallback.report() as report:
+        assert_as_on_cpu(device, work, x, x > 0, torch.tensor(3.0))
+    assert "aten::nonzero" not in {row.op for row in report.rows}
+
+
+def launched(function) -> set[str]:
+    with fallback.report() as report:
+        function()
+    assert {row.way for row in report.rows} == {"device"}
+    return {row.op for row in report.rows}
+
+
+@pytest.mark.parametrize("kind", [torch.int64, torch.int32])
+def test_a_single_index_is_one_kernel(device, kind):
+    x = torch.randn(4, 5, 6, device=device)
+    i = torch.tensor([[1, -2], [3, 0]], device=device, dtype=kind)
+    values = torch.randn(4, 2, 2, 6, device=device)
+    assert launched(lambda: x[:, i]) == {"aten::index.Tensor"}
+    put = {"aten::_index_put_impl_"}
+    assert launched(lambda: torch.ops.aten.index_put_(x, [None, i], values)) == put
+    assert launched(lambda: torch.ops.aten.index_put_(x, [None, i], values, True)) == put
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bool, torch.bfloat16, torch.complex64])
+def test_single_index_of_any_dtype(device, dtype):
+    x, values = (torch.randn(3, 4, 40) * 9).to(dtype), (torch.randn(3, 2, 40) * 9).to(dtype)
+
+    def work(x, values):
+        i = torch.tensor([-1, 0], device=x.device)
+        written, one = x.clone(), x.clone()
+        written[:, i] = values
+        one[i[0] - 1, i] = values[0, 0, 0]
+        return x[i], x[:, i], x[:, :, i], x.transpose(0, 1)[i], written, one
+
+    assert_as_on_cpu(device, work, x, values)
+
+
+def test_empty_and_scalar_indices(device):
+    x = torch.randn(3, 4)
+
+    def work(x):
+        none = torch.empty(0, 2, dtype=torch.int64, device=x.device)
+        scalar = torch.tensor(-2, device=x.device)
+        written = x.clone()
+        written[none] = 1.0
+        written[:, scalar] = 5.0
+        return x[none], x[:, none], x[scalar], x[:, scalar], x[:0][none], x[:, :0][scalar], written
+
+    assert_as_on_cpu(device, work, x)
+
+
+def test_given_output(device):
+    x, i = torch.randn(5, 6), torch.tensor([4, -5, 0])
+
+    def work(x, i):
+        out = x.new_empty(6, 3).t()
+        torch.ops.aten.index.Tensor_out(x, [i], out=out)
+        return out
+
+    assert_as_on_cpu(device, work, x, i)
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_more_places_than_a_work_item_takes(device, deterministic):
+    """Different places, so that their order does not matter; then the same ones, in order."""
+    x, values = torch.zeros(10_000), torch.arange(10_000.0)
+    i = torch.randperm(10_000)
+    torch.use_deterministic_algorithms(deterministic)
+    try:
+        assert_as_on_cpu(device, lambda x, i, v: x.index_put((i,), v), x, i, values)
+        if deterministic:
+            last = x.to(device).index_put((i.to(device) % 10,), values.to(device)).cpu()
+            expected = {
+                int(place) % 10: float(value) for place, value in zip(i, values, strict=True)
+            }
+            assert last[:10].tolist() == [expected[place] for place in range(10)]
+            assert not last[10:].any()
+    finally:
+        torch.use_deterministic_algorithms(False)

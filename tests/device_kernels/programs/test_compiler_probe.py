@@ -1,0 +1,121 @@
+"""A compiler that refuses everything is noticed at the first use of the device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import run_python
+
+ROOT = Path(__file__).parents[2]
+PRELUDE = """
+    import sys, warnings
+
+    sys.path.insert(0, sys.argv[1])
+    import torch, torch_outboard
+    from tests.device_kernels import refusing_driver
+    from torch_outboard import _C, fallback, ways
+
+    refusing_driver.use()
+    device = torch.device(torch_outboard.device_name(), 0)
+
+    def work(index=0):
+        with warnings.catch_warnings(record=True) as found, fallback.report() as report:
+            warnings.simplefilter("always")
+            x = torch.full((3,), 2.0, device=f"{device.type}:{index}")
+            assert (x.exp() + x[::2].contiguous().sum()).cpu().isfinite().all()
+        ways_taken = {row.way for row in report.rows if row.op in ("aten::exp", "aten::add.Tensor")}
+        return ways_taken, [str(w.message) for w in found if "compiler of" in str(w.message)]
+"""
+# Handles: memory that the host cannot touch, so `auto` means the device's kernels.
+MEMORIES = {"shared": "shared", "handles": "copied"}
+
+
+def run(body: str, **environment: str) -> str:
+    settings = {"OUTBOARD_WAY": "auto", "OUTBOARD_CACHE_DIR": ""}
+    settings |= {"OUTBOARD_FALLBACK_COPIED": "allow", **environment}
+    return run_python(PRELUDE + body, str(ROOT), **settings)
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_auto_stays_on_the_host_and_warns_once(memory):
+    run(
+        f"""
+    ways_taken, said = work()
+    assert ways_taken == {{{MEMORIES[memory]!r}}}, ways_taken
+    assert len(said) == 1, said
+    assert f"{{device}} (a device)" in said[0]
+    assert "error" in said[0] and "doctor" in said[0], said
+    assert work() == (ways_taken, [])
+    assert refusing_driver.builds == 1
+    """,
+        OUTBOARD_OCL_MEMORY=memory,
+    )
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_a_forced_way_raises(memory):
+    run(
+        f"""
+    try:
+        work()
+    except RuntimeError as error:
+        assert "by the way 'device'" in str(error) and "doctor" in str(error), error
+    else:
+        raise AssertionError("nothing was raised")
+    with ways.way("host"):
+        assert work() == ({{{MEMORIES[memory]!r}}}, [])
+    assert refusing_driver.builds == 1
+    """,
+        OUTBOARD_OCL_MEMORY=memory,
+        OUTBOARD_WAY="device",
+    )
+
+
+def test_the_way_host_asks_nothing():
+    run(
+        """
+    assert work() == ({"shared"}, [])
+    assert refusing_driver.builds == 0
+    # Whoever changes the way is told then.
+    with ways.way("auto"):
+        assert work()[0] == {"shared"}
+        assert refusing_driver.builds == 1
+    """,
+        OUTBOARD_OCL_MEMORY="shared",
+        OUTBOARD_WAY="host",
+    )
+
+
+def test_devices_of_one_model_have_one_compiler():
+    run(
+        """
+    assert torch.accelerator.device_count() == 3
+    assert [len(work(index)[1]) for index in range(3)] == [1, 0, 0]
+    assert refusing_driver.builds == 1
+    """,
+        OUTBOARD_OCL_COPIES="3",
+        OUTBOARD_OCL_DEVICES="0",
+    )
+
+
+def test_a_kernel_of_the_users_says_by_itself_that_it_does_not_compile():
+    run("""
+    with torch_outboard.kernel("aten::relu", expression="a > C(0) ? a : C(0)"):
+        try:
+            torch.full((3,), 2.0, device=device).relu()
+        except RuntimeError as error:
+            assert "does not compile" in str(error), error
+        else:
+            raise AssertionError("nothing was raised")
+    """)
+
+
+def test_a_compiler_that_works_is_asked_once(device):
+    from torch_outboard import _C
+
+    assert _C.compiler_failure(device.index) is None
+    built, loaded, _ = _C.program_counts()
+    assert _C.compiler_failure(device.index) is None
+    assert _C.program_counts()[:2] == (built, loaded)

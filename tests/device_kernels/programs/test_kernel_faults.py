@@ -1,0 +1,336 @@
+"""What kernels find wrong: raised by the next wait, once, and nothing is broken after it."""
+
+from __future__ import annotations
+
+import textwrap
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.support import run_python
+from torch_outboard import ways
+
+
+def wrong_gather(device: torch.device) -> torch.Tensor:
+    x = torch.arange(5.0, device=device)
+    return torch.gather(x, 0, torch.tensor([1, 7], device=device))
+
+
+WAITS: dict[str, Callable[[torch.Tensor], object]] = {
+    "synchronize": lambda x: torch.accelerator.synchronize(),
+    "stream": lambda x: torch.accelerator.current_stream().synchronize(),
+    "cpu": lambda x: x.cpu(),
+    "item": lambda x: x[0].item(),
+    "tolist": lambda x: x.tolist(),
+    "print": repr,
+}
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_the_next_wait_raises_once(device, wait):
+    result = wrong_gather(device)
+    with pytest.raises(
+        RuntimeError, match=r"index out of range in aten::gather, which ran on .*:0"
+    ):
+        WAITS[wait](result)
+    torch.accelerator.synchronize()
+    assert (
+        torch.gather(torch.ones(3, device=device), 0, torch.tensor([2], device=device)).item() == 1
+    )
+
+
+def test_calls_do_not_wait(device):
+    result = wrong_gather(device)
+    later = result + 1  # enqueued like any other work
+    with pytest.raises(RuntimeError, match="index out of range in aten::gather"):
+        torch.accelerator.synchronize()
+    assert later.shape == (2,)
+
+
+def test_several_faults_are_one_error(device):
+    wrong_gather(device)
+    F.embedding(torch.tensor([9], device=device), torch.ones(3, 2, device=device))
+    with pytest.raises((RuntimeError, IndexError), match="index out of range"):
+        torch.accelerator.synchronize()
+    torch.accelerator.synchronize()
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda d: F.embedding(torch.tensor([3], device=d), torch.ones(3, 2, device=d)),
+         IndexError, "index out of range in aten::embedding"),
+        (lambda d: F.embedding_bag(torch.tensor([[3]], device=d), torch.ones(3, 2, device=d)),
+         RuntimeError, "index out of range in aten::_embedding_bag"),
+        (lambda d: F.nll_loss(torch.ones(2, 3, device=d), torch.tensor([0, 3], device=d)),
+         IndexError, "a target is no class in aten::nll_loss_forward"),
+        (lambda d: F.multi_margin_loss(torch.ones(1, 3, device=d), torch.tensor([-1], device=d)),
+         RuntimeError, "a target is no class in aten::multi_margin_loss"),
+        (lambda d: torch.bernoulli(torch.tensor([0.5, 1.5], device=d)),
+         RuntimeError, r"a probability is not in \[0, 1\]"),
+        (lambda d: torch.bernoulli(torch.tensor([float("nan")], device=d)),
+         RuntimeError, r"a probability is not in \[0, 1\]"),
+    ],
+    ids=["embedding", "embedding_bag", "nll_loss", "multi_margin_loss", "bernoulli", "nan"],
+)  # fmt: skip
+def test_values_that_cpu_refuses(device, call, error, words):
+    with pytest.raises((RuntimeError, IndexError)):
+        call(torch.device("cpu"))
+    result = call(device)
+    with pytest.raises(error, match=words):
+        result.cpu()
+
+
+def test_ignored_targets_and_edges_are_right(device):
+    target = torch.tensor([0, 2, -100], device=device)
+    scores = torch.randn(3, 3)
+    loss = F.nll_loss(scores.to(device), target)
+    torch.testing.assert_close(loss.cpu(), F.nll_loss(scores, target.cpu()))
+    edges = torch.bernoulli(torch.tensor([0.0, 1.0], device=device))
+    assert edges.tolist() == [0, 1]
+
+
+def test_a_stream_that_is_not_waited_for_keeps_its_fault(device):
+    stream = torch.Stream(device=device)
+    with stream:
+        wrong_gather(device)
+    torch.accelerator.current_stream().synchronize()
+    with pytest.raises(RuntimeError, match="index out of range in aten::gather"):
+        stream.synchronize()
+
+
+def test_threads(device):
+    """Every fault is raised somewhere, and right results stay right."""
+    errors, wrong = [], []
+
+    def work(number: int) -> None:
+        x = torch.arange(100.0, device=device)
+        with ways.way("device"):
+            for step in range(30):
+                places = torch.full((10,), 200 if step == 15 else number, device=device)
+                try:
+                    taken = x.gather(0, places).cpu()
+                    if step != 15 and not bool((taken == number).all()):
+                        wrong.append(taken)
+                except RuntimeError as error:
+                    errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert 1 <= len(errors) <= 4
+
+
+@pytest.mark.parametrize("memory", ["coarse", "handles"])
+def test_memory_that_the_host_cannot_touch(memory):
+    printed = run_python(
+        """
+        import torch, torch_outboard
+
+        x = torch.arange(5.0, device=torch_outboard.device_name())
+        y = x.gather(0, torch.tensor([9], device=x.device))
+        try:
+            torch.accelerator.synchronize()
+        except RuntimeError as error:
+            print(str(error).partition(",")[0])
+        torch.accelerator.synchronize()
+        print(x.gather(0, torch.tensor([3], device=x.device)).item())
+        """,
+        OUTBOARD_OCL_MEMORY=memory,
+        OUTBOARD_WAY="device",
+    )
+    assert printed.splitlines() == ["index out of range in aten::gather", "3.0"]
+
+
+def test_a_driver_that_fails_while_it_is_asked_loses_no_fault():
+    printed = run_python(
+        """
+        import torch, torch_outboard
+        import torch.nn.functional as F
+        from torch_outboard.drivers import torture
+
+        device = torch_outboard.device_name()
+        x, scores = torch.arange(5.0, device=device), torch.zeros(2, 2, device=device)
+        far, target = torch.tensor([9], device=device), torch.tensor([0, 7], device=device)
+        torch.accelerator.synchronize()
+
+        def outcome():
+            try:
+                torch.accelerator.synchronize()
+            except (RuntimeError, IndexError) as error:
+                return str(error).partition(",")[0].partition(": ")[0]
+
+        x.gather(0, far)
+        torture.fail("copy_device_to_host", 1, "error")
+        print([outcome() for _ in range(3)])
+        x.gather(0, far)
+        F.nll_loss(scores, target)
+        torture.fail("copy_device_to_host", 1, "error")
+        print([outcome() for _ in range(3)])
+        """,
+        OUTBOARD_OCL_MEMORY="handles",
+        OUTBOARD_TORTURE="count",
+        OUTBOARD_WAY="device",
+    )
+    gather, loss = "index out of range in aten::gather", "a target is no class"
+    failure = "driver 'ocl' answered error to `copy_device_to_host`"
+    first, second = printed.splitlines()
+    assert first == str([failure, gather, None])
+    assert loss in second.split(", ")[0]
+    assert second.endswith(str([gather, None])[1:])
+
+
+def test_blocking_launches_raise_at_the_call():
+    printed = run_python(
+        """
+        import torch, torch_outboard
+
+        x = torch.arange(5.0, device=torch_outboard.device_name())
+        try:
+            x.gather(0, torch.tensor([9], device=x.device))
+        except RuntimeError as error:
+            print(str(error).partition("\\n")[0])
+        """,
+        OUTBOARD_BLOCKING="1",
+        OUTBOARD_WAY="device",
+    )
+    assert printed.strip() == "index out of range in aten::gather"
+
+
+# ---- Graphs
+
+# `ocl` captures no graphs by itself.
+_WITH_GRAPHS = """
+import torch, torch_outboard
+import torch.nn.functional as F
+from tests.device_kernels import recording_driver
+
+recording_driver.use()
+device = torch.device("ocl", 0)
+x = torch.arange(5.0, device=device)
+places = torch.tensor([1, 2], device=device)
+target = torch.tensor([0, 1], device=device)
+scores = torch.zeros(2, 2, device=device)
+torch.Stream(device).__enter__()
+torch.accelerator.synchronize()
+
+def capture(work):
+    graph = torch.accelerator.Graph()
+    with graph:
+        result = work()
+    return graph, result
+
+def outcome(run):
+    try:
+        return run()
+    except (RuntimeError, IndexError) as error:
+        return f"{type(error).__name__}: {error}".partition(",")[0].partition("\\n")[0]
+"""
+
+_GATHER = "RuntimeError: index out of range in aten::gather"
+_LOSS = "IndexError: a target is no class in aten::nll_loss_forward"
+
+with_graphs = pytest.mark.skipif(
+    not hasattr(torch.accelerator, "Graph"), reason="this PyTorch has no torch.accelerator.Graph"
+)
+
+
+def run_with_graphs(code: str, **env: str) -> list[str]:
+    root = str(Path(__file__).parents[2])
+    code = _WITH_GRAPHS + textwrap.dedent(code)
+    env |= {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_WAY": "device", "PYTHONPATH": root}
+    return run_python(code, **env).splitlines()
+
+
+@with_graphs
+@pytest.mark.parametrize("memory", ["shared", "handles"])
+def test_every_replay_is_asked(memory):
+    printed = run_with_graphs(
+        """
+        graph, taken = capture(lambda: x.gather(0, places))
+        outer, _ = capture(graph.replay)
+
+        def replayed(graph):
+            graph.replay()
+            return outcome(taken.tolist)
+
+        print(replayed(graph))
+        places.fill_(9)
+        print(replayed(graph))
+        print(replayed(graph))
+        print(replayed(outer))
+        places.fill_(3)
+        print(replayed(graph))
+        print(replayed(outer))
+
+        # Nobody asks after kernels that cannot go wrong.
+        plain, added = capture(lambda: x + 1)
+        reads = recording_driver.reads
+        plain.replay()
+        torch.accelerator.synchronize()
+        print(recording_driver.reads - reads)
+        """,
+        OUTBOARD_OCL_MEMORY=memory,
+    )
+    assert printed == ["[1.0, 2.0]", _GATHER, _GATHER, _GATHER, "[3.0, 3.0]", "[3.0, 3.0]", "0"]
+
+
+@with_graphs
+def test_faults_outlive_their_graph():
+    printed = run_with_graphs(
+        """
+        graph, _ = capture(lambda: x.gather(0, places))
+        places.fill_(9)
+        graph.replay()
+        print(outcome(graph.reset), len(recording_driver.graphs))
+        print(outcome(lambda: places.fill_(2).tolist()))
+
+        with graph:
+            loss = F.nll_loss(scores, target)
+        target.fill_(7)
+        graph.replay()
+        del graph
+        print(len(recording_driver.graphs))
+        print(outcome(torch.accelerator.synchronize))
+
+        # A fault from before a capture is raised by its begin, which waits.
+        x.gather(0, places + 9)
+        print(outcome(torch.accelerator.Graph().capture_begin), len(recording_driver.captures))
+
+        # A graph that is never replayed expects nothing.
+        graph, _ = capture(lambda: x.gather(0, places))
+        torch.accelerator.synchronize()
+        del graph
+        print(x.gather(0, places).tolist(), len(recording_driver.graphs))
+        """,
+        OUTBOARD_OCL_MEMORY="handles",
+    )
+    assert printed == [
+        f"{_GATHER} 0", "[2, 2]", "0", _LOSS, f"{_GATHER} 0", "[2.0, 2.0] 0"
+    ]  # fmt: skip
+
+
+@with_graphs
+def test_blocking_replays_raise_at_the_replay():
+    printed = run_with_graphs(
+        """
+        graph, _ = capture(lambda: (x.gather(0, places), F.nll_loss(scores, target)))
+        print(outcome(graph.replay))
+        places.fill_(9)
+        target.fill_(7)
+        print(outcome(graph.replay))
+        places.fill_(3)
+        target.fill_(1)
+        print(x.gather(0, places).tolist(), F.nll_loss(scores, target).item() == 0)
+        """,
+        OUTBOARD_BLOCKING="1",
+    )
+    # Both kernels found something; one is raised, and none is left over.
+    assert printed == ["None", _GATHER, "[3.0, 3.0] True"]

@@ -1,0 +1,135 @@
+"""Normalization by device kernels, against CPU."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+
+from tests.device_kernels.on_device import compare, with_gradients
+
+
+def leaf(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(sizes).to(dtype).requires_grad_()
+
+
+def test_layer_norm(device):
+    # More rows than parts of the gradients of the weights.
+    norm = with_gradients(lambda x, w, b: F.layer_norm(x, (7, 3), w, b))
+    ran = compare(device, norm, leaf(70, 7, 3), leaf(7, 3), leaf(7, 3))
+    assert {"aten::native_layer_norm", "aten::native_layer_norm_backward"} <= ran
+    compare(device, with_gradients(lambda x: F.layer_norm(x, (9,))), leaf(5, 9))
+
+
+def test_layer_norm_with_wider_weights(device):
+    values, weight, bias = leaf(9, 37, dtype=torch.bfloat16), leaf(37), leaf(37)
+    compare(device, lambda x, w, b: F.layer_norm(x, (37,), w, b), values, weight, bias)
+    wide = values.detach().double().requires_grad_()
+    F.layer_norm(wide, (37,), weight.double(), bias.double()).sum().backward()
+    moved = values.detach().to(device).requires_grad_()
+    F.layer_norm(moved, (37,), weight.to(device), bias.to(device)).sum().backward()
+    assert_close(moved.grad.cpu().double(), wide.grad, rtol=0.02, atol=0.02)
+
+
+def batch_norm_in_both_modes(x, weight, bias, mean, var):
+    trained = F.batch_norm(x, mean, var, weight, bias, True, 0.2)
+    trained.backward(torch.cos(trained.detach()))
+    evaluated = F.batch_norm(x, mean, var, weight, bias, False)
+    evaluated.square().sum().backward()
+    return trained, evaluated, mean, var, x.grad, weight.grad, bias.grad
+
+
+@pytest.mark.parametrize(
+    ("sizes", "layout"),
+    [
+        ((5, 7, 3, 4), torch.contiguous_format),
+        ((5, 7, 3, 4), torch.channels_last),
+        ((16, 7), torch.contiguous_format),
+    ],
+)
+def test_batch_norm(device, sizes, layout):
+    values = torch.randn(sizes).to(memory_format=layout)
+    ran = compare(
+        device,
+        batch_norm_in_both_modes,
+        values.requires_grad_(),
+        leaf(7),
+        leaf(7),
+        torch.zeros(7),
+        torch.ones(7),
+    )
+    assert {"aten::native_batch_norm", "aten::native_batch_norm_backward"} <= ran
+
+
+def test_batch_norm_updates_strided_statistics(device):
+    mean = torch.zeros(6, device=device)[::2]
+    values = torch.randn(4, 3)
+    F.batch_norm(values.to(device), mean, torch.ones(3, device=device), training=True)
+    assert_close(mean.cpu(), 0.1 * values.mean(0))
+
+
+def test_batch_norm_by_functional_operators(device):
+    def legit(x, mean, var):
+        results = torch.ops.aten._native_batch_norm_legit(x, None, None, mean, var, True, 0.1, 1e-5)
+        without = torch.ops.aten._native_batch_norm_legit.no_stats(x, None, None, True, 0.1, 1e-5)
+        return (*results, *without, mean, var)
+
+    compare(device, legit, torch.randn(4, 3, 5), torch.zeros(3), torch.ones(3))
+
+
+def test_group_and_instance_norm(device):
+    group = with_gradients(lambda x, w, b: F.group_norm(x, 3, w, b))
+    ran = compare(device, group, leaf(2, 6, 5, 4), leaf(6), leaf(6))
+    assert {"aten::native_group_norm", "aten::native_group_norm_backward"} <= ran
+    instance = with_gradients(lambda x, w, b: F.instance_norm(x, None, None, w, b))
+    compare(device, instance, leaf(2, 6, 5, 4), leaf(6), leaf(6))
+
+
+def test_only_the_wanted_gradients(device):
+    values, gradient = torch.randn(4, 8), torch.randn(4, 8)
+
+    def backward(x, g, mask):
+        _, mean, rstd = torch.ops.aten.native_layer_norm(x, [8], None, None, 1e-5)
+        return torch.ops.aten.native_layer_norm_backward(
+            g, x, [8], mean, rstd, None, None, [mask, False, False]
+        )
+
+    compare(device, lambda x, g: backward(x, g, True)[:1], values, gradient)
+    assert backward(values.to(device), gradient.to(device), False) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    "norm",
+    [
+        lambda x, w: F.layer_norm(x, (6,), w),
+        lambda x, w: F.batch_norm(x.reshape(4, 6, 1), None, None, w, training=True),
+        lambda x, w: F.group_norm(x.reshape(2, 6, 2), 2, w),
+    ],
+    ids=["layer", "batch", "group"],
+)
+@pytest.mark.slow  # test_gradcheck.py asks one entry of every family
+def test_gradcheck(device, norm):
+    values = torch.randn(4, 6, dtype=torch.float64, device=device, requires_grad=True)
+    weight = torch.randn(6, dtype=torch.float64, device=device, requires_grad=True)
+    assert torch.autograd.gradcheck(norm, (values, weight))
+
+
+def test_batch_norm_updates_statistics_before_it_rounds_those_of_float16(device):
+    # What is left of the running mean and variance are the roundings of those of the batch.
+    values = 3 * torch.randn(8, 3).half() + 2
+    variance, mean = (t.half() for t in torch.var_mean(values.double(), 0))
+
+    def run(x, mean, variance):
+        torch.native_batch_norm(x, None, None, mean, variance, True, 0.5, 1e-5)
+        return mean, variance
+
+    expected = run(values, -mean, -variance)
+    assert any(e.count_nonzero() for e in expected)
+    actual = run(values.to(device), -mean.to(device), -variance.to(device))
+    for got, want in zip(actual, expected, strict=True):
+        assert_close(got.cpu(), want, rtol=0.02, atol=1e-5)
+
+
+def test_layer_norm_of_no_rows(device):
+    run = with_gradients(lambda x, w, b: F.layer_norm(x, [3], w, b))
+    operands = [torch.ones(*sizes).requires_grad_() for sizes in ((0, 3), (3,), (3,))]
+    compare(device, run, *operands)

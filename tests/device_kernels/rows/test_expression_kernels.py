@@ -1,0 +1,112 @@
+"""torch_outboard.kernel with an expression in OpenCL C."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import torch_outboard
+from tests.device_kernels.conftest import ways_of
+from torch_outboard import fallback, ways
+
+
+def test_replaces_an_operator_at_once(device):
+    x = torch.linspace(-2, 2, 37, device=device)
+    before = torch.tanh(x).cpu()
+    with torch_outboard.kernel("aten::tanh", expression="a * C(2) + C(1)"):
+        torch.testing.assert_close(torch.tanh(x).cpu(), x.cpu() * 2 + 1)
+        with ways.way("host"):  # it is the user's, and not the kit's
+            torch.testing.assert_close(torch.tanh(x).cpu(), x.cpu() * 2 + 1)
+    torch.testing.assert_close(torch.tanh(x).cpu(), before)
+
+
+def test_scalars_conditions_and_broadcasting(device):
+    x = torch.randn(5, 33)
+    with (
+        torch_outboard.kernel(
+            "aten::leaky_relu", expression="a > C(0) ? a : a * negative_slope * C(10)"
+        ),
+        torch_outboard.kernel("aten::add.Tensor", expression="a - alpha * b"),
+    ):
+        got = torch.nn.functional.leaky_relu(x.to(device), 0.1).cpu()
+        torch.testing.assert_close(got, torch.where(x > 0, x, x))
+        other = torch.randn(5, 1)
+        got = torch.add(x.to(device), other.to(device), alpha=3).cpu()
+        torch.testing.assert_close(got, x - 3 * other)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int64])
+def test_every_dtype_of_one_text(device, dtype):
+    x = torch.arange(-8, 9).to(dtype)
+    with torch_outboard.kernel("aten::neg", expression="a * a"):
+        torch.testing.assert_close(torch.neg(x.to(device)).cpu(), x * x)
+
+
+def test_dtypes_and_requirements_leave_the_rest_alone(device):
+    x = torch.randn(19)
+    with torch_outboard.kernel("gelu", expression="a", requires={"approximate": "tanh"}):
+        gelu = torch.nn.functional.gelu
+        torch.testing.assert_close(gelu(x.to(device), approximate="tanh").cpu(), x)
+        torch.testing.assert_close(gelu(x.to(device)).cpu(), gelu(x))
+    with torch_outboard.kernel("neg", expression="a", dtypes=[torch.float32]):
+        torch.testing.assert_close(torch.neg(x.to(device)).cpu(), x)
+        torch.testing.assert_close(torch.neg(x.double().to(device)).cpu(), -x.double())
+
+
+def test_derivative_of_the_operator_stays(device):
+    x = torch.ones(4, device=device, requires_grad=True)
+    with torch_outboard.kernel("aten::sin", expression="C(7)"):
+        y = torch.sin(x)
+        y.sum().backward()
+    assert y.tolist() == [7] * 4
+    torch.testing.assert_close(x.grad.cpu(), torch.ones(4).cos())
+
+
+def test_condition_as_result(device):
+    x = torch.tensor([-1.0, 0.0, 1.0])
+    with torch_outboard.kernel("aten::isposinf", expression="a > C(0)", result="mask"):
+        got = torch.isposinf(x.to(device))
+    assert got.dtype == torch.bool
+    assert got.tolist() == [False, False, True]
+
+
+def test_a_wrong_expression_shows_itself(device):
+    with (
+        torch_outboard.kernel("aten::neg", expression="a + no_such_thing"),
+        pytest.raises(RuntimeError, match="no_such_thing"),
+    ):
+        torch.neg(torch.ones(3, device=device))
+    assert torch.neg(torch.ones(1, device=device)).item() == -1
+
+
+def test_what_makes_no_sense(device):
+    with pytest.raises(ValueError, match="does not exist"):
+        torch_outboard.kernel("aten::no_such_operator", expression="a")
+    with pytest.raises(ValueError, match="no argument nothing"):
+        torch_outboard.kernel("aten::neg", expression="a", requires={"nothing": 1})
+    with (
+        torch_outboard.kernel("aten::neg", expression="a") as registration,
+        pytest.raises(TypeError, match="expression"),
+    ):
+        registration(torch.ones(1))
+
+
+def test_an_operator_of_ones_own_with_autograd(device):
+    @torch.library.custom_op("outboard_expression::cube", mutates_args=(), device_types="cpu")
+    def cube(x: torch.Tensor) -> torch.Tensor:
+        return x * x * x
+
+    cube.register_autograd(
+        lambda ctx, grad: 3 * grad * ctx.saved_tensors[0] ** 2,
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+    )
+    with (
+        torch_outboard.kernel("outboard_expression::cube", expression="a * a * a"),
+        fallback.report() as report,
+    ):
+        x = torch.full((3,), 2.0, device=device, requires_grad=True)
+        y = cube(x)
+        y.sum().backward()
+    assert y.tolist() == [8] * 3
+    assert x.grad.tolist() == [12] * 3
+    assert ways_of(report)["outboard_expression::cube"] == "device"

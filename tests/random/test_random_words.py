@@ -1,0 +1,197 @@
+"""Random numbers: the words of Philox, and what they do not depend on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tests.random import philox_reference as reference
+from tests.random.random_draws import FILLS, seeded
+from tests.support import run_python
+
+pytestmark = pytest.mark.separate
+
+
+def raw_64(device: torch.device, count: int, generator: torch.Generator) -> np.ndarray:
+    """The 64-bit draws as the device makes them."""
+    drawn = torch.empty(count, dtype=torch.int64, device=device)
+    drawn.random_(-(2**63), None, generator=generator)
+    return drawn.cpu().numpy().view(np.uint64)
+
+
+# ---- words -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("counter", "key", "block"),
+    [
+        ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+        ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+        (
+            (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+            (0xA4093822, 0x299F31D0),
+            (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+        ),
+    ],
+)
+def test_reference_gives_the_published_blocks(counter, key, block):
+    """The known answers of Random123."""
+    got = reference.philox(np.array([counter], dtype=np.uint32), key)
+    assert tuple(got[0]) == block
+
+
+def test_first_block_is_the_published_one(device, generator):
+    words = raw_64(device, 2, seeded(generator, 0))
+    assert [hex(word) for word in words] == ["0xe169c58d6627e8d5", "0x9b00dbd8bc57ac4c"]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**32 - 1, 2**32, 0x0123456789ABCDEF, 2**64 - 1])
+@pytest.mark.parametrize("offset", [0, 3, 2**32 + 5, 2**63])
+def test_words_are_those_of_philox(device, generator, seed, offset):
+    got = raw_64(device, 1500, seeded(generator, seed, offset))
+    np.testing.assert_array_equal(got, reference.draws_64(1500, seed, offset))
+
+
+def test_bernoulli_and_integers_are_exact(device, generator):
+    n = 5000
+    words = reference.draws_32(n, 7, 0).astype(np.uint64)
+    for p in (0.0, 2.0**-32, 0.3, 0.5, 1.0):
+        drawn = torch.empty(n, device=device).bernoulli_(p, generator=seeded(generator, 7))
+        np.testing.assert_array_equal(drawn.cpu().numpy(), words < p * 2**32)
+    drawn = torch.empty(n, dtype=torch.int64, device=device)
+    drawn.random_(-5, 100, generator=seeded(generator, 7))
+    np.testing.assert_array_equal(
+        drawn.cpu().numpy(), (words * np.uint64(105) >> np.uint64(32)).astype(np.int64) - 5
+    )
+    high = 10**15
+    drawn.random_(0, high, generator=seeded(generator, 7))
+    expected = [int(draw) * high >> 64 for draw in reference.draws_64(n, 7, 0)]
+    assert drawn.tolist() == expected
+
+
+@pytest.mark.parametrize(("name", "ulps"), [("exponential", 3), ("normal", 5), ("cauchy", 6)])
+def test_float32_is_within_the_stated_ulps(device, generator, name, ulps):
+    n = 200_000
+    got = FILLS[name](torch.empty(n, device=device), seeded(generator, 3)).cpu().numpy()
+    exact = getattr(reference, name)(reference.draws_32(n, 3, 0), 32)
+    if name == "cauchy":
+        # The reference itself is not exact to float32's precision at the far ends.
+        near = np.abs(exact) < 1e6
+        got, exact = got[near], exact[near]
+    error = np.abs(got - exact) / np.spacing(np.abs(exact).astype(np.float32))
+    assert error.max() <= ulps
+
+
+@pytest.mark.parametrize("name", ["exponential", "normal"])
+def test_float64_is_close_to_the_reference(device, generator, name):
+    n = 10_000
+    drawn = torch.empty(n, dtype=torch.float64, device=device)
+    got = FILLS[name](drawn, seeded(generator, 3)).cpu().numpy()
+    exact = getattr(reference, name)(reference.draws_64(n, 3, 0), 64)
+    np.testing.assert_allclose(got, exact, rtol=1e-12, atol=1e-14)
+
+
+def test_uniform_is_exact(device, generator):
+    got = torch.empty(5000, device=device).uniform_(generator=seeded(generator, 9)).cpu()
+    np.testing.assert_array_equal(got.numpy(), (reference.draws_32(5000, 9, 0) >> 8) * 2.0**-24)
+    wide = torch.empty(5000, dtype=torch.float64, device=device)
+    wide = wide.uniform_(generator=seeded(generator, 9)).cpu()
+    np.testing.assert_array_equal(
+        wide.numpy(), (reference.draws_64(5000, 9, 0) >> np.uint64(11)) * 2.0**-53
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["normal", "exponential", "cauchy", "log_normal"])
+def test_short_dtypes_round_float32(device, generator, dtype, name):
+    fill = FILLS[name]
+    short = fill(torch.empty(5000, dtype=dtype, device=device), seeded(generator, 1))
+    full = fill(torch.empty(5000, device=device), seeded(generator, 1))
+    expected = full.cpu().to(dtype)
+    if name == "exponential":
+        expected = expected.clamp_min(torch.finfo(dtype).tiny)
+    assert torch.equal(short.cpu(), expected)
+
+
+# ---- what numbers do not depend on -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *((name, dtype) for name in FILLS for dtype in (torch.float32, torch.float64)),
+        *((name, torch.float16) for name in FILLS if name != "random_large"),
+    ],
+)
+def test_strides_do_not_matter(device, generator, name, dtype):
+    fill = FILLS[name]
+    contiguous = fill(torch.empty(7, 11, 130, dtype=dtype, device=device), seeded(generator, 4))
+    storage = torch.empty(130, 2 * 11, 7 + 3, dtype=dtype, device=device).zero_()
+    strided = storage.permute(2, 1, 0)[1:8, ::2]
+    fill(strided, seeded(generator, 4))
+    assert torch.equal(strided.cpu(), contiguous.cpu())
+    untouched = storage.permute(2, 1, 0)
+    assert not untouched[:, 1::2].any().item()
+    assert not untouched[0].any().item()
+
+
+@pytest.mark.parametrize("name", FILLS)
+def test_length_does_not_matter(device, generator, name):
+    long = FILLS[name](torch.empty(5000, device=device), seeded(generator, 4)).cpu()
+    for n in (1, 2, 3, 63, 64, 65, 511, 512, 1023, 1024, 1025, 4097):
+        short = FILLS[name](torch.empty(n, device=device), seeded(generator, 4)).cpu()
+        assert torch.equal(short, long[:n])
+
+
+def test_threads_do_not_matter(device, generator):
+    def draw() -> list[torch.Tensor]:
+        drawn = [
+            fill(torch.empty(100_001, dtype=dtype, device=device), seeded(generator, 4)).cpu()
+            for fill in FILLS.values()
+            for dtype in (torch.float32, torch.float64)
+        ]
+        drawn.append(torch.randperm(100_001, generator=seeded(generator, 4), device=device).cpu())
+        return drawn
+
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        single = draw()
+        torch.set_num_threads(4)
+        several = draw()
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(a, b) for a, b in zip(single, several, strict=True))
+
+
+def test_memory_access_does_not_matter():
+    program = """
+        import hashlib, torch, torch_outboard
+        device = torch.device(torch_outboard.device_name(), 0)
+        torch.manual_seed(11)
+        x = torch.rand(50, 40, device=device)
+        drawn = [
+            x, torch.randn(999, device=device, dtype=torch.float64),
+            torch.randint(10**12, (999,), device=device), torch.randperm(999, device=device),
+            torch.empty(9, 9, device=device).t().exponential_(), torch.bernoulli(x),
+            *torch.native_dropout(x.t(), 0.4, True), torch.multinomial(x, 5),
+            torch.multinomial(x, 50, replacement=True), torch.poisson(x * 9),
+            torch._standard_gamma(x), torch.nn.functional.rrelu(x - 0.5, training=True),
+        ]
+        for t in drawn:
+            print(hashlib.sha1(t.cpu().contiguous().numpy().tobytes()).hexdigest())
+    """
+    shared = run_python(program, OUTBOARD_HOST_ACCESS="shared")
+    separate = run_python(program, OUTBOARD_HOST_ACCESS="separate")
+    assert len(shared.split()) == 13
+    assert shared == separate
+
+
+def test_devices_draw_the_same(device, device_module):
+    if device_module.device_count() < 2:
+        pytest.skip("there is one device")
+    torch.manual_seed(5)
+    first = torch.randn(100, device=device)
+    second = torch.randn(100, device=torch.device(device.type, 1))
+    assert torch.equal(first.cpu(), second.cpu())

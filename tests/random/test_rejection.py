@@ -1,0 +1,380 @@
+"""Poisson, binomial, gamma and Dirichlet variables: values, distributions, ends, errors."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from tests.random import rejection_reference as reference
+from tests.random.random_draws import (
+    SIGNIFICANCE,
+    assert_raises_as_on_cpu,
+    assert_same_distribution,
+    seeded,
+)
+
+pytestmark = pytest.mark.separate
+
+DTYPES = (torch.float32, torch.float64)
+COUNT = 50_000
+TINY = {dtype: torch.finfo(dtype).tiny for dtype in DTYPES}
+
+
+def constant(value: float, device: torch.device, count: int = COUNT, dtype=torch.float64):
+    return torch.full((count,), value, dtype=dtype, device=device)
+
+
+def binomials(n: float, p: float, device: torch.device, count: int = COUNT, dtype=torch.float64):
+    return torch.binomial(constant(n, device, count, dtype), constant(p, device, count, dtype))
+
+
+# Operators of one tensor of parameters in (0, 1).
+SAMPLERS = {
+    "poisson": lambda t, g=None: torch.poisson(t * 30, generator=g),
+    "binomial": lambda t, g=None: torch.binomial((t * 90).floor(), 1 - t * t, generator=g),
+    "gamma": lambda t, g=None: torch._standard_gamma(t * 2, generator=g),
+    "dirichlet": lambda t, g=None: torch._sample_dirichlet(t * 2, generator=g),
+}  # fmt: skip
+
+
+# ---- values ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rate", [0.001, 1.0, 9.75])
+def test_small_rates_invert_one_draw(device, generator, rate):
+    got = torch.poisson(constant(rate, device), generator=seeded(generator, 8, 3)).cpu().numpy()
+    words = reference.block(COUNT, 8, 3, 0)
+    expected = stats.poisson.ppf(reference.unit(words[:, 0], words[:, 1]), rate)
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("rate", [10.0, 31.5, 2000.0, 1e7])
+def test_large_rates_are_those_of_the_reference(device, generator, rate):
+    got = torch.poisson(constant(rate, device), generator=seeded(generator, 2**40, 2**33)).cpu()
+    np.testing.assert_array_equal(got.numpy(), reference.poisson(rate, COUNT, 2**40, 2**33))
+
+
+@pytest.mark.parametrize(("n", "p"), [(1, 0.25), (19, 0.5), (3, 0.875), (10**6, 1e-6)])
+def test_small_binomials_invert_one_draw(device, generator, n, p):
+    drawn = torch.binomial(
+        constant(n, device), constant(p, device), generator=seeded(generator, 8, 3)
+    )
+    words = reference.block(COUNT, 8, 3, 0)
+    inverse = stats.binom(n, min(p, 1 - p)).ppf(reference.unit(words[:, 0], words[:, 1]))
+    np.testing.assert_array_equal(drawn.cpu().numpy(), inverse if p <= 0.5 else n - inverse)
+
+
+@pytest.mark.parametrize(("n", "p"), [(20, 0.5), (45, 0.25), (50, 0.75), (1000, 0.3), (10**7, 0.4)])
+def test_large_binomials_are_those_of_the_reference(device, generator, n, p):
+    drawn = torch.binomial(
+        constant(n, device), constant(p, device), generator=seeded(generator, 6, 1)
+    )
+    expected = reference.binomial(n, min(p, 1 - p), COUNT, 6, 1)
+    np.testing.assert_array_equal(drawn.cpu().numpy(), expected if p <= 0.5 else n - expected)
+
+
+@pytest.mark.parametrize("alpha", [0.02, 0.6, 1.0, 4.5, 1e6])
+def test_gammas_are_those_of_the_reference(device, generator, alpha):
+    got = torch._standard_gamma(constant(alpha, device), generator=seeded(generator, 7, 5))
+    expected = np.maximum(reference.gamma(alpha, COUNT, 7, 5), TINY[torch.float64])
+    np.testing.assert_allclose(got.cpu().numpy(), expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dirichlet_divides_gammas_by_their_sum(device, generator, dtype):
+    alpha = torch.tensor([0.5, 2.0, 3.0, 0.9], dtype=dtype, device=device).expand(5, 100, 4)
+    got = torch._sample_dirichlet(alpha, generator=seeded(generator, 4))
+    gammas = torch._standard_gamma(alpha.double(), generator=seeded(generator, 4)).cpu()
+    expected = (gammas / gammas.sum(-1, keepdim=True)).to(dtype)
+    torch.testing.assert_close(got.cpu(), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_short_dtypes_round(device, generator, dtype):
+    rate = (torch.rand(COUNT, generator=torch.Generator().manual_seed(1)) * 3000).to(dtype)
+    got = torch.poisson(rate.to(device), generator=seeded(generator, 9)).cpu()
+    wide = torch.poisson(rate.to(device).double(), generator=seeded(generator, 9)).cpu()
+    assert got.dtype == dtype
+    assert torch.equal(got, wide.to(dtype))
+
+
+# ---- distributions -----------------------------------------------------------------------------
+
+
+def assert_counts(values: torch.Tensor, distribution: object) -> None:
+    """A chi-square test against exact probabilities, with tails and rare values together."""
+    low, high = (int(distribution.ppf(q)) for q in (1e-3, 1 - 1e-3))
+    ends = np.unique(np.linspace(low, high, min(high - low + 1, 60)).astype(np.int64))
+    expected = np.diff(np.concatenate([[0], distribution.cdf(ends), [1]])) * values.numel()
+    places = np.searchsorted(ends, values.cpu().numpy())
+    counts = np.bincount(places, minlength=len(expected))
+    keep = expected >= 5
+    rare = counts[~keep].sum(), expected[~keep].sum()
+    counts, expected = counts[keep], expected[keep]
+    assert len(counts) > 1
+    counts[-1] += rare[0]
+    expected[-1] += rare[1]
+    assert stats.chisquare(counts, expected).pvalue > SIGNIFICANCE
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("rate", [0.25, 6.0, 10.0, 13.0, 77.0, 1e6])
+def test_poisson_distribution(device, rate, dtype):
+    torch.manual_seed(40)
+    drawn = torch.poisson(constant(rate, device, 4 * COUNT, dtype)).double()
+    assert_counts(drawn, stats.poisson(rate))
+    assert abs(drawn.mean().item() - rate) < 4 * math.sqrt(rate / drawn.numel())
+    assert abs(drawn.var().item() / rate - 1) < 5 * math.sqrt((2 + 1 / rate) / drawn.numel())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("n", "p"), [(1, 0.5), (12, 0.25), (20, 0.5), (50, 0.875), (4000, 0.25), (2**20, 0.75)]
+)
+def test_binomial_distribution(device, n, p, dtype):
+    torch.manual_seed(41)
+    drawn = binomials(n, p, device, 4 * COUNT, dtype).double()
+    assert_counts(drawn, stats.binom(n, p))
+    assert abs(drawn.mean().item() - n * p) < 4 * math.sqrt(n * p * (1 - p) / drawn.numel())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("alpha", [0.125, 0.5, 1.0, 2.5, 1000.0])
+def test_gamma_distribution(device, alpha, dtype):
+    torch.manual_seed(42)
+    drawn = torch._standard_gamma(constant(alpha, device, 2 * COUNT, dtype)).double()
+    assert_same_distribution(drawn, stats.gamma(alpha).cdf)
+    assert abs(drawn.mean().item() - alpha) < 4 * math.sqrt(alpha / drawn.numel())
+
+
+def test_dirichlet_distribution(device):
+    torch.manual_seed(43)
+    alpha = [0.3, 1.0, 4.0]
+    drawn = torch._sample_dirichlet(torch.tensor(alpha, device=device).expand(COUNT, 3)).cpu()
+    torch.testing.assert_close(drawn.sum(1), torch.ones(COUNT))
+    for i, a in enumerate(alpha):
+        assert_same_distribution(drawn[:, i], stats.beta(a, sum(alpha) - a).cdf)
+
+
+@pytest.mark.parametrize("large", [1e9, 1e15])
+def test_large_parameters_tend_to_normal(device, large):
+    torch.manual_seed(44)
+    p = 0.25
+    for drawn, mean, variance in (
+        (torch.poisson(constant(large, device)), large, large),
+        (torch._standard_gamma(constant(large, device)), large, large),
+        (binomials(large, p, device), large * p, large * p * (1 - p)),
+    ):
+        assert_same_distribution((drawn - mean) / math.sqrt(variance), "norm")
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_neighbours_are_independent(device, name):
+    torch.manual_seed(45)
+    drawn = SAMPLERS[name](constant(0.5, device, 2 * COUNT).reshape(-1, 4)).cpu()[:, 0]
+    for lag in (1, 2, 4):
+        assert abs(stats.spearmanr(drawn[lag:], drawn[:-lag]).statistic) < 0.025
+
+
+# ---- what numbers depend on --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_generator_decides(device, generator, name):
+    sampler, t = SAMPLERS[name], constant(0.5, device, 1000)
+    first = sampler(t, seeded(generator, 5)).cpu()
+    assert generator.get_offset() == reference.BLOCKS
+    second = sampler(t, generator).cpu()
+    assert torch.equal(sampler(t, seeded(generator, 5)).cpu(), first)
+    assert torch.equal(sampler(t, generator).cpu(), second)
+    assert not torch.equal(first, second)
+    assert not torch.equal(sampler(t, seeded(generator, 6)).cpu(), first)
+    torch.manual_seed(5)
+    assert torch.equal(sampler(t).cpu(), first)
+    with pytest.raises(RuntimeError, match="generator"):
+        sampler(t, torch.Generator())
+    seeded(generator, 5)
+    sampler(t[:0], generator)
+    assert generator.get_offset() == 0
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_strides_do_not_matter(device, generator, name, dtype):
+    sampler = SAMPLERS[name]
+    storage = torch.rand(130, 22, 9, dtype=dtype, device=device)
+    strided = storage.permute(2, 1, 0)[1:, ::2]
+    got = sampler(strided, seeded(generator, 4))
+    assert got.is_contiguous()
+    assert torch.equal(got.cpu(), sampler(strided.contiguous(), seeded(generator, 4)).cpu())
+    spread = storage[:1, :1].expand(50, 40, 9)
+    expected = sampler(spread.contiguous(), seeded(generator, 4))
+    assert torch.equal(sampler(spread, seeded(generator, 4)).cpu(), expected.cpu())
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_other_elements_do_not_matter(device, generator, name):
+    sampler, t = SAMPLERS[name], torch.rand(5000, 2, device=device)
+    long = sampler(t, seeded(generator, 4)).cpu()
+    for n in (1, 127, 128, 129, 2048):
+        assert torch.equal(sampler(t[:n], seeded(generator, 4)).cpu(), long[:n])
+    other = t.clone()
+    other[::2] = 0.75
+    assert torch.equal(sampler(other, seeded(generator, 4)).cpu()[1::2], long[1::2])
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_threads_do_not_matter(device, generator, name):
+    t = torch.rand(50_001, 3, device=device)
+    before = torch.get_num_threads()
+    drawn = []
+    try:
+        for threads in (1, 4):
+            torch.set_num_threads(threads)
+            drawn.append(SAMPLERS[name](t, seeded(generator, 4)).cpu())
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(*drawn)
+
+
+# ---- ends --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_ends_of_rates(device, dtype):
+    rate = torch.tensor([0.0, -0.0, 5e-324, 1e-30, math.inf], dtype=dtype, device=device)
+    assert torch.poisson(rate).tolist() == [0, 0, 0, 0, math.inf]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_ends_of_binomials(device, dtype):
+    nan = math.nan
+    cases = [
+        (0, 0.5, 0), (-3, 0.5, 0), (5, 0, 0), (5, -1, 0), (5, 1, 5), (5, 2, 5), (5.5, 1, 5.5),
+        (0, nan, 0), (5, nan, nan), (nan, 0, 0), (nan, 1, nan), (nan, 0.5, nan),
+        (math.inf, 0.5, math.inf), (math.inf, 0.75, math.inf), (0.5, 0.25, 0), (0.5, 0.75, 0.5),
+    ]  # fmt: skip
+    n, p, expected = (torch.tensor(x, dtype=dtype) for x in zip(*cases, strict=True))
+    got = torch.binomial(n.to(device), p.to(device)).cpu()
+    torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
+    known = ~(torch.isnan(n) | torch.isinf(n))  # CPU does not return from some of the others
+    theirs = torch.binomial(n[known], p[known])
+    torch.testing.assert_close(got[known], theirs, rtol=0, atol=0, equal_nan=True)
+
+
+def test_counts_far_above_what_is_exact(device):
+    count, p = torch.full((9,), 1e305, dtype=torch.float64), torch.arange(1, 10).double() / 10
+    got = torch.binomial(count.to(device), p.to(device)).cpu()
+    torch.testing.assert_close(got, count * p, rtol=1e-15, atol=0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gammas_are_positive(device, dtype):
+    alpha = torch.tensor([0, -1, math.nan, 1e-30, 1e-5], dtype=dtype, device=device)
+    drawn = torch._standard_gamma(alpha.expand(1000, 5)).cpu()
+    assert (drawn[:, :4] == TINY[dtype]).all()
+    assert (drawn >= TINY[dtype]).all()
+    assert torch._standard_gamma(alpha.new_tensor(math.inf)).item() == math.inf
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_shares_stay_between_0_and_1(device, dtype):
+    one = torch.nextafter(torch.ones((), dtype=dtype), torch.zeros((), dtype=dtype)).item()
+
+    def draw(*alpha: float) -> torch.Tensor:
+        row = torch.tensor(alpha, dtype=dtype, device=device)
+        return torch._sample_dirichlet(row.expand(2000, len(alpha))).cpu()
+
+    assert (draw(2.0) == one).all()
+    assert torch._sample_dirichlet(torch.tensor(2.0, dtype=dtype, device=device)).item() == one
+    assert (draw(0, 0) == 0.5).all()
+    assert (draw(0, 1) == torch.tensor([TINY[dtype], one], dtype=dtype)).all()
+    assert torch.isfinite(draw(math.nan, 1, 1)).all()
+    # Gamma variables that underflow still have a ratio: one of the parts takes nearly all.
+    torch.manual_seed(46)
+    first = draw(1e-5, 1e-5)[:, 0]
+    assert ((first < 1e-6) | (first > 1 - 1e-6)).all()
+    assert first.min() >= TINY[dtype]
+    assert first.max() <= one
+    assert abs((first > 0.5).double().mean().item() - 0.5) < 0.05
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0), (0, 2), (1,), (1, 1)])
+def test_shapes(device, shape):
+    t = torch.full(shape, 0.5, device=device)
+    for sampler in SAMPLERS.values():
+        drawn = sampler(t)
+        assert drawn.shape == shape
+        assert drawn.dtype == t.dtype
+        assert drawn.isfinite().all().item()
+
+
+def test_binomials_of_other_sizes(device, generator):
+    n, p = torch.full((3, 1), 40.0, device=device), torch.tensor([0.25, 0.75], device=device)
+    full = torch.binomial(
+        n.expand(3, 2).contiguous(), p.expand(3, 2).contiguous(), seeded(generator, 1)
+    )
+    for count in (n, n.expand(3, 2)):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="An output with one or more elements")
+            got = torch.binomial(count, p, seeded(generator, 1))
+        assert torch.equal(got.cpu(), full.cpu())
+
+
+WRONG = {
+    "negative_rate": lambda d: torch.poisson(torch.tensor([1.0, -1.0], device=d)),
+    "nan_rate": lambda d: torch.poisson(torch.tensor([math.nan], device=d)),
+    "poisson_integers": lambda d: torch.poisson(torch.ones(3, device=d).int()),
+    "gamma_integers": lambda d: torch._standard_gamma(torch.ones(3, device=d).int()),
+    "gamma_half": lambda d: torch._standard_gamma(torch.ones(3, device=d).half()),
+    "dirichlet_half": lambda d: torch._sample_dirichlet(torch.ones(3, device=d).bfloat16()),
+    "binomial_count": lambda d: torch.binomial(*[torch.ones(3, device=d).int()] * 2),
+    "binomial_prob": lambda d: torch.binomial(
+        torch.ones(3, device=d), torch.ones(3, device=d).int()
+    ),
+    "binomial_half": lambda d: torch.binomial(*[torch.ones(3, device=d).half()] * 2),
+    "binomial_dtypes": lambda d: torch.binomial(
+        torch.ones(3, device=d), torch.ones(3, device=d).double()
+    ),
+    "binomial_sizes": lambda d: torch.binomial(torch.ones(3, device=d), torch.ones(2, device=d)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_errors_are_those_of_the_cpu(device, name):
+    assert_raises_as_on_cpu(WRONG[name], device)
+
+
+# ---- torch.distributions -----------------------------------------------------------------------
+
+
+def test_distributions_of_torch(device):
+    torch.manual_seed(47)
+    d = torch.distributions
+    t = lambda *values: torch.tensor(values, device=device)  # noqa: E731
+    for distribution in (
+        d.Poisson(t(1.5, 40.0)), d.Binomial(t(10.0, 100.0), t(0.3, 0.6)),
+        d.Gamma(t(0.5, 3.0), t(2.0, 1.0)), d.Beta(t(0.5, 2.0), t(1.0, 3.0)),
+        d.Dirichlet(t(0.5, 2.0, 3.0)), d.Chi2(t(3.0, 8.0)), d.StudentT(t(7.0, 9.0)),
+    ):  # fmt: skip
+        drawn = distribution.sample((COUNT,))
+        assert drawn.device == device
+        error = (drawn.mean(0) - distribution.mean).abs() / distribution.stddev
+        assert error.max().item() < 5 / math.sqrt(COUNT)
+        spread = drawn.var(0) / distribution.variance
+        assert (spread - 1).abs().max().item() < 0.15
+
+
+def test_gradients_of_gammas(device):
+    alpha = torch.tensor([0.5, 2.0, 30.0], device=device, requires_grad=True)
+    torch.manual_seed(48)
+    drawn = torch.distributions.Gamma(alpha, torch.ones_like(alpha)).rsample((2000,))
+    drawn.sum().backward()
+    theirs = alpha.detach().cpu().expand(2000, 3)
+    expected = torch._standard_gamma_grad(theirs, drawn.detach().cpu()).sum(0)
+    torch.testing.assert_close(alpha.grad.cpu(), expected, rtol=1e-4, atol=1e-4)
