@@ -158,12 +158,13 @@ $(VENV)/ready-package: requirements/package.txt | $(VENV)/ready
 	@$(PY) -m pip install -q -r $<
 	@touch $@
 
+# The build imports PyTorch, which would load what an earlier build installed, fitting or not.
 $(VENV)/built: $(NATIVE_SOURCES) | $(VENV)/ready
 	@command -v $(firstword $(CXX)) >/dev/null || { echo "A C++ compiler is needed and '$(CXX)' was" \
 		"not found: install g++ 12 or newer." >&2; exit 1; }
 	$(call say,Building torch_outboard with $(MAX_JOBS) jobs: a few minutes the first time)
 	@mkdir -p build
-	@$(PY) -m pip install -v --no-build-isolation --no-deps -e . 2>&1 | tee build/build.log \
+	@TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(PY) -m pip install -v --no-build-isolation --no-deps -e . 2>&1 | tee build/build.log \
 		| sed -unE 's/^ *(\[[0-9]+\/[0-9]+\]).* -c +([^ ]+) .*/    \1 \2/p' | sed -u "s|$$PWD/||" \
 		|| { grep -E 'error|undefined|No such file' -A3 build/build.log || tail -40 build/build.log; \
 		echo "The build failed; build/build.log holds everything." >&2; exit 1; }

@@ -5,9 +5,9 @@
 Regret is the time by `auto` over that by the better of `device` and `host`, less one. All three run
 in one process, in turn, on the same tensors, `auto` as `python -m torch_outboard tune` left it. A
 family's regret is the geometric mean over its representative calls
-(`torch_outboard/representative_calls.py`), at each number of elements. What exceeds the target is
-measured again, up to three times in all, and every round counts: in microseconds a single run of
-rounds depends on where threads happened to wake.
+(`torch_outboard/tuning/representative_calls.py`), at each number of elements. What exceeds the
+target is measured again, up to three times in all, and every round counts: in microseconds a
+single run of rounds depends on where threads happened to wake.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ import torch
 import torch_outboard
 from benchmarks import training_steps
 from benchmarks.paired import RESULTS, environment, median_interval
-from torch_outboard import fallback, way_ratios, ways
-from torch_outboard.representative_calls import families
+from torch_outboard import fallback, ways
+from torch_outboard.tuning import way_ratios
+from torch_outboard.tuning.representative_calls import families
 
 MODELS = ("MLP", "small GPT", "ResNet-18, 8 x 3 x 64 x 64")
 SIZES = (1 << 10, 1 << 17, 1 << 20)

@@ -17,7 +17,7 @@ import pytest
 if TYPE_CHECKING:  # PyTorch is imported when the driver is chosen
     import torch
 
-    from torch_outboard.tuning_file import Ranges
+    from torch_outboard.tuning.tuning_file import Ranges
 
 # The driver that the tests are written for where they ask for none in particular.
 HOST = {"OUTBOARD_DRIVER": "host"}

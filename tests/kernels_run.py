@@ -11,8 +11,9 @@ import sys
 import torch
 
 import torch_outboard
-from torch_outboard import _C, device_checks
-from torch_outboard.driver_discovery import SHIPPED_DRIVERS
+from torch_outboard import _C
+from torch_outboard.commands import device_checks
+from torch_outboard.drivers.discovery import SHIPPED_DRIVERS
 
 
 def main() -> int:

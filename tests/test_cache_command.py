@@ -12,9 +12,10 @@ from tests.support import try_python
 
 CACHE = """
     import sys
-    from torch_outboard import _C, cli
+    from torch_outboard import _C
+    from torch_outboard.commands.main import main
 
-    code = cli.main(["cache", *sys.argv[1:]])
+    code = main(["cache", *sys.argv[1:]])
     assert not _C.driver_initialized()
     sys.exit(code)
 """

@@ -9,10 +9,11 @@ from tests.support import try_python
 COMMAND = """
     import sys
     import torch, torch_outboard
-    from torch_outboard import _C, cli
+    from torch_outboard import _C
+    from torch_outboard.commands.main import main
 
     try:
-        status = cli.main(sys.argv[1:])
+        status = main(sys.argv[1:])
     except SystemExit as end:
         status = end.code
     print("started" if _C.driver_initialized() else "not started")

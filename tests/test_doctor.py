@@ -11,7 +11,8 @@ from tests.support import run_python, try_python
 BROKEN = """
     import ctypes, sys
     import torch, torch_outboard
-    from torch_outboard import _C, cli
+    from torch_outboard import _C
+    from torch_outboard.commands.main import main
     from torch_outboard.drivers import contract, host
     from torch_outboard.drivers.contract import FUNCTIONS, Driver, Status
 
@@ -20,7 +21,7 @@ BROKEN = """
     for name in sys.argv[1:]:
         setattr(table, name, FUNCTIONS[name](lambda *arguments: Status.OK))
     _C.use_driver_table("host", ctypes.addressof(table))
-    sys.exit(cli.main(["doctor"]))
+    sys.exit(main(["doctor"]))
 """
 HOST = {"OUTBOARD_DRIVER": "host", "OUTBOARD_HOST_DEVICES": "1", "OUTBOARD_TORTURE": None}
 

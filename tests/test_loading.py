@@ -137,8 +137,10 @@ def test_import_does_not_load_heavy_modules():
     run_python(
         """
         import sys, torch
-        heavy = [m for m in ("rich", "torch_outboard.cli", "torch_outboard.host_memory",
-                             "torch_outboard.multiprocessing") if m in sys.modules]
+        heavy = [m for m in ("rich", "torch_outboard.commands", "torch_outboard.tuning",
+                             "torch_outboard.ops", "torch_outboard.dispatch",
+                             "torch_outboard.device.host_memory",
+                             "torch_outboard.device.sharing") if m in sys.modules]
         assert not heavy, heavy
         """,
         **CLEAN,
@@ -429,7 +431,7 @@ def test_built_for_another_torch_is_not_loaded(package_for_another_torch: str):
         for use in ("torch_outboard.device_name()", "torch_outboard.fallback.report().__enter__()",
                     "torch_outboard.from_cpu(torch.ones(2))",
                     "torch_outboard.ways.way('host').__enter__()",
-                    "importlib.import_module('torch_outboard.streams')._C.current_stream(0)",
+                    "importlib.import_module('torch_outboard.device.streams')._C.current_stream(0)",
                     "torch_outboard._C.current_stream(0)"):
             try:
                 eval(use)
@@ -502,8 +504,8 @@ def test_beside_cuda_it_stays_away_until_imported():
         exists = os.path.exists
         os.path.exists = lambda p: p == "/dev/nvidiactl" or exists(p)
         torch.__spec__._initializing = True
-        from torch_outboard import _autoload
-        _autoload.autoload()
+        from torch_outboard.loading import autoload
+        autoload.autoload()
         torch.__spec__._initializing = False
         assert torch._C._get_privateuse1_backend_name() == "privateuseone"
         assert torch.accelerator.current_accelerator() == before
@@ -524,8 +526,8 @@ def test_beside_cuda_it_loads_when_named():
         exists = os.path.exists
         os.path.exists = lambda p: p == "/dev/nvidiactl" or exists(p)
         torch.__spec__._initializing = True
-        from torch_outboard import _autoload
-        _autoload.autoload()
+        from torch_outboard.loading import autoload
+        autoload.autoload()
         assert torch.accelerator.current_accelerator().type == "host"
         """,
         **{**CLEAN, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "OUTBOARD_DRIVER": "host"},

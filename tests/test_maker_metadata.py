@@ -55,7 +55,7 @@ def test_maker_metadata(tmp_path: Path):
         """
         import io, sys
         import torch
-        from torch_outboard import serialization
+        from torch_outboard.device import serialization
 
         torch.ops.load_library(sys.argv[1])
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.support import run_python
-from torch_outboard import serialization
+from torch_outboard.device import serialization
 
 pytestmark = [pytest.mark.separate, pytest.mark.torture]
 

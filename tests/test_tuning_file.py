@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.support import run_python
-from torch_outboard import _C, tuning_file, ways
-from torch_outboard.tuning_file import Tuning
-from torch_outboard.way_tuning import better_ranges
+from torch_outboard import _C, ways
+from torch_outboard.tuning import tuning_file
+from torch_outboard.tuning.tuning_file import Tuning
+from torch_outboard.tuning.way_tuning import better_ranges
 
 
 @pytest.fixture
@@ -193,7 +194,7 @@ def test_tune_says_that_there_is_nothing_to_tune(device, tmp_path):
     out = run_python(
         """
         import sys
-        from torch_outboard.cli import main
+        from torch_outboard.commands.main import main
         print(main(["tune"]))
         """,
         OUTBOARD_CACHE_DIR=str(tmp_path),

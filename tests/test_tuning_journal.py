@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from torch_outboard.tuning_journal import Journal
+from torch_outboard.tuning.tuning_journal import Journal
 
 CONDITIONS = {"format": 1, "threads": 2}
 
@@ -71,7 +71,7 @@ def test_without_a_folder_nothing_is_kept():
 
 
 def test_progress_is_lines_in_a_log():
-    from torch_outboard.cli_tune import LINE_SECONDS, Lines
+    from torch_outboard.commands.tune import LINE_SECONDS, Lines
 
     now = 100.0
     log = io.StringIO()

@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torch_outboard import _activation
+from torch_outboard.loading.activation import activate
 from torch_outboard.paths import cmake_path, include_paths, library_path
+from torch_outboard.state import check_active
+
+# Under another name, because `state` is the module here.
+from torch_outboard.state import state as _state
 
 if TYPE_CHECKING:
-    from torch_outboard import fallback, ways
-    from torch_outboard.driver_choice import use_driver
-    from torch_outboard.host_memory import as_cpu, from_cpu
+    from torch_outboard.device.host_memory import as_cpu, from_cpu
+    from torch_outboard.dispatch import fallback, ways
+    from torch_outboard.dispatch.user_kernels import kernel
+    from torch_outboard.loading.driver_choice import use_driver
     from torch_outboard.ops.template import Launch
-    from torch_outboard.user_kernels import kernel
 
 __all__ = [
     "Launch",
@@ -38,10 +42,15 @@ __all__ = [
 # Imported at the first access, so that `import torch` stays fast.
 _LAZY = {
     "Launch": "torch_outboard.ops.template",
-    "as_cpu": "torch_outboard.host_memory",
-    "kernel": "torch_outboard.user_kernels",
-    "from_cpu": "torch_outboard.host_memory",
-    "use_driver": "torch_outboard.driver_choice",
+    "as_cpu": "torch_outboard.device.host_memory",
+    "kernel": "torch_outboard.dispatch.user_kernels",
+    "from_cpu": "torch_outboard.device.host_memory",
+    "use_driver": "torch_outboard.loading.driver_choice",
+}
+
+_LAZY_MODULES = {
+    "fallback": "torch_outboard.dispatch.fallback",
+    "ways": "torch_outboard.dispatch.ways",
 }
 
 
@@ -51,8 +60,8 @@ def device_name() -> str:
     Raises:
         RuntimeError: if the device is not registered with PyTorch, with the reason.
     """
-    _activation.check_active()
-    return _activation.state.name
+    check_active()
+    return _state.name
 
 
 def __getattr__(name: str) -> Any:
@@ -62,8 +71,8 @@ def __getattr__(name: str) -> Any:
         import importlib.metadata
 
         return importlib.metadata.version("torch-outboard")
-    if name in ("fallback", "ways"):
-        return importlib.import_module(f"torch_outboard.{name}")
+    if name in _LAZY_MODULES:
+        return importlib.import_module(_LAZY_MODULES[name])
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'torch_outboard' has no attribute {name!r}")
@@ -73,7 +82,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-# While PyTorch itself is being imported, its entry point calls `_autoload.autoload` next, and that
+# While PyTorch itself is being imported, its entry point calls `loading.autoload` next, and that
 # decides. In all other cases somebody asked for this package.
 if not getattr(torch.__spec__, "_initializing", False):
-    _activation.activate()
+    activate()

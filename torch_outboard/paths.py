@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-_PACKAGE = Path(__file__).resolve().parent
+PACKAGE = Path(__file__).resolve().parent
 
 
 def include_paths() -> list[str]:
     """Folders for the compiler's include path: `#include <outboard/driver.h>`."""
-    return [str(_PACKAGE / "include")]
+    return [str(PACKAGE / "include")]
 
 
 def library_path() -> str:
     """The library to link a kernel extension against. A driver needs none."""
-    return str(_PACKAGE / "lib" / "libtorch_outboard.so")
+    return str(PACKAGE / "lib" / "libtorch_outboard.so")
 
 
 def cmake_path() -> str:
     """The folder of the CMake config: `find_package(torch_outboard PATHS <cmake_path()>)`."""
-    return str(_PACKAGE / "share" / "cmake")
+    return str(PACKAGE / "share" / "cmake")

@@ -12,7 +12,7 @@ import os
 import warnings
 from collections.abc import Iterable
 
-from torch_outboard.driver_discovery import SHIPPED_DRIVERS, installed_drivers
+from torch_outboard.drivers.discovery import SHIPPED_DRIVERS, installed_drivers
 
 PREFIX = "OUTBOARD_"
 

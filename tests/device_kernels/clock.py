@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from torch_outboard.representative_calls import Call
+from torch_outboard.tuning.representative_calls import Call
 
 
 def call(overload: str, make, function) -> Call:

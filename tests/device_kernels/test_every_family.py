@@ -16,9 +16,10 @@ from torch.testing import assert_close
 from torch.utils._pytree import tree_leaves, tree_map
 
 from tests.device_kernels.on_device import SUPPORT, compare
-from torch_outboard import devices, fallback
+from torch_outboard import fallback
+from torch_outboard.device import devices
 from torch_outboard.ops import tables
-from torch_outboard.sample_arguments import attempts, overload_of
+from torch_outboard.tuning.sample_arguments import attempts, overload_of
 
 REFUSED = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
 # Of these only shapes and dtypes are known.

@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 
-from torch_outboard.driver_discovery import SHIPPED_DRIVERS, ask_module, choose_driver
 from torch_outboard.drivers import contract, host, ocl, torture
 from torch_outboard.drivers.client import Client
 from torch_outboard.drivers.contract import Status
+from torch_outboard.drivers.discovery import SHIPPED_DRIVERS, ask_module, choose_driver
 
 MEMORY = 64 << 20  # bytes of each device
 

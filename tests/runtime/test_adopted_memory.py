@@ -11,7 +11,7 @@ import torch
 
 import torch_outboard
 from tests.support import run_python
-from torch_outboard import host_memory
+from torch_outboard.device import host_memory
 
 pytestmark = pytest.mark.torture
 
@@ -33,7 +33,7 @@ import weakref
 
 import numpy as np
 import torch
-from torch_outboard import host_memory
+from torch_outboard.device import host_memory
 from torch_outboard.drivers import torture
 
 recorded = "recorded" in sys.argv
@@ -91,7 +91,7 @@ import sys
 import numpy as np
 import torch
 import torch_outboard
-from torch_outboard import host_memory
+from torch_outboard.device import host_memory
 from torch_outboard.drivers import torture
 
 device = torch.device("host", 0)

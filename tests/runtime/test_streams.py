@@ -230,12 +230,12 @@ def _driver_library():
     import ctypes
     import os
 
-    from torch_outboard import _activation
     from torch_outboard.drivers import contract
+    from torch_outboard.state import state
 
     if os.environ.get("OUTBOARD_TORTURE"):
         pytest.skip("queues that torture did not see are refused by it")
-    library = str(_activation.state.choice.library)
+    library = str(state.choice.library)
     assert isinstance(ctypes.CDLL(library), ctypes.CDLL)
     return contract.load(library)
 

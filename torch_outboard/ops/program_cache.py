@@ -6,10 +6,11 @@ import os
 import warnings
 
 from torch_outboard import _C
-
-VARIABLE = "OUTBOARD_CACHE_DIR"
-LIMIT_VARIABLE = "OUTBOARD_CACHE_LIMIT"
-SHARED_VARIABLE = "OUTBOARD_CACHE_SHARED"
+from torch_outboard.variables import (
+    CACHE_FOLDER_VARIABLE,
+    CACHE_LIMIT_VARIABLE,
+    CACHE_SHARED_VARIABLE,
+)
 
 DEFAULT_LIMIT = 2 << 30
 
@@ -20,8 +21,8 @@ def folder() -> str:
     `OUTBOARD_CACHE_DIR` names it, or is empty to keep nothing. Otherwise it lies in the user's
     cache folder, if there is one that can be written.
     """
-    if VARIABLE in os.environ:
-        return os.environ[VARIABLE]
+    if CACHE_FOLDER_VARIABLE in os.environ:
+        return os.environ[CACHE_FOLDER_VARIABLE]
     import platformdirs
 
     return os.path.join(platformdirs.user_cache_dir("torch_outboard"), "programs")
@@ -33,12 +34,12 @@ def limit() -> int:
     Raises:
         ValueError: if `OUTBOARD_CACHE_LIMIT` is no number.
     """
-    text = os.environ.get(LIMIT_VARIABLE, "")
+    text = os.environ.get(CACHE_LIMIT_VARIABLE, "")
     if not text:
         return DEFAULT_LIMIT
     if not text.isascii() or not text.isdigit() or int(text) >= 1 << 63:
         raise ValueError(
-            f"{LIMIT_VARIABLE}={text!r} is no number of bytes; give one, or 0 for no limit"
+            f"{CACHE_LIMIT_VARIABLE}={text!r} is no number of bytes; give one, or 0 for no limit"
         )
     return int(text)
 
@@ -49,9 +50,9 @@ def shared() -> bool:
     Raises:
         ValueError: if `OUTBOARD_CACHE_SHARED` is neither 0 nor 1.
     """
-    text = os.environ.get(SHARED_VARIABLE, "")
+    text = os.environ.get(CACHE_SHARED_VARIABLE, "")
     if text not in ("", "0", "1"):
-        raise ValueError(f"{SHARED_VARIABLE}={text!r} is neither 0 nor 1")
+        raise ValueError(f"{CACHE_SHARED_VARIABLE}={text!r} is neither 0 nor 1")
     return text == "1"
 
 
@@ -65,8 +66,9 @@ def remedy(problem: str) -> str:
     """A sentence about a folder that is refused, and what to do."""
     return (
         f"compiled kernels and what was measured are not kept, because {problem}; let it be yours "
-        f"and writable by you alone (chmod go-w), name another with {VARIABLE}, or set "
-        f"{SHARED_VARIABLE}=1 if you trust everybody who can write there with machine code"
+        f"and writable by you alone (chmod go-w), name another with {CACHE_FOLDER_VARIABLE}, or "
+        f"set {CACHE_SHARED_VARIABLE}=1 if you trust everybody who can write there with machine "
+        "code"
     )
 
 

@@ -12,13 +12,13 @@ ROOT = Path(__file__).parents[2]
 DOCTOR = """
     import sys
     import torch, torch_outboard
-    from torch_outboard import cli
+    from torch_outboard.commands.main import main
 
     sys.path.insert(0, sys.argv[1])
     if len(sys.argv) > 2:
         from tests.device_kernels import refusing_driver
         refusing_driver.use()
-    sys.exit(cli.main(["doctor"]))
+    sys.exit(main(["doctor"]))
 """
 
 

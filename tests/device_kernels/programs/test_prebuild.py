@@ -11,7 +11,7 @@ from tests.support import run_python, try_python
 
 PREBUILD = """
     import sys
-    from torch_outboard.cli import main
+    from torch_outboard.commands.main import main
     sys.exit(main(["prebuild", *sys.argv[1:]]))
 """
 USE = """

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from tests.support import run_python
-from torch_outboard import _C, product_tuning, tuning_file, ways
+from torch_outboard import _C, ways
+from torch_outboard.tuning import product_tuning, tuning_file
 
 
 @pytest.fixture(autouse=True)

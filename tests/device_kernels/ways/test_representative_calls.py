@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from torch_outboard import way_ratios, ways
-from torch_outboard.representative_calls import COPY, families
+from torch_outboard import ways
+from torch_outboard.tuning import way_ratios
+from torch_outboard.tuning.representative_calls import COPY, families
 
 
 def test_representative_calls_are_of_known_families(device):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from torch_outboard import fallback
-from torch_outboard.representative_steps import STEPS
+from torch_outboard.tuning.representative_steps import STEPS
 
 
 @pytest.mark.parametrize(

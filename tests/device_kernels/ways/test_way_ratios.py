@@ -9,8 +9,9 @@ import torch
 
 from tests.device_kernels.clock import ADD, SUM, Clock
 from tests.device_kernels.conftest import ways_of
-from torch_outboard import fallback, way_ratios, ways
-from torch_outboard.way_ratios import REPEATS
+from torch_outboard import fallback, ways
+from torch_outboard.tuning import way_ratios
+from torch_outboard.tuning.way_ratios import REPEATS
 
 
 @pytest.fixture(autouse=True)

@@ -8,11 +8,13 @@ import torch
 from tests.device_kernels.clock import ADD, SUM, Clock, call
 from tests.device_kernels.conftest import ways_of
 from tests.support import run_python
-from torch_outboard import _C, cli_tune, fallback, tuning_file, way_tuning, ways
-from torch_outboard.representative_calls import COPY
-from torch_outboard.representative_steps import perceptron
-from torch_outboard.tuning_journal import Journal
-from torch_outboard.way_ratios import REPEATS
+from torch_outboard import _C, fallback, ways
+from torch_outboard.commands import tune as tune_command
+from torch_outboard.tuning import tuning_file, way_tuning
+from torch_outboard.tuning.representative_calls import COPY
+from torch_outboard.tuning.representative_steps import perceptron
+from torch_outboard.tuning.tuning_journal import Journal
+from torch_outboard.tuning.way_ratios import REPEATS
 
 NLL = call(
     "aten::nll_loss_forward",
@@ -344,7 +346,7 @@ def test_advice_for_programs_that_keep_python_busy(device, ratio, advised):
         assert way_tuning.forced_ratio(device, compare) == ratio
         assert ways.get_way(device) == "host"
     assert set(seen) == {"device", "auto"}
-    assert cli_tune.advice(ratio).endswith("try that with your program") == advised
+    assert tune_command.advice(ratio).endswith("try that with your program") == advised
 
 
 def test_the_table_of_families_and_operators():
@@ -353,7 +355,7 @@ def test_the_table_of_families_and_operators():
         ranges={"pooling": [], "aten::avg_pool2d": [(22, 64), (2048, None)]},
         ratios={"pooling": {"8": 2.0, "4096": 1.5}, "aten::avg_pool2d": {"4096": 0.5}},
     )  # fmt: skip
-    table = cli_tune.table(tuning)
+    table = tune_command.table(tuning)
     assert [column.header for column in table.columns][1:] == ["8", "4 K", "device way"]
     assert [list(column.cells) for column in table.columns] == [
         ["pooling", "  avg_pool2d"], ["2.00", ""], ["1.50", "0.50"],
@@ -365,4 +367,4 @@ def test_the_table_of_families_and_operators():
     ("elements", "expected"), [(512, "512"), (1024, "1 K"), (1 << 17, "128 K"), (5 << 19, "2.5 M")]
 )
 def test_short_sizes(elements, expected):
-    assert cli_tune.in_thousands(elements) == expected
+    assert tune_command.in_thousands(elements) == expected

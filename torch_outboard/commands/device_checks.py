@@ -1,0 +1,165 @@
+"""What `python -m torch_outboard doctor` tries on each device: copies both ways, and a kernel.
+
+A driver whose copies do nothing answers OK to every call, and a program trains on garbage; a
+compiler may refuse everything while all operators run on the host. So data is compared here.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+
+from torch_outboard import _C
+from torch_outboard.dispatch import ways
+
+# Bytes of the copies: one, more than a page and not a multiple of anything, more than a megabyte.
+SIZES = (1, 4099, (1 << 20) + 5)
+KERNEL = """
+__kernel void outboard_check(OB_POINTER(int, x), int factor) {
+  OB_BIND(int, x)
+  const int i = get_global_id(0);
+  x[i] = x[i] * factor + i;
+}
+"""
+ITEMS = 1024
+
+
+@dataclass(frozen=True)
+class Check:
+    """What came of one check on one device."""
+
+    device: str
+    what: str
+    # None where the device promises nothing of the kind.
+    passed: bool | None
+    seconds: float
+    problem: str = ""
+
+    @property
+    def outcome(self) -> str:
+        return {True: "PASS", False: "FAIL", None: "none"}[self.passed]
+
+
+class _Difference(Exception):
+    """Data is not what it has to be."""
+
+
+def check(device: torch.device) -> Iterator[Check]:
+    """Checks a device, with its index; never raises for what is wrong with it."""
+    checks: tuple[tuple[str, Callable[[torch.device], None]], ...] = (
+        ("fill memory and copy to the host", _fill_and_read),
+        ("copy to the device and back", _copy_both_ways),
+        ("copy rows both ways", _copy_rows),
+        ("copy within the device", _copy_within),
+    )
+    for what, function in checks:
+        yield _timed(device, what, function)
+    what = "build and run a kernel"
+    if _C.runs_code(device.index):
+        yield _timed(device, what, _run_kernel)
+    else:
+        yield Check(str(device), what, None, 0.0, "the driver runs no code on this device")
+
+
+def _timed(device: torch.device, what: str, function: Callable[[torch.device], None]) -> Check:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # seconds shall be the driver's
+    start = time.perf_counter()
+    try:
+        # Copies and fills by the driver, not by kernels whose compiler is another matter.
+        with ways.way("host", device):
+            function(device)
+        problem = ""
+    except _Difference as error:
+        problem = str(error)
+    except Exception as error:
+        problem = f"{type(error).__name__}: {str(error).partition(chr(10) + 'Exception raised')[0]}"
+    finally:
+        seconds = time.perf_counter() - start
+        torch.set_num_threads(threads)
+    return Check(str(device), what, not problem, seconds, problem)
+
+
+def _random(size: int) -> torch.Tensor:
+    """Bytes that were in nobody's memory before."""
+    return torch.frombuffer(bytearray(os.urandom(size)), dtype=torch.uint8)
+
+
+def _compare(found: torch.Tensor, expected: torch.Tensor, what: str) -> None:
+    wrong = int((found != expected).sum())
+    if wrong:
+        raise _Difference(f"{wrong:,} of {expected.numel():,} bytes are wrong {what}")
+
+
+def _fill_and_read(device: torch.device) -> None:
+    for size in SIZES:
+        for value in (0x5A, 0xA5):
+            filled = torch.empty(size, dtype=torch.uint8, device=device).fill_(value)
+            found = torch.full((size,), 0xFF ^ value, dtype=torch.uint8)
+            found.copy_(filled)
+            _compare(found, torch.full_like(found, value), "after a fill and a copy to the host")
+
+
+def _copy_both_ways(device: torch.device) -> None:
+    synchronize = torch.get_device_module(device).synchronize
+    for size in SIZES:
+        for start in (0, 3):  # bytes from the beginning of the memory
+            for pinned in (False, True):
+                data = _random(size)
+                sent = data.pin_memory(device.type) if pinned else data
+                found = data.bitwise_not()
+                found = found.pin_memory(device.type) if pinned else found
+                there = torch.empty(size + start, dtype=torch.uint8, device=device)[start:]
+                there.copy_(sent, non_blocking=pinned)
+                found.copy_(there, non_blocking=pinned)
+                synchronize(device)
+                kind = "pinned memory" if pinned else "pageable memory"
+                _compare(found, data, f"after copies to the device and back, with {kind}")
+
+
+def _copy_rows(device: torch.device) -> None:
+    # Long enough that the kit leaves them to the driver.
+    rows, columns, width = 64, 8192, 5001
+    for pinned in (False, True):
+        data = _random(rows * columns).view(rows, columns)
+        sent, found = data, data.bitwise_not()
+        if pinned:
+            sent, found = data.pin_memory(device.type), found.pin_memory(device.type)
+        expected = found.clone()
+        expected[:, :width] = data[:, :width]
+        there = torch.empty(rows, columns, dtype=torch.uint8, device=device)
+        there[:, 2 : 2 + width].copy_(sent[:, :width], non_blocking=pinned)
+        found[:, :width].copy_(there[:, 2 : 2 + width], non_blocking=pinned)
+        torch.get_device_module(device).synchronize(device)
+        _compare(found, expected, "after copies of rows to the device and back")
+
+
+def _copy_within(device: torch.device) -> None:
+    for size in SIZES:
+        data = _random(size)
+        source = data.to(device)
+        target = (~data).to(device)
+        target.copy_(source)
+        _compare(target.cpu(), data, "after a copy within the device")
+
+
+def _run_kernel(device: torch.device) -> None:
+    if (failure := _C.compiler_failure(device.index)) is not None:
+        raise _Difference(failure)
+    x = torch.arange(ITEMS, dtype=torch.int32).to(device)
+    local = min(
+        64, torch.get_device_module(device).get_device_properties(device).max_work_group_size
+    )
+    while ITEMS % local:
+        local -= 1
+    arguments = [("address", x.data_ptr()), ("value", struct.pack("i", 3))]
+    _C.launch_kernel(device.index, KERNEL, "outboard_check", "", [ITEMS], [local], arguments)
+    expected = torch.arange(ITEMS, dtype=torch.int32) * 4
+    wrong = int((x.cpu() != expected).sum())
+    if wrong:
+        raise _Difference(f"{wrong:,} of {ITEMS:,} numbers that a kernel computed are wrong")

@@ -1,0 +1,253 @@
+"""`python -m torch_outboard prebuild`: compiles kernels ahead of their use.
+
+Without `--record` every operator of the tables is called for each dtype, on contiguous and on
+strided tensors, until its device kernel has run; `out=` forms share the programs of the others. The
+representative calls of way tuning come on top, in float32. With it a program of the user's runs as
+it is, and everything that it compiles is kept: no more and no less than what that program needs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+import torch_outboard
+from torch_outboard import _C
+from torch_outboard.dispatch import fallback, ways
+from torch_outboard.ops import program_cache, tables
+from torch_outboard.tuning.representative_calls import COPY, Call
+from torch_outboard.tuning.representative_calls import families as representative_calls
+from torch_outboard.tuning.sample_arguments import attempts, overload_of
+from torch_outboard.variables import CACHE_FOLDER_VARIABLE
+
+# What an operator raises that got arguments it does not take; the next attempt may fit.
+REFUSED = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
+
+
+COPIES = "aten::_copy_from"
+# Jobs between two moments at which everything is written: what a stopped run keeps.
+SAVED_TOGETHER = 32
+# Elements of the representative calls.
+ELEMENTS = 1 << 14
+
+
+@dataclass(frozen=True)
+class Job:
+    """A call to make: an overload, conversions if it is the copy family's, or a given call."""
+
+    family: str
+    overload: str
+    dtype: torch.dtype = torch.float32
+    strided: bool = False
+    call: Call | None = None
+
+
+@dataclass
+class Result:
+    launched: int = 0
+    # Overloads whose device kernel ran for none of the dtypes.
+    missed: list[str] = field(default_factory=list)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", type=int, default=0, help="index of the device (default: 0)")
+    parser.add_argument(
+        "--dtype", action="append", default=[], help="as in torch.<dtype> (default: float32)"
+    )
+    parser.add_argument("--family", action="append", default=[], help="only this family of kernels")
+    parser.add_argument(
+        "--operator", action="append", default=[], help="only this overload, as in aten::add.Tensor"
+    )
+    parser.add_argument(
+        "--way",
+        choices=ways.WAYS,
+        default="",
+        help="way of the operators (default: device; with --record as the environment says)",
+    )
+    parser.add_argument(
+        "--record",
+        nargs=argparse.REMAINDER,
+        metavar="SCRIPT",
+        help="a Python program and its arguments: run it and keep what it compiles",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compiles, prints how many programs were compiled and how many were there already."""
+    console = Console()
+    device = torch.device(torch_outboard.device_name(), options.device)
+    if not _C.runs_code(device.index):
+        console.print(f"{device} runs no code, so there is nothing to compile")
+        return 1
+    if not program_cache.folder():
+        console.print(f"nothing would be kept: {CACHE_FOLDER_VARIABLE} is empty")
+        return 1
+    if problem := _C.private_folder_problem(program_cache.folder(), program_cache.shared()):
+        console.print(program_cache.remedy(problem), markup=False)
+        return 1
+    _C.bring_device_kernels()
+    if (failure := _C.compiler_failure(device.index)) is not None:
+        console.print(f"{device} compiles nothing:", failure, markup=False, soft_wrap=True)
+        return 1
+    before = _C.program_counts()
+    if options.record is not None:
+        code = record(options.record, options.way)
+    else:
+        try:
+            jobs = jobs_of(dtypes_of(options.dtype), options.family, options.operator)
+        except ValueError as error:
+            console.print(str(error))
+            return 1
+        with ways.way(options.way or "device", device), fallback.policy(copied="allow"):
+            result = build(jobs, device, console)
+        console.print(f"{result.launched} of {len(jobs)} calls launched a device kernel")
+        if result.missed:
+            console.print(f"never launched: {', '.join(result.missed)}", soft_wrap=True)
+        code = 0
+    _C.flush_disk_cache()
+    built, loaded, _ = (now - then for now, then in zip(_C.program_counts(), before, strict=True))
+    console.print(
+        f"{built} programs compiled, {loaded} were there, in {program_cache.folder()}",
+        soft_wrap=True,
+    )
+    if options.record is not None and not built + loaded:
+        console.print(
+            f"the program launched no device kernel (way of {device}: {ways.get_way(device)}); "
+            "with --way device it takes all there are"
+        )
+    return code
+
+
+def record(command: list[str], way: str) -> int:
+    """Runs a Python program in this process, as `python command...` would; its exit status."""
+    if not command:
+        raise SystemExit("prebuild --record needs a program: --record train.py --epochs 1")
+    if way:
+        ways.set_way(way)
+    arguments, sys.argv = sys.argv, list(command)
+    try:
+        runpy.run_path(command[0], run_name="__main__")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    finally:
+        sys.argv = arguments
+    return 0
+
+
+def dtypes_of(names: list[str]) -> list[torch.dtype]:
+    """Dtypes by name, float32 if there is none; raises ValueError for what is no dtype."""
+    found = [getattr(torch, name.removeprefix("torch."), None) for name in names or ["float32"]]
+    for name, dtype in zip(names, found, strict=False):
+        if not isinstance(dtype, torch.dtype):
+            raise ValueError(f"'{name}' is no dtype; write it as in torch.float32")
+    return [dtype for dtype in found if isinstance(dtype, torch.dtype)]
+
+
+def jobs_of(
+    dtypes: list[torch.dtype], families: Collection[str] = (), operators: Collection[str] = ()
+) -> list[Job]:
+    """The calls of all overloads of the tables, or of those that are named; each overload once.
+
+    Raises:
+        ValueError: if a family or an overload that is named is not in the tables.
+    """
+    overloads: dict[str, str] = {}
+    for row in tables.rows():
+        names = row["overloads"]
+        assert isinstance(names, list)
+        for name in map(str, names):
+            if not any(argument.is_out for argument in overload_of(name)._schema.arguments):
+                overloads.setdefault(name, str(row.get("family", row["engine"])))
+    overloads[COPIES] = COPY
+    _check_names("family", families, overloads.values())
+    _check_names("operator", operators, overloads)
+    jobs = [
+        Job(family, overload, dtype, strided)
+        for dtype in dtypes
+        for overload, family in overloads.items()
+        for strided in (False, True)
+    ]
+    for family, calls in representative_calls().items():
+        jobs += [Job(family, call.overload, call=call) for call in calls]
+    return [
+        job
+        for job in jobs
+        if (not families or job.family in families) and (not operators or job.overload in operators)
+    ]
+
+
+def _check_names(kind: str, wanted: Collection[str], known: Iterable[str]) -> None:
+    if unknown := set(wanted) - set(known):
+        close = sorted(set(known)) if kind == "family" else ["those of the operator tables"]
+        raise ValueError(f"no {kind} {', '.join(sorted(unknown))}; there are {', '.join(close)}")
+
+
+def build(jobs: list[Job], device: torch.device, console: Console) -> Result:
+    """Makes the calls, with a progress bar."""
+    result = Result()
+    launched: set[str] = set()
+    start = _C.program_counts()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[compiled]} compiled, {task.fields[loaded]} were there"),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("", total=len(jobs), compiled=0, loaded=0)
+        for number, job in enumerate(jobs):
+            progress.update(task, description=job.family)
+            if number % SAVED_TOGETHER == SAVED_TOGETHER - 1:
+                _C.flush_disk_cache()
+            if _perform(job, device):
+                result.launched += 1
+                launched.add(job.overload)
+            built, loaded, _ = _C.program_counts()
+            progress.update(task, advance=1, compiled=built - start[0], loaded=loaded - start[1])
+        progress.update(task, description="writing")
+        _C.flush_disk_cache()
+        progress.update(task, description="all families")
+    result.missed = sorted({job.overload for job in jobs} - launched)
+    return result
+
+
+def _perform(job: Job, device: torch.device) -> bool:
+    """Does a job; whether a device kernel ran."""
+    if job.call is not None:
+        with fallback.report() as report:
+            job.call.prepare(device, ELEMENTS)()
+        return any(row.way == "device" and row.op == job.overload for row in report.rows)
+    return _convert(job, device) if job.family == COPY else _call(job, device)
+
+
+def _call(job: Job, device: torch.device) -> bool:
+    """Calls an overload until its device kernel has run; whether it has."""
+    operator = overload_of(job.overload)
+    for positional, keywords in attempts(job.overload, job.dtype, device, job.strided):
+        with fallback.report() as report:
+            try:
+                operator(*positional, **keywords)
+            except REFUSED:
+                continue
+        if any(row.way == "device" and row.op == job.overload for row in report.rows):
+            return True
+    return False
+
+
+def _convert(job: Job, device: torch.device) -> bool:
+    """Converts a tensor to the dtypes that programs convert to."""
+    x = torch.ones(64, 64, dtype=job.dtype).to(device)
+    x = x.t() if job.strided else x
+    with fallback.report() as report:
+        for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool):
+            x.to(dtype).contiguous()
+        x.contiguous()
+    return any(row.way == "device" for row in report.rows)

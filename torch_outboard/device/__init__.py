@@ -1,0 +1,1 @@
+"""The device module `torch.<name>` and its parts."""

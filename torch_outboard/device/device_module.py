@@ -1,0 +1,239 @@
+"""The device module, `torch.<name>`: the names of torch.cuda that make sense for any device."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from typing import Any
+
+from torch_outboard import _C
+from torch_outboard.device import (
+    amp,
+    generators,
+    graphs,
+    legacy_storage,
+    memory,
+    serialization,
+    streams,
+)
+from torch_outboard.device.amp import (
+    get_amp_supported_dtype,
+    get_autocast_dtype,
+    is_autocast_enabled,
+    set_autocast_dtype,
+    set_autocast_enabled,
+)
+from torch_outboard.device.devices import (
+    DeviceCapability,
+    _exchange_device,
+    _maybe_exchange_device,
+    can_device_access_peer,
+    clock_rate,
+    current_device,
+    device,
+    device_count,
+    device_memory_used,
+    device_of,
+    get_device_capability,
+    get_device_name,
+    get_device_properties,
+    get_sync_debug_mode,
+    is_available,
+    is_bf16_supported,
+    memory_usage,
+    power_draw,
+    set_device,
+    set_sync_debug_mode,
+    synchronize,
+    temperature,
+    utilization,
+)
+from torch_outboard.device.generators import (
+    _get_generator,
+    _get_rng_state_offset,
+    _set_rng_state_offset,
+    default_generators,
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
+from torch_outboard.device.graphs import (
+    Graph,
+    graph,
+    graph_pool_handle,
+    is_current_stream_capturing,
+    make_graphed_callables,
+)
+from torch_outboard.device.lazy_init import (
+    _is_in_bad_fork,
+    _lazy_call,
+    _lazy_init,
+    init,
+    is_initialized,
+)
+from torch_outboard.device.memory import (
+    MemPool,
+    empty_cache,
+    get_per_process_memory_fraction,
+    host_memory_stats,
+    ipc_collect,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_snapshot,
+    memory_stats,
+    memory_stats_as_nested_dict,
+    memory_summary,
+    reset_accumulated_host_memory_stats,
+    reset_accumulated_memory_stats,
+    reset_peak_host_memory_stats,
+    reset_peak_memory_stats,
+    set_per_process_memory_fraction,
+    use_mem_pool,
+)
+from torch_outboard.device.streams import (
+    Event,
+    ExternalStream,
+    Stream,
+    StreamContext,
+    current_stream,
+    default_stream,
+    get_stream_from_external,
+    set_stream,
+    stream,
+)
+
+__all__ = [
+    "CUDAGraph",
+    "DeviceCapability",
+    "Event",
+    "ExternalStream",
+    "Graph",
+    "MemPool",
+    "Stream",
+    "StreamContext",
+    "amp",
+    "can_device_access_peer",
+    "clock_rate",
+    "current_device",
+    "current_stream",
+    "default_generators",
+    "default_stream",
+    "device",
+    "device_count",
+    "device_memory_used",
+    "device_of",
+    "empty_cache",
+    "get_amp_supported_dtype",
+    "get_autocast_dtype",
+    "get_device_capability",
+    "get_device_name",
+    "get_device_properties",
+    "get_per_process_memory_fraction",
+    "get_rng_state",
+    "get_rng_state_all",
+    "get_stream_from_external",
+    "get_sync_debug_mode",
+    "graph",
+    "graph_pool_handle",
+    "graphs",
+    "host_memory_stats",
+    "init",
+    "initial_seed",
+    "ipc_collect",
+    "is_autocast_enabled",
+    "is_available",
+    "is_bf16_supported",
+    "is_current_stream_capturing",
+    "is_initialized",
+    "make_graphed_callables",
+    "manual_seed",
+    "manual_seed_all",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_snapshot",
+    "memory_stats",
+    "memory_stats_as_nested_dict",
+    "memory_summary",
+    "memory_usage",
+    "power_draw",
+    "random",
+    "reset_accumulated_host_memory_stats",
+    "reset_accumulated_memory_stats",
+    "reset_peak_host_memory_stats",
+    "reset_peak_memory_stats",
+    "seed",
+    "seed_all",
+    "set_autocast_dtype",
+    "set_autocast_enabled",
+    "set_device",
+    "set_per_process_memory_fraction",
+    "set_rng_state",
+    "set_rng_state_all",
+    "set_stream",
+    "set_sync_debug_mode",
+    "stream",
+    "streams",
+    "synchronize",
+    "temperature",
+    "use_mem_pool",
+    "utilization",
+]
+
+# Names under which programs written for torch.cuda look for graphs and generators.
+CUDAGraph = Graph
+random = generators
+
+# Read by PyTorch, or by programs that know torch.cuda well; not for users.
+_FOR_PYTORCH = (
+    _exchange_device,
+    _get_generator,
+    _get_rng_state_offset,
+    _is_in_bad_fork,
+    _lazy_call,
+    _lazy_init,
+    _maybe_exchange_device,
+    _set_rng_state_offset,
+)
+
+
+def __getattr__(name: str) -> Any:
+    # Activation checkpointing keeps the state of the generators only if this is true.
+    if name == "_initialized":
+        return is_initialized()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+def finish_registration(name: str) -> None:
+    """Registers what belongs to the device outside of its module; `name` is the device's."""
+    # Registered now, so that it runs after what programs register.
+    atexit.register(_C.finalize_driver)
+    serialization.register()
+    _C.register_graphs()
+    globals().update(legacy_storage.make_classes(name))
+    # Makes `import torch.<name>.memory` and the like work.
+    parts = {
+        "amp": amp,
+        "graphs": graphs,
+        "memory": memory,
+        "random": generators,
+        "streams": streams,
+    }
+    for part, module in parts.items():
+        sys.modules[f"torch.{name}.{part}"] = module

@@ -1,0 +1,263 @@
+"""Devices: how many, what they are, and which one is current in this thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+import torch
+
+from torch_outboard import _C
+from torch_outboard.device.lazy_init import _lazy_init
+from torch_outboard.state import state
+
+# How a device can be named: an index, "<name>:1", torch.device; None is the current one.
+DeviceLike = int | str | torch.device | None
+
+# c10::DeviceIndex has eight bits.
+_MOST_DEVICES = 128
+
+# Bit i of the driver's dtypes.
+_DTYPES = (
+    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16,
+    torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128,
+)  # fmt: skip
+
+
+def device_index(device: DeviceLike) -> int:
+    """The index that `device` stands for.
+
+    Raises:
+        ValueError: if `device` is of another type, for example "cpu".
+        TypeError: if `device` cannot name a device.
+        RuntimeError: if `device` is an index that PyTorch cannot represent.
+    """
+    if device is None:
+        return _C.current_device()
+    if isinstance(device, bool) or not isinstance(device, (int, str, torch.device)):
+        raise TypeError(
+            f"a device is given as an index, a string or a torch.device, not as "
+            f"{type(device).__name__}"
+        )
+    if isinstance(device, int):
+        # torch.device would take the lowest bits of it.
+        if not -_MOST_DEVICES <= device < _MOST_DEVICES:
+            raise RuntimeError(
+                f"device index {device} was asked for, and PyTorch knows no index above "
+                f"{_MOST_DEVICES - 1}"
+            )
+        return device
+    device = torch.device(device)
+    name = state.name
+    if device.type != name:
+        raise ValueError(f"'{device}' was given where a '{name}' device is needed")
+    return _C.current_device() if device.index is None else device.index
+
+
+def is_available() -> bool:
+    """Whether there is a usable device. Never raises; `init` raises the reason."""
+    return device_count() > 0
+
+
+def device_count() -> int:
+    """Number of devices; 0 if there is no usable driver."""
+    return _C.device_count()
+
+
+def current_device() -> int:
+    """Index of this thread's current device."""
+    _lazy_init()
+    return _C.current_device()
+
+
+def set_device(device: DeviceLike) -> None:
+    """Makes `device` current in this thread. A negative index changes nothing."""
+    index = device_index(device)
+    if index >= 0:
+        _lazy_init()
+        _C.set_device(index)
+
+
+def _exchange_device(device: int) -> int:
+    _lazy_init()
+    return _C.exchange_device(device)
+
+
+def _maybe_exchange_device(device: int) -> int:
+    return _exchange_device(device)
+
+
+class device:
+    """Context manager that changes the current device.
+
+    Args:
+        device: what to make current; a negative index or None changes nothing.
+    """
+
+    def __init__(self, device: DeviceLike) -> None:
+        self.idx = -1 if device is None else device_index(device)
+        self.prev_idx = -1
+
+    def __enter__(self) -> None:
+        self.prev_idx = _exchange_device(self.idx) if self.idx >= 0 else -1
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self.prev_idx >= 0:
+            _C.exchange_device(self.prev_idx)
+
+
+class device_of(device):
+    """Context manager that makes the device of a tensor or storage current.
+
+    Tensors of other devices change nothing.
+    """
+
+    def __init__(self, obj: torch.Tensor | torch.UntypedStorage) -> None:
+        index = obj.device.index if obj.device.type == state.name else None
+        super().__init__(index)
+
+
+def get_device_name(device: DeviceLike = None) -> str:
+    """The name of a device, for people."""
+    return get_device_properties(device).name
+
+
+def get_device_properties(device: DeviceLike = None) -> _C._DeviceProperties:
+    """What the driver says about a device: name, memory in bytes, limits.
+
+    Raises:
+        RuntimeError: if there is no such device.
+    """
+    _lazy_init()
+    return _C.device_properties(device_index(device))
+
+
+class DeviceCapability(tuple[int, int]):
+    """A pair of numbers, as programs written for torch.cuda compare it, with facts by name.
+
+    The pair is always (0, 0): no generation of GPUs that such programs ask for. What the device
+    really can do is read by name, `capability["kernel_dtypes"]`.
+    """
+
+    facts: dict[str, Any]
+
+    def __new__(cls, facts: dict[str, Any]) -> DeviceCapability:
+        self = super().__new__(cls, (0, 0))
+        self.facts = facts
+        return self
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.facts[key] if isinstance(key, str) else super().__getitem__(key)
+
+    def keys(self) -> Iterable[str]:
+        """The names of the facts."""
+        return self.facts.keys()
+
+    def __repr__(self) -> str:
+        return f"{tuple(self)} {self.facts}"
+
+
+def get_device_capability(device: DeviceLike = None) -> DeviceCapability:
+    """What kernels of the device can do, and how the host reaches its memory.
+
+    Any dtype can be stored and copied, and any operator runs; `kernel_dtypes` is what runs on the
+    device itself.
+    """
+    properties = get_device_properties(device)
+    facts = {
+        "kernel_dtypes": {d for i, d in enumerate(_DTYPES) if properties.dtypes >> i & 1},
+        "host_access": properties.host_access,
+        "max_work_group_size": properties.max_work_group_size,
+        "subgroup_size": properties.subgroup_size,
+        "local_memory": properties.local_memory,
+    }
+    return DeviceCapability(facts)
+
+
+def device_memory_used(device: DeviceLike = None) -> int:
+    """Bytes of a device in use, as far as its driver knows: by all processes, or by this one."""
+    _lazy_init()
+    free, total = _C.memory_info(device_index(device))
+    return total - free
+
+
+def _unknown(what: str, device: DeviceLike) -> NoReturn:
+    index = device_index(device)
+    name = state.name
+    raise NotImplementedError(
+        f"the {what} of '{name}:{index}' was asked for, and drivers do not report it; "
+        "use the tools of the device's maker"
+    )
+
+
+def utilization(device: DeviceLike = None) -> int:
+    """Not known to drivers: raises NotImplementedError."""
+    _unknown("utilization", device)
+
+
+def memory_usage(device: DeviceLike = None) -> int:
+    """Not known to drivers: raises NotImplementedError."""
+    _unknown("memory usage", device)
+
+
+def temperature(device: DeviceLike = None) -> int:
+    """Not known to drivers: raises NotImplementedError."""
+    _unknown("temperature", device)
+
+
+def power_draw(device: DeviceLike = None) -> int:
+    """Not known to drivers: raises NotImplementedError."""
+    _unknown("power draw", device)
+
+
+def clock_rate(device: DeviceLike = None) -> int:
+    """Not known to drivers: raises NotImplementedError."""
+    _unknown("clock rate", device)
+
+
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    """Accepts 0 or "default": waits of the host are not reported.
+
+    Raises:
+        NotImplementedError: for the other modes of torch.cuda.
+        RuntimeError: for anything else.
+    """
+    if debug_mode in (0, "default"):
+        return
+    if debug_mode not in (1, 2, "warn", "error"):
+        raise RuntimeError("the mode is 'default', 'warn' or 'error', or 0, 1 or 2")
+    raise NotImplementedError(
+        f"'{state.name}' cannot report where the host waits for the device; "
+        "torch_outboard.fallback reports operators that run on the host"
+    )
+
+
+def get_sync_debug_mode() -> int:
+    """Always 0: waits of the host are not reported."""
+    return 0
+
+
+def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
+    """Whether copies between two devices work without the host: always asked of the driver."""
+    _lazy_init()
+    for index in (device_index(device), device_index(peer_device)):
+        _C.check_device_index(index)
+    return True
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Whether bfloat16 can be computed on; emulation is the host's kernels."""
+    return including_emulation or _kernel_dtype(torch.bfloat16)
+
+
+def _kernel_dtype(dtype: torch.dtype) -> bool:
+    return dtype in get_device_capability().facts["kernel_dtypes"]
+
+
+def synchronize(device: DeviceLike = None) -> None:
+    """Waits until all work on all streams of a device is done.
+
+    Raises what failed since the last synchronization in places that could not raise.
+    """
+    _lazy_init()
+    _C.synchronize_device(device_index(device))

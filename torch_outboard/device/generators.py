@@ -1,0 +1,119 @@
+"""Random number generators of the devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import overload
+
+import torch
+
+from torch_outboard import _C
+from torch_outboard.device.devices import DeviceLike, device_count, device_index
+from torch_outboard.device.lazy_init import _lazy_call, _lazy_init
+from torch_outboard.state import state
+
+__all__ = [
+    "default_generators",
+    "get_rng_state",
+    "get_rng_state_all",
+    "initial_seed",
+    "manual_seed",
+    "manual_seed_all",
+    "seed",
+    "seed_all",
+    "set_rng_state",
+    "set_rng_state_all",
+]
+
+
+class _DefaultGenerators(Sequence[torch.Generator]):
+    """The default generators by index; asking for one is a first use of the devices."""
+
+    def __len__(self) -> int:
+        return device_count()
+
+    @overload
+    def __getitem__(self, index: int) -> torch.Generator: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[torch.Generator]: ...
+    def __getitem__(self, index: int | slice) -> torch.Generator | list[torch.Generator]:
+        numbers = range(len(self))[index]
+        _lazy_init()
+        if isinstance(numbers, int):
+            return _C.default_generator(numbers)
+        return [_C.default_generator(number) for number in numbers]
+
+    def __repr__(self) -> str:
+        return f"<default generators of the devices of '{state.name}'>"
+
+
+# The default generator of each device.
+default_generators = _DefaultGenerators()
+
+
+def _get_generator(device: DeviceLike) -> torch.Generator:
+    return default_generators[device_index(device)]
+
+
+def _get_rng_state_offset(device: DeviceLike = None) -> int:
+    return _get_generator(device).get_offset()
+
+
+def _set_rng_state_offset(offset: int, device: DeviceLike = None) -> None:
+    _get_generator(device).set_offset(offset)
+
+
+def get_rng_state(device: DeviceLike = None) -> torch.Tensor:
+    """The state of a device's default generator: a CPU tensor of 16 uint8."""
+    _lazy_init()
+    return _C.default_generator(device_index(device)).get_state()
+
+
+def get_rng_state_all() -> list[torch.Tensor]:
+    """The states of all devices' default generators."""
+    return [get_rng_state(i) for i in range(device_count())]
+
+
+def set_rng_state(new_state: torch.Tensor, device: DeviceLike = None) -> None:
+    """Sets the state of a device's default generator.
+
+    Args:
+        new_state: what `get_rng_state` returned.
+        device: the device; the current one by default.
+    """
+    _lazy_init()
+    _C.default_generator(device_index(device)).set_state(new_state)
+
+
+def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
+    """Sets the states of all devices' default generators."""
+    for index, new_state in enumerate(new_states):
+        set_rng_state(new_state, index)
+
+
+def manual_seed(seed: int) -> None:
+    """Seeds the current device's default generator, now or when the device is initialized."""
+    seed = int(seed)
+    _lazy_call(lambda: _C.default_generator(_C.current_device()).manual_seed(seed))
+
+
+def manual_seed_all(seed: int) -> None:
+    """Seeds the default generators of all devices. Before the first use it only keeps the seed."""
+    _C.seed_default_generators(int(seed) & 0xFFFF_FFFF_FFFF_FFFF)
+
+
+def seed() -> int:
+    """Seeds the current device's default generator with a random number and returns it."""
+    _lazy_init()
+    return _C.default_generator(_C.current_device()).seed()
+
+
+def seed_all() -> None:
+    """Seeds the default generators of all devices with one random number."""
+    manual_seed_all(seed())
+
+
+def initial_seed() -> int:
+    """The seed of the current device's default generator."""
+    _lazy_init()
+    return _C.default_generator(_C.current_device()).initial_seed()

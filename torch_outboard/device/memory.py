@@ -1,0 +1,253 @@
+"""Memory of the devices: statistics, limits and the cache. All sizes are in bytes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from torch_outboard import _C
+from torch_outboard.device.devices import DeviceLike, device_index
+from torch_outboard.device.lazy_init import _lazy_init, is_initialized
+
+__all__ = [
+    "MemPool",
+    "empty_cache",
+    "get_per_process_memory_fraction",
+    "host_memory_stats",
+    "ipc_collect",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_snapshot",
+    "memory_stats",
+    "memory_stats_as_nested_dict",
+    "memory_summary",
+    "reset_accumulated_host_memory_stats",
+    "reset_accumulated_memory_stats",
+    "reset_peak_host_memory_stats",
+    "reset_peak_memory_stats",
+    "set_per_process_memory_fraction",
+    "use_mem_pool",
+]
+
+
+def empty_cache() -> None:
+    """Gives unused cached memory back to the driver. Does nothing before the first use."""
+    if is_initialized():
+        torch.accelerator.empty_cache()
+
+
+def memory_stats(device: DeviceLike = None) -> OrderedDict[str, Any]:
+    """Statistics of the allocator as in `torch.accelerator.memory_stats`."""
+    return torch.accelerator.memory_stats(_checked_index(device))
+
+
+def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
+    """Statistics of the allocator as nested dictionaries; empty before the first use."""
+    index = _checked_index(device)
+    if not is_initialized():
+        return {}
+    return torch._C._accelerator_getDeviceStats(index)
+
+
+def memory_allocated(device: DeviceLike = None) -> int:
+    """Bytes held by tensors."""
+    return int(memory_stats(device).get("allocated_bytes.all.current", 0))
+
+
+def max_memory_allocated(device: DeviceLike = None) -> int:
+    """Largest number of bytes held by tensors since the last reset."""
+    return int(memory_stats(device).get("allocated_bytes.all.peak", 0))
+
+
+def memory_reserved(device: DeviceLike = None) -> int:
+    """Bytes that the allocator holds, cached memory included."""
+    return int(memory_stats(device).get("reserved_bytes.all.current", 0))
+
+
+def max_memory_reserved(device: DeviceLike = None) -> int:
+    """Largest number of bytes that the allocator held since the last reset."""
+    return int(memory_stats(device).get("reserved_bytes.all.peak", 0))
+
+
+def reset_peak_memory_stats(device: DeviceLike = None) -> None:
+    """Makes the current values the peaks."""
+    torch.accelerator.reset_peak_memory_stats(_checked_index(device))
+
+
+def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
+    """Sets the accumulated (historical) statistics to zero."""
+    torch.accelerator.reset_accumulated_memory_stats(_checked_index(device))
+
+
+def host_memory_stats() -> OrderedDict[str, int]:
+    """Statistics of the pinned memory of the host, with the keys of torch.cuda.host_memory_stats.
+
+    Bytes, numbers of blocks, and microseconds; empty before the first use.
+    """
+    if not is_initialized():
+        return OrderedDict()
+    flat: dict[str, int] = {}
+    for name, value in _C.pinned_memory_stats().items():
+        if isinstance(value, dict):
+            flat.update({f"{name}.{key}": number for key, number in value.items()})
+        else:
+            flat[name] = value
+    return OrderedDict(sorted(flat.items()))
+
+
+def reset_peak_host_memory_stats() -> None:
+    """Makes the current values of the pinned memory the peaks."""
+    _C.reset_peak_pinned_memory_stats()
+
+
+def reset_accumulated_host_memory_stats() -> None:
+    """Sets the accumulated statistics of the pinned memory to zero."""
+    _C.reset_accumulated_pinned_memory_stats()
+
+
+def ipc_collect() -> None:
+    """Forgets storages shared with other processes that nobody uses here any more."""
+    from torch_outboard.device import sharing
+
+    sharing.forget_expired()
+
+
+def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
+    """Free and total bytes of a device, as the driver says."""
+    _lazy_init()
+    free, total = torch.accelerator.get_memory_info(device_index(device))
+    return free, total
+
+
+class MemPool:
+    """Memory of its own for the allocations made inside `use_mem_pool`.
+
+    Its memory is given back by `empty_cache` when the pool and all its tensors are gone.
+    """
+
+    def __init__(self) -> None:
+        _lazy_init()
+        self._id = _C.create_memory_pool()
+        self._uses: list[int] = []
+
+    @property
+    def id(self) -> tuple[int, int]:
+        """The pool's number, as in the segments of `snapshot`."""
+        return self._id
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        """The segments of this pool, on all devices."""
+        return _C.memory_snapshot(self._id)
+
+    def __del__(self) -> None:
+        for index in getattr(self, "_uses", ()):
+            _C.release_memory_pool(index, self._id)
+
+
+@contextmanager
+def use_mem_pool(pool: MemPool, device: DeviceLike = None) -> Iterator[None]:
+    """Takes this thread's memory on a device from a pool.
+
+    Args:
+        pool: where allocations go until the context ends.
+        device: the device; the current one by default.
+    """
+    _lazy_init()
+    index = device_index(device)
+    _C.check_device_index(index)
+    _C.begin_allocate_to_pool(index, pool.id)
+    pool._uses.append(index)
+    try:
+        yield
+    finally:
+        _C.end_allocate_to_pool(index, pool.id)
+
+
+def memory_snapshot(mempool_id: tuple[int, int] | None = None) -> list[dict[str, Any]]:
+    """The allocator's segments and their blocks, of all devices.
+
+    Args:
+        mempool_id: only those of this private pool, such as that of a graph.
+    """
+    _lazy_init()
+    return _C.memory_snapshot(mempool_id or (0, 0))
+
+
+def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) -> None:
+    """Limits this process to a share of a device's memory; beyond it, allocation raises.
+
+    Args:
+        fraction: of the total memory, in [0, 1].
+        device: the device; the current one by default.
+    """
+    if not isinstance(fraction, (int, float)):
+        raise TypeError(f"the fraction is a number in [0, 1], not {type(fraction).__name__}")
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"the fraction is a number in [0, 1], and {fraction} was given")
+    _lazy_init()
+    _C.set_memory_fraction(float(fraction), device_index(device))
+
+
+def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
+    """The limit set by `set_per_process_memory_fraction`."""
+    _lazy_init()
+    return _C.memory_fraction(device_index(device))
+
+
+def _readable_bytes(count: int) -> str:
+    value = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if abs(value) < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"
+
+
+# Key in the statistics, title, and how to print a value.
+_SUMMARY_ROWS: tuple[tuple[str, str, Callable[[int], str]], ...] = (
+    ("allocated_bytes", "Allocated memory", _readable_bytes),
+    ("active_bytes", "Active memory", _readable_bytes),
+    ("reserved_bytes", "Reserved memory", _readable_bytes),
+    ("inactive_split_bytes", "Not releasable", _readable_bytes),
+    ("allocation", "Allocations", str),
+    ("active", "Active allocations", str),
+    ("segment", "Segments", str),
+    ("inactive_split", "Not releasable", str),
+)
+
+
+def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
+    """The statistics as a table for people.
+
+    Args:
+        device: the device; the current one by default.
+        abbreviated: leaves out the two pools.
+    """
+    index = _checked_index(device)
+    stats = memory_stats(index)
+    pools = [("all", "")]
+    if not abbreviated:
+        pools += [("large_pool", "  large pool"), ("small_pool", "  small pool")]
+    columns = ("current", "peak", "allocated", "freed")
+    header = f"{'':<24}" + "".join(f"{c:>14}" for c in columns)
+    counts = f"retries: {stats.get('num_alloc_retries', 0)}, OOMs: {stats.get('num_ooms', 0)}"
+    lines = [f"Memory of device {index}; {counts}", header, "-" * len(header)]
+    for key, title, readable in _SUMMARY_ROWS:
+        for pool, indented in pools:
+            values = (readable(stats.get(f"{key}.{pool}.{column}", 0)) for column in columns)
+            lines.append(f"{indented or title:<24}" + "".join(f"{v:>14}" for v in values))
+    return "\n".join(lines)
+
+
+def _checked_index(device: DeviceLike) -> int:
+    index = device_index(device)
+    if is_initialized():
+        _C.check_device_index(index)
+    return index

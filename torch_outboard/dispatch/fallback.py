@@ -1,0 +1,225 @@
+"""Which operators may run on the host, and what ran where.
+
+An operator runs by one of three ways: `device` (a device kernel), `shared` (a host kernel on memory
+that host and device share, without copies) or `copied` (a host kernel on copies). The policies of
+the last two decide whether that is fine (`"allow"`), worth a warning once per operator (`"warn"`)
+or an error (`"error"`, `NotImplementedError`). By default `shared` is allowed and `copied` warns.
+
+The environment sets the start: `OUTBOARD_FALLBACK_SHARED`, `OUTBOARD_FALLBACK_COPIED` (a policy
+each), `OUTBOARD_FALLBACK_ALLOW` and `OUTBOARD_FALLBACK_DENY` (operator names, separated by commas).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+
+from torch_outboard import _C
+from torch_outboard.variables import (
+    FALLBACK_ALLOW_VARIABLE,
+    FALLBACK_COPIED_VARIABLE,
+    FALLBACK_DENY_VARIABLE,
+    FALLBACK_SHARED_VARIABLE,
+)
+
+__all__ = ["Report", "Row", "allow", "deny", "policies", "policy", "report", "set_policy", "unlist"]
+
+_WAYS = ("shared", "copied")
+
+
+def policies() -> dict[str, str]:
+    """The policy of each way that has one, for example `{"shared": "allow", "copied": "warn"}`."""
+    return {way: _C.fallback_policy(way) for way in _WAYS}
+
+
+def set_policy(*, shared: str | None = None, copied: str | None = None) -> None:
+    """Sets the policy of a way for the whole process: `"allow"`, `"warn"` or `"error"`.
+
+    Raises:
+        ValueError: if a policy is none of these.
+    """
+    for way, value in (("shared", shared), ("copied", copied)):
+        if value is not None:
+            _C.set_fallback_policy(way, value)
+
+
+def _qualified(name: str) -> str:
+    return (name if "::" in name else f"aten::{name}").removesuffix(".default")
+
+
+def _deniable(name: str) -> str:
+    """The full name of an operator that can be denied, or ValueError."""
+    qualified = _qualified(name)
+    namespace, _, rest = qualified.partition("::")
+    # Other libraries may bring their operators later.
+    if namespace != "aten":
+        return qualified
+    operator, _, overload = rest.partition(".")
+    packet = getattr(torch.ops.aten, operator, None)
+    if packet is None or (overload and overload not in packet.overloads()):
+        raise ValueError(f"'{qualified}' cannot be denied: PyTorch has no such operator")
+    overloads = [overload] if overload else [o.replace("default", "") for o in packet.overloads()]
+    names = [f"aten::{operator}.{o}".removesuffix(".") for o in overloads]
+    if any(torch._C._dispatch_has_kernel_for_dispatch_key(n, "PrivateUse1") for n in names):
+        return qualified
+    raise ValueError(
+        f"'{qualified}' cannot be denied: it never runs by itself, on whatever device, but only as "
+        "the operators it is composed of; deny those, which fallback.report() shows"
+    )
+
+
+def allow(*names: str) -> None:
+    """Lets operators run on the host whatever the policies say.
+
+    A name is an overload (`"aten::add.Tensor"`) or an operator with all overloads (`"aten::add"`);
+    without a namespace it is of `aten`.
+    """
+    for name in names:
+        _C.set_fallback_listing(_qualified(name), "allowed")
+
+
+def deny(*names: str) -> None:
+    """Makes operators raise `NotImplementedError` where they would run on the host.
+
+    Names are as in `allow`.
+
+    Raises:
+        ValueError: if there is no such operator, or it is never asked for on the device because
+            PyTorch composes it of others (`aten::linear`).
+    """
+    for name in [_deniable(name) for name in names]:
+        _C.set_fallback_listing(name, "denied")
+
+
+def unlist(*names: str) -> None:
+    """Takes operators off the lists, so that the policies decide again."""
+    for name in names:
+        _C.set_fallback_listing(_qualified(name), "none")
+
+
+@contextmanager
+def policy(
+    *,
+    shared: str | None = None,
+    copied: str | None = None,
+    allow: Iterable[str] = (),
+    deny: Iterable[str] = (),
+) -> Iterator[None]:
+    """Sets policies and lists for a `with` block, in all threads, and puts the old ones back."""
+    before = policies()
+    listed = dict.fromkeys(_C.fallback_listing("allowed"), "allowed")
+    listed |= dict.fromkeys(_C.fallback_listing("denied"), "denied")
+    wanted = [(_qualified(name), "allowed") for name in allow]
+    wanted += [(_deniable(name), "denied") for name in deny]
+    try:
+        set_policy(shared=shared, copied=copied)
+        for name, listing in wanted:
+            _C.set_fallback_listing(name, listing)
+        yield
+    finally:
+        set_policy(**before)
+        for name, _ in wanted:
+            _C.set_fallback_listing(name, listed.get(name, "none"))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a report: an operator on a dtype by a way, and what that cost in all calls."""
+
+    op: str
+    dtype: torch.dtype | None
+    way: str
+    calls: int
+    copied_bytes: int
+    seconds: float
+    call_site: str = ""
+
+
+@dataclass
+class Report:
+    """What ran inside a `with torch_outboard.fallback.report()` block; filled when it ends."""
+
+    rows: list[Row] = field(default_factory=list)
+
+    def share_by_way(self) -> dict[str, float]:
+        """The share of calls that each way served, between 0 and 1."""
+        calls = {"device": 0, "shared": 0, "copied": 0}
+        for row in self.rows:
+            calls[row.way] += row.calls
+        total = sum(calls.values())
+        return {way: count / total if total else 0.0 for way, count in calls.items()}
+
+    def __str__(self) -> str:
+        lines = [
+            f"{'operator':<48} {'dtype':<10} {'way':<7} {'calls':>8} {'copied':>12} {'ms':>10}"
+        ]
+        for row in sorted(self.rows, key=lambda r: -r.seconds):
+            dtype = str(row.dtype).removeprefix("torch.") if row.dtype else "-"
+            lines.append(
+                f"{row.op:<48} {dtype:<10} {row.way:<7} {row.calls:>8} "
+                f"{row.copied_bytes:>12} {row.seconds * 1e3:>10.3f}  {row.call_site}".rstrip()
+            )
+        return "\n".join(lines)
+
+
+# c10's names of scalar types, as the report carries them.
+_DTYPES = {
+    "Byte": torch.uint8,
+    "Char": torch.int8,
+    "Short": torch.int16,
+    "Int": torch.int32,
+    "Long": torch.int64,
+    "Half": torch.float16,
+    "Float": torch.float32,
+    "Double": torch.float64,
+    "ComplexHalf": torch.complex32,
+    "ComplexFloat": torch.complex64,
+    "ComplexDouble": torch.complex128,
+    "Bool": torch.bool,
+    "BFloat16": torch.bfloat16,
+    "UInt16": torch.uint16,
+    "UInt32": torch.uint32,
+    "UInt64": torch.uint64,
+    "Float8_e5m2": torch.float8_e5m2,
+    "Float8_e4m3fn": torch.float8_e4m3fn,
+    "Float8_e5m2fnuz": torch.float8_e5m2fnuz,
+    "Float8_e4m3fnuz": torch.float8_e4m3fnuz,
+}
+
+
+@contextmanager
+def report(*, call_sites: bool = False) -> Iterator[Report]:
+    """Counts every routed operator of the process while the block runs.
+
+    With `call_sites` each row also tells the line of Python that called; that takes the interpreter
+    lock on every call. Blocks do not nest: an inner one starts the counting anew.
+    """
+    result = Report()
+    _C.clear_report()
+    _C.start_report(call_sites)
+    try:
+        yield result
+    finally:
+        _C.stop_report()
+        result.rows = [
+            Row(op, _DTYPES.get(dtype or ""), way, calls, copied, nanoseconds * 1e-9, site)
+            for op, dtype, way, site, calls, copied, nanoseconds in _C.report_rows()
+        ]
+
+
+def configure_from_environment() -> None:
+    """Applies the `OUTBOARD_FALLBACK_*` variables; called when the backend is loaded.
+
+    Raises:
+        ValueError: if a policy is unknown.
+    """
+    set_policy(
+        shared=os.environ.get(FALLBACK_SHARED_VARIABLE),
+        copied=os.environ.get(FALLBACK_COPIED_VARIABLE),
+    )
+    for variable, change in ((FALLBACK_ALLOW_VARIABLE, allow), (FALLBACK_DENY_VARIABLE, deny)):
+        change(*(name.strip() for name in os.environ.get(variable, "").split(",") if name.strip()))

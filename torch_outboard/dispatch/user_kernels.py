@@ -1,0 +1,269 @@
+"""Kernels of users: a Python function, or an expression in OpenCL C, replaces how an operator runs
+on the device."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, overload
+
+import torch
+
+from torch_outboard import _C
+from torch_outboard.device.devices import DeviceLike, device_index
+
+if TYPE_CHECKING:
+    from torch_outboard.ops.row import Row
+    from torch_outboard.ops.template import Launch
+
+__all__ = ["Registration", "kernel"]
+
+
+class Registration:
+    """A registered kernel. `remove()`, or leaving a `with` block, takes it back."""
+
+    def __init__(
+        self, name: str, function: Callable[..., Any] | None, token: _C.RoutedKernel
+    ) -> None:
+        self.name = name
+        self.function = function
+        self._token: _C.RoutedKernel | None = token
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        if self.function is None:
+            raise TypeError(f"the kernel of {self.name} is an expression; call the operator")
+        return self.function(*args, **kwargs)
+
+    def remove(self) -> None:
+        """The operator runs as before, from the next call on. Doing it twice does nothing."""
+        if self._token is not None:
+            _C.remove_kernel(self.name, self._token)
+            self._token = None
+
+    def __enter__(self) -> Registration:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.remove()
+
+
+@overload
+def kernel(
+    name: str,
+    *,
+    dtypes: Iterable[torch.dtype] | None = None,
+    device: DeviceLike = None,
+) -> Callable[[Callable[..., Any]], Registration]: ...
+
+
+@overload
+def kernel(
+    name: str,
+    *,
+    expression: str,
+    types: str = "promote",
+    result: str = "value",
+    requires: dict[str, object] | None = None,
+    dtypes: Iterable[torch.dtype] | None = None,
+    device: DeviceLike = None,
+) -> Registration: ...
+
+
+@overload
+def kernel(
+    name: str,
+    *,
+    source: str,
+    launches: Launch | Iterable[Launch],
+    dtypes: Iterable[torch.dtype] | None = None,
+    device: DeviceLike = None,
+    **description: Any,
+) -> Registration: ...
+
+
+def kernel(
+    name: str,
+    *,
+    expression: str | None = None,
+    types: str = "promote",
+    result: str = "value",
+    requires: dict[str, object] | None = None,
+    source: str | None = None,
+    launches: Launch | Iterable[Launch] | None = None,
+    dtypes: Iterable[torch.dtype] | None = None,
+    device: DeviceLike = None,
+    **description: Any,
+) -> Callable[[Callable[..., Any]], Registration] | Registration:
+    """Registers the device's kernel of an operator: a Python function, an expression, or kernels.
+
+    A function (this is then a decorator) takes and returns device tensors, with the arguments of
+    the operator's schema. An expression in OpenCL C computes one element of a pointwise operator:
+    its tensor arguments are called `a`, `b`, `c` and so on in their order, numbers and flags have
+    their names in the schema, `C(0.5)` is a constant of the type at hand, and what it gives becomes
+    an element of the result; broadcasting, type promotion, layouts and `out=` are done around it.
+    It is compiled for vectors, too: write `condition ? x : y` instead of `if`, and `&` and `|`
+    between conditions.
+
+    With `source`, whole kernels in OpenCL C are launched as `launches` says
+    (`torch_outboard.Launch`: which kernel, for how many work items). The tensors of the operator
+    are there under their names in the schema, with `x_load(i)` and `x_store(i, value)` for each
+    (torch_outboard/kernels/template.cl says what else); `description` says what else the kernels
+    need, in the words of `torch_outboard.ops.template.templated`: `operands`, `results`, `numbers`,
+    `scalars`, `meta` and so on. By default the tensor arguments are the operands, and there is one
+    result, `out`, with sizes and dtype of the first of them.
+
+    Kernels run below autograd, and the operator's own derivative stays in force; an operator whose
+    only derivative is that of its parts runs in parts, without the kernel, where autograd records.
+    They win over the kit's and the maker's kernels from the next call on; among users' kernels the
+    latest wins. An expression leaves calls that it does not serve to those.
+
+    Args:
+        name: the overload, for example `"aten::relu"` or `"aten::add.Tensor"`; without a namespace
+            it is of `aten`.
+        expression: for example `"a > C(0) ? a : C(0)"`.
+        types: of an expression: `"promote"` computes in the common dtype of the tensors, `"float"`
+            makes integers the default dtype first.
+        result: of an expression: `"value"`, or `"mask"` if it is a condition and the operator
+            returns bool.
+        requires: of an expression: arguments with the only values that it serves, for example
+            `{"approximate": "none"}`.
+        source: text of kernels.
+        launches: which of them run, in order.
+        dtypes: serve only calls whose first tensor argument (or `dtype` argument) has one of these.
+        device: serve only calls on this device.
+
+    Raises:
+        ValueError: if there is no such operator, or it is one of memory, views and copies, which
+            the kit does itself; or if the description of kernels has a property that does not
+            exist. At a call: if a function returns a tensor of another device, dtype or shape than
+            the operator does.
+
+    Examples::
+
+        @torch_outboard.kernel("aten::relu", dtypes=[torch.float32])
+        def relu(x):
+            return x.clamp(min=0)
+
+        torch_outboard.kernel("aten::leaky_relu", expression="a > C(0) ? a : a * negative_slope")
+
+        torch_outboard.kernel(
+            "mylib::delay",  # (Tensor x, int by) -> Tensor
+            source='''
+                __kernel void delay(OB_PARAMETERS) {
+                  OB_BEGIN
+                  OB_ITEM(i)
+                  out_store(i, i >= by ? x_load(i - by) : 0);
+                }
+            ''',
+            launches=torch_outboard.Launch("delay", items="numel(out)"),
+            numbers={"by": "by"},
+        )
+    """
+    qualified = (name if "::" in name else f"aten::{name}").removesuffix(".default")
+    namespace, _, rest = qualified.partition("::")
+    operator, _, overload_name = rest.partition(".")
+    packet = getattr(getattr(torch.ops, namespace), operator, None)
+    if packet is None or (overload_name or "default") not in packet.overloads():
+        known = [] if packet is None else packet.overloads()
+        raise ValueError(
+            f"operator '{qualified}' does not exist"
+            + (f"; its overloads are {', '.join(known)}" if known else "")
+        )
+    index = -1 if device is None else device_index(device)
+    wanted = None if dtypes is None else list(dtypes)
+
+    if source is not None:
+        schema = getattr(packet, overload_name or "default")._schema
+        made = _template_row(qualified, schema, source, launches, wanted, description)
+        _C.bring_device_kernels()
+        return Registration(qualified, None, _C.add_row_kernel(qualified, made, wanted, index))
+
+    if description or launches is not None:
+        unknown = ", ".join([*description, *(["launches"] if launches is not None else [])])
+        raise TypeError(f"kernel() takes {unknown} only with source=")
+
+    if expression is not None:
+        schema = getattr(packet, overload_name or "default")._schema
+        row = _expression_row(qualified, schema, expression, types, result, requires or {})
+        _C.bring_device_kernels()
+        return Registration(qualified, None, _C.add_row_kernel(qualified, row, wanted, index))
+
+    def register(function: Callable[..., Any]) -> Registration:
+        token = _C.add_kernel(qualified, function, wanted, index)
+        return Registration(qualified, function, token)
+
+    return register
+
+
+def _template_row(
+    name: str,
+    schema: torch.FunctionSchema,
+    source: str,
+    launches: Launch | Iterable[Launch] | None,
+    dtypes: list[torch.dtype] | None,
+    description: dict[str, Any],
+) -> Row:
+    """A row of the engine `template` for kernels with the arguments of a schema."""
+    from torch_outboard.ops.row import EVERY
+    from torch_outboard.ops.template import Launch, templated
+
+    if launches is None:
+        raise TypeError(f"kernels of {name} need launches=, which say what runs")
+    tensors = [
+        a.name + ("?" if "Optional" in str(a.type) else "")
+        for a in schema.arguments
+        if str(a.type) in ("Tensor", "Optional[Tensor]") and not a.is_out
+    ]
+    return templated(
+        [name],
+        None,
+        launches if isinstance(launches, Launch) else list(launches),
+        source=source,
+        dtypes=dtypes or EVERY,
+        **{"operands": " ".join(tensors), **description},
+    )
+
+
+def _expression_row(
+    name: str,
+    schema: torch.FunctionSchema,
+    expression: str,
+    types: str,
+    result: str,
+    requires: dict[str, object],
+) -> dict[str, object]:
+    """A row of the engine `pointwise` for an expression over the arguments of a schema."""
+    from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, dtype_bits
+
+    mentioned = set(re.findall(r"[A-Za-z_]\w*", expression))
+    tensors = [a.name for a in schema.arguments if str(a.type) == "Tensor" and not a.is_out]
+    letters = [chr(ord("a") + i) for i in range(len(tensors))]
+    numbers = [
+        a.name
+        for a in schema.arguments
+        if str(a.type).removeprefix("Optional[").removesuffix("]")
+        in ("number", "float", "int", "bool", "Scalar")
+    ]
+    known = {argument.name for argument in schema.arguments}
+    if unknown := [key for key in requires if key not in known]:
+        raise ValueError(
+            f"{name} has no argument {', '.join(unknown)}; it has {', '.join(sorted(known))}"
+        )
+    return {
+        "engine": "pointwise",
+        "overloads": [name],
+        "operands": tensors,
+        "names": letters,
+        "scalars": [n for n in numbers if n in mentioned],
+        "expressions": [expression],
+        "types": types,
+        "result": result,
+        "dtypes": dtype_bits((*FLOATS, *INTEGERS, *BOOL)),
+        "requires": {key: str(value) for key, value in requires.items()},
+    }

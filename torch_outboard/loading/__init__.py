@@ -1,0 +1,1 @@
+"""How the device comes into PyTorch: entry point, registration, driver, native code."""

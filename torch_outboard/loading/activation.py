@@ -1,0 +1,150 @@
+"""Registers the device with PyTorch: name, device module, generated methods and native code.
+
+Nothing here calls the driver, and nothing raises: what goes wrong is kept and becomes the error of
+the first use.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import types
+import warnings
+
+import torch
+from torch.utils import backend_registration
+
+from torch_outboard.drivers.discovery import DEFAULT_DRIVER, DriverChoice, choose_driver
+from torch_outboard.loading.extension import load_extension
+from torch_outboard.loading.handover import hand_over
+from torch_outboard.paths import PACKAGE
+from torch_outboard.state import state
+from torch_outboard.variables import (
+    CACHE_LIMIT_VARIABLE,
+    CACHE_SHARED_VARIABLE,
+    DRIVER_VARIABLE,
+    TORTURE_VARIABLE,
+    WAY_VARIABLE,
+)
+
+# What PyTorch calls the slot while nobody has taken it.
+_FREE_SLOT = "privateuseone"
+_FALLBACK_PREFIX = "OUTBOARD_FALLBACK_"
+
+
+def activate() -> None:
+    """Registers the device with PyTorch, once; later calls do nothing."""
+    if state.inactive is None:
+        return
+    holder = torch._C._get_privateuse1_backend_name()
+    if holder != _FREE_SLOT:
+        state.inactive = (
+            f"another backend, '{holder}', has taken PyTorch's one slot for out-of-tree devices in "
+            "this process; uninstall it, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0 and import "
+            "torch_outboard first"
+        )
+        return
+    try:
+        choice = choose_driver(os.environ.get(DRIVER_VARIABLE) or DEFAULT_DRIVER)
+        if problem := _name_problem(choice.name):
+            # PyTorch refuses this name before anybody asks the device that stands in.
+            warnings.warn(problem, stacklevel=2)
+            choice = DriverChoice(DEFAULT_DRIVER, problem=problem)
+        _register(choice)
+    except Exception as error:
+        state.inactive = f"registering the device failed ({type(error).__name__}: {error})"
+
+
+def _name_problem(name: str) -> str | None:
+    """Why a driver's name cannot be the name of a device in PyTorch."""
+    # PyTorch's parser of "name:index" takes letters and underscores only.
+    if not re.fullmatch(r"[a-z_]*[a-z][a-z_]*", name):
+        why = "PyTorch takes lower-case letters and underscores only, no digits"
+    elif hasattr(torch, name) or hasattr(torch.Tensor, name) or name in ("opencl", "opengl"):
+        why = "PyTorch uses that name for something else"
+    else:
+        return None
+    return (
+        f"{DRIVER_VARIABLE}={name!r} cannot name a device, because {why}; the device is called "
+        f"'{DEFAULT_DRIVER}' until {DRIVER_VARIABLE} names an installed driver"
+    )
+
+
+def _register(choice: DriverChoice) -> None:
+    device_module: types.ModuleType
+    state.extension_error = load_extension(choice.name)
+    if state.extension_error is not None:
+        from torch_outboard.loading import unavailable
+
+        unavailable.raise_from_every_operator(state.extension_error)
+        unavailable.stand_in_for_extension(state.extension_error)
+        device_module = unavailable
+    else:
+        from torch_outboard import _C
+        from torch_outboard.device import device_module
+
+        _C.register_hooks()
+        _C.set_bring_device_kernels(_bring_device_kernels)
+        hand_over(choice)
+        if os.environ.get(TORTURE_VARIABLE):
+            library = PACKAGE / "drivers" / "torture" / "libob_torture.so"
+            _C.use_wrapper_library(str(library))
+
+    name = choice.name
+    backend_registration.rename_privateuse1_backend(name)
+    torch._register_device_module(name, device_module)
+    backend_registration.generate_methods_for_privateuse1_backend(
+        for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
+    )
+    state.name = name
+    state.inactive = None
+    if state.extension_error is None:
+        from torch_outboard.device.device_module import finish_registration
+        from torch_outboard.loading import other_devices, pytorch_workarounds
+
+        other_devices.register(name)
+        finish_registration(name)
+        pytorch_workarounds.install()
+        _apply_settings()
+
+
+def _apply_settings() -> None:
+    _warn_of_unknown_settings()
+    try:
+        if any(variable.startswith(_FALLBACK_PREFIX) for variable in os.environ):
+            from torch_outboard.dispatch import fallback
+
+            fallback.configure_from_environment()
+        if os.environ.get(WAY_VARIABLE):
+            from torch_outboard.dispatch import ways
+
+            ways.configure_from_environment()
+        if any(
+            os.environ.get(variable) for variable in (CACHE_LIMIT_VARIABLE, CACHE_SHARED_VARIABLE)
+        ):
+            from torch_outboard.ops import program_cache
+
+            program_cache.check_settings()
+    except ValueError as error:
+        state.wrong_setting = str(error)
+
+
+def _warn_of_unknown_settings() -> None:
+    from torch_outboard import settings
+
+    try:
+        settings.warn_of_unknown(state.choice.name if state.choice is not None else "")
+    except Warning as error:  # warnings are errors, and `import torch` does not fail because of us
+        state.wrong_setting = str(error)
+
+
+def _bring_device_kernels() -> None:
+    """Hands the operator tables over; the router calls this at the first use of a device."""
+    from torch_outboard import _C
+    from torch_outboard.ops import program_cache, tables
+    from torch_outboard.tuning import tuning_file
+
+    program_cache.configure()
+    _C.probe_compilers()
+    tuning_file.apply_all()
+    tables.hand_over()

@@ -1,0 +1,74 @@
+"""What PyTorch calls at the end of `import torch` (entry point group `torch.backends`).
+
+It registers the device, unless another backend may want PyTorch's one slot for out-of-tree devices
+or another accelerator is present and nobody asked for this one: PyTorch prefers the out-of-tree
+device as *the* accelerator, so merely being installed would change what such a machine does.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import torch
+
+from torch_outboard.loading import activation
+from torch_outboard.variables import DRIVER_VARIABLE
+
+
+def autoload() -> None:
+    """Registers the device with PyTorch. Starts nothing and never raises."""
+    package = sys.modules.get("torch_outboard")
+    if package is None or getattr(package.__spec__, "_initializing", False):
+        return  # `import torch_outboard` came first; it activates when PyTorch is complete
+    try:
+        stay_away = reason_to_stay_away() is not None
+    except Exception:
+        stay_away = True
+    if not stay_away:
+        activation.activate()
+        return
+    # A later `import torch_outboard` shall run the package again and activate it.
+    for name in [n for n in sys.modules if n.partition(".")[0] == "torch_outboard"]:
+        del sys.modules[name]
+
+
+def reason_to_stay_away() -> str | None:
+    """Why the device must not register itself unless it is asked for; None if it may."""
+    if os.environ.get(DRIVER_VARIABLE):
+        return None
+    if other := _accelerator_present():
+        return (
+            f"this machine has {other}, and PyTorch would prefer this device as the accelerator; "
+            f"import torch_outboard or set {DRIVER_VARIABLE} to use it anyway"
+        )
+    if others := _other_backends():
+        return (
+            f"another PyTorch backend is installed ({', '.join(others)}), and PyTorch has one slot "
+            f"for out-of-tree devices; import torch_outboard or set {DRIVER_VARIABLE} to use this "
+            "one"
+        )
+    return None
+
+
+# Device files by which an accelerator shows without calling its driver.
+_CUDA_FILES = ("/dev/nvidiactl", "/dev/nvmap", "/dev/dxg", "/dev/kfd")
+_XPU_FILES = ("/dev/dri", "/dev/dxg")
+
+
+def _accelerator_present() -> str | None:
+    built_and_files = (
+        ("CUDA", torch.backends.cuda.is_built(), _CUDA_FILES),
+        ("XPU", torch.xpu._is_compiled(), _XPU_FILES),
+    )
+    for name, built, files in built_and_files:
+        if built and any(os.path.exists(file) for file in files):
+            return name
+    return None
+
+
+def _other_backends() -> list[str]:
+    from importlib.metadata import entry_points
+
+    found = entry_points(group="torch.backends")
+    return sorted({e.name for e in found if not e.value.startswith("torch_outboard.")})

@@ -1,0 +1,54 @@
+"""Handing the driver over to the runtime, which loads it at the first use of the device."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+
+from torch_outboard.drivers.discovery import DriverChoice, ask_module
+from torch_outboard.state import state
+
+
+def hand_over(choice: DriverChoice) -> None:
+    """Tells the runtime where the driver is; nothing is loaded yet.
+
+    Raises:
+        RuntimeError: if a driver is in use already.
+    """
+    from torch_outboard import _C
+
+    if choice.table is not None:
+        _C.use_driver_table(choice.name, choice.table)
+    elif choice.library is not None:
+        _C.use_driver_library(choice.name, str(choice.library))
+    elif choice.problem is not None:
+        _C.use_no_driver(choice.name, choice.problem)
+    else:
+        _C.use_driver_finder(choice.name, _ask_driver_module)
+    state.choice = choice
+
+
+# The module may use the device while it is imported.
+_module_lock = threading.RLock()
+
+
+def _ask_driver_module() -> None:
+    """Imports the driver's module and asks it; the runtime calls this at the first use.
+
+    If it has no driver to give, the reason becomes the error of every use.
+    """
+    choice = state.choice
+    if choice is None or not choice.must_ask:
+        return
+    with _module_lock:
+        if state.choice is not choice:
+            return
+        try:
+            answer = ask_module(choice)
+        except RuntimeError as error:
+            hand_over(dataclasses.replace(choice, problem=str(error)))
+            return
+        if isinstance(answer, int):
+            hand_over(dataclasses.replace(choice, table=answer))
+        else:
+            hand_over(dataclasses.replace(choice, library=answer))

@@ -1,0 +1,87 @@
+"""The one place that changes PyTorch itself, each entry with its reason and when it can go."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import sys
+from collections.abc import Callable
+from multiprocessing import reduction
+from typing import Any
+
+import torch
+from torch.multiprocessing import reductions
+
+from torch_outboard.state import state
+
+
+def share_storages_between_processes() -> None:
+    """Lets torch.multiprocessing send storages of the device.
+
+    Reason: `torch.multiprocessing.reductions.reduce_storage` knows CUDA and CPU; for any other
+    device it calls `_share_fd_cpu_`, which fails. There is no hook for a backend.
+    Where: torch/multiprocessing/reductions.py, `init_reductions`.
+    Can go: when PyTorch asks the device module how to reduce a storage.
+    """
+    reduction.register(torch.UntypedStorage, _reduce_storage)
+
+
+def _reduce_storage(
+    storage: torch.UntypedStorage,
+) -> tuple[Callable[..., object], tuple[Any, ...]]:
+    if storage.device.type != state.name:
+        reduced: tuple[Callable[..., object], tuple[Any, ...]] = reductions.reduce_storage(storage)
+        return reduced
+    from torch_outboard.device import sharing
+
+    return sharing.reduce_storage(storage)
+
+
+def name_the_device_in_dlpack() -> None:
+    """Lets `tensor.__dlpack_device__` and `torch.from_dlpack(tensor)` know the device.
+
+    Reason: PyTorch compares the device's type with "privateuse1", which nobody's device is called
+    after `rename_privateuse1_backend`, and raises "Unknown device type". Capsules are right.
+    Where: torch/_tensor.py, `Tensor.__dlpack_device__`.
+    Can go: when PyTorch compares with the name of the backend.
+    """
+    original = torch.Tensor.__dlpack_device__
+    if getattr(original, "__wrapped__", None) is not None:
+        return
+
+    @functools.wraps(original)
+    def dlpack_device(self: torch.Tensor) -> tuple[Any, int]:
+        if torch.overrides.has_torch_function_unary(self):
+            return torch.overrides.handle_torch_function(dlpack_device, (self,), self)
+        if self.device.type != state.name:
+            return original(self)
+        return torch.utils.dlpack.DLDeviceType.kDLExtDev, self.device.index
+
+    torch.Tensor.__dlpack_device__ = dlpack_device  # type: ignore[method-assign]
+
+
+def stop_autograd_threads_at_exit() -> None:
+    """Ends autograd's threads of the device before the interpreter ends.
+
+    Reason: PyTorch ends them in static destructors, where each takes the interpreter lock a last
+    time; Python 3.11 then unwinds the thread, and the process aborts with "terminate called
+    without an active exception" after a program that did nothing wrong.
+    Where: torch/csrc/autograd/python_engine.cpp, `PythonEngine::thread_init`.
+    Can go: with Python 3.11; PyTorch looks for the end of the interpreter from 3.12 on.
+    """
+    if sys.version_info < (3, 12):
+        atexit.register(_stop_autograd_threads)
+
+
+def _stop_autograd_threads() -> None:
+    from torch_outboard import _C
+
+    if _C.driver_initialized():
+        _C.stop_autograd_threads()
+
+
+def install() -> None:
+    """Installs all of them, once."""
+    share_storages_between_processes()
+    name_the_device_in_dlpack()
+    stop_autograd_threads_at_exit()

@@ -1,0 +1,1 @@
+"""Measuring what is fastest on a device, and keeping it."""
