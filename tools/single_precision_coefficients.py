@@ -1,7 +1,7 @@
-"""Computes the coefficients of `torch_outboard/ops/single_precision_coefficients.py`.
+"""Computes the coefficients of `torch_outboard/ops/functions/single_precision_coefficients.py`.
 
     python tools/single_precision_coefficients.py > \
-        torch_outboard/ops/single_precision_coefficients.py
+        torch_outboard/ops/functions/single_precision_coefficients.py
 
 Each polynomial interpolates a function at Chebyshev nodes, which is close to the best polynomial of
 its degree. Functions are evaluated with mpmath, which PyTorch brings along, to 50 digits. Degrees

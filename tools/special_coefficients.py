@@ -1,7 +1,8 @@
 """Computes the coefficients of special functions, one module of them at a time.
 
     for name in bessel special incomplete_gamma; do
-      python tools/special_coefficients.py $name > torch_outboard/ops/${name}_coefficients.py
+      python tools/special_coefficients.py $name \
+        > torch_outboard/ops/functions/${name}_coefficients.py
     done
 
 For Chebyshev expansions each function is sampled at Chebyshev nodes with mpmath, which PyTorch

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import torch
 
+from torch_outboard.ops.functions.table import functions
 from torch_outboard.ops.row import (
     BOOL,
     COMPLEX,
@@ -17,7 +18,6 @@ from torch_outboard.ops.row import (
     dtype_bits,
     qualified,
 )
-from torch_outboard.ops.scalar_functions import functions
 
 REALS = (*FLOATS, *INTEGERS)  # without bool
 ALL = (*REALS, *BOOL, *COMPLEX)

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from tests.device_kernels.on_device import assert_as_on_cpu, gradcheck_on
-from torch_outboard.ops.sorting import RUN
+from torch_outboard.ops.ordering.sorting import RUN
 
 
 @pytest.fixture(autouse=True)

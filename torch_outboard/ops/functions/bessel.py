@@ -1,4 +1,4 @@
-"""Bessel and Airy functions, as scalar functions in OpenCL C (see scalar_functions.py).
+"""Bessel and Airy functions, as scalar functions in OpenCL C (see scalar_function.py).
 
 Expansions of bessel_coefficients.py near zero, and of what the leading term of the asymptotic form
 leaves beyond. DLMF is the Digital Library of Mathematical Functions (https://dlmf.nist.gov).
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
-from torch_outboard.ops import bessel_coefficients as known
-from torch_outboard.ops.chebyshev import PRECISIONS, expansion, minus_zero_of, polynomial
-from torch_outboard.ops.scalar_function import ONE, Functions, ScalarFunction
+from torch_outboard.ops.functions import bessel_coefficients as known
+from torch_outboard.ops.functions.chebyshev import PRECISIONS, expansion, minus_zero_of, polynomial
+from torch_outboard.ops.functions.scalar_function import ONE, Functions, ScalarFunction
 
 _TWO_OVER_PI = f"C({2 / math.pi!r})"
 

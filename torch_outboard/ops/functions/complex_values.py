@@ -1,4 +1,4 @@
-"""Elementary functions of complex values: texts for the table of scalar_functions.py.
+"""Elementary functions of complex values: texts for the table in table.py.
 
 Branch cuts and signs of zeros are those of C (ISO C99, annex G), as on CPU.
 
@@ -10,7 +10,7 @@ sign bit" (1987).
 
 from __future__ import annotations
 
-from torch_outboard.ops.scalar_function import Functions, ScalarFunction
+from torch_outboard.ops.functions.scalar_function import Functions, ScalarFunction
 
 _LOG_2 = "(S)(0.6931471805599453)"
 _HALF_PI = "(S)(1.5707963267948966)"

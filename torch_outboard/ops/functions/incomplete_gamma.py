@@ -1,4 +1,4 @@
-"""The incomplete gamma functions P(a, b) and Q(a, b), for scalars alone (see scalar_functions.py).
+"""The incomplete gamma functions P(a, b) and Q(a, b), for scalars alone (see scalar_function.py).
 
 Where both arguments are large and close to each other by the uniform expansion of DLMF 8.12, left
 of that by the series of DLMF 8.7.1, right of it by the continued fraction of DLMF 8.9.2.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
-from torch_outboard.ops.chebyshev import by_precision, polynomial
-from torch_outboard.ops.incomplete_gamma_coefficients import INCOMPLETE_GAMMA
-from torch_outboard.ops.scalar_function import Functions, ScalarFunction
+from torch_outboard.ops.functions.chebyshev import by_precision, polynomial
+from torch_outboard.ops.functions.incomplete_gamma_coefficients import INCOMPLETE_GAMMA
+from torch_outboard.ops.functions.scalar_function import Functions, ScalarFunction
 
 
 def _uniform(orders: int, powers: int) -> str:

@@ -1,15 +1,15 @@
 """Pointwise operators: the rows of the engine `pointwise`.
 
-Arithmetic, comparison and elementary functions; activations are in pointwise_activations.py,
-operators over lists in pointwise_foreach.py.
+Arithmetic, comparison and elementary functions; activations are in activations.py,
+operators over lists in foreach.py.
 """
 
 from __future__ import annotations
 
 import torch
 
-from torch_outboard.ops import pointwise_activations, pointwise_foreach
 from torch_outboard.ops.composed import composed
+from torch_outboard.ops.pointwise import activations, foreach
 from torch_outboard.ops.pointwise_row import ALL, REALS, binary, pointwise, unary
 from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row, Value
 
@@ -400,6 +400,6 @@ def rows() -> list[Row]:
         *bitwise(),
         *elementary(),
         *filling(),
-        *pointwise_activations.rows(),
-        *pointwise_foreach.rows(),
+        *activations.rows(),
+        *foreach.rows(),
     ]

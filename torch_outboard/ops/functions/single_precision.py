@@ -9,8 +9,8 @@ last place at most.
 
 from __future__ import annotations
 
-from torch_outboard.ops import single_precision_coefficients as known
-from torch_outboard.ops.chebyshev import by_precision, constant, polynomial
+from torch_outboard.ops.functions import single_precision_coefficients as known
+from torch_outboard.ops.functions.chebyshev import by_precision, constant, polynomial
 
 _LOG2, _LOG2_REST = map(constant, known.LOG_OF_2)
 _LOG2_E, _LOG2_E_REST = map(constant, known.LOG2_OF_E)

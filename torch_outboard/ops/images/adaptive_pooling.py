@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch_outboard.ops.plane_scatter import plane_scatter
-from torch_outboard.ops.pooling_windows import channels_last, channels_last_strides, image, planes
+from torch_outboard.ops.images.plane_scatter import plane_scatter
+from torch_outboard.ops.images.pooling_windows import (
+    channels_last,
+    channels_last_strides,
+    image,
+    planes,
+)
 from torch_outboard.ops.row import FLOATS, Row
 from torch_outboard.ops.template import Result, templated
 

@@ -1,4 +1,4 @@
-"""Orthogonal polynomials of degree n at x, for scalars alone (see scalar_functions.py).
+"""Orthogonal polynomials of degree n at x, for scalars alone (see scalar_function.py).
 
 By their recurrences (DLMF 18.9.1), the Chebyshev ones of higher degrees between -1 and 1 by
 trigonometric functions (DLMF 18.5.1-4). A degree is rounded towards zero; of negative ones, of NaN
@@ -7,7 +7,7 @@ and of infinity the value is 0, as on CPU.
 
 from __future__ import annotations
 
-from torch_outboard.ops.scalar_function import Functions, ScalarFunction
+from torch_outboard.ops.functions.scalar_function import Functions, ScalarFunction
 
 _PARAMETERS = "T x, T degree"
 _DEGREE = """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch_outboard.ops.composed import composed
-from torch_outboard.ops.indexing import SELECT
+from torch_outboard.ops.indexing.gather_scatter import SELECT
 from torch_outboard.ops.row import COMPLEX, EVERY, FLOATS, INTEGERS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 

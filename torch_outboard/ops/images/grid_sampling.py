@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch_outboard.ops.pooling_windows import image
+from torch_outboard.ops.images.pooling_windows import image
 from torch_outboard.ops.row import FLOATS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from torch_outboard.ops.functions.table import functions
 from torch_outboard.ops.row import FLOATS, Row, call_scalar_functions, dtype_bits, qualified
-from torch_outboard.ops.scalar_functions import functions
 
 
 def _row(

@@ -1,12 +1,12 @@
-"""Special functions, as scalar functions in OpenCL C (see scalar_functions.py)."""
+"""Special functions, as scalar functions in OpenCL C (see scalar_function.py)."""
 
 from __future__ import annotations
 
 import math
 
-from torch_outboard.ops import special_coefficients as known
-from torch_outboard.ops.chebyshev import expansion
-from torch_outboard.ops.scalar_function import ONE, TWO, Functions, ScalarFunction
+from torch_outboard.ops.functions import special_coefficients as known
+from torch_outboard.ops.functions.chebyshev import expansion
+from torch_outboard.ops.functions.scalar_function import ONE, TWO, Functions, ScalarFunction
 
 _CENTER = 3.75  # of the expansion of erfcx, as in tools/special_coefficients.py
 _NEAR_TAIL = (1 / 6, 1 / math.sqrt(2 * math.log(8)))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from torch_outboard.ops.functions.polynomials import POLYNOMIALS
 from torch_outboard.ops.pointwise_row import pointwise, unary
-from torch_outboard.ops.polynomials import POLYNOMIALS
 from torch_outboard.ops.row import FLOATS, Row, Value
 from torch_outboard.ops.template import Launch, Result, templated
 

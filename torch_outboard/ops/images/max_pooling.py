@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch_outboard.ops.plane_scatter import plane_scatter
-from torch_outboard.ops.pooling_windows import (
+from torch_outboard.ops.images.plane_scatter import plane_scatter
+from torch_outboard.ops.images.pooling_windows import (
     ADJACENT_CHANNELS,
     AXES,
     axes,

@@ -1,0 +1,1 @@
+"""Tables of operators that read and write at places given by index tensors."""

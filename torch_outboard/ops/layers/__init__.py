@@ -1,0 +1,1 @@
+"""Tables of what whole layers of networks compute: attention, recurrent cells, embeddings."""

@@ -1,0 +1,1 @@
+"""Tables of operators that move elements by rules, or make tensors of numbers."""

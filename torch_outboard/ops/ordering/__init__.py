@@ -1,0 +1,1 @@
+"""Tables of sorting, and of searching and counting by order."""

@@ -1,0 +1,1 @@
+"""Tables of what sums products: matrices, convolutions, distances, Fourier transforms."""
