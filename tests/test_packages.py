@@ -79,7 +79,7 @@ def test_a_source_distribution_holds_the_whole_project(
         "csrc/cmake/torch_outboardConfig.cmake",
         "torch_outboard/drivers/host/host.c",
         "torch_outboard/drivers/ocl/ocl.h",
-        "torch_outboard/kernels/matrix_product.cl",
+        "torch_outboard/kernels/products/matrix_product.cl",
         "torch_outboard/_C.pyi",
         "requirements/run.txt",
         "LICENSE",

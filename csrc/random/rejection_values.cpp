@@ -43,7 +43,7 @@ inline PhiloxBlock philox(ulong block, ulong seed, ulong offset) {
 }
 
 #define REJECTION_WORDS PhiloxBlock
-#include "rejection.cl"
+#include "random_numbers/rejection.cl"
 
 static_assert(REJECTION_BLOCKS == kRejectionBlocks);
 

@@ -1,6 +1,7 @@
 // The inner loops of rejection sampling on the host: a chunk of elements
 // at a time, vectorized, in plain arrays. The text of
-// torch_outboard/kernels/rejection.cl, compiled as C++; there is said which draws an element uses.
+// torch_outboard/kernels/random_numbers/rejection.cl, compiled as C++; there is said which draws an
+// element uses.
 #pragma once
 
 #include <cstdint>

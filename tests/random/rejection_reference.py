@@ -1,5 +1,6 @@
 """Poisson, binomial and gamma variables by rejection, in NumPy and SciPy: the papers' formulas with
-exact logarithms of probabilities, on the documented draws (torch_outboard/kernels/rejection.cl)."""
+exact logarithms of probabilities, on the documented draws
+(torch_outboard/kernels/random_numbers/rejection.cl)."""
 
 from __future__ import annotations
 

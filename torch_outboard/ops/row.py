@@ -9,6 +9,8 @@ from pathlib import Path
 
 import torch
 
+from torch_outboard.paths import PACKAGE
+
 Value = bool | int | float | str | list[str] | list[int] | dict[str, str]
 Row = dict[str, Value]
 
@@ -59,8 +61,17 @@ def qualified(names: str | Iterable[str]) -> list[str]:
 
 @cache
 def template(name: str) -> str:
-    """The text of `torch_outboard/kernels/<name>.cl`."""
-    return (Path(__file__).resolve().parent.parent / "kernels" / f"{name}.cl").read_text()
+    """The text of the one file `<name>.cl` below `torch_outboard/kernels`.
+
+    Texts for the tables in a folder of `torch_outboard/ops` are in the folder of the same name, and
+    those for tables in several folders in none.
+    """
+    return _template_files()[name].read_text()
+
+
+@cache
+def _template_files() -> dict[str, Path]:
+    return {file.stem: file for file in (PACKAGE / "kernels").rglob("*.cl")}
 
 
 def call_scalar_functions(text: str, names: Iterable[str]) -> str:

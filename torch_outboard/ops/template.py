@@ -81,8 +81,8 @@ def templated(
 
     Args:
         overloads: names, those of `aten` without namespace, separated by blanks.
-        kernels: files in `torch_outboard/kernels`, without `.cl`, separated by blanks; None with a
-            `source`.
+        kernels: files below `torch_outboard/kernels`, without folder and `.cl`, separated by
+            blanks; None with a `source`.
         launches: in order.
         source: text of the kernels.
         dtypes: of the first operand, or else the first result, that are served.

@@ -20,7 +20,7 @@ constexpr int64_t fourier_lanes(at::ScalarType real) {
   return real == at::ScalarType::Double ? 2 : 4;
 }
 
-// What they do is said in torch_outboard/kernels/fourier.cl.
+// What they do is said in torch_outboard/kernels/products/fourier.cl.
 struct FourierKernels {
   Kernel* read_complex;
   Kernel* read_real;

@@ -1,5 +1,5 @@
-// The kernels of torch_outboard/kernels/matrix_product.cl for one dtype on one device: packing,
-// products in register tiles, and products too small to pack for.
+// The kernels of torch_outboard/kernels/products/matrix_product.cl for one dtype on one device:
+// packing, products in register tiles, and products too small to pack for.
 //
 // Engines that end in a matrix product share it: they bring operands as strides, or pack one of
 // them by a kernel of their own that stands in the same program.

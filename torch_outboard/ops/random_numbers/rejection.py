@@ -1,7 +1,7 @@
 """Random numbers that take an open number of draws: those of the host way, bit by bit.
 
-Both ways compile one text, `torch_outboard/kernels/rejection.cl`. It computes in float64, also for
-narrower dtypes: devices without it leave these operators to the host.
+Both ways compile one text, `torch_outboard/kernels/random_numbers/rejection.cl`. It computes in
+float64, also for narrower dtypes: devices without it leave these operators to the host.
 """
 
 from __future__ import annotations
