@@ -1,0 +1,104 @@
+"""The command `doctor`: what was found on this machine, and why something is not used."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+
+import torch
+
+import torch_outboard
+from torch_outboard import settings
+from torch_outboard.commands import devices
+from torch_outboard.commands.columns import print_columns
+from torch_outboard.commands.problems import device_problem
+from torch_outboard.drivers.discovery import choose_driver, installed_drivers
+from torch_outboard.loading.autoload import reason_to_stay_away
+from torch_outboard.state import state
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """It has none."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints versions, drivers, devices and what they can do, and the reason if one cannot be used.
+
+    Returns:
+        1 if no device can be used, or a check fails on one.
+    """
+    _print_row("torch_outboard", torch_outboard.__version__)
+    _print_row("PyTorch", torch.__version__)
+    _print_row("Python", sys.version.split()[0])
+    for name in sorted(installed_drivers()):
+        choice = choose_driver(name)
+        _print_row(f"driver {name}", str(choice.library or choice.problem or choice.module))
+        for line in _description(choice.module):
+            _print_row("", line)
+    for name, value in sorted(os.environ.items()):
+        if name.startswith(settings.PREFIX):
+            _print_row(name, value)
+    own_module = state.choice.module if state.choice is not None else None
+    if names := settings.unknown(state.name, own_module):
+        _print_row("settings", settings.words_about(names, own_module))
+    if reason := reason_to_stay_away():
+        _print_row("loading", f"not by `import torch` alone: {reason}")
+    if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0":
+        _print_row("loading", "not by `import torch` alone: TORCH_DEVICE_BACKEND_AUTOLOAD=0")
+    problem = device_problem()
+    _print_row("device", f"'{state.name}'" if state.name else "not registered")
+    if problem is not None:
+        _print_row("problem", problem)
+        return 1
+    _print_row("devices", str(torch.get_device_module(state.name).device_count()))
+    _print_ways()
+    return devices.run(options) or _check_devices()
+
+
+def _check_devices() -> int:
+    """Tries copies and a kernel on every device and prints what came of it; 1 if any failed."""
+    from torch_outboard.commands import device_checks
+
+    name = state.name
+    rows: list[tuple[str, ...]] = [("device", "check", "result", "seconds")]
+    failed = []
+    for index in range(torch.get_device_module(name).device_count()):
+        for check in device_checks.check(torch.device(name, index)):
+            rows.append((check.device, check.what, check.outcome, f"{check.seconds:.3f}"))
+            if check.passed is False:
+                failed.append(check)
+    print()
+    print_columns(rows)
+    for check in failed:
+        print(f"\n{check.device} cannot {check.what}: {check.problem}")
+    return 1 if failed else 0
+
+
+def _print_ways() -> None:
+    """What way each device's operators take that runs code."""
+    from torch_outboard import _C
+    from torch_outboard.dispatch import ways
+    from torch_outboard.tuning import tuning_file
+
+    for index in range(_C.device_count()):
+        if _C.runs_code(index):
+            tuning = tuning_file.load(index)
+            measured = f"as measured on {tuning.date}" if tuning else "not measured: run `tune`"
+            _print_row(f"way of {index}", f"{ways.get_way(index)} ({measured})")
+
+
+def _description(module_name: str | None) -> list[str]:
+    """What a driver's module says about itself by `describe() -> str`, if it has that."""
+    if module_name is None:
+        return []
+    try:
+        module = importlib.import_module(module_name)
+        return str(module.describe()).splitlines() if hasattr(module, "describe") else []
+    except Exception as error:
+        return [f"cannot be asked ({type(error).__name__}: {error})"]
+
+
+def _print_row(title: str, text: str) -> None:
+    print(f"{title:<16} {text}")
