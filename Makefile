@@ -101,10 +101,11 @@ bench: build ## the benchmarks, written to benchmarks/results
 	@$(PY) -m benchmarks.run
 
 .PHONY: lint
-lint: $(VENV)/ready-lint ## check style and types of Python, and the format of C and C++
+lint: $(VENV)/ready-lint ## check style, types and structure of the sources
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	$(PY) tools/check_structure.py
 	$(VENV)/bin/clang-format --dry-run -Werror $(FORMATTED)
 
 .PHONY: format
