@@ -11,7 +11,7 @@ import pytest
 import torch_outboard
 from tests.support import compile_library, run_python
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "examples" / "maker_kernel" / "relu.cpp"
 # Required functions alone, and memory that the host must not touch: what a maker starts with.
 MINIMAL = ROOT / "tests" / "drivers" / "minimal_driver.c"
