@@ -8,7 +8,7 @@ import pytest
 
 from tests.support import run_python
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PRELUDE = """
     import sys, warnings
 

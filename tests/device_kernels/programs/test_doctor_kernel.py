@@ -8,7 +8,7 @@ import pytest
 
 from tests.support import run_python, try_python
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DOCTOR = """
     import sys
     import torch, torch_outboard

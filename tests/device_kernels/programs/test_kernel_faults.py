@@ -243,7 +243,7 @@ with_graphs = pytest.mark.skipif(
 
 
 def run_with_graphs(code: str, **env: str) -> list[str]:
-    root = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parents[3])
     code = _WITH_GRAPHS + textwrap.dedent(code)
     env |= {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_WAY": "device", "PYTHONPATH": root}
     return run_python(code, **env).splitlines()
