@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torch_outboard.loading.activation import activate
+from torch_outboard import state as _state
+from torch_outboard.loading import activation as _activation
 from torch_outboard.paths import cmake_path, include_paths, library_path
-from torch_outboard.state import check_active
-
-# Under another name, because `state` is the module here.
-from torch_outboard.state import state as _state
 
 if TYPE_CHECKING:
     from torch_outboard.device.host_memory import as_cpu, from_cpu
@@ -60,8 +57,8 @@ def device_name() -> str:
     Raises:
         RuntimeError: if the device is not registered with PyTorch, with the reason.
     """
-    check_active()
-    return _state.name
+    _state.check_active()
+    return _state.state.name
 
 
 def __getattr__(name: str) -> Any:
@@ -85,4 +82,4 @@ def __dir__() -> list[str]:
 # While PyTorch itself is being imported, its entry point calls `loading.autoload` next, and that
 # decides. In all other cases somebody asked for this package.
 if not getattr(torch.__spec__, "_initializing", False):
-    activate()
+    _activation.activate()
