@@ -21,7 +21,6 @@ Findings = Callable[[dict[str, str]], list[str]]
 @pytest.fixture
 def findings(tmp_path, monkeypatch) -> Findings:
     """What the check finds in a tree of these files; each folder of Python is a package."""
-    monkeypatch.setattr(check_structure, "NOT_YET_SPLIT", ())
     monkeypatch.setattr(check_structure, "LAYERS", (("include",), ("runtime",), ("tensors",)))
 
     def find(texts: dict[str, str]) -> list[str]:
@@ -123,20 +122,6 @@ def test_a_folder_with_too_many_files(findings, folder):
     assert findings({f"{folder}/one.c": ""}) == [
         f"{folder} has 16 source files, and 15 are the most: split it."
     ]
-
-
-def test_a_folder_that_is_split_leaves_the_list(findings, monkeypatch):
-    monkeypatch.setattr(check_structure, "NOT_YET_SPLIT", ("csrc/runtime",))
-    many = {f"csrc/runtime/file{n}.h": "" for n in range(20)}
-    assert findings(many) == []
-    monkeypatch.setattr(check_structure, "NOT_YET_SPLIT", ("csrc/tensors",))
-    assert (
-        findings({"csrc/tensors/one.h": ""})
-        == [
-            "csrc/tensors is split: take it off the list NOT_YET_SPLIT.",
-            "csrc/runtime has 20 source files, and 15 are the most: split it.",
-        ][::-1]
-    )
 
 
 @pytest.mark.parametrize("include", ["tensors/a.h", "../tensors/a.h"])

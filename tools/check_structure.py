@@ -25,8 +25,6 @@ from pathlib import Path
 
 PACKAGE = "torch_outboard"
 MOST_FILES = 15
-# Folders that still have more, to be split.
-NOT_YET_SPLIT = ("csrc/cpu_kernels/typed",)
 # Folders of csrc/, the lowest first; those of one line may include each other. The longest entry
 # that a file lies under is its layer. Everybody may include what lies in csrc/ itself.
 LAYERS = (
@@ -157,11 +155,8 @@ def full_folders(root: Path) -> Iterator[str]:
         for path in files(root, folder, SOURCES):
             counts[path.parent.as_posix()] += path.name != "__init__.py"
     for folder, count in sorted(counts.items()):
-        if count > MOST_FILES and folder not in NOT_YET_SPLIT:
+        if count > MOST_FILES:
             yield f"{folder} has {count} source files, and {MOST_FILES} are the most: split it."
-    for folder in NOT_YET_SPLIT:
-        if (root / folder).is_dir() and counts[folder] <= MOST_FILES:
-            yield f"{folder} is split: take it off the list NOT_YET_SPLIT."
 
 
 def layer(path: str) -> int | None:

@@ -1,5 +1,5 @@
 """Scaled dot-product attention: the kernels that torch.nn.functional.scaled_dot_product_attention
-takes where PyTorch's rules for CPU say so (csrc/cpu_kernels/typed/attention.cpp)."""
+takes where PyTorch's rules for CPU say so (csrc/cpu_kernels/operators/attention.cpp)."""
 
 from __future__ import annotations
 
