@@ -1,0 +1,55 @@
+"""Library calls of a driver: the checks of this folder on devices of every kind.
+
+They need a driver with a library, so each runs in a process of its own; to run one by hand:
+
+    python -m pytest tests/library -k ocl
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import SLOWNESS
+from torch_outboard.drivers import host, ocl
+
+FOLDER = Path(__file__).parent
+ROOT = FOLDER.parents[1]
+# With kernels and without, on memory that the host shares and that it does not. Torture looks at
+# what the descriptions say.
+DEVICES = {
+    "shared": (host, {"OUTBOARD_HOST_ACCESS": "shared", "OUTBOARD_TORTURE": "count"}),
+    "separate": (host, {"OUTBOARD_HOST_ACCESS": "separate", "OUTBOARD_TORTURE": "count"}),
+    "ocl": (ocl, {"OUTBOARD_WAY": "device"}),
+}
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    library = tmp_path_factory.mktemp("library") / "libob_chip.so"
+    command = ["c++", "-std=c++17", "-O2", "-shared", "-fPIC", "-fvisibility=hidden"]
+    command += [f"-I{ROOT / 'csrc' / 'include'}", str(FOLDER / "library_driver.cpp")]
+    subprocess.run([*command, "-o", str(library), "-ldl"], check=True)
+    return library
+
+
+@pytest.mark.parametrize("checks", sorted(path.name for path in FOLDER.glob("*_checks.py")))
+@pytest.mark.parametrize("kind", DEVICES)
+def test_library(driver: Path, kind: str, checks: str) -> None:
+    base, settings = DEVICES[kind]
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("OUTBOARD_", "PYTEST_"))}
+    environment = {
+        **kept,
+        **settings,
+        "LIBRARY_DRIVER_BASE": base.library_path(),
+        "OUTBOARD_DRIVER": str(driver),
+    }
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", str(FOLDER / checks), "-q", "-p", "no:cacheprovider"],
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=400 * SLOWNESS,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout + result.stderr
