@@ -117,6 +117,15 @@ T& at(Work& work, int which, Index... index) {
   return reinterpret_cast<T*>(work.memory[which])[offset];
 }
 
+template <class Sum>
+Sum factor(const double (&parts)[2]) {
+  if constexpr (std::is_same_v<Sum, std::complex<double>>) {
+    return {parts[0], parts[1]};
+  } else {
+    return static_cast<Sum>(parts[0]);
+  }
+}
+
 enum ProductOperand { kA, kB, kOut, kAdded, kBias };
 
 template <class T>
@@ -124,7 +133,6 @@ void multiply(Work& work) {
   using Sum = typename SumOf<T>::type;
   const ob_matrix_product& d = work.product;
   const ob_tensor& out = work.tensors[kOut];
-  const auto factor = [](double value) { return static_cast<Sum>(value); };
   for (int64_t b = 0; b < out.sizes[0]; ++b) {
     for (int64_t i = 0; i < out.sizes[1]; ++i) {
       for (int64_t j = 0; j < out.sizes[2]; ++j) {
@@ -133,9 +141,9 @@ void multiply(Work& work) {
           sum += static_cast<Sum>(at<T>(work, kA, b, i, k)) *
                  static_cast<Sum>(at<T>(work, kB, b, k, j));
         }
-        sum *= factor(d.alpha);
+        sum *= factor<Sum>(d.alpha);
         if (work.present[kAdded]) {
-          sum += factor(d.beta) * static_cast<Sum>(at<T>(work, kAdded, b, i, j));
+          sum += factor<Sum>(d.beta) * static_cast<Sum>(at<T>(work, kAdded, b, i, j));
         }
         if (work.present[kBias]) {
           sum += static_cast<Sum>(at<T>(work, kBias, d.bias_dimension == 1 ? i : j));

@@ -11,8 +11,9 @@ import torch
 from torch.testing import assert_close
 from torch.utils._pytree import tree_leaves, tree_map
 
+import torch_outboard
 from tests.library.library import Mode, calls
-from torch_outboard import fallback
+from torch_outboard import fallback, ways
 
 DTYPES = (torch.float32, torch.float64, torch.int64, torch.complex64)
 
@@ -110,6 +111,11 @@ def test_factors(device: torch.device) -> None:
     def whole(added: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return torch.addmm(added, a, b, beta=3, alpha=-2)
 
+    def turned(added: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.addmm(added, a, b, beta=2j, alpha=1 - 3j)
+
+    complex_numbers = [numbers(*s, dtype=torch.complex64) for s in ((3,), (4, 5), (5, 3))]
+    assert same(device, turned, *complex_numbers)["products"] == 1
     long = [numbers(*s, dtype=torch.int64) for s in ((3,), (4, 5), (5, 3))]
     assert same(device, whole, *long)["products"] == 1
 
@@ -268,3 +274,19 @@ def test_work_is_counted(device: torch.device) -> None:
     for _ in range(50):
         expected = torch.mm(expected, a.cpu()) / 8
     assert_close(result.cpu(), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_before_the_kit_and_after_users(device: torch.device) -> None:
+    """The setting of ways does not concern a library; a kernel for the operator comes first."""
+    a, b = numbers(4, 4), numbers(4, 4)
+    for way in ("host", "auto", "device"):
+        with ways.way(way, device):
+            assert same(device, torch.mm, a, b)["products"] == 1
+
+    @torch_outboard.kernel("aten::mm", dtypes=[torch.float32])
+    def mm(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.full_like(x, 42)
+
+    with mm, calls() as made, fallback.policy(copied="allow"):
+        assert torch.mm(a.to(device), b.to(device)).tolist() == [[42.0] * 4] * 4
+    assert made["products"] == 0

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <optional>
 
 #include "device_kernels/library/library_call.h"
 #include "runtime/driver/driver_table.h"
@@ -14,16 +12,18 @@ namespace {
 
 using at::ScalarType;
 
-// A factor as the contract has it; nothing if that cannot hold it.
-std::optional<double> library_factor(const at::Scalar& factor, ScalarType dtype) {
+// Writes a factor as the contract has it. False if that cannot hold it.
+bool write_factor(const at::Scalar& factor, ScalarType dtype, double (&parts)[2]) {
   constexpr int64_t kLargestExact = int64_t{1} << 53;
   if (at::isIntegralType(dtype, /*includeBool=*/true)) {
     const auto whole = factor.to<int64_t>();
-    if (whole > kLargestExact || whole < -kLargestExact) return std::nullopt;
-    return static_cast<double>(whole);
+    parts[0] = static_cast<double>(whole);
+    return whole <= kLargestExact && whole >= -kLargestExact;
   }
-  if (factor.isComplex() && factor.toComplexDouble().imag() != 0) return std::nullopt;
-  return factor.isComplex() ? factor.toComplexDouble().real() : factor.toDouble();
+  const c10::complex<double> value = factor.toComplexDouble();
+  parts[0] = value.real();
+  parts[1] = value.imag();
+  return true;
 }
 
 // Three dimensions of an operand, whatever it has of them.
@@ -82,9 +82,12 @@ bool LibraryProductKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySe
 
 bool LibraryProductKernel::multiply(const ProductOperands& operands, ob_activation activation,
                                     c10::DeviceIndex device, const at::Tensor& out) const {
-  const std::optional<double> alpha = library_factor(operands.scalars.alpha, operands.dtype);
-  const std::optional<double> beta = library_factor(operands.scalars.beta, operands.dtype);
-  if (!alpha.has_value() || !beta.has_value()) return false;
+  const ProductScalars& scalars = operands.scalars;
+  ob_matrix_product description = {};
+  if (!write_factor(scalars.alpha, operands.dtype, description.alpha) ||
+      (scalars.adds && !write_factor(scalars.beta, operands.dtype, description.beta))) {
+    return false;
+  }
   at::Tensor left = operands.left.resolve_conj();
   at::Tensor right = operands.right.resolve_conj();
   std::string left_dimensions = call_.left_dimensions();
@@ -110,25 +113,22 @@ bool LibraryProductKernel::multiply(const ProductOperands& operands, ob_activati
   const ob_tensor result =
       matrices(out, out.mutable_data_ptr(), strides_of(out, result_dimensions, 'm', 'n'),
                {batches, rows, columns});
-  ob_matrix_product description = {};
   description.struct_size = sizeof(description);
   description.a = &a;
   description.b = &b;
   description.out = &result;
   description.activation = activation;
-  description.alpha = *alpha;
   description.accumulation = library_accumulation(operands.dtype);
   description.flags = library_flags(operands.dtype);
   LibraryCall<ob_matrix_product> call(driver().matrix_product, "matrix_product", device);
-  if (!operands.scalars.adds) return call(description);
+  if (!scalars.adds) return call(description);
 
   const at::Tensor expanded = operands.added.expand(operands.result_sizes);
   const void* data = expanded.const_data_ptr();
   const ob_tensor added = matrices(
       expanded, data, strides_of(expanded, result_dimensions, 'm', 'n'), {batches, rows, columns});
-  description.beta = *beta;
   const uint32_t dimension = bias_dimension_of(added);
-  if (dimension != 0 && *beta == 1) {
+  if (dimension != 0 && scalars.beta.equal(1)) {
     const ob_tensor bias =
         library_tensor(data, operands.dtype, {result.sizes[dimension]}, {added.strides[dimension]});
     description.bias = &bias;

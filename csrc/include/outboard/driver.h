@@ -255,8 +255,10 @@ typedef struct ob_matrix_product {
   const ob_tensor* bias;
   uint32_t bias_dimension;
   ob_activation activation;
-  double alpha; /* whole numbers for integer dtypes */
-  double beta;  /* 1 where `bias` is there */
+  /* Factors, real and imaginary part: the latter is 0 unless the dtype is
+   * complex, and the former whole for integers. beta is 1 where `bias` is there. */
+  double alpha[2];
+  double beta[2];
   /* The least precise dtype of sums, an OB_DTYPE_* bit: OB_DTYPE_FLOAT32 for
    * 16-bit floating point, else the dtype of the operands. */
   uint32_t accumulation;
