@@ -39,8 +39,6 @@ const char* host_access_name(ob_host_access access) {
   switch (access) {
     case OB_HOST_ACCESS_COHERENT:
       return "coherent";
-    case OB_HOST_ACCESS_MAPPED:
-      return "mapped";
     default:
       return "none";
   }

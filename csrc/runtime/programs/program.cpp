@@ -106,9 +106,14 @@ ob_program build(c10::DeviceIndex device, const std::string& text, const std::st
                  const std::string& options) {
   const ob_driver& table = driver();
   ob_program program = nullptr;
-  const ob_status status = table.program_build(device, text.c_str(), options.c_str(), &program);
+  ob_program_source described = {};
+  described.struct_size = sizeof(described);
+  described.device = device;
+  described.source = text.c_str();
+  described.options = options.c_str();
+  const ob_status status = table.program_build(table.context, &described, &program);
   if (status == OB_BUILD_FAILED) {
-    const std::string log = table.last_error();
+    const std::string log = table.last_error(table.context);
     TORCH_CHECK(false, "a kernel does not compile on ", device_of(device), ":",
                 lines_in_log(source, log), "\n", log);
   }
@@ -123,7 +128,12 @@ ob_program load_from_disk(c10::DeviceIndex device, const std::string& key) {
   const std::string binary = disk_cache_read(key);
   if (binary.empty()) return nullptr;
   ob_program program = nullptr;
-  if (table.program_load(device, binary.data(), binary.size(), &program) != OB_OK) {
+  ob_program_image image = {};
+  image.struct_size = sizeof(image);
+  image.device = device;
+  image.data = binary.data();
+  image.bytes = binary.size();
+  if (table.program_load(table.context, &image, &program) != OB_OK) {
     disk_cache_remove(key);  // of another version of the compiler, say: it is built again
     return nullptr;
   }
@@ -148,7 +158,7 @@ Program& make_program(const ProgramName& name) {
       return *program;
     }
   }
-  defer_status(driver().program_release(handle), "program_release");
+  defer_status(OB_ASK(program_release, handle), "program_release");
   std::lock_guard<std::mutex> lock(all.mutex);
   return *all.by_name[name];
 }
@@ -195,7 +205,7 @@ bool runs_code(c10::DeviceIndex device) {
 std::string source_prelude(c10::DeviceIndex device) {
   const ob_device_properties& properties = device_properties(device);
   std::string text;
-  if (const char* dialect = driver().source_prelude) text += dialect;
+  if (properties.source_prelude != nullptr) text += properties.source_prelude;
   if ((properties.dtypes & OB_DTYPE_FLOAT64) != 0) text += kFloat64;
   text += properties.addressing == OB_ADDRESSING_HANDLE ? kHandles : kPointers;
   return text;

@@ -281,14 +281,7 @@ void fill_properties(const Candidate& candidate, const Settings& settings, const
     p.dtypes |= OB_DTYPE_FLOAT16;
   }
   if (device.host_memory_is_device_memory) p.features |= OB_FEATURE_HOST_MEMORY_IS_DEVICE_MEMORY;
-  if (has_extension(candidate, "cl_khr_int64_base_atomics") && !masked(settings, "int64_atomics")) {
-    p.features |= OB_FEATURE_ATOMICS_64;
-  }
   p.subgroup_size = masked(settings, "subgroups") ? 0 : find_subgroup_size(candidate);
-  if (p.subgroup_size != 0) p.features |= OB_FEATURE_SUBGROUPS;
-  if (info<cl_bool>(candidate, CL_DEVICE_IMAGE_SUPPORT) == CL_TRUE && !masked(settings, "images")) {
-    p.features |= OB_FEATURE_IMAGES;
-  }
   p.total_memory = total_memory(candidate, settings);
   p.max_allocation =
       std::min<uint64_t>(p.total_memory, info<cl_ulong>(candidate, CL_DEVICE_MAX_MEM_ALLOC_SIZE));

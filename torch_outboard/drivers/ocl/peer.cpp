@@ -30,7 +30,8 @@ void order(ob_queue earlier, ob_queue later) { wait_for(later, mark(earlier), ea
 void copy_through_host(ob_queue queue, Device& destination_device, ob_address destination,
                        Device& source_device, ob_address source, uint64_t bytes) {
   void* staging = nullptr;
-  host_allocate(bytes, &staging);
+  const ob_host_allocation wanted = {sizeof wanted, bytes};
+  host_allocate(&wanted, &staging);
   const bool queue_reads = &queue->device == &source_device;
   const HelperQueue helper(queue_reads ? destination_device : source_device);
   try {
