@@ -200,6 +200,19 @@ def test_failure_of_work_is_reported_once(open_fake) -> None:
     driver.deallocate(0, address)
 
 
+def test_events_behind_failed_work_happen(open_fake) -> None:
+    driver = open_fake()
+    queue, other = driver.queue_create(0), driver.queue_create(0)
+    address, event = driver.allocate(0, 64), driver.event_create(0)
+    driver.fill(queue, address, b"\xff", 64)
+    driver.event_record(event, queue)
+    driver.event_wait(other, event)
+    assert driver.event_query(event)
+    driver.fill(other, address, b"\x01", 64)
+    driver.queue_synchronize(other)
+    driver.event_destroy(event)
+
+
 @pytest.mark.parametrize(
     ("variable", "value"),
     [

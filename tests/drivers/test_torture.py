@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -179,6 +180,8 @@ def test_every_function_can_fail(tortured: DriverUnderTest, name: str) -> None:
     arguments: dict[str, tuple[object, ...]] = {
         "device_count": (ctypes.cast(out, ctypes.POINTER(ctypes.c_int32)),),
         "device_properties": (0, ctypes.byref(contract.DeviceProperties())),
+        "device_state": (0, ctypes.byref(contract.described(contract.DeviceState))),
+        "peer_access": (0, 1, ctypes.byref(ctypes.c_int32())),
         "allocate": (memory, ctypes.byref(contract.Address())),
         "deallocate": (0, address),
         "memory_info": (0, None, None),
@@ -380,3 +383,21 @@ def test_many_threads(tortured: DriverUnderTest) -> None:
     assert len(failures) == 40
     assert tortured.torture.calls()["event_create"] == 280
     assert tortured.torture.live()["events"] == 0
+
+
+def test_delays_need_callbacks(tmp_path: Path, tortured: DriverUnderTest) -> None:
+    less = contract.Driver.from_buffer_copy(tortured.driver)
+    less.host_callback = contract.FUNCTIONS["host_callback"]()
+    (tmp_path / "other").mkdir()
+    controls = torture.Torture(shutil.copy(torture.library_path(), tmp_path / "other"))
+    controls.configure(delay_us=100)
+    table = contract.Driver.from_address(
+        controls.library.ob_torture_wrap(ctypes.addressof(less)) or 0
+    )
+    assert table.initialize(None) == Status.INVALID_ARGUMENT
+    assert b'delay_us delays work by `host_callback`, which the driver "host" lacks' in (
+        table.last_error(None)
+    )
+    with pytest.raises(ValueError, match="delay_us delays work by `host_callback`"):
+        controls.configure(delay_us=7)
+    controls.configure(delay_us=0)

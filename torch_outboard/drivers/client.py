@@ -92,6 +92,22 @@ class Client:
         self.call("device_properties", device, ctypes.byref(properties))
         return properties
 
+    def device_state(self, device: int) -> contract.DeviceState:
+        """How a device is doing."""
+        state = contract.described(contract.DeviceState)
+        self.call("device_state", device, ctypes.byref(state))
+        return state
+
+    def peer_access(self, device: int, peer: int) -> bool:
+        """Whether copies between two devices go without memory of the host."""
+        return bool(self._result(ctypes.c_int32, "peer_access", device, peer))
+
+    def kernel_attributes(self, kernel: int) -> contract.KernelAttributes:
+        """Limits of a kernel."""
+        attributes = contract.described(contract.KernelAttributes)
+        self.call("kernel_attributes", kernel, ctypes.byref(attributes))
+        return attributes
+
     def allocate(self, device: int, size: int) -> int:
         """Address of `size` new bytes on a device."""
         wanted = contract.described(contract.Allocation, device=device, bytes=size)

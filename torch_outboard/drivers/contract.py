@@ -79,12 +79,25 @@ class DType(enum.IntFlag):
     FLOAT64 = 1 << 9
     COMPLEX64 = 1 << 10
     COMPLEX128 = 1 << 11
+    UINT16 = 1 << 12
+    UINT32 = 1 << 13
+    UINT64 = 1 << 14
 
 
 class Feature(enum.IntFlag):
     """What a device can do beyond the necessary."""
 
     HOST_MEMORY_IS_DEVICE_MEMORY = 1 << 0
+
+
+class DeviceStateField(enum.IntFlag):
+    """What a driver knows of how a device is doing."""
+
+    UTILIZATION = 1 << 0
+    MEMORY_UTILIZATION = 1 << 1
+    TEMPERATURE = 1 << 2
+    POWER = 1 << 3
+    CLOCK = 1 << 4
 
 
 class EventFlag(enum.IntFlag):
@@ -141,6 +154,20 @@ class DeviceProperties(ctypes.Structure):
         ("least_priority", c_int32),
         ("greatest_priority", c_int32),
         ("source_prelude", c_char_p),
+    )
+
+
+class DeviceState(ctypes.Structure):
+    """`ob_device_state`."""
+
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("known", c_uint32),
+        ("utilization", c_double),
+        ("memory_utilization", c_double),
+        ("temperature", c_double),
+        ("power", c_double),
+        ("clock", c_double),
     )
 
 
@@ -216,6 +243,16 @@ class Launch(ctypes.Structure):
     )
 
 
+class KernelAttributes(ctypes.Structure):
+    """`ob_kernel_attributes`."""
+
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("max_work_group_size", c_uint32),
+        ("local_memory", c_uint32),
+    )
+
+
 class Tensor(ctypes.Structure):
     """`ob_tensor`."""
 
@@ -270,6 +307,8 @@ _SIGNATURES: dict[str, tuple[type, ...]] = {
     "finalize": (),
     "device_count": (POINTER(c_int32),),
     "device_properties": (c_int32, POINTER(DeviceProperties)),
+    "device_state": (c_int32, POINTER(DeviceState)),
+    "peer_access": (c_int32, c_int32, POINTER(c_int32)),
     "allocate": (POINTER(Allocation), POINTER(Address)),
     "deallocate": (c_int32, Address),
     "memory_info": (c_int32, POINTER(c_uint64), POINTER(c_uint64)),
@@ -303,6 +342,7 @@ _SIGNATURES: dict[str, tuple[type, ...]] = {
     "program_release": (Program,),
     "kernel_create": (Program, c_char_p, POINTER(Kernel)),
     "kernel_release": (Kernel,),
+    "kernel_attributes": (Kernel, POINTER(KernelAttributes)),
     "launch": (Queue, POINTER(Launch)),
     "matrix_product": (Queue, POINTER(MatrixProduct)),
     "convolution": (Queue, POINTER(Convolution)),
@@ -315,7 +355,7 @@ _SIGNATURES: dict[str, tuple[type, ...]] = {
 # Functions that a table may leave NULL; the header says what happens then.
 OPTIONAL = frozenset(
     (
-        "finalize", "memory_info", "host_allocate", "host_deallocate",
+        "finalize", "device_state", "peer_access", "kernel_attributes", "memory_info", "host_allocate", "host_deallocate",
         "device_synchronize", "queue_native_handle", "copy_peer", "copy_host_to_device_2d",
         "copy_device_to_host_2d", "copy_device_to_device_2d", "host_callback", "program_build",
         "program_binary", "program_load", "program_release", "kernel_create", "kernel_release",

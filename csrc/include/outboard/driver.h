@@ -140,7 +140,10 @@ enum {
   OB_DTYPE_FLOAT32 = 1u << 8,
   OB_DTYPE_FLOAT64 = 1u << 9,
   OB_DTYPE_COMPLEX64 = 1u << 10,
-  OB_DTYPE_COMPLEX128 = 1u << 11
+  OB_DTYPE_COMPLEX128 = 1u << 11,
+  OB_DTYPE_UINT16 = 1u << 12,
+  OB_DTYPE_UINT32 = 1u << 13,
+  OB_DTYPE_UINT64 = 1u << 14
 };
 
 /* Bits of ob_device_properties.features. */
@@ -175,6 +178,26 @@ typedef struct ob_device_properties {
    * Static; UTF-8. */
   const char* source_prelude;
 } ob_device_properties;
+
+/* Bits of ob_device_state.known. */
+enum {
+  OB_STATE_UTILIZATION = 1u << 0,
+  OB_STATE_MEMORY_UTILIZATION = 1u << 1,
+  OB_STATE_TEMPERATURE = 1u << 2,
+  OB_STATE_POWER = 1u << 3,
+  OB_STATE_CLOCK = 1u << 4
+};
+
+/* How a device is doing. */
+typedef struct ob_device_state {
+  size_t struct_size;
+  uint32_t known;            /* OB_STATE_*: which of the following are filled in */
+  double utilization;        /* percent of a recent time in which the device worked */
+  double memory_utilization; /* percent of it in which memory was read or written */
+  double temperature;        /* degrees Celsius */
+  double power;              /* watts */
+  double clock;              /* MHz */
+} ob_device_state;
 
 /* ---- Memory ------------------------------------------------------------- */
 
@@ -258,6 +281,13 @@ static inline const ob_argument* ob_argument_of(const ob_launch* launch, uint32_
   return (const ob_argument*)((const char*)launch->arguments + (size_t)i * launch->argument_bytes);
 }
 
+/* Limits of one kernel; 0 stands for what the device says. */
+typedef struct ob_kernel_attributes {
+  size_t struct_size;
+  uint32_t max_work_group_size;
+  uint32_t local_memory; /* bytes of a work group, besides those of arguments */
+} ob_kernel_attributes;
+
 /* ---- Library calls ------------------------------------------------------ */
 
 /* A dense operand of a library call. Strides are in elements. */
@@ -332,6 +362,14 @@ typedef struct ob_driver {
    * for the life of the process. */
   ob_status (*device_properties)(void* context, int32_t device, ob_device_properties* properties);
 
+  /* (optional: nothing is known) Fills `state` (struct_size set by the caller,
+   * the rest zero). For people and their monitors. */
+  ob_status (*device_state)(void* context, int32_t device, ob_device_state* state);
+
+  /* (optional: no) *direct = 1 if copies between two different devices go without
+   * memory of the host in between, else 0. */
+  ob_status (*peer_access)(void* context, int32_t device, int32_t peer, int32_t* direct);
+
   /* ---- Memory ---- */
 
   /* Memory of a device. Does not wait. The kit's caching allocator calls this
@@ -358,17 +396,25 @@ typedef struct ob_driver {
   /* An in-order queue: work starts when all earlier work on the same queue is
    * done. Order between queues comes from events alone. */
   ob_status (*queue_create)(void* context, const ob_queue_description* wanted, ob_queue* queue);
-  /* After its work is done; waits for it if need be. */
+  /* After its work is done; waits for it if need be, and reports a failure like
+   * queue_synchronize. From the start of the call nobody else uses the queue,
+   * but a device_synchronize may be under way. Events recorded on it stay. */
   ob_status (*queue_destroy)(void* context, ob_queue queue);
   /* OB_OK when all work on the queue is done, else OB_NOT_READY. Does not wait. */
   ob_status (*queue_query)(void* context, ob_queue queue);
   /* Waits for all work that was on the queue when the call began. Reports a
-   * failure of asynchronous work on this queue, once. */
+   * failure of asynchronous work on this queue, once; then the queue is as good
+   * as new. Whether work behind the failed one still ran is up to the device, and
+   * its results are worth nothing; events recorded behind it happen either way,
+   * so that nobody waits for ever. After a failure from which the device cannot
+   * recover, this and all later calls answer OB_DEVICE_LOST. */
   ob_status (*queue_synchronize)(void* context, ob_queue queue);
   /* (optional: every queue in turn) Waits for all queues of the device. */
   ob_status (*device_synchronize)(void* context, int32_t device);
   /* (optional: the ob_queue itself) The native object behind a queue, for users
-   * of the maker's own libraries. */
+   * of the maker's own libraries. Those reach functions of the driver's library
+   * that are not in the table by linking against it or by dlopen of the same
+   * file: it is loaded once. */
   ob_status (*queue_native_handle)(void* context, ob_queue queue, void** handle);
 
   /* ---- Events ---- */
@@ -377,7 +423,8 @@ typedef struct ob_driver {
   /* Legal at any time, also while recorded work is pending. Does not wait. */
   ob_status (*event_destroy)(void* context, ob_event event);
   /* The event now stands for all work on `queue` so far. Recording again moves
-   * it; waits already enqueued keep the earlier meaning. Does not wait. */
+   * it; waits already enqueued keep the earlier meaning. Does not wait.
+   * OB_INVALID_ARGUMENT if the queue is another device's. */
   ob_status (*event_record)(void* context, ob_event event, ob_queue queue);
   /* Later work on `queue` (of any device) starts when the event has happened.
    * Nothing happens if it was never recorded. Does not wait. */
@@ -387,7 +434,9 @@ typedef struct ob_driver {
   /* Waits until it has happened. */
   ob_status (*event_synchronize)(void* context, ob_event event);
   /* Milliseconds from `start` to `end`, both with OB_EVENT_TIMING, recorded and
-   * completed, on the same device. OB_NOT_READY while one is pending. */
+   * completed, on the same device. OB_NOT_READY while one is pending;
+   * OB_INVALID_ARGUMENT if one was never recorded, is of another device or has
+   * no OB_EVENT_TIMING. */
   ob_status (*event_elapsed)(void* context, ob_event start, ob_event end, double* milliseconds);
 
   /* ---- Transfers: asynchronous on a queue; do not wait. Host memory stays
@@ -420,7 +469,8 @@ typedef struct ob_driver {
    * `bytes`, a multiple of it. */
   ob_status (*fill)(void* context, ob_queue queue, ob_address destination, const void* pattern,
                     uint32_t pattern_bytes, uint64_t bytes);
-  /* (optional: the kit waits for the queue and calls) Calls function(argument)
+  /* (optional: the kit waits for the queue and calls, and `torture` cannot delay
+   * work, so that missing waits stay unseen in tests) Calls function(argument)
    * once, on a thread of the driver's, when earlier work on the queue is done;
    * later work waits for it to return. The function calls no driver function. */
   ob_status (*host_callback)(void* context, ob_queue queue, ob_host_function function,
@@ -436,11 +486,17 @@ typedef struct ob_driver {
    * in *bytes; otherwise fills *bytes bytes. */
   ob_status (*program_binary)(void* context, ob_program program, void* data, uint64_t* bytes);
   ob_status (*program_load)(void* context, const ob_program_image* image, ob_program* program);
+  /* Before `finalize` at the latest; its kernels may still be alive. */
   ob_status (*program_release)(void* context, ob_program program);
   /* A kernel of a program; used by one thread at a time, kept alive by itself. */
   ob_status (*kernel_create)(void* context, ob_program program, const char* name,
                              ob_kernel* kernel);
   ob_status (*kernel_release)(void* context, ob_kernel kernel);
+  /* (optional: what the device says) Fills `attributes` (struct_size set by the
+   * caller, the rest zero). Asked once per kernel; launches beyond it are refused
+   * by the kit. */
+  ob_status (*kernel_attributes)(void* context, ob_kernel kernel,
+                                 ob_kernel_attributes* attributes);
   /* Enqueues a kernel. Arguments are copied. Does not wait. */
   ob_status (*launch)(void* context, ob_queue queue, const ob_launch* launch);
 

@@ -13,6 +13,15 @@ const ob_driver* g_table = nullptr;
 
 ob_status no_finalize(void* context) { return OB_OK; }
 
+// What is asked for was zero before: nothing is known.
+ob_status no_device_state(void*, int32_t, ob_device_state*) { return OB_OK; }
+ob_status no_kernel_attributes(void*, ob_kernel, ob_kernel_attributes*) { return OB_OK; }
+
+ob_status no_peer_access(void*, int32_t, int32_t, int32_t* direct) {
+  *direct = 0;
+  return OB_OK;
+}
+
 ob_status memory_info_from_properties(void* context, int32_t device, uint64_t* free_bytes,
                                       uint64_t* total_bytes) {
   ob_device_properties properties = {};
@@ -123,6 +132,9 @@ void fill_driver_defaults(ob_driver& table) noexcept {
     table.host_deallocate = &pageable_host_deallocate;
   }
   fill(table.finalize, &no_finalize);
+  fill(table.device_state, &no_device_state);
+  fill(table.peer_access, &no_peer_access);
+  fill(table.kernel_attributes, &no_kernel_attributes);
   fill(table.memory_info, &memory_info_from_properties);
   fill(table.queue_native_handle, &queue_as_native_handle);
   fill(table.copy_peer, &peer_copy_through_host);

@@ -17,6 +17,7 @@
 #include "runtime/driver/driver_answers.h"
 #include "runtime/driver/driver_defaults.h"
 #include "runtime/fork.h"
+#include "runtime/programs/program.h"
 #include "runtime/programs/program_disk_cache.h"
 #include "runtime/streams/stream.h"
 #include "runtime/streams/wait.h"
@@ -310,6 +311,7 @@ void finalize_driver() noexcept {
   // Nothing may be taken away under a thread that the driver has not given back.
   if (!others_came_back()) return;
   g_driver.store(nullptr, std::memory_order_release);
+  release_programs(table);
   const ob_status status = table.finalize(table.context);
   if (status != OB_OK) TORCH_WARN("at exit, `finalize` failed: ", table.last_error(table.context));
 }

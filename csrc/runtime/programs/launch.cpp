@@ -21,6 +21,7 @@ void launch(StreamState& stream, Kernel& kernel, const Grid& grid,
   {
     const Kernel::Use use(kernel);
     description.kernel = use.handle();
+    kernel.check_limits(grid.local[0] * grid.local[1] * grid.local[2], arguments.local_bytes());
     check_status(table.launch(table.context, stream.queue, &description), "launch");
   }
   stream.mark_submitted();

@@ -2,6 +2,7 @@
  * What the parts of the host driver share.
  *
  *   host.c      settings, devices, messages, the table
+ *   state.c     how busy and how warm the machine is
  *   memory.c    memory of devices and pinned memory
  *   work.c      commands, what running one does, and recordings
  *   queue.c     queues and their worker threads
@@ -36,6 +37,10 @@ extern settings host_settings;
 /* Keeps the message of this thread and returns `status`, so that failing is one statement. */
 ob_status fail(ob_status status, const char* format, ...) __attribute__((format(printf, 2, 3)));
 ob_status check_device(int32_t device);
+
+/* ---- state.c ---- */
+
+ob_status device_state(void* context, int32_t device, ob_device_state* state);
 
 /* ---- memory.c ---- */
 
@@ -166,6 +171,7 @@ ob_status copy_device_to_host_2d(void* context, ob_queue queue, void* destinatio
 ob_status copy_device_to_device_2d(void* context, ob_queue queue, ob_address destination,
                                    uint64_t destination_pitch, ob_address source,
                                    uint64_t source_pitch, uint64_t row_bytes, uint64_t rows);
+ob_status peer_access(void* context, int32_t device, int32_t peer, int32_t* direct);
 ob_status fill(void* context, ob_queue queue, ob_address destination, const void* pattern,
                uint32_t pattern_bytes, uint64_t bytes);
 ob_status host_callback(void* context, ob_queue queue, ob_host_function function, void* argument);

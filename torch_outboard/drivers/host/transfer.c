@@ -112,6 +112,13 @@ ob_status copy_peer(void* context, ob_queue queue, int32_t destination_device,
                               bytes, bytes, 1);
 }
 
+ob_status peer_access(void* context, int32_t index, int32_t peer, int32_t* direct) {
+  ob_status status = check_device(index);
+  if (status == OB_OK) status = check_device(peer);
+  if (status == OB_OK) *direct = 1;
+  return status;
+}
+
 ob_status fill(void* context, ob_queue queue, ob_address destination, const void* pattern,
                uint32_t pattern_bytes, uint64_t bytes) {
   bool power_of_two = (pattern_bytes & (pattern_bytes - 1)) == 0;

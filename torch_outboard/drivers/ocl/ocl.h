@@ -284,6 +284,7 @@ ob_status fill(ob_queue queue, ob_address destination, const void* pattern, uint
 
 // ---- peer.cpp
 
+ob_status peer_access(int32_t index, int32_t peer, int32_t* direct);
 ob_status copy_peer(ob_queue queue, int32_t destination_device, ob_address destination,
                     int32_t source_device, ob_address source, uint64_t bytes);
 
@@ -295,6 +296,7 @@ ob_status program_load(const ob_program_image* image, ob_program* program);
 ob_status program_release(ob_program program);
 ob_status kernel_create(ob_program program, const char* name, ob_kernel* kernel);
 ob_status kernel_release(ob_kernel kernel);
+ob_status kernel_attributes(ob_kernel kernel, ob_kernel_attributes* attributes);
 ob_status launch(ob_queue queue, const ob_launch* launch);
 
 }  // namespace ocl

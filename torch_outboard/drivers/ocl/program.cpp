@@ -224,6 +224,22 @@ ob_status kernel_release(ob_kernel kernel) {
   return OB_OK;
 }
 
+ob_status kernel_attributes(ob_kernel kernel, ob_kernel_attributes* attributes) {
+  const OpenCL& api = *kernel->device.api;
+  const auto info = [&](cl_uint what, auto& value) {
+    check(api.clGetKernelWorkGroupInfo(kernel->kernel, kernel->device.id, what, sizeof value,
+                                       &value, nullptr),
+          "clGetKernelWorkGroupInfo");
+  };
+  size_t largest = 0;
+  cl_ulong local_memory = 0;
+  info(CL_KERNEL_WORK_GROUP_SIZE, largest);
+  info(CL_KERNEL_LOCAL_MEM_SIZE, local_memory);
+  attributes->max_work_group_size = static_cast<uint32_t>(largest);
+  attributes->local_memory = static_cast<uint32_t>(local_memory);
+  return OB_OK;
+}
+
 ob_status launch(ob_queue queue, const ob_launch* launch) {
   ob_kernel kernel = launch->kernel;
   if (&kernel->device != &queue->device) {

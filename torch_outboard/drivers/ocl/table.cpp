@@ -139,6 +139,7 @@ extern "C" __attribute__((visibility("default"))) const ob_driver* ob_driver_tab
     t.device_count = &Guarded<device_count>::call;
 #define OUTBOARD_SET(name) t.name = &Guarded<ocl::name>::call;
     OUTBOARD_SET(device_properties)
+    OUTBOARD_SET(peer_access)
     OUTBOARD_SET(allocate)
     OUTBOARD_SET(deallocate)
     OUTBOARD_SET(memory_info)
@@ -172,6 +173,7 @@ extern "C" __attribute__((visibility("default"))) const ob_driver* ob_driver_tab
     OUTBOARD_SET(program_release)
     OUTBOARD_SET(kernel_create)
     OUTBOARD_SET(kernel_release)
+    OUTBOARD_SET(kernel_attributes)
     OUTBOARD_SET(launch)
 #undef OUTBOARD_SET
     return t;

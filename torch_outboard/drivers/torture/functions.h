@@ -22,6 +22,9 @@
   F(CALL, device_count, (int32_t* count), (count), OB_OK)                                          \
   F(CALL, device_properties, (int32_t device, ob_device_properties* properties),                   \
     (device, properties), OB_OK)                                                                   \
+  F(CALL, device_state, (int32_t device, ob_device_state* state), (device, state), OB_OK)          \
+  F(CALL, peer_access, (int32_t device, int32_t peer, int32_t* direct), (device, peer, direct),    \
+    OB_OK)                                                                                         \
   F(CREATE, allocate, (const ob_allocation* wanted, ob_address* address), (wanted, address),       \
     check_limit(wanted->device, wanted->bytes), ALLOCATION, *address, wanted->device,              \
     wanted->bytes)                                                                                 \
@@ -99,6 +102,8 @@
   F(CREATE, kernel_create, (ob_program program, const char* name, ob_kernel* kernel),              \
     (program, name, kernel), check_live(PROGRAM, KEY(program)), KERNEL, KEY(*kernel), -1, 0)       \
   F(DESTROY, kernel_release, (ob_kernel kernel), (kernel), KERNEL, KEY(kernel))                    \
+  F(CALL, kernel_attributes, (ob_kernel kernel, ob_kernel_attributes* attributes),                 \
+    (kernel, attributes), check_live(KERNEL, KEY(kernel)))                                         \
   F(WORK, launch, (ob_queue queue, const ob_launch* launch), (queue, launch), queue,               \
     check_launch(queue, launch))                                                                   \
   F(LIBRARY, matrix_product, (ob_queue queue, const ob_matrix_product* description),                  \

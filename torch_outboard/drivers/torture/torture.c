@@ -11,7 +11,8 @@
  *       Nothing more.
  *   delay_us=N
  *       Work on a queue starts N microseconds later than it could, so that a forgotten
- *       synchronization shows. Needs `host_callback` of the wrapped driver.
+ *       synchronization shows. Needs `host_callback` of the wrapped driver, and is
+ *       refused without.
  *   limit=BYTES
  *       `allocate` gives no more than this on each device; 0: no limit.
  *   slow=FUNCTION:N
@@ -134,10 +135,22 @@ static ob_status delay(void* context, ob_queue queue) {
 #define DEFINE(kind, ...) kind(__VA_ARGS__)
 TORTURE_FUNCTIONS(DEFINE)
 
+/* NULL, or why the settings do not suit the wrapped driver. */
+static const char* settings_problem(void) {
+  if (work_delay_us() == 0 || inner.name == NULL || inner.host_callback != NULL) return NULL;
+  static _Thread_local char text[256];
+  snprintf(text, sizeof text,
+           "delay_us delays work by `host_callback`, which the driver \"%.100s\" lacks; leave it out.",
+           inner.name);
+  return text;
+}
+
 static ob_status torture_initialize(void* context) {
   if (bad_settings[0] != '\0') {
     return refuse(OB_INVALID_ARGUMENT, "OUTBOARD_TORTURE: %s", bad_settings);
   }
+  const char* problem = settings_problem();
+  if (problem != NULL) return refuse(OB_INVALID_ARGUMENT, "OUTBOARD_TORTURE: %s", problem);
   ob_status status = begin_call(FUNCTION_initialize);
   if (status == LIE) return OB_OK;
   if (status != OB_OK) return status;
@@ -191,7 +204,8 @@ TORTURE_EXPORT const ob_driver* ob_torture_wrap(const ob_driver* wrapped) {
 
 /* NULL, or what is wrong with the settings, valid until the thread's next call. */
 TORTURE_EXPORT const char* ob_torture_configure(const char* settings) {
-  return apply_settings(settings);
+  const char* problem = apply_settings(settings);
+  return problem != NULL ? problem : settings_problem();
 }
 
 /* Forgets settings and counts; what is alive stays known. */
