@@ -67,8 +67,8 @@ def properties(size: int | None = None, **fields: Any) -> Callable[[], object]:
     """A driver that reports these properties; `size`: and writes that many bytes of its own."""
 
     def change(table: Driver, original: Driver) -> None:
-        def device_properties(device: int, result: Any) -> int:
-            status: int = original.device_properties(device, result)
+        def device_properties(context: int, device: int, result: Any) -> int:
+            status: int = original.device_properties(context, device, result)
             for name, value in fields.items():
                 if isinstance(value, bytes):
                     address = ctypes.addressof(result.contents)
@@ -96,12 +96,12 @@ def names_that_are_not_utf8() -> object:
 
 def devices(reported: int) -> Callable[[], object]:
     def change(table: Driver, original: Driver) -> None:
-        def device_count(count: Any) -> int:
+        def device_count(context: int, count: Any) -> int:
             count[0] = reported
             return Status.OK
 
-        def device_properties(device: int, result: Any) -> int:
-            return original.device_properties(0, result)
+        def device_properties(context: int, device: int, result: Any) -> int:
+            return original.device_properties(context, 0, result)
 
         table.device_count = FUNCTIONS["device_count"](device_count)
         table.device_properties = FUNCTIONS["device_properties"](device_properties)
@@ -145,7 +145,7 @@ def answers(name: str, replace: Callable[..., Any], use: Callable[[], object] = 
     """A driver with a function of ours: `replace(original, *arguments)`."""
 
     def change(table: Driver, original: Driver) -> None:
-        def call(*arguments: Any) -> int:
+        def call(context: int, *arguments: Any) -> int:
             return int(replace(original, *arguments))
 
         setattr(table, name, FUNCTIONS[name](call))
@@ -158,10 +158,10 @@ LARGE = 1 << 20
 _large: list[int] = []
 
 
-def same_memory(original: Driver, device: int, size: int, address: Any) -> int:
+def same_memory(original: Driver, wanted: Any, address: Any) -> int:
     """The second large allocation is the first."""
-    status: int = original.allocate(device, size, address)
-    if size > LARGE:
+    status: int = original.allocate(None, wanted, address)
+    if wanted.contents.bytes > LARGE:
         _large.append(address[0])
         address[0] = _large[0]
     return status
@@ -171,16 +171,18 @@ def two_segments() -> object:
     return [torch.ones(1 << 23, device="host") for _ in range(2)]
 
 
-def crooked(original: Driver, device: int, size: int, address: Any) -> int:
-    status: int = original.allocate(device, size + 64, address)
-    if size > LARGE:
+def crooked(original: Driver, wanted: Any, address: Any) -> int:
+    large = wanted.contents.bytes > LARGE
+    wanted.contents.bytes += 64
+    status: int = original.allocate(None, wanted, address)
+    if large:
         address[0] += 4
     return status
 
 
-def past_the_end(original: Driver, device: int, size: int, address: Any) -> int:
-    status: int = original.allocate(device, size, address)
-    if size > LARGE:
+def past_the_end(original: Driver, wanted: Any, address: Any) -> int:
+    status: int = original.allocate(None, wanted, address)
+    if wanted.contents.bytes > LARGE:
         address[0] = 2**64 - 4096
     return status
 
@@ -219,15 +221,15 @@ def features_claimed() -> object:
     def change(table: Driver, original: Driver) -> None:
         known: set[int] = set()
 
-        def allocate(device: int, size: int, address: Any) -> int:
-            status: int = original.allocate(device, size, address)
+        def allocate(context: int, wanted: Any, address: Any) -> int:
+            status: int = original.allocate(context, wanted, address)
             known.add(address[0])
             return status
 
-        def copy(queue: int, destination: int, source: int, size: int) -> int:
+        def copy(context: int, queue: int, destination: int, source: int, size: int) -> int:
             if source not in known:
                 return Status.INVALID_ARGUMENT
-            return int(original.copy_device_to_device(queue, destination, source, size))
+            return int(original.copy_device_to_device(context, queue, destination, source, size))
 
         table.allocate = FUNCTIONS["allocate"](allocate)
         table.copy_device_to_device = FUNCTIONS["copy_device_to_device"](copy)
@@ -242,20 +244,20 @@ def incoherent() -> object:
     def change(table: Driver, original: Driver) -> None:
         behind: dict[int, Any] = {}
 
-        def allocate(device: int, size: int, address: Any) -> int:
-            status: int = original.allocate(device, size, address)
-            behind[address[0]] = ctypes.create_string_buffer(size)
+        def allocate(context: int, wanted: Any, address: Any) -> int:
+            status: int = original.allocate(context, wanted, address)
+            behind[address[0]] = ctypes.create_string_buffer(wanted.contents.bytes)
             return status
 
-        def to_device(queue: int, destination: int, source: int, size: int) -> int:
+        def to_device(context: int, queue: int, destination: int, source: int, size: int) -> int:
             ctypes.memmove(behind[destination], source, size)
             return Status.OK
 
-        def on_device(queue: int, destination: int, source: int, size: int) -> int:
+        def on_device(context: int, queue: int, destination: int, source: int, size: int) -> int:
             ctypes.memmove(behind[destination], behind[source], size)
             return Status.OK
 
-        def to_host(queue: int, destination: int, source: int, size: int) -> int:
+        def to_host(context: int, queue: int, destination: int, source: int, size: int) -> int:
             ctypes.memmove(destination, behind[source], size)
             return Status.OK
 
@@ -274,7 +276,7 @@ def message(text: bytes | None) -> Callable[[], object]:
     kind = dict(Driver._fields_)["last_error"]
 
     def change(table: Driver, original: Driver) -> None:
-        table.last_error = kind(lambda: text)
+        table.last_error = kind(lambda _: text)
         table.queue_create = FUNCTIONS["queue_create"](lambda *_: Status.DEVICE_LOST)
 
     return lambda: (use_table(change), use_copy())[1]
@@ -309,7 +311,6 @@ LIES: dict[str, Callable[[], object]] = {
     # properties
     "addressing": properties(addressing=7),
     "host access": properties(host_access=-3),
-    "mapped without map": properties(host_access=contract.HostAccess.MAPPED),
     "no memory": properties(total_memory=0),
     "negative memory": properties(total_memory=2**64 - 1),
     "allocations beyond the memory": properties(total_memory=1 << 30, max_allocation=1 << 31),

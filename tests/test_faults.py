@@ -202,7 +202,7 @@ def function(name, answer):
     return contract.FUNCTIONS[name](answer)
 
 def count_of(number):
-    def device_count(count):
+    def device_count(context, count):
         count[0] = number
         return 0
     return function("device_count", device_count)
@@ -216,17 +216,18 @@ def use(driver):
 no_function = contract.FUNCTIONS["fill"]()
 cases = {
     "good": table(),
-    "older abi": table(abi=0),
-    "newer abi": table(abi=contract.ABI_VERSION + 1),
+    "older version": table(major=1),
+    "newer version": table(major=contract.VERSION_MAJOR + 1),
+    "another minor version": table(minor=contract.VERSION_MINOR + 7),
     "no size": table(struct_size=0),
     "short": table(struct_size=64),
     "longer than ours": table(struct_size=ctypes.sizeof(contract.Driver) * 2),
     "no fill": table(fill=no_function),
     "no last_error": table(last_error=contract.Driver().last_error),
-    "initialize fails": table(initialize=function("initialize", lambda: 6)),
+    "initialize fails": table(initialize=function("initialize", lambda context: 6)),
     "no devices": table(device_count=count_of(0)),
     "negative count": table(device_count=count_of(-3)),
-    "count fails": table(device_count=function("device_count", lambda count: 7)),
+    "count fails": table(device_count=function("device_count", lambda context, count: 7)),
     "one device": table(device_count=count_of(1)),
     "null": 0,
     "no table": 3.5,
@@ -242,8 +243,11 @@ def test_tables_that_are_wrong():
     outcomes = dict(line.split(" -> ") for line in run_python(TABLES, PYTHONPATH=ROOT).splitlines())
     expected = {
         "good": "returned (3.0, 2)",
-        "older abi": "written for version 0 of the driver contract",
-        "newer abi": "written for version 2 of the driver contract",
+        "older version": "was written for version 1 of the driver contract and this torch_outboard "
+        "speaks version 2; install versions of both that match",
+        "newer version": "was written for version 3 of the driver contract and this torch_outboard "
+        "speaks version 2; install versions of both that match",
+        "another minor version": "returned (3.0, 2)",
         "no size": "fewer than its own header",
         "short": "the driver's table lacks `",
         "longer than ours": "returned (3.0, 2)",

@@ -29,15 +29,15 @@ KernelType type_of(ScalarType dtype) {
     case ScalarType::Short:
       return {"short", "short", "short", OB_DTYPE_INT16};
     case ScalarType::UInt16:
-      return {"ushort", "ushort", "short", OB_DTYPE_INT16};
+      return {"ushort", "ushort", "short", OB_DTYPE_UINT16};
     case ScalarType::Int:
       return {"int", "int", "int", OB_DTYPE_INT32};
     case ScalarType::UInt32:
-      return {"uint", "uint", "int", OB_DTYPE_INT32};
+      return {"uint", "uint", "int", OB_DTYPE_UINT32};
     case ScalarType::Long:
       return {"long", "long", "long", OB_DTYPE_INT64};
     case ScalarType::UInt64:
-      return {"ulong", "ulong", "long", OB_DTYPE_INT64};
+      return {"ulong", "ulong", "long", OB_DTYPE_UINT64};
     // Computed in float32: the device needs no arithmetic of its own for these.
     case ScalarType::Half:
       return {"half", "float", "int", OB_DTYPE_FLOAT32};

@@ -39,8 +39,6 @@ const char* host_access_name(ob_host_access access) {
   switch (access) {
     case OB_HOST_ACCESS_COHERENT:
       return "coherent";
-    case OB_HOST_ACCESS_MAPPED:
-      return "mapped";
     default:
       return "none";
   }
@@ -136,6 +134,36 @@ void bind_devices(py::module_& m) {
   m.def(
       "device_properties",
       [](c10::DeviceIndex device) { return DeviceProperties(device_properties(device)); }, NoGil());
+  // What the driver knows, by name.
+  m.def("device_state", [](c10::DeviceIndex device) {
+    ob_device_state state = {};
+    state.struct_size = sizeof(state);
+    {
+      py::gil_scoped_release no_gil;
+      check_device_index(device);
+      OB_CALL(device_state, device, &state);
+    }
+    py::dict known;
+    const auto add = [&](uint32_t bit, const char* name, double value) {
+      if ((state.known & bit) != 0) known[name] = value;
+    };
+    add(OB_STATE_UTILIZATION, "utilization", state.utilization);
+    add(OB_STATE_MEMORY_UTILIZATION, "memory_utilization", state.memory_utilization);
+    add(OB_STATE_TEMPERATURE, "temperature", state.temperature);
+    add(OB_STATE_POWER, "power", state.power);
+    add(OB_STATE_CLOCK, "clock", state.clock);
+    return known;
+  });
+  m.def(
+      "peer_access",
+      [](c10::DeviceIndex device, c10::DeviceIndex peer) {
+        check_device_index(device);
+        check_device_index(peer);
+        int32_t direct = 1;  // of a device to itself
+        if (device != peer) OB_CALL(peer_access, device, peer, &direct);
+        return direct != 0;
+      },
+      NoGil());
   m.def("current_device", &current_device);
   m.def(
       "set_device",

@@ -27,19 +27,20 @@ void* host_pointer(uint64_t address) { return reinterpret_cast<void*>(address); 
 void enqueue_rows(const ob_driver& table, ob_queue queue, Place destination, Place source,
                   const CopyPlan& plan) {
   if (source.device == kHost) {
-    check_status(table.copy_host_to_device_2d(queue, destination.address, plan.destination_pitch,
-                                              host_pointer(source.address), plan.source_pitch,
-                                              plan.row_bytes, plan.rows),
+    check_status(table.copy_host_to_device_2d(table.context, queue, destination.address,
+                                              plan.destination_pitch, host_pointer(source.address),
+                                              plan.source_pitch, plan.row_bytes, plan.rows),
                  "copy_host_to_device_2d");
   } else if (destination.device == kHost) {
-    check_status(table.copy_device_to_host_2d(queue, host_pointer(destination.address),
-                                              plan.destination_pitch, source.address,
-                                              plan.source_pitch, plan.row_bytes, plan.rows),
-                 "copy_device_to_host_2d");
+    check_status(
+        table.copy_device_to_host_2d(table.context, queue, host_pointer(destination.address),
+                                     plan.destination_pitch, source.address, plan.source_pitch,
+                                     plan.row_bytes, plan.rows),
+        "copy_device_to_host_2d");
   } else {
-    check_status(table.copy_device_to_device_2d(queue, destination.address, plan.destination_pitch,
-                                                source.address, plan.source_pitch, plan.row_bytes,
-                                                plan.rows),
+    check_status(table.copy_device_to_device_2d(table.context, queue, destination.address,
+                                                plan.destination_pitch, source.address,
+                                                plan.source_pitch, plan.row_bytes, plan.rows),
                  "copy_device_to_device_2d");
   }
 }
@@ -47,19 +48,20 @@ void enqueue_rows(const ob_driver& table, ob_queue queue, Place destination, Pla
 void enqueue_run(const ob_driver& table, ob_queue queue, Place destination, Place source,
                  uint64_t bytes) {
   if (source.device == kHost) {
-    check_status(
-        table.copy_host_to_device(queue, destination.address, host_pointer(source.address), bytes),
-        "copy_host_to_device");
+    check_status(table.copy_host_to_device(table.context, queue, destination.address,
+                                           host_pointer(source.address), bytes),
+                 "copy_host_to_device");
   } else if (destination.device == kHost) {
-    check_status(
-        table.copy_device_to_host(queue, host_pointer(destination.address), source.address, bytes),
-        "copy_device_to_host");
+    check_status(table.copy_device_to_host(table.context, queue, host_pointer(destination.address),
+                                           source.address, bytes),
+                 "copy_device_to_host");
   } else if (source.device == destination.device) {
-    check_status(table.copy_device_to_device(queue, destination.address, source.address, bytes),
+    check_status(table.copy_device_to_device(table.context, queue, destination.address,
+                                             source.address, bytes),
                  "copy_device_to_device");
   } else {
-    check_status(table.copy_peer(queue, destination.device, destination.address, source.device,
-                                 source.address, bytes),
+    check_status(table.copy_peer(table.context, queue, destination.device, destination.address,
+                                 source.device, source.address, bytes),
                  "copy_peer");
   }
 }

@@ -24,14 +24,15 @@ void compute_on_copies(const at::Tensor& input, const at::Tensor& result) {
   const ob_queue queue = outboard::current_queue(device);
   std::vector<float> values(static_cast<size_t>(input.numel()));
   const size_t bytes = values.size() * sizeof(float);
-  outboard::throw_if_failed(
-      driver.copy_device_to_host(queue, values.data(), outboard::address(input), bytes),
-      "copy_device_to_host");
+  outboard::throw_if_failed(driver.copy_device_to_host(driver.context, queue, values.data(),
+                                                       outboard::address(input), bytes),
+                            "copy_device_to_host");
   outboard::mark_submitted(device);
   outboard::wait_for_current_queue(device);
   compute(values.data(), values.data(), input.numel());
   outboard::throw_if_failed(
-      driver.copy_host_to_device(queue, outboard::address(result), values.data(), bytes),
+      driver.copy_host_to_device(driver.context, queue, outboard::address(result), values.data(),
+                                 bytes),
       "copy_host_to_device");
   outboard::mark_submitted(device);
   outboard::wait_for_current_queue(device);  // before `values` goes

@@ -32,8 +32,8 @@ def use(lanes: int = LANES) -> None:
     original = contract.load(ocl.library_path())
     _table = Driver.from_buffer_copy(original)
 
-    def device_properties(device: int, properties: Any) -> int:
-        status: int = original.device_properties(device, properties)
+    def device_properties(context: int, device: int, properties: Any) -> int:
+        status: int = original.device_properties(context, device, properties)
         if status == Status.OK:
             found = properties.contents
             found.kind = DeviceKind.GPU

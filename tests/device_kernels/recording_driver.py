@@ -45,9 +45,9 @@ def use() -> None:
 
 
 def _recorded(function: Callable[..., int], copy: Callable[..., tuple[Any, ...]]) -> Any:
-    def call(queue: int, *arguments: Any) -> int:
+    def call(context: int, queue: int, *arguments: Any) -> int:
         if queue not in captures:
-            return function(queue, *arguments)
+            return function(context, queue, *arguments)
         captures[queue].append((function, copy(*arguments)))
         return Status.OK
 
@@ -57,8 +57,8 @@ def _recorded(function: Callable[..., int], copy: Callable[..., tuple[Any, ...]]
 def _refused(function: Callable[..., int]) -> Any:
     """What needs the host cannot be captured."""
 
-    def call(queue: int, *arguments: Any) -> int:
-        return Status.UNSUPPORTED if queue in captures else function(queue, *arguments)
+    def call(context: int, queue: int, *arguments: Any) -> int:
+        return Status.UNSUPPORTED if queue in captures else function(context, queue, *arguments)
 
     return call
 
@@ -94,27 +94,27 @@ def _copy_of_fill(address: int, pattern: int, pattern_bytes: int, count: int) ->
     return (address, kept, pattern_bytes, count)
 
 
-def _begin(queue: int) -> int:
+def _begin(context: int, queue: int) -> int:
     if queue in captures:
         return Status.INVALID_ARGUMENT
     captures[queue] = []
     return Status.OK
 
 
-def _end(queue: int, graph: Any) -> int:
+def _end(context: int, queue: int, graph: Any) -> int:
     number = max(graphs, default=0) + 1
     graphs[number] = captures.pop(queue)
     graph[0] = number
     return Status.OK
 
 
-def _launch(queue: int, graph: int) -> int:
+def _launch(context: int, queue: int, graph: int) -> int:
     if queue in captures:
         captures[queue] += graphs[graph]
         return Status.OK
-    statuses = [function(queue, *arguments) for function, arguments in graphs[graph]]
+    statuses = [function(context, queue, *arguments) for function, arguments in graphs[graph]]
     return max(statuses, default=Status.OK)
 
 
-def _release(graph: int) -> int:
+def _release(context: int, graph: int) -> int:
     return Status.ERROR if graphs.pop(graph, None) is None else Status.OK

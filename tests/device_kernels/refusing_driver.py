@@ -20,13 +20,14 @@ def use() -> None:
     original = contract.load(ocl.library_path())
     _table = Driver.from_buffer_copy(original)
 
-    def build(device: int, source: bytes, options: bytes, program: Any) -> int:
+    def build(context: int, source: Any, program: Any) -> int:
         global builds
         builds += 1
-        return original.program_build(device, b"int refused(", options, program)
+        source.contents.source = b"int refused("
+        return original.program_build(context, source, program)
 
-    def device_properties(device: int, properties: Any) -> int:
-        status: int = original.device_properties(device, properties)
+    def device_properties(context: int, device: int, properties: Any) -> int:
+        status: int = original.device_properties(context, device, properties)
         if status == Status.OK:  # all of one model
             properties.contents.name = b"a device"
             properties.contents.driver_version = b"1"

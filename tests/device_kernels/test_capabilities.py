@@ -78,8 +78,8 @@ def test_without_float64():
 @pytest.mark.parametrize(
     ("memory", "mask"),
     [
-        ("handles", "float64,float16,int64_atomics"),
-        pytest.param("coarse", "subgroups,images,float64", marks=pytest.mark.slow),
+        ("handles", "float64,float16"),
+        pytest.param("coarse", "subgroups,float64", marks=pytest.mark.slow),
     ],
 )
 def test_network_trains_natively_on_a_device_that_lacks_much(memory, mask):

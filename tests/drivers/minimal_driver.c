@@ -26,7 +26,7 @@ __attribute__((format(printf, 2, 3))) static ob_status fail(ob_status status, co
   return status;
 }
 
-static const char* last_error(void) { return message; }
+static const char* last_error(void* context) { return message; }
 
 /* ---- The device ---- */
 
@@ -37,14 +37,15 @@ static ob_status check_device(int32_t device) {
   return device == 0 ? OB_OK : fail(OB_INVALID_ARGUMENT, "There is no device %d.", device);
 }
 
-static ob_status initialize(void) { return OB_OK; }
+static ob_status initialize(void* context) { return OB_OK; }
 
-static ob_status device_count(int32_t* count) {
+static ob_status device_count(void* context, int32_t* count) {
   *count = 1;
   return OB_OK;
 }
 
-static ob_status device_properties(int32_t device, ob_device_properties* properties) {
+static ob_status device_properties(void* context, int32_t device,
+                                   ob_device_properties* properties) {
   ob_status status = check_device(device);
   if (status != OB_OK) return status;
   ob_device_properties ours = {.struct_size = properties->struct_size,
@@ -68,8 +69,9 @@ static const uint64_t device_bit = (uint64_t)1 << 62;
 
 static void* at(ob_address address) { return (void*)(uintptr_t)(address & ~device_bit); }
 
-static ob_status allocate(int32_t device, uint64_t bytes, ob_address* address) {
-  ob_status status = check_device(device);
+static ob_status allocate(void* context, const ob_allocation* wanted, ob_address* address) {
+  uint64_t bytes = wanted->bytes;
+  ob_status status = check_device(wanted->device);
   if (status != OB_OK) return status;
   if (bytes == 0) return fail(OB_INVALID_ARGUMENT, "An allocation of 0 bytes.");
   if (bytes > total_memory) return fail(OB_OUT_OF_MEMORY, "The device has 1 GiB.");
@@ -79,7 +81,7 @@ static ob_status allocate(int32_t device, uint64_t bytes, ob_address* address) {
   return OB_OK;
 }
 
-static ob_status deallocate(int32_t device, ob_address address) {
+static ob_status deallocate(void* context, int32_t device, ob_address address) {
   ob_status status = check_device(device);
   if (status == OB_OK) free(at(address));
   return status;
@@ -91,21 +93,23 @@ struct ob_queue_t {
   int32_t device;
 };
 
-static ob_status queue_create(int32_t device, int32_t priority, ob_queue* queue) {
-  ob_status status = check_device(device);
+static ob_status queue_create(void* context, const ob_queue_description* wanted, ob_queue* queue) {
+  ob_status status = check_device(wanted->device);
   if (status != OB_OK) return status;
-  if (priority != 0) return fail(OB_INVALID_ARGUMENT, "There is no priority %d.", priority);
+  if (wanted->priority != 0) {
+    return fail(OB_INVALID_ARGUMENT, "There is no priority %d.", wanted->priority);
+  }
   *queue = calloc(1, sizeof **queue);
   return *queue != NULL ? OB_OK : fail(OB_OUT_OF_MEMORY, "There is no memory for a queue.");
 }
 
-static ob_status queue_destroy(ob_queue queue) {
+static ob_status queue_destroy(void* context, ob_queue queue) {
   free(queue);
   return OB_OK;
 }
 
-static ob_status queue_query(ob_queue queue) { return OB_OK; }
-static ob_status queue_synchronize(ob_queue queue) { return OB_OK; }
+static ob_status queue_query(void* context, ob_queue queue) { return OB_OK; }
+static ob_status queue_synchronize(void* context, ob_queue queue) { return OB_OK; }
 
 /* ---- Events, which have happened as soon as they are recorded ---- */
 
@@ -114,31 +118,31 @@ struct ob_event_t {
   struct timespec time;
 };
 
-static ob_status event_create(int32_t device, uint32_t flags, ob_event* event) {
-  ob_status status = check_device(device);
+static ob_status event_create(void* context, const ob_event_description* wanted, ob_event* event) {
+  ob_status status = check_device(wanted->device);
   if (status != OB_OK) return status;
   *event = calloc(1, sizeof **event);
   if (*event == NULL) return fail(OB_OUT_OF_MEMORY, "There is no memory for an event.");
-  (*event)->timing = (flags & OB_EVENT_TIMING) != 0;
+  (*event)->timing = (wanted->flags & OB_EVENT_TIMING) != 0;
   return OB_OK;
 }
 
-static ob_status event_destroy(ob_event event) {
+static ob_status event_destroy(void* context, ob_event event) {
   free(event);
   return OB_OK;
 }
 
-static ob_status event_record(ob_event event, ob_queue queue) {
+static ob_status event_record(void* context, ob_event event, ob_queue queue) {
   clock_gettime(CLOCK_MONOTONIC, &event->time);
   event->recorded = 1;
   return OB_OK;
 }
 
-static ob_status event_wait(ob_queue queue, ob_event event) { return OB_OK; }
-static ob_status event_query(ob_event event) { return OB_OK; }
-static ob_status event_synchronize(ob_event event) { return OB_OK; }
+static ob_status event_wait(void* context, ob_queue queue, ob_event event) { return OB_OK; }
+static ob_status event_query(void* context, ob_event event) { return OB_OK; }
+static ob_status event_synchronize(void* context, ob_event event) { return OB_OK; }
 
-static ob_status event_elapsed(ob_event start, ob_event end, double* milliseconds) {
+static ob_status event_elapsed(void* context, ob_event start, ob_event end, double* milliseconds) {
   if (!start->timing || !end->timing || !start->recorded || !end->recorded) {
     return fail(OB_INVALID_ARGUMENT, "Both events need OB_EVENT_TIMING and have to be recorded.");
   }
@@ -155,22 +159,22 @@ static ob_status copy(void* destination, const void* source, uint64_t bytes) {
   return OB_OK;
 }
 
-static ob_status copy_host_to_device(ob_queue queue, ob_address destination, const void* source,
-                                     uint64_t bytes) {
+static ob_status copy_host_to_device(void* context, ob_queue queue, ob_address destination,
+                                     const void* source, uint64_t bytes) {
   return copy(at(destination), source, bytes);
 }
 
-static ob_status copy_device_to_host(ob_queue queue, void* destination, ob_address source,
-                                     uint64_t bytes) {
+static ob_status copy_device_to_host(void* context, ob_queue queue, void* destination,
+                                     ob_address source, uint64_t bytes) {
   return copy(destination, at(source), bytes);
 }
 
-static ob_status copy_device_to_device(ob_queue queue, ob_address destination, ob_address source,
-                                       uint64_t bytes) {
+static ob_status copy_device_to_device(void* context, ob_queue queue, ob_address destination,
+                                       ob_address source, uint64_t bytes) {
   return copy(at(destination), at(source), bytes);
 }
 
-static ob_status fill(ob_queue queue, ob_address destination, const void* pattern,
+static ob_status fill(void* context, ob_queue queue, ob_address destination, const void* pattern,
                       uint32_t pattern_bytes, uint64_t bytes) {
   int one_bit = pattern_bytes != 0 && (pattern_bytes & (pattern_bytes - 1)) == 0;
   if (!one_bit || pattern_bytes > 16 || bytes == 0 || bytes % pattern_bytes != 0) {
@@ -184,7 +188,8 @@ static ob_status fill(ob_queue queue, ob_address destination, const void* patter
 
 __attribute__((visibility("default"))) const ob_driver* ob_driver_table(void) {
   static const ob_driver table = {
-      .abi = OB_ABI_VERSION,
+      .major = OB_VERSION_MAJOR,
+      .minor = OB_VERSION_MINOR,
       .struct_size = sizeof(ob_driver),
       .name = "minimal",
       .last_error = last_error,

@@ -35,8 +35,6 @@ def test_properties_make_sense(driver: DriverUnderTest) -> None:
         assert properties.max_allocation <= properties.total_memory
         assert properties.alignment & (properties.alignment - 1) == 0
         assert properties.greatest_priority <= properties.least_priority
-        if properties.host_access == HostAccess.MAPPED:
-            assert driver.has("map")
         # They are constant.
         assert bytes(driver.device_properties(device)) == bytes(properties)
 
@@ -96,6 +94,8 @@ def test_unknown_device(driver: DriverUnderTest, device: int) -> None:
         "device_properties": lambda: driver.device_properties(device),
         "allocate": lambda: driver.allocate(device, 64),
         "memory_info": lambda: driver.memory_info(device),
+        "device_state": lambda: driver.device_state(device),
+        "peer_access": lambda: driver.peer_access(device, 0),
         "queue_create": lambda: driver.queue_create(device),
         "event_create": lambda: driver.event_create(device),
         "device_synchronize": lambda: driver.device_synchronize(device),
@@ -109,6 +109,38 @@ def test_unknown_device(driver: DriverUnderTest, device: int) -> None:
         assert driver.last_error()
         if driver.shipped:
             assert str(device) in driver.last_error()
+
+
+def test_state(driver: DriverUnderTest) -> None:
+    driver.need("device_state")
+    for device in range(driver.devices):
+        state = driver.device_state(device)
+        assert state.struct_size == ctypes.sizeof(contract.DeviceState)
+        assert state.known <= sum(DeviceStateField)
+        if state.known & DeviceStateField.UTILIZATION:
+            assert 0 <= state.utilization <= 100
+        if state.known & DeviceStateField.TEMPERATURE:
+            assert -100 < state.temperature < 200
+
+
+@pytest.mark.host_only
+def test_utilization_is_that_of_the_machine(driver: DriverUnderTest) -> None:
+    driver.device_state(0)
+    end = time.monotonic() + 0.3
+    while time.monotonic() < end:
+        pass
+    state = driver.device_state(0)
+    assert state.known & DeviceStateField.UTILIZATION
+    assert state.utilization >= 100 / (2 * (os.cpu_count() or 1))
+
+
+def test_peer_access(driver: DriverUnderTest) -> None:
+    driver.need("peer_access")
+    driver.need_device(1)
+    direct = driver.peer_access(0, 1)
+    assert direct == driver.peer_access(1, 0)
+    if driver.shipped:
+        assert direct == (driver.name == "host" or driver.memory == "shared")
 
 
 def test_no_devices(tmp_path: Path) -> None:

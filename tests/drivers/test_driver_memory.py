@@ -127,7 +127,8 @@ def test_random_use_against_a_model(driver: DriverUnderTest) -> None:
             continue
         size = choose.choice([1, 4096, 5000, 1 << 16, 1 << 20, 3 << 20])
         address = contract.Address()
-        status = driver.status("allocate", 0, size, ctypes.byref(address))
+        wanted = contract.described(contract.Allocation, device=0, bytes=size)
+        status = driver.status("allocate", wanted, ctypes.byref(address))
         if status != Status.OK:
             assert status == Status.OUT_OF_MEMORY
             if driver.name == "host":

@@ -132,6 +132,32 @@ def test_destroy_waits_for_work(driver: DriverUnderTest) -> None:
 
 
 @pytest.mark.shipped_only
+def test_queues_can_go_while_a_device_is_awaited(
+    driver: DriverUnderTest, make_memory: Make
+) -> None:
+    memory = make_memory(4096)
+    stopped = threading.Event()
+
+    def wait() -> None:
+        while not stopped.is_set():
+            driver.device_synchronize(0)
+
+    if not driver.has("device_synchronize"):
+        pytest.skip("the kit then waits for the queues that it knows")
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    try:
+        for i in range(50):
+            queue = driver.queue_create(0)
+            driver.fill(queue, memory, bytes([i]), 4096)
+            driver.queue_destroy(queue)
+    finally:
+        stopped.set()
+        waiter.join()
+    assert_bytes(driver.read(driver_queue := driver.queue_create(0), memory, 4096), bytes([49]) * 4096)
+    driver.queue_destroy(driver_queue)
+
+
 def test_unused_queues_are_cheap(driver: DriverUnderTest) -> None:
     before = threads()
     priority = driver.device_properties(1).greatest_priority

@@ -17,7 +17,7 @@ from driver_support import OCL, DriverUnderTest, open_driver, reason_without_ope
 
 from torch_outboard.drivers import ocl
 from torch_outboard.drivers.client import DriverError, Local
-from torch_outboard.drivers.contract import Addressing, DType, Feature, Status
+from torch_outboard.drivers.contract import Addressing, DType, Status
 
 pytestmark = [
     pytest.mark.ocl_only,
@@ -294,12 +294,9 @@ def test_capabilities_are_true(driver: DriverUnderTest, queue: int, make_memory:
         bodies["double"] = "__global double* d = (__global double*)AT(int, x); d[0] = d[0] / 3;"
     if properties.dtypes & DType.FLOAT16:
         bodies["half"] = "__global half* h = (__global half*)AT(int, x); h[0] = h[0] + h[0];"
-    if properties.features & Feature.ATOMICS_64:
-        bodies["atomics"] = "atom_add((volatile __global long*)AT(int, x), (long)1);"
     inputs = {
         "double": (ctypes.c_double(1), ctypes.c_double(1 / 3)),
         "half": (ctypes.c_uint64(0x3C00), ctypes.c_uint64(0x4000)),
-        "atomics": (ctypes.c_int64(2**40), ctypes.c_int64(2**40 + 64)),
     }
     memory = make_memory(8)
     pragmas = "#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable\n"

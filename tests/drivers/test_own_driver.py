@@ -54,7 +54,7 @@ def test_minimal_driver_passes_and_says_what_it_lacks(tmp_path: Path) -> None:
             pytest.param(*wrong, marks=pytest.mark.slow)
             for wrong in (
                 ("i += pattern_bytes) memcpy(to + i", "i += 16) memcpy(to + i", "test_fill"),
-                ("if (priority != 0)", "if (0)", "test_priorities_out_of_range"),
+                ("if (wanted->priority != 0)", "if (0)", "test_priorities_out_of_range"),
                 (".alignment = ALIGNMENT", ".alignment = 48", "test_properties_make_sense"),
             )
         ),
@@ -73,11 +73,11 @@ def test_wrong_driver_fails(tmp_path: Path, right: str, wrong: str, tests: str) 
     ("change", "expected"),
     [
         (("ob_driver_table", "ob_something_else"), "undefined symbol: ob_driver_table"),
-        (("initialize(void) { return OB_OK; }",
-          'initialize(void) { return fail(OB_ERROR, "The cable is out."); }'),
+        (("initialize(void* context) { return OB_OK; }",
+          'initialize(void* context) { return fail(OB_ERROR, "The cable is out."); }'),
          "initialize: ERROR: The cable is out."),
         (("*count = 1;", "*count = 0;"), "it found no device"),
-        (("initialize(void) { return OB_OK; }", "initialize(void) { abort(); }"),
+        (("initialize(void* context) { return OB_OK; }", "initialize(void* context) { abort(); }"),
          f"ended the process by signal {int(signal.SIGABRT)}"),
     ],
     ids=["no table", "fails", "no device", "crashes"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -136,7 +137,8 @@ def test_nth_call_fails(tortured: DriverUnderTest, repeat: bool | str, expected:
     statuses = []
     for _ in range(7):
         address = contract.Address()
-        statuses.append(tortured.status("allocate", 0, 64, ctypes.byref(address)))
+        wanted = contract.described(contract.Allocation, device=0, bytes=64)
+        statuses.append(tortured.status("allocate", wanted, ctypes.byref(address)))
     failed = [i for i, status in enumerate(statuses, 1) if status == Status.OUT_OF_MEMORY]
     assert failed == expected
     assert tortured.torture.injected() == len(expected)
@@ -173,16 +175,26 @@ def test_every_function_can_fail(tortured: DriverUnderTest, name: str) -> None:
     tortured.graph_begin(queue)
     graph = tortured.graph_end(queue)
     buffer, out = ctypes.create_string_buffer(64), ctypes.create_string_buffer(4096)
+    memory = contract.described(contract.Allocation, device=0, bytes=64)
+    host_memory = contract.described(contract.HostAllocation, bytes=64)
     arguments: dict[str, tuple[object, ...]] = {
         "device_count": (ctypes.cast(out, ctypes.POINTER(ctypes.c_int32)),),
         "device_properties": (0, ctypes.byref(contract.DeviceProperties())),
-        "allocate": (0, 64, ctypes.byref(contract.Address())),
+        "device_state": (0, ctypes.byref(contract.described(contract.DeviceState))),
+        "peer_access": (0, 1, ctypes.byref(ctypes.c_int32())),
+        "allocate": (memory, ctypes.byref(contract.Address())),
         "deallocate": (0, address),
         "memory_info": (0, None, None),
-        "host_allocate": (64, ctypes.byref(ctypes.c_void_p())),
+        "host_allocate": (host_memory, ctypes.byref(ctypes.c_void_p())),
         "host_deallocate": (pinned,),
-        "queue_create": (0, 0, ctypes.byref(contract.Queue())),
-        "event_create": (0, 0, ctypes.byref(contract.Event())),
+        "queue_create": (
+            contract.described(contract.QueueDescription),
+            ctypes.byref(contract.Queue()),
+        ),
+        "event_create": (
+            contract.described(contract.EventDescription),
+            ctypes.byref(contract.Event()),
+        ),
         "event_destroy": (event,),
         "event_record": (event, queue),
         "event_wait": (queue, event),
@@ -371,3 +383,21 @@ def test_many_threads(tortured: DriverUnderTest) -> None:
     assert len(failures) == 40
     assert tortured.torture.calls()["event_create"] == 280
     assert tortured.torture.live()["events"] == 0
+
+
+def test_delays_need_callbacks(tmp_path: Path, tortured: DriverUnderTest) -> None:
+    less = contract.Driver.from_buffer_copy(tortured.driver)
+    less.host_callback = contract.FUNCTIONS["host_callback"]()
+    (tmp_path / "other").mkdir()
+    controls = torture.Torture(shutil.copy(torture.library_path(), tmp_path / "other"))
+    controls.configure(delay_us=100)
+    table = contract.Driver.from_address(
+        controls.library.ob_torture_wrap(ctypes.addressof(less)) or 0
+    )
+    assert table.initialize(None) == Status.INVALID_ARGUMENT
+    assert b'delay_us delays work by `host_callback`, which the driver "host" lacks' in (
+        table.last_error(None)
+    )
+    with pytest.raises(ValueError, match="delay_us delays work by `host_callback`"):
+        controls.configure(delay_us=7)
+    controls.configure(delay_us=0)

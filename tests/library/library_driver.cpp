@@ -272,7 +272,7 @@ bool shares_memory() {
   static const bool shares = [] {
     ob_device_properties properties = {};
     properties.struct_size = sizeof(properties);
-    base->device_properties(0, &properties);
+    base->device_properties(base->context, 0, &properties);
     return properties.host_access == OB_HOST_ACCESS_COHERENT;
   }();
   return shares;
@@ -285,15 +285,16 @@ ob_status run_on_copies(ob_queue queue, Work& work, int written) {
     if (!work.present[i]) continue;
     copies[i].resize(bytes_of(work.tensors[i]));
     work.memory[i] = copies[i].data();
-    status =
-        base->copy_device_to_host(queue, copies[i].data(), work.tensors[i].data, copies[i].size());
+    status = base->copy_device_to_host(base->context, queue, copies[i].data(), work.tensors[i].data,
+                                       copies[i].size());
   }
-  if (status == OB_OK) status = base->queue_synchronize(queue);
+  if (status == OB_OK) status = base->queue_synchronize(base->context, queue);
   if (status != OB_OK) return status;
   const ob_address result = work.tensors[written].data;
   compute(work);
-  status = base->copy_host_to_device(queue, result, copies[written].data(), copies[written].size());
-  return status == OB_OK ? base->queue_synchronize(queue) : status;
+  status = base->copy_host_to_device(base->context, queue, result, copies[written].data(),
+                                     copies[written].size());
+  return status == OB_OK ? base->queue_synchronize(base->context, queue) : status;
 }
 
 void compute_later(void* work) { compute(*static_cast<Work*>(work)); }
@@ -304,7 +305,7 @@ ob_status run(ob_queue queue, Work work, int written) {
   for (int i = 0; i < 5; ++i) {
     if (work.present[i]) work.memory[i] = reinterpret_cast<char*>(work.tensors[i].data);
   }
-  return base->host_callback(queue, compute_later, new Work(work));
+  return base->host_callback(base->context, queue, compute_later, new Work(work));
 }
 
 template <class Description>
@@ -342,7 +343,7 @@ void keep(Work& work, std::array<const ob_tensor*, 5> tensors) {
   }
 }
 
-ob_status matrix_product(ob_queue queue, const ob_matrix_product* d) {
+ob_status matrix_product(void*, ob_queue queue, const ob_matrix_product* d) {
   const unsigned now = mode.load();
   const bool in_place = d->added == d->out || (d->added && d->added->data == d->out->data);
   if ((now & kNoBias) != 0 && d->bias != nullptr) return OB_UNSUPPORTED;
@@ -361,7 +362,7 @@ ob_status matrix_product(ob_queue queue, const ob_matrix_product* d) {
   return run(queue, work, kOut);
 }
 
-ob_status convolution(ob_queue queue, const ob_convolution* d) {
+ob_status convolution(void*, ob_queue queue, const ob_convolution* d) {
   const unsigned now = mode.load();
   if ((now & kNoBias) != 0 && d->bias != nullptr) return OB_UNSUPPORTED;
   if ((now & kNoWeightPass) != 0 && d->pass == OB_CONVOLUTION_BACKWARD_WEIGHT) {
@@ -379,15 +380,15 @@ ob_status convolution(ob_queue queue, const ob_convolution* d) {
 }
 
 // The library knows a dtype that kernels of the driver may not know.
-ob_status device_properties(int32_t device, ob_device_properties* properties) {
-  const ob_status status = base->device_properties(device, properties);
+ob_status device_properties(void*, int32_t device, ob_device_properties* properties) {
+  const ob_status status = base->device_properties(base->context, device, properties);
   if (status == OB_OK) properties->dtypes |= OB_DTYPE_BFLOAT16;
   return status;
 }
 
-const char* last_error() {
+const char* last_error(void*) {
   const char* words = std::exchange(message, nullptr);
-  return words != nullptr ? words : base->last_error();
+  return words != nullptr ? words : base->last_error(base->context);
 }
 
 }  // namespace

@@ -15,13 +15,15 @@ PROGRAM = """
     original = contract.load(host.library_path())
     table = Driver.from_buffer_copy(original)
 
-    def device_properties(device, properties):
-        status = original.device_properties(device, properties)
+    def device_properties(context, device, properties):
+        status = original.device_properties(context, device, properties)
         properties.contents.max_allocation = LARGEST
         return status
 
-    def allocate(device, size, address):
-        return original.allocate(device, size, address) if size <= LARGEST else Status.OUT_OF_MEMORY
+    def allocate(context, wanted, address):
+        if wanted.contents.bytes > LARGEST:
+            return Status.OUT_OF_MEMORY
+        return original.allocate(context, wanted, address)
 
     table.device_properties = FUNCTIONS["device_properties"](device_properties)
     table.allocate = FUNCTIONS["allocate"](allocate)

@@ -215,7 +215,8 @@ def test_external_stream(device, device_module):
 
     library = _driver_library()
     queue = contract.Queue()
-    assert library.queue_create(0, 0, queue) == contract.Status.OK
+    wanted = contract.described(contract.QueueDescription, device=0, priority=0)
+    assert library.queue_create(library.context, wanted, queue) == contract.Status.OK
     stream = device_module.ExternalStream(queue.value, device=0)
     assert stream == device_module.ExternalStream(queue.value, device=0)
     source = pinned(2.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
@@ -20,7 +20,8 @@ _MOST_DEVICES = 128
 # Bit i of the driver's dtypes.
 _DTYPES = (
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16,
-    torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128,
+    torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128, torch.uint16,
+    torch.uint32, torch.uint64,
 )  # fmt: skip
 
 
@@ -181,38 +182,46 @@ def device_memory_used(device: DeviceLike = None) -> int:
     return total - free
 
 
-def _unknown(what: str, device: DeviceLike) -> NoReturn:
+def _state(field: str, what: str, device: DeviceLike) -> float:
+    """A figure of the driver's; NotImplementedError if it does not know it."""
+    _lazy_init()
     index = device_index(device)
-    name = state.name
-    raise NotImplementedError(
-        f"the {what} of '{name}:{index}' was asked for, and drivers do not report it; "
-        "use the tools of the device's maker"
-    )
+    known = _C.device_state(index)
+    if field not in known:
+        raise NotImplementedError(
+            f"the {what} of '{state.name}:{index}' was asked for, and its driver does not report "
+            "it; use the tools of the device's maker"
+        )
+    return known[field]
 
 
 def utilization(device: DeviceLike = None) -> int:
-    """Not known to drivers: raises NotImplementedError."""
-    _unknown("utilization", device)
+    """Percent of a recent time in which the device worked.
+
+    Raises:
+        NotImplementedError: if the driver does not know; so do all functions of this kind.
+    """
+    return round(_state("utilization", "utilization", device))
 
 
 def memory_usage(device: DeviceLike = None) -> int:
-    """Not known to drivers: raises NotImplementedError."""
-    _unknown("memory usage", device)
+    """Percent of a recent time in which memory of the device was read or written."""
+    return round(_state("memory_utilization", "memory usage", device))
 
 
 def temperature(device: DeviceLike = None) -> int:
-    """Not known to drivers: raises NotImplementedError."""
-    _unknown("temperature", device)
+    """Degrees Celsius."""
+    return round(_state("temperature", "temperature", device))
 
 
 def power_draw(device: DeviceLike = None) -> int:
-    """Not known to drivers: raises NotImplementedError."""
-    _unknown("power draw", device)
+    """Milliwatts."""
+    return round(1000 * _state("power", "power draw", device))
 
 
 def clock_rate(device: DeviceLike = None) -> int:
-    """Not known to drivers: raises NotImplementedError."""
-    _unknown("clock rate", device)
+    """MHz."""
+    return round(_state("clock", "clock rate", device))
 
 
 def set_sync_debug_mode(debug_mode: int | str) -> None:
@@ -238,11 +247,9 @@ def get_sync_debug_mode() -> int:
 
 
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
-    """Whether copies between two devices work without the host: always asked of the driver."""
+    """Whether copies between two devices go without memory of the host; all others work as well."""
     _lazy_init()
-    for index in (device_index(device), device_index(peer_device)):
-        _C.check_device_index(index)
-    return True
+    return _C.peer_access(device_index(device), device_index(peer_device))
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:

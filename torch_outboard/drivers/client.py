@@ -52,11 +52,11 @@ class Client:
 
     def status(self, name: str, *arguments: Any) -> Status:
         """Calls a function of the table and returns its status, whatever that is."""
-        return Status(getattr(self.driver, name)(*arguments))
+        return Status(getattr(self.driver, name)(self.driver.context, *arguments))
 
     def last_error(self) -> str:
         """The message of this thread's last failed call."""
-        message: bytes | None = self.driver.last_error()
+        message: bytes | None = self.driver.last_error(self.driver.context)
         return (message or b"no message").decode(errors="replace")
 
     def call(self, name: str, *arguments: Any) -> None:
@@ -92,9 +92,26 @@ class Client:
         self.call("device_properties", device, ctypes.byref(properties))
         return properties
 
+    def device_state(self, device: int) -> contract.DeviceState:
+        """How a device is doing."""
+        state = contract.described(contract.DeviceState)
+        self.call("device_state", device, ctypes.byref(state))
+        return state
+
+    def peer_access(self, device: int, peer: int) -> bool:
+        """Whether copies between two devices go without memory of the host."""
+        return bool(self._result(ctypes.c_int32, "peer_access", device, peer))
+
+    def kernel_attributes(self, kernel: int) -> contract.KernelAttributes:
+        """Limits of a kernel."""
+        attributes = contract.described(contract.KernelAttributes)
+        self.call("kernel_attributes", kernel, ctypes.byref(attributes))
+        return attributes
+
     def allocate(self, device: int, size: int) -> int:
         """Address of `size` new bytes on a device."""
-        return self._result(contract.Address, "allocate", device, size)
+        wanted = contract.described(contract.Allocation, device=device, bytes=size)
+        return self._result(contract.Address, "allocate", wanted)
 
     def memory_info(self, device: int) -> tuple[int, int]:
         """Free and total bytes of a device."""
@@ -104,11 +121,13 @@ class Client:
 
     def host_allocate(self, size: int) -> int:
         """Pointer to `size` new bytes of pinned host memory."""
-        return self._handle(ctypes.c_void_p, "host_allocate", size)
+        wanted = contract.described(contract.HostAllocation, bytes=size)
+        return self._handle(ctypes.c_void_p, "host_allocate", wanted)
 
     def queue_create(self, device: int, priority: int = 0) -> int:
         """A new queue."""
-        return self._handle(contract.Queue, "queue_create", device, priority)
+        wanted = contract.described(contract.QueueDescription, device=device, priority=priority)
+        return self._handle(contract.Queue, "queue_create", wanted)
 
     def queue_query(self, queue: int) -> bool:
         """Whether all work on the queue is done."""
@@ -117,7 +136,8 @@ class Client:
     def event_create(self, device: int, timing: bool = False) -> int:
         """A new event."""
         flags = EventFlag.TIMING if timing else EventFlag(0)
-        return self._handle(contract.Event, "event_create", device, flags)
+        wanted = contract.described(contract.EventDescription, device=device, flags=flags)
+        return self._handle(contract.Event, "event_create", wanted)
 
     def event_query(self, event: int) -> bool:
         """Whether the event has happened."""
@@ -133,8 +153,10 @@ class Client:
 
     def program_build(self, device: int, source: str, options: str = "") -> int:
         """A program compiled from OpenCL C."""
-        text = (source.encode(), options.encode())
-        return self._handle(contract.Program, "program_build", device, *text)
+        described = contract.described(
+            contract.ProgramSource, device=device, source=source.encode(), options=options.encode()
+        )
+        return self._handle(contract.Program, "program_build", described)
 
     def program_binary(self, program: int) -> bytes:
         """What `program_load` makes the program of again."""
@@ -146,7 +168,11 @@ class Client:
 
     def program_load(self, device: int, binary: bytes) -> int:
         """A program from its binary."""
-        return self._handle(contract.Program, "program_load", device, binary, len(binary))
+        data = ctypes.create_string_buffer(binary, max(len(binary), 1))
+        image = contract.described(
+            contract.ProgramImage, device=device, data=ctypes.addressof(data), bytes=len(binary)
+        )
+        return self._handle(contract.Program, "program_load", image)
 
     def kernel_create(self, program: int, name: str) -> int:
         """A kernel of a program."""
@@ -184,6 +210,7 @@ class Client:
             dimensions=len(global_size),
             arguments=array,
             argument_count=len(arguments),
+            argument_bytes=ctypes.sizeof(contract.Argument),
         )
         launch.global_size[: len(global_size)] = global_size
         launch.local_size[: len(local_size)] = local_size

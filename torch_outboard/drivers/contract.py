@@ -1,9 +1,9 @@
 """The driver contract, `outboard/driver.h`, for `ctypes`.
 
-Enough to call a driver from Python, or to write one: create a `Driver`, set `abi`, `struct_size`,
-`name` and the functions (each wrapped in its type from `FUNCTIONS`), and keep it alive until the
-process ends. The header says what every field and function means; names here are the header's
-without its prefix.
+Enough to call a driver from Python, or to write one: create a `Driver`, set `major`, `minor`,
+`struct_size`, `name` and the functions (each wrapped in its type from `FUNCTIONS`), and keep it
+alive until the process ends. The header says what every field and function means; names here are
+the header's without its prefix.
 """
 
 import ctypes
@@ -21,8 +21,10 @@ from ctypes import (
     c_uint64,
     c_void_p,
 )
+from typing import Any, TypeVar
 
-ABI_VERSION = 1
+VERSION_MAJOR = 2
+VERSION_MINOR = 0
 ENTRY_POINT = "ob_driver_table"
 
 
@@ -50,8 +52,7 @@ class HostAccess(enum.IntEnum):
     """What the host may do with a device address."""
 
     NONE = 0
-    MAPPED = 1
-    COHERENT = 2
+    COHERENT = 1
 
 
 class DeviceKind(enum.IntEnum):
@@ -78,19 +79,29 @@ class DType(enum.IntFlag):
     FLOAT64 = 1 << 9
     COMPLEX64 = 1 << 10
     COMPLEX128 = 1 << 11
+    UINT16 = 1 << 12
+    UINT32 = 1 << 13
+    UINT64 = 1 << 14
 
 
 class Feature(enum.IntFlag):
     """What a device can do beyond the necessary."""
 
     HOST_MEMORY_IS_DEVICE_MEMORY = 1 << 0
-    ATOMICS_64 = 1 << 1
-    SUBGROUPS = 1 << 2
-    IMAGES = 1 << 3
+
+
+class DeviceStateField(enum.IntFlag):
+    """What a driver knows of how a device is doing."""
+
+    UTILIZATION = 1 << 0
+    MEMORY_UTILIZATION = 1 << 1
+    TEMPERATURE = 1 << 2
+    POWER = 1 << 3
+    CLOCK = 1 << 4
 
 
 class EventFlag(enum.IntFlag):
-    """Flags of `event_create`."""
+    """Flags of an event."""
 
     TIMING = 1 << 0
 
@@ -128,15 +139,6 @@ class ConvolutionPass(enum.IntEnum):
     BACKWARD_WEIGHT = 2
 
 
-class CollectiveKind(enum.IntEnum):
-    """Kinds of collectives."""
-
-    ALL_REDUCE = 0
-    BROADCAST = 1
-    ALL_GATHER = 2
-    REDUCE_SCATTER = 3
-
-
 Address = c_uint64
 Queue = c_void_p
 Event = c_void_p
@@ -168,6 +170,67 @@ class DeviceProperties(ctypes.Structure):
         ("subgroup_size", c_uint32),
         ("least_priority", c_int32),
         ("greatest_priority", c_int32),
+        ("source_prelude", c_char_p),
+    )
+
+
+class DeviceState(ctypes.Structure):
+    """`ob_device_state`."""
+
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("known", c_uint32),
+        ("utilization", c_double),
+        ("memory_utilization", c_double),
+        ("temperature", c_double),
+        ("power", c_double),
+        ("clock", c_double),
+    )
+
+
+class Allocation(ctypes.Structure):
+    """`ob_allocation`."""
+
+    _fields_ = (("struct_size", c_size_t), ("device", c_int32), ("bytes", c_uint64))
+
+
+class HostAllocation(ctypes.Structure):
+    """`ob_host_allocation`."""
+
+    _fields_ = (("struct_size", c_size_t), ("bytes", c_uint64))
+
+
+class QueueDescription(ctypes.Structure):
+    """`ob_queue_description`."""
+
+    _fields_ = (("struct_size", c_size_t), ("device", c_int32), ("priority", c_int32))
+
+
+class EventDescription(ctypes.Structure):
+    """`ob_event_description`."""
+
+    _fields_ = (("struct_size", c_size_t), ("device", c_int32), ("flags", c_uint32))
+
+
+class ProgramSource(ctypes.Structure):
+    """`ob_program_source`."""
+
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("device", c_int32),
+        ("source", c_char_p),
+        ("options", c_char_p),
+    )
+
+
+class ProgramImage(ctypes.Structure):
+    """`ob_program_image`."""
+
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("device", c_int32),
+        ("data", c_void_p),
+        ("bytes", c_uint64),
     )
 
 
@@ -193,6 +256,17 @@ class Launch(ctypes.Structure):
         ("local_size", c_uint64 * 3),
         ("arguments", POINTER(Argument)),
         ("argument_count", c_uint32),
+        ("argument_bytes", c_uint32),
+    )
+
+
+class KernelAttributes(ctypes.Structure):
+    """`ob_kernel_attributes`."""
+
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("max_work_group_size", c_uint32),
+        ("local_memory", c_uint32),
     )
 
 
@@ -255,47 +329,32 @@ class Convolution(ctypes.Structure):
     )
 
 
-class Collective(ctypes.Structure):
-    """`ob_collective`."""
-
-    _fields_ = (
-        ("struct_size", c_size_t),
-        ("kind", c_int32),
-        ("dtype", c_uint32),
-        ("count", c_uint32),
-        ("root", c_uint32),
-        ("elements", c_uint64),
-        ("queues", POINTER(Queue)),
-        ("sources", POINTER(Address)),
-        ("destinations", POINTER(Address)),
-    )
-
-
 HostFunction = CFUNCTYPE(None, c_void_p)
 
 # The pitches and extents that end the 2-D copies: source pitch, bytes of a row, rows.
 _ROWS = (c_uint64, c_uint64, c_uint64)
 
-# Types of the arguments of every function that returns a status, in the order of the table.
+# Types of the arguments of every function that returns a status, in the order of the table and
+# without the context, which comes first.
 _SIGNATURES: dict[str, tuple[type, ...]] = {
     "initialize": (),
     "finalize": (),
     "device_count": (POINTER(c_int32),),
     "device_properties": (c_int32, POINTER(DeviceProperties)),
-    "allocate": (c_int32, c_uint64, POINTER(Address)),
+    "device_state": (c_int32, POINTER(DeviceState)),
+    "peer_access": (c_int32, c_int32, POINTER(c_int32)),
+    "allocate": (POINTER(Allocation), POINTER(Address)),
     "deallocate": (c_int32, Address),
     "memory_info": (c_int32, POINTER(c_uint64), POINTER(c_uint64)),
-    "host_allocate": (c_uint64, POINTER(c_void_p)),
+    "host_allocate": (POINTER(HostAllocation), POINTER(c_void_p)),
     "host_deallocate": (c_void_p,),
-    "map": (Queue, Address, c_uint64, POINTER(c_void_p)),
-    "unmap": (Queue, Address, c_void_p),
-    "queue_create": (c_int32, c_int32, POINTER(Queue)),
+    "queue_create": (POINTER(QueueDescription), POINTER(Queue)),
     "queue_destroy": (Queue,),
     "queue_query": (Queue,),
     "queue_synchronize": (Queue,),
     "device_synchronize": (c_int32,),
     "queue_native_handle": (Queue, POINTER(c_void_p)),
-    "event_create": (c_int32, c_uint32, POINTER(Event)),
+    "event_create": (POINTER(EventDescription), POINTER(Event)),
     "event_destroy": (Event,),
     "event_record": (Event, Queue),
     "event_wait": (Queue, Event),
@@ -311,16 +370,16 @@ _SIGNATURES: dict[str, tuple[type, ...]] = {
     "copy_device_to_device_2d": (Queue, Address, c_uint64, Address, *_ROWS),
     "fill": (Queue, Address, c_void_p, c_uint32, c_uint64),
     "host_callback": (Queue, HostFunction, c_void_p),
-    "program_build": (c_int32, c_char_p, c_char_p, POINTER(Program)),
+    "program_build": (POINTER(ProgramSource), POINTER(Program)),
     "program_binary": (Program, c_void_p, POINTER(c_uint64)),
-    "program_load": (c_int32, c_void_p, c_uint64, POINTER(Program)),
+    "program_load": (POINTER(ProgramImage), POINTER(Program)),
     "program_release": (Program,),
     "kernel_create": (Program, c_char_p, POINTER(Kernel)),
     "kernel_release": (Kernel,),
+    "kernel_attributes": (Kernel, POINTER(KernelAttributes)),
     "launch": (Queue, POINTER(Launch)),
     "matrix_product": (Queue, POINTER(MatrixProduct)),
     "convolution": (Queue, POINTER(Convolution)),
-    "collective": (POINTER(Collective),),
     "graph_begin": (Queue,),
     "graph_end": (Queue, POINTER(Graph)),
     "graph_launch": (Queue, Graph),
@@ -330,35 +389,39 @@ _SIGNATURES: dict[str, tuple[type, ...]] = {
 # Functions that a table may leave NULL; the header says what happens then.
 OPTIONAL = frozenset(
     (
-        "finalize", "memory_info", "host_allocate", "host_deallocate", "map", "unmap",
+        "finalize", "device_state", "peer_access", "kernel_attributes", "memory_info", "host_allocate", "host_deallocate",
         "device_synchronize", "queue_native_handle", "copy_peer", "copy_host_to_device_2d",
         "copy_device_to_host_2d", "copy_device_to_device_2d", "host_callback", "program_build",
         "program_binary", "program_load", "program_release", "kernel_create", "kernel_release",
-        "launch", "matrix_product", "convolution", "collective", "graph_begin", "graph_end",
+        "launch", "matrix_product", "convolution", "graph_begin", "graph_end",
         "graph_launch", "graph_release",
     )
 )  # fmt: skip
 
 # The type to wrap a Python function in, by its name in the table.
-FUNCTIONS = {name: CFUNCTYPE(c_int32, *types) for name, types in _SIGNATURES.items()}
-
-
-_names = list(FUNCTIONS)
-_code = _names.index("program_build")
+FUNCTIONS = {name: CFUNCTYPE(c_int32, c_void_p, *types) for name, types in _SIGNATURES.items()}
 
 
 class Driver(ctypes.Structure):
     """`ob_driver`: the table. A function that is not implemented is false."""
 
     _fields_ = (
-        ("abi", c_uint32),
+        ("major", c_uint32),
+        ("minor", c_uint32),
         ("struct_size", c_size_t),
         ("name", c_char_p),
-        ("last_error", CFUNCTYPE(c_char_p)),
-        *((name, FUNCTIONS[name]) for name in _names[:_code]),
-        ("source_prelude", c_char_p),
-        *((name, FUNCTIONS[name]) for name in _names[_code:]),
+        ("context", c_void_p),
+        ("last_error", CFUNCTYPE(c_char_p, c_void_p)),
+        *FUNCTIONS.items(),
     )
+
+
+Struct = TypeVar("Struct", bound=ctypes.Structure)
+
+
+def described(kind: type[Struct], **fields: Any) -> Struct:
+    """A struct of the contract with its `struct_size` and these fields set."""
+    return kind(struct_size=ctypes.sizeof(kind), **fields)
 
 
 def load(path: str) -> Driver:

@@ -7,6 +7,7 @@
 #include <outboard/driver.h>
 #include <outboard/runtime.h>
 
+#include "runtime/driver/driver_table.h"
 #include "tensors/empty.h"
 
 namespace outboard {
@@ -34,7 +35,8 @@ bool took_call(ob_status status, const char* name, c10::DeviceIndex device);
 template <class Description>
 class LibraryCall {
  public:
-  using Function = ob_status (*)(ob_queue queue, const Description* description);
+  using Function = ob_status (*ob_driver::*)(void* context, ob_queue queue,
+                                             const Description* description);
 
   LibraryCall(Function function, const char* name, c10::DeviceIndex device)
       : function_(function), name_(name), device_(device) {}
@@ -45,7 +47,7 @@ class LibraryCall {
     description.workspace = 0;
     description.workspace_bytes = 0;
     description.workspace_query = &workspace_bytes_;
-    return took_query(function_(current_queue(device_), &description), name_);
+    return took_query(ask(description), name_);
   }
   // Does what was accepted last; false if the library declines after all.
   bool submit(Description& description) {
@@ -56,11 +58,15 @@ class LibraryCall {
       description.workspace = reinterpret_cast<ob_address>(workspace.mutable_data_ptr());
       description.workspace_bytes = workspace_bytes_;
     }
-    return took_call(function_(current_queue(device_), &description), name_, device_);
+    return took_call(ask(description), name_, device_);
   }
   bool operator()(Description& description) { return accepts(description) && submit(description); }
 
  private:
+  ob_status ask(const Description& description) const {
+    return ask_driver(function_, current_queue(device_), &description);
+  }
+
   const Function function_;
   const char* const name_;
   const c10::DeviceIndex device_;

@@ -57,7 +57,7 @@ bool convolve(const ConvolutionGeometry& geometry, const Pass& pass, const at::T
   description.groups = geometry.groups;
   description.accumulation = library_accumulation(pass.input.scalar_type());
   description.flags = library_flags(pass.input.scalar_type());
-  return LibraryCall<ob_convolution>(driver().convolution, "convolution",
+  return LibraryCall<ob_convolution>(&ob_driver::convolution, "convolution",
                                      pass.input.device().index())(description);
 }
 

@@ -120,7 +120,7 @@ bool LibraryProductKernel::multiply(const ProductOperands& operands, ob_activati
   description.activation = activation;
   description.accumulation = library_accumulation(operands.dtype);
   description.flags = library_flags(operands.dtype);
-  LibraryCall<ob_matrix_product> call(driver().matrix_product, "matrix_product", device);
+  LibraryCall<ob_matrix_product> call(&ob_driver::matrix_product, "matrix_product", device);
   if (!scalars.adds) return call(description);
 
   const at::Tensor expanded = operands.added.expand(operands.result_sizes);

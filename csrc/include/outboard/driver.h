@@ -11,13 +11,25 @@
  *
  * or a table is handed over in process before the first use of the device.
  *
- * Versions. `abi` is OB_ABI_VERSION of the header the driver was compiled with;
- * it changes only when an existing field changes its meaning. New fields are
- * appended to a struct and older drivers stay valid: a table shorter than this
- * header's (`struct_size`) has NULL in every field it does not reach, and NULL
- * means "not implemented". Every struct that crosses the boundary starts with
- * its `struct_size` for the same reason; whoever allocates it sets the size, and
- * the other side touches only the fields that the size covers.
+ * Versions. The table starts with the version of the header that the driver was
+ * compiled with. A driver of another major version is refused; one of any minor
+ * version works, older or newer. The major version changes when an existing
+ * field or function changes its meaning, the minor one when something is added.
+ *
+ * Growth. What is added stands at the end of its struct, and the table is such a
+ * struct. Every struct that crosses the boundary starts with its `struct_size`;
+ * whoever allocates it sets the size, and the other side touches only the fields
+ * that the size covers. (Arguments of a launch are an array: `argument_bytes` of
+ * the launch is their size.) What a struct does not reach counts as zero, which
+ * always means what was the case before the field was there; what a table does
+ * not reach counts as NULL, "not implemented". The parameters of a function never
+ * change: what creates something takes them in a struct, and what is called often
+ * takes them one by one and gets a successor at the end of the table if it ever
+ * needs more.
+ *
+ * Context. Every function gets `context` of the table first, whatever it is. It
+ * is for drivers with state, several of which may live in one library; others
+ * leave it NULL and ignore it. A table that wraps another one passes it on.
  *
  * Optional. A field marked (optional) may be NULL; its comment says what
  * happens then. All others must be there.
@@ -47,7 +59,8 @@
 extern "C" {
 #endif
 
-#define OB_ABI_VERSION 1u
+#define OB_VERSION_MAJOR 2u
+#define OB_VERSION_MINOR 0u
 
 /* ---- Status ------------------------------------------------------------- */
 
@@ -104,11 +117,9 @@ typedef int32_t ob_host_access;
 enum {
   /* Nothing: data moves by copies alone. */
   OB_HOST_ACCESS_NONE = 0,
-  /* An ob_address is a valid host pointer between `map` and `unmap`. */
-  OB_HOST_ACCESS_MAPPED = 1,
   /* An ob_address is a valid host pointer whenever no work on any queue uses
    * it, with nothing to call. */
-  OB_HOST_ACCESS_COHERENT = 2
+  OB_HOST_ACCESS_COHERENT = 1
 };
 
 /* What a device is; informative. */
@@ -129,17 +140,17 @@ enum {
   OB_DTYPE_FLOAT32 = 1u << 8,
   OB_DTYPE_FLOAT64 = 1u << 9,
   OB_DTYPE_COMPLEX64 = 1u << 10,
-  OB_DTYPE_COMPLEX128 = 1u << 11
+  OB_DTYPE_COMPLEX128 = 1u << 11,
+  OB_DTYPE_UINT16 = 1u << 12,
+  OB_DTYPE_UINT32 = 1u << 13,
+  OB_DTYPE_UINT64 = 1u << 14
 };
 
 /* Bits of ob_device_properties.features. */
 enum {
   /* Any memory of the host may be passed as an ob_address: results of host
    * kernels become device memory without a copy. */
-  OB_FEATURE_HOST_MEMORY_IS_DEVICE_MEMORY = 1u << 0,
-  OB_FEATURE_ATOMICS_64 = 1u << 1,
-  OB_FEATURE_SUBGROUPS = 1u << 2,
-  OB_FEATURE_IMAGES = 1u << 3
+  OB_FEATURE_HOST_MEMORY_IS_DEVICE_MEMORY = 1u << 0
 };
 
 typedef struct ob_device_properties {
@@ -156,20 +167,89 @@ typedef struct ob_device_properties {
   uint64_t max_allocation;         /* bytes in one `allocate`, <= total_memory; 0: total_memory */
   uint32_t alignment;              /* a power of two; allocations start at multiples; 0: 64 */
   uint32_t compute_units;          /* cores, multiprocessors; 0: unknown */
-  uint32_t preferred_vector_width; /* of float32 in kernels; 0: 1 */
+  uint32_t preferred_vector_width; /* of float32 in kernels; 0: the kit chooses by `kind` */
   uint32_t max_work_group_size;    /* 0: no code can be run */
-  uint32_t local_memory;           /* bytes of local memory per work group */
-  uint32_t subgroup_size;          /* 0: no sub-groups */
+  uint32_t local_memory;           /* bytes of a work group; launches that need more are refused */
+  uint32_t subgroup_size;          /* for people who write kernels; 0: no sub-groups */
   int32_t least_priority;          /* of queues; larger is less urgent, like CUDA's */
   int32_t greatest_priority;       /* <= least_priority; equal: one priority */
+  /* The language of programs is OpenCL C. For a compiler of another dialect of C
+   * this text, put before every source, makes it one by macros; NULL for none.
+   * Static; UTF-8. */
+  const char* source_prelude;
 } ob_device_properties;
+
+/* Bits of ob_device_state.known. */
+enum {
+  OB_STATE_UTILIZATION = 1u << 0,
+  OB_STATE_MEMORY_UTILIZATION = 1u << 1,
+  OB_STATE_TEMPERATURE = 1u << 2,
+  OB_STATE_POWER = 1u << 3,
+  OB_STATE_CLOCK = 1u << 4
+};
+
+/* How a device is doing. */
+typedef struct ob_device_state {
+  size_t struct_size;
+  uint32_t known;            /* OB_STATE_*: which of the following are filled in */
+  double utilization;        /* percent of a recent time in which the device worked */
+  double memory_utilization; /* percent of it in which memory was read or written */
+  double temperature;        /* degrees Celsius */
+  double power;              /* watts */
+  double clock;              /* MHz */
+} ob_device_state;
+
+/* ---- Memory ------------------------------------------------------------- */
+
+typedef struct ob_allocation {
+  size_t struct_size;
+  int32_t device;
+  uint64_t bytes; /* > 0 */
+} ob_allocation;
+
+typedef struct ob_host_allocation {
+  size_t struct_size;
+  uint64_t bytes; /* > 0 */
+} ob_host_allocation;
+
+/* ---- Queues ------------------------------------------------------------- */
+
+typedef struct ob_queue_description {
+  size_t struct_size;
+  int32_t device;
+  int32_t priority; /* between the device's limits */
+} ob_queue_description;
 
 /* ---- Events ------------------------------------------------------------- */
 
-/* Flags of event_create. */
-enum { OB_EVENT_TIMING = 1u << 0 };
+/* Bits of ob_event_description.flags. */
+enum {
+  /* The event is for event_elapsed. */
+  OB_EVENT_TIMING = 1u << 0
+};
+
+typedef struct ob_event_description {
+  size_t struct_size;
+  int32_t device;
+  uint32_t flags; /* OB_EVENT_* */
+} ob_event_description;
 
 /* ---- Code --------------------------------------------------------------- */
+
+typedef struct ob_program_source {
+  size_t struct_size;
+  int32_t device;
+  const char* source;  /* OpenCL C, after the device's prelude */
+  const char* options; /* of OpenCL's compilers, such as "-D N=4"; never NULL */
+} ob_program_source;
+
+/* What program_binary gave, in this process or an earlier one. */
+typedef struct ob_program_image {
+  size_t struct_size;
+  int32_t device;
+  const void* data;
+  uint64_t bytes;
+} ob_program_image;
 
 typedef int32_t ob_argument_kind;
 enum {
@@ -193,7 +273,20 @@ typedef struct ob_launch {
   uint64_t local[3];   /* work items in a work group; always given */
   const ob_argument* arguments;
   uint32_t argument_count;
+  uint32_t argument_bytes; /* from one argument to the next: sizeof(ob_argument) of the caller */
 } ob_launch;
+
+/* Argument `i` of a launch, whose caller may know a longer struct. */
+static inline const ob_argument* ob_argument_of(const ob_launch* launch, uint32_t i) {
+  return (const ob_argument*)((const char*)launch->arguments + (size_t)i * launch->argument_bytes);
+}
+
+/* Limits of one kernel; 0 stands for what the device says. */
+typedef struct ob_kernel_attributes {
+  size_t struct_size;
+  uint32_t max_work_group_size;
+  uint32_t local_memory; /* bytes of a work group, besides those of arguments */
+} ob_kernel_attributes;
 
 /* ---- Library calls ------------------------------------------------------ */
 
@@ -311,179 +404,178 @@ typedef struct ob_convolution {
   uint64_t workspace_bytes;
 } ob_convolution;
 
-typedef int32_t ob_collective_kind;
-enum {
-  OB_COLLECTIVE_ALL_REDUCE = 0,
-  OB_COLLECTIVE_BROADCAST = 1,
-  OB_COLLECTIVE_ALL_GATHER = 2,
-  OB_COLLECTIVE_REDUCE_SCATTER = 3
-};
-
-/* A collective among the devices of this process. Entry i of each array
- * belongs to queues[i]. Sums for the reducing kinds. */
-typedef struct ob_collective {
-  size_t struct_size;
-  ob_collective_kind kind;
-  uint32_t dtype;
-  uint32_t count;    /* of devices */
-  uint32_t root;     /* of a broadcast */
-  uint64_t elements; /* of each source */
-  const ob_queue* queues;
-  const ob_address* sources;
-  const ob_address* destinations;
-} ob_collective;
-
 /* ---- The table ---------------------------------------------------------- */
 
 typedef void (*ob_host_function)(void* argument);
 
 typedef struct ob_driver {
-  uint32_t abi;       /* OB_ABI_VERSION */
+  uint32_t major;     /* OB_VERSION_MAJOR */
+  uint32_t minor;     /* OB_VERSION_MINOR */
   size_t struct_size; /* sizeof(ob_driver) as the driver was compiled */
 
   /* Name of the driver, for people; UTF-8, never NULL, static. */
   const char* name;
 
+  /* First argument of every function; the driver's own, may be NULL. */
+  void* context;
+
   /* The message of the calling thread's last failed call; never NULL, valid
    * until that thread's next call. Touches no lock that a failing call holds. */
-  const char* (*last_error)(void);
+  const char* (*last_error)(void* context);
 
   /* Looks for devices. Called once, before every other function but
    * last_error, not at load time. May be slow. A failure is final. */
-  ob_status (*initialize)(void);
+  ob_status (*initialize)(void* context);
 
   /* (optional: nothing is called) Ends everything, in an orderly exit, after
    * all queues were synchronized; memory, queues and events may still be alive
    * and die with it. Called at most once. */
-  ob_status (*finalize)(void);
+  ob_status (*finalize)(void* context);
 
   /* Number of devices, constant after initialize. 0 is legal; a new message
    * in last_error may then say why, as half a sentence. */
-  ob_status (*device_count)(int32_t* count);
+  ob_status (*device_count)(void* context, int32_t* count);
 
   /* Fills `properties` (struct_size set by the caller, the rest zero). Constant
    * for the life of the process. */
-  ob_status (*device_properties)(int32_t device, ob_device_properties* properties);
+  ob_status (*device_properties)(void* context, int32_t device, ob_device_properties* properties);
+
+  /* (optional: nothing is known) Fills `state` (struct_size set by the caller,
+   * the rest zero). For people and their monitors. */
+  ob_status (*device_state)(void* context, int32_t device, ob_device_state* state);
+
+  /* (optional: no) *direct = 1 if copies between two different devices go without
+   * memory of the host in between, else 0. */
+  ob_status (*peer_access)(void* context, int32_t device, int32_t peer, int32_t* direct);
 
   /* ---- Memory ---- */
 
-  /* `bytes` > 0 of memory of `device`. Does not wait. The kit's caching
-   * allocator calls this rarely and with large sizes. The content is undefined.
-   * Owned by the caller until `deallocate`. */
-  ob_status (*allocate)(int32_t device, uint64_t bytes, ob_address* address);
+  /* Memory of a device. Does not wait. The kit's caching allocator calls this
+   * rarely and with large sizes. The content is undefined. Owned by the caller
+   * until `deallocate`. */
+  ob_status (*allocate)(void* context, const ob_allocation* wanted, ob_address* address);
 
   /* Gives back what `allocate` returned, the start of an allocation. The caller
    * guarantees that no work uses it. */
-  ob_status (*deallocate)(int32_t device, ob_address address);
+  ob_status (*deallocate)(void* context, int32_t device, ob_address address);
 
   /* (optional: total_memory and the kit's own count) Free and total bytes. */
-  ob_status (*memory_info)(int32_t device, uint64_t* free_bytes, uint64_t* total_bytes);
+  ob_status (*memory_info)(void* context, int32_t device, uint64_t* free_bytes,
+                           uint64_t* total_bytes);
 
   /* (optional: ordinary memory, and copies from it are still correct) Memory of
    * the host from which transfers are asynchronous. */
-  ob_status (*host_allocate)(uint64_t bytes, void** pointer);
+  ob_status (*host_allocate)(void* context, const ob_host_allocation* wanted, void** pointer);
   /* (optional: present exactly if host_allocate is) */
-  ob_status (*host_deallocate)(void* pointer);
-
-  /* (optional: present exactly if a device has OB_HOST_ACCESS_MAPPED) Makes
-   * [address, address + bytes) valid host memory at *pointer and up to date,
-   * waiting for work on `queue` as needed; `unmap` hands it back. The range lies
-   * in one allocation. Maps of one range nest. */
-  ob_status (*map)(ob_queue queue, ob_address address, uint64_t bytes, void** pointer);
-  ob_status (*unmap)(ob_queue queue, ob_address address, void* pointer);
+  ob_status (*host_deallocate)(void* context, void* pointer);
 
   /* ---- Queues ---- */
 
   /* An in-order queue: work starts when all earlier work on the same queue is
-   * done. Order between queues comes from events alone. `priority` lies between
-   * the device's limits. */
-  ob_status (*queue_create)(int32_t device, int32_t priority, ob_queue* queue);
-  /* After its work is done; waits for it if need be. */
-  ob_status (*queue_destroy)(ob_queue queue);
+   * done. Order between queues comes from events alone. */
+  ob_status (*queue_create)(void* context, const ob_queue_description* wanted, ob_queue* queue);
+  /* After its work is done; waits for it if need be, and reports a failure like
+   * queue_synchronize. From the start of the call nobody else uses the queue,
+   * but a device_synchronize may be under way. Events recorded on it stay. */
+  ob_status (*queue_destroy)(void* context, ob_queue queue);
   /* OB_OK when all work on the queue is done, else OB_NOT_READY. Does not wait. */
-  ob_status (*queue_query)(ob_queue queue);
+  ob_status (*queue_query)(void* context, ob_queue queue);
   /* Waits for all work that was on the queue when the call began. Reports a
-   * failure of asynchronous work on this queue, once. */
-  ob_status (*queue_synchronize)(ob_queue queue);
+   * failure of asynchronous work on this queue, once; then the queue is as good
+   * as new. Whether work behind the failed one still ran is up to the device, and
+   * its results are worth nothing; events recorded behind it happen either way,
+   * so that nobody waits for ever. After a failure from which the device cannot
+   * recover, this and all later calls answer OB_DEVICE_LOST. */
+  ob_status (*queue_synchronize)(void* context, ob_queue queue);
   /* (optional: every queue in turn) Waits for all queues of the device. */
-  ob_status (*device_synchronize)(int32_t device);
+  ob_status (*device_synchronize)(void* context, int32_t device);
   /* (optional: the ob_queue itself) The native object behind a queue, for users
-   * of the maker's own libraries. */
-  ob_status (*queue_native_handle)(ob_queue queue, void** handle);
+   * of the maker's own libraries. Those reach functions of the driver's library
+   * that are not in the table by linking against it or by dlopen of the same
+   * file: it is loaded once. */
+  ob_status (*queue_native_handle)(void* context, ob_queue queue, void** handle);
 
   /* ---- Events ---- */
 
-  ob_status (*event_create)(int32_t device, uint32_t flags, ob_event* event);
+  ob_status (*event_create)(void* context, const ob_event_description* wanted, ob_event* event);
   /* Legal at any time, also while recorded work is pending. Does not wait. */
-  ob_status (*event_destroy)(ob_event event);
+  ob_status (*event_destroy)(void* context, ob_event event);
   /* The event now stands for all work on `queue` so far. Recording again moves
-   * it; waits already enqueued keep the earlier meaning. Does not wait. */
-  ob_status (*event_record)(ob_event event, ob_queue queue);
+   * it; waits already enqueued keep the earlier meaning. Does not wait.
+   * OB_INVALID_ARGUMENT if the queue is another device's. */
+  ob_status (*event_record)(void* context, ob_event event, ob_queue queue);
   /* Later work on `queue` (of any device) starts when the event has happened.
    * Nothing happens if it was never recorded. Does not wait. */
-  ob_status (*event_wait)(ob_queue queue, ob_event event);
+  ob_status (*event_wait)(void* context, ob_queue queue, ob_event event);
   /* OB_OK if it has happened or was never recorded, else OB_NOT_READY. */
-  ob_status (*event_query)(ob_event event);
+  ob_status (*event_query)(void* context, ob_event event);
   /* Waits until it has happened. */
-  ob_status (*event_synchronize)(ob_event event);
+  ob_status (*event_synchronize)(void* context, ob_event event);
   /* Milliseconds from `start` to `end`, both with OB_EVENT_TIMING, recorded and
-   * completed, on the same device. OB_NOT_READY while one is pending. */
-  ob_status (*event_elapsed)(ob_event start, ob_event end, double* milliseconds);
+   * completed, on the same device. OB_NOT_READY while one is pending;
+   * OB_INVALID_ARGUMENT if one was never recorded, is of another device or has
+   * no OB_EVENT_TIMING. */
+  ob_status (*event_elapsed)(void* context, ob_event start, ob_event end, double* milliseconds);
 
   /* ---- Transfers: asynchronous on a queue; do not wait. Host memory stays
    *      valid and unchanged by the host until the queue has passed the copy.
    *      bytes > 0. ---- */
 
-  ob_status (*copy_host_to_device)(ob_queue queue, ob_address destination, const void* source,
-                                   uint64_t bytes);
-  ob_status (*copy_device_to_host)(ob_queue queue, void* destination, ob_address source,
-                                   uint64_t bytes);
+  ob_status (*copy_host_to_device)(void* context, ob_queue queue, ob_address destination,
+                                   const void* source, uint64_t bytes);
+  ob_status (*copy_device_to_host)(void* context, ob_queue queue, void* destination,
+                                   ob_address source, uint64_t bytes);
   /* Both on the queue's device; the ranges do not overlap. */
-  ob_status (*copy_device_to_device)(ob_queue queue, ob_address destination, ob_address source,
-                                     uint64_t bytes);
+  ob_status (*copy_device_to_device)(void* context, ob_queue queue, ob_address destination,
+                                     ob_address source, uint64_t bytes);
   /* (optional: through pinned host memory) Between devices; `queue` belongs to
    * either of them. */
-  ob_status (*copy_peer)(ob_queue queue, int32_t destination_device, ob_address destination,
-                         int32_t source_device, ob_address source, uint64_t bytes);
+  ob_status (*copy_peer)(void* context, ob_queue queue, int32_t destination_device,
+                         ob_address destination, int32_t source_device, ob_address source,
+                         uint64_t bytes);
   /* (optional: row by row) `rows` rows of `row_bytes`, pitches in bytes. */
-  ob_status (*copy_host_to_device_2d)(ob_queue queue, ob_address destination,
+  ob_status (*copy_host_to_device_2d)(void* context, ob_queue queue, ob_address destination,
                                       uint64_t destination_pitch, const void* source,
                                       uint64_t source_pitch, uint64_t row_bytes, uint64_t rows);
-  ob_status (*copy_device_to_host_2d)(ob_queue queue, void* destination, uint64_t destination_pitch,
-                                      ob_address source, uint64_t source_pitch, uint64_t row_bytes,
-                                      uint64_t rows);
-  ob_status (*copy_device_to_device_2d)(ob_queue queue, ob_address destination,
+  ob_status (*copy_device_to_host_2d)(void* context, ob_queue queue, void* destination,
+                                      uint64_t destination_pitch, ob_address source,
+                                      uint64_t source_pitch, uint64_t row_bytes, uint64_t rows);
+  ob_status (*copy_device_to_device_2d)(void* context, ob_queue queue, ob_address destination,
                                         uint64_t destination_pitch, ob_address source,
                                         uint64_t source_pitch, uint64_t row_bytes, uint64_t rows);
   /* Repeats `pattern` (pattern_bytes: 1, 2, 4, 8 or 16, copied by the call) over
    * `bytes`, a multiple of it. */
-  ob_status (*fill)(ob_queue queue, ob_address destination, const void* pattern,
+  ob_status (*fill)(void* context, ob_queue queue, ob_address destination, const void* pattern,
                     uint32_t pattern_bytes, uint64_t bytes);
-  /* (optional: the kit waits for the queue and calls) Calls function(argument)
+  /* (optional: the kit waits for the queue and calls, and `torture` cannot delay
+   * work, so that missing waits stay unseen in tests) Calls function(argument)
    * once, on a thread of the driver's, when earlier work on the queue is done;
    * later work waits for it to return. The function calls no driver function. */
-  ob_status (*host_callback)(ob_queue queue, ob_host_function function, void* argument);
+  ob_status (*host_callback)(void* context, ob_queue queue, ob_host_function function,
+                             void* argument);
 
   /* ---- Code (all or none of build .. launch; optional: the device runs no
    *      kernels and operators run on the host) ---- */
 
-  /* Text put before every source, for a dialect of C that is not OpenCL C;
-   * NULL or "" for none. Static. */
-  const char* source_prelude;
-  /* Compiles OpenCL C (after the prelude). On OB_BUILD_FAILED last_error is the
-   * compiler's log. May be slow; may take the interpreter lock. */
-  ob_status (*program_build)(int32_t device, const char* source, const char* options,
-                             ob_program* program);
+  /* Compiles a source. On OB_BUILD_FAILED last_error is the compiler's log. May
+   * be slow; may take the interpreter lock. */
+  ob_status (*program_build)(void* context, const ob_program_source* source, ob_program* program);
   /* (optional: programs are not kept on disk) With data == NULL stores the size
    * in *bytes; otherwise fills *bytes bytes. */
-  ob_status (*program_binary)(ob_program program, void* data, uint64_t* bytes);
-  ob_status (*program_load)(int32_t device, const void* data, uint64_t bytes, ob_program* program);
-  ob_status (*program_release)(ob_program program);
+  ob_status (*program_binary)(void* context, ob_program program, void* data, uint64_t* bytes);
+  ob_status (*program_load)(void* context, const ob_program_image* image, ob_program* program);
+  /* Before `finalize` at the latest; its kernels may still be alive. */
+  ob_status (*program_release)(void* context, ob_program program);
   /* A kernel of a program; used by one thread at a time, kept alive by itself. */
-  ob_status (*kernel_create)(ob_program program, const char* name, ob_kernel* kernel);
-  ob_status (*kernel_release)(ob_kernel kernel);
+  ob_status (*kernel_create)(void* context, ob_program program, const char* name,
+                             ob_kernel* kernel);
+  ob_status (*kernel_release)(void* context, ob_kernel kernel);
+  /* (optional: what the device says) Fills `attributes` (struct_size set by the
+   * caller, the rest zero). Asked once per kernel; launches beyond it are refused
+   * by the kit. */
+  ob_status (*kernel_attributes)(void* context, ob_kernel kernel, ob_kernel_attributes* attributes);
   /* Enqueues a kernel. Arguments are copied. Does not wait. */
-  ob_status (*launch)(ob_queue queue, const ob_launch* launch);
+  ob_status (*launch)(void* context, ob_queue queue, const ob_launch* launch);
 
   /* ---- Library calls (each optional: generated kernels or the host do it), on
    *      devices that run code and on those that do not. Asynchronous on the
@@ -491,18 +583,17 @@ typedef struct ob_driver {
    *      do is no error: nothing was written, and the kit takes the next way.
    *      Any other failure is raised. ---- */
 
-  ob_status (*matrix_product)(ob_queue queue, const ob_matrix_product* description);
-  ob_status (*convolution)(ob_queue queue, const ob_convolution* description);
-  ob_status (*collective)(const ob_collective* description);
+  ob_status (*matrix_product)(void* context, ob_queue queue, const ob_matrix_product* description);
+  ob_status (*convolution)(void* context, ob_queue queue, const ob_convolution* description);
 
   /* ---- Graphs (all or none; optional: no capture on this device) ---- */
 
   /* From now on work given to `queue` is recorded instead of done. */
-  ob_status (*graph_begin)(ob_queue queue);
+  ob_status (*graph_begin)(void* context, ob_queue queue);
   /* Ends recording. The graph owns what it needs but not the memory it uses. */
-  ob_status (*graph_end)(ob_queue queue, ob_graph* graph);
-  ob_status (*graph_launch)(ob_queue queue, ob_graph graph);
-  ob_status (*graph_release)(ob_graph graph);
+  ob_status (*graph_end)(void* context, ob_queue queue, ob_graph* graph);
+  ob_status (*graph_launch)(void* context, ob_queue queue, ob_graph graph);
+  ob_status (*graph_release)(void* context, ob_graph graph);
 } ob_driver;
 
 /* The one symbol a driver's shared library exports. */

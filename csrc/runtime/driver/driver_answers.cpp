@@ -50,12 +50,12 @@ __attribute__((format(printf, 1, 2))) ob_status refuse(const char* format, ...) 
 }
 
 // Whoever sees a status asks once for its message; the next one is the driver's again.
-const char* last_error() {
+const char* last_error(void* context) {
   if (t_message_is_ours) {
     t_message_is_ours = false;
     return messages().ours.data();
   }
-  const char* text = g_theirs.last_error();
+  const char* text = g_theirs.last_error(context);
   if (text == nullptr || text[0] == '\0') return "it gave no reason";
   if (is_utf8(text)) return text;
   std::string& cleaned = messages().theirs;
@@ -98,12 +98,12 @@ DeviceMemory& device_memory(int32_t device) {
 }
 
 // Tries the memory of a device, once. A status that is not OB_OK is the driver's, with its message.
-ob_status probe_once(int32_t device, DeviceMemory& found) {
+ob_status probe_once(void* context, int32_t device, DeviceMemory& found) {
   std::lock_guard<std::mutex> lock(found.mutex);
   if (found.probed.load(std::memory_order_relaxed)) return OB_OK;
   ob_device_properties properties = {};
   properties.struct_size = sizeof(properties);
-  ob_status status = g_theirs.device_properties(device, &properties);
+  ob_status status = g_theirs.device_properties(context, device, &properties);
   if (status != OB_OK) return status;
   ProbeResult result = probe_memory(g_theirs, device);
   // Nothing is known where a call failed, for want of memory, say: it is tried again, and what
@@ -139,17 +139,19 @@ bool add_allocation(ob_address address, uint64_t bytes) {
   return true;
 }
 
-ob_status checked_allocate(int32_t device, uint64_t bytes, ob_address* address) {
+ob_status checked_allocate(void* context, const ob_allocation* wanted, ob_address* address) {
   t_message_is_ours = false;
-  if (device < 0 || device >= kMaxDevices) return g_theirs.allocate(device, bytes, address);
+  const int32_t device = wanted->device;
+  const uint64_t bytes = wanted->bytes;
+  if (device < 0 || device >= kMaxDevices) return g_theirs.allocate(context, wanted, address);
   DeviceMemory& known = device_memory(device);
   ob_status status = OB_OK;
-  if (!known.probed.load(std::memory_order_acquire)) status = probe_once(device, known);
+  if (!known.probed.load(std::memory_order_acquire)) status = probe_once(context, device, known);
   if (status != OB_OK) return status;
   const bool probed = known.probed.load(std::memory_order_acquire);
   if (probed && !known.problem.empty()) return refuse("it %s", known.problem.c_str());
   *address = 0;
-  status = created(g_theirs.allocate(device, bytes, address), address, "allocate");
+  status = created(g_theirs.allocate(context, wanted, address), address, "allocate");
   if (status != OB_OK) return status;
   const ob_address given = *address;
   const char* problem = nullptr;
@@ -167,24 +169,25 @@ ob_status checked_allocate(int32_t device, uint64_t bytes, ob_address* address) 
                   static_cast<unsigned long long>(given));
   }
   if (problem == nullptr) return OB_OK;
-  g_theirs.deallocate(device, given);
+  g_theirs.deallocate(context, device, given);
   return refuse("%s (%llu bytes at 0x%llx)", problem, static_cast<unsigned long long>(bytes),
                 static_cast<unsigned long long>(given));
 }
 
-ob_status checked_deallocate(int32_t device, ob_address address) {
+ob_status checked_deallocate(void* context, int32_t device, ob_address address) {
   t_message_is_ours = false;
   {
     // Before the driver may give the same addresses to another thread.
     std::lock_guard<std::mutex> lock(memory().mutex);
     memory().live.erase(address);
   }
-  return g_theirs.deallocate(device, address);
+  return g_theirs.deallocate(context, device, address);
 }
 
-ob_status checked_memory_info(int32_t device, uint64_t* free_bytes, uint64_t* total_bytes) {
+ob_status checked_memory_info(void* context, int32_t device, uint64_t* free_bytes,
+                              uint64_t* total_bytes) {
   t_message_is_ours = false;
-  const ob_status status = g_theirs.memory_info(device, free_bytes, total_bytes);
+  const ob_status status = g_theirs.memory_info(context, device, free_bytes, total_bytes);
   if (status != OB_OK) return status;
   if (*total_bytes != 0 && *free_bytes <= *total_bytes) return OB_OK;
   const auto free = static_cast<unsigned long long>(*free_bytes);
@@ -193,62 +196,62 @@ ob_status checked_memory_info(int32_t device, uint64_t* free_bytes, uint64_t* to
   return refuse("it says that %llu of %llu bytes are free, which cannot be", free, total);
 }
 
-ob_status checked_host_allocate(uint64_t bytes, void** pointer) {
+ob_status checked_host_allocate(void* context, const ob_host_allocation* wanted, void** pointer) {
   t_message_is_ours = false;
   *pointer = nullptr;
   const ob_status status =
-      created(g_theirs.host_allocate(bytes, pointer), pointer, "host_allocate");
-  if (status != OB_OK || host_reaches(reinterpret_cast<ob_address>(*pointer), bytes)) return status;
-  g_theirs.host_deallocate(*pointer);
+      created(g_theirs.host_allocate(context, wanted, pointer), pointer, "host_allocate");
+  if (status != OB_OK || host_reaches(reinterpret_cast<ob_address>(*pointer), wanted->bytes))
+    return status;
+  g_theirs.host_deallocate(context, *pointer);
   return refuse("it gave memory that the host cannot touch");
 }
 
 // ---- Objects ----
 
-ob_status checked_queue_create(int32_t device, int32_t priority, ob_queue* queue) {
+ob_status checked_queue_create(void* context, const ob_queue_description* wanted, ob_queue* queue) {
   t_message_is_ours = false;
   *queue = nullptr;
-  return created(g_theirs.queue_create(device, priority, queue), queue, "queue_create");
+  return created(g_theirs.queue_create(context, wanted, queue), queue, "queue_create");
 }
 
-ob_status checked_event_create(int32_t device, uint32_t flags, ob_event* event) {
+ob_status checked_event_create(void* context, const ob_event_description* wanted, ob_event* event) {
   t_message_is_ours = false;
   *event = nullptr;
-  return created(g_theirs.event_create(device, flags, event), event, "event_create");
+  return created(g_theirs.event_create(context, wanted, event), event, "event_create");
 }
 
-ob_status checked_event_elapsed(ob_event start, ob_event end, double* milliseconds) {
+ob_status checked_event_elapsed(void* context, ob_event start, ob_event end, double* milliseconds) {
   t_message_is_ours = false;
-  const ob_status status = g_theirs.event_elapsed(start, end, milliseconds);
+  const ob_status status = g_theirs.event_elapsed(context, start, end, milliseconds);
   if (status != OB_OK || std::isfinite(*milliseconds)) return status;
   return refuse("it answered OK and a time of %f ms", *milliseconds);
 }
 
-ob_status checked_program_build(int32_t device, const char* source, const char* options,
+ob_status checked_program_build(void* context, const ob_program_source* source,
                                 ob_program* program) {
   t_message_is_ours = false;
   *program = nullptr;
-  return created(g_theirs.program_build(device, source, options, program), program,
-                 "program_build");
+  return created(g_theirs.program_build(context, source, program), program, "program_build");
 }
 
-ob_status checked_program_load(int32_t device, const void* data, uint64_t bytes,
-                               ob_program* program) {
+ob_status checked_program_load(void* context, const ob_program_image* image, ob_program* program) {
   t_message_is_ours = false;
   *program = nullptr;
-  return created(g_theirs.program_load(device, data, bytes, program), program, "program_load");
+  return created(g_theirs.program_load(context, image, program), program, "program_load");
 }
 
-ob_status checked_kernel_create(ob_program program, const char* name, ob_kernel* kernel) {
+ob_status checked_kernel_create(void* context, ob_program program, const char* name,
+                                ob_kernel* kernel) {
   t_message_is_ours = false;
   *kernel = nullptr;
-  return created(g_theirs.kernel_create(program, name, kernel), kernel, "kernel_create");
+  return created(g_theirs.kernel_create(context, program, name, kernel), kernel, "kernel_create");
 }
 
-ob_status checked_graph_end(ob_queue queue, ob_graph* graph) {
+ob_status checked_graph_end(void* context, ob_queue queue, ob_graph* graph) {
   t_message_is_ours = false;
   *graph = nullptr;
-  return created(g_theirs.graph_end(queue, graph), graph, "graph_end");
+  return created(g_theirs.graph_end(context, queue, graph), graph, "graph_end");
 }
 
 // ---- The table ----
@@ -280,7 +283,6 @@ std::string table_problem(const ob_driver& table) {
   Member { #field, table.field != nullptr }
   for (const std::string& problem :
        {group_problem({OUTBOARD_MEMBER(host_allocate), OUTBOARD_MEMBER(host_deallocate)}),
-        group_problem({OUTBOARD_MEMBER(map), OUTBOARD_MEMBER(unmap)}),
         group_problem({OUTBOARD_MEMBER(program_build), OUTBOARD_MEMBER(program_release),
                        OUTBOARD_MEMBER(kernel_create), OUTBOARD_MEMBER(kernel_release),
                        OUTBOARD_MEMBER(launch)}),

@@ -17,6 +17,7 @@
 #include "runtime/driver/driver_answers.h"
 #include "runtime/driver/driver_defaults.h"
 #include "runtime/fork.h"
+#include "runtime/programs/program.h"
 #include "runtime/programs/program_disk_cache.h"
 #include "runtime/streams/stream.h"
 #include "runtime/streams/wait.h"
@@ -137,8 +138,8 @@ void adopt_table(const ob_driver& theirs, ob_driver& ours) {
   constexpr size_t kHeaderBytes = offsetof(ob_driver, struct_size) + sizeof(theirs.struct_size);
   const char* unreadable = "the driver's table does not lie in memory that can be read";
   TORCH_CHECK(readable(&theirs, kHeaderBytes), unreadable);
-  TORCH_CHECK(theirs.abi == OB_ABI_VERSION, "the driver was written for version ", theirs.abi,
-              " of the driver contract and this torch_outboard speaks version ", OB_ABI_VERSION,
+  TORCH_CHECK(theirs.major == OB_VERSION_MAJOR, "the driver was written for version ", theirs.major,
+              " of the driver contract and this torch_outboard speaks version ", OB_VERSION_MAJOR,
               "; install versions of both that match");
   TORCH_CHECK(theirs.struct_size >= kHeaderBytes, "the driver's table says it has ",
               theirs.struct_size,
@@ -151,6 +152,7 @@ void adopt_table(const ob_driver& theirs, ob_driver& ours) {
   ours = {};
   std::memcpy(&ours, &theirs, bytes);
   ours.struct_size = sizeof(ours);
+  ours.minor = std::min(theirs.minor, OB_VERSION_MINOR);
   const char* missing = missing_function(ours);
   TORCH_CHECK(missing == nullptr, "the driver's table lacks `", missing ? missing : "",
               "`, which every driver must have; see outboard/driver.h");
@@ -180,9 +182,9 @@ void load(State& s) {
                 " returned no table");
   }
   adopt_table(*theirs, s.table);
-  const ob_status status = s.table.initialize();
+  const ob_status status = s.table.initialize(s.table.context);
   TORCH_CHECK(status == OB_OK, "`initialize` answered ", status_name(status), ": ",
-              s.table.last_error());
+              s.table.last_error(s.table.context));
 }
 
 void find_driver(State& s) {
@@ -309,13 +311,15 @@ void finalize_driver() noexcept {
   // Nothing may be taken away under a thread that the driver has not given back.
   if (!others_came_back()) return;
   g_driver.store(nullptr, std::memory_order_release);
-  const ob_status status = table.finalize();
-  if (status != OB_OK) TORCH_WARN("at exit, `finalize` failed: ", table.last_error());
+  release_programs(table);
+  const ob_status status = table.finalize(table.context);
+  if (status != OB_OK) TORCH_WARN("at exit, `finalize` failed: ", table.last_error(table.context));
 }
 
 void throw_status(ob_status status, const char* call) {
   const ob_driver* table = g_driver.load(std::memory_order_acquire);
-  const std::string cause = table != nullptr ? table->last_error() : "the driver is not loaded";
+  const std::string cause =
+      table != nullptr ? table->last_error(table->context) : "the driver is not loaded";
   const std::string driver_name =
       table != nullptr && table->name != nullptr ? table->name : state().choice.name;
   const std::string message = c10::str("driver '", driver_name, "' answered ", status_name(status),
@@ -344,7 +348,8 @@ void defer_status(ob_status status, const char* call) noexcept {
     if (s.deferred_status != OB_OK) return;
     s.deferred_status = status;
     s.deferred_call = call;
-    s.deferred_cause = table != nullptr ? table->last_error() : "the driver is not loaded";
+    s.deferred_cause =
+        table != nullptr ? table->last_error(table->context) : "the driver is not loaded";
     g_deferred.store(true, std::memory_order_release);
   } catch (...) {
     // Out of host memory while keeping a message: the failure is lost, the process is not.

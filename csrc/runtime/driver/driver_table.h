@@ -4,6 +4,7 @@
 #include <outboard/driver.h>
 
 #include <string>
+#include <utility>
 
 #include "runtime/export.h"
 
@@ -47,8 +48,16 @@ inline void check_status(ob_status status, const char* call) {
 OUTBOARD_API void defer_status(ob_status status, const char* call) noexcept;
 OUTBOARD_API void raise_deferred_status();
 
+// Calls a function of the driver's table with the driver's context.
+template <class Function, class... Arguments>
+ob_status ask_driver(Function ob_driver::* function, Arguments&&... arguments) {
+  const ob_driver& table = driver();
+  return (table.*function)(table.context, std::forward<Arguments>(arguments)...);
+}
+
 }  // namespace outboard
 
-// OB_CALL(copy_host_to_device, queue, destination, source, bytes): call and check.
-#define OB_CALL(function, ...) \
-  ::outboard::check_status(::outboard::driver().function(__VA_ARGS__), #function)
+// OB_ASK(copy_host_to_device, queue, destination, source, bytes): calls and gives the status.
+// OB_CALL checks it, too.
+#define OB_ASK(function, ...) ::outboard::ask_driver(&ob_driver::function, ##__VA_ARGS__)
+#define OB_CALL(function, ...) ::outboard::check_status(OB_ASK(function, ##__VA_ARGS__), #function)

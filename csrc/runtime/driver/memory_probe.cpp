@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "runtime/driver/driver_requests.h"
 #include "runtime/memory/careful_memory.h"
 
 namespace outboard {
@@ -28,9 +29,9 @@ class Probe {
   Probe(const ob_driver& table, int32_t device) : table_(table), device_(device) {}
 
   ~Probe() {
-    if (queue_ != nullptr) table_.queue_destroy(queue_);
+    if (queue_ != nullptr) table_.queue_destroy(table_.context, queue_);
     for (const ob_address address : {source_, target_}) {
-      if (address != 0) table_.deallocate(device_, address);
+      if (address != 0) table_.deallocate(table_.context, device_, address);
     }
   }
   Probe(const Probe&) = delete;
@@ -50,9 +51,10 @@ class Probe {
  private:
   ob_status prepare() {
     properties_.struct_size = sizeof(properties_);
-    ob_status status = table_.device_properties(device_, &properties_);
-    if (status == OB_OK) status = table_.allocate(device_, kBytes, &source_);
-    if (status == OB_OK && source_ != 0) status = table_.allocate(device_, kBytes, &target_);
+    ob_status status = table_.device_properties(table_.context, device_, &properties_);
+    if (status == OB_OK) status = allocate_memory(table_, device_, kBytes, &source_);
+    if (status == OB_OK && source_ != 0)
+      status = allocate_memory(table_, device_, kBytes, &target_);
     if (status != OB_OK) return status;
     if (source_ == 0 || target_ == 0) {
       result_.problem = "answered OK to `allocate` and gave no address";
@@ -64,7 +66,7 @@ class Probe {
     if (!result_.problem.empty()) return OB_OK;
     const int32_t priority =
         std::clamp(0, properties_.greatest_priority, properties_.least_priority);
-    status = table_.queue_create(device_, priority, &queue_);
+    status = create_queue(table_, device_, priority, &queue_);
     if (status == OB_OK && queue_ == nullptr) {
       result_.problem = "answered OK to `queue_create` and gave no queue";
     }
@@ -73,10 +75,13 @@ class Probe {
 
   // `bytes` to one block, on to the other, and back.
   ob_status round_trip(const Bytes& bytes, Bytes& back) {
-    ob_status status = table_.copy_host_to_device(queue_, source_, bytes.data(), kBytes);
-    if (status == OB_OK) status = table_.copy_device_to_device(queue_, target_, source_, kBytes);
-    if (status == OB_OK) status = table_.copy_device_to_host(queue_, back.data(), target_, kBytes);
-    const ob_status waited = table_.queue_synchronize(queue_);
+    ob_status status =
+        table_.copy_host_to_device(table_.context, queue_, source_, bytes.data(), kBytes);
+    if (status == OB_OK)
+      status = table_.copy_device_to_device(table_.context, queue_, target_, source_, kBytes);
+    if (status == OB_OK)
+      status = table_.copy_device_to_host(table_.context, queue_, back.data(), target_, kBytes);
+    const ob_status waited = table_.queue_synchronize(table_.context, queue_);
     return status != OB_OK ? status : waited;
   }
 
@@ -114,9 +119,11 @@ class Probe {
       return OB_OK;
     }
     Bytes back = {};
-    ob_status status = table_.copy_device_to_device(queue_, target_, source_, kBytes);
-    if (status == OB_OK) status = table_.copy_device_to_host(queue_, back.data(), target_, kBytes);
-    const ob_status waited = table_.queue_synchronize(queue_);
+    ob_status status =
+        table_.copy_device_to_device(table_.context, queue_, target_, source_, kBytes);
+    if (status == OB_OK)
+      status = table_.copy_device_to_host(table_.context, queue_, back.data(), target_, kBytes);
+    const ob_status waited = table_.queue_synchronize(table_.context, queue_);
     if (status == OB_OK) status = waited;
     if (status == OB_OK && (seen != pattern(142) || back != written)) result_.problem = kIncoherent;
     if (status != OB_OK || !result_.problem.empty() ||
@@ -130,10 +137,12 @@ class Probe {
     const Bytes host = pattern(200);
     Bytes back = {};
     const auto address = reinterpret_cast<ob_address>(host.data());
-    ob_status status = table_.copy_device_to_device(queue_, target_, address, kBytes);
+    ob_status status =
+        table_.copy_device_to_device(table_.context, queue_, target_, address, kBytes);
     const bool refused = status == OB_INVALID_ARGUMENT || status == OB_UNSUPPORTED;
-    if (status == OB_OK) status = table_.copy_device_to_host(queue_, back.data(), target_, kBytes);
-    const ob_status waited = table_.queue_synchronize(queue_);
+    if (status == OB_OK)
+      status = table_.copy_device_to_host(table_.context, queue_, back.data(), target_, kBytes);
+    const ob_status waited = table_.queue_synchronize(table_.context, queue_);
     if (status == OB_OK) status = waited;
     if (refused || (status == OB_OK && back != host)) {
       result_.problem =

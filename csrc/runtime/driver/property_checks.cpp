@@ -31,12 +31,7 @@ std::string problem_of(const ob_driver& table, const ob_device_properties& p) {
   }
   if (p.host_access < OB_HOST_ACCESS_NONE || p.host_access > OB_HOST_ACCESS_COHERENT) {
     return str("has host access ", p.host_access, ", and there are ", OB_HOST_ACCESS_NONE,
-               " (none), ", OB_HOST_ACCESS_MAPPED, " (mapped) and ", OB_HOST_ACCESS_COHERENT,
-               " (coherent)");
-  }
-  if (p.host_access == OB_HOST_ACCESS_MAPPED && (table.map == nullptr || table.unmap == nullptr)) {
-    return "has memory that the host can map (OB_HOST_ACCESS_MAPPED), and its table lacks `map` or "
-           "`unmap`";
+               " (none) and ", OB_HOST_ACCESS_COHERENT, " (coherent)");
   }
   if (p.total_memory == 0) return "has 0 bytes of memory";
   if (p.total_memory > kMostMemory) {
@@ -91,7 +86,7 @@ ob_device_properties checked_properties(const ob_driver& table, int32_t device) 
   std::memset(given.after, kUntouched, sizeof(given.after));
   ob_device_properties& p = given.properties;
   p.struct_size = sizeof(p);
-  check_status(table.device_properties(device, &p), "device_properties");
+  check_status(table.device_properties(table.context, device, &p), "device_properties");
   TORCH_CHECK(std::all_of(std::begin(given.after), std::end(given.after),
                           [&](unsigned char byte) { return byte == kUntouched; }),
               "driver '", table.name, "' wrote past the properties of device ", device,

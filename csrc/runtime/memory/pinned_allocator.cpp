@@ -7,6 +7,7 @@
 #include <shared_mutex>
 #include <vector>
 
+#include "runtime/driver/driver_requests.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
 #include "runtime/streams/stream.h"
@@ -69,10 +70,10 @@ class PinnedCache final
  private:
   void allocate_host_memory(size_t bytes, void** pointer) override {
     const auto start = std::chrono::steady_clock::now();
-    ob_status status = driver().host_allocate(bytes, pointer);
+    ob_status status = outboard::allocate_host_memory(driver(), bytes, pointer);
     if (status == OB_OUT_OF_MEMORY) {
       empty_cache();
-      status = driver().host_allocate(bytes, pointer);
+      status = outboard::allocate_host_memory(driver(), bytes, pointer);
     }
     check_status(status, "host_allocate");
     {
@@ -102,7 +103,7 @@ class PinnedCache final
         ranges.sizes.erase(reinterpret_cast<uintptr_t>(pointer));
       }
       const auto start = std::chrono::steady_clock::now();
-      defer_status(driver().host_deallocate(pointer), "host_deallocate");
+      defer_status(OB_ASK(host_deallocate, pointer), "host_deallocate");
       std::lock_guard<std::mutex> lock(stats_.timing_mutex_);
       stats_.host_free_time.increase(microseconds_since(start));
     }

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "runtime/driver/device.h"
+#include "runtime/driver/driver_requests.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/programs/launch.h"
 #include "runtime/programs/program.h"
@@ -45,8 +46,10 @@ Failures& failures() {
 // A queue of its own, since the current stream may be capturing.
 class Queue {
  public:
-  explicit Queue(c10::DeviceIndex device) { OB_CALL(queue_create, device, 0, &queue_); }
-  ~Queue() { defer_status(driver().queue_destroy(queue_), "queue_destroy"); }
+  explicit Queue(c10::DeviceIndex device) {
+    check_status(create_queue(driver(), device, 0, &queue_), "queue_create");
+  }
+  ~Queue() { defer_status(OB_ASK(queue_destroy, queue_), "queue_destroy"); }
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
   ob_queue handle() const noexcept { return queue_; }
@@ -65,6 +68,7 @@ void run_kernel(c10::DeviceIndex device) {
   for (int i = 0; i < 3; ++i) launch.global[i] = launch.local[i] = 1;
   launch.arguments = arguments.data();
   launch.argument_count = arguments.size();
+  launch.argument_bytes = sizeof(ob_argument);
   const Queue queue(device);
   const Kernel::Use use(kernel);
   launch.kernel = use.handle();

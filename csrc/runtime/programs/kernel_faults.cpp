@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/driver/driver_requests.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/streams/wait.h"
 
@@ -58,10 +59,10 @@ void fill_with_zeros(c10::DeviceIndex device, uint64_t address, uint64_t bytes) 
   // A queue of its own: the current stream may be capturing a graph.
   ob_queue queue = nullptr;
   const int zero = 0;
-  OB_CALL(queue_create, device, 0, &queue);
-  ob_status status = driver().fill(queue, address, &zero, sizeof zero, bytes);
+  check_status(create_queue(driver(), device, 0, &queue), "queue_create");
+  ob_status status = OB_ASK(fill, queue, address, &zero, sizeof zero, bytes);
   if (status == OB_OK) status = wait_for_queue(driver(), queue);
-  defer_status(driver().queue_destroy(queue), "queue_destroy");
+  defer_status(OB_ASK(queue_destroy, queue), "queue_destroy");
   check_status(status, "fill");
 }
 
@@ -73,7 +74,8 @@ KernelFault::KernelFault(c10::DeviceIndex device, Kind kind, std::string message
   std::lock_guard<std::mutex> lock(words.mutex);
   if (words.used == kWordsPerPage) {
     uint64_t address = 0;
-    OB_CALL(allocate, device, kWordsPerPage * sizeof(int), &address);
+    check_status(allocate_memory(driver(), device, kWordsPerPage * sizeof(int), &address),
+                 "allocate");
     fill_with_zeros(device, address, kWordsPerPage * sizeof(int));
     words.address = address;
     words.used = 0;

@@ -16,11 +16,13 @@ void launch(StreamState& stream, Kernel& kernel, const Grid& grid,
   }
   description.arguments = arguments.data();
   description.argument_count = arguments.size();
+  description.argument_bytes = sizeof(ob_argument);
   const ob_driver& table = driver();
   {
     const Kernel::Use use(kernel);
     description.kernel = use.handle();
-    check_status(table.launch(stream.queue, &description), "launch");
+    kernel.check_limits(grid.local[0] * grid.local[1] * grid.local[2], arguments.local_bytes());
+    check_status(table.launch(table.context, stream.queue, &description), "launch");
   }
   stream.mark_submitted();
   if (C10_UNLIKELY(launches_block()) && !stream.capturing.load()) drain(stream);

@@ -70,6 +70,7 @@ class LaunchArguments {
   // For a parameter `__local type *`.
   LaunchArguments& local(size_t size) {
     next(OB_ARGUMENT_LOCAL, size);
+    local_bytes_ += size;
     return *this;
   }
 
@@ -79,6 +80,8 @@ class LaunchArguments {
 
   const ob_argument* data() const noexcept { return arguments_.data(); }
   uint32_t size() const noexcept { return count_; }
+  // Of local memory, in all.
+  uint64_t local_bytes() const noexcept { return local_bytes_; }
 
  private:
   ob_argument& next(ob_argument_kind kind, size_t size) {
@@ -93,11 +96,13 @@ class LaunchArguments {
 
   uint32_t count_ = 0;
   size_t used_ = 0;
+  uint64_t local_bytes_ = 0;
   std::array<ob_argument, 64> arguments_;           // uninitialized beyond count_
   alignas(16) std::array<std::byte, 2048> values_;  // OpenCL guarantees room for 1024
 };
 
-// Enqueues `kernel` on `stream`, a stream of the kernel's device. Does not wait.
+// Enqueues `kernel` on `stream`, a stream of the kernel's device. Does not wait. Raises ValueError
+// for a work group or local memory larger than the kernel can have there.
 OUTBOARD_API void launch(StreamState& stream, Kernel& kernel, const Grid& grid,
                          const LaunchArguments& arguments);
 

@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -29,6 +30,12 @@ class Program {
     std::unique_ptr<Kernel>& kernel = kernels_[name];
     if (kernel == nullptr) kernel = std::make_unique<Kernel>(*this, name);
     return *kernel;
+  }
+
+  template <class Function>
+  void for_each_kernel(const Function& function) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [name, kernel] : kernels_) function(*kernel);
   }
 
  private:
@@ -106,9 +113,14 @@ ob_program build(c10::DeviceIndex device, const std::string& text, const std::st
                  const std::string& options) {
   const ob_driver& table = driver();
   ob_program program = nullptr;
-  const ob_status status = table.program_build(device, text.c_str(), options.c_str(), &program);
+  ob_program_source described = {};
+  described.struct_size = sizeof(described);
+  described.device = device;
+  described.source = text.c_str();
+  described.options = options.c_str();
+  const ob_status status = table.program_build(table.context, &described, &program);
   if (status == OB_BUILD_FAILED) {
-    const std::string log = table.last_error();
+    const std::string log = table.last_error(table.context);
     TORCH_CHECK(false, "a kernel does not compile on ", device_of(device), ":",
                 lines_in_log(source, log), "\n", log);
   }
@@ -123,7 +135,12 @@ ob_program load_from_disk(c10::DeviceIndex device, const std::string& key) {
   const std::string binary = disk_cache_read(key);
   if (binary.empty()) return nullptr;
   ob_program program = nullptr;
-  if (table.program_load(device, binary.data(), binary.size(), &program) != OB_OK) {
+  ob_program_image image = {};
+  image.struct_size = sizeof(image);
+  image.device = device;
+  image.data = binary.data();
+  image.bytes = binary.size();
+  if (table.program_load(table.context, &image, &program) != OB_OK) {
     disk_cache_remove(key);  // of another version of the compiler, say: it is built again
     return nullptr;
   }
@@ -148,7 +165,7 @@ Program& make_program(const ProgramName& name) {
       return *program;
     }
   }
-  defer_status(driver().program_release(handle), "program_release");
+  defer_status(OB_ASK(program_release, handle), "program_release");
   std::lock_guard<std::mutex> lock(all.mutex);
   return *all.by_name[name];
 }
@@ -169,7 +186,38 @@ ob_kernel Kernel::acquire() {
   }
   ob_kernel handle = nullptr;
   OB_CALL(kernel_create, program_.handle(), name_.c_str(), &handle);
+  learn_limits(handle);
   return handle;
+}
+
+void Kernel::learn_limits(ob_kernel handle) {
+  ob_kernel_attributes attributes = {};
+  attributes.struct_size = sizeof(attributes);
+  const ob_status status = OB_ASK(kernel_attributes, handle, &attributes);
+  try {
+    check_status(status, "kernel_attributes");
+  } catch (...) {
+    defer_status(OB_ASK(kernel_release, handle), "kernel_release");
+    throw;
+  }
+  const ob_device_properties& properties = device_properties(device());
+  const uint64_t group = attributes.max_work_group_size;
+  local_bytes_.store(properties.local_memory -
+                         std::min(properties.local_memory, attributes.local_memory),
+                     std::memory_order_relaxed);
+  largest_group_.store(group == 0 ? properties.max_work_group_size : group,
+                       std::memory_order_relaxed);
+}
+
+void Kernel::refuse_launch(uint64_t work_group, uint64_t local_bytes) const {
+  const uint64_t largest = largest_group_.load(std::memory_order_relaxed);
+  TORCH_CHECK_VALUE(work_group <= largest, "kernel ", name_, " was launched with work groups of ",
+                    work_group, " work items, and ", device_of(device()),
+                    " runs it with at most ", largest, "; launch smaller groups");
+  TORCH_CHECK_VALUE(false, "kernel ", name_, " was launched with ", local_bytes,
+                    " bytes of local memory in its arguments, and ", device_of(device()), " has ",
+                    local_bytes_.load(std::memory_order_relaxed),
+                    " for them; use less, in smaller groups");
 }
 
 void Kernel::release(ob_kernel handle) noexcept {
@@ -195,7 +243,7 @@ bool runs_code(c10::DeviceIndex device) {
 std::string source_prelude(c10::DeviceIndex device) {
   const ob_device_properties& properties = device_properties(device);
   std::string text;
-  if (const char* dialect = driver().source_prelude) text += dialect;
+  if (properties.source_prelude != nullptr) text += properties.source_prelude;
   if ((properties.dtypes & OB_DTYPE_FLOAT64) != 0) text += kFloat64;
   text += properties.addressing == OB_ADDRESSING_HANDLE ? kHandles : kPointers;
   return text;
@@ -216,6 +264,23 @@ Kernel& find_kernel(c10::DeviceIndex device, const std::string& source, const st
   }
   if (program == nullptr) program = &make_program(program_name);
   return program->kernel(name);
+}
+
+void release_programs(const ob_driver& table) noexcept {
+  Programs& all = programs();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  for (const auto& [name, program] : all.by_name) {
+    if (program == nullptr) continue;
+    program->for_each_kernel([&](Kernel& kernel) {
+      std::lock_guard<std::mutex> kernel_lock(kernel.mutex_);
+      if (ob_kernel spare = kernel.spare_.exchange(nullptr)) kernel.spares_.push_back(spare);
+      for (ob_kernel handle : kernel.spares_) {
+        defer_status(table.kernel_release(table.context, handle), "kernel_release");
+      }
+      kernel.spares_.clear();
+    });
+    defer_status(table.program_release(table.context, program->handle()), "program_release");
+  }
 }
 
 ProgramCounts program_counts() noexcept { return {g_built.load(), g_loaded.load()}; }

@@ -52,12 +52,26 @@ class OUTBOARD_API Kernel {
     ob_kernel handle_;
   };
 
+  // Raises ValueError for a launch with larger work groups (work items) or more local memory in its
+  // arguments (bytes) than this kernel can have. To be called while it is in use.
+  void check_limits(uint64_t work_group, uint64_t local_bytes) const {
+    if (__builtin_expect(work_group > largest_group_.load(std::memory_order_relaxed) ||
+                             local_bytes > local_bytes_.load(std::memory_order_relaxed),
+                         0)) {
+      refuse_launch(work_group, local_bytes);
+    }
+  }
+
   // To be called after a launch with this work-group size: some drivers generate machine code only
   // then, and it belongs on disk.
   void note_launch(uint64_t local_size) noexcept;
 
  private:
+  friend void release_programs(const ob_driver& table) noexcept;
+
   ob_kernel acquire();
+  void learn_limits(ob_kernel handle);
+  [[noreturn]] void refuse_launch(uint64_t work_group, uint64_t local_bytes) const;
   void release(ob_kernel handle) noexcept;
 
   Program& program_;
@@ -66,6 +80,9 @@ class OUTBOARD_API Kernel {
   std::mutex mutex_;  // of spares_; no driver call is made under it
   std::vector<ob_kernel> spares_;
   std::atomic<uint64_t> last_local_size_{0};
+  // Known once there is a handle.
+  std::atomic<uint64_t> largest_group_{0};
+  std::atomic<uint64_t> local_bytes_{0};
 };
 
 // Whether the driver can compile and launch code on `device`.
@@ -80,6 +97,9 @@ OUTBOARD_API Kernel& find_kernel(c10::DeviceIndex device, const std::string& sou
 
 // What stands before every source on `device`.
 OUTBOARD_API std::string source_prelude(c10::DeviceIndex device);
+
+// Gives all programs and their kernels back, for the end of the driver: nobody uses them any more.
+void release_programs(const ob_driver& table) noexcept;
 
 struct ProgramCounts {
   uint64_t built = 0;   // compiled from source

@@ -101,11 +101,13 @@ bool decode(const std::string& key, const std::string& data, std::set<std::strin
 void write_entry(const PrivateFolder& folder, const std::string& key, const Entry& entry) {
   const ob_driver& table = driver();
   uint64_t bytes = 0;
-  if (table.program_binary(entry.program, nullptr, &bytes) != OB_OK) return;
+  if (table.program_binary(table.context, entry.program, nullptr, &bytes) != OB_OK) return;
   if (bytes == 0 || bytes > kLargestBinary) return;
   const uint64_t room = bytes;
   std::string binary(room, '\0');
-  if (table.program_binary(entry.program, binary.data(), &bytes) != OB_OK || bytes > room) return;
+  if (table.program_binary(table.context, entry.program, binary.data(), &bytes) != OB_OK ||
+      bytes > room)
+    return;
   binary.resize(bytes);
   if (folder.write(file_of(key), encode(key, entry.launches, binary))) {
     g_writes.fetch_add(1, std::memory_order_relaxed);

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "runtime/driver/driver_requests.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
 #include "runtime/programs/kernel_faults.h"
@@ -15,7 +16,7 @@ namespace {
 
 void destroy(ob_event event) noexcept {
   if (event == nullptr || in_bad_fork() || driver_finalized() || !driver_initialized()) return;
-  defer_status(driver().event_destroy(event), "event_destroy");
+  defer_status(OB_ASK(event_destroy, event), "event_destroy");
 }
 
 }  // namespace
@@ -43,7 +44,8 @@ void Event::record(const c10::Stream& stream) {
               " cannot be recorded on a stream of ", device_of(state.device),
               "; make one event per device");
   if (event_ == nullptr) {
-    OB_CALL(event_create, state.device, timing_ ? OB_EVENT_TIMING : 0, &event_);
+    const uint32_t flags = timing_ ? OB_EVENT_TIMING : 0;
+    check_status(create_event(driver(), state.device, flags, &event_), "event_create");
     device_ = state.device;
   }
   OB_CALL(event_record, event_, state.queue);
@@ -59,7 +61,7 @@ void Event::block(const c10::Stream& stream) const {
 
 bool Event::query() const {
   if (event_ == nullptr) return true;
-  const ob_status status = driver().event_query(event_);
+  const ob_status status = OB_ASK(event_query, event_);
   if (status == OB_NOT_READY) return false;
   check_status(status, "event_query");
   return true;

@@ -51,7 +51,7 @@ class Graph final : public at::GraphImplInterface {
     pool_ = pool == at::MempoolId_t{0, 0} ? caching_allocator()->create_pool() : pool;
     caching_allocator()->begin_allocate_to_pool(stream.device, pool_);
     device_ = stream.device;
-    const ob_status status = table.graph_begin(stream.queue);
+    const ob_status status = table.graph_begin(table.context, stream.queue);
     if (status != OB_OK) {
       caching_allocator()->end_allocate_to_pool(device_, pool_);
       release_pool();
@@ -108,7 +108,7 @@ class Graph final : public at::GraphImplInterface {
 
   ob_status stop_capturing() {
     StreamState& stream = *std::exchange(capturing_, nullptr);
-    const ob_status status = driver().graph_end(stream.queue, &graph_);
+    const ob_status status = OB_ASK(graph_end, stream.queue, &graph_);
     faults_ = take_captured_faults(stream);
     stream.end_capture();
     caching_allocator()->end_allocate_to_pool(device_, pool_);

@@ -6,6 +6,7 @@
 #include <array>
 #include <mutex>
 
+#include "runtime/driver/driver_requests.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
 #include "runtime/programs/kernel_faults.h"
@@ -62,7 +63,7 @@ StreamState& default_state(c10::DeviceIndex device) {
   const ob_device_properties& properties = device_properties(device);
   const int32_t priority = std::clamp(0, properties.greatest_priority, properties.least_priority);
   ob_queue queue = nullptr;
-  OB_CALL(queue_create, device, priority, &queue);
+  check_status(create_queue(driver(), device, priority, &queue), "queue_create");
   return *add_stream(table, device, queue, priority, false);
 }
 
@@ -132,7 +133,7 @@ c10::Stream stream_from_pool(c10::DeviceIndex device, int32_t priority) {
   StreamState*& state = table.pools[level][slot];
   if (state == nullptr) {
     ob_queue queue = nullptr;
-    OB_CALL(queue_create, device, priority, &queue);
+    check_status(create_queue(driver(), device, priority, &queue), "queue_create");
     state = add_stream(table, device, queue, priority, false);
   }
   return state->stream();
@@ -171,7 +172,7 @@ bool query_stream(const c10::Stream& stream) {
   if (state.idle()) return true;
   check_not_capturing(state);
   const uint64_t submitted = state.submitted.load(std::memory_order_acquire);
-  const ob_status status = driver().queue_query(state.queue);
+  const ob_status status = OB_ASK(queue_query, state.queue);
   if (status == OB_NOT_READY) return false;
   check_status(status, "queue_query");
   mark_drained(state, submitted);

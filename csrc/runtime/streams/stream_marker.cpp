@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "runtime/driver/driver_requests.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
 #include "runtime/streams/wait.h"
@@ -24,13 +25,13 @@ const ob_driver* usable_driver() noexcept {
 StreamMarker::StreamMarker(StreamState& stream) noexcept : stream_(&stream) {
   const ob_driver* table = usable_driver();
   if (table == nullptr) return;
-  ob_status status = table->event_create(stream.device, 0, &event_);
+  ob_status status = create_event(*table, stream.device, 0, &event_);
   if (status != OB_OK) {
     defer_status(status, "event_create");
     event_ = nullptr;
     return;
   }
-  status = table->event_record(event_, stream.queue);
+  status = table->event_record(table->context, event_, stream.queue);
   if (status != OB_OK) {
     defer_status(status, "event_record");
     reset();
@@ -54,8 +55,8 @@ StreamMarker& StreamMarker::operator=(StreamMarker&& other) noexcept {
 bool StreamMarker::has_passed() const noexcept {
   const ob_driver* table = usable_driver();
   if (table == nullptr) return false;
-  const ob_status status =
-      event_ != nullptr ? table->event_query(event_) : table->queue_query(stream_->queue);
+  const ob_status status = event_ != nullptr ? table->event_query(table->context, event_)
+                                             : table->queue_query(table->context, stream_->queue);
   defer_status(status, event_ != nullptr ? "event_query" : "queue_query");
   // After a failed query the work may still be running: only waiting tells.
   return status == OB_OK;
@@ -78,7 +79,7 @@ bool StreamMarker::wait() const noexcept {
 void StreamMarker::reset() noexcept {
   ob_event event = std::exchange(event_, nullptr);
   const ob_driver* table = event != nullptr ? usable_driver() : nullptr;
-  if (table != nullptr) defer_status(table->event_destroy(event), "event_destroy");
+  if (table != nullptr) defer_status(table->event_destroy(table->context, event), "event_destroy");
 }
 
 }  // namespace outboard

@@ -184,17 +184,17 @@ WaitScope::~WaitScope() {
 
 ob_status wait_for_queue(const ob_driver& table, ob_queue queue) noexcept {
   const WaitScope scope("queue_synchronize");
-  if (C10_LIKELY(!waits_are_limited())) return table.queue_synchronize(queue);
-  const ob_status status = ask_until_ready([&] { return table.queue_query(queue); });
+  if (C10_LIKELY(!waits_are_limited())) return table.queue_synchronize(table.context, queue);
+  const ob_status status = ask_until_ready([&] { return table.queue_query(table.context, queue); });
   // What a queue says of work that failed is for queue_synchronize to tell.
-  return status == OB_NOT_READY ? status : table.queue_synchronize(queue);
+  return status == OB_NOT_READY ? status : table.queue_synchronize(table.context, queue);
 }
 
 ob_status wait_for_event(const ob_driver& table, ob_event event) noexcept {
   const WaitScope scope("event_synchronize");
-  if (C10_LIKELY(!waits_are_limited())) return table.event_synchronize(event);
-  const ob_status status = ask_until_ready([&] { return table.event_query(event); });
-  return status == OB_NOT_READY ? status : table.event_synchronize(event);
+  if (C10_LIKELY(!waits_are_limited())) return table.event_synchronize(table.context, event);
+  const ob_status status = ask_until_ready([&] { return table.event_query(table.context, event); });
+  return status == OB_NOT_READY ? status : table.event_synchronize(table.context, event);
 }
 
 void check_wait(ob_status status, const char* call) {

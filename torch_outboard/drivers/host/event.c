@@ -18,26 +18,26 @@ static recording* latest_recording(ob_event event) {
   return latest;
 }
 
-ob_status event_create(int32_t index, uint32_t flags, ob_event* event) {
-  ob_status status = check_device(index);
+ob_status event_create(void* context, const ob_event_description* wanted, ob_event* event) {
+  ob_status status = check_device(wanted->device);
   if (status != OB_OK) return status;
   ob_event created = calloc(1, sizeof *created);
   if (created == NULL) return fail(OB_OUT_OF_MEMORY, "The host has no memory for an event.");
-  created->device = index;
-  created->flags = flags;
+  created->device = wanted->device;
+  created->flags = wanted->flags;
   pthread_mutex_init(&created->lock, NULL);
   *event = created;
   return OB_OK;
 }
 
-ob_status event_destroy(ob_event event) {
+ob_status event_destroy(void* context, ob_event event) {
   release(event->latest);
   pthread_mutex_destroy(&event->lock);
   free(event);
   return OB_OK;
 }
 
-ob_status event_record(ob_event event, ob_queue queue) {
+ob_status event_record(void* context, ob_event event, ob_queue queue) {
   if (event->device != queue->device) {
     return fail(OB_INVALID_ARGUMENT, "An event of device %d cannot be recorded on device %d.",
                 event->device, queue->device);
@@ -58,27 +58,27 @@ ob_status event_record(ob_event event, ob_queue queue) {
   return OB_OK;
 }
 
-ob_status event_wait(ob_queue queue, ob_event event) {
+ob_status event_wait(void* context, ob_queue queue, ob_event event) {
   recording* awaited = latest_recording(event);
   if (awaited == NULL) return OB_OK;
   return enqueue(queue, new_command((command){.kind = WAIT, .recording = awaited}));
 }
 
-ob_status event_query(ob_event event) {
+ob_status event_query(void* context, ob_event event) {
   recording* asked = latest_recording(event);
   ob_status status = asked == NULL || has_happened(asked) ? OB_OK : OB_NOT_READY;
   release(asked);
   return status;
 }
 
-ob_status event_synchronize(ob_event event) {
+ob_status event_synchronize(void* context, ob_event event) {
   recording* awaited = latest_recording(event);
   if (awaited != NULL) wait_until_happened(awaited);
   release(awaited);
   return OB_OK;
 }
 
-ob_status event_elapsed(ob_event start, ob_event end, double* milliseconds) {
+ob_status event_elapsed(void* context, ob_event start, ob_event end, double* milliseconds) {
   if ((start->flags & end->flags & OB_EVENT_TIMING) == 0) {
     return fail(OB_INVALID_ARGUMENT, "Both events must be created with timing enabled.");
   }

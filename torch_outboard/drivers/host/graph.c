@@ -27,7 +27,7 @@ void free_graph(ob_graph graph) {
   free(graph);
 }
 
-ob_status graph_begin(ob_queue queue) {
+ob_status graph_begin(void* context, ob_queue queue) {
   ob_graph graph = calloc(1, sizeof *graph);
   if (graph == NULL) return fail(OB_OUT_OF_MEMORY, "The host has no memory for a graph.");
   graph->device = queue->device;
@@ -40,7 +40,7 @@ ob_status graph_begin(ob_queue queue) {
   return fail(OB_INVALID_ARGUMENT, "The queue is already capturing a graph.");
 }
 
-ob_status graph_end(ob_queue queue, ob_graph* graph) {
+ob_status graph_end(void* context, ob_queue queue, ob_graph* graph) {
   pthread_mutex_lock(&queue->lock);
   ob_graph captured = queue->graph;
   queue->graph = NULL;
@@ -50,7 +50,7 @@ ob_status graph_end(ob_queue queue, ob_graph* graph) {
   return OB_OK;
 }
 
-ob_status graph_launch(ob_queue queue, ob_graph graph) {
+ob_status graph_launch(void* context, ob_queue queue, ob_graph graph) {
   if (queue->device != graph->device) {
     return fail(OB_INVALID_ARGUMENT, "A graph of device %d cannot be launched on device %d.",
                 graph->device, queue->device);
@@ -66,7 +66,7 @@ ob_status graph_launch(ob_queue queue, ob_graph graph) {
   return status;
 }
 
-ob_status graph_release(ob_graph graph) {
+ob_status graph_release(void* context, ob_graph graph) {
   free_graph(graph);
   return OB_OK;
 }

@@ -31,7 +31,7 @@ settings host_settings;
 
 static _Thread_local char message[512] = "No call has failed in this thread.";
 
-static const char* last_error(void) { return message; }
+static const char* last_error(void* context) { return message; }
 
 ob_status fail(ob_status status, const char* format, ...) {
   va_list arguments;
@@ -66,7 +66,7 @@ static ob_status read_setting(const char* variable, uint64_t smallest, uint64_t 
   return OB_OK;
 }
 
-static ob_status initialize(void) {
+static ob_status initialize(void* context) {
   const char* access = getenv("OUTBOARD_HOST_ACCESS");
   host_settings.shared = access == NULL || *access == '\0' || strcmp(access, "shared") == 0;
   if (!host_settings.shared && strcmp(access, "separate") != 0) {
@@ -93,18 +93,18 @@ static ob_status initialize(void) {
   return OB_OK;
 }
 
-static ob_status finalize(void) {
+static ob_status finalize(void* context) {
   /* Memory stays mapped until the process ends: other threads may still look at tensors. */
   stop_all_workers();
   return OB_OK;
 }
 
-static ob_status device_count(int32_t* count) {
+static ob_status device_count(void* context, int32_t* count) {
   *count = host_settings.devices;
   return OB_OK;
 }
 
-static ob_status device_properties(int32_t index, ob_device_properties* properties) {
+static ob_status device_properties(void* context, int32_t index, ob_device_properties* properties) {
   ob_status status = check_device(index);
   if (status != OB_OK) return status;
   ob_device_properties ours = {
@@ -116,7 +116,8 @@ static ob_status device_properties(int32_t index, ob_device_properties* properti
       .host_access = host_settings.shared ? OB_HOST_ACCESS_COHERENT : OB_HOST_ACCESS_NONE,
       .dtypes = OB_DTYPE_BOOL | OB_DTYPE_UINT8 | OB_DTYPE_INT8 | OB_DTYPE_INT16 | OB_DTYPE_INT32 |
                 OB_DTYPE_INT64 | OB_DTYPE_FLOAT16 | OB_DTYPE_BFLOAT16 | OB_DTYPE_FLOAT32 |
-                OB_DTYPE_FLOAT64 | OB_DTYPE_COMPLEX64 | OB_DTYPE_COMPLEX128,
+                OB_DTYPE_FLOAT64 | OB_DTYPE_COMPLEX64 | OB_DTYPE_COMPLEX128 | OB_DTYPE_UINT16 | OB_DTYPE_UINT32 |
+                OB_DTYPE_UINT64,
       .features = host_settings.shared ? OB_FEATURE_HOST_MEMORY_IS_DEVICE_MEMORY : 0,
       .total_memory = host_settings.memory,
       .max_allocation = host_settings.memory,
@@ -137,7 +138,8 @@ static ob_status device_properties(int32_t index, ob_device_properties* properti
 
 __attribute__((visibility("default"))) const ob_driver* ob_driver_table(void) {
   static const ob_driver table = {
-      .abi = OB_ABI_VERSION,
+      .major = OB_VERSION_MAJOR,
+      .minor = OB_VERSION_MINOR,
       .struct_size = sizeof(ob_driver),
       .name = "host",
       .last_error = last_error,
@@ -145,6 +147,8 @@ __attribute__((visibility("default"))) const ob_driver* ob_driver_table(void) {
       .finalize = finalize,
       .device_count = device_count,
       .device_properties = device_properties,
+      .device_state = device_state,
+      .peer_access = peer_access,
       .allocate = allocate,
       .deallocate = deallocate,
       .memory_info = memory_info,

@@ -2,6 +2,7 @@
  * What the parts of the host driver share.
  *
  *   host.c      settings, devices, messages, the table
+ *   state.c     how busy and how warm the machine is
  *   memory.c    memory of devices and pinned memory
  *   work.c      commands, what running one does, and recordings
  *   queue.c     queues and their worker threads
@@ -37,16 +38,20 @@ extern settings host_settings;
 ob_status fail(ob_status status, const char* format, ...) __attribute__((format(printf, 2, 3)));
 ob_status check_device(int32_t device);
 
+/* ---- state.c ---- */
+
+ob_status device_state(void* context, int32_t device, ob_device_state* state);
+
 /* ---- memory.c ---- */
 
 /* Reserves the addresses of a device; called once for each. */
 ob_status create_memory(int32_t device);
 
-ob_status allocate(int32_t device, uint64_t bytes, ob_address* address);
-ob_status deallocate(int32_t device, ob_address address);
-ob_status memory_info(int32_t device, uint64_t* free_bytes, uint64_t* total_bytes);
-ob_status host_allocate(uint64_t bytes, void** pointer);
-ob_status host_deallocate(void* pointer);
+ob_status allocate(void* context, const ob_allocation* wanted, ob_address* address);
+ob_status deallocate(void* context, int32_t device, ob_address address);
+ob_status memory_info(void* context, int32_t device, uint64_t* free_bytes, uint64_t* total_bytes);
+ob_status host_allocate(void* context, const ob_host_allocation* wanted, void** pointer);
+ob_status host_deallocate(void* context, void* pointer);
 
 /* Where the driver finds the bytes of [address, address + bytes), which must lie in one allocation
  * of `device` or, when shared, anywhere in memory of the host. */
@@ -130,43 +135,46 @@ void append(command** first, command** last, command* appended);
 /* Lets every worker finish its work, and ends it. */
 void stop_all_workers(void);
 
-ob_status queue_create(int32_t device, int32_t priority, ob_queue* queue);
-ob_status queue_destroy(ob_queue queue);
-ob_status queue_query(ob_queue queue);
-ob_status queue_synchronize(ob_queue queue);
-ob_status device_synchronize(int32_t device);
+ob_status queue_create(void* context, const ob_queue_description* wanted, ob_queue* queue);
+ob_status queue_destroy(void* context, ob_queue queue);
+ob_status queue_query(void* context, ob_queue queue);
+ob_status queue_synchronize(void* context, ob_queue queue);
+ob_status device_synchronize(void* context, int32_t device);
 
 /* ---- event.c ---- */
 
-ob_status event_create(int32_t device, uint32_t flags, ob_event* event);
-ob_status event_destroy(ob_event event);
-ob_status event_record(ob_event event, ob_queue queue);
-ob_status event_wait(ob_queue queue, ob_event event);
-ob_status event_query(ob_event event);
-ob_status event_synchronize(ob_event event);
-ob_status event_elapsed(ob_event start, ob_event end, double* milliseconds);
+ob_status event_create(void* context, const ob_event_description* wanted, ob_event* event);
+ob_status event_destroy(void* context, ob_event event);
+ob_status event_record(void* context, ob_event event, ob_queue queue);
+ob_status event_wait(void* context, ob_queue queue, ob_event event);
+ob_status event_query(void* context, ob_event event);
+ob_status event_synchronize(void* context, ob_event event);
+ob_status event_elapsed(void* context, ob_event start, ob_event end, double* milliseconds);
 
 /* ---- transfer.c ---- */
 
-ob_status copy_host_to_device(ob_queue queue, ob_address destination, const void* source,
+ob_status copy_host_to_device(void* context, ob_queue queue, ob_address destination,
+                              const void* source, uint64_t bytes);
+ob_status copy_device_to_host(void* context, ob_queue queue, void* destination, ob_address source,
                               uint64_t bytes);
-ob_status copy_device_to_host(ob_queue queue, void* destination, ob_address source, uint64_t bytes);
-ob_status copy_device_to_device(ob_queue queue, ob_address destination, ob_address source,
-                                uint64_t bytes);
-ob_status copy_peer(ob_queue queue, int32_t destination_device, ob_address destination,
-                    int32_t source_device, ob_address source, uint64_t bytes);
-ob_status copy_host_to_device_2d(ob_queue queue, ob_address destination, uint64_t destination_pitch,
-                                 const void* source, uint64_t source_pitch, uint64_t row_bytes,
-                                 uint64_t rows);
-ob_status copy_device_to_host_2d(ob_queue queue, void* destination, uint64_t destination_pitch,
-                                 ob_address source, uint64_t source_pitch, uint64_t row_bytes,
-                                 uint64_t rows);
-ob_status copy_device_to_device_2d(ob_queue queue, ob_address destination,
+ob_status copy_device_to_device(void* context, ob_queue queue, ob_address destination,
+                                ob_address source, uint64_t bytes);
+ob_status copy_peer(void* context, ob_queue queue, int32_t destination_device,
+                    ob_address destination, int32_t source_device, ob_address source,
+                    uint64_t bytes);
+ob_status copy_host_to_device_2d(void* context, ob_queue queue, ob_address destination,
+                                 uint64_t destination_pitch, const void* source,
+                                 uint64_t source_pitch, uint64_t row_bytes, uint64_t rows);
+ob_status copy_device_to_host_2d(void* context, ob_queue queue, void* destination,
+                                 uint64_t destination_pitch, ob_address source,
+                                 uint64_t source_pitch, uint64_t row_bytes, uint64_t rows);
+ob_status copy_device_to_device_2d(void* context, ob_queue queue, ob_address destination,
                                    uint64_t destination_pitch, ob_address source,
                                    uint64_t source_pitch, uint64_t row_bytes, uint64_t rows);
-ob_status fill(ob_queue queue, ob_address destination, const void* pattern, uint32_t pattern_bytes,
-               uint64_t bytes);
-ob_status host_callback(ob_queue queue, ob_host_function function, void* argument);
+ob_status peer_access(void* context, int32_t device, int32_t peer, int32_t* direct);
+ob_status fill(void* context, ob_queue queue, ob_address destination, const void* pattern,
+               uint32_t pattern_bytes, uint64_t bytes);
+ob_status host_callback(void* context, ob_queue queue, ob_host_function function, void* argument);
 
 /* ---- graph.c ---- */
 
@@ -174,9 +182,9 @@ ob_status host_callback(ob_queue queue, ob_host_function function, void* argumen
 ob_status capture(ob_graph graph, command* work);
 void free_graph(ob_graph graph); /* which may be NULL */
 
-ob_status graph_begin(ob_queue queue);
-ob_status graph_end(ob_queue queue, ob_graph* graph);
-ob_status graph_launch(ob_queue queue, ob_graph graph);
-ob_status graph_release(ob_graph graph);
+ob_status graph_begin(void* context, ob_queue queue);
+ob_status graph_end(void* context, ob_queue queue, ob_graph* graph);
+ob_status graph_launch(void* context, ob_queue queue, ob_graph graph);
+ob_status graph_release(void* context, ob_graph graph);
 
 #endif /* OUTBOARD_DRIVERS_HOST_H */

@@ -97,7 +97,9 @@ static void remove_block(device* owner, size_t i) {
   memmove(&owner->blocks[i], &owner->blocks[i + 1], (owner->block_count - i) * sizeof(block));
 }
 
-ob_status allocate(int32_t index, uint64_t bytes, ob_address* address) {
+ob_status allocate(void* context, const ob_allocation* wanted, ob_address* address) {
+  int32_t index = wanted->device;
+  uint64_t bytes = wanted->bytes;
   ob_status status = check_device(index);
   if (status != OB_OK) return status;
   if (bytes == 0) return fail(OB_INVALID_ARGUMENT, "An allocation of 0 bytes was asked for.");
@@ -129,7 +131,7 @@ ob_status allocate(int32_t index, uint64_t bytes, ob_address* address) {
   return status;
 }
 
-ob_status deallocate(int32_t index, ob_address address) {
+ob_status deallocate(void* context, int32_t index, ob_address address) {
   ob_status status = check_device(index);
   if (status != OB_OK) return status;
   device* owner = &devices[index];
@@ -152,7 +154,7 @@ ob_status deallocate(int32_t index, ob_address address) {
   return status;
 }
 
-ob_status memory_info(int32_t index, uint64_t* free_bytes, uint64_t* total_bytes) {
+ob_status memory_info(void* context, int32_t index, uint64_t* free_bytes, uint64_t* total_bytes) {
   ob_status status = check_device(index);
   if (status != OB_OK) return status;
   pthread_mutex_lock(&devices[index].lock);
@@ -164,7 +166,8 @@ ob_status memory_info(int32_t index, uint64_t* free_bytes, uint64_t* total_bytes
 
 /* Pinned memory. The workers copy from any memory, and nothing here is done by hardware that needs
  * pages to stay where they are, so nothing is locked. */
-ob_status host_allocate(uint64_t bytes, void** pointer) {
+ob_status host_allocate(void* context, const ob_host_allocation* wanted, void** pointer) {
+  uint64_t bytes = wanted->bytes;
   if (bytes == 0) return fail(OB_INVALID_ARGUMENT, "An allocation of 0 bytes was asked for.");
   if (bytes > PTRDIFF_MAX || posix_memalign(pointer, PINNED_ALIGNMENT, bytes) != 0) {
     return fail(OB_OUT_OF_MEMORY, "The host has no %llu bytes of pinned memory.",
@@ -173,7 +176,7 @@ ob_status host_allocate(uint64_t bytes, void** pointer) {
   return OB_OK;
 }
 
-ob_status host_deallocate(void* pointer) {
+ob_status host_deallocate(void* context, void* pointer) {
   free(pointer);
   return OB_OK;
 }

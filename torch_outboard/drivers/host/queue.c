@@ -105,18 +105,18 @@ ob_status enqueue(ob_queue queue, command* work) {
   return status;
 }
 
-ob_status queue_create(int32_t index, int32_t priority, ob_queue* queue) {
-  ob_status status = check_device(index);
+ob_status queue_create(void* context, const ob_queue_description* wanted, ob_queue* queue) {
+  ob_status status = check_device(wanted->device);
   if (status != OB_OK) return status;
   /* Raising a thread's priority takes privileges that programs rarely have, so the two priorities
    * are accepted and treated alike. */
-  if (priority < GREATEST_PRIORITY || priority > LEAST_PRIORITY) {
-    return fail(OB_INVALID_ARGUMENT, "Priority %d is not between %d and %d.", priority,
+  if (wanted->priority < GREATEST_PRIORITY || wanted->priority > LEAST_PRIORITY) {
+    return fail(OB_INVALID_ARGUMENT, "Priority %d is not between %d and %d.", wanted->priority,
                 GREATEST_PRIORITY, LEAST_PRIORITY);
   }
   ob_queue created = calloc(1, sizeof *created);
   if (created == NULL) return fail(OB_OUT_OF_MEMORY, "The host has no memory for a queue.");
-  created->device = index;
+  created->device = wanted->device;
   pthread_mutex_init(&created->lock, NULL);
   pthread_cond_init(&created->work_arrived, NULL);
   pthread_cond_init(&created->work_done, NULL);
@@ -128,7 +128,7 @@ ob_status queue_create(int32_t index, int32_t priority, ob_queue* queue) {
   return OB_OK;
 }
 
-ob_status queue_query(ob_queue queue) {
+ob_status queue_query(void* context, ob_queue queue) {
   if (is_idle(queue)) return OB_OK;
   pthread_mutex_lock(&queue->lock);
   ob_status status = is_idle(queue) ? OB_OK : OB_NOT_READY;
@@ -136,7 +136,7 @@ ob_status queue_query(ob_queue queue) {
   return status;
 }
 
-ob_status queue_synchronize(ob_queue queue) {
+ob_status queue_synchronize(void* context, ob_queue queue) {
   uint64_t target = atomic_load(&queue->submitted);
   if (atomic_load(&queue->completed) >= target) return OB_OK;
   pthread_mutex_lock(&queue->lock);
@@ -149,7 +149,7 @@ ob_status queue_synchronize(ob_queue queue) {
   return OB_OK;
 }
 
-ob_status queue_destroy(ob_queue queue) {
+ob_status queue_destroy(void* context, ob_queue queue) {
   pthread_mutex_lock(&queues_lock);
   ob_queue* link = &queues;
   while (*link != NULL && *link != queue) link = &(*link)->next;
@@ -169,7 +169,7 @@ ob_status queue_destroy(ob_queue queue) {
 }
 
 /* One mark at the end of every busy queue: while we wait, queues may come and go. */
-ob_status device_synchronize(int32_t index) {
+ob_status device_synchronize(void* context, int32_t index) {
   ob_status status = check_device(index);
   if (status != OB_OK) return status;
   recording* mark = create_recording();

@@ -40,9 +40,9 @@ static ob_status enqueue_copy(ob_queue queue, char* destination, uint64_t destin
                                                        .rows = rows}}));
 }
 
-ob_status copy_host_to_device_2d(ob_queue queue, ob_address destination, uint64_t destination_pitch,
-                                 const void* source, uint64_t source_pitch, uint64_t row_bytes,
-                                 uint64_t rows) {
+ob_status copy_host_to_device_2d(void* context, ob_queue queue, ob_address destination,
+                                 uint64_t destination_pitch, const void* source,
+                                 uint64_t source_pitch, uint64_t row_bytes, uint64_t rows) {
   char* to;
   ob_status status =
       locate_rows(queue->device, destination, destination_pitch, row_bytes, rows, &to);
@@ -51,9 +51,9 @@ ob_status copy_host_to_device_2d(ob_queue queue, ob_address destination, uint64_
   return enqueue_copy(queue, to, destination_pitch, source, source_pitch, row_bytes, rows);
 }
 
-ob_status copy_device_to_host_2d(ob_queue queue, void* destination, uint64_t destination_pitch,
-                                 ob_address source, uint64_t source_pitch, uint64_t row_bytes,
-                                 uint64_t rows) {
+ob_status copy_device_to_host_2d(void* context, ob_queue queue, void* destination,
+                                 uint64_t destination_pitch, ob_address source,
+                                 uint64_t source_pitch, uint64_t row_bytes, uint64_t rows) {
   char* from;
   ob_status status = locate_rows(queue->device, source, source_pitch, row_bytes, rows, &from);
   if (status == OB_OK) status = check_host_rows(destination, destination_pitch, row_bytes, rows);
@@ -76,30 +76,31 @@ static ob_status copy_between_devices(ob_queue queue, int32_t destination_device
   return enqueue_copy(queue, to, destination_pitch, from, source_pitch, row_bytes, rows);
 }
 
-ob_status copy_device_to_device_2d(ob_queue queue, ob_address destination,
+ob_status copy_device_to_device_2d(void* context, ob_queue queue, ob_address destination,
                                    uint64_t destination_pitch, ob_address source,
                                    uint64_t source_pitch, uint64_t row_bytes, uint64_t rows) {
   return copy_between_devices(queue, queue->device, destination, destination_pitch, queue->device,
                               source, source_pitch, row_bytes, rows);
 }
 
-ob_status copy_host_to_device(ob_queue queue, ob_address destination, const void* source,
+ob_status copy_host_to_device(void* context, ob_queue queue, ob_address destination,
+                              const void* source, uint64_t bytes) {
+  return copy_host_to_device_2d(context, queue, destination, bytes, source, bytes, bytes, 1);
+}
+
+ob_status copy_device_to_host(void* context, ob_queue queue, void* destination, ob_address source,
                               uint64_t bytes) {
-  return copy_host_to_device_2d(queue, destination, bytes, source, bytes, bytes, 1);
+  return copy_device_to_host_2d(context, queue, destination, bytes, source, bytes, bytes, 1);
 }
 
-ob_status copy_device_to_host(ob_queue queue, void* destination, ob_address source,
-                              uint64_t bytes) {
-  return copy_device_to_host_2d(queue, destination, bytes, source, bytes, bytes, 1);
+ob_status copy_device_to_device(void* context, ob_queue queue, ob_address destination,
+                                ob_address source, uint64_t bytes) {
+  return copy_device_to_device_2d(context, queue, destination, bytes, source, bytes, bytes, 1);
 }
 
-ob_status copy_device_to_device(ob_queue queue, ob_address destination, ob_address source,
-                                uint64_t bytes) {
-  return copy_device_to_device_2d(queue, destination, bytes, source, bytes, bytes, 1);
-}
-
-ob_status copy_peer(ob_queue queue, int32_t destination_device, ob_address destination,
-                    int32_t source_device, ob_address source, uint64_t bytes) {
+ob_status copy_peer(void* context, ob_queue queue, int32_t destination_device,
+                    ob_address destination, int32_t source_device, ob_address source,
+                    uint64_t bytes) {
   if (queue->device != destination_device && queue->device != source_device) {
     return fail(OB_INVALID_ARGUMENT, "A queue of device %d cannot copy from device %d to %d.",
                 queue->device, source_device, destination_device);
@@ -111,8 +112,15 @@ ob_status copy_peer(ob_queue queue, int32_t destination_device, ob_address desti
                               bytes, bytes, 1);
 }
 
-ob_status fill(ob_queue queue, ob_address destination, const void* pattern, uint32_t pattern_bytes,
-               uint64_t bytes) {
+ob_status peer_access(void* context, int32_t index, int32_t peer, int32_t* direct) {
+  ob_status status = check_device(index);
+  if (status == OB_OK) status = check_device(peer);
+  if (status == OB_OK) *direct = 1;
+  return status;
+}
+
+ob_status fill(void* context, ob_queue queue, ob_address destination, const void* pattern,
+               uint32_t pattern_bytes, uint64_t bytes) {
   bool power_of_two = (pattern_bytes & (pattern_bytes - 1)) == 0;
   if (pattern_bytes == 0 || pattern_bytes > 16 || !power_of_two) {
     return fail(OB_INVALID_ARGUMENT, "A pattern has 1, 2, 4, 8 or 16 bytes, not %u.",
@@ -128,7 +136,7 @@ ob_status fill(ob_queue queue, ob_address destination, const void* pattern, uint
   return status == OB_OK ? enqueue(queue, new_command(work)) : status;
 }
 
-ob_status host_callback(ob_queue queue, ob_host_function function, void* argument) {
+ob_status host_callback(void* context, ob_queue queue, ob_host_function function, void* argument) {
   if (function == NULL) return fail(OB_INVALID_ARGUMENT, "The callback is NULL.");
   return enqueue(queue,
                  new_command((command){.kind = CALLBACK,

@@ -272,7 +272,8 @@ void fill_properties(const Candidate& candidate, const Settings& settings, const
   p.host_access =
       device.memory == MemoryKind::kShared ? OB_HOST_ACCESS_COHERENT : OB_HOST_ACCESS_NONE;
   p.dtypes = OB_DTYPE_BOOL | OB_DTYPE_UINT8 | OB_DTYPE_INT8 | OB_DTYPE_INT16 | OB_DTYPE_INT32 |
-             OB_DTYPE_INT64 | OB_DTYPE_FLOAT32 | OB_DTYPE_COMPLEX64;
+             OB_DTYPE_INT64 | OB_DTYPE_UINT16 | OB_DTYPE_UINT32 | OB_DTYPE_UINT64 | OB_DTYPE_FLOAT32 |
+             OB_DTYPE_COMPLEX64;
   if (info<cl_bitfield>(candidate, CL_DEVICE_DOUBLE_FP_CONFIG) != 0 &&
       !masked(settings, "float64")) {
     p.dtypes |= OB_DTYPE_FLOAT64 | OB_DTYPE_COMPLEX128;
@@ -281,14 +282,7 @@ void fill_properties(const Candidate& candidate, const Settings& settings, const
     p.dtypes |= OB_DTYPE_FLOAT16;
   }
   if (device.host_memory_is_device_memory) p.features |= OB_FEATURE_HOST_MEMORY_IS_DEVICE_MEMORY;
-  if (has_extension(candidate, "cl_khr_int64_base_atomics") && !masked(settings, "int64_atomics")) {
-    p.features |= OB_FEATURE_ATOMICS_64;
-  }
   p.subgroup_size = masked(settings, "subgroups") ? 0 : find_subgroup_size(candidate);
-  if (p.subgroup_size != 0) p.features |= OB_FEATURE_SUBGROUPS;
-  if (info<cl_bool>(candidate, CL_DEVICE_IMAGE_SUPPORT) == CL_TRUE && !masked(settings, "images")) {
-    p.features |= OB_FEATURE_IMAGES;
-  }
   p.total_memory = total_memory(candidate, settings);
   p.max_allocation =
       std::min<uint64_t>(p.total_memory, info<cl_ulong>(candidate, CL_DEVICE_MAX_MEM_ALLOC_SIZE));

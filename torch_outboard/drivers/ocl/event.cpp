@@ -98,8 +98,8 @@ void wait_for(ob_queue queue, const EventReference& event, const Device& owner) 
   enqueue_barrier(queue, stand_in);
 }
 
-ob_status event_create(int32_t index, uint32_t flags, ob_event* event) {
-  *event = new ob_event_t{device_at(index), flags, {}, {}};
+ob_status event_create(const ob_event_description* wanted, ob_event* event) {
+  *event = new ob_event_t{device_at(wanted->device), wanted->flags, {}, {}};
   return OB_OK;
 }
 

@@ -150,8 +150,9 @@ void* map_pinned(Device& device, uint64_t bytes) {
 
 }  // namespace
 
-ob_status allocate(int32_t index, uint64_t bytes, ob_address* address) {
-  Device& device = device_at(index);
+ob_status allocate(const ob_allocation* wanted, ob_address* address) {
+  Device& device = device_at(wanted->device);
+  const uint64_t bytes = wanted->bytes;
   if (bytes == 0) fail(OB_INVALID_ARGUMENT, "An allocation of 0 bytes was asked for.");
   take_from_budget(device, bytes);
   Allocation allocation = {bytes, nullptr};
@@ -235,7 +236,8 @@ void check_host_range(const void* pointer, uint64_t bytes) {
   }
 }
 
-ob_status host_allocate(uint64_t bytes, void** pointer) {
+ob_status host_allocate(const ob_host_allocation* wanted, void** pointer) {
+  const uint64_t bytes = wanted->bytes;
   if (bytes == 0) fail(OB_INVALID_ARGUMENT, "An allocation of 0 bytes was asked for.");
   *pointer = nullptr;
   if (bytes <= PTRDIFF_MAX) {

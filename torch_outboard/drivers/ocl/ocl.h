@@ -159,10 +159,10 @@ Place locate(Device& device, ob_address address, uint64_t bytes);
 // Throws at what cannot be a range of host memory.
 void check_host_range(const void* pointer, uint64_t bytes);
 
-ob_status allocate(int32_t index, uint64_t bytes, ob_address* address);
+ob_status allocate(const ob_allocation* wanted, ob_address* address);
 ob_status deallocate(int32_t index, ob_address address);
 ob_status memory_info(int32_t index, uint64_t* free_bytes, uint64_t* total_bytes);
-ob_status host_allocate(uint64_t bytes, void** pointer);
+ob_status host_allocate(const ob_host_allocation* wanted, void** pointer);
 ob_status host_deallocate(void* pointer);
 
 // ---- worker.cpp
@@ -238,7 +238,7 @@ void enqueue(ob_queue queue, const char* call, Function function) {
 std::unique_ptr<ob_queue_t> make_queue(Device& device, int32_t priority);
 void release_queue(ob_queue_t& queue);
 
-ob_status queue_create(int32_t index, int32_t priority, ob_queue* queue);
+ob_status queue_create(const ob_queue_description* wanted, ob_queue* queue);
 ob_status queue_destroy(ob_queue queue);
 ob_status queue_query(ob_queue queue);
 ob_status queue_synchronize(ob_queue queue);
@@ -254,7 +254,7 @@ void wait_for(ob_queue queue, const EventReference& event, const Device& owner);
 // Runs a task after an event, on a thread of the driver.
 void run_after(const EventReference& event, const OpenCL& api, std::function<void()> task);
 
-ob_status event_create(int32_t index, uint32_t flags, ob_event* event);
+ob_status event_create(const ob_event_description* wanted, ob_event* event);
 ob_status event_destroy(ob_event event);
 ob_status event_record(ob_event event, ob_queue queue);
 ob_status event_wait(ob_queue queue, ob_event event);
@@ -284,18 +284,19 @@ ob_status fill(ob_queue queue, ob_address destination, const void* pattern, uint
 
 // ---- peer.cpp
 
+ob_status peer_access(int32_t index, int32_t peer, int32_t* direct);
 ob_status copy_peer(ob_queue queue, int32_t destination_device, ob_address destination,
                     int32_t source_device, ob_address source, uint64_t bytes);
 
 // ---- program.cpp
 
-ob_status program_build(int32_t index, const char* source, const char* options,
-                        ob_program* program);
+ob_status program_build(const ob_program_source* source, ob_program* program);
 ob_status program_binary(ob_program program, void* data, uint64_t* bytes);
-ob_status program_load(int32_t index, const void* data, uint64_t bytes, ob_program* program);
+ob_status program_load(const ob_program_image* image, ob_program* program);
 ob_status program_release(ob_program program);
 ob_status kernel_create(ob_program program, const char* name, ob_kernel* kernel);
 ob_status kernel_release(ob_kernel kernel);
+ob_status kernel_attributes(ob_kernel kernel, ob_kernel_attributes* attributes);
 ob_status launch(ob_queue queue, const ob_launch* launch);
 
 }  // namespace ocl

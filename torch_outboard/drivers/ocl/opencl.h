@@ -60,7 +60,6 @@ enum : cl_uint {
   CL_DEVICE_MAX_WORK_GROUP_SIZE = 0x1004,
   CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT = 0x100A,
   CL_DEVICE_MAX_MEM_ALLOC_SIZE = 0x1010,
-  CL_DEVICE_IMAGE_SUPPORT = 0x1016,
   CL_DEVICE_GLOBAL_MEM_SIZE = 0x101F,
   CL_DEVICE_LOCAL_MEM_SIZE = 0x1023,
   CL_DEVICE_ENDIAN_LITTLE = 0x1026,
@@ -82,6 +81,8 @@ enum : cl_uint {
   CL_PROGRAM_BUILD_LOG = 0x1183,
   CL_KERNEL_FUNCTION_NAME = 0x1190,
   CL_KERNEL_NUM_ARGS = 0x1191,
+  CL_KERNEL_WORK_GROUP_SIZE = 0x11B0,
+  CL_KERNEL_LOCAL_MEM_SIZE = 0x11B2,
   CL_EVENT_COMMAND_EXECUTION_STATUS = 0x11D3,
   CL_PROFILING_COMMAND_END = 0x1283,
 };
@@ -135,6 +136,8 @@ enum : cl_bitfield {
   X(37, cl_int, clReleaseKernel, (cl_kernel))                                                    \
   X(38, cl_int, clSetKernelArg, (cl_kernel, cl_uint, size_t, const void*))                       \
   X(39, cl_int, clGetKernelInfo, (cl_kernel, cl_uint, size_t, void*, size_t*))                   \
+  X(40, cl_int, clGetKernelWorkGroupInfo,                                                        \
+    (cl_kernel, cl_device_id, cl_uint, size_t, void*, size_t*))                                  \
   X(41, cl_int, clWaitForEvents, (cl_uint, const cl_event*))                                     \
   X(42, cl_int, clGetEventInfo, (cl_event, cl_uint, size_t, void*, size_t*))                     \
   X(43, cl_int, clRetainEvent, (cl_event))                                                       \

@@ -30,7 +30,8 @@ void order(ob_queue earlier, ob_queue later) { wait_for(later, mark(earlier), ea
 void copy_through_host(ob_queue queue, Device& destination_device, ob_address destination,
                        Device& source_device, ob_address source, uint64_t bytes) {
   void* staging = nullptr;
-  host_allocate(bytes, &staging);
+  const ob_host_allocation wanted = {sizeof wanted, bytes};
+  host_allocate(&wanted, &staging);
   const bool queue_reads = &queue->device == &source_device;
   const HelperQueue helper(queue_reads ? destination_device : source_device);
   try {
@@ -65,7 +66,16 @@ void copy_through_host(ob_queue queue, Device& destination_device, ob_address de
   }
 }
 
+bool reach_each_other(const Device& one, const Device& other) {
+  return one.memory == MemoryKind::kShared && other.memory == MemoryKind::kShared;
+}
+
 }  // namespace
+
+ob_status peer_access(int32_t index, int32_t peer, int32_t* direct) {
+  *direct = reach_each_other(device_at(index), device_at(peer)) ? 1 : 0;
+  return OB_OK;
+}
 
 ob_status copy_peer(ob_queue queue, int32_t destination_device, ob_address destination,
                     int32_t source_device, ob_address source, uint64_t bytes) {
@@ -79,7 +89,7 @@ ob_status copy_peer(ob_queue queue, int32_t destination_device, ob_address desti
   const Place to = locate(to_device, destination, bytes);
   const Place from = locate(from_device, source, bytes);
   if (bytes == 0) fail(OB_INVALID_ARGUMENT, "A copy of 0 bytes.");
-  if (to_device.memory == MemoryKind::kShared && from_device.memory == MemoryKind::kShared) {
+  if (reach_each_other(to_device, from_device)) {
     enqueue(queue, "clEnqueueSVMMemcpy", [&](cl_command_queue commands, cl_event* event) {
       return queue->device.api->clEnqueueSVMMemcpy(commands, CL_FALSE, to.pointer, from.pointer,
                                                    bytes, 0, nullptr, event);

@@ -126,9 +126,10 @@ cl_uint set_address(ob_kernel kernel, cl_uint place, ob_address address) {
 
 }  // namespace
 
-ob_status program_build(int32_t index, const char* source, const char* options,
-                        ob_program* program) {
-  Device& device = device_at(index);
+ob_status program_build(const ob_program_source* described, ob_program* program) {
+  Device& device = device_at(described->device);
+  const char* source = described->source;
+  const char* options = described->options;
   check_code_runs(device);
   if (source == nullptr) fail(OB_INVALID_ARGUMENT, "The source of a program is NULL.");
   cl_int code = CL_SUCCESS;
@@ -176,8 +177,10 @@ ob_status program_binary(ob_program program, void* data, uint64_t* bytes) {
   return OB_OK;
 }
 
-ob_status program_load(int32_t index, const void* data, uint64_t bytes, ob_program* program) {
-  Device& device = device_at(index);
+ob_status program_load(const ob_program_image* image, ob_program* program) {
+  Device& device = device_at(image->device);
+  const void* data = image->data;
+  const uint64_t bytes = image->bytes;
   check_code_runs(device);
   const auto* content = static_cast<const unsigned char*>(data) + sizeof(BinaryHeader);
   BinaryHeader header = {};
@@ -221,6 +224,22 @@ ob_status kernel_release(ob_kernel kernel) {
   return OB_OK;
 }
 
+ob_status kernel_attributes(ob_kernel kernel, ob_kernel_attributes* attributes) {
+  const OpenCL& api = *kernel->device.api;
+  const auto info = [&](cl_uint what, auto& value) {
+    check(api.clGetKernelWorkGroupInfo(kernel->kernel, kernel->device.id, what, sizeof value,
+                                       &value, nullptr),
+          "clGetKernelWorkGroupInfo");
+  };
+  size_t largest = 0;
+  cl_ulong local_memory = 0;
+  info(CL_KERNEL_WORK_GROUP_SIZE, largest);
+  info(CL_KERNEL_LOCAL_MEM_SIZE, local_memory);
+  attributes->max_work_group_size = static_cast<uint32_t>(largest);
+  attributes->local_memory = static_cast<uint32_t>(local_memory);
+  return OB_OK;
+}
+
 ob_status launch(ob_queue queue, const ob_launch* launch) {
   ob_kernel kernel = launch->kernel;
   if (&kernel->device != &queue->device) {
@@ -233,7 +252,7 @@ ob_status launch(ob_queue queue, const ob_launch* launch) {
   }
   cl_uint place = 0;
   for (uint32_t i = 0; i < launch->argument_count; ++i) {
-    const ob_argument& argument = launch->arguments[i];
+    const ob_argument& argument = *ob_argument_of(launch, i);
     switch (argument.kind) {
       case OB_ARGUMENT_ADDRESS:
         place += set_address(kernel, place, argument.address);

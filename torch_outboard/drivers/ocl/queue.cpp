@@ -88,8 +88,9 @@ void release_queue(ob_queue_t& queue) {
   check(queue.device.api->clReleaseCommandQueue(queue.commands), "clReleaseCommandQueue");
 }
 
-ob_status queue_create(int32_t index, int32_t priority, ob_queue* queue) {
-  Device& device = device_at(index);
+ob_status queue_create(const ob_queue_description* wanted, ob_queue* queue) {
+  Device& device = device_at(wanted->device);
+  const int32_t priority = wanted->priority;
   const ob_device_properties& p = device.properties;
   if (priority < p.greatest_priority || priority > p.least_priority) {
     fail(OB_INVALID_ARGUMENT, "Priority %d is not between %d and %d.", priority,

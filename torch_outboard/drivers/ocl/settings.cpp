@@ -7,8 +7,7 @@
 // - OUTBOARD_OCL_MEMORY_BYTES: bytes of each device; by default what it has, or on a CPU half of
 // the
 //   machine's memory.
-// - OUTBOARD_OCL_MASK: capabilities to do without, of float16, float64, int64_atomics, subgroups,
-//   images.
+// - OUTBOARD_OCL_MASK: capabilities to do without, of float16, float64, subgroups.
 // - OUTBOARD_OCL_PROCESSOR: LLVM's name of the processor that the packaged PoCL compiles for; by
 //   default the one that it finds, or the nearest that its compiler knows. `unknown`: as if it had
 //   found none.
@@ -82,8 +81,7 @@ Settings read_settings() {
   settings.mask = list_setting("OUTBOARD_OCL_MASK");
   settings.processor = text_setting("OUTBOARD_OCL_PROCESSOR");
   for (const std::string& name : settings.mask) {
-    check_choice("OUTBOARD_OCL_MASK", name,
-                 {"float16", "float64", "int64_atomics", "subgroups", "images"});
+    check_choice("OUTBOARD_OCL_MASK", name, {"float16", "float64", "subgroups"});
   }
   return settings;
 }

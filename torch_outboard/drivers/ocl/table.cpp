@@ -16,20 +16,20 @@ namespace {
 
 thread_local std::string t_message = "No call has failed in this thread.";
 
-const char* last_error() { return t_message.c_str(); }
+const char* last_error(void*) { return t_message.c_str(); }
 
 ob_status keep(ob_status status, std::string message) noexcept {
   t_message = std::move(message);
   return status;
 }
 
-// A function of the table that no exception leaves.
+// A function of the table that no exception leaves. There is one OpenCL, so no context.
 template <auto function>
 struct Guarded;
 
 template <class... Arguments, ob_status (*function)(Arguments...)>
 struct Guarded<function> {
-  static ob_status call(Arguments... arguments) noexcept {
+  static ob_status call(void*, Arguments... arguments) noexcept {
     try {
       return function(arguments...);
     } catch (Failure& failure) {
@@ -129,7 +129,8 @@ extern "C" __attribute__((visibility("default"))) const ob_driver* ob_driver_tab
   using namespace ocl;  // the names of the contract
   static const ob_driver table = [] {
     ob_driver t = {};
-    t.abi = OB_ABI_VERSION;
+    t.major = OB_VERSION_MAJOR;
+    t.minor = OB_VERSION_MINOR;
     t.struct_size = sizeof(ob_driver);
     t.name = "ocl";
     t.last_error = &last_error;
@@ -138,6 +139,7 @@ extern "C" __attribute__((visibility("default"))) const ob_driver* ob_driver_tab
     t.device_count = &Guarded<device_count>::call;
 #define OUTBOARD_SET(name) t.name = &Guarded<ocl::name>::call;
     OUTBOARD_SET(device_properties)
+    OUTBOARD_SET(peer_access)
     OUTBOARD_SET(allocate)
     OUTBOARD_SET(deallocate)
     OUTBOARD_SET(memory_info)
@@ -171,6 +173,7 @@ extern "C" __attribute__((visibility("default"))) const ob_driver* ob_driver_tab
     OUTBOARD_SET(program_release)
     OUTBOARD_SET(kernel_create)
     OUTBOARD_SET(kernel_release)
+    OUTBOARD_SET(kernel_attributes)
     OUTBOARD_SET(launch)
 #undef OUTBOARD_SET
     return t;

@@ -9,6 +9,7 @@
  *   DESTROY  name, parameters, arguments, object kind, handle: goes through like WAIT
  *   CUSTOM   name: written by hand
  *
+ * Parameters and arguments go without the context, which is passed on.
  * A check is a status, OB_OK when there is nothing to say; `a ?: b` is the first that is not.
  */
 #ifndef OUTBOARD_DRIVERS_TORTURE_FUNCTIONS_H
@@ -17,32 +18,32 @@
 /* clang-format off */
 #define TORTURE_FUNCTIONS(F)                                                                       \
   F(CUSTOM, initialize)                                                                            \
-  F(WAIT, finalize, (void), (), OB_OK)                                                             \
+  F(WAIT, finalize, (), (), OB_OK)                                                             \
   F(CALL, device_count, (int32_t* count), (count), OB_OK)                                          \
   F(CALL, device_properties, (int32_t device, ob_device_properties* properties),                   \
     (device, properties), OB_OK)                                                                   \
-  F(CREATE, allocate, (int32_t device, uint64_t bytes, ob_address* address),                       \
-    (device, bytes, address), check_limit(device, bytes), ALLOCATION, *address, device, bytes)     \
+  F(CALL, device_state, (int32_t device, ob_device_state* state), (device, state), OB_OK)          \
+  F(CALL, peer_access, (int32_t device, int32_t peer, int32_t* direct), (device, peer, direct),    \
+    OB_OK)                                                                                         \
+  F(CREATE, allocate, (const ob_allocation* wanted, ob_address* address), (wanted, address),       \
+    check_limit(wanted->device, wanted->bytes), ALLOCATION, *address, wanted->device,              \
+    wanted->bytes)                                                                                 \
   F(DESTROY, deallocate, (int32_t device, ob_address address), (device, address),                  \
     ALLOCATION, address)                                                                           \
   F(CUSTOM, memory_info)                                                                           \
-  F(CREATE, host_allocate, (uint64_t bytes, void** pointer), (bytes, pointer), OB_OK,              \
-    PINNED, KEY(*pointer), -1, bytes)                                                              \
+  F(CREATE, host_allocate, (const ob_host_allocation* wanted, void** pointer),                     \
+    (wanted, pointer), OB_OK, PINNED, KEY(*pointer), -1, wanted->bytes)                            \
   F(DESTROY, host_deallocate, (void* pointer), (pointer), PINNED, KEY(pointer))                    \
-  F(CALL, map, (ob_queue queue, ob_address address, uint64_t bytes, void** pointer),               \
-    (queue, address, bytes, pointer), check_range(queue, address, bytes))                          \
-  F(CALL, unmap, (ob_queue queue, ob_address address, void* pointer), (queue, address, pointer),   \
-    check_range(queue, address, 1))                                                                \
-  F(CREATE, queue_create, (int32_t device, int32_t priority, ob_queue* queue),                     \
-    (device, priority, queue), OB_OK, QUEUE, KEY(*queue), device, 0)                               \
+  F(CREATE, queue_create, (const ob_queue_description* wanted, ob_queue* queue),                   \
+    (wanted, queue), OB_OK, QUEUE, KEY(*queue), wanted->device, 0)                                 \
   F(DESTROY, queue_destroy, (ob_queue queue), (queue), QUEUE, KEY(queue))                          \
   F(CALL, queue_query, (ob_queue queue), (queue), check_queue(queue))                              \
   F(WAIT, queue_synchronize, (ob_queue queue), (queue), check_queue(queue))                        \
   F(WAIT, device_synchronize, (int32_t device), (device), OB_OK)                                   \
   F(CALL, queue_native_handle, (ob_queue queue, void** handle), (queue, handle),                   \
     check_queue(queue))                                                                            \
-  F(CREATE, event_create, (int32_t device, uint32_t flags, ob_event* event),                       \
-    (device, flags, event), OB_OK, EVENT, KEY(*event), device, 0)                                  \
+  F(CREATE, event_create, (const ob_event_description* wanted, ob_event* event),                   \
+    (wanted, event), OB_OK, EVENT, KEY(*event), wanted->device, 0)                                 \
   F(DESTROY, event_destroy, (ob_event event), (event), EVENT, KEY(event))                          \
   F(WORK, event_record, (ob_event event, ob_queue queue), (event, queue), queue,                   \
     check_event(event))                                                                            \
@@ -91,28 +92,28 @@
     check_range(queue, destination, bytes))                                                        \
   F(WORK, host_callback, (ob_queue queue, ob_host_function function, void* argument),              \
     (queue, function, argument), queue, OB_OK)                                                     \
-  F(CREATE, program_build,                                                                         \
-    (int32_t device, const char* source, const char* options, ob_program* program),                \
-    (device, source, options, program), OB_OK, PROGRAM, KEY(*program), device, 0)                  \
+  F(CREATE, program_build, (const ob_program_source* source, ob_program* program),                 \
+    (source, program), OB_OK, PROGRAM, KEY(*program), source->device, 0)                           \
   F(CALL, program_binary, (ob_program program, void* data, uint64_t* bytes),                       \
     (program, data, bytes), check_live(PROGRAM, KEY(program)))                                     \
-  F(CREATE, program_load,                                                                          \
-    (int32_t device, const void* data, uint64_t bytes, ob_program* program),                       \
-    (device, data, bytes, program), OB_OK, PROGRAM, KEY(*program), device, 0)                      \
+  F(CREATE, program_load, (const ob_program_image* image, ob_program* program), (image, program),  \
+    OB_OK, PROGRAM, KEY(*program), image->device, 0)                                               \
   F(DESTROY, program_release, (ob_program program), (program), PROGRAM, KEY(program))              \
   F(CREATE, kernel_create, (ob_program program, const char* name, ob_kernel* kernel),              \
     (program, name, kernel), check_live(PROGRAM, KEY(program)), KERNEL, KEY(*kernel), -1, 0)       \
   F(DESTROY, kernel_release, (ob_kernel kernel), (kernel), KERNEL, KEY(kernel))                    \
+  F(CALL, kernel_attributes, (ob_kernel kernel, ob_kernel_attributes* attributes),                 \
+    (kernel, attributes), check_live(KERNEL, KEY(kernel)))                                         \
   F(WORK, launch, (ob_queue queue, const ob_launch* launch), (queue, launch), queue,               \
     check_launch(queue, launch))                                                                   \
   F(CALL, matrix_product, (ob_queue queue, const ob_matrix_product* description),                  \
     (queue, description),                                                                          \
-    check_matrix_product(queue, description) ?: delay_unless(description->workspace_query, queue)) \
+    check_matrix_product(queue, description)                                                      \
+      ?: delay_unless(description->workspace_query, context, queue)) \
   F(CALL, convolution, (ob_queue queue, const ob_convolution* description),                        \
     (queue, description),                                                                          \
-    check_convolution(queue, description) ?: delay_unless(description->workspace_query, queue))    \
-  F(CALL, collective, (const ob_collective* description), (description),                           \
-    check_collective(description) ?: delay_all(description->queues, description->count))           \
+    check_convolution(queue, description)                                                         \
+      ?: delay_unless(description->workspace_query, context, queue))    \
   F(CALL, graph_begin, (ob_queue queue), (queue), check_queue(queue))                              \
   F(CREATE, graph_end, (ob_queue queue, ob_graph* graph), (queue, graph), check_queue(queue),      \
     GRAPH, KEY(*graph), -1, 0)                                                                     \

@@ -204,8 +204,9 @@ ob_status check_rows(ob_queue queue, ob_address address, uint64_t pitch, uint64_
 ob_status check_launch(ob_queue queue, const ob_launch* launch) {
   ob_status status = check_live(KERNEL, KEY(launch->kernel));
   for (uint32_t i = 0; i < launch->argument_count && status == OB_OK; i++) {
-    if (launch->arguments[i].kind == OB_ARGUMENT_ADDRESS) {
-      status = check_range(queue, launch->arguments[i].address, 1);
+    const ob_argument* argument = ob_argument_of(launch, i);
+    if (argument->kind == OB_ARGUMENT_ADDRESS) {
+      status = check_range(queue, argument->address, 1);
     }
   }
   return status;
@@ -264,12 +265,4 @@ ob_status check_convolution(ob_queue queue, const ob_convolution* description) {
       ?: check_tensor(queue, description->weight) ?: check_tensor(queue, description->output)
       ?: check_tensor(queue, description->bias)
       ?: check_workspace(queue, description->workspace, description->workspace_bytes);
-}
-
-ob_status check_collective(const ob_collective* description) {
-  ob_status status = OB_OK;
-  for (uint32_t i = 0; i < description->count && status == OB_OK; i++) {
-    status = check_queue(description->queues[i]);
-  }
-  return status;
 }

@@ -11,7 +11,8 @@
  *       Nothing more.
  *   delay_us=N
  *       Work on a queue starts N microseconds later than it could, so that a forgotten
- *       synchronization shows. Needs `host_callback` of the wrapped driver.
+ *       synchronization shows. Needs `host_callback` of the wrapped driver, and is
+ *       refused without.
  *   limit=BYTES
  *       `allocate` gives no more than this on each device; 0: no limit.
  *   slow=FUNCTION:N
@@ -55,58 +56,58 @@ static ob_status pass_on(ob_status status) {
   return status;
 }
 
-static const char* last_error(void) { return message_is_ours ? message : inner.last_error(); }
+static const char* last_error(void* context) {
+  return message_is_ours ? message : inner.last_error(context);
+}
 
 /* ---- The kinds of wrappers that functions.h names ---- */
 
 static void sleep_on_queue(void* microseconds) { sleep_us((uintptr_t)microseconds); }
 
-static ob_status delay(ob_queue queue) {
+static ob_status delay(void* context, ob_queue queue) {
   uint64_t microseconds = work_delay_us();
   if (microseconds == 0 || inner.host_callback == NULL) return OB_OK;
-  return pass_on(inner.host_callback(queue, sleep_on_queue, (void*)(uintptr_t)microseconds));
+  return pass_on(
+      inner.host_callback(context, queue, sleep_on_queue, (void*)(uintptr_t)microseconds));
 }
 
 /* A query puts no work on the queue. */
-static ob_status delay_unless(const uint64_t* query, ob_queue queue) {
-  return query != NULL ? OB_OK : delay(queue);
+static ob_status delay_unless(const uint64_t* query, void* context, ob_queue queue) {
+  return query != NULL ? OB_OK : delay(context, queue);
 }
 
-static ob_status delay_all(const ob_queue* queues, uint32_t count) {
-  ob_status status = OB_OK;
-  for (uint32_t i = 0; i < count && status == OB_OK; i++) status = delay(queues[i]);
-  return status;
-}
+#define WITH_CONTEXT(...) (void* context __VA_OPT__(, ) __VA_ARGS__)
+#define AND_CONTEXT(...) (context __VA_OPT__(, ) __VA_ARGS__)
 
-#define CALL(name, parameters, arguments, check)    \
-  static ob_status torture_##name parameters {      \
-    ob_status status = begin_call(FUNCTION_##name); \
-    if (status == LIE) return OB_OK;                \
-    if (status == OB_OK) status = check;            \
-    if (status != OB_OK) return status;             \
-    return pass_on(inner.name arguments);           \
+#define CALL(name, parameters, arguments, check)            \
+  static ob_status torture_##name WITH_CONTEXT parameters { \
+    ob_status status = begin_call(FUNCTION_##name);         \
+    if (status == LIE) return OB_OK;                        \
+    if (status == OB_OK) status = check;                    \
+    if (status != OB_OK) return status;                     \
+    return pass_on(inner.name AND_CONTEXT arguments);       \
   }
 
 #define WORK(name, parameters, arguments, queue, check) \
-  CALL(name, parameters, arguments, check_queue(queue) ?: (check) ?: delay(queue))
+  CALL(name, parameters, arguments, check_queue(queue) ?: (check) ?: delay(context, queue))
 
-#define WAIT(name, parameters, arguments, check)         \
-  static ob_status torture_##name parameters {           \
-    ob_status injected = begin_call(FUNCTION_##name);    \
-    if (injected == LIE) return OB_OK;                   \
-    ob_status status = check;                            \
-    if (status != OB_OK) return status;                  \
-    status = inner.name arguments;                       \
-    return status != OB_OK ? pass_on(status) : injected; \
+#define WAIT(name, parameters, arguments, check)            \
+  static ob_status torture_##name WITH_CONTEXT parameters { \
+    ob_status injected = begin_call(FUNCTION_##name);       \
+    if (injected == LIE) return OB_OK;                      \
+    ob_status status = check;                               \
+    if (status != OB_OK) return status;                     \
+    status = inner.name AND_CONTEXT arguments;              \
+    return status != OB_OK ? pass_on(status) : injected;    \
   }
 
 #define CREATE(name, parameters, arguments, check, kind, handle, device_index, byte_count)    \
-  static ob_status torture_##name parameters {                                                \
+  static ob_status torture_##name WITH_CONTEXT parameters {                                   \
     ob_status status = begin_call(FUNCTION_##name);                                           \
     if (status == LIE) return OB_OK;                                                          \
     if (status == OB_OK) status = check;                                                      \
     if (status != OB_OK) return status;                                                       \
-    status = inner.name arguments;                                                            \
+    status = inner.name AND_CONTEXT arguments;                                                \
     if (status == OB_OK) {                                                                    \
       add_object(kind, (object){.key = handle, .device = device_index, .bytes = byte_count}); \
     }                                                                                         \
@@ -115,12 +116,12 @@ static ob_status delay_all(const ob_queue* queues, uint32_t count) {
 
 /* Out of the list first: once destroyed, another thread may get the same handle. */
 #define DESTROY(name, parameters, arguments, kind, handle)                        \
-  static ob_status torture_##name parameters {                                    \
+  static ob_status torture_##name WITH_CONTEXT parameters {                       \
     ob_status injected = begin_call(FUNCTION_##name);                             \
     if (injected == LIE) return OB_OK;                                            \
     object destroyed;                                                             \
     if (!remove_object(kind, handle, &destroyed)) return not_alive(kind, handle); \
-    ob_status status = inner.name arguments;                                      \
+    ob_status status = inner.name AND_CONTEXT arguments;                          \
     if (status != OB_OK) add_object(kind, destroyed);                             \
     return status != OB_OK ? pass_on(status) : injected;                          \
   }
@@ -130,29 +131,43 @@ static ob_status delay_all(const ob_queue* queues, uint32_t count) {
 #define DEFINE(kind, ...) kind(__VA_ARGS__)
 TORTURE_FUNCTIONS(DEFINE)
 
-static ob_status torture_initialize(void) {
+/* NULL, or why the settings do not suit the wrapped driver. */
+static const char* settings_problem(void) {
+  if (work_delay_us() == 0 || inner.name == NULL || inner.host_callback != NULL) return NULL;
+  static _Thread_local char text[256];
+  snprintf(
+      text, sizeof text,
+      "delay_us delays work by `host_callback`, which the driver \"%.100s\" lacks; leave it out.",
+      inner.name);
+  return text;
+}
+
+static ob_status torture_initialize(void* context) {
   if (bad_settings[0] != '\0') {
     return refuse(OB_INVALID_ARGUMENT, "OUTBOARD_TORTURE: %s", bad_settings);
   }
+  const char* problem = settings_problem();
+  if (problem != NULL) return refuse(OB_INVALID_ARGUMENT, "OUTBOARD_TORTURE: %s", problem);
   ob_status status = begin_call(FUNCTION_initialize);
   if (status == LIE) return OB_OK;
   if (status != OB_OK) return status;
-  status = inner.initialize();
+  status = inner.initialize(context);
   int32_t count = 0;
-  if (status == OB_OK) status = inner.device_count(&count);
+  if (status == OB_OK) status = inner.device_count(context, &count);
   for (int32_t i = 0; i < count && status == OB_OK; i++) {
     ob_device_properties properties = {.struct_size = sizeof properties};
-    status = inner.device_properties(i, &properties);
+    status = inner.device_properties(context, i, &properties);
     set_adopts_host_memory(i, properties.features & OB_FEATURE_HOST_MEMORY_IS_DEVICE_MEMORY);
   }
   return pass_on(status);
 }
 
-static ob_status torture_memory_info(int32_t device, uint64_t* free_bytes, uint64_t* total_bytes) {
+static ob_status torture_memory_info(void* context, int32_t device, uint64_t* free_bytes,
+                                     uint64_t* total_bytes) {
   ob_status status = begin_call(FUNCTION_memory_info);
   if (status == LIE) return OB_OK;
   if (status != OB_OK) return status;
-  status = inner.memory_info(device, free_bytes, total_bytes);
+  status = inner.memory_info(context, device, free_bytes, total_bytes);
   uint64_t limit = memory_limit();
   if (status == OB_OK && limit != 0 && limit < *total_bytes) {
     uint64_t used = live_bytes(device);
@@ -171,7 +186,7 @@ TORTURE_EXPORT const ob_driver* ob_torture_wrap(const ob_driver* wrapped) {
   size_t size = wrapped->struct_size < sizeof inner ? wrapped->struct_size : sizeof inner;
   memset(&inner, 0, sizeof inner);
   memcpy(&inner, wrapped, size);
-  table = inner; /* abi, name and source_prelude are the wrapped driver's */
+  table = inner; /* version, name and context are the wrapped driver's */
   table.struct_size = sizeof table;
   table.last_error = last_error;
 #define WRAP(kind, function_name, ...) \
@@ -186,7 +201,8 @@ TORTURE_EXPORT const ob_driver* ob_torture_wrap(const ob_driver* wrapped) {
 
 /* NULL, or what is wrong with the settings, valid until the thread's next call. */
 TORTURE_EXPORT const char* ob_torture_configure(const char* settings) {
-  return apply_settings(settings);
+  const char* problem = apply_settings(settings);
+  return problem != NULL ? problem : settings_problem();
 }
 
 /* Forgets settings and counts; what is alive stays known. */

@@ -8,6 +8,7 @@
 
 #include "runtime/memory/caching/allocation_sizes.h"
 #include "runtime/memory/caching/device_cache.h"
+#include "runtime/driver/driver_requests.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/memory/caching/segment_registry.h"
 
@@ -78,7 +79,7 @@ Block* DeviceCache::try_segment(Lock& lock, BlockPool& pool, size_t bytes, size_
   reserved_ += bytes;
   lock.unlock();
   ob_address address = 0;
-  const ob_status status = driver_.allocate(device_, bytes, &address);
+  const ob_status status = allocate_memory(driver_, device_, bytes, &address);
   Segment* segment = nullptr;
   if (status == OB_OK) {
     segment = new Segment();
@@ -131,7 +132,8 @@ void DeviceCache::throw_out_of_memory(Lock& lock, size_t bytes) {
 
   uint64_t free_bytes = 0;
   uint64_t total_bytes = total_memory_;
-  defer_status(driver_.memory_info(device_, &free_bytes, &total_bytes), "memory_info");
+  defer_status(driver_.memory_info(driver_.context, device_, &free_bytes, &total_bytes),
+               "memory_info");
   c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(bytes), in_use, reserved,
                                    device_of(device_));
   std::string limited;
@@ -193,7 +195,7 @@ void DeviceCache::release(Lock& lock, std::vector<Block*> blocks) {
   size_t bytes = 0;
   for (Segment* segment : segments) {
     unregister_segment(segment);
-    defer_status(driver_.deallocate(device_, segment->address), "deallocate");
+    defer_status(driver_.deallocate(driver_.context, device_, segment->address), "deallocate");
     bytes += segment->size;
     delete segment;
   }
