@@ -6,8 +6,8 @@ Six training steps and four passes of inference run by `device`, `host` and `aut
 in turn, on the same tensors; `auto` is what `python -m torch_outboard tune` left, else the default.
 The cost of `auto` is the median over rounds of its time over that by the forced way whose median is
 the least. What misses the limit is measured again, up to three times in all, and every round
-counts: whatever else runs on the machine disturbs single runs. Prints a line per program, and whether the
-limit is met: 1.15 before `tune` and 1.05 after it.
+counts: whatever else runs on the machine disturbs single runs. Prints a line per program, and
+whether the limit is met: 1.15 before `tune` and 1.05 after it.
 """
 
 from __future__ import annotations

@@ -94,14 +94,17 @@ void update_watch() {
 }
 
 // Adds a call to the balance of a device; whether the program is on the host now.
-bool weigh(DeviceWays& device, int64_t saved) {
+bool weigh(c10::DeviceIndex index, DeviceWays& device, int64_t saved) {
   const int64_t ahead =
       std::clamp(device.ahead.load(std::memory_order_relaxed) + saved, -kPatience, kPatience);
   device.ahead.store(ahead, std::memory_order_relaxed);
   const bool on_host = device.on_host.load(std::memory_order_relaxed);
   if (std::abs(ahead) < kPatience || on_host == (ahead > 0)) return on_host;
-  // Results of the two sides differ in the last digits.
-  if (at::globalContext().deterministicAlgorithms()) return on_host;
+  // Results of the two sides differ in the last digits, and host kernels cannot be captured.
+  if (at::globalContext().deterministicAlgorithms() ||
+      current_stream_state(index).capturing.load(std::memory_order_acquire)) {
+    return on_host;
+  }
   device.on_host.store(!on_host, std::memory_order_relaxed);
   return !on_host;
 }
@@ -220,7 +223,7 @@ bool takes_device_way(const OperatorWays& ways, c10::DeviceIndex device, int64_t
   const Savings* saved = index < ways.saved.size() ? ways.saved[index] : nullptr;
   if (saved == nullptr) return !on.on_host.load(std::memory_order_relaxed);
   const size_t size = std::bit_width(static_cast<uint64_t>(elements));
-  return !weigh(on, (*saved)[std::min(size, saved->size() - 1)]);
+  return !weigh(device, on, (*saved)[std::min(size, saved->size() - 1)]);
 }
 
 bool stays_on_host(const OperatorWays& ways, c10::DeviceIndex device, int64_t elements) {
