@@ -51,7 +51,7 @@ void add_rows(const std::vector<Row>& rows) {
     for (const std::string& overload : row.overloads) {
       RoutedKernel kernel;
       kernel.device_kernel = make_device_kernel(row, overload);
-      kernel.source = Source::kKit;
+      kernel.source = kernel.device_kernel->calls_library() ? Source::kLibrary : Source::kKit;
       kernel.way = Way::kDevice;
       add_kernel(overload, std::move(kernel));
     }

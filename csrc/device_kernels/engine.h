@@ -55,7 +55,8 @@ struct EngineRegistrar {
 OUTBOARD_API std::shared_ptr<DeviceKernel> make_device_kernel(const Row& row,
                                                               const std::string& overload);
 
-// Adds rows to the router as the kit's kernels; a later one of the same overload is tried first.
+// Adds rows to the router as the kit's kernels or as library calls; a later one of the same
+// overload is tried first.
 OUTBOARD_API void add_rows(const std::vector<Row>& rows);
 
 }  // namespace outboard

@@ -1,4 +1,5 @@
-// A kernel of the kit that runs one overload on a device by launching compiled code.
+// A kernel of the kit that runs one overload on a device by launching compiled code, or by calling
+// the driver's library.
 #pragma once
 
 #include <ATen/core/stack.h>
@@ -29,6 +30,10 @@ class OUTBOARD_API DeviceKernel {
 
   // What kind of work it is, for the choice between device and host: "pointwise", "reduction" ...
   virtual const char* family() const noexcept = 0;
+
+  // Whether it needs no compiled code but a function of the driver's library. Such a kernel runs
+  // wherever the driver has the function, as makers' kernels do, whatever ways.h says.
+  virtual bool calls_library() const noexcept { return false; }
 };
 
 }  // namespace outboard

@@ -179,7 +179,12 @@ bool run_device_kernel(Operator& entry, const RoutedKernel& kernel, const Subjec
                        const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                        torch::jit::Stack* stack) {
   DeviceKernel& device_kernel = *kernel.device_kernel;
-  if (keys.has_any(kSparseKeys) || !runs_code(subject.device)) return false;
+  if (keys.has_any(kSparseKeys)) return false;
+  if (device_kernel.calls_library()) {
+    if (InnerWayScope::current() == InnerWay::kHost) return false;
+  } else if (!runs_code(subject.device)) {
+    return false;
+  }
   if (kernel.source == Source::kKit &&
       !takes_device_way(*entry.ways.load(std::memory_order_acquire), subject.device,
                         subject.elements)) {
@@ -274,7 +279,7 @@ std::shared_ptr<RoutedKernel> add_kernel(const std::string& name, RoutedKernel k
 
 std::shared_ptr<RoutedKernel> add_kernel_to_entry(Operator& entry, RoutedKernel kernel) {
   auto shared = std::make_shared<RoutedKernel>(std::move(kernel));
-  if (shared->source != Source::kKit) shared->uses = std::make_shared<KernelUses>();
+  if (shared->source >= Source::kMaker) shared->uses = std::make_shared<KernelUses>();
   std::lock_guard<std::mutex> lock(entries().mutex);
   Kernels kernels = kernels_of(entry);
   kernels.insert(kernels.begin(), shared);

@@ -31,8 +31,9 @@ enum class Way : uint8_t {
 };
 constexpr int kWays = 3;
 
-// Who brought a kernel; a larger one wins, and among equals the later one.
-enum class Source : uint8_t { kKit = 0, kMaker = 1, kUser = 2 };
+// Who brought a kernel; a larger one wins, and among equals the later one. A call of the driver's
+// library stands below the kernels that its maker wrote for an operator.
+enum class Source : uint8_t { kKit = 0, kLibrary = 1, kMaker = 2, kUser = 3 };
 
 constexpr uint64_t kAllDtypes = ~uint64_t{0};  // bit i: ScalarType(i)
 

@@ -149,6 +149,11 @@ void warn_of_compiler(c10::DeviceIndex device, const std::string& failure) {
              ", or set OUTBOARD_WAY=host to keep this quiet");
 }
 
+bool driver_has_library_calls() {
+  const ob_driver& table = driver();
+  return table.matrix_product != nullptr || table.convolution != nullptr;
+}
+
 bool any_device_runs_code() {
   for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
     if (runs_code(device)) return true;
@@ -257,7 +262,7 @@ void probe_compilers() {
 
 void settle_device_kernels() {
   const BringDeviceKernels bring = g_bring.load();
-  if (bring == nullptr || !any_device_runs_code()) {
+  if (bring == nullptr || !(any_device_runs_code() || driver_has_library_calls())) {
     device_kernels_are_there();
     return;
   }

@@ -106,8 +106,8 @@ class DeviceWayScope : InnerWayScope {
 };
 
 // Brings the kit's device kernels: called before the first routed call, with no lock held, possibly
-// by several threads at once, and on a device that can run code only. It ends with
-// device_kernels_are_there.
+// by several threads at once, and only where a device can run code or the driver has library calls.
+// It ends with device_kernels_are_there.
 using BringDeviceKernels = void (*)();
 OUTBOARD_API void set_bring_device_kernels(BringDeviceKernels function) noexcept;
 OUTBOARD_API void device_kernels_are_there() noexcept;

@@ -10,6 +10,7 @@
 #include "python/bindings.h"
 #include "runtime/programs/compiler_probe.h"
 #include "runtime/driver/device.h"
+#include "runtime/driver/driver_table.h"
 #include "runtime/programs/launch.h"
 #include "runtime/programs/program.h"
 #include "runtime/programs/private_folder.h"
@@ -282,6 +283,16 @@ void bind_engines(py::module_& m) {
     bringer() = std::move(function);
     set_bring_device_kernels(&bring_device_kernels);
   });
+  m.def(
+      "library_functions",
+      []() {
+        const ob_driver& table = driver();
+        std::vector<std::string> names;
+        if (table.matrix_product != nullptr) names.emplace_back("matrix_product");
+        if (table.convolution != nullptr) names.emplace_back("convolution");
+        return names;
+      },
+      NoGil(), "The functions of the driver's library that operators use, by their names.");
   m.def("bring_device_kernels", &ensure_device_kernels, NoGil());
   // The whole of the tables in one call; rows of one overload are tried in their order.
   m.def("hand_over_tables", [](std::map<std::string, ScalarFunction> functions,

@@ -35,6 +35,8 @@ ENUMS = {
     "OB_FEATURE_": contract.Feature,
     "OB_EVENT_": contract.EventFlag,
     "OB_ARGUMENT_": contract.ArgumentKind,
+    "OB_ACTIVATION_": contract.Activation,
+    "OB_LIBRARY_": contract.LibraryFlag,
     "OB_CONVOLUTION_": contract.ConvolutionPass,
     "OB_COLLECTIVE_": contract.CollectiveKind,
 }

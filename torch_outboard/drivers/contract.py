@@ -103,6 +103,23 @@ class ArgumentKind(enum.IntEnum):
     LOCAL = 2
 
 
+class Activation(enum.IntEnum):
+    """What a library call does to the elements of its result."""
+
+    NONE = 0
+    RELU = 1
+    GELU = 2
+    GELU_TANH = 3
+    SILU = 4
+
+
+class LibraryFlag(enum.IntFlag):
+    """Flags of library calls."""
+
+    DETERMINISTIC = 1 << 0
+    REDUCED_PRECISION = 1 << 1
+
+
 class ConvolutionPass(enum.IntEnum):
     """Which operand a convolution writes."""
 
@@ -183,6 +200,7 @@ class Tensor(ctypes.Structure):
     """`ob_tensor`."""
 
     _fields_ = (
+        ("struct_size", c_size_t),
         ("data", Address),
         ("dtype", c_uint32),
         ("dimensions", c_uint32),
@@ -196,11 +214,20 @@ class MatrixProduct(ctypes.Structure):
 
     _fields_ = (
         ("struct_size", c_size_t),
-        ("a", Tensor),
-        ("b", Tensor),
-        ("out", Tensor),
-        ("alpha", c_double),
-        ("beta", c_double),
+        ("a", POINTER(Tensor)),
+        ("b", POINTER(Tensor)),
+        ("out", POINTER(Tensor)),
+        ("added", POINTER(Tensor)),
+        ("bias", POINTER(Tensor)),
+        ("bias_dimension", c_uint32),
+        ("activation", c_int32),
+        ("alpha", c_double * 2),
+        ("beta", c_double * 2),
+        ("accumulation", c_uint32),
+        ("flags", c_uint32),
+        ("workspace_query", POINTER(c_uint64)),
+        ("workspace", Address),
+        ("workspace_bytes", c_uint64),
     )
 
 
@@ -211,13 +238,20 @@ class Convolution(ctypes.Structure):
         ("struct_size", c_size_t),
         ("pass_", c_int32),
         ("spatial_dimensions", c_uint32),
-        ("input", Tensor),
-        ("weight", Tensor),
-        ("output", Tensor),
+        ("input", POINTER(Tensor)),
+        ("weight", POINTER(Tensor)),
+        ("output", POINTER(Tensor)),
+        ("bias", POINTER(Tensor)),
         ("stride", c_int64 * 3),
         ("padding", c_int64 * 3),
         ("dilation", c_int64 * 3),
         ("groups", c_int64),
+        ("activation", c_int32),
+        ("accumulation", c_uint32),
+        ("flags", c_uint32),
+        ("workspace_query", POINTER(c_uint64)),
+        ("workspace", Address),
+        ("workspace_bytes", c_uint64),
     )
 
 

@@ -84,6 +84,9 @@ def hand_over() -> None:
         if _handed_over:
             return
         from torch_outboard.ops.functions import table
+        from torch_outboard.ops.products import library
 
-        _C.hand_over_tables(table.texts(), rows())
+        compiled = any(map(_C.runs_code, range(_C.device_count())))
+        wanted = library.rows(_C.library_functions()) + (rows() if compiled else [])
+        _C.hand_over_tables(table.texts() if compiled else {}, wanted)
         _handed_over = True

@@ -3,7 +3,7 @@
 #include <ATen/ops/sum.h>
 
 #include <algorithm>
-#include <array>
+#include <tuple>
 
 #include "tensors/empty.h"
 #include "device_kernels/kernel_types.h"
@@ -13,27 +13,10 @@ namespace outboard {
 namespace {
 
 using at::ScalarType;
-using Triple = std::array<int64_t, 3>;
+using Triple = SpatialValues;
 
 // Memory for products that are added up afterwards.
 constexpr int64_t kColumnBytes = int64_t{32} << 20;
-
-// Spatial dimensions are always three here; those that a tensor lacks have size 1.
-Triple spatial(at::IntArrayRef values, int64_t missing) {
-  Triple result = {missing, missing, missing};
-  std::copy(values.begin() + 2, values.end(), result.end() - (values.size() - 2));
-  return result;
-}
-
-// A parameter with one value for each of `count` dimensions, or one for all. False if it is wrong.
-bool read_triple(const c10::IValue& value, size_t count, int64_t missing, int64_t least,
-                 Triple& triple) {
-  const std::vector<int64_t> given = value.toIntVector();
-  if (given.size() != count && given.size() != 1) return false;
-  triple = {missing, missing, missing};
-  for (size_t i = 0; i < count; ++i) triple[3 - count + i] = given[given.size() == 1 ? 0 : i];
-  return std::all_of(triple.begin(), triple.end(), [&](int64_t v) { return v >= least; });
-}
 
 int64_t volume(const Triple& sizes) { return sizes[0] * sizes[1] * sizes[2]; }
 
@@ -69,61 +52,30 @@ int64_t position_stride(const at::Tensor& image) {
 // filter can be anything.
 int64_t filter_elements(const at::Tensor& weight) { return weight.numel() / weight.size(0); }
 
-at::MemoryFormat format_for(const at::Tensor& input, const at::Tensor& weight) {
-  const at::MemoryFormat format = input.suggest_memory_format();
-  return format == at::MemoryFormat::Contiguous ? weight.suggest_memory_format() : format;
-}
-
 bool fits_narrow_index(const at::Tensor& tensor) {
+  if (!tensor.defined()) return true;
   constexpr int64_t kLargest = (int64_t{1} << 31) - 4096;
   int64_t extent = 1;
   for (int64_t d = 0; d < tensor.dim(); ++d) extent += tensor.size(d) * tensor.stride(d);
   return extent < kLargest;
 }
 
-}  // namespace
-
-struct ConvolutionKernel::Geometry {
-  Triple stride, padding, dilation, output_padding;
-  bool transposed;
-  int64_t groups;
-
-  // Sizes of what the operator returns; empty where arguments do not fit each other.
-  at::DimVector output_sizes(const at::Tensor& input, const at::Tensor& weight) const {
-    const int64_t in_channels = transposed ? weight.size(0) : weight.size(1) * groups;
-    if (input.size(1) != in_channels || weight.size(0) % groups != 0) return {};
-    const Triple image = spatial(input.sizes(), 1), kernel = spatial(weight.sizes(), 1);
-    at::DimVector sizes = {input.size(0), transposed ? weight.size(1) * groups : weight.size(0)};
-    for (int64_t d = 5 - input.dim(); d < 3; ++d) {
-      const int64_t reach = dilation[d] * (kernel[d] - 1) + 1;
-      const int64_t size =
-          transposed ? (image[d] - 1) * stride[d] - 2 * padding[d] + reach + output_padding[d]
-          : image[d] + 2 * padding[d] < reach ? 0
-                                              : (image[d] + 2 * padding[d] - reach) / stride[d] + 1;
-      if (size <= 0) return {};
-      sizes.push_back(size);
-    }
-    return sizes;
-  }
-
-  Patches patches(const at::Tensor& source, const Triple& kernel, const Triple& positions) const {
-    Patches result = {};
-    result.batches = groups;
-    result.image = source.stride(0);
-    result.channel = source.stride(1);
-    result.group = source.size(1) / groups * source.stride(1);
-    result.size = spatial(source.sizes(), 1);
-    result.stride = spatial(source.strides(), 1);
-    result.kernel_size = kernel;
-    result.step = stride;
-    result.padding = padding;
-    result.dilation = dilation;
-    result.positions = positions;
-    return result;
-  }
-};
-
-namespace {
+Patches patches_of(const ConvolutionGeometry& geometry, const at::Tensor& source,
+                   const Triple& kernel, const Triple& positions) {
+  Patches result = {};
+  result.batches = geometry.groups;
+  result.image = source.stride(0);
+  result.channel = source.stride(1);
+  result.group = source.size(1) / geometry.groups * source.stride(1);
+  result.size = spatial(source.sizes(), 1);
+  result.stride = spatial(source.strides(), 1);
+  result.kernel_size = kernel;
+  result.step = geometry.stride;
+  result.padding = geometry.padding;
+  result.dilation = geometry.dilation;
+  result.positions = positions;
+  return result;
+}
 
 // out = left @ patches (+ bias), as many columns at a time as a cache holds.
 void multiply_patches(const ProductProgram& program, const ProductLayout& layout,
@@ -170,105 +122,53 @@ void write_image(ProductLayout& layout, const at::Tensor& image, const at::Tenso
 
 ConvolutionKernel::ConvolutionKernel(const Row& row, const c10::FunctionSchema& schema)
     : EngineKernel(row, schema),
-      backward_(row.flag("backward")),
-      dtypes_(static_cast<uint64_t>(row.integer("dtypes"))),
-      plain_dtypes_(static_cast<uint64_t>(row.integer("plain_dtypes"))),
-      source_(ProductProgram::keep(row.text("source"))),
-      input_(overload_.index("input")),
-      weight_(overload_.index("weight")),
-      stride_(overload_.index("stride")),
-      padding_(overload_.index("padding")),
-      dilation_(overload_.index("dilation")),
-      transposed_(overload_.index("transposed")),
-      output_padding_(overload_.index("output_padding")),
-      groups_(overload_.index("groups")) {}
-
-bool ConvolutionKernel::serves(const at::Tensor& tensor, const at::Tensor& like,
-                               c10::DeviceIndex device) const {
-  return is_dense_on(tensor, device) && tensor.scalar_type() == like.scalar_type() &&
-         tensor.numel() > 0 && fits_narrow_index(tensor);
-}
+      call_(row, overload_),
+      source_(ProductProgram::keep(row.text("source"))) {}
 
 bool ConvolutionKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                             torch::jit::Stack* stack, c10::DeviceIndex device) {
-  const at::Tensor& input = overload_.read(*stack, input_).toTensor();
-  const at::Tensor& weight = overload_.read(*stack, weight_).toTensor();
-  if (!input.defined() || !weight.defined()) return false;
-  const ScalarType dtype = input.scalar_type();
-  if (((dtypes_ >> static_cast<int>(dtype)) & 1) == 0 || !computes(device, dtype) ||
-      !serves(input, input, device) || !serves(weight, input, device) || input.dim() < 3 ||
-      input.dim() > 5 || weight.dim() != input.dim()) {
+  ConvolutionOperands operands;
+  if (!call_.read(*stack, device, operands) || !computes(device, operands.input.scalar_type()) ||
+      !fits_narrow_index(operands.input) || !fits_narrow_index(operands.weight) ||
+      !fits_narrow_index(operands.gradient)) {
     return false;
   }
-  if ((plain_dtypes_ & dtype_bit(dtype)) != 0) {
-    const std::vector<int64_t> dilation = overload_.read(*stack, dilation_).toIntVector();
-    const bool dilated =
-        std::any_of(dilation.begin(), dilation.end(), [](int64_t step) { return step != 1; });
-    if (dilated || overload_.read(*stack, transposed_).toBool()) return false;
+  if (call_.backward()) {
+    overload_.finish(stack, run_backward(operands));
+  } else {
+    overload_.finish(stack, run_forward(operands));
   }
-  Geometry geometry;
-  const auto count = static_cast<size_t>(input.dim() - 2);
-  geometry.transposed = overload_.read(*stack, transposed_).toBool();
-  geometry.groups = overload_.read(*stack, groups_).toInt();
-  if (geometry.groups < 1 ||
-      !read_triple(overload_.read(*stack, stride_), count, 1, 1, geometry.stride) ||
-      !read_triple(overload_.read(*stack, padding_), count, 0, 0, geometry.padding) ||
-      !read_triple(overload_.read(*stack, dilation_), count, 1, 1, geometry.dilation) ||
-      !read_triple(overload_.read(*stack, output_padding_), count, 0, 0, geometry.output_padding)) {
-    return false;
-  }
-  if (geometry.transposed) {
-    for (int d = 0; d < 3; ++d) {
-      if (geometry.output_padding[d] >= std::max(geometry.stride[d], geometry.dilation[d]) &&
-          geometry.output_padding[d] > 0) {
-        return false;
-      }
-    }
-  }
-  return backward_ ? run_backward(stack, geometry, input, weight)
-                   : run_forward(stack, geometry, input, weight);
+  return true;
 }
 
-bool ConvolutionKernel::run_forward(torch::jit::Stack* stack, const Geometry& geometry,
-                                    const at::Tensor& input, const at::Tensor& weight) {
-  const c10::DeviceIndex device = input.device().index();
-  const c10::IValue& given_bias = overload_.read(*stack, overload_.index("bias"));
-  const at::Tensor bias = given_bias.isTensor() ? given_bias.toTensor() : at::Tensor();
-  const at::DimVector sizes = geometry.output_sizes(input, weight);
-  if (sizes.empty()) return false;
-  if (bias.defined() &&
-      (!serves(bias, input, device) || bias.dim() != 1 || bias.size(0) != sizes[1])) {
-    return false;
-  }
-  at::Tensor output = empty_on(device, sizes, input.scalar_type(), format_for(input, weight));
+at::Tensor ConvolutionKernel::run_forward(const ConvolutionOperands& operands) const {
+  const auto& [geometry, input, weight, bias] =
+      std::tie(operands.geometry, operands.input, operands.weight, operands.bias);
+  at::Tensor output = empty_on(input.device().index(), operands.output_sizes, input.scalar_type(),
+                               convolution_format(input, weight));
   if (geometry.transposed) {
     write_input(geometry, input, weight, bias, output);
   } else {
     write_output(geometry, input, weight, bias, output);
   }
-  overload_.finish(stack, std::move(output));
-  return true;
+  return output;
 }
 
-bool ConvolutionKernel::run_backward(torch::jit::Stack* stack, const Geometry& geometry,
-                                     const at::Tensor& input, const at::Tensor& weight) {
+std::vector<at::Tensor> ConvolutionKernel::run_backward(const ConvolutionOperands& operands) const {
+  const auto& [geometry, input, weight, gradient] =
+      std::tie(operands.geometry, operands.input, operands.weight, operands.gradient);
   const c10::DeviceIndex device = input.device().index();
-  const at::Tensor gradient = overload_.read(*stack, overload_.index("grad_output")).toTensor();
-  const at::DimVector sizes = geometry.output_sizes(input, weight);
-  if (sizes.empty() || !serves(gradient, input, device) || gradient.sizes() != sizes) return false;
-  const auto mask = overload_.read(*stack, overload_.index("output_mask")).toBoolList();
   const ScalarType dtype = input.scalar_type();
-  const at::MemoryFormat format = format_for(input, weight);
   std::vector<at::Tensor> results(3);
-  if (mask.get(0)) {
-    results[0] = empty_on(device, input.sizes(), dtype, format);
+  if (operands.wanted[0]) {
+    results[0] = empty_on(device, input.sizes(), dtype, convolution_format(input, weight));
     if (geometry.transposed) {
       write_output(geometry, gradient, weight, at::Tensor(), results[0]);
     } else {
       write_input(geometry, gradient, weight, at::Tensor(), results[0]);
     }
   }
-  if (mask.get(1)) {
+  if (operands.wanted[1]) {
     results[1] = empty_on(device, weight.sizes(), dtype);
     if (geometry.transposed) {
       write_weight(geometry, gradient, input, results[1]);
@@ -276,19 +176,14 @@ bool ConvolutionKernel::run_backward(torch::jit::Stack* stack, const Geometry& g
       write_weight(geometry, input, gradient, results[1]);
     }
   }
-  if (mask.get(2)) {
-    results[2] = empty_on(device, {sizes[1]}, dtype);
-    at::DimVector others;
-    for (int64_t d = 0; d < gradient.dim(); ++d) {
-      if (d != 1) others.push_back(d);
-    }
-    at::sum_out(results[2], gradient, others);
+  if (operands.wanted[2]) {
+    results[2] = empty_on(device, {operands.output_sizes[1]}, dtype);
+    at::sum_out(results[2], gradient, all_but_channels(gradient));
   }
-  overload_.finish(stack, std::move(results));
-  return true;
+  return results;
 }
 
-void ConvolutionKernel::write_output(const Geometry& geometry, const at::Tensor& input,
+void ConvolutionKernel::write_output(const ConvolutionGeometry& geometry, const at::Tensor& input,
                                      const at::Tensor& weight, const at::Tensor& bias,
                                      const at::Tensor& output) const {
   const at::Tensor left = weight.contiguous();
@@ -301,7 +196,7 @@ void ConvolutionKernel::write_output(const Geometry& geometry, const at::Tensor&
   layout.left.column = 1;
   write_image(layout, output, bias);
   const Patches patches =
-      geometry.patches(input, spatial(weight.sizes(), 1), spatial(output.sizes(), 1));
+      patches_of(geometry, input, spatial(weight.sizes(), 1), spatial(output.sizes(), 1));
   const auto& program = ProductProgram::find(input.device().index(), input.scalar_type(),
                                              needs_wide_index(layout), source_);
   multiply_patches(program, layout, left, input, patches, bias, output);
@@ -309,8 +204,9 @@ void ConvolutionKernel::write_output(const Geometry& geometry, const at::Tensor&
 
 // With steps most kernel elements meet nothing at a position of `input`. So the product is made for
 // the positions of `output`, and what falls on one place is added up afterwards.
-void ConvolutionKernel::write_input_with_steps(const Geometry& geometry, const at::Tensor& output,
-                                               const at::Tensor& weight, const at::Tensor& bias,
+void ConvolutionKernel::write_input_with_steps(const ConvolutionGeometry& geometry,
+                                               const at::Tensor& output, const at::Tensor& weight,
+                                               const at::Tensor& bias,
                                                const at::Tensor& input) const {
   const at::Tensor left = weight.contiguous();
   const int64_t positions = volume(spatial(output.sizes(), 1));
@@ -346,7 +242,7 @@ void ConvolutionKernel::write_input_with_steps(const Geometry& geometry, const a
                      columns.mutable_data_ptr(), nullptr, 0, layout.columns);
     const at::Tensor part = input.narrow(0, begin, images);
     Patches patches =
-        geometry.patches(part, spatial(weight.sizes(), 1), spatial(output.sizes(), 1));
+        patches_of(geometry, part, spatial(weight.sizes(), 1), spatial(output.sizes(), 1));
     patches.batches = images;
     patches.depth = channels;
     patches.count = layout.columns;
@@ -361,7 +257,7 @@ void ConvolutionKernel::write_input_with_steps(const Geometry& geometry, const a
   }
 }
 
-void ConvolutionKernel::write_input(const Geometry& geometry, const at::Tensor& output,
+void ConvolutionKernel::write_input(const ConvolutionGeometry& geometry, const at::Tensor& output,
                                     const at::Tensor& weight, const at::Tensor& bias,
                                     const at::Tensor& input) const {
   const bool steps = std::any_of(geometry.stride.begin(), geometry.stride.end(),
@@ -384,14 +280,15 @@ void ConvolutionKernel::write_input(const Geometry& geometry, const at::Tensor& 
   layout.left.column = 1;
   layout.left.outer = filter_elements(left);
   write_image(layout, input, bias);
-  Patches patches = geometry.patches(output, spatial(weight.sizes(), 1), spatial(input.sizes(), 1));
+  Patches patches =
+      patches_of(geometry, output, spatial(weight.sizes(), 1), spatial(input.sizes(), 1));
   patches.scattered = 1;
   const auto& program = ProductProgram::find(input.device().index(), input.scalar_type(),
                                              needs_wide_index(layout), source_);
   multiply_patches(program, layout, left, output, patches, bias, input);
 }
 
-void ConvolutionKernel::write_weight(const Geometry& geometry, const at::Tensor& input,
+void ConvolutionKernel::write_weight(const ConvolutionGeometry& geometry, const at::Tensor& input,
                                      const at::Tensor& output, const at::Tensor& weight) const {
   const at::Tensor left = has_even_positions(output) ? output : output.contiguous();
   ProductLayout layout;
@@ -407,7 +304,8 @@ void ConvolutionKernel::write_weight(const Geometry& geometry, const at::Tensor&
   layout.out.batch = layout.rows * filter_elements(weight);
   layout.out.row = filter_elements(weight);
   layout.out.column = 1;
-  Patches patches = geometry.patches(input, spatial(weight.sizes(), 1), spatial(output.sizes(), 1));
+  Patches patches =
+      patches_of(geometry, input, spatial(weight.sizes(), 1), spatial(output.sizes(), 1));
   patches.across = 1;
   const auto& program = ProductProgram::find(input.device().index(), input.scalar_type(),
                                              needs_wide_index(layout), source_);

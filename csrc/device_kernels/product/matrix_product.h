@@ -1,22 +1,16 @@
 // The engine of matrix products: alpha * left @ right + beta * added, of matrices, vectors and
 // batches of matrices in any strides.
 //
-// A row's properties:
-//   left, right            names of the operands
-//   left_dimensions        what the operands' dimensions are, as letters: b a batch, m rows of the
-//   right_dimensions       result, n its columns, k what is summed over
-//   result_dimensions      a batch that is missing here is summed over, product by product
-//   added                  name of what is added, broadcast to the result; "" if nothing is
-//   dtypes                 bits of the dtypes that are served
-//   integral_scalars       factors of integer products must be integers; otherwise they are
-//   truncated conjugates_left        the left operand of a complex product is conjugated source
-//   text of the kernels
-// Factors are the arguments `alpha` and `beta`, where the overload has them.
+// A row's properties are those of product_call.h and
+//   conjugates_left   the left operand of a complex product is conjugated
+//   resizes_silently  an output of another size is resized without a warning
+//   source            text of the kernels
 #pragma once
 
 #include <string>
 
 #include "device_kernels/engine.h"
+#include "device_kernels/product/product_call.h"
 #include "device_kernels/product/product_program.h"
 
 namespace outboard {
@@ -28,33 +22,17 @@ class MatrixProductKernel final : public EngineKernel {
            c10::DeviceIndex device) override;
 
  private:
-  struct Sizes;
-
-  bool measure(const at::Tensor& tensor, const std::string& dimensions, Sizes& sizes) const;
-  bool read_scalars(const torch::jit::Stack& stack, at::ScalarType dtype,
-                    ProductScalars& scalars) const;
-  bool accepts_output(const at::Tensor& output, const at::Tensor& left, const at::Tensor& right,
-                      const at::Tensor& added, at::IntArrayRef sizes) const;
   bool conjugates_both(const at::Tensor& left, const at::Tensor& right) const;
   void enqueue_complex(const ProductScalars& scalars, const at::Tensor& left,
                        const at::Tensor& right, const at::Tensor& added, const at::Tensor& out,
-                       const Sizes& sizes) const;
+                       const ProductSizes& sizes) const;
   void enqueue(const ProductScalars& scalars, const at::Tensor& left, const at::Tensor& right,
-               const at::Tensor& added, const at::Tensor& out, const Sizes& sizes) const;
+               const at::Tensor& added, const at::Tensor& out, const ProductSizes& sizes) const;
 
+  const ProductCall call_;
   const std::string& source_;
-  std::string left_dimensions_;
-  std::string right_dimensions_;
-  std::string result_dimensions_;
-  uint64_t dtypes_;
-  int left_;
-  int right_;
-  int added_;
-  int alpha_;
-  int beta_;
-  bool integral_scalars_;
-  bool conjugates_left_;
-  bool resizes_silently_;
+  const bool conjugates_left_;
+  const bool resizes_silently_;
 };
 
 }  // namespace outboard

@@ -197,21 +197,79 @@ typedef struct ob_launch {
 
 /* ---- Library calls ------------------------------------------------------ */
 
-/* A dense operand of a library call. Strides are in elements. */
+/* A dense operand of a library call. Descriptions point to their operands, NULL
+ * for one that is not there, so that this struct can grow without moving a field
+ * of theirs; both live as long as the call. Strides say where transposed,
+ * channels-last and broadcast operands lie: there are no flags for these. */
 typedef struct ob_tensor {
-  ob_address data;
-  uint32_t dtype; /* one OB_DTYPE_* bit */
+  size_t struct_size;
+  ob_address data; /* of the element at index 0 in every dimension */
+  uint32_t dtype;  /* one OB_DTYPE_* bit, also one of the device's `dtypes` */
   uint32_t dimensions;
-  int64_t sizes[8];
-  int64_t strides[8];
+  int64_t sizes[8];   /* > 0 */
+  int64_t strides[8]; /* in elements, >= 0; 0 where the size is 1, and in operands
+                       * that are read where elements repeat */
 } ob_tensor;
 
-/* out[b] = beta * out[b] + alpha * a[b] @ b[b]; operands have 3 dimensions
- * (batch, rows, columns), any strides; batch strides may be 0. */
+/* What is done to each element of a result before it is stored. */
+typedef int32_t ob_activation;
+enum {
+  OB_ACTIVATION_NONE = 0,
+  OB_ACTIVATION_RELU = 1,      /* max(x, 0) */
+  OB_ACTIVATION_GELU = 2,      /* x / 2 * (1 + erf(x / sqrt(2))) */
+  OB_ACTIVATION_GELU_TANH = 3, /* x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) */
+  OB_ACTIVATION_SILU = 4       /* x / (1 + exp(-x)) */
+};
+
+/* Bits of `flags` in the descriptions of library calls. */
+enum {
+  /* The same call on the same device has to give the same bits each time. */
+  OB_LIBRARY_DETERMINISTIC = 1u << 0,
+  /* Factors in float32 may be rounded to 11 bits of significand or more. */
+  OB_LIBRARY_REDUCED_PRECISION = 1u << 1
+};
+
+/* out = activation(alpha * a @ b + beta * added + bias), for each batch.
+ *
+ * All of `a`, `b`, `out` and `added` have the same dtype and 3 dimensions:
+ * (batch, rows, depth), (batch, depth, columns), and (batch, rows, columns) for
+ * the last two. No two elements of `out` share memory, and it overlaps neither
+ * `a`, `b` nor `bias`.
+ *
+ * The kit calls twice. With `workspace_query` nothing is computed: the driver
+ * stores there how many bytes of workspace it wants (0: none) and answers OB_OK,
+ * or OB_UNSUPPORTED if it does not do such a product. What the operands hold may
+ * still change. The second call has a workspace of that size; it may answer
+ * OB_UNSUPPORTED as well, as long as nothing was written. */
 typedef struct ob_matrix_product {
   size_t struct_size;
-  ob_tensor a, b, out;
-  double alpha, beta;
+  const ob_tensor* a;
+  const ob_tensor* b;
+  const ob_tensor* out;
+  /* (may be NULL: not added; what `out` held is then never read, NaN included)
+   * Either `out` itself, with the same data and strides: in place, each element
+   * is read before it is written. Or memory that `out` does not overlap. */
+  const ob_tensor* added;
+  /* (may be NULL) A vector, one value for each index of `bias_dimension` of
+   * `out`: 1 for rows, 2 for columns. Not together with `added`. */
+  const ob_tensor* bias;
+  uint32_t bias_dimension;
+  ob_activation activation;
+  /* Factors, real and imaginary part: the latter is 0 unless the dtype is
+   * complex, and the former whole for integers. beta is 1 where `bias` is there. */
+  double alpha[2];
+  double beta[2];
+  /* The least precise dtype of sums, an OB_DTYPE_* bit: OB_DTYPE_FLOAT32 for
+   * 16-bit floating point, else the dtype of the operands. */
+  uint32_t accumulation;
+  uint32_t flags; /* OB_LIBRARY_*; a bit that the driver does not know: OB_UNSUPPORTED */
+  /* NULL, or where the wanted size goes, see above. */
+  uint64_t* workspace_query;
+  /* Device memory, aligned as allocations are, for this call on this queue
+   * alone: of undefined content, given to others once the work is done. 0 for
+   * none. */
+  ob_address workspace;
+  uint64_t workspace_bytes;
 } ob_matrix_product;
 
 typedef int32_t ob_convolution_pass;
@@ -223,14 +281,34 @@ enum {
 
 /* Convolution in 1 to 3 spatial dimensions; tensors are
  * (batch, channels, spatial...), weights (out channels, in channels / groups,
- * spatial...). The pass names the operand that is written. */
+ * spatial...), all of one dtype, channels-last by their strides. The pass names
+ * the operand that is written: it shares memory with no other, and what it held
+ * is not read.
+ *
+ * A transposed convolution is OB_CONVOLUTION_BACKWARD_INPUT of the convolution
+ * that it transposes: what it reads is the `output` here and what it writes the
+ * `input`, whose sizes say what output padding there is. Its gradients are the
+ * other passes. So a driver has nothing to do for it.
+ *
+ * `workspace_query`, `accumulation` and `flags` as in ob_matrix_product. */
 typedef struct ob_convolution {
   size_t struct_size;
   ob_convolution_pass pass;
-  uint32_t spatial_dimensions;
-  ob_tensor input, weight, output;
+  uint32_t spatial_dimensions; /* 1, 2 or 3; so many of the values below count */
+  const ob_tensor* input;
+  const ob_tensor* weight;
+  const ob_tensor* output;
+  /* (may be NULL, and is in OB_CONVOLUTION_BACKWARD_WEIGHT) A vector that is
+   * added to what is written, one value for each of its channels. */
+  const ob_tensor* bias;
   int64_t stride[3], padding[3], dilation[3];
   int64_t groups;
+  ob_activation activation; /* of what is written */
+  uint32_t accumulation;
+  uint32_t flags;
+  uint64_t* workspace_query;
+  ob_address workspace;
+  uint64_t workspace_bytes;
 } ob_convolution;
 
 typedef int32_t ob_collective_kind;
@@ -407,9 +485,11 @@ typedef struct ob_driver {
   /* Enqueues a kernel. Arguments are copied. Does not wait. */
   ob_status (*launch)(ob_queue queue, const ob_launch* launch);
 
-  /* ---- Library calls (each optional: generated kernels or the host do it).
-   *      OB_UNSUPPORTED for a case the library does not do is no error: the kit
-   *      takes the next way. Asynchronous on the queue. ---- */
+  /* ---- Library calls (each optional: generated kernels or the host do it), on
+   *      devices that run code and on those that do not. Asynchronous on the
+   *      queue; do not wait. OB_UNSUPPORTED for a case that the library does not
+   *      do is no error: nothing was written, and the kit takes the next way.
+   *      Any other failure is raised. ---- */
 
   ob_status (*matrix_product)(ob_queue queue, const ob_matrix_product* description);
   ob_status (*convolution)(ob_queue queue, const ob_convolution* description);

@@ -105,10 +105,12 @@
   F(DESTROY, kernel_release, (ob_kernel kernel), (kernel), KERNEL, KEY(kernel))                    \
   F(WORK, launch, (ob_queue queue, const ob_launch* launch), (queue, launch), queue,               \
     check_launch(queue, launch))                                                                   \
-  F(WORK, matrix_product, (ob_queue queue, const ob_matrix_product* description),                  \
-    (queue, description), queue, OB_OK)                                                            \
-  F(WORK, convolution, (ob_queue queue, const ob_convolution* description),                        \
-    (queue, description), queue, OB_OK)                                                            \
+  F(CALL, matrix_product, (ob_queue queue, const ob_matrix_product* description),                  \
+    (queue, description),                                                                          \
+    check_matrix_product(queue, description) ?: delay_unless(description->workspace_query, queue)) \
+  F(CALL, convolution, (ob_queue queue, const ob_convolution* description),                        \
+    (queue, description),                                                                          \
+    check_convolution(queue, description) ?: delay_unless(description->workspace_query, queue))    \
   F(CALL, collective, (const ob_collective* description), (description),                           \
     check_collective(description) ?: delay_all(description->queues, description->count))           \
   F(CALL, graph_begin, (ob_queue queue), (queue), check_queue(queue))                              \

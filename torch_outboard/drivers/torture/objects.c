@@ -211,6 +211,61 @@ ob_status check_launch(ob_queue queue, const ob_launch* launch) {
   return status;
 }
 
+static uint64_t element_bytes(uint32_t dtype) {
+  switch (dtype) {
+    case OB_DTYPE_INT16:
+    case OB_DTYPE_FLOAT16:
+    case OB_DTYPE_BFLOAT16:
+      return 2;
+    case OB_DTYPE_INT32:
+    case OB_DTYPE_FLOAT32:
+      return 4;
+    case OB_DTYPE_INT64:
+    case OB_DTYPE_FLOAT64:
+    case OB_DTYPE_COMPLEX64:
+      return 8;
+    case OB_DTYPE_COMPLEX128:
+      return 16;
+    default:
+      return 1;
+  }
+}
+
+/* An operand, or NULL for none. */
+static ob_status check_tensor(ob_queue queue, const ob_tensor* tensor) {
+  if (tensor == NULL) return OB_OK;
+  if (tensor->dimensions > 8)
+    return misuse("A tensor has %" PRIu32 " dimensions.", tensor->dimensions);
+  uint64_t elements = 1;
+  for (uint32_t d = 0; d < tensor->dimensions; d++) {
+    if (tensor->sizes[d] < 1 || tensor->strides[d] < 0) {
+      return misuse("A tensor has size %" PRId64 " and stride %" PRId64 " in dimension %" PRIu32
+                    ".",
+                    tensor->sizes[d], tensor->strides[d], d);
+    }
+    elements += (uint64_t)(tensor->sizes[d] - 1) * (uint64_t)tensor->strides[d];
+  }
+  return check_range(queue, tensor->data, elements * element_bytes(tensor->dtype));
+}
+
+static ob_status check_workspace(ob_queue queue, ob_address workspace, uint64_t bytes) {
+  return bytes == 0 ? OB_OK : check_range(queue, workspace, bytes);
+}
+
+ob_status check_matrix_product(ob_queue queue, const ob_matrix_product* description) {
+  return check_queue(queue) ?: check_tensor(queue, description->a)
+      ?: check_tensor(queue, description->b) ?: check_tensor(queue, description->out)
+      ?: check_tensor(queue, description->added) ?: check_tensor(queue, description->bias)
+      ?: check_workspace(queue, description->workspace, description->workspace_bytes);
+}
+
+ob_status check_convolution(ob_queue queue, const ob_convolution* description) {
+  return check_queue(queue) ?: check_tensor(queue, description->input)
+      ?: check_tensor(queue, description->weight) ?: check_tensor(queue, description->output)
+      ?: check_tensor(queue, description->bias)
+      ?: check_workspace(queue, description->workspace, description->workspace_bytes);
+}
+
 ob_status check_collective(const ob_collective* description) {
   ob_status status = OB_OK;
   for (uint32_t i = 0; i < description->count && status == OB_OK; i++) {

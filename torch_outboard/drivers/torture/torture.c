@@ -67,6 +67,11 @@ static ob_status delay(ob_queue queue) {
   return pass_on(inner.host_callback(queue, sleep_on_queue, (void*)(uintptr_t)microseconds));
 }
 
+/* A query puts no work on the queue. */
+static ob_status delay_unless(const uint64_t* query, ob_queue queue) {
+  return query != NULL ? OB_OK : delay(queue);
+}
+
 static ob_status delay_all(const ob_queue* queues, uint32_t count) {
   ob_status status = OB_OK;
   for (uint32_t i = 0; i < count && status == OB_OK; i++) status = delay(queues[i]);

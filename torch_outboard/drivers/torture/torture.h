@@ -90,6 +90,8 @@ ob_status check_range(ob_queue queue, ob_address address, uint64_t bytes);
 ob_status check_rows(ob_queue queue, ob_address address, uint64_t pitch, uint64_t row_bytes,
                      uint64_t rows);
 ob_status check_launch(ob_queue queue, const ob_launch* launch);
+ob_status check_matrix_product(ob_queue queue, const ob_matrix_product* description);
+ob_status check_convolution(ob_queue queue, const ob_convolution* description);
 ob_status check_collective(const ob_collective* description);
 
 #endif /* OUTBOARD_DRIVERS_TORTURE_H */

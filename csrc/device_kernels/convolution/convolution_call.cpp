@@ -1,0 +1,135 @@
+#include "device_kernels/convolution/convolution_call.h"
+
+#include <algorithm>
+
+#include "device_kernels/kernel_types.h"
+
+namespace outboard {
+namespace {
+
+// A parameter with one value for each of `count` dimensions, or one for all. False if it is wrong.
+bool read_values(const c10::IValue& value, size_t count, int64_t missing, int64_t least,
+                 SpatialValues& values) {
+  const std::vector<int64_t> given = value.toIntVector();
+  if (given.size() != count && given.size() != 1) return false;
+  values = {missing, missing, missing};
+  for (size_t i = 0; i < count; ++i) values[3 - count + i] = given[given.size() == 1 ? 0 : i];
+  return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v >= least; });
+}
+
+bool all_are_one(const SpatialValues& values) {
+  return std::all_of(values.begin(), values.end(), [](int64_t value) { return value == 1; });
+}
+
+}  // namespace
+
+SpatialValues spatial(at::IntArrayRef values, int64_t missing) {
+  SpatialValues result = {missing, missing, missing};
+  std::copy(values.begin() + 2, values.end(), result.end() - (values.size() - 2));
+  return result;
+}
+
+at::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight) {
+  const at::MemoryFormat format = input.suggest_memory_format();
+  return format == at::MemoryFormat::Contiguous ? weight.suggest_memory_format() : format;
+}
+
+c10::DimVector all_but_channels(const at::Tensor& gradient) {
+  c10::DimVector dimensions;
+  for (int64_t d = 0; d < gradient.dim(); ++d) {
+    if (d != 1) dimensions.push_back(d);
+  }
+  return dimensions;
+}
+
+c10::DimVector ConvolutionGeometry::output_sizes(const at::Tensor& input,
+                                                 const at::Tensor& weight) const {
+  const int64_t in_channels = transposed ? weight.size(0) : weight.size(1) * groups;
+  if (input.size(1) != in_channels || weight.size(0) % groups != 0) return {};
+  const SpatialValues image = spatial(input.sizes(), 1), kernel = spatial(weight.sizes(), 1);
+  c10::DimVector sizes = {input.size(0), transposed ? weight.size(1) * groups : weight.size(0)};
+  for (int64_t d = 5 - input.dim(); d < 3; ++d) {
+    const int64_t reach = dilation[d] * (kernel[d] - 1) + 1;
+    const int64_t size =
+        transposed ? (image[d] - 1) * stride[d] - 2 * padding[d] + reach + output_padding[d]
+        : image[d] + 2 * padding[d] < reach ? 0
+                                            : (image[d] + 2 * padding[d] - reach) / stride[d] + 1;
+    if (size <= 0) return {};
+    sizes.push_back(size);
+  }
+  return sizes;
+}
+
+ConvolutionCall::ConvolutionCall(const Row& row, const Overload& overload)
+    : overload_(overload),
+      backward_(row.flag("backward")),
+      dtypes_(static_cast<uint64_t>(row.integer("dtypes"))),
+      plain_dtypes_(static_cast<uint64_t>(row.integer("plain_dtypes"))),
+      input_(overload_.index("input")),
+      weight_(overload_.index("weight")),
+      stride_(overload_.index("stride")),
+      padding_(overload_.index("padding")),
+      dilation_(overload_.index("dilation")),
+      transposed_(overload_.index("transposed")),
+      output_padding_(overload_.index("output_padding")),
+      groups_(overload_.index("groups")),
+      bias_(backward_ ? -1 : overload_.index("bias")),
+      gradient_(backward_ ? overload_.index("grad_output") : -1),
+      mask_(backward_ ? overload_.index("output_mask") : -1) {}
+
+bool ConvolutionCall::read_geometry(const torch::jit::Stack& stack, size_t dimensions,
+                                    ConvolutionGeometry& geometry) const {
+  geometry.transposed = overload_.read(stack, transposed_).toBool();
+  geometry.groups = overload_.read(stack, groups_).toInt();
+  if (geometry.groups < 1 ||
+      !read_values(overload_.read(stack, stride_), dimensions, 1, 1, geometry.stride) ||
+      !read_values(overload_.read(stack, padding_), dimensions, 0, 0, geometry.padding) ||
+      !read_values(overload_.read(stack, dilation_), dimensions, 1, 1, geometry.dilation) ||
+      !read_values(overload_.read(stack, output_padding_), dimensions, 0, 0,
+                   geometry.output_padding)) {
+    return false;
+  }
+  if (!geometry.transposed) return true;
+  for (int d = 0; d < 3; ++d) {
+    if (geometry.output_padding[d] >= std::max(geometry.stride[d], geometry.dilation[d]) &&
+        geometry.output_padding[d] > 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool ConvolutionCall::read(const torch::jit::Stack& stack, c10::DeviceIndex device,
+                           ConvolutionOperands& operands) const {
+  const at::Tensor& input = operands.input = overload_.read(stack, input_).toTensor();
+  const at::Tensor& weight = operands.weight = overload_.read(stack, weight_).toTensor();
+  if (!input.defined() || !weight.defined()) return false;
+  const at::ScalarType dtype = input.scalar_type();
+  const auto serves = [&](const at::Tensor& tensor) {
+    return is_dense_on(tensor, device) && tensor.scalar_type() == dtype && tensor.numel() > 0;
+  };
+  if ((dtypes_ & dtype_bit(dtype)) == 0 || !serves(input) || !serves(weight) || input.dim() < 3 ||
+      input.dim() > 5 || weight.dim() != input.dim() ||
+      !read_geometry(stack, static_cast<size_t>(input.dim() - 2), operands.geometry)) {
+    return false;
+  }
+  if ((plain_dtypes_ & dtype_bit(dtype)) != 0 &&
+      (operands.geometry.transposed || !all_are_one(operands.geometry.dilation))) {
+    return false;
+  }
+  operands.output_sizes = operands.geometry.output_sizes(input, weight);
+  if (operands.output_sizes.empty()) return false;
+  if (!backward_) {
+    const c10::IValue& bias = overload_.read(stack, bias_);
+    if (bias.isTensor()) operands.bias = bias.toTensor();
+    return !operands.bias.defined() || (serves(operands.bias) && operands.bias.dim() == 1 &&
+                                        operands.bias.size(0) == operands.output_sizes[1]);
+  }
+  operands.gradient = overload_.read(stack, gradient_).toTensor();
+  const auto mask = overload_.read(stack, mask_).toBoolList();
+  for (size_t i = 0; i < operands.wanted.size(); ++i) operands.wanted[i] = mask.get(i);
+  return serves(operands.gradient) &&
+         operands.gradient.sizes() == at::IntArrayRef(operands.output_sizes);
+}
+
+}  // namespace outboard

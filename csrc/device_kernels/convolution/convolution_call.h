@@ -1,0 +1,86 @@
+// What a call of `convolution` or of its backward asks for, read from the stack and looked at, for
+// engines that compute it.
+//
+// Properties of their rows:
+//   backward  the overload is a backward; otherwise it has the arguments of `convolution`
+//   dtypes    bits of the dtypes that are served
+//   plain_dtypes
+//             those of them that are served only where nothing is transposed or dilated
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+#include <c10/util/DimVector.h>
+
+#include <array>
+
+#include "device_kernels/rows/overload.h"
+#include "device_kernels/rows/row.h"
+
+namespace outboard {
+
+// Of spatial dimensions there are always three; those that a tensor lacks are the first.
+using SpatialValues = std::array<int64_t, 3>;
+
+// The spatial part of sizes or strides of an image or a weight; `missing` for what it lacks.
+SpatialValues spatial(at::IntArrayRef values, int64_t missing);
+
+struct ConvolutionGeometry {
+  SpatialValues stride, padding, dilation, output_padding;
+  bool transposed = false;
+  int64_t groups = 1;
+
+  // Sizes of what the operator returns; empty where arguments do not fit each other.
+  c10::DimVector output_sizes(const at::Tensor& input, const at::Tensor& weight) const;
+};
+
+struct ConvolutionOperands {
+  ConvolutionGeometry geometry;
+  at::Tensor input, weight;
+  at::Tensor bias;      // undefined for none
+  at::Tensor gradient;  // of the output, for a backward
+  c10::DimVector output_sizes;
+  // For a backward: whether the gradients of input, weight and bias are asked for.
+  std::array<bool, 3> wanted = {};
+};
+
+class ConvolutionCall {
+ public:
+  // `overload` outlives it. Raises ValueError for a row that makes no sense.
+  ConvolutionCall(const Row& row, const Overload& overload);
+
+  bool backward() const noexcept { return backward_; }
+
+  // Returns false for a call that is to be declined: a dtype that the row does not serve, an empty
+  // operand, a mistake.
+  bool read(const torch::jit::Stack& stack, c10::DeviceIndex device,
+            ConvolutionOperands& operands) const;
+
+ private:
+  bool read_geometry(const torch::jit::Stack& stack, size_t dimensions,
+                     ConvolutionGeometry& geometry) const;
+
+  const Overload& overload_;
+  const bool backward_;
+  const uint64_t dtypes_;
+  const uint64_t plain_dtypes_;
+  const int input_;
+  const int weight_;
+  const int stride_;
+  const int padding_;
+  const int dilation_;
+  const int transposed_;
+  const int output_padding_;
+  const int groups_;
+  const int bias_;      // -1 for a backward
+  const int gradient_;  // -1 for what is no backward
+  const int mask_;
+};
+
+// The memory format of an image that results.
+at::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight);
+
+// The dimensions over which a gradient is summed for that of the bias.
+c10::DimVector all_but_channels(const at::Tensor& gradient);
+
+}  // namespace outboard

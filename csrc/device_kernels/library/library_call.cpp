@@ -1,0 +1,117 @@
+#include "device_kernels/library/library_call.h"
+
+#include <ATen/Context.h>
+
+#include "runtime/driver/device.h"
+#include "runtime/driver/driver_table.h"
+#include "runtime/programs/kernel_faults.h"
+#include "runtime/streams/stream.h"
+
+namespace outboard {
+namespace {
+
+using at::ScalarType;
+
+uint32_t contract_dtype(ScalarType dtype) {
+  switch (dtype) {
+    case ScalarType::Bool:
+      return OB_DTYPE_BOOL;
+    case ScalarType::Byte:
+      return OB_DTYPE_UINT8;
+    case ScalarType::Char:
+      return OB_DTYPE_INT8;
+    case ScalarType::Short:
+      return OB_DTYPE_INT16;
+    case ScalarType::Int:
+      return OB_DTYPE_INT32;
+    case ScalarType::Long:
+      return OB_DTYPE_INT64;
+    case ScalarType::Half:
+      return OB_DTYPE_FLOAT16;
+    case ScalarType::BFloat16:
+      return OB_DTYPE_BFLOAT16;
+    case ScalarType::Float:
+      return OB_DTYPE_FLOAT32;
+    case ScalarType::Double:
+      return OB_DTYPE_FLOAT64;
+    case ScalarType::ComplexFloat:
+      return OB_DTYPE_COMPLEX64;
+    case ScalarType::ComplexDouble:
+      return OB_DTYPE_COMPLEX128;
+    default:
+      return 0;
+  }
+}
+
+// Whether factors in float32 may be rounded. PyTorch raises where the precision of one of its own
+// backends was set apart from that of all; then nothing was said for this device.
+bool may_round_factors(const at::Context& context) {
+  try {
+    return context.float32MatmulPrecision() != at::Float32MatmulPrecision::HIGHEST;
+  } catch (const c10::Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+bool library_computes(c10::DeviceIndex device, ScalarType dtype) {
+  return (device_properties(device).dtypes & contract_dtype(dtype)) != 0;
+}
+
+uint32_t library_accumulation(ScalarType dtype) {
+  const bool narrow = dtype == ScalarType::Half || dtype == ScalarType::BFloat16;
+  return contract_dtype(narrow ? ScalarType::Float : dtype);
+}
+
+uint32_t library_flags(ScalarType dtype) {
+  const at::Context& context = at::globalContext();
+  uint32_t flags = 0;
+  if (context.deterministicAlgorithms()) flags |= OB_LIBRARY_DETERMINISTIC;
+  if (dtype == ScalarType::Float && may_round_factors(context)) {
+    flags |= OB_LIBRARY_REDUCED_PRECISION;
+  }
+  return flags;
+}
+
+ob_tensor library_tensor(const void* data, ScalarType dtype, at::IntArrayRef sizes,
+                         at::IntArrayRef strides) {
+  ob_tensor result = {};
+  TORCH_INTERNAL_ASSERT(sizes.size() <= std::size(result.sizes));
+  result.struct_size = sizeof(result);
+  result.data = reinterpret_cast<ob_address>(data);
+  result.dtype = contract_dtype(dtype);
+  result.dimensions = static_cast<uint32_t>(sizes.size());
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    result.sizes[d] = sizes[d];
+    result.strides[d] = sizes[d] == 1 ? 0 : strides[d];
+  }
+  return result;
+}
+
+ob_tensor library_tensor(const at::Tensor& tensor) {
+  return library_tensor(tensor.const_data_ptr(), tensor.scalar_type(), tensor.sizes(),
+                        tensor.strides());
+}
+
+ob_tensor library_result(const at::Tensor& tensor) {
+  return library_tensor(tensor.mutable_data_ptr(), tensor.scalar_type(), tensor.sizes(),
+                        tensor.strides());
+}
+
+bool took_query(ob_status status, const char* name) {
+  if (status == OB_UNSUPPORTED) return false;
+  check_status(status, name);
+  return true;
+}
+
+bool took_call(ob_status status, const char* name, c10::DeviceIndex device) {
+  if (status == OB_UNSUPPORTED) return false;
+  StreamState& stream = current_stream_state(device);
+  stream.mark_submitted();  // a call that fails may have given some work before
+  check_status(status, name);
+  if (C10_UNLIKELY(launches_block()) && !stream.capturing.load()) drain(stream);
+  return true;
+}
+
+}  // namespace outboard

@@ -1,0 +1,70 @@
+// Calls of the functions of the driver's library: what descriptions say of tensors, and the two
+// steps of a call.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <outboard/driver.h>
+#include <outboard/runtime.h>
+
+#include "tensors/empty.h"
+
+namespace outboard {
+
+// Whether the driver says that the device computes on the dtype, and not on another one in its
+// place, as kernels of the kit do for 16-bit floating point.
+bool library_computes(c10::DeviceIndex device, at::ScalarType dtype);
+// The dtype in which sums are kept, and the OB_LIBRARY_* bits that PyTorch's settings ask for.
+uint32_t library_accumulation(at::ScalarType dtype);
+uint32_t library_flags(at::ScalarType dtype);
+
+// An operand at `data`. At most 8 dimensions, none of size 0.
+ob_tensor library_tensor(const void* data, at::ScalarType dtype, at::IntArrayRef sizes,
+                         at::IntArrayRef strides);
+ob_tensor library_tensor(const at::Tensor& tensor);
+// One that is written.
+ob_tensor library_result(const at::Tensor& tensor);
+
+// Part of LibraryCall: the status of a query, and that of a call, which has put work on the queue.
+// False if it was declined; raises any failure.
+bool took_query(ob_status status, const char* name);
+bool took_call(ob_status status, const char* name, c10::DeviceIndex device);
+
+// One call on the current stream. `Description` is ob_matrix_product or ob_convolution.
+template <class Description>
+class LibraryCall {
+ public:
+  using Function = ob_status (*)(ob_queue queue, const Description* description);
+
+  LibraryCall(Function function, const char* name, c10::DeviceIndex device)
+      : function_(function), name_(name), device_(device) {}
+
+  // Asks whether the library does it, and how much workspace it wants.
+  bool accepts(Description& description) {
+    workspace_bytes_ = 0;
+    description.workspace = 0;
+    description.workspace_bytes = 0;
+    description.workspace_query = &workspace_bytes_;
+    return took_query(function_(current_queue(device_), &description), name_);
+  }
+  // Does what was accepted last; false if the library declines after all.
+  bool submit(Description& description) {
+    at::Tensor workspace;
+    description.workspace_query = nullptr;
+    if (workspace_bytes_ > 0) {
+      workspace = empty_on(device_, {static_cast<int64_t>(workspace_bytes_)}, at::kByte);
+      description.workspace = reinterpret_cast<ob_address>(workspace.mutable_data_ptr());
+      description.workspace_bytes = workspace_bytes_;
+    }
+    return took_call(function_(current_queue(device_), &description), name_, device_);
+  }
+  bool operator()(Description& description) { return accepts(description) && submit(description); }
+
+ private:
+  const Function function_;
+  const char* const name_;
+  const c10::DeviceIndex device_;
+  uint64_t workspace_bytes_ = 0;
+};
+
+}  // namespace outboard

@@ -1,0 +1,152 @@
+#include "device_kernels/library/library_product.h"
+
+#include <algorithm>
+#include <array>
+
+#include "device_kernels/library/library_call.h"
+#include "runtime/driver/driver_table.h"
+#include "transfer/copy.h"
+
+namespace outboard {
+namespace {
+
+using at::ScalarType;
+
+// Writes a factor as the contract has it. False if that cannot hold it.
+bool write_factor(const at::Scalar& factor, ScalarType dtype, double (&parts)[2]) {
+  constexpr int64_t kLargestExact = int64_t{1} << 53;
+  if (at::isIntegralType(dtype, /*includeBool=*/true)) {
+    const auto whole = factor.to<int64_t>();
+    parts[0] = static_cast<double>(whole);
+    return whole <= kLargestExact && whole >= -kLargestExact;
+  }
+  const c10::complex<double> value = factor.toComplexDouble();
+  parts[0] = value.real();
+  parts[1] = value.imag();
+  return true;
+}
+
+// Three dimensions of an operand, whatever it has of them.
+ob_tensor matrices(const at::Tensor& tensor, const void* data, const ProductStrides& strides,
+                   std::array<int64_t, 3> sizes) {
+  const std::array<int64_t, 3> all = {strides.batch, strides.row, strides.column};
+  return library_tensor(data, tensor.scalar_type(), sizes, all);
+}
+
+// Of the result, that along which the values of a vector lie; 0 if `added` is more than a vector.
+uint32_t bias_dimension_of(const ob_tensor& added) {
+  if (added.strides[0] != 0) return 0;
+  if (added.strides[1] != 0) return added.strides[2] == 0 ? 1 : 0;
+  return added.strides[2] != 0 ? 2 : 0;
+}
+
+}  // namespace
+
+LibraryProductKernel::LibraryProductKernel(const Row& row, const c10::FunctionSchema& schema)
+    : EngineKernel(row, schema),
+      call_(row, overload_),
+      gelu_flag_(row.text("gelu_flag").empty() ? -1 : overload_.index(row.text("gelu_flag"))),
+      resizes_silently_(row.flag("resizes_silently")) {}
+
+bool LibraryProductKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                               torch::jit::Stack* stack, c10::DeviceIndex device) {
+  ProductOperands operands;
+  if (driver().matrix_product == nullptr || !call_.read(*stack, device, operands) ||
+      !library_computes(device, operands.dtype) || operands.left.numel() == 0 ||
+      operands.right.numel() == 0) {
+    return false;
+  }
+  const at::Tensor& given = operands.given;
+  if (given.defined() && given.scalar_type() != operands.dtype) return false;
+  // A number that is conjugated when it is read is for others to make.
+  if (call_.result_dimensions().empty() && (operands.left.is_conj() || operands.right.is_conj())) {
+    return false;
+  }
+  ob_activation activation = OB_ACTIVATION_NONE;
+  if (gelu_flag_ >= 0) {
+    activation =
+        overload_.read(*stack, gelu_flag_).toBool() ? OB_ACTIVATION_GELU : OB_ACTIVATION_RELU;
+  }
+  const bool fits = given.defined() && given.sizes() == at::IntArrayRef(operands.result_sizes);
+  // An output that does not fit stays as it is until the library has taken the call.
+  at::Tensor out = fits ? given : empty_on(device, operands.result_sizes, operands.dtype);
+  if (!multiply(operands, activation, device, out)) return false;
+  if (given.defined() && !fits) {
+    copy_into(prepare_result(overload_, given, operands.result_sizes, operands.dtype,
+                             device_of(device), /*strides=*/{}, resizes_silently_),
+              out);
+  }
+  overload_.finish(stack, std::move(out));
+  return true;
+}
+
+bool LibraryProductKernel::multiply(const ProductOperands& operands, ob_activation activation,
+                                    c10::DeviceIndex device, const at::Tensor& out) const {
+  const ProductScalars& scalars = operands.scalars;
+  ob_matrix_product description = {};
+  if (!write_factor(scalars.alpha, operands.dtype, description.alpha) ||
+      (scalars.adds && !write_factor(scalars.beta, operands.dtype, description.beta))) {
+    return false;
+  }
+  at::Tensor left = operands.left.resolve_conj();
+  at::Tensor right = operands.right.resolve_conj();
+  std::string left_dimensions = call_.left_dimensions();
+  std::string right_dimensions = call_.right_dimensions();
+  const std::string& result_dimensions = call_.result_dimensions();
+  ProductSizes sizes = operands.sizes;
+  if (sizes.b != -1 && result_dimensions.find('b') == std::string::npos) {
+    // A sum over batches is one over a longer depth.
+    sizes.k *= sizes.b;
+    left = left.transpose(0, 1).reshape({sizes.m, sizes.k});
+    right = right.reshape({sizes.k, sizes.n});
+    left_dimensions = "mk";
+    right_dimensions = "kn";
+    sizes.b = -1;
+  }
+  const int64_t batches = std::max<int64_t>(sizes.b, 1), rows = std::max<int64_t>(sizes.m, 1),
+                columns = std::max<int64_t>(sizes.n, 1), depth = std::max<int64_t>(sizes.k, 1);
+  const ob_tensor a = matrices(left, left.const_data_ptr(),
+                               strides_of(left, left_dimensions, 'm', 'k'), {batches, rows, depth});
+  const ob_tensor b =
+      matrices(right, right.const_data_ptr(), strides_of(right, right_dimensions, 'k', 'n'),
+               {batches, depth, columns});
+  const ob_tensor result =
+      matrices(out, out.mutable_data_ptr(), strides_of(out, result_dimensions, 'm', 'n'),
+               {batches, rows, columns});
+  description.struct_size = sizeof(description);
+  description.a = &a;
+  description.b = &b;
+  description.out = &result;
+  description.activation = activation;
+  description.accumulation = library_accumulation(operands.dtype);
+  description.flags = library_flags(operands.dtype);
+  LibraryCall<ob_matrix_product> call(driver().matrix_product, "matrix_product", device);
+  if (!scalars.adds) return call(description);
+
+  const at::Tensor expanded = operands.added.expand(operands.result_sizes);
+  const void* data = expanded.const_data_ptr();
+  const ob_tensor added = matrices(
+      expanded, data, strides_of(expanded, result_dimensions, 'm', 'n'), {batches, rows, columns});
+  const uint32_t dimension = bias_dimension_of(added);
+  if (dimension != 0 && scalars.beta.equal(1)) {
+    const ob_tensor bias =
+        library_tensor(data, operands.dtype, {result.sizes[dimension]}, {added.strides[dimension]});
+    description.bias = &bias;
+    description.bias_dimension = dimension;
+    if (call(description)) return true;
+    description.bias = nullptr;
+    description.bias_dimension = 0;
+  }
+  const bool in_place = added.data == result.data;
+  description.added = in_place ? &result : &added;
+  if (call(description)) return true;
+  if (in_place) return false;
+  description.added = &result;
+  if (!call.accepts(description)) return false;
+  copy_into(out, expanded);
+  return call.submit(description);
+}
+
+OUTBOARD_ENGINE("library_product", LibraryProductKernel);
+
+}  // namespace outboard

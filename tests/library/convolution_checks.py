@@ -1,0 +1,141 @@
+"""Convolutions by a library (run by test_library_drivers.py)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+from torch.testing import assert_close
+
+from tests.library.library import Mode, calls
+from tests.library.product_checks import numbers, same
+from torch_outboard import fallback
+
+PASSES = ("forward", "backward_input", "backward_weight")
+
+
+def step(
+    device: torch.device,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    *,
+    transposed: bool = False,
+    mode: Mode = Mode.NORMAL,
+    **parameters: Any,
+) -> Counter[str]:
+    """A convolution and its gradients, as on CPU."""
+    name = f"conv{'_transpose' if transposed else ''}{x.dim() - 2}d"
+    convolution = getattr(functional, name)
+
+    def run(*given: torch.Tensor) -> list[Any]:
+        result = convolution(*given, **parameters)
+        result.backward(torch.arange(result.numel()).cos().reshape(result.shape).to(result))
+        return [result, *(leaf.grad for leaf in given)]
+
+    leaves = [t.clone().requires_grad_() for t in (x, weight, bias) if t is not None]
+    return same(device, run, *leaves, mode=mode)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+def test_dimensions(device: torch.device, dimensions: int, transposed: bool) -> None:
+    x = numbers(2, 4, *(7, 6, 5)[:dimensions])
+    weight = numbers(4, 4, *(3, 2, 2)[:dimensions])
+    made = step(device, x, weight, numbers(4), transposed=transposed)
+    assert [made[each] for each in PASSES] == [1, 1, 1]
+    assert made["biases"] == 1
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"stride": (2, 1), "padding": (1, 2)},
+        {"dilation": (1, 2), "padding": 1},
+        {"groups": 2},
+        {"groups": 4, "stride": 2, "padding": 1},
+        {"transposed": True, "stride": (2, 3), "padding": 1, "output_padding": (1, 2)},
+        {"transposed": True, "groups": 2, "dilation": (2, 1)},
+    ],
+    ids=str,
+)
+def test_parameters(device: torch.device, parameters: dict[str, Any]) -> None:
+    groups, transposed = parameters.get("groups", 1), "transposed" in parameters
+    sizes = (4, 8 // groups) if transposed else (8, 4 // groups)
+    bias = numbers(8)
+    made = step(device, numbers(2, 4, 9, 8), numbers(*sizes, 3, 2), bias, **parameters)
+    assert [made[each] for each in PASSES] == [1, 1, 1]
+
+
+def test_float64_without_batch(device: torch.device) -> None:
+    given = [numbers(*s, dtype=torch.float64) for s in ((3, 8, 8), (2, 3, 3, 3))]
+    assert same(device, functional.conv2d, *given)["forward"] == 1
+
+
+def test_integers(device: torch.device) -> None:
+    given = [numbers(*s, dtype=torch.int64) for s in ((1, 2, 6), (3, 2, 2))]
+    assert same(device, functional.conv1d, *given)["forward"] == 1
+
+
+def test_layouts(device: torch.device) -> None:
+    x = numbers(2, 4, 6, 5).to(memory_format=torch.channels_last)
+    weight = numbers(3, 4, 3, 3).to(memory_format=torch.channels_last)
+    made = same(device, functional.conv2d, x, weight)
+    assert made["forward"] == 1
+    strided = numbers(4, 12, 5, 6).transpose(0, 1)[::3].transpose(2, 3)
+    with calls() as made, fallback.policy(copied="allow"):
+        result = functional.conv2d(strided.to(device), numbers(3, 4, 3, 3).to(device))
+    assert made["forward"] == 1
+    assert_close(result.cpu(), functional.conv2d(strided, numbers(3, 4, 3, 3)))
+
+
+def test_what_the_library_lacks(device: torch.device) -> None:
+    """The bias alone, one of the gradients alone, or everything."""
+    x, weight, bias = numbers(2, 4, 6, 5), numbers(3, 4, 3, 3), numbers(3)
+    made = step(device, x, weight, bias, mode=Mode.NO_BIAS)
+    assert [made[each] for each in (*PASSES, "biases")] == [1, 1, 1, 0]
+    made = step(device, x, weight, bias, mode=Mode.NO_WEIGHT_PASS)
+    assert [made[each] for each in PASSES] == [1, 1, 0]
+    for mode in (Mode.DECLINES, Mode.DECLINES_LATE):
+        made = step(device, x, weight, bias, mode=mode)
+        assert not any(made[each] for each in PASSES)
+        assert made["queries"] > 0
+
+
+def test_failure_is_raised(device: torch.device) -> None:
+    x, weight = numbers(1, 2, 5, 5).to(device), numbers(2, 2, 3, 3).to(device)
+    with calls(Mode.FAILS), pytest.raises(RuntimeError, match=r"convolution.*out of order"):
+        functional.conv2d(x, weight)
+
+
+def test_mistakes_never_reach_the_library(device: torch.device) -> None:
+    x, weight = numbers(1, 2, 5, 5).to(device), numbers(2, 3, 3, 3).to(device)
+    with calls() as made, fallback.policy(copied="allow"), pytest.raises(RuntimeError):
+        functional.conv2d(x, weight)
+    assert made["queries"] == 0
+    empty = same(device, functional.conv2d, numbers(0, 2, 5, 5), numbers(2, 2, 3, 3))
+    assert empty["queries"] == 0
+
+
+def test_report_says_device(device: torch.device) -> None:
+    x, weight = numbers(1, 2, 5, 5).to(device), numbers(2, 2, 3, 3).to(device)
+    x.requires_grad_()
+    weight.requires_grad_()
+    with fallback.report() as report:
+        gradient = torch.ones(1, 2, 3, 3).to(device)
+        functional.conv2d(x, weight).backward(gradient)
+    ways = {row.op: row.way for row in report.rows}
+    assert ways["aten::convolution"] == "device"
+    assert ways["aten::convolution_backward"] == "device"
+
+
+def test_double_backward(device: torch.device) -> None:
+    leaves = [
+        numbers(*s).to(device, torch.float64).requires_grad_() for s in ((1, 2, 4), (2, 2, 2))
+    ]
+    with calls() as made, fallback.policy(copied="allow"):
+        assert torch.autograd.gradgradcheck(functional.conv1d, leaves, fast_mode=True)
+    assert made["forward"] > 1

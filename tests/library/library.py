@@ -1,0 +1,52 @@
+"""What the library of library_driver.cpp was asked for, and what it is to refuse."""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+
+class Mode(enum.IntFlag):
+    NORMAL = 0
+    DECLINES = 1
+    FAILS = 2
+    NO_BIAS = 4
+    ONLY_IN_PLACE = 8
+    NO_WEIGHT_PASS = 16
+    DECLINES_LATE = 32
+
+
+# In the order of the source.
+COUNTS = (
+    "products", "forward", "backward_input", "backward_weight", "biases", "in_place",
+    "activations", "deterministic", "reduced", "queries",
+)  # fmt: skip
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    library = ctypes.CDLL(os.environ["OUTBOARD_DRIVER"])
+    library.library_count.restype = ctypes.c_uint64
+    return library
+
+
+def counts() -> Counter[str]:
+    return Counter({name: _library().library_count(i) for i, name in enumerate(COUNTS)})
+
+
+@contextmanager
+def calls(mode: Mode = Mode.NORMAL) -> Iterator[Counter[str]]:
+    """What the library does in the scope, to be read behind it."""
+    made: Counter[str] = Counter()
+    before = counts()
+    _library().library_set_mode(int(mode))
+    try:
+        yield made
+    finally:
+        _library().library_set_mode(0)
+        made.update(counts() - before)

@@ -1,0 +1,292 @@
+"""Matrix products by a library (run by test_library_drivers.py)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.testing import assert_close
+from torch.utils._pytree import tree_leaves, tree_map
+
+import torch_outboard
+from tests.library.library import Mode, calls
+from torch_outboard import fallback, ways
+
+DTYPES = (torch.float32, torch.float64, torch.int64, torch.complex64)
+
+
+def numbers(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(sum(sizes))
+    if dtype.is_floating_point or dtype.is_complex:
+        return torch.randn(sizes, generator=generator, dtype=dtype)
+    return torch.randint(-9, 9, sizes, generator=generator).to(dtype)
+
+
+def moved(arguments: Any, device: torch.device) -> Any:
+    """Copies on the device with the same strides."""
+
+    def move(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        whole = torch.empty(0, dtype=value.dtype).set_(value.untyped_storage()).to(device)
+        copy = whole.as_strided(value.size(), value.stride(), value.storage_offset())
+        copy = copy.conj() if value.is_conj() else copy
+        return copy.detach().requires_grad_(value.requires_grad)
+
+    return tree_map(move, arguments)
+
+
+def same(
+    device: torch.device,
+    function: Callable[..., Any],
+    *arguments: Any,
+    mode: Mode = Mode.NORMAL,
+) -> Counter[str]:
+    """Asserts that the device gives what CPU gives, and returns what its library did."""
+    given = moved(arguments, device)
+    expected = function(*arguments)
+    with fallback.policy(copied="allow"), calls(mode) as made:
+        result = function(*given)
+        torch.accelerator.synchronize()
+    for theirs, ours in zip(tree_leaves(expected), tree_leaves(result), strict=True):
+        assert_close(ours.detach().cpu(), theirs.detach(), equal_nan=True)
+        assert ours.stride() == theirs.stride()
+    return made
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_product(device: torch.device, dtype: torch.dtype) -> None:
+    a, b = numbers(4, 5, dtype=dtype), numbers(5, 6, dtype=dtype)
+    batch_a, batch_b = numbers(3, 4, 5, dtype=dtype), numbers(3, 5, 6, dtype=dtype)
+    added, batch_added = numbers(4, 6, dtype=dtype), numbers(3, 4, 6, dtype=dtype)
+    x, y = numbers(5, dtype=dtype), numbers(4, dtype=dtype)
+    for function, arguments in (
+        (torch.mm, (a, b)),
+        (torch.bmm, (batch_a, batch_b)),
+        (torch.mv, (a, x)),
+        (torch.dot, (x, x + 1)),
+        (torch.addmm, (added, a, b)),
+        (torch.addmv, (y, a, x)),
+        (torch.addbmm, (added, batch_a, batch_b)),
+        (torch.baddbmm, (batch_added, batch_a, batch_b)),
+        (torch.matmul, (batch_a, b)),
+        (torch.matmul, (a, batch_b)),
+    ):
+        assert same(device, function, *arguments)["products"] == 1, function
+
+
+def test_linear_with_gradients(device: torch.device) -> None:
+    def step(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> list[Any]:
+        result = torch.nn.functional.linear(x, weight, bias)
+        result.square().sum().backward()
+        return [result, x.grad, weight.grad, bias.grad]
+
+    leaves = [numbers(*s).requires_grad_() for s in ((2, 3, 5), (4, 5), (4,))]
+    made = same(device, step, *leaves)
+    assert made["products"] == 3
+    assert made["biases"] == 1
+
+
+def test_layouts(device: torch.device) -> None:
+    a, b = numbers(6, 5), numbers(8, 6)
+    assert same(device, torch.mm, a.t(), b.t())["products"] == 1
+    assert same(device, torch.mm, numbers(9, 10)[1::2, ::3], numbers(4, 3))["products"] == 1
+    assert same(device, torch.bmm, a.expand(3, 6, 5), numbers(5, 7).expand(3, 5, 7))["products"]
+    assert same(device, torch.mm, numbers(1).expand(4, 5), numbers(5, 1))["products"] == 1
+    assert same(device, torch.addmm, numbers(6, 1), a, numbers(5, 3))["biases"] == 1
+    assert same(device, torch.addmm, numbers(3), a, numbers(5, 3))["biases"] == 1
+    made = same(device, torch.addmm, numbers(1, 1), a, numbers(5, 3))
+    assert made["products"] == 1
+
+
+def test_factors(device: torch.device) -> None:
+    def scaled(added: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.addmm(added, a, b, beta=-0.5, alpha=2.5)
+
+    assert same(device, scaled, numbers(3), numbers(4, 5), numbers(5, 3))["products"] == 1
+
+    def whole(added: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.addmm(added, a, b, beta=3, alpha=-2)
+
+    def turned(added: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.addmm(added, a, b, beta=2j, alpha=1 - 3j)
+
+    complex_numbers = [numbers(*s, dtype=torch.complex64) for s in ((3,), (4, 5), (5, 3))]
+    assert same(device, turned, *complex_numbers)["products"] == 1
+    long = [numbers(*s, dtype=torch.int64) for s in ((3,), (4, 5), (5, 3))]
+    assert same(device, whole, *long)["products"] == 1
+
+
+def test_what_beta_0_takes_away_is_not_read(device: torch.device) -> None:
+    def product(out: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> list[torch.Tensor]:
+        functional = torch.addmm(out, a, b, beta=0)
+        return [functional, out.addmm_(a, b, beta=0)]
+
+    nan = torch.full((4, 3), torch.nan)
+    assert same(device, product, nan, numbers(4, 5), numbers(5, 3))["products"] == 2
+
+
+def test_outputs(device: torch.device) -> None:
+    def into(out: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.mm(a, b, out=out)
+
+    a, b = numbers(4, 5), numbers(5, 3)
+    assert same(device, into, numbers(3, 4).t(), a, b)["products"] == 1
+    assert same(device, into, torch.empty(0), a, b)["products"] == 1
+    assert same(device, into, numbers(8, 6)[::2, ::2], a, b)["products"] == 1
+
+    def in_place(out: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return out.addmm_(a, b, beta=0.5)
+
+    made = same(device, in_place, numbers(4, 3), a, b)
+    assert (made["products"], made["in_place"]) == (1, 1)
+
+
+def test_output_that_is_read(device: torch.device) -> None:
+    """It overlaps an operand: not for a library."""
+
+    def overlapping(both: torch.Tensor) -> torch.Tensor:
+        return torch.addmm(both[:, :3], both, both[:, 1:4].t()[:3].t(), out=both[:, :3])
+
+    with calls() as made, fallback.policy(copied="allow"):
+        overlapping(numbers(4, 4).to(device))
+    assert made["products"] == 0
+
+
+def test_conjugated(device: torch.device) -> None:
+    a, b = numbers(4, 5, dtype=torch.complex64), numbers(5, 3, dtype=torch.complex64)
+    assert same(device, torch.mm, a.conj(), b)["products"] == 1
+    assert same(device, torch.mm, a, b.mH.conj().mT)["products"] == 1
+    parts = [numbers(3, 4, dtype=torch.complex64), numbers(4, 3, dtype=torch.complex64)]
+    same(device, lambda x, y: torch.mm(x.conj().imag, y.imag), *parts)
+    x = numbers(5, dtype=torch.complex64)
+    assert same(device, lambda x: torch.dot(x.conj(), x), x)["products"] == 0
+    same(device, lambda x: torch.vdot(x, x), x)
+
+
+@pytest.mark.parametrize("sizes", [((0, 5), (5, 3)), ((4, 0), (0, 3)), ((4, 5), (5, 0))])
+def test_nothing_to_do(device: torch.device, sizes: tuple[tuple[int, int], ...]) -> None:
+    made = same(device, torch.mm, *(numbers(*each) for each in sizes))
+    assert made["queries"] == 0
+
+
+def test_other_dtypes(device: torch.device) -> None:
+    made = same(device, torch.mm, *(numbers(*s).half() for s in ((4, 5), (5, 3))))
+    assert made["products"] == 0
+    with pytest.raises(RuntimeError), calls() as made:
+        torch.mm(torch.ones(2, 2, device=device), torch.ones(2, 2, device=device).double())
+    assert made["queries"] == 0
+
+
+@pytest.mark.parametrize("gelu", [True, False])
+def test_activation(device: torch.device, gelu: bool) -> None:
+    def activated(*given: torch.Tensor) -> torch.Tensor:
+        return torch._addmm_activation(*given, use_gelu=gelu)
+
+    made = same(device, activated, numbers(3), numbers(4, 5), numbers(5, 3))
+    assert (made["products"], made["activations"], made["biases"]) == (1, 1, 1)
+
+
+def test_forms_of_what_is_added(device: torch.device) -> None:
+    given = (numbers(3), numbers(4, 5), numbers(5, 3))
+    made = same(device, torch.addmm, *given, mode=Mode.NO_BIAS)
+    assert (made["products"], made["biases"], made["in_place"]) == (1, 0, 0)
+    made = same(device, torch.addmm, *given, mode=Mode.ONLY_IN_PLACE)
+    assert (made["products"], made["biases"], made["in_place"]) == (1, 0, 1)
+
+
+@pytest.mark.parametrize("mode", [Mode.DECLINES, Mode.DECLINES_LATE])
+def test_declined(device: torch.device, mode: Mode) -> None:
+    given = (numbers(4, 3), numbers(4, 5), numbers(5, 3))
+    for function in (torch.addmm, torch.Tensor.addmm_):
+        made = same(device, function, *given, mode=mode)
+        assert made["products"] == 0
+        assert made["queries"] > 0
+
+
+def test_failure_is_raised(device: torch.device) -> None:
+    a = numbers(4, 4).to(device)
+    with calls(Mode.FAILS), pytest.raises(RuntimeError, match=r"matrix_product.*out of order"):
+        torch.mm(a, a)
+    assert same(device, torch.mm, numbers(4, 4), numbers(4, 4))["products"] == 1
+
+
+def test_report_says_device(device: torch.device) -> None:
+    a = numbers(4, 4).to(device)
+    with fallback.report() as report:
+        torch.mm(a, a)
+        torch.addmm(a, a, a)
+    assert {(row.op, row.way) for row in report.rows} == {
+        ("aten::mm", "device"),
+        ("aten::addmm", "device"),
+    }
+
+
+def test_settings_reach_the_library(device: torch.device) -> None:
+    a = numbers(4, 4).to(device)
+    torch.use_deterministic_algorithms(True)
+    try:
+        with calls() as made:
+            torch.mm(a, a)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert (made["deterministic"], made["reduced"]) == (1, 0)
+    torch.set_float32_matmul_precision("high")
+    try:
+        with calls() as made:
+            torch.mm(a, a)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert (made["deterministic"], made["reduced"]) == (0, 1)
+
+
+def test_autocast(device: torch.device) -> None:
+    a = numbers(4, 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        expected = a @ a
+    with torch.autocast(device.type, torch.bfloat16), calls() as made:
+        result = a.to(device) @ a.to(device)
+    assert result.dtype == torch.bfloat16
+    assert_close(result.cpu(), expected)
+    assert made["products"] == 1
+
+
+def test_double_backward(device: torch.device) -> None:
+    leaves = [numbers(*s).to(device, torch.float64).requires_grad_() for s in ((3, 4), (4, 2))]
+    with calls() as made, fallback.policy(copied="allow"):
+        assert torch.autograd.gradgradcheck(torch.mm, leaves)
+    assert made["products"] > 10
+
+
+def test_work_is_counted(device: torch.device) -> None:
+    """A wait for the stream waits for the library."""
+    a = numbers(64, 64).to(device)
+    event = torch.Event(device)
+    result = a
+    for _ in range(50):
+        result = torch.mm(result, a) / 8
+    event.record()
+    event.synchronize()
+    expected = a.cpu()
+    for _ in range(50):
+        expected = torch.mm(expected, a.cpu()) / 8
+    assert_close(result.cpu(), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_before_the_kit_and_after_users(device: torch.device) -> None:
+    """The setting of ways does not concern a library; a kernel for the operator comes first."""
+    a, b = numbers(4, 4), numbers(4, 4)
+    for way in ("host", "auto", "device"):
+        with ways.way(way, device):
+            assert same(device, torch.mm, a, b)["products"] == 1
+
+    @torch_outboard.kernel("aten::mm", dtypes=[torch.float32])
+    def mm(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.full_like(x, 42)
+
+    with mm, calls() as made, fallback.policy(copied="allow"):
+        assert torch.mm(a.to(device), b.to(device)).tolist() == [[42.0] * 4] * 4
+    assert made["products"] == 0

@@ -1,0 +1,73 @@
+"""Library calls of a driver: the checks of this folder on devices of every kind.
+
+They need a driver with a library, so each runs in a process of its own; to run one by hand:
+
+    python -m pytest tests/library -k ocl
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.support import SLOWNESS
+from torch_outboard.drivers import host, ocl
+
+FOLDER = Path(__file__).parent
+ROOT = FOLDER.parents[1]
+# With kernels and without, on memory that the host shares and that it does not. Torture looks at
+# what the descriptions say.
+DEVICES = {
+    "shared": (host, {"OUTBOARD_HOST_ACCESS": "shared", "OUTBOARD_TORTURE": "count"}),
+    "separate": (host, {"OUTBOARD_HOST_ACCESS": "separate", "OUTBOARD_TORTURE": "count"}),
+    "ocl": (ocl, {"OUTBOARD_WAY": "device"}),
+}
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    library = tmp_path_factory.mktemp("library") / "libob_chip.so"
+    command = ["c++", "-std=c++17", "-O2", "-shared", "-fPIC", "-fvisibility=hidden"]
+    command += [f"-I{ROOT / 'csrc' / 'include'}", str(FOLDER / "library_driver.cpp")]
+    subprocess.run([*command, "-o", str(library), "-ldl"], check=True)
+    return library
+
+
+@cache
+def kernels_run() -> bool:
+    command = [sys.executable, "-m", "tests.kernels_run"]
+    environment = {**os.environ, "OUTBOARD_DRIVER": "ocl"}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True).returncode == 0
+
+
+def cases() -> Iterator[object]:
+    """The operator database is swept once by default."""
+    for kind in DEVICES:
+        for path in sorted(FOLDER.glob("*_checks.py")):
+            slow = path.name == "opinfo_checks.py" and kind != "shared"
+            yield pytest.param(kind, path.name, marks=[pytest.mark.slow] if slow else [])
+
+
+@pytest.mark.parametrize(("kind", "checks"), cases())
+def test_library(driver: Path, kind: str, checks: str) -> None:
+    base, settings = DEVICES[kind]
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("OUTBOARD_", "PYTEST_"))}
+    environment = {
+        **kept,
+        **settings,
+        "LIBRARY_DRIVER_BASE": base.library_path(),
+        "OUTBOARD_DRIVER": str(driver),
+    }
+    if kind == "ocl" and not kernels_run():
+        pytest.skip("no device compiles code; `python -m torch_outboard doctor` says why")
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", str(FOLDER / checks), "-q", "-p", "no:cacheprovider"],
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=400 * SLOWNESS,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout + result.stderr

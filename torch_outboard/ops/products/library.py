@@ -1,0 +1,38 @@
+"""Products and convolutions by the driver's library: rows of the engines in
+csrc/device_kernels/library, where the driver has the functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from torch_outboard.ops.products import convolution, matrix_product
+from torch_outboard.ops.row import FLOATS, Row
+
+# Products that are none of matrices: nothing is summed over, or an operand is conjugated.
+_NO_PRODUCTS = {"aten::addr", "aten::vdot"}
+
+
+def _products() -> list[Row]:
+    rows = [
+        {**row, "engine": "library_product"}
+        for row in matrix_product.rows()
+        if str(row["overloads"][0]) not in _NO_PRODUCTS  # type: ignore[index]
+    ]
+    activated = matrix_product.product(
+        "_addmm_activation _addmm_activation.out", "mat1 mat2", "mk,kn->mn", "self", FLOATS
+    )
+    return [*rows, {**activated, "engine": "library_product", "gelu_flag": "use_gelu"}]
+
+
+def _convolutions() -> list[Row]:
+    return [{**row, "engine": "library_convolution"} for row in convolution.rows()]
+
+
+def rows(functions: Collection[str]) -> list[Row]:
+    """The rows for the library functions that a driver has, by their names in its table."""
+    found = [
+        *(_products() if "matrix_product" in functions else ()),
+        *(_convolutions() if "convolution" in functions else ()),
+    ]
+    return [{key: value for key, value in row.items() if key != "source"} for row in found]
