@@ -315,12 +315,7 @@ void bind_engines(py::module_& m) {
         kernel.source = Source::kUser;
         kernel.way = Way::kDevice;
         kernel.device = device;
-        if (dtypes.has_value()) {
-          kernel.dtypes = 0;
-          for (const at::ScalarType dtype : *dtypes) {
-            kernel.dtypes |= uint64_t{1} << static_cast<int>(dtype);
-          }
-        }
+        kernel.dtypes = dtype_bits(dtypes);
         return add_kernel(name, std::move(kernel));
       },
       py::arg("name"), py::arg("row"), py::arg("dtypes"), py::arg("device"),

@@ -2,6 +2,7 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
+#include "device_kernels/kernel_types.h"
 #include "dispatch/router.h"
 #include "python/bindings.h"
 #include "python/result_check.h"
@@ -90,14 +91,14 @@ class PythonKernel final : public c10::OperatorKernel {
   std::shared_ptr<Checked> checked_ = std::make_shared<Checked>();
 };
 
-uint64_t dtype_mask(const std::optional<std::vector<at::ScalarType>>& dtypes) {
-  if (!dtypes.has_value()) return kAllDtypes;
-  uint64_t mask = 0;
-  for (const at::ScalarType dtype : *dtypes) mask |= uint64_t{1} << static_cast<int>(dtype);
-  return mask;
-}
-
 }  // namespace
+
+uint64_t dtype_bits(const std::optional<std::vector<at::ScalarType>>& dtypes) {
+  if (!dtypes.has_value()) return kAllDtypes;
+  uint64_t bits = 0;
+  for (const at::ScalarType dtype : *dtypes) bits |= dtype_bit(dtype);
+  return bits;
+}
 
 void bind_kernels(py::module_& m) {
   py::class_<RoutedKernel, Token>(m, "RoutedKernel");
@@ -111,11 +112,12 @@ void bind_kernels(py::module_& m) {
         row.source = Source::kUser;
         row.way = Way::kDevice;
         row.device = device;
-        row.dtypes = dtype_mask(dtypes);
+        row.dtypes = dtype_bits(dtypes);
         return add_kernel(name, std::move(row));
       },
       py::arg("name"), py::arg("function"), py::arg("dtypes"), py::arg("device"));
   m.def("remove_kernel", &remove_kernel);
+  m.def("dtype_bits", &dtype_bits);
 }
 
 }  // namespace outboard
