@@ -146,6 +146,47 @@ def cpu_stub_flags() -> list[str]:
     return []
 
 
+def precompiled_header_flags(
+    build: BuildExtension, extension: Extension, header: Path
+) -> list[str]:
+    """The flags with which the sources of `extension` read `header` in the compiler's own form.
+
+    Half of the time for most files goes into headers of PyTorch. None where the compiler is not
+    GCC, refuses, or stands behind a compiler cache, which would not keep such files.
+    """
+    compiler = os.environ.get("CXX", "c++").split()
+    version = subprocess.run([*compiler, "--version"], capture_output=True, text=True, check=False)
+    cached = shutil.which("ccache") or shutil.which("sccache")
+    if "Free Software Foundation" not in version.stdout or cached:
+        return []
+    # Everything that the sources will be compiled with, or GCC does not take it.
+    command = [*compiler, *build.compiler.compiler_so[1:], *extension.extra_compile_args]
+    command += [f"-I{path}" for path in (*extension.include_dirs, *build.compiler.include_dirs)]
+    name = extension.name.rpartition(".")[2]
+    command += ["-DTORCH_API_INCLUDE_EXTENSION_H", f"-DTORCH_EXTENSION_NAME={name}"]
+    folder = Path(build.build_temp, "precompiled", name).absolute()
+    text = f'#include "{header}"\n'
+    made_by = "\n".join([version.stdout, *command, text, header.read_text()])
+    here, compiled, record = (
+        folder / "precompiled.h",
+        folder / "precompiled.h.gch",
+        folder / "made_by",
+    )
+    if not record.exists() or record.read_text() != made_by:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        here.write_text(text)
+        compile_header = [*command, "-x", "c++-header", str(here), "-o", str(compiled)]
+        if subprocess.run(compile_header, capture_output=True, check=False).returncode != 0:
+            return []
+        record.write_text(made_by)
+    flags = ["-include", str(here)]
+    empty = folder / "empty.cpp"
+    empty.write_text("")
+    trial = [*command, *flags, "-Werror=invalid-pch", "-fsyntax-only", str(empty)]
+    return flags if subprocess.run(trial, capture_output=True, check=False).returncode == 0 else []
+
+
 class Build(BuildExtension):
     """Builds the library first, links the binding against it, and compiles drivers by hand."""
 
@@ -174,6 +215,10 @@ class Build(BuildExtension):
                 extension.extra_compile_args += stub_flags
             else:
                 extension.library_dirs.append(os.path.join(self.build_lib, PACKAGE, "lib"))
+            header = "precompiled.h" if extension.name == LIBRARY else "python/precompiled.h"
+            extension.extra_compile_args += precompiled_header_flags(
+                self, extension, ROOT / "csrc" / header
+            )
         self.extensions = torch_extensions
         super().build_extensions()
         self.extensions = torch_extensions + drivers

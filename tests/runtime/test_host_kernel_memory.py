@@ -17,14 +17,14 @@ pytestmark = [pytest.mark.separate, pytest.mark.torture]
 
 
 @pytest.fixture
-def scope(device: torch.device, shares_memory: bool) -> Iterator[_C._HostKernelScope]:
+def scope(device: torch.device, shares_memory: bool) -> Iterator[_C._CpuKernelScope]:
     """A scope on the first device; what it made is gone at the end."""
     if not shares_memory:
         pytest.skip("host kernels do not run on memory that the host cannot touch")
     torch.empty(1, device=device)
     gc.collect()
     before = stats(device)["allocated_bytes.all.current"]
-    yield _C._HostKernelScope(device.index)
+    yield _C._CpuKernelScope(device.index)
     gc.collect()
     assert stats(device)["allocated_bytes.all.current"] == before
     check_segments(device)
@@ -37,13 +37,13 @@ def test_a_scope_does_nothing_where_memory_is_separate(
     if shares_memory:
         pytest.skip("memory is shared")
     torch.empty(1, device=device)
-    with _C._HostKernelScope(device.index):
+    with _C._CpuKernelScope(device.index):
         tensor = torch.ones(1000)
     assert _C.device_of_address(tensor.data_ptr()) == -1
 
 
 def test_cpu_tensors_of_a_scope_are_device_memory(
-    device: torch.device, scope: _C._HostKernelScope
+    device: torch.device, scope: _C._CpuKernelScope
 ) -> None:
     before = stats(device)
     with scope:
@@ -56,7 +56,7 @@ def test_cpu_tensors_of_a_scope_are_device_memory(
     torch.testing.assert_close(tensor * 2, torch.arange(0, 2000, 2))
 
 
-def test_a_tensor_that_grows_after_its_scope(scope: _C._HostKernelScope) -> None:
+def test_a_tensor_that_grows_after_its_scope(scope: _C._CpuKernelScope) -> None:
     with scope:
         tensor = torch.arange(10)
     tensor.resize_(1000)
@@ -64,7 +64,7 @@ def test_a_tensor_that_grows_after_its_scope(scope: _C._HostKernelScope) -> None
     torch.testing.assert_close(tensor[:10], torch.arange(10))
 
 
-def test_copy_on_write(scope: _C._HostKernelScope) -> None:
+def test_copy_on_write(scope: _C._CpuKernelScope) -> None:
     with scope:
         tensor = torch.arange(100)
     copy = torch._lazy_clone(tensor)
@@ -73,7 +73,7 @@ def test_copy_on_write(scope: _C._HostKernelScope) -> None:
     torch.testing.assert_close(copy, torch.arange(1, 101))
 
 
-def test_zero_bytes(device: torch.device, scope: _C._HostKernelScope) -> None:
+def test_zero_bytes(device: torch.device, scope: _C._CpuKernelScope) -> None:
     before = stats(device)
     with scope:
         tensor = torch.empty(0)
@@ -81,9 +81,9 @@ def test_zero_bytes(device: torch.device, scope: _C._HostKernelScope) -> None:
     assert stats(device) == before
 
 
-def test_scopes_nest(device: torch.device, scope: _C._HostKernelScope) -> None:
+def test_scopes_nest(device: torch.device, scope: _C._CpuKernelScope) -> None:
     with scope:
-        with _C._HostKernelScope(device.index):
+        with _C._CpuKernelScope(device.index):
             inner = torch.ones(10)
         outer = torch.ones(10)
     outside = torch.ones(10)
@@ -91,7 +91,7 @@ def test_scopes_nest(device: torch.device, scope: _C._HostKernelScope) -> None:
     assert found == [device.index, device.index, -1]
 
 
-def test_other_threads_are_not_in_the_scope(scope: _C._HostKernelScope) -> None:
+def test_other_threads_are_not_in_the_scope(scope: _C._CpuKernelScope) -> None:
     made: list[torch.Tensor] = []
     with scope:
         thread = threading.Thread(target=lambda: made.append(torch.ones(1000)))
@@ -100,7 +100,7 @@ def test_other_threads_are_not_in_the_scope(scope: _C._HostKernelScope) -> None:
     assert _C.device_of_address(made[0].data_ptr()) == -1
 
 
-def test_freeing_inside_and_outside(scope: _C._HostKernelScope) -> None:
+def test_freeing_inside_and_outside(scope: _C._CpuKernelScope) -> None:
     outside = torch.ones(1000)
     with scope:
         inside = torch.ones(1000)
@@ -118,7 +118,7 @@ def test_freeing_inside_and_outside(scope: _C._HostKernelScope) -> None:
 @pytest.mark.parametrize("deallocate_inside", [True, False])
 def test_the_raw_interface(
     device: torch.device,
-    scope: _C._HostKernelScope,
+    scope: _C._CpuKernelScope,
     allocate_inside: bool,
     deallocate_inside: bool,
 ) -> None:
@@ -138,7 +138,7 @@ def test_the_raw_interface(
     assert stats(device)["allocated_bytes.all.current"] == before
 
 
-def test_libraries_that_use_the_raw_interface(scope: _C._HostKernelScope) -> None:
+def test_libraries_that_use_the_raw_interface(scope: _C._CpuKernelScope) -> None:
     module = torch.nn.Sequential(
         torch.nn.Conv2d(3, 17, 3), torch.nn.ReLU(), torch.nn.ConvTranspose2d(17, 5, 3)
     )
@@ -151,7 +151,7 @@ def test_libraries_that_use_the_raw_interface(scope: _C._HostKernelScope) -> Non
     module.zero_grad(set_to_none=True)
 
 
-def test_out_of_memory_is_the_devices(device: torch.device, scope: _C._HostKernelScope) -> None:
+def test_out_of_memory_is_the_devices(device: torch.device, scope: _C._CpuKernelScope) -> None:
     total = torch.accelerator.get_memory_info(device.index)[1]
     with scope, pytest.raises(torch.OutOfMemoryError, match="out of memory"):
         torch.empty(total + 1, dtype=torch.uint8)
@@ -181,7 +181,7 @@ def test_a_scope_waits_for_work_of_other_threads_on_its_stream(device: torch.dev
             torture.configure(delay_us=0)
             addresses.append(there.data_ptr())
 
-        with _C._HostKernelScope(0):
+        with _C._CpuKernelScope(0):
             thread = threading.Thread(target=late_copy)
             thread.start()
             thread.join()
@@ -205,7 +205,7 @@ def test_a_forked_child_frees_its_own_memory_alone(device: torch.device) -> None
         if not _C.shares_host_memory(0):
             raise SystemExit
         outside = _C._raw_allocate_on_cpu(1000)
-        with _C._HostKernelScope(0):
+        with _C._CpuKernelScope(0):
             inside = _C._raw_allocate_on_cpu(1000)
             tensor = torch.arange(1000)
         child = os.fork()
