@@ -8,6 +8,7 @@
 #include "device_kernels/product/product_blocks.h"
 #include "device_kernels/pointwise/scalar_functions.h"
 #include "python/bindings.h"
+#include "python/python_function.h"
 #include "runtime/programs/compiler_probe.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
@@ -51,8 +52,12 @@ Row::Value to_value(const std::string& key, const py::handle& value) {
     }
     return value.cast<std::vector<std::string>>();
   }
-  throw py::value_error("a row gives '" + key +
-                        "' a value that is no flag, number, text, list or dictionary of texts");
+  if (py::isinstance<py::function>(value)) {
+    return make_row_function(py::reinterpret_borrow<py::function>(value));
+  }
+  throw py::value_error(
+      "a row gives '" + key +
+      "' a value that is no flag, number, text, list, dictionary of texts or function");
 }
 
 Row to_row(const py::dict& description) {
@@ -294,6 +299,8 @@ void bind_engines(py::module_& m) {
       },
       NoGil(), "The functions of the driver's library that operators use, by their names.");
   m.def("bring_device_kernels", &ensure_device_kernels, NoGil());
+  m.attr("Declined") = declined();
+  m.def("stop_row_functions", &stop_row_functions, NoGil());
   // The whole of the tables in one call; rows of one overload are tried in their order.
   m.def("hand_over_tables", [](std::map<std::string, ScalarFunction> functions,
                                const std::vector<py::dict>& descriptions) {

@@ -5,6 +5,7 @@
 #include "device_kernels/kernel_types.h"
 #include "dispatch/router.h"
 #include "python/bindings.h"
+#include "python/python_function.h"
 #include "python/result_check.h"
 
 namespace py = pybind11;
@@ -14,35 +15,10 @@ namespace {
 
 using Token = std::shared_ptr<RoutedKernel>;
 
-// A dtype, layout or memory format travels as a number; the schema knows what it is.
-py::object to_python(const c10::IValue& value, const c10::Argument& argument) {
-  if (value.isInt()) {
-    c10::TypePtr type = argument.real_type();
-    if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
-    switch (type->kind()) {
-      case c10::TypeKind::ScalarTypeType:
-        return py::cast(static_cast<at::ScalarType>(value.toInt()));
-      case c10::TypeKind::LayoutType:
-        return py::cast(static_cast<at::Layout>(value.toInt()));
-      case c10::TypeKind::MemoryFormatType:
-        return py::cast(static_cast<at::MemoryFormat>(value.toInt()));
-      default:
-        break;
-    }
-  }
-  return torch::jit::toPyObject(value);
-}
-
 // Calls a Python function with the arguments of an operator, on whichever thread that runs.
 class PythonKernel final : public c10::OperatorKernel {
  public:
-  explicit PythonKernel(py::function function)
-      : function_(new py::function(std::move(function)), [](py::function* held) {
-          // A process that is exiting has no interpreter to give the reference back to.
-          if (!Py_IsInitialized()) return;
-          py::gil_scoped_acquire lock;
-          delete held;
-        }) {}
+  explicit PythonKernel(py::function function) : function_(hold_function(std::move(function))) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
     const c10::FunctionSchema& schema = op.schema();
@@ -87,7 +63,7 @@ class PythonKernel final : public c10::OperatorKernel {
     std::unique_ptr<ResultCheck> check;
   };
 
-  std::shared_ptr<py::function> function_;
+  const PythonFunction function_;
   std::shared_ptr<Checked> checked_ = std::make_shared<Checked>();
 };
 

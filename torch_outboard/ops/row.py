@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from torch_outboard import _C
 from torch_outboard.paths import PACKAGE
 
-Value = bool | int | float | str | list[str] | list[int] | dict[str, str]
+Value = bool | int | float | str | list[str] | list[int] | dict[str, str] | Callable[..., Any]
 Row = dict[str, Value]
 
 # Dtypes that rows name as groups.
