@@ -56,9 +56,10 @@ def main() -> int:
     if arguments.json:
         print(json.dumps({"allocate_and_free_ns": medians, "limit_ns": LIMIT, "driver_calls": 0}))
     else:
-        print(f"{'bytes':>12}  {'ns':>6}")
-        for size, nanoseconds in medians.items():
-            print(f"{size:>12,}  {nanoseconds:6.0f}")
+        from torch_outboard.commands.columns import print_columns
+
+        rows = [(f"{size:,}", f"{nanoseconds:.0f}") for size, nanoseconds in medians.items()]
+        print_columns([("bytes", "ns"), *rows], right=(0, 1))
         print(f"limit {LIMIT:.0f} ns, no driver call")
     return 0 if max(medians.values()) <= LIMIT else 1
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 import torch
 
 from torch_outboard import ways
+from torch_outboard.commands.columns import print_columns
 
 CALLS = 300
 RUNS = 15
@@ -63,8 +64,8 @@ def main() -> None:
     if options.json:
         print(json.dumps(results))
         return
-    for name, microseconds in results.items():
-        print(f"{name:<16} {microseconds:6.2f} us")
+    rows = [(name, f"{microseconds:.2f} us") for name, microseconds in results.items()]
+    print_columns(rows, right=(1,))
 
 
 if __name__ == "__main__":

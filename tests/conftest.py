@@ -17,7 +17,6 @@ import pytest
 if TYPE_CHECKING:  # PyTorch is imported when the driver is chosen
     import torch
 
-    from torch_outboard.tuning.tuning_file import Ranges
 
 # The driver that the tests are written for where they ask for none in particular.
 HOST = {"OUTBOARD_DRIVER": "host"}
@@ -113,11 +112,15 @@ def shares_memory(device: object) -> bool:
 
 
 @pytest.fixture
-def ranges(device: torch.device) -> Iterator[Callable[[Ranges], None]]:
-    """Sets what `auto` means on the device, for a test."""
+def savings(device: torch.device) -> Iterator[Callable[[dict[str, float] | None], None]]:
+    """Sets the table by which `auto` decides on the device, for a test; microseconds."""
     from torch_outboard import _C, ways
 
-    before = _C.way_ranges(device.index)
+    def choose(table: dict[str, float] | None) -> None:
+        every_size = table and {name: [int(1000 * us)] * 32 for name, us in table.items()}
+        _C.set_way_savings(device.index, every_size)
+
+    before = _C.way_savings(device.index)
     with ways.way("auto", device):
-        yield lambda chosen: _C.set_way_ranges(device.index, chosen)
-    _C.set_way_ranges(device.index, before)
+        yield choose
+    _C.set_way_savings(device.index, before or None)

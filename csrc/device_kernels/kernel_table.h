@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <memory>
 #include <utility>
 
 namespace outboard {
@@ -17,18 +16,22 @@ class KernelTable {
   KernelTable(const KernelTable&) = delete;
   KernelTable& operator=(const KernelTable&) = delete;
 
-  // The entry of `key`; `make()` makes it at the first call. Several threads may make it at once;
-  // then there are two equal entries, which does no harm.
+  // The entry of `key`; `make()` makes it at the first call. Threads that make it at once all get
+  // the one that was there first.
   template <class Make>
   const Entry& find(const Key& key, Make&& make) {
-    for (const Node* node = first_.load(std::memory_order_acquire); node != nullptr;
-         node = node->next) {
-      if (node->key == key) return node->entry;
+    Node* seen = first_.load(std::memory_order_acquire);
+    if (const Node* known = search(key, seen, nullptr)) return known->entry;
+    Node* made = new Node{key, std::forward<Make>(make)(), seen};
+    while (!first_.compare_exchange_weak(made->next, made, std::memory_order_acq_rel,
+                                         std::memory_order_acquire)) {
+      if (const Node* known = search(key, made->next, seen)) {
+        delete made;
+        return known->entry;
+      }
+      seen = made->next;
     }
-    Node* node = new Node{key, std::forward<Make>(make)(), first_.load(std::memory_order_relaxed)};
-    while (!first_.compare_exchange_weak(node->next, node, std::memory_order_acq_rel)) {
-    }
-    return node->entry;
+    return made->entry;
   }
 
  private:
@@ -37,6 +40,13 @@ class KernelTable {
     const Entry entry;
     Node* next;
   };
+  // Among the nodes from `begin` on, before `end`.
+  static const Node* search(const Key& key, const Node* begin, const Node* end) {
+    for (const Node* node = begin; node != end; node = node->next) {
+      if (node->key == key) return node;
+    }
+    return nullptr;
+  }
   std::atomic<Node*> first_{nullptr};
 };
 

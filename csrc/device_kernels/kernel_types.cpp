@@ -3,6 +3,8 @@
 #include <c10/core/DynamicCast.h>
 #include <c10/util/Exception.h>
 
+#include <type_traits>
+
 #include "runtime/driver/device.h"
 
 namespace outboard {
@@ -10,49 +12,60 @@ namespace {
 
 using at::ScalarType;
 
+// What kernels know of dtypes: the C++ type of values, and OpenCL's types in memory, of values and
+// of elements of masks (values without the 2 of complex types), and what the device has to
+// compute with. float16 and bfloat16 are computed in float32 and need no arithmetic of their own.
+// clang-format off
+#define OUTBOARD_KERNEL_TYPES(DTYPE)                                                          \
+  DTYPE(Bool,          bool,                 "uchar",  "uchar",  "char",  OB_DTYPE_BOOL)       \
+  DTYPE(Byte,          uint8_t,              "uchar",  "uchar",  "char",  OB_DTYPE_UINT8)      \
+  DTYPE(Char,          int8_t,               "char",   "char",   "char",  OB_DTYPE_INT8)       \
+  DTYPE(Short,         int16_t,              "short",  "short",  "short", OB_DTYPE_INT16)      \
+  DTYPE(UInt16,        uint16_t,             "ushort", "ushort", "short", OB_DTYPE_UINT16)     \
+  DTYPE(Int,           int32_t,              "int",    "int",    "int",   OB_DTYPE_INT32)      \
+  DTYPE(UInt32,        uint32_t,             "uint",   "uint",   "int",   OB_DTYPE_UINT32)     \
+  DTYPE(Long,          int64_t,              "long",   "long",   "long",  OB_DTYPE_INT64)      \
+  DTYPE(UInt64,        uint64_t,             "ulong",  "ulong",  "long",  OB_DTYPE_UINT64)     \
+  DTYPE(Half,          float,                "half",   "float",  "int",   OB_DTYPE_FLOAT32)    \
+  DTYPE(BFloat16,      float,                "ushort", "float",  "int",   OB_DTYPE_FLOAT32)    \
+  DTYPE(Float,         float,                "float",  "float",  "int",   OB_DTYPE_FLOAT32)    \
+  DTYPE(Double,        double,               "double", "double", "long",  OB_DTYPE_FLOAT64)    \
+  DTYPE(ComplexFloat,  c10::complex<float>,  "float2",  "float",  "int",  OB_DTYPE_COMPLEX64)  \
+  DTYPE(ComplexDouble, c10::complex<double>, "double2", "double", "long", OB_DTYPE_COMPLEX128)
+// clang-format on
+
 struct KernelType {
-  const char* storage;  // in memory
-  const char* value;    // scalar value type without the 2 of complex types
-  const char* mask;     // element of masks of vectors
-  uint32_t capability;  // that computing on it needs
+  const char* storage = nullptr;  // no kernel type
+  const char* value = nullptr;
+  const char* mask = nullptr;
+  uint32_t capability = 0;
 };
 
-// nullptr in `storage`: no kernel type.
 KernelType type_of(ScalarType dtype) {
   switch (dtype) {
-    case ScalarType::Bool:
-      return {"uchar", "uchar", "char", OB_DTYPE_BOOL};
-    case ScalarType::Byte:
-      return {"uchar", "uchar", "char", OB_DTYPE_UINT8};
-    case ScalarType::Char:
-      return {"char", "char", "char", OB_DTYPE_INT8};
-    case ScalarType::Short:
-      return {"short", "short", "short", OB_DTYPE_INT16};
-    case ScalarType::UInt16:
-      return {"ushort", "ushort", "short", OB_DTYPE_UINT16};
-    case ScalarType::Int:
-      return {"int", "int", "int", OB_DTYPE_INT32};
-    case ScalarType::UInt32:
-      return {"uint", "uint", "int", OB_DTYPE_UINT32};
-    case ScalarType::Long:
-      return {"long", "long", "long", OB_DTYPE_INT64};
-    case ScalarType::UInt64:
-      return {"ulong", "ulong", "long", OB_DTYPE_UINT64};
-    // Computed in float32: the device needs no arithmetic of its own for these.
-    case ScalarType::Half:
-      return {"half", "float", "int", OB_DTYPE_FLOAT32};
-    case ScalarType::BFloat16:
-      return {"ushort", "float", "int", OB_DTYPE_FLOAT32};
-    case ScalarType::Float:
-      return {"float", "float", "int", OB_DTYPE_FLOAT32};
-    case ScalarType::Double:
-      return {"double", "double", "long", OB_DTYPE_FLOAT64};
-    case ScalarType::ComplexFloat:
-      return {"float2", "float", "int", OB_DTYPE_COMPLEX64};
-    case ScalarType::ComplexDouble:
-      return {"double2", "double", "long", OB_DTYPE_COMPLEX128};
+#define OUTBOARD_CASE(name, type, storage, value, mask, capability) \
+  case ScalarType::name:                                            \
+    return {storage, value, mask, capability};
+    OUTBOARD_KERNEL_TYPES(OUTBOARD_CASE)
+#undef OUTBOARD_CASE
     default:
-      return {nullptr, nullptr, nullptr, 0};
+      return {};
+  }
+}
+
+// Adds get(type()), a value of the C++ type behind `dtype`.
+template <class Get>
+void add_value(LaunchArguments& arguments, ScalarType dtype, const Get& get) {
+  switch (dtype) {
+#define OUTBOARD_CASE(name, type, ...)                                                            \
+  case ScalarType::name:                                                                          \
+    arguments.value(                                                                              \
+        static_cast<std::conditional_t<std::is_same_v<type, bool>, uint8_t, type>>(get(type{}))); \
+    return;
+    OUTBOARD_KERNEL_TYPES(OUTBOARD_CASE)
+#undef OUTBOARD_CASE
+    default:
+      TORCH_INTERNAL_ASSERT(false, dtype, " has no kernel type");
   }
 }
 
@@ -203,58 +216,12 @@ OB_DEFINE_BFLOAT16(ob_bfloat16_8, uint8, ushort8, float8, convert_ushort8)
 }
 
 void add_scalar(LaunchArguments& arguments, const at::Scalar& scalar, ScalarType dtype) {
-  switch (dtype) {
-#define OUTBOARD_CASE(type, name)       \
-  case ScalarType::name:                \
-    arguments.value(scalar.to<type>()); \
-    return;
-    OUTBOARD_CASE(uint8_t, Byte)
-    OUTBOARD_CASE(int8_t, Char)
-    OUTBOARD_CASE(int16_t, Short)
-    OUTBOARD_CASE(int32_t, Int)
-    OUTBOARD_CASE(int64_t, Long)
-    OUTBOARD_CASE(uint16_t, UInt16)
-    OUTBOARD_CASE(uint32_t, UInt32)
-    OUTBOARD_CASE(uint64_t, UInt64)
-    OUTBOARD_CASE(float, Float)
-    OUTBOARD_CASE(double, Double)
-    OUTBOARD_CASE(c10::complex<float>, ComplexFloat)
-    OUTBOARD_CASE(c10::complex<double>, ComplexDouble)
-#undef OUTBOARD_CASE
-    case ScalarType::Bool:
-      arguments.value(static_cast<uint8_t>(scalar.to<bool>()));
-      return;
-    default:
-      TORCH_INTERNAL_ASSERT(false, dtype, " is no value dtype");
-  }
+  add_value(arguments, dtype, [&]<class T>(T) { return scalar.to<T>(); });
 }
 
 void add_element(LaunchArguments& arguments, const void* element, ScalarType from,
                  ScalarType dtype) {
-  switch (dtype) {
-#define OUTBOARD_CASE(type, name)                              \
-  case ScalarType::name:                                       \
-    arguments.value(c10::fetch_and_cast<type>(from, element)); \
-    return;
-    OUTBOARD_CASE(uint8_t, Byte)
-    OUTBOARD_CASE(int8_t, Char)
-    OUTBOARD_CASE(int16_t, Short)
-    OUTBOARD_CASE(int32_t, Int)
-    OUTBOARD_CASE(int64_t, Long)
-    OUTBOARD_CASE(uint16_t, UInt16)
-    OUTBOARD_CASE(uint32_t, UInt32)
-    OUTBOARD_CASE(uint64_t, UInt64)
-    OUTBOARD_CASE(float, Float)
-    OUTBOARD_CASE(double, Double)
-    OUTBOARD_CASE(c10::complex<float>, ComplexFloat)
-    OUTBOARD_CASE(c10::complex<double>, ComplexDouble)
-#undef OUTBOARD_CASE
-    case ScalarType::Bool:
-      arguments.value(static_cast<uint8_t>(c10::fetch_and_cast<bool>(from, element)));
-      return;
-    default:
-      TORCH_INTERNAL_ASSERT(false, dtype, " is no value dtype");
-  }
+  add_value(arguments, dtype, [&]<class T>(T) { return c10::fetch_and_cast<T>(from, element); });
 }
 
 }  // namespace outboard

@@ -3,7 +3,6 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <mutex>
 
@@ -187,7 +186,8 @@ bool run_device_kernel(Operator& entry, const RoutedKernel& kernel, const Subjec
     return false;
   }
   if (kernel.source == Source::kKit &&
-      !takes_device_way(subject.device, {entry.plain, device_kernel.family()}, subject.elements)) {
+      !takes_device_way(*entry.ways.load(std::memory_order_acquire), subject.device,
+                        subject.elements)) {
     return false;
   }
   ReportedCall reported(entry, subject.dtype, Way::kDevice);
@@ -198,26 +198,29 @@ bool run_device_kernel(Operator& entry, const RoutedKernel& kernel, const Subjec
   return took;
 }
 
-bool is_special(const Operator& entry, const Kernels& kernels) {
-  return std::any_of(kernels.begin(), kernels.end(), [&](const auto& kernel) {
-    return kernel->source != Source::kKit ||
-           (kernel->device_kernel != nullptr &&
-            device_way_is_open({entry.plain, kernel->device_kernel->family()}));
-  });
-}
-
-// The family of all of the kit's device kernels; null if others brought kernels, or families
-// differ.
-const char* one_family(const Kernels& kernels) {
-  const char* family = nullptr;
+// Under the lock. Readers may still hold what is replaced, so it is kept.
+void publish_ways_of(Operator& entry, const Kernels& kernels) {
+  OperatorWays ways = {};
+  const char* family = entry.family;
   for (const auto& kernel : kernels) {
-    if (kernel->source != Source::kKit) return nullptr;
-    if (kernel->device_kernel == nullptr) continue;
-    const char* its = kernel->device_kernel->family();
-    if (family != nullptr && std::strcmp(family, its) != 0) return nullptr;
-    family = its;
+    ways.others |= kernel->source != Source::kKit;
+    if (kernel->source == Source::kKit && kernel->device_kernel != nullptr && family == nullptr) {
+      family = kernel->device_kernel->family();
+    }
   }
-  return family;
+  const OperatorWays* before = entry.ways.load(std::memory_order_acquire);
+  if (!ways.others && family == nullptr) {
+    entry.ways.store(nullptr, std::memory_order_release);
+    return;
+  }
+  // Before that no device was started, and none must be.
+  if (family != nullptr && g_device_kernels_settled.load()) {
+    for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
+      ways.saved.push_back(savings_of(device, entry.plain, family));
+    }
+  }
+  if (before != nullptr && *before == ways) return;
+  entry.ways.store(new OperatorWays(std::move(ways)), std::memory_order_release);
 }
 
 // Replaces the snapshot; readers may still hold the old one, so it is never freed (some words each,
@@ -226,13 +229,9 @@ void replace_kernels(Operator& entry, Kernels kernels) {
   std::stable_sort(kernels.begin(), kernels.end(), [](const auto& a, const auto& b) {
     return static_cast<int>(a->source) > static_cast<int>(b->source);
   });
-  const bool special = is_special(entry, kernels);
-  const char* family = one_family(kernels);
-  // A new kernel must not be overlooked, nor the family outlive it: families stay where they are.
-  if (family == nullptr) entry.family.store(nullptr, std::memory_order_release);
+  // Whoever sees a new kernel sees its ways; whoever does not, needs none.
+  publish_ways_of(entry, kernels);
   entry.kernels.store(new Kernels(std::move(kernels)), std::memory_order_release);
-  entry.special.store(special, std::memory_order_release);
-  if (family != nullptr) entry.family.store(family, std::memory_order_release);
 }
 
 Kernels kernels_of(const Operator& entry) {
@@ -244,11 +243,6 @@ Kernels kernels_of(const Operator& entry) {
 
 Operator::Operator(std::string name_) : name(std::move(name_)), plain(operator_of(name)) {}
 
-bool stays_on_host(const Operator& op, c10::DeviceIndex device, int64_t elements) {
-  const char* family = op.family.load(std::memory_order_acquire);
-  return family != nullptr && !takes_device_way(device, {op.plain, family}, elements);
-}
-
 Operator& router_entry(const std::string& name) {
   Entries& all = entries();
   std::lock_guard<std::mutex> lock(all.mutex);
@@ -257,14 +251,16 @@ Operator& router_entry(const std::string& name) {
   return *entry;
 }
 
-void mark_operators_with_open_way() {
+void publish_ways() {
   Entries& all = entries();
   std::lock_guard<std::mutex> lock(all.mutex);
-  for (const auto& [name, entry] : all.by_name) {
-    if (const Kernels* kernels = entry->kernels.load(std::memory_order_acquire)) {
-      entry->special.store(is_special(*entry, *kernels), std::memory_order_release);
-    }
-  }
+  for (const auto& [name, entry] : all.by_name) publish_ways_of(*entry, kernels_of(*entry));
+}
+
+void set_family(Operator& entry, const char* family) {
+  std::lock_guard<std::mutex> lock(entries().mutex);
+  entry.family = family;
+  publish_ways_of(entry, kernels_of(entry));
 }
 
 std::vector<std::string> router_names() {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "dispatch/device_kernel.h"
+#include "dispatch/ways.h"
 #include "runtime/driver/device.h"
 #include "runtime/export.h"
 
@@ -65,12 +66,10 @@ struct Operator {
 
   const std::string name;   // "aten::add.Tensor"
   const std::string plain;  // "aten::add", by which ways.h knows it
-  // Whether the kit's typed kernels must ask the router: a maker or a user brought a kernel, or a
-  // device kernel of the kit may be chosen (ways.h).
-  std::atomic<bool> special{false};
-  // If that is so for the kit's device kernels only, and they are of one family: which. Typed
-  // kernels then find out by themselves whether a call is one for the router.
-  std::atomic<const char*> family{nullptr};
+  // Null where every call is a host kernel's: nobody brought another one. Else what decides.
+  std::atomic<const OperatorWays*> ways{nullptr};
+  // Of the kit's device kernels, for tables of savings; set by work on the device that is no row.
+  const char* family = nullptr;
   // Snapshot of the rows, best first; replaced as a whole. Old ones are kept, but not the code of
   // kernels that were removed.
   std::atomic<const std::vector<std::shared_ptr<RoutedKernel>>*> kernels{nullptr};
@@ -95,20 +94,19 @@ OUTBOARD_API void remove_kernel(const std::string& name,
 // other than the default for `kShared` is set.
 extern OUTBOARD_API std::atomic<int> g_router_watchers;
 
-// Whether the only reason to ask the router does not count for a call with so many elements.
-OUTBOARD_API bool stays_on_host(const Operator& op, c10::DeviceIndex device, int64_t elements);
-
 // Whether a typed kernel may run `op` at once as a host kernel on `device`'s memory: the device
 // shares memory with the host, nothing replaced the operator for such a call and nobody watches.
 // The caller still has to drain the current stream. `elements` as in ways.h.
 inline bool runs_plainly(const Operator& op, c10::DeviceIndex device, int64_t elements) {
-  return g_router_watchers.load(std::memory_order_relaxed) == 0 &&
-         (!op.special.load(std::memory_order_relaxed) || stays_on_host(op, device, elements)) &&
-         shares_host_memory(device);
+  if (g_router_watchers.load(std::memory_order_relaxed) != 0) return false;
+  const OperatorWays* ways = op.ways.load(std::memory_order_acquire);
+  return (ways == nullptr || stays_on_host(*ways, device, elements)) && shares_host_memory(device);
 }
 
-// To be called when the answers of device_way_is_open have changed.
-void mark_operators_with_open_way();
+// Makes what is known of all operators anew, when tables of savings have changed.
+void publish_ways();
+// Says of work on the device that is no row in an entry, but asks takes_device_way, what it is.
+void set_family(Operator& entry, const char* family);
 
 // Every name that has an entry, sorted.
 OUTBOARD_API std::vector<std::string> router_names();

@@ -1,9 +1,12 @@
 #include "dispatch/ways.h"
 
+#include <ATen/Context.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstdlib>
 #include <list>
 #include <mutex>
 #include <set>
@@ -20,38 +23,29 @@ namespace outboard {
 
 std::atomic<bool> g_device_kernels_settled{false};
 
-static bool operator==(const ElementRange& a, const ElementRange& b) {
-  return a.from == b.from && a.to == b.to;
-}
-
 namespace {
 
-std::array<std::atomic<WaySetting>, kMaxDevices> g_settings = {};
+// What decides on a device: follows from the setting, the device and whether there is a table.
+enum class Rule : uint8_t { kDevice, kHost, kWeigh };
+
+struct DeviceWays {
+  std::atomic<WaySetting> setting{WaySetting::kAuto};
+  std::atomic<Rule> rule{Rule::kDevice};
+  // Replaced as a whole; old ones may still be read, and are kept (`keep`).
+  std::atomic<const SavingsTable*> savings{nullptr};
+  // Nanoseconds by which the host would be ahead, at most kPatience, and the side the program is
+  // on. Threads may overwrite each other's additions: these are estimates.
+  std::atomic<int64_t> ahead{0};
+  std::atomic<bool> on_host{false};
+};
+
+std::array<DeviceWays, kMaxDevices> g_devices;
 std::atomic<BringDeviceKernels> g_bring{nullptr};
 
-// Replaced as a whole; old ones may still be read, and are kept (`keep`).
-std::array<std::atomic<const WayRanges*>, kMaxDevices> g_ranges = {};
-
-// Which device kernels may run on memory that the host shares.
-struct OpenWays {
-  bool all = false;
-  // Of each device that measured: whether what its ranges name is open for any number of elements.
-  std::vector<std::map<std::string, bool, std::less<>>> measured;
-  bool operator==(const OpenWays&) const = default;
-};
-std::atomic<const OpenWays*> g_open_ways{nullptr};
-
-// What a table says of an operator, else of its family; null if it names neither.
-template <typename Table>
-const typename Table::mapped_type* find_subject(const Table& table, const WaySubject& subject) {
-  auto found = table.find(subject.op);
-  if (found == table.end()) found = table.find(subject.family);
-  return found != table.end() ? &found->second : nullptr;
-}
+DeviceWays& ways_of(c10::DeviceIndex device) { return g_devices.at(static_cast<size_t>(device)); }
 
 // Typed host kernels do not ask the router while nobody watches it. All of them have to until it is
-// known whether device kernels exist; afterwards those for which one could be chosen where memory
-// is shared, and their entries say so.
+// known whether device kernels exist.
 struct Watch {
   std::mutex mutex;
   bool watching = false;
@@ -62,43 +56,25 @@ Watch& watch() {
   return *instance;
 }
 
-bool prefers_host(c10::DeviceIndex device) {
-  return shares_host_memory(device) && device_properties(device).kind == OB_DEVICE_CPU;
-}
-
-bool device_is_better(c10::DeviceIndex device, const WaySubject& subject, int64_t elements) {
-  const WayRanges* measured = g_ranges[static_cast<size_t>(device)].load(std::memory_order_acquire);
-  if (measured != nullptr) {
-    if (const std::vector<ElementRange>* ranges = find_subject(*measured, subject)) {
-      return std::any_of(ranges->begin(), ranges->end(), [&](const ElementRange& r) {
-        return elements >= r.from && elements < r.to;
-      });
-    }
+Rule rule_of(c10::DeviceIndex device, const DeviceWays& ways) {
+  switch (ways.setting.load()) {
+    case WaySetting::kDevice:
+      return Rule::kDevice;
+    case WaySetting::kHost:
+      return Rule::kHost;
+    case WaySetting::kAuto:
+      break;
   }
-  return !prefers_host(device);
+  if (runs_code(device) && compiler_is_known_to_fail(device)) return Rule::kHost;
+  const bool weighs = ways.savings.load() != nullptr && shares_host_memory(device);
+  return weighs ? Rule::kWeigh : Rule::kDevice;
 }
 
-void add_open_ways(c10::DeviceIndex device, OpenWays& open) {
-  if (!shares_host_memory(device) || !runs_code(device)) return;
-  const WaySetting setting = way_setting(device);
-  if (setting == WaySetting::kHost) return;
-  if (setting == WaySetting::kAuto && compiler_is_known_to_fail(device)) return;
-  if (setting == WaySetting::kDevice || !prefers_host(device)) {
-    open.all = true;
-    return;
-  }
-  const WayRanges* measured = g_ranges[static_cast<size_t>(device)].load();
-  if (measured == nullptr) return;
-  auto& named = open.measured.emplace_back();
-  for (const auto& [name, ranges] : *measured) named.emplace(name, !ranges.empty());
-}
-
-// Ways are switched back and forth, so what was there before is found again. Under the lock.
-template <typename Value>
-const Value* keep(Value value) {
-  static auto* kept = new std::list<Value>;
-  const auto found = std::find(kept->begin(), kept->end(), value);
-  return found != kept->end() ? &*found : &kept->emplace_back(std::move(value));
+// Tables are switched back and forth, so what was there before is found again. Under the lock.
+const SavingsTable* keep(SavingsTable table) {
+  static auto* kept = new std::list<SavingsTable>;
+  const auto found = std::find(kept->begin(), kept->end(), table);
+  return found != kept->end() ? &*found : &kept->emplace_back(std::move(table));
 }
 
 void update_watch() {
@@ -106,17 +82,31 @@ void update_watch() {
   std::lock_guard<std::mutex> lock(state.mutex);
   const bool settled = g_device_kernels_settled.load();
   if (settled) {
-    OpenWays open;
     for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
-      add_open_ways(device, open);
+      ways_of(device).rule.store(rule_of(device, ways_of(device)));
     }
-    g_open_ways.store(keep(std::move(open)), std::memory_order_release);
-    mark_operators_with_open_way();
+    publish_ways();
   }
   const bool wanted = !settled;
   if (wanted == state.watching) return;
   g_router_watchers += wanted ? 1 : -1;
   state.watching = wanted;
+}
+
+// Adds a call to the balance of a device; whether the program is on the host now.
+bool weigh(c10::DeviceIndex index, DeviceWays& device, int64_t saved) {
+  const int64_t ahead =
+      std::clamp(device.ahead.load(std::memory_order_relaxed) + saved, -kPatience, kPatience);
+  device.ahead.store(ahead, std::memory_order_relaxed);
+  const bool on_host = device.on_host.load(std::memory_order_relaxed);
+  if (std::abs(ahead) < kPatience || on_host == (ahead > 0)) return on_host;
+  // Results of the two sides differ in the last digits, and host kernels cannot be captured.
+  if (at::globalContext().deterministicAlgorithms() ||
+      current_stream_state(index).capturing.load(std::memory_order_acquire)) {
+    return on_host;
+  }
+  device.on_host.store(!on_host, std::memory_order_relaxed);
+  return !on_host;
 }
 
 // The line of a compiler's log that says what is wrong.
@@ -174,30 +164,42 @@ bool any_device_runs_code() {
 }  // namespace
 
 WaySetting way_setting(c10::DeviceIndex device) {
-  return g_settings.at(static_cast<size_t>(device)).load(std::memory_order_relaxed);
+  return ways_of(device).setting.load(std::memory_order_relaxed);
 }
 
 void set_way_setting(c10::DeviceIndex device, WaySetting setting) {
   if (device >= 0) {
-    g_settings.at(static_cast<size_t>(device)).store(setting);
+    ways_of(device).setting.store(setting);
   } else {
-    for (auto& each : g_settings) each.store(setting);
+    for (DeviceWays& each : g_devices) each.setting.store(setting);
   }
   if (g_device_kernels_settled.load()) probe_compilers();
   update_watch();
 }
 
-void set_way_ranges(c10::DeviceIndex device, WayRanges ranges) {
+void set_way_savings(c10::DeviceIndex device, std::optional<SavingsTable> table) {
+  DeviceWays& ways = ways_of(device);
   {
     std::lock_guard<std::mutex> lock(watch().mutex);
-    g_ranges.at(static_cast<size_t>(device)).store(keep(std::move(ranges)));
+    ways.savings.store(table.has_value() ? keep(std::move(*table)) : nullptr);
+    // Where the device is a CPU, a few calls are not worth compiling for.
+    ways.on_host.store(device_properties(device).kind == OB_DEVICE_CPU);
+    ways.ahead.store(0);
   }
   update_watch();
 }
 
-WayRanges way_ranges(c10::DeviceIndex device) {
-  const WayRanges* measured = g_ranges.at(static_cast<size_t>(device)).load();
-  return measured != nullptr ? *measured : WayRanges();
+SavingsTable way_savings(c10::DeviceIndex device) {
+  const SavingsTable* table = ways_of(device).savings.load();
+  return table != nullptr ? *table : SavingsTable();
+}
+
+const Savings* savings_of(c10::DeviceIndex device, std::string_view op, std::string_view family) {
+  const SavingsTable* table = ways_of(device).savings.load();
+  if (table == nullptr) return nullptr;
+  auto found = table->find(op);
+  if (found == table->end()) found = table->find(family);
+  return found != table->end() ? &found->second : nullptr;
 }
 
 InnerWay& InnerWayScope::current() noexcept {
@@ -212,29 +214,31 @@ std::string operator_of(std::string_view overload) {
   return std::string(name);
 }
 
-bool takes_device_way(c10::DeviceIndex device, const WaySubject& subject, int64_t elements) {
+bool takes_device_way(const OperatorWays& ways, c10::DeviceIndex device, int64_t elements) {
   const InnerWay inner = InnerWayScope::current();
   if (inner == InnerWay::kHost) return false;
-  switch (way_setting(device)) {
-    case WaySetting::kDevice:
-      if (compiler_is_known_to_fail(device)) refuse_device_way(device);
-      return true;
-    case WaySetting::kHost:
-      return false;
-    case WaySetting::kAuto:
-      break;
+  DeviceWays& on = ways_of(device);
+  const Rule rule = on.rule.load(std::memory_order_relaxed);
+  if (rule == Rule::kHost) return false;
+  if (rule == Rule::kDevice || inner == InnerWay::kDevice) {
+    if (compiler_is_known_to_fail(device)) refuse_device_way(device);
+    return true;
   }
-  if (inner != InnerWay::kDevice && !device_is_better(device, subject, elements)) return false;
-  return !compiler_is_known_to_fail(device);
+  const auto index = static_cast<size_t>(device);
+  const Savings* saved = index < ways.saved.size() ? ways.saved[index] : nullptr;
+  if (saved == nullptr) return !on.on_host.load(std::memory_order_relaxed);
+  const size_t size = std::bit_width(static_cast<uint64_t>(elements));
+  return !weigh(device, on, (*saved)[std::min(size, saved->size() - 1)]);
 }
 
-bool device_way_is_open(const WaySubject& subject) noexcept {
-  const OpenWays* open = g_open_ways.load(std::memory_order_acquire);
-  if (open == nullptr) return false;
-  return open->all || std::any_of(open->measured.begin(), open->measured.end(), [&](auto& named) {
-           const bool* is_open = find_subject(named, subject);
-           return is_open != nullptr && *is_open;
-         });
+bool stays_on_host(const OperatorWays& ways, c10::DeviceIndex device, int64_t elements) {
+  if (ways.others) return false;
+  const DeviceWays& on = ways_of(device);
+  if (on.rule.load(std::memory_order_relaxed) == Rule::kWeigh &&
+      !on.on_host.load(std::memory_order_relaxed) && InnerWayScope::current() != InnerWay::kHost) {
+    return false;  // the router weighs it
+  }
+  return !takes_device_way(ways, device, elements);
 }
 
 void set_bring_device_kernels(BringDeviceKernels function) noexcept {

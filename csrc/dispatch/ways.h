@@ -4,10 +4,12 @@
 
 #include <c10/core/Device.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
-#include <limits>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,7 +21,7 @@
 namespace outboard {
 
 enum class WaySetting : uint8_t {
-  kAuto = 0,    // whatever is better, by the device's ranges
+  kAuto = 0,    // whatever is better for the program
   kDevice = 1,  // the kit's device kernels, wherever one serves
   kHost = 2,    // never
 };
@@ -28,38 +30,47 @@ OUTBOARD_API WaySetting way_setting(c10::DeviceIndex device);
 // device -1: every device, also those that are not known yet.
 OUTBOARD_API void set_way_setting(c10::DeviceIndex device, WaySetting setting);
 
-// What `auto` means on a device: for a family or a single operator ("aten::add", which stands for
-// its overloads and their in-place and out= forms), the numbers of elements for which the device's
-// kernels are better than the host's.
-struct ElementRange {
-  int64_t from;
-  int64_t to;  // exclusive, kUnbounded for none
-};
-constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
-using WayRanges = std::map<std::string, std::vector<ElementRange>, std::less<>>;
+// What a host kernel saves of the time of the device's, in nanoseconds, for calls with less than
+// 2^i elements and at least half as many; negative where it loses. Of the device's time counts what
+// Python cannot work beside.
+using Savings = std::array<int32_t, 32>;
+// By operator ("aten::add", which stands for its overloads and their in-place and out= forms), else
+// by family of kernels. What is in neither saves nothing.
+using SavingsTable = std::map<std::string, Savings, std::less<>>;
 
-// An operator that `ranges` does not name follows its family, and a family that it does not name
-// the default: never where a CPU shares its memory with the host, always elsewhere.
-OUTBOARD_API void set_way_ranges(c10::DeviceIndex device, WayRanges ranges);
-// Those that were set, without the default.
-OUTBOARD_API WayRanges way_ranges(c10::DeviceIndex device);
+// What `auto` goes by where host and device share memory. Without a table: the device's kernels.
+OUTBOARD_API void set_way_savings(c10::DeviceIndex device, std::optional<SavingsTable> table);
+// Empty where none was set.
+OUTBOARD_API SavingsTable way_savings(c10::DeviceIndex device);
+// Null if the device has no table, or that does not name the operator.
+const Savings* savings_of(c10::DeviceIndex device, std::string_view op, std::string_view family);
 
-// The operator of an overload as ranges name it: "aten::add" for "aten::add_.Tensor".
+// The operator of an overload as tables name it: "aten::add" for "aten::add_.Tensor".
 OUTBOARD_API std::string operator_of(std::string_view overload);
 
-// The kind of work that a call is.
-struct WaySubject {
-  std::string_view op;  // as operator_of gives it
-  std::string_view family;
+// What is known of an operator before a call; immutable, and replaced as a whole.
+struct OperatorWays {
+  bool others;                        // a maker or a user brought a kernel
+  std::vector<const Savings*> saved;  // by device; null: nothing
+  bool operator==(const OperatorWays&) const = default;
 };
 
-// The one place that decides for a call that a device kernel of the kit could serve. `elements`
-// says how much work it is: of the first tensor argument or of all tensors in a first list, 0 for a
-// factory.
-OUTBOARD_API bool takes_device_way(c10::DeviceIndex device, const WaySubject& subject,
+// The one place that decides for a call that a device kernel of the kit could serve: by the
+// setting, and for `auto` by what the calls before would have saved. A program stays on one side
+// until the other would have saved it kPatience more; the calls of a device together are the
+// program. `elements` says how much work a call is: of the first tensor argument or of all tensors
+// in a first list, 0 for a factory.
+OUTBOARD_API bool takes_device_way(const OperatorWays& ways, c10::DeviceIndex device,
                                    int64_t elements);
+// Nanoseconds. Enough for a drain and for threads that have to be woken; not so much that a short
+// program never gets there.
+constexpr int64_t kPatience = 4'000'000;
 
-// What calls take whose way is decided inside of other kernels, whatever `auto` says of them.
+// The same for a typed host kernel, which asks the router if the answer is no.
+OUTBOARD_API bool stays_on_host(const OperatorWays& ways, c10::DeviceIndex device,
+                                int64_t elements);
+
+// What calls take whose way is decided inside of other kernels, whatever `auto` says.
 enum class InnerWay : uint8_t { kOpen, kDevice, kHost };
 
 class OUTBOARD_API InnerWayScope {
@@ -88,16 +99,11 @@ inline void wait_for_new_memory(StreamState& stream) {
   if (InnerWayScope::current() == InnerWay::kHost) drain(stream);
 }
 
-// For device kernels that need other operators: the host's way would wait for the queue. Only calls
-// that ask the router know of it, not typed host kernels whose device way is open nowhere.
+// For device kernels that need other operators: the host's way would wait for the queue.
 class DeviceWayScope : InnerWayScope {
  public:
   DeviceWayScope() noexcept : InnerWayScope(InnerWay::kDevice) {}
 };
-
-// Whether a device kernel may do such work somewhere on memory that the host shares: typed host
-// kernels have to ask the router then.
-bool device_way_is_open(const WaySubject& subject) noexcept;
 
 // Brings the kit's device kernels: called before the first routed call, with no lock held, possibly
 // by several threads at once, and only where a device can run code or the driver has library calls.

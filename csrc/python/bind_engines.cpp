@@ -8,6 +8,7 @@
 #include "device_kernels/product/product_blocks.h"
 #include "device_kernels/pointwise/scalar_functions.h"
 #include "python/bindings.h"
+#include "python/python_function.h"
 #include "runtime/programs/compiler_probe.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
@@ -51,8 +52,12 @@ Row::Value to_value(const std::string& key, const py::handle& value) {
     }
     return value.cast<std::vector<std::string>>();
   }
-  throw py::value_error("a row gives '" + key +
-                        "' a value that is no flag, number, text, list or dictionary of texts");
+  if (py::isinstance<py::function>(value)) {
+    return make_row_function(py::reinterpret_borrow<py::function>(value));
+  }
+  throw py::value_error(
+      "a row gives '" + key +
+      "' a value that is no flag, number, text, list, dictionary of texts or function");
 }
 
 Row to_row(const py::dict& description) {
@@ -99,41 +104,28 @@ void bind_ways(py::module_& m) {
     if (device >= 0) check_device_index(device);
     set_way_setting(device, setting);
   });
-  // By family or operator, pairs of a first number of elements and the one behind the last, None
-  // for no end.
-  using Ranges = std::map<std::string, std::vector<std::pair<int64_t, std::optional<int64_t>>>>;
-  m.def("set_way_ranges", [](c10::DeviceIndex device, const Ranges& ranges) {
-    WayRanges ours;
-    for (const auto& [name, pairs] : ranges) {
-      std::vector<ElementRange>& list = ours[name];
-      for (const auto& [from, to] : pairs) list.push_back({from, to.value_or(kUnbounded)});
-    }
+  // Nanoseconds by operator or family, 32 each (ways.h); None: no table.
+  m.def("set_way_savings", [](c10::DeviceIndex device, std::optional<SavingsTable> table) {
     py::gil_scoped_release no_gil;
     check_device_index(device);
-    set_way_ranges(device, std::move(ours));
+    set_way_savings(device, std::move(table));
   });
-  m.def("way_ranges", [](c10::DeviceIndex device) {
-    Ranges ranges;
-    for (const auto& [name, list] : way_ranges(device)) {
-      auto& pairs = ranges[name];
-      for (const ElementRange& range : list) {
-        pairs.emplace_back(
-            range.from, range.to == kUnbounded ? std::nullopt : std::optional<int64_t>(range.to));
-      }
-    }
-    return ranges;
+  m.def("way_savings", [](c10::DeviceIndex device) {
+    check_device_index(device);
+    return way_savings(device);
   });
-  // Whether typed host kernels of an overload ask the router, which costs them some time.
-  m.def("router_is_asked", [](const std::string& name) {
-    return g_router_watchers.load() > 0 || router_entry(name).special.load();
+  m.attr("WAY_PATIENCE") = kPatience;
+  // Whether calls of an overload have a choice; without one, typed host kernels ask nothing.
+  m.def("has_ways",
+        [](const std::string& name) { return router_entry(name).ways.load() != nullptr; });
+  // Decides, and so counts, as a call of an overload with a choice would.
+  m.def("takes_device_way", [](c10::DeviceIndex device, const std::string& name, int64_t elements) {
+    check_device_index(device);
+    const OperatorWays* ways = router_entry(name).ways.load();
+    return ways != nullptr && takes_device_way(*ways, device, elements);
   });
   m.def("probe_compilers", &probe_compilers, NoGil());
   m.def("operator_of", [](const std::string& overload) { return operator_of(overload); });
-  m.def("takes_device_way", [](c10::DeviceIndex device, const std::string& overload,
-                               const std::string& family, int64_t elements) {
-    check_device_index(device);
-    return takes_device_way(device, {operator_of(overload), family}, elements);
-  });
 }
 
 void bind_products(py::module_& m) {
@@ -307,6 +299,8 @@ void bind_engines(py::module_& m) {
       },
       NoGil(), "The functions of the driver's library that operators use, by their names.");
   m.def("bring_device_kernels", &ensure_device_kernels, NoGil());
+  m.attr("Declined") = declined();
+  m.def("stop_row_functions", &stop_row_functions, NoGil());
   // The whole of the tables in one call; rows of one overload are tried in their order.
   m.def("hand_over_tables", [](std::map<std::string, ScalarFunction> functions,
                                const std::vector<py::dict>& descriptions) {
@@ -328,12 +322,7 @@ void bind_engines(py::module_& m) {
         kernel.source = Source::kUser;
         kernel.way = Way::kDevice;
         kernel.device = device;
-        if (dtypes.has_value()) {
-          kernel.dtypes = 0;
-          for (const at::ScalarType dtype : *dtypes) {
-            kernel.dtypes |= uint64_t{1} << static_cast<int>(dtype);
-          }
-        }
+        kernel.dtypes = dtype_bits(dtypes);
         return add_kernel(name, std::move(kernel));
       },
       py::arg("name"), py::arg("row"), py::arg("dtypes"), py::arg("device"),

@@ -2,8 +2,10 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
+#include "device_kernels/kernel_types.h"
 #include "dispatch/router.h"
 #include "python/bindings.h"
+#include "python/python_function.h"
 #include "python/result_check.h"
 
 namespace py = pybind11;
@@ -13,35 +15,10 @@ namespace {
 
 using Token = std::shared_ptr<RoutedKernel>;
 
-// A dtype, layout or memory format travels as a number; the schema knows what it is.
-py::object to_python(const c10::IValue& value, const c10::Argument& argument) {
-  if (value.isInt()) {
-    c10::TypePtr type = argument.real_type();
-    if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
-    switch (type->kind()) {
-      case c10::TypeKind::ScalarTypeType:
-        return py::cast(static_cast<at::ScalarType>(value.toInt()));
-      case c10::TypeKind::LayoutType:
-        return py::cast(static_cast<at::Layout>(value.toInt()));
-      case c10::TypeKind::MemoryFormatType:
-        return py::cast(static_cast<at::MemoryFormat>(value.toInt()));
-      default:
-        break;
-    }
-  }
-  return torch::jit::toPyObject(value);
-}
-
 // Calls a Python function with the arguments of an operator, on whichever thread that runs.
 class PythonKernel final : public c10::OperatorKernel {
  public:
-  explicit PythonKernel(py::function function)
-      : function_(new py::function(std::move(function)), [](py::function* held) {
-          // A process that is exiting has no interpreter to give the reference back to.
-          if (!Py_IsInitialized()) return;
-          py::gil_scoped_acquire lock;
-          delete held;
-        }) {}
+  explicit PythonKernel(py::function function) : function_(hold_function(std::move(function))) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
     const c10::FunctionSchema& schema = op.schema();
@@ -86,18 +63,18 @@ class PythonKernel final : public c10::OperatorKernel {
     std::unique_ptr<ResultCheck> check;
   };
 
-  std::shared_ptr<py::function> function_;
+  const PythonFunction function_;
   std::shared_ptr<Checked> checked_ = std::make_shared<Checked>();
 };
 
-uint64_t dtype_mask(const std::optional<std::vector<at::ScalarType>>& dtypes) {
-  if (!dtypes.has_value()) return kAllDtypes;
-  uint64_t mask = 0;
-  for (const at::ScalarType dtype : *dtypes) mask |= uint64_t{1} << static_cast<int>(dtype);
-  return mask;
-}
-
 }  // namespace
+
+uint64_t dtype_bits(const std::optional<std::vector<at::ScalarType>>& dtypes) {
+  if (!dtypes.has_value()) return kAllDtypes;
+  uint64_t bits = 0;
+  for (const at::ScalarType dtype : *dtypes) bits |= dtype_bit(dtype);
+  return bits;
+}
 
 void bind_kernels(py::module_& m) {
   py::class_<RoutedKernel, Token>(m, "RoutedKernel");
@@ -111,11 +88,12 @@ void bind_kernels(py::module_& m) {
         row.source = Source::kUser;
         row.way = Way::kDevice;
         row.device = device;
-        row.dtypes = dtype_mask(dtypes);
+        row.dtypes = dtype_bits(dtypes);
         return add_kernel(name, std::move(row));
       },
       py::arg("name"), py::arg("function"), py::arg("dtypes"), py::arg("device"));
   m.def("remove_kernel", &remove_kernel);
+  m.def("dtype_bits", &dtype_bits);
 }
 
 }  // namespace outboard

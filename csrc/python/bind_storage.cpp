@@ -3,6 +3,7 @@
 
 #include "tensors/shared_storage.h"
 #include "tensors/serialization.h"
+#include "tensors/span.h"
 #include "python/bindings.h"
 
 namespace py = pybind11;
@@ -15,6 +16,10 @@ void bind_storage(py::module_& m) {
   m.def("adopted_cpu_storage", &adopted_cpu_storage);
   m.def("move_to_cpu_storage", &move_to_cpu_storage, NoGil());
   m.def("alias_as_cpu_storage", &alias_as_cpu_storage, NoGil());
+  m.def("span_elements",
+        [](const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
+          return span_elements(sizes, strides);
+        });
 
   m.def("set_tensor_metadata", &set_tensor_metadata);
   m.def("tensor_metadata", &tensor_metadata);

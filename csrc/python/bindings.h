@@ -1,7 +1,11 @@
 // The parts of `torch_outboard._C`.
 #pragma once
 
+#include <c10/core/ScalarType.h>
 #include <torch/csrc/utils/pybind.h>
+
+#include <optional>
+#include <vector>
 
 namespace outboard {
 
@@ -13,5 +17,8 @@ void bind_kernels(pybind11::module_& m);   // kernels written in Python
 void bind_engines(pybind11::module_& m);   // operator tables, programs, ways
 void bind_autograd(pybind11::module_& m);  // autograd's threads at exit
 void bind_storage(pybind11::module_& m);   // sharing storages with CPU, other processes, DLPack
+
+// The bits (device_kernels/kernel_types.h) of some dtypes, or of all.
+uint64_t dtype_bits(const std::optional<std::vector<at::ScalarType>>& dtypes);
 
 }  // namespace outboard

@@ -11,6 +11,7 @@
 #include "transfer/copy_plan.h"
 #include "transfer/device_copy.h"
 #include "tensors/empty.h"
+#include "tensors/span.h"
 #include "cpu_kernels/call/cpu_call.h"
 #include "transfer/staging.h"
 #include "transfer/transfer.h"
@@ -90,8 +91,7 @@ bool spans_intersect(const at::Tensor& a, const at::Tensor& b) {
   if (!a.is_alias_of(b)) return false;
   const uint64_t a_begin = address_to_read(a);
   const uint64_t b_begin = address_to_read(b);
-  return a_begin < b_begin + span_bytes(b.sizes(), b.strides(), b.itemsize()) &&
-         b_begin < a_begin + span_bytes(a.sizes(), a.strides(), a.itemsize());
+  return a_begin < b_begin + span_bytes(b) && b_begin < a_begin + span_bytes(a);
 }
 
 // The device's copy engine is these same processors: nothing is won by asking it.

@@ -78,10 +78,4 @@ CopyPlan plan_copy(c10::IntArrayRef sizes, c10::IntArrayRef destination_strides,
   return plan;
 }
 
-int64_t span_bytes(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t itemsize) {
-  int64_t last = 0;
-  for (size_t i = 0; i < sizes.size(); ++i) last += (sizes[i] - 1) * strides[i];
-  return (last + 1) * itemsize;
-}
-
 }  // namespace outboard

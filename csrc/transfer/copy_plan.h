@@ -61,7 +61,4 @@ struct CopyPlan {
 CopyPlan plan_copy(c10::IntArrayRef sizes, c10::IntArrayRef destination_strides,
                    c10::IntArrayRef source_strides, int64_t itemsize);
 
-// Bytes from the first to behind the last element of a layout with at least one element.
-int64_t span_bytes(c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t itemsize);
-
 }  // namespace outboard

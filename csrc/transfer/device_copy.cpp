@@ -12,19 +12,26 @@ namespace {
 
 std::atomic<DeviceCopy> g_device_copy{nullptr};
 
+Operator& copy_entry() {
+  static Operator& entry = router_entry("aten::_copy_from");
+  return entry;
+}
+
 }  // namespace
 
-void set_device_copy(DeviceCopy function) noexcept { g_device_copy.store(function); }
+void set_device_copy(DeviceCopy function) {
+  set_family(copy_entry(), "copy");
+  g_device_copy.store(function);
+}
 
 bool device_copies(c10::DeviceIndex device, int64_t elements) {
   if (g_device_copy.load(std::memory_order_relaxed) == nullptr || !runs_code(device)) return false;
   ensure_device_kernels();
-  return takes_device_way(device, {"aten::_copy_from", "copy"}, elements);
+  return takes_device_way(*copy_entry().ways.load(std::memory_order_acquire), device, elements);
 }
 
 bool copy_on_device(const at::Tensor& destination, const at::Tensor& source) {
-  static Operator& entry = router_entry("aten::_copy_from");
-  ReportedCall reported(entry, source.scalar_type(), Way::kDevice);
+  ReportedCall reported(copy_entry(), source.scalar_type(), Way::kDevice);
   if (g_device_copy.load(std::memory_order_relaxed)(destination, source)) return true;
   reported.cancel();
   return false;

@@ -13,7 +13,7 @@ namespace outboard {
 using DeviceCopy = bool (*)(const at::Tensor& destination, const at::Tensor& source);
 
 // Brought by the engine that does such copies.
-OUTBOARD_API void set_device_copy(DeviceCopy function) noexcept;
+OUTBOARD_API void set_device_copy(DeviceCopy function);
 
 // Whether copies within `device` should be given to it: code runs there, and the way is the
 // device's.

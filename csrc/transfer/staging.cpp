@@ -4,6 +4,7 @@
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/copy_native.h>
 
+#include "tensors/span.h"
 #include "transfer/copy_plan.h"
 #include "transfer/transfer.h"
 
@@ -29,8 +30,7 @@ at::Tensor empty_host_like(const at::Tensor& tensor) {
 
 // A CPU tensor over memory that looks like everything from the first to the last element.
 at::Tensor empty_host_span(const at::Tensor& tensor) {
-  const int64_t elements = span_bytes(tensor.sizes(), tensor.strides(), 1);
-  const at::Tensor buffer = at::detail::empty_cpu({elements}, tensor.scalar_type());
+  const at::Tensor buffer = at::detail::empty_cpu({span_elements(tensor)}, tensor.scalar_type());
   return at::native::as_strided_tensorimpl(buffer, tensor.sizes(), tensor.strides(), 0);
 }
 
@@ -39,7 +39,7 @@ at::Tensor empty_host_span(const at::Tensor& tensor) {
 at::Tensor read_to_host(const at::Tensor& source, StreamState& stream) {
   const int64_t itemsize = source.itemsize();
   const Place from = device_place(source, false);
-  const int64_t span = span_bytes(source.sizes(), source.strides(), itemsize);
+  const int64_t span = span_bytes(source);
   const bool dense = source.is_non_overlapping_and_dense();
   if (!dense && span > 2 * source.numel() * itemsize) {
     const at::Tensor packed = at::detail::empty_cpu(source.sizes(), source.scalar_type());
@@ -75,7 +75,7 @@ void write_from_host(const at::Tensor& destination, const at::Tensor& source, St
     in_use.wait();
     return;
   }
-  const int64_t span = span_bytes(destination.sizes(), destination.strides(), itemsize);
+  const int64_t span = span_bytes(destination);
   host = with_bits_of(empty_host_span(destination), destination);
   HostMemoryInUse in_use(stream, host);
   enqueue_copy(stream, Place::on_host(host.data_ptr()), to, span);

@@ -60,3 +60,18 @@ def test_a_driver_that_is_not_there_is_a_sentence():
     assert result.returncode == 1
     assert "no driver of that name is installed" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [(), ("tun",), ("--devices",)])
+def test_a_command_that_is_not_there_names_those_that_are(arguments):
+    result = try_python(COMMAND, *arguments)
+    assert result.returncode == 2
+    assert "not started" in result.stdout
+    assert "usage: python -m torch_outboard [-h] command" in result.stderr
+
+
+def test_the_module_of_another_command_is_not_imported():
+    code = COMMAND + '    print([m for m in sys.modules if m.startswith("rich")])\n'
+    code = code.replace("    sys.exit(status)\n", "")
+    result = try_python(code, "cache", "--help")
+    assert result.stdout.splitlines()[-1] == "[]"

@@ -1,14 +1,16 @@
-"""Tables of plain text."""
+"""Tables of plain text, which stay whole in files and pipes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 
-def print_columns(rows: Sequence[tuple[str, ...]]) -> None:
-    """Prints rows, each column as wide as its widest cell."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+def print_columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> None:
+    """Prints rows, each column as wide as its widest cell; those in `right` end there."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        print(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        cells = (
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
+        print("  ".join(cells).rstrip())

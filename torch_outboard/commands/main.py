@@ -6,6 +6,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from torch_outboard.commands.problems import device_problem, index_problem
 from torch_outboard.state import state
@@ -26,31 +27,35 @@ COMMANDS = {
 ON_DEVICE = ("tune", "prebuild")
 
 
+class _CommandParser(argparse.ArgumentParser):
+    """The parser of a command, whose module it imports when that is the one asked for."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        name = self.prog.rpartition(" ")[2]
+        try:
+            module = importlib.import_module(f"torch_outboard.commands.{name}")
+        except ImportError as error:  # the native part, whose absence has a better sentence
+            self.exit(1, f"{state.extension_error or error}\n")
+        module.add_arguments(self)
+        self.set_defaults(run=module.run)
+        return super().parse_known_args(args, namespace)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns the exit status: 0 if it did what was asked for."""
-    arguments = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(
         prog="python -m torch_outboard", description="A small driver in, a PyTorch device out."
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    parsers = {
-        name: commands.add_parser(name, help=words, description=words)
-        for name, words in COMMANDS.items()
-    }
-    wanted = arguments[0] if arguments else ""
-    if wanted not in COMMANDS:
-        wanted = parser.parse_args(arguments).command  # mostly ends here: help, or what is wrong
-    try:
-        module = importlib.import_module(f"torch_outboard.commands.{wanted}")
-    except ImportError as error:  # the native part, whose absence has a better sentence
-        print(state.extension_error or error, file=sys.stderr)
-        return 1
-    module.add_arguments(parsers[wanted])
-    options = parser.parse_args(arguments)  # ends here for --help and what makes no sense
-    if wanted in ON_DEVICE:
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="command", parser_class=_CommandParser
+    )
+    for name, words in COMMANDS.items():
+        commands.add_parser(name, help=words, description=words)
+    options = parser.parse_args(arguments)
+    if options.command in ON_DEVICE:
         problem = device_problem() or index_problem(options.device)
         if problem is not None:
             print(problem, file=sys.stderr)
             return 1
-    status: int = module.run(options)
+    status: int = options.run(options)
     return status

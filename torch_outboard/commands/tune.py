@@ -14,15 +14,17 @@ from rich.table import Table
 
 import torch_outboard
 from torch_outboard import _C
-from torch_outboard.tuning import product_tuning, tuning_file, way_tuning
+from torch_outboard.tuning import (
+    product_tuning,
+    representative_programs,
+    tuning_file,
+    way_tuning,
+)
 from torch_outboard.tuning.product_tuning import Measured
 from torch_outboard.tuning.representative_calls import families
 from torch_outboard.tuning.tuning_file import Tuning
 from torch_outboard.tuning.tuning_journal import Remember, measure_anew
-from torch_outboard.tuning.way_ratios import compare_ways
 
-# Forcing the device is worth trying where a training step takes so much of its time by `auto`.
-ADVISED = 0.9
 # Between two lines of progress in a log.
 LINE_SECONDS = 10.0
 
@@ -71,8 +73,9 @@ def run(options: argparse.Namespace) -> int:
         return 130
     if products:
         console.print(product_table(device, products))
-    if tuning.ratios:
+    if tuning.times:
         console.print(table(tuning))
+        console.print(summary(tuning), soft_wrap=True)
     elif not options.family:
         console.print(
             f"{device} shares no memory with the host, so its own kernels are always taken"
@@ -82,9 +85,6 @@ def run(options: argparse.Namespace) -> int:
     console.print(
         f"written to {file}" if file else "not kept: OUTBOARD_CACHE_DIR is empty", soft_wrap=True
     )
-    if tuning.ratios and not options.family:
-        ratio = way_tuning.forced_ratio(device, compare_ways)
-        console.print(advice(ratio))
     return 0
 
 
@@ -123,16 +123,19 @@ class Lines:
         self.done += 1
 
 
-def advice(ratio: float) -> str:
-    """What to do about the time of a small training step by the device alone over that by auto.
-
-    `auto` looks at calls one by one. A program that keeps Python busy may still be better off with
-    the device, which works beside it, where the host's kernels make it wait.
-    """
-    taken = (
-        f"a small training step takes {ratio:.2f} of its time by `auto` with OUTBOARD_WAY=device"
+def summary(tuning: Tuning) -> str:
+    """What `auto` does with programs now, and what it costs them."""
+    found = {
+        "device": "all programs are best on the device",
+        "host": "all programs are best on the host",
+    }
+    words = found.get(str(tuning.beside), f"Python counts for {tuning.beside} us beside a call")
+    costs = tuning.costs
+    forced = ", ".join(f"{costs[way]:.2f} by {way}" for way in ("device", "host"))
+    return (
+        f"{words}; the small programs take at most {costs[str(tuning.beside)]:.2f} of the time by "
+        f"the better forced way ({forced})"
     )
-    return f"{taken}: try that with your program" if ratio < ADVISED else taken
 
 
 def measure(
@@ -156,7 +159,7 @@ def measure(
     steps = len(way_tuning.SIZES) * sum(len(calls[name]) for name in only or calls if name in calls)
     products: dict[str, Measured] = {}
     tuning = tuning_file.empty(device.index)
-    total = steps + product_tuning.steps()
+    total = steps + product_tuning.steps() + len(representative_programs.PROGRAMS)
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=total, device=device)
         lines = Lines(str(device), total, console)
@@ -198,21 +201,15 @@ def in_thousands(elements: int) -> str:
 
 
 def table(tuning: Tuning) -> Table:
-    """Ratios of families, each before its operators, by size, and what `auto` makes of them."""
+    """Device over host of families, each before its operators, by size."""
     result = Table(title=f"{tuning.device}: device over host, by elements")
-    sizes = sorted({int(size) for ratios in tuning.ratios.values() for size in ratios})
+    sizes = sorted({size for times in tuning.times.values() for size in times})
     result.add_column("family, operators", overflow="fold")
     for size in sizes:
         result.add_column(in_thousands(size), justify="right", no_wrap=True)
-    result.add_column("device way")
-    for name, ratios in tuning.ratios.items():
-        spans = [
-            f"from {first:,}" if end is None else f"{first:,} to {end:,}"
-            for first, end in tuning.ranges[name]
-        ]
-        words = ", ".join(spans) or "never"
-        cells = [f"{ratios[str(size)]:.2f}" if str(size) in ratios else "" for size in sizes]
+    for name, times in tuning.times.items():
+        cells = [f"{times[s][0] / times[s][1]:.2f}" if s in times else "" for s in sizes]
         is_operator = "::" in name
         shown = "  " + name.removeprefix("aten::") if is_operator else name
-        result.add_row(shown, *cells, words, style="" if is_operator else "bold")
+        result.add_row(shown, *cells, style="" if is_operator else "bold")
     return result

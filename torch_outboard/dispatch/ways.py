@@ -1,9 +1,10 @@
 """Whether the kit's device kernels or its host kernels run an operator, per device.
 
-- `"auto"`: whatever is better on this device, for each operator (else its family of kernels) and
-  number of elements as `python -m torch_outboard tune` has measured it. What was not measured
-  follows a default: where host and device share memory and the device is a CPU, the host's kernels;
-  elsewhere the device's.
+- `"auto"`: the device's kernels, but for programs that the host's would make faster where a CPU
+  shares its memory with the host. Calls of all operators count for the side that they are better
+  on, as `python -m torch_outboard tune` has measured them, and a program moves to the other side
+  once that would have saved it some milliseconds. With deterministic algorithms it stays where it
+  is, since results of the two sides differ in the last digits.
 - `"device"`: the kit's device kernels, wherever one serves the call.
 - `"host"`: the kit's device kernels never.
 
@@ -20,7 +21,7 @@ from torch_outboard import _C
 from torch_outboard.device.devices import DeviceLike, device_index
 from torch_outboard.variables import WAY_VARIABLE
 
-__all__ = ["get_way", "ranges", "set_way", "way"]
+__all__ = ["get_way", "savings", "set_way", "way"]
 
 WAYS = ("auto", "device", "host")
 
@@ -35,18 +36,18 @@ def get_way(device: DeviceLike = None) -> str:
     return _C.way_setting(device_index(device))
 
 
-def ranges(device: DeviceLike = None) -> dict[str, list[tuple[int, int | None]]]:
-    """What `"auto"` was measured to mean on a device (default: the current one).
+def savings(device: DeviceLike = None) -> dict[str, list[float]]:
+    """By what `"auto"` decides on a device (default: the current one).
 
     Returns:
-        By operator ("aten::add", which stands for its overloads) and by family of kernels, which
-        counts for the other operators: the numbers of elements for which the device's kernels are
-        taken, as pairs of the first number and of the one behind the last, which is None where
-        there is no end. What was not measured is missing and follows the default.
+        By operator ("aten::add", which stands for its overloads), else by family of kernels: the
+        microseconds that a host kernel saves, negative where it loses. Element i of the list is
+        about calls with less than 2^i elements and at least half as many. Empty where the device's
+        kernels are always taken.
     """
     index = device_index(device)
     _C.bring_device_kernels()
-    return _C.way_ranges(index)
+    return {name: [ns / 1000 for ns in saved] for name, saved in _C.way_savings(index).items()}
 
 
 def set_way(name: str, device: DeviceLike = None) -> None:

@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from textwrap import dedent, indent
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 
-from torch_outboard.ops.row import (
-    EVERY,
-    Row,
-    Value,
-    dtype_bits,
-    dtype_number,
-    qualified,
-)
-
-# The language knows dtypes by number.
-_DTYPES = {
-    name: dtype_number(getattr(torch, name))
-    for name in ("bool", "uint8", "int32", "int64", "float32", "float64")
-}
+from torch_outboard import _C
+from torch_outboard.ops.row import EVERY, Row, Value, dtype_bits, qualified
 
 
 def composed(
     overloads: str,
-    body: str,
+    body: Callable[..., Any] | str,
     *,
     dtypes: Iterable[torch.dtype] = EVERY,
-    helpers: str = "",
     conditions: Sequence[str] = (),
     results: str = "",
     **properties: Value,
@@ -38,16 +24,17 @@ def composed(
 
     Args:
         overloads: names without namespace, separated by blanks.
-        body: in the language of TorchScript; the names are the arguments of the overloads.
+        body: a function that calls operators of PyTorch; its parameters are arguments of the
+            overloads, as many as it wants (`from_` is the argument `from`), and `results`. Or the
+            name of such a function in C++, for operators that programs call very often. It runs
+            below autograd and autocast, on any thread.
         dtypes: of the first tensor, that are served.
-        helpers: functions that the body calls, in the same language.
         conditions, results, properties (`meta`, `requires`, `family`): as in composed.h.
     """
     return {
         "engine": "composed",
         "overloads": qualified(overloads),
-        "body": indent(_numbers(dedent(body).strip("\n")), "    ") + "\n",
-        "helpers": _numbers(dedent(helpers).strip("\n")) + "\n",
+        "body": body,
         "dtypes": dtype_bits(dtypes),
         "conditions": list(conditions),
         "results": results.split(),
@@ -55,6 +42,10 @@ def composed(
     }
 
 
-def _numbers(text: str) -> str:
-    pattern = r"\btorch\.(" + "|".join(_DTYPES) + r")\b"
-    return re.sub(pattern, lambda found: str(_DTYPES[found[1]]), text)
+def require(holds: bool) -> None:
+    """Declines the call, which another kernel then serves, if the condition does not hold.
+
+    To be asked before the body writes to an argument: afterwards declining raises RuntimeError.
+    """
+    if not holds:
+        raise _C.Declined

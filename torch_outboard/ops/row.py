@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from torch_outboard import _C
 from torch_outboard.paths import PACKAGE
 
-Value = bool | int | float | str | list[str] | list[int] | dict[str, str]
+Value = bool | int | float | str | list[str] | list[int] | dict[str, str] | Callable[..., Any]
 Row = dict[str, Value]
 
 # Dtypes that rows name as groups.
@@ -23,34 +25,15 @@ WIDE_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 BOOL = (torch.bool,)
 EVERY = (*FLOATS, *INTEGERS, *BOOL, *COMPLEX)
 
-# c10::ScalarType, which PyTorch does not show in Python.
-_SCALAR_TYPES = {
-    torch.uint8: 0,
-    torch.int8: 1,
-    torch.int16: 2,
-    torch.int32: 3,
-    torch.int64: 4,
-    torch.float16: 5,
-    torch.float32: 6,
-    torch.float64: 7,
-    torch.complex64: 9,
-    torch.complex128: 10,
-    torch.bool: 11,
-    torch.bfloat16: 15,
-    torch.uint16: 27,
-    torch.uint32: 28,
-    torch.uint64: 29,
-}
+
+def dtype_bits(dtypes: Iterable[torch.dtype]) -> int:
+    """A number in which the bits of the dtypes' numbers are set."""
+    return _C.dtype_bits(list(dtypes))
 
 
 def dtype_number(dtype: torch.dtype) -> int:
     """The number of a dtype in C++."""
-    return _SCALAR_TYPES[dtype]
-
-
-def dtype_bits(dtypes: Iterable[torch.dtype]) -> int:
-    """A number in which the bits of the dtypes' numbers are set."""
-    return sum(1 << dtype_number(dtype) for dtype in dtypes)
+    return dtype_bits((dtype,)).bit_length() - 1
 
 
 def qualified(names: str | Iterable[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import threading
 from collections.abc import Mapping
@@ -26,6 +27,7 @@ TABLES = (
     "products.matrix_product",
     "products.convolution",
     "indexing.gather_scatter",
+    "indexing.composed_indexing",
     "indexing.advanced_indexing",
     "normalization.softmax",
     "normalization.norm_layers",
@@ -45,6 +47,8 @@ TABLES = (
     "reductions.scans",
     "ordering.sorting",
     "ordering.searching",
+    "ordering.sets",
+    "ordering.counts",
     "ordering.histograms",
     "movement.joining",
     "movement.rearranging",
@@ -89,4 +93,5 @@ def hand_over() -> None:
         compiled = any(map(_C.runs_code, range(_C.device_count())))
         wanted = library.rows(_C.library_functions()) + (rows() if compiled else [])
         _C.hand_over_tables(table.texts() if compiled else {}, wanted)
+        atexit.register(_C.stop_row_functions)
         _handed_over = True

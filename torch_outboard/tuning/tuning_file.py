@@ -1,8 +1,8 @@
 """What `python -m torch_outboard tune` measured on a device, kept on disk.
 
-That is what `auto` means (for how many elements the device's kernels are better than the host's),
-and the tiles of matrix products. The file lies beside the compiled programs, one for each device,
-version of its driver and version of PyTorch. It is read at the first use of the device.
+That is by what `auto` decides (times of calls by both ways, and what Python does beside the
+device), and the tiles of matrix products. The file lies beside the compiled programs, one for each
+device, version of its driver and version of PyTorch. It is read at the first use of the device.
 """
 
 from __future__ import annotations
@@ -18,15 +18,12 @@ import torch
 
 from torch_outboard import _C
 from torch_outboard.ops import program_cache
+from torch_outboard.tuning import way_savings
 from torch_outboard.tuning.tuning_journal import Journal
+from torch_outboard.tuning.way_savings import Beside, Times
 
 # Changes when files of older versions can no longer be used.
-FORMAT = 1
-
-# Numbers of elements, from the first to the one behind the last; None: no end.
-Range = tuple[int, int | None]
-# By family or operator, where the device's kernels are taken; nowhere if the list is empty.
-Ranges = dict[str, list[Range]]
+FORMAT = 2
 
 
 @dataclass
@@ -35,13 +32,14 @@ class Tuning:
 
     device: str
     driver_version: str
-    ranges: Ranges
     torch: str = torch.__version__
     date: str = ""
     threads: int = 0  # that host kernels used
-    # Time of the device's kernels over that of the host's, by family or operator and by number of
-    # elements.
-    ratios: dict[str, dict[str, float]] = field(default_factory=dict)
+    # As in way_savings.py.
+    times: Times = field(default_factory=dict)
+    beside: Beside = way_savings.TYPICAL_BESIDE
+    # By choice of `beside`: the largest ratio of a program's time to that by the better forced way.
+    costs: dict[str, float] = field(default_factory=dict)
     # Rows, vectors and panels of products, by the name of the dtype of their sums.
     products: dict[str, list[int]] = field(default_factory=dict)
 
@@ -52,7 +50,6 @@ def empty(device: int) -> Tuning:
     return Tuning(
         device=properties.name,
         driver_version=properties.driver_version,
-        ranges={},
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         threads=torch.get_num_threads(),
     )
@@ -105,11 +102,18 @@ def load(device: int) -> Tuning | None:
     try:
         content = json.loads(data)
         if content.pop("format") != FORMAT:
+            _warn(file, "another version of torch_outboard wrote it")
             return None
         tuning = Tuning(**content)
-        tuning.ranges = {
-            name: [_checked(*pair) for pair in pairs] for name, pairs in tuning.ranges.items()
-        }
+        tuning.times = {
+            name: {int(elements): (float(device), float(host))
+                   for elements, (device, host) in by_size.items()}
+            for name, by_size in tuning.times.items()
+        }  # fmt: skip
+        if tuning.beside not in ("device", "host"):
+            tuning.beside = float(tuning.beside)
+        if not all(tuning.times.values()):
+            raise ValueError("there is an operator without times")
         _check_owner(device, tuning)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         _warn(file, error)
@@ -126,12 +130,6 @@ def _check_owner(device: int, tuning: Tuning) -> None:
         raise ValueError(f"it is about {', '.join(found)} and not about {', '.join(expected)}")
 
 
-def _checked(first: int, end: int | None) -> Range:
-    if first < 0 or (end is not None and end <= first):
-        raise ValueError(f"there is no number from {first} to below {end}")
-    return first, end
-
-
 def _warn(file: Path | None, reason: Exception | str) -> None:
     warnings.warn(
         f"{file} cannot be used ({reason}), so the device works by the defaults; "
@@ -146,8 +144,7 @@ def keep(device: int, tuning: Tuning) -> Path | None:
     What was not measured now stays as it was found before.
     """
     if (before := load(device)) is not None:
-        tuning.ranges = before.ranges | tuning.ranges
-        tuning.ratios = before.ratios | tuning.ratios
+        tuning.times = before.times | tuning.times
         tuning.products = before.products | tuning.products
     file = save(device, tuning)
     apply(device, tuning)
@@ -156,16 +153,22 @@ def keep(device: int, tuning: Tuning) -> Path | None:
 
 def apply(device: int, tuning: Tuning) -> None:
     """Lets a device work by what was found."""
-    _C.set_way_ranges(device, tuning.ranges)
+    times = way_savings.TYPICAL | tuning.times
+    _C.set_way_savings(device, way_savings.table(times, tuning.beside))
     for dtype, blocks in tuning.products.items():
         rows, vectors, panels = blocks
         _C.set_product_blocks(device, getattr(torch, dtype), rows, vectors, panels)
 
 
 def apply_all() -> None:
-    """Gives every device what its file says; the others keep the defaults."""
+    """Gives every device what its file says; CPUs without one get the typical table."""
     for device in range(_C.device_count()):
-        if _C.runs_code(device) and (tuning := load(device)) is not None:
+        if not _C.runs_code(device):
+            continue
+        tuning = load(device)
+        if tuning is None and _C.device_properties(device).kind == "cpu":
+            tuning = empty(device)
+        if tuning is not None:
             try:
                 apply(device, tuning)
             except (ValueError, TypeError, AttributeError) as error:

@@ -1,234 +1,122 @@
-"""Finds out which way is better on a device, for operators and for families of them.
+"""Finds the table by which `auto` decides on a device (`way_savings.py`).
 
-An operator takes the device way around the sizes at which its representative calls were better by
-it (`way_ratios.py`); the operators of a family that no call stands for take it where the family's
-calls were better by it on average, and none much worse.
-Where that opens the device way, calls of other sizes have to ask which way to take: if they do not
-bear that, it is closed. Then small training steps (`representative_steps.py`) have the last word on
-everything of which they give calls to the device.
+The times of single calls say what they save; whole programs have the last word on what Python does
+beside the device, since that does not show in calls.
 """
 
 from __future__ import annotations
 
 import functools
-import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping
-from itertools import pairwise
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 
 from torch_outboard import _C
-from torch_outboard.dispatch import fallback, ways
-from torch_outboard.ops import tables
-from torch_outboard.tuning import representative_steps, tuning_file
-from torch_outboard.tuning.representative_calls import COPY, COPY_OVERLOAD, Call, Run, families
-from torch_outboard.tuning.tuning_file import Range, Ranges, Tuning
+from torch_outboard.dispatch import ways
+from torch_outboard.tuning import representative_programs, tuning_file, way_savings, way_times
+from torch_outboard.tuning.representative_calls import Call, Run, families
+from torch_outboard.tuning.tuning_file import Tuning
 from torch_outboard.tuning.tuning_journal import Remember, measure_anew
-from torch_outboard.tuning.way_ratios import (
-    MARGIN,
-    REPEATS,
-    Compare,
-    Progress,
-    by_name,
-    compare_ways,
-    measure_operators,
-)
+from torch_outboard.tuning.way_savings import Beside, Times
+from torch_outboard.tuning.way_times import Compare, Progress
 
-SIZES = tuple(1 << bits for bits in (10, 12, 15, 17, 20, 22))  # elements
-# What a training step may take of its time by the host's kernels: chance alone is some per cent.
-TRAINING_LIMIT = 1.02
-# The same for a call that stays on the host, and now has to ask.
-QUESTION_LIMIT = 1.05
-# How often in a row a limit has to be exceeded: what else runs on the machine looks like a loss.
-CONFIRMATIONS = 3
+SIZES = (1 << 10, 1 << 15, 1 << 17, 1 << 20)  # elements
+# What is tried. Where two are about equally good, the one before counts: other programs than these
+# may be better on the other side.
+BESIDE: tuple[Beside, ...] = (60.0, 30.0, 120.0, 0.0, "device", "host")
+# Seconds that one choice takes per round and program, after as many in which it settles.
+PROGRAM_SECONDS = 0.1
+PROGRAM_ROUNDS = 3
+# What a choice has to be better by to count as better than one before it.
+MARGIN = 0.95
 
 
-def better_ranges(ratios: Mapping[int, float], margin: float = MARGIN) -> list[Range]:
-    """For how many elements the device way is better.
+def compare_programs(
+    run: Run, take: Callable[[str], None], names: Sequence[str], synchronize: Callable[[], None]
+) -> dict[str, float]:
+    """Seconds of a program by each choice, medians of rounds in turn, each after it has settled."""
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for name in names:
+        take(name)
+        run()  # compiles
+    for _ in range(PROGRAM_ROUNDS):
+        for name in names:
+            take(name)
+            end = time.perf_counter() + PROGRAM_SECONDS
+            repeats = 0
+            while time.perf_counter() < end or repeats < 2:
+                way_times.seconds(run, 1, synchronize)
+                repeats += 1
+            times[name].append(way_times.seconds(run, repeats, synchronize))
+    return {name: statistics.median(times[name]) for name in names}
 
-    Args:
-        ratios: by number of elements, the time of the device way over that of the host way.
-        margin: what a ratio has to be at most to count as better.
 
-    Returns:
-        Ranges that meet half way (of the logarithm) between sizes of which one was better and one
-        was not; what lies outside of all sizes goes with the nearest.
-    """
-    found: list[Range] = []
-    previous = None  # the size before, and whether the device was better there
-    for elements in sorted(ratios):
-        better = ratios[elements] <= margin
-        if previous is None:
-            border = 0
-        elif better != previous[1]:
-            border = math.isqrt(previous[0] * elements)
-        if better and (previous is None or not previous[1]):
-            found.append((border, None))
-        elif not better and previous is not None and previous[1]:
-            found[-1] = (found[-1][0], border)
-        previous = elements, better
+def costs(by_program: Iterable[Mapping[Beside, float]]) -> dict[Beside, float]:
+    """For each choice the largest ratio, over programs, of its time to the better forced way's."""
+    found: dict[Beside, float] = {}
+    for times in by_program:
+        best = min(times["device"], times["host"])
+        for choice, seconds in times.items():
+            found[choice] = max(found.get(choice, 0.0), seconds / best)
     return found
 
 
-def auto_ratio(ranges: Ranges, run: Run, device: torch.device, compare: Compare) -> float:
-    """Time of a piece of work by `auto` with these ranges over that by the host's kernels alone."""
-    before = _C.way_ranges(device.index)
-    host: Ranges = {name: [] for name in ranges}
+def cheapest(by_choice: Mapping[Beside, float]) -> Beside:
+    """The choice with the least cost; an earlier one if a later one is hardly better."""
+    best, *others = by_choice
+    for choice in others:
+        if by_choice[choice] < MARGIN * by_choice[best]:
+            best = choice
+    return best
 
-    def take(way: str) -> None:
-        _C.set_way_ranges(device.index, ranges if way == "device" else host)
 
+def judge(
+    times: Times,
+    device: torch.device,
+    compare: Compare,
+    say: Progress,
+    programs: Mapping[str, Callable[[torch.device], Run]],
+    remember: Remember = measure_anew,
+) -> tuple[Beside, dict[Beside, float]]:
+    """What Python does beside the device, as programs show it, and the cost of each choice."""
+    tables = {str(beside): way_savings.table(times, beside) for beside in BESIDE}
+
+    def take(choice: str) -> None:
+        forced = choice in ("device", "host")
+        ways.set_way(choice if forced else "auto", device)
+        if not forced:
+            _C.set_way_savings(device.index, tables[choice])
+
+    def measure(prepare: Callable[[torch.device], Run]) -> list[float]:
+        synchronize = torch.get_device_module(device).synchronize
+        found = compare(prepare(device), take, list(tables), synchronize)
+        return [found[choice] for choice in tables]
+
+    before = _C.way_savings(device.index)
+    by_program = []
     try:
         with ways.way("auto", device):
-            synchronize = torch.get_device_module(device).synchronize
-            pairs = [compare(run, take, synchronize) for _ in range(REPEATS)]
+            for name, prepare in programs.items():
+                say(name)
+                seconds = remember(f"program {name}", functools.partial(measure, prepare))
+                by_program.append(dict(zip(BESIDE, seconds, strict=True)))
     finally:
-        _C.set_way_ranges(device.index, before)
-    return statistics.median(on_device / on_host for on_device, on_host in pairs)
-
-
-def is_slower(
-    ranges: Ranges, run: Run, device: torch.device, compare: Compare, limit: float
-) -> bool:
-    """Whether `auto` with these ranges exceeds `limit` times the host's time, repeatedly."""
-    return all(auto_ratio(ranges, run, device, compare) > limit for _ in range(CONFIRMATIONS))
-
-
-def used_on_device(ranges: Ranges, run: Run, device: torch.device) -> set[str]:
-    """Operators and families of which a piece of work has calls that ranges give to the device."""
-    before = _C.way_ranges(device.index)
-    try:
-        _C.set_way_ranges(device.index, ranges)
-        with ways.way("auto", device), fallback.report() as report:
-            run()
-    finally:
-        _C.set_way_ranges(device.index, before)
-    known = {**tables.families(), COPY_OVERLOAD: COPY}
-    used = set()
-    for row in report.rows:
-        if row.way == "device" and row.op in known:
-            operator = _C.operator_of(row.op)
-            used.add(operator if operator in ranges else known[row.op])
-    return used
-
-
-def host_calls_keep_up(
-    name: str,
-    ranges: list[Range],
-    calls: Iterable[Call],
-    device: torch.device,
-    sizes: Iterable[int],
-    compare: Compare,
-    say: Progress,
-    remember: Remember = measure_anew,
-) -> bool:
-    """Whether the calls that stay on the host bear the question which way to take.
-
-    The question takes as long for any number of elements, so those with the fewest are asked.
-    """
-    outside = [
-        elements
-        for elements in sizes
-        if not any(a <= elements and (b is None or elements < b) for a, b in ranges)
-    ]
-    for elements in sorted(outside)[:1]:
-        for number, call in enumerate(calls):
-            say(f"{call.overload} of {elements:,} on the host")
-
-            def ask(call: Call = call, elements: int = elements) -> bool:
-                run = call.prepare(device, elements)
-                return is_slower({name: ranges}, run, device, compare, QUESTION_LIMIT)
-
-            if remember(f"question {name} {number} {elements} {ranges}", ask):
-                return False
-    return True
-
-
-def forced_ratio(device: torch.device, compare: Compare) -> float:
-    """Time of a training step by the device's kernels alone over that by `auto` as it is now."""
-    step = representative_steps.perceptron(device)
-
-    def take(way: str) -> None:
-        ways.set_way("device" if way == "device" else "auto", device)
-
-    before = ways.get_way(device)
-    try:
-        synchronize = torch.get_device_module(device).synchronize
-        pairs = [compare(step, take, synchronize) for _ in range(REPEATS)]
-    finally:
-        ways.set_way(before, device)
-    return statistics.median(forced / by_auto for forced, by_auto in pairs)
-
-
-def narrower(found: list[Range], sizes: Iterable[int]) -> Iterable[list[Range]]:
-    """The ranges themselves, then what is left of them from half way between two sizes on."""
-    yield found
-    last = found
-    for before, size in pairwise(sorted(sizes)):
-        border = math.isqrt(before * size)
-        rest = [(max(first, border), end) for first, end in found if end is None or end > border]
-        if rest and rest != last:
-            yield rest
-            last = rest
-
-
-def worth_it(
-    ranges: Ranges,
-    device: torch.device,
-    sizes: Iterable[int],
-    compare: Compare,
-    say: Progress,
-    steps: Mapping[str, Callable[[torch.device], Run]],
-    remember: Remember = measure_anew,
-) -> Ranges:
-    """As much of the ranges as slows no training step down.
-
-    The steps work on small tensors, each of which may have to wait for the one before on the other
-    way. So what fails from its first size on may pass from a larger one on. Operators and families
-    of which the steps have no calls in these ranges stay as they are.
-    """
-
-    runs = {name: prepare(device) for name, prepare in steps.items()}
-
-    def used(chosen: Ranges) -> dict[str, set[str]]:
-        return {step: used_on_device(chosen, run, device) for step, run in runs.items()}
-
-    def passes(chosen: Ranges, names_by_step: Mapping[str, set[str]]) -> bool:
-        for step, names in names_by_step.items():
-            if names:
-                say(f"a {step} step, {', '.join(sorted(names))}")
-                ask = functools.partial(
-                    is_slower, chosen, runs[step], device, compare, TRAINING_LIMIT
-                )
-                if remember(f"{step} {sorted(chosen.items())}", ask):
-                    return False
-        return True
-
-    at_stake = used(ranges)
-    judged = [name for name in ranges if any(name in names for names in at_stake.values())]
-    if not judged or passes({name: ranges[name] for name in judged}, at_stake):
-        return ranges
-    chosen: Ranges = {name: [] if name in judged else ranges[name] for name in ranges}
-    for name in judged:
-        for candidate in narrower(ranges[name], sizes):
-            tried = chosen | {name: candidate}
-            names_by_step = used(tried)
-            unused = not any(name in names for names in names_by_step.values())
-            if unused or passes(tried, names_by_step):
-                chosen[name] = candidate
-                break
-    return chosen
+        _C.set_way_savings(device.index, before or None)
+    by_choice = costs(by_program)
+    return cheapest(by_choice), by_choice
 
 
 def tune(
     device: torch.device,
     only: Iterable[str] = (),
-    sizes: Iterable[int] = SIZES,
-    compare: Compare = compare_ways,
+    sizes: Sequence[int] = SIZES,
+    compare: Compare = way_times.compare,
+    compare_programs: Compare = compare_programs,
     say: Progress = lambda _: None,
     calls: Mapping[str, Iterable[Call]] | None = None,
-    steps: Mapping[str, Callable[[torch.device], Run]] = representative_steps.STEPS,
+    programs: Mapping[str, Callable[[torch.device], Run]] = representative_programs.PROGRAMS,
     remember: Remember = measure_anew,
 ) -> Tuning:
     """Measures a device and returns what was found; nothing is written or changed.
@@ -236,12 +124,13 @@ def tune(
     Args:
         device: with its index. Host and device have to share memory: where they do not, the host
             way copies every argument, and there is nothing to compare.
-        only: families; all by default.
-        sizes: numbers of elements.
-        compare: what times a piece of work by both ways.
+        only: families; all by default. Programs then judge them with the typical times of others.
+        sizes: numbers of elements, ascending.
+        compare: what times a call by both ways.
+        compare_programs: what times a program by several choices.
         say: is told what is measured next.
         calls: by family; those of `representative_calls.py` by default.
-        steps: training steps that must not become slower, by name.
+        programs: by name; they judge.
         remember: gives what a run before has measured, or measures and keeps it.
 
     Raises:
@@ -257,32 +146,16 @@ def tune(
             "there is nothing to tune"
         )
     calls = families() if calls is None else calls
-    if unknown := set(only) - set(calls):
+    only = set(only)
+    if unknown := only - set(calls):
         raise ValueError(
             f"no family {', '.join(sorted(unknown))}; there are {', '.join(sorted(calls))}"
         )
-    sizes = sorted(sizes)
-    ratios: dict[str, dict[int, float]] = {}
-    represented: dict[str, list[Call]] = {}
-    for family, its_calls in calls.items():
-        if only and family not in only:
-            continue
-        measured = measure_operators(its_calls, device, sizes, compare, say, remember)
-        ratios |= by_name(family, measured)
-        represented[family] = list(its_calls)
-        for call in its_calls:
-            represented.setdefault(_C.operator_of(call.overload), []).append(call)
-    ranges = {name: better_ranges(found) for name, found in ratios.items()}
-    for name in [name for name in ranges if ranges[name]]:
-        if not host_calls_keep_up(
-            name, ranges[name], represented[name], device, sizes, compare, say, remember
-        ):
-            ranges[name] = []
-    ranges = worth_it(ranges, device, sizes, compare, say, steps, remember)
+    chosen = {family: its for family, its in calls.items() if not only or family in only}
     tuning = tuning_file.empty(index)
-    tuning.ranges = ranges
-    tuning.ratios = {
-        name: {str(elements): round(ratio, 3) for elements, ratio in found.items()}
-        for name, found in ratios.items()
-    }
+    tuning.times = way_times.measure(chosen, device, sizes, compare, say, remember)
+    if tuning.times:
+        times = way_savings.TYPICAL | tuning.times
+        tuning.beside, by_choice = judge(times, device, compare_programs, say, programs, remember)
+        tuning.costs = {str(choice): round(cost, 3) for choice, cost in by_choice.items()}
     return tuning

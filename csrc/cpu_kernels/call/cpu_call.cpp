@@ -9,6 +9,7 @@
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/streams/wait.h"
+#include "tensors/span.h"
 
 namespace outboard {
 namespace {
@@ -18,12 +19,8 @@ constexpr c10::DispatchKeySet kDeviceKeys(c10::DispatchKey::PrivateUse1);
 
 // The bytes [begin, end) of its storage that a tensor may touch.
 std::pair<size_t, size_t> byte_span(const at::Tensor& tensor) {
-  if (tensor.numel() == 0) return {0, 0};
-  int64_t last = 0;
-  for (int64_t i = 0; i < tensor.dim(); ++i) last += (tensor.size(i) - 1) * tensor.stride(i);
-  const size_t item = tensor.itemsize();
-  const auto offset = static_cast<size_t>(tensor.storage_offset());
-  return {offset * item, (offset + static_cast<size_t>(last) + 1) * item};
+  const size_t begin = static_cast<size_t>(tensor.storage_offset()) * tensor.itemsize();
+  return {begin, begin + static_cast<size_t>(span_bytes(tensor))};
 }
 
 // The same memory, called the device's.

@@ -1,27 +1,18 @@
 #include "device_kernels/composed/composed.h"
 
 #include <ATen/MemoryOverlap.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/Resize.h>
+
+#include <algorithm>
 
 #include "transfer/copy.h"
 #include "tensors/empty.h"
+#include "device_kernels/composed/write_watch.h"
 #include "device_kernels/kernel_types.h"
 
 namespace outboard {
 namespace {
-
-// "def composed(self: Tensor, dim: int, out: Tensor):"
-std::string header(const Overload& overload, size_t inputs,
-                   const std::vector<std::string>& results) {
-  std::string text;
-  for (size_t i = 0; i < inputs; ++i) {
-    const c10::Argument& argument = overload.argument(static_cast<int>(i));
-    if (!text.empty()) text += ", ";
-    text += argument.name() + ": " + argument.type()->annotation_str();
-  }
-  for (const std::string& name : results) text += ", " + name + ": Tensor";
-  return "def composed(" + text + "):\n";
-}
 
 // The first tensor of the call; it says the dtype.
 const at::Tensor* first_tensor(const Overload& overload, size_t inputs,
@@ -53,6 +44,7 @@ bool all_tensors(const c10::IValue& value, const Function& holds) {
 
 ComposedKernel::ComposedKernel(const Row& row, const c10::FunctionSchema& schema)
     : EngineKernel(row, schema),
+      body_(row.function("body")),
       requirements_(row, overload_),
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
       casts_(row.text("casts")),
@@ -60,18 +52,32 @@ ComposedKernel::ComposedKernel(const Row& row, const c10::FunctionSchema& schema
       writes_(!row.texts("results").empty()) {
   inputs_ = overload_.argument_count();
   if (overload_.form() == Overload::Form::kOut) inputs_ -= overload_.result_count();
-  source_ =
-      row.text("helpers") + header(overload_, inputs_, row.texts("results")) + row.text("body");
+  const std::vector<std::string>& results = row.texts("results");
+  TORCH_CHECK_VALUE(body_ != nullptr, "the row of ", overload_.name(), " has no body");
+  for (const std::string& name : body_->parameters) {
+    const int place = overload_.find(name);
+    const auto result = std::find(results.begin(), results.end(), name);
+    if (result != results.end()) {
+      places_.push_back(inputs_ + static_cast<size_t>(result - results.begin()));
+      parameters_.emplace_back(name, c10::TensorType::get());
+      continue;
+    }
+    TORCH_CHECK_VALUE(place >= 0 && place < static_cast<int>(inputs_), "the body of ",
+                      overload_.name(), " has a parameter '", name,
+                      "', which is neither an argument nor a result");
+    places_.push_back(static_cast<size_t>(place));
+    parameters_.push_back(overload_.argument(place));
+  }
+  if (!writes_) returns_ = schema.returns();
+  for (size_t i = 0; i < inputs_; ++i) {
+    const c10::AliasInfo* alias = overload_.argument(static_cast<int>(i)).alias_info();
+    writes_arguments_ |= alias != nullptr && alias->isWrite();
+  }
   const auto slots = [this](const std::string& name) { return overload_.index(name); };
   for (const std::string& text : row.texts("conditions")) conditions_.emplace_back(text, slots);
   if (const std::string& name = row.text("meta"); !name.empty()) meta_.emplace(name, overload_);
   TORCH_CHECK_VALUE(!writes_ || meta_.has_value(), "the row of ", overload_.name(),
                     " names results without a Meta kernel that makes them");
-}
-
-const Script& ComposedKernel::script() {
-  std::call_once(compiled_, [this] { script_ = std::make_unique<Script>(source_); });
-  return *script_;
 }
 
 bool ComposedKernel::serves(const torch::jit::Stack& stack, c10::DeviceIndex device) const {
@@ -168,58 +174,48 @@ bool ComposedKernel::deliver(torch::jit::Stack* stack, std::vector<at::Tensor> c
 void ComposedKernel::raise_half_done() const {
   TORCH_CHECK(false, "the composed kernel of ", overload_.name(),
               " declined a call after it had written to an argument, which has a wrong value now; "
-              "its row has to ask before it writes. Use the way 'host' for this operator");
+              "its body has to ask before it writes. Use the way 'host' for this operator");
 }
 
-// False: the call is declined. `counted` as in script.h.
-bool ComposedKernel::run_script(torch::jit::Stack& values, size_t counted, bool& wrote) {
-  const Script::Outcome outcome = script().run(values, counted);
-  if (!outcome.done && outcome.wrote_arguments) raise_half_done();
-  wrote = outcome.wrote_arguments;
-  return outcome.done;
+// False: the call is declined. `wrote`: memory of a value, if it is watched.
+bool ComposedKernel::call_body(torch::jit::Stack& values, bool watched, bool& wrote) const {
+  at::AutoDispatchBelowADInplaceOrView no_autograd;
+  c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  if (!watched) return body_->call(parameters_, returns_, values);
+  const WriteWatch watch(values);
+  const bool done = body_->call(parameters_, returns_, values);
+  wrote = watch.wrote();
+  if (!done && wrote) raise_half_done();
+  return done;
 }
 
 bool ComposedKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                          torch::jit::Stack* stack, c10::DeviceIndex device) {
   if (!serves(*stack, device)) return false;
-  bool wrote = false;
   std::vector<at::Tensor> meta;
   if (meta_.has_value()) meta = meta_->results(overload_, *stack);
   alert();
+  std::vector<at::Tensor> computed;
+  if (writes_) computed = make_results(*stack, meta, device);
+  // What was made here may be written before the call is declined.
+  bool watched = writes_arguments_ && body_->watched;
+  for (size_t k = 0; k < computed.size(); ++k) {
+    watched |= body_->watched && computed[k].is_same(overload_.given_output(*stack, k));
+  }
   torch::jit::Stack values;
-  for (size_t i = 0; i < inputs_; ++i) {
-    const c10::IValue& value = overload_.read(*stack, static_cast<int>(i));
-    // The language knows flags as no numbers.
-    const bool number =
-        overload_.argument(static_cast<int>(i)).type()->kind() == c10::TypeKind::NumberType;
-    values.push_back(number && value.isBool() ? c10::IValue(int64_t{value.toBool()}) : value);
+  for (const size_t place : places_) {
+    values.push_back(place < inputs_ ? overload_.read(*stack, static_cast<int>(place))
+                                     : c10::IValue(computed.at(place - inputs_)));
   }
-  if (writes_) {
-    std::vector<at::Tensor> results = make_results(*stack, meta, device);
-    for (const at::Tensor& result : results) values.emplace_back(result);
-    // What was made here may be written before the call is declined.
-    size_t counted = inputs_;
-    for (size_t k = 0; k < results.size(); ++k) {
-      if (results[k].is_same(overload_.given_output(*stack, k))) counted = values.size();
-    }
-    if (!run_script(values, counted, wrote)) return false;
-    return deliver(stack, std::move(results), device);
-  }
-  if (!run_script(values, inputs_, wrote)) return false;
-  if (overload_.result_count() > 0 && !(values.at(0).isTensor() || values[0].isTuple())) {
-    // A number or a flag.
+  bool wrote = false;
+  if (!call_body(values, watched, wrote)) return false;
+  if (values.size() == 1 && !values[0].isTensor()) {
+    // A number, a flag or a list.
     torch::jit::drop(*stack, overload_.argument_count());
     stack->push_back(std::move(values[0]));
     return true;
   }
-  std::vector<at::Tensor> computed;
-  if (values.at(0).isTuple()) {
-    for (const c10::IValue& element : values[0].toTupleRef().elements()) {
-      computed.push_back(element.toTensor());
-    }
-  } else if (overload_.result_count() > 0) {
-    computed.push_back(values[0].toTensor());
-  }
+  for (const c10::IValue& value : values) computed.push_back(value.toTensor());
   const bool delivered = deliver(stack, std::move(computed), device);
   if (!delivered && wrote) raise_half_done();
   return delivered;

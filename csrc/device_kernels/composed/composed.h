@@ -2,18 +2,17 @@
 //
 // A row's properties:
 //
-//   body        the function's body in the language of TorchScript
-//   (device_kernels/composed/script.h). Its names
-//               are the arguments of the overload without those of out=; it returns the results of
-//               the functional form, or a tuple of them. A failed `assert` declines the call, so
-//               it has to stand before whatever writes to an argument: afterwards it raises
-//               RuntimeError, since another kernel would do that a second time
-//   helpers     functions that the body calls, in the same language
+//   body        a function of the overload's arguments (without those of out=) by their names, as
+//               many of them as it wants: in Python, or the name of one in C++
+//               (OUTBOARD_ROW_FUNCTION in device_kernels/rows/row.h). It returns the results of the
+//               functional form, or a tuple of them. It may decline the call before it writes to an
+//               argument: afterwards that raises RuntimeError, since another kernel would write a
+//               second time
 //   dtypes      bits of the dtypes of the first tensor that are served
 //   conditions  expressions (device_kernels/expressions/expression.h) without which a call is
-//   declined meta        as of the template engine: a functional overload whose Meta kernel checks
-//   the call results     names, with `meta`: the body finds the results there, with sizes and
-//   strides, and
+//               declined
+//   meta        as of the template engine: a functional overload whose Meta kernel checks the call
+//   results     names, with `meta`: the body finds the results there, with sizes and strides, and
 //               writes them instead of returning them
 //   casts       given results of another dtype get the values converted; where PyTorch does not
 //               cast so, the call raises this: "TypeError" or "RuntimeError"
@@ -23,12 +22,11 @@
 //   family      for the choice of the way; default "composed"
 //
 // What the body calls runs as any other call does: on the device, or on the host, where it shows.
+// Autograd and autocast do not see it.
 // Results are written into tensors that were given only after everything has been computed, unless
 // they overlap no argument.
 #pragma once
 
-#include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,7 +35,6 @@
 #include "device_kernels/expressions/expression.h"
 #include "device_kernels/rows/meta_call.h"
 #include "device_kernels/rows/requirements.h"
-#include "device_kernels/composed/script.h"
 
 namespace outboard {
 
@@ -55,20 +52,22 @@ class ComposedKernel final : public EngineKernel {
   std::vector<at::Tensor> make_results(const torch::jit::Stack& stack,
                                        const std::vector<at::Tensor>& meta,
                                        c10::DeviceIndex device) const;
-  bool run_script(torch::jit::Stack& values, size_t counted, bool& wrote);
-  const Script& script();
+  bool call_body(torch::jit::Stack& values, bool watched, bool& wrote) const;
 
-  std::string source_;
-  size_t inputs_ = 0;  // arguments of the overload that the body has
+  // What the body gets: arguments by their places in the overload, and behind all of them results.
+  std::vector<size_t> places_;
+  RowFunction::Arguments parameters_;
+  RowFunction::Arguments returns_;
+  size_t inputs_ = 0;  // arguments of the overload without those of out=
+  const Row::Function body_;
   const Requirements requirements_;
   const uint64_t dtypes_;
   const std::string casts_;
   const bool cpu_arguments_;
   std::vector<Expression> conditions_;
   std::optional<MetaCall> meta_;
-  bool writes_ = false;
-  std::once_flag compiled_;
-  std::unique_ptr<Script> script_;
+  bool writes_ = false;            // results
+  bool writes_arguments_ = false;  // not only those of out=
 };
 
 }  // namespace outboard

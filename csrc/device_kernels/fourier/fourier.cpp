@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tensors/span.h"
 #include "transfer/copy.h"
 #include "device_kernels/fourier/fourier_call.h"
 #include "device_kernels/kernel_types.h"
@@ -171,10 +172,8 @@ bool FourierKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   const int64_t normalization = overload_.read(*stack, normalization_).toInt();
   call.scale = normalization == 0 ? 1 : 1 / (normalization == 1 ? std::sqrt(elements) : elements);
   // Bluestein's arrays are up to four times as long.
-  int64_t extent = 1;
-  for (int64_t d = 0; d < self.dim(); ++d) extent += (self.size(d) - 1) * self.stride(d);
-  call.wide =
-      std::max(extent, 8 * std::max(self.numel(), self.numel() / last * last_size)) > INT32_MAX;
+  call.wide = std::max(span_elements(self),
+                       8 * std::max(self.numel(), self.numel() / last * last_size)) > INT32_MAX;
 
   const at::Tensor& given = overload_.given_output(*stack);
   if (given.defined() &&

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <tuple>
 
 #include "tensors/empty.h"
+#include "device_kernels/kernel_table.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/driver/device.h"
@@ -102,18 +102,11 @@ const std::string& ProductProgram::keep(const std::string& source) {
 const ProductProgram& ProductProgram::find(c10::DeviceIndex device, ScalarType dtype, bool wide,
                                            const std::string& source) {
   using Key = std::tuple<const void*, c10::DeviceIndex, ScalarType, bool, int, int, int>;
-  static auto* mutex = new std::mutex;
-  static auto* programs = new std::map<Key, const ProductProgram*>;
+  static auto* programs = new KernelTable<Key, const ProductProgram*>;
   const ProductBlocks blocks = product_blocks(device, sum_dtype(dtype));
   const Key key{&source, device, dtype, wide, blocks.rows, blocks.vectors, blocks.panels};
-  {
-    std::lock_guard<std::mutex> lock(*mutex);
-    const auto found = programs->find(key);
-    if (found != programs->end()) return *found->second;
-  }
-  const auto* made = new ProductProgram(device, dtype, wide, blocks, source);
-  std::lock_guard<std::mutex> lock(*mutex);
-  return *programs->emplace(key, made).first->second;
+  return *programs->find(key,
+                         [&] { return new ProductProgram(device, dtype, wide, blocks, source); });
 }
 
 Kernel& ProductProgram::kernel(const char* name) const {

@@ -285,38 +285,28 @@ bool ReductionKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet key
 }
 
 const ReductionKernel::Variant& ReductionKernel::variant(const Call& call, bool wide) {
-  uint64_t key = static_cast<uint64_t>(call.device) << 32 | (wide ? 1u << 31 : 0u);
-  key |= static_cast<uint64_t>(call.input.scalar_type()) << 24;
-  key |= static_cast<uint64_t>(call.compute) << 16 | static_cast<uint64_t>(call.results[0]);
-  for (const Variant* known = variants_.load(std::memory_order_acquire); known != nullptr;
-       known = known->next) {
-    if (known->key == key) return *known;
-  }
-  const ReductionSource source{description_,
-                               kernels_,
-                               call.input.scalar_type(),
-                               call.compute,
-                               {call.results.begin(), call.results.end()},
-                               work_shape(call.device),
-                               group_lanes(call.device),
-                               wide};
-  const std::string text = source.text();
-  const char* options = literal_options(call.compute);
-  auto* made = new Variant{key,
-                           &find_kernel(call.device, text, "along", options),
-                           &find_kernel(call.device, text, "across", options),
-                           &find_kernel(call.device, text, "combine", options),
-                           nullptr,
-                           nullptr,
-                           source.width(),
-                           variants_.load(std::memory_order_relaxed)};
-  if (source.lanes_of_group > 1) {
-    made->along_group = &find_kernel(call.device, text, "along_group", options);
-    made->combine_group = &find_kernel(call.device, text, "combine_group", options);
-  }
-  while (!variants_.compare_exchange_weak(made->next, made, std::memory_order_acq_rel)) {
-  }
-  return *made;
+  const Key key{call.device, wide, call.input.scalar_type(), call.compute, call.results[0]};
+  return variants_.find(key, [&] {
+    const ReductionSource source{description_,
+                                 kernels_,
+                                 key.input,
+                                 call.compute,
+                                 {call.results.begin(), call.results.end()},
+                                 work_shape(call.device),
+                                 group_lanes(call.device),
+                                 wide};
+    const std::string text = source.text();
+    const auto kernel = [&](const char* name) {
+      return &find_kernel(call.device, text, name, literal_options(call.compute));
+    };
+    const bool shares = source.lanes_of_group > 1;
+    return Variant{kernel("along"),
+                   kernel("across"),
+                   kernel("combine"),
+                   shares ? kernel("along_group") : nullptr,
+                   shares ? kernel("combine_group") : nullptr,
+                   source.width()};
+  });
 }
 
 bool ReductionKernel::enqueue(const Call& call, const at::TensorIteratorBase& iterator) {

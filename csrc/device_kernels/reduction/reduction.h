@@ -26,11 +26,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <atomic>
 #include <string>
 #include <vector>
 
 #include "device_kernels/engine.h"
+#include "device_kernels/kernel_table.h"
 #include "device_kernels/reduction/reduction_source.h"
 #include "runtime/programs/program.h"
 
@@ -48,15 +48,20 @@ class ReductionKernel final : public EngineKernel {
 
  private:
   struct Call;
+  // What makes kernels differ.
+  struct Key {
+    c10::DeviceIndex device;
+    bool wide;  // indices of 64 bits
+    at::ScalarType input, compute, result;
+    bool operator==(const Key& other) const = default;
+  };
   struct Variant {
-    uint64_t key;
     Kernel* along;
     Kernel* across;
     Kernel* combine;
     Kernel* along_group;    // null where work items of a group do not share work
     Kernel* combine_group;  // the same
     int width;
-    Variant* next;
   };
 
   bool choose_dimensions(Call& call, const torch::jit::Stack& stack) const;
@@ -77,7 +82,7 @@ class ReductionKernel final : public EngineKernel {
   std::string empty_;
   uint64_t dtypes_;
   std::string kernels_;
-  std::atomic<Variant*> variants_{nullptr};  // leaked: they are as many as there are dtypes
+  KernelTable<Key, Variant> variants_;
 };
 
 }  // namespace outboard

@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <sstream>
+
 namespace outboard {
 
 bool Row::has(const std::string& key) const {
@@ -37,7 +39,24 @@ const T& or_empty(const T* value) {
   return value != nullptr ? *value : *empty;
 }
 
+std::map<std::string, Row::Function>& functions() {
+  static auto* instance = new std::map<std::string, Row::Function>;
+  return *instance;
+}
+
 }  // namespace
+
+RowFunctionRegistrar::RowFunctionRegistrar(const char* name, const char* parameters,
+                                           std::function<bool(torch::jit::Stack&)> function) {
+  RowFunction made;
+  made.watched = false;
+  std::istringstream names(parameters);
+  for (std::string parameter; names >> parameter;) made.parameters.push_back(parameter);
+  made.call = [function = std::move(function)](const auto&, const auto&, torch::jit::Stack& stack) {
+    return function(stack);
+  };
+  functions()[name] = std::make_shared<const RowFunction>(std::move(made));
+}
 
 bool Row::flag(const std::string& key, bool otherwise) const {
   const bool* value = find<bool>(key);
@@ -68,6 +87,19 @@ const std::vector<int64_t>& Row::integers(const std::string& key) const {
 
 const std::map<std::string, std::string>& Row::dictionary(const std::string& key) const {
   return or_empty(find<std::map<std::string, std::string>>(key));
+}
+
+Row::Function Row::function(const std::string& key) const {
+  const auto found = properties.find(key);
+  if (found != properties.end() && std::holds_alternative<std::string>(found->second)) {
+    const auto known = functions().find(text(key));
+    TORCH_CHECK_VALUE(known != functions().end(), "there is no function '", text(key),
+                      "', which the row of ", overloads.empty() ? "no operator" : overloads[0],
+                      " asks for");
+    return known->second;
+  }
+  const Function* value = find<Function>(key);
+  return value != nullptr ? *value : nullptr;
 }
 
 }  // namespace outboard

@@ -2,8 +2,13 @@
 // what the engine wants to know.
 #pragma once
 
+#include <ATen/core/function_schema.h>
+#include <ATen/core/stack.h>
+
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <variant>
@@ -13,10 +18,25 @@
 
 namespace outboard {
 
+// A function that a row holds, which takes values by name.
+struct RowFunction {
+  using Arguments = std::vector<c10::Argument>;  // their names and types
+
+  std::vector<std::string> parameters;
+  // Whether somebody has to see to it that it writes to no argument before it declines a call.
+  bool watched = true;
+  // Takes values of the parameters, which are all that lies on the stack, and leaves the results.
+  // False: it declined the call. Any number of threads may call it.
+  std::function<bool(const Arguments& parameters, const Arguments& returns,
+                     torch::jit::Stack& values)>
+      call;
+};
+
 class OUTBOARD_API Row {
  public:
+  using Function = std::shared_ptr<const RowFunction>;
   using Value = std::variant<bool, int64_t, double, std::string, std::vector<std::string>,
-                             std::vector<int64_t>, std::map<std::string, std::string>>;
+                             std::vector<int64_t>, std::map<std::string, std::string>, Function>;
 
   std::string engine;                  // "pointwise"
   std::vector<std::string> overloads;  // "aten::add.Tensor"
@@ -31,6 +51,8 @@ class OUTBOARD_API Row {
   const std::vector<std::string>& texts(const std::string& key) const;
   const std::vector<int64_t>& integers(const std::string& key) const;
   const std::map<std::string, std::string>& dictionary(const std::string& key) const;
+  // A text is the name of a function in C++ (OUTBOARD_ROW_FUNCTION).
+  Function function(const std::string& key) const;
 
   // The properties that nobody has asked for so far. An engine asks for all that it knows.
   std::vector<std::string> unknown() const;
@@ -42,4 +64,16 @@ class OUTBOARD_API Row {
   mutable std::set<std::string> asked_;  // rows are read by one thread
 };
 
+struct RowFunctionRegistrar {
+  RowFunctionRegistrar(const char* name, const char* parameters,
+                       std::function<bool(torch::jit::Stack&)> function);
+};
+
 }  // namespace outboard
+
+// At file scope: a function `bool(torch::jit::Stack&)`, as of RowFunction, under a name by which
+// rows refer to it. It must not write to an argument before it declines. `parameters` has blanks
+// between names.
+#define OUTBOARD_ROW_FUNCTION(function, parameters)                               \
+  static const ::outboard::RowFunctionRegistrar outboard_row_function_##function( \
+      #function, parameters, &function)

@@ -4,6 +4,7 @@
 
 #include "transfer/copy.h"
 #include "tensors/empty.h"
+#include "tensors/span.h"
 #include "transfer/fill.h"
 #include "dispatch/ways.h"
 #include "device_kernels/kernel_types.h"
@@ -20,13 +21,6 @@ using at::ScalarType;
 
 // A grid of work-groups is at most so many per compute unit; each then takes several items.
 constexpr uint64_t kGroupsPerUnit = 64;
-
-// Number of elements from the first to the last one in memory.
-int64_t extent(const at::Tensor& tensor) {
-  int64_t last = 0;
-  for (int64_t d = 0; d < tensor.dim(); ++d) last += (tensor.size(d) - 1) * tensor.stride(d);
-  return last + 1;
-}
 
 // An element of a list of tensors, or None where the list has none there.
 const c10::IValue& element_of(const c10::IValue& list, int64_t place) {
@@ -432,7 +426,7 @@ bool TemplateKernel::plan(Call& call, size_t first, size_t last) const {
   call.launches.clear();
   call.wide = false;
   for (const at::Tensor& tensor : call.tensors) {
-    if (tensor.defined() && (tensor.numel() > INT32_MAX || extent(tensor) > INT32_MAX)) {
+    if (tensor.defined() && (tensor.numel() > INT32_MAX || span_elements(tensor) > INT32_MAX)) {
       call.wide = true;
     }
   }

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.support import try_python
 from torch_outboard import _C, fallback
-from torch_outboard.ops.composed import composed
+from torch_outboard.ops.composed import composed, require
 
 INT64_MOST = 2**63 - 1
 
@@ -18,21 +24,28 @@ def library() -> Iterator[torch.library.Library]:
     with torch.library._scoped_library("outboard_composed", "DEF") as made:
         made.define("bump_(Tensor(a!) x, bool wrong) -> Tensor(a!)")
         made.define("bump_copy(Tensor x, bool wrong) -> Tensor")
+        made.define("bump.out(Tensor x, bool wrong, *, Tensor(a!) out) -> Tensor(a!)")
         made.define("number(Tensor x, int a, int b) -> Tensor")
+        made.define("pair(Tensor x, ScalarType dtype, str from) -> (Tensor, Tensor)")
         made.impl("bump_", lambda x, wrong: x.add_(10), "CPU")
         made.impl("bump_copy", lambda x, wrong: x + 10, "CPU")
+        made.impl("bump.out", lambda x, wrong, out: out.copy_(x + 10), "CPU")
         made.impl("number", lambda x, a, b: x + 0.5, "CPU")
+        made.impl("pair", lambda x, dtype, from_: (x, x), "CPU")
         yield made
 
 
+OPS = torch.ops.outboard_composed
+
+
 @pytest.fixture
-def row(device, library) -> Iterator[Callable[[str, str], None]]:
+def row(device, library) -> Iterator[Callable[..., None]]:
     added = []
 
-    def add(name: str, body: str) -> None:
+    def add(name: str, body: Callable[..., Any] | str, **properties: Any) -> None:
         qualified = f"outboard_composed::{name}"
         _C.bring_device_kernels()
-        token = _C.add_row_kernel(qualified, composed(qualified, body), None, -1)
+        token = _C.add_row_kernel(qualified, composed(qualified, body, **properties), None, -1)
         added.append((qualified, token))
 
     yield add
@@ -40,44 +53,361 @@ def row(device, library) -> Iterator[Callable[[str, str], None]]:
         _C.remove_kernel(qualified, token)
 
 
+# ---- Declining
+
+
 def test_nothing_is_written_twice(device, row):
-    row("bump_", "x.add_(1)\nassert not wrong\nreturn x")
+    def body(x, wrong):
+        x.add_(1)
+        require(not wrong)
+        return x
+
+    row("bump_", body)
     x = torch.zeros(3, device=device)
-    torch.ops.outboard_composed.bump_(x, False)
+    OPS.bump_(x, False)
     assert x.tolist() == [1, 1, 1]
     with pytest.raises(RuntimeError, match="declined a call after it had written to an argument"):
-        torch.ops.outboard_composed.bump_(x, True)
+        OPS.bump_(x, True)
     assert x.tolist() == [2, 2, 2]  # and not 12
-    # Through a view as well.
-    row("bump_", "x[1:].mul_(3)\nassert not wrong\nreturn x")
+
+    def through_a_view(x, wrong):
+        x[1:].mul_(3)
+        require(not wrong)
+        return x
+
+    row("bump_", through_a_view)
     with pytest.raises(RuntimeError, match="declined a call after it had written"):
-        torch.ops.outboard_composed.bump_(x, True)
+        OPS.bump_(x, True)
+
+    def in_another_body(x, wrong):
+        x.masked_scatter_(x > 0, x + 1)
+        require(not wrong)
+        return x
+
+    row("bump_", in_another_body)
+    with pytest.raises(RuntimeError, match="declined a call after it had written"):
+        OPS.bump_(x, True)
 
 
 def test_what_is_its_own_may_be_written(device, row):
-    row("bump_", "assert not wrong\nx.add_(1)\nreturn x")
+    def body(x, wrong):
+        require(not wrong)
+        return x.add_(1)
+
+    row("bump_", body)
     x = torch.zeros(3, device=device)
-    torch.ops.outboard_composed.bump_(x, True)  # on the host
+    OPS.bump_(x, True)  # on the host
     assert x.tolist() == [10, 10, 10]
-    row("bump_copy", "y = x.clone()\ny.add_(1)\nassert not wrong\nreturn y")
+
+    def functional(x, wrong):
+        y = x.clone().add_(1)
+        require(not wrong)
+        return y
+
+    row("bump_copy", functional)
     with fallback.report() as report:
-        assert torch.ops.outboard_composed.bump_copy(x, True).tolist() == [20, 20, 20]
+        assert OPS.bump_copy(x, True).tolist() == [20, 20, 20]
     ways = {entry.op: entry.way for entry in report.rows}
     assert ways["outboard_composed::bump_copy"] != "device"
 
 
+def test_a_declined_call_leaves_its_arguments_as_they_were(device, row):
+    seen = []
+
+    def body(x, wrong):
+        y = x * 2
+        y.zero_()
+        seen.append(x.tolist())
+        require(not wrong)
+        return y
+
+    row("bump.out", body)
+    row("bump.out", body)
+    x = torch.arange(3.0, device=device)
+    out = torch.full((3,), 7.0, device=device)
+    OPS.bump.out(x, True, out=out)
+    assert seen == [[0, 1, 2]] * 2  # by each of the rows
+    assert x.tolist() == [0, 1, 2]
+    assert out.tolist() == [10, 11, 12]  # the host's
+    OPS.bump.out(x, False, out=out)
+    assert out.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("wrong", [lambda a, b: a // b, lambda a, b: 1.0 / b])
+def test_arithmetic_without_a_result_declines(device, row, wrong):
+    row("number", lambda x, a, b: torch.full_like(x, wrong(a, b)))
+    assert OPS.number(torch.zeros(1, device=device), 1, 0).item() == 0.5
+
+
+def test_integers_do_not_wrap(device, row):
+    row("number", lambda x, a, b: torch.full_like(x, a + b, dtype=torch.int64))
+    x = torch.zeros(1, device=device)
+    assert OPS.number(x, 2**53, 1).item() == 2**53 + 1
+    with pytest.raises(RuntimeError, match="without overflow"):
+        OPS.number(x, INT64_MOST, 1)
+
+
+# ---- What a body gets and gives
+
+
+def test_arguments_by_name(device, row):
+    def body(from_, dtype):
+        assert isinstance(dtype, torch.dtype)
+        number = torch.full([2], float(from_), dtype=dtype, device=device)
+        return number, number + 1
+
+    row("pair", body)
+    first, second = OPS.pair(torch.zeros(1, device=device), torch.float64, "3")
+    assert first.dtype == torch.float64
+    assert first.tolist() == [3, 3]
+    assert second.tolist() == [4, 4]
+
+
+def test_what_a_row_cannot_have(device, row):
+    with pytest.raises(ValueError, match="a parameter 'y', which is neither an argument nor"):
+        row("bump_", lambda y: y)
+    with pytest.raises(ValueError, match="there is no function 'nobody'"):
+        row("bump_", "nobody")
+    row("pair", lambda x: (x, x, x))
+    with pytest.raises(ValueError, match="returned 3 values, and the operator has 2"):
+        OPS.pair(torch.zeros(1, device=device), torch.float64, "3")
+
+
+class Mine(Exception):
+    pass
+
+
 @pytest.mark.parametrize(
-    ("text", "a", "b", "expected"),
-    [
-        ("a + b", INT64_MOST, 1, None), ("a - b", -INT64_MOST, 2, None), ("a * b", 2**62, 2, None),
-        ("a // b", -INT64_MOST - 1, -1, None), ("a // b", 1, 0, None), ("a % b", 1, 0, None),
-        ("-a", -INT64_MOST - 1, 0, None), ("a + b", 2**53, 1, 2**53 + 1), ("a // b", -7, 2, -4),
-        ("a % b", -7, 4, 1), ("-a", 5, 0, -5), ("a * b", -(2**31), 2**31, -(2**62)),
-        ("a % b", -INT64_MOST - 1, -1, 0),
-    ],
-)  # fmt: skip
-def test_integers_do_not_wrap(device, row, text, a, b, expected):
-    """What needs more than 64 bits is left to the host."""
-    row("number", f"return torch.full_like(x, {text}, dtype=4)")
-    got = torch.ops.outboard_composed.number(torch.zeros(1, device=device), a, b)
-    assert got.item() == (0.5 if expected is None else expected)
+    "error", [Mine("mine"), KeyError("k"), IndexError("i"), torch.OutOfMemoryError("o")]
+)
+def test_exceptions_keep_their_type_and_text(device, row, error):
+    def body(x):
+        raise error
+
+    row("bump_copy", body)
+    with pytest.raises(type(error)) as caught:
+        OPS.bump_copy(torch.zeros(3, device=device), False)
+    assert caught.value is error
+
+
+def test_errors_of_operators_are_those_of_cpu(device, row):
+    def body(x):
+        return x.narrow(0, 2, 5)
+
+    row("bump_copy", body)
+    with pytest.raises(RuntimeError) as expected:
+        body(torch.zeros(3))
+    with pytest.raises(RuntimeError) as caught:
+        OPS.bump_copy(torch.zeros(3, device=device), False)
+    assert type(caught.value) is type(expected.value)
+    assert str(caught.value) == str(expected.value)
+
+
+# ---- What is on around a call
+
+
+def test_autograd_and_autocast_do_not_see_a_body(device, row):
+    def body(x):
+        assert not (x * 2).requires_grad
+        product = x @ x
+        assert product.dtype == torch.float32
+        return product
+
+    row("bump_copy", body)
+    x = torch.eye(3, device=device, requires_grad=True)
+    with torch.autocast(device.type, dtype=torch.bfloat16):
+        assert (x @ x).dtype == torch.bfloat16
+        # Which only knows that the operator has no derivative.
+        assert OPS.bump_copy(x, False).grad_fn.name().endswith("WarnNotImplemented")
+    with torch.inference_mode():
+        assert OPS.bump_copy(x, False).is_inference()
+
+
+def test_modes_do_not_see_a_body(device, row):
+    functions, operators = [], []
+
+    class Functions(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            functions.append(func)
+            return func(*args, **(kwargs or {}))
+
+    class Operators(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            operators.append(func)
+            return func(*args, **(kwargs or {}))
+
+    def body(x):
+        return torch.exp(x).sum(0, True)
+
+    row("bump_copy", body)
+    x = torch.zeros(3, device=device)
+    with Functions(), Operators(), Operators():
+        result = OPS.bump_copy(x, False)
+    assert result.tolist() == [3]
+    assert functions == [OPS.bump_copy]
+    assert operators == [OPS.bump_copy.default] * 2
+    with torch.device("meta"):  # is such a mode
+        row("bump_copy", lambda x: x + torch.ones([1]).to(x.device))
+        assert OPS.bump_copy(x, False).device == x.device
+
+
+def test_traces_do_not_see_a_body(device, row):
+    row("bump_copy", lambda x: x.reshape([x.shape[0] * x.size(1)]).exp())
+    x = torch.zeros(3, 2, device=device)
+    traced = torch.jit.trace(lambda x: OPS.bump_copy(x, False), x)
+    kinds = [node.kind() for node in traced.graph.nodes() if "prim" not in node.kind()]
+    assert kinds == ["outboard_composed::bump_copy"]
+
+
+def test_torch_compile_does_not_look_into_a_body(device, row):
+    watching = []
+
+    def body(x):
+        watching.append(torch._C._dynamo.eval_frame.get_eval_frame_callback())
+        return x + 1
+
+    @torch.compile(backend="eager")
+    def program(x):
+        torch._dynamo.graph_break()
+        return OPS.bump_copy(x, False)
+
+    row("bump_copy", body)
+    assert program(torch.zeros(3, device=device)).tolist() == [1, 1, 1]
+    assert watching
+    assert set(watching) == {None}
+
+
+# ---- Threads
+
+
+@pytest.fixture
+def backward_is_a_body(device, row) -> Iterator[tuple[Callable[..., Any], list[Any]]]:
+    """A function whose gradient a body computes, and what is called in that."""
+    calls: list[Any] = []
+
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return OPS.bump_copy(gradient, False)
+
+    def body(x):
+        for call in calls:
+            call()
+        return x * 2
+
+    row("bump_copy", body)
+    torch.zeros(1, device=device)  # the first one in a thread lets that run backward passes
+    with torch.autograd.set_multithreading_enabled(True):
+        yield Doubled.apply, calls
+
+
+def test_a_body_in_a_backward_thread(device, backward_is_a_body):
+    doubled, calls = backward_is_a_body
+    threads = []
+    calls.append(lambda: threads.append(threading.get_ident()))
+    x = torch.ones(3, device=device, requires_grad=True)
+    doubled(x).sum().backward()
+    assert x.grad.tolist() == [2, 2, 2]
+    assert threads
+    assert threads[0] != threading.get_ident()
+
+    def fail():
+        raise Mine("in a thread")
+
+    calls.append(fail)
+    with pytest.raises(Mine, match="in a thread"):
+        doubled(x).sum().backward()
+
+
+def test_two_threads_at_once(device, row):
+    inside = threading.Barrier(2, timeout=60)
+
+    def body(x):
+        inside.wait()  # both are in the body
+        return x * 2 + 1
+
+    row("bump_copy", body)
+    results = [None, None]
+
+    def work(k):
+        x = torch.full((100,), float(k), device=device)
+        for _ in range(20):
+            x = OPS.bump_copy(x, False) - x - 1
+        results[k] = x.tolist()
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [[0.0] * 100, [1.0] * 100]
+
+
+EXIT = """
+import threading
+import time
+
+import torch
+
+x = torch.rand(64, 8, device="ocl")
+started = threading.Event()
+
+def work():
+    try:
+        while True:
+            torch.bincount((x * 9).int().reshape(-1))
+            x.kthvalue(3, 1)
+            started.set()
+    except RuntimeError as error:
+        assert "the process is exiting" in str(error), error
+
+for _ in range(2):
+    threading.Thread(target=work, daemon=True).start()
+started.wait()
+time.sleep(0.1)
+print("ends")
+"""
+
+
+def test_exit_while_daemon_threads_call_bodies(device):
+    done = try_python(EXIT, OUTBOARD_DRIVER="ocl", OUTBOARD_WAY="device", timeout=60)
+    assert "ends" in done.stdout
+    # What Python does to daemon threads aborts processes that compute on the CPU, too.
+    stopped_by_python = "terminate called without an active exception" in done.stderr
+    assert done.returncode == 0 or (stopped_by_python and done.returncode == -signal.SIGABRT), done
+
+
+def test_bodies_decline_when_the_interpreter_ends(device):
+    """Calls of other threads run on the host then, and those under way are waited for."""
+    code = """
+    import atexit
+    import threading
+
+    import torch
+
+    from torch_outboard import _C, fallback
+
+    def way():
+        with fallback.report() as report:
+            torch.bincount(x)
+        return [entry.way for entry in report.rows if entry.op == "aten::bincount"]
+
+    def work(found):
+        found.append(way())
+
+    x = torch.ones(3, dtype=torch.int64, device="ocl")
+    print(*way())
+    _C.stop_row_functions()
+    print(*way())
+    found = []
+    thread = threading.Thread(target=work, args=(found,))
+    thread.start()
+    thread.join()
+    print(*found[0])
+    """
+    done = try_python(code, OUTBOARD_DRIVER="ocl", OUTBOARD_WAY="device", timeout=60)
+    assert done.stdout.split() == ["device", "device", "shared"], done

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from torch_outboard import ways
-from torch_outboard.tuning import way_ratios
+from torch_outboard.tuning import way_times
 from torch_outboard.tuning.representative_calls import COPY, families
 
 
@@ -24,4 +24,4 @@ def test_representative_calls_are_of_known_families(device):
 def test_representative_calls_run_on_the_device(device, represented):
     run = represented.prepare(device, 1 << 10)
     with ways.way("device", device):
-        assert way_ratios.runs_on_device(run, represented)
+        assert way_times.runs_on_device(run, represented)

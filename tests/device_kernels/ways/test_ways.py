@@ -8,7 +8,7 @@ import torch
 import torch_outboard
 from tests.device_kernels.conftest import ways_of
 from tests.support import run_python, try_python
-from torch_outboard import fallback, ways
+from torch_outboard import _C, fallback, ways
 
 
 def way_of_add(device: torch.device) -> str:
@@ -32,10 +32,164 @@ def test_a_way_for_a_block(device, shares_memory):
 
 
 def test_auto_asks_the_kind_of_device(device, device_module, shares_memory):
+    """A few calls are not worth compiling for on a CPU."""
     properties = device_module.get_device_properties(device)
     expected = "shared" if shares_memory and properties.kind == "cpu" else "device"
     with ways.way("auto"):
         assert way_of_add(device) == expected
+
+
+def test_without_a_table_auto_means_the_device(device, savings):
+    savings(None)
+    assert way_of_add(device) == "device"
+    assert ways.savings(device) == {}
+
+
+@pytest.fixture
+def shared_cpu(device, device_module, shares_memory):
+    """Programs start on the host."""
+    if not shares_memory or device_module.get_device_properties(device).kind != "cpu":
+        pytest.skip("this is about CPUs that share their memory with the host")
+
+
+# Calls after which a program is on the other side, if each is better there by 1 ms: the balance
+# goes from 0 to 4 ms, and from 4 ms on one side to 4 ms on the other.
+FIRST, LATER = 4, 8
+
+
+def uncounted_ones(device: torch.device, elements: int = 3) -> torch.Tensor:
+    with ways.way("host", device):
+        return torch.ones(elements, device=device)
+
+
+def ways_of_adds(device: torch.device, calls: int) -> list[str]:
+    found = []
+    for _ in range(calls):
+        x = uncounted_ones(device)
+        with fallback.report() as report:
+            x + x
+        found.append(ways_of(report)["aten::add.Tensor"])
+    return found
+
+
+def test_a_program_changes_sides_when_that_would_have_saved_enough(device, savings, shared_cpu):
+    savings({"aten::add": -1000, "aten::mul": 1000})
+    assert ways_of_adds(device, FIRST + 1) == ["shared"] * (FIRST - 1) + ["device"] * 2
+    x = torch.ones(3, device=device)
+    for _ in range(LATER):
+        with fallback.report() as report:
+            x * x
+    assert ways_of(report) == {"aten::mul.Tensor": "shared"}
+    assert way_of_add(device) == "shared"
+
+
+def test_calls_that_balance_each_other_change_nothing(device, savings, shared_cpu):
+    savings({"aten::add": -1000, "aten::mul": 1000})
+    x = torch.ones(3, device=device)
+    for _ in range(3 * LATER):
+        x * x
+        assert way_of_add(device) == "shared"
+
+
+def test_what_is_not_measured_goes_with_the_program(device, savings, shared_cpu):
+    savings({"aten::add": -1000})
+    x = torch.ones(3, device=device)
+    for way, calls in (("shared", FIRST), ("device", 0)):
+        with fallback.report() as report:
+            x * x
+        assert ways_of(report) == {"aten::mul.Tensor": way}
+        ways_of_adds(device, calls)
+
+
+def test_an_operator_goes_before_its_family(device, savings, shared_cpu):
+    savings({"aten::add": 0, "pointwise": -1000})
+    assert set(ways_of_adds(device, LATER)) == {"shared"}
+    x = uncounted_ones(device)
+    for _ in range(FIRST):
+        x * x
+    assert way_of_add(device) == "device"
+
+
+def test_the_number_of_elements_counts(device, savings, shared_cpu):
+    savings({})
+    _C.set_way_savings(device.index, {"aten::add": [0] * 3 + [-1_000_000] * 29})
+    assert set(ways_of_adds(device, LATER)) == {"shared"}  # 3 elements
+    x = torch.ones(4, device=device)
+    for _ in range(FIRST):
+        x + x
+    assert way_of_add(device) == "device"
+    assert not torch.ones(1 << 20, device=device).add(1).isnan().any()
+
+
+def test_lists_count_all_of_their_tensors(device, savings, shared_cpu):
+    savings({})
+    _C.set_way_savings(device.index, {"aten::_foreach_add": [0] * 4 + [-1_000_000] * 28})
+    for length, expected in ((2, "shared"), (3, "device")):
+        x = [torch.ones(3, device=device) for _ in range(length)]
+        for _ in range(FIRST):
+            with fallback.report() as report:
+                torch._foreach_add_(x, 1.0)
+        assert set(ways_of(report).values()) == {expected}, length
+        assert [t.tolist() for t in x] == [[1.0 + FIRST] * 3] * length
+
+
+def test_deterministic_programs_stay_on_their_side(device, savings, shared_cpu):
+    savings({"aten::add": -1000})
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert set(ways_of_adds(device, LATER)) == {"shared"}
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert way_of_add(device) == "device"
+
+
+def test_forced_ways_do_not_count(device, savings, shared_cpu):
+    savings({"aten::add": -1000})
+    for way in ("device", "host"):
+        with ways.way(way, device):
+            ways_of_adds(device, LATER)
+    assert way_of_add(device) == "shared"
+
+
+def test_a_call_counts_once_whether_or_not_somebody_watches(device, savings, shared_cpu):
+    """Typed host kernels decide by themselves where nobody does."""
+    savings({"aten::add": -1000})
+    x = torch.ones(3, device=device)
+    for _ in range(FIRST - 2):
+        x + x
+    assert ways_of_adds(device, 2) == ["shared", "device"]
+    savings({"aten::add": -1000, "aten::mul": 1000})
+    ways_of_adds(device, FIRST)
+    for _ in range(LATER - 1):
+        x * x
+    assert way_of_add(device) == "device"
+
+
+def test_only_operators_with_a_device_kernel_have_ways(device):
+    torch.ones(3, device=device).sin()
+    assert _C.has_ways("aten::add.Tensor")
+    assert not _C.has_ways("aten::_linalg_det.result")
+
+
+def test_a_users_kernel_runs_whatever_the_table_says(device, savings, shared_cpu):
+    savings({"pointwise": 1000})
+    with torch_outboard.kernel("aten::neg")(lambda x: x.clone()):
+        assert torch.neg(torch.ones(2, device=device)).tolist() == [1, 1]
+    assert torch.neg(torch.ones(2, device=device)).tolist() == [-1, -1]
+
+
+def test_host_kernels_that_call_operators_wait_for_the_device(device, savings, shared_cpu):
+    """layer_norm copies a strided input by itself; the copy must not still be on a queue."""
+    savings({"copy": -5000, "pointwise": -5000, "aten::native_layer_norm": 9000})
+    for _ in range(20):
+        x = torch.rand(512, 256)
+        weight, bias = torch.rand(512), torch.rand(512)
+        on_device = x.to(device)
+        result = torch.nn.functional.layer_norm(
+            (on_device + 1).t(), (512,), weight.to(device), bias.to(device)
+        )
+        expected = torch.nn.functional.layer_norm((x + 1).t(), (512,), weight, bias)
+        torch.testing.assert_close(result.cpu(), expected)
 
 
 def test_the_old_way_comes_back_after_an_error(device):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch_outboard.ops.composed import composed
 from torch_outboard.ops.row import BOOL, COMPLEX, EVERY, FLOATS, INTEGERS, Row, template
 from torch_outboard.ops.template import Launch, Result, templated
 
@@ -16,20 +15,6 @@ SELECT = [
     Launch("select_slices", "numel(out) // after", groups=True, when="after >= 32"),
 ]
 REAL = (*FLOATS, *INTEGERS)
-
-# Index tensors of one dimension stand for a tensor of the shape of what they select.
-EXPANDED = """
-def expanded(index: Tensor, d: int, like: Tensor) -> Tensor:
-    shape = [1] * like.dim()
-    shape[d] = index.numel()
-    return index.reshape(shape).expand(like.shape)
-
-def at_least_1d(x: Tensor) -> Tensor:
-    return x.reshape(1) if x.dim() == 0 else x
-
-def wrapped(d: int, x: Tensor) -> int:
-    return d if d >= 0 else d + max(x.dim(), 1)
-"""
 
 LINES: dict[str, Any] = {
     "operands": "self index",
@@ -125,26 +110,8 @@ def scatter_reduce(
     ]
 
 
-def in_place_too(
-    name: str, arguments: str, body: str, meta: str = "", **properties: Any
-) -> list[Row]:
-    """Rows of a functional and an in-place form.
-
-    `body` calls the in-place form of something as `into.op_(...)`; `arguments` are overload names:
-    functional ones, then in-place ones after a bar.
-    """
-    functional, _, in_place = (part.strip() for part in arguments.partition("|"))
-    if meta:
-        properties["meta"] = meta
-    return [
-        composed(functional, "into = self.clone()\n" + body + "\nreturn into", **properties),
-        composed(in_place, "into = self\n" + body + "\nreturn self", **properties),
-    ]
-
-
 def along_dimension() -> list[Row]:
-    """Operators with one index tensor for one dimension."""
-    common: dict[str, Any] = {"helpers": EXPANDED, "family": "indexing"}
+    """Operators with one index tensor for one dimension, which kernels walk along."""
     reduce_code = (
         'reduce == "sum" ? 0 : reduce == "prod" ? 1 : reduce == "amax" ? 2 : '
         'reduce == "amin" ? 3 : 4'
@@ -197,82 +164,11 @@ def along_dimension() -> list[Row]:
             f"({reduce_code})",
             "include_self",
         ),
-        *in_place_too(
-            "index_add",
-            "index_add index_add.out | index_add_",
-            """
-flat = at_least_1d(into)
-what = at_least_1d(source)
-d = wrapped(dim, self)
-if alpha != 1:
-    what = what * alpha
-flat.scatter_add_(d, expanded(index, d, what), what.to(self.dtype))""",
-            "aten::index_add",
-            **common,
-        ),
-        *in_place_too(
-            "index_copy",
-            "index_copy index_copy.out | index_copy_",
-            """
-what = at_least_1d(source)
-d = wrapped(dim, self)
-at_least_1d(into).scatter_(d, expanded(index, d, what), what)""",
-            "aten::index_copy",
-            **common,
-        ),
-        *in_place_too(
-            "index_reduce",
-            "index_reduce index_reduce.out | index_reduce_",
-            """
-what = at_least_1d(source)
-d = wrapped(dim, self)
-at_least_1d(into).scatter_reduce_(
-    d, expanded(index, d, what), what, reduce, include_self=include_self)""",
-            "aten::index_reduce",
-            dtypes=REAL,
-            **common,
-        ),
-        composed(
-            "index_fill_.int_Scalar",
-            """
-            flat = at_least_1d(self)
-            d = wrapped(dim, self)
-            shape = flat.shape
-            shape[d] = index.numel()
-            places = torch.where(index < 0, index + flat.size(d), index)
-            flat.scatter_(d, expanded(places, d, flat.new_empty([1]).expand(shape)), value)
-            return self
-            """,
-            conditions=[
-                "dims(index) < 2",
-                "-max(dims(self), 1) <= dim && dim < max(dims(self), 1)",
-            ],
-            **common,
-        ),
-        composed(
-            "index_fill_.int_Tensor",
-            """
-            flat = at_least_1d(self)
-            d = wrapped(dim, self)
-            shape = flat.shape
-            shape[d] = index.numel()
-            what = value.to(self.device).to(self.dtype).expand(shape)
-            places = torch.where(index < 0, index + flat.size(d), index)
-            flat.scatter_(d, expanded(places, d, what), what)
-            return self
-            """,
-            conditions=[
-                "dims(index) < 2",
-                "dims(value) == 0",
-                "-max(dims(self), 1) <= dim && dim < max(dims(self), 1)",
-            ],
-            **common,
-        ),
     ]
 
 
 def of_flat_places() -> list[Row]:
-    """Operators whose places count through the whole tensor, and those with masks."""
+    """Operators whose places count through the whole tensor."""
     blocks = "min(max(n // 64, 1), 4096)"
     return [
         templated(
@@ -289,33 +185,6 @@ def of_flat_places() -> list[Row]:
             items_of="self out",
             reports="IndexError",
             family="indexing",
-        ),
-        *(
-            composed(
-                "put_",
-                f"""
-                flat = self.reshape(-1)
-                places = index.reshape(-1)
-                places = torch.where(places < 0, places + flat.numel(), places)
-                flat.{writes}(0, places, source.reshape(-1))
-                if not self.is_contiguous():
-                    self.copy_(flat.reshape(self.shape))
-                return self
-                """,
-                conditions=[
-                    "numel(index) == numel(source)",
-                    "numel(self) > 0 || numel(index) == 0",
-                ],
-                requires={
-                    "accumulate": str(writes == "scatter_add_"),
-                    "index": "dtype int64",
-                    "source": "dtype of self",
-                },
-                # Which of several elements for one place stays is for PyTorch to forbid.
-                alert="put_" if writes == "scatter_" else "",
-                family="indexing",
-            )
-            for writes in ("scatter_add_", "scatter_")
         ),
         templated(
             "nonzero nonzero.out",
@@ -340,68 +209,6 @@ def of_flat_places() -> list[Row]:
             strided="out",
             reads={"total": "starts"},
             read_after=2,
-            family="indexing",
-        ),
-        composed(
-            "nonzero_static nonzero_static.out",
-            """
-            places = self.nonzero()[:size]
-            padding = torch.full(
-                [size - places.size(0), self.dim()], fill_value, dtype=torch.int64,
-                device=self.device)
-            return torch.cat([places, padding])
-            """,
-            conditions=["size >= 0"],
-            family="indexing",
-        ),
-        composed(
-            "masked_select masked_select.out",
-            """
-            x, m = torch.broadcast_tensors([self, mask])
-            places = m.reshape(-1).nonzero().reshape(-1)
-            return x.reshape(-1).index_select(0, places)
-            """,
-            requires={"mask": "dtype bool"},
-            family="indexing",
-        ),
-        composed(
-            "masked_scatter_",
-            """
-            m = mask.expand(self.shape).reshape(-1)
-            counts = m.cumsum(0)
-            if m.numel() > 0:
-                assert int(counts[-1].item()) <= source.numel()
-            places = torch.clamp(counts - 1, 0)
-            if source.numel() > 0 and m.numel() > 0:
-                what = source.reshape(-1).index_select(0, places)
-                self.copy_(torch.where(m, what, self.reshape(-1)).reshape(self.shape))
-            return self
-            """,
-            dtypes=EVERY,
-            requires={"mask": "dtype bool", "source": "dtype of self"},
-            family="indexing",
-        ),
-        composed(
-            "repeat_interleave.Tensor",
-            """
-            ends = repeats.cumsum(0)
-            total = 0
-            if repeats.numel() > 0:
-                last = torch.where((repeats < 0).any(), -1, ends[-1])
-                if output_size is not None:
-                    assert output_size >= 0
-                    # Its result is used, or the compiler would leave it out.
-                    ends = torch._functional_assert_async(last == output_size, "", ends)
-                    total = output_size
-                else:
-                    total = int(last.item())
-                    assert total >= 0
-            else:
-                assert output_size is None or output_size == 0
-            items = torch.arange(total, dtype=ends.dtype, device=repeats.device)
-            return torch.searchsorted(ends, items, right=True).to(repeats.dtype)
-            """,
-            conditions=["dims(repeats) == 1"],
             family="indexing",
         ),
     ]

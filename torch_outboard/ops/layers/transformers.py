@@ -4,33 +4,39 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch_outboard.ops.composed import composed
+import torch
+from torch import Tensor
+from torch.nn.functional import gelu, linear
+
+from torch_outboard.ops.composed import composed, require
 from torch_outboard.ops.row import FLOATS, Row
 
-# Without a mask and weights nobody needs the matrix of scores.
-_HELPERS = """
-def undefined(x: Tensor) -> Tensor:
-    # Of gradients of nothing none is wanted.
-    e = torch.empty([0, 1], dtype=x.dtype, device=x.device)
-    return torch.native_layer_norm_backward(e, e, [1], e, e, None, None, [False, False, False])[0]
 
-def heads_of(x: Tensor, heads: int) -> Tensor:
-    return x.unflatten(-1, [heads, x.size(-1) // heads]).transpose(1, 2)
+def _heads_of(x: Tensor, heads: int) -> Tensor:
+    return x.reshape(*x.shape[:-1], heads, x.size(-1) // heads).transpose(1, 2)
 
-def attend(
-    query: Tensor, key: Tensor, value: Tensor, heads: int, weight: Tensor, bias: Tensor,
-    mask: Optional[Tensor], mask_type: Optional[int], need_weights: bool
-) -> Tuple[Tensor, Optional[Tensor]]:
+
+def _attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    heads: int,
+    weight: Tensor,
+    bias: Tensor,
+    mask: Tensor | None,
+    mask_type: int | None,
+    need_weights: bool,
+) -> tuple[Tensor, Tensor | None]:
     d = query.size(2)
     if query is key and key is value:
-        q, k, v = torch.linear(query, weight, bias).chunk(3, -1)
+        parts = linear(query, weight, bias).chunk(3, -1)
     else:
-        q = torch.linear(query, weight[:d], bias[:d])
-        k = torch.linear(key, weight[d:2 * d], bias[d:2 * d])
-        v = torch.linear(value, weight[2 * d:], bias[2 * d:])
-    q = heads_of(q, heads)
-    k = heads_of(k, heads)
-    v = heads_of(v, heads)
+        parts = tuple(
+            linear(x, weight[k * d : (k + 1) * d], bias[k * d : (k + 1) * d])
+            for k, x in enumerate((query, key, value))
+        )
+    q, k, v = (_heads_of(part, heads) for part in parts)
+    # Without a mask and weights nobody needs the matrix of scores.
     if mask is None and not need_weights:
         out = torch._scaled_dot_product_flash_attention_for_cpu(q, k, v)[0]
         return out.transpose(1, 2).flatten(2), None
@@ -40,7 +46,75 @@ def attend(
     else:
         scores = torch._masked_softmax(scores, mask.to(torch.bool), -1, mask_type)
     return torch.matmul(scores, v).transpose(1, 2).flatten(2), scores
-"""
+
+
+def _multi_head_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim: int,
+    num_head: int,
+    qkv_weight: Tensor,
+    qkv_bias: Tensor,
+    proj_weight: Tensor,
+    proj_bias: Tensor,
+    mask: Tensor | None,
+    need_weights: bool,
+    average_attn_weights: bool,
+    mask_type: int | None,
+) -> tuple[Tensor, Tensor | None]:
+    require(qkv_weight.dtype == query.dtype and qkv_bias.dtype == query.dtype)
+    x, scores = _attend(
+        query, key, value, num_head, qkv_weight, qkv_bias, mask, mask_type, need_weights
+    )
+    x = linear(x, proj_weight, proj_bias)
+    if scores is None or not need_weights:
+        return x, None
+    return x, scores.sum(1) / num_head if average_attn_weights else scores
+
+
+def _encoder_layer(
+    src: Tensor,
+    embed_dim: int,
+    num_heads: int,
+    qkv_weight: Tensor,
+    qkv_bias: Tensor,
+    proj_weight: Tensor,
+    proj_bias: Tensor,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    norm_weight_1: Tensor,
+    norm_bias_1: Tensor,
+    norm_weight_2: Tensor,
+    norm_bias_2: Tensor,
+    ffn_weight_1: Tensor,
+    ffn_bias_1: Tensor,
+    ffn_weight_2: Tensor,
+    ffn_bias_2: Tensor,
+    mask: Tensor | None,
+    mask_type: int | None,
+) -> Tensor:
+    require(qkv_weight.dtype == src.dtype and qkv_bias.dtype == src.dtype)
+
+    def first_norm(x: Tensor) -> Tensor:
+        return torch.layer_norm(x, [embed_dim], norm_weight_1, norm_bias_1, eps)
+
+    def second_norm(x: Tensor) -> Tensor:
+        return torch.layer_norm(x, [embed_dim], norm_weight_2, norm_bias_2, eps)
+
+    x = first_norm(src) if norm_first else src
+    x = _attend(x, x, x, num_heads, qkv_weight, qkv_bias, mask, mask_type, False)[0]
+    x = linear(x, proj_weight, proj_bias) + src
+    if not norm_first:
+        x = first_norm(x)
+    attended = x
+    if norm_first:
+        x = second_norm(x)
+    x = linear(x, ffn_weight_1, ffn_bias_1)
+    x = gelu(x) if use_gelu else torch.relu(x)
+    x = linear(x, ffn_weight_2, ffn_bias_2) + attended
+    return x if norm_first else second_norm(x)
 
 
 def _fits(query: str, heads: str) -> list[str]:
@@ -56,23 +130,11 @@ def _fits(query: str, heads: str) -> list[str]:
 
 def rows() -> list[Row]:
     """Every row."""
-    common: dict[str, Any] = {"helpers": _HELPERS, "dtypes": FLOATS, "family": "attention"}
-    same_dtype = "assert qkv_weight.dtype == {0} and qkv_bias.dtype == {0}"
+    common: dict[str, Any] = {"dtypes": FLOATS, "family": "attention"}
     return [
         composed(
             "_native_multi_head_attention",
-            f"""
-            {same_dtype.format("query.dtype")}
-            x, scores = attend(
-                query, key, value, num_head, qkv_weight, qkv_bias, mask, mask_type, need_weights
-            )
-            x = torch.linear(x, proj_weight, proj_bias)
-            if scores is None or not need_weights:
-                return x, undefined(query)
-            if average_attn_weights:
-                scores = scores.sum(1) / num_head
-            return x, scores
-            """,
+            _multi_head_attention,
             conditions=[
                 *_fits("query", "num_head"),
                 "sizes(key) == sizes(query) && sizes(value) == sizes(query)",
@@ -81,25 +143,7 @@ def rows() -> list[Row]:
         ),
         composed(
             "_transformer_encoder_layer_fwd",
-            f"""
-            {same_dtype.format("src.dtype")}
-            x = src
-            if norm_first:
-                x = torch.layer_norm(x, [embed_dim], norm_weight_1, norm_bias_1, eps)
-            x = attend(x, x, x, num_heads, qkv_weight, qkv_bias, mask, mask_type, False)[0]
-            x = torch.linear(x, proj_weight, proj_bias) + src
-            if not norm_first:
-                x = torch.layer_norm(x, [embed_dim], norm_weight_1, norm_bias_1, eps)
-            attended = x
-            if norm_first:
-                x = torch.layer_norm(x, [embed_dim], norm_weight_2, norm_bias_2, eps)
-            x = torch.linear(x, ffn_weight_1, ffn_bias_1)
-            x = torch.gelu(x) if use_gelu else torch.relu(x)
-            x = torch.linear(x, ffn_weight_2, ffn_bias_2) + attended
-            if not norm_first:
-                x = torch.layer_norm(x, [embed_dim], norm_weight_2, norm_bias_2, eps)
-            return x
-            """,
+            _encoder_layer,
             conditions=[*_fits("src", "num_heads"), "size(proj_weight, 0) == embed_dim"],
             **common,
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from torch_outboard.ops.composed import composed
 from torch_outboard.ops.row import Row
@@ -13,11 +14,50 @@ from torch_outboard.ops.template import Launch, Result, templated
 _DTYPES = (torch.float32, torch.float64)
 _LENGTHS = ("input_lengths", "target_lengths")
 
-# The kernels want lengths on the device.
-_MOVED = """
-n = log_probs.size(1)
-lengths = torch.tensor(input_lengths + target_lengths, dtype=torch.int64, device=log_probs.device)
-"""
+
+def _on(
+    device: torch.device, input_lengths: list[int], target_lengths: list[int]
+) -> tuple[Tensor, Tensor]:
+    # Where the kernels want them, by one copy.
+    joined = torch.tensor(input_lengths + target_lengths, dtype=torch.int64, device=device)
+    return joined[: len(input_lengths)], joined[len(input_lengths) :]
+
+
+def _loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: list[int],
+    target_lengths: list[int],
+    blank: int,
+    zero_infinity: bool,
+) -> tuple[Tensor, Tensor]:
+    inputs, labels = _on(log_probs.device, input_lengths, target_lengths)
+    return torch._ctc_loss(log_probs, targets, inputs, labels, blank, zero_infinity)
+
+
+def _loss_backward(
+    grad: Tensor,
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: list[int],
+    target_lengths: list[int],
+    neg_log_likelihood: Tensor,
+    log_alpha: Tensor,
+    blank: int,
+    zero_infinity: bool,
+) -> Any:
+    inputs, labels = _on(log_probs.device, input_lengths, target_lengths)
+    return torch.ops.aten._ctc_loss_backward.Tensor(
+        grad,
+        log_probs,
+        targets,
+        inputs,
+        labels,
+        neg_log_likelihood,
+        log_alpha,
+        blank,
+        zero_infinity,
+    )
 
 
 def rows() -> list[Row]:
@@ -100,9 +140,7 @@ def rows() -> list[Row]:
         ),
         composed(
             "_ctc_loss",
-            f"{_MOVED}"
-            "return torch._ctc_loss("
-            "log_probs, targets, lengths[:n], lengths[n:], blank, zero_infinity)",
+            _loss,
             dtypes=_DTYPES,
             conditions=[
                 "dims(log_probs) == 3 && numel(log_probs) > 0",
@@ -113,9 +151,7 @@ def rows() -> list[Row]:
         ),
         composed(
             "_ctc_loss_backward",
-            f"{_MOVED}"
-            "return torch._ctc_loss_backward(grad, log_probs, targets, lengths[:n], lengths[n:], "
-            "neg_log_likelihood, log_alpha, blank, zero_infinity)",
+            _loss_backward,
             dtypes=_DTYPES,
             conditions=[
                 "dims(log_probs) == 3 && numel(log_probs) > 0",

@@ -83,7 +83,7 @@ def rows() -> list[Row]:
         ),
         composed(
             "fill_.Tensor",
-            "return self.copy_(value.expand(self.shape))",
+            lambda self, value: self.copy_(value.expand(self.shape)),
             conditions=["dims(value) == 0"],
             family="pointwise",
         ),

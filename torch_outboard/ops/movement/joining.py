@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from torch_outboard.ops.composed import composed
 from torch_outboard.ops.row import Row
 
@@ -15,15 +17,7 @@ def rows() -> list[Row]:
     return [
         composed(
             "cat cat.out",
-            """
-            at = 0
-            for tensor in tensors:
-                # An empty tensor of one dimension joins with anything.
-                if tensor.dim() != 1 or tensor.size(0) != 0:
-                    n = tensor.size(dim)
-                    out.narrow(dim, at, n).copy_(tensor)
-                    at += n
-            """,
+            "cat",
             results="out",
             meta="aten::cat",
             casts="TypeError",
@@ -31,12 +25,7 @@ def rows() -> list[Row]:
         ),
         composed(
             "stack stack.out _stack _stack.out",
-            """
-            parts: List[Tensor] = []
-            for tensor in tensors:
-                parts.append(tensor.unsqueeze(dim))
-            return torch.cat(parts, dim)
-            """,
+            lambda tensors, dim: torch.cat([tensor.unsqueeze(dim) for tensor in tensors], dim),
             casts="TypeError",
             **FAMILY,
         ),

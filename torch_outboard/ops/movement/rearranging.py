@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from torch_outboard.ops.composed import composed
 from torch_outboard.ops.row import BOOL, COMPLEX, EVERY, FLOATS, INTEGERS, Row
@@ -10,10 +14,6 @@ from torch_outboard.ops.template import Launch, Result, templated
 
 NUMBERS = (*FLOATS, *INTEGERS, *COMPLEX)
 FAMILY: dict[str, Any] = {"family": "movement"}
-WRAPPED = """
-def wrapped(d: int, dims: int) -> int:
-    return d if d >= 0 else d + max(dims, 1)
-"""
 
 
 def remapped() -> list[Row]:
@@ -27,7 +27,7 @@ def remapped() -> list[Row]:
     return [
         composed(
             "roll",
-            "return torch.roll(self.reshape(-1), shifts, [0]).reshape(self.shape)",
+            lambda self, shifts: torch.roll(self.reshape(-1), shifts, [0]).reshape(self.shape),
             conditions=["len(dims) == 0", "len(shifts) == 1"],
             **FAMILY,
         ),
@@ -165,7 +165,7 @@ def windows() -> list[Row]:
         ),
         composed(
             "unfold_backward",
-            "return grad_in.reshape(input_sizes).clone()",
+            lambda grad_in, input_sizes: grad_in.reshape(input_sizes).clone(),
             conditions=["len(input_sizes) == 0"],
             dtypes=NUMBERS,
             **FAMILY,
@@ -186,31 +186,55 @@ def windows() -> list[Row]:
     ]
 
 
+def _channel_shuffle(self: Tensor, groups: int) -> Tensor:
+    shape = self.shape
+    grouped = self.reshape([shape[0], groups, shape[1] // groups, *shape[2:]])
+    return grouped.transpose(1, 2).reshape(shape)
+
+
+def _pixel_shuffle(self: Tensor, upscale_factor: int) -> Tensor:
+    r = upscale_factor
+    *batch, channels, h, w = self.shape
+    c = channels // (r * r)
+    x = self.reshape([*batch, c, r, r, h, w])
+    x = x.movedim(-4, -2).movedim(-4, -1).clone(memory_format=torch.contiguous_format)
+    return x.reshape([*batch, c, h * r, w * r])
+
+
+def _pixel_unshuffle(self: Tensor, downscale_factor: int) -> Tensor:
+    r = downscale_factor
+    *batch, c, height, width = self.shape
+    h, w = height // r, width // r
+    x = self.reshape([*batch, c, h, r, w, r])
+    x = x.movedim(-3, -4).movedim(-1, -3).clone(memory_format=torch.contiguous_format)
+    return x.reshape([*batch, c * r * r, h, w])
+
+
+def _narrow_copy(self: Tensor, dim: int, start: int, length: int) -> Tensor:
+    return self.narrow(dim, start, length).clone(memory_format=torch.contiguous_format)
+
+
+def _indices_of(triangle: Callable[[Tensor, int], Tensor]) -> Callable[..., Tensor]:
+    def body(
+        row: int, col: int, offset: int, dtype: torch.dtype | None, device: torch.device
+    ) -> Tensor:
+        places = triangle(torch.ones([row, col], dtype=torch.bool, device=device), offset).nonzero()
+        return places.t().to(dtype or torch.int64).contiguous()
+
+    return body
+
+
 def rearranged() -> list[Row]:
     """What copies of views do."""
-    shuffle = """
-        shape = self.shape
-        grouped = self.reshape([shape[0], groups, shape[1] // groups] + shape[2:])
-        return grouped.transpose(1, 2).reshape(shape)
-    """
     divisible = ["dims(self) > 2", "groups > 0", "size(self, 1) % groups == 0", "numel(self) > 0"]
     return [
         *(
-            composed(name, shuffle, conditions=divisible, **FAMILY)
+            composed(name, _channel_shuffle, conditions=divisible, **FAMILY)
             for name in ("channel_shuffle", "native_channel_shuffle")
         ),
         composed(
             "pixel_shuffle",
-            """
-            r = upscale_factor
-            shape = self.shape
-            c = shape[-3] // (r * r)
-            h = shape[-2]
-            w = shape[-1]
-            x = self.reshape(shape[:-3] + [c, r, r, h, w])
-            x = x.movedim(-4, -2).movedim(-4, -1).clone(memory_format=0)
-            return x.reshape(shape[:-3] + [c, h * r, w * r])
-            """,
+            _pixel_shuffle,
             conditions=[
                 "dims(self) > 2",
                 "upscale_factor > 0",
@@ -220,16 +244,7 @@ def rearranged() -> list[Row]:
         ),
         composed(
             "pixel_unshuffle",
-            """
-            r = downscale_factor
-            shape = self.shape
-            c = shape[-3]
-            h = shape[-2] // r
-            w = shape[-1] // r
-            x = self.reshape(shape[:-3] + [c, h, r, w, r])
-            x = x.movedim(-3, -4).movedim(-1, -3).clone(memory_format=0)
-            return x.reshape(shape[:-3] + [c * r * r, h, w])
-            """,
+            _pixel_unshuffle,
             conditions=[
                 "dims(self) > 2",
                 "downscale_factor > 0",
@@ -240,7 +255,7 @@ def rearranged() -> list[Row]:
         ),
         composed(
             "narrow_copy",
-            "return self.narrow(dim, start, length).clone(memory_format=0)",
+            _narrow_copy,
             conditions=["-dims(self) <= dim && dim < dims(self)", "length >= 0"],
             **FAMILY,
         ),
@@ -274,7 +289,7 @@ def rearranged() -> list[Row]:
         ),
         composed(
             "trace",
-            "return self.diagonal(0, 0, 1).sum()",
+            lambda self: self.diagonal(0, 0, 1).sum(),
             conditions=["dims(self) == 2"],
             dtypes=NUMBERS,
             **FAMILY,
@@ -282,11 +297,7 @@ def rearranged() -> list[Row]:
         *(
             composed(
                 f"{name}_indices",
-                f"""
-                kind = torch.int64 if dtype is None else dtype
-                ones = torch.ones([row, col], dtype=torch.bool, device=device)
-                return ones.{name}(offset).nonzero().t().to(kind).contiguous()
-                """,
+                _indices_of(triangle),
                 # int32 and int64 alone, as on CPU.
                 conditions=[
                     "row >= 0",
@@ -295,26 +306,80 @@ def rearranged() -> list[Row]:
                 ],
                 **FAMILY,
             )
-            for name in ("tril", "triu")
+            for name, triangle in (("tril", torch.tril), ("triu", torch.triu))
         ),
     ]
+
+
+def _and_mean(spread: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
+    def body(
+        self: Tensor, dim: list[int] | None, correction: float | None, keepdim: bool
+    ) -> tuple[Tensor, Tensor]:
+        wanted = spread(self, dim, correction=correction, keepdim=keepdim)
+        return wanted, torch.mean(self, dim, keepdim)
+
+    return body
+
+
+def _norm_of_dtype(
+    self: Tensor,
+    p: float | None,
+    dim: list[int],
+    keepdim: bool,
+    dtype: torch.dtype | None,
+    out: Tensor,
+) -> None:
+    order = 2 if p is None else p
+    out.copy_(torch.linalg.vector_norm(self, order, dim, keepdim, dtype=dtype))
+
+
+def _norm(self: Tensor, p: float | None, dim: list[int], keepdim: bool, out: Tensor) -> None:
+    _norm_of_dtype(self, p, dim, keepdim, None, out)
+
+
+def _glu(self: Tensor, dim: int, out: Tensor) -> None:
+    a, b = self.chunk(2, dim)
+    torch.mul(a, b.sigmoid(), out=out)
+
+
+def _glu_backward(grad_output: Tensor, self: Tensor, dim: int) -> Tensor:
+    a, b = self.chunk(2, dim)
+    gate = b.sigmoid()
+    first = grad_output * gate
+    return torch.cat([first, first * a * (1 - gate)], dim)
+
+
+def _renorm(self: Tensor, p: float, dim: int, maxnorm: float, out: Tensor) -> None:
+    others = [d for d in range(self.dim()) if d != dim % self.dim()]
+    norm = torch.linalg.vector_norm(self, p, others, True)
+    scale = torch.where(norm > maxnorm, (norm + 1e-7).reciprocal() * maxnorm, 1.0)
+    out.copy_(self * scale.to(self.dtype))
+
+
+def _cross(self: Tensor, other: Tensor, dim: int, out: Tensor) -> None:
+    a, b = torch.broadcast_tensors(self, other)
+    left = a.roll([-1], [dim]) * b.roll([-2], [dim])
+    out.copy_(left - a.roll([-2], [dim]) * b.roll([-1], [dim]))
+
+
+def _aminmax(self: Tensor, dim: int | None, keepdim: bool, min_: Tensor, max_: Tensor) -> None:
+    if dim is None:
+        min_.copy_(self.amin().reshape(min_.shape))
+        max_.copy_(self.amax().reshape(max_.shape))
+    else:
+        min_.copy_(self.amin([dim], keepdim))
+        max_.copy_(self.amax([dim], keepdim))
 
 
 def halves() -> list[Row]:
     """Gated linear units, and what else is made of slices and pointwise operators."""
     differentiable = (*FLOATS, *COMPLEX)
-    spread = """
-        return torch.{0}(self, dim, correction=correction, keepdim=keepdim), self.mean(dim, keepdim)
-    """
-    norm = """
-        out.copy_(torch.linalg_vector_norm(self, 2 if p is None else p, dim, keepdim, dtype={0}))
-    """
     return [
-        composed("var_mean.correction", spread.format("var"), dtypes=FLOATS, **FAMILY),
-        composed("std_mean.correction", spread.format("std"), dtypes=FLOATS, **FAMILY),
+        composed("var_mean.correction", _and_mean(torch.var), dtypes=FLOATS, **FAMILY),
+        composed("std_mean.correction", _and_mean(torch.std), dtypes=FLOATS, **FAMILY),
         composed(
             "norm.ScalarOpt_dim norm.out",
-            norm.format("None"),
+            _norm,
             results="out",
             meta="aten::norm.ScalarOpt_dim",
             dtypes=differentiable,
@@ -322,7 +387,7 @@ def halves() -> list[Row]:
         ),
         composed(
             "norm.ScalarOpt_dim_dtype norm.dtype_out",
-            norm.format("dtype"),
+            _norm_of_dtype,
             results="out",
             meta="aten::norm.ScalarOpt_dim_dtype",
             dtypes=differentiable,
@@ -330,10 +395,7 @@ def halves() -> list[Row]:
         ),
         composed(
             "glu glu.out",
-            """
-            a, b = self.chunk(2, dim)
-            torch.mul(a, b.sigmoid(), out=out)
-            """,
+            _glu,
             results="out",
             meta="aten::glu",
             casts="RuntimeError",
@@ -342,29 +404,14 @@ def halves() -> list[Row]:
         ),
         composed(
             "glu_backward glu_backward.grad_input",
-            """
-            a, b = self.chunk(2, dim)
-            gate = b.sigmoid()
-            first = grad_output * gate
-            return torch.cat([first, first * a * (1 - gate)], dim)
-            """,
+            _glu_backward,
             dtypes=FLOATS,
             conditions=["dims(self) > 0", "size(self, dim) % 2 == 0"],
             **FAMILY,
         ),
         composed(
             "renorm renorm.out renorm_",
-            """
-            dims: List[int] = []
-            d = wrapped(dim, self.dim())
-            for k in range(self.dim()):
-                if k != d:
-                    dims.append(k)
-            norm = torch.linalg_vector_norm(self, p, dims, True)
-            scale = torch.where(norm > maxnorm, (norm + 1e-7).reciprocal() * maxnorm, 1.0)
-            out.copy_(self * scale.to(self.dtype))
-            """,
-            helpers=WRAPPED,
+            _renorm,
             results="out",
             conditions=["-dims(self) <= dim && dim < dims(self)"],
             meta="aten::renorm",
@@ -373,11 +420,7 @@ def halves() -> list[Row]:
         ),
         composed(
             "linalg_cross linalg_cross.out",
-            """
-            a, b = torch.broadcast_tensors([self, other])
-            left = a.roll([-1], [dim]) * b.roll([-2], [dim])
-            out.copy_(left - a.roll([-2], [dim]) * b.roll([-1], [dim]))
-            """,
+            _cross,
             results="out",
             meta="aten::linalg_cross",
             requires={"other": "dtype of self"},
@@ -386,14 +429,7 @@ def halves() -> list[Row]:
         ),
         composed(
             "aminmax aminmax.out",
-            """
-            if dim is None:
-                min.copy_(self.amin().reshape(min.shape))
-                max.copy_(self.amax().reshape(max.shape))
-            else:
-                min.copy_(self.amin([dim], keepdim))
-                max.copy_(self.amax([dim], keepdim))
-            """,
+            _aminmax,
             results="min max",
             meta="aten::aminmax",
             dtypes=(*FLOATS, *INTEGERS, *BOOL),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from torch_outboard.ops.composed import composed
+import torch
+from torch import Tensor
+
+from torch_outboard.ops.composed import composed, require
 from torch_outboard.ops.row import FLOATS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
@@ -53,50 +56,54 @@ def _softmax(log: bool, forward: bool, last: bool) -> Row:
     )
 
 
+# Kinds of masks: of pairs of places, of (sample, place), and of all elements.
+_PAIRS, _PLACES, _ELEMENTS = 0, 1, 2
+
+
+def _masked_softmax_body(
+    self: Tensor, mask: Tensor, dim: int | None, mask_type: int | None
+) -> Tensor:
+    require(mask.dtype == torch.bool)
+    if mask.dim() == 2 and self.dim() == 4:
+        if mask_type == _PAIRS:
+            mask = mask.unsqueeze(0).unsqueeze(0)
+        elif mask_type == _PLACES:
+            mask = mask.unsqueeze(1).unsqueeze(1)
+    scores = self.masked_fill(mask, float("-inf"))
+    return torch._softmax(scores, -1 if dim is None else dim, False)
+
+
+def _masked_softmax_backward_body(
+    grad_output: Tensor, output: Tensor, mask: Tensor, dim: int | None
+) -> Tensor:
+    require(mask.dtype == torch.bool)
+    left = output.masked_fill(mask, 0.0)
+    grad = grad_output.masked_fill(mask, 0.0)
+    grad = torch._softmax_backward_data(grad, left, -1 if dim is None else dim, output.dtype)
+    return grad.masked_fill_(mask, 0.0)
+
+
 def _masked_softmax() -> list[Row]:
     """Softmax without the elements where a mask is True, whose results are 0."""
-    # Kinds of masks: of pairs of places, of (sample, place), and of all elements.
-    pairs, places, elements = 0, 1, 2
     flat = "(dims(mask) == 2 && dims(self) == 4)"
     length = "size(self, 2)"
     return [
         composed(
             "_masked_softmax",
-            f"""
-            assert mask.dtype == torch.bool
-            expanded = mask
-            if mask.dim() == 2 and self.dim() == 4 and mask_type is not None:
-                if mask_type == {pairs}:
-                    expanded = mask.unsqueeze(0).unsqueeze(0)
-                elif mask_type == {places}:
-                    expanded = mask.unsqueeze(1).unsqueeze(1)
-            d = -1
-            if dim is not None:
-                d = dim
-            return torch._softmax(self.masked_fill(expanded, float("-inf")), d, False)
-            """,
+            _masked_softmax_body,
             dtypes=FLOATS,
             conditions=[
-                f"{flat} ? given(mask_type) && {pairs} <= mask_type && mask_type <= {elements}"
+                f"{flat} ? given(mask_type) && {_PAIRS} <= mask_type && mask_type <= {_ELEMENTS}"
                 " : sizes(mask) == sizes(self)",
-                f"{flat} && mask_type == {pairs} ? sizes(mask) == [{length}, {length}] : 1",
-                f"{flat} && mask_type == {places} ? sizes(mask) == [size(self, 0), {length}] : 1",
-                f"{flat} ? mask_type != {elements} && size(self, 3) == {length} : 1",
+                f"{flat} && mask_type == {_PAIRS} ? sizes(mask) == [{length}, {length}] : 1",
+                f"{flat} && mask_type == {_PLACES} ? sizes(mask) == [size(self, 0), {length}] : 1",
+                f"{flat} ? mask_type != {_ELEMENTS} && size(self, 3) == {length} : 1",
             ],
             family="softmax",
         ),
         composed(
             "_masked_softmax_backward",
-            """
-            assert mask.dtype == torch.bool
-            d = -1
-            if dim is not None:
-                d = dim
-            left = output.masked_fill(mask, 0.0)
-            grad = grad_output.masked_fill(mask, 0.0)
-            grad = torch._softmax_backward_data(grad, left, d, output.dtype)
-            return grad.masked_fill_(mask, 0.0)
-            """,
+            _masked_softmax_backward_body,
             dtypes=FLOATS,
             conditions=["sizes(mask) == sizes(grad_output)", "sizes(output) == sizes(grad_output)"],
             family="softmax",

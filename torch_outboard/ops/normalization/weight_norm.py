@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
+from torch import Tensor
 
-from torch_outboard.ops.composed import composed
+from torch_outboard.ops.composed import composed, require
 from torch_outboard.ops.row import FLOATS, Row
 
-_HELPERS = """
-def other_dims(x: Tensor, dim: int) -> List[int]:
+
+def _other_dims(x: Tensor, dim: int) -> list[int]:
     # Than the first one or the last one.
     first = 1 if dim == 0 else 0
     return [first + d for d in range(x.dim() - 1)]
-"""
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _forward(v: Tensor, g: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    require(v.dtype == g.dtype)
+    norm = torch.linalg.vector_norm(v, 2, _other_dims(v, dim), True, dtype=_wide(v.dtype))
+    return (v * (g / norm)).to(v.dtype), norm
+
+
+def _backward(
+    grad_w: Tensor, saved_v: Tensor, saved_g: Tensor, saved_norms: Tensor, dim: int
+) -> tuple[Tensor, Tensor]:
+    wide = _wide(saved_v.dtype)
+    require(grad_w.dtype == saved_v.dtype == saved_g.dtype and saved_norms.dtype == wide)
+    v = saved_v.to(wide)
+    grad = grad_w.to(wide)
+    along = (grad * v).sum(_other_dims(v, dim), True) / saved_norms
+    grad_v = (grad - v * (along / saved_norms)) * (saved_g / saved_norms)
+    return grad_v.to(saved_v.dtype), along.to(saved_g.dtype)
 
 
 def rows() -> list[Row]:
     """Every row."""
-    common: dict[str, Any] = {"helpers": _HELPERS, "family": "normalization"}
     slices = "dims({0}) > 1 && (dim == 0 || dim == dims({0}) - 1) && numel({0}) > 0"
     one_each = (
         "dims({1}) == dims({0}) && numel({1}) == size({0}, dim) && size({1}, dim) == numel({1})"
@@ -27,28 +46,14 @@ def rows() -> list[Row]:
     return [
         composed(
             "_weight_norm_interface",
-            """
-            assert v.dtype == g.dtype
-            wide = torch.float64 if v.dtype == torch.float64 else torch.float32
-            norm = torch.linalg_vector_norm(v, 2, other_dims(v, dim), True, dtype=wide)
-            return (v * (g / norm)).to(v.dtype), norm
-            """,
+            _forward,
             dtypes=FLOATS,
             conditions=[slices.format("v"), one_each.format("v", "g")],
-            **common,
+            family="normalization",
         ),
         composed(
             "_weight_norm_interface_backward",
-            """
-            assert grad_w.dtype == saved_v.dtype and saved_v.dtype == saved_g.dtype
-            wide = torch.float64 if saved_v.dtype == torch.float64 else torch.float32
-            assert saved_norms.dtype == wide
-            v = saved_v.to(wide)
-            grad = grad_w.to(wide)
-            along = (grad * v).sum(other_dims(v, dim), True) / saved_norms
-            grad_v = (grad - v * (along / saved_norms)) * (saved_g / saved_norms)
-            return grad_v.to(saved_v.dtype), along.to(saved_g.dtype)
-            """,
+            _backward,
             dtypes=(torch.bfloat16, torch.float32, torch.float64),
             conditions=[
                 slices.format("saved_v"),
@@ -56,6 +61,6 @@ def rows() -> list[Row]:
                 one_each.format("saved_v", "saved_norms"),
                 "sizes(grad_w) == sizes(saved_v)",
             ],
-            **common,
+            family="normalization",
         ),
     ]

@@ -2,72 +2,93 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from torch_outboard.ops.composed import composed
+from torch_outboard.ops.composed import composed, require
 from torch_outboard.ops.row import Row
 
-_HELPERS = """
-def outer_edges(
-    self: Tensor, bins: List[int], range_: Optional[List[float]]
-) -> Tuple[List[float], List[float]]:
-    n = len(bins)
-    lows = [0.0 for _ in range(n)]
-    highs = [1.0 for _ in range(n)]
-    if range_ is not None:
-        lows = [range_[2 * d] for d in range(n)]
-        highs = [range_[2 * d + 1] for d in range(n)]
-    elif self.numel() > 0:
-        points = self.reshape(-1, n)
-        smallest = points.amin(0)
-        largest = points.amax(0)
-        lows = [float(smallest[d].item()) for d in range(n)]
-        highs = [float(largest[d].item()) for d in range(n)]
-    for d in range(n):
-        assert lows[d] <= highs[d] and highs[d] - lows[d] < float("inf")
-        if lows[d] == highs[d]:
-            lows[d] -= 0.5
-            highs[d] += 0.5
-    return lows, highs
 
-def count_points(
-    self: Tensor, edges: List[Tensor], weight: Optional[Tensor], density: bool
+def _outer_edges(
+    points: Tensor, bins: int, given: list[float] | None
+) -> Iterator[tuple[float, float]]:
+    """The ends of each dimension of points of shape (..., bins)."""
+    lows, highs = [0.0] * bins, [1.0] * bins
+    if given is not None:
+        lows, highs = given[::2], given[1::2]
+    elif points.numel() > 0:
+        points = points.reshape(-1, bins)
+        lows, highs = points.amin(0).tolist(), points.amax(0).tolist()
+    for low, high in zip(lows, highs, strict=True):
+        require(low <= high and high - low < float("inf"))
+        yield (low - 0.5, high + 0.5) if low == high else (low, high)
+
+
+def _count_points(
+    self: Tensor, edges: Sequence[Tensor], weight: Tensor | None, density: bool
 ) -> Tensor:
-    # The last bin of a dimension has both its edges.
     points = self.reshape(-1, len(edges))
     sizes = [edge.numel() - 1 for edge in edges]
     index = torch.zeros([points.size(0)], dtype=torch.int64, device=self.device)
     inside = torch.ones([points.size(0)], dtype=torch.bool, device=self.device)
-    bins = 1
-    for d in range(len(edges)):
-        n = sizes[d]
+    for d, (edge, n) in enumerate(zip(edges, sizes, strict=True)):
+        # The last bin of a dimension has both its edges.
         x = points[:, d].contiguous()
-        place = torch.bucketize(x, edges[d], right=True) - 1
-        place = torch.where(x == edges[d][n], n - 1, place)
+        place = torch.bucketize(x, edge, right=True) - 1
+        place = torch.where(x == edge[n], n - 1, place)
         inside = torch.logical_and(inside, torch.logical_and(place >= 0, place < n))
         index = index * n + place
-        bins *= n
     amounts = inside.to(self.dtype)
     if weight is not None:
         amounts = torch.where(inside, weight.reshape(-1), 0)
-    hist = torch.zeros([bins], dtype=self.dtype, device=self.device)
+    hist = torch.zeros([math.prod(sizes)], dtype=self.dtype, device=self.device)
     hist = hist.scatter_add_(0, torch.where(inside, index, 0), amounts).reshape(sizes)
     if density:
         hist = hist / hist.sum()
-        for d in range(len(edges)):
-            shape = [1 for _ in sizes]
+        for d, edge in enumerate(edges):
+            shape = [1] * len(sizes)
             shape[d] = sizes[d]
-            hist = hist / (edges[d][1:] - edges[d][:-1]).reshape(shape)
+            hist = hist / (edge[1:] - edge[:-1]).reshape(shape)
     return hist
-"""
+
+
+def _bin_edges(self: Tensor, bins: list[int], range_: list[float] | None) -> list[Tensor]:
+    return [
+        torch.linspace(low, high, n + 1, dtype=self.dtype, device=self.device)
+        for n, (low, high) in zip(bins, _outer_edges(self, len(bins), range_), strict=True)
+    ]
+
+
+def _from_bin_counts(
+    self: Tensor,
+    bins: list[int],
+    range_: list[float] | None,
+    weight: Tensor | None,
+    density: bool,
+) -> Tensor:
+    edges = torch._histogramdd_bin_edges(self, bins, range=range_, weight=weight, density=density)
+    require(weight is None or weight.dtype == self.dtype)
+    return _count_points(self, edges, weight, density)
+
+
+def _from_bin_tensors(
+    self: Tensor, bins: list[Tensor], weight: Tensor | None, density: bool
+) -> Tensor:
+    require(self.dim() >= 2 and len(bins) > 0 and self.size(-1) == len(bins))
+    for edge in bins:
+        require(edge.dim() == 1 and edge.numel() > 1 and edge.dtype == self.dtype)
+    if weight is not None:
+        require(weight.shape == self.shape[:-1] and weight.dtype == self.dtype)
+    return _count_points(self, bins, weight, density)
 
 
 def rows() -> list[Row]:
     """Every row."""
     common: dict[str, Any] = {
-        "helpers": _HELPERS,
         "dtypes": (torch.float32, torch.float64),
         "family": "sorting",
     }
@@ -80,41 +101,19 @@ def rows() -> list[Row]:
     return [
         composed(
             "_histogramdd_bin_edges",
-            """
-            lows, highs = outer_edges(self, bins, range)
-            edges: List[Tensor] = []
-            for d, n in enumerate(bins):
-                edges.append(
-                    torch.linspace(lows[d], highs[d], n + 1, dtype=self.dtype, device=self.device)
-                )
-            return edges
-            """,
+            _bin_edges,
             conditions=counted,
             **common,
         ),
         composed(
             "_histogramdd_from_bin_cts",
-            """
-            edges = torch._histogramdd_bin_edges(
-                self, bins, range=range, weight=weight, density=density
-            )
-            if weight is not None:
-                assert weight.dtype == self.dtype
-            return count_points(self, edges, weight, density)
-            """,
+            _from_bin_counts,
             conditions=counted,
             **common,
         ),
         composed(
             "_histogramdd_from_bin_tensors",
-            """
-            assert self.dim() >= 2 and len(bins) > 0 and self.size(-1) == len(bins)
-            for edge in bins:
-                assert edge.dim() == 1 and edge.numel() > 1 and edge.dtype == self.dtype
-            if weight is not None:
-                assert weight.shape == self.shape[:-1] and weight.dtype == self.dtype
-            return count_points(self, bins, weight, density)
-            """,
+            _from_bin_tensors,
             **common,
         ),
     ]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from torch_outboard.ops.composed import composed
 from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, Row, template
 from torch_outboard.ops.template import Launch, Result, templated
@@ -26,25 +29,6 @@ MERGED: dict[str, Any] = {
     "runs": f"(n + {RUN - 1}) // {RUN}",
     "passes": "log2_ceil(runs)",
 }
-
-# A line along a dimension of a tensor that may have none.
-HELPERS = """
-def at_least_1d(x: Tensor) -> Tensor:
-    return x.reshape(1) if x.dim() == 0 else x
-
-def pick(x: Tensor, like: Tensor, d: int, place: int, keepdim: bool) -> Tensor:
-    if like.dim() == 0:
-        return x.reshape([])
-    if keepdim:
-        return x.narrow(d, place, 1).contiguous()
-    return x.select(d, place).contiguous()
-
-def pick_each(x: Tensor, like: Tensor, d: int, places: Tensor, keepdim: bool) -> Tensor:
-    picked = x.gather(d, places)
-    if like.dim() == 0:
-        return picked.reshape([])
-    return picked if keepdim else picked.squeeze(d)
-"""
 
 
 def sort() -> Row:
@@ -192,43 +176,77 @@ def ranks() -> list[Row]:
     ]
 
 
+def _at_least_1d(x: Tensor) -> Tensor:
+    # A line along a dimension of a tensor that may have none.
+    return x.reshape(1) if x.dim() == 0 else x
+
+
+def _pick(x: Tensor, like: Tensor, dim: int, place: int, keepdim: bool) -> Tensor:
+    if like.dim() == 0:
+        return x.reshape([])
+    if keepdim:
+        return x.narrow(dim, place, 1).contiguous()
+    return x.select(dim, place).contiguous()
+
+
+def _pick_each(x: Tensor, like: Tensor, dim: int, places: Tensor, keepdim: bool) -> Tensor:
+    picked = x.gather(dim, places)
+    if like.dim() == 0:
+        return picked.reshape([])
+    return picked if keepdim else picked.squeeze(dim)
+
+
+def _topk(self: Tensor, k: int, dim: int, largest: bool, values: Tensor, indices: Tensor) -> None:
+    if self.dim() == 0:
+        values.copy_(self)
+        indices.zero_()
+    else:
+        ordered, places = torch.sort(self, stable=True, dim=dim, descending=largest)
+        values.copy_(ordered.narrow(dim, 0, k))
+        indices.copy_(places.narrow(dim, 0, k))
+
+
+def _mode_of_number(self: Tensor) -> tuple[Tensor, Tensor]:
+    return self.clone(), torch.zeros_like(self, dtype=torch.int64)
+
+
+def _kthvalue(self: Tensor, k: int, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
+    values, indices = torch.sort(_at_least_1d(self), stable=True, dim=dim)
+    return _pick(values, self, dim, k - 1, keepdim), _pick(indices, self, dim, k - 1, keepdim)
+
+
+def _median(self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
+    x = _at_least_1d(self)
+    n = x.size(dim)
+    values, indices = torch.sort(x, stable=True, dim=dim)
+    # NaN is the largest value, and the first one is the median of a line that has any.
+    nans = (values != values).sum([dim], True)
+    places = torch.where(nans > 0, n - nans, (n - 1) // 2)
+    return (
+        _pick_each(values, self, dim, places, keepdim),
+        _pick_each(indices, self, dim, places, keepdim),
+    )
+
+
+def _nanmedian(self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
+    x = _at_least_1d(self)
+    values, indices = torch.sort(x, stable=True, dim=dim)
+    nans = (values != values).sum([dim], True)
+    places = torch.clamp((x.size(dim) - 1 - nans) >> 1, 0)
+    return (
+        _pick_each(values, self, dim, places, keepdim),
+        _pick_each(indices, self, dim, places, keepdim),
+    )
+
+
 def selections() -> list[Row]:
     """Elements by their rank."""
-    common: dict[str, Any] = {
-        "dtypes": (*FLOATS, *INTEGERS),
-        "helpers": HELPERS,
-        "family": "selection",
-    }
+    common: dict[str, Any] = {"dtypes": NUMBERS, "family": "selection"}
     in_range = "-max(dims(self), 1) <= dim && dim < max(dims(self), 1)"
-    median_body = """
-        x = at_least_1d(self)
-        d = dim if dim >= 0 else dim + x.dim()
-        n = x.size(d)
-        values, indices = torch.sort(x, stable=True, dim=d, descending=False)
-        places = (values != values).sum([d], True)
-        PLACES
-        values = pick_each(values, self, d, places, keepdim)
-        indices = pick_each(indices, self, d, places, keepdim)
-        return values, indices
-    """
-    # NaN is the largest value, and the first one is the median of a line that has any.
-    ranks = {
-        "median": "places = torch.where(places > 0, n - places, (n - 1) // 2)",
-        "nanmedian": "places = torch.clamp((n - 1 - places) >> 1, 0)",
-    }
-    rows = [
+    return [
         composed(
             "topk topk.values",
-            """
-            if self.dim() == 0:
-                values.copy_(self)
-                indices.zero_()
-            else:
-                sorted_values, places = torch.sort(self, stable=True, dim=dim, descending=largest)
-                values.copy_(sorted_values.narrow(dim, 0, k))
-                indices.copy_(places.narrow(dim, 0, k))
-            return None
-            """,
+            _topk,
             results="values indices",
             meta="aten::topk",
             conditions=["dims(self) > 0 || k == 1"],
@@ -236,38 +254,39 @@ def selections() -> list[Row]:
         ),
         composed(
             "mode",
-            "return self.clone(), torch.zeros_like(self, dtype=torch.int64)",
+            _mode_of_number,
+            dtypes=REAL,
             conditions=["dims(self) == 0"],
-            **common | {"dtypes": REAL, "family": "sorting"},
+            family="sorting",
         ),
         composed(
             "kthvalue kthvalue.values",
-            """
-            x = at_least_1d(self)
-            d = dim if dim >= 0 else dim + x.dim()
-            values, indices = torch.sort(x, stable=True, dim=d, descending=False)
-            return pick(values, self, d, k - 1, keepdim), pick(indices, self, d, k - 1, keepdim)
-            """,
+            _kthvalue,
             conditions=[in_range, "k > 0", "k <= size(self, dim)"],
             **common,
         ),
-    ]
-    for name, places in ranks.items():
-        rows += [
+        *(
             composed(
                 f"{name}.dim {name}.dim_values",
-                median_body.replace("PLACES", places),
+                body,
                 conditions=[in_range, "size(self, dim) > 0"],
                 **common,
-            ),
-            composed(
-                f"{name} {name}.out",
-                f"return torch.{name}(self.reshape(-1), 0, False)[0]",
-                conditions=["numel(self) > 0"],
-                **common,
-            ),
-        ]
-    return rows
+            )
+            for name, body in (("median", _median), ("nanmedian", _nanmedian))
+        ),
+        composed(
+            "median median.out",
+            lambda self: torch.median(self.reshape(-1), 0, False)[0],
+            conditions=["numel(self) > 0"],
+            **common,
+        ),
+        composed(
+            "nanmedian nanmedian.out",
+            lambda self: torch.nanmedian(self.reshape(-1), 0, False)[0],
+            conditions=["numel(self) > 0"],
+            **common,
+        ),
+    ]
 
 
 def rows() -> list[Row]:

@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
-from torch_outboard.ops.composed import composed
+from torch_outboard.ops.composed import composed, require
 from torch_outboard.ops.row import FLOATS, Row
 from torch_outboard.ops.template import Launch, Result, templated
+
+
+def _unscale(self: list[Tensor], found_inf: Tensor, inv_scale: Tensor) -> None:
+    require(inv_scale.dtype == torch.float32 and found_inf.dtype == torch.float32)
+    largest = [
+        torch.linalg.vector_norm(x, float("inf"), dtype=torch.float32)  # NaN if there is any
+        for x in self
+        if x.numel() > 0
+    ]
+    if largest:
+        finite = (torch.stack(largest).amax() < float("inf")).to(torch.float32)
+        found_inf.copy_(torch.maximum(found_inf, 1 - finite))
+    scale = inv_scale.reshape([])
+    for x in self:
+        if x.dtype == torch.float32:
+            x.mul_(scale)
+        else:
+            # Half types do not hold the scale.
+            x.copy_(x.to(torch.float32) * scale)
 
 
 def rows() -> list[Row]:
@@ -15,24 +35,7 @@ def rows() -> list[Row]:
     return [
         composed(
             "_amp_foreach_non_finite_check_and_unscale_",
-            """
-            assert inv_scale.dtype == torch.float32 and found_inf.dtype == torch.float32
-            largest: List[Tensor] = []
-            for x in self:
-                if x.numel() > 0:
-                    # NaN if there is any.
-                    largest.append(torch.linalg_vector_norm(x, float("inf"), dtype=torch.float32))
-            if len(largest) > 0:
-                finite = (torch.stack(largest).amax() < float("inf")).to(torch.float32)
-                found_inf.copy_(torch.maximum(found_inf, 1 - finite))
-            scale = inv_scale.reshape([])
-            for x in self:
-                if x.dtype == torch.float32:
-                    x.mul_(scale)
-                else:
-                    # Half types do not hold the scale.
-                    x.copy_(x.to(torch.float32) * scale)
-            """,
+            _unscale,
             dtypes=[dtype for dtype in FLOATS if dtype != torch.float64],
             conditions=single,
             family="pointwise",

@@ -384,7 +384,7 @@ def filling() -> list[Row]:
         ),
         composed(
             "masked_fill_.Tensor",
-            "return self.masked_fill_(mask, value.item())",
+            lambda self, mask, value: self.masked_fill_(mask, value.item()),
             conditions=["dims(value) == 0"],
             requires={"mask": "dtype bool"},
             family="pointwise",

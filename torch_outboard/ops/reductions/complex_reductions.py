@@ -2,51 +2,73 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
 from torch_outboard.ops.composed import composed
 from torch_outboard.ops.row import COMPLEX, Row, dtype_number
 
-_SPREAD = """
-def spread(x: Tensor, dim: Optional[List[int]], correction: Optional[number], keep: bool) -> Tensor:
-    parts = torch.view_as_real(x)
-    first = torch.var(parts.select(-1, 0), dim, correction=correction, keepdim=keep)
-    return first + torch.var(parts.select(-1, 1), dim, correction=correction, keepdim=keep)
-"""
+
+def _variance(
+    self: Tensor, dim: list[int] | None, correction: float | None, keepdim: bool
+) -> Tensor:
+    parts = torch.view_as_real(self)
+    first = torch.var(parts.select(-1, 0), dim, correction=correction, keepdim=keepdim)
+    return first + torch.var(parts.select(-1, 1), dim, correction=correction, keepdim=keepdim)
+
+
+def _deviation(
+    self: Tensor, dim: list[int] | None, correction: float | None, keepdim: bool
+) -> Tensor:
+    return torch.sqrt(_variance(self, dim, correction, keepdim))
+
+
+def _and_mean(spread: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
+    def body(
+        self: Tensor, dim: list[int] | None, correction: float | None, keepdim: bool
+    ) -> tuple[Tensor, Tensor]:
+        return spread(self, dim, correction, keepdim), torch.mean(self, dim, keepdim)
+
+    return body
+
+
+def _norm(
+    self: Tensor, ord: float, dim: list[int] | None, keepdim: bool, dtype: torch.dtype | None
+) -> Tensor:
+    values = torch.abs(self if dtype is None else self.to(dtype))
+    norm: Tensor = torch.linalg.vector_norm(values, ord, dim, keepdim)
+    return norm
+
+
+def _tanh_backward(grad_output: Tensor, output: Tensor) -> Tensor:
+    return grad_output * torch.conj_physical(1 - output * output)
 
 
 def rows() -> list[Row]:
     """Every row."""
 
-    def row(overloads: str, body: str, **more: str) -> Row:
-        return composed(overloads, body, dtypes=COMPLEX, family="reduction", **more)
-
-    def of_spread(name: str, result: str) -> Row:
-        body = f"squared = spread(self, dim, correction, keepdim)\nreturn {result}"
-        return row(f"{name}.correction {name}.correction_out", body, helpers=_SPREAD)
-
     numbers = [dtype_number(dtype) for dtype in COMPLEX]
-    mean = "torch.mean(self, dim, keepdim)"
+    bodies: dict[str, Callable[..., Any]] = {
+        "var.correction var.correction_out": _variance,
+        "std.correction std.correction_out": _deviation,
+        "var_mean.correction var_mean.correction_out": _and_mean(_variance),
+        "std_mean.correction std_mean.correction_out": _and_mean(_deviation),
+        "tanh_backward tanh_backward.grad_input": _tanh_backward,
+    }
     return [
-        composed(
-            "linalg_vector_norm linalg_vector_norm.out",
-            "return torch.linalg_vector_norm(torch.abs(self), ord, dim, keepdim)",
-            dtypes=COMPLEX,
-            conditions=["!given(dtype)"],
-            family="reduction",
-        ),
         # The dtype is that of the elements; any other than a complex one is an error.
         composed(
             "linalg_vector_norm linalg_vector_norm.out",
-            "return torch.linalg_vector_norm(torch.abs(self.to(dtype)), ord, dim, keepdim)",
+            _norm,
             dtypes=COMPLEX,
-            conditions=[f"given(dtype) && ({' || '.join(f'dtype == {n}' for n in numbers)})"],
+            conditions=[f"!given(dtype) || {' || '.join(f'dtype == {n}' for n in numbers)}"],
             family="reduction",
         ),
-        of_spread("var", "squared"),
-        of_spread("std", "torch.sqrt(squared)"),
-        of_spread("var_mean", f"squared, {mean}"),
-        of_spread("std_mean", f"torch.sqrt(squared), {mean}"),
-        row(
-            "tanh_backward tanh_backward.grad_input",
-            "return grad_output * torch.conj_physical(1 - output * output)",
+        *(
+            composed(overloads, body, dtypes=COMPLEX, family="reduction")
+            for overloads, body in bodies.items()
         ),
     ]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from torch_outboard.ops.composed import composed
 from torch_outboard.ops.row import BOOL, COMPLEX, FLOATS, INTEGERS, Row
@@ -47,19 +48,26 @@ def rows() -> list[Row]:
     return [*scans, *_other_dtypes(), _complex_logcumsumexp()]
 
 
+def _of_converted(scan: Callable[..., Tensor], dtype: torch.dtype) -> Callable[..., Tensor]:
+    def body(self: Tensor, dim: int) -> Tensor:
+        return scan(self.to(dtype), dim, dtype=dtype)
+
+    return body
+
+
 def _other_dtypes() -> list[Row]:
     """Sums and products into another dtype, which the elements get first."""
     dtypes = {
-        "float32": "floating(out) && bytes(out) == 4",
-        "float64": "floating(out) && bytes(out) == 8",
-        "int32": "!floating(out) && bytes(out) == 4",
-        "int64": "!floating(out) && bytes(out) == 8",
+        torch.float32: "floating(out) && bytes(out) == 4",
+        torch.float64: "floating(out) && bytes(out) == 8",
+        torch.int32: "!floating(out) && bytes(out) == 4",
+        torch.int64: "!floating(out) && bytes(out) == 8",
     }
     differs = "floating(self) != floating(out) || bytes(self) != bytes(out)"
     return [
         composed(
             f"{name}.out",
-            f"return torch.{name}(self.to(torch.{dtype}), dim, dtype=torch.{dtype})",
+            _of_converted(getattr(torch, name), dtype),
             dtypes=(*_REALS, *COMPLEX),
             conditions=["!given(dtype)", condition, differs],
             family="scan",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from torch_outboard.ops.composed import composed
+import torch
+from torch import Tensor
+
+from torch_outboard.ops.composed import composed, require
 from torch_outboard.ops.row import FLOATS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
@@ -64,6 +67,16 @@ def _row(overloads: str, operands: str, out: Result, *, backward: bool) -> Row:
     )
 
 
+def _checked(
+    data: Tensor, reduce: str, lengths: Tensor, axis: int, initial: float | None
+) -> Tensor:
+    require(lengths.numel() > 0 and bool((lengths.min() >= 0).item()))
+    require(bool((lengths.sum(-1) == data.size(axis)).all().item()))
+    return torch.segment_reduce(
+        data, reduce, lengths=lengths, axis=axis, unsafe=True, initial=initial
+    )
+
+
 def rows() -> list[Row]:
     """Every row."""
     return [
@@ -76,14 +89,7 @@ def rows() -> list[Row]:
         # Lengths that are to be checked are looked at first.
         composed(
             "segment_reduce segment_reduce.out",
-            """
-                assert lengths is not None
-                assert lengths.numel() > 0 and bool((lengths.min() >= 0).item())
-                assert bool((lengths.sum(-1) == data.size(axis)).all().item())
-                return torch.segment_reduce(
-                    data, reduce, lengths=lengths, axis=axis, unsafe=True, initial=initial
-                )
-                """,
+            _checked,
             dtypes=FLOATS,
             conditions=["given(lengths) && !given(offsets) && !given(indices) && !unsafe"],
             family="reduction",

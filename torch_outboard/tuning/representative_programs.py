@@ -1,7 +1,7 @@
-"""Training steps that have the last word where ways are chosen: small ones, as many programs have.
+"""Programs that have the last word where ways are chosen: small ones, as many people have.
 
-A call that is faster by the other way may still slow a program down, because a change of ways waits
-for the device.
+Calls that are faster by one way do not make a program faster, because Python works beside the
+device, and a change of ways waits for it.
 """
 
 from __future__ import annotations
@@ -33,24 +33,41 @@ def _training(model: nn.Module, x: torch.Tensor, classes: int, device: torch.dev
     return step
 
 
-def perceptron(device: torch.device) -> Run:
-    """A network with two hidden layers: many small operators, some larger ones."""
-    model = nn.Sequential(
-        nn.Linear(256, 256), nn.LayerNorm(256), nn.GELU(), nn.Linear(256, 256), nn.ReLU(),
-        nn.Linear(256, CLASSES),
+def _inference(model: nn.Module, x: torch.Tensor, device: torch.device) -> Run:
+    """Passes without gradients over one batch."""
+    model, x = model.eval().to(device), x.to(device)
+
+    def run() -> None:
+        with torch.inference_mode():
+            model(x)
+
+    return run
+
+
+def _perceptron() -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(512, 512), nn.LayerNorm(512), nn.GELU(), nn.Linear(512, 512), nn.ReLU(),
+        nn.Linear(512, CLASSES),
     )  # fmt: skip
-    return _training(model, torch.rand(64, 256), CLASSES, device)
 
 
-def convolutional(device: torch.device) -> Run:
-    """Convolutions, batch norms of 1M to 65K elements, and pooling."""
-    model = nn.Sequential(
+def _convolutional() -> nn.Module:
+    return nn.Sequential(
         nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(32, 64, 3, stride=2, padding=1), nn.BatchNorm2d(64), nn.ReLU(),
         nn.Conv2d(64, 128, 3, stride=2, padding=1), nn.BatchNorm2d(128), nn.ReLU(),
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, CLASSES),
     )  # fmt: skip
-    return _training(model, torch.rand(8, 3, 64, 64), CLASSES, device)
+
+
+def perceptron(device: torch.device) -> Run:
+    """A network with two hidden layers: many small operators, some larger ones."""
+    return _training(_perceptron(), torch.rand(64, 512), CLASSES, device)
+
+
+def convolutional(device: torch.device) -> Run:
+    """Convolutions, batch norms of 1M to 65K elements, and pooling."""
+    return _training(_convolutional(), torch.rand(8, 3, 64, 64), CLASSES, device)
 
 
 class _Transformer(nn.Module):
@@ -80,8 +97,15 @@ def transformer(device: torch.device) -> Run:
     return _training(_Transformer(), torch.randint(TOKENS, (8, 64)), TOKENS, device)
 
 
-STEPS: dict[str, Callable[[torch.device], Run]] = {
-    "perceptron": perceptron,
-    "convolutional": convolutional,
-    "transformer": transformer,
+def _passes(model: Callable[[], nn.Module], x: torch.Tensor) -> Callable[[torch.device], Run]:
+    return lambda device: _inference(model(), x, device)
+
+
+PROGRAMS: dict[str, Callable[[torch.device], Run]] = {
+    "perceptron, training": perceptron,
+    "convolutional, training": convolutional,
+    "transformer, training": transformer,
+    "perceptron, inference": _passes(_perceptron, torch.zeros(64, 512)),
+    "convolutional, inference": _passes(_convolutional, torch.zeros(8, 3, 64, 64)),
+    "transformer, inference": _passes(_Transformer, torch.zeros(8, 64, dtype=torch.int64)),
 }

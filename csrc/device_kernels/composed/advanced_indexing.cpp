@@ -1,0 +1,188 @@
+// Bodies of `x[i, mask, :]` and of what is written there, which programs call often.
+#include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/broadcast_tensors.h>
+#include <ATen/ops/logical_and.h>
+#include <ATen/ops/where.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "device_kernels/rows/row.h"
+
+namespace outboard {
+namespace {
+
+using at::Tensor;
+using Indices = std::vector<std::optional<Tensor>>;
+using Sizes = std::vector<int64_t>;
+
+// Index tensors of one shape, and the dimensions that they are for.
+struct Indexed {
+  std::vector<Tensor> tensors;
+  Sizes dims;
+
+  const Tensor& operator[](size_t k) const { return tensors[k]; }
+  // Whether results have the dimensions of the index where `dims` were, and not at the front.
+  bool adjacent() const {
+    return dims.back() - dims.front() + 1 == static_cast<int64_t>(dims.size());
+  }
+};
+
+bool is_mask(const Tensor& index) {
+  return index.scalar_type() == at::kBool || index.scalar_type() == at::kByte;
+}
+
+// Whether a mask has the sizes of the dimensions from `first` on.
+bool fits(const Tensor& mask, const Tensor& self, int64_t first) {
+  for (int64_t d = 0; d < mask.dim(); ++d) {
+    if (first + d >= self.dim() || mask.size(d) != self.size(first + d)) return false;
+  }
+  return true;
+}
+
+// None: the host knows what is wrong.
+std::optional<Indexed> indexed(const Tensor& self, const Indices& indices) {
+  Indexed result;
+  int64_t d = 0;
+  for (const std::optional<Tensor>& given : indices) {
+    if (!given.has_value() || !given->defined()) {
+      ++d;
+      continue;
+    }
+    const Tensor index = given->to(self.device());
+    if (!is_mask(index)) {
+      result.tensors.push_back(index);
+      result.dims.push_back(d++);
+      continue;
+    }
+    if (!fits(index, self, d)) return std::nullopt;
+    const Tensor places = index.nonzero();
+    for (int64_t j = 0; j < index.dim(); ++j) {
+      result.tensors.push_back(places.select(1, j));
+      result.dims.push_back(d++);
+    }
+  }
+  if (result.tensors.empty() || d > self.dim()) return std::nullopt;
+  result.tensors = at::broadcast_tensors(result.tensors);
+  return result;
+}
+
+// Places in the indexed dimensions, counted through all of them; -1 for those out of range.
+Tensor flat_places(const Tensor& self, const Indexed& index) {
+  Tensor total;
+  for (size_t k = 0; k < index.dims.size(); ++k) {
+    const int64_t n = self.size(index.dims[k]);
+    const Tensor place = at::where(index[k].lt(0), index[k].add(n), index[k]);
+    if (k == 0) {
+      total = place;
+      continue;
+    }
+    const Tensor inside = at::logical_and(place.ge(0), place.lt(n));
+    total = at::where(at::logical_and(inside, total.ge(0)), total.mul(n).add(place), -1);
+    if (k == 1) total = at::where(index[0].lt(self.size(index.dims[0])), total, -1);
+  }
+  return total.reshape(-1);
+}
+
+// Self with the indexed dimensions first.
+Tensor ordered_by(const Tensor& self, const Indexed& index) {
+  Sizes order = index.dims;
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    if (std::find(index.dims.begin(), index.dims.end(), d) == index.dims.end()) order.push_back(d);
+  }
+  return self.permute(order);
+}
+
+Sizes joined(at::IntArrayRef first, at::IntArrayRef second) {
+  Sizes sizes = first.vec();
+  sizes.insert(sizes.end(), second.begin(), second.end());
+  return sizes;
+}
+
+// Moves the dimensions of the index, which are the first ones, to where they are in a result; or
+// back.
+Tensor moved(const Tensor& tensor, const Indexed& index, bool to_front) {
+  if (!index.adjacent()) return tensor;
+  Sizes here, there;
+  for (int64_t k = 0; k < index[0].dim(); ++k) {
+    here.push_back(k);
+    there.push_back(k + index.dims.front());
+  }
+  return to_front ? tensor.movedim(there, here) : tensor.movedim(here, there);
+}
+
+// The mask that alone says what is indexed, with the dimensions of self.
+std::optional<Tensor> only_mask(const Tensor& self, const Indices& indices) {
+  std::optional<Tensor> found;
+  int64_t before = 0;
+  for (const std::optional<Tensor>& index : indices) {
+    if (!index.has_value() || !index->defined()) {
+      if (!found.has_value()) ++before;
+    } else if (found.has_value() || index->scalar_type() != at::kBool) {
+      return std::nullopt;
+    } else {
+      found = index;
+    }
+  }
+  if (!found.has_value() || !fits(*found, self, before)) return std::nullopt;
+  Sizes sizes = joined(Sizes(before, 1), found->sizes());
+  sizes.resize(self.dim(), 1);
+  return found->to(self.device()).reshape(sizes);
+}
+
+bool index(torch::jit::Stack& values) {
+  const Tensor self = values[0].toTensor();
+  const auto index = indexed(self, values[1].to<Indices>());
+  if (!index.has_value()) return false;
+  const Tensor ordered = ordered_by(self, *index);
+  const auto count = static_cast<int64_t>(index->dims.size());
+  const Sizes sizes = joined((*index)[0].sizes(), ordered.sizes().slice(count));
+  const Tensor selected =
+      ordered.flatten(0, count - 1).index_select(0, flat_places(self, *index)).reshape(sizes);
+  values.assign({moved(selected, *index, /*to_front=*/false).contiguous()});
+  return true;
+}
+
+bool index_put(torch::jit::Stack& arguments) {
+  const Tensor self = arguments[0].toTensor();
+  const auto indices = arguments[1].to<Indices>();
+  const Tensor values = arguments[2].toTensor().to(self.device());
+  const bool accumulate = arguments[3].toBool();
+  if (values.scalar_type() != self.scalar_type()) return false;
+  arguments.assign({self});
+  if (values.numel() == 1 && !accumulate) {
+    if (const auto mask = only_mask(self, indices)) {
+      self.masked_fill_(*mask, values.reshape(at::IntArrayRef{}));
+      return true;
+    }
+  }
+  const auto index = indexed(self, indices);
+  if (!index.has_value()) return false;
+  const Tensor ordered = ordered_by(self, *index);
+  const Tensor places = flat_places(self, *index);
+  if (places.numel() == 0 || self.numel() == 0) return true;
+  const auto count = static_cast<int64_t>(index->dims.size());
+  const at::IntArrayRef rest = ordered.sizes().slice(count);
+  const Tensor full =
+      moved(places.new_empty({1}).expand(joined((*index)[0].sizes(), rest)), *index, false);
+  const Tensor what =
+      moved(values.expand(full.sizes()), *index, true).reshape(joined({places.numel()}, rest));
+  const Tensor where = places.reshape(joined({-1}, Sizes(rest.size(), 1))).expand(what.sizes());
+  // In place where the indexed dimensions are one in memory as well.
+  const Tensor into = ordered.flatten(0, count - 1);
+  if (accumulate) {
+    into.scatter_add_(0, where, what);
+  } else {
+    into.scatter_(0, where, what);
+  }
+  if (count > 1 && !ordered.is_contiguous()) ordered.copy_(into.reshape(ordered.sizes()));
+  return true;
+}
+
+OUTBOARD_ROW_FUNCTION(index, "self indices");
+OUTBOARD_ROW_FUNCTION(index_put, "self indices values accumulate");
+
+}  // namespace
+}  // namespace outboard

@@ -1,0 +1,30 @@
+// The body of `cat`, which programs call often.
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "device_kernels/rows/row.h"
+
+namespace outboard {
+namespace {
+
+bool cat(torch::jit::Stack& values) {
+  const std::vector<at::Tensor> tensors = values[0].toTensorVector();
+  const int64_t dim = values[1].toInt();
+  const at::Tensor out = values[2].toTensor();
+  values.clear();
+  int64_t start = 0;
+  for (const at::Tensor& tensor : tensors) {
+    // An empty tensor of one dimension joins with anything.
+    if (tensor.dim() == 1 && tensor.size(0) == 0) continue;
+    const int64_t count = tensor.size(dim);
+    out.narrow(dim, start, count).copy_(tensor);
+    start += count;
+  }
+  return true;
+}
+
+OUTBOARD_ROW_FUNCTION(cat, "tensors dim out");
+
+}  // namespace
+}  // namespace outboard

@@ -1,0 +1,202 @@
+#include "python/python_function.h"
+
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <torch/csrc/jit/frontend/tracer.h>
+#include <torch/csrc/jit/python/pybind_utils.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "runtime/fork.h"
+
+namespace py = pybind11;
+
+namespace outboard {
+namespace {
+
+constexpr std::chrono::seconds kPatience(5);  // with calls under way at exit
+
+std::atomic<int> g_calls{0};
+std::atomic<bool> g_stopped{false};
+std::atomic<std::thread::id> g_stopped_by{};
+
+// A call of the interpreter from a thread that may not have its lock.
+class InterpreterUse {
+ public:
+  // Counted first and asked then, so that either we see the end, or it sees us.
+  InterpreterUse() noexcept {
+    g_calls.fetch_add(1);
+    const bool ends = g_stopped.load() && g_stopped_by.load() != std::this_thread::get_id();
+    possible_ = !ends && Py_IsInitialized() != 0;
+  }
+  ~InterpreterUse() { g_calls.fetch_sub(1); }
+  InterpreterUse(const InterpreterUse&) = delete;
+  InterpreterUse& operator=(const InterpreterUse&) = delete;
+
+  bool possible() const noexcept { return possible_; }
+
+ private:
+  bool possible_;
+};
+
+// torch.compile looks at every Python function that is called, by a callback of the thread.
+class NoCompilation {
+ public:
+  NoCompilation() : callback_(set(py::none())) {}
+  ~NoCompilation() {
+    if (callback_.is_none()) return;
+    const py::error_scope raised;
+    set(callback_);
+  }
+  NoCompilation(const NoCompilation&) = delete;
+  NoCompilation& operator=(const NoCompilation&) = delete;
+
+ private:
+  static py::object set(const py::object& callback) {
+    static const auto* function =
+        new py::object(py::module_::import("torch._C._dynamo.eval_frame").attr("set_eval_frame"));
+    return (*function)(callback);
+  }
+
+  const py::object callback_;
+};
+
+class NoFunctionModes {
+ public:
+  NoFunctionModes() : before_(State::get_disabled_state()) {
+    State::set_disabled_state(at::impl::TorchFunctionDisabledState::ALL_DISABLED);
+  }
+  ~NoFunctionModes() { State::set_disabled_state(before_); }
+  NoFunctionModes(const NoFunctionModes&) = delete;
+  NoFunctionModes& operator=(const NoFunctionModes&) = delete;
+
+ private:
+  using State = at::impl::PythonTorchFunctionTLS;
+  const at::impl::TorchFunctionDisabledState before_;
+};
+
+class NoTrace {
+ public:
+  NoTrace() {
+    if (torch::jit::tracer::isTracing()) unpause_ = torch::jit::tracer::pauseTracing();
+  }
+  ~NoTrace() {
+    if (unpause_) unpause_();
+  }
+  NoTrace(const NoTrace&) = delete;
+  NoTrace& operator=(const NoTrace&) = delete;
+
+ private:
+  std::function<void()> unpause_;
+};
+
+// nullptr: it declined.
+py::object call(const py::function& function, const RowFunction::Arguments& parameters,
+                const torch::jit::Stack& values) {
+  std::vector<py::object> arguments;
+  std::vector<PyObject*> pointers;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    arguments.push_back(to_python(values.at(i), parameters[i]));
+    pointers.push_back(arguments.back().ptr());
+  }
+  const NoCompilation no_compilation;
+  const NoFunctionModes no_modes;
+  const NoTrace no_trace;
+  PyObject* result = PyObject_Vectorcall(function.ptr(), pointers.data(), pointers.size(), nullptr);
+  if (result != nullptr) return py::reinterpret_steal<py::object>(result);
+  py::error_already_set error;
+  if (!error.matches(declined()) && !error.matches(PyExc_ArithmeticError)) throw error;
+  return {};
+}
+
+void push_results(const py::object& result, const RowFunction::Arguments& returns,
+                  torch::jit::Stack& stack) {
+  if (returns.size() == 1) {
+    stack.push_back(torch::jit::toIValue(result, returns[0].type()));
+  } else if (!returns.empty()) {
+    const auto results = result.cast<py::sequence>();
+    TORCH_CHECK_VALUE(results.size() == returns.size(), "the function of a row returned ",
+                      results.size(), " values, and the operator has ", returns.size());
+    for (size_t i = 0; i < returns.size(); ++i) {
+      stack.push_back(torch::jit::toIValue(results[i], returns[i].type()));
+    }
+  }
+}
+
+std::vector<std::string> parameters_of(const py::function& function) {
+  const py::object code = function.attr("__code__");
+  const auto names = code.attr("co_varnames").cast<std::vector<std::string>>();
+  const auto count = code.attr("co_argcount").cast<size_t>();
+  std::vector<std::string> parameters(names.begin(), names.begin() + static_cast<ptrdiff_t>(count));
+  for (std::string& name : parameters) {
+    if (name.back() == '_') name.pop_back();
+  }
+  return parameters;
+}
+
+}  // namespace
+
+PythonFunction hold_function(py::function function) {
+  return {new py::function(std::move(function)), [](py::function* held) {
+            // A process that is exiting has no interpreter to give the reference back to.
+            if (!Py_IsInitialized()) return;
+            py::gil_scoped_acquire lock;
+            delete held;
+          }};
+}
+
+py::object to_python(const c10::IValue& value, const c10::Argument& argument) {
+  if (value.isInt()) {
+    c10::TypePtr type = argument.real_type();
+    if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+    switch (type->kind()) {
+      case c10::TypeKind::ScalarTypeType:
+        return py::cast(static_cast<at::ScalarType>(value.toInt()));
+      case c10::TypeKind::LayoutType:
+        return py::cast(static_cast<at::Layout>(value.toInt()));
+      case c10::TypeKind::MemoryFormatType:
+        return py::cast(static_cast<at::MemoryFormat>(value.toInt()));
+      default:
+        break;
+    }
+  }
+  return torch::jit::toPyObject(value);
+}
+
+py::object declined() {
+  static PyObject* exception = PyErr_NewException("torch_outboard._C.Declined", nullptr, nullptr);
+  return py::reinterpret_borrow<py::object>(exception);
+}
+
+Row::Function make_row_function(py::function function) {
+  RowFunction made;
+  made.parameters = parameters_of(function);
+  made.call = [held = hold_function(std::move(function))](const RowFunction::Arguments& parameters,
+                                                          const RowFunction::Arguments& returns,
+                                                          torch::jit::Stack& stack) {
+    const InterpreterUse use;
+    if (!use.possible()) return false;
+    const py::gil_scoped_acquire lock;
+    const py::object result = call(*held, parameters, stack);
+    stack.clear();
+    if (!result) return false;
+    push_results(result, returns, stack);
+    return true;
+  };
+  return std::make_shared<const RowFunction>(std::move(made));
+}
+
+void stop_row_functions() {
+  if (in_bad_fork()) return;
+  g_stopped_by.store(std::this_thread::get_id());
+  g_stopped.store(true);
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (g_calls.load() > 0 && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+}  // namespace outboard

@@ -1,0 +1,36 @@
+// Functions in Python that C++ calls on whichever thread needs them.
+#pragma once
+
+#include <ATen/core/function_schema.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <memory>
+
+#include "device_kernels/rows/row.h"
+
+namespace outboard {
+
+// A reference that may be given back on any thread, and after the interpreter's end.
+using PythonFunction = std::shared_ptr<pybind11::function>;
+PythonFunction hold_function(pybind11::function function);
+
+// An argument as Python sees it: a dtype, layout or memory format travels as a number.
+pybind11::object to_python(const c10::IValue& value, const c10::Argument& argument);
+
+// A function of a row. Its parameters are the names of values; one that is a keyword of Python has
+// an underscore at its end. It declines a call by raising `Declined`, and where its integers need
+// more than 64 bits; other exceptions reach the caller as they are.
+//
+// It runs as a kernel in C++ does: what it calls is seen by no mode of the user (TorchFunctionMode,
+// such as torch.set_default_device), by no torch.jit.trace, and by no torch.compile.
+Row::Function make_row_function(pybind11::function function);
+
+// To be called at exit. From then on such functions decline calls of other threads, which would
+// otherwise end, as Python has it, where they ask for the interpreter's lock; those under way are
+// waited for.
+void stop_row_functions();
+
+// The exception `Declined`.
+pybind11::object declined();
+
+}  // namespace outboard

@@ -1,0 +1,122 @@
+"""The tables in which engines keep the kernels that they made of a row."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+import torch_outboard
+from tests.support import run_python
+from torch_outboard import Launch
+
+Scale = Callable[[torch.Tensor, int], torch.Tensor]
+
+SCALE = """
+__kernel void scale(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_ITEM(i)
+  if (x_load(i) < 0) OB_REPORT;
+  out_store(i, x_load(i) * BY);
+}
+"""
+THREADS = 6
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@contextmanager
+def scale_operator() -> Iterator[Scale]:
+    """An operator with an empty table and a kernel for every factor."""
+    with torch.library._scoped_library("outboard_tables", "DEF") as library:
+        library.define("scale(Tensor x, int by) -> Tensor")
+        launches = Launch("scale", items="numel(out)")
+        with torch_outboard.kernel(
+            "outboard_tables::scale", source=SCALE, launches=launches, constants={"BY": "by"},
+            reports="RuntimeError: a negative number",
+        ):  # fmt: skip
+            yield torch.ops.outboard_tables.scale
+
+
+def at_once(function: Callable[[int], object]) -> None:
+    """Calls `function` with 0, 1 ... in so many threads; raises what they raised."""
+    barrier = threading.Barrier(THREADS)
+    errors: list[Exception] = []
+
+    def run(number: int) -> None:
+        barrier.wait()
+        try:
+            function(number)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def test_threads_that_make_one_variant(device: torch.device) -> None:
+    x = torch.arange(5.0)
+    with scale_operator() as scale:
+        at_once(lambda _: torch.testing.assert_close(scale(x.to(device), 3).cpu(), x * 3))
+
+
+def test_threads_that_make_many_variants(device: torch.device) -> None:
+    x = torch.arange(5.0)
+
+    def check(number: int) -> None:
+        for by in (number, number + 1, number):
+            assert torch.equal(scale(x.to(device), by).cpu(), x * by)
+
+    with scale_operator() as scale:
+        at_once(check)
+        for number in range(THREADS):
+            check(number)
+
+
+def test_one_of_threads_at_a_first_call_is_wrong(device: torch.device) -> None:
+    """All of them have to agree on the word into which kernels write what they found."""
+    right = torch.ones(3, device=device)
+    for _ in range(8):
+        with scale_operator() as scale:
+            at_once(lambda number, scale=scale: scale(-right if number == 0 else right, 3))
+            with pytest.raises(RuntimeError, match="a negative number in outboard_tables::scale"):
+                torch.accelerator.synchronize()
+
+
+def test_a_forked_child_does_not_wait_for_a_table() -> None:
+    """A thread of the parent may be about to make a variant."""
+    printed = run_python(
+        """
+        import threading
+        import torch, torch_outboard
+        from tests.device_kernels.programs.test_kernel_table import scale_operator
+        from tests.forking import in_child
+
+        x = torch.ones(3, device=torch_outboard.device_name())
+        with scale_operator() as scale:
+            scale(x, 1)
+            done = threading.Event()
+            def make():
+                by = 2
+                while not done.is_set():
+                    scale(x, by % 7)
+                    by += 1
+            maker = threading.Thread(target=make)
+            maker.start()
+            for by in (1, 9):
+                print(in_child(lambda: scale(x, by)).split(":")[0])
+            done.set()
+            maker.join()
+        """,
+        timeout=240,
+        PYTHONPATH=str(ROOT),
+    )
+    assert printed.splitlines() == ["RuntimeError"] * 2

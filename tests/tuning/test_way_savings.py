@@ -1,0 +1,47 @@
+"""The table by which `auto` decides, from times of calls."""
+
+from __future__ import annotations
+
+import pytest
+
+from torch_outboard.tuning import way_savings
+from torch_outboard.tuning.way_savings import table
+
+# Sizes in the middle of what an element of a list stands for: 768 and 3,072.
+SMALL, LARGE = 10, 12
+TIMES = {"pointwise": {768: (8.0, 3.0), 3072: (98.0, 33.0)}}
+
+
+def test_savings_are_differences_in_nanoseconds():
+    saved = table(TIMES, 0.0)["pointwise"]
+    assert len(saved) == 32
+    assert (saved[SMALL], saved[LARGE]) == (5_000, 65_000)
+
+
+def test_between_sizes_times_are_interpolated_and_beyond_they_grow():
+    saved = table(TIMES, 0.0)["pointwise"]
+    assert saved[SMALL - 1] == saved[SMALL]
+    assert saved[11] == 25_000  # 1,536 elements: 38 and 13 us
+    assert saved[LARGE + 1] == 130_000
+    assert saved[31] == 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    ("beside", "expected"), [(20.0, 45_000), (90.0, -25_000), (500.0, -25_000)]
+)
+def test_what_runs_beside_python_does_not_count(beside, expected):
+    """But the 8 us that Python waits for every call do, and no more than the call takes."""
+    saved = table(TIMES, beside)["pointwise"]
+    assert saved[LARGE] == expected
+    assert saved[SMALL] == 5_000
+
+
+@pytest.mark.parametrize(("side", "sign"), [("host", 1), ("device", -1)])
+def test_all_programs_on_one_side(side, sign):
+    assert {saved * sign > 0 for saved in table(TIMES, side)["pointwise"]} == {True}
+
+
+def test_typical_times_are_of_known_families():
+    from torch_outboard.ops import tables
+
+    assert set(way_savings.TYPICAL) <= {*tables.families().values(), "copy"}
