@@ -495,8 +495,7 @@ typedef struct ob_driver {
   /* (optional: what the device says) Fills `attributes` (struct_size set by the
    * caller, the rest zero). Asked once per kernel; launches beyond it are refused
    * by the kit. */
-  ob_status (*kernel_attributes)(void* context, ob_kernel kernel,
-                                 ob_kernel_attributes* attributes);
+  ob_status (*kernel_attributes)(void* context, ob_kernel kernel, ob_kernel_attributes* attributes);
   /* Enqueues a kernel. Arguments are copied. Does not wait. */
   ob_status (*launch)(void* context, ob_queue queue, const ob_launch* launch);
 
@@ -504,8 +503,8 @@ typedef struct ob_driver {
    *      OB_UNSUPPORTED for a case the library does not do is no error: the kit
    *      takes the next way. Asynchronous on the queue. ---- */
 
-  ob_status (*matrix_product)(ob_queue queue, const ob_matrix_product* description);
-  ob_status (*convolution)(ob_queue queue, const ob_convolution* description);
+  ob_status (*matrix_product)(void* context, ob_queue queue, const ob_matrix_product* description);
+  ob_status (*convolution)(void* context, ob_queue queue, const ob_convolution* description);
 
   /* ---- Graphs (all or none; optional: no capture on this device) ---- */
 

@@ -106,9 +106,9 @@
     (kernel, attributes), check_live(KERNEL, KEY(kernel)))                                         \
   F(WORK, launch, (ob_queue queue, const ob_launch* launch), (queue, launch), queue,               \
     check_launch(queue, launch))                                                                   \
-  F(LIBRARY, matrix_product, (ob_queue queue, const ob_matrix_product* description),                  \
+  F(WORK, matrix_product, (ob_queue queue, const ob_matrix_product* description),                  \
     (queue, description), queue, OB_OK)                                                            \
-  F(LIBRARY, convolution, (ob_queue queue, const ob_convolution* description),                        \
+  F(WORK, convolution, (ob_queue queue, const ob_convolution* description),                        \
     (queue, description), queue, OB_OK)                                                            \
   F(CALL, graph_begin, (ob_queue queue), (queue), check_queue(queue))                              \
   F(CREATE, graph_end, (ob_queue queue, ob_graph* graph), (queue, graph), check_queue(queue),      \

@@ -121,15 +121,6 @@ static ob_status delay(void* context, ob_queue queue) {
     return status != OB_OK ? pass_on(status) : injected;                          \
   }
 
-#define LIBRARY(name, parameters, arguments, queue, check)                                      \
-  static ob_status torture_##name parameters {                                                  \
-    ob_status status = begin_call(FUNCTION_##name);                                             \
-    if (status == LIE) return OB_OK;                                                            \
-    if (status == OB_OK) status = check_queue(queue) ?: (check) ?: delay(inner.context, queue); \
-    if (status != OB_OK) return status;                                                         \
-    return pass_on(inner.name arguments);                                                       \
-  }
-
 #define CUSTOM(name)
 
 #define DEFINE(kind, ...) kind(__VA_ARGS__)
@@ -139,9 +130,10 @@ TORTURE_FUNCTIONS(DEFINE)
 static const char* settings_problem(void) {
   if (work_delay_us() == 0 || inner.name == NULL || inner.host_callback != NULL) return NULL;
   static _Thread_local char text[256];
-  snprintf(text, sizeof text,
-           "delay_us delays work by `host_callback`, which the driver \"%.100s\" lacks; leave it out.",
-           inner.name);
+  snprintf(
+      text, sizeof text,
+      "delay_us delays work by `host_callback`, which the driver \"%.100s\" lacks; leave it out.",
+      inner.name);
   return text;
 }
 
