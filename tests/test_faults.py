@@ -229,6 +229,12 @@ cases = {
     "negative count": table(device_count=count_of(-3)),
     "count fails": table(device_count=function("device_count", lambda context, count: 7)),
     "one device": table(device_count=count_of(1)),
+    "context": table(
+        context=1,
+        device_count=function(
+            "device_count", lambda context, count: count.__setitem__(0, context) or 0
+        ),
+    ),
     "null": 0,
     "no table": 3.5,
     "no file": "/nowhere/driver.so",
@@ -258,6 +264,7 @@ def test_tables_that_are_wrong():
         "negative count": "reports -3 devices",
         "count fails": "to `device_count`",
         "one device": "returned (3.0, 1)",
+        "context": "returned (3.0, 1)",
         "null": "ValueError: ",
         "no table": "TypeError: a driver is given as",
         "no file": "ValueError: driver '/nowhere/driver.so' cannot be used",

@@ -27,7 +27,7 @@ EXPECTED = {
     "no name": TABLE + "lacks `name`",
     "empty name": TABLE + "lacks `name`",
     "name in Latin-1": TABLE + "has a `name` that is not UTF-8",
-    "half a field": TABLE + "says it has 276 bytes, which ends within a field",
+    "half a field": TABLE + "says it has 292 bytes, which ends within a field",
     "no address of a table": TABLE + "does not lie in memory that can be read",
     "pinned memory that stays": TABLE + "has `host_allocate` and lacks `host_deallocate`",
     "half of the graphs": TABLE + "has `graph_begin` and lacks `graph_launch`",

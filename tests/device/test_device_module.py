@@ -12,6 +12,7 @@ import torch
 
 from tests.device_module_names import names_read
 from tests.support import run_python
+from torch_outboard import _C
 
 pytestmark = [pytest.mark.separate, pytest.mark.torture]
 
@@ -173,12 +174,66 @@ def test_capability_compares_like_a_pair(device_module):
         _ = capability["nothing"]
 
 
-@pytest.mark.parametrize(
-    "name", ["utilization", "memory_usage", "temperature", "power_draw", "clock_rate"]
-)
-def test_what_drivers_cannot_know(device_module, name):
-    with pytest.raises(NotImplementedError, match="drivers do not report it"):
+STATES = ["utilization", "memory_usage", "temperature", "power_draw", "clock_rate"]
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_what_the_driver_knows_of_the_state(device, device_module, name):
+    field = {"memory_usage": "memory_utilization", "power_draw": "power", "clock_rate": "clock"}
+    if field.get(name, name) in _C.device_state(device.index or 0):
+        assert -100 <= getattr(device_module, name)() <= 1e7
+        return
+    with pytest.raises(NotImplementedError, match="and its driver does not report it"):
         getattr(device_module, name)()
+
+
+def test_every_figure_of_the_state():
+    printed = run_python(
+        """
+        import ctypes, torch
+        from torch_outboard import _C
+        from torch_outboard.drivers import contract, host
+        table = contract.Driver.from_buffer_copy(contract.load(host.library_path()))
+        def device_state(context, device, state):
+            s = state.contents
+            s.known = sum(contract.DeviceStateField)
+            s.utilization, s.memory_utilization = 50, 25
+            s.temperature, s.power, s.clock = 61, 1.5, 900
+            return 0
+        table.device_state = contract.FUNCTIONS["device_state"](device_state)
+        _C.use_driver_table("host", ctypes.addressof(table))
+        for name in ("utilization", "memory_usage", "temperature", "power_draw", "clock_rate"):
+            print(getattr(torch.host, name)())
+        """,
+        OUTBOARD_DRIVER="host",
+    )
+    assert printed.split() == ["50", "25", "61", "1500", "900"]
+
+
+@pytest.mark.parametrize("lacks", [False, True])
+def test_peer_access_is_asked_of_the_driver(lacks):
+    printed = run_python(
+        """
+        import ctypes, sys, torch
+        from torch_outboard import _C
+        from torch_outboard.drivers import contract, host
+        table = contract.Driver.from_buffer_copy(contract.load(host.library_path()))
+        if sys.argv[1] == "True":
+            table.peer_access = contract.FUNCTIONS["peer_access"]()
+        _C.use_driver_table("host", ctypes.addressof(table))
+        print(*(torch.host.can_device_access_peer(0, i) for i in (0, 1)))
+        try:
+            torch.host.can_device_access_peer(0, 9)
+        except RuntimeError as error:
+            print(error)
+        """,
+        str(lacks),
+        OUTBOARD_DRIVER="host",
+        OUTBOARD_HOST_DEVICES="2",
+    )
+    first, second = printed.splitlines()
+    assert first == f"True {not lacks}"
+    assert "device index 9 was asked for" in second
 
 
 def test_sync_debug_mode(device_module):

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from driver_support import MEMORY, DriverUnderTest, open_driver
 
+from torch_outboard.drivers import contract
 from torch_outboard.drivers.client import DriverError
 from torch_outboard.drivers.contract import (
     Addressing,
     DeviceProperties,
+    DeviceStateField,
     DType,
     Feature,
     HostAccess,

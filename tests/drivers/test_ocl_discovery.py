@@ -206,10 +206,13 @@ def test_events_behind_failed_work_happen(open_fake) -> None:
     address, event = driver.allocate(0, 64), driver.event_create(0)
     driver.fill(queue, address, b"\xff", 64)
     driver.event_record(event, queue)
-    driver.event_wait(other, event)
     assert driver.event_query(event)
+    driver.event_wait(other, event)
     driver.fill(other, address, b"\x01", 64)
     driver.queue_synchronize(other)
+    with pytest.raises(DriverError, match="CL_OUT_OF_RESOURCES"):
+        driver.queue_synchronize(queue)
+    driver.queue_synchronize(queue)
     driver.event_destroy(event)
 
 

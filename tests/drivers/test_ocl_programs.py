@@ -241,6 +241,13 @@ def test_wrong_launches(
     driver.queue_synchronize(queue)
 
 
+def test_kernel_attributes(driver: DriverUnderTest, queue: int, make_kernel: Make) -> None:
+    properties = driver.device_properties(0)
+    attributes = driver.kernel_attributes(make_kernel("add"))
+    assert 1 <= attributes.max_work_group_size <= properties.max_work_group_size
+    assert attributes.local_memory <= properties.local_memory
+
+
 def test_binary(driver: DriverUnderTest, queue: int, make_memory: Make) -> None:
     memory = make_memory(256)
     program = driver.program_build(0, source_for(driver, SOURCE))

@@ -391,9 +391,7 @@ def test_delays_need_callbacks(tmp_path: Path, tortured: DriverUnderTest) -> Non
     (tmp_path / "other").mkdir()
     controls = torture.Torture(shutil.copy(torture.library_path(), tmp_path / "other"))
     controls.configure(delay_us=100)
-    table = contract.Driver.from_address(
-        controls.library.ob_torture_wrap(ctypes.addressof(less)) or 0
-    )
+    table = contract.Driver.from_address(controls.library.ob_torture_wrap(ctypes.addressof(less)))
     assert table.initialize(None) == Status.INVALID_ARGUMENT
     assert b'delay_us delays work by `host_callback`, which the driver "host" lacks' in (
         table.last_error(None)
@@ -401,3 +399,17 @@ def test_delays_need_callbacks(tmp_path: Path, tortured: DriverUnderTest) -> Non
     with pytest.raises(ValueError, match="delay_us delays work by `host_callback`"):
         controls.configure(delay_us=7)
     controls.configure(delay_us=0)
+
+
+def test_context_is_passed_on(tmp_path: Path) -> None:
+    wrapped = contract.Driver.from_buffer_copy(contract.load(host.library_path()))
+    seen: list[int] = []
+    wrapped.context = 5
+    count = contract.FUNCTIONS["device_count"](lambda context, _: seen.append(context) or 0)
+    wrapped.device_count = count
+    controls = torture.Torture(shutil.copy(torture.library_path(), tmp_path))
+    address = controls.library.ob_torture_wrap(ctypes.addressof(wrapped))
+    table = contract.Driver.from_address(address)
+    assert table.context == 5
+    assert table.device_count(table.context, ctypes.byref(ctypes.c_int32())) == Status.OK
+    assert seen == [5]

@@ -389,12 +389,12 @@ _SIGNATURES: dict[str, tuple[type, ...]] = {
 # Functions that a table may leave NULL; the header says what happens then.
 OPTIONAL = frozenset(
     (
-        "finalize", "device_state", "peer_access", "kernel_attributes", "memory_info", "host_allocate", "host_deallocate",
-        "device_synchronize", "queue_native_handle", "copy_peer", "copy_host_to_device_2d",
-        "copy_device_to_host_2d", "copy_device_to_device_2d", "host_callback", "program_build",
-        "program_binary", "program_load", "program_release", "kernel_create", "kernel_release",
-        "launch", "matrix_product", "convolution", "graph_begin", "graph_end",
-        "graph_launch", "graph_release",
+        "finalize", "device_state", "peer_access", "kernel_attributes", "memory_info",
+        "host_allocate", "host_deallocate", "device_synchronize", "queue_native_handle",
+        "copy_peer", "copy_host_to_device_2d", "copy_device_to_host_2d", "copy_device_to_device_2d",
+        "host_callback", "program_build", "program_binary", "program_load", "program_release",
+        "kernel_create", "kernel_release", "launch", "matrix_product", "convolution", "graph_begin",
+        "graph_end", "graph_launch", "graph_release",
     )
 )  # fmt: skip
 

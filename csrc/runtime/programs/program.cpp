@@ -202,9 +202,9 @@ void Kernel::learn_limits(ob_kernel handle) {
   }
   const ob_device_properties& properties = device_properties(device());
   const uint64_t group = attributes.max_work_group_size;
-  local_bytes_.store(properties.local_memory -
-                         std::min(properties.local_memory, attributes.local_memory),
-                     std::memory_order_relaxed);
+  local_bytes_.store(
+      properties.local_memory - std::min(properties.local_memory, attributes.local_memory),
+      std::memory_order_relaxed);
   largest_group_.store(group == 0 ? properties.max_work_group_size : group,
                        std::memory_order_relaxed);
 }
@@ -212,8 +212,8 @@ void Kernel::learn_limits(ob_kernel handle) {
 void Kernel::refuse_launch(uint64_t work_group, uint64_t local_bytes) const {
   const uint64_t largest = largest_group_.load(std::memory_order_relaxed);
   TORCH_CHECK_VALUE(work_group <= largest, "kernel ", name_, " was launched with work groups of ",
-                    work_group, " work items, and ", device_of(device()),
-                    " runs it with at most ", largest, "; launch smaller groups");
+                    work_group, " work items, and ", device_of(device()), " runs it with at most ",
+                    largest, "; launch smaller groups");
   TORCH_CHECK_VALUE(false, "kernel ", name_, " was launched with ", local_bytes,
                     " bytes of local memory in its arguments, and ", device_of(device()), " has ",
                     local_bytes_.load(std::memory_order_relaxed),

@@ -8,6 +8,7 @@ import threading
 import pytest
 import torch
 
+from tests.support import run_python
 from torch_outboard import _C
 
 SCALE = """
@@ -48,6 +49,87 @@ def test_kernels_of_one_program_with_offsets(device):
     expected[60:] += 100
     assert x.tolist() == expected.tolist()
     assert _C.program_counts()[0] - built <= 1
+
+
+LOCAL = """
+__kernel void fill_local(OB_POINTER(int, x), __local int *tile) {
+  OB_BIND(int, x)
+  tile[get_local_id(0)] = 3;
+  x[get_global_id(0)] = tile[get_local_id(0)];
+}
+"""
+
+
+def test_more_local_memory_than_there_is(device, device_module):
+    x = torch.zeros(16, dtype=torch.int32, device=device)
+    room = device_module.get_device_properties(device).local_memory
+    with pytest.raises(
+        ValueError, match=rf"fill_local was launched with {room + 4} bytes of local"
+    ):
+        launch(device, LOCAL, "fill_local", [address(x), ("local", room + 4)], size=16)
+    launch(device, LOCAL, "fill_local", [address(x), ("local", 64)], size=16)
+    assert x.tolist() == [3] * 16
+
+
+def test_larger_work_groups_than_a_kernel_can_have(device, device_module):
+    x = torch.ones(64).to(device)
+    most = device_module.get_device_properties(device).max_work_group_size
+    arguments = [address(x), number("f", 2.0), number("I", 64)]
+    with pytest.raises(ValueError, match=rf"work groups of {2 * most} work items, and .* at most"):
+        launch(device, SCALE, "scale", arguments, size=2 * most, local=2 * most)
+    launch(device, SCALE, "scale", arguments)
+    assert x.tolist() == [2.0] * 64
+
+
+ATTRIBUTES = """
+    import ctypes, struct, torch
+    from torch_outboard import _C
+    from torch_outboard.drivers import contract, ocl
+    original = contract.load(ocl.library_path())
+    table = contract.Driver.from_buffer_copy(original)
+    def kernel_attributes(context, kernel, attributes):
+        attributes.contents.max_work_group_size = 8
+        return 0
+    table.kernel_attributes = contract.FUNCTIONS["kernel_attributes"](kernel_attributes)
+    _C.use_driver_table("ocl", ctypes.addressof(table))
+    x = torch.ones(64, device="ocl")
+    source = "__kernel void k(OB_POINTER(float, x)) { OB_BIND(float, x) x[get_global_id(0)] = 2; }"
+    for local in (8, 16):
+        try:
+            _C.launch_kernel(0, source, "k", "", [64], [local], [("address", x.data_ptr())])
+            print(x.sum().item())
+        except ValueError as error:
+            print(str(error).partition(chr(10))[0])
+"""
+
+
+def test_what_a_kernel_can_have_is_asked_of_the_driver():
+    printed = run_python(ATTRIBUTES, OUTBOARD_DRIVER="ocl", OUTBOARD_TORTURE=None)
+    assert printed.splitlines() == [
+        "128.0",
+        "kernel k was launched with work groups of 16 work items, and ocl:0 runs it with at most "
+        "8; launch smaller groups",
+    ]
+
+
+def test_programs_are_given_back_at_the_end():
+    printed = run_python(
+        """
+        import torch, torch_outboard
+        from torch_outboard import _C
+        from torch_outboard.drivers import torture
+        x = torch.ones(64, device="ocl")
+        source = "__kernel void k(OB_POINTER(float, x)) { OB_BIND(float, x) x[0] = 2; }"
+        _C.launch_kernel(0, source, "k", "", [64], [8], [("address", x.data_ptr())])
+        before = torture.live()
+        assert before["programs"] >= 1 and before["kernels"] >= 1, before
+        _C.finalize_driver()
+        print(torture.live()["programs"], torture.live()["kernels"], torture.misuses())
+        """,
+        OUTBOARD_DRIVER="ocl",
+        OUTBOARD_TORTURE="count",
+    )
+    assert printed.split() == ["0", "0", "0"]
 
 
 def test_local_memory_and_several_dimensions(device):

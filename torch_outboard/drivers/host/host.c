@@ -116,8 +116,8 @@ static ob_status device_properties(void* context, int32_t index, ob_device_prope
       .host_access = host_settings.shared ? OB_HOST_ACCESS_COHERENT : OB_HOST_ACCESS_NONE,
       .dtypes = OB_DTYPE_BOOL | OB_DTYPE_UINT8 | OB_DTYPE_INT8 | OB_DTYPE_INT16 | OB_DTYPE_INT32 |
                 OB_DTYPE_INT64 | OB_DTYPE_FLOAT16 | OB_DTYPE_BFLOAT16 | OB_DTYPE_FLOAT32 |
-                OB_DTYPE_FLOAT64 | OB_DTYPE_COMPLEX64 | OB_DTYPE_COMPLEX128 | OB_DTYPE_UINT16 | OB_DTYPE_UINT32 |
-                OB_DTYPE_UINT64,
+                OB_DTYPE_FLOAT64 | OB_DTYPE_COMPLEX64 | OB_DTYPE_COMPLEX128 | OB_DTYPE_UINT16 |
+                OB_DTYPE_UINT32 | OB_DTYPE_UINT64,
       .features = host_settings.shared ? OB_FEATURE_HOST_MEMORY_IS_DEVICE_MEMORY : 0,
       .total_memory = host_settings.memory,
       .max_allocation = host_settings.memory,

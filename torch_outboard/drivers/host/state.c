@@ -1,4 +1,5 @@
-/* How the machine is doing, which all devices are part of; by Linux's files, where there are such. */
+/* How the machine is doing, which all devices are part of; by Linux's files, where there are such.
+ */
 #include <stdio.h>
 
 #include "host.h"

@@ -272,8 +272,8 @@ void fill_properties(const Candidate& candidate, const Settings& settings, const
   p.host_access =
       device.memory == MemoryKind::kShared ? OB_HOST_ACCESS_COHERENT : OB_HOST_ACCESS_NONE;
   p.dtypes = OB_DTYPE_BOOL | OB_DTYPE_UINT8 | OB_DTYPE_INT8 | OB_DTYPE_INT16 | OB_DTYPE_INT32 |
-             OB_DTYPE_INT64 | OB_DTYPE_UINT16 | OB_DTYPE_UINT32 | OB_DTYPE_UINT64 | OB_DTYPE_FLOAT32 |
-             OB_DTYPE_COMPLEX64;
+             OB_DTYPE_INT64 | OB_DTYPE_UINT16 | OB_DTYPE_UINT32 | OB_DTYPE_UINT64 |
+             OB_DTYPE_FLOAT32 | OB_DTYPE_COMPLEX64;
   if (info<cl_bitfield>(candidate, CL_DEVICE_DOUBLE_FP_CONFIG) != 0 &&
       !masked(settings, "float64")) {
     p.dtypes |= OB_DTYPE_FLOAT64 | OB_DTYPE_COMPLEX128;
