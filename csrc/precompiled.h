@@ -1,5 +1,5 @@
-// What most files of the library read, in the order of its cost: setup.py compiles it once where the
-// compiler is GCC. No file relies on it; each includes what it uses.
+// What most files of the library read, in the order of its cost: setup.py compiles it once where
+// the compiler is GCC. No file relies on it; each includes what it uses.
 #include <torch/library.h>
 
 #include <ATen/TensorIterator.h>
