@@ -25,7 +25,7 @@ Enum parse(const std::string& given, const char* const (&names)[N], const char* 
   throw py::value_error("'" + given + "' is no " + what + "; use one of " + known);
 }
 
-// "file:line" of the innermost frame outside PyTorch's own Python code.
+// "file:line" of the innermost frame of a program.
 std::string find_call_site() {
   py::gil_scoped_acquire lock;
   std::string site;
@@ -34,7 +34,11 @@ std::string find_call_site() {
   while (frame && !frame.is_none()) {
     const auto file = frame.attr("f_code").attr("co_filename").cast<std::string>();
     site = file + ":" + std::to_string(frame.attr("f_lineno").cast<int>());
-    if (file.find("/torch/") == std::string::npos) break;
+    // Neither PyTorch's code nor the bodies of composed operators.
+    if (file.find("/torch/") == std::string::npos &&
+        file.find("/torch_outboard/ops/") == std::string::npos) {
+      break;
+    }
     frame = frame.attr("f_back");
   }
   return site;

@@ -42,6 +42,12 @@ class InterpreterUse {
   bool possible_;
 };
 
+// How torch.compile is told what to look at; leaked. Set before any function can be called.
+py::object& set_eval_frame() {
+  static auto* function = new py::object;
+  return *function;
+}
+
 // torch.compile looks at every Python function that is called, by a callback of the thread.
 class NoCompilation {
  public:
@@ -55,11 +61,7 @@ class NoCompilation {
   NoCompilation& operator=(const NoCompilation&) = delete;
 
  private:
-  static py::object set(const py::object& callback) {
-    static const auto* function =
-        new py::object(py::module_::import("torch._C._dynamo.eval_frame").attr("set_eval_frame"));
-    return (*function)(callback);
-  }
+  static py::object set(const py::object& callback) { return set_eval_frame()(callback); }
 
   const py::object callback_;
 };
@@ -174,6 +176,9 @@ py::object declined() {
 Row::Function make_row_function(py::function function) {
   RowFunction made;
   made.parameters = parameters_of(function);
+  if (!set_eval_frame()) {
+    set_eval_frame() = py::module_::import("torch._C._dynamo.eval_frame").attr("set_eval_frame");
+  }
   made.call = [held = hold_function(std::move(function))](const RowFunction::Arguments& parameters,
                                                           const RowFunction::Arguments& returns,
                                                           torch::jit::Stack& stack) {

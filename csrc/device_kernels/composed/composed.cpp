@@ -142,23 +142,26 @@ std::vector<at::Tensor> ComposedKernel::make_results(const torch::jit::Stack& st
   return results;
 }
 
-bool ComposedKernel::deliver(torch::jit::Stack* stack, std::vector<at::Tensor> computed,
+bool ComposedKernel::can_deliver(const torch::jit::Stack& stack,
+                                 const std::vector<at::Tensor>& computed) const {
+  if (overload_.form() == Overload::Form::kFunctional) return true;
+  for (size_t k = 0; k < computed.size(); ++k) {
+    const at::ScalarType wanted = overload_.given_output(stack, k).scalar_type();
+    const at::ScalarType dtype = computed[k].scalar_type();
+    if (wanted == dtype) continue;
+    if (casts_.empty()) return false;  // the host knows which of these casts PyTorch allows
+    const bool possible = c10::canCast(dtype, wanted);
+    TORCH_CHECK_TYPE(possible || casts_ != "TypeError", "result type ", dtype,
+                     " can't be cast to the desired output type ", wanted);
+    TORCH_CHECK(possible, "result type ", dtype, " can't be cast to the desired output type ",
+                wanted);
+  }
+  return true;
+}
+
+void ComposedKernel::deliver(torch::jit::Stack* stack, std::vector<at::Tensor> computed,
                              c10::DeviceIndex device) const {
   if (overload_.form() != Overload::Form::kFunctional) {
-    for (size_t k = 0; k < computed.size(); ++k) {
-      const at::Tensor& given = overload_.given_output(*stack, k);
-      const at::ScalarType dtype = computed[k].scalar_type();
-      if (given.scalar_type() == dtype) continue;
-      if (!casts_.empty()) {
-        const bool possible = c10::canCast(dtype, given.scalar_type());
-        TORCH_CHECK_TYPE(possible || casts_ != "TypeError", "result type ", dtype,
-                         " can't be cast to the desired output type ", given.scalar_type());
-        TORCH_CHECK(possible, "result type ", dtype, " can't be cast to the desired output type ",
-                    given.scalar_type());
-        continue;
-      }
-      return false;  // the host knows which of these casts PyTorch allows
-    }
     for (size_t k = 0; k < computed.size(); ++k) {
       const at::Tensor& given = overload_.given_output(*stack, k);
       if (given.is_same(computed[k])) continue;
@@ -168,7 +171,6 @@ bool ComposedKernel::deliver(torch::jit::Stack* stack, std::vector<at::Tensor> c
     }
   }
   overload_.finish(stack, std::move(computed));
-  return true;
 }
 
 void ComposedKernel::raise_half_done() const {
@@ -197,6 +199,7 @@ bool ComposedKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys
   alert();
   std::vector<at::Tensor> computed;
   if (writes_) computed = make_results(*stack, meta, device);
+  if (!can_deliver(*stack, computed)) return false;
   // What was made here may be written before the call is declined.
   bool watched = writes_arguments_ && body_->watched;
   for (size_t k = 0; k < computed.size(); ++k) {
@@ -216,9 +219,12 @@ bool ComposedKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys
     return true;
   }
   for (const c10::IValue& value : values) computed.push_back(value.toTensor());
-  const bool delivered = deliver(stack, std::move(computed), device);
-  if (!delivered && wrote) raise_half_done();
-  return delivered;
+  if (!writes_ && !can_deliver(*stack, computed)) {
+    if (wrote) raise_half_done();
+    return false;
+  }
+  deliver(stack, std::move(computed), device);
+  return true;
 }
 
 OUTBOARD_ENGINE("composed", ComposedKernel);

@@ -46,7 +46,9 @@ class ComposedKernel final : public EngineKernel {
 
  private:
   bool serves(const torch::jit::Stack& stack, c10::DeviceIndex device) const;
-  bool deliver(torch::jit::Stack* stack, std::vector<at::Tensor> computed,
+  // Whether what was given takes values of these dtypes; raises what PyTorch raises.
+  bool can_deliver(const torch::jit::Stack& stack, const std::vector<at::Tensor>& computed) const;
+  void deliver(torch::jit::Stack* stack, std::vector<at::Tensor> computed,
                c10::DeviceIndex device) const;
   [[noreturn]] void raise_half_done() const;
   std::vector<at::Tensor> make_results(const torch::jit::Stack& stack,

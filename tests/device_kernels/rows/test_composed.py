@@ -277,6 +277,14 @@ def test_torch_compile_does_not_look_into_a_body(device, row):
     assert set(watching) == {None}
 
 
+def test_call_sites_are_those_of_the_program(device):
+    x = torch.rand(4, 6, device=device)
+    with fallback.report(call_sites=True) as report:
+        torch.nn.functional.glu(x).kthvalue(2)
+    assert {"aten::sigmoid", "aten::glu"} <= {entry.op for entry in report.rows}
+    assert {entry.call_site.partition(":")[0] for entry in report.rows} == {__file__}
+
+
 # ---- Threads
 
 
