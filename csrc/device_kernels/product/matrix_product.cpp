@@ -100,8 +100,7 @@ struct MatrixProductKernel::Sizes {
       case 'k':
         return k;
       default:
-        TORCH_CHECK_VALUE(false, "a row of matrix products has the dimension '", letter,
-                          "'; there are b, m, n and k");
+        TORCH_CHECK_VALUE(false, "it has the dimension '", letter, "'; there are b, m, n and k");
     }
   }
 };
@@ -120,7 +119,12 @@ MatrixProductKernel::MatrixProductKernel(const Row& row, const c10::FunctionSche
       beta_(overload_.find("beta")),
       integral_scalars_(row.flag("integral_scalars")),
       conjugates_left_(row.flag("conjugates_left")),
-      resizes_silently_(row.flag("resizes_silently")) {}
+      resizes_silently_(row.flag("resizes_silently")) {
+  Sizes known;
+  for (const char* property : {"left_dimensions", "right_dimensions", "result_dimensions"}) {
+    for (const char letter : row.text(property)) known.of(letter);
+  }
+}
 
 bool MatrixProductKernel::measure(const at::Tensor& tensor, const std::string& dimensions,
                                   Sizes& sizes) const {
