@@ -106,7 +106,7 @@ at::DimVector ExpressionValue::as_sizes() const {
 }
 
 ExpressionValue Expression::evaluate(const std::vector<ExpressionValue>& values) const {
-  return evaluate(static_cast<int>(nodes_.size()) - 1, values);
+  return evaluate(static_cast<int>(parsed_->nodes.size()) - 1, values);
 }
 
 namespace {
@@ -148,7 +148,7 @@ size_t place(int64_t index, size_t size, const std::string& source) {
 }  // namespace
 
 ExpressionValue Expression::evaluate(int index, const std::vector<ExpressionValue>& values) const {
-  const Node& node = nodes_[index];
+  const Node& node = parsed_->nodes[index];
   const auto child = [&](size_t i) { return evaluate(node.children[i], values); };
   const auto number = [&](size_t i) { return child(i).as_number(); };
   const auto integer = [&](size_t i) { return child(i).as_integer(); };
@@ -162,7 +162,7 @@ ExpressionValue Expression::evaluate(int index, const std::vector<ExpressionValu
       return value;
     }
     case Operation::kSlot:
-      return values[node.slot];
+      return values[slots_[node.name]];
     case Operation::kList: {
       List list;
       for (size_t i = 0; i < node.children.size(); ++i) list.push_back(number(i));
@@ -171,7 +171,7 @@ ExpressionValue Expression::evaluate(int index, const std::vector<ExpressionValu
     case Operation::kElement: {
       const ExpressionValue value = child(0);
       const List& list = value.as_list();
-      return ExpressionValue::of(list[place(integer(1), list.size(), source_)]);
+      return ExpressionValue::of(list[place(integer(1), list.size(), parsed_->source)]);
     }
     case Operation::kSlice: {
       const ExpressionValue value = child(0);
@@ -240,7 +240,7 @@ ExpressionValue Expression::call(const Node& node,
   const auto tensor = [&](size_t i) -> const at::Tensor& {
     const ExpressionValue value = child(i);
     TORCH_CHECK_VALUE(value.kind == Kind::kTensor && value.tensor->defined(), "the expression '",
-                      source_, "' of a row needs a tensor");
+                      parsed_->source, "' of a row needs a tensor");
     return *value.tensor;
   };
   switch (node.operation) {
@@ -294,7 +294,7 @@ ExpressionValue Expression::call(const Node& node,
     case Operation::kMaxOf: {
       const ExpressionValue value = child(0);
       const List& list = value.as_list();
-      TORCH_CHECK_VALUE(!list.empty(), "the expression '", source_,
+      TORCH_CHECK_VALUE(!list.empty(), "the expression '", parsed_->source,
                         "' of a row wants the extreme of an empty list");
       return ExpressionValue::of(node.operation == Operation::kMinOf
                                      ? *std::min_element(list.begin(), list.end())
@@ -306,11 +306,13 @@ ExpressionValue Expression::call(const Node& node,
       const List& list = amounts.as_list();
       for (size_t i = 0; i < list.size(); ++i) {
         const auto from_end = -1 - static_cast<int64_t>(i / 2);
-        ExpressionNumber& size = sizes.list[place(from_end, sizes.as_list().size(), source_)];
+        ExpressionNumber& size =
+            sizes.list[place(from_end, sizes.as_list().size(), parsed_->source)];
         size = size + list[i];
       }
       for (const ExpressionNumber& size : sizes.list) {
-        TORCH_CHECK_VALUE(size >= 0, "the expression '", source_, "' of a row has a negative size");
+        TORCH_CHECK_VALUE(size >= 0, "the expression '", parsed_->source,
+                          "' of a row has a negative size");
       }
       return sizes;
     }
@@ -318,17 +320,17 @@ ExpressionValue Expression::call(const Node& node,
       ExpressionValue value = child(0);
       // The only dimension of a tensor without dimensions.
       if (value.as_list().empty()) return value;
-      value.list.erase(value.list.begin() + place(integer(1), value.list.size(), source_));
+      value.list.erase(value.list.begin() + place(integer(1), value.list.size(), parsed_->source));
       return value;
     }
     case Operation::kSet: {
       ExpressionValue value = child(0);
-      value.list[place(integer(1), value.as_list().size(), source_)] = number(2);
+      value.list[place(integer(1), value.as_list().size(), parsed_->source)] = number(2);
       return value;
     }
     case Operation::kInsert: {
       ExpressionValue value = child(0);
-      const size_t at = place(integer(1), value.as_list().size() + 1, source_);
+      const size_t at = place(integer(1), value.as_list().size() + 1, parsed_->source);
       value.list.insert(value.list.begin() + at, number(2));
       return value;
     }
@@ -346,7 +348,7 @@ ExpressionValue Expression::call(const Node& node,
       const size_t count = length_of_list(integer(1));
       if (value.kind == Kind::kNumber) return ExpressionValue::of(List(count, value.number));
       if (value.as_list().size() == 1) return ExpressionValue::of(List(count, value.list[0]));
-      TORCH_CHECK_VALUE(value.list.size() == count, "the expression '", source_,
+      TORCH_CHECK_VALUE(value.list.size() == count, "the expression '", parsed_->source,
                         "' of a row needs a list of ", count);
       return value;
     }
@@ -376,7 +378,7 @@ ExpressionValue Expression::call(const Node& node,
       const ExpressionNumber n = number(0);
       int64_t passes = 0;
       while (passes < 62 && n > ExpressionNumber(int64_t{1} << passes)) ++passes;
-      TORCH_CHECK_VALUE(passes < 62, "the expression '", source_,
+      TORCH_CHECK_VALUE(passes < 62, "the expression '", parsed_->source,
                         "' of a row has a large logarithm");
       return ExpressionValue::of(passes);
     }
@@ -386,7 +388,7 @@ ExpressionValue Expression::call(const Node& node,
     default:
       break;
   }
-  TORCH_INTERNAL_ASSERT(false, "the expression '", source_, "' has an unknown operation");
+  TORCH_INTERNAL_ASSERT(false, "the expression '", parsed_->source, "' has an unknown operation");
 }
 
 }  // namespace outboard

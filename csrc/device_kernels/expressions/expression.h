@@ -7,9 +7,20 @@
 //
 // Values are numbers (also flags), lists of numbers, texts, tensors and none. Numbers are integers
 // or reals (device_kernels/expressions/expression_number.h): what integers of 64 bits cannot hold
-// raises. Operators are those of C with their precedence: ?: || && == != < <= > >= + - * / // % !
-// and unary -; `/` divides reals, `//` rounds down, + joins lists. `[a, b]` is a list, `l[i]` an
-// element (also from its end, with negative places) and `l[a:b]` a part of one. Functions:
+// raises. Operators are those of C with their precedence, the loosest first:
+//
+//   ? :
+//   ||
+//   &&
+//   == != < <= > >=
+//   + -              + joins lists
+//   * / // %         `/` divides reals, `//` rounds down
+//   ! -              of one value
+//   [a, b]  l[i]  l[a:b]
+//                    a list, an element (also from its end, with negative places), a part of one
+//
+// Names, functions, numbers of arguments and kinds of values are checked when an expression is
+// made, as far as the kinds are known before a call. Functions:
 //
 //   numel(t) dims(t) size(t, d) stride(t, d) sizes(t) bytes(t) floating(t)   of tensors
 //   given(v): not none and not undefined; either(v, w): v if it is given, else w
@@ -26,6 +37,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
 #include <c10/util/SmallVector.h>
 
@@ -67,35 +79,82 @@ struct OUTBOARD_API ExpressionValue {
   at::DimVector as_sizes() const;
 };
 
-// A parsed expression. Names stand for slots, which the caller numbers.
+// The kinds that a value may have before a call says which: bits 1 << kind.
+class ExpressionKinds {
+ public:
+  using Kind = ExpressionValue::Kind;
+  constexpr ExpressionKinds(Kind kind) : bits_(uint8_t{1} << static_cast<int>(kind)) {}
+  static constexpr ExpressionKinds any() { return ExpressionKinds(uint8_t{0xff}); }
+  // Of an argument of an operator, as ExpressionValue::of makes it a value.
+  OUTBOARD_API static ExpressionKinds of(const c10::Argument& argument);
+
+  constexpr bool has(Kind kind) const { return (*this & kind).bits_ != 0; }
+  constexpr bool none() const { return bits_ == 0; }
+  constexpr bool operator==(const ExpressionKinds& other) const = default;
+  constexpr ExpressionKinds operator|(ExpressionKinds o) const {
+    return {uint8_t(bits_ | o.bits_)};
+  }
+  constexpr ExpressionKinds operator&(ExpressionKinds o) const {
+    return {uint8_t(bits_ & o.bits_)};
+  }
+
+ private:
+  constexpr ExpressionKinds(uint8_t bits) : bits_(bits) {}
+  uint8_t bits_;
+};
+
+// A parsed expression. Names stand for slots, which the caller numbers. Expressions of one text
+// share what was parsed.
 class OUTBOARD_API Expression {
  public:
+  struct Slot {
+    Slot(int index, ExpressionKinds kinds = ExpressionKinds::any()) : index(index), kinds(kinds) {}
+    int index;
+    ExpressionKinds kinds;
+  };
   // Slot of a name; raises for an unknown one.
-  using Slots = std::function<int(const std::string& name)>;
+  using Slots = std::function<Slot(const std::string& name)>;
 
   Expression() = default;
-  // Raises ValueError where the text is no expression.
-  Expression(const std::string& text, const Slots& slots);
+  // Raises ValueError where the text is no expression, and where a value is needed of a kind that
+  // it cannot have: in the expression, or of the expression itself, which is to have one of
+  // `kinds`.
+  Expression(const std::string& text, const Slots& slots,
+             ExpressionKinds kinds = ExpressionKinds::any());
 
-  bool empty() const noexcept { return nodes_.empty(); }
+  bool empty() const noexcept { return parsed_ == nullptr; }
+  ExpressionKinds kinds() const noexcept { return kinds_; }
   // `values` has a value per slot. Raises ValueError for values that do not fit.
   ExpressionValue evaluate(const std::vector<ExpressionValue>& values) const;
 
  private:
   friend class ExpressionParser;
   enum class Operation : uint8_t;
+  struct OperationRow;
   struct Node {
     Operation operation;
-    int slot = -1;
+    int name = -1;  // of names
     ExpressionNumber number;
     std::string text;
     c10::SmallVector<int, 4> children;  // -1: left out, in slices
   };
+  struct Parsed {
+    std::string source;
+    std::vector<Node> nodes;  // the root is the last one
+    std::vector<std::string> names;
+  };
+  static const OperationRow* find_operation(const std::string& function);
+  static const OperationRow& row_of(Operation operation);
+  // Parses a text at its first use. What it returns lives for ever.
+  static const Parsed* parse(const std::string& text);
+  // The kinds of a node's values.
+  ExpressionKinds check(int node, const std::vector<Slot>& slots) const;
   ExpressionValue evaluate(int node, const std::vector<ExpressionValue>& values) const;
   ExpressionValue call(const Node& node, const std::vector<ExpressionValue>& values) const;
 
-  std::string source_;
-  std::vector<Node> nodes_;  // the root is the last one
+  const Parsed* parsed_ = nullptr;
+  c10::SmallVector<int, 4> slots_;  // of the names
+  ExpressionKinds kinds_ = ExpressionKinds::any();
 };
 
 }  // namespace outboard

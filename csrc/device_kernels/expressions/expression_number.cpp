@@ -173,7 +173,7 @@ std::optional<double> parse_real(std::string_view text) {
 
 double read_real(const std::string& text) {
   const std::optional<double> real = parse_real(text);
-  TORCH_CHECK_VALUE(real.has_value(), "a row has '", text, "' where a number is needed");
+  TORCH_CHECK_VALUE(real.has_value(), "'", text, "' is no number");
   return *real;
 }
 

@@ -1,4 +1,4 @@
-// What the nodes of an expression do: for its parser and its evaluation.
+// What the nodes of an expression do: for its parser, its check and its evaluation.
 #pragma once
 
 #include "device_kernels/expressions/expression.h"
@@ -59,6 +59,16 @@ enum class Expression::Operation : uint8_t {
   kMaxOf,
   kPaddedSizes,
   kReal,
+};
+
+struct Expression::OperationRow {
+  Operation operation;
+  const char* name;  // as it is written
+  // The kinds of its arguments, a letter each, or of all where it takes any number: number, list,
+  // tensor, m for a number or a list, anything.
+  const char* takes;
+  // The kind of its value, or 1, 2, 3 for the kinds of these arguments: "n", "23".
+  const char* gives;
 };
 
 }  // namespace outboard

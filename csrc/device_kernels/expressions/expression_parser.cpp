@@ -1,7 +1,11 @@
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cctype>
 #include <map>
+#include <memory>
+#include <mutex>
+#include <string_view>
 #include <utility>
 
 #include "device_kernels/expressions/expression_operation.h"
@@ -13,8 +17,8 @@ class ExpressionParser {
  public:
   using Operation = Expression::Operation;
 
-  ExpressionParser(Expression& expression, const std::string& text, const Expression::Slots& slots)
-      : expression_(expression), text_(text), slots_(slots) {}
+  explicit ExpressionParser(Expression::Parsed& expression)
+      : expression_(expression), text_(expression.source) {}
 
   void parse() {
     choose();
@@ -34,14 +38,13 @@ class ExpressionParser {
     return true;
   }
   void require(bool condition) const {
-    TORCH_CHECK_VALUE(condition, "the expression '", text_, "' of a row cannot be read at place ",
-                      at_);
+    TORCH_CHECK_VALUE(condition, "the expression '", text_, "' cannot be read at place ", at_);
   }
   int add(Operation operation, std::initializer_list<int> children) {
     Expression::Node node{operation};
     node.children.assign(children.begin(), children.end());
-    expression_.nodes_.push_back(std::move(node));
-    return static_cast<int>(expression_.nodes_.size()) - 1;
+    expression_.nodes.push_back(std::move(node));
+    return static_cast<int>(expression_.nodes.size()) - 1;
   }
 
   int choose() {
@@ -139,14 +142,14 @@ class ExpressionParser {
     if (take("[")) {
       c10::SmallVector<int, 4> elements = arguments("]");
       const int value = add(Operation::kList, {});
-      expression_.nodes_[value].children = std::move(elements);
+      expression_.nodes[value].children = std::move(elements);
       return value;
     }
     if (take("\"")) {
       const size_t end = text_.find('"', at_);
       require(end != std::string::npos);
       const int value = add(Operation::kText, {});
-      expression_.nodes_[value].text = text_.substr(at_, end - at_);
+      expression_.nodes[value].text = text_.substr(at_, end - at_);
       at_ = end + 1;
       return value;
     }
@@ -157,7 +160,7 @@ class ExpressionParser {
       require(parsed.has_value());
       at_ += parsed->length;
       const int value = add(Operation::kNumber, {});
-      expression_.nodes_[value].number = parsed->number;
+      expression_.nodes[value].number = parsed->number;
       return value;
     }
     return named();
@@ -181,63 +184,40 @@ class ExpressionParser {
     const std::string name = text_.substr(start, at_ - start);
     if (!take("(")) {
       const int value = add(Operation::kSlot, {});
-      expression_.nodes_[value].slot = slots_(name);
+      auto& names = expression_.names;
+      const auto known = std::find(names.begin(), names.end(), name);
+      expression_.nodes[value].name = static_cast<int>(known - names.begin());
+      if (known == names.end()) names.push_back(name);
       return value;
     }
-    struct Function {
-      Operation operation;
-      size_t arguments;
-    };
-    static const std::map<std::string, Function> functions = {
-        {"numel", {Operation::kNumel, 1}},
-        {"dims", {Operation::kDims, 1}},
-        {"size", {Operation::kSize, 2}},
-        {"stride", {Operation::kStride, 2}},
-        {"sizes", {Operation::kSizes, 1}},
-        {"bytes", {Operation::kBytes, 1}},
-        {"floating", {Operation::kFloating, 1}},
-        {"given", {Operation::kGiven, 1}},
-        {"either", {Operation::kEither, 2}},
-        {"len", {Operation::kLen, 1}},
-        {"prod", {Operation::kProd, 1}},
-        {"sum", {Operation::kSum, 1}},
-        {"drop", {Operation::kDrop, 2}},
-        {"set", {Operation::kSet, 3}},
-        {"insert", {Operation::kInsert, 3}},
-        {"fill", {Operation::kFill, 2}},
-        {"broadcast", {Operation::kBroadcast, 2}},
-        {"each", {Operation::kEach, 2}},
-        {"wrap", {Operation::kWrap, 2}},
-        {"min", {Operation::kMin, 2}},
-        {"max", {Operation::kMax, 2}},
-        {"floor", {Operation::kFloor, 1}},
-        {"ceil", {Operation::kCeil, 1}},
-        {"abs", {Operation::kAbs, 1}},
-        {"log2_ceil", {Operation::kLog2Ceil, 1}},
-        {"min_of", {Operation::kMinOf, 1}},
-        {"max_of", {Operation::kMaxOf, 1}},
-        {"padded_sizes", {Operation::kPaddedSizes, 2}},
-        {"log1p", {Operation::kLog1p, 1}},
-        {"real", {Operation::kReal, 1}},
-    };
-    const auto found = functions.find(name);
+    const Expression::OperationRow* function = Expression::find_operation(name);
+    TORCH_CHECK_VALUE(function != nullptr, "the expression '", expression_.source, "' calls '",
+                      name, "', which does not exist");
     c10::SmallVector<int, 4> given = arguments(")");
-    TORCH_CHECK_VALUE(found != functions.end() && found->second.arguments == given.size(),
-                      "the expression '", text_, "' of a row calls '", name, "' with ",
-                      given.size(), " arguments, which does not exist");
-    const int value = add(found->second.operation, {});
-    expression_.nodes_[value].children = std::move(given);
+    const size_t takes = std::char_traits<char>::length(function->takes);
+    TORCH_CHECK_VALUE(takes == given.size(), "the expression '", expression_.source, "' calls '",
+                      name, "' with ", given.size(), " arguments; it takes ", takes);
+    const int value = add(function->operation, {});
+    expression_.nodes[value].children = std::move(given);
     return value;
   }
 
-  Expression& expression_;
+  Expression::Parsed& expression_;
   const std::string& text_;
-  const Expression::Slots& slots_;
   size_t at_ = 0;
 };
 
-Expression::Expression(const std::string& text, const Slots& slots) : source_(text) {
-  ExpressionParser(*this, text, slots).parse();
+const Expression::Parsed* Expression::parse(const std::string& text) {
+  static auto* mutex = new std::mutex;
+  static auto* known = new std::map<std::string, std::unique_ptr<const Parsed>>;
+  std::lock_guard<std::mutex> lock(*mutex);
+  auto& parsed = (*known)[text];
+  if (parsed == nullptr) {
+    auto made = std::make_unique<Parsed>(Parsed{text, {}, {}});
+    ExpressionParser(*made).parse();
+    parsed = std::move(made);
+  }
+  return parsed.get();
 }
 
 }  // namespace outboard

@@ -23,9 +23,7 @@ constexpr int64_t kLongest = int64_t{1} << 30;  // squares of places must fit in
 
 FourierKernel::FourierKernel(const Row& row, const c10::FunctionSchema& schema)
     : EngineKernel(row, schema), source_(row.text("source")) {
-  const std::string& kind = row.text("kind");
-  TORCH_CHECK_VALUE(kind == "complex" || kind == "from_real" || kind == "to_real", "the kind '",
-                    kind, "' of a Fourier row is none of 'complex', 'from_real' and 'to_real'");
+  const std::string kind = row.one_of("kind", {"complex", "from_real", "to_real"});
   kind_ = kind == "complex"     ? Kind::kComplex
           : kind == "from_real" ? Kind::kFromReal
                                 : Kind::kToReal;

@@ -97,12 +97,11 @@ at::Scalar absent_value(const std::string& text, ScalarType dtype) {
   }
 }
 
-PointwiseSource::Result result_of(const std::string& text) {
-  if (text == "mask") return PointwiseSource::Result::kMask;
-  if (text == "real") return PointwiseSource::Result::kReal;
-  TORCH_CHECK_VALUE(text.empty() || text == "value", "the result '", text,
-                    "' of a pointwise row is none of 'value', 'mask' and 'real'");
-  return PointwiseSource::Result::kValue;
+PointwiseSource::Result result_of(const Row& row) {
+  const std::string text = row.one_of("result", {"value", "mask", "real"});
+  return text == "mask"   ? PointwiseSource::Result::kMask
+         : text == "real" ? PointwiseSource::Result::kReal
+                          : PointwiseSource::Result::kValue;
 }
 
 }  // namespace
@@ -130,7 +129,7 @@ PointwiseExpression expression_of(const Row& row) {
   }
   expression.scalars = row.has("scalar_names") ? row.texts("scalar_names") : row.texts("scalars");
   expression.results = row.texts("expressions");
-  expression.kind = result_of(row.text("result"));
+  expression.kind = result_of(row);
   expression.scalar = row.flag("scalar");
   return expression;
 }
@@ -140,8 +139,8 @@ PointwiseExpression expression_of(const Row& row) {
 PointwiseKernel::PointwiseKernel(const Row& row, const c10::FunctionSchema& schema)
     : EngineKernel(row, schema),
       requirements_(row, overload_),
-      result_(result_of(row.text("result"))),
-      types_(row.has("types") ? row.text("types") : "promote"),
+      result_(result_of(row)),
+      types_(row.one_of("types", {"promote", "float", "complex", "self"})),
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
       result_dtype_(row.integer("result_dtype", -1)),
       any_output_(row.flag("any_output")),
@@ -153,31 +152,35 @@ PointwiseKernel::PointwiseKernel(const Row& row, const c10::FunctionSchema& sche
       launcher_(expression_of(row)) {
   if (const std::string& name = row.text("meta"); !name.empty()) meta_.emplace(name, overload_);
   const PointwiseExpression expression = expression_of(row);
-  const auto& arguments = row.texts("operands");
   const auto& scalars = row.texts("scalars");
-  TORCH_CHECK_VALUE(
-      expression.operands.size() == arguments.size() && expression.scalars.size() == scalars.size(),
-      "the pointwise row of ", overload_.name(), " has not as many names as arguments");
-  for (const std::string& argument : arguments) {
+  row.ask("scalar_names");
+  TORCH_CHECK_VALUE(expression.scalars.size() == scalars.size(),
+                    "there are not as many scalars as names of them");
+  row.check_names("promoting", expression.scalars);
+  row.check_names("absent", expression.scalars);
+  for (const auto& [name, text] : row.dictionary("absent")) absent_value(text, ScalarType::Float);
+  row.check_names("masks", row.has("names") ? row.texts("names") : row.texts("operands"));
+  const auto& arguments = row.texts("operands");
+  row.ask("names");
+  TORCH_CHECK_VALUE(expression.operands.size() == arguments.size(),
+                    "there are not as many operands as names of them");
+  for (const std::string& argument : row.texts("operands")) {
     const c10::TypePtr type = overload_.argument(overload_.index(argument)).type();
     lists_ = lists_ || type->kind() == c10::TypeKind::ListType;
   }
-  TORCH_CHECK_VALUE(lists_ ? expression.results.size() == 1
-                           : expression.results.size() == overload_.result_count(),
-                    "the pointwise row of ", overload_.name(), " has ", expression.results.size(),
-                    " expressions, and the operator has ", overload_.result_count(), " results");
   for (size_t i = 0; i < arguments.size(); ++i) {
     operands_.push_back({overload_.index(arguments[i]), expression.operands[i].mask});
   }
+  const size_t expressions = row.texts("expressions").size();
+  TORCH_CHECK_VALUE(expressions == (lists_ ? 1 : overload_.result_count()), "there are ",
+                    expressions, " expressions, and the operator has ", overload_.result_count(),
+                    " results");
   const auto& absent = row.dictionary("absent");
   for (size_t i = 0; i < scalars.size(); ++i) {
     const auto value = absent.find(expression.scalars[i]);
     scalars_.push_back({overload_.find(scalars[i]), value != absent.end() ? value->second : "",
                         contains(row.texts("promoting"), expression.scalars[i])});
-    TORCH_CHECK_VALUE(scalars_.back().argument >= 0 || value != absent.end(),
-                      "a row names the "
-                      "argument '",
-                      scalars[i], "', which ", overload_.name(), " does not have");
+    if (value == absent.end()) overload_.index(row.texts("scalars")[i]);
   }
 }
 

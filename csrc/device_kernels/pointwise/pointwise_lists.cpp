@@ -67,14 +67,14 @@ class PointwiseListsKernel final : public EngineKernel {
     for (const std::string& output : row.texts("outputs")) {
       const auto found = std::find_if(expression.operands.begin(), expression.operands.end(),
                                       [&](const auto& operand) { return operand.name == output; });
-      TORCH_CHECK_VALUE(found != expression.operands.end(), "the row of ", overload_.name(),
-                        " writes '", output, "', which is none of its lists");
+      TORCH_CHECK_VALUE(found != expression.operands.end(), "it names '", output,
+                        "', which is none of the lists");
       outputs_.push_back(found - expression.operands.begin());
     }
     TORCH_CHECK_VALUE(!outputs_.empty() && outputs_.size() == expression.results.size() &&
                           lists_.size() == expression.operands.size(),
-                      "the row of ", overload_.name(),
-                      " has not as many expressions as outputs, or names as lists");
+                      "there are not as many expressions as outputs, or names as lists");
+    row.check_names("uniform", row.has("names") ? row.texts("names") : row.texts("lists"));
   }
 
   bool run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack,
@@ -128,7 +128,7 @@ class PointwiseListsKernel final : public EngineKernel {
         return;
       }
     }
-    TORCH_CHECK_VALUE(false, "the row of ", overload_.name(), " derives '", text,
+    TORCH_CHECK_VALUE(false, "it derives '", text,
                       "', which is neither 1-<scalar> nor log(<scalar>)");
   }
 

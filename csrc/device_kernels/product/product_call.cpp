@@ -52,8 +52,7 @@ int64_t& ProductSizes::of(char letter) {
     case 'k':
       return k;
     default:
-      TORCH_CHECK_VALUE(false, "a row of matrix products has the dimension '", letter,
-                        "'; there are b, m, n and k");
+      TORCH_CHECK_VALUE(false, "it has the dimension '", letter, "'; there are b, m, n and k");
   }
 }
 
@@ -68,7 +67,12 @@ ProductCall::ProductCall(const Row& row, const Overload& overload)
       added_(row.text("added").empty() ? -1 : overload_.index(row.text("added"))),
       alpha_(overload_.find("alpha")),
       beta_(overload_.find("beta")),
-      integral_scalars_(row.flag("integral_scalars")) {}
+      integral_scalars_(row.flag("integral_scalars")) {
+  ProductSizes known;
+  for (const std::string& dimensions : {left_dimensions_, right_dimensions_, result_dimensions_}) {
+    for (const char letter : dimensions) known.of(letter);
+  }
+}
 
 bool ProductCall::read_scalars(const torch::jit::Stack& stack, ScalarType dtype,
                                ProductScalars& scalars) const {

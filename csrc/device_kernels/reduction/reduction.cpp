@@ -83,7 +83,7 @@ struct ReductionKernel::Call {
 
 ReductionKernel::ReductionKernel(const Row& row, const c10::FunctionSchema& schema)
     : EngineKernel(row, schema),
-      types_(row.has("types") ? row.text("types") : "same"),
+      types_(row.one_of("types", {"same", "promote", "float", "test"})),
       dim_(overload_.find("dim")),
       keepdim_(overload_.find("keepdim")),
       dtype_(overload_.find("dtype")),
@@ -102,16 +102,25 @@ ReductionKernel::ReductionKernel(const Row& row, const c10::FunctionSchema& sche
   for (size_t k = 0; k < count; ++k) {
     description_.indices.push_back(k < indices.size() && indices[k] == "True");
   }
-  TORCH_CHECK_VALUE(count == overload_.result_count() && count >= 1 && count <= 2,
-                    "the reduction row of ", overload_.name(), " has ", count,
-                    " results; one or two are possible, as many as the overload returns");
+  row.check_names("indices", {"True", "False"});
+  if (!empty_.empty()) read_real(row.text("empty"));
+  TORCH_CHECK_VALUE(
+      row.texts("results").size() == overload_.result_count() && count >= 1 && count <= 2,
+      "there are ", count, "; one or two are possible, as many as the overload returns");
   description_.parameters = row.texts("scalars");
+  for (const std::string& name : description_.parameters) scalars_.push_back(overload_.index(name));
+  row.check_names("absent", description_.parameters);
   const auto& absent = row.dictionary("absent");
+  for (const auto& [name, value] : absent) read_real(value);
   for (const std::string& name : description_.parameters) {
-    scalars_.push_back(overload_.index(name));
     const auto value = absent.find(name);
-    if (name == row.text("exceeds")) exceeds_ = static_cast<int>(scalars_.size()) - 1;
     absent_.push_back(value != absent.end() ? value->second : "");
+  }
+  if (const std::string& name = row.text("exceeds"); !name.empty()) {
+    const auto& names = description_.parameters;
+    const auto found = std::find(names.begin(), names.end(), name);
+    TORCH_CHECK_VALUE(found != names.end(), "'", name, "' is none of the scalars");
+    exceeds_ = static_cast<int>(found - names.begin());
   }
   for (const auto& [name, value] : row.dictionary("when")) {
     when_.emplace_back(overload_.index(name), read_real(value));

@@ -21,7 +21,7 @@ uint64_t dtype_set(const std::string& names) {
   for (size_t at = 0; at < names.size();) {
     const size_t end = std::min(names.find(' ', at), names.size());
     const auto dtype = dtype_named(names.substr(at, end - at));
-    TORCH_CHECK_VALUE(dtype.has_value(), "a row names the dtypes '", names, "', which are none");
+    TORCH_CHECK_VALUE(dtype.has_value(), "it names the dtypes '", names, "', which are none");
     set |= dtype_bit(*dtype);
     at = end + 1;
   }

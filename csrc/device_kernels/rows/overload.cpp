@@ -36,7 +36,7 @@ int Overload::find(const std::string& name) const noexcept {
 
 int Overload::index(const std::string& name) const {
   const int found = find(name);
-  TORCH_CHECK_VALUE(found >= 0, "a row names the argument '", name, "', which ", name_,
+  TORCH_CHECK_VALUE(found >= 0, "it names the argument '", name, "', which ", name_,
                     " does not have");
   return found;
 }

@@ -1,13 +1,21 @@
 #include "device_kernels/rows/row.h"
 
 #include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
+
+#include <algorithm>
 
 #include <sstream>
 
 namespace outboard {
 
-bool Row::has(const std::string& key) const {
+void Row::ask(const std::string& key) const {
   asked_.insert(key);
+  last_asked_ = key;
+}
+
+bool Row::has(const std::string& key) const {
+  ask(key);
   return properties.count(key) != 0;
 }
 
@@ -21,13 +29,12 @@ std::vector<std::string> Row::unknown() const {
 
 template <class T>
 const T* Row::find(const std::string& key) const {
-  asked_.insert(key);
+  ask(key);
   const auto found = properties.find(key);
   if (found == properties.end()) return nullptr;
   const T* value = std::get_if<T>(&found->second);
-  TORCH_CHECK_VALUE(value != nullptr, "the row of ",
-                    overloads.empty() ? "no operator" : overloads[0], " gives '", key,
-                    "' a value of a type that engine '", engine, "' does not expect");
+  TORCH_CHECK_VALUE(value != nullptr, "the value is of a type that engine '", engine,
+                    "' does not expect");
   return value;
 }
 
@@ -77,12 +84,35 @@ const std::string& Row::text(const std::string& key) const {
   return or_empty(find<std::string>(key));
 }
 
+std::string Row::one_of(const std::string& key, const std::vector<std::string>& known) const {
+  const std::string* value = find<std::string>(key);
+  if (value == nullptr) return known[0];
+  TORCH_CHECK_VALUE(std::find(known.begin(), known.end(), *value) != known.end(), "'", *value,
+                    "' is none of '", c10::Join("', '", known), "'");
+  return *value;
+}
+
 const std::vector<std::string>& Row::texts(const std::string& key) const {
   return or_empty(find<std::vector<std::string>>(key));
 }
 
 const std::vector<int64_t>& Row::integers(const std::string& key) const {
   return or_empty(find<std::vector<int64_t>>(key));
+}
+
+void Row::check_names(const std::string& key, const std::vector<std::string>& known) const {
+  ask(key);
+  const auto found = properties.find(key);
+  if (found == properties.end()) return;
+  const auto check = [&](const std::string& name) {
+    TORCH_CHECK_VALUE(std::find(known.begin(), known.end(), name) != known.end(), "it names '",
+                      name, "', which is none of '", c10::Join("', '", known), "'");
+  };
+  if (std::holds_alternative<std::map<std::string, std::string>>(found->second)) {
+    for (const auto& [name, text] : dictionary(key)) check(name);
+  } else {
+    for (const std::string& name : texts(key)) check(name);
+  }
 }
 
 const std::map<std::string, std::string>& Row::dictionary(const std::string& key) const {

@@ -48,20 +48,30 @@ class OUTBOARD_API Row {
   int64_t integer(const std::string& key, int64_t otherwise = 0) const;
   double number(const std::string& key, double otherwise = 0) const;
   const std::string& text(const std::string& key) const;  // otherwise ""
+  // One of some texts, the first one where there is none. Another one raises.
+  std::string one_of(const std::string& key, const std::vector<std::string>& known) const;
   const std::vector<std::string>& texts(const std::string& key) const;
   const std::vector<int64_t>& integers(const std::string& key) const;
   const std::map<std::string, std::string>& dictionary(const std::string& key) const;
   // A text is the name of a function in C++ (OUTBOARD_ROW_FUNCTION).
   Function function(const std::string& key) const;
 
+  // Raises where a property, a list or a dictionary, mentions another name than these.
+  void check_names(const std::string& key, const std::vector<std::string>& known) const;
+
   // The properties that nobody has asked for so far. An engine asks for all that it knows.
   std::vector<std::string> unknown() const;
+  // The one that was asked for last: what an engine raises while it reads a row is blamed on it.
+  const std::string& last_asked() const { return last_asked_; }
+  // The same as asking for it, without a value.
+  void ask(const std::string& key) const;
 
  private:
   template <class T>
   const T* find(const std::string& key) const;
 
   mutable std::set<std::string> asked_;  // rows are read by one thread
+  mutable std::string last_asked_;
 };
 
 struct RowFunctionRegistrar {

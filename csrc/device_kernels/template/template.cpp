@@ -12,39 +12,51 @@
 namespace outboard {
 
 using at::ScalarType;
+using Kind = ExpressionValue::Kind;
 
-int TemplateKernel::slot(const std::string& name) const {
-  for (size_t i = names_.size(); i-- > 0;) {
-    if (names_[i] == name) return static_cast<int>(i);
-  }
-  TORCH_CHECK_VALUE(false, "an expression in a row of ", overload_.name(), " uses '", name,
-                    "', which is not known there");
+namespace {
+
+// Text `i` of a list, "" where it is shorter.
+const std::string& text_at(const Row& row, const char* property, size_t i) {
+  static const auto* none = new std::string;
+  const std::vector<std::string>& texts = row.texts(property);
+  return i < texts.size() ? texts[i] : *none;
+}
+
+}  // namespace
+
+int TemplateKernel::add_name(const std::string& name, ExpressionKinds kinds) {
+  names_.emplace_back(name, kinds);
+  return static_cast<int>(names_.size()) - 1;
 }
 
 int TemplateKernel::tensor_index(const std::string& name) const {
   for (size_t i = 0; i < tensors_.size(); ++i) {
     if (tensors_[i].name == name) return static_cast<int>(i);
   }
-  TORCH_CHECK_VALUE(false, "a row of ", overload_.name(), " mentions the tensor '", name,
-                    "', which it does not list");
+  TORCH_CHECK_VALUE(false, "it names the tensor '", name, "', which the row does not list");
 }
 
-Expression TemplateKernel::parse(const std::string& text) const {
-  return Expression(text, [this](const std::string& name) { return slot(name); });
+Expression TemplateKernel::parse(const std::string& text, ExpressionKinds kinds) const {
+  const auto slot = [&](const std::string& name) -> Expression::Slot {
+    for (size_t i = names_.size(); i-- > 0;) {
+      if (names_[i].first == name) return {static_cast<int>(i), names_[i].second};
+    }
+    TORCH_CHECK_VALUE(false, "the expression '", text, "' uses '", name,
+                      "', which is not known there");
+  };
+  return Expression(text, slot, kinds);
 }
 
 std::vector<TemplateKernel::Named> TemplateKernel::parse_named(
-    const std::vector<std::string>& texts, bool with_slots) {
+    const std::vector<std::string>& texts, ExpressionKinds kinds, bool with_slots) {
   std::vector<Named> result;
   for (const std::string& text : texts) {
     const size_t sign = text.find(" = ");
-    TORCH_CHECK_VALUE(sign != std::string::npos, "a row of ", overload_.name(), " has '", text,
+    TORCH_CHECK_VALUE(sign != std::string::npos, "it has '", text,
                       "' instead of 'name = expression'");
-    Named named{text.substr(0, sign), parse(text.substr(sign + 3)), -1};
-    if (with_slots) {
-      named.slot = static_cast<int>(names_.size());
-      names_.push_back(named.name);
-    }
+    Named named{text.substr(0, sign), parse(text.substr(sign + 3), kinds), -1};
+    if (with_slots) named.slot = add_name(named.name, named.expression.kinds());
     result.push_back(std::move(named));
   }
   return result;
@@ -74,73 +86,82 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
       resizes_silently_(row.flag("resizes_silently")),
       reports_(row.text("reports")),
       generator_(overload_.find("generator")) {
-  TORCH_CHECK_VALUE(reports_.empty() || reports_.rfind("IndexError", 0) == 0 ||
+  TORCH_CHECK_VALUE(row.text("reports").empty() || reports_.rfind("IndexError", 0) == 0 ||
                         reports_.rfind("RuntimeError", 0) == 0,
-                    "a row reports '", reports_,
+                    "it reports '", reports_,
                     "'; it can report IndexError or RuntimeError, and ': words'");
   for (size_t i = 0; i < overload_.argument_count(); ++i) {
-    names_.push_back(overload_.argument(static_cast<int>(i)).name());
+    const c10::Argument& argument = overload_.argument(static_cast<int>(i));
+    add_name(argument.name(), ExpressionKinds::of(argument));
   }
-  names_.emplace_back("group_lanes");
-  names_.emplace_back("deterministic");
-  const auto& accepts = row.dictionary("accepts");
+  add_name("group_lanes", Kind::kNumber);
+  add_name("deterministic", Kind::kNumber);
   for (std::string name : row.texts("operands")) {
     Tensor tensor;
     tensor.optional = name.back() == '?';
     if (tensor.optional) name.pop_back();
     if (const size_t sign = name.find('='); sign != std::string::npos) {
       const size_t bracket = name.find('[', sign);
-      TORCH_CHECK_VALUE(bracket != std::string::npos, "a row of ", overload_.name(), " has '", name,
+      TORCH_CHECK_VALUE(bracket != std::string::npos, "it has '", name,
                         "' instead of 'name=list[place]'");
       tensor.element = std::strtoll(name.c_str() + bracket + 1, nullptr, 10);
       tensor.argument = overload_.index(name.substr(sign + 1, bracket - sign - 1));
       name.resize(sign);
-      tensor.slot = static_cast<int>(names_.size());
-      names_.push_back(name);
+      tensor.slot = add_name(name, Kind::kTensor);
     } else {
       tensor.argument = overload_.index(name);
       tensor.slot = tensor.argument;
     }
     tensor.name = name;
-    const auto found = accepts.find(name);
-    if (found != accepts.end()) tensor.accepts = dtype_set(found->second);
     tensors_.push_back(std::move(tensor));
   }
   operand_count_ = tensors_.size();
-  let_ = parse_named(row.texts("let"), /*with_slots=*/true);
+  std::vector<std::string> operands;
+  for (const Tensor& tensor : tensors_) operands.push_back(tensor.name);
+  row.check_names("accepts", operands);
+  for (const auto& [name, dtypes] : row.dictionary("accepts")) {
+    tensors_[tensor_index(name)].accepts = dtype_set(dtypes);
+  }
+  let_ = parse_named(row.texts("let"), ExpressionKinds::any(), /*with_slots=*/true);
   for (const std::string& text : row.texts("reads")) {
     const size_t sign = text.find(" = ");
-    TORCH_CHECK_VALUE(sign != std::string::npos, "a row reads '", text, "'");
-    reads_.push_back({-1, static_cast<int>(names_.size())});
-    names_.push_back(text.substr(0, sign));
+    TORCH_CHECK_VALUE(sign != std::string::npos, "it has '", text,
+                      "' instead of 'name = temporary'");
+    reads_.push_back({-1, add_name(text.substr(0, sign), Kind::kNumber)});
   }
+  const size_t launches = row.texts("kernels").size();
   read_after_ = static_cast<size_t>(row.integer("read_after"));
+  TORCH_CHECK_VALUE(read_after_ <= launches, "there are ", launches, " launches");
 
   const auto& results = row.texts("results");
-  TORCH_CHECK_VALUE(results.size() == overload_.result_count(), "the row of ", overload_.name(),
-                    " has ", results.size(), " results, the overload ", overload_.result_count());
-  const auto add_tensors =
-      [&](const std::vector<std::string>& names, const std::vector<std::string>& sizes,
-          const std::vector<std::string>& dtypes, const std::vector<std::string>& like) {
-        for (size_t i = 0; i < names.size(); ++i) {
-          Tensor tensor;
-          tensor.name = names[i];
-          if (i < sizes.size()) tensor.sizes = parse(sizes[i]);
-          if (i < like.size() && !like[i].empty()) tensor.like = tensor_index(like[i]);
-          tensors_.push_back(tensor);
-          set_dtype(tensors_.back(), i < dtypes.size() ? dtypes[i] : "");
-          tensors_.back().slot = static_cast<int>(names_.size());
-          names_.push_back(names[i]);
-        }
-      };
-  add_tensors(results, row.texts("sizes"), row.texts("result_dtypes"), row.texts("like"));
-  add_tensors(row.texts("temporaries"), row.texts("temporary_sizes"), row.texts("temporary_dtypes"),
-              {});
+  TORCH_CHECK_VALUE(results.size() == overload_.result_count(), "it has ", results.size(),
+                    " results, the overload ", overload_.result_count());
+  const auto add_tensors = [&](const std::vector<std::string>& names, const char* sizes,
+                               ExpressionKinds size_kinds, const char* dtypes, const char* like) {
+    for (const char* property : {sizes, dtypes}) row.ask(property);
+    for (size_t i = 0; i < names.size(); ++i) {
+      Tensor tensor;
+      tensor.name = names[i];
+      if (const std::string& text = text_at(row, sizes, i); !text.empty()) {
+        tensor.sizes = parse(text, size_kinds);
+      }
+      if (like != nullptr && !text_at(row, like, i).empty()) {
+        tensor.like = tensor_index(text_at(row, like, i));
+      }
+      tensors_.push_back(tensor);
+      set_dtype(tensors_.back(), text_at(row, dtypes, i));
+      tensors_.back().slot = add_name(names[i], Kind::kTensor);
+    }
+  };
+  row.ask("like");
+  add_tensors(results, "sizes", Kind::kList, "result_dtypes", "like");
+  add_tensors(row.texts("temporaries"), "temporary_sizes", Kind::kNumber, "temporary_dtypes",
+              nullptr);
   for (const auto& [name, text] : row.dictionary("strides")) {
-    tensors_[tensor_index(name)].strides = parse(text);
+    tensors_[tensor_index(name)].strides = parse(text, Kind::kList);
   }
   for (const auto& [name, text] : row.dictionary("wanted")) {
-    tensors_[tensor_index(name)].wanted = parse(text);
+    tensors_[tensor_index(name)].wanted = parse(text, ExpressionKinds::any());
   }
   for (const auto& [name, text] : row.dictionary("initial")) {
     Tensor& tensor = tensors_[tensor_index(name)];
@@ -162,27 +183,33 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
   for (const std::string& text : row.texts("reads")) {
     reads_[read++].tensor = tensor_index(text.substr(text.find(" = ") + 3));
   }
-  for (const std::string& text : row.texts("conditions")) conditions_.push_back(parse(text));
+  for (const std::string& text : row.texts("conditions")) {
+    conditions_.push_back(parse(text, ExpressionKinds::any()));
+  }
   for (const std::string& name : row.texts("scalars")) {
     scalars_.push_back(overload_.index(name));
     scalar_names_.push_back(name);
   }
-  numbers_ = parse_named(row.texts("numbers"), false);
-  reals_ = parse_named(row.texts("reals"), false);
-  lists_ = parse_named(row.texts("lists"), false);
-  constants_ = parse_named(row.texts("constants"), false);
-  if (const std::string& text = row.text("random"); !text.empty()) random_ = parse(text);
+  numbers_ = parse_named(row.texts("numbers"), Kind::kNumber, false);
+  reals_ = parse_named(row.texts("reals"), Kind::kNumber, false);
+  lists_ = parse_named(row.texts("lists"), Kind::kList, false);
+  constants_ = parse_named(row.texts("constants"), Kind::kNumber, false);
+  if (const std::string& text = row.text("random"); !text.empty()) {
+    random_ = parse(text, Kind::kNumber);
+  }
+  for (const char* property : {"items", "when", "repeat", "groups"}) row.ask(property);
   const auto& kernels = row.texts("kernels");
-  const auto& items = row.texts("items");
-  const auto& when = row.texts("when");
-  const auto& repeat = row.texts("repeat");
-  const auto& groups = row.texts("groups");
   for (size_t i = 0; i < kernels.size(); ++i) {
-    TORCH_CHECK_VALUE(i < items.size(), "the row of ", overload_.name(),
-                      " does not say how many work items '", kernels[i], "' has");
-    Launch launch{kernels[i], parse(items[i]), {}, {}, i < groups.size() && groups[i] == "1"};
-    if (i < when.size() && when[i] != "1") launch.when = parse(when[i]);
-    if (i < repeat.size() && repeat[i] != "1") launch.repeat = parse(repeat[i]);
+    Launch launch{kernels[i], {}, {}, {}, text_at(row, "groups", i) == "1"};
+    const std::string& items = text_at(row, "items", i);
+    TORCH_CHECK_VALUE(!items.empty(), "it does not say how many work items '", kernels[i], "' has");
+    launch.items = parse(items, Kind::kNumber);
+    const auto optional = [&](const char* property, ExpressionKinds kinds) {
+      const std::string& text = text_at(row, property, i);
+      return text.empty() || text == "1" ? Expression() : parse(text, kinds);
+    };
+    launch.when = optional("when", ExpressionKinds::any());
+    launch.repeat = optional("repeat", Kind::kNumber);
     launches_.push_back(std::move(launch));
   }
   if (const std::string& name = row.text("meta"); !name.empty()) meta_.emplace(name, overload_);

@@ -138,11 +138,13 @@ class TemplateKernel final : public EngineKernel {
   };
   struct Call;
 
-  int slot(const std::string& name) const;
+  // A slot of expressions.
+  int add_name(const std::string& name, ExpressionKinds kinds);
   int tensor_index(const std::string& name) const;
   void set_dtype(Tensor& tensor, const std::string& text);
-  std::vector<Named> parse_named(const std::vector<std::string>& texts, bool with_slots);
-  Expression parse(const std::string& text) const;
+  std::vector<Named> parse_named(const std::vector<std::string>& texts, ExpressionKinds kinds,
+                                 bool with_slots);
+  Expression parse(const std::string& text, ExpressionKinds kinds) const;
 
   bool prepare(Call& call, const torch::jit::Stack& stack) const;
   bool read_operands(Call& call, const torch::jit::Stack& stack) const;
@@ -168,8 +170,8 @@ class TemplateKernel final : public EngineKernel {
   const std::string reports_;
   at::ScalarType compute_ = at::ScalarType::Undefined;
   size_t compute_of_ = 0;
-  std::vector<std::string> names_;  // of slots: arguments first
-  std::vector<Tensor> tensors_;     // operands, results, temporaries
+  std::vector<std::pair<std::string, ExpressionKinds>> names_;  // of slots: arguments first
+  std::vector<Tensor> tensors_;                                 // operands, results, temporaries
   size_t operand_count_ = 0;
   std::vector<Expression> conditions_;
   std::vector<Named> let_;

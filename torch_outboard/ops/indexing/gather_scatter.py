@@ -230,7 +230,7 @@ def assertions() -> list[Row]:
             """,
             dtypes=(*REAL, *BOOL),
             operands=operands,
-            accepts={"dep_token": "any"},
+            accepts={"dep_token": "any"} if "dep_token" in operands else {},
             results=results,
             conditions=["numel(self) == 1"],
             reports="RuntimeError: Expected Tensor with single nonzero value, but got zero,",

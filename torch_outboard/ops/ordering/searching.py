@@ -52,7 +52,7 @@ def searches() -> list[Row]:
                 "searchsorted",
                 [Launch("check_sorter", "numel(sorter)"), search] if sorted_by else search,
                 operands=f"sorted_sequence self{sorted_by}",
-                accepts={"sorter": "int64"},
+                accepts={"sorter": "int64"} if sorted_by else {},
                 results=Result("out", "sizes(self)", dtype),
                 reports="RuntimeError: sorter index out of range" if sorted_by else "",
                 conditions=[
