@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "dispatch/fallback_policy.h"
 #include "cpu_kernels/call/boxed_cpu_call.h"
@@ -174,10 +175,11 @@ class KernelUse {
   bool usable_ = true;
 };
 
-// Whether the kernel took the call.
-bool run_device_kernel(Operator& entry, const RoutedKernel& kernel, const Subject& subject,
-                       const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                       torch::jit::Stack* stack) {
+// Whether the kernel took the call. `device_way` is decided for the first of the kit's kernels that
+// needs it: a call counts once.
+bool run_device_kernel(std::optional<bool>& device_way, Operator& entry, const RoutedKernel& kernel,
+                       const Subject& subject, const c10::OperatorHandle& op,
+                       c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   DeviceKernel& device_kernel = *kernel.device_kernel;
   if (keys.has_any(kSparseKeys)) return false;
   if (device_kernel.calls_library()) {
@@ -185,10 +187,12 @@ bool run_device_kernel(Operator& entry, const RoutedKernel& kernel, const Subjec
   } else if (!runs_code(subject.device)) {
     return false;
   }
-  if (kernel.source == Source::kKit &&
-      !takes_device_way(*entry.ways.load(std::memory_order_acquire), subject.device,
-                        subject.elements)) {
-    return false;
+  if (kernel.source == Source::kKit) {
+    if (!device_way.has_value()) {
+      device_way = takes_device_way(*entry.ways.load(std::memory_order_acquire), subject.device,
+                                    subject.elements);
+    }
+    if (!*device_way) return false;
   }
   ReportedCall reported(entry, subject.dtype, Way::kDevice);
   bool took = false;
@@ -307,6 +311,7 @@ void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op, c10::Disp
   ensure_device_kernels();
   const Subject subject = subject_of(op.schema(), *stack);
   const Way host_way = shares_host_memory(subject.device) ? Way::kShared : Way::kCopied;
+  std::optional<bool> device_way;
   if (const Kernels* kernels = entry.kernels.load(std::memory_order_acquire)) {
     for (const auto& kernel : *kernels) {
       if (!matches(*kernel, subject)) continue;
@@ -315,7 +320,7 @@ void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op, c10::Disp
       const KernelUse use(*kernel);
       if (!use.usable()) continue;
       if (kernel->device_kernel != nullptr) {
-        if (run_device_kernel(entry, *kernel, subject, op, keys, stack)) return;
+        if (run_device_kernel(device_way, entry, *kernel, subject, op, keys, stack)) return;
         continue;
       }
       const Way way = kernel->way == Way::kDevice ? Way::kDevice : host_way;

@@ -7,7 +7,6 @@ beside the device, since that does not show in calls.
 from __future__ import annotations
 
 import functools
-import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -28,7 +27,7 @@ SIZES = (1 << 10, 1 << 15, 1 << 17, 1 << 20)  # elements
 BESIDE: tuple[Beside, ...] = (60.0, 30.0, 120.0, 0.0, "device", "host")
 # Seconds that one choice takes per round and program, after as many in which it settles.
 PROGRAM_SECONDS = 0.1
-PROGRAM_ROUNDS = 3
+PROGRAM_ROUNDS = 5
 # What a choice has to be better by to count as better than one before it.
 MARGIN = 0.95
 
@@ -36,7 +35,7 @@ MARGIN = 0.95
 def compare_programs(
     run: Run, take: Callable[[str], None], names: Sequence[str], synchronize: Callable[[], None]
 ) -> dict[str, float]:
-    """Seconds of a program by each choice, medians of rounds in turn, each after it has settled."""
+    """Seconds of a program by each choice, the least of rounds in turn, each after it settled."""
     times: dict[str, list[float]] = {name: [] for name in names}
     for name in names:
         take(name)
@@ -50,7 +49,7 @@ def compare_programs(
                 way_times.seconds(run, 1, synchronize)
                 repeats += 1
             times[name].append(way_times.seconds(run, repeats, synchronize))
-    return {name: statistics.median(times[name]) for name in names}
+    return {name: min(times[name]) for name in names}
 
 
 def costs(by_program: Iterable[Mapping[Beside, float]]) -> dict[Beside, float]:

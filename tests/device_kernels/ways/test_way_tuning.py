@@ -124,8 +124,9 @@ def test_chosen_families(device):
 
 def test_what_was_found_is_kept_and_used(device, savings, tmp_path, monkeypatch):
     monkeypatch.setenv("OUTBOARD_CACHE_DIR", str(tmp_path))
-    tuning_file.keep(device.index, tune(device, times=TIMES[:2], only=["pointwise"]))
-    file = tuning_file.keep(device.index, tune(device, times=TIMES[2:], only=["reduction"]))
+    best = by_choice(device=1.0)
+    tuning_file.keep(device.index, tune(device, best, times=TIMES[:2], only=["pointwise"]))
+    file = tuning_file.keep(device.index, tune(device, best, times=TIMES[2:], only=["reduction"]))
     assert file == tuning_file.path(device.index)
     x = torch.ones(64, device=device)
     with fallback.report() as report:

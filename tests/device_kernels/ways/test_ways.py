@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -143,6 +145,41 @@ def test_deterministic_programs_stay_on_their_side(device, savings, shared_cpu):
     assert way_of_add(device) == "device"
 
 
+@pytest.mark.skipif(not hasattr(torch.accelerator, "Graph"), reason="needs torch.accelerator.Graph")
+def test_a_stream_that_captures_stays_on_its_side():
+    printed = run_python(
+        """
+        import torch
+        from tests.device_kernels import recording_driver
+        from torch_outboard import _C, fallback, ways
+
+        recording_driver.use()
+        device = torch.device("ocl", 0)
+        x = torch.ones(3, device=device)
+        x + x
+        torch.Stream(device).__enter__()
+
+        def multiply():
+            with fallback.report() as report:
+                for _ in range(20):
+                    x * x
+            return [row.way for row in report.rows]
+
+        ways.set_way("auto", device)
+        _C.set_way_savings(0, {"aten::add": [-1_000_000] * 32, "aten::mul": [1_000_000] * 32})
+        for _ in range(4):
+            x + x
+        torch.accelerator.synchronize()
+        with torch.accelerator.Graph():
+            print(multiply())
+        print(multiply())
+        """,
+        OUTBOARD_DRIVER="ocl", OUTBOARD_WAY="device",
+        PYTHONPATH=str(Path(__file__).parents[3]),
+    )  # fmt: skip
+    assert printed.splitlines() == ["['device']", "['shared']"]
+
+
 def test_forced_ways_do_not_count(device, savings, shared_cpu):
     savings({"aten::add": -1000})
     for way in ("device", "host"):
@@ -163,6 +200,19 @@ def test_a_call_counts_once_whether_or_not_somebody_watches(device, savings, sha
     for _ in range(LATER - 1):
         x * x
     assert way_of_add(device) == "device"
+
+
+def test_a_call_counts_once_where_several_kernels_could_serve_it(device, savings, shared_cpu):
+    x, weight = torch.ones(2, 3, 4, 4), torch.ones(3)
+    x, weight = x.to(device), weight.to(device)
+
+    def way_of_batch_norm() -> str:
+        with fallback.report() as report:
+            torch.native_batch_norm(x, weight, weight, None, None, True, 0.1, 1e-5)
+        return ways_of(report)["aten::native_batch_norm"]
+
+    savings({"aten::native_batch_norm": -1000})
+    assert [way_of_batch_norm() for _ in range(FIRST)] == ["shared"] * (FIRST - 1) + ["device"]
 
 
 def test_only_operators_with_a_device_kernel_have_ways(device):
