@@ -41,6 +41,12 @@ def test_all_programs_on_one_side(side, sign):
     assert {saved * sign > 0 for saved in table(TIMES, side)["pointwise"]} == {True}
 
 
+def test_typical_times_instead_of_measured_ones():
+    typical = table(way_savings.TYPICAL, way_savings.TYPICAL_BESIDE)
+    assert table(TIMES, "typical") == typical
+    assert table(TIMES, way_savings.TYPICAL_BESIDE)["pointwise"] != typical["pointwise"]
+
+
 def test_typical_times_are_of_known_families():
     from torch_outboard.ops import tables
 

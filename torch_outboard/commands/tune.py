@@ -128,6 +128,7 @@ def summary(tuning: Tuning) -> str:
     found = {
         "device": "all programs are best on the device",
         "host": "all programs are best on the host",
+        "typical": "measured times do no better than the typical ones",
     }
     words = found.get(str(tuning.beside), f"Python counts for {tuning.beside} us beside a call")
     costs = tuning.costs

@@ -110,7 +110,7 @@ def load(device: int) -> Tuning | None:
                    for elements, (device, host) in by_size.items()}
             for name, by_size in tuning.times.items()
         }  # fmt: skip
-        if tuning.beside not in ("device", "host"):
+        if tuning.beside not in ("device", "host", "typical"):
             tuning.beside = float(tuning.beside)
         if not all(tuning.times.values()):
             raise ValueError("there is an operator without times")

@@ -24,7 +24,7 @@ from torch_outboard.tuning.way_times import Compare, Progress
 SIZES = (1 << 10, 1 << 15, 1 << 17, 1 << 20)  # elements
 # What is tried. Where two are about equally good, the one before counts: other programs than these
 # may be better on the other side.
-BESIDE: tuple[Beside, ...] = (60.0, 30.0, 120.0, 0.0, "device", "host")
+BESIDE: tuple[Beside, ...] = ("typical", 60.0, 30.0, 120.0, 0.0, "device", "host")
 # Seconds that one choice takes per round and program, after as many in which it settles.
 PROGRAM_SECONDS = 0.1
 PROGRAM_ROUNDS = 5
