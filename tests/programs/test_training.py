@@ -323,7 +323,8 @@ def test_threads(same_as_on_cpu):
                 losses = list(pool.map(step, models, optimizers, *zip(*batches, strict=True)))
                 yield {"losses": losses, "models": models}
 
-    same_as_on_cpu(program)
+    # Sums are cut by how many threads a thread may use, which new threads find out anew.
+    same_as_on_cpu(program, bitwise=False)
 
 
 def test_multithreaded_backward_pass(same_as_on_cpu):
@@ -334,4 +335,5 @@ def test_multithreaded_backward_pass(same_as_on_cpu):
             for _ in range(20):
                 yield {"loss": step(model, optimizer, *batch(run)), "model": model}
 
-    same_as_on_cpu(program)
+    # As above: the thread of the backward pass is another one than on CPU.
+    same_as_on_cpu(program, bitwise=False)
