@@ -131,7 +131,6 @@ def test_destroy_waits_for_work(driver: DriverUnderTest) -> None:
     assert done == [1]
 
 
-@pytest.mark.shipped_only
 def test_queues_can_go_while_a_device_is_awaited(
     driver: DriverUnderTest, make_memory: Callable[..., int]
 ) -> None:
@@ -158,6 +157,7 @@ def test_queues_can_go_while_a_device_is_awaited(
     driver.queue_destroy(queue)
 
 
+@pytest.mark.shipped_only
 def test_unused_queues_are_cheap(driver: DriverUnderTest) -> None:
     before = threads()
     priority = driver.device_properties(1).greatest_priority

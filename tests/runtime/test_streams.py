@@ -213,6 +213,7 @@ def test_external_stream(device, device_module):
     """A queue that the kit did not make: here one of another device's pool position."""
     from torch_outboard.drivers import contract
 
+    device_module.init()
     library = _driver_library()
     queue = contract.Queue()
     wanted = contract.described(contract.QueueDescription, device=0, priority=0)
