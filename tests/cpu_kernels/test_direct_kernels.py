@@ -1,4 +1,4 @@
-"""The typed kernels of csrc/aten/host against the CPU: values, layouts, out=, in-place, errors."""
+"""The typed kernels of csrc/cpu_kernels against CPU: values, layouts, out=, in-place, errors."""
 
 from __future__ import annotations
 

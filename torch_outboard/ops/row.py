@@ -1,4 +1,4 @@
-"""Rows of the operator tables, as they are handed to C++ (csrc/engines)."""
+"""Rows of the operator tables, as they are handed to C++ (csrc/device_kernels)."""
 
 from __future__ import annotations
 
