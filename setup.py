@@ -213,12 +213,10 @@ class Build(BuildExtension):
         for extension in torch_extensions:
             if extension.name == LIBRARY:
                 extension.extra_compile_args += stub_flags
+                header = ROOT / "csrc" / "precompiled.h"
+                extension.extra_compile_args += precompiled_header_flags(self, extension, header)
             else:
                 extension.library_dirs.append(os.path.join(self.build_lib, PACKAGE, "lib"))
-            header = "precompiled.h" if extension.name == LIBRARY else "python/precompiled.h"
-            extension.extra_compile_args += precompiled_header_flags(
-                self, extension, ROOT / "csrc" / header
-            )
         self.extensions = torch_extensions
         super().build_extensions()
         self.extensions = torch_extensions + drivers
