@@ -106,13 +106,14 @@ lint: $(VENV)/ready-lint ## check style, types and structure of the sources
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	$(PY) tools/check_structure.py
-	$(VENV)/bin/clang-format --dry-run -Werror $(FORMATTED)
+	$(call say,clang-format of $(words $(FORMATTED)) files)
+	@$(VENV)/bin/clang-format --dry-run -Werror $(FORMATTED)
 
 .PHONY: format
 format: $(VENV)/ready-lint ## rewrite Python, C and C++ in the project's format
 	$(PY) -m ruff check --fix-only .
 	$(PY) -m ruff format .
-	$(VENV)/bin/clang-format -i $(FORMATTED)
+	@$(VENV)/bin/clang-format -i $(FORMATTED)
 
 .PHONY: clean
 clean: ## remove everything that the other targets made, .venv included
