@@ -190,7 +190,7 @@ class Worker {
   void run_host_kernel() {
     StreamState& state = stream();
     drain(state);
-    const HostKernelMemory scope(state);
+    const CpuKernelMemory scope(state);
     const size_t bytes = some_bytes();
     const auto value = static_cast<uint8_t>(random_());
     const c10::DataPtr memory = c10::GetCPUAllocator()->allocate(bytes);
