@@ -77,16 +77,22 @@ const SavingsTable* keep(SavingsTable table) {
   return found != kept->end() ? &*found : &kept->emplace_back(std::move(table));
 }
 
-void update_watch() {
+// After a setting has changed.
+void update_rules() {
+  std::lock_guard<std::mutex> lock(watch().mutex);
+  if (!g_device_kernels_settled.load()) return;
+  for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
+    ways_of(device).rule.store(rule_of(device, ways_of(device)));
+  }
+}
+
+// After what operators know (`OperatorWays`) has changed: kernels or savings.
+void update_operators() {
+  update_rules();
   Watch& state = watch();
   std::lock_guard<std::mutex> lock(state.mutex);
   const bool settled = g_device_kernels_settled.load();
-  if (settled) {
-    for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
-      ways_of(device).rule.store(rule_of(device, ways_of(device)));
-    }
-    publish_ways();
-  }
+  if (settled) publish_ways();
   const bool wanted = !settled;
   if (wanted == state.watching) return;
   g_router_watchers += wanted ? 1 : -1;
@@ -174,7 +180,7 @@ void set_way_setting(c10::DeviceIndex device, WaySetting setting) {
     for (DeviceWays& each : g_devices) each.setting.store(setting);
   }
   if (g_device_kernels_settled.load()) probe_compilers();
-  update_watch();
+  update_rules();
 }
 
 void set_way_savings(c10::DeviceIndex device, std::optional<SavingsTable> table) {
@@ -186,7 +192,7 @@ void set_way_savings(c10::DeviceIndex device, std::optional<SavingsTable> table)
     ways.on_host.store(device_properties(device).kind == OB_DEVICE_CPU);
     ways.ahead.store(0);
   }
-  update_watch();
+  update_operators();
 }
 
 SavingsTable way_savings(c10::DeviceIndex device) {
@@ -243,12 +249,12 @@ bool stays_on_host(const OperatorWays& ways, c10::DeviceIndex device, int64_t el
 
 void set_bring_device_kernels(BringDeviceKernels function) noexcept {
   g_bring.store(function);
-  update_watch();
+  update_operators();
 }
 
 void device_kernels_are_there() noexcept {
   g_device_kernels_settled.store(true, std::memory_order_release);
-  update_watch();
+  update_operators();
 }
 
 void probe_compilers() {
