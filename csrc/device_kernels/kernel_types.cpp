@@ -13,8 +13,7 @@ namespace {
 using at::ScalarType;
 
 // What kernels know of dtypes: the C++ type of values, and OpenCL's types in memory, of values and
-// of elements of masks (values without the 2 of complex types), and what the device has to
-// compute with. float16 and bfloat16 are computed in float32 and need no arithmetic of their own.
+// of elements of masks (values without the 2 of complex types), and the contract's name.
 // clang-format off
 #define OUTBOARD_KERNEL_TYPES(DTYPE)                                                          \
   DTYPE(Bool,          bool,                 "uchar",  "uchar",  "char",  OB_DTYPE_BOOL)       \
@@ -26,8 +25,8 @@ using at::ScalarType;
   DTYPE(UInt32,        uint32_t,             "uint",   "uint",   "int",   OB_DTYPE_UINT32)     \
   DTYPE(Long,          int64_t,              "long",   "long",   "long",  OB_DTYPE_INT64)      \
   DTYPE(UInt64,        uint64_t,             "ulong",  "ulong",  "long",  OB_DTYPE_UINT64)     \
-  DTYPE(Half,          float,                "half",   "float",  "int",   OB_DTYPE_FLOAT32)    \
-  DTYPE(BFloat16,      float,                "ushort", "float",  "int",   OB_DTYPE_FLOAT32)    \
+  DTYPE(Half,          float,                "half",   "float",  "int",   OB_DTYPE_FLOAT16)    \
+  DTYPE(BFloat16,      float,                "ushort", "float",  "int",   OB_DTYPE_BFLOAT16)   \
   DTYPE(Float,         float,                "float",  "float",  "int",   OB_DTYPE_FLOAT32)    \
   DTYPE(Double,        double,               "double", "double", "long",  OB_DTYPE_FLOAT64)    \
   DTYPE(ComplexFloat,  c10::complex<float>,  "float2",  "float",  "int",  OB_DTYPE_COMPLEX64)  \
@@ -38,14 +37,14 @@ struct KernelType {
   const char* storage = nullptr;  // no kernel type
   const char* value = nullptr;
   const char* mask = nullptr;
-  uint32_t capability = 0;
+  uint32_t contract = 0;
 };
 
 KernelType type_of(ScalarType dtype) {
   switch (dtype) {
-#define OUTBOARD_CASE(name, type, storage, value, mask, capability) \
-  case ScalarType::name:                                            \
-    return {storage, value, mask, capability};
+#define OUTBOARD_CASE(name, type, storage, value, mask, contract) \
+  case ScalarType::name:                                          \
+    return {storage, value, mask, contract};
     OUTBOARD_KERNEL_TYPES(OUTBOARD_CASE)
 #undef OUTBOARD_CASE
     default:
@@ -90,10 +89,10 @@ std::string nonzero(ScalarType dtype, int width, const std::string& value) {
 
 bool has_kernel_type(ScalarType dtype) { return type_of(dtype).storage != nullptr; }
 
+uint32_t contract_dtype(ScalarType dtype) { return type_of(dtype).contract; }
+
 bool computes(c10::DeviceIndex device, ScalarType dtype) {
-  const KernelType type = type_of(dtype);
-  return type.storage != nullptr &&
-         (device_properties(device).dtypes & type.capability) == type.capability;
+  return (device_properties(device).dtypes & contract_dtype(value_dtype(dtype))) != 0;
 }
 
 ScalarType value_dtype(ScalarType dtype) {

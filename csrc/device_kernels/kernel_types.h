@@ -27,7 +27,10 @@ constexpr uint64_t dtype_bit(at::ScalarType dtype) {
 
 // Whether kernels can load, store and compute on the dtype at all.
 OUTBOARD_API bool has_kernel_type(at::ScalarType dtype);
-// ... and whether this device can.
+// The OB_DTYPE_* bit of the dtype; 0 where kernels have no type for it.
+OUTBOARD_API uint32_t contract_dtype(at::ScalarType dtype);
+// Whether kernels on this device can: float16 and bfloat16 are computed in float32 and need no
+// arithmetic of their own.
 OUTBOARD_API bool computes(c10::DeviceIndex device, at::ScalarType dtype);
 
 // The dtype of values that kernels compute with: Float for Half and BFloat16, else the same.

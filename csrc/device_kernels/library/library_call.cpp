@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 
+#include "device_kernels/kernel_types.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/programs/kernel_faults.h"
@@ -11,37 +12,6 @@ namespace outboard {
 namespace {
 
 using at::ScalarType;
-
-uint32_t contract_dtype(ScalarType dtype) {
-  switch (dtype) {
-    case ScalarType::Bool:
-      return OB_DTYPE_BOOL;
-    case ScalarType::Byte:
-      return OB_DTYPE_UINT8;
-    case ScalarType::Char:
-      return OB_DTYPE_INT8;
-    case ScalarType::Short:
-      return OB_DTYPE_INT16;
-    case ScalarType::Int:
-      return OB_DTYPE_INT32;
-    case ScalarType::Long:
-      return OB_DTYPE_INT64;
-    case ScalarType::Half:
-      return OB_DTYPE_FLOAT16;
-    case ScalarType::BFloat16:
-      return OB_DTYPE_BFLOAT16;
-    case ScalarType::Float:
-      return OB_DTYPE_FLOAT32;
-    case ScalarType::Double:
-      return OB_DTYPE_FLOAT64;
-    case ScalarType::ComplexFloat:
-      return OB_DTYPE_COMPLEX64;
-    case ScalarType::ComplexDouble:
-      return OB_DTYPE_COMPLEX128;
-    default:
-      return 0;
-  }
-}
 
 // Whether factors in float32 may be rounded. PyTorch raises where the precision of one of its own
 // backends was set apart from that of all; then nothing was said for this device.
@@ -59,10 +29,7 @@ bool library_computes(c10::DeviceIndex device, ScalarType dtype) {
   return (device_properties(device).dtypes & contract_dtype(dtype)) != 0;
 }
 
-uint32_t library_accumulation(ScalarType dtype) {
-  const bool narrow = dtype == ScalarType::Half || dtype == ScalarType::BFloat16;
-  return contract_dtype(narrow ? ScalarType::Float : dtype);
-}
+uint32_t library_accumulation(ScalarType dtype) { return contract_dtype(value_dtype(dtype)); }
 
 uint32_t library_flags(ScalarType dtype) {
   const at::Context& context = at::globalContext();
