@@ -113,11 +113,10 @@ ob_program build(c10::DeviceIndex device, const std::string& text, const std::st
                  const std::string& options) {
   const ob_driver& table = driver();
   ob_program program = nullptr;
-  ob_program_source described = {};
-  described.struct_size = sizeof(described);
-  described.device = device;
-  described.source = text.c_str();
-  described.options = options.c_str();
+  const ob_program_source described = {.struct_size = sizeof(described),
+                                       .device = device,
+                                       .source = text.c_str(),
+                                       .options = options.c_str()};
   const ob_status status = table.program_build(table.context, &described, &program);
   if (status == OB_BUILD_FAILED) {
     const std::string log = table.last_error(table.context);
@@ -135,11 +134,10 @@ ob_program load_from_disk(c10::DeviceIndex device, const std::string& key) {
   const std::string binary = disk_cache_read(key);
   if (binary.empty()) return nullptr;
   ob_program program = nullptr;
-  ob_program_image image = {};
-  image.struct_size = sizeof(image);
-  image.device = device;
-  image.data = binary.data();
-  image.bytes = binary.size();
+  const ob_program_image image = {.struct_size = sizeof(image),
+                                  .device = device,
+                                  .data = binary.data(),
+                                  .bytes = binary.size()};
   if (table.program_load(table.context, &image, &program) != OB_OK) {
     disk_cache_remove(key);  // of another version of the compiler, say: it is built again
     return nullptr;
@@ -267,19 +265,28 @@ Kernel& find_kernel(c10::DeviceIndex device, const std::string& source, const st
 }
 
 void release_programs(const ob_driver& table) noexcept {
-  Programs& all = programs();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  for (const auto& [name, program] : all.by_name) {
-    if (program == nullptr) continue;
-    program->for_each_kernel([&](Kernel& kernel) {
-      std::lock_guard<std::mutex> kernel_lock(kernel.mutex_);
-      if (ob_kernel spare = kernel.spare_.exchange(nullptr)) kernel.spares_.push_back(spare);
-      for (ob_kernel handle : kernel.spares_) {
-        defer_status(table.kernel_release(table.context, handle), "kernel_release");
-      }
-      kernel.spares_.clear();
-    });
-    defer_status(table.program_release(table.context, program->handle()), "program_release");
+  // The driver is called when no lock is held: it may take the interpreter lock.
+  std::vector<ob_kernel> kernels;
+  std::vector<ob_program> handles;
+  {
+    Programs& all = programs();
+    std::lock_guard<std::mutex> lock(all.mutex);
+    for (const auto& [name, program] : all.by_name) {
+      if (program == nullptr) continue;
+      handles.push_back(program->handle());
+      program->for_each_kernel([&](Kernel& kernel) {
+        if (ob_kernel spare = kernel.spare_.exchange(nullptr)) kernels.push_back(spare);
+        std::lock_guard<std::mutex> kernel_lock(kernel.mutex_);
+        kernels.insert(kernels.end(), kernel.spares_.begin(), kernel.spares_.end());
+        kernel.spares_.clear();
+      });
+    }
+  }
+  for (ob_kernel kernel : kernels) {
+    defer_status(table.kernel_release(table.context, kernel), "kernel_release");
+  }
+  for (ob_program handle : handles) {
+    defer_status(table.program_release(table.context, handle), "program_release");
   }
 }
 
