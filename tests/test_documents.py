@@ -10,6 +10,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = "csrc|torch_outboard|tests|tools|benchmarks|examples|docs"
 NAMED = re.compile(rf"(?<![\w/.])((?:{FOLDERS})/[\w./-]*\w\.(?:h|cpp|c|py|pyi|cl|md|json))\b")
+BARE = re.compile(r"(?<![\w/.*<{}-])(\w+\.(?:h|cpp|c|py|pyi|cl))\b(?!\w)")
+COMMENT = re.compile(r"\s*(?://|\*|/\*|#(?!include))")
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
 SOURCES = [
     path
@@ -42,7 +44,25 @@ def test_files_that_sources_name():
     assert missing == set()
 
 
+def test_files_that_comments_name_without_their_folders():
+    names = {path.name for path in [*SOURCES, ROOT / "setup.py"]}
+    missing = {
+        (str(path.relative_to(ROOT)), name)
+        for path in SOURCES
+        for line in path.read_text().splitlines()
+        if COMMENT.match(line)
+        for name in BARE.findall(line)
+        if name not in names
+    }
+    assert missing == set()
+
+
 def test_a_missing_file_is_seen():
+    assert BARE.findall("// as in nowhere.h (see cpu_call.cpp, <vector.h> and a/b.h)") == [
+        "nowhere.h",
+        "cpu_call.cpp",
+    ]
+
     assert NAMED.findall("see `csrc/nowhere.h`, (docs/x.md) and /csrc/a.h") == [
         "csrc/nowhere.h",
         "docs/x.md",

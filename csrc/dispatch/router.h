@@ -75,7 +75,8 @@ struct Operator {
   std::atomic<const std::vector<std::shared_ptr<RoutedKernel>>*> kernels{nullptr};
   // Per way: whether its use was warned about (fallback_policy.h).
   std::atomic<bool> warned[kWays] = {};
-  // How to bring the arguments to the host (host_way.h), made at the first use.
+  // How to bring the arguments to the host (cpu_kernels/call/boxed_cpu_call.h), made at the first
+  // use.
   std::atomic<const CpuPlan*> cpu_plan{nullptr};
 };
 
