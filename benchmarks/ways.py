@@ -8,6 +8,10 @@ The cost of `auto` is the median over rounds of its time over that by the forced
 the least. What misses the limit is measured again, up to three times in all, and every round
 counts: whatever else runs on the machine disturbs single runs. Prints a line per program, and
 whether the limit is met: 1.15 before `tune` and 1.05 after it.
+
+OpenMP's threads wait as they do by default, or as OMP_WAIT_POLICY says, and `tune` is to be run
+with the same: threads that sleep between two operators (PASSIVE) make programs of small operators
+twice as slow on the host, and the device the better side.
 """
 
 from __future__ import annotations
@@ -17,7 +21,6 @@ import json
 import os
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
@@ -30,6 +33,7 @@ from benchmarks.paired import RESULTS, Work, environment, median_interval
 from benchmarks.training_steps import WORKS, Gpt, Mlp, ResNet18, training
 from torch_outboard import fallback, ways
 from torch_outboard.tuning import tuning_file
+from torch_outboard.tuning.way_times import seconds
 
 # Limits of the cost of `auto`, without and with what `tune` has measured.
 LIMIT_BEFORE, LIMIT_AFTER = 1.15, 1.05
@@ -149,25 +153,17 @@ def sample(run: Callable[[], object], rounds: int) -> dict[str, list[float]]:
     """Seconds of a program by each way in each round."""
     synchronize = torch.get_device_module(torch_outboard.device_name()).synchronize
 
-    def seconds(repeats: int) -> float:
-        synchronize()
-        start = time.perf_counter()
-        for _ in range(repeats):
-            run()
-        synchronize()
-        return (time.perf_counter() - start) / repeats
-
     repeats = {}
     for way in ways.WAYS:
         with ways.way(way):
-            seconds(2)  # compiles
-            repeats[way] = max(1, int(ROUND_SECONDS / seconds(1)))
+            seconds(run, 2, synchronize)  # compiles
+            repeats[way] = max(1, int(ROUND_SECONDS / seconds(run, 1, synchronize)))
     times: dict[str, list[float]] = {way: [] for way in ways.WAYS}
     for number in range(rounds):
         for way in ways.WAYS[number % 3 :] + ways.WAYS[: number % 3]:
             with ways.way(way):
-                seconds(1)  # wakes threads
-                times[way].append(seconds(repeats[way]))
+                run()  # wakes threads
+                times[way].append(seconds(run, repeats[way], synchronize))
     return times
 
 
@@ -189,17 +185,12 @@ def measure(name: str, rounds: int, limit: float) -> Cost:
 
 
 def main() -> int:
-    if "OMP_WAIT_POLICY" not in os.environ:
-        # As in paired.py, and read when PyTorch is loaded: threads that spin take processors from
-        # the other side, and collapse where something else runs on the machine.
-        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
-        os.execv(sys.executable, [sys.executable, "-m", "benchmarks.ways", *sys.argv[1:]])
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--limit", type=float, help="default: 1.15 before `tune`, 1.05 after it")
-    parser.add_argument("--save", action="store_true", help="write benchmarks/results/ways.*")
+    parser.add_argument("--save", action="store_true", help="write benchmarks/results/ways-*")
     parser.add_argument("names", nargs="*", help="programs; default: all")
     options = parser.parse_args()
     device = torch.device(torch_outboard.device_name(), 0)
@@ -228,12 +219,14 @@ def main() -> int:
         settings = environment() | {
             "device": torch.get_device_module(device).get_device_properties(device).name,
             "tuned": tuned,
+            "openmp_wait_policy": os.environ.get("OMP_WAIT_POLICY", "default"),
         }
         content = {"environment": settings, "results": [asdict(r) for r in results]}
-        (RESULTS / "ways.json").write_text(json.dumps(content, indent=2) + "\n")
+        path = RESULTS / f"ways-{'after' if tuned else 'before'}-tune.json"
+        path.write_text(json.dumps(content, indent=2) + "\n")
         head = ["# Ways", "", *(f"- {key}: {value}" for key, value in settings.items()), ""]
-        (RESULTS / "ways.md").write_text("\n".join(head + lines) + "\n")
-        print(f"written to {RESULTS / 'ways.md'} and .json")
+        path.with_suffix(".md").write_text("\n".join(head + lines) + "\n")
+        print(f"written to {path} and .md")
     return int(bool(missed))
 
 
