@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "python/bindings.h"
+#include "runtime/device_reset.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
@@ -188,6 +189,7 @@ void bind_devices(py::module_& m) {
         return exchange_device(device);
       },
       NoGil());
+  m.def("reset_device", &reset_device, NoGil());
   m.def("shares_host_memory", &shares_host_memory, NoGil());
   m.def("adopts_host_memory", &adopts_host_memory, NoGil());
 }
