@@ -71,6 +71,7 @@ from torch_outboard.device.graphs import (
     is_current_stream_capturing,
     make_graphed_callables,
 )
+from torch_outboard.device.host_memory import register_host_memory, unregister_host_memory
 from torch_outboard.device.lazy_init import (
     _is_in_bad_fork,
     _lazy_call,
@@ -171,6 +172,7 @@ __all__ = [
     "memory_usage",
     "power_draw",
     "random",
+    "register_host_memory",
     "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
     "reset_device",
@@ -190,6 +192,7 @@ __all__ = [
     "streams",
     "synchronize",
     "temperature",
+    "unregister_host_memory",
     "use_mem_pool",
     "utilization",
 ]
