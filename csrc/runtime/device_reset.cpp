@@ -10,6 +10,7 @@
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/programs/kernel_faults.h"
 #include "runtime/programs/program.h"
+#include "runtime/streams/event.h"
 #include "runtime/streams/graph.h"
 #include "runtime/streams/stream.h"
 #include "runtime/streams/wait.h"
@@ -59,6 +60,7 @@ void reset_device(c10::DeviceIndex device) {
   }
   check_status(status, "device_reset");
   forget_work(device);
+  forget_event_times(device);
   forget_deferred_status();
   renew_fault_words(device);
 }

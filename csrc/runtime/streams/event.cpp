@@ -28,7 +28,7 @@ uint64_t host_time() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
 }
 
-// An event and when it happened. Never dies.
+// An event and when it happened.
 struct Anchor {
   ob_event event = nullptr;
   uint64_t time = 0;
@@ -36,7 +36,7 @@ struct Anchor {
 
 // The shorter the time between the host's two looks at its clock, the better the result.
 ob_status try_anchor(const ob_driver& table, ob_queue queue, Anchor& anchor) {
-  constexpr int kTries = 5;
+  constexpr int kTries = 100;
   constexpr uint64_t kGood = 20'000;
   ob_status status = OB_OK;
   for (int i = 0; i < kTries && status == OB_OK; ++i) {
@@ -50,9 +50,13 @@ ob_status try_anchor(const ob_driver& table, ob_queue queue, Anchor& anchor) {
   return status;
 }
 
-const Anchor& anchor_of(c10::DeviceIndex device) {
+std::atomic<const Anchor*>& known_anchor(c10::DeviceIndex device) {
   static auto* anchors = new std::array<std::atomic<const Anchor*>, kMaxDevices>{};
-  std::atomic<const Anchor*>& known = (*anchors)[device];
+  return (*anchors)[device];
+}
+
+const Anchor& anchor_of(c10::DeviceIndex device) {
+  std::atomic<const Anchor*>& known = known_anchor(device);
   if (const Anchor* anchor = known.load(std::memory_order_acquire)) return *anchor;
   const ob_driver& table = driver();
   Anchor made;
@@ -84,6 +88,13 @@ uint64_t event_time(c10::DeviceIndex device, ob_event event) {
   double milliseconds = 0;
   OB_CALL(event_elapsed, anchor.event, event, &milliseconds);
   return anchor.time + static_cast<uint64_t>(std::llround(milliseconds * 1e6));
+}
+
+void forget_event_times(c10::DeviceIndex device) noexcept {
+  const Anchor* anchor = known_anchor(device).exchange(nullptr);
+  if (anchor == nullptr) return;
+  destroy(anchor->event);
+  delete anchor;
 }
 
 Event::~Event() { destroy(event_); }
