@@ -7,9 +7,11 @@ which. It is called in a process that has not used the device.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import tempfile
 from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +207,67 @@ def timed_events() -> object:
     return start.elapsed_time(end)
 
 
+def device_clock(original: Driver, event: int, nanoseconds: Any) -> int:
+    nanoseconds[0] = 12345
+    return Status.OK
+
+
+def event_time() -> object:
+    """Kernels of `ocl` are what is timed; here the events alone."""
+    use_copy()
+    return _C._event_time()
+
+
+def no_descriptor(original: Driver, device: int, address: int, handle: Any) -> int:
+    handle.contents.descriptor = 9999
+    return Status.OK
+
+
+def separate(lie: Callable[[], object]) -> Callable[[], object]:
+    """Where tensors are sent by memory of the device."""
+
+    def run() -> object:
+        os.environ["OUTBOARD_HOST_ACCESS"] = "separate"
+        return lie()
+
+    return run
+
+
+def sent() -> object:
+    use_copy()
+    ForkingPickler.dumps(torch.ones(3, device="host"))
+    return "sent"
+
+
+def received() -> object:
+    use_copy()
+    x = torch.ones(3, device="host")
+    descriptor, data = _C.export_storage(x.untyped_storage())
+    _C.import_storage(0, descriptor, 12, data)
+    return "received"
+
+
+def same_import(original: Driver, device: int, handle: Any, address: Any) -> int:
+    address[0] = _large[-1]
+    return Status.OK
+
+
+def remember(original: Driver, wanted: Any, address: Any) -> int:
+    status: int = original.allocate(None, wanted, address)
+    _large.append(address[0])
+    return status
+
+
+def imports_what_is_there() -> object:
+    def change(table: Driver, original: Driver) -> None:
+        for name, replace in (("allocate", remember), ("memory_import", same_import)):
+            call = functools.partial(replace, original)
+            setattr(table, name, FUNCTIONS[name](lambda _, *args, call=call: int(call(*args))))
+
+    use_table(change)
+    return received()
+
+
 def host_access_claimed(**fields: Any) -> Callable[[], object]:
     """Separate memory, of which the driver says that the host can touch it."""
 
@@ -298,6 +361,12 @@ def memory_info() -> object:
     return torch.accelerator.get_memory_info()
 
 
+def reset() -> object:
+    use_copy()
+    torch.get_device_module("host").reset_device()
+    return use_copy()
+
+
 LIES: dict[str, Callable[[], object]] = {
     "nothing": use_copy,
     # the table
@@ -308,6 +377,8 @@ LIES: dict[str, Callable[[], object]] = {
     "no address of a table": unreadable_table,
     "pinned memory that stays": without("host_deallocate"),
     "half of the graphs": without("graph_launch"),
+    "half of the registration": without("host_unregister"),
+    "half of the sharing": without("memory_close"),
     # properties
     "addressing": properties(addressing=7),
     "host access": properties(host_access=-3),
@@ -342,6 +413,12 @@ LIES: dict[str, Callable[[], object]] = {
     "memory past the end": answers("allocate", past_the_end),
     "more free than there is": answers("memory_info", memory_figures, memory_info),
     "no time": answers("event_elapsed", not_a_time, timed_events),
+    "time of another clock": answers("event_time", device_clock, event_time),
+    "null descriptor": separate(lies("memory_export", use=sent)),
+    "closed descriptor": separate(answers("memory_export", no_descriptor, sent)),
+    "null import": separate(lies("memory_import", use=received)),
+    "import of what is there": separate(imports_what_is_there),
+    "reset that does nothing": lies("device_reset", use=reset),
     "message in Latin-1": message(b"kein Ger\xe4t"),
     "no message": message(None),
     # memory

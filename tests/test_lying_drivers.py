@@ -31,6 +31,8 @@ EXPECTED = {
     "no address of a table": TABLE + "does not lie in memory that can be read",
     "pinned memory that stays": TABLE + "has `host_allocate` and lacks `host_deallocate`",
     "half of the graphs": TABLE + "has `graph_begin` and lacks `graph_launch`",
+    "half of the registration": TABLE + "has `host_register` and lacks `host_unregister`",
+    "half of the sharing": TABLE + "has `memory_export` and lacks `memory_close`",
     "addressing": DEVICE + "has addressing 7, and there are 0 (pointers) and 1 (handles)",
     "host access": DEVICE + "has host access -3, and there are 0 (none) and 1 (coherent)",
     "no memory": DEVICE + "has 0 bytes of memory",
@@ -60,6 +62,14 @@ EXPECTED = {
     "memory past the end": answer("allocate") + "gave memory that reaches past the last address",
     "more free than there is": answer("memory_info") + "says that 5 of 3 bytes are free",
     "no time": answer("event_elapsed") + "answered OK and a time of nan ms",
+    "time of another clock": (
+        answer("event_time") + "answered OK and a time of 12345 ns, and it is "
+    ),
+    "null descriptor": answer("memory_export") + "answered OK and gave no open descriptor",
+    "closed descriptor": answer("memory_export") + "answered OK and gave no open descriptor",
+    "null import": answer("memory_import") + "answered OK and gave nothing",
+    "import of what is there": answer("memory_import") + "gave memory that is in use already",
+    "reset that does nothing": "returned [2.0, 2.0, 2.0]",
     "message in Latin-1": (
         "AcceleratorError: driver 'host' answered device lost to `queue_create`: kein Ger?t"
     ),

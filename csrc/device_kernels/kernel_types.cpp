@@ -89,10 +89,26 @@ std::string nonzero(ScalarType dtype, int width, const std::string& value) {
 
 bool has_kernel_type(ScalarType dtype) { return type_of(dtype).storage != nullptr; }
 
-uint32_t contract_dtype(ScalarType dtype) { return type_of(dtype).contract; }
+uint32_t contract_dtype(ScalarType dtype) {
+  switch (dtype) {
+    // No kernel types: for library calls.
+    case ScalarType::Float8_e4m3fn:
+      return OB_DTYPE_FLOAT8_E4M3FN;
+    case ScalarType::Float8_e5m2:
+      return OB_DTYPE_FLOAT8_E5M2;
+    case ScalarType::Float8_e4m3fnuz:
+      return OB_DTYPE_FLOAT8_E4M3FNUZ;
+    case ScalarType::Float8_e5m2fnuz:
+      return OB_DTYPE_FLOAT8_E5M2FNUZ;
+    case ScalarType::Float8_e8m0fnu:
+      return OB_DTYPE_FLOAT8_E8M0FNU;
+    default:
+      return type_of(dtype).contract;
+  }
+}
 
 bool computes(c10::DeviceIndex device, ScalarType dtype) {
-  return (device_properties(device).dtypes & contract_dtype(value_dtype(dtype))) != 0;
+  return (device_properties(device).dtypes & type_of(value_dtype(dtype)).contract) != 0;
 }
 
 ScalarType value_dtype(ScalarType dtype) {

@@ -27,7 +27,8 @@ constexpr uint64_t dtype_bit(at::ScalarType dtype) {
 
 // Whether kernels can load, store and compute on the dtype at all.
 OUTBOARD_API bool has_kernel_type(at::ScalarType dtype);
-// The OB_DTYPE_* bit of the dtype; 0 where kernels have no type for it.
+// The OB_DTYPE_* bit of the dtype; 0 where the contract has no name for it. Those of one byte have
+// one, for library calls, and no kernel type.
 OUTBOARD_API uint32_t contract_dtype(at::ScalarType dtype);
 // Whether kernels on this device can: float16 and bfloat16 are computed in float32 and need no
 // arithmetic of their own.

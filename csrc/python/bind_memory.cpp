@@ -11,6 +11,7 @@
 #include "runtime/driver/device.h"
 #include "runtime/memory/cpu_kernel_memory.h"
 #include "runtime/memory/pinned_allocator.h"
+#include "runtime/memory/registered_memory.h"
 
 namespace py = pybind11;
 
@@ -139,6 +140,8 @@ void bind_pinned(py::module_& m) {
   m.def(
       "reset_accumulated_pinned_memory_stats",
       []() { pinned_allocator()->reset_accumulated_stats(); }, NoGil());
+  m.def("register_host_memory", &register_host_memory, NoGil());
+  m.def("unregister_host_memory", &unregister_host_memory, NoGil());
   m.def("is_pinned_address", [](uint64_t address) { return is_pinned(to_pointer(address)); });
 }
 

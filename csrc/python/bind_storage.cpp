@@ -16,6 +16,16 @@ void bind_storage(py::module_& m) {
   m.def("adopted_cpu_storage", &adopted_cpu_storage);
   m.def("move_to_cpu_storage", &move_to_cpu_storage, NoGil());
   m.def("alias_as_cpu_storage", &alias_as_cpu_storage, NoGil());
+  m.def("shares_with_processes", &shares_with_processes, NoGil());
+  m.def("export_storage", [](const c10::Storage& storage) {
+    ExportedMemory exported;
+    {
+      py::gil_scoped_release no_gil;
+      exported = export_storage(storage);
+    }
+    return std::make_pair(exported.descriptor, py::bytes(exported.data));
+  });
+  m.def("import_storage", &import_storage, NoGil());
   m.def("span_elements",
         [](const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
           return span_elements(sizes, strides);

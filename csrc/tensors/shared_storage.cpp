@@ -2,12 +2,16 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "runtime/memory/adopted_memory.h"
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/driver/device.h"
+#include "runtime/driver/driver_requests.h"
+#include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
 #include "runtime/streams/stream.h"
 
@@ -22,13 +26,70 @@ c10::DataPtr adopt(const c10::Storage& host, c10::DeviceIndex device) {
       adopts_host_memory(device), "device ", device_of(device),
       " cannot use the host's memory as its own; copy with tensor.to(device) instead");
   if (host.mutable_data() == nullptr) return c10::DataPtr(nullptr, device_of(device));
-  return adopt_host_memory(host, current_stream_state(device));
+  return adopt_memory(host, current_stream_state(device));
 }
 
 void check_device_storage(const c10::Storage& storage) {
   TORCH_CHECK_VALUE(storage.device_type() == c10::DeviceType::PrivateUse1,
                     "a storage of this backend is needed, not one on ", storage.device());
   check_fork();
+}
+
+// Memory of the driver's that lies in no cache: shareable, or imported.
+struct DriverMemory {
+  c10::DeviceIndex device;
+  ob_address address;
+  bool imported;
+};
+
+void give_back(void* context) noexcept {
+  const std::unique_ptr<DriverMemory> memory(static_cast<DriverMemory*>(context));
+  if (in_bad_fork() || driver_finalized()) return;
+  if (memory->imported) {
+    defer_status(OB_ASK(memory_close, memory->device, memory->address), "memory_close");
+  } else {
+    defer_status(OB_ASK(deallocate, memory->device, memory->address), "deallocate");
+  }
+}
+
+c10::Storage own(const DriverMemory& memory, size_t bytes) {
+  c10::DataPtr pointer(reinterpret_cast<void*>(memory.address), new DriverMemory(memory),
+                       &give_back, device_of(memory.device));
+  return c10::Storage(c10::Storage::use_byte_size_t(), bytes, std::move(pointer),
+                      /*allocator=*/nullptr, /*resizable=*/false);
+}
+
+c10::Storage allocate_shareable(c10::DeviceIndex device, size_t bytes) {
+  ob_address address = 0;
+  ob_status status = allocate_memory(driver(), device, bytes, &address, OB_ALLOCATION_SHAREABLE);
+  if (status == OB_OUT_OF_MEMORY) {
+    release_unused_adopted_memory(/*wait=*/true);
+    caching_allocator()->emptyCache({0, 0});
+    status = allocate_memory(driver(), device, bytes, &address, OB_ALLOCATION_SHAREABLE);
+  }
+  check_status(status, "allocate");
+  return own({device, address, /*imported=*/false}, bytes);
+}
+
+// The memory of the driver's in which a storage lies, if it can be exported.
+const DriverMemory* driver_memory(const c10::Storage& storage) {
+  const c10::Storage* owner = adopted_storage(storage.data_ptr());
+  if (owner == nullptr || owner->data_ptr().get_deleter() != &give_back) return nullptr;
+  return static_cast<const DriverMemory*>(owner->data_ptr().get_context());
+}
+
+const DriverMemory& make_shareable(const c10::Storage& storage) {
+  if (const DriverMemory* memory = driver_memory(storage)) return *memory;
+  const c10::DeviceIndex device = storage.device().index();
+  const c10::Storage owner = allocate_shareable(device, storage.nbytes());
+  StreamState& stream = current_stream_state(device);
+  OB_CALL(copy_device_to_device, stream.queue, reinterpret_cast<ob_address>(owner.data()),
+          reinterpret_cast<ob_address>(storage.data()), storage.nbytes());
+  stream.mark_submitted();
+  drain(stream);
+  storage.set_data_ptr(adopt_memory(owner, stream));
+  storage.unsafeGetStorageImpl()->set_resizable(false);
+  return *driver_memory(storage);
 }
 
 }  // namespace
@@ -41,7 +102,7 @@ c10::Storage adopt_cpu_storage(const c10::Storage& host, c10::DeviceIndex device
 
 std::optional<c10::Storage> adopted_cpu_storage(const c10::Storage& storage) {
   const c10::Storage* host = adopted_storage(storage.data_ptr());
-  if (host == nullptr) return std::nullopt;
+  if (host == nullptr || host->device_type() != c10::DeviceType::CPU) return std::nullopt;
   return *host;
 }
 
@@ -71,6 +132,41 @@ c10::Storage alias_as_cpu_storage(const c10::Storage& storage) {
       c10::Device(c10::DeviceType::CPU));
   return c10::Storage(c10::Storage::use_byte_size_t(), storage.nbytes(), std::move(pointer),
                       /*allocator=*/nullptr, /*resizable=*/false);
+}
+
+bool shares_with_processes() { return driver().memory_export != nullptr; }
+
+ExportedMemory export_storage(const c10::Storage& storage) {
+  check_device_storage(storage);
+  TORCH_CHECK_NOT_IMPLEMENTED(shares_with_processes(), "driver '", driver().name,
+                              "' cannot share memory with other processes; send tensor.cpu()");
+  TORCH_CHECK_VALUE(storage.nbytes() > 0, "an empty storage has no memory to be shared");
+  synchronize_device(storage.device().index());
+  const DriverMemory& memory = make_shareable(storage);
+  ob_memory_handle handle = {};
+  handle.struct_size = sizeof(handle);
+  OB_CALL(memory_export, memory.device, memory.address, &handle);
+  return {handle.descriptor,
+          std::string(reinterpret_cast<const char*>(handle.data), sizeof(handle.data))};
+}
+
+c10::Storage import_storage(c10::DeviceIndex device, int descriptor, uint64_t bytes,
+                            const std::string& data) {
+  check_fork();
+  check_device_index(device);
+  TORCH_CHECK_NOT_IMPLEMENTED(driver().memory_import != nullptr, "driver '", driver().name,
+                              "' cannot use memory of other processes; send tensor.cpu()");
+  ob_memory_handle handle = {};
+  handle.struct_size = sizeof(handle);
+  handle.descriptor = descriptor;
+  handle.bytes = bytes;
+  std::memcpy(handle.data, data.data(), std::min(data.size(), sizeof(handle.data)));
+  ob_address address = 0;
+  OB_CALL(memory_import, device, &handle, &address);
+  const c10::Storage owner = own({device, address, /*imported=*/true}, bytes);
+  return c10::Storage(c10::Storage::use_byte_size_t(), bytes,
+                      adopt_memory(owner, current_stream_state(device)), caching_allocator(),
+                      /*resizable=*/false);
 }
 
 }  // namespace outboard

@@ -1,9 +1,11 @@
-// Storages of host and device over the same bytes.
+// Storages over the same bytes: of host and device, and of two processes.
 #pragma once
 
 #include <c10/core/Storage.h>
 
+#include <cstdint>
 #include <optional>
+#include <string>
 
 #include "runtime/export.h"
 
@@ -24,5 +26,23 @@ OUTBOARD_API void move_to_cpu_storage(const c10::Storage& storage, const c10::St
 // stream; later work on the device and on the host is for the caller to order. Raises where host
 // and device do not share memory.
 OUTBOARD_API c10::Storage alias_as_cpu_storage(const c10::Storage& storage);
+
+// What another process needs to use the memory of a storage: the fields of ob_memory_handle.
+struct ExportedMemory {
+  int descriptor;  // the caller's to close
+  std::string data;
+};
+
+// Whether the driver of this process can share memory of its devices with other processes.
+OUTBOARD_API bool shares_with_processes();
+
+// Exports a device storage, which is not empty. The first time, its bytes move into memory that
+// other processes can use, and with it every tensor on it. Waits for the device. Raises
+// NotImplementedError where the driver cannot, torch.OutOfMemoryError where there is no memory.
+OUTBOARD_API ExportedMemory export_storage(const c10::Storage& storage);
+// A device storage over exported memory of `bytes`, not resizable. Raises ValueError for what is
+// none. The descriptor stays the caller's.
+OUTBOARD_API c10::Storage import_storage(c10::DeviceIndex device, int descriptor, uint64_t bytes,
+                                         const std::string& data);
 
 }  // namespace outboard

@@ -4,6 +4,7 @@
 #include "runtime/streams/event.h"
 #include "runtime/programs/kernel_faults.h"
 #include "runtime/memory/pinned_allocator.h"
+#include "runtime/memory/registered_memory.h"
 #include "runtime/streams/wait.h"
 
 namespace outboard {
@@ -97,6 +98,7 @@ void enqueue_copy(StreamState& stream, Place destination, Place source, int64_t 
 
 bool keep_pinned_until_copied(const c10::Storage& host, StreamState& stream) {
   if (!is_pinned(host.data())) return false;
+  if (is_registered(host.data())) return true;  // kept until all devices were waited for
   const c10::DataPtr& pointer = host.data_ptr();
   return pinned_allocator()->record_event(const_cast<void*>(pointer.get()), pointer.get_context(),
                                           stream.stream());

@@ -1,4 +1,4 @@
-"""Device tensors in other processes, over shared memory of the host."""
+"""Device tensors in other processes, over shared memory of the host or of the device."""
 
 from __future__ import annotations
 
@@ -80,16 +80,20 @@ def child(target: Callable[[mp.Queue, mp.Queue], None]) -> Iterator[tuple[mp.Que
         process.join()
 
 
+def can_share(device: torch.device) -> bool:
+    return _C.adopts_host_memory(device.index) or _C.shares_with_processes()
+
+
 @pytest.fixture
-def adopts(device: torch.device) -> None:
-    if not _C.adopts_host_memory(device.index):
-        pytest.skip("the device cannot use the host's shared memory here")
+def shares(device: torch.device) -> None:
+    if not can_share(device):
+        pytest.skip("the device's memory cannot be shared with other processes here")
 
 
 # ---- Sharing
 
 
-@pytest.mark.usefixtures("adopts")
+@pytest.mark.usefixtures("shares")
 @pytest.mark.parametrize("strategy", ["file_descriptor", "file_system"])
 def test_child_writes_into_the_same_memory(device, strategy):
     previous = mp.get_sharing_strategy()
@@ -112,7 +116,7 @@ def double_detached(inbox: mp.Queue, outbox: mp.Queue) -> None:
     double(inbox, outbox)
 
 
-@pytest.mark.usefixtures("adopts")
+@pytest.mark.usefixtures("shares")
 def test_one_storage_arrives_as_one(device):
     x = torch.zeros(6, device=device)
     with child(fill_first) as (inbox, outbox):
@@ -121,7 +125,7 @@ def test_one_storage_arrives_as_one(device):
     assert x.tolist() == [7.0, 7.0, 7.0, 0.0, 0.0, 0.0]
 
 
-@pytest.mark.usefixtures("adopts")
+@pytest.mark.usefixtures("shares")
 def test_child_gives_a_tensor(device):
     with child(give) as (inbox, outbox):
         x = outbox.get(timeout=TIMEOUT)
@@ -133,7 +137,7 @@ def test_child_gives_a_tensor(device):
         assert outbox.get(timeout=TIMEOUT) == [1.0, 2.0, 3.0, 4.0, 5.0]
 
 
-@pytest.mark.usefixtures("adopts")
+@pytest.mark.usefixtures("shares")
 def test_what_comes_back_is_the_same_storage(device):
     x = torch.ones(3, device=device)
     with child(send_back) as (inbox, outbox):
@@ -142,7 +146,7 @@ def test_what_comes_back_is_the_same_storage(device):
         assert y.untyped_storage()._cdata == x.untyped_storage()._cdata
 
 
-@pytest.mark.usefixtures("adopts")
+@pytest.mark.usefixtures("shares")
 def test_module_is_trained_in_a_child(device):
     model = torch.nn.Linear(3, 1).to(device)
     before = model.weight.detach().clone()
@@ -152,7 +156,7 @@ def test_module_is_trained_in_a_child(device):
     torch.testing.assert_close(model.weight.detach(), before - 2)
 
 
-@pytest.mark.usefixtures("adopts")
+@pytest.mark.usefixtures("shares")
 def test_empty_tensor(device):
     with child(send_back) as (inbox, outbox):
         inbox.put(torch.empty(0, 3, device=device))
@@ -161,7 +165,7 @@ def test_empty_tensor(device):
         assert y.shape == (0, 3)
 
 
-@pytest.mark.usefixtures("adopts")
+@pytest.mark.usefixtures("shares")
 def test_sent_memory_is_given_back(device, device_module):
     from multiprocessing.reduction import ForkingPickler
 
@@ -174,14 +178,68 @@ def test_sent_memory_is_given_back(device, device_module):
     assert device_module.memory_allocated() == before
 
 
+@pytest.mark.usefixtures("shares")
+def test_receiver_keeps_what_the_sender_lets_go(device):
+    x = torch.arange(1000.0, device=device)
+    with child(double_later) as (inbox, outbox):
+        inbox.put(x)
+        assert outbox.get(timeout=TIMEOUT) == "received"
+        del x
+        torch.accelerator.empty_cache()
+        torch.full((1000,), 7.0, device=device)
+        inbox.put("go on")
+        assert outbox.get(timeout=TIMEOUT) == 2 * sum(range(1000))
+
+
+def double_later(inbox: mp.Queue, outbox: mp.Queue) -> None:
+    x = inbox.get()
+    outbox.put("received")
+    inbox.get()
+    outbox.put(x.mul_(2).sum().item())
+    inbox.get()
+
+
+@pytest.mark.usefixtures("shares")
+def test_tensors_die_between_sending_and_receiving(device):
+    with child(send_back) as (inbox, outbox):
+        inbox.put(torch.arange(5.0, device=device))
+        y = outbox.get(timeout=TIMEOUT)
+        assert y.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+        del y
+    torch.get_device_module(device.type).ipc_collect()
+
+
+def test_sent_storage_stays_where_it_moved_to(device):
+    """The second time, nothing moves."""
+    if _C.adopts_host_memory(device.index) or not _C.shares_with_processes():
+        pytest.skip("the device does not export its memory here")
+    import os
+
+    x = torch.arange(4.0, device=device)
+    view = x[1:]
+    files = []
+    for _ in range(2):
+        descriptor, _ = _C.export_storage(x.untyped_storage())
+        files.append(os.fstat(descriptor).st_ino)
+        os.close(descriptor)
+        files.append(x.data_ptr())
+    assert files[:2] == files[2:]
+    x.add_(1)
+    assert view.tolist() == [2.0, 3.0, 4.0]
+    with pytest.raises(ValueError, match="empty storage"):
+        _C.export_storage(torch.empty(0, device=device).untyped_storage())
+    with pytest.raises(ValueError, match="is no shared memory of 64 bytes"):
+        _C.import_storage(device.index, 0, 64, b"")
+
+
 # ---- Where it cannot work
 
 
 def test_error_where_memory_cannot_be_shared(device):
     from multiprocessing.reduction import ForkingPickler
 
-    if _C.adopts_host_memory(device.index):
-        pytest.skip("the device can use the host's shared memory here")
+    if can_share(device):
+        pytest.skip("the device's memory can be shared with other processes here")
     with pytest.raises(RuntimeError, match=r"send tensor\.cpu\(\) instead"):
         ForkingPickler.dumps(torch.ones(2, device=device))
 
@@ -220,7 +278,7 @@ def test_workers_of_a_loader_give_tensors_or_raise(device):
     loader = torch.utils.data.DataLoader(
         OnDevice(device), batch_size=2, num_workers=1, multiprocessing_context="spawn"
     )
-    if _C.adopts_host_memory(device.index):
+    if can_share(device):
         assert [batch.tolist() for batch in loader] == [[[0, 0], [1, 1]], [[2, 2], [3, 3]]]
     else:
         with pytest.raises(RuntimeError, match=r"send tensor\.cpu\(\) instead"):

@@ -183,6 +183,40 @@ def test_time_is_taken_at_execution(driver: DriverUnderTest, queue: int, make_ev
     assert 0 <= driver.event_elapsed(start, end) < 400
 
 
+def test_time_is_that_of_the_host(
+    driver: DriverUnderTest, queue: int, make_event: Make, make_memory: Make
+) -> None:
+    driver.need("event_time")
+    start, end = make_event(timing=True), make_event(timing=True)
+    address = make_memory(1 << 20)
+    before = time.monotonic_ns()
+    driver.event_record(start, queue)
+    driver.fill(queue, address, b"ab", 1 << 20)
+    driver.event_record(end, queue)
+    driver.event_synchronize(end)
+    after = time.monotonic_ns()
+    tolerance = 0 if driver.name == "host" else 1_000_000
+    first, last = driver.event_time(start), driver.event_time(end)
+    assert before - tolerance <= first <= last <= after + tolerance
+    assert driver.event_elapsed(start, end) * 1e6 == pytest.approx(last - first, abs=100)
+
+
+def test_time_of_events_that_cannot_tell(
+    driver: DriverUnderTest, queue: int, make_event: Make, gate: Gate
+) -> None:
+    driver.need("event_time")
+    untimed, never, pending = make_event(), make_event(timing=True), make_event(timing=True)
+    driver.event_record(untimed, queue)
+    driver.queue_synchronize(queue)
+    for event in (untimed, never):
+        with pytest.raises(DriverError) as error:
+            driver.event_time(event)
+        assert error.value.status == Status.INVALID_ARGUMENT
+    gate(queue)
+    driver.event_record(pending, queue)
+    assert driver.status("event_time", pending, None) == Status.NOT_READY
+
+
 def test_elapsed_while_pending(
     driver: DriverUnderTest, queue: int, make_event: Make, gate: Gate
 ) -> None:

@@ -190,3 +190,31 @@ def test_too_much_pinned_memory(driver: DriverUnderTest) -> None:
 def test_memory_size_is_rounded_up_to_pages(tmp_path: Path) -> None:
     driver = open_driver(tmp_path, OUTBOARD_HOST_MEMORY="5000")
     assert driver.memory_info(0) == (8192, 8192)
+
+
+def test_registered_memory(
+    driver: DriverUnderTest, queue: int, make_memory: Callable[..., int]
+) -> None:
+    driver.need("host_register")
+    size = 1 << 16
+    address = make_memory(size)
+    host = ctypes.create_string_buffer(os.urandom(size), size)
+    sent = host.raw
+    for _ in range(2):  # and again, once it was unregistered
+        driver.host_register(ctypes.addressof(host), size)
+        driver.copy_host_to_device(queue, address, host, size)
+        driver.queue_synchronize(queue)
+        ctypes.memset(host, 0, size)
+        driver.copy_device_to_host(queue, host, address, size)
+        driver.queue_synchronize(queue)
+        assert_bytes(host.raw, sent)
+        driver.host_unregister(ctypes.addressof(host))
+
+
+def test_what_cannot_be_registered(driver: DriverUnderTest) -> None:
+    driver.need("host_register")
+    host = ctypes.create_string_buffer(64)
+    for pointer, size in ((0, 64), (ctypes.addressof(host), 0)):
+        with pytest.raises(DriverError) as error:
+            driver.host_register(pointer, size)
+        assert error.value.status == Status.INVALID_ARGUMENT

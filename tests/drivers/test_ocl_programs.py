@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import itertools
 import os
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from driver_support import OCL, DriverUnderTest, open_driver, reason_without_ope
 
 from torch_outboard.drivers import ocl
 from torch_outboard.drivers.client import DriverError, Local
-from torch_outboard.drivers.contract import Addressing, DType, Status
+from torch_outboard.drivers.contract import Addressing, DType, Feature, Status
 
 pytestmark = [
     pytest.mark.ocl_only,
@@ -399,6 +400,45 @@ def test_timing_of_a_kernel(
     assert 0 < short < long <= passed
     # At most one multiplication and addition a cycle, at 6 GHz.
     assert long > rounds.value / 6e6
+
+
+def test_launch_records_its_own_times(
+    driver: DriverUnderTest, queue: int, make_event: Make, make_memory: Make, make_kernel: Make
+) -> None:
+    assert driver.device_properties(0).features & Feature.LAUNCH_EVENTS
+    events = [[make_event(timing=True) for _ in range(2)] for _ in range(3)]
+    memory, spin = make_memory(4), make_kernel("spin")
+    driver.launch(queue, spin, [1], [1], memory, ctypes.c_int32(1))
+    driver.queue_synchronize(queue)
+    rounds = ctypes.c_int32(10_000_000)
+    before = time.monotonic_ns()
+    time.sleep(0.05)
+    for start, end in events:
+        driver.launch(queue, spin, [1], [1], memory, rounds, start=start, end=end)
+    for start, end in events:
+        driver.event_synchronize(end)
+        assert driver.event_query(start)
+    after = time.monotonic_ns()
+    times = [[driver.event_time(event) for event in pair] for pair in events]
+    tolerance = 1_000_000
+    # The first begins when it is launched, and not when the queue was idle.
+    assert before + 49_000_000 < times[0][0]
+    assert times[-1][1] < after + tolerance
+    for start, end in times:
+        assert end - start > rounds.value / 6  # at most one round a cycle, at 6 GHz
+    for (_, end), (start, _) in itertools.pairwise(times):
+        assert end <= start
+    assert driver.event_elapsed(*events[0]) == pytest.approx((times[0][1] - times[0][0]) / 1e6)
+
+
+def test_events_that_a_launch_cannot_record(
+    driver: DriverUnderTest, queue: int, make_event: Make, make_memory: Make, make_kernel: Make
+) -> None:
+    memory, spin = make_memory(4), make_kernel("spin")
+    for event in (make_event(), make_event(1, timing=True)):
+        with pytest.raises(DriverError) as error:
+            driver.launch(queue, spin, [1], [1], memory, ctypes.c_int32(1), start=event)
+        assert error.value.status == Status.INVALID_ARGUMENT
 
 
 @pytest.mark.parametrize("memory", ["shared", "coarse", "handles"])

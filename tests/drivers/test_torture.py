@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import shutil
 import threading
 import time
@@ -60,6 +61,8 @@ def test_live_objects(tortured: DriverUnderTest) -> None:
         "graphs": 1,
         "programs": 0,
         "kernels": 0,
+        "registered": 0,
+        "imports": 0,
     }
     leaks = tortured.torture.leaks()
     assert len(leaks) == 5
@@ -174,6 +177,12 @@ def test_every_function_can_fail(tortured: DriverUnderTest, name: str) -> None:
     address, pinned = tortured.allocate(0, 4096), tortured.host_allocate(64)
     tortured.graph_begin(queue)
     graph = tortured.graph_end(queue)
+    registered = ctypes.create_string_buffer(4096)
+    tortured.host_register(ctypes.addressof(registered), 4096)
+    shareable = tortured.allocate(0, 64, shareable=True)
+    handle = tortured.memory_export(0, shareable)
+    imported = tortured.memory_import(0, handle)
+    os.close(handle.descriptor)
     buffer, out = ctypes.create_string_buffer(64), ctypes.create_string_buffer(4096)
     memory = contract.described(contract.Allocation, device=0, bytes=64)
     host_memory = contract.described(contract.HostAllocation, bytes=64)
@@ -214,6 +223,13 @@ def test_every_function_can_fail(tortured: DriverUnderTest, name: str) -> None:
         "graph_end": (queue, ctypes.byref(contract.Graph())),
         "graph_launch": (queue, graph),
         "graph_release": (graph,),
+        "event_time": (event, None),
+        "host_register": (ctypes.addressof(out), 4096),
+        "host_unregister": (ctypes.addressof(registered),),
+        "memory_export": (0, shareable, None),
+        "memory_import": (0, ctypes.byref(handle), ctypes.byref(contract.Address())),
+        "memory_close": (0, imported),
+        "device_reset": (0,),
     }
     destroying = (
         "deallocate",
@@ -221,6 +237,8 @@ def test_every_function_can_fail(tortured: DriverUnderTest, name: str) -> None:
         "queue_destroy",
         "event_destroy",
         "graph_release",
+        "host_unregister",
+        "memory_close",
     )
     before = sum(tortured.torture.live().values())
     tortured.torture.fail(name, status="device_lost")
@@ -297,6 +315,9 @@ def test_misuse(tortured: DriverUnderTest) -> None:
         ("fill", queue, dead, host, 1, 16),
         ("graph_launch", queue, dead_event),
         ("graph_release", dead_event),
+        ("host_unregister", pinned),
+        ("memory_export", 0, address + 64, None),
+        ("memory_close", 0, address),
     ]
     for i, (name, *arguments) in enumerate(wrong_calls, 1):
         assert tortured.status(name, *arguments) == Status.INVALID_ARGUMENT, (name, arguments)
@@ -311,6 +332,58 @@ def test_adopted_host_memory_is_no_misuse(tmp_path: Path) -> None:
     driver.queue_synchronize(queue)
     assert host.raw == b"ab" * 32
     assert driver.torture.misuses() == 0
+
+
+def test_lost_device(tortured: DriverUnderTest) -> None:
+    queue, other = tortured.queue_create(0), tortured.queue_create(1)
+    event, address = tortured.event_create(0, timing=True), tortured.allocate(0, 64)
+    done: list[int] = []
+    tortured.host_callback(queue, lambda: (time.sleep(0.05), done.append(1)))
+    tortured.torture.lose(0, 2)
+    assert not tortured.queue_query(queue)
+    refused: list[Callable[[], object]] = [
+        lambda: tortured.fill(queue, address, b"a", 64),
+        lambda: tortured.queue_query(queue),
+        lambda: tortured.queue_synchronize(queue),
+        lambda: tortured.device_synchronize(0),
+        lambda: tortured.event_record(event, queue),
+        lambda: tortured.event_query(event),
+        lambda: tortured.event_create(0),
+        lambda: tortured.queue_create(0),
+        lambda: tortured.allocate(0, 64),
+    ]
+    for call in refused:
+        with pytest.raises(DriverError, match="Torture has lost device 0") as error:
+            call()
+        assert error.value.status == Status.DEVICE_LOST
+    assert done == [1]  # nothing is pending on a lost device
+    assert tortured.torture.injected() == 1
+    tortured.fill(other, tortured.allocate(1, 64), b"a", 64)
+    # What gives back works, and all has to be given back before a reset.
+    with pytest.raises(DriverError, match=r"cannot be reset: .* is among its live allocations"):
+        tortured.device_reset(0)
+    tortured.deallocate(0, address)
+    tortured.device_reset(0)
+    address = tortured.allocate(0, 64)
+    tortured.fill(queue, address, b"a", 64)
+    tortured.event_record(event, queue)
+    assert tortured.read(queue, address, 64) == b"a" * 64
+    tortured.event_destroy(event)
+    tortured.torture.lose(0)
+    tortured.torture.reset()
+    tortured.queue_destroy(queue)
+
+
+def test_lost_device_gives_back(tortured: DriverUnderTest) -> None:
+    queue, event = tortured.queue_create(0), tortured.event_create(0)
+    address = tortured.allocate(0, 64)
+    tortured.torture.lose(0)
+    with pytest.raises(DriverError):
+        tortured.queue_synchronize(queue)
+    tortured.deallocate(0, address)
+    tortured.event_destroy(event)
+    tortured.queue_destroy(queue)
+    assert set(tortured.torture.live().values()) == {0}
 
 
 def test_settings_from_the_environment(tmp_path: Path) -> None:
@@ -333,6 +406,8 @@ def test_settings_from_the_environment(tmp_path: Path) -> None:
         lambda controls: controls.fail("allocate", status="ok"),
         lambda controls: controls.fail("allocate", status=8),
         lambda controls: controls.fail("allocate", repeat="sometimes"),
+        lambda controls: controls.lose(-1),
+        lambda controls: controls.lose(0, 0),
     ],
 )
 def test_bad_settings(tortured: DriverUnderTest, apply: Callable[[torture.Torture], None]) -> None:

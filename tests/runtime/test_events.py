@@ -7,6 +7,8 @@ import threading
 import pytest
 import torch
 
+from tests.support import run_python
+
 pytestmark = [pytest.mark.separate, pytest.mark.torture]
 
 ELEMENTS = 1 << 20
@@ -165,3 +167,30 @@ def test_elapsed_time_across_devices(device_module):
 def test_device_index_too_large(device_module, index):
     with pytest.raises(RuntimeError, match=f"device index {index} was asked for"):
         device_module.Event(device=index)
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_time_on_the_clock_of_the_host(tells: bool) -> None:
+    """The driver's own, or the kit's by the time since an event of its own."""
+    printed = run_python(
+        """
+        import sys, time, torch_outboard
+        from torch_outboard import _C
+        from torch_outboard.drivers import contract, host
+
+        table = contract.Driver.from_buffer_copy(contract.load(host.library_path()))
+        if sys.argv[1] == "False":
+            table.event_time = contract.FUNCTIONS["event_time"]()
+        torch_outboard.use_driver(table)
+        _C._event_time()
+        tolerance = 10_000_000
+        for _ in range(3):
+            before = time.monotonic_ns()
+            happened = _C._event_time()
+            print(before - tolerance <= happened <= time.monotonic_ns() + tolerance)
+        """,
+        str(tells),
+        OUTBOARD_DRIVER="host",
+        OUTBOARD_TORTURE=None,
+    )
+    assert printed.split() == ["True"] * 3

@@ -42,6 +42,7 @@ from torch_outboard.device.devices import (
     is_bf16_supported,
     memory_usage,
     power_draw,
+    reset_device,
     set_device,
     set_sync_debug_mode,
     synchronize,
@@ -70,6 +71,7 @@ from torch_outboard.device.graphs import (
     is_current_stream_capturing,
     make_graphed_callables,
 )
+from torch_outboard.device.host_memory import register_host_memory, unregister_host_memory
 from torch_outboard.device.lazy_init import (
     _is_in_bad_fork,
     _lazy_call,
@@ -170,8 +172,10 @@ __all__ = [
     "memory_usage",
     "power_draw",
     "random",
+    "register_host_memory",
     "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
+    "reset_device",
     "reset_peak_host_memory_stats",
     "reset_peak_memory_stats",
     "seed",
@@ -188,6 +192,7 @@ __all__ = [
     "streams",
     "synchronize",
     "temperature",
+    "unregister_host_memory",
     "use_mem_pool",
     "utilization",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,7 +22,8 @@ _MOST_DEVICES = 128
 _DTYPES = (
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16,
     torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128, torch.uint16,
-    torch.uint32, torch.uint64,
+    torch.uint32, torch.uint64, torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz,
+    torch.float8_e5m2fnuz, torch.float8_e8m0fnu,
 )  # fmt: skip
 
 
@@ -268,3 +270,19 @@ def synchronize(device: DeviceLike = None) -> None:
     """
     _lazy_init()
     _C.synchronize_device(device_index(device))
+
+
+def reset_device(device: DeviceLike = None) -> None:
+    """Makes a device usable again that its driver has lost.
+
+    Streams and events stay. Work under way is dropped, with failures that nobody was told of, and
+    kernels are made again when they are needed. No other thread may use the device meanwhile.
+
+    Raises:
+        RuntimeError: while tensors or captured graphs of the device are alive, or if it is beyond
+            help.
+        NotImplementedError: if the driver cannot reset devices; restart the process.
+    """
+    _lazy_init()
+    gc.collect()
+    _C.reset_device(device_index(device))

@@ -1,15 +1,19 @@
-"""Device tensors in other processes, on devices that can use any host memory as their own.
+"""Device tensors in other processes.
 
-The first time a tensor is sent, its storage moves into shared memory; sender and receivers then
-work on the same bytes, as with CPU tensors. A receiver must be a process that can use the device:
-start it with "spawn" or "forkserver". Nothing orders the work of two processes: synchronize before
+The first time a tensor is sent, its storage moves into memory that processes can share: that of the
+host, on devices that can use any host memory as their own, else memory of the device, where the
+driver can export it. Sender and receivers then work on the same bytes, as with CPU tensors, which
+live until the last of them has let go. A receiver must be a process that can use the device: start
+it with "spawn" or "forkserver". Nothing orders the work of two processes: synchronize before
 telling the other side to look.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
+from multiprocessing import reduction
 from typing import Any, NoReturn
 
 import torch
@@ -17,18 +21,20 @@ from torch.multiprocessing import reductions
 
 from torch_outboard import _C
 from torch_outboard.device.lazy_init import _lazy_init
+from torch_outboard.state import state
 
-# Device storages by the CPU storage below, so that one storage sent twice arrives as one.
-_device_storages: dict[tuple[int, int], reductions.StorageWeakRef] = {}
+# Device storages by the CPU storage or the file below, and the device, so that one storage sent
+# twice arrives as one.
+_device_storages: dict[tuple[int, ...], reductions.StorageWeakRef] = {}
 
 
 def reduce_storage(storage: torch.UntypedStorage) -> tuple[Callable[..., object], tuple[Any, ...]]:
     """How to pickle a device storage for another process.
 
     Raises:
-        RuntimeError: if the device cannot work on shared memory of the host, or this is a forked
-            child that cannot use the device. A queue pickles in a thread of its own, where nobody
-            would hear of it: there, the receiver raises.
+        RuntimeError: if the device can neither work on shared memory of the host nor export its
+            own, or this is a forked child that cannot use the device. A queue pickles in a thread
+            of its own, where nobody would hear of it: there, the receiver raises.
     """
     try:
         return _share_storage(storage)
@@ -45,16 +51,19 @@ def _raise_at_receiver(message: str) -> NoReturn:
 def _share_storage(storage: torch.UntypedStorage) -> tuple[Callable[..., object], tuple[Any, ...]]:
     index = storage.device.index
     if not _C.adopts_host_memory(index):
+        if _C.shares_with_processes():
+            return _export_storage(storage, index)
         raise RuntimeError(
             f"tensors on '{storage.device}' cannot be shared with other processes, because this "
-            "device cannot work on the host's shared memory; send tensor.cpu() instead"
+            "device cannot work on the host's shared memory, and its driver cannot share the "
+            "device's; send tensor.cpu() instead"
         )
     host = _C.adopted_cpu_storage(storage)
     if host is None or not host.is_shared():
         host = torch.UntypedStorage._new_shared(storage.nbytes())
         _C.move_to_cpu_storage(storage, host)
     _C.synchronize_device(index)
-    _remember(host, index, storage)
+    _remember((host._cdata, index), storage)
     rebuild, arguments = reductions.reduce_storage(host)
     return rebuild_storage, (rebuild, arguments, index)
 
@@ -65,14 +74,52 @@ def rebuild_storage(
     """The receiving end of `reduce_storage`."""
     _lazy_init()
     host = rebuild(*arguments)
-    known = _device_storages.get((host._cdata, index))
-    if known is not None and not known.expired():
-        storage = torch.UntypedStorage._new_with_weak_ptr(known.cdata)
-        if storage is not None:
-            return storage
-    storage = _C.adopt_cpu_storage(host, index)
-    _remember(host, index, storage)
+    key = (host._cdata, index)
+    storage = _known_storage(key)
+    if storage is None:
+        storage = _C.adopt_cpu_storage(host, index)
+        _remember(key, storage)
     return storage
+
+
+def _export_storage(
+    storage: torch.UntypedStorage, index: int
+) -> tuple[Callable[..., object], tuple[Any, ...]]:
+    if storage.nbytes() == 0:
+        return _empty_storage, (index,)
+    descriptor, data = _C.export_storage(storage)
+    try:
+        _remember(_file_key(descriptor, index), storage)
+        # Keeps the memory on its way, also if this process lets go of it.
+        sent = reduction.DupFd(descriptor)
+    finally:
+        os.close(descriptor)
+    return import_storage, (sent, storage.nbytes(), data, index)
+
+
+def import_storage(sent: Any, size: int, data: bytes, index: int) -> torch.UntypedStorage:
+    """The receiving end of exported device memory of `size` bytes."""
+    _lazy_init()
+    descriptor = sent.detach()
+    try:
+        key = _file_key(descriptor, index)
+        storage = _known_storage(key)
+        if storage is None:
+            storage = _C.import_storage(index, descriptor, size, data)
+            _remember(key, storage)
+        return storage
+    finally:
+        os.close(descriptor)
+
+
+def _empty_storage(index: int) -> torch.UntypedStorage:
+    _lazy_init()
+    return torch.UntypedStorage(0, device=torch.device(state.name, index))
+
+
+def _file_key(descriptor: int, index: int) -> tuple[int, ...]:
+    file = os.fstat(descriptor)
+    return file.st_dev, file.st_ino, index
 
 
 def forget_expired() -> None:
@@ -81,6 +128,13 @@ def forget_expired() -> None:
         del _device_storages[key]
 
 
-def _remember(host: torch.UntypedStorage, index: int, storage: torch.UntypedStorage) -> None:
+def _known_storage(key: tuple[int, ...]) -> torch.UntypedStorage | None:
+    known = _device_storages.get(key)
+    if known is None or known.expired():
+        return None
+    return torch.UntypedStorage._new_with_weak_ptr(known.cdata)
+
+
+def _remember(key: tuple[int, ...], storage: torch.UntypedStorage) -> None:
     forget_expired()
-    _device_storages[host._cdata, index] = reductions.StorageWeakRef(storage)
+    _device_storages[key] = reductions.StorageWeakRef(storage)

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from torch_outboard.drivers import contract
-from torch_outboard.drivers.contract import ArgumentKind, DeviceProperties, EventFlag, Status
+from torch_outboard.drivers.contract import (
+    AllocationFlag,
+    ArgumentKind,
+    DeviceProperties,
+    EventFlag,
+    Status,
+)
 
 T = TypeVar("T")
 
@@ -108,10 +114,21 @@ class Client:
         self.call("kernel_attributes", kernel, ctypes.byref(attributes))
         return attributes
 
-    def allocate(self, device: int, size: int) -> int:
+    def allocate(self, device: int, size: int, shareable: bool = False) -> int:
         """Address of `size` new bytes on a device."""
-        wanted = contract.described(contract.Allocation, device=device, bytes=size)
+        flags = AllocationFlag.SHAREABLE if shareable else AllocationFlag(0)
+        wanted = contract.described(contract.Allocation, device=device, bytes=size, flags=flags)
         return self._result(contract.Address, "allocate", wanted)
+
+    def memory_export(self, device: int, address: int) -> contract.MemoryHandle:
+        """What another process needs to use this memory; its descriptor is to be closed."""
+        handle = contract.described(contract.MemoryHandle, descriptor=-1)
+        self.call("memory_export", device, address, ctypes.byref(handle))
+        return handle
+
+    def memory_import(self, device: int, handle: contract.MemoryHandle) -> int:
+        """Address of memory that was exported, until `memory_close`."""
+        return self._result(contract.Address, "memory_import", device, ctypes.byref(handle))
 
     def memory_info(self, device: int) -> tuple[int, int]:
         """Free and total bytes of a device."""
@@ -146,6 +163,10 @@ class Client:
     def event_elapsed(self, start: int, end: int) -> float:
         """Milliseconds between two events."""
         return self._result(ctypes.c_double, "event_elapsed", start, end)
+
+    def event_time(self, event: int) -> int:
+        """When an event happened, in nanoseconds of `time.monotonic_ns`."""
+        return self._result(ctypes.c_uint64, "event_time", event)
 
     def graph_end(self, queue: int) -> int:
         """The graph captured since `graph_begin`."""
@@ -185,6 +206,8 @@ class Client:
         global_size: Sequence[int],
         local_size: Sequence[int],
         *arguments: int | Local | ctypes._SimpleCData[Any],
+        start: int | None = None,
+        end: int | None = None,
     ) -> None:
         """Enqueues a kernel.
 
@@ -194,6 +217,8 @@ class Client:
             global_size: work items in each of 1 to 3 dimensions.
             local_size: work items of a group; divides `global_size`.
             arguments: integers are addresses; values are given with their `ctypes` type.
+            start: an event for the time when the kernel began to run.
+            end: an event for the time when it had ended.
         """
         array = (contract.Argument * len(arguments))()
         for entry, argument in zip(array, arguments, strict=True):
@@ -211,6 +236,8 @@ class Client:
             arguments=array,
             argument_count=len(arguments),
             argument_bytes=ctypes.sizeof(contract.Argument),
+            start=start,
+            end=end,
         )
         launch.global_size[: len(global_size)] = global_size
         launch.local_size[: len(local_size)] = local_size

@@ -17,6 +17,7 @@ from ctypes import (
     c_int32,
     c_int64,
     c_size_t,
+    c_ubyte,
     c_uint32,
     c_uint64,
     c_void_p,
@@ -24,7 +25,7 @@ from ctypes import (
 from typing import Any, TypeVar
 
 VERSION_MAJOR = 2
-VERSION_MINOR = 0
+VERSION_MINOR = 1
 ENTRY_POINT = "ob_driver_table"
 
 
@@ -65,7 +66,7 @@ class DeviceKind(enum.IntEnum):
 
 
 class DType(enum.IntFlag):
-    """What kernels of a device can compute on."""
+    """What kernels of a device can compute on, and its library may be offered."""
 
     BOOL = 1 << 0
     UINT8 = 1 << 1
@@ -82,12 +83,24 @@ class DType(enum.IntFlag):
     UINT16 = 1 << 12
     UINT32 = 1 << 13
     UINT64 = 1 << 14
+    FLOAT8_E4M3FN = 1 << 15
+    FLOAT8_E5M2 = 1 << 16
+    FLOAT8_E4M3FNUZ = 1 << 17
+    FLOAT8_E5M2FNUZ = 1 << 18
+    FLOAT8_E8M0FNU = 1 << 19
 
 
 class Feature(enum.IntFlag):
     """What a device can do beyond the necessary."""
 
     HOST_MEMORY_IS_DEVICE_MEMORY = 1 << 0
+    LAUNCH_EVENTS = 1 << 1
+
+
+class AllocationFlag(enum.IntFlag):
+    """Flags of an allocation."""
+
+    SHAREABLE = 1 << 0
 
 
 class DeviceStateField(enum.IntFlag):
@@ -191,7 +204,23 @@ class DeviceState(ctypes.Structure):
 class Allocation(ctypes.Structure):
     """`ob_allocation`."""
 
-    _fields_ = (("struct_size", c_size_t), ("device", c_int32), ("bytes", c_uint64))
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("device", c_int32),
+        ("bytes", c_uint64),
+        ("flags", c_uint32),
+    )
+
+
+class MemoryHandle(ctypes.Structure):
+    """`ob_memory_handle`."""
+
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("descriptor", c_int32),
+        ("bytes", c_uint64),
+        ("data", c_ubyte * 64),
+    )
 
 
 class HostAllocation(ctypes.Structure):
@@ -257,6 +286,8 @@ class Launch(ctypes.Structure):
         ("arguments", POINTER(Argument)),
         ("argument_count", c_uint32),
         ("argument_bytes", c_uint32),
+        ("start", Event),
+        ("end", Event),
     )
 
 
@@ -384,6 +415,13 @@ _SIGNATURES: dict[str, tuple[type, ...]] = {
     "graph_end": (Queue, POINTER(Graph)),
     "graph_launch": (Queue, Graph),
     "graph_release": (Graph,),
+    "event_time": (Event, POINTER(c_uint64)),
+    "host_register": (c_void_p, c_uint64),
+    "host_unregister": (c_void_p,),
+    "memory_export": (c_int32, Address, POINTER(MemoryHandle)),
+    "memory_import": (c_int32, POINTER(MemoryHandle), POINTER(Address)),
+    "memory_close": (c_int32, Address),
+    "device_reset": (c_int32,),
 }
 
 # Functions that a table may leave NULL; the header says what happens then.
@@ -394,7 +432,8 @@ OPTIONAL = frozenset(
         "copy_peer", "copy_host_to_device_2d", "copy_device_to_host_2d", "copy_device_to_device_2d",
         "host_callback", "program_build", "program_binary", "program_load", "program_release",
         "kernel_create", "kernel_release", "launch", "matrix_product", "convolution", "graph_begin",
-        "graph_end", "graph_launch", "graph_release",
+        "graph_end", "graph_launch", "graph_release", "event_time", "host_register",
+        "host_unregister", "memory_export", "memory_import", "memory_close", "device_reset",
     )
 )  # fmt: skip
 

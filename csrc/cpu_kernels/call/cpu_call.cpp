@@ -181,7 +181,7 @@ c10::DataPtr CpuCall::adopt(const c10::Storage& host) {
   if (host.nbytes() == 0 || host.data() == nullptr) return {nullptr, device};
   if (way_ == Way::kShared) {
     if (is_cpu_kernel_memory(host.data_ptr())) return pointer_into(host, device);
-    if (adopts_host_memory(device_)) return adopt_host_memory(host, stream_);
+    if (adopts_host_memory(device_)) return adopt_memory(host, stream_);
   }
   return copy_to_new_memory(host);
 }

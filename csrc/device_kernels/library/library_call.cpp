@@ -29,7 +29,10 @@ bool library_computes(c10::DeviceIndex device, ScalarType dtype) {
   return (device_properties(device).dtypes & contract_dtype(dtype)) != 0;
 }
 
-uint32_t library_accumulation(ScalarType dtype) { return contract_dtype(value_dtype(dtype)); }
+uint32_t library_accumulation(ScalarType dtype) {
+  const bool short_float = at::isFloatingType(dtype) && c10::elementSize(dtype) < 4;
+  return contract_dtype(short_float ? ScalarType::Float : dtype);
+}
 
 uint32_t library_flags(ScalarType dtype) {
   const at::Context& context = at::globalContext();

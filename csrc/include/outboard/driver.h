@@ -60,7 +60,7 @@ extern "C" {
 #endif
 
 #define OB_VERSION_MAJOR 2u
-#define OB_VERSION_MINOR 0u
+#define OB_VERSION_MINOR 1u
 
 /* ---- Status ------------------------------------------------------------- */
 
@@ -78,11 +78,21 @@ enum {
   OB_UNSUPPORTED = 4,
   /* The source of a program does not compile. Raised with the build log. */
   OB_BUILD_FAILED = 5,
-  /* The device is gone or unusable until the process restarts. */
+  /* The device is gone or unusable until device_reset or, without that function,
+   * until the process restarts. Every call that gives it work, waits for work or
+   * creates something on it answers this from then on; what gives back goes on
+   * to work. Nothing is pending on a lost device. */
   OB_DEVICE_LOST = 6,
-  /* Anything else. */
+  /* Anything else, such as work that failed on a device that is as usable as
+   * before. */
   OB_ERROR = 7
 };
+
+/* Whether a struct that came from the other side reaches to the end of `field`:
+ * fields that were added after version 2.0 are looked at only then. */
+#define OB_COVERS(pointer, field)                                             \
+  ((size_t)((const char*)(&(pointer)->field + 1) - (const char*)(pointer)) <= \
+   (pointer)->struct_size)
 
 /* ---- Handles ------------------------------------------------------------ */
 
@@ -127,7 +137,8 @@ typedef int32_t ob_device_kind;
 enum { OB_DEVICE_OTHER = 0, OB_DEVICE_CPU = 1, OB_DEVICE_GPU = 2, OB_DEVICE_ACCELERATOR = 3 };
 
 /* Bits of ob_device_properties.dtypes: what kernels of this device can compute
- * on. Storing and copying works for every dtype everywhere. */
+ * on, and what its library calls may be offered. Nothing says what a device can
+ * store: storing and copying works for every dtype everywhere, it is only bytes. */
 enum {
   OB_DTYPE_BOOL = 1u << 0,
   OB_DTYPE_UINT8 = 1u << 1,
@@ -143,14 +154,22 @@ enum {
   OB_DTYPE_COMPLEX128 = 1u << 11,
   OB_DTYPE_UINT16 = 1u << 12,
   OB_DTYPE_UINT32 = 1u << 13,
-  OB_DTYPE_UINT64 = 1u << 14
+  OB_DTYPE_UINT64 = 1u << 14,
+  /* Of one byte, for library calls: the kit's own kernels do not compute on them. */
+  OB_DTYPE_FLOAT8_E4M3FN = 1u << 15,
+  OB_DTYPE_FLOAT8_E5M2 = 1u << 16,
+  OB_DTYPE_FLOAT8_E4M3FNUZ = 1u << 17,
+  OB_DTYPE_FLOAT8_E5M2FNUZ = 1u << 18,
+  OB_DTYPE_FLOAT8_E8M0FNU = 1u << 19
 };
 
 /* Bits of ob_device_properties.features. */
 enum {
   /* Any memory of the host may be passed as an ob_address: results of host
    * kernels become device memory without a copy. */
-  OB_FEATURE_HOST_MEMORY_IS_DEVICE_MEMORY = 1u << 0
+  OB_FEATURE_HOST_MEMORY_IS_DEVICE_MEMORY = 1u << 0,
+  /* `launch` records the events `start` and `end` of ob_launch. */
+  OB_FEATURE_LAUNCH_EVENTS = 1u << 1
 };
 
 typedef struct ob_device_properties {
@@ -201,11 +220,29 @@ typedef struct ob_device_state {
 
 /* ---- Memory ------------------------------------------------------------- */
 
+/* Bits of ob_allocation.flags. */
+enum {
+  /* memory_export will be asked for this memory; set only where there is that
+   * function. */
+  OB_ALLOCATION_SHAREABLE = 1u << 0
+};
+
 typedef struct ob_allocation {
   size_t struct_size;
   int32_t device;
   uint64_t bytes; /* > 0 */
+  uint32_t flags; /* (since 2.1) OB_ALLOCATION_* */
 } ob_allocation;
+
+/* What another process needs to use memory of this one: `bytes` and `data` as
+ * they are, and the descriptor, which the system turns into one of that process
+ * (SCM_RIGHTS). */
+typedef struct ob_memory_handle {
+  size_t struct_size;
+  int32_t descriptor;     /* an open file of this process, closed on exec; >= 0 */
+  uint64_t bytes;         /* of the memory */
+  unsigned char data[64]; /* for the driver of the other process */
+} ob_memory_handle;
 
 typedef struct ob_host_allocation {
   size_t struct_size;
@@ -224,7 +261,7 @@ typedef struct ob_queue_description {
 
 /* Bits of ob_event_description.flags. */
 enum {
-  /* The event is for event_elapsed. */
+  /* The event is for event_elapsed and event_time. */
   OB_EVENT_TIMING = 1u << 0
 };
 
@@ -274,6 +311,12 @@ typedef struct ob_launch {
   const ob_argument* arguments;
   uint32_t argument_count;
   uint32_t argument_bytes; /* from one argument to the next: sizeof(ob_argument) of the caller */
+  /* (since 2.1, on devices with OB_FEATURE_LAUNCH_EVENTS; both may be NULL) Events
+   * with OB_EVENT_TIMING that this launch records: `start` has the time when the
+   * kernel began to run, `end` the one when it had ended. Neither happens before
+   * the kernel has ended. */
+  ob_event start;
+  ob_event end;
 } ob_launch;
 
 /* Argument `i` of a launch, whose caller may know a longer struct. */
@@ -353,7 +396,7 @@ typedef struct ob_matrix_product {
   double alpha[2];
   double beta[2];
   /* The least precise dtype of sums, an OB_DTYPE_* bit: OB_DTYPE_FLOAT32 for
-   * 16-bit floating point, else the dtype of the operands. */
+   * floating point of 16 and 8 bits, else the dtype of the operands. */
   uint32_t accumulation;
   uint32_t flags; /* OB_LIBRARY_*; a bit that the driver does not know: OB_UNSUPPORTED */
   /* NULL, or where the wanted size goes, see above. */
@@ -485,7 +528,7 @@ typedef struct ob_driver {
    * as new. Whether work behind the failed one still ran is up to the device, and
    * its results are worth nothing; events recorded behind it happen either way,
    * so that nobody waits for ever. After a failure from which the device cannot
-   * recover, this and all later calls answer OB_DEVICE_LOST. */
+   * recover, this and later calls answer OB_DEVICE_LOST, see there. */
   ob_status (*queue_synchronize)(void* context, ob_queue queue);
   /* (optional: every queue in turn) Waits for all queues of the device. */
   ob_status (*device_synchronize)(void* context, int32_t device);
@@ -594,6 +637,47 @@ typedef struct ob_driver {
   ob_status (*graph_end)(void* context, ob_queue queue, ob_graph* graph);
   ob_status (*graph_launch)(void* context, ob_queue queue, ob_graph graph);
   ob_status (*graph_release)(void* context, ob_graph graph);
+
+  /* ---- Since 2.1 (each optional, or each group) ---- */
+
+  /* (optional: event_elapsed since an event of the kit's whose time it knows) When
+   * the event happened, in nanoseconds of the host's CLOCK_MONOTONIC, as well as
+   * the device can tell. The event has OB_EVENT_TIMING, was recorded and has
+   * happened; else as in event_elapsed. */
+  ob_status (*event_time)(void* context, ob_event event, uint64_t* nanoseconds);
+
+  /* (optional: the kit copies through pinned memory; both or none) From now on
+   * `bytes` of ordinary memory at `pointer` are as good for transfers as memory of
+   * host_allocate. The caller keeps them until host_unregister, which gets the same
+   * pointer when no work uses them. No byte is registered twice. */
+  ob_status (*host_register)(void* context, void* pointer, uint64_t bytes);
+  ob_status (*host_unregister)(void* context, void* pointer);
+
+  /* (optional: tensors are sent to other processes only where these can use the
+   * host's shared memory as their own; all three or none) Fills `handle`
+   * (struct_size set by the caller) for the allocation at `address`, made with
+   * OB_ALLOCATION_SHAREABLE, or for an import. The descriptor is the caller's to
+   * close. The bytes live as long as the allocation, a descriptor or an import of
+   * them in any process, whichever is the last, also after the end of the process
+   * that made them. */
+  ob_status (*memory_export)(void* context, int32_t device, ob_address address,
+                             ob_memory_handle* handle);
+  /* The same bytes at an address of `device` in this process, another one than any
+   * that they have. Nothing but the order of waits says when writes of the other
+   * process can be seen. The descriptor stays the caller's, and can be closed then.
+   * OB_INVALID_ARGUMENT for a handle of another driver or of a device that this
+   * one cannot share with. */
+  ob_status (*memory_import)(void* context, int32_t device, const ob_memory_handle* handle,
+                             ob_address* address);
+  /* Gives back what memory_import returned. No work uses it. */
+  ob_status (*memory_close)(void* context, int32_t device, ob_address address);
+
+  /* (optional: a lost device stays lost until the process restarts) Makes a device
+   * usable again, lost or not. The caller has given back its memory, programs,
+   * kernels and graphs, and nobody else uses it meanwhile. Queues and events stay;
+   * pending work is dropped, and events behind it have happened. May be slow.
+   * OB_DEVICE_LOST if the device is beyond help. */
+  ob_status (*device_reset)(void* context, int32_t device);
 } ob_driver;
 
 /* The one symbol a driver's shared library exports. */

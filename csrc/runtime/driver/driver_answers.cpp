@@ -1,9 +1,11 @@
 #include "runtime/driver/driver_answers.h"
 
 #include <c10/util/Exception.h>
+#include <fcntl.h>
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
@@ -184,6 +186,39 @@ ob_status checked_deallocate(void* context, int32_t device, ob_address address) 
   return g_theirs.deallocate(context, device, address);
 }
 
+ob_status checked_memory_export(void* context, int32_t device, ob_address address,
+                                ob_memory_handle* handle) {
+  t_message_is_ours = false;
+  handle->descriptor = -1;
+  const ob_status status = g_theirs.memory_export(context, device, address, handle);
+  if (status != OB_OK) return status;
+  if (handle->descriptor < 0 || fcntl(handle->descriptor, F_GETFD) == -1) {
+    return refuse("it answered OK and gave no open descriptor; it gave %d", handle->descriptor);
+  }
+  return OB_OK;
+}
+
+ob_status checked_memory_import(void* context, int32_t device, const ob_memory_handle* handle,
+                                ob_address* address) {
+  t_message_is_ours = false;
+  *address = 0;
+  const ob_status status =
+      created(g_theirs.memory_import(context, device, handle, address), address, "memory_import");
+  if (status != OB_OK) return status;
+  if (add_allocation(*address, handle->bytes)) return OB_OK;
+  return refuse("it gave memory that is in use already, at 0x%llx",
+                static_cast<unsigned long long>(*address));
+}
+
+ob_status checked_memory_close(void* context, int32_t device, ob_address address) {
+  t_message_is_ours = false;
+  {
+    std::lock_guard<std::mutex> lock(memory().mutex);
+    memory().live.erase(address);
+  }
+  return g_theirs.memory_close(context, device, address);
+}
+
 ob_status checked_memory_info(void* context, int32_t device, uint64_t* free_bytes,
                               uint64_t* total_bytes) {
   t_message_is_ours = false;
@@ -226,6 +261,29 @@ ob_status checked_event_elapsed(void* context, ob_event start, ob_event end, dou
   const ob_status status = g_theirs.event_elapsed(context, start, end, milliseconds);
   if (status != OB_OK || std::isfinite(*milliseconds)) return status;
   return refuse("it answered OK and a time of %f ms", *milliseconds);
+}
+
+// Nanoseconds of CLOCK_MONOTONIC.
+uint64_t monotonic_time() noexcept {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                   std::chrono::steady_clock::now().time_since_epoch())
+                                   .count());
+}
+
+// When the table was taken over: no event of the driver happened before.
+uint64_t g_start = 0;
+
+ob_status checked_event_time(void* context, ob_event event, uint64_t* nanoseconds) {
+  t_message_is_ours = false;
+  // What is not measured but compared may be off by a little.
+  constexpr uint64_t kTolerance = 1'000'000'000;
+  const ob_status status = g_theirs.event_time(context, event, nanoseconds);
+  if (status != OB_OK) return status;
+  const uint64_t now = monotonic_time();
+  if (*nanoseconds + kTolerance >= g_start && *nanoseconds <= now + kTolerance) return OB_OK;
+  return refuse(
+      "it answered OK and a time of %llu ns, and it is %llu ns on the host's CLOCK_MONOTONIC",
+      static_cast<unsigned long long>(*nanoseconds), static_cast<unsigned long long>(now));
 }
 
 ob_status checked_program_build(void* context, const ob_program_source* source,
@@ -288,7 +346,10 @@ std::string table_problem(const ob_driver& table) {
                        OUTBOARD_MEMBER(launch)}),
         group_problem({OUTBOARD_MEMBER(program_binary), OUTBOARD_MEMBER(program_load)}),
         group_problem({OUTBOARD_MEMBER(graph_begin), OUTBOARD_MEMBER(graph_end),
-                       OUTBOARD_MEMBER(graph_launch), OUTBOARD_MEMBER(graph_release)})}) {
+                       OUTBOARD_MEMBER(graph_launch), OUTBOARD_MEMBER(graph_release)}),
+        group_problem({OUTBOARD_MEMBER(host_register), OUTBOARD_MEMBER(host_unregister)}),
+        group_problem({OUTBOARD_MEMBER(memory_export), OUTBOARD_MEMBER(memory_import),
+                       OUTBOARD_MEMBER(memory_close)})}) {
     if (!problem.empty()) return problem;
   }
 #undef OUTBOARD_MEMBER
@@ -297,6 +358,7 @@ std::string table_problem(const ob_driver& table) {
 
 void check_answers(ob_driver& table) {
   g_theirs = table;
+  g_start = monotonic_time();
   table.last_error = &last_error;
 #define OUTBOARD_CHECKED(field) \
   if (table.field != nullptr) table.field = &checked_##field;
@@ -311,6 +373,10 @@ void check_answers(ob_driver& table) {
   OUTBOARD_CHECKED(program_load)
   OUTBOARD_CHECKED(kernel_create)
   OUTBOARD_CHECKED(graph_end)
+  OUTBOARD_CHECKED(event_time)
+  OUTBOARD_CHECKED(memory_export)
+  OUTBOARD_CHECKED(memory_import)
+  OUTBOARD_CHECKED(memory_close)
 #undef OUTBOARD_CHECKED
 }
 

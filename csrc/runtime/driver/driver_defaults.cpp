@@ -124,7 +124,8 @@ void fill(Function& field, Function value) noexcept {
 
 }  // namespace
 
-// `device_synchronize` has no default here: stream.cpp knows the queues.
+// `device_synchronize` has no default here, as stream.cpp knows the queues, and `event_time` none,
+// as event.cpp knows the devices of events.
 void fill_driver_defaults(ob_driver& table) noexcept {
   g_table = &table;
   if (table.host_allocate == nullptr || table.host_deallocate == nullptr) {

@@ -5,9 +5,11 @@
 
 namespace outboard {
 
+// `flags` are OB_ALLOCATION_*.
 inline ob_status allocate_memory(const ob_driver& table, int32_t device, uint64_t bytes,
-                                 ob_address* address) {
-  const ob_allocation wanted = {.struct_size = sizeof(wanted), .device = device, .bytes = bytes};
+                                 ob_address* address, uint32_t flags = 0) {
+  const ob_allocation wanted = {
+      .struct_size = sizeof(wanted), .device = device, .bytes = bytes, .flags = flags};
   return table.allocate(table.context, &wanted, address);
 }
 

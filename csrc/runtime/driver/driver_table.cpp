@@ -77,6 +77,16 @@ const char* status_name(ob_status status) {
   }
 }
 
+// What to do about a failure, to go behind its cause.
+std::string advice(ob_status status, const ob_driver* table) {
+  if (status != OB_DEVICE_LOST || table == nullptr) return "";
+  if (table->device_reset == nullptr) {
+    return "; the device is lost until the process restarts";
+  }
+  return c10::str("; the device is lost until torch.", state().choice.name,
+                  ".reset_device() is called, once its tensors are gone");
+}
+
 void* open_library(const std::string& path) {
   const char* problem = ob_library_problem(path.c_str());
   TORCH_CHECK(problem == nullptr, "the library ", path, " cannot be loaded: it ",
@@ -323,7 +333,7 @@ void throw_status(ob_status status, const char* call) {
   const std::string driver_name =
       table != nullptr && table->name != nullptr ? table->name : state().choice.name;
   const std::string message = c10::str("driver '", driver_name, "' answered ", status_name(status),
-                                       " to `", call, "`: ", cause);
+                                       " to `", call, "`: ", cause, advice(status, table));
   const c10::SourceLocation where = {__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
   switch (status) {
     case OB_OUT_OF_MEMORY:
@@ -367,7 +377,8 @@ void raise_deferred_status() {
     if (status == OB_OK) return;
     message =
         c10::str("driver '", s.choice.name, "' answered ", status_name(status), " to `",
-                 s.deferred_call, "` some time before this synchronization: ", s.deferred_cause);
+                 s.deferred_call, "` some time before this synchronization: ", s.deferred_cause,
+                 advice(status, g_driver.load(std::memory_order_acquire)));
     g_deferred.store(false, std::memory_order_release);
   }
   throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, status,

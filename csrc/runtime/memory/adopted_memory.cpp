@@ -17,20 +17,20 @@ namespace {
 
 // What a device pointer to adopted memory owns.
 struct Adopted {
-  c10::Storage host;
+  c10::Storage owner;
   c10::DeviceIndex device;
   size_t bytes;
   std::vector<StreamState*> users;  // under the mutex
 
   bool holds(const void* pointer) const noexcept {
-    return static_cast<const char*>(pointer) >= static_cast<const char*>(host.data()) &&
-           static_cast<const char*>(pointer) < static_cast<const char*>(host.data()) + bytes;
+    return static_cast<const char*>(pointer) >= static_cast<const char*>(owner.data()) &&
+           static_cast<const char*>(pointer) < static_cast<const char*>(owner.data()) + bytes;
   }
 };
 
 // Memory whose device pointer is gone, and what streams still have to do with it.
 struct Release {
-  c10::Storage host;
+  c10::Storage owner;
   std::vector<StreamMarker> markers;
 };
 
@@ -71,7 +71,7 @@ void release(void* context) noexcept {
     if (!user->idle()) late.front().markers.emplace_back(*user);
   }
   if (!late.front().markers.empty()) {
-    late.front().host = adopted->host;
+    late.front().owner = adopted->owner;
     std::lock_guard<std::mutex> lock(memory.mutex);
     memory.releases.splice(memory.releases.end(), late);
   }
@@ -86,10 +86,10 @@ void add_user(Adopted& adopted, StreamState& stream) {
 
 }  // namespace
 
-c10::DataPtr adopt_host_memory(const c10::Storage& host, StreamState& stream) {
+c10::DataPtr adopt_memory(const c10::Storage& owner, StreamState& stream) {
   release_unused_adopted_memory();
-  void* pointer = host.mutable_data();
-  auto* adopted = new Adopted{host, stream.device, host.nbytes(), {&stream}};
+  void* pointer = owner.mutable_data();
+  auto* adopted = new Adopted{owner, stream.device, owner.nbytes(), {&stream}};
   AdoptedMemory& memory = adopted_memory();
   {
     std::lock_guard<std::mutex> lock(memory.mutex);
@@ -101,7 +101,7 @@ c10::DataPtr adopt_host_memory(const c10::Storage& host, StreamState& stream) {
 
 const c10::Storage* adopted_storage(const c10::DataPtr& pointer) noexcept {
   if (pointer.get_deleter() != &release) return nullptr;
-  return &static_cast<Adopted*>(pointer.get_context())->host;
+  return &static_cast<Adopted*>(pointer.get_context())->owner;
 }
 
 void record_adopted_use(const c10::DataPtr& pointer, StreamState& stream) {
@@ -116,7 +116,7 @@ void record_adopted_use(const c10::DataPtr& pointer, StreamState& stream) {
   }
 }
 
-void release_unused_adopted_memory() {
+void release_unused_adopted_memory(bool wait) {
   AdoptedMemory& memory = adopted_memory();
   std::list<Release> pending;
   {
@@ -128,8 +128,9 @@ void release_unused_adopted_memory() {
   std::list<Release> used;
   for (auto it = pending.begin(); it != pending.end();) {
     const auto next = std::next(it);
-    const bool passed = std::all_of(it->markers.begin(), it->markers.end(),
-                                    [](const StreamMarker& marker) { return marker.has_passed(); });
+    const bool passed = std::all_of(
+        it->markers.begin(), it->markers.end(),
+        [&](const StreamMarker& marker) { return wait ? marker.wait() : marker.has_passed(); });
     if (!passed) used.splice(used.end(), pending, it);
     it = next;
   }

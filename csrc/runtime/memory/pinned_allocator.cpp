@@ -10,6 +10,7 @@
 #include "runtime/driver/driver_requests.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
+#include "runtime/memory/registered_memory.h"
 #include "runtime/streams/stream.h"
 #include "runtime/streams/stream_marker.h"
 
@@ -147,9 +148,9 @@ bool is_pinned(const void* pointer) {
   std::shared_lock<std::shared_mutex> lock(ranges.mutex);
   const auto address = reinterpret_cast<uintptr_t>(pointer);
   auto after = ranges.sizes.upper_bound(address);
-  if (after == ranges.sizes.begin()) return false;
+  if (after == ranges.sizes.begin()) return is_registered(pointer);
   --after;
-  return address - after->first < after->second;
+  return address - after->first < after->second || is_registered(pointer);
 }
 
 }  // namespace outboard

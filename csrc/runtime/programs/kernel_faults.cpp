@@ -20,15 +20,17 @@ namespace {
 
 constexpr int kWordsPerPage = 1024;
 
-struct Page {
+constexpr uint64_t kPageBytes = kWordsPerPage * sizeof(int);
+
+struct Words {
   std::mutex mutex;
-  uint64_t address = 0;
-  int used = kWordsPerPage;
+  std::vector<FaultPage*> pages;
+  int used = kWordsPerPage;  // of the last page
 };
 
-Page& page(c10::DeviceIndex device) {
-  static auto* pages = new std::array<Page, kMaxDevices>;  // leaked: kernels may run until exit
-  return (*pages)[device];
+Words& words_of(c10::DeviceIndex device) {
+  static auto* words = new std::array<Words, kMaxDevices>;  // leaked: kernels may run until exit
+  return (*words)[device];
 }
 
 // A kernel that was launched, and how much of its stream has to be done for it to be done.
@@ -66,21 +68,49 @@ void fill_with_zeros(c10::DeviceIndex device, uint64_t address, uint64_t bytes) 
   check_status(status, "fill");
 }
 
+uint64_t allocate_page(c10::DeviceIndex device) {
+  uint64_t address = 0;
+  check_status(allocate_memory(driver(), device, kPageBytes, &address), "allocate");
+  fill_with_zeros(device, address, kPageBytes);
+  return address;
+}
+
 }  // namespace
 
 KernelFault::KernelFault(c10::DeviceIndex device, Kind kind, std::string message)
     : device_(device), kind_(kind), message_(std::move(message)) {
-  Page& words = page(device);
+  Words& words = words_of(device);
   std::lock_guard<std::mutex> lock(words.mutex);
   if (words.used == kWordsPerPage) {
-    uint64_t address = 0;
-    check_status(allocate_memory(driver(), device, kWordsPerPage * sizeof(int), &address),
-                 "allocate");
-    fill_with_zeros(device, address, kWordsPerPage * sizeof(int));
-    words.address = address;
+    const uint64_t address = allocate_page(device);
+    words.pages.push_back(new FaultPage);
+    words.pages.back()->address = address;
     words.used = 0;
   }
-  address_ = words.address + sizeof(int) * words.used++;
+  page_ = words.pages.back();
+  offset_ = sizeof(int) * words.used++;
+}
+
+void release_fault_words(c10::DeviceIndex device) noexcept {
+  {
+    Expectations& all = expectations();
+    std::lock_guard<std::mutex> lock(all.mutex);
+    for (std::vector<Expected>* list : {&all.list, &all.captured}) {
+      std::erase_if(*list, [&](const Expected& one) { return one.fault->device_ == device; });
+    }
+  }
+  Words& words = words_of(device);
+  std::lock_guard<std::mutex> lock(words.mutex);
+  for (FaultPage* page : words.pages) {
+    const uint64_t address = page->address.exchange(0);
+    if (address != 0) defer_status(OB_ASK(deallocate, device, address), "deallocate");
+  }
+}
+
+void renew_fault_words(c10::DeviceIndex device) {
+  Words& words = words_of(device);
+  std::lock_guard<std::mutex> lock(words.mutex);
+  for (FaultPage* page : words.pages) page->address = allocate_page(device);
 }
 
 KernelFault& KernelFault::make(c10::DeviceIndex device, Kind kind, std::string message) {
@@ -89,14 +119,14 @@ KernelFault& KernelFault::make(c10::DeviceIndex device, Kind kind, std::string m
 
 bool KernelFault::take(StreamState& stream) const {
   if (shares_host_memory(device_)) {
-    auto* word = reinterpret_cast<volatile int*>(address_);
+    auto* word = reinterpret_cast<volatile int*>(address());
     return *word != 0 && std::exchange(*word, 0) != 0;
   }
   int word = 0;
-  OB_CALL(copy_device_to_host, stream.queue, &word, address_, sizeof word);
+  OB_CALL(copy_device_to_host, stream.queue, &word, address(), sizeof word);
   check_wait(wait_for_queue(driver(), stream.queue), "queue_synchronize");
   if (word == 0) return false;
-  fill_with_zeros(device_, address_, sizeof word);
+  fill_with_zeros(device_, address(), sizeof word);
   return true;
 }
 

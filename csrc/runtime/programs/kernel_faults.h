@@ -17,6 +17,11 @@
 
 namespace outboard {
 
+// Words of kernels on a device. Lives for ever; a reset of the device moves it.
+struct FaultPage {
+  std::atomic<uint64_t> address{0};
+};
+
 // A word on a device and what it means, for all calls of one kernel. Lives for ever.
 class OUTBOARD_API KernelFault {
  public:
@@ -26,10 +31,11 @@ class OUTBOARD_API KernelFault {
   static KernelFault& make(c10::DeviceIndex device, Kind kind, std::string message);
 
   // Of an int, into which kernels write anything but 0.
-  uint64_t address() const noexcept { return address_; }
+  uint64_t address() const noexcept { return page_->address.load() + offset_; }
 
  private:
   friend void raise_faults();
+  friend void release_fault_words(c10::DeviceIndex device) noexcept;
 
   KernelFault(c10::DeviceIndex device, Kind kind, std::string message);
   // Whether a kernel wrote; clears the word. `stream` is idle.
@@ -39,7 +45,8 @@ class OUTBOARD_API KernelFault {
   const c10::DeviceIndex device_;
   const Kind kind_;
   const std::string message_;
-  uint64_t address_ = 0;
+  const FaultPage* page_ = nullptr;
+  uint64_t offset_ = 0;
 };
 
 // To be called after the launch of kernels that may write into these words. While the stream
@@ -51,6 +58,11 @@ inline void expect_fault(StreamState& stream, KernelFault& fault) { expect_fault
 OUTBOARD_API std::vector<KernelFault*> take_captured_faults(StreamState& stream);
 // Raises what kernels wrote that are known to be done. Does not wait.
 OUTBOARD_API void raise_faults();
+
+// Around a reset of a device: gives the memory of its words back and forgets what was expected of
+// them, then gives the words new memory. The second raises what the driver refuses.
+void release_fault_words(c10::DeviceIndex device) noexcept;
+void renew_fault_words(c10::DeviceIndex device);
 
 // For places that have waited for a device, and may raise: failures of calls that could not raise
 // by themselves, then faults of kernels.

@@ -1,7 +1,10 @@
 #include "runtime/programs/launch.h"
 
+#include <optional>
+
 #include "runtime/driver/driver_table.h"
 #include "runtime/programs/kernel_faults.h"
+#include "runtime/programs/launch_times.h"
 
 namespace outboard {
 
@@ -9,6 +12,7 @@ void launch(StreamState& stream, Kernel& kernel, const Grid& grid,
             const LaunchArguments& arguments) {
   ob_launch description;
   description.struct_size = sizeof(description);
+  description.start = description.end = nullptr;
   description.dimensions = grid.dimensions;
   for (int i = 0; i < 3; ++i) {
     description.global[i] = grid.global[i];
@@ -18,6 +22,8 @@ void launch(StreamState& stream, Kernel& kernel, const Grid& grid,
   description.argument_count = arguments.size();
   description.argument_bytes = sizeof(ob_argument);
   const ob_driver& table = driver();
+  std::optional<TimedLaunch> timed;
+  if (C10_UNLIKELY(times_launches())) timed.emplace(stream, kernel.name(), description);
   {
     const Kernel::Use use(kernel);
     description.kernel = use.handle();
@@ -25,6 +31,7 @@ void launch(StreamState& stream, Kernel& kernel, const Grid& grid,
     check_status(table.launch(table.context, stream.queue, &description), "launch");
   }
   stream.mark_submitted();
+  if (C10_UNLIKELY(timed.has_value())) timed->launched();
   if (C10_UNLIKELY(launches_block()) && !stream.capturing.load()) drain(stream);
   kernel.note_launch(grid.local[0] | grid.local[1] << 20 | grid.local[2] << 40);
 }

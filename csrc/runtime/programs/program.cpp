@@ -7,6 +7,7 @@
 #include <memory>
 #include <sstream>
 #include <tuple>
+#include <utility>
 
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
@@ -15,15 +16,21 @@
 
 namespace outboard {
 
+using ProgramName = std::tuple<c10::DeviceIndex, std::string, std::string>;  // source, options
+
 // A compiled program. Never dies.
 class Program {
  public:
-  Program(c10::DeviceIndex device, std::string key, ob_program handle)
-      : device_(device), key_(std::move(key)), handle_(handle) {}
+  // `name` lives as long.
+  Program(const ProgramName& name, std::string key, ob_program handle)
+      : name_(name), key_(std::move(key)), handle_(handle) {}
 
-  c10::DeviceIndex device() const noexcept { return device_; }
+  c10::DeviceIndex device() const noexcept { return std::get<0>(name_); }
   const std::string& key() const noexcept { return key_; }
-  ob_program handle() const noexcept { return handle_; }
+  // Makes the program again if it was given back.
+  ob_program handle();
+  // For somebody who gives it back; nullptr if somebody has.
+  ob_program take_handle() noexcept { return handle_.exchange(nullptr); }
 
   Kernel& kernel(const std::string& name) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -39,16 +46,14 @@ class Program {
   }
 
  private:
-  const c10::DeviceIndex device_;
+  const ProgramName& name_;
   const std::string key_;
-  const ob_program handle_;
+  std::atomic<ob_program> handle_;
   std::mutex mutex_;
   std::map<std::string, std::unique_ptr<Kernel>> kernels_;
 };
 
 namespace {
-
-using ProgramName = std::tuple<c10::DeviceIndex, std::string, std::string>;  // source, options
 
 // Leaked: kernels are launched while the process exits.
 struct Programs {
@@ -146,20 +151,27 @@ ob_program load_from_disk(c10::DeviceIndex device, const std::string& key) {
   return program;
 }
 
-// Several threads may build the same program at once, and the first wins: holding a lock meanwhile
-// could wait for ever on a driver that takes the interpreter lock.
-Program& make_program(const ProgramName& name) {
+// With the key under which it lies on disk.
+std::pair<ob_program, std::string> load_or_build(const ProgramName& name) {
   const auto& [device, source, options] = name;
   const std::string text = source_prelude(device) + "#line 1\n" + source;
   std::string key = disk_cache_key(device, text, options);
   ob_program handle = load_from_disk(device, key);
   if (handle == nullptr) handle = build(device, text, source, options);
+  return {handle, std::move(key)};
+}
+
+// Several threads may build the same program at once, and the first wins: holding a lock meanwhile
+// could wait for ever on a driver that takes the interpreter lock.
+Program& make_program(const ProgramName& name) {
+  auto [handle, key] = load_or_build(name);
   Programs& all = programs();
   {
     std::lock_guard<std::mutex> lock(all.mutex);
-    std::unique_ptr<Program>& program = all.by_name[name];
+    const auto place = all.by_name.try_emplace(name).first;
+    std::unique_ptr<Program>& program = place->second;
     if (program == nullptr) {
-      program = std::make_unique<Program>(device, std::move(key), handle);
+      program = std::make_unique<Program>(place->first, std::move(key), handle);
       return *program;
     }
   }
@@ -169,6 +181,15 @@ Program& make_program(const ProgramName& name) {
 }
 
 }  // namespace
+
+ob_program Program::handle() {
+  if (ob_program handle = handle_.load(std::memory_order_acquire)) return handle;
+  ob_program made = load_or_build(name_).first;
+  ob_program expected = nullptr;
+  if (handle_.compare_exchange_strong(expected, made)) return made;
+  defer_status(OB_ASK(program_release, made), "program_release");
+  return expected;
+}
 
 c10::DeviceIndex Kernel::device() const noexcept { return program_.device(); }
 
@@ -264,7 +285,7 @@ Kernel& find_kernel(c10::DeviceIndex device, const std::string& source, const st
   return program->kernel(name);
 }
 
-void release_programs(const ob_driver& table) noexcept {
+void release_programs(const ob_driver& table, c10::DeviceIndex device) noexcept {
   // The driver is called when no lock is held: it may take the interpreter lock.
   std::vector<ob_kernel> kernels;
   std::vector<ob_program> handles;
@@ -272,8 +293,8 @@ void release_programs(const ob_driver& table) noexcept {
     Programs& all = programs();
     std::lock_guard<std::mutex> lock(all.mutex);
     for (const auto& [name, program] : all.by_name) {
-      if (program == nullptr) continue;
-      handles.push_back(program->handle());
+      if (program == nullptr || (device >= 0 && program->device() != device)) continue;
+      if (ob_program handle = program->take_handle()) handles.push_back(handle);
       program->for_each_kernel([&](Kernel& kernel) {
         if (ob_kernel spare = kernel.spare_.exchange(nullptr)) kernels.push_back(spare);
         std::lock_guard<std::mutex> kernel_lock(kernel.mutex_);

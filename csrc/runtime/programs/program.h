@@ -67,7 +67,7 @@ class OUTBOARD_API Kernel {
   void note_launch(uint64_t local_size) noexcept;
 
  private:
-  friend void release_programs(const ob_driver& table) noexcept;
+  friend void release_programs(const ob_driver& table, c10::DeviceIndex device) noexcept;
 
   ob_kernel acquire();
   void learn_limits(ob_kernel handle);
@@ -98,8 +98,9 @@ OUTBOARD_API Kernel& find_kernel(c10::DeviceIndex device, const std::string& sou
 // What stands before every source on `device`.
 OUTBOARD_API std::string source_prelude(c10::DeviceIndex device);
 
-// Gives all programs and their kernels back, for the end of the driver: nobody uses them any more.
-void release_programs(const ob_driver& table) noexcept;
+// Gives programs and their kernels back that nobody uses: of a device that is reset, where they are
+// made again when they are needed, or with -1 all, for the end of the driver.
+void release_programs(const ob_driver& table, c10::DeviceIndex device = -1) noexcept;
 
 struct ProgramCounts {
   uint64_t built = 0;   // compiled from source

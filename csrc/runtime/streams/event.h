@@ -29,11 +29,19 @@ class OUTBOARD_API Event {
   void synchronize() const;
   // Milliseconds. Raises unless both were recorded with timing and have happened.
   double elapsed_time(const Event& end) const;
+  // Nanoseconds of the host's CLOCK_MONOTONIC. Likewise.
+  uint64_t time() const;
 
  private:
   bool timing_;
   c10::DeviceIndex device_ = -1;
   ob_event event_ = nullptr;
 };
+
+// The same of a driver's event, which has OB_EVENT_TIMING and has happened. Where the driver cannot
+// tell, the time since an event of ours whose time is known; clocks that go apart are not followed.
+OUTBOARD_API uint64_t event_time(c10::DeviceIndex device, ob_event event);
+// After the device was reset, and its clock perhaps.
+void forget_event_times(c10::DeviceIndex device) noexcept;
 
 }  // namespace outboard

@@ -1,11 +1,25 @@
 #include "runtime/streams/graph.h"
 
+#include <array>
+#include <atomic>
+
+#include "runtime/driver/device.h"
+
+namespace outboard {
+
+static std::array<std::atomic<int>, kMaxDevices> g_live_graphs = {};
+
+int live_graphs(c10::DeviceIndex device) noexcept { return g_live_graphs[device].load(); }
+
+}  // namespace outboard
+
 #if __has_include(<ATen/core/GraphImplInterface.h>)
 
 #include <ATen/core/GraphImplInterface.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <exception>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -51,6 +65,7 @@ class Graph final : public at::GraphImplInterface {
     pool_ = pool == at::MempoolId_t{0, 0} ? caching_allocator()->create_pool() : pool;
     caching_allocator()->begin_allocate_to_pool(stream.device, pool_);
     device_ = stream.device;
+    ++g_live_graphs[device_];
     const ob_status status = table.graph_begin(table.context, stream.queue);
     if (status != OB_OK) {
       caching_allocator()->end_allocate_to_pool(device_, pool_);
@@ -116,20 +131,29 @@ class Graph final : public at::GraphImplInterface {
   }
 
   void release() {
+    std::exception_ptr failure;
+    ob_status status = OB_OK;
     if (graph_ != nullptr) {
       // Launches under way use it. A stream that captures was waited for when it began.
       for (StreamState* stream : replayed_on_) {
-        if (!stream->capturing.load(std::memory_order_acquire)) drain(*stream);
+        try {
+          if (!stream->capturing.load(std::memory_order_acquire)) drain(*stream);
+        } catch (const c10::AcceleratorError&) {
+          failure = std::current_exception();  // has waited all the same, or the device is lost
+        }
       }
-      OB_CALL(graph_release, std::exchange(graph_, nullptr));
+      status = OB_ASK(graph_release, std::exchange(graph_, nullptr));
     }
     replayed_on_.clear();
     faults_.clear();
     release_pool();
+    if (failure != nullptr) std::rethrow_exception(failure);
+    check_status(status, "graph_release");
   }
 
   void release_pool() {
     if (device_ < 0) return;
+    --g_live_graphs[device_];
     caching_allocator()->release_pool(std::exchange(device_, c10::DeviceIndex{-1}), pool_);
   }
 

@@ -213,4 +213,13 @@ void synchronize_device(c10::DeviceIndex device) {
   raise_deferred();
 }
 
+void forget_work(c10::DeviceIndex device) noexcept {
+  for (auto& slot : stream_table(device).streams) {
+    StreamState* state = slot.load(std::memory_order_acquire);
+    if (state == nullptr) break;
+    state->drained.store(state->submitted.load(std::memory_order_acquire),
+                         std::memory_order_release);
+  }
+}
+
 }  // namespace outboard

@@ -90,6 +90,8 @@ OUTBOARD_API bool query_stream(const c10::Stream& stream);
 // Waits, then raises what failed meanwhile in places that cannot throw.
 OUTBOARD_API void synchronize_stream(const c10::Stream& stream);
 OUTBOARD_API void synchronize_device(c10::DeviceIndex device);
+// After the device was reset: nothing is under way on its streams.
+void forget_work(c10::DeviceIndex device) noexcept;
 
 // Sets the current stream of the stream's device for a scope.
 class StreamScope {

@@ -78,6 +78,23 @@ ob_status event_synchronize(void* context, ob_event event) {
   return OB_OK;
 }
 
+ob_status event_time(void* context, ob_event event, uint64_t* nanoseconds) {
+  if ((event->flags & OB_EVENT_TIMING) == 0) {
+    return fail(OB_INVALID_ARGUMENT, "The event must be created with timing enabled.");
+  }
+  recording* latest = latest_recording(event);
+  ob_status status = OB_OK;
+  if (latest == NULL) {
+    status = fail(OB_INVALID_ARGUMENT, "The event must have been recorded.");
+  } else if (!has_happened(latest)) {
+    status = OB_NOT_READY;
+  } else {
+    *nanoseconds = (uint64_t)latest->time.tv_sec * 1000000000 + (uint64_t)latest->time.tv_nsec;
+  }
+  release(latest);
+  return status;
+}
+
 ob_status event_elapsed(void* context, ob_event start, ob_event end, double* milliseconds) {
   if ((start->flags & end->flags & OB_EVENT_TIMING) == 0) {
     return fail(OB_INVALID_ARGUMENT, "Both events must be created with timing enabled.");

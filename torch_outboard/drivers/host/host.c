@@ -99,6 +99,11 @@ static ob_status finalize(void* context) {
   return OB_OK;
 }
 
+/* Memory and threads of the host are not lost; what is pending is done, and that is all. */
+static ob_status device_reset(void* context, int32_t index) {
+  return device_synchronize(context, index);
+}
+
 static ob_status device_count(void* context, int32_t* count) {
   *count = host_settings.devices;
   return OB_OK;
@@ -179,6 +184,13 @@ __attribute__((visibility("default"))) const ob_driver* ob_driver_table(void) {
       .graph_end = graph_end,
       .graph_launch = graph_launch,
       .graph_release = graph_release,
+      .event_time = event_time,
+      .host_register = host_register,
+      .host_unregister = host_unregister,
+      .memory_export = memory_export,
+      .memory_import = memory_import,
+      .memory_close = memory_close,
+      .device_reset = device_reset,
   };
   return &table;
 }

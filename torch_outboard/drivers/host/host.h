@@ -52,6 +52,13 @@ ob_status deallocate(void* context, int32_t device, ob_address address);
 ob_status memory_info(void* context, int32_t device, uint64_t* free_bytes, uint64_t* total_bytes);
 ob_status host_allocate(void* context, const ob_host_allocation* wanted, void** pointer);
 ob_status host_deallocate(void* context, void* pointer);
+ob_status host_register(void* context, void* pointer, uint64_t bytes);
+ob_status host_unregister(void* context, void* pointer);
+ob_status memory_export(void* context, int32_t device, ob_address address,
+                        ob_memory_handle* handle);
+ob_status memory_import(void* context, int32_t device, const ob_memory_handle* handle,
+                        ob_address* address);
+ob_status memory_close(void* context, int32_t device, ob_address address);
 
 /* Where the driver finds the bytes of [address, address + bytes), which must lie in one allocation
  * of `device` or, when shared, anywhere in memory of the host. */
@@ -150,6 +157,7 @@ ob_status event_wait(void* context, ob_queue queue, ob_event event);
 ob_status event_query(void* context, ob_event event);
 ob_status event_synchronize(void* context, ob_event event);
 ob_status event_elapsed(void* context, ob_event start, ob_event end, double* milliseconds);
+ob_status event_time(void* context, ob_event event, uint64_t* nanoseconds);
 
 /* ---- transfer.c ---- */
 

@@ -1,11 +1,15 @@
 /*
  * Memory. Each device is one large range of reserved addresses, of which allocations are pieces:
- * first fit in whole pages, free neighbours merged.
+ * first fit in whole pages, free neighbours merged. Memory for other processes, too, is a file
+ * without a name, mapped over such a piece.
  */
 #define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "host.h"
@@ -16,6 +20,7 @@ enum { PINNED_ALIGNMENT = 4096 };
 typedef struct block {
   uint64_t start; /* bytes from the base of the device */
   uint64_t used;  /* bytes asked for; 0: free */
+  int file;       /* whose pages these are; 0: the device's own, descriptors here are above 2 */
 } block;
 
 typedef struct device {
@@ -97,12 +102,19 @@ static void remove_block(device* owner, size_t i) {
   memmove(&owner->blocks[i], &owner->blocks[i + 1], (owner->block_count - i) * sizeof(block));
 }
 
-ob_status allocate(void* context, const ob_allocation* wanted, ob_address* address) {
-  int32_t index = wanted->device;
-  uint64_t bytes = wanted->bytes;
-  ob_status status = check_device(index);
-  if (status != OB_OK) return status;
-  if (bytes == 0) return fail(OB_INVALID_ARGUMENT, "An allocation of 0 bytes was asked for.");
+/* Maps pages of a file, or with 0 pages of the device's own that read as zeros, over a block. */
+static bool map_block(const device* owner, uint64_t start, uint64_t size, int file) {
+  int kind = file == 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
+  void* mapped = mmap(owner->contents + start, size, PROT_READ | PROT_WRITE, kind | MAP_FIXED,
+                      file == 0 ? -1 : file, 0);
+  if (mapped == MAP_FAILED) return false;
+  if (file == 0) (void)madvise(mapped, size, MADV_HUGEPAGE);
+  return true;
+}
+
+/* Takes a block whose pages are those of `file`, or with 0 the device's own. */
+static ob_status take_block(int32_t index, uint64_t bytes, int file, ob_address* address) {
+  ob_status status = OB_OK;
   device* owner = &devices[index];
   uint64_t size = bytes > host_settings.memory ? UINT64_MAX : whole_pages(bytes);
 
@@ -114,10 +126,17 @@ ob_status allocate(void* context, const ob_allocation* wanted, ob_address* addre
   }
   if (i < owner->block_count && reserve_block_entry(owner)) {
     uint64_t start = owner->blocks[i].start;
+    if (file != 0 && !map_block(owner, start, size, file)) {
+      status = fail(OB_OUT_OF_MEMORY, "%llu bytes of shared memory cannot be mapped: %s.",
+                    (unsigned long long)bytes, strerror(errno));
+      pthread_mutex_unlock(&owner->lock);
+      return status;
+    }
     if (start + size < block_end(owner, i)) {
       insert_block(owner, i + 1, (block){.start = start + size});
     }
     owner->blocks[i].used = bytes;
+    owner->blocks[i].file = file;
     owner->allocated += size;
     *address = (ob_address)(uintptr_t)(owner->base + start);
   } else {
@@ -131,6 +150,45 @@ ob_status allocate(void* context, const ob_allocation* wanted, ob_address* addre
   return status;
 }
 
+/* A descriptor that is above those of the standard streams, or -1. Closes `file`. */
+static int move_descriptor(int file) {
+  if (file < 0 || file > STDERR_FILENO) return file;
+  int moved = fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  close(file);
+  return moved;
+}
+
+/* Of files of ours: an access to a file that somebody made shorter would end the process. */
+enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
+
+/* A new file of zeros that has no name. */
+static ob_status create_file(uint64_t bytes, int* file) {
+  *file = move_descriptor(memfd_create("outboard_host", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (*file >= 0 && ftruncate(*file, (off_t)whole_pages(bytes)) == 0 &&
+      fcntl(*file, F_ADD_SEALS, SEALS) == 0) {
+    return OB_OK;
+  }
+  ob_status status = fail(OB_OUT_OF_MEMORY, "The host has no %llu bytes of shared memory: %s.",
+                          (unsigned long long)bytes, strerror(errno));
+  if (*file >= 0) close(*file);
+  return status;
+}
+
+ob_status allocate(void* context, const ob_allocation* wanted, ob_address* address) {
+  ob_status status = check_device(wanted->device);
+  if (status != OB_OK) return status;
+  if (wanted->bytes == 0) {
+    return fail(OB_INVALID_ARGUMENT, "An allocation of 0 bytes was asked for.");
+  }
+  uint32_t flags = OB_COVERS(wanted, flags) ? wanted->flags : 0;
+  bool shareable = (flags & OB_ALLOCATION_SHAREABLE) != 0 && wanted->bytes <= host_settings.memory;
+  int file = 0;
+  if (shareable) status = create_file(wanted->bytes, &file);
+  if (status == OB_OK) status = take_block(wanted->device, wanted->bytes, file, address);
+  if (status != OB_OK && file > 0) close(file);
+  return status;
+}
+
 ob_status deallocate(void* context, int32_t index, ob_address address) {
   ob_status status = check_device(index);
   if (status != OB_OK) return status;
@@ -141,7 +199,16 @@ ob_status deallocate(void* context, int32_t index, ob_address address) {
   size_t i = find_block(owner, offset);
   if (owner->blocks[i].start == offset && owner->blocks[i].used != 0) {
     uint64_t size = whole_pages(owner->blocks[i].used);
-    (void)madvise(owner->contents + offset, size, MADV_DONTNEED); /* back to the system */
+    if (owner->blocks[i].file == 0) {
+      (void)madvise(owner->contents + offset, size, MADV_DONTNEED); /* back to the system */
+    } else if (map_block(owner, offset, size, 0)) {
+      close(owner->blocks[i].file);
+      owner->blocks[i].file = 0;
+    } else {
+      status = fail(OB_ERROR, "Shared memory cannot be given back: %s.", strerror(errno));
+      pthread_mutex_unlock(&owner->lock);
+      return status;
+    }
     owner->allocated -= size;
     owner->blocks[i].used = 0;
     if (i + 1 < owner->block_count && owner->blocks[i + 1].used == 0) remove_block(owner, i + 1);
@@ -152,6 +219,55 @@ ob_status deallocate(void* context, int32_t index, ob_address address) {
   }
   pthread_mutex_unlock(&owner->lock);
   return status;
+}
+
+ob_status memory_export(void* context, int32_t index, ob_address address,
+                        ob_memory_handle* handle) {
+  ob_status status = check_device(index);
+  if (status != OB_OK) return status;
+  device* owner = &devices[index];
+  uint64_t offset = address - (uintptr_t)owner->base;
+  pthread_mutex_lock(&owner->lock);
+  block found = owner->blocks[find_block(owner, offset)];
+  bool shared = found.start == offset && found.used != 0 && found.file != 0;
+  int file = shared ? fcntl(found.file, F_DUPFD_CLOEXEC, 0) : -1;
+  pthread_mutex_unlock(&owner->lock);
+  if (!shared) {
+    return fail(OB_INVALID_ARGUMENT,
+                "0x%llx is not the start of shareable memory on device %d: allocate it with "
+                "OB_ALLOCATION_SHAREABLE.",
+                (unsigned long long)address, index);
+  }
+  if (file < 0) return fail(OB_ERROR, "Shared memory cannot be exported: %s.", strerror(errno));
+  handle->descriptor = file;
+  handle->bytes = found.used;
+  memset(handle->data, 0, sizeof handle->data); /* the file is all there is */
+  return OB_OK;
+}
+
+ob_status memory_import(void* context, int32_t index, const ob_memory_handle* handle,
+                        ob_address* address) {
+  ob_status status = check_device(index);
+  if (status != OB_OK) return status;
+  uint64_t bytes = handle->bytes;
+  struct stat file_status;
+  if (bytes == 0 || bytes > host_settings.memory ||
+      fcntl(handle->descriptor, F_GET_SEALS) != SEALS ||
+      fstat(handle->descriptor, &file_status) != 0 ||
+      (uint64_t)file_status.st_size != whole_pages(bytes)) {
+    return fail(OB_INVALID_ARGUMENT,
+                "Descriptor %d is no shared memory of %llu bytes on a host device.",
+                handle->descriptor, (unsigned long long)bytes);
+  }
+  int file = fcntl(handle->descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  if (file < 0) return fail(OB_ERROR, "Shared memory cannot be imported: %s.", strerror(errno));
+  status = take_block(index, bytes, file, address);
+  if (status != OB_OK) close(file);
+  return status;
+}
+
+ob_status memory_close(void* context, int32_t index, ob_address address) {
+  return deallocate(context, index, address);
 }
 
 ob_status memory_info(void* context, int32_t index, uint64_t* free_bytes, uint64_t* total_bytes) {
@@ -180,6 +296,13 @@ ob_status host_deallocate(void* context, void* pointer) {
   free(pointer);
   return OB_OK;
 }
+
+ob_status host_register(void* context, void* pointer, uint64_t bytes) {
+  if (bytes == 0) return fail(OB_INVALID_ARGUMENT, "0 bytes of memory cannot be registered.");
+  return check_host_range(pointer, bytes);
+}
+
+ob_status host_unregister(void* context, void* pointer) { return check_host_range(pointer, 1); }
 
 static bool overlaps(const device* other, uint64_t address, uint64_t bytes) {
   uint64_t base = (uintptr_t)other->base;

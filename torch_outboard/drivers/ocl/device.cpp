@@ -281,6 +281,7 @@ void fill_properties(const Candidate& candidate, const Settings& settings, const
   if (has_extension(candidate, "cl_khr_fp16") && !masked(settings, "float16")) {
     p.dtypes |= OB_DTYPE_FLOAT16;
   }
+  p.features = OB_FEATURE_LAUNCH_EVENTS;
   if (device.host_memory_is_device_memory) p.features |= OB_FEATURE_HOST_MEMORY_IS_DEVICE_MEMORY;
   p.subgroup_size = masked(settings, "subgroups") ? 0 : find_subgroup_size(candidate);
   p.total_memory = total_memory(candidate, settings);

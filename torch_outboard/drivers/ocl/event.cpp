@@ -12,6 +12,7 @@ struct ob_event_t {
   uint32_t flags;
   std::mutex mutex;
   ocl::EventReference latest;  // empty: never recorded
+  bool at_start = false;       // its time is the one at which that command began
 };
 
 namespace ocl {
@@ -20,6 +21,32 @@ namespace {
 EventReference latest_of(ob_event event) {
   std::lock_guard lock(event->mutex);
   return event->latest;
+}
+
+struct Recording {
+  EventReference event;
+  bool at_start;
+
+  int64_t time(const Device& device) const {
+    return device_time(device, event,
+                       at_start ? CL_PROFILING_COMMAND_START : CL_PROFILING_COMMAND_END);
+  }
+};
+
+// Of an event with a time. Throws if it was never recorded.
+Recording timed_recording_of(ob_event event) {
+  if ((event->flags & OB_EVENT_TIMING) == 0) {
+    fail(OB_INVALID_ARGUMENT, "The event must be created with timing enabled.");
+  }
+  std::lock_guard lock(event->mutex);
+  if (!event->latest) fail(OB_INVALID_ARGUMENT, "The event must have been recorded.");
+  return {event->latest, event->at_start};
+}
+
+void record(ob_event event, EventReference recorded, bool at_start) {
+  std::lock_guard lock(event->mutex);
+  std::swap(event->latest, recorded);
+  event->at_start = at_start;
 }
 
 EventReference make_user_event(const Device& device) {
@@ -99,7 +126,7 @@ void wait_for(ob_queue queue, const EventReference& event, const Device& owner) 
 }
 
 ob_status event_create(const ob_event_description* wanted, ob_event* event) {
-  *event = new ob_event_t{device_at(wanted->device), wanted->flags, {}, {}};
+  *event = new ob_event_t{device_at(wanted->device), wanted->flags, {}, {}, false};
   return OB_OK;
 }
 
@@ -113,10 +140,23 @@ ob_status event_record(ob_event event, ob_queue queue) {
     fail(OB_INVALID_ARGUMENT, "An event of device %d cannot be recorded on device %d.",
          event->device.index, queue->device.index);
   }
-  EventReference marker = mark(queue);
-  std::lock_guard lock(event->mutex);
-  std::swap(event->latest, marker);
+  record(event, mark(queue), false);
   return OB_OK;
+}
+
+void check_launch_event(ob_event event, const Device& device) {
+  if (event == nullptr) return;
+  if (&event->device != &device) {
+    fail(OB_INVALID_ARGUMENT, "An event of device %d cannot be recorded by a launch on device %d.",
+         event->device.index, device.index);
+  }
+  if ((event->flags & OB_EVENT_TIMING) == 0) {
+    fail(OB_INVALID_ARGUMENT, "An event of a launch must be created with timing enabled.");
+  }
+}
+
+void record_launch(ob_event event, const EventReference& kernel, bool start) {
+  if (event != nullptr) record(event, kernel, start);
 }
 
 ob_status event_wait(ob_queue queue, ob_event event) {
@@ -137,26 +177,23 @@ ob_status event_synchronize(ob_event event) {
 }
 
 ob_status event_elapsed(ob_event start, ob_event end, double* milliseconds) {
-  if ((start->flags & end->flags & OB_EVENT_TIMING) == 0) {
-    fail(OB_INVALID_ARGUMENT, "Both events must be created with timing enabled.");
-  }
   if (&start->device != &end->device) {
     fail(OB_INVALID_ARGUMENT, "The events belong to devices %d and %d.", start->device.index,
          end->device.index);
   }
-  const EventReference from = latest_of(start);
-  const EventReference to = latest_of(end);
-  if (!from || !to) fail(OB_INVALID_ARGUMENT, "Both events must have been recorded.");
-  if (from.status() > CL_COMPLETE || to.status() > CL_COMPLETE) return OB_NOT_READY;
-  const OpenCL& api = *start->device.api;
-  const auto time_of = [&](const EventReference& event) {
-    cl_ulong nanoseconds = 0;
-    check(api.clGetEventProfilingInfo(event.get(), CL_PROFILING_COMMAND_END, sizeof nanoseconds,
-                                      &nanoseconds, nullptr),
-          "clGetEventProfilingInfo");
-    return static_cast<int64_t>(nanoseconds);
-  };
-  *milliseconds = 1e-6 * static_cast<double>(time_of(to) - time_of(from));
+  const Recording from = timed_recording_of(start);
+  const Recording to = timed_recording_of(end);
+  if (from.event.status() > CL_COMPLETE || to.event.status() > CL_COMPLETE) return OB_NOT_READY;
+  const Device& device = start->device;
+  *milliseconds = 1e-6 * static_cast<double>(to.time(device) - from.time(device));
+  return OB_OK;
+}
+
+ob_status event_time(ob_event event, uint64_t* nanoseconds) {
+  const Recording recording = timed_recording_of(event);
+  if (recording.event.status() > CL_COMPLETE) return OB_NOT_READY;
+  Device& device = event->device;
+  *nanoseconds = static_cast<uint64_t>(to_host_time(device, recording.time(device)));
   return OB_OK;
 }
 

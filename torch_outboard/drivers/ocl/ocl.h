@@ -10,6 +10,7 @@
  *   worker.cpp    threads for host callbacks
  *   queue.cpp     queues
  *   event.cpp     events, waits, callbacks
+ *   clock.cpp     the clock of a device and that of the host
  *   transfer.cpp  copies and fills
  *   peer.cpp      copies between devices
  *   program.cpp   programs, kernels, launches
@@ -129,6 +130,11 @@ struct Device {
   // queue.cpp
   std::mutex queues_mutex;
   std::vector<ob_queue> queues;
+
+  // clock.cpp, in nanoseconds of the host
+  std::mutex clock_mutex;
+  int64_t clock_offset = 0;
+  int64_t clock_measured = 0;  // when; 0: never
 
   bool on_cpu() const { return properties.kind == OB_DEVICE_CPU; }
 };
@@ -254,6 +260,11 @@ void wait_for(ob_queue queue, const EventReference& event, const Device& owner);
 // Runs a task after an event, on a thread of the driver.
 void run_after(const EventReference& event, const OpenCL& api, std::function<void()> task);
 
+// Throws unless launches on this device can record the event, or it is NULL.
+void check_launch_event(ob_event event, const Device& device);
+// The event has the time when a kernel began to run, or when it had ended.
+void record_launch(ob_event event, const EventReference& kernel, bool start);
+
 ob_status event_create(const ob_event_description* wanted, ob_event* event);
 ob_status event_destroy(ob_event event);
 ob_status event_record(ob_event event, ob_queue queue);
@@ -261,7 +272,15 @@ ob_status event_wait(ob_queue queue, ob_event event);
 ob_status event_query(ob_event event);
 ob_status event_synchronize(ob_event event);
 ob_status event_elapsed(ob_event start, ob_event end, double* milliseconds);
+ob_status event_time(ob_event event, uint64_t* nanoseconds);
 ob_status host_callback(ob_queue queue, ob_host_function function, void* argument);
+
+// ---- clock.cpp
+
+// Of a completed command, in nanoseconds of the device: `what` is CL_PROFILING_COMMAND_*.
+int64_t device_time(const Device& device, const EventReference& event, cl_uint what);
+// Nanoseconds of the device in those of the host's CLOCK_MONOTONIC.
+int64_t to_host_time(Device& device, int64_t nanoseconds);
 
 // ---- transfer.cpp
 

@@ -278,14 +278,32 @@ ob_status launch(ob_queue queue, const ob_launch* launch) {
            kernel->name.c_str(), global[i], local[i]);
     }
   }
+  ob_event const start = OB_COVERS(launch, start) ? launch->start : nullptr;
+  ob_event const end = OB_COVERS(launch, end) ? launch->end : nullptr;
+  check_launch_event(start, queue->device);
+  check_launch_event(end, queue->device);
+  const bool timed = start != nullptr || end != nullptr;
+  const OpenCL& api = *queue->device.api;
+  EventReference launched;
   try {
     enqueue(queue, "clEnqueueNDRangeKernel", [&](cl_command_queue commands, cl_event* event) {
-      return queue->device.api->clEnqueueNDRangeKernel(commands, kernel->kernel, launch->dimensions,
-                                                       nullptr, global, local, 0, nullptr, event);
+      const cl_int code = api.clEnqueueNDRangeKernel(commands, kernel->kernel, launch->dimensions,
+                                                     nullptr, global, local, 0, nullptr, event);
+      if (timed && code == CL_SUCCESS) {
+        api.clRetainEvent(*event);
+        launched = EventReference(&api, *event);
+      }
+      return code;
     });
   } catch (Failure& failure) {
     failure.message = "Kernel " + kernel->name + ": " + failure.message;
     throw;
+  }
+  if (timed) {
+    record_launch(start, launched, true);
+    record_launch(end, launched, false);
+    // Or who waits for an event might wait forever for what was never sent to the device.
+    check(api.clFlush(queue->commands), "clFlush");
   }
   return OB_OK;
 }

@@ -175,6 +175,7 @@ extern "C" __attribute__((visibility("default"))) const ob_driver* ob_driver_tab
     OUTBOARD_SET(kernel_release)
     OUTBOARD_SET(kernel_attributes)
     OUTBOARD_SET(launch)
+    OUTBOARD_SET(event_time)
 #undef OUTBOARD_SET
     return t;
   }();

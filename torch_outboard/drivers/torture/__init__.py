@@ -104,6 +104,18 @@ class Torture:
         how = repeat if isinstance(repeat, str) else ("on" if repeat else "once")
         self._apply(f"lie={function}:{nth}:{how}")
 
+    def lose(self, device: int, nth: int = 1) -> None:
+        """Lets the `nth` use from now of a device's queues find the device lost.
+
+        Args:
+            device: an index.
+            nth: 1 for the next use.
+
+        Raises:
+            ValueError: for a number that is none.
+        """
+        self._apply(f"lose={device}:{nth}")
+
     def calls(self) -> dict[str, int]:
         """Number of calls per function of the table since the start or `reset`."""
         names = _enumerate(self.library.ob_torture_function_name)
@@ -145,6 +157,7 @@ _torture = Torture(library_path())
 configure = _torture.configure
 fail = _torture.fail
 lie = _torture.lie
+lose = _torture.lose
 calls = _torture.calls
 live = _torture.live
 leaks = _torture.leaks

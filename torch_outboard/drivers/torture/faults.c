@@ -23,7 +23,7 @@ static const char* const status_names[] = {
 typedef enum repetition { ONCE, ON, EVERY, REPETITION_COUNT } repetition;
 static const char* const repetition_names[] = {"once", "on", "every"};
 
-enum { MAX_RULES = 64, ANY_FUNCTION = FUNCTION_COUNT };
+enum { MAX_RULES = 64, MAX_DEVICES = 64, ANY_FUNCTION = FUNCTION_COUNT };
 
 typedef struct rule {
   int called; /* a function or ANY_FUNCTION */
@@ -40,7 +40,11 @@ static pthread_mutex_t rules_lock = PTHREAD_MUTEX_INITIALIZER;
 static rule rules[MAX_RULES];
 static atomic_int rule_count; /* changed under the lock, read without */
 
-static _Thread_local char problem[384];
+/* By device: the uses from now at which it is lost; 0: it is not. */
+static atomic_uint_fast64_t uses_left[MAX_DEVICES];
+static atomic_bool lost[MAX_DEVICES];
+
+static _Thread_local char problem[448];
 
 /* ---- Calls ---- */
 
@@ -95,9 +99,38 @@ void forget_settings(void) {
   for (int i = 0; i < FUNCTION_COUNT; i++) atomic_store(&slow_us[i], 0);
   atomic_store(&delay_us, 0);
   atomic_store(&limit, 0);
+  for (int32_t i = 0; i < MAX_DEVICES; i++) recover(i);
   pthread_mutex_lock(&rules_lock);
   atomic_store(&rule_count, 0);
   pthread_mutex_unlock(&rules_lock);
+}
+
+/* ---- Lost devices ---- */
+
+static bool can_be_lost(int32_t device) { return device >= 0 && device < MAX_DEVICES; }
+
+ob_status check_lost(int32_t device) {
+  if (!can_be_lost(device) || !atomic_load(&lost[device])) return OB_OK;
+  return refuse(OB_DEVICE_LOST, "Torture has lost device %d.", (int)device);
+}
+
+ob_status use_device(int32_t device) {
+  if (!can_be_lost(device)) return OB_OK;
+  uint_fast64_t left = atomic_load(&uses_left[device]);
+  while (left > 0 && !atomic_compare_exchange_weak(&uses_left[device], &left, left - 1)) {
+  }
+  if (left == 1) {
+    wait_for_device(device); /* nothing is pending on a lost device */
+    atomic_fetch_add(&injected, 1);
+    atomic_store(&lost[device], true);
+  }
+  return check_lost(device);
+}
+
+void recover(int32_t device) {
+  if (!can_be_lost(device)) return;
+  atomic_store(&uses_left[device], 0);
+  atomic_store(&lost[device], false);
 }
 
 /* ---- Settings ---- */
@@ -172,6 +205,18 @@ static bool apply_fault(char* value, bool lie) {
   return count < MAX_RULES;
 }
 
+/* DEVICE:NTH */
+static bool apply_loss(char* value) {
+  char* rest;
+  uint64_t device, nth;
+  if (!read_number(strtok_r(value, ":", &rest), &device) || device >= MAX_DEVICES ||
+      !read_number(strtok_r(NULL, ":", &rest), &nth) || nth == 0) {
+    return false;
+  }
+  atomic_store(&uses_left[device], nth);
+  return true;
+}
+
 static bool apply_setting(char* setting) {
   if (strcmp(setting, "count") == 0) return true;
   char* value = strchr(setting, '=');
@@ -181,6 +226,7 @@ static bool apply_setting(char* setting) {
   if (strcmp(setting, "slow") == 0) return apply_slow(value);
   if (strcmp(setting, "fail") == 0) return apply_fault(value, false);
   if (strcmp(setting, "lie") == 0) return apply_fault(value, true);
+  if (strcmp(setting, "lose") == 0) return apply_loss(value);
   if (!read_number(value, &number)) return false;
   if (strcmp(setting, "delay_us") == 0) {
     atomic_store(&delay_us, number);
@@ -204,8 +250,8 @@ const char* apply_settings(const char* settings) {
     if (apply_setting(setting)) continue;
     snprintf(problem, sizeof problem,
              "\"%s\" is no torture setting; there are count, delay_us=N, limit=BYTES, "
-             "slow=FUNCTION:N, fail=FUNCTION:NTH[:STATUS[:once|on|every]] and "
-             "lie=FUNCTION:NTH[:once|on|every].",
+             "slow=FUNCTION:N, fail=FUNCTION:NTH[:STATUS[:once|on|every]], "
+             "lie=FUNCTION:NTH[:once|on|every] and lose=DEVICE:NTH.",
              shown);
     answer = problem;
   }

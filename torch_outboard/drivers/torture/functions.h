@@ -26,7 +26,8 @@
   F(CALL, peer_access, (int32_t device, int32_t peer, int32_t* direct), (device, peer, direct),    \
     OB_OK)                                                                                         \
   F(CREATE, allocate, (const ob_allocation* wanted, ob_address* address), (wanted, address),       \
-    check_limit(wanted->device, wanted->bytes), ALLOCATION, *address, wanted->device,              \
+    check_lost(wanted->device) ?: check_limit(wanted->device, wanted->bytes), ALLOCATION,          \
+    *address, wanted->device,                                                                      \
     wanted->bytes)                                                                                 \
   F(DESTROY, deallocate, (int32_t device, ob_address address), (device, address),                  \
     ALLOCATION, address)                                                                           \
@@ -35,15 +36,15 @@
     (wanted, pointer), OB_OK, PINNED, KEY(*pointer), -1, wanted->bytes)                            \
   F(DESTROY, host_deallocate, (void* pointer), (pointer), PINNED, KEY(pointer))                    \
   F(CREATE, queue_create, (const ob_queue_description* wanted, ob_queue* queue),                   \
-    (wanted, queue), OB_OK, QUEUE, KEY(*queue), wanted->device, 0)                                 \
+    (wanted, queue), check_lost(wanted->device), QUEUE, KEY(*queue), wanted->device, 0)                                 \
   F(DESTROY, queue_destroy, (ob_queue queue), (queue), QUEUE, KEY(queue))                          \
   F(CALL, queue_query, (ob_queue queue), (queue), check_queue(queue))                              \
   F(WAIT, queue_synchronize, (ob_queue queue), (queue), check_queue(queue))                        \
-  F(WAIT, device_synchronize, (int32_t device), (device), OB_OK)                                   \
+  F(WAIT, device_synchronize, (int32_t device), (device), use_device(device))                      \
   F(CALL, queue_native_handle, (ob_queue queue, void** handle), (queue, handle),                   \
     check_queue(queue))                                                                            \
   F(CREATE, event_create, (const ob_event_description* wanted, ob_event* event),                   \
-    (wanted, event), OB_OK, EVENT, KEY(*event), wanted->device, 0)                                 \
+    (wanted, event), check_lost(wanted->device), EVENT, KEY(*event), wanted->device, 0)                                 \
   F(DESTROY, event_destroy, (ob_event event), (event), EVENT, KEY(event))                          \
   F(WORK, event_record, (ob_event event, ob_queue queue), (event, queue), queue,                   \
     check_event(event))                                                                            \
@@ -93,11 +94,11 @@
   F(WORK, host_callback, (ob_queue queue, ob_host_function function, void* argument),              \
     (queue, function, argument), queue, OB_OK)                                                     \
   F(CREATE, program_build, (const ob_program_source* source, ob_program* program),                 \
-    (source, program), OB_OK, PROGRAM, KEY(*program), source->device, 0)                           \
+    (source, program), check_lost(source->device), PROGRAM, KEY(*program), source->device, 0)                           \
   F(CALL, program_binary, (ob_program program, void* data, uint64_t* bytes),                       \
     (program, data, bytes), check_live(PROGRAM, KEY(program)))                                     \
   F(CREATE, program_load, (const ob_program_image* image, ob_program* program), (image, program),  \
-    OB_OK, PROGRAM, KEY(*program), image->device, 0)                                               \
+    check_lost(image->device), PROGRAM, KEY(*program), image->device, 0)                                               \
   F(DESTROY, program_release, (ob_program program), (program), PROGRAM, KEY(program))              \
   F(CREATE, kernel_create, (ob_program program, const char* name, ob_kernel* kernel),              \
     (program, name, kernel), check_live(PROGRAM, KEY(program)), KERNEL, KEY(*kernel), -1, 0)       \
@@ -115,11 +116,24 @@
     check_convolution(queue, description)                                                         \
       ?: delay_unless(description->workspace_query, context, queue))    \
   F(CALL, graph_begin, (ob_queue queue), (queue), check_queue(queue))                              \
-  F(CREATE, graph_end, (ob_queue queue, ob_graph* graph), (queue, graph), check_queue(queue),      \
-    GRAPH, KEY(*graph), -1, 0)                                                                     \
+  F(CREATE, graph_end, (ob_queue queue, ob_graph* graph), (queue, graph),                          \
+    check_live(QUEUE, KEY(queue)), GRAPH, KEY(*graph), -1, 0)                                                                     \
   F(WORK, graph_launch, (ob_queue queue, ob_graph graph), (queue, graph), queue,                   \
     check_live(GRAPH, KEY(graph)))                                                                 \
-  F(DESTROY, graph_release, (ob_graph graph), (graph), GRAPH, KEY(graph))
+  F(DESTROY, graph_release, (ob_graph graph), (graph), GRAPH, KEY(graph))                          \
+  F(CALL, event_time, (ob_event event, uint64_t* nanoseconds), (event, nanoseconds),               \
+    check_event(event))                                                                            \
+  F(CREATE, host_register, (void* pointer, uint64_t bytes), (pointer, bytes),                      \
+    check_unregistered(pointer, bytes), REGISTERED, KEY(pointer), -1, bytes)                       \
+  F(DESTROY, host_unregister, (void* pointer), (pointer), REGISTERED, KEY(pointer))                \
+  F(CALL, memory_export, (int32_t device, ob_address address, ob_memory_handle* handle),           \
+    (device, address, handle), check_start_on(device, address))                                    \
+  F(CREATE, memory_import,                                                                         \
+    (int32_t device, const ob_memory_handle* handle, ob_address* address),                         \
+    (device, handle, address), check_lost(device), IMPORT, *address, device, handle->bytes)        \
+  F(DESTROY, memory_close, (int32_t device, ob_address address), (device, address), IMPORT,        \
+    address)                                                                                       \
+  F(CUSTOM, device_reset)
 /* clang-format on */
 
 #endif /* OUTBOARD_DRIVERS_TORTURE_FUNCTIONS_H */

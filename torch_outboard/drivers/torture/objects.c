@@ -10,8 +10,9 @@
 
 #include "torture.h"
 
-const char* const object_kind_names[OBJECT_KIND_COUNT] = {
-    "allocations", "pinned", "queues", "events", "programs", "kernels", "graphs"};
+const char* const object_kind_names[OBJECT_KIND_COUNT] = {"allocations", "pinned",     "queues",
+                                                          "events",      "programs",   "kernels",
+                                                          "graphs",      "registered", "imports"};
 
 enum { MAX_DEVICES = 64 };
 
@@ -96,6 +97,18 @@ uint64_t live_objects(object_kind kind) {
   return count;
 }
 
+bool live_object_of(object_kind kind, int32_t device, size_t place, uint64_t* key) {
+  bool found = false;
+  pthread_mutex_lock(&lock);
+  for (size_t i = 0; i < alive[kind].count && !found; i++) {
+    if (alive[kind].objects[i].device != device) continue;
+    found = place-- == 0;
+    *key = alive[kind].objects[i].key;
+  }
+  pthread_mutex_unlock(&lock);
+  return found;
+}
+
 uint64_t live_bytes(int32_t device) {
   if (!is_device(device)) return 0;
   pthread_mutex_lock(&lock);
@@ -155,8 +168,16 @@ static ob_status find_live(object_kind kind, uint64_t key, int32_t* device) {
 }
 
 ob_status check_live(object_kind kind, uint64_t key) { return find_live(kind, key, NULL); }
-ob_status check_queue(ob_queue queue) { return check_live(QUEUE, KEY(queue)); }
-ob_status check_event(ob_event event) { return check_live(EVENT, KEY(event)); }
+
+ob_status check_queue(ob_queue queue) {
+  int32_t device = -1;
+  return find_live(QUEUE, KEY(queue), &device) ?: use_device(device);
+}
+
+ob_status check_event(ob_event event) {
+  int32_t device = -1;
+  return find_live(EVENT, KEY(event), &device) ?: check_lost(device);
+}
 
 ob_status check_limit(int32_t device, uint64_t bytes) {
   uint64_t limit = memory_limit(), used = live_bytes(device);
@@ -167,11 +188,47 @@ ob_status check_limit(int32_t device, uint64_t bytes) {
                 device, limit, used, bytes);
 }
 
-ob_status check_range_on(int32_t device, ob_address address, uint64_t bytes) {
+/* The object of this kind that holds the byte at `address`; zeros if there is none. */
+static object find_around(object_kind kind, uint64_t address) {
   pthread_mutex_lock(&lock);
-  size_t after = position_after(&alive[ALLOCATION], address);
-  object owner = after == 0 ? (object){0} : alive[ALLOCATION].objects[after - 1];
+  size_t after = position_after(&alive[kind], address);
+  object owner = after == 0 ? (object){0} : alive[kind].objects[after - 1];
   pthread_mutex_unlock(&lock);
+  return address - owner.key < owner.bytes ? owner : (object){0};
+}
+
+static object find_memory(ob_address address) {
+  object owner = find_around(ALLOCATION, address);
+  return owner.bytes != 0 ? owner : find_around(IMPORT, address);
+}
+
+ob_status check_unregistered(const void* pointer, uint64_t bytes) {
+  if (find_around(REGISTERED, KEY(pointer)).bytes == 0 &&
+      (bytes == 0 || find_around(REGISTERED, KEY(pointer) + bytes - 1).bytes == 0)) {
+    return OB_OK;
+  }
+  return misuse("%" PRIu64 " bytes at %p are registered already.", bytes, pointer);
+}
+
+ob_status check_start_on(int32_t device, ob_address address) {
+  object owner = find_memory(address);
+  if (owner.bytes != 0 && owner.key == address && owner.device == device) return OB_OK;
+  return misuse("0x%" PRIx64 " is not the start of memory of device %" PRId32 ".", address, device);
+}
+
+ob_status check_given_back(int32_t device) {
+  static const object_kind kinds[] = {ALLOCATION, IMPORT, PROGRAM};
+  uint64_t key;
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    if (!live_object_of(kinds[i], device, 0, &key)) continue;
+    return misuse("Device %" PRId32 " cannot be reset: 0x%" PRIx64 " is among its live %s.", device,
+                  key, object_kind_names[kinds[i]]);
+  }
+  return OB_OK;
+}
+
+ob_status check_range_on(int32_t device, ob_address address, uint64_t bytes) {
+  object owner = find_memory(address);
   uint64_t offset = address - owner.key;
   if (offset < owner.bytes) {
     if (owner.device == device && bytes <= owner.bytes - offset) return OB_OK;
@@ -208,6 +265,11 @@ ob_status check_launch(ob_queue queue, const ob_launch* launch) {
     if (argument->kind == OB_ARGUMENT_ADDRESS) {
       status = check_range(queue, argument->address, 1);
     }
+  }
+  ob_event events[] = {OB_COVERS(launch, start) ? launch->start : NULL,
+                       OB_COVERS(launch, end) ? launch->end : NULL};
+  for (int i = 0; i < 2 && status == OB_OK; i++) {
+    if (events[i] != NULL) status = check_event(events[i]);
   }
   return status;
 }

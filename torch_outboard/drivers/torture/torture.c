@@ -22,6 +22,10 @@
  *       error. REPEAT is once (default), on (all calls from the NTH on) or every (each NTH call).
  *   lie=FUNCTION:NTH[:REPEAT]
  *       The NTH call from now answers OK and does nothing.
+ *   lose=DEVICE:NTH
+ *       The NTH call from now that gives work to a queue of the device, or asks or waits for one,
+ *       finds the device lost, and so does every later call that needs it, until device_reset of
+ *       the wrapped driver.
  *
  * A call that fails this way has not happened, except for those that wait or destroy: they do their
  * work and then report failure, as drivers do when earlier work has failed. A lie about those does
@@ -176,6 +180,27 @@ static ob_status torture_memory_info(void* context, int32_t device, uint64_t* fr
     if (left < *free_bytes) *free_bytes = left;
   }
   return pass_on(status);
+}
+
+static ob_status torture_device_reset(void* context, int32_t device) {
+  ob_status status = begin_call(FUNCTION_device_reset);
+  if (status == LIE) return OB_OK;
+  if (status == OB_OK) status = check_given_back(device);
+  if (status != OB_OK) return status;
+  status = inner.device_reset(context, device);
+  if (status == OB_OK) recover(device);
+  return pass_on(status);
+}
+
+void wait_for_device(int32_t device) {
+  if (inner.device_synchronize != NULL) {
+    (void)inner.device_synchronize(inner.context, device);
+    return;
+  }
+  uint64_t queue;
+  for (size_t i = 0; live_object_of(QUEUE, device, i, &queue); i++) {
+    (void)inner.queue_synchronize(inner.context, (ob_queue)(uintptr_t)queue);
+  }
 }
 
 /* ---- For the loader and for tests ---- */

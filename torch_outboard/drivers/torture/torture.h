@@ -26,6 +26,9 @@ extern const char* const function_names[FUNCTION_COUNT];
 /* Keeps the message of this thread and returns `status`. */
 ob_status refuse(ob_status status, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Waits for all queues of a device of the wrapped driver, whatever comes of their work. */
+void wait_for_device(int32_t device);
+
 /* ---- faults.c ---- */
 
 /* Applies settings (the grammar is in torture.c). Returns NULL, or what is wrong with them. */
@@ -46,6 +49,12 @@ uint64_t work_delay_us(void);
 void sleep_us(uint64_t microseconds);
 uint64_t memory_limit(void); /* bytes per device; 0: none */
 
+/* OB_DEVICE_LOST where `lose` has lost the device. `use_device` counts the use, and loses the
+ * device if this was to be the one. */
+ob_status check_lost(int32_t device);
+ob_status use_device(int32_t device);
+void recover(int32_t device);
+
 /* ---- objects.c ---- */
 
 typedef enum object_kind {
@@ -56,6 +65,8 @@ typedef enum object_kind {
   PROGRAM,
   KERNEL,
   GRAPH,
+  REGISTERED,
+  IMPORT,
   OBJECT_KIND_COUNT
 } object_kind;
 
@@ -71,6 +82,8 @@ void add_object(object_kind kind, object added);
 /* False if there is no such object: never created or already destroyed. */
 bool remove_object(object_kind kind, uint64_t key, object* removed);
 uint64_t live_objects(object_kind kind);
+/* The key of the object at `place` among those of a device; false if there are not so many. */
+bool live_object_of(object_kind kind, int32_t device, size_t place, uint64_t* key);
 uint64_t live_bytes(int32_t device);
 /* Lists what is alive, a line each; returns the length of the whole text. */
 size_t describe_objects(char* text, size_t size);
@@ -85,6 +98,9 @@ ob_status check_live(object_kind kind, uint64_t key);
 ob_status check_queue(ob_queue queue);
 ob_status check_event(ob_event event);
 ob_status check_limit(int32_t device, uint64_t bytes);
+ob_status check_unregistered(const void* pointer, uint64_t bytes);
+ob_status check_start_on(int32_t device, ob_address address);
+ob_status check_given_back(int32_t device);
 ob_status check_range_on(int32_t device, ob_address address, uint64_t bytes);
 ob_status check_range(ob_queue queue, ob_address address, uint64_t bytes);
 ob_status check_rows(ob_queue queue, ob_address address, uint64_t pitch, uint64_t row_bytes,

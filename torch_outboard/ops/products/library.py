@@ -5,9 +5,18 @@ csrc/device_kernels/library, where the driver has the functions.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import cast
+
+import torch
 
 from torch_outboard.ops.products import convolution, matrix_product
-from torch_outboard.ops.row import FLOATS, Row
+from torch_outboard.ops.row import FLOATS, Row, dtype_bits
+
+# For libraries alone: no kernel of the kit computes on them.
+FLOAT8 = (
+    torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz,
+    torch.float8_e8m0fnu,
+)  # fmt: skip
 
 # Products that are none of matrices: nothing is summed over, or an operand is conjugated.
 _NO_PRODUCTS = {"aten::addr", "aten::vdot"}
@@ -15,7 +24,11 @@ _NO_PRODUCTS = {"aten::addr", "aten::vdot"}
 
 def _products() -> list[Row]:
     rows = [
-        {**row, "engine": "library_product"}
+        {
+            **row,
+            "engine": "library_product",
+            "dtypes": cast("int", row["dtypes"]) | dtype_bits(FLOAT8),
+        }
         for row in matrix_product.rows()
         if str(row["overloads"][0]) not in _NO_PRODUCTS  # type: ignore[index]
     ]

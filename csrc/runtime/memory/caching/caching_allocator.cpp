@@ -120,6 +120,17 @@ class Allocator final : public CachingAllocator {
     for_each_cache([&](DeviceCache& cache) { cache.empty(pool); });
   }
 
+  std::pair<size_t, size_t> give_back(c10::DeviceIndex device) override {
+    DeviceCache* cache = checked_cache(device);
+    if (cache == nullptr) return {0, 0};
+    try {
+      cache->empty({0, 0});
+    } catch (const c10::AcceleratorError&) {
+      // Work failed, or the device is lost. Either way the memory went back.
+    }
+    return {cache->totals().first, cache->reserved()};
+  }
+
   void recordStream(const c10::DataPtr& pointer, c10::Stream stream) override {
     if (pointer.get() == nullptr) return;
     check_fork();

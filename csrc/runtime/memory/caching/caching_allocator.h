@@ -48,6 +48,10 @@ class OUTBOARD_API CachingAllocator : public c10::DeviceAllocator {
   // Device of the segment that holds `pointer`, or -1. Initializes nothing.
   virtual c10::DeviceIndex device_of_pointer(const void* pointer) = 0;
 
+  // Gives all memory of a device back that nothing uses, also where waiting for it fails. Returns
+  // the bytes that tensors hold, adopted memory included, and those that are still reserved.
+  virtual std::pair<size_t, size_t> give_back(c10::DeviceIndex device) = 0;
+
   // Limits this process to a fraction, in [0, 1], of the device's memory. What it has already
   // stays.
   virtual void set_memory_fraction(double fraction, c10::DeviceIndex device) = 0;
