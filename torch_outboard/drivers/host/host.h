@@ -257,10 +257,14 @@ ob_status launch(void* context, ob_queue queue, const ob_launch* wanted);
 /* ---- pool.c ---- */
 
 uint64_t nanoseconds(void);
-/* For loops that wait for another thread. */
-void relax(void);
-/* Whether `changed` differs from `seen` now or within a short time. */
-bool spin_for_change(const atomic_uint* changed, unsigned seen);
+/* A short wait for another thread, `while (not_yet && keep_spinning(&waiting))`. False when it
+ * would be better to sleep. Begins as {0}. */
+typedef struct spin {
+  uint64_t start;
+  unsigned rounds;
+} spin;
+
+bool keep_spinning(spin* waiting);
 /* Calls run(argument, piece, thread) once for each piece below `pieces`, thread 0 being the caller;
  * returns when all are done. False, and nothing was called, if others share work already. */
 bool share_work(void (*run)(void* argument, uint64_t piece, int thread), void* argument,

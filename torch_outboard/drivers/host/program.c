@@ -30,11 +30,13 @@ static const char MAGIC[8] = {'o', 'b', '_', 'h', 'o', 's', 't', '1'};
 
 /* ---- Loading ---- */
 
-/* The path of a descriptor, another one for each `number`, since the loader takes two libraries of
- * one path for the same, and descriptors are used again: each bit is a "/" or "/." more. */
-static void write_path(int descriptor, unsigned number, char* path) {
+/* The path of a descriptor, another one each time, since the loader takes two libraries of one path
+ * for the same, and descriptors are used again: "//" and "/." are the bits of the time. */
+static void write_path(int descriptor, char* path) {
   path += sprintf(path, "/proc");
-  for (; number != 0; number >>= 1) path += sprintf(path, "%s", (number & 1) != 0 ? "//" : "/.");
+  for (uint64_t time = nanoseconds(); time != 0; time >>= 1) {
+    path += sprintf(path, "%s", (time & 1) != 0 ? "//" : "/.");
+  }
   sprintf(path, "/self/fd/%d", descriptor);
 }
 
@@ -66,14 +68,13 @@ static int create_file(void) {
 }
 
 static ob_status load(const void* data, uint64_t bytes, void** library) {
-  static atomic_uint loaded;
   int file = create_file();
   if (file < 0) {
     return fail(OB_ERROR, "A program cannot be loaded, since no file can be created for it: %s.",
                 strerror(errno));
   }
-  char path[128];
-  write_path(file, atomic_fetch_add(&loaded, 1) + 1, path);
+  char path[192];
+  write_path(file, path);
   ob_status status = OB_OK;
   if (!write_all(file, data, bytes)) {
     status = fail(OB_ERROR, "A program cannot be loaded, since its file cannot be written: %s.",

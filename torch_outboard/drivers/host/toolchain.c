@@ -152,9 +152,8 @@ __attribute__((visibility("default"))) const char* ob_host_describe(void) {
   if (no_code_reason() != NULL) {
     snprintf(text, sizeof text, "no kernels: %s", no_code_reason());
   } else {
-    snprintf(text, sizeof text, "kernels by %s (%s), %s, vectors of %u floats, %d threads",
-             toolchain.command, toolchain.version, processor_flags(), vector_width(),
-             host_settings.threads);
+    snprintf(text, sizeof text, "kernels by %.4000s (%s), %s, vectors of %u floats",
+             toolchain.command, toolchain.version, processor_flags(), vector_width());
   }
   return text;
 }
