@@ -12,9 +12,9 @@
 namespace outboard {
 namespace {
 
-// On a processor the sums of a tile and what is multiplied just now fill its vector registers, 16, or
-// 32 where they have 64 bytes. One row more, and compilers begin to move sums about in each step,
-// which halves the speed. On a GPU tiles are small, and there are many of them.
+// On a processor the sums of a tile and what is multiplied just now fill its vector registers, 16,
+// or 32 where they have 64 bytes. One row more, and compilers begin to move sums about in each
+// step, which halves the speed. On a GPU tiles are small, and there are many of them.
 constexpr ProductBlocks kCpuBlocks = {5, 2, 8};
 constexpr ProductBlocks kWideCpuBlocks = {12, 2, 8};
 constexpr ProductBlocks kGpuBlocks = {4, 1, 1};

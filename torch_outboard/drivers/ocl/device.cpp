@@ -237,8 +237,8 @@ uint32_t find_subgroup_size(const Candidate& candidate) {
   return static_cast<uint32_t>(sizes.first);
 }
 
-// PoCL 3.0 does not compile vectors of 16 floats for each processor that says it has them: on some it
-// ends the process, on others the compilation does not end. Vectors of 8 are nearly as fast.
+// PoCL 3.0 does not compile vectors of 16 floats for each processor that says it has them: on some
+// it ends the process, on others the compilation does not end. Vectors of 8 are nearly as fast.
 constexpr uint32_t kWidestVectors = 8;
 
 bool masked(const Settings& settings, const char* name) {
