@@ -58,6 +58,13 @@ test-intel: build $(INTEL)/ready ## the tests of drivers and device kernels thro
 	@OUTBOARD_OCL_LIBRARY=$(CURDIR)/$(INTEL)/lib/libintelocl.so OMP_WAIT_POLICY=PASSIVE \
 		$(PY) -m pytest --configuration ocl -m "not slow" -q -n $(MAX_JOBS) tests/device_kernels tests/drivers
 
+CLANG := build/clang
+
+.PHONY: test-clang
+test-clang: build $(CLANG)/ready ## the tests of drivers and device kernels by kernels of the driver `host`
+	@OUTBOARD_CLANG="'$(CURDIR)/$(CLANG)/ziglang/zig' clang" OMP_WAIT_POLICY=PASSIVE \
+		$(PY) -m pytest --configuration clang -m "not slow" -q -n $(MAX_JOBS) tests/device_kernels tests/drivers
+
 .PHONY: test-libraries
 test-libraries: build $(VENV)/ready-libraries ## train small models of transformers, peft and diffusers by host and device kernels
 	@for configuration in shared separate ocl; do \
@@ -142,6 +149,12 @@ $(VENV)/ready: requirements/build.txt requirements/test.txt requirements/demo.tx
 $(INTEL)/ready: requirements/intel.txt | $(VENV)/bin/python
 	$(call say,Installing the OpenCL run-time of Intel: 700 MB)
 	@$(PY) -m pip install -q --ignore-installed --prefix $(INTEL) -r $<
+	@touch $@
+
+# Apart from .venv, where the driver would find and use it.
+$(CLANG)/ready: requirements/clang.txt | $(VENV)/bin/python
+	$(call say,Installing a clang: 410 MB)
+	@$(PY) -m pip install -q --upgrade --target $(CLANG) -r $<
 	@touch $@
 
 # PyTorch is named again, or pip might replace it by the newest one.

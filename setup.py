@@ -72,6 +72,8 @@ from torch.utils.cpp_extension import (  # noqa: E402
 
 LIBRARY = f"{PACKAGE}.lib.libtorch_outboard"
 DRIVERS = ("host", "torture", "ocl")
+# Sources that drivers have in common are compiled into each.
+COMMON_SOURCES = {"host": ("compiler",)}
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-deprecated-declarations"]
 
 
@@ -85,8 +87,11 @@ def library_sources() -> list[str]:
 
 
 def driver_sources(name: str) -> list[str]:
-    folder = ROOT / PACKAGE / "drivers" / name
-    files = [*folder.glob("*.c"), *folder.glob("*.cpp")]
+    drivers = ROOT / PACKAGE / "drivers"
+    folders = [drivers / folder for folder in (name, *COMMON_SOURCES.get(name, ()))]
+    files = [
+        path for folder in folders for ending in ("c", "cpp") for path in folder.glob(f"*.{ending}")
+    ]
     return sorted(str(p.relative_to(ROOT)) for p in files)
 
 
@@ -296,7 +301,7 @@ def native_extensions() -> list[Extension]:
         Extension(
             f"{PACKAGE}.drivers.{name}.libob_{name}",
             driver_sources(name),
-            include_dirs=[str(ROOT / "csrc" / "include")],
+            include_dirs=[str(ROOT / "csrc" / "include"), str(ROOT / PACKAGE / "drivers")],
             extra_compile_args=[
                 "-std=c++20" if is_cxx(name) else "-std=c11",
                 "-O2",

@@ -57,6 +57,9 @@ OWN_CONFIGURATIONS: dict[str, dict[str, int]] = {
 }
 
 
+# The headers for drivers that compile by clang.
+DIALECT = Path(host.__file__).parents[2] / "dialects" / "clang"
+
 MISSING = "optional function `{}` is missing"
 
 
@@ -239,6 +242,13 @@ def reason_without_opencl() -> str | None:
     return f"no OpenCL device on this machine: {found.stdout.strip() or found.stderr.strip()}"
 
 
+@functools.cache
+def reason_without_clang() -> str | None:
+    """Why the tests of kernels of `host` cannot run here; None if they can."""
+    found = host.describe()
+    return found if found.startswith("no kernels") else None
+
+
 def open_driver(folder: Path, module: ModuleType = host, /, **environment: str) -> DriverUnderTest:
     """Loads copies of the libraries and initializes them under these environment variables.
 
@@ -246,6 +256,7 @@ def open_driver(folder: Path, module: ModuleType = host, /, **environment: str) 
     """
     path = shutil.copy(module.library_path(), folder)
     driver = contract.load(path)
+    environment = {"OUTBOARD_CLANG_DIALECT": str(DIALECT), **environment}  # not beside the copy
     controls = None
     with _environment(**environment):
         if "OUTBOARD_TORTURE" in environment:

@@ -9,6 +9,9 @@
  *   event.c     events
  *   transfer.c  copies, fills and callbacks
  *   graph.c     capture and replay
+ *   program.c   programs and kernels
+ *   launch.c    launches
+ *   pool.c      the threads that share the work of launches
  *
  * Functions that stand in the table have the contract's names and are described there.
  */
@@ -23,13 +26,14 @@
 
 /* ---- host.c ---- */
 
-enum { MAX_DEVICES = 64, GREATEST_PRIORITY = -1, LEAST_PRIORITY = 0 };
+enum { MAX_DEVICES = 64, MAX_THREADS = 256, GREATEST_PRIORITY = -1, LEAST_PRIORITY = 0 };
 
 /* Constant after `initialize`. */
 typedef struct settings {
   int32_t devices;
   uint64_t memory; /* bytes of each device, in whole pages */
   bool shared;     /* device addresses are host pointers */
+  int threads;     /* that run a kernel */
 } settings;
 
 extern settings host_settings;
@@ -86,7 +90,9 @@ bool has_happened(recording* asked);
 void wait_until_happened(recording* awaited);
 void run_record(recording* recorded);
 
-typedef enum command_kind { COPY, FILL, CALLBACK, RECORD, WAIT } command_kind;
+typedef struct launch launched;
+
+typedef enum command_kind { COPY, FILL, CALLBACK, LAUNCH, RECORD, WAIT } command_kind;
 
 typedef struct command {
   struct command* next;
@@ -107,6 +113,7 @@ typedef struct command {
       ob_host_function function;
       void* argument;
     } callback;
+    launched* launched;   /* of LAUNCH; the command owns one reference */
     recording* recording; /* of RECORD and WAIT; the command owns one reference */
   };
 } command;
@@ -194,5 +201,72 @@ ob_status graph_begin(void* context, ob_queue queue);
 ob_status graph_end(void* context, ob_queue queue, ob_graph* graph);
 ob_status graph_launch(void* context, ob_queue queue, ob_graph graph);
 ob_status graph_release(void* context, ob_graph graph);
+
+/* ---- program.c ---- */
+
+enum { LOCAL_MEMORY_BYTES = 64 * 1024, MAX_PARAMETERS = 64, KERNEL_TIMES = 16 };
+
+/* Looks for a compiler; once, and may take a tenth of a second. */
+void find_code(void);
+/* Fills in what depends on whether there are kernels. */
+void describe_code(ob_device_properties* properties);
+
+/* What an entry is called with: the struct ob_range of dialects/clang/entry.h. */
+typedef struct item_range {
+  uint64_t first[3], last[3], global_size[3], global_offset[3], dimensions;
+} item_range;
+
+/* As the compiler's part writes them: pointers are OB_ARGUMENT_ADDRESS, others OB_ARGUMENT_VALUE.
+ */
+typedef struct kernel_parameter {
+  uint32_t kind, bytes;
+} kernel_parameter;
+
+struct ob_kernel_t {
+  atomic_int references; /* of its owner and of launches */
+  ob_program program;    /* which it keeps alive */
+  int32_t device;
+  void (*entry)(const item_range* items, void* const* arguments);
+  uint32_t parameter_count;
+  const kernel_parameter* parameters;
+  _Atomic uint64_t times[KERNEL_TIMES]; /* see launch.c */
+  char name[128];
+};
+
+void release_kernel(ob_kernel kernel);
+
+ob_status program_build(void* context, const ob_program_source* source, ob_program* program);
+ob_status program_binary(void* context, ob_program program, void* data, uint64_t* bytes);
+ob_status program_load(void* context, const ob_program_image* image, ob_program* program);
+ob_status program_release(void* context, ob_program program);
+ob_status kernel_create(void* context, ob_program program, const char* name, ob_kernel* kernel);
+ob_status kernel_release(void* context, ob_kernel kernel);
+
+/* ---- launch.c ---- */
+
+void run_launch(const launched* work);
+/* Whether it is known to take no longer than waking a worker. */
+bool is_short_launch(const launched* work);
+launched* retain_launch(launched* work);
+void release_launch(launched* work);
+
+ob_status launch(void* context, ob_queue queue, const ob_launch* wanted);
+
+/* ---- pool.c ---- */
+
+uint64_t nanoseconds(void);
+/* A short wait for another thread, `while (not_yet && keep_spinning(&waiting))`. False when it
+ * would be better to sleep. Begins as {0}. */
+typedef struct spin {
+  uint64_t start;
+  unsigned rounds;
+} spin;
+
+bool keep_spinning(spin* waiting);
+/* Calls run(argument, piece, thread) once for each piece below `pieces`, thread 0 being the caller;
+ * returns when all are done. False, and nothing was called, if others share work already. */
+bool share_work(void (*run)(void* argument, uint64_t piece, int thread), void* argument,
+                uint64_t pieces);
+void stop_pool(void);
 
 #endif /* OUTBOARD_DRIVERS_HOST_H */

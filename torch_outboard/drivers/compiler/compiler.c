@@ -1,0 +1,395 @@
+/* From the text of a program to machine code: preprocess it, find its kernels, write their entries
+ * behind it, compile, link. */
+#define _GNU_SOURCE
+#include "compiler.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+ob_status report(compiler_error* error, ob_status status, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(error->text, sizeof error->text, format, arguments);
+  va_end(arguments);
+  return status;
+}
+
+static ob_status no_memory(compiler_error* error) {
+  return report(error, OB_OUT_OF_MEMORY, "The host has no memory to compile a program.");
+}
+
+/* ---- Messages ---- */
+
+/* As it can be given to a shell; cut where it is long. */
+static void write_command(const words* command, char* text, size_t room) {
+  size_t length = 0;
+  for (size_t i = 0; i < command->count && length < room; i++) {
+    const char* word = command->items[i];
+    const char* quote = word[strcspn(word, " '\"\\\t\n$")] == '\0' && *word != '\0' ? "" : "'";
+    int written =
+        snprintf(text + length, room - length, "%s%s%s%s", i == 0 ? "" : " ", quote, word, quote);
+    length += written > 0 ? (size_t)written : 0;
+  }
+}
+
+/* The first line with the word "error", else the first line that is not blank. */
+static const char* first_error(const char* log, int* length) {
+  const char* found = strstr(log, "error");
+  if (found == NULL) found = log + strspn(log, " \n");
+  while (found > log && found[-1] != '\n') found--;
+  *length = (int)strcspn(found, "\n");
+  return found;
+}
+
+/* Where the status of a process is not known, what it printed has to do. */
+static bool has_error(const char* log) { return strstr(log, "error:") != NULL; }
+
+/* Runs a command. OB_OK if it ended with status 0, or nobody knows with which. */
+static ob_status run_step(const compiler* used, const words* command, const char* folder,
+                          const char* what, command_result* result, compiler_error* error) {
+  if (!run_command_line(command, folder, used->seconds, result)) return no_memory(error);
+  char text[1024];
+  write_command(command, text, sizeof text);
+  ob_status status = OB_OK;
+  if (result->error != 0) {
+    status = report(error, OB_ERROR, "The %s could not be started (%s): `%s`; %s.", what,
+                    strerror(result->error), text, used->advice);
+  } else if (result->timed_out) {
+    status =
+        report(error, OB_ERROR, "The %s did not end within %g seconds and was ended: `%s`; %s.",
+               what, used->seconds, text, used->advice);
+  } else if (result->signal != 0) {
+    status = report(error, OB_ERROR, "The %s was ended by signal %d (%s): `%s`; %s.\n%s", what,
+                    result->signal, strsignal(result->signal), text, used->advice, result->output);
+  } else if (result->exit_status > 0 || (result->exit_status < 0 && has_error(result->output))) {
+    int length;
+    const char* line = first_error(result->output, &length);
+    /* Whether the text is at fault or the command, the log says. */
+    status = report(error, OB_BUILD_FAILED, "The %s failed with exit status %d: `%s`: %.*s\n%s",
+                    what, result->exit_status, text, length, line, result->output);
+  }
+  return status;
+}
+
+/* ---- The compiler's version ---- */
+
+/* The major version in "... clang version 22.1.8 ...", 0 if this is no clang. */
+static int major_version(const char* line) {
+  const char* found = strstr(line, "clang version ");
+  return found == NULL ? 0 : atoi(found + strlen("clang version "));
+}
+
+ob_status probe_compiler(compiler* probed, compiler_error* error) {
+  char* folder = create_folder(error);
+  if (folder == NULL) return OB_ERROR;
+  words command = {0};
+  add_command(&command, probed->command);
+  add_word(&command, "--version");
+  command_result result = {0};
+  ob_status status = run_step(probed, &command, folder, "compiler", &result, error);
+  if (status == OB_OK) {
+    snprintf(probed->version, sizeof probed->version, "%.*s", (int)strcspn(result.output, "\n"),
+             result.output);
+    int major = major_version(probed->version);
+    if (major == 0) {
+      status =
+          report(error, OB_UNSUPPORTED, "`%s --version` answers \"%.80s\", which is no clang; %s.",
+                 probed->command, probed->version, probed->advice);
+    } else if (major < probed->oldest) {
+      status = report(error, OB_UNSUPPORTED,
+                      "`%s` is of version %d, and programs need clang %d or newer; %s.",
+                      probed->command, major, probed->oldest, probed->advice);
+    }
+  } else if (status != OB_OUT_OF_MEMORY) {
+    status = OB_UNSUPPORTED;
+  }
+  free(result.output);
+  free_words(&command);
+  remove_folder(folder);
+  return status;
+}
+
+/* ---- Programs ---- */
+
+/* The files of one program, in a folder of its own. */
+typedef struct files {
+  char *folder, *source, *preprocessed, *program, *dialect, *object, *item_object, *result;
+} files;
+
+static void remove_files(files* removed) {
+  free(removed->source);
+  free(removed->preprocessed);
+  free(removed->program);
+  free(removed->dialect);
+  free(removed->object);
+  free(removed->item_object);
+  free(removed->result);
+  remove_folder(removed->folder);
+}
+
+static ob_status create_files(files* created, compiler_error* error) {
+  char* folder = create_folder(error);
+  if (folder == NULL) return OB_ERROR;
+  *created = (files){folder,
+                     path_in(folder, "source.cl"),
+                     path_in(folder, "preprocessed.cl"),
+                     path_in(folder, "program.cl"),
+                     path_in(folder, "dialect.pch"),
+                     path_in(folder, "program.o"),
+                     path_in(folder, "item.o"),
+                     path_in(folder, "program")};
+  if (created->source && created->preprocessed && created->program && created->dialect &&
+      created->object && created->item_object && created->result) {
+    return OB_OK;
+  }
+  remove_files(created);
+  return no_memory(error);
+}
+
+/* One run of the compiler. Paths and headers may be NULL: there is none. */
+typedef struct step {
+  const char* language;    /* options that say it */
+  const char* options;     /* of the program */
+  const char* precompiled; /* a header in the compiler's own form, which is read first */
+  const char* header;      /* of the dialect, which is read then */
+  const char* kind;        /* -E, -c or what makes a precompiled header */
+  const char *from, *to;
+} step;
+
+static const char LANGUAGE[] = "-x cl -cl-std=CL1.2 -cl-no-stdinc -Xclang -cl-ext=+all";
+
+static ob_status run_compiler(const compiler* used, const char* folder, const step* run,
+                              compiler_error* error) {
+  words command = {0};
+  add_command(&command, used->command);
+  add_words(&command, used->flags);
+  add_words(&command, "-w -fno-color-diagnostics");
+  if (run->precompiled != NULL) {
+    add_word(&command, "-include-pch");
+    add_word(&command, run->precompiled);
+  }
+  if (run->header != NULL) {
+    char* path = path_in(used->dialect, run->header);
+    add_word(&command, "-include");
+    add_word(&command, path == NULL ? "" : path);
+    command.failed = command.failed || path == NULL;
+    free(path);
+  }
+  add_words(&command, run->language);
+  add_words(&command, run->options);
+  add_words(&command, run->kind);
+  add_word(&command, run->from);
+  add_word(&command, "-o");
+  add_word(&command, run->to);
+  command_result result = {0};
+  ob_status status = run_step(used, &command, folder, "compiler", &result, error);
+  free(result.output);
+  free_words(&command);
+  return status;
+}
+
+/* ---- What programs have in common ---- */
+
+/* Results of steps that are the same for all programs of a compiler: the object of the current work
+ * item, and the dialect in the compiler's own form, which takes ten times as long to read as a
+ * program. They are made once in a process and kept in its memory. */
+typedef struct kept_result {
+  struct kept_result* next;
+  char* key;
+  char* content;
+  uint64_t bytes;
+} kept_result;
+
+static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
+static kept_result* kept_results;
+
+/* Owns `key` whatever happens. */
+static ob_status keep_result(char* key, const char* path, compiler_error* error) {
+  kept_result* kept = calloc(1, sizeof *kept);
+  char* content = NULL;
+  uint64_t bytes = 0;
+  ob_status status = OB_OK;
+  if (kept == NULL) {
+    status = no_memory(error);
+  } else if ((content = read_content(path, &bytes, error)) == NULL) {
+    status = OB_ERROR;
+  }
+  if (status != OB_OK) {
+    free(key);
+    free(kept);
+    return status;
+  }
+  *kept = (kept_result){kept_results, key, content, bytes};
+  kept_results = kept;
+  return OB_OK;
+}
+
+/* Puts the result of a step where it says, by running it or from an earlier run. */
+static ob_status provide(const compiler* used, const char* folder, const step* run,
+                         compiler_error* error) {
+  char* key;
+  if (asprintf(&key, "%s\n%s\n%s\n%s", used->command, used->flags, run->options, run->from) < 0) {
+    return no_memory(error);
+  }
+  pthread_mutex_lock(&kept_lock);
+  kept_result* kept = kept_results;
+  while (kept != NULL && strcmp(kept->key, key) != 0) kept = kept->next;
+  ob_status status = OB_OK;
+  if (kept != NULL) {
+    free(key);
+    if (!write_content(run->to, kept->content, kept->bytes, error)) status = OB_ERROR;
+  } else {
+    status = run_compiler(used, folder, run, error);
+    if (status == OB_OK) {
+      status = keep_result(key, run->to, error);
+    } else {
+      free(key);
+    }
+  }
+  pthread_mutex_unlock(&kept_lock);
+  return status;
+}
+
+static ob_status provide_item_object(const compiler* used, const files* with,
+                                     compiler_error* error) {
+  char* source = path_in(used->dialect, "current_item.c");
+  if (source == NULL) return no_memory(error);
+  step run = {
+      .language = "-x c", .options = "", .kind = "-c", .from = source, .to = with->item_object};
+  ob_status status = provide(used, with->folder, &run, error);
+  free(source);
+  return status;
+}
+
+/* Of the program's options those that say how OpenCL C is read, which have to be the same for the
+ * dialect and for the program. For free; NULL if there is no memory. */
+static char* language_options(const char* options) {
+  char* chosen = calloc(1, strlen(options) + 2);
+  for (const char* word = options; chosen != NULL && *word != '\0';) {
+    size_t length = strcspn(word, " \t");
+    if (strncmp(word, "-cl-", 4) == 0) {
+      strncat(chosen, word, length);
+      strcat(chosen, " ");
+    }
+    word += length;
+    word += strspn(word, " \t");
+  }
+  return chosen;
+}
+
+static ob_status provide_dialect(const compiler* used, const files* with, const char* options,
+                                 compiler_error* error) {
+  char *header = path_in(used->dialect, "opencl.h"), *chosen = language_options(options);
+  ob_status status;
+  if (header == NULL || chosen == NULL) {
+    status = no_memory(error);
+  } else {
+    step run = {.language = LANGUAGE,
+                .options = chosen,
+                .kind = "-c -Xclang -emit-pch",
+                .from = header,
+                .to = with->dialect};
+    status = provide(used, with->folder, &run, error);
+  }
+  free(header);
+  free(chosen);
+  return status;
+}
+
+/* ---- Steps ---- */
+
+static ob_status link_objects(const compiler* used, const files* with, compiler_error* error) {
+  words command = {0};
+  add_words(&command, used->link);
+  add_word(&command, "-o");
+  add_word(&command, with->result);
+  add_word(&command, with->object);
+  add_word(&command, with->item_object);
+  command_result result = {0};
+  ob_status status = run_step(used, &command, with->folder, "linker", &result, error);
+  free(result.output);
+  free_words(&command);
+  return status;
+}
+
+/* Writes the text and the entries of its kernels. */
+static ob_status append_entries(const files* with, const char* source, compiler_error* error) {
+  uint64_t bytes;
+  char* text = read_content(with->preprocessed, &bytes, error);
+  if (text == NULL) return OB_ERROR;
+  char *entries = write_entries(text, error), *all = NULL;
+  ob_status status = entries == NULL ? OB_BUILD_FAILED : OB_OK;
+  int length =
+      entries == NULL ? 0 : asprintf(&all, "#line 1 \"%s\"\n%s%s", with->source, source, entries);
+  if (length < 0) {
+    all = NULL;
+    status = no_memory(error);
+  } else if (status == OB_OK && !write_content(with->program, all, (uint64_t)length, error)) {
+    status = OB_ERROR;
+  }
+  free(all);
+  free(entries);
+  free(text);
+  return status;
+}
+
+static ob_status read_result(const compiler* used, const files* with, compiled_program* compiled,
+                             compiler_error* error) {
+  compiled->data = read_content(with->result, &compiled->bytes, error);
+  if (compiled->data != NULL && compiled->bytes > 64 && memcmp(compiled->data, "\177ELF", 4) == 0)
+    return OB_OK;
+  free_compiled(compiled);
+  return report(error, OB_ERROR,
+                "The compiler `%s` said that it had succeeded, and what it wrote is no ELF file; "
+                "%s.",
+                used->command, used->advice);
+}
+
+static ob_status compile_files(const compiler* used, const files* with, const char* source,
+                               const char* options, compiled_program* compiled,
+                               compiler_error* error) {
+  if (!write_content(with->source, source, strlen(source), error)) return OB_ERROR;
+  /* Only what kernels there are is read here, so the dialect's types will do. */
+  step preprocess = {.language = LANGUAGE,
+                     .options = options,
+                     .header = "language/types.h",
+                     .kind = "-E",
+                     .from = with->source,
+                     .to = with->preprocessed};
+  ob_status status = run_compiler(used, with->folder, &preprocess, error);
+  if (status == OB_OK) status = append_entries(with, source, error);
+  if (status == OB_OK) status = provide_dialect(used, with, options, error);
+  if (status == OB_OK) {
+    step compile = {.language = LANGUAGE,
+                    .options = options,
+                    .precompiled = with->dialect,
+                    .header = "entry.h",
+                    .kind = "-c",
+                    .from = with->program,
+                    .to = with->object};
+    status = run_compiler(used, with->folder, &compile, error);
+  }
+  if (status == OB_OK) status = provide_item_object(used, with, error);
+  if (status == OB_OK) status = link_objects(used, with, error);
+  if (status == OB_OK) status = read_result(used, with, compiled, error);
+  return status;
+}
+
+ob_status compile_program(const compiler* used, const char* source, const char* options,
+                          compiled_program* compiled, compiler_error* error) {
+  *compiled = (compiled_program){0};
+  files with;
+  ob_status status = create_files(&with, error);
+  if (status != OB_OK) return status;
+  status = compile_files(used, &with, source, options, compiled, error);
+  remove_files(&with);
+  return status;
+}
+
+void free_compiled(compiled_program* compiled) {
+  free(compiled->data);
+  *compiled = (compiled_program){0};
+}
