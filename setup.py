@@ -71,7 +71,7 @@ from torch.utils.cpp_extension import (  # noqa: E402
 )
 
 LIBRARY = f"{PACKAGE}.lib.libtorch_outboard"
-DRIVERS = ("host", "torture", "ocl")
+DRIVERS = ("host", "torture", "ocl", "riscv")
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-deprecated-declarations"]
 
 

@@ -1,0 +1,188 @@
+// Programs, kernels and launches.
+#include <cinttypes>
+#include <cstring>
+#include <utility>
+
+#include "riscv.h"
+
+struct ob_program_t {
+  riscv::Device& device;
+  std::shared_ptr<const riscv::Image> image;
+};
+
+struct ob_kernel_t {
+  riscv::Device& device;
+  std::shared_ptr<const riscv::Image> image;
+  std::string name;
+  uint64_t entry;
+};
+
+namespace riscv {
+namespace {
+
+// What the entry point of a kernel gets first; see docs/compilers.md.
+struct Range {
+  uint64_t first[3], last[3], global_size[3];
+};
+
+ob_program new_program(Device& device, std::string file) {
+  const auto place = [&](uint64_t bytes) {
+    std::lock_guard lock(device.processor_mutex);
+    // A page between programs belongs to none.
+    const uint64_t address = device.next_program;
+    if (bytes + kPage > device.space.end - address) {
+      fail(OB_OUT_OF_MEMORY, "Device %d has no addresses left for programs.", device.index);
+    }
+    device.next_program += bytes + kPage;
+    return address;
+  };
+  auto image = std::make_shared<const Image>(std::move(file), place);
+  return new ob_program_t{device, std::move(image)};
+}
+
+// Puts `bytes` bytes, aligned, at the end of what is written before a launch; returns their offset.
+uint64_t add(std::string& block, uint64_t limit, const ob_kernel kernel, uint64_t bytes,
+             uint64_t alignment) {
+  const uint64_t offset = (block.size() + alignment - 1) / alignment * alignment;
+  if (bytes > limit || offset > limit - bytes) {
+    fail(OB_INVALID_ARGUMENT, "The arguments of kernel %s take more than %" PRIu64 " bytes.",
+         kernel->name.c_str(), limit);
+  }
+  block.resize(offset + bytes);
+  return offset;
+}
+
+void put(std::string& block, uint64_t offset, const void* data, uint64_t bytes) {
+  std::memcpy(block.data() + offset, data, bytes);
+}
+
+// The range, the pointers to the arguments, and the arguments.
+void add_arguments(Call& call, const ob_launch* launch, const AddressSpace& space) {
+  const ob_kernel kernel = launch->kernel;
+  const uint64_t limit = space.argument_bytes;
+  std::string& block = call.arguments;
+  const uint64_t pointer_bytes = uint64_t{8} * std::max(launch->argument_count, uint32_t{1});
+  call.pointers = add(block, limit, kernel, pointer_bytes, 16);
+  for (uint32_t i = 0; i < launch->argument_count; ++i) {
+    const ob_argument& argument = *ob_argument_of(launch, i);
+    uint64_t value = argument.address;  // of a pointer
+    uint64_t at = 0;
+    switch (argument.kind) {
+      case OB_ARGUMENT_ADDRESS:
+        if (value < space.memory || value - space.memory > space.memory_bytes) {
+          fail(OB_INVALID_ARGUMENT, "Argument %u of kernel %s is 0x%" PRIx64
+               ", which is no address of the device.", i, kernel->name.c_str(), value);
+        }
+        break;
+      case OB_ARGUMENT_VALUE:
+        at = add(block, limit, kernel, argument.size, 16);
+        if (argument.size != 0) put(block, at, argument.value, argument.size);
+        break;
+      case OB_ARGUMENT_LOCAL:
+        value = space.arguments + add(block, limit, kernel, argument.size, 128);
+        break;
+      default:
+        fail(OB_INVALID_ARGUMENT, "Argument %u of kernel %s is of the unknown kind %d.", i,
+             kernel->name.c_str(), argument.kind);
+    }
+    if (at == 0) {
+      at = add(block, limit, kernel, sizeof value, sizeof value);
+      put(block, at, &value, sizeof value);
+    }
+    const uint64_t pointer = space.arguments + at;
+    put(block, call.pointers + 8 * i, &pointer, sizeof pointer);
+  }
+}
+
+Range range_of(const ob_launch* launch) {
+  Range range = {{0, 0, 0}, {1, 1, 1}, {1, 1, 1}};
+  const char* kernel = launch->kernel->name.c_str();
+  if (launch->dimensions < 1 || launch->dimensions > 3) {
+    fail(OB_INVALID_ARGUMENT, "Kernel %s was launched in %u dimensions; there are 1 to 3.", kernel,
+         launch->dimensions);
+  }
+  for (uint32_t i = 0; i < launch->dimensions; ++i) {
+    if (launch->global[i] == 0 || launch->local[i] != 1) {
+      fail(OB_INVALID_ARGUMENT,
+           "Kernel %s: groups of %" PRIu64 " of %" PRIu64 " work items; groups have 1 here.", kernel,
+           launch->local[i], launch->global[i]);
+    }
+    range.last[i] = range.global_size[i] = launch->global[i];
+  }
+  return range;
+}
+
+}  // namespace
+
+ob_status program_build(const ob_program_source* described, ob_program* program) {
+  Device& device = device_at(described->device);
+  if (described->source == nullptr) fail(OB_INVALID_ARGUMENT, "The source of a program is NULL.");
+  const char* options = described->options == nullptr ? "" : described->options;
+  *program = new_program(device, compile(described->source, options));
+  return OB_OK;
+}
+
+ob_status program_binary(ob_program program, void* data, uint64_t* bytes) {
+  const std::string& file = program->image->file();
+  if (data != nullptr) {
+    if (*bytes != file.size()) {
+      fail(OB_INVALID_ARGUMENT, "The binary has %zu bytes, not %" PRIu64 "; ask for its size first.",
+           file.size(), *bytes);
+    }
+    std::memcpy(data, file.data(), file.size());
+  }
+  *bytes = file.size();
+  return OB_OK;
+}
+
+ob_status program_load(const ob_program_image* image, ob_program* program) {
+  Device& device = device_at(image->device);
+  if (image->data == nullptr) fail(OB_INVALID_ARGUMENT, "The binary of a program is NULL.");
+  *program = new_program(device, std::string(static_cast<const char*>(image->data), image->bytes));
+  return OB_OK;
+}
+
+ob_status program_release(ob_program program) {
+  delete program;
+  return OB_OK;
+}
+
+ob_status kernel_create(ob_program program, const char* name, ob_kernel* kernel) {
+  const uint64_t entry = program->image->symbol(std::string("ob_entry_") + name);
+  if (entry == 0) fail(OB_INVALID_ARGUMENT, "The program has no kernel named %s.", name);
+  *kernel = new ob_kernel_t{program->device, program->image, name, entry};
+  return OB_OK;
+}
+
+ob_status kernel_release(ob_kernel kernel) {
+  delete kernel;
+  return OB_OK;
+}
+
+ob_status launch(ob_queue queue, const ob_launch* launch) {
+  const ob_kernel kernel = launch->kernel;
+  Device& device = queue->device;
+  if (&kernel->device != &device) {
+    fail(OB_INVALID_ARGUMENT, "Kernel %s of device %d cannot run on a queue of device %d.",
+         kernel->name.c_str(), kernel->device.index, device.index);
+  }
+  Call call = {kernel->image, kernel->name, kernel->entry, {}, 0};
+  const Range range = range_of(launch);
+  call.arguments.assign(reinterpret_cast<const char*>(&range), sizeof range);
+  add_arguments(call, launch, device.space);
+  const auto run = [queue, call = std::move(call)] {
+    Device& here = queue->device;
+    {
+      std::lock_guard lock(queue->mutex);
+      if (!queue->failure.empty()) return;  // nothing that follows is worth anything
+    }
+    std::lock_guard lock(here.processor_mutex);
+    if (!here.processor) here.processor = make_unicorn(here.space, here.contents);
+    const std::string failure = here.processor->run(call);
+    if (!failure.empty()) fail(OB_ERROR, "%s", failure.c_str());
+  };
+  enqueue(queue, {.run = run, .recording = {}});
+  return OB_OK;
+}
+
+}  // namespace riscv
