@@ -24,7 +24,7 @@ ob_status device_properties(int32_t index, ob_device_properties* properties) {
   std::snprintf(ours.name, sizeof ours.name, "RISC-V processor %d (rv64gc in %s)", index,
                 unicorn_version().c_str());
   std::strcpy(ours.vendor, "torch_outboard");
-  std::snprintf(ours.driver_version, sizeof ours.driver_version, "1");
+  std::snprintf(ours.driver_version, sizeof ours.driver_version, "%s", compiler_version().c_str());
   ours.kind = OB_DEVICE_ACCELERATOR;
   ours.addressing = OB_ADDRESSING_POINTER;
   ours.host_access = OB_HOST_ACCESS_NONE;

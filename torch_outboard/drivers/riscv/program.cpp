@@ -20,9 +20,9 @@ struct ob_kernel_t {
 namespace riscv {
 namespace {
 
-// What the entry point of a kernel gets first; see docs/compilers.md.
+// What the entry of a kernel gets first: ob_range of the dialect's entry.h.
 struct Range {
-  uint64_t first[3], last[3], global_size[3];
+  uint64_t first[3], last[3], global_size[3], global_offset[3], dimensions;
 };
 
 ob_program new_program(Device& device, std::string file) {
@@ -95,7 +95,7 @@ void add_arguments(Call& call, const ob_launch* launch, const AddressSpace& spac
 }
 
 Range range_of(const ob_launch* launch) {
-  Range range = {{0, 0, 0}, {1, 1, 1}, {1, 1, 1}};
+  Range range = {{0, 0, 0}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, launch->dimensions};
   const char* kernel = launch->kernel->name.c_str();
   if (launch->dimensions < 1 || launch->dimensions > 3) {
     fail(OB_INVALID_ARGUMENT, "Kernel %s was launched in %u dimensions; there are 1 to 3.", kernel,

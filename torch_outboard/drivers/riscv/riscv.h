@@ -8,6 +8,7 @@
  *   event.cpp      events, waits, callbacks
  *   transfer.cpp   copies and fills
  *   program.cpp    programs, kernels, launches
+ *   compile.cpp    what compiles and links programs
  *   image.cpp      what a program is once it is linked: an ELF file, and the same in memory
  *   unicorn.cpp    the processor: an emulator in this process
  *   table.cpp      messages and the table
@@ -52,6 +53,8 @@ struct Settings {
   uint64_t memory = 0;  // bytes of each device, in whole pages
   uint64_t time_limit = 0;  // milliseconds of one launch
   std::string unicorn;      // the library's path, "" if it is not in a package
+  std::string clang;        // a command
+  std::string dialect;      // the folder of opencl.h, "" if it is not in a package
 };
 
 // Throws at a value that makes no sense.
@@ -93,8 +96,12 @@ class Image {
 
 // ---- compile.cpp
 
+// Looks for the compiler. Throws OB_UNSUPPORTED if there is none, or one that is too old.
+void load_compiler(const Settings& settings);
+// What programs are compiled by, for people and as a part of keys.
+std::string compiler_version();
 // An ELF file of OpenCL C. Throws OB_BUILD_FAILED with the compiler's log.
-std::string compile(const std::string& source, const std::string& options);
+std::string compile(const char* source, const char* options);
 
 // ---- unicorn.cpp
 

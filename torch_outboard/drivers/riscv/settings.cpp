@@ -6,7 +6,9 @@
 // - OUTBOARD_RISCV_TIME_LIMIT: seconds that one launch may take, 1 to 86400, default 600.
 // - OUTBOARD_RISCV_UNICORN: the library libunicorn.so.2 to use; default that of the Python package
 //   `unicorn`, then the system's.
-// - OUTBOARD_CLANG: see the compiler.
+// - OUTBOARD_CLANG: the command of a clang that knows RISC-V, beside which lies its linker ld.lld;
+//   default that of the Python package `ziglang`, then `clang`.
+// - OUTBOARD_RISCV_DIALECT: the folder of opencl.h; default that of this package.
 #include <dlfcn.h>
 #include <link.h>
 #include <unistd.h>
@@ -84,6 +86,16 @@ Settings read_settings() {
   settings.time_limit = 1000 * number_setting("OUTBOARD_RISCV_TIME_LIMIT", 1, 86400, 600);
   settings.unicorn = text_setting("OUTBOARD_RISCV_UNICORN");
   if (settings.unicorn.empty()) settings.unicorn = file_of_package("unicorn/lib/libunicorn.so.2");
+  settings.clang = text_setting("OUTBOARD_CLANG");
+  if (settings.clang.empty()) {
+    const std::string zig = file_of_package("ziglang/zig");
+    settings.clang = zig.empty() ? "clang" : "'" + zig + "' clang";
+  }
+  settings.dialect = text_setting("OUTBOARD_RISCV_DIALECT");
+  if (settings.dialect.empty()) {
+    settings.dialect = file_of_package("torch_outboard/dialects/clang/opencl.h");
+    settings.dialect = settings.dialect.substr(0, settings.dialect.rfind('/') + 1);
+  }
   return settings;
 }
 

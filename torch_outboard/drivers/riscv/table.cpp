@@ -57,6 +57,7 @@ ob_status initialize() {
   g_settings = read_settings();
   try {
     load_unicorn(g_settings);
+    load_compiler(g_settings);
   } catch (const Failure& failure) {
     if (failure.status != OB_UNSUPPORTED) throw;
     g_no_device_reason = failure.message;

@@ -1,0 +1,242 @@
+/* Commands in processes of their own. posix_spawn starts them: what a fork would run in the child
+ * of a process with threads is not needed, and its memory is not copied. */
+#define _GNU_SOURCE
+#include <ctype.h>
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "compiler.h"
+
+extern char** environ;
+
+/* Of output; a compiler that prints more is read on, so that it can end. */
+enum { OUTPUT_BYTES = 64 * 1024, POLL_MILLISECONDS = 20 };
+
+/* ---- Words ---- */
+
+/* Owns `word`. */
+static void append_word(words* list, char* word) {
+  if (list->count + 1 >= list->room) {
+    size_t room = list->room == 0 ? 16 : 2 * list->room;
+    char** items = realloc(list->items, room * sizeof *items);
+    if (items != NULL) {
+      list->items = items;
+      list->room = room;
+    } else {
+      free(word);
+      word = NULL;
+    }
+  }
+  if (word == NULL) {
+    list->failed = true;
+    return;
+  }
+  list->items[list->count++] = word;
+  list->items[list->count] = NULL;
+}
+
+void add_word(words* list, const char* word) { append_word(list, strdup(word)); }
+
+void add_words(words* list, const char* text) {
+  while (!list->failed) {
+    while (isspace((unsigned char)*text)) text++;
+    if (*text == '\0') return;
+    char* word = malloc(strlen(text) + 1);
+    size_t length = 0;
+    char quote = '\0';
+    for (; *text != '\0' && (quote != '\0' || !isspace((unsigned char)*text)); text++) {
+      if (quote == '\0' && (*text == '"' || *text == '\'')) {
+        quote = *text;
+      } else if (*text == quote) {
+        quote = '\0';
+      } else {
+        if (*text == '\\' && quote != '\'' && text[1] != '\0') text++;
+        if (word != NULL) word[length++] = *text;
+      }
+    }
+    if (word != NULL) word[length] = '\0';
+    append_word(list, word);
+  }
+}
+
+void add_command(words* list, const char* command) {
+  if (access(command, X_OK) == 0) {
+    add_word(list, command);
+  } else {
+    add_words(list, command);
+  }
+}
+
+void free_words(words* list) {
+  for (size_t i = 0; i < list->count; i++) free(list->items[i]);
+  free(list->items);
+  *list = (words){0};
+}
+
+/* ---- What a process is started with ---- */
+
+/* The environment with TMPDIR=folder: what a killed compiler leaves behind goes with the folder.
+ * Messages are in English, since "error" is looked for. */
+static bool add_environment(words* list, const char* folder) {
+  char* place;
+  if (asprintf(&place, "TMPDIR=%s", folder) < 0) return false;
+  append_word(list, place);
+  add_word(list, "LC_ALL=C");
+  for (char** variable = environ; variable != NULL && *variable != NULL; variable++) {
+    if (strncmp(*variable, "TMPDIR=", 7) != 0 && strncmp(*variable, "LC_ALL=", 7) != 0) {
+      add_word(list, *variable);
+    }
+  }
+  return !list->failed;
+}
+
+/* Closes all descriptors from 3 in the child. Older C libraries do not know how, and what the
+ * process has open is looked up. */
+static int close_others(posix_spawn_file_actions_t* actions) {
+#ifndef OUTBOARD_WITHOUT_CLOSEFROM
+  int (*close_from)(posix_spawn_file_actions_t*, int);
+  *(void**)&close_from = dlsym(RTLD_DEFAULT, "posix_spawn_file_actions_addclosefrom_np");
+  if (close_from != NULL) return close_from(actions, 3);
+#endif
+  DIR* open_files = opendir("/proc/self/fd");
+  if (open_files == NULL) return 0; /* those without O_CLOEXEC stay open */
+  int error = 0;
+  for (struct dirent* entry; error == 0 && (entry = readdir(open_files)) != NULL;) {
+    int descriptor = atoi(entry->d_name);
+    if (descriptor < 3 || descriptor == dirfd(open_files)) continue;
+    error = posix_spawn_file_actions_addclose(actions, descriptor);
+  }
+  closedir(open_files);
+  return error;
+}
+
+/* Starts the command in a process group of its own, with all signals as they are by default. */
+static int start(const words* command, char* const* environment, int output, pid_t* process) {
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  int error = posix_spawn_file_actions_init(&actions);
+  if (error != 0) return error;
+  error = posix_spawnattr_init(&attributes);
+  if (error != 0) {
+    posix_spawn_file_actions_destroy(&actions);
+    return error;
+  }
+  sigset_t all, none;
+  sigfillset(&all);
+  sigemptyset(&none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+  error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  if (error == 0) error = posix_spawn_file_actions_adddup2(&actions, output, 1);
+  if (error == 0) error = posix_spawn_file_actions_adddup2(&actions, output, 2);
+  if (error == 0) error = close_others(&actions);
+  if (error == 0) {
+    error = posix_spawnp(process, command->items[0], &actions, &attributes, command->items,
+                         environment);
+  }
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  return error;
+}
+
+/* ---- Waiting ---- */
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* Reads what is there without waiting. False at the end of the output. */
+static bool drain(int descriptor, char* output, size_t* length) {
+  char rest[4096];
+  for (;;) {
+    size_t room = OUTPUT_BYTES - *length;
+    ssize_t count =
+        room > 0 ? read(descriptor, output + *length, room) : read(descriptor, rest, sizeof rest);
+    if (count < 0) return errno == EAGAIN || errno == EINTR;
+    if (count == 0) return false;
+    if (room > 0) *length += (size_t)count;
+  }
+}
+
+/* Whether the process has ended, and how. */
+static bool has_ended(pid_t process, command_result* result) {
+  int status = 0;
+  pid_t ended = waitpid(process, &status, WNOHANG);
+  if (ended == 0 || (ended < 0 && errno == EINTR)) return false;
+  if (ended < 0) {
+    result->exit_status = -1; /* somebody else has waited for it */
+  } else if (WIFSIGNALED(status)) {
+    result->signal = WTERMSIG(status);
+  } else {
+    result->exit_status = WEXITSTATUS(status);
+  }
+  return true;
+}
+
+/* A process may close its output and go on, or end while one that it started holds the output
+ * open: both are looked at in turn. */
+static void wait_for(pid_t process, int descriptor, double seconds, command_result* result) {
+  double deadline = now() + seconds;
+  size_t length = 0;
+  bool open = true, ended = false;
+  while (!ended) {
+    struct pollfd pipe = {.fd = open ? descriptor : -1, .events = POLLIN};
+    /* The end of the output comes right before that of the process. */
+    poll(&pipe, 1, open ? POLL_MILLISECONDS : 1);
+    if (open) open = drain(descriptor, result->output, &length);
+    ended = has_ended(process, result);
+    if (!ended && now() >= deadline) {
+      result->timed_out = true;
+      kill(-process, SIGKILL);
+      kill(process, SIGKILL); /* it may not have reached its group yet */
+      while (waitpid(process, NULL, 0) < 0 && errno == EINTR) {
+      }
+      ended = true;
+    }
+  }
+  if (open) drain(descriptor, result->output, &length);
+  result->output[length] = '\0';
+}
+
+bool run_command_line(const words* command, const char* folder, double seconds,
+                      command_result* result) {
+  *result = (command_result){.output = malloc(OUTPUT_BYTES + 1)};
+  words environment = {0};
+  bool complete = result->output != NULL && !command->failed && command->count > 0 &&
+                  add_environment(&environment, folder);
+  if (!complete) {
+    free_words(&environment);
+    free(result->output);
+    return false;
+  }
+  result->output[0] = '\0';
+  int ends[2];
+  pid_t process = -1;
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    result->error = errno;
+  } else {
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    result->error = start(command, environment.items, ends[1], &process);
+    close(ends[1]);
+    if (result->error == 0) wait_for(process, ends[0], seconds, result);
+    close(ends[0]);
+  }
+  free_words(&environment);
+  return true;
+}

@@ -1,0 +1,253 @@
+/* From the text of a program to machine code: preprocess it, find its kernels, write their entries
+ * behind it, compile, link. */
+#define _GNU_SOURCE
+#include "compiler.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+ob_status report(compiler_error* error, ob_status status, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(error->text, sizeof error->text, format, arguments);
+  va_end(arguments);
+  return status;
+}
+
+static ob_status no_memory(compiler_error* error) {
+  return report(error, OB_OUT_OF_MEMORY, "The host has no memory to compile a program.");
+}
+
+/* ---- Messages ---- */
+
+/* As it can be given to a shell; cut where it is long. */
+static void write_command(const words* command, char* text, size_t room) {
+  size_t length = 0;
+  for (size_t i = 0; i < command->count && length < room; i++) {
+    const char* word = command->items[i];
+    const char* quote = word[strcspn(word, " '\"\\\t\n$")] == '\0' && *word != '\0' ? "" : "'";
+    int written =
+        snprintf(text + length, room - length, "%s%s%s%s", i == 0 ? "" : " ", quote, word, quote);
+    length += written > 0 ? (size_t)written : 0;
+  }
+}
+
+/* The first line with the word "error", else the first line that is not blank. */
+static const char* first_error(const char* log, int* length) {
+  const char* found = strstr(log, "error");
+  if (found == NULL) found = log + strspn(log, " \n");
+  while (found > log && found[-1] != '\n') found--;
+  *length = (int)strcspn(found, "\n");
+  return found;
+}
+
+/* Runs a command. OB_OK if it ended with status 0, or nobody knows with which. */
+static ob_status run_step(const compiler* used, const words* command, const char* folder,
+                          const char* what, command_result* result, compiler_error* error) {
+  if (!run_command_line(command, folder, used->seconds, result)) return no_memory(error);
+  char text[1024];
+  write_command(command, text, sizeof text);
+  ob_status status = OB_OK;
+  if (result->error != 0) {
+    status = report(error, OB_ERROR, "The %s could not be started (%s): `%s`; %s.", what,
+                    strerror(result->error), text, used->advice);
+  } else if (result->timed_out) {
+    status =
+        report(error, OB_ERROR, "The %s did not end within %g seconds and was ended: `%s`; %s.",
+               what, used->seconds, text, used->advice);
+  } else if (result->signal != 0) {
+    status = report(error, OB_ERROR, "The %s was ended by signal %d (%s): `%s`; %s.\n%s", what,
+                    result->signal, strsignal(result->signal), text, used->advice, result->output);
+  } else if (result->exit_status > 0) {
+    int length;
+    const char* line = first_error(result->output, &length);
+    /* Whether the text is at fault or the command, the log says. */
+    status = report(error, OB_BUILD_FAILED, "The %s failed with exit status %d: `%s`: %.*s\n%s",
+                    what, result->exit_status, text, length, line, result->output);
+  }
+  return status;
+}
+
+/* ---- The compiler's version ---- */
+
+/* The major version in "... clang version 22.1.8 ...", 0 if this is no clang. */
+static int major_version(const char* line) {
+  const char* found = strstr(line, "clang version ");
+  return found == NULL ? 0 : atoi(found + strlen("clang version "));
+}
+
+ob_status probe_compiler(compiler* probed, compiler_error* error) {
+  char* folder = create_folder(error);
+  if (folder == NULL) return OB_ERROR;
+  words command = {0};
+  add_command(&command, probed->command);
+  add_word(&command, "--version");
+  command_result result = {0};
+  ob_status status = run_step(probed, &command, folder, "compiler", &result, error);
+  if (status == OB_OK) {
+    snprintf(probed->version, sizeof probed->version, "%.*s", (int)strcspn(result.output, "\n"),
+             result.output);
+    int major = major_version(probed->version);
+    if (major == 0) {
+      status =
+          report(error, OB_UNSUPPORTED, "`%s --version` answers \"%.80s\", which is no clang; %s.",
+                 probed->command, probed->version, probed->advice);
+    } else if (major < probed->oldest) {
+      status = report(error, OB_UNSUPPORTED,
+                      "`%s` is of version %d, and programs need clang %d or newer; %s.",
+                      probed->command, major, probed->oldest, probed->advice);
+    }
+  } else if (status != OB_OUT_OF_MEMORY) {
+    status = OB_UNSUPPORTED;
+  }
+  free(result.output);
+  free_words(&command);
+  remove_folder(folder);
+  return status;
+}
+
+/* ---- Programs ---- */
+
+/* The files of one program, in a folder of its own. */
+typedef struct files {
+  char *folder, *source, *preprocessed, *program, *object, *item_object, *result;
+} files;
+
+static void remove_files(files* removed) {
+  free(removed->source);
+  free(removed->preprocessed);
+  free(removed->program);
+  free(removed->object);
+  free(removed->item_object);
+  free(removed->result);
+  remove_folder(removed->folder);
+}
+
+static ob_status create_files(files* created, compiler_error* error) {
+  char* folder = create_folder(error);
+  if (folder == NULL) return OB_ERROR;
+  *created = (files){folder,
+                     path_in(folder, "source.cl"),
+                     path_in(folder, "preprocessed.cl"),
+                     path_in(folder, "program.cl"),
+                     path_in(folder, "program.o"),
+                     path_in(folder, "item.o"),
+                     path_in(folder, "program")};
+  if (created->source && created->preprocessed && created->program && created->object &&
+      created->item_object && created->result) {
+    return OB_OK;
+  }
+  remove_files(created);
+  return no_memory(error);
+}
+
+/* Runs the compiler for one file of `language`, behind the dialect's `header` if there is one.
+ * `step` is -E or -c. */
+static ob_status run_compiler(const compiler* used, const char* folder, const char* language,
+                              const char* header, const char* options, const char* step,
+                              const char* from, const char* to, compiler_error* error) {
+  words command = {0};
+  add_command(&command, used->command);
+  add_words(&command, used->flags);
+  add_words(&command, "-w -fno-color-diagnostics");
+  if (header != NULL) {
+    char* path = path_in(used->dialect, header);
+    add_word(&command, "-include");
+    add_word(&command, path == NULL ? "" : path);
+    command.failed = command.failed || path == NULL;
+    free(path);
+  }
+  add_words(&command, language);
+  add_words(&command, options);
+  add_word(&command, step);
+  add_word(&command, from);
+  add_word(&command, "-o");
+  add_word(&command, to);
+  command_result result = {0};
+  ob_status status = run_step(used, &command, folder, "compiler", &result, error);
+  free(result.output);
+  free_words(&command);
+  return status;
+}
+
+static ob_status link_objects(const compiler* used, const files* with, compiler_error* error) {
+  words command = {0};
+  add_words(&command, used->link);
+  add_word(&command, "-o");
+  add_word(&command, with->result);
+  add_word(&command, with->object);
+  add_word(&command, with->item_object);
+  command_result result = {0};
+  ob_status status = run_step(used, &command, with->folder, "linker", &result, error);
+  free(result.output);
+  free_words(&command);
+  return status;
+}
+
+static ob_status append_entries(const files* with, compiler_error* error) {
+  uint64_t bytes;
+  char* text = read_content(with->preprocessed, &bytes, error);
+  if (text == NULL) return OB_ERROR;
+  char* entries = write_entries(text, error);
+  ob_status status = entries == NULL ? OB_BUILD_FAILED : OB_OK;
+  const char* parts[] = {text, entries};
+  if (status == OB_OK && !write_text(with->program, parts, 2, error)) status = OB_ERROR;
+  free(entries);
+  free(text);
+  return status;
+}
+
+static ob_status read_result(const compiler* used, const files* with, compiled_program* compiled,
+                             compiler_error* error) {
+  compiled->data = read_content(with->result, &compiled->bytes, error);
+  if (compiled->data == NULL) return OB_ERROR;
+  if (compiled->bytes > 64 && memcmp(compiled->data, "\177ELF", 4) == 0) return OB_OK;
+  free_compiled(compiled);
+  return report(error, OB_ERROR,
+                "The compiler `%s` said that it had succeeded, and what it wrote is no ELF file; "
+                "%s.",
+                used->command, used->advice);
+}
+
+static ob_status compile_files(const compiler* used, const files* with, const char* source,
+                               const char* options, compiled_program* compiled,
+                               compiler_error* error) {
+  static const char language[] = "-x cl -cl-std=CL1.2 -cl-no-stdinc";
+  if (!write_text(with->source, &source, 1, error)) return OB_ERROR;
+  ob_status status = run_compiler(used, with->folder, language, "opencl.h", options, "-E",
+                                  with->source, with->preprocessed, error);
+  if (status == OB_OK) status = append_entries(with, error);
+  if (status == OB_OK) {
+    status = run_compiler(used, with->folder, language, "entry.h", options, "-c", with->program,
+                          with->object, error);
+  }
+  if (status == OB_OK) {
+    char* item_source = path_in(used->dialect, "current_item.c");
+    status = item_source == NULL ? no_memory(error)
+                                 : run_compiler(used, with->folder, "-x c", NULL, "", "-c",
+                                                item_source, with->item_object, error);
+    free(item_source);
+  }
+  if (status == OB_OK) status = link_objects(used, with, error);
+  if (status == OB_OK) status = read_result(used, with, compiled, error);
+  return status;
+}
+
+ob_status compile_program(const compiler* used, const char* source, const char* options,
+                          compiled_program* compiled, compiler_error* error) {
+  *compiled = (compiled_program){0};
+  files with;
+  ob_status status = create_files(&with, error);
+  if (status != OB_OK) return status;
+  status = compile_files(used, &with, source, options, compiled, error);
+  remove_files(&with);
+  return status;
+}
+
+void free_compiled(compiled_program* compiled) {
+  free(compiled->data);
+  *compiled = (compiled_program){0};
+}

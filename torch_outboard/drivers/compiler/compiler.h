@@ -1,0 +1,129 @@
+/*
+ * Programs by a C compiler, for drivers whose makers have one and no OpenCL: a clang compiles the
+ * text of a program behind headers that make OpenCL C of it (torch_outboard/dialects/clang).
+ *
+ *   compiler.c  which compiler, and the steps from the text of a program to machine code
+ *   command.c   a command in a process of its own, with a time limit
+ *   folder.c    temporary folders
+ *   kernels.c   finds kernels in a text, and writes the entries by which they are called
+ *
+ * Any thread may call any function, several at once. Each call runs processes and waits for them;
+ * none keeps anything in the process that a fork would have to know of. A driver compiles these
+ * files into its own library.
+ */
+#ifndef OUTBOARD_DRIVERS_COMPILER_H
+#define OUTBOARD_DRIVERS_COMPILER_H
+
+#include <outboard/driver.h>
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- compiler.c ---- */
+
+/* What a failed call says: one sentence with the command, then the compiler's log. */
+typedef struct compiler_error {
+  char text[8192];
+} compiler_error;
+
+/* How to compile. Texts live as long as the calls. Commands and flags are words as a shell reads
+ * them: blanks part them, quotes and backslashes keep them together. A command that is the path of
+ * a file may hold blanks without quotes. */
+typedef struct compiler {
+  const char* command; /* a clang, such as "clang" or "/opt/zig/zig clang" */
+  const char* flags;   /* of all programs: target, processor, optimization */
+  const char* link;    /* gets "-o RESULT OBJECT OBJECT" at its end, such as "ld -shared" */
+  const char* dialect; /* the folder of opencl.h */
+  const char* advice;  /* half a sentence: how to name another compiler */
+  int oldest;          /* major version of clang */
+  double seconds;      /* after which a process is ended */
+  char version[128];   /* line that the compiler calls itself; by probe_compiler */
+} compiler;
+
+/* Runs the compiler for its version. OB_UNSUPPORTED if it cannot be started, does not end, is no
+ * clang, or is older than `oldest`. */
+ob_status probe_compiler(compiler* probed, compiler_error* error);
+
+typedef struct compiled_program {
+  void* data; /* of an ELF file; for free_compiled */
+  uint64_t bytes;
+} compiled_program;
+
+/* Compiles a text in OpenCL C with OpenCL's `options`, such as "-D N=4". For each kernel NAME the
+ * result has the function ob_entry_NAME, which dialects/clang/entry.h describes, and its
+ * parameters:
+ *
+ *   const uint32_t ob_parameters_NAME[] = {count, kind, bytes, kind, bytes ...};
+ *
+ * The kind of pointers is OB_ARGUMENT_ADDRESS, also to local memory, that of others
+ * OB_ARGUMENT_VALUE.
+ *
+ * OB_BUILD_FAILED if the compiler refuses the text; OB_OUT_OF_MEMORY; OB_ERROR if it cannot be
+ * started, does not end in time, is ended by a signal, writes something else than an ELF file, or
+ * if the temporary folder cannot be written. */
+ob_status compile_program(const compiler* used, const char* source, const char* options,
+                          compiled_program* compiled, compiler_error* error);
+void free_compiled(compiled_program* compiled);
+
+/* ---- folder.c ---- */
+
+/* Creates a folder that only this user can look into, in TMPDIR or /tmp. NULL with the reason in
+ * `error`; else for remove_folder. */
+char* create_folder(compiler_error* error);
+/* With all that is in it; NULL is none. */
+void remove_folder(char* folder);
+/* FOLDER/NAME, for free. NULL if there is no memory. */
+char* path_in(const char* folder, const char* name);
+/* Both say in `error` what went wrong. */
+bool write_text(const char* path, const char* const* parts, int count, compiler_error* error);
+/* With a zero behind the content, for free. NULL if it cannot be read. */
+char* read_content(const char* path, uint64_t* bytes, compiler_error* error);
+
+/* ---- command.c ---- */
+
+/* Words of a command, ended by NULL. After `failed` the host had no memory for one. */
+typedef struct words {
+  char** items;
+  size_t count, room;
+  bool failed;
+} words;
+
+void add_word(words* list, const char* word);
+/* All words of a text as a shell reads it. */
+void add_words(words* list, const char* text);
+/* Those of a command, which may be the path of a file. */
+void add_command(words* list, const char* command);
+void free_words(words* list);
+
+typedef struct command_result {
+  int error;       /* of starting it; 0: it was started */
+  bool timed_out;  /* it was killed, with all processes that it started */
+  int signal;      /* that ended it; 0: none */
+  int exit_status; /* -1: not known, because the application ignores SIGCHLD */
+  char* output;    /* what it printed, the first 64 KiB; never NULL, for free */
+} command_result;
+
+/* Runs a command with `folder` as its temporary folder, without input, and with no descriptor of
+ * this process. False if the host has no memory; nothing is to be freed then. */
+bool run_command_line(const words* command, const char* folder, double seconds,
+                      command_result* result);
+
+/* ---- kernels.c ---- */
+
+/* The text that follows a program: an entry for each kernel that the preprocessed text defines.
+ * For free. NULL with the reason in `error`; a text without kernels is none. */
+char* write_entries(const char* preprocessed, compiler_error* error);
+
+/* ---- for all ---- */
+
+/* Keeps a message and returns `status`. */
+ob_status report(compiler_error* error, ob_status status, const char* format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* OUTBOARD_DRIVERS_COMPILER_H */
