@@ -11,7 +11,7 @@ namespace {
 // Position-independent, since programs lie where there is room; of its own library alone.
 constexpr const char* kFlags =
     "--target=riscv64-unknown-elf -march=rv64gc -mabi=lp64d -mno-relax -O3 -fPIC "
-    "-fvisibility=hidden -ffreestanding -ffp-contract=fast";
+    "-fvisibility=hidden -ffreestanding -ffp-contract=fast -Xclang -cl-ext=+all";
 constexpr const char* kLinkFlags = " -shared -Bsymbolic --no-undefined --gc-sections -s";
 
 struct Compiler {
