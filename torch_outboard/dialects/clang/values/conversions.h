@@ -1,0 +1,125 @@
+/*
+ * as_<type>: the same bits. convert_<type>: the same value, with _sat for what lies outside of an
+ * integer type, and _rte, _rtz, _rtp, _rtn for how it is rounded: to nearest even, to zero, up,
+ * down. To integers the default is to zero, to floating point to nearest even.
+ *
+ * The names are macros, since a function would be needed for each pair of types. Here is what they
+ * are made of; S is the type of the number that is converted, T the type that it gets.
+ */
+#ifndef OUTBOARD_DIALECT_CONVERSIONS_H
+#define OUTBOARD_DIALECT_CONVERSIONS_H
+
+/* The type of a number, without const. */
+#define OB_TYPE(x) __typeof__(+(x))
+#define OB_IS_REAL(S) ((S)0.5f != (S)0)
+
+/* 1 above the largest value of an integer type, as a float that is exact in every type. */
+#define OB_END_char 0x1p7f
+#define OB_END_uchar 0x1p8f
+#define OB_END_short 0x1p15f
+#define OB_END_ushort 0x1p16f
+#define OB_END_int 0x1p31f
+#define OB_END_uint 0x1p32f
+#define OB_END_long 0x1p63f
+#define OB_END_ulong 0x1p64f
+#define OB_LEAST_char CHAR_MIN
+#define OB_LEAST_uchar 0
+#define OB_LEAST_short SHRT_MIN
+#define OB_LEAST_ushort 0
+#define OB_LEAST_int INT_MIN
+#define OB_LEAST_uint 0
+#define OB_LEAST_long LONG_MIN
+#define OB_LEAST_ulong 0
+#define OB_LARGEST_char CHAR_MAX
+#define OB_LARGEST_uchar UCHAR_MAX
+#define OB_LARGEST_short SHRT_MAX
+#define OB_LARGEST_ushort USHRT_MAX
+#define OB_LARGEST_int INT_MAX
+#define OB_LARGEST_uint UINT_MAX
+#define OB_LARGEST_long LONG_MAX
+#define OB_LARGEST_ulong ULONG_MAX
+
+/* A number as an integer of type T, the nearest there is; 0 for NaN. */
+#define OB_SATURATED(T, x)                                                     \
+  ({                                                                           \
+    const OB_TYPE(x) ob_x = (x);                                               \
+    T ob_r;                                                                    \
+    if (OB_IS_REAL(OB_TYPE(x))) {                                              \
+      const int ob_low = ob_x <= (OB_TYPE(x))OB_LEAST_##T;                     \
+      const int ob_high = ob_x >= (OB_TYPE(x))OB_END_##T;                      \
+      ob_r = ob_low || ob_high || ob_x != ob_x ? (T)0 : (T)ob_x;               \
+      ob_r = ob_low ? (T)OB_LEAST_##T : ob_high ? (T)OB_LARGEST_##T : ob_r;    \
+    } else {                                                                   \
+      const int ob_low = ob_x < 0 && (long)ob_x < (long)OB_LEAST_##T;          \
+      const int ob_high = ob_x > 0 && (ulong)ob_x > (ulong)OB_LARGEST_##T;     \
+      ob_r = ob_low ? (T)OB_LEAST_##T : ob_high ? (T)OB_LARGEST_##T : (T)ob_x; \
+    }                                                                          \
+    ob_r;                                                                      \
+  })
+
+/* A number rounded to a whole one in its type. */
+#define OB_WHOLE(ROUND, x)                                                                         \
+  ({                                                                                               \
+    OB_TYPE(x) ob_w = (x);                                                                         \
+    if (OB_IS_REAL(OB_TYPE(x)))                                                                    \
+      ob_w = sizeof(ob_w) == 8 ? (OB_TYPE(x))ROUND((double)ob_w) : (OB_TYPE(x))ROUND((float)ob_w); \
+    ob_w;                                                                                          \
+  })
+#define OB_TO_INTEGER_(T, x) ((T)(x))
+#define OB_TO_INTEGER_rte(T, x) ((T)OB_WHOLE(rint, x))
+#define OB_TO_INTEGER_rtz(T, x) ((T)(x))
+#define OB_TO_INTEGER_rtp(T, x) ((T)OB_WHOLE(ceil, x))
+#define OB_TO_INTEGER_rtn(T, x) ((T)OB_WHOLE(floor, x))
+#define OB_TO_SATURATED_(T, x) OB_SATURATED(T, x)
+#define OB_TO_SATURATED_rte(T, x) OB_SATURATED(T, OB_WHOLE(rint, x))
+#define OB_TO_SATURATED_rtz(T, x) OB_SATURATED(T, x)
+#define OB_TO_SATURATED_rtp(T, x) OB_SATURATED(T, OB_WHOLE(ceil, x))
+#define OB_TO_SATURATED_rtn(T, x) OB_SATURATED(T, OB_WHOLE(floor, x))
+
+/* The neighbours of a number that is neither NaN nor the infinity there. */
+#define OB_NEIGHBOURS(T, I, LEAST)                                           \
+  OB_FUNCTION T ob_above(T x) {                                              \
+    const I bits = __builtin_astype(x, I);                                   \
+    return __builtin_astype(x == 0 ? (I)1 : x > 0 ? bits + 1 : bits - 1, T); \
+  }                                                                          \
+  OB_FUNCTION T ob_below(T x) { return -ob_above(-x); }
+OB_NEIGHBOURS(float, int, 1)
+OB_NEIGHBOURS(double, long, 1)
+
+/* Whether a number of floating point is above, or below, one of another type, exactly. */
+#define OB_IS_ABOVE(r, x)                  \
+  (OB_IS_REAL(OB_TYPE(x)) || sizeof(x) < 8 \
+       ? (double)(r) > (double)(x)         \
+       : (r) >= ((OB_TYPE(x)) - 1 < 0 ? 0x1p63f : 0x1p64f) || (OB_TYPE(x))(r) > (x))
+#define OB_IS_BELOW(r, x)                  \
+  (OB_IS_REAL(OB_TYPE(x)) || sizeof(x) < 8 \
+       ? (double)(r) < (double)(x)         \
+       : (r) < ((OB_TYPE(x)) - 1 < 0 ? 0x1p63f : 0x1p64f) && (OB_TYPE(x))(r) < (x))
+#define OB_DIRECTED(T, x, DOWN, UP)                               \
+  ({                                                              \
+    const OB_TYPE(x) ob_x = (x);                                  \
+    T ob_r = (T)ob_x;                                             \
+    if ((DOWN) && OB_IS_ABOVE(ob_r, ob_x)) ob_r = ob_below(ob_r); \
+    if ((UP) && OB_IS_BELOW(ob_r, ob_x)) ob_r = ob_above(ob_r);   \
+    ob_r;                                                         \
+  })
+#define OB_TO_REAL_(T, x) ((T)(x))
+#define OB_TO_REAL_rte(T, x) ((T)(x))
+#define OB_TO_REAL_rtz(T, x) OB_DIRECTED(T, x, ob_x > 0, ob_x < 0)
+#define OB_TO_REAL_rtp(T, x) OB_DIRECTED(T, x, 0, 1)
+#define OB_TO_REAL_rtn(T, x) OB_DIRECTED(T, x, 1, 0)
+
+/* CONVERT(T, x) for each of n elements, where the language's own conversion of vectors does not
+ * serve. */
+#define OB_EACH(CONVERT, T, n, x)                                                \
+  ({                                                                             \
+    const __typeof__(x) ob_v = (x);                                              \
+    T##n ob_each;                                                                \
+    for (int ob_i = 0; ob_i < n; ++ob_i) ob_each[ob_i] = CONVERT(T, ob_v[ob_i]); \
+    ob_each;                                                                     \
+  })
+
+#include "conversion_names.h"
+#include "rounded_conversion_names.h"
+
+#endif

@@ -1,0 +1,79 @@
+/*
+ * Comparisons of OpenCL C: 1 where they hold for numbers, -1 in each element where they hold for
+ * vectors.
+ */
+#ifndef OUTBOARD_DIALECT_RELATIONS_H
+#define OUTBOARD_DIALECT_RELATIONS_H
+
+/* M: int for numbers, else the integer vector that comparing gives; ONES: what true is. */
+#define OB_RELATIONS(T, M, I, SIGN, ONES)                                              \
+  OB_FUNCTION M isequal(T x, T y) { return x == y; }                                   \
+  OB_FUNCTION M isnotequal(T x, T y) { return x != y; }                                \
+  OB_FUNCTION M isgreater(T x, T y) { return x > y; }                                  \
+  OB_FUNCTION M isgreaterequal(T x, T y) { return x >= y; }                            \
+  OB_FUNCTION M isless(T x, T y) { return x < y; }                                     \
+  OB_FUNCTION M islessequal(T x, T y) { return x <= y; }                               \
+  OB_FUNCTION M islessgreater(T x, T y) { return (x < y) | (x > y); }                  \
+  OB_FUNCTION M isordered(T x, T y) { return (x == x) & (y == y); }                    \
+  OB_FUNCTION M isunordered(T x, T y) { return (x != x) | (y != y); }                  \
+  OB_FUNCTION M isnan(T x) { return x != x; }                                          \
+  OB_FUNCTION M isinf(T x) { return (__builtin_astype(x, I) & ~(I)(SIGN)) == ONES; }   \
+  OB_FUNCTION M isfinite(T x) { return (__builtin_astype(x, I) & ~(I)(SIGN)) < ONES; } \
+  OB_FUNCTION M signbit(T x) { return __builtin_astype(x, I) < 0; }
+#define OB_RELATIONS_FLOAT(T, I, M) \
+  OB_RELATIONS(T, M, I, 0x80000000u, (I)(0x7f800000)) OB_NORMAL(T, M, I, 0x7f800000, 0x00800000)
+#define OB_RELATIONS_DOUBLE(T, I, M)                                    \
+  OB_RELATIONS(T, M, I, 0x8000000000000000UL, (I)(0x7ff0000000000000L)) \
+  OB_NORMAL(T, M, I, 0x7ff0000000000000L, 0x0010000000000000L)
+#define OB_NORMAL(T, M, I, EXPONENT, LEAST)                       \
+  OB_FUNCTION M isnormal(T x) {                                   \
+    const I exponent = __builtin_astype(x, I) & (I)(EXPONENT);    \
+    return (exponent >= (I)(LEAST)) & (exponent < (I)(EXPONENT)); \
+  }
+#define OB_RELATIONS_FLOATS(T, I) OB_RELATIONS_FLOAT(T, I, I)
+#define OB_RELATIONS_DOUBLES(T, I) OB_RELATIONS_DOUBLE(T, I, I)
+OB_WIDTHS_2(OB_RELATIONS_FLOATS, float, int)
+OB_RELATIONS_DOUBLE(double, long, int)
+OB_VECTOR_WIDTHS_2(OB_RELATIONS_DOUBLES, double, long)
+
+/* Of vectors: whether the sign bit of any element is set, or of all. */
+#define OB_ANY_ALL(T)                                               \
+  OB_FUNCTION int any(T x) { return x < 0; }                        \
+  OB_FUNCTION int all(T x) { return x < 0; }                        \
+  OB_FUNCTION int any(T##2 x) { return any((T)(x.x | x.y)); }       \
+  OB_FUNCTION int all(T##2 x) { return all((T)(x.x & x.y)); }       \
+  OB_FUNCTION int any(T##3 x) { return any((T)(x.x | x.y | x.z)); } \
+  OB_FUNCTION int all(T##3 x) { return all((T)(x.x & x.y & x.z)); } \
+  OB_FUNCTION int any(T##4 x) { return any(x.lo | x.hi); }          \
+  OB_FUNCTION int all(T##4 x) { return all(x.lo & x.hi); }          \
+  OB_FUNCTION int any(T##8 x) { return any(x.lo | x.hi); }          \
+  OB_FUNCTION int all(T##8 x) { return all(x.lo & x.hi); }          \
+  OB_FUNCTION int any(T##16 x) { return any(x.lo | x.hi); }         \
+  OB_FUNCTION int all(T##16 x) { return all(x.lo & x.hi); }
+OB_ANY_ALL(char)
+OB_ANY_ALL(short)
+OB_ANY_ALL(int)
+OB_ANY_ALL(long)
+
+/* The choice by sign bits in vectors, by truth for numbers, is that of the language. */
+#define select(a, b, c) ((c) ? (b) : (a))
+
+#define OB_BITSELECT(T) \
+  OB_FUNCTION T bitselect(T a, T b, T c) { return (a & ~c) | (b & c); }
+OB_WIDTHS(OB_BITSELECT, char)
+OB_WIDTHS(OB_BITSELECT, uchar)
+OB_WIDTHS(OB_BITSELECT, short)
+OB_WIDTHS(OB_BITSELECT, ushort)
+OB_WIDTHS(OB_BITSELECT, int)
+OB_WIDTHS(OB_BITSELECT, uint)
+OB_WIDTHS(OB_BITSELECT, long)
+OB_WIDTHS(OB_BITSELECT, ulong)
+#define OB_BITSELECT_REAL(T, I)                                                                \
+  OB_FUNCTION T bitselect(T a, T b, T c) {                                                     \
+    return __builtin_astype(                                                                   \
+        bitselect(__builtin_astype(a, I), __builtin_astype(b, I), __builtin_astype(c, I)), T); \
+  }
+OB_WIDTHS_2(OB_BITSELECT_REAL, float, int)
+OB_WIDTHS_2(OB_BITSELECT_REAL, double, long)
+
+#endif
