@@ -1,9 +1,7 @@
-// What a program is once it is linked: a position-independent ELF file without undefined symbols, and
-// the same as it lies in memory. Files come from a cache on disk, so nothing in them is believed.
+// What a program is once it is linked: a position-independent ELF file without undefined symbols,
+// and the same as it lies in memory. Files come from a cache on disk, so nothing in them is
+// believed.
 #include <elf.h>
-
-#include <algorithm>
-#include <cstring>
 
 #include "riscv.h"
 
@@ -41,53 +39,52 @@ uint32_t access_of(uint32_t flags) {
 
 }  // namespace
 
-Image::Image(std::string file, const std::function<uint64_t(uint64_t)>& place)
-    : file_(std::move(file)) {
-  if (file_.size() < sizeof(Elf64_Ehdr) || std::memcmp(file_.data(), ELFMAG, SELFMAG) != 0) {
+Image::Image(std::string elf, const std::function<uint64_t(uint64_t)>& place)
+    : file(std::move(elf)) {
+  if (file.size() < sizeof(Elf64_Ehdr) || std::memcmp(file.data(), ELFMAG, SELFMAG) != 0) {
     refuse("is no ELF file");
   }
-  const auto header = read<Elf64_Ehdr>(file_, 0);
+  const auto header = read<Elf64_Ehdr>(file, 0);
   if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != EM_RISCV ||
       header.e_type != ET_DYN || header.e_phentsize != sizeof(Elf64_Phdr) ||
       header.e_shentsize != sizeof(Elf64_Shdr)) {
     refuse("is no position-independent one of a 64-bit RISC-V");
   }
   for (uint64_t i = 0; i < header.e_phnum; ++i) {
-    const auto segment = read<Elf64_Phdr>(file_, header.e_phoff, i);
+    const auto segment = read<Elf64_Phdr>(file, header.e_phoff, i);
     if (segment.p_type != PT_LOAD || segment.p_memsz == 0) continue;
     const uint64_t start = segment.p_vaddr / kPage * kPage;
-    if (!covers(kLargestImage, segment.p_vaddr, segment.p_memsz) || start < content_.size() ||
+    if (!covers(kLargestImage, segment.p_vaddr, segment.p_memsz) || start < content.size() ||
         segment.p_filesz > segment.p_memsz ||
-        !covers(file_.size(), segment.p_offset, segment.p_filesz)) {
+        !covers(file.size(), segment.p_offset, segment.p_filesz)) {
       refuse("is damaged");
     }
-    content_.resize(whole_pages(segment.p_vaddr + segment.p_memsz));
-    std::memcpy(content_.data() + segment.p_vaddr, file_.data() + segment.p_offset,
-                segment.p_filesz);
-    segments_.push_back({start, content_.size() - start, access_of(segment.p_flags)});
+    content.resize(whole_pages(segment.p_vaddr + segment.p_memsz));
+    std::memcpy(content.data() + segment.p_vaddr, file.data() + segment.p_offset, segment.p_filesz);
+    segments.push_back({start, content.size() - start, access_of(segment.p_flags)});
   }
-  if (segments_.empty()) refuse("is empty");
-  address_ = place(content_.size());
+  if (segments.empty()) refuse("is empty");
+  address = place(content.size());
 
   for (uint64_t i = 0; i < header.e_shnum; ++i) {
-    const auto section = read<Elf64_Shdr>(file_, header.e_shoff, i);
+    const auto section = read<Elf64_Shdr>(file, header.e_shoff, i);
     if (section.sh_type == SHT_RELA) {
       for (uint64_t j = 0; j < section.sh_size / sizeof(Elf64_Rela); ++j) {
-        const auto relocation = read<Elf64_Rela>(file_, section.sh_offset, j);
-        const uint64_t value = address_ + static_cast<uint64_t>(relocation.r_addend);
+        const auto relocation = read<Elf64_Rela>(file, section.sh_offset, j);
+        const uint64_t value = address + static_cast<uint64_t>(relocation.r_addend);
         if (ELF64_R_TYPE(relocation.r_info) != R_RISCV_RELATIVE) {
           refuse("needs symbols of another one");
         }
-        if (!covers(content_.size(), relocation.r_offset, sizeof value)) refuse("is damaged");
-        std::memcpy(content_.data() + relocation.r_offset, &value, sizeof value);
+        if (!covers(content.size(), relocation.r_offset, sizeof value)) refuse("is damaged");
+        std::memcpy(content.data() + relocation.r_offset, &value, sizeof value);
       }
     } else if (section.sh_type == SHT_DYNSYM) {
-      const auto names = read<Elf64_Shdr>(file_, header.e_shoff, section.sh_link);
-      if (!covers(file_.size(), names.sh_offset, names.sh_size)) refuse("is damaged");
+      const auto names = read<Elf64_Shdr>(file, header.e_shoff, section.sh_link);
+      if (!covers(file.size(), names.sh_offset, names.sh_size)) refuse("is damaged");
       for (uint64_t j = 1; j < section.sh_size / sizeof(Elf64_Sym); ++j) {
-        const auto symbol = read<Elf64_Sym>(file_, section.sh_offset, j);
+        const auto symbol = read<Elf64_Sym>(file, section.sh_offset, j);
         if (symbol.st_shndx == SHN_UNDEF || symbol.st_name >= names.sh_size) continue;
-        const char* name = file_.data() + names.sh_offset + symbol.st_name;
+        const char* name = file.data() + names.sh_offset + symbol.st_name;
         symbols_[std::string(name, strnlen(name, names.sh_size - symbol.st_name))] =
             symbol.st_value;
       }
@@ -97,7 +94,7 @@ Image::Image(std::string file, const std::function<uint64_t(uint64_t)>& place)
 
 uint64_t Image::symbol(const std::string& name) const {
   const auto found = symbols_.find(name);
-  return found == symbols_.end() ? 0 : address_ + found->second;
+  return found == symbols_.end() ? 0 : address + found->second;
 }
 
 }  // namespace riscv

@@ -1,33 +1,14 @@
 // Memory. A device's addresses are a range of its own that nobody can read or write; its bytes lie
 // elsewhere, for the driver and the emulator. First fit in whole pages.
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <unistd.h>
-
-#include <cinttypes>
 
 #include "riscv.h"
 
 namespace riscv {
 namespace {
 
-constexpr uint64_t kStackBytes = 8 << 20;
-constexpr uint64_t kArgumentBytes = 1 << 20;
-constexpr uint64_t kGuardBytes = 1 << 20;
+constexpr uint64_t kGuard = 1 << 20;  // bytes between parts of a device's addresses
 constexpr uint64_t kProgramBytes = uint64_t{1} << 36;  // addresses, not memory
-
-// A range that no memory of the host will get, and that is likely free in other processes, too.
-uint64_t reserve(uint64_t bytes) {
-  const uint64_t first = uint64_t{1} << 44, last = uint64_t{1} << 46, step = uint64_t{1} << 38;
-  for (uint64_t wanted = first; wanted < last; wanted += step) {
-    void* found = mmap(reinterpret_cast<void*>(wanted), bytes, PROT_NONE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-    if (found == reinterpret_cast<void*>(wanted)) return wanted;
-    if (found != MAP_FAILED) munmap(found, bytes);  // by a system that does not know the flag
-  }
-  fail(OB_OUT_OF_MEMORY, "The host cannot reserve %" PRIu64 " bytes of addresses for a device.",
-       bytes);
-}
 
 void check_range(uint64_t address, uint64_t bytes) {
   if (address != 0 && bytes != 0 && bytes <= UINT64_MAX - address) return;
@@ -35,34 +16,13 @@ void check_range(uint64_t address, uint64_t bytes) {
        bytes, address);
 }
 
-}  // namespace
-
-void create_memory(Device& device) {
-  AddressSpace& space = device.space;
-  space.memory_bytes = g_settings.memory;
-  const uint64_t around = 3 * kGuardBytes + kStackBytes + kArgumentBytes;
-  const uint64_t bytes = space.memory_bytes + around + kProgramBytes;
-  space.memory = reserve(bytes);
-  space.stack_bytes = kStackBytes;
-  space.stack = space.memory + space.memory_bytes + kGuardBytes + kStackBytes;
-  space.arguments = space.stack + kGuardBytes;
-  space.argument_bytes = kArgumentBytes;
-  space.programs = space.arguments + kArgumentBytes + kGuardBytes;
-  space.end = space.memory + bytes;
-  device.next_program = space.programs;
-
-  const int file = memfd_create("outboard_riscv", MFD_CLOEXEC);
-  void* contents = MAP_FAILED;
-  if (file >= 0 && ftruncate(file, static_cast<off_t>(space.memory_bytes)) == 0) {
-    contents = mmap(nullptr, space.memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  }
-  if (file >= 0) close(file);
-  if (contents == MAP_FAILED) {
-    fail(OB_OUT_OF_MEMORY,
-         "The host has no %" PRIu64 " bytes for a device; OUTBOARD_RISCV_MEMORY sets the size.",
-         space.memory_bytes);
-  }
-  device.contents = static_cast<char*>(contents);
+char* map(uint64_t bytes, int access) {
+  void* mapped = mmap(nullptr, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped != MAP_FAILED) return static_cast<char*>(mapped);
+  fail(OB_OUT_OF_MEMORY,
+       "The host cannot reserve %" PRIu64
+       " bytes for a device; OUTBOARD_RISCV_MEMORY sets the size.",
+       bytes);
 }
 
 ob_status allocate(const ob_allocation* wanted, ob_address* address) {
@@ -96,17 +56,26 @@ ob_status deallocate(int32_t index, ob_address address) {
          address, index);
   }
   // Back to the system.
-  (void)madvise(device.contents + found->first, whole_pages(found->second), MADV_REMOVE);
+  (void)madvise(device.contents + found->first, whole_pages(found->second), MADV_DONTNEED);
   device.allocations.erase(found);
   return OB_OK;
 }
 
-ob_status memory_info(int32_t index, uint64_t* free_bytes, uint64_t* total_bytes) {
-  Device& device = device_at(index);
-  std::lock_guard lock(device.memory_mutex);
-  *free_bytes = *total_bytes = device.space.memory_bytes;
-  for (const auto& [start, bytes] : device.allocations) *free_bytes -= whole_pages(bytes);
-  return OB_OK;
+}  // namespace
+
+void create_memory(Device& device, uint64_t bytes) {
+  AddressSpace& space = device.space;
+  space.memory_bytes = whole_pages(bytes);
+  space.stack_bytes = 8 << 20;
+  space.argument_bytes = 1 << 20;
+  const uint64_t own = space.stack_bytes + space.argument_bytes + 3 * kGuard + kProgramBytes;
+  // No memory of the host gets these addresses.
+  space.memory = reinterpret_cast<uintptr_t>(map(space.memory_bytes + own, PROT_NONE));
+  space.stack = space.memory + space.memory_bytes + kGuard;
+  space.arguments = space.stack + space.stack_bytes + kGuard;
+  space.programs = device.next_program = space.arguments + space.argument_bytes + kGuard;
+  space.end = space.memory + space.memory_bytes + own;
+  device.contents = map(space.memory_bytes, PROT_READ | PROT_WRITE);
 }
 
 char* locate(Device& device, ob_address address, uint64_t bytes) {
@@ -133,6 +102,11 @@ void check_host_range(const void* pointer, uint64_t bytes) {
            device->index);
     }
   }
+}
+
+void set_memory_functions(ob_driver& table) {
+  OB_SET(table, allocate);
+  OB_SET(table, deallocate);
 }
 
 }  // namespace riscv

@@ -1,8 +1,4 @@
 // Programs, kernels and launches.
-#include <cinttypes>
-#include <cstring>
-#include <utility>
-
 #include "riscv.h"
 
 struct ob_program_t {
@@ -70,8 +66,9 @@ void add_arguments(Call& call, const ob_launch* launch, const AddressSpace& spac
     switch (argument.kind) {
       case OB_ARGUMENT_ADDRESS:
         if (value < space.memory || value - space.memory > space.memory_bytes) {
-          fail(OB_INVALID_ARGUMENT, "Argument %u of kernel %s is 0x%" PRIx64
-               ", which is no address of the device.", i, kernel->name.c_str(), value);
+          fail(OB_INVALID_ARGUMENT,
+               "Argument %u of kernel %s is 0x%" PRIx64 ", which is no address of the device.", i,
+               kernel->name.c_str(), value);
         }
         break;
       case OB_ARGUMENT_VALUE:
@@ -104,15 +101,13 @@ Range range_of(const ob_launch* launch) {
   for (uint32_t i = 0; i < launch->dimensions; ++i) {
     if (launch->global[i] == 0 || launch->local[i] != 1) {
       fail(OB_INVALID_ARGUMENT,
-           "Kernel %s: groups of %" PRIu64 " of %" PRIu64 " work items; groups have 1 here.", kernel,
-           launch->local[i], launch->global[i]);
+           "Kernel %s: groups of %" PRIu64 " of %" PRIu64 " work items; groups have 1 here.",
+           kernel, launch->local[i], launch->global[i]);
     }
     range.last[i] = range.global_size[i] = launch->global[i];
   }
   return range;
 }
-
-}  // namespace
 
 ob_status program_build(const ob_program_source* described, ob_program* program) {
   Device& device = device_at(described->device);
@@ -123,11 +118,12 @@ ob_status program_build(const ob_program_source* described, ob_program* program)
 }
 
 ob_status program_binary(ob_program program, void* data, uint64_t* bytes) {
-  const std::string& file = program->image->file();
+  const std::string& file = program->image->file;
   if (data != nullptr) {
     if (*bytes != file.size()) {
-      fail(OB_INVALID_ARGUMENT, "The binary has %zu bytes, not %" PRIu64 "; ask for its size first.",
-           file.size(), *bytes);
+      fail(OB_INVALID_ARGUMENT,
+           "The binary has %zu bytes, not %" PRIu64 "; ask for its size first.", file.size(),
+           *bytes);
     }
     std::memcpy(data, file.data(), file.size());
   }
@@ -161,7 +157,7 @@ ob_status kernel_release(ob_kernel kernel) {
 
 ob_status launch(ob_queue queue, const ob_launch* launch) {
   const ob_kernel kernel = launch->kernel;
-  Device& device = queue->device;
+  Device& device = device_at(drivers::device_of(queue));
   if (&kernel->device != &device) {
     fail(OB_INVALID_ARGUMENT, "Kernel %s of device %d cannot run on a queue of device %d.",
          kernel->name.c_str(), kernel->device.index, device.index);
@@ -171,18 +167,26 @@ ob_status launch(ob_queue queue, const ob_launch* launch) {
   call.arguments.assign(reinterpret_cast<const char*>(&range), sizeof range);
   add_arguments(call, launch, device.space);
   const auto run = [queue, call = std::move(call)] {
-    Device& here = queue->device;
-    {
-      std::lock_guard lock(queue->mutex);
-      if (!queue->failure.empty()) return;  // nothing that follows is worth anything
-    }
-    std::lock_guard lock(here.processor_mutex);
-    if (!here.processor) here.processor = make_unicorn(here.space, here.contents);
-    const std::string failure = here.processor->run(call);
-    if (!failure.empty()) fail(OB_ERROR, "%s", failure.c_str());
+    if (drivers::has_failed(queue)) return;  // nothing that follows is worth anything
+    Device& device = device_at(drivers::device_of(queue));
+    std::lock_guard lock(device.processor_mutex);
+    if (!device.processor) device.processor = make_unicorn(device.space, device.contents);
+    device.processor->run(call);
   };
-  enqueue(queue, {.run = run, .recording = {}});
+  drivers::enqueue(queue, {.run = run});
   return OB_OK;
+}
+
+}  // namespace
+
+void set_program_functions(ob_driver& table) {
+  OB_SET(table, program_build);
+  OB_SET(table, program_binary);
+  OB_SET(table, program_load);
+  OB_SET(table, program_release);
+  OB_SET(table, kernel_create);
+  OB_SET(table, kernel_release);
+  OB_SET(table, launch);
 }
 
 }  // namespace riscv

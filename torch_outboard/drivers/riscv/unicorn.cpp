@@ -4,11 +4,9 @@
 #include <outboard/library_file.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/mman.h>
 
 #include <chrono>
-#include <cinttypes>
-#include <cstring>
+#include <thread>
 
 #include "riscv.h"
 
@@ -16,83 +14,79 @@ namespace riscv {
 namespace {
 
 // What is used of Unicorn's interface, version 2.
+#define OB_UNICORN_FUNCTIONS(DO)                                                            \
+  DO(unsigned, uc_version, (unsigned* major, unsigned* minor))                              \
+  DO(int, uc_open, (int architecture, int mode, void** engine))                             \
+  DO(int, uc_close, (void* engine))                                                         \
+  DO(int, uc_mem_map_ptr, (void* engine, uint64_t, uint64_t bytes, uint32_t, void* at))     \
+  DO(int, uc_mem_unmap, (void* engine, uint64_t address, uint64_t bytes))                   \
+  DO(int, uc_reg_write, (void* engine, int which, const void* value))                       \
+  DO(int, uc_reg_read, (void* engine, int which, void* value))                              \
+  DO(int, uc_emu_start, (void* engine, uint64_t from, uint64_t to, uint64_t us, size_t n))  \
+  DO(int, uc_emu_stop, (void* engine))                                                      \
+  DO(int, uc_hook_add, (void* engine, size_t*, int, void*, void*, uint64_t, uint64_t, ...)) \
+  DO(const char*, uc_strerror, (int code))
+
+struct {
+#define OB_DECLARE(result, name, parameters) result(*name) parameters;
+  OB_UNICORN_FUNCTIONS(OB_DECLARE)
+} g_unicorn;
+
 enum { kArchitecture = 8, kMode64 = 8, kHookInvalidMemory = 1008, kAllAccess = 7 };
 enum Register { kRA = 2, kSP = 3, kA0 = 11, kA1 = 12, kFlags = 41, kStatus = 116, kPC = 190 };
-enum MemoryFault { kRead = 19, kWrite, kFetch, kWriteProtected, kReadProtected, kFetchProtected };
+// What a program tried at an address where it may not, 0 for nothing.
+enum Fault { kReadUnmapped = 19, kWriteUnmapped, kFetchUnmapped, kWriteRefused, kReadRefused };
 
-struct Library {
-  unsigned (*uc_version)(unsigned* major, unsigned* minor);
-  int (*uc_open)(int architecture, int mode, void** engine);
-  int (*uc_close)(void* engine);
-  int (*uc_mem_map_ptr)(void* engine, uint64_t address, uint64_t bytes, uint32_t access, void* at);
-  int (*uc_mem_unmap)(void* engine, uint64_t address, uint64_t bytes);
-  int (*uc_reg_write)(void* engine, int which, const void* value);
-  int (*uc_reg_read)(void* engine, int which, void* value);
-  int (*uc_emu_start)(void* engine, uint64_t begin, uint64_t until, uint64_t timeout, size_t count);
-  int (*uc_emu_stop)(void* engine);
-  int (*uc_hook_add)(void* engine, size_t* hook, int kind, void* function, void* argument,
-                     uint64_t begin, uint64_t end, ...);
-  const char* (*uc_strerror)(int code);
-};
-
-Library g_unicorn = {};
-
-template <class Function>
-bool take(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  return function != nullptr;
-}
+using Clock = std::chrono::steady_clock;
+std::chrono::seconds g_time_limit;
 
 void check(int code, const char* call) {
-  if (code == 0) return;
-  fail(OB_ERROR, "The emulator's %s answered: %s.", call, g_unicorn.uc_strerror(code));
-}
-
-int64_t now() {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
+  if (code != 0)
+    fail(OB_ERROR, "The emulator's %s answered: %s.", call, g_unicorn.uc_strerror(code));
 }
 
 class Unicorn : public Processor {
  public:
-  Unicorn(const AddressSpace& space, char* memory) : space_(space), memory_(memory) {
-    private_.resize(space.stack_bytes + space.argument_bytes);
-    // Launches are short and many: the thread that ends those without end looks now and then.
+  Unicorn(const AddressSpace& space, char* memory)
+      : space_(space),
+        memory_(memory),
+        stack_(space.stack_bytes),
+        arguments_(space.argument_bytes) {
     sigset_t all, previous;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &previous);
-    std::thread(&Unicorn::watch, this).detach();  // a processor stays until the process ends
+    std::thread(&Unicorn::watch, this).detach();
     pthread_sigmask(SIG_SETMASK, &previous, nullptr);
   }
 
-  std::string run(const Call& call) override {
+  void run(const Call& call) override {
     if (engine_ == nullptr) open();
     load(call.image);
-    std::memcpy(argument_contents(), call.arguments.data(), call.arguments.size());
-    set(kRA, space_.arguments);
-    set(kSP, space_.stack);
+    std::memcpy(arguments_.data(), call.arguments.data(), call.arguments.size());
+    set(kRA, space_.arguments);  // where the call ends
+    set(kSP, space_.stack + space_.stack_bytes);
     set(kA0, space_.arguments);
     set(kA1, space_.arguments + call.pointers);
     fault_ = 0;
-    const int64_t limit = static_cast<int64_t>(g_settings.time_limit);
-    const int64_t deadline = now() + limit;
+    const Clock::time_point deadline = Clock::now() + g_time_limit;
     set_deadline(deadline);
-    int code = 0;
     uint64_t pc = call.entry;
-    bool expired = false;
-    while (code == 0 && pc != space_.arguments && !expired) {
+    int code = 0;
+    // A watchdog that was late may end a call that has just begun: that one goes on.
+    while (code == 0 && pc != space_.arguments && Clock::now() < deadline) {
       code = g_unicorn.uc_emu_start(engine_, pc, space_.arguments, 0, 0);
       check(g_unicorn.uc_reg_read(engine_, kPC, &pc), "uc_reg_read");
-      expired = now() > deadline;  // else the watchdog was late and meant the call before
     }
-    set_deadline(0);
-    if (code == 0 && pc == space_.arguments) return "";
-    close();  // the next call gets a new one
-    return describe(call, code, pc, limit);
+    set_deadline(Clock::time_point::max());
+    if (code == 0 && pc == space_.arguments) return;
+    g_unicorn.uc_close(engine_);
+    engine_ = nullptr;
+    loaded_.clear();
+    report(call, code, pc);
   }
 
  private:
+  // Programs have data, so each processor has its own copy.
   struct Loaded {
     std::weak_ptr<const Image> image;
     std::string content;
@@ -102,26 +96,18 @@ class Unicorn : public Processor {
   void open() {
     check(g_unicorn.uc_open(kArchitecture, kMode64, &engine_), "uc_open");
     map(space_.memory, space_.memory_bytes, Image::kRead | Image::kWrite, memory_);
-    map(space_.stack - space_.stack_bytes, space_.stack_bytes, Image::kRead | Image::kWrite,
-        private_.data());
-    map(space_.arguments, space_.argument_bytes, kAllAccess, argument_contents());
+    map(space_.stack, stack_.size(), Image::kRead | Image::kWrite, stack_.data());
+    map(space_.arguments, arguments_.size(), kAllAccess, arguments_.data());
     set(kStatus, 0x6000);  // floating point is on
-    set(kFlags, 1);        // "inexact", which stays: operations need not find out any more
+    set(kFlags, 1);        // "inexact", which stays: the emulator need not find out any more
     size_t hook = 0;
     check(g_unicorn.uc_hook_add(engine_, &hook, kHookInvalidMemory,
                                 reinterpret_cast<void*>(&note_fault), this, 1, 0),
           "uc_hook_add");
   }
 
-  void close() {
-    g_unicorn.uc_close(engine_);
-    engine_ = nullptr;
-    loaded_.clear();
-  }
-
-  // Programs have data, so each processor has its own copy.
   void load(const std::shared_ptr<const Image>& image) {
-    if (loaded_.count(image->address()) != 0) return;
+    if (loaded_.count(image->address) != 0) return;
     std::erase_if(loaded_, [&](const auto& entry) {
       if (!entry.second.image.expired()) return false;
       for (const Image::Segment& s : entry.second.segments) {
@@ -129,10 +115,10 @@ class Unicorn : public Processor {
       }
       return true;
     });
-    Loaded& loaded = loaded_[image->address()];
-    loaded = {image, image->content(), image->segments()};
+    Loaded& loaded = loaded_[image->address];
+    loaded = {image, image->content, image->segments};
     for (const Image::Segment& s : loaded.segments) {
-      map(image->address() + s.offset, s.bytes, s.access, loaded.content.data() + s.offset);
+      map(image->address + s.offset, s.bytes, s.access, loaded.content.data() + s.offset);
     }
   }
 
@@ -144,105 +130,81 @@ class Unicorn : public Processor {
     check(g_unicorn.uc_reg_write(engine_, which, &value), "uc_reg_write");
   }
 
-  char* argument_contents() { return private_.data() + space_.stack_bytes; }
-
   static bool note_fault(void*, int kind, uint64_t address, int, int64_t, void* self) {
     static_cast<Unicorn*>(self)->fault_ = kind;
     static_cast<Unicorn*>(self)->fault_address_ = address;
     return false;  // nothing was done about it: the call ends
   }
 
-  std::string describe(const Call& call, int code, uint64_t pc, int64_t limit) const {
-    std::string where = format("pc 0x%" PRIx64, pc);
-    const uint64_t base = call.image->address();
-    if (pc >= base && pc - base < call.image->content().size()) {
-      where += format(", 0x%" PRIx64 " of its program", pc - base);
-    }
-    const char* kernel = call.kernel.c_str();
+  [[noreturn]] void report(const Call& call, int code, uint64_t pc) const {
+    std::string what = drivers::format("executed what is no instruction of the processor (%s)",
+                                       g_unicorn.uc_strerror(code));
+    const char* verb = fault_ == kWriteUnmapped || fault_ == kWriteRefused ? "wrote to"
+                       : fault_ == kReadUnmapped || fault_ == kReadRefused ? "read from"
+                                                                           : "jumped to";
+    if (fault_ != 0)
+      what = drivers::format("%s address 0x%" PRIx64 ", where it may not", verb, fault_address_);
     if (code == 0) {
-      return format(
-          "Kernel %s was ended at %s because it ran longer than %lld s; OUTBOARD_RISCV_TIME_LIMIT "
-          "sets the limit.",
-          kernel, where.c_str(), static_cast<long long>(limit / 1000));
+      what = drivers::format("ran longer than %" PRId64 " s, which OUTBOARD_RISCV_TIME_LIMIT sets,",
+                             static_cast<int64_t>(g_time_limit.count()));
     }
-    const bool writes = fault_ == kWrite || fault_ == kWriteProtected;
-    if (fault_ == kFetch || fault_ == kFetchProtected) {
-      return format("Kernel %s jumped to address 0x%" PRIx64 ", where there is no code.", kernel,
-                    fault_address_);
-    }
-    if (fault_ != 0) {
-      return format("Kernel %s %s address 0x%" PRIx64 ", which it may not, at %s.", kernel,
-                    writes ? "wrote to" : "read from", fault_address_, where.c_str());
-    }
-    return format("Kernel %s came upon an instruction that the processor does not have, at %s (%s).",
-                  kernel, where.c_str(), g_unicorn.uc_strerror(code));
+    const uint64_t offset = pc - call.image->address;
+    const bool inside = offset < call.image->content.size();
+    fail(OB_ERROR, "Kernel %s %s and was ended at pc 0x%" PRIx64 "%s.", call.kernel.c_str(),
+         what.c_str(), pc,
+         inside ? drivers::format(" (0x%" PRIx64 " of its program)", offset).c_str() : "");
   }
 
-  void set_deadline(int64_t deadline) {
+  void set_deadline(Clock::time_point deadline) {
     std::lock_guard lock(deadline_mutex_);
     deadline_ = deadline;
   }
 
+  // Calls are short and many, so nobody is woken for each: a thread looks now and then.
   void watch() {
-    const auto period = std::chrono::milliseconds(std::min(g_settings.time_limit / 4, uint64_t{1000}));
     for (;;) {
-      std::this_thread::sleep_for(period);
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
       std::lock_guard lock(deadline_mutex_);
-      if (deadline_ != 0 && now() > deadline_) g_unicorn.uc_emu_stop(engine_);
+      if (Clock::now() > deadline_) g_unicorn.uc_emu_stop(engine_);
     }
   }
 
   const AddressSpace space_;
   char* memory_;
-  std::vector<char> private_;  // stack and arguments
+  std::vector<char> stack_, arguments_;
   void* engine_ = nullptr;
   std::map<uint64_t, Loaded> loaded_;  // by address
   int fault_ = 0;
   uint64_t fault_address_ = 0;
   std::mutex deadline_mutex_;
-  int64_t deadline_ = 0;  // 0: nothing runs, and the engine may be gone
+  Clock::time_point deadline_ = Clock::time_point::max();  // earlier: `engine_` runs
 };
 
 }  // namespace
 
-void load_unicorn(const Settings& settings) {
-  const char* path = settings.unicorn.empty() ? "libunicorn.so.2" : settings.unicorn.c_str();
-  const char* advice = "`pip install unicorn`, or set OUTBOARD_RISCV_UNICORN to a libunicorn.so.2";
-  if (const char* problem = ob_library_problem(path)) {
-    fail(OB_UNSUPPORTED, "%s, which shall emulate the processor, %s: %s", path, problem, advice);
-  }
-  // Never closed: a thread stays.
-  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+void load_unicorn(uint64_t time_limit_seconds) {
+  g_time_limit = std::chrono::seconds(time_limit_seconds);
+  std::string path = drivers::text_setting("OUTBOARD_RISCV_UNICORN");
+  if (path.empty()) path = drivers::file_of_package("unicorn/lib/libunicorn.so.2");
+  if (path.empty()) path = "libunicorn.so.2";
+  const char* advice =
+      "`pip install unicorn`, or set OUTBOARD_RISCV_UNICORN to a libunicorn.so.2 of version 2";
+  const char* problem = ob_library_problem(path.c_str());
+  if (problem != nullptr) fail(OB_UNSUPPORTED, "%s %s: %s", path.c_str(), problem, advice);
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed: a thread stays
   if (library == nullptr) {
     fail(OB_UNSUPPORTED, "the emulator Unicorn was not found (%s): %s", dlerror(), advice);
   }
-  bool complete = true;
-#define TAKE(name) complete = take(library, #name, g_unicorn.name) && complete
-  TAKE(uc_version);
-  TAKE(uc_open);
-  TAKE(uc_close);
-  TAKE(uc_mem_map_ptr);
-  TAKE(uc_mem_unmap);
-  TAKE(uc_reg_write);
-  TAKE(uc_reg_read);
-  TAKE(uc_emu_start);
-  TAKE(uc_emu_stop);
-  TAKE(uc_hook_add);
-  TAKE(uc_strerror);
-#undef TAKE
-  if (!complete) fail(OB_UNSUPPORTED, "%s is no library of Unicorn: %s", path, advice);
-  unsigned major = 0, minor = 0;
-  g_unicorn.uc_version(&major, &minor);
-  if (major != 2) {
-    fail(OB_UNSUPPORTED, "%s is Unicorn %u.%u, and version 2 is needed: %s", path, major, minor,
-         advice);
+#define OB_TAKE(result, name, parameters)                                             \
+  g_unicorn.name = reinterpret_cast<decltype(g_unicorn.name)>(dlsym(library, #name)); \
+  if (g_unicorn.name == nullptr) {                                                    \
+    fail(OB_UNSUPPORTED, "%s has no function " #name ": %s", path.c_str(), advice);   \
   }
-}
-
-std::string unicorn_version() {
+  OB_UNICORN_FUNCTIONS(OB_TAKE)
   unsigned major = 0, minor = 0;
   g_unicorn.uc_version(&major, &minor);
-  return format("Unicorn %u.%u", major, minor);
+  if (major == 2) return;
+  fail(OB_UNSUPPORTED, "%s is Unicorn %u.%u: %s", path.c_str(), major, minor, advice);
 }
 
 std::unique_ptr<Processor> make_unicorn(const AddressSpace& space, char* memory) {
