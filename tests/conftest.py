@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # PyTorch is imported when the driver is chosen
 
 
 # The driver that the tests are written for where they ask for none in particular.
-HOST = {"OUTBOARD_DRIVER": "host"}
+HOST = {"OUTBOARD_DRIVER": "host", "OUTBOARD_CLANG": "none"}
 # What `--configuration` puts into the environment, unless it is there already.
 CONFIGURATIONS: dict[str, dict[str, str]] = {
     "environment": HOST,
@@ -28,6 +28,8 @@ CONFIGURATIONS: dict[str, dict[str, str]] = {
     "torture": {**HOST, "OUTBOARD_HOST_ACCESS": "shared", "OUTBOARD_TORTURE": "delay_us=200"},
     "ocl": {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_WAY": "device"},
     "riscv": {"OUTBOARD_DRIVER": "riscv", "OUTBOARD_WAY": "device"},
+    # Kernels of the driver `host`, by whatever clang there is.
+    "clang": {"OUTBOARD_DRIVER": "host", "OUTBOARD_WAY": "device"},
     # `ocl` with the kernels that GPUs get (tests/device_kernels/gpu_driver.py).
     "gpu": {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_WAY": "device"},
 }

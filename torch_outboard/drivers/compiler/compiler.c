@@ -215,7 +215,7 @@ static ob_status read_result(const compiler* used, const files* with, compiled_p
 static ob_status compile_files(const compiler* used, const files* with, const char* source,
                                const char* options, compiled_program* compiled,
                                compiler_error* error) {
-  static const char language[] = "-x cl -cl-std=CL1.2 -cl-no-stdinc";
+  static const char language[] = "-x cl -cl-std=CL1.2 -cl-no-stdinc -Xclang -cl-ext=+all";
   if (!write_text(with->source, &source, 1, error)) return OB_ERROR;
   ob_status status = run_compiler(used, with->folder, language, "opencl.h", options, "-E",
                                   with->source, with->preprocessed, error);

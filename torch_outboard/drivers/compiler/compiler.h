@@ -2,7 +2,8 @@
  * Programs by a C compiler, for drivers whose makers have one and no OpenCL: a clang compiles the
  * text of a program behind headers that make OpenCL C of it (torch_outboard/dialects/clang).
  *
- *   compiler.c  which compiler, and the steps from the text of a program to machine code
+ *   find.c      which compiler there is on this machine, and settings
+ *   compiler.c  the steps from the text of a program to machine code
  *   command.c   a command in a process of its own, with a time limit
  *   folder.c    temporary folders
  *   kernels.c   finds kernels in a text, and writes the entries by which they are called
@@ -66,6 +67,19 @@ typedef struct compiled_program {
 ob_status compile_program(const compiler* used, const char* source, const char* options,
                           compiled_program* compiled, compiler_error* error);
 void free_compiled(compiled_program* compiled);
+
+/* ---- find.c ---- */
+
+typedef struct found_compiler {
+  char command[8192];   /* for `command` of a compiler */
+  char link[8192 + 64]; /* for `link`, to make a library of this machine */
+  char dialect[4096];
+  double seconds;
+} found_compiler;
+
+/* Looks for a clang on this machine and reads the settings; runs nothing. OB_UNSUPPORTED if there
+ * is none or it is not wanted. */
+ob_status find_compiler(found_compiler* found, compiler_error* error);
 
 /* ---- folder.c ---- */
 

@@ -60,6 +60,7 @@ ob_status graph_launch(void* context, ob_queue queue, ob_graph graph) {
   for (command* work = graph->first; work != NULL && status == OB_OK; work = work->next) {
     command again = *work;
     again.next = NULL;
+    if (again.kind == LAUNCH) retain_launch(again.launched);
     status = enqueue_locked(queue, new_command(again));
   }
   pthread_mutex_unlock(&queue->lock);

@@ -3,13 +3,16 @@
  *
  * It is here to be read: a driver for real hardware has the same parts. host.h lists them; this
  * file holds what comes first and last, settings and devices, and the table that names everything.
- * It runs no code (the group "code" of the contract is NULL), so operators run on the host.
+ * Where there is a clang, it runs kernels on threads of its own; else operators run on the host.
  *
  * Settings, read once by `initialize`:
  *
  *   OUTBOARD_HOST_DEVICES  Number of devices, 0 to 64; default 2.
  *   OUTBOARD_HOST_MEMORY   Bytes of each device; default half of physical memory, divided equally.
  *   OUTBOARD_HOST_ACCESS   shared (default) or separate.
+ *   OUTBOARD_HOST_THREADS  Threads that run a kernel, 1 to 256; default the processors that this
+ *                          process may use.
+ *   OUTBOARD_CLANG and others of compiler/find.c
  *
  * Shared: device addresses are host pointers, and any memory of the host is device memory, too.
  * Separate, as on a card with memory of its own: the host cannot touch a device address at all; an
@@ -19,6 +22,7 @@
 #include "host.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +33,8 @@ settings host_settings;
 
 /* ---- Messages ---- */
 
-static _Thread_local char message[512] = "No call has failed in this thread.";
+/* Room for a compiler's log. */
+static _Thread_local char message[8192] = "No call has failed in this thread.";
 
 static const char* last_error(void* context) { return message; }
 
@@ -66,6 +71,14 @@ static ob_status read_setting(const char* variable, uint64_t smallest, uint64_t 
   return OB_OK;
 }
 
+/* Of all that this process may run on. */
+static uint64_t usable_processors(void) {
+  cpu_set_t set;
+  int count = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
+                                                          : (int)sysconf(_SC_NPROCESSORS_ONLN);
+  return count < 1 ? 1 : count > MAX_THREADS ? MAX_THREADS : (uint64_t)count;
+}
+
 static ob_status initialize(void* context) {
   const char* access = getenv("OUTBOARD_HOST_ACCESS");
   host_settings.shared = access == NULL || *access == '\0' || strcmp(access, "shared") == 0;
@@ -85,6 +98,12 @@ static ob_status initialize(void* context) {
   if (status != OB_OK) return status;
   host_settings.memory = (memory + page - 1) / page * page;
 
+  uint64_t threads = usable_processors();
+  status = read_setting("OUTBOARD_HOST_THREADS", 1, MAX_THREADS, &threads);
+  if (status != OB_OK) return status;
+  host_settings.threads = (int)threads;
+  find_toolchain();
+
   for (int32_t i = 0; i < (int32_t)count; i++) {
     status = create_memory(i);
     if (status != OB_OK) return status;
@@ -96,6 +115,7 @@ static ob_status initialize(void* context) {
 static ob_status finalize(void* context) {
   /* Memory stays mapped until the process ends: other threads may still look at tensors. */
   stop_all_workers();
+  stop_pool();
   return OB_OK;
 }
 
@@ -122,12 +142,13 @@ static ob_status device_properties(void* context, int32_t index, ob_device_prope
       .total_memory = host_settings.memory,
       .max_allocation = host_settings.memory,
       .alignment = 64, /* what kernels like; allocations start at pages, which is more */
-      .compute_units = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN),
+      .compute_units = (uint32_t)host_settings.threads,
       .least_priority = LEAST_PRIORITY,
       .greatest_priority = GREATEST_PRIORITY,
   };
   snprintf(ours.name, sizeof ours.name, "Host device %d (%s memory)", index,
            host_settings.shared ? "shared" : "separate");
+  describe_code(&ours);
   /* The caller may have been compiled with an older, shorter struct. */
   size_t size = properties->struct_size < sizeof ours ? properties->struct_size : sizeof ours;
   memcpy(properties, &ours, size);
@@ -175,6 +196,13 @@ __attribute__((visibility("default"))) const ob_driver* ob_driver_table(void) {
       .copy_device_to_device_2d = copy_device_to_device_2d,
       .fill = fill,
       .host_callback = host_callback,
+      .program_build = program_build,
+      .program_binary = program_binary,
+      .program_load = program_load,
+      .program_release = program_release,
+      .kernel_create = kernel_create,
+      .kernel_release = kernel_release,
+      .launch = launch,
       .graph_begin = graph_begin,
       .graph_end = graph_end,
       .graph_launch = graph_launch,

@@ -9,6 +9,10 @@
  *   event.c     events
  *   transfer.c  copies, fills and callbacks
  *   graph.c     capture and replay
+ *   toolchain.c the compiler for kernels
+ *   program.c   programs and kernels
+ *   launch.c    launches
+ *   pool.c      the threads that share the work of launches
  *
  * Functions that stand in the table have the contract's names and are described there.
  */
@@ -23,13 +27,14 @@
 
 /* ---- host.c ---- */
 
-enum { MAX_DEVICES = 64, GREATEST_PRIORITY = -1, LEAST_PRIORITY = 0 };
+enum { MAX_DEVICES = 64, MAX_THREADS = 256, GREATEST_PRIORITY = -1, LEAST_PRIORITY = 0 };
 
 /* Constant after `initialize`. */
 typedef struct settings {
   int32_t devices;
   uint64_t memory; /* bytes of each device, in whole pages */
   bool shared;     /* device addresses are host pointers */
+  int threads;     /* that run a kernel */
 } settings;
 
 extern settings host_settings;
@@ -79,7 +84,9 @@ bool has_happened(recording* asked);
 void wait_until_happened(recording* awaited);
 void run_record(recording* recorded);
 
-typedef enum command_kind { COPY, FILL, CALLBACK, RECORD, WAIT } command_kind;
+typedef struct launch launched;
+
+typedef enum command_kind { COPY, FILL, CALLBACK, LAUNCH, RECORD, WAIT } command_kind;
 
 typedef struct command {
   struct command* next;
@@ -100,6 +107,7 @@ typedef struct command {
       ob_host_function function;
       void* argument;
     } callback;
+    launched* launched;   /* of LAUNCH; the command owns one reference */
     recording* recording; /* of RECORD and WAIT; the command owns one reference */
   };
 } command;
@@ -186,5 +194,77 @@ ob_status graph_begin(void* context, ob_queue queue);
 ob_status graph_end(void* context, ob_queue queue, ob_graph* graph);
 ob_status graph_launch(void* context, ob_queue queue, ob_graph graph);
 ob_status graph_release(void* context, ob_graph graph);
+
+/* ---- toolchain.c ---- */
+
+enum { LOCAL_MEMORY_BYTES = 64 * 1024 };
+
+/* Looks for a compiler; once, and may take a tenth of a second. */
+void find_toolchain(void);
+/* Why there are no kernels; NULL if there are. */
+const char* no_code_reason(void);
+/* Fills in what depends on whether there are kernels. */
+void describe_code(ob_device_properties* properties);
+/* Compiles a program to the bytes of a shared library, for free. */
+ob_status build_library(const char* source, const char* options, void** data, uint64_t* bytes);
+uint64_t hash_bytes(const void* data, size_t bytes); /* FNV-1a */
+
+/* ---- program.c ---- */
+
+/* What an entry is called with: the struct ob_range of dialects/clang/entry.h. */
+typedef struct item_range {
+  uint64_t first[3], last[3], global_size[3], global_offset[3], dimensions;
+} item_range;
+
+/* As the compiler's part writes them: pointers are OB_ARGUMENT_ADDRESS, others OB_ARGUMENT_VALUE.
+ */
+typedef struct kernel_parameter {
+  uint32_t kind, bytes;
+} kernel_parameter;
+
+enum { MAX_PARAMETERS = 64, KERNEL_TIMES = 16 };
+
+struct ob_kernel_t {
+  atomic_int references; /* of its owner and of launches */
+  ob_program program;    /* which it keeps alive */
+  int32_t device;
+  void (*entry)(const item_range* items, void* const* arguments);
+  uint32_t parameter_count;
+  const kernel_parameter* parameters;
+  _Atomic uint64_t times[KERNEL_TIMES]; /* see launch.c */
+  char name[128];
+};
+
+void release_kernel(ob_kernel kernel);
+
+ob_status program_build(void* context, const ob_program_source* source, ob_program* program);
+ob_status program_binary(void* context, ob_program program, void* data, uint64_t* bytes);
+ob_status program_load(void* context, const ob_program_image* image, ob_program* program);
+ob_status program_release(void* context, ob_program program);
+ob_status kernel_create(void* context, ob_program program, const char* name, ob_kernel* kernel);
+ob_status kernel_release(void* context, ob_kernel kernel);
+
+/* ---- launch.c ---- */
+
+void run_launch(const launched* work);
+/* Whether it is known to take no longer than waking a worker. */
+bool is_short_launch(const launched* work);
+launched* retain_launch(launched* work);
+void release_launch(launched* work);
+
+ob_status launch(void* context, ob_queue queue, const ob_launch* wanted);
+
+/* ---- pool.c ---- */
+
+uint64_t nanoseconds(void);
+/* For loops that wait for another thread. */
+void relax(void);
+/* Whether `changed` differs from `seen` now or within a short time. */
+bool spin_for_change(const atomic_uint* changed, unsigned seen);
+/* Calls run(argument, piece, thread) once for each piece below `pieces`, thread 0 being the caller;
+ * returns when all are done. False, and nothing was called, if others share work already. */
+bool share_work(void (*run)(void* argument, uint64_t piece, int thread), void* argument,
+                uint64_t pieces);
+void stop_pool(void);
 
 #endif /* OUTBOARD_DRIVERS_HOST_H */

@@ -85,6 +85,9 @@ void run_command(const command* work) {
     case CALLBACK:
       work->callback.function(work->callback.argument);
       break;
+    case LAUNCH:
+      run_launch(work->launched);
+      break;
     case RECORD:
       run_record(work->recording);
       break;
@@ -101,6 +104,8 @@ bool is_short(const command* work) {
              work->copy.row_bytes <= SHORT_BYTES / work->copy.rows;
     case FILL:
       return work->fill.bytes <= SHORT_BYTES;
+    case LAUNCH:
+      return is_short_launch(work->launched);
     case RECORD:
       return true;
     case WAIT:
@@ -113,6 +118,7 @@ bool is_short(const command* work) {
 
 void free_command(command* work) {
   if (work->kind == RECORD || work->kind == WAIT) release(work->recording);
+  if (work->kind == LAUNCH) release_launch(work->launched);
   free(work);
 }
 
@@ -122,6 +128,8 @@ command* new_command(command content) {
     *created = content;
   } else if (content.kind == RECORD || content.kind == WAIT) {
     release(content.recording);
+  } else if (content.kind == LAUNCH) {
+    release_launch(content.launched);
   }
   return created;
 }

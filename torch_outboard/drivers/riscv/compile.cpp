@@ -6,56 +6,43 @@
 namespace riscv {
 namespace {
 
-// Position-independent, since programs lie where there is room; of its own library alone.
+// Position-independent, since programs lie where there is room, and without a library of C.
 constexpr const char* kFlags =
     "--target=riscv64-unknown-elf -march=rv64gc -mabi=lp64d -mno-relax -O3 -fPIC "
-    "-fvisibility=hidden -ffreestanding -ffp-contract=fast -Xclang -cl-ext=+all";
-constexpr const char* kLink = " -shared -Bsymbolic --no-undefined --gc-sections -s";
-constexpr const char* kLinkByClang =
-    " -fuse-ld=lld -nostdlib -shared -Wl,-Bsymbolic,--no-undefined,--gc-sections,-s";
+    "-fvisibility=hidden -ffreestanding -fno-math-errno";
 
-compiler& g_compiler = *new compiler;
+// Constant after load_compiler.
+found_compiler g_found;
+std::string& g_link = *new std::string;
 std::string& g_key = *new std::string;
+compiler g_compiler;
 
-const char* keep(const std::string& text) { return strdup(text.c_str()); }
+void check(ob_status status, const compiler_error& error) {
+  if (status != OB_OK) fail(status, "%s", error.text);
+}
 
 }  // namespace
 
 void load_compiler() {
-  std::string command = drivers::text_setting("OUTBOARD_CLANG");
-  if (command.empty()) {
-    const std::string zig = drivers::file_of_package("ziglang/zig");
-    command = zig.empty() ? "clang" : "'" + zig + "' clang";
-  }
-  // `zig clang` comes with `zig ld.lld`; other compilers find their linker.
-  const size_t zig = command.rfind(" clang");
-  const std::string link = zig != std::string::npos && zig + 6 == command.size()
-                               ? command.substr(0, zig) + " ld.lld" + kLink
-                               : command + " --target=riscv64-unknown-elf" + kLinkByClang;
-  std::string dialect = drivers::text_setting("OUTBOARD_RISCV_DIALECT");
-  if (dialect.empty()) {
-    dialect = drivers::file_of_package("torch_outboard/dialects/clang/opencl.h");
-    dialect = dialect.substr(0, dialect.rfind('/') + 1);
-  }
-  if (dialect.empty()) {
-    fail(OB_UNSUPPORTED,
-         "the folder torch_outboard/dialects/clang was not found: install torch_outboard again, or "
-         "set OUTBOARD_RISCV_DIALECT to it");
-  }
-  g_compiler = {
-      .command = keep(command),
-      .flags = kFlags,
-      .link = keep(link),
-      .dialect = keep(dialect),
-      .advice = "`pip install ziglang`, or set OUTBOARD_CLANG to a clang that knows RISC-V",
-      .oldest = 14,
-      .seconds = 300,
-      .version = {}};
   compiler_error error;
-  const ob_status status = probe_compiler(&g_compiler, &error);
-  if (status != OB_OK) fail(status, "%s", error.text);
-  const std::hash<std::string> hash;
-  g_key = drivers::format("1-%016zx", hash(g_compiler.version + std::string(kFlags) + link));
+  check(find_compiler(&g_found, &error), error);
+  g_link = g_found.link;
+  g_link += g_link.find(" ld.lld ") != std::string::npos
+                ? " -Bsymbolic --no-undefined --gc-sections"
+                : " --target=riscv64-unknown-elf -fuse-ld=lld "
+                  "-Wl,-Bsymbolic,--no-undefined,--gc-sections";
+  g_compiler = {.command = g_found.command,
+                .flags = kFlags,
+                .link = g_link.c_str(),
+                .dialect = g_found.dialect,
+                .advice = "OUTBOARD_CLANG names another clang that knows RISC-V",
+                .oldest = 14,
+                .seconds = g_found.seconds,
+                .version = {}};
+  check(probe_compiler(&g_compiler, &error), error);
+  std::string key = g_compiler.version;
+  key += kFlags + g_link + compile("__kernel void nothing() {}", "");
+  g_key = drivers::format("1-%016zx", std::hash<std::string>()(key));
 }
 
 std::string compiler_key() { return g_key; }
@@ -63,8 +50,7 @@ std::string compiler_key() { return g_key; }
 std::string compile(const char* source, const char* options) {
   compiled_program compiled = {};
   compiler_error error;
-  const ob_status status = compile_program(&g_compiler, source, options, &compiled, &error);
-  if (status != OB_OK) fail(status, "%s", error.text);
+  check(compile_program(&g_compiler, source, options, &compiled, &error), error);
   std::string file(static_cast<const char*>(compiled.data), compiled.bytes);
   free_compiled(&compiled);
   return file;

@@ -11,9 +11,7 @@
 // - OUTBOARD_RISCV_TIME_LIMIT: seconds that one launch may take, 1 to 86400, default 600.
 // - OUTBOARD_RISCV_UNICORN: the library libunicorn.so.2 of the emulator; default that of the Python
 //   package `unicorn`, then the system's.
-// - OUTBOARD_RISCV_DIALECT: the folder of opencl.h; default that of this package.
-// - OUTBOARD_CLANG: the command of a clang that knows RISC-V and finds the linker lld; default that
-//   of the Python package `ziglang`, then `clang`.
+// - OUTBOARD_CLANG and others of drivers/compiler/find.c: a clang that knows RISC-V, with its lld.
 #include <unistd.h>
 
 #include "riscv.h"

@@ -1,0 +1,289 @@
+/* Launches: kernels run by one thread, or part by part by several. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+
+#include "host.h"
+
+/* Launches that take so long by one thread, in nanoseconds: shorter ones are done by the thread
+ * that asks for them if the queue is idle, and longer ones are shared. */
+enum { SHORT_NANOSECONDS = 4000, SHARED_NANOSECONDS = 8000 };
+/* For each thread, so that one that is interrupted does not hold up all, of so many nanoseconds. */
+enum { PARTS_OF_THREAD = 4, PART_NANOSECONDS = 2000 };
+/* The alignment that the largest vector of OpenCL C, double16, has. */
+enum { LARGEST_ALIGNMENT = 128, MOST_LOCAL_ARGUMENTS = 8 };
+
+struct launch {
+  atomic_int references; /* of commands: a graph enqueues copies */
+  ob_kernel kernel;
+  item_range items;
+  uint32_t signature; /* of sizes and values; never 0 */
+  uint32_t argument_count, local_count;
+  /* Arguments that point to memory of each thread's own, at so many bytes of it. */
+  struct {
+    uint32_t index, offset;
+  } locals[MOST_LOCAL_ARGUMENTS];
+  uint64_t local_bytes;
+  char* local_memory; /* of all threads; NULL: none is needed */
+  void* arguments[];  /* where each lies, which is behind this array */
+};
+
+/* ---- How long launches take ---- */
+
+/* A kernel may be short with some sizes and long with others. What the latest took by one thread
+ * stands in it: nanoseconds in the lower half, the signature in the upper one. */
+static _Atomic uint64_t* place_of(const launched* work) {
+  return &work->kernel->times[work->signature % KERNEL_TIMES];
+}
+
+/* UINT32_MAX: not known. */
+static uint32_t expected_nanoseconds(const launched* work) {
+  uint64_t known = atomic_load_explicit(place_of(work), memory_order_relaxed);
+  return known >> 32 == work->signature ? (uint32_t)known : UINT32_MAX;
+}
+
+static void note_nanoseconds(const launched* work, uint64_t time) {
+  uint64_t kept = time < UINT32_MAX ? time : UINT32_MAX - 1;
+  atomic_store_explicit(place_of(work), (uint64_t)work->signature << 32 | kept,
+                        memory_order_relaxed);
+}
+
+bool is_short_launch(const launched* work) {
+  return expected_nanoseconds(work) < SHORT_NANOSECONDS;
+}
+
+/* ---- Running ---- */
+
+static void run_items(const launched* work, const item_range* items, int thread) {
+  if (work->local_memory == NULL) {
+    work->kernel->entry(items, (void* const*)work->arguments);
+    return;
+  }
+  void* arguments[MAX_PARAMETERS];
+  void* local[MOST_LOCAL_ARGUMENTS];
+  memcpy(arguments, work->arguments, work->argument_count * sizeof *arguments);
+  for (uint32_t i = 0; i < work->local_count; i++) {
+    local[i] = work->local_memory + (uint64_t)thread * work->local_bytes + work->locals[i].offset;
+    arguments[work->locals[i].index] = &local[i];
+  }
+  work->kernel->entry(items, arguments);
+}
+
+/* A launch that several threads run. */
+typedef struct shared_launch {
+  const launched* work;
+  uint64_t cuts[3]; /* how many parts each dimension is cut into */
+  /* Of the thread that began: how many parts it did, and when the last one ended. */
+  uint64_t own_parts, end;
+} shared_launch;
+
+/* Cuts the dimensions with the largest strides first. Returns how many parts that makes, `wanted`
+ * if there are items enough, up to twice as many. */
+static uint64_t cut(const item_range* items, uint64_t wanted, uint64_t cuts[3]) {
+  uint64_t parts = 1;
+  for (int i = 2; i >= 0; i--) {
+    uint64_t size = items->last[i] - items->first[i];
+    uint64_t missing = (wanted + parts - 1) / parts;
+    cuts[i] = size < missing ? size : missing;
+    parts *= cuts[i];
+  }
+  return parts;
+}
+
+static void run_part(void* argument, uint64_t part, int thread) {
+  shared_launch* shared = argument;
+  item_range items = shared->work->items;
+  for (int i = 0; i < 3; i++) {
+    uint64_t first = items.first[i], size = items.last[i] - first, place = part % shared->cuts[i];
+    part /= shared->cuts[i];
+    items.first[i] = first + size * place / shared->cuts[i];
+    items.last[i] = first + size * (place + 1) / shared->cuts[i];
+  }
+  run_items(shared->work, &items, thread);
+  if (thread == 0) {
+    shared->own_parts++;
+    shared->end = nanoseconds();
+  }
+}
+
+void run_launch(const launched* work) {
+  uint32_t expected = expected_nanoseconds(work);
+  uint64_t start = nanoseconds();
+  if (expected >= SHARED_NANOSECONDS) {
+    uint64_t wanted = (uint64_t)host_settings.threads * PARTS_OF_THREAD;
+    if (expected / PART_NANOSECONDS < wanted) wanted = expected / PART_NANOSECONDS;
+    shared_launch shared = {.work = work};
+    uint64_t parts = cut(&work->items, wanted, shared.cuts);
+    if (parts > 1 && share_work(run_part, &shared, parts)) {
+      if (shared.own_parts > 0) {
+        note_nanoseconds(work, (shared.end - start) * parts / shared.own_parts);
+      }
+      return;
+    }
+  }
+  run_items(work, &work->items, 0);
+  note_nanoseconds(work, nanoseconds() - start);
+}
+
+launched* retain_launch(launched* work) {
+  atomic_fetch_add(&work->references, 1);
+  return work;
+}
+
+void release_launch(launched* work) {
+  if (atomic_fetch_sub(&work->references, 1) != 1) return;
+  release_kernel(work->kernel);
+  free(work->local_memory);
+  free(work);
+}
+
+/* ---- Launching ---- */
+
+/* The kernel's machine code trusts what it gets. */
+static ob_status check_launch(ob_queue queue, const ob_launch* wanted) {
+  ob_kernel kernel = wanted->kernel;
+  if (kernel->device != queue->device) {
+    return fail(OB_INVALID_ARGUMENT, "Kernel %s of device %d cannot run on a queue of device %d.",
+                kernel->name, kernel->device, queue->device);
+  }
+  if (wanted->dimensions < 1 || wanted->dimensions > 3) {
+    return fail(OB_INVALID_ARGUMENT, "Kernel %s was launched in %u dimensions; there are 1 to 3.",
+                kernel->name, wanted->dimensions);
+  }
+  for (uint32_t i = 0; i < wanted->dimensions; i++) {
+    if (wanted->local[i] == 1 && wanted->global[i] > 0) continue;
+    return fail(
+        OB_INVALID_ARGUMENT,
+        "Kernel %s: %llu work items in groups of %llu were launched; there have to be some, "
+        "and groups have 1.",
+        kernel->name, (unsigned long long)wanted->global[i], (unsigned long long)wanted->local[i]);
+  }
+  if (wanted->argument_count != kernel->parameter_count) {
+    return fail(OB_INVALID_ARGUMENT,
+                "Kernel %s has %u parameters and was launched with %u arguments.", kernel->name,
+                kernel->parameter_count, wanted->argument_count);
+  }
+  uint32_t local_count = 0;
+  for (uint32_t i = 0; i < wanted->argument_count; i++) {
+    const ob_argument* argument = ob_argument_of(wanted, i);
+    kernel_parameter parameter = kernel->parameters[i];
+    bool value = argument->kind == OB_ARGUMENT_VALUE;
+    bool known =
+        value || argument->kind == OB_ARGUMENT_ADDRESS || argument->kind == OB_ARGUMENT_LOCAL;
+    if (!known || value != (parameter.kind == OB_ARGUMENT_VALUE)) {
+      return fail(OB_INVALID_ARGUMENT,
+                  "Argument %u of kernel %s is of kind %d, its parameter of kind %d.", i,
+                  kernel->name, argument->kind, (int)parameter.kind);
+    }
+    if (value && (argument->size != parameter.bytes || argument->value == NULL)) {
+      return fail(OB_INVALID_ARGUMENT,
+                  "Argument %u of kernel %s has %u bytes at %p, its parameter %u bytes.", i,
+                  kernel->name, argument->size, argument->value, parameter.bytes);
+    }
+    if (argument->kind == OB_ARGUMENT_LOCAL && ++local_count > MOST_LOCAL_ARGUMENTS) {
+      return fail(OB_UNSUPPORTED, "Kernel %s has more than %d arguments of local memory.",
+                  kernel->name, MOST_LOCAL_ARGUMENTS);
+    }
+  }
+  return OB_OK;
+}
+
+/* FNV-1a over words of 8 bytes and the rest, which sizes and strides mostly fill. */
+static uint64_t hash_value(uint64_t hash, const char* value, uint32_t bytes) {
+  for (; bytes > 0;) {
+    uint64_t word = 0;
+    uint32_t part = bytes < sizeof word ? bytes : sizeof word;
+    memcpy(&word, value, part);
+    hash = (hash ^ word) * UINT64_C(0x100000001B3);
+    value += part;
+    bytes -= part;
+  }
+  return hash;
+}
+
+/* Types are aligned to a power of two that divides their size. */
+static uint64_t align(uint64_t offset, uint64_t bytes) {
+  uint64_t alignment = bytes & -bytes;
+  if (alignment > LARGEST_ALIGNMENT) alignment = LARGEST_ALIGNMENT;
+  return (offset + alignment - 1) & -alignment;
+}
+
+static launched* allocate_launch(const ob_launch* wanted) {
+  uint64_t bytes = wanted->argument_count * sizeof(void*) + LARGEST_ALIGNMENT;
+  for (uint32_t i = 0; i < wanted->argument_count; i++) {
+    bytes += sizeof(ob_address) + 2ull * ob_argument_of(wanted, i)->size;
+  }
+  launched* created = malloc(sizeof *created + bytes + LARGEST_ALIGNMENT);
+  if (created == NULL) return NULL;
+  *created = (launched){.kernel = wanted->kernel, .argument_count = wanted->argument_count};
+  created->items.dimensions = wanted->dimensions;
+  for (uint32_t i = 0; i < 3; i++) {
+    uint64_t size = i < wanted->dimensions ? wanted->global[i] : 1;
+    created->items.last[i] = created->items.global_size[i] = size;
+  }
+  atomic_init(&created->references, 1);
+  atomic_fetch_add(&wanted->kernel->references, 1);
+  return created;
+}
+
+/* Copies the arguments, which check_launch has seen, behind the launch. */
+static ob_status copy_arguments(int32_t device, const ob_launch* wanted, launched* created) {
+  char* memory = (char*)(created->arguments + created->argument_count);
+  memory += -(uintptr_t)memory & (LARGEST_ALIGNMENT - 1);
+  uint64_t used = 0;
+  uint64_t hash = hash_value(UINT64_C(0xCBF29CE484222325), (const char*)created->items.global_size,
+                             sizeof created->items.global_size);
+  for (uint32_t i = 0; i < wanted->argument_count; i++) {
+    const ob_argument* argument = ob_argument_of(wanted, i);
+    if (argument->kind == OB_ARGUMENT_LOCAL) {
+      uint64_t offset = (created->local_bytes + LARGEST_ALIGNMENT - 1) & -LARGEST_ALIGNMENT;
+      created->locals[created->local_count].index = i;
+      created->locals[created->local_count++].offset = (uint32_t)offset;
+      created->local_bytes = offset + argument->size;
+    } else if (argument->kind == OB_ARGUMENT_VALUE) {
+      used = align(used, argument->size);
+      created->arguments[i] = memory + used;
+      memcpy(created->arguments[i], argument->value, argument->size);
+      hash = hash_value(hash, argument->value, argument->size);
+      used += argument->size;
+    } else {
+      char* contents = (char*)(uintptr_t)argument->address;
+      ob_status status = OB_OK;
+      if (!host_settings.shared || contents == NULL) {
+        status = locate(device, argument->address, 1, &contents);
+      }
+      if (status != OB_OK) return status;
+      used = align(used, sizeof contents);
+      created->arguments[i] = memory + used;
+      memcpy(created->arguments[i], &contents, sizeof contents);
+      used += sizeof contents;
+    }
+  }
+  created->signature = (uint32_t)(hash ^ hash >> 32) | 1;
+  if (created->local_count == 0) return OB_OK;
+  created->local_bytes = (created->local_bytes + LARGEST_ALIGNMENT - 1) & -LARGEST_ALIGNMENT;
+  if (created->local_bytes > LOCAL_MEMORY_BYTES) {
+    return fail(OB_INVALID_ARGUMENT,
+                "Kernel %s: %llu bytes of local memory were asked for; there are %d.",
+                wanted->kernel->name, (unsigned long long)created->local_bytes, LOCAL_MEMORY_BYTES);
+  }
+  created->local_memory =
+      aligned_alloc(LARGEST_ALIGNMENT, created->local_bytes * (uint64_t)host_settings.threads);
+  if (created->local_memory == NULL) {
+    return fail(OB_OUT_OF_MEMORY, "The host has no memory for a launch.");
+  }
+  return OB_OK;
+}
+
+ob_status launch(void* context, ob_queue queue, const ob_launch* wanted) {
+  ob_status status = check_launch(queue, wanted);
+  if (status != OB_OK) return status;
+  launched* created = allocate_launch(wanted);
+  if (created == NULL) return fail(OB_OUT_OF_MEMORY, "The host has no memory for a launch.");
+  status = copy_arguments(queue->device, wanted, created);
+  if (status != OB_OK) {
+    release_launch(created);
+    return status;
+  }
+  return enqueue(queue, new_command((command){.kind = LAUNCH, .launched = created}));
+}

@@ -1,0 +1,141 @@
+/* The threads that share the work of a launch. They belong to all queues; while they are busy,
+ * other launches run on their queue's worker alone. */
+#define _GNU_SOURCE
+#include <linux/futex.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "host.h"
+
+/* Nanoseconds for which a thread looks for work before it sleeps: waking it costs the one that has
+ * work a few thousand. */
+enum { SPIN_NANOSECONDS = 30000 };
+
+static struct {
+  pthread_mutex_t busy; /* held by the thread that shares its work */
+  int helpers;
+  bool started;
+  pthread_t threads[MAX_THREADS];
+  /* The job: `next` of `pieces` is the first that nobody has taken. Written by the holder of `busy`
+   * while `inside` is 0 and `open` false. */
+  void (*run)(void* argument, uint64_t piece, int thread);
+  void* argument;
+  uint64_t pieces;
+  _Alignas(64) _Atomic uint64_t next;
+  _Alignas(64) atomic_bool open;
+  atomic_int inside;             /* helpers that may look at the job */
+  _Alignas(64) atomic_uint jobs; /* so far; helpers sleep on it */
+  atomic_int sleeping;
+  atomic_bool stopping;
+} pool = {.busy = PTHREAD_MUTEX_INITIALIZER};
+
+uint64_t nanoseconds(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+/* Whether `changed` differs from `seen` now or within a short time. With one processor, whoever
+ * changes it cannot run meanwhile. */
+bool spin_for_change(const atomic_uint* changed, unsigned seen) {
+  if (host_settings.threads == 1) return atomic_load(changed) != seen;
+  uint64_t start = nanoseconds();
+  do {
+    for (int i = 0; i < 64; i++) {
+      if (atomic_load(changed) != seen) return true;
+      relax();
+    }
+  } while (nanoseconds() - start < SPIN_NANOSECONDS);
+  return false;
+}
+
+static void take_pieces(int thread) {
+  for (uint64_t piece; (piece = atomic_fetch_add(&pool.next, 1)) < pool.pieces;) {
+    pool.run(pool.argument, piece, thread);
+  }
+}
+
+static void* help(void* argument) {
+  int thread = (int)(intptr_t)argument;
+  unsigned seen = 0;
+  for (;;) {
+    if (!spin_for_change(&pool.jobs, seen)) {
+      atomic_fetch_add(&pool.sleeping, 1);
+      /* Returns at once if the number is another one already. */
+      syscall(SYS_futex, &pool.jobs, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+      atomic_fetch_sub(&pool.sleeping, 1);
+    }
+    if (atomic_load(&pool.stopping)) return NULL;
+    seen = atomic_load(&pool.jobs);
+    /* First inside, then a look whether the job is still there: the other side closes it, then
+     * looks whether anybody is inside. */
+    atomic_fetch_add(&pool.inside, 1);
+    if (atomic_load(&pool.open)) take_pieces(thread);
+    atomic_fetch_sub(&pool.inside, 1);
+  }
+}
+
+/* With the first work that is shared. Fewer threads than wanted do the work as well. */
+static void start_helpers(void) {
+  pool.started = true;
+  sigset_t all, previous;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &previous);
+  for (int i = 0; i < host_settings.threads - 1; i++) {
+    if (pthread_create(&pool.threads[i], NULL, help, (void*)(intptr_t)(i + 1)) != 0) break;
+    pthread_setname_np(pool.threads[i], "outboard_pool");
+    pool.helpers++;
+  }
+  pthread_sigmask(SIG_SETMASK, &previous, NULL);
+}
+
+bool share_work(void (*run)(void* argument, uint64_t piece, int thread), void* argument,
+                uint64_t pieces) {
+  if (host_settings.threads == 1 || pthread_mutex_trylock(&pool.busy) != 0) return false;
+  if (!pool.started) start_helpers();
+  if (pool.helpers == 0 || atomic_load(&pool.stopping)) {
+    pthread_mutex_unlock(&pool.busy);
+    return false;
+  }
+  pool.run = run;
+  pool.argument = argument;
+  pool.pieces = pieces;
+  atomic_store(&pool.next, 0);
+  atomic_store(&pool.open, true);
+  atomic_fetch_add(&pool.jobs, 1);
+  if (atomic_load(&pool.sleeping) > 0) {
+    syscall(SYS_futex, &pool.jobs, FUTEX_WAKE_PRIVATE,
+            (int)(pieces < MAX_THREADS ? pieces - 1 : MAX_THREADS), NULL, NULL, 0);
+  }
+  take_pieces(0);
+  atomic_store(&pool.open, false);
+  for (int i = 0; atomic_load(&pool.inside) > 0; i++) {
+    if (i < 2000) {
+      relax();
+    } else {
+      sched_yield();
+    }
+  }
+  pthread_mutex_unlock(&pool.busy);
+  return true;
+}
+
+void stop_pool(void) {
+  pthread_mutex_lock(&pool.busy);
+  bool first = !atomic_exchange(&pool.stopping, true);
+  atomic_fetch_add(&pool.jobs, 1);
+  syscall(SYS_futex, &pool.jobs, FUTEX_WAKE_PRIVATE, MAX_THREADS, NULL, NULL, 0);
+  for (int i = 0; first && i < pool.helpers; i++) pthread_join(pool.threads[i], NULL);
+  pthread_mutex_unlock(&pool.busy);
+}
