@@ -25,6 +25,7 @@ struct ob_queue_t {
 namespace drivers {
 namespace {
 
+const char* g_name = "";
 int32_t g_device_count = 0;
 std::mutex& g_queues_mutex = *new std::mutex;
 std::vector<ob_queue>& g_queues = *new std::vector<ob_queue>;  // never destroyed
@@ -66,7 +67,7 @@ void start_worker(ob_queue queue) {
   pthread_sigmask(SIG_SETMASK, &all, &previous);
   try {
     queue->worker = std::thread(run_work, queue);
-    pthread_setname_np(queue->worker.native_handle(), "outboard_queue");
+    pthread_setname_np(queue->worker.native_handle(), format("outboard_%.6s", g_name).c_str());
   } catch (const std::exception&) {
   }
   pthread_sigmask(SIG_SETMASK, &previous, nullptr);
@@ -106,7 +107,8 @@ ob_status queue_destroy(ob_queue queue) {
   {
     std::lock_guard lock(g_queues_mutex);
     if (std::erase(g_queues, queue) == 0) {
-      fail(OB_INVALID_ARGUMENT, "%p is not a queue of this driver.", static_cast<void*>(queue));
+      fail(OB_INVALID_ARGUMENT, "%p is not a queue of the %s driver.", static_cast<void*>(queue),
+           g_name);
     }
   }
   stop_worker(queue);
@@ -129,7 +131,7 @@ ob_status queue_synchronize(ob_queue queue) {
 
 void enqueue(ob_queue queue, Work work) {
   std::lock_guard lock(queue->mutex);
-  if (queue->stopping) fail(OB_ERROR, "The driver has ended.");
+  if (queue->stopping) fail(OB_ERROR, "The %s driver has ended.", g_name);
   if (!queue->worker.joinable()) start_worker(queue);
   queue->work.push_back(std::move(work));
   ++queue->submitted;
@@ -143,14 +145,17 @@ bool has_failed(ob_queue queue) {
 
 int32_t device_of(ob_queue queue) { return queue->device; }
 
-void set_device_count(int32_t count) { g_device_count = count; }
+void start(const char* name, int32_t devices) {
+  g_name = name;
+  g_device_count = devices;
+}
 
 int32_t device_count() { return g_device_count; }
 
 void check_device(int32_t index) {
   if (index >= 0 && index < g_device_count) return;
-  fail(OB_INVALID_ARGUMENT, "Device %d does not exist: there are %d devices.", index,
-       g_device_count);
+  fail(OB_INVALID_ARGUMENT, "Device %d does not exist: the %s driver has %d devices.", index,
+       g_name, g_device_count);
 }
 
 void stop_all_queues() {

@@ -23,8 +23,9 @@ namespace drivers {
 // Puts the functions into a table.
 void set_queue_functions(ob_driver& table);
 void set_event_functions(ob_driver& table);
-// How many devices there are; called by `initialize`.
-void set_device_count(int32_t count);
+// The name of the driver, which its threads bear, and how many devices there are; called by
+// `initialize`.
+void start(const char* name, int32_t devices);
 int32_t device_count();
 // Throws if there is no such device.
 void check_device(int32_t index);

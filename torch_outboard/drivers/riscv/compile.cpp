@@ -1,6 +1,11 @@
 // What compiles and links programs: any clang that knows RISC-V, in a process of its own.
 #include <compiler/compiler.h>
 
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
 #include "riscv.h"
 
 namespace riscv {
@@ -40,9 +45,14 @@ void load_compiler() {
                 .seconds = g_found.seconds,
                 .version = {}};
   check(probe_compiler(&g_compiler, &error), error);
-  std::string key = g_compiler.version;
-  key += kFlags + g_link + compile("__kernel void nothing() {}", "");
-  g_key = drivers::format("1-%016zx", std::hash<std::string>()(key));
+  std::set<std::string> headers;  // sorted
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(g_found.dialect)) {
+    if (entry.is_regular_file()) headers.insert(entry.path());
+  }
+  std::ostringstream key;
+  key << "1\n" << g_compiler.version << kFlags << g_link;
+  for (const std::string& path : headers) key << std::ifstream(path).rdbuf();
+  g_key = drivers::format("%016zx", std::hash<std::string>()(key.str()));
 }
 
 std::string compiler_key() { return g_key; }

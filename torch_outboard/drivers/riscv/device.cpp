@@ -40,7 +40,7 @@ ob_status initialize() {
     g_devices.push_back(std::unique_ptr<Device>(new Device{i}));
     create_memory(*g_devices.back(), memory);
   }
-  drivers::set_device_count(devices);
+  drivers::start("riscv", devices);
   return OB_OK;
 }
 

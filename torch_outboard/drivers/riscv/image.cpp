@@ -97,4 +97,13 @@ uint64_t Image::symbol(const std::string& name) const {
   return found == symbols_.end() ? 0 : address + found->second;
 }
 
+std::vector<uint32_t> Image::words(uint64_t at, uint64_t count) const {
+  if (at < address || !covers(content.size(), at - address, count * sizeof(uint32_t))) {
+    refuse("is damaged");
+  }
+  std::vector<uint32_t> found(count);
+  std::memcpy(found.data(), content.data() + (at - address), count * sizeof(uint32_t));
+  return found;
+}
+
 }  // namespace riscv

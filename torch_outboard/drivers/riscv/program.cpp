@@ -11,6 +11,7 @@ struct ob_kernel_t {
   std::shared_ptr<const riscv::Image> image;
   std::string name;
   uint64_t entry;
+  std::vector<uint32_t> parameters;  // their number, then kind and bytes of each
 };
 
 namespace riscv {
@@ -36,10 +37,10 @@ ob_program new_program(Device& device, std::string file) {
   return new ob_program_t{device, std::move(image)};
 }
 
-// Puts `bytes` bytes, aligned, at the end of what is written before a launch; returns their offset.
-uint64_t add(std::string& block, uint64_t limit, const ob_kernel kernel, uint64_t bytes,
-             uint64_t alignment) {
+// Makes room at the end of what is written before a launch; returns its offset.
+uint64_t add(std::string& block, const ob_kernel kernel, uint64_t bytes, uint64_t alignment) {
   const uint64_t offset = (block.size() + alignment - 1) / alignment * alignment;
+  const uint64_t limit = kernel->device.space.argument_bytes;
   if (bytes > limit || offset > limit - bytes) {
     fail(OB_INVALID_ARGUMENT, "The arguments of kernel %s take more than %" PRIu64 " bytes.",
          kernel->name.c_str(), limit);
@@ -48,46 +49,41 @@ uint64_t add(std::string& block, uint64_t limit, const ob_kernel kernel, uint64_
   return offset;
 }
 
-void put(std::string& block, uint64_t offset, const void* data, uint64_t bytes) {
-  std::memcpy(block.data() + offset, data, bytes);
+void check_argument(const ob_kernel kernel, uint32_t i, const ob_argument& argument) {
+  const auto kind = static_cast<ob_argument_kind>(kernel->parameters[1 + 2 * i]);
+  const bool is_value = argument.kind == OB_ARGUMENT_VALUE;
+  if (is_value != (kind == OB_ARGUMENT_VALUE) ||
+      (is_value && argument.size != kernel->parameters[2 + 2 * i]) ||
+      (argument.kind == OB_ARGUMENT_ADDRESS &&
+       argument.address - kernel->device.space.memory > kernel->device.space.memory_bytes)) {
+    fail(OB_INVALID_ARGUMENT,
+         "Argument %u of kernel %s is not what its parameter wants: a value of %u bytes, or an "
+         "address of device %d.",
+         i, kernel->name.c_str(), kernel->parameters[2 + 2 * i], kernel->device.index);
+  }
 }
 
 // The range, the pointers to the arguments, and the arguments.
 void add_arguments(Call& call, const ob_launch* launch, const AddressSpace& space) {
   const ob_kernel kernel = launch->kernel;
-  const uint64_t limit = space.argument_bytes;
   std::string& block = call.arguments;
-  const uint64_t pointer_bytes = uint64_t{8} * std::max(launch->argument_count, uint32_t{1});
-  call.pointers = add(block, limit, kernel, pointer_bytes, 16);
+  if (launch->argument_count != kernel->parameters[0]) {
+    fail(OB_INVALID_ARGUMENT, "Kernel %s takes %u arguments, not %u.", kernel->name.c_str(),
+         kernel->parameters[0], launch->argument_count);
+  }
+  call.pointers = add(block, kernel, uint64_t{8} * (launch->argument_count + 1), 16);
   for (uint32_t i = 0; i < launch->argument_count; ++i) {
     const ob_argument& argument = *ob_argument_of(launch, i);
-    uint64_t value = argument.address;  // of a pointer
-    uint64_t at = 0;
-    switch (argument.kind) {
-      case OB_ARGUMENT_ADDRESS:
-        if (value < space.memory || value - space.memory > space.memory_bytes) {
-          fail(OB_INVALID_ARGUMENT,
-               "Argument %u of kernel %s is 0x%" PRIx64 ", which is no address of the device.", i,
-               kernel->name.c_str(), value);
-        }
-        break;
-      case OB_ARGUMENT_VALUE:
-        at = add(block, limit, kernel, argument.size, 16);
-        if (argument.size != 0) put(block, at, argument.value, argument.size);
-        break;
-      case OB_ARGUMENT_LOCAL:
-        value = space.arguments + add(block, limit, kernel, argument.size, 128);
-        break;
-      default:
-        fail(OB_INVALID_ARGUMENT, "Argument %u of kernel %s is of the unknown kind %d.", i,
-             kernel->name.c_str(), argument.kind);
+    check_argument(kernel, i, argument);
+    uint64_t pointed = argument.address;
+    const void* value = argument.kind == OB_ARGUMENT_VALUE ? argument.value : &pointed;
+    const uint64_t bytes = argument.kind == OB_ARGUMENT_VALUE ? argument.size : sizeof pointed;
+    if (argument.kind == OB_ARGUMENT_LOCAL) {
+      pointed = space.arguments + add(block, kernel, argument.size, 128);
     }
-    if (at == 0) {
-      at = add(block, limit, kernel, sizeof value, sizeof value);
-      put(block, at, &value, sizeof value);
-    }
-    const uint64_t pointer = space.arguments + at;
-    put(block, call.pointers + 8 * i, &pointer, sizeof pointer);
+    const uint64_t at = add(block, kernel, bytes, 16), pointer = space.arguments + at;
+    std::memcpy(block.data() + at, value, bytes);
+    std::memcpy(block.data() + call.pointers + 8 * i, &pointer, sizeof pointer);
   }
 }
 
@@ -146,7 +142,10 @@ ob_status program_release(ob_program program) {
 ob_status kernel_create(ob_program program, const char* name, ob_kernel* kernel) {
   const uint64_t entry = program->image->symbol(std::string("ob_entry_") + name);
   if (entry == 0) fail(OB_INVALID_ARGUMENT, "The program has no kernel named %s.", name);
-  *kernel = new ob_kernel_t{program->device, program->image, name, entry};
+  const uint64_t at = program->image->symbol(std::string("ob_parameters_") + name);
+  std::vector<uint32_t> parameters = program->image->words(at, 1);
+  parameters = program->image->words(at, 1 + uint64_t{2} * parameters[0]);
+  *kernel = new ob_kernel_t{program->device, program->image, name, entry, std::move(parameters)};
   return OB_OK;
 }
 

@@ -96,6 +96,8 @@ class Image {
   Image(std::string elf, const std::function<uint64_t(uint64_t bytes)>& place);
   // The address of a function, 0 if there is none of that name.
   uint64_t symbol(const std::string& name) const;
+  // What lies at an address. Throws if it is not in the image.
+  std::vector<uint32_t> words(uint64_t at, uint64_t count) const;
 
   std::string file, content;
   std::vector<Segment> segments;
