@@ -24,13 +24,13 @@ from driver_support import (
     OWN_CONFIGURATIONS,
     RISCV_CONFIGURATIONS,
     DriverUnderTest,
+    is_riscv_tested,
     open_configuration,
     open_driver,
     open_own,
     own_driver,
     problem_of_own,
     reason_without_opencl,
-    tests_riscv,
 )
 
 FOLDER = Path(__file__).parent
@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what is no test of the driver that was named."""
-    if tests_riscv():
+    if is_riscv_tested():
         wanted = _is_of_riscv
     elif own_driver() is not None:
         wanted = _is_of_any_driver
@@ -96,7 +96,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         names = list(OWN_CONFIGURATIONS)
         if not open_own(own).has("host_callback"):
             names.remove("own-delayed")  # that is how torture delays work
-    elif tests_riscv():
+    elif is_riscv_tested():
         names = list(RISCV_CONFIGURATIONS)
     elif metafunc.definition.get_closest_marker("host_only"):
         names = list(HOST_CONFIGURATIONS)

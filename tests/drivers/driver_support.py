@@ -67,6 +67,9 @@ OWN_CONFIGURATIONS: dict[str, dict[str, int]] = {
 }
 
 
+# The headers for drivers that compile by clang.
+DIALECT = Path(host.__file__).parents[2] / "dialects" / "clang"
+
 MISSING = "optional function `{}` is missing"
 
 
@@ -140,7 +143,7 @@ class DriverUnderTest(Client):
                 self.call("queue_synchronize", queue)
 
 
-def tests_riscv() -> bool:
+def is_riscv_tested() -> bool:
     """Whether the driver `riscv` is tested in place of the others of this package."""
     return os.environ.get("OUTBOARD_DRIVER") == "riscv"
 
@@ -263,6 +266,7 @@ def open_driver(folder: Path, module: ModuleType = host, /, **environment: str) 
     """
     path = shutil.copy(module.library_path(), folder)
     driver = contract.load(path)
+    environment = {"OUTBOARD_CLANG_DIALECT": str(DIALECT), **environment}  # not beside the copy
     controls = None
     with _environment(**environment):
         if "OUTBOARD_TORTURE" in environment:
