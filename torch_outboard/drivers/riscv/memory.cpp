@@ -19,9 +19,7 @@ void check_range(uint64_t address, uint64_t bytes) {
 char* map(uint64_t bytes, int access) {
   void* mapped = mmap(nullptr, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped != MAP_FAILED) return static_cast<char*>(mapped);
-  fail(OB_OUT_OF_MEMORY,
-       "The host cannot reserve %" PRIu64
-       " bytes for a device; OUTBOARD_RISCV_MEMORY sets the size.",
+  fail(OB_OUT_OF_MEMORY, "The host cannot reserve %" PRIu64 " bytes (OUTBOARD_RISCV_MEMORY).",
        bytes);
 }
 
@@ -73,7 +71,7 @@ void create_memory(Device& device, uint64_t bytes) {
   space.memory = reinterpret_cast<uintptr_t>(map(space.memory_bytes + own, PROT_NONE));
   space.stack = space.memory + space.memory_bytes + kGuard;
   space.arguments = space.stack + space.stack_bytes + kGuard;
-  space.programs = device.next_program = space.arguments + space.argument_bytes + kGuard;
+  device.next_program = space.arguments + space.argument_bytes + kGuard;
   space.end = space.memory + space.memory_bytes + own;
   device.contents = map(space.memory_bytes, PROT_READ | PROT_WRITE);
 }

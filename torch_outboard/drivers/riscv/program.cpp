@@ -24,17 +24,12 @@ struct Range {
 
 ob_program new_program(Device& device, std::string file) {
   const auto place = [&](uint64_t bytes) {
-    std::lock_guard lock(device.processor_mutex);
     // A page between programs belongs to none.
-    const uint64_t address = device.next_program;
-    if (bytes + kPage > device.space.end - address) {
-      fail(OB_OUT_OF_MEMORY, "Device %d has no addresses left for programs.", device.index);
-    }
-    device.next_program += bytes + kPage;
-    return address;
+    const uint64_t address = device.next_program.fetch_add(bytes + kPage);
+    if (address + bytes <= device.space.end) return address;
+    fail(OB_OUT_OF_MEMORY, "Device %d has no addresses left for programs.", device.index);
   };
-  auto image = std::make_shared<const Image>(std::move(file), place);
-  return new ob_program_t{device, std::move(image)};
+  return new ob_program_t{device, std::make_shared<const Image>(std::move(file), place)};
 }
 
 // Makes room at the end of what is written before a launch; returns its offset.
@@ -89,20 +84,14 @@ void add_arguments(Call& call, const ob_launch* launch, const AddressSpace& spac
 
 Range range_of(const ob_launch* launch) {
   Range range = {{0, 0, 0}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, launch->dimensions};
-  const char* kernel = launch->kernel->name.c_str();
-  if (launch->dimensions < 1 || launch->dimensions > 3) {
-    fail(OB_INVALID_ARGUMENT, "Kernel %s was launched in %u dimensions; there are 1 to 3.", kernel,
-         launch->dimensions);
-  }
-  for (uint32_t i = 0; i < launch->dimensions; ++i) {
-    if (launch->global[i] == 0 || launch->local[i] != 1) {
-      fail(OB_INVALID_ARGUMENT,
-           "Kernel %s: groups of %" PRIu64 " of %" PRIu64 " work items; groups have 1 here.",
-           kernel, launch->local[i], launch->global[i]);
-    }
+  bool makes_sense = launch->dimensions >= 1 && launch->dimensions <= 3;
+  for (uint32_t i = 0; i < launch->dimensions && makes_sense; ++i) {
+    makes_sense = launch->global[i] != 0 && launch->local[i] == 1;
     range.last[i] = range.global_size[i] = launch->global[i];
   }
-  return range;
+  if (makes_sense) return range;
+  fail(OB_INVALID_ARGUMENT, "Kernel %s has 1 to 3 dimensions, and work items in groups of 1.",
+       launch->kernel->name.c_str());
 }
 
 ob_status program_build(const ob_program_source* described, ob_program* program) {
@@ -115,14 +104,11 @@ ob_status program_build(const ob_program_source* described, ob_program* program)
 
 ob_status program_binary(ob_program program, void* data, uint64_t* bytes) {
   const std::string& file = program->image->file;
-  if (data != nullptr) {
-    if (*bytes != file.size()) {
-      fail(OB_INVALID_ARGUMENT,
-           "The binary has %zu bytes, not %" PRIu64 "; ask for its size first.", file.size(),
-           *bytes);
-    }
-    std::memcpy(data, file.data(), file.size());
+  if (data != nullptr && *bytes != file.size()) {
+    fail(OB_INVALID_ARGUMENT, "The binary has %zu bytes, not %" PRIu64 "; ask for its size first.",
+         file.size(), *bytes);
   }
+  if (data != nullptr) std::memcpy(data, file.data(), file.size());
   *bytes = file.size();
   return OB_OK;
 }
@@ -165,14 +151,10 @@ ob_status launch(ob_queue queue, const ob_launch* launch) {
   const Range range = range_of(launch);
   call.arguments.assign(reinterpret_cast<const char*>(&range), sizeof range);
   add_arguments(call, launch, device.space);
-  const auto run = [queue, call = std::move(call)] {
-    if (drivers::has_failed(queue)) return;  // nothing that follows is worth anything
-    Device& device = device_at(drivers::device_of(queue));
-    std::lock_guard lock(device.processor_mutex);
-    if (!device.processor) device.processor = make_unicorn(device.space, device.contents);
-    device.processor->run(call);
+  const auto work = [queue, &device, call = std::move(call)] {
+    if (!drivers::has_failed(queue)) run(device, call);  // else nothing is worth anything
   };
-  drivers::enqueue(queue, {.run = run});
+  drivers::enqueue(queue, {.run = work});
   return OB_OK;
 }
 

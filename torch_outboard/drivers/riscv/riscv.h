@@ -20,6 +20,7 @@
 #include <common/settings.h>
 #include <outboard/driver.h>
 
+#include <atomic>
 #include <cinttypes>
 #include <cstring>
 #include <functional>
@@ -46,10 +47,8 @@ struct AddressSpace {
   uint64_t memory, memory_bytes;
   uint64_t stack, stack_bytes;  // from its lowest address
   uint64_t arguments, argument_bytes;
-  uint64_t programs, end;
+  uint64_t end;
 };
-
-class Processor;
 
 struct Device {
   int32_t index;
@@ -60,8 +59,9 @@ struct Device {
   std::map<uint64_t, uint64_t> allocations = {};  // bytes by start, as offsets in device memory
 
   std::mutex processor_mutex = {};
-  std::unique_ptr<Processor> processor = {};
-  uint64_t next_program = 0;  // address; those of programs that are gone are not given out again
+  std::shared_ptr<class Unicorn> processor = {};
+  // Addresses of programs that are gone are not given out again.
+  std::atomic<uint64_t> next_program = 0;
 };
 
 extern std::vector<std::unique_ptr<Device>>& g_devices;  // never destroyed
@@ -127,17 +127,11 @@ struct Call {
   uint64_t pointers;
 };
 
-// Runs one call at a time, and stays until the process ends.
-class Processor {
- public:
-  virtual ~Processor() = default;
-  // Throws if it fails; the next call finds a processor as good as new.
-  virtual void run(const Call& call) = 0;
-};
-
+// Runs a call on the device's processor, when that is free. Throws if the call fails; the next one
+// finds a processor as good as new.
+void run(Device& device, const Call& call);
 // Loads the emulator. Throws OB_UNSUPPORTED if there is none, or one of another version.
 void load_unicorn(uint64_t time_limit_seconds);
-std::unique_ptr<Processor> make_unicorn(const AddressSpace& space, char* memory);
 
 }  // namespace riscv
 

@@ -45,7 +45,9 @@ void check(int code, const char* call) {
     fail(OB_ERROR, "The emulator's %s answered: %s.", call, g_unicorn.uc_strerror(code));
 }
 
-class Unicorn : public Processor {
+}  // namespace
+
+class Unicorn {
  public:
   Unicorn(const AddressSpace& space, char* memory)
       : space_(space),
@@ -59,7 +61,7 @@ class Unicorn : public Processor {
     pthread_sigmask(SIG_SETMASK, &previous, nullptr);
   }
 
-  void run(const Call& call) override {
+  void run(const Call& call) {
     if (engine_ == nullptr) open();
     load(call.image);
     std::memcpy(arguments_.data(), call.arguments.data(), call.arguments.size());
@@ -180,8 +182,6 @@ class Unicorn : public Processor {
   Clock::time_point deadline_ = Clock::time_point::max();  // earlier: `engine_` runs
 };
 
-}  // namespace
-
 void load_unicorn(uint64_t time_limit_seconds) {
   g_time_limit = std::chrono::seconds(time_limit_seconds);
   std::string path = drivers::text_setting("OUTBOARD_RISCV_UNICORN");
@@ -207,8 +207,12 @@ void load_unicorn(uint64_t time_limit_seconds) {
   fail(OB_UNSUPPORTED, "%s is Unicorn %u.%u: %s", path.c_str(), major, minor, advice);
 }
 
-std::unique_ptr<Processor> make_unicorn(const AddressSpace& space, char* memory) {
-  return std::make_unique<Unicorn>(space, memory);
+void run(Device& device, const Call& call) {
+  std::lock_guard lock(device.processor_mutex);
+  if (!device.processor) {
+    device.processor = std::make_shared<Unicorn>(device.space, device.contents);
+  }
+  device.processor->run(call);
 }
 
 }  // namespace riscv
