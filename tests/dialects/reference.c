@@ -1,0 +1,122 @@
+/*
+ * Holds results of the dialect's mathematics against the C library's in long double. Errors are in
+ * units in the last place (ulp) of the exact result; a result that should be infinite, zero or NaN
+ * and is not, or the other way round, has an infinite error.
+ */
+#define _GNU_SOURCE
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef long double wide;
+
+static const wide pi = 3.14159265358979323846264338327950288L;
+
+static wide half_turns(wide x, int* n) {
+  const wide turned = x - 2 * rintl(x / 2);
+  const wide whole = rintl(turned * 2);
+  *n = (int)whole & 3;
+  return (turned - whole / 2) * pi;
+}
+static wide sinpil_(wide x) {
+  int n;
+  const wide r = half_turns(x, &n), found = (n & 1) != 0 ? cosl(r) : sinl(r);
+  return (n & 2) != 0 ? -found : found;
+}
+static wide cospil_(wide x) {
+  int n;
+  const wide r = half_turns(x, &n), found = (n & 1) != 0 ? -sinl(r) : cosl(r);
+  return ((n & 2) != 0 ? -found : found) + 0; /* zeros are positive */
+}
+static wide tanpil_(wide x) {
+  int n;
+  const wide r = half_turns(x, &n);
+  /* OpenCL: the sign of zeros and poles is that of the half turn before. */
+  if (r == 0 && n % 2 != 0) return n == 1 ? INFINITY : -INFINITY;
+  return sinpil_(x) / cospil_(x);
+}
+static wide asinpil_(wide x) { return asinl(x) / pi; }
+static wide acospil_(wide x) { return acosl(x) / pi; }
+static wide atanpil_(wide x) { return atanl(x) / pi; }
+static wide atan2pil_(wide y, wide x) { return atan2l(y, x) / pi; }
+static wide rsqrtl_(wide x) { return 1 / sqrtl(x); }
+static wide powrl_(wide x, wide y) { return x < 0 ? (wide)NAN : powl(x, y); }
+
+typedef struct {
+  const char* name;
+  wide (*one)(wide);
+  wide (*two)(wide, wide);
+} function;
+static const function functions[] = {
+    {"exp", expl, 0},          {"exp2", exp2l, 0},
+    {"exp10", exp10l, 0},      {"expm1", expm1l, 0},
+    {"log", logl, 0},          {"log2", log2l, 0},
+    {"log10", log10l, 0},      {"log1p", log1pl, 0},
+    {"sin", sinl, 0},          {"cos", cosl, 0},
+    {"tan", tanl, 0},          {"sinpi", sinpil_, 0},
+    {"cospi", cospil_, 0},     {"tanpi", tanpil_, 0},
+    {"asin", asinl, 0},        {"acos", acosl, 0},
+    {"atan", atanl, 0},        {"asinpi", asinpil_, 0},
+    {"acospi", acospil_, 0},   {"atanpi", atanpil_, 0},
+    {"sinh", sinhl, 0},        {"cosh", coshl, 0},
+    {"tanh", tanhl, 0},        {"asinh", asinhl, 0},
+    {"acosh", acoshl, 0},      {"atanh", atanhl, 0},
+    {"erf", erfl, 0},          {"erfc", erfcl, 0},
+    {"tgamma", tgammal, 0},    {"lgamma", lgammal, 0},
+    {"sqrt", sqrtl, 0},        {"rsqrt", rsqrtl_, 0},
+    {"cbrt", cbrtl, 0},        {"rint", rintl, 0},
+    {"round", roundl, 0},      {"trunc", truncl, 0},
+    {"floor", floorl, 0},      {"ceil", ceill, 0},
+    {"logb", logbl, 0},        {"pow", 0, powl},
+    {"powr", 0, powrl_},       {"atan2", 0, atan2l},
+    {"atan2pi", 0, atan2pil_}, {"hypot", 0, hypotl},
+    {"fmod", 0, fmodl},        {"remainder", 0, remainderl},
+    {"fdim", 0, fdiml},        {"fmax", 0, fmaxl},
+    {"fmin", 0, fminl},        {"copysign", 0, copysignl},
+};
+
+/* The error of `got`, whose type has `digits` bits and the least normal exponent `least`. */
+static double error_of(wide got, wide exact, int digits, int least) {
+  if (isnan(exact) || isnan(got)) return isnan(exact) && isnan(got) ? 0 : INFINITY;
+  if (got == exact) return 0;
+  const wide largest = ldexpl(2 - ldexpl(1, 1 - digits), 1 - least);
+  const wide beyond = ldexpl(1, 2 - least);
+  /* What is rounded to infinity is as far away as the next power of two. */
+  if (isinf(exact)) exact = copysignl(beyond, exact);
+  if (isinf(got)) {
+    if (fabsl(exact) <= largest - ldexpl(1, 1 - least - digits) * 64) return INFINITY;
+    got = copysignl(beyond, got);
+  }
+  if (fabsl(exact) > beyond) exact = copysignl(beyond, exact);
+  int exponent = exact == 0 ? least : ilogbl(exact);
+  if (exponent < least) exponent = least;
+  return (double)(fabsl(got - exact) / ldexpl(1, exponent - digits + 1));
+}
+
+/*
+ * The largest error of `name` in n results of arguments x (and y), in float, else double; *worst is
+ * its place. Returns -1 where there is no such function.
+ */
+double largest_error(const char* name, int single, const void* x, const void* y, const void* got,
+                     int64_t n, int64_t* worst) {
+  for (unsigned i = 0; i < sizeof(functions) / sizeof(functions[0]); ++i) {
+    const function* f = &functions[i];
+    if (strcmp(f->name, name) != 0) continue;
+    double largest = 0;
+    *worst = 0;
+    for (int64_t k = 0; k < n; ++k) {
+      const wide a = single ? (wide)((const float*)x)[k] : (wide)((const double*)x)[k];
+      const wide g = single ? (wide)((const float*)got)[k] : (wide)((const double*)got)[k];
+      wide b = 0;
+      if (f->two != 0) b = single ? (wide)((const float*)y)[k] : (wide)((const double*)y)[k];
+      const wide exact = f->one != 0 ? f->one(a) : f->two(a, b);
+      const double error = single ? error_of(g, exact, 24, -126) : error_of(g, exact, 53, -1022);
+      if (error > largest) {
+        largest = error;
+        *worst = k;
+      }
+    }
+    return largest;
+  }
+  return -1;
+}

@@ -1,0 +1,62 @@
+/* What floats and doubles are made of, and where functions of them end. */
+#ifndef OUTBOARD_DIALECT_CONSTANTS_H
+#define OUTBOARD_DIALECT_CONSTANTS_H
+
+#define OB_MANTISSA_FLOAT 23
+#define OB_MANTISSA_DOUBLE 52
+#define OB_EXPONENTS_FLOAT 0xff
+#define OB_EXPONENTS_DOUBLE 0x7ff
+#define OB_BIAS_FLOAT 127
+#define OB_BIAS_DOUBLE 1023
+#define OB_SIGN_BIT_FLOAT (-0x7fffffff - 1)
+#define OB_SIGN_BIT_DOUBLE (-0x7fffffffffffffffL - 1)
+#define OB_INFINITE_BITS_FLOAT 0x7f800000
+#define OB_INFINITE_BITS_DOUBLE 0x7ff0000000000000L
+#define OB_HALF_ROOT_BITS_FLOAT 0x3f3504f3 /* of sqrt(1 / 2) */
+#define OB_HALF_ROOT_BITS_DOUBLE 0x3fe6a09e667f3bcdL
+#define OB_SMALLEST_NORMAL_FLOAT 0x1p-126f
+#define OB_SMALLEST_NORMAL_DOUBLE OB_DOUBLE_BITS(0x0010000000000000)
+#define OB_ONE_BY_EPSILON_FLOAT 0x1p23f
+#define OB_ONE_BY_EPSILON_DOUBLE 0x1p52f
+/* 2^500 and 2^-500. */
+#define OB_SQUARE_ROOT_LARGEST_DOUBLE OB_DOUBLE_BITS(0x5f30000000000000)
+#define OB_SQUARE_ROOT_LEAST_DOUBLE OB_DOUBLE_BITS(0x20b0000000000000)
+/* Added and taken away, it leaves integers. */
+#define OB_ROUNDER_FLOAT 0x1.8p23f
+#define OB_ROUNDER_DOUBLE 0x1.8p52f
+
+/* Beyond, results are 0 or infinite, or -1. */
+#define OB_EXP_LOW_FLOAT (-105)
+#define OB_EXP_LOW_DOUBLE (-750)
+#define OB_EXP_HIGH_FLOAT 89
+#define OB_EXP_HIGH_DOUBLE 710
+#define OB_EXP2_LOW_FLOAT (-152)
+#define OB_EXP2_LOW_DOUBLE (-1080)
+#define OB_EXP2_HIGH_FLOAT 129
+#define OB_EXP2_HIGH_DOUBLE 1025
+#define OB_EXP10_LOW_FLOAT (-47)
+#define OB_EXP10_LOW_DOUBLE (-326)
+#define OB_EXP10_HIGH_FLOAT 39
+#define OB_EXP10_HIGH_DOUBLE 309
+#define OB_EXPM1_LOW_FLOAT (-20)
+#define OB_EXPM1_LOW_DOUBLE (-40)
+
+/* The type's own, within its text (instance.h). */
+#define OB_MANTISSA K(MANTISSA)
+#define OB_EXPONENTS K(EXPONENTS)
+#define OB_BIAS K(BIAS)
+#define OB_SIGN_BIT ((J)(K(SIGN_BIT)))
+#define OB_INFINITE_BITS ((J)(K(INFINITE_BITS)))
+#define OB_SMALLEST_NORMAL ((T)(K(SMALLEST_NORMAL)))
+#define OB_ONE_BY_EPSILON K(ONE_BY_EPSILON)
+#define OB_ROUNDER K(ROUNDER)
+#define OB_INFINITE ((T)(__builtin_inff()))
+#define OB_NOT_A_NUMBER ((T)(__builtin_nanf("")))
+
+#if defined(__SSE4_1__) || defined(__aarch64__)
+#define OB_ROUNDS 1 /* the processor has instructions that round to integers */
+#else
+#define OB_ROUNDS 0
+#endif
+
+#endif

@@ -1,0 +1,91 @@
+/* log, log2, log10, log1p. */
+
+/*
+ * ln(1 + f + rest) as a sum of two, for f in [sqrt(1/2) - 1, sqrt(2) - 1]: f - f^2 / 2 and what
+ * follows, in double by atanh(f / (2 + f)). (That form: FreeBSD's e_log.c, P. Tang, "Table-driven
+ * implementation of the logarithm function", 1990.)
+ */
+OB_FUNCTION T ob_log_near(T f, T rest, T* low) {
+  T square_rest, sum_rest;
+  const T square = ob_two_product(f * (T)(0.5f), f, &square_rest);
+  const T sum = ob_quick_sum(f, -square, &sum_rest);
+#if OB_IS_DOUBLE
+  const T s = f / (f + (T)(2)), z = s * s;
+  const T more = s * ob_mad(z, OB_POLYNOMIAL(z, K(LOG)), square);
+#else
+  const T more = f * f * f * OB_POLYNOMIAL(f, K(LOG_SERIES));
+#endif
+  /* rest / (1 + f), which need not be exact. */
+  const T shift = rest * ob_mad(f, ob_mad(f, (T)(1) - f, (T)(-1)), (T)(1));
+  *low = (sum_rest - square_rest) + (more + shift);
+  return sum;
+}
+
+/* e ln(2) + high + low. */
+OB_FUNCTION T ob_log_sum(I exponent, T high, T low, T* rest) {
+  const T e = OB_TO(exponent, T);
+  T sum_rest;
+  const T sum = ob_two_sum(e * (T)(K(LN2_HIGH)), high, &sum_rest);
+  *rest = ob_mad(e, (T)(K(LN2_LOW)), sum_rest + low);
+  return sum;
+}
+
+/* ln(x) as a sum of two, for finite x > 0. */
+OB_FUNCTION T ob_log_parts(T x, T* rest) {
+  I exponent;
+  T low;
+  const T high = ob_log_near(ob_mantissa(x, &exponent) - (T)(1), (T)(0), &low);
+  return ob_log_sum(exponent, high, low, rest);
+}
+
+/* What all logarithms are where x is not a finite positive number. */
+OB_FUNCTION T ob_log_special(T x, T result) {
+  result = x == OB_INFINITE ? x : result;
+  result = x == (T)(0) ? -OB_INFINITE : result;
+  return x >= (T)(0) ? result : OB_NOT_A_NUMBER;
+}
+
+OB_FUNCTION T log(T x) {
+  T rest;
+  const T sum = ob_log_parts(x, &rest);
+  return ob_log_special(x, sum + rest);
+}
+
+OB_FUNCTION T log2(T x) {
+  I exponent;
+  T low, rest, sum_rest;
+  const T high = ob_log_near(ob_mantissa(x, &exponent) - (T)(1), (T)(0), &low);
+  const T product = ob_two_product(high, (T)(K(LOG2_E)), &rest);
+  rest = ob_mad(high, (T)(K(LOG2_E_REST)), ob_mad(low, (T)(K(LOG2_E)), rest));
+  const T sum = ob_two_sum(OB_TO(exponent, T), product, &sum_rest);
+  return ob_log_special(x, sum + (sum_rest + rest));
+}
+
+OB_FUNCTION T log10(T x) {
+  T low, rest;
+  const T high = ob_log_parts(x, &low);
+  const T product = ob_two_product(high, (T)(K(LOG10_E)), &rest);
+  rest = ob_mad(high, (T)(K(LOG10_E_REST)), ob_mad(low, (T)(K(LOG10_E)), rest));
+  return ob_log_special(x, product + rest);
+}
+
+/* ln(1 + x + rest) as a sum of two, for finite x > -1. */
+OB_FUNCTION T ob_log1p_parts(T x, T x_rest, T* rest) {
+  I exponent;
+  T lost, low;
+  const T sum = ob_two_sum((T)(1), x, &lost);
+  const T mantissa = ob_mantissa(sum, &exponent);
+  const M near = exponent == (I)(0);
+  const T f = near ? x : mantissa - (T)(1);
+  const T scaled = (lost + x_rest) * ob_power_of_2(max(-exponent, (I)(1 - OB_BIAS)));
+  const T high = ob_log_near(f, near ? x_rest : scaled, &low);
+  return ob_log_sum(exponent, high, low, rest);
+}
+
+OB_FUNCTION T log1p(T x) {
+  T rest;
+  const T sum = ob_log1p_parts(x, (T)(0), &rest);
+  const T result = ob_log_special(x + (T)(1), sum + rest);
+  /* The sum with 1 loses -0 and the last bits of denormal numbers. */
+  return fabs(x) < (T)(0x1p-60f) ? x : result;
+}
