@@ -33,9 +33,10 @@ venv: $(VENV)/ready ## make .venv with PyTorch and everything that tests and the
 .PHONY: build
 build: $(VENV)/built ## build the extension and the drivers, and install the package in .venv
 
+CLANG := build/clang
 RISCV := build/riscv
-# Where the compiler and the emulator of the driver `riscv` are, apart from .venv.
-ON_RISCV := OUTBOARD_DRIVER=riscv OUTBOARD_CLANG="'$(CURDIR)/$(RISCV)/ziglang/zig' clang" \
+# With the compiler and the emulator of the driver `riscv`, which lie apart from .venv.
+ON_RISCV := OUTBOARD_DRIVER=riscv OUTBOARD_CLANG="'$(CURDIR)/$(CLANG)/ziglang/zig' clang" \
 	OUTBOARD_RISCV_UNICORN=$(CURDIR)/$(RISCV)/unicorn/lib/libunicorn.so.2 OMP_WAIT_POLICY=PASSIVE
 RISCV_ENTRIES := add div pow exp sin lgamma erf where cumsum sum var std sort topk gather index_select \
 	scatter_add nn.functional.conv2d nn.functional.softmax nn.functional.layer_norm \
@@ -46,7 +47,7 @@ demo: build ## train a network on handwritten digits on the device, and compare 
 	@OMP_WAIT_POLICY=PASSIVE $(PY) examples/digits.py
 
 .PHONY: demo-riscv
-demo-riscv: build $(RISCV)/ready ## the same, smaller, on an emulated RISC-V processor with kernels compiled for it
+demo-riscv: build $(CLANG)/ready $(RISCV)/ready ## the same, smaller, on an emulated RISC-V processor with kernels compiled for it
 	@$(ON_RISCV) $(PY) examples/digits.py --device riscv --channels 8 --epochs 6 --output demo-output/riscv
 
 .PHONY: test
@@ -71,10 +72,15 @@ test-intel: build $(INTEL)/ready ## the tests of drivers and device kernels thro
 		$(PY) -m pytest --configuration ocl -m "not slow" -q -n $(MAX_JOBS) tests/device_kernels tests/drivers
 
 .PHONY: test-riscv
-test-riscv: build $(RISCV)/ready ## the tests of drivers and device kernels, and a slice of the operator sweep, on an emulated RISC-V
+test-riscv: build $(CLANG)/ready $(RISCV)/ready ## the tests of drivers and device kernels, and a slice of the operator sweep, on an emulated RISC-V
 	@$(ON_RISCV) $(PY) -m pytest --configuration riscv -m "not slow" -q -n $(MAX_JOBS) tests/drivers tests/device_kernels
 	@$(ON_RISCV) $(PY) -m tests.opinfo.sweep --dtype float32 --driver riscv --way device --jobs $(MAX_JOBS) \
 		$(addprefix --entry ,$(RISCV_ENTRIES))
+
+.PHONY: test-clang
+test-clang: build $(CLANG)/ready ## the tests of drivers and device kernels by kernels of the driver `host`
+	@OUTBOARD_CLANG="'$(CURDIR)/$(CLANG)/ziglang/zig' clang" OMP_WAIT_POLICY=PASSIVE \
+		$(PY) -m pytest --configuration clang -m "not slow" -q -n $(MAX_JOBS) tests/device_kernels tests/drivers
 
 .PHONY: test-libraries
 test-libraries: build $(VENV)/ready-libraries ## train small models of transformers, peft and diffusers by host and device kernels
@@ -162,10 +168,15 @@ $(INTEL)/ready: requirements/intel.txt | $(VENV)/bin/python
 	@$(PY) -m pip install -q --ignore-installed --prefix $(INTEL) -r $<
 	@touch $@
 
-# Apart from .venv: the compiler takes 400 MB.
 $(RISCV)/ready: requirements/riscv.txt | $(VENV)/bin/python
-	$(call say,Installing a compiler and an emulator for RISC-V: 480 MB)
+	$(call say,Installing an emulator of RISC-V: 60 MB)
 	@$(PY) -m pip install -q --no-deps --upgrade --target $(RISCV) -r $<
+	@touch $@
+
+# Apart from .venv, where the driver would find and use it.
+$(CLANG)/ready: requirements/clang.txt | $(VENV)/bin/python
+	$(call say,Installing a clang: 410 MB)
+	@$(PY) -m pip install -q --upgrade --target $(CLANG) -r $<
 	@touch $@
 
 # PyTorch is named again, or pip might replace it by the newest one.

@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / ".test-results"
 CLOSING = re.compile(r"^=*\s*((?:\d+ \w+(?:, )?)+|no tests ran) in [\d.]+s.*$")
 NO_TESTS_COLLECTED = 5
+EVERY_FAMILY = "tests/device_kernels/test_every_family.py"
 
 SWEEP_DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool", "complex64",
@@ -37,12 +38,14 @@ class Stage:
     driver: str = "host"
     # A stage of tests that device kernels alone can pass fails where there are none.
     needs_kernels: bool = False
+    # The driver `host` has kernels where there is a clang; most stages are without.
+    clang: bool = False
 
 
 def pytest_stage(configuration: str, marker: str | None) -> Stage:
     selection = ("-m", marker) if marker else ()
     arguments = ("-m", "pytest", "--configuration", configuration, *selection)
-    if configuration not in ("ocl", "gpu"):
+    if configuration not in ("ocl", "gpu", "clang"):
         arguments += ("--ignore=tests/device_kernels",)  # the host driver compiles no kernels
     report = f"--junitxml={RESULTS / configuration}.xml"
     return Stage(configuration, (*arguments, "-q", "-n", str(jobs()), report))
@@ -53,6 +56,16 @@ def engines_stage(marker: str | None, configuration: str = "ocl") -> Stage:
     stage = pytest_stage(configuration, marker)
     arguments = (*stage.arguments, "tests/device_kernels", "tests/programs")
     return Stage(configuration, arguments, driver="ocl", needs_kernels=True)
+
+
+def clang_stages(*tests: str) -> list[Stage]:
+    """Tests of kernels of the driver `host`, where this machine has a clang."""
+    from torch_outboard.drivers import host  # which imports PyTorch
+
+    if host.describe().startswith("no kernels"):
+        return []
+    stage = pytest_stage("clang", "not slow")
+    return [Stage("clang", (*stage.arguments, *tests), needs_kernels=True, clang=True)]
 
 
 def device_sweep_stage(dtype: str) -> Stage:
@@ -78,6 +91,7 @@ def default_stages() -> list[Stage]:
         pytest_stage("separate", "separate and not slow"),
         pytest_stage("torture", "torture and not slow"),
         engines_stage("not slow"),
+        *clang_stages("tests/drivers/test_host_kernels.py", EVERY_FAMILY),
     ]
 
 
@@ -88,6 +102,7 @@ def full_stages() -> list[Stage]:
         pytest_stage("torture", "torture"),
         engines_stage(None),
         engines_stage("not slow", "gpu"),
+        *clang_stages("tests/drivers/test_host_kernels.py", "tests/device_kernels"),
     ]
     for access in ("shared", "separate"):
         stages += [sweep_stage(dtype, access) for dtype in SWEEP_DTYPES]
@@ -101,6 +116,8 @@ def environment_of(stage: Stage) -> dict[str, str]:
     """The caller's environment without settings of the kit, since a stage brings its own."""
     return {
         **{name: value for name, value in os.environ.items() if not name.startswith("OUTBOARD_")},
+        **({} if stage.clang or stage.driver != "host" else {"OUTBOARD_CLANG": "none"}),
+        **({"OUTBOARD_WAY": "device"} if stage.clang else {}),
         "OUTBOARD_DRIVER": stage.driver,
         "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // jobs())),
         "OMP_WAIT_POLICY": "PASSIVE",

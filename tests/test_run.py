@@ -39,7 +39,10 @@ def test_a_stage_gets_none_of_the_settings_of_its_caller(monkeypatch, capfd):
     code += "; print(os.environ['OUTBOARD_DRIVER'], os.environ['PATH'])"
     assert run.run(stage("any", code, driver="host")) == (0, "")
     printed = capfd.readouterr().out
-    assert printed.split("\n")[:2] == ["['OUTBOARD_DRIVER']", f"host {os.environ['PATH']}"]
+    assert printed.split("\n")[:2] == [
+        "['OUTBOARD_CLANG', 'OUTBOARD_DRIVER']",
+        f"host {os.environ['PATH']}",
+    ]
 
 
 def test_all_stages_run_and_one_that_fails_fails_the_run(suite, capfd):

@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def device_way(device: torch.device, pytestconfig: pytest.Config) -> Iterator[None]:
     if not _C.runs_code(device.index):
-        if pytestconfig.getoption("configuration") in ("ocl", "gpu"):
+        if pytestconfig.getoption("configuration") in ("ocl", "gpu", "clang"):
             pytest.fail("no device compiles code; `python -m torch_outboard doctor` says why")
         pytest.skip("the driver of this run compiles no code; use --configuration ocl")
     with ways.way("device"), fallback.policy(copied="allow"):

@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
+import torch_outboard
 from tests.support import run_python
+
+pytestmark = pytest.mark.skipif(
+    torch_outboard.device_name() != "ocl", reason="settings of the driver `ocl`"
+)
 
 POINTWISE = """
     import torch, torch_outboard

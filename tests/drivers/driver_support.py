@@ -259,6 +259,13 @@ def reason_without_opencl() -> str | None:
     return f"no OpenCL device on this machine: {found.stdout.strip() or found.stderr.strip()}"
 
 
+@functools.cache
+def reason_without_clang() -> str | None:
+    """Why the tests of kernels of `host` cannot run here; None if they can."""
+    found = host.describe()
+    return found if found.startswith("no kernels") else None
+
+
 def open_driver(folder: Path, module: ModuleType = host, /, **environment: str) -> DriverUnderTest:
     """Loads copies of the libraries and initializes them under these environment variables.
 

@@ -19,17 +19,24 @@ typedef T T4;
   OB_GROUP_MAX(fmax(row_max(fmax(fmax(name##_T1, name##_T2), fmax(name##_T3, name##_T4))), \
                     name##_V))
 
-#if W == 8  // of float
-static inline V row_sum(const T v) {
-  const float4 a = v.lo + v.hi;
-  const float2 b = a.lo + a.hi;
+#if W >= 8
+static inline V row_sum_8(const ob_value8 v) {
+  const ob_value4 a = v.lo + v.hi;
+  const ob_value2 b = a.lo + a.hi;
   return b.x + b.y;
 }
-static inline V row_max(const T v) {
-  const float4 a = fmax(v.lo, v.hi);
-  const float2 b = fmax(a.lo, a.hi);
+static inline V row_max_8(const ob_value8 v) {
+  const ob_value4 a = fmax(v.lo, v.hi);
+  const ob_value2 b = fmax(a.lo, a.hi);
   return fmax(b.x, b.y);
 }
+#endif
+#if W == 8
+#define row_sum(v) row_sum_8(v)
+#define row_max(v) row_max_8(v)
+#elif W == 16
+#define row_sum(v) row_sum_8((v).lo + (v).hi)
+#define row_max(v) row_max_8(fmax((v).lo, (v).hi))
 #else
 #define row_sum(v) OB_SUM(v)
 #define row_max(v) OB_MAX(v)

@@ -104,6 +104,15 @@ OB_DEFINE_GROUP(ob_group_min, V, (a < b || a != a) ? a : b)
 #define OB_MAX(v)                                                     \
   fmax(fmax(fmax((v).s0, (v).s1), fmax((v).s2, (v).s3)),              \
        fmax(fmax((v).s4, (v).s5), fmax((v).s6, (v).s7)))
+#elif W == 16
+#define OB_SUM(v)                                                                          \
+  (((((v).s0 + (v).s1) + ((v).s2 + (v).s3)) + (((v).s4 + (v).s5) + ((v).s6 + (v).s7))) +   \
+   ((((v).s8 + (v).s9) + ((v).sa + (v).sb)) + (((v).sc + (v).sd) + ((v).se + (v).sf))))
+#define OB_MAX(v)                                                     \
+  fmax(fmax(fmax(fmax((v).s0, (v).s1), fmax((v).s2, (v).s3)),         \
+            fmax(fmax((v).s4, (v).s5), fmax((v).s6, (v).s7))),        \
+       fmax(fmax(fmax((v).s8, (v).s9), fmax((v).sa, (v).sb)),         \
+            fmax(fmax((v).sc, (v).sd), fmax((v).se, (v).sf))))
 #endif
 
 // A value of an index tensor as one of n places, or -1. It is checked as it was loaded: ob_index may

@@ -18,6 +18,7 @@ import torch
 
 from torch_outboard import _C
 from torch_outboard.ops import program_cache
+from torch_outboard.state import state
 from torch_outboard.tuning import way_savings
 from torch_outboard.tuning.tuning_journal import Journal
 from torch_outboard.tuning.way_savings import Beside, Times
@@ -161,13 +162,19 @@ def apply(device: int, tuning: Tuning) -> None:
 
 
 def apply_all() -> None:
-    """Gives every device what its file says; CPUs without one get the typical table."""
+    """Gives every device what its file says; CPUs without one get the typical table.
+
+    Of the driver `host` nothing is typical: its kernels depend on the compiler and the processor.
+    Where both sides share memory, programs stay with the host's kernels until it is measured.
+    """
     for device in range(_C.device_count()):
         if not _C.runs_code(device):
             continue
         tuning = load(device)
         if tuning is None and _C.device_properties(device).kind == "cpu":
             tuning = empty(device)
+            if state.name == "host":
+                tuning.beside = "host"
         if tuning is not None:
             try:
                 apply(device, tuning)

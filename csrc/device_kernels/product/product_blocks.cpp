@@ -6,15 +6,17 @@
 #include <mutex>
 #include <utility>
 
+#include "device_kernels/work_shape.h"
 #include "runtime/driver/device.h"
 
 namespace outboard {
 namespace {
 
-// On a processor the sums of a tile and what is multiplied just now fill its 16 vector registers.
-// One row more, and compilers begin to move sums about in each step, which halves the speed. On a
-// GPU tiles are small, and there are many of them.
+// On a processor the sums of a tile and what is multiplied just now fill its vector registers, 16,
+// or 32 where they have 64 bytes. One row more, and compilers begin to move sums about in each
+// step, which halves the speed. On a GPU tiles are small, and there are many of them.
 constexpr ProductBlocks kCpuBlocks = {5, 2, 8};
+constexpr ProductBlocks kWideCpuBlocks = {12, 2, 8};
 constexpr ProductBlocks kGpuBlocks = {4, 1, 1};
 constexpr ProductBlocks kLargest = {32, 8, 64};
 
@@ -36,7 +38,8 @@ ProductBlocks product_blocks(c10::DeviceIndex device, at::ScalarType dtype) {
     const auto found = chosen().blocks.find({device, dtype});
     if (found != chosen().blocks.end()) return found->second;
   }
-  return device_properties(device).kind == OB_DEVICE_CPU ? kCpuBlocks : kGpuBlocks;
+  if (device_properties(device).kind != OB_DEVICE_CPU) return kGpuBlocks;
+  return work_shape(device).vector_bytes == 64 ? kWideCpuBlocks : kCpuBlocks;
 }
 
 void set_product_blocks(c10::DeviceIndex device, at::ScalarType dtype,

@@ -48,6 +48,11 @@ std::string TemplateSource::program() const {
     const bool twice = value == ScalarType::Double || value == ScalarType::ComplexDouble;
     out << scalar_functions_text(value, width, text);
     out << "typedef " << value_type(value) << " V;\n";
+    if (!at::isComplexType(value)) {
+      for (int part = width; part > 1; part /= 2) {
+        out << "typedef " << value_type(value, part) << " ob_value" << part << ";\n";
+      }
+    }
     out << "#define R " << (twice ? "double" : "float") << "\n";
     out << "#define OB_FLOATING " << (at::isFloatingType(value) ? 1 : 0) << "\n";
     out << "#define OB_COMPLEX " << (at::isComplexType(value) ? 1 : 0) << "\n";

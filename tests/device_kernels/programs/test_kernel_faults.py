@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import torch_outboard
 from tests.support import run_python
 from torch_outboard import ways
 
@@ -176,11 +177,13 @@ def test_a_driver_that_fails_while_it_is_asked_loses_no_fault():
         print([outcome() for _ in range(3)])
         """,
         OUTBOARD_OCL_MEMORY="handles",
+        OUTBOARD_HOST_ACCESS="separate",
         OUTBOARD_TORTURE="count",
         OUTBOARD_WAY="device",
     )
     gather, loss = "index out of range in aten::gather", "a target is no class"
-    failure = "driver 'ocl' answered error to `copy_device_to_host`"
+    name = torch_outboard.device_name()
+    failure = f"driver '{name}' answered error to `copy_device_to_host`"
     first, second = printed.splitlines()
     assert first == str([failure, gather, None])
     assert loss in second.split(", ")[0]

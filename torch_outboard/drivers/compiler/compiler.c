@@ -44,6 +44,9 @@ static const char* first_error(const char* log, int* length) {
   return found;
 }
 
+/* Where the status of a process is not known, what it printed has to do. */
+static bool has_error(const char* log) { return strstr(log, "error:") != NULL; }
+
 /* Runs a command. OB_OK if it ended with status 0, or nobody knows with which. */
 static ob_status run_step(const compiler* used, const words* command, const char* folder,
                           const char* what, command_result* result, compiler_error* error) {
@@ -61,7 +64,7 @@ static ob_status run_step(const compiler* used, const words* command, const char
   } else if (result->signal != 0) {
     status = report(error, OB_ERROR, "The %s was ended by signal %d (%s): `%s`; %s.\n%s", what,
                     result->signal, strsignal(result->signal), text, used->advice, result->output);
-  } else if (result->exit_status > 0) {
+  } else if (result->exit_status > 0 || (result->exit_status < 0 && has_error(result->output))) {
     int length;
     const char* line = first_error(result->output, &length);
     /* Whether the text is at fault or the command, the log says. */
@@ -203,8 +206,8 @@ static ob_status append_entries(const files* with, compiler_error* error) {
 static ob_status read_result(const compiler* used, const files* with, compiled_program* compiled,
                              compiler_error* error) {
   compiled->data = read_content(with->result, &compiled->bytes, error);
-  if (compiled->data == NULL) return OB_ERROR;
-  if (compiled->bytes > 64 && memcmp(compiled->data, "\177ELF", 4) == 0) return OB_OK;
+  if (compiled->data != NULL && compiled->bytes > 64 && memcmp(compiled->data, "\177ELF", 4) == 0)
+    return OB_OK;
   free_compiled(compiled);
   return report(error, OB_ERROR,
                 "The compiler `%s` said that it had succeeded, and what it wrote is no ELF file; "

@@ -2,6 +2,7 @@
  * Programs by a C compiler, for drivers whose makers have one and no OpenCL: a clang compiles the
  * text of a program behind headers that make OpenCL C of it (torch_outboard/dialects/clang).
  *
+ *   native.c    programs for this machine's own processors
  *   find.c      which compiler there is on this machine, and settings
  *   compiler.c  the steps from the text of a program to machine code
  *   command.c   a command in a process of its own, with a time limit
@@ -80,6 +81,22 @@ typedef struct found_compiler {
 /* Looks for a clang on this machine and reads the settings; runs nothing. OB_UNSUPPORTED if there
  * is none or it is not wanted. */
 ob_status find_compiler(found_compiler* found, compiler_error* error);
+
+/* ---- native.c ---- */
+
+typedef struct native_compiler {
+  compiler compiler;
+  found_compiler found;
+  char flags[256];
+  uint32_t vector_width; /* of float32 */
+  char version[64];      /* tells compilers, dialects and processors apart */
+} native_compiler;
+
+/* A compiler for this machine's processors, which is asked for its version. Stays where it is. */
+ob_status find_native_compiler(native_compiler* native, compiler_error* error);
+/* Loads what compile_program gave, for dlclose; NULL with the reason in `error`. */
+void* load_library(const void* data, uint64_t bytes, compiler_error* error);
+uint64_t hash_bytes(const void* data, size_t bytes); /* FNV-1a */
 
 /* ---- folder.c ---- */
 

@@ -102,7 +102,7 @@ static ob_status initialize(void* context) {
   status = read_setting("OUTBOARD_HOST_THREADS", 1, MAX_THREADS, &threads);
   if (status != OB_OK) return status;
   host_settings.threads = (int)threads;
-  find_toolchain();
+  find_code();
 
   for (int32_t i = 0; i < (int32_t)count; i++) {
     status = create_memory(i);
@@ -146,7 +146,8 @@ static ob_status device_properties(void* context, int32_t index, ob_device_prope
       .least_priority = LEAST_PRIORITY,
       .greatest_priority = GREATEST_PRIORITY,
   };
-  snprintf(ours.name, sizeof ours.name, "Host device %d (%s memory)", index,
+  /* All devices have one name: programs are kept on disk under it. */
+  snprintf(ours.name, sizeof ours.name, "Host device (%s memory)",
            host_settings.shared ? "shared" : "separate");
   describe_code(&ours);
   /* The caller may have been compiled with an older, shorter struct. */

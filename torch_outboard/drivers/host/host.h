@@ -9,7 +9,6 @@
  *   event.c     events
  *   transfer.c  copies, fills and callbacks
  *   graph.c     capture and replay
- *   toolchain.c the compiler for kernels
  *   program.c   programs and kernels
  *   launch.c    launches
  *   pool.c      the threads that share the work of launches
@@ -195,21 +194,14 @@ ob_status graph_end(void* context, ob_queue queue, ob_graph* graph);
 ob_status graph_launch(void* context, ob_queue queue, ob_graph graph);
 ob_status graph_release(void* context, ob_graph graph);
 
-/* ---- toolchain.c ---- */
+/* ---- program.c ---- */
 
-enum { LOCAL_MEMORY_BYTES = 64 * 1024 };
+enum { LOCAL_MEMORY_BYTES = 64 * 1024, MAX_PARAMETERS = 64, KERNEL_TIMES = 16 };
 
 /* Looks for a compiler; once, and may take a tenth of a second. */
-void find_toolchain(void);
-/* Why there are no kernels; NULL if there are. */
-const char* no_code_reason(void);
+void find_code(void);
 /* Fills in what depends on whether there are kernels. */
 void describe_code(ob_device_properties* properties);
-/* Compiles a program to the bytes of a shared library, for free. */
-ob_status build_library(const char* source, const char* options, void** data, uint64_t* bytes);
-uint64_t hash_bytes(const void* data, size_t bytes); /* FNV-1a */
-
-/* ---- program.c ---- */
 
 /* What an entry is called with: the struct ob_range of dialects/clang/entry.h. */
 typedef struct item_range {
@@ -221,8 +213,6 @@ typedef struct item_range {
 typedef struct kernel_parameter {
   uint32_t kind, bytes;
 } kernel_parameter;
-
-enum { MAX_PARAMETERS = 64, KERNEL_TIMES = 16 };
 
 struct ob_kernel_t {
   atomic_int references; /* of its owner and of launches */
@@ -257,10 +247,14 @@ ob_status launch(void* context, ob_queue queue, const ob_launch* wanted);
 /* ---- pool.c ---- */
 
 uint64_t nanoseconds(void);
-/* For loops that wait for another thread. */
-void relax(void);
-/* Whether `changed` differs from `seen` now or within a short time. */
-bool spin_for_change(const atomic_uint* changed, unsigned seen);
+/* A short wait for another thread, `while (not_yet && keep_spinning(&waiting))`. False when it
+ * would be better to sleep. Begins as {0}. */
+typedef struct spin {
+  uint64_t start;
+  unsigned rounds;
+} spin;
+
+bool keep_spinning(spin* waiting);
 /* Calls run(argument, piece, thread) once for each piece below `pieces`, thread 0 being the caller;
  * returns when all are done. False, and nothing was called, if others share work already. */
 bool share_work(void (*run)(void* argument, uint64_t piece, int thread), void* argument,

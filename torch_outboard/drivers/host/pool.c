@@ -38,7 +38,7 @@ uint64_t nanoseconds(void) {
   return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-void relax(void) {
+static void relax(void) {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -46,18 +46,14 @@ void relax(void) {
 #endif
 }
 
-/* Whether `changed` differs from `seen` now or within a short time. With one processor, whoever
- * changes it cannot run meanwhile. */
-bool spin_for_change(const atomic_uint* changed, unsigned seen) {
-  if (host_settings.threads == 1) return atomic_load(changed) != seen;
-  uint64_t start = nanoseconds();
-  do {
-    for (int i = 0; i < 64; i++) {
-      if (atomic_load(changed) != seen) return true;
-      relax();
-    }
-  } while (nanoseconds() - start < SPIN_NANOSECONDS);
-  return false;
+bool keep_spinning(spin* waiting) {
+  /* With one processor, whoever is waited for cannot run meanwhile. */
+  if (host_settings.threads == 1) return false;
+  relax();
+  if (++waiting->rounds % 64 != 1) return true;
+  uint64_t now = nanoseconds();
+  if (waiting->start == 0) waiting->start = now;
+  return now - waiting->start < SPIN_NANOSECONDS;
 }
 
 static void take_pieces(int thread) {
@@ -70,7 +66,10 @@ static void* help(void* argument) {
   int thread = (int)(intptr_t)argument;
   unsigned seen = 0;
   for (;;) {
-    if (!spin_for_change(&pool.jobs, seen)) {
+    spin waiting = {0};
+    while (atomic_load(&pool.jobs) == seen && keep_spinning(&waiting)) {
+    }
+    if (atomic_load(&pool.jobs) == seen) {
       atomic_fetch_add(&pool.sleeping, 1);
       /* Returns at once if the number is another one already. */
       syscall(SYS_futex, &pool.jobs, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
@@ -120,12 +119,9 @@ bool share_work(void (*run)(void* argument, uint64_t piece, int thread), void* a
   }
   take_pieces(0);
   atomic_store(&pool.open, false);
-  for (int i = 0; atomic_load(&pool.inside) > 0; i++) {
-    if (i < 2000) {
-      relax();
-    } else {
-      sched_yield();
-    }
+  spin waiting = {0};
+  while (atomic_load(&pool.inside) > 0) {
+    if (!keep_spinning(&waiting)) sched_yield();
   }
   pthread_mutex_unlock(&pool.busy);
   return true;

@@ -1,14 +1,11 @@
 /* Programs: shared libraries that a compiler makes of their texts, and kernels of them. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
+#include "compiler/compiler.h"
 #include "host.h"
 
 /* The program and each of its kernels hold a reference. */
@@ -28,61 +25,44 @@ typedef struct header {
 
 static const char MAGIC[8] = {'o', 'b', '_', 'h', 'o', 's', 't', '1'};
 
-/* ---- Loading ---- */
+/* ---- The compiler ---- */
 
-/* The path of a descriptor, another one for each `number`, since the loader takes two libraries of
- * one path for the same, and descriptors are used again: each bit is a "/" or "/." more. */
-static void write_path(int descriptor, unsigned number, char* path) {
-  path += sprintf(path, "/proc");
-  for (; number != 0; number >>= 1) path += sprintf(path, "%s", (number & 1) != 0 ? "//" : "/.");
-  sprintf(path, "/self/fd/%d", descriptor);
+/* Constant after find_code. */
+static native_compiler toolchain;
+static char no_code[1024]; /* empty if there are kernels */
+
+static void find_code_once(void) {
+  compiler_error error;
+  if (find_native_compiler(&toolchain, &error) == OB_OK) return;
+  snprintf(no_code, sizeof no_code, "%.1000s", error.text);
 }
 
-static bool write_all(int file, const char* data, uint64_t bytes) {
-  while (bytes > 0) {
-    ssize_t written = write(file, data, bytes);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    data += written;
-    bytes -= (uint64_t)written;
-  }
-  return true;
+void find_code(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, find_code_once);
 }
 
-/* Memory that looks like a file, or where there is no such thing, a temporary file. */
-static int create_file(void) {
-  int file = -1;
-#ifndef OUTBOARD_WITHOUT_MEMFD
-  file = memfd_create("kernels", MFD_CLOEXEC);
-#endif
-  if (file >= 0) return file;
-  const char* folder = getenv("TMPDIR");
-  char path[4096];
-  snprintf(path, sizeof path, "%s/outboard-XXXXXX",
-           folder == NULL || *folder == '\0' ? "/tmp" : folder);
-  file = mkostemp(path, O_CLOEXEC);
-  if (file >= 0) unlink(path);
-  return file;
+void describe_code(ob_device_properties* properties) {
+  if (*no_code != '\0') return;
+  snprintf(properties->driver_version, sizeof properties->driver_version, "1 %.61s",
+           toolchain.version);
+  properties->preferred_vector_width = toolchain.vector_width;
+  properties->max_work_group_size = 1;
+  properties->local_memory = LOCAL_MEMORY_BYTES;
 }
 
-static ob_status load(const void* data, uint64_t bytes, void** library) {
-  static atomic_uint loaded;
-  int file = create_file();
-  if (file < 0) {
-    return fail(OB_ERROR, "A program cannot be loaded, since no file can be created for it: %s.",
-                strerror(errno));
+/* For `describe` of the Python module: which compiler there is, or why kernels cannot be. */
+__attribute__((visibility("default"))) const char* ob_host_describe(void) {
+  static char text[16384];
+  find_code();
+  if (*no_code != '\0') {
+    snprintf(text, sizeof text, "no kernels: %s", no_code);
+  } else {
+    snprintf(text, sizeof text, "kernels by %s (%s), vectors of %u floats, flags %s",
+             toolchain.found.command, toolchain.compiler.version, toolchain.vector_width,
+             toolchain.flags);
   }
-  char path[128];
-  write_path(file, atomic_fetch_add(&loaded, 1) + 1, path);
-  ob_status status = OB_OK;
-  if (!write_all(file, data, bytes)) {
-    status = fail(OB_ERROR, "A program cannot be loaded, since its file cannot be written: %s.",
-                  strerror(errno));
-  } else if ((*library = dlopen(path, RTLD_NOW | RTLD_LOCAL)) == NULL) {
-    status = fail(OB_ERROR, "A program cannot be loaded: %s", dlerror());
-  }
-  close(file);
-  return status;
+  return text;
 }
 
 /* ---- Programs ---- */
@@ -100,10 +80,11 @@ static ob_status create_program(int32_t device, const void* library, uint64_t by
   ob_program created = calloc(1, sizeof *created);
   char* data = malloc(sizeof(header) + bytes);
   ob_status status = OB_OK;
+  compiler_error error;
   if (created == NULL || data == NULL) {
     status = fail(OB_OUT_OF_MEMORY, "The host has no memory for a program.");
-  } else {
-    status = load(library, bytes, &created->library);
+  } else if ((created->library = load_library(library, bytes, &error)) == NULL) {
+    status = fail(OB_ERROR, "%s", error.text);
   }
   if (status != OB_OK) {
     free(created);
@@ -126,13 +107,14 @@ ob_status program_build(void* context, const ob_program_source* source, ob_progr
   ob_status status = check_device(source->device);
   if (status != OB_OK) return status;
   if (source->source == NULL) return fail(OB_INVALID_ARGUMENT, "The source of a program is NULL.");
+  if (*no_code != '\0') return fail(OB_UNSUPPORTED, "%s", no_code);
   const char* options = source->options == NULL ? "" : source->options;
-  void* library;
-  uint64_t bytes;
-  status = build_library(source->source, options, &library, &bytes);
-  if (status != OB_OK) return status;
-  status = create_program(source->device, library, bytes, program);
-  free(library);
+  compiler_error error;
+  compiled_program compiled;
+  status = compile_program(&toolchain.compiler, source->source, options, &compiled, &error);
+  if (status != OB_OK) return fail(status, "%s", error.text);
+  status = create_program(source->device, compiled.data, compiled.bytes, program);
+  free_compiled(&compiled);
   return status;
 }
 

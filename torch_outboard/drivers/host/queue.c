@@ -13,10 +13,22 @@ static bool is_idle(ob_queue queue) {
   return atomic_load(&queue->completed) == atomic_load(&queue->submitted);
 }
 
+/* Behind a launch there are mostly others, soon. The caller holds the lock. */
+static void look_for_work(ob_queue queue) {
+  uint64_t submitted = atomic_load(&queue->submitted);
+  pthread_mutex_unlock(&queue->lock);
+  spin waiting = {0};
+  while (atomic_load(&queue->submitted) == submitted && keep_spinning(&waiting)) {
+  }
+  pthread_mutex_lock(&queue->lock);
+}
+
 static void* run_worker(void* argument) {
   ob_queue queue = argument;
+  bool launched = false;
   pthread_mutex_lock(&queue->lock);
   for (;;) {
+    if (queue->first == NULL && launched && !queue->stopping) look_for_work(queue);
     while (queue->first == NULL && !queue->stopping) {
       pthread_cond_wait(&queue->work_arrived, &queue->lock);
     }
@@ -26,6 +38,7 @@ static void* run_worker(void* argument) {
     /* A recording happens with the lock held: who sees that the event has happened and then asks
      * the queue must not be told that it is still busy recording. */
     bool unlocks = work->kind != RECORD;
+    launched = work->kind == LAUNCH;
     if (unlocks) pthread_mutex_unlock(&queue->lock);
     run_command(work);
     if (unlocks) pthread_mutex_lock(&queue->lock);
@@ -138,6 +151,9 @@ ob_status queue_query(void* context, ob_queue queue) {
 
 ob_status queue_synchronize(void* context, ob_queue queue) {
   uint64_t target = atomic_load(&queue->submitted);
+  spin waiting = {0};
+  while (atomic_load(&queue->completed) < target && keep_spinning(&waiting)) {
+  }
   if (atomic_load(&queue->completed) >= target) return OB_OK;
   pthread_mutex_lock(&queue->lock);
   queue->waiting++;

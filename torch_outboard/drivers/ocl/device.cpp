@@ -237,6 +237,10 @@ uint32_t find_subgroup_size(const Candidate& candidate) {
   return static_cast<uint32_t>(sizes.first);
 }
 
+// PoCL 3.0 does not compile vectors of 16 floats for each processor that says it has them: on some
+// it ends the process, on others the compilation does not end. Vectors of 8 are nearly as fast.
+constexpr uint32_t kWidestVectors = 8;
+
 bool masked(const Settings& settings, const char* name) {
   return std::find(settings.mask.begin(), settings.mask.end(), name) != settings.mask.end();
 }
@@ -289,6 +293,9 @@ void fill_properties(const Candidate& candidate, const Settings& settings, const
   p.alignment = 128;  // the largest type of OpenCL C, double16
   p.compute_units = info<cl_uint>(candidate, CL_DEVICE_MAX_COMPUTE_UNITS);
   p.preferred_vector_width = info<cl_uint>(candidate, CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT);
+  if (p.kind != OB_DEVICE_GPU) {
+    p.preferred_vector_width = std::min(p.preferred_vector_width, kWidestVectors);
+  }
   if (device.no_code_reason.empty()) {
     p.max_work_group_size =
         static_cast<uint32_t>(info<size_t>(candidate, CL_DEVICE_MAX_WORK_GROUP_SIZE));

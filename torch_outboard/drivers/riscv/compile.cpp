@@ -1,11 +1,6 @@
 // What compiles and links programs: any clang that knows RISC-V, in a process of its own.
 #include <compiler/compiler.h>
 
-#include <filesystem>
-#include <fstream>
-#include <set>
-#include <sstream>
-
 #include "riscv.h"
 
 namespace riscv {
@@ -16,11 +11,11 @@ constexpr const char* kFlags =
     "--target=riscv64-unknown-elf -march=rv64gc -mabi=lp64d -mno-relax -O3 -fPIC "
     "-fvisibility=hidden -ffreestanding -fno-math-errno";
 
-// Constant after load_compiler.
-found_compiler g_found;
+// Constant after load_compiler. The one for this machine says which clang and headers there are.
+native_compiler g_native;
+compiler g_compiler;
 std::string& g_link = *new std::string;
 std::string& g_key = *new std::string;
-compiler g_compiler;
 
 void check(ob_status status, const compiler_error& error) {
   if (status != OB_OK) fail(status, "%s", error.text);
@@ -30,29 +25,18 @@ void check(ob_status status, const compiler_error& error) {
 
 void load_compiler() {
   compiler_error error;
-  check(find_compiler(&g_found, &error), error);
-  g_link = g_found.link;
+  check(find_native_compiler(&g_native, &error), error);
+  g_link = g_native.found.link;
   g_link += g_link.find(" ld.lld ") != std::string::npos
                 ? " -Bsymbolic --no-undefined --gc-sections"
                 : " --target=riscv64-unknown-elf -fuse-ld=lld "
                   "-Wl,-Bsymbolic,--no-undefined,--gc-sections";
-  g_compiler = {.command = g_found.command,
-                .flags = kFlags,
-                .link = g_link.c_str(),
-                .dialect = g_found.dialect,
-                .advice = "OUTBOARD_CLANG names another clang that knows RISC-V",
-                .oldest = 14,
-                .seconds = g_found.seconds,
-                .version = {}};
-  check(probe_compiler(&g_compiler, &error), error);
-  std::set<std::string> headers;  // sorted
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(g_found.dialect)) {
-    if (entry.is_regular_file()) headers.insert(entry.path());
-  }
-  std::ostringstream key;
-  key << "1\n" << g_compiler.version << kFlags << g_link;
-  for (const std::string& path : headers) key << std::ifstream(path).rdbuf();
-  g_key = drivers::format("%016zx", std::hash<std::string>()(key.str()));
+  g_compiler = g_native.compiler;
+  g_compiler.flags = kFlags;
+  g_compiler.link = g_link.c_str();
+  g_compiler.advice = "OUTBOARD_CLANG names another clang that knows RISC-V";
+  const std::string key = g_native.version + g_link + kFlags;
+  g_key = drivers::format("%016" PRIx64, hash_bytes(key.data(), key.size()));
 }
 
 std::string compiler_key() { return g_key; }

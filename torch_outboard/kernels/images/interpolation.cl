@@ -130,9 +130,12 @@ static inline R tap_scale(const ob_taps *taps) {
 #elif W == 4
 #define LOAD_LINE(p) vload4(0, p)
 #define STORE_LINE(v, p) vstore4(v, 0, p)
-#else
+#elif W == 8
 #define LOAD_LINE(p) vload8(0, p)
 #define STORE_LINE(v, p) vstore8(v, 0, p)
+#else
+#define LOAD_LINE(p) vload16(0, p)
+#define STORE_LINE(v, p) vstore16(v, 0, p)
 #endif
 
 #if OB_LOCAL == 1

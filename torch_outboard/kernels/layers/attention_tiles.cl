@@ -33,9 +33,12 @@
 #elif W == 4
 #define LOAD_TILE(p) vload4(0, p)
 #define STORE_TILE(v, p) vstore4(v, 0, p)
-#else
+#elif W == 8
 #define LOAD_TILE(p) vload8(0, p)
 #define STORE_TILE(v, p) vstore8(v, 0, p)
+#else
+#define LOAD_TILE(p) vload16(0, p)
+#define STORE_TILE(v, p) vstore16(v, 0, p)
 #endif
 
 // c (rows x columns) += a @ b, row-major tiles; a has any strides, rows is a multiple of 4 and
