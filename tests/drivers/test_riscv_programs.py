@@ -279,7 +279,7 @@ def test_wrong_launches(
             driver.launch(queue, add, global_size, local_size, *arguments)
         assert error.value.status == Status.INVALID_ARGUMENT
     with pytest.raises(DriverError, match="device 0 cannot run on a queue of device 1"):
-        driver.launch(make_queue(1), add, [64], [1], *good)
+        driver.launch(make_queue(1), make_kernel("write_to"), [1], [1], ctypes.c_uint64(8))
     with pytest.raises(DriverError, match="no kernel named nonesuch"):
         make_kernel("nonesuch")
     driver.launch(queue, add, [64], [1], *good)
