@@ -44,7 +44,7 @@ RISCV_ENTRIES := add div pow exp sin lgamma erf where cumsum sum var std sort to
 
 .PHONY: demo
 demo: build ## train a network on handwritten digits on the device, and compare with CPU
-	@OMP_WAIT_POLICY=PASSIVE $(PY) examples/digits.py
+	@$(PY) examples/digits.py
 
 .PHONY: demo-riscv
 demo-riscv: build $(CLANG)/ready $(RISCV)/ready ## the same, smaller, on an emulated RISC-V processor with kernels compiled for it

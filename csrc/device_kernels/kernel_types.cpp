@@ -210,6 +210,7 @@ OB_DEFINE_BFLOAT16(ob_bfloat16, uint, ushort, float, convert_ushort)
 OB_DEFINE_BFLOAT16(ob_bfloat16_2, uint2, ushort2, float2, convert_ushort2)
 OB_DEFINE_BFLOAT16(ob_bfloat16_4, uint4, ushort4, float4, convert_ushort4)
 OB_DEFINE_BFLOAT16(ob_bfloat16_8, uint8, ushort8, float8, convert_ushort8)
+OB_DEFINE_BFLOAT16(ob_bfloat16_16, uint16, ushort16, float16, convert_ushort16)
 #define ob_complex_nonzero(value) ((value).x != 0 || (value).y != 0)
 )";
 }

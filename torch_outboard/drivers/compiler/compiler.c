@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "compiler.h"
 
-#include <ctype.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -190,14 +190,21 @@ static ob_status link_objects(const compiler* used, const files* with, compiler_
   return status;
 }
 
+/* The preprocessed text and the entries of its kernels. */
 static ob_status append_entries(const files* with, compiler_error* error) {
   uint64_t bytes;
   char* text = read_content(with->preprocessed, &bytes, error);
   if (text == NULL) return OB_ERROR;
-  char* entries = write_entries(text, error);
+  char *entries = write_entries(text, error), *all = NULL;
   ob_status status = entries == NULL ? OB_BUILD_FAILED : OB_OK;
-  const char* parts[] = {text, entries};
-  if (status == OB_OK && !write_text(with->program, parts, 2, error)) status = OB_ERROR;
+  int length = entries == NULL ? 0 : asprintf(&all, "%s%s", text, entries);
+  if (length < 0) {
+    all = NULL;
+    status = no_memory(error);
+  } else if (status == OB_OK && !write_content(with->program, all, (uint64_t)length, error)) {
+    status = OB_ERROR;
+  }
+  free(all);
   free(entries);
   free(text);
   return status;
@@ -215,11 +222,49 @@ static ob_status read_result(const compiler* used, const files* with, compiled_p
                 used->command, used->advice);
 }
 
+/* The object that all programs of a compiler share is compiled once, and the one of the latest
+ * compiler is kept: a process uses one. */
+static ob_status make_item_object(const compiler* used, const files* with, compiler_error* error) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static char* made_by;
+  static char* content;
+  static uint64_t bytes;
+  char *key, *source = path_in(used->dialect, "current_item.c");
+  if (source == NULL || asprintf(&key, "%s %s %s", used->command, used->flags, source) < 0) {
+    free(source);
+    return no_memory(error);
+  }
+  pthread_mutex_lock(&lock);
+  bool kept = made_by != NULL && strcmp(made_by, key) == 0;
+  ob_status status = OB_OK;
+  if (kept) {
+    status = write_content(with->item_object, content, bytes, error) ? OB_OK : OB_ERROR;
+  } else {
+    status =
+        run_compiler(used, with->folder, "-x c", NULL, "", "-c", source, with->item_object, error);
+    uint64_t size;
+    char* read = status == OB_OK ? read_content(with->item_object, &size, error) : NULL;
+    if (status == OB_OK && read == NULL) status = OB_ERROR;
+    if (read != NULL) {
+      free(content);
+      free(made_by);
+      content = read;
+      bytes = size;
+      made_by = key;
+      key = NULL;
+    }
+  }
+  pthread_mutex_unlock(&lock);
+  free(key);
+  free(source);
+  return status;
+}
+
 static ob_status compile_files(const compiler* used, const files* with, const char* source,
                                const char* options, compiled_program* compiled,
                                compiler_error* error) {
   static const char language[] = "-x cl -cl-std=CL1.2 -cl-no-stdinc -Xclang -cl-ext=+all";
-  if (!write_text(with->source, &source, 1, error)) return OB_ERROR;
+  if (!write_content(with->source, source, strlen(source), error)) return OB_ERROR;
   ob_status status = run_compiler(used, with->folder, language, "opencl.h", options, "-E",
                                   with->source, with->preprocessed, error);
   if (status == OB_OK) status = append_entries(with, error);
@@ -227,13 +272,7 @@ static ob_status compile_files(const compiler* used, const files* with, const ch
     status = run_compiler(used, with->folder, language, "entry.h", options, "-c", with->program,
                           with->object, error);
   }
-  if (status == OB_OK) {
-    char* item_source = path_in(used->dialect, "current_item.c");
-    status = item_source == NULL ? no_memory(error)
-                                 : run_compiler(used, with->folder, "-x c", NULL, "", "-c",
-                                                item_source, with->item_object, error);
-    free(item_source);
-  }
+  if (status == OB_OK) status = make_item_object(used, with, error);
   if (status == OB_OK) status = link_objects(used, with, error);
   if (status == OB_OK) status = read_result(used, with, compiled, error);
   return status;

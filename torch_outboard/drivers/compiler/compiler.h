@@ -108,7 +108,7 @@ void remove_folder(char* folder);
 /* FOLDER/NAME, for free. NULL if there is no memory. */
 char* path_in(const char* folder, const char* name);
 /* Both say in `error` what went wrong. */
-bool write_text(const char* path, const char* const* parts, int count, compiler_error* error);
+bool write_content(const char* path, const void* content, uint64_t bytes, compiler_error* error);
 /* With a zero behind the content, for free. NULL if it cannot be read. */
 char* read_content(const char* path, uint64_t* bytes, compiler_error* error);
 

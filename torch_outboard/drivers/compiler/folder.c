@@ -52,11 +52,10 @@ static bool cannot(compiler_error* error, const char* what, const char* path, in
   return false;
 }
 
-bool write_text(const char* path, const char* const* parts, int count, compiler_error* error) {
+bool write_content(const char* path, const void* content, uint64_t bytes, compiler_error* error) {
   FILE* file = fopen(path, "we");
   if (file == NULL) return cannot(error, "written", path, errno);
-  bool written = true;
-  for (int i = 0; i < count && written; i++) written = fputs(parts[i], file) >= 0;
+  bool written = fwrite(content, 1, bytes, file) == bytes;
   int code = errno;
   if (fclose(file) != 0 && written) {
     written = false;

@@ -93,18 +93,22 @@ static inline void pack_positions(const __global X *source, __global S *packed, 
         VSTORE(values, 0, packed + c);
         continue;
       }
-      for (int i = c; i < c + W; ++i) {
-        S value = 0;
-        if (column + i < end) {
-          const I z = place(at[i][1], patch[1], l, 0);
-          const I y = place(at[i][2], patch[2], l, 1);
-          const I x = place(at[i][3], patch[3], l, 2);
-          if (z >= 0 && y >= 0 && x >= 0) {
-            value = LOAD(plane, at[i][0] * l->image + z * l->stride[0] + y * l->stride[1] +
-                                    x * l->stride[2]);
-          }
+      // Else the part of each row.
+      for (int i = c; i < c + W;) {
+        const I *q = at[i];
+        const int stop = column + i < end ? (int)min((I)(c + W), i + l->positions[2] - q[3]) : c + W;
+        const I z = place(q[1], patch[1], l, 0), y = place(q[2], patch[2], l, 1);
+        if (column + i >= end || z < 0 || y < 0) {
+          for (; i < stop; ++i) packed[i] = 0;
+          continue;
         }
-        packed[i] = value;
+        const __global X *row = plane + q[0] * l->image + z * l->stride[0] + y * l->stride[1];
+        for (I position = q[3]; i < stop; ++i, ++position) {
+          const I x = column + i < end ? place(position, patch[3], l, 2) : -1;
+          S value = 0;
+          if (x >= 0) value = LOAD(row, x * l->stride[2]);
+          packed[i] = value;
+        }
       }
     }
   }
