@@ -145,7 +145,7 @@ class Unicorn {
                        : fault_ == kReadUnmapped || fault_ == kReadRefused ? "read from"
                                                                            : "jumped to";
     if (fault_ != 0)
-      what = drivers::format("%s address 0x%" PRIx64 ", where it may not", verb, fault_address_);
+      what = drivers::format("%s address 0x%" PRIx64 ", where it may not,", verb, fault_address_);
     if (code == 0) {
       what = drivers::format("ran longer than %" PRId64 " s, which OUTBOARD_RISCV_TIME_LIMIT sets,",
                              static_cast<int64_t>(g_time_limit.count()));
