@@ -73,8 +73,8 @@ test-intel: build $(INTEL)/ready ## the tests of drivers and device kernels thro
 
 .PHONY: test-riscv
 test-riscv: build $(CLANG)/ready $(RISCV)/ready ## the tests of drivers and device kernels, and a slice of the operator sweep, on an emulated RISC-V
-	@$(ON_RISCV) $(PY) -m pytest --configuration riscv -m "not slow" -q -n $(MAX_JOBS) tests/drivers tests/device_kernels
-	@$(ON_RISCV) $(PY) -m tests.opinfo.sweep --dtype float32 --driver riscv --way device --jobs $(MAX_JOBS) \
+	@$(ON_RISCV) $(PY) -m pytest --configuration riscv -m "not slow" -q -n $(MAX_JOBS) --timeout 1800 tests/drivers tests/device_kernels
+	@$(ON_RISCV) $(PY) -m tests.opinfo.sweep --dtype float32 --driver riscv --way device --jobs $(MAX_JOBS) --timeout 900 \
 		$(addprefix --entry ,$(RISCV_ENTRIES))
 
 .PHONY: test-clang

@@ -69,7 +69,7 @@ ob_status device_properties(int32_t index, ob_device_properties* properties) {
   ours.total_memory = ours.max_allocation = device.space.memory_bytes;
   ours.alignment = kPage;
   ours.compute_units = 1;
-  ours.preferred_vector_width = 4;  // no vectors, but loops that are unrolled
+  ours.preferred_vector_width = 8;  // no vectors: loops that are unrolled, sums in as many parts
   ours.max_work_group_size = 1;
   ours.local_memory = 64 << 10;
   // The caller may have been compiled with an older, shorter struct.
