@@ -116,13 +116,14 @@ ob_status probe_compiler(compiler* probed, compiler_error* error) {
 
 /* The files of one program, in a folder of its own. */
 typedef struct files {
-  char *folder, *source, *preprocessed, *program, *object, *item_object, *result;
+  char *folder, *source, *preprocessed, *program, *dialect, *object, *item_object, *result;
 } files;
 
 static void remove_files(files* removed) {
   free(removed->source);
   free(removed->preprocessed);
   free(removed->program);
+  free(removed->dialect);
   free(removed->object);
   free(removed->item_object);
   free(removed->result);
@@ -136,45 +137,169 @@ static ob_status create_files(files* created, compiler_error* error) {
                      path_in(folder, "source.cl"),
                      path_in(folder, "preprocessed.cl"),
                      path_in(folder, "program.cl"),
+                     path_in(folder, "dialect.pch"),
                      path_in(folder, "program.o"),
                      path_in(folder, "item.o"),
                      path_in(folder, "program")};
-  if (created->source && created->preprocessed && created->program && created->object &&
-      created->item_object && created->result) {
+  if (created->source && created->preprocessed && created->program && created->dialect &&
+      created->object && created->item_object && created->result) {
     return OB_OK;
   }
   remove_files(created);
   return no_memory(error);
 }
 
-/* Runs the compiler for one file of `language`, behind the dialect's `header` if there is one.
- * `step` is -E or -c. */
-static ob_status run_compiler(const compiler* used, const char* folder, const char* language,
-                              const char* header, const char* options, const char* step,
-                              const char* from, const char* to, compiler_error* error) {
+/* One run of the compiler. Paths and headers may be NULL: there is none. */
+typedef struct step {
+  const char* language;    /* options that say it */
+  const char* options;     /* of the program */
+  const char* precompiled; /* a header in the compiler's own form, which is read first */
+  const char* header;      /* of the dialect, which is read then */
+  const char* kind;        /* -E, -c or what makes a precompiled header */
+  const char *from, *to;
+} step;
+
+static const char LANGUAGE[] = "-x cl -cl-std=CL1.2 -cl-no-stdinc -Xclang -cl-ext=+all";
+
+static ob_status run_compiler(const compiler* used, const char* folder, const step* run,
+                              compiler_error* error) {
   words command = {0};
   add_command(&command, used->command);
   add_words(&command, used->flags);
   add_words(&command, "-w -fno-color-diagnostics");
-  if (header != NULL) {
-    char* path = path_in(used->dialect, header);
+  if (run->precompiled != NULL) {
+    add_word(&command, "-include-pch");
+    add_word(&command, run->precompiled);
+  }
+  if (run->header != NULL) {
+    char* path = path_in(used->dialect, run->header);
     add_word(&command, "-include");
     add_word(&command, path == NULL ? "" : path);
     command.failed = command.failed || path == NULL;
     free(path);
   }
-  add_words(&command, language);
-  add_words(&command, options);
-  add_word(&command, step);
-  add_word(&command, from);
+  add_words(&command, run->language);
+  add_words(&command, run->options);
+  add_words(&command, run->kind);
+  add_word(&command, run->from);
   add_word(&command, "-o");
-  add_word(&command, to);
+  add_word(&command, run->to);
   command_result result = {0};
   ob_status status = run_step(used, &command, folder, "compiler", &result, error);
   free(result.output);
   free_words(&command);
   return status;
 }
+
+/* ---- What programs have in common ---- */
+
+/* Results of steps that are the same for all programs of a compiler: the object of the current work
+ * item, and the dialect in the compiler's own form, which takes ten times as long to read as a
+ * program. They are made once in a process and kept in its memory. */
+typedef struct kept_result {
+  struct kept_result* next;
+  char* key;
+  char* content;
+  uint64_t bytes;
+} kept_result;
+
+static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
+static kept_result* kept_results;
+
+/* Owns `key` whatever happens. */
+static ob_status keep_result(char* key, const char* path, compiler_error* error) {
+  kept_result* kept = calloc(1, sizeof *kept);
+  char* content = NULL;
+  uint64_t bytes = 0;
+  ob_status status = OB_OK;
+  if (kept == NULL) {
+    status = no_memory(error);
+  } else if ((content = read_content(path, &bytes, error)) == NULL) {
+    status = OB_ERROR;
+  }
+  if (status != OB_OK) {
+    free(key);
+    free(kept);
+    return status;
+  }
+  *kept = (kept_result){kept_results, key, content, bytes};
+  kept_results = kept;
+  return OB_OK;
+}
+
+/* Puts the result of a step where it says, by running it or from an earlier run. */
+static ob_status provide(const compiler* used, const char* folder, const step* run,
+                         compiler_error* error) {
+  char* key;
+  if (asprintf(&key, "%s\n%s\n%s\n%s", used->command, used->flags, run->options, run->from) < 0) {
+    return no_memory(error);
+  }
+  pthread_mutex_lock(&kept_lock);
+  kept_result* kept = kept_results;
+  while (kept != NULL && strcmp(kept->key, key) != 0) kept = kept->next;
+  ob_status status = OB_OK;
+  if (kept != NULL) {
+    free(key);
+    if (!write_content(run->to, kept->content, kept->bytes, error)) status = OB_ERROR;
+  } else {
+    status = run_compiler(used, folder, run, error);
+    if (status == OB_OK) {
+      status = keep_result(key, run->to, error);
+    } else {
+      free(key);
+    }
+  }
+  pthread_mutex_unlock(&kept_lock);
+  return status;
+}
+
+static ob_status provide_item_object(const compiler* used, const files* with,
+                                     compiler_error* error) {
+  char* source = path_in(used->dialect, "current_item.c");
+  if (source == NULL) return no_memory(error);
+  step run = {
+      .language = "-x c", .options = "", .kind = "-c", .from = source, .to = with->item_object};
+  ob_status status = provide(used, with->folder, &run, error);
+  free(source);
+  return status;
+}
+
+/* Of the program's options those that say how OpenCL C is read, which have to be the same for the
+ * dialect and for the program. For free; NULL if there is no memory. */
+static char* language_options(const char* options) {
+  char* chosen = calloc(1, strlen(options) + 2);
+  for (const char* word = options; chosen != NULL && *word != '\0';) {
+    size_t length = strcspn(word, " \t");
+    if (strncmp(word, "-cl-", 4) == 0) {
+      strncat(chosen, word, length);
+      strcat(chosen, " ");
+    }
+    word += length;
+    word += strspn(word, " \t");
+  }
+  return chosen;
+}
+
+static ob_status provide_dialect(const compiler* used, const files* with, const char* options,
+                                 compiler_error* error) {
+  char *header = path_in(used->dialect, "opencl.h"), *chosen = language_options(options);
+  ob_status status;
+  if (header == NULL || chosen == NULL) {
+    status = no_memory(error);
+  } else {
+    step run = {.language = LANGUAGE,
+                .options = chosen,
+                .kind = "-c -Xclang -emit-pch",
+                .from = header,
+                .to = with->dialect};
+    status = provide(used, with->folder, &run, error);
+  }
+  free(header);
+  free(chosen);
+  return status;
+}
+
+/* ---- Steps ---- */
 
 static ob_status link_objects(const compiler* used, const files* with, compiler_error* error) {
   words command = {0};
@@ -190,14 +315,15 @@ static ob_status link_objects(const compiler* used, const files* with, compiler_
   return status;
 }
 
-/* The preprocessed text and the entries of its kernels. */
-static ob_status append_entries(const files* with, compiler_error* error) {
+/* Writes the text and the entries of its kernels. */
+static ob_status append_entries(const files* with, const char* source, compiler_error* error) {
   uint64_t bytes;
   char* text = read_content(with->preprocessed, &bytes, error);
   if (text == NULL) return OB_ERROR;
   char *entries = write_entries(text, error), *all = NULL;
   ob_status status = entries == NULL ? OB_BUILD_FAILED : OB_OK;
-  int length = entries == NULL ? 0 : asprintf(&all, "%s%s", text, entries);
+  int length =
+      entries == NULL ? 0 : asprintf(&all, "#line 1 \"%s\"\n%s%s", with->source, source, entries);
   if (length < 0) {
     all = NULL;
     status = no_memory(error);
@@ -222,57 +348,31 @@ static ob_status read_result(const compiler* used, const files* with, compiled_p
                 used->command, used->advice);
 }
 
-/* The object that all programs of a compiler share is compiled once, and the one of the latest
- * compiler is kept: a process uses one. */
-static ob_status make_item_object(const compiler* used, const files* with, compiler_error* error) {
-  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  static char* made_by;
-  static char* content;
-  static uint64_t bytes;
-  char *key, *source = path_in(used->dialect, "current_item.c");
-  if (source == NULL || asprintf(&key, "%s %s %s", used->command, used->flags, source) < 0) {
-    free(source);
-    return no_memory(error);
-  }
-  pthread_mutex_lock(&lock);
-  bool kept = made_by != NULL && strcmp(made_by, key) == 0;
-  ob_status status = OB_OK;
-  if (kept) {
-    status = write_content(with->item_object, content, bytes, error) ? OB_OK : OB_ERROR;
-  } else {
-    status =
-        run_compiler(used, with->folder, "-x c", NULL, "", "-c", source, with->item_object, error);
-    uint64_t size;
-    char* read = status == OB_OK ? read_content(with->item_object, &size, error) : NULL;
-    if (status == OB_OK && read == NULL) status = OB_ERROR;
-    if (read != NULL) {
-      free(content);
-      free(made_by);
-      content = read;
-      bytes = size;
-      made_by = key;
-      key = NULL;
-    }
-  }
-  pthread_mutex_unlock(&lock);
-  free(key);
-  free(source);
-  return status;
-}
-
 static ob_status compile_files(const compiler* used, const files* with, const char* source,
                                const char* options, compiled_program* compiled,
                                compiler_error* error) {
-  static const char language[] = "-x cl -cl-std=CL1.2 -cl-no-stdinc -Xclang -cl-ext=+all";
   if (!write_content(with->source, source, strlen(source), error)) return OB_ERROR;
-  ob_status status = run_compiler(used, with->folder, language, "opencl.h", options, "-E",
-                                  with->source, with->preprocessed, error);
-  if (status == OB_OK) status = append_entries(with, error);
+  /* Only what kernels there are is read here, so the dialect's types will do. */
+  step preprocess = {.language = LANGUAGE,
+                     .options = options,
+                     .header = "language/types.h",
+                     .kind = "-E",
+                     .from = with->source,
+                     .to = with->preprocessed};
+  ob_status status = run_compiler(used, with->folder, &preprocess, error);
+  if (status == OB_OK) status = append_entries(with, source, error);
+  if (status == OB_OK) status = provide_dialect(used, with, options, error);
   if (status == OB_OK) {
-    status = run_compiler(used, with->folder, language, "entry.h", options, "-c", with->program,
-                          with->object, error);
+    step compile = {.language = LANGUAGE,
+                    .options = options,
+                    .precompiled = with->dialect,
+                    .header = "entry.h",
+                    .kind = "-c",
+                    .from = with->program,
+                    .to = with->object};
+    status = run_compiler(used, with->folder, &compile, error);
   }
-  if (status == OB_OK) status = make_item_object(used, with, error);
+  if (status == OB_OK) status = provide_item_object(used, with, error);
   if (status == OB_OK) status = link_objects(used, with, error);
   if (status == OB_OK) status = read_result(used, with, compiled, error);
   return status;
