@@ -33,9 +33,22 @@ venv: $(VENV)/ready ## make .venv with PyTorch and everything that tests and the
 .PHONY: build
 build: $(VENV)/built ## build the extension and the drivers, and install the package in .venv
 
+CLANG := build/clang
+RISCV := build/riscv
+# With the compiler and the emulator of the driver `riscv`, which lie apart from .venv.
+ON_RISCV := OUTBOARD_DRIVER=riscv OUTBOARD_CLANG="'$(CURDIR)/$(CLANG)/ziglang/zig' clang" \
+	OUTBOARD_RISCV_UNICORN=$(CURDIR)/$(RISCV)/unicorn/lib/libunicorn.so.2 OMP_WAIT_POLICY=PASSIVE
+RISCV_ENTRIES := add div pow exp sin lgamma erf where cumsum sum var std sort topk gather index_select \
+	scatter_add nn.functional.conv2d nn.functional.softmax nn.functional.layer_norm \
+	nn.functional.cross_entropy nn.functional.max_pool2d matmul bmm addmm
+
 .PHONY: demo
 demo: build ## train a network on handwritten digits on the device, and compare with CPU
 	@$(PY) examples/digits.py
+
+.PHONY: demo-riscv
+demo-riscv: build $(CLANG)/ready $(RISCV)/ready ## the same, smaller, on an emulated RISC-V processor with kernels compiled for it
+	@$(ON_RISCV) $(PY) examples/digits.py --device riscv --channels 8 --epochs 6 --output demo-output/riscv
 
 .PHONY: test
 test: build ## the default tests: shared memory, then separate memory, torture, and OpenCL
@@ -58,7 +71,11 @@ test-intel: build $(INTEL)/ready ## the tests of drivers and device kernels thro
 	@OUTBOARD_OCL_LIBRARY=$(CURDIR)/$(INTEL)/lib/libintelocl.so OMP_WAIT_POLICY=PASSIVE \
 		$(PY) -m pytest --configuration ocl -m "not slow" -q -n $(MAX_JOBS) tests/device_kernels tests/drivers
 
-CLANG := build/clang
+.PHONY: test-riscv
+test-riscv: build $(CLANG)/ready $(RISCV)/ready ## the tests of drivers and device kernels, and a slice of the operator sweep, on an emulated RISC-V
+	@$(ON_RISCV) $(PY) -m pytest --configuration riscv -m "not slow" -q -n $(MAX_JOBS) --timeout 1800 tests/drivers tests/device_kernels
+	@$(ON_RISCV) $(PY) -m tests.opinfo.sweep --dtype float32 --driver riscv --way device --jobs $(MAX_JOBS) --timeout 900 \
+		$(addprefix --entry ,$(RISCV_ENTRIES))
 
 .PHONY: test-clang
 test-clang: build $(CLANG)/ready ## the tests of drivers and device kernels by kernels of the driver `host`
@@ -149,6 +166,11 @@ $(VENV)/ready: requirements/build.txt requirements/test.txt requirements/demo.tx
 $(INTEL)/ready: requirements/intel.txt | $(VENV)/bin/python
 	$(call say,Installing the OpenCL run-time of Intel: 700 MB)
 	@$(PY) -m pip install -q --ignore-installed --prefix $(INTEL) -r $<
+	@touch $@
+
+$(RISCV)/ready: requirements/riscv.txt | $(VENV)/bin/python
+	$(call say,Installing an emulator of RISC-V: 60 MB)
+	@$(PY) -m pip install -q --no-deps --upgrade --target $(RISCV) -r $<
 	@touch $@
 
 # Apart from .venv, where the driver would find and use it.

@@ -71,9 +71,9 @@ from torch.utils.cpp_extension import (  # noqa: E402
 )
 
 LIBRARY = f"{PACKAGE}.lib.libtorch_outboard"
-DRIVERS = ("host", "torture", "ocl")
+DRIVERS = ("host", "torture", "ocl", "riscv")
 # Sources that drivers have in common are compiled into each.
-COMMON_SOURCES = {"host": ("compiler",)}
+COMMON_SOURCES = {"host": ("compiler",), "riscv": ("common", "compiler")}
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-deprecated-declarations"]
 
 
@@ -236,8 +236,18 @@ class Build(BuildExtension):
         compiler = os.environ.get("CXX", "c++") if extension.language == "c++" else None
         compiler = compiler or os.environ.get("CC", "cc")
         command = [*compiler.split(), *extension.extra_compile_args]
-        command += [f"-I{p}" for p in extension.include_dirs] + extension.sources
-        subprocess.run([*command, "-o", str(target), *extension.extra_link_args], check=True)
+        includes = [f"-I{p}" for p in extension.include_dirs]
+        inputs = list(extension.sources)
+        for i, source in enumerate(inputs):
+            # What drivers have in common is C.
+            if extension.language == "c++" and source.endswith(".c"):
+                inputs[i] = str(Path(self.build_temp, extension.name, f"{Path(source).stem}.o"))
+                Path(inputs[i]).parent.mkdir(parents=True, exist_ok=True)
+                c = [*os.environ.get("CC", "cc").split(), "-std=c11", "-O2", "-g", "-fPIC"]
+                c += ["-fvisibility=hidden", *WARNINGS, *includes, "-c", source, "-o", inputs[i]]
+                subprocess.run(c, check=True)
+        command += [*includes, *inputs, "-o", str(target), *extension.extra_link_args]
+        subprocess.run(command, check=True)
 
     def run(self) -> None:
         super().run()

@@ -1,6 +1,6 @@
 """Trains a convolutional network on handwritten digits on the device and compares it with CPU.
 
-    python examples/digits.py [--device ocl] [--epochs 10] [--output demo-output]
+    python examples/digits.py [--device ocl] [--epochs 10] [--channels 32] [--output demo-output]
 
 The data are the 1,797 scanned digits (8 x 8 pixels) that come with scikit-learn. The network is
 trained by the device's own kernels, where it has any; then the first steps are taken again on CPU,
@@ -46,24 +46,29 @@ console = Console()
 
 
 class DigitNet(nn.Module):
-    """Three convolutions and two linear layers; input (N, 1, 8, 8), output (N, 10)."""
+    """Three convolutions and two linear layers; input (N, 1, 8, 8), output (N, 10).
 
-    def __init__(self) -> None:
+    Args:
+        channels: of the first convolution; all other sizes are multiples.
+    """
+
+    def __init__(self, channels: int) -> None:
         super().__init__()
+        c = channels
         self.features = nn.Sequential(
-            nn.Conv2d(1, 32, 3, padding=1),
-            nn.BatchNorm2d(32),
+            nn.Conv2d(1, c, 3, padding=1),
+            nn.BatchNorm2d(c),
             nn.ReLU(),
-            nn.Conv2d(32, 64, 3, padding=1),
-            nn.BatchNorm2d(64),
+            nn.Conv2d(c, 2 * c, 3, padding=1),
+            nn.BatchNorm2d(2 * c),
             nn.ReLU(),
             nn.MaxPool2d(2),
-            nn.Conv2d(64, 64, 3, padding=1),
-            nn.BatchNorm2d(64),
+            nn.Conv2d(2 * c, 2 * c, 3, padding=1),
+            nn.BatchNorm2d(2 * c),
             nn.ReLU(),
         )
         self.classifier = nn.Sequential(
-            nn.Flatten(), nn.Linear(64 * 4 * 4, 128), nn.ReLU(), nn.Linear(128, 10)
+            nn.Flatten(), nn.Linear(2 * c * 4 * 4, 4 * c), nn.ReLU(), nn.Linear(4 * c, 10)
         )
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
@@ -161,12 +166,13 @@ def train(
     test_set: TensorDataset,
     device: torch.device,
     epochs: int,
+    channels: int,
     checkpoint: Path,
 ) -> tuple[nn.Module, Training]:
     """Trains with mixed precision; half way everything is saved and goes on from the file."""
     start = time.perf_counter()
     torch.manual_seed(0)
-    model = DigitNet().to(device)
+    model = DigitNet(channels).to(device)
     optimizer = new_optimizer(model)
     loader = DataLoader(train_set, batch_size=BATCH, shuffle=True, pin_memory=True)
     record = Training()
@@ -213,18 +219,18 @@ def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> None
 
 def load(path: Path, device: torch.device) -> tuple[nn.Module, torch.optim.Optimizer]:
     state = torch.load(path, map_location=device, weights_only=True)
-    model = DigitNet().to(device)
+    model = DigitNet(len(state["model"]["features.0.weight"])).to(device)
     model.load_state_dict(state["model"])
     optimizer = new_optimizer(model)
     optimizer.load_state_dict(state["optimizer"])
     return model, optimizer
 
 
-def compare(train_set: TensorDataset, sides: list[Side]) -> list[Steps]:
+def compare(train_set: TensorDataset, sides: list[Side], channels: int) -> list[Steps]:
     """The first float32 steps on all sides in turn, with the same weights and batches."""
     torch.manual_seed(0)
-    start = DigitNet()
-    models = [DigitNet().to(side.device) for side in sides]
+    start = DigitNet(channels)
+    models = [DigitNet(channels).to(side.device) for side in sides]
     for model in models:
         model.load_state_dict(start.state_dict())
     optimizers = [new_optimizer(model) for model in models]
@@ -242,9 +248,9 @@ def compare(train_set: TensorDataset, sides: list[Side]) -> list[Steps]:
     return results
 
 
-def shares(train_set: TensorDataset, side: Side) -> dict[str, float]:
+def shares(train_set: TensorDataset, side: Side, channels: int) -> dict[str, float]:
     """The share of operator calls by the way they ran, over a few mixed-precision steps."""
-    model = DigitNet().to(side.device)
+    model = DigitNet(channels).to(side.device)
     optimizer = new_optimizer(model)
     loader = iter(DataLoader(train_set, batch_size=BATCH))
     with side.taken(), fallback.report() as report:
@@ -334,6 +340,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", help="default: the device of this backend")
     parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--channels", type=int, default=32, help="of the first convolution")
     parser.add_argument("--output", type=Path, default=Path("demo-output"))
     options = parser.parse_args()
     if options.device is None:
@@ -350,15 +357,17 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = Path(folder, "digits.pt")
         with all_sides[1].taken():
-            model, training = train(train_set, test_set, device, options.epochs, checkpoint)
+            model, training = train(
+                train_set, test_set, device, options.epochs, options.channels, checkpoint
+            )
             peak_memory = torch.accelerator.max_memory_allocated(device)
             save(checkpoint, model, new_optimizer(model))
         for side in all_sides:
             with side.taken():
                 loaded, _ = load(checkpoint, side.device)
                 accuracies.append(accuracy(loaded, test_set, side.device))
-    results = compare(train_set, all_sides)
-    by_way = [shares(train_set, side) for side in all_sides[1:]]
+    results = compare(train_set, all_sides, options.channels)
+    by_way = [shares(train_set, side, options.channels) for side in all_sides[1:]]
 
     console.print(result_table(all_sides, accuracies, results, peak_memory, by_way))
     picture = options.output / "digits.png"

@@ -27,6 +27,7 @@ CONFIGURATIONS: dict[str, dict[str, str]] = {
     "separate": {**HOST, "OUTBOARD_HOST_ACCESS": "separate"},
     "torture": {**HOST, "OUTBOARD_HOST_ACCESS": "shared", "OUTBOARD_TORTURE": "delay_us=200"},
     "ocl": {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_WAY": "device"},
+    "riscv": {"OUTBOARD_DRIVER": "riscv", "OUTBOARD_WAY": "device"},
     # Kernels of the driver `host`, by whatever clang there is.
     "clang": {"OUTBOARD_DRIVER": "host", "OUTBOARD_WAY": "device"},
     # `ocl` with the kernels that GPUs get (tests/device_kernels/gpu_driver.py).

@@ -22,7 +22,9 @@ from driver_support import (
     MISSING,
     OCL_CONFIGURATIONS,
     OWN_CONFIGURATIONS,
+    RISCV_CONFIGURATIONS,
     DriverUnderTest,
+    is_riscv_tested,
     open_configuration,
     open_driver,
     open_own,
@@ -45,9 +47,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what is no test of the driver that was named."""
-    if own_driver() is None:
+    if is_riscv_tested():
+        wanted = _is_of_riscv
+    elif own_driver() is not None:
+        wanted = _is_of_any_driver
+    else:
         return
-    chosen = [item for item in items if FOLDER not in item.path.parents or _is_of_any_driver(item)]
+    chosen = [item for item in items if FOLDER not in item.path.parents or wanted(item)]
     config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
     items[:] = chosen
 
@@ -59,6 +65,12 @@ def _is_of_any_driver(item: pytest.Item) -> bool:
     if host_only is not None and not host_only.kwargs.get("unless_own"):
         return False
     return not any(item.get_closest_marker(name) for name in ("ocl_only", "shipped_only"))
+
+
+def _is_of_riscv(item: pytest.Item) -> bool:
+    if "configured" not in getattr(item, "fixturenames", ()):
+        return item.path.name.startswith("test_riscv_")
+    return not any(item.get_closest_marker(name) for name in ("ocl_only", "host_only"))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -84,6 +96,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         names = list(OWN_CONFIGURATIONS)
         if not open_own(own).has("host_callback"):
             names.remove("own-delayed")  # that is how torture delays work
+    elif is_riscv_tested():
+        names = list(RISCV_CONFIGURATIONS)
     elif metafunc.definition.get_closest_marker("host_only"):
         names = list(HOST_CONFIGURATIONS)
     elif metafunc.definition.get_closest_marker("ocl_only"):

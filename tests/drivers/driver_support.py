@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from torch_outboard.drivers import contract, host, ocl, torture
+from torch_outboard.drivers import contract, host, ocl, riscv, torture
 from torch_outboard.drivers.client import Client
 from torch_outboard.drivers.contract import Status
 from torch_outboard.drivers.discovery import SHIPPED_DRIVERS, ask_module, choose_driver
@@ -45,6 +45,16 @@ OCL = {
 OCL_CONFIGURATIONS: dict[str, dict[str, str]] = {
     f"ocl-{memory}": {"OUTBOARD_OCL_MEMORY": memory, "OUTBOARD_TORTURE": "count"}
     for memory in ("shared", "coarse", "handles")
+}
+
+# Only where OUTBOARD_DRIVER is `riscv`: they need packages that few machines have.
+RISCV_CONFIGURATIONS: dict[str, dict[str, str]] = {
+    name: {
+        "OUTBOARD_RISCV_DEVICES": "2",
+        "OUTBOARD_RISCV_MEMORY": str(MEMORY),
+        "OUTBOARD_TORTURE": settings,
+    }
+    for name, settings in {"riscv": "count", "riscv-torture": "delay_us=200"}.items()
 }
 
 CONFIGURATIONS = HOST_CONFIGURATIONS | OCL_CONFIGURATIONS
@@ -133,6 +143,11 @@ class DriverUnderTest(Client):
                 self.call("queue_synchronize", queue)
 
 
+def is_riscv_tested() -> bool:
+    """Whether the driver `riscv` is tested in place of the others of this package."""
+    return os.environ.get("OUTBOARD_DRIVER") == "riscv"
+
+
 def own_driver() -> str | None:
     """The name or path of a driver that is not of this package, if the tests are to run on one."""
     wanted = os.environ.get("OUTBOARD_DRIVER", "host")
@@ -216,6 +231,8 @@ def open_configuration(name: str, folder: Path) -> DriverUnderTest:
         return open_own(own)
     if name in OCL_CONFIGURATIONS:
         return open_driver(folder, ocl, **OCL, **OCL_CONFIGURATIONS[name])
+    if name in RISCV_CONFIGURATIONS:
+        return open_driver(folder, riscv, **RISCV_CONFIGURATIONS[name])
     return open_driver(folder, **HOST, **HOST_CONFIGURATIONS[name])
 
 

@@ -15,7 +15,7 @@ from torch_outboard.drivers.discovery import installed_drivers
 from torch_outboard.state import state
 
 # Drivers whose tags are understood although they may not be installed here.
-KNOWN_DRIVERS = frozenset({"host", "ocl"})
+KNOWN_DRIVERS = frozenset({"host", "ocl", "riscv"})
 
 # Behind all of PyTorch's own packages, which end at 26: only tags nobody knows get here.
 _PRIORITY = 100

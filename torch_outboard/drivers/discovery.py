@@ -25,6 +25,7 @@ ENTRY_POINT_GROUP = "torch_outboard.drivers"
 SHIPPED_DRIVERS = {
     "host": "torch_outboard.drivers.host",
     "ocl": "torch_outboard.drivers.ocl",
+    "riscv": "torch_outboard.drivers.riscv",
 }
 
 

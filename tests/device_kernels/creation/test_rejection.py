@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+import torch_outboard
 from tests.support import run_python
 from torch_outboard import fallback, ways
 
@@ -113,6 +114,7 @@ def test_distributions_of_torch(device):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(torch_outboard.device_name() != "ocl", reason="a setting of the driver `ocl`")
 def test_without_float64():
     """A device without it leaves them to the host, with the same numbers."""
     program = """

@@ -53,8 +53,10 @@ def test_calls_do_not_wait(device):
 
 
 def test_several_faults_are_one_error(device):
+    # Where memory is the device's own, copying to it is a wait.
+    far, table = torch.tensor([9], device=device), torch.ones(3, 2, device=device)
     wrong_gather(device)
-    F.embedding(torch.tensor([9], device=device), torch.ones(3, 2, device=device))
+    F.embedding(far, table)
     with pytest.raises((RuntimeError, IndexError), match="index out of range"):
         torch.accelerator.synchronize()
     torch.accelerator.synchronize()
@@ -104,7 +106,7 @@ def test_a_stream_that_is_not_waited_for_keeps_its_fault(device):
         stream.synchronize()
 
 
-def test_threads(device):
+def test_threads(device, shares_memory):
     """Every fault is raised somewhere, and right results stay right."""
     errors, wrong = [], []
 
@@ -126,7 +128,8 @@ def test_threads(device):
     for thread in threads:
         thread.join()
     assert not wrong
-    assert 1 <= len(errors) <= 4
+    # Elsewhere a fault is read by one copy and cleared by another, and threads may read it in between.
+    assert 1 <= len(errors) <= (4 if shares_memory else 16)
 
 
 @pytest.mark.parametrize("memory", ["coarse", "handles"])

@@ -20,3 +20,7 @@ static ob_work_item current;
 __attribute__((const, visibility("hidden"))) ob_work_item* ob_current_item(void);
 
 ob_work_item* ob_current_item(void) { return &current; }
+
+#if !__STDC_HOSTED__
+#include "freestanding.h"
+#endif

@@ -1,0 +1,344 @@
+"""Programs, launches and guests that go wrong, on the driver riscv: `--configuration riscv`."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from driver_support import RISCV_CONFIGURATIONS, DriverUnderTest, is_riscv_tested, open_driver
+
+from torch_outboard.drivers import riscv
+from torch_outboard.drivers.client import DriverError, Local
+from torch_outboard.drivers.contract import Status
+
+pytestmark = pytest.mark.skipif(not is_riscv_tested(), reason="--configuration riscv runs this")
+
+Make = Callable[..., int]
+
+SOURCE = """
+typedef struct { int a[50]; float b; } values;
+
+__kernel void add(__global int* a, __global const int* b, int factor, __global int* out, long bias) {
+  size_t i = get_global_id(0);
+  out[i] = a[i] + factor * b[i] + (int)bias;
+}
+
+__kernel void take(__global float* out, values all, uchar c) { out[0] = all.a[49] + all.b + c; }
+
+__kernel void buffered(__global int* out, __local int* buffer) {
+  for (int i = 0; i < 16; ++i) buffer[i] = i * i;
+  for (int i = 0; i < 16; ++i) out[16 * get_global_id(0) + i] = buffer[15 - i];
+}
+
+__kernel void coordinates(__global int* out) {
+  size_t x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);
+  size_t i = (z * get_global_size(1) + y) * get_global_size(0) + x;
+  out[i] = (int)(x + 100 * y + 10000 * z + 1000000 * get_local_size(1));
+}
+
+__kernel void append(__global int* data, int digit) {
+  data[get_global_id(0)] = data[get_global_id(0)] * 3 + digit;
+}
+
+__constant float table[4] = {1, 10, 100, 1000};
+__kernel void look_up(__global float* out) { out[get_global_id(0)] = table[get_global_id(0) & 3]; }
+
+__kernel void write_to(ulong place) { *(volatile __global int*)place = 1; }
+__kernel void read_from(ulong place) { int value = *(volatile __global int*)place; (void)value; }
+__kernel void jump_to(ulong place) { __asm__ volatile("jalr %0" ::"r"(place)); }
+__kernel void no_instruction(void) { __asm__ volatile(".word 0xffffffff"); }
+__kernel void never_ends(__global volatile int* x) { while (x[0] == 0) {} }
+"""
+
+
+def ints(*values: int) -> bytes:
+    return array.array("i", values).tobytes()
+
+
+def read_ints(driver: DriverUnderTest, queue: int, address: int, count: int) -> list[int]:
+    return list(array.array("i", driver.read(queue, address, 4 * count)))
+
+
+@pytest.fixture(scope="module")
+def binary(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """SOURCE compiled once."""
+    settings = RISCV_CONFIGURATIONS["riscv"]
+    compiling = open_driver(tmp_path_factory.mktemp("binary"), riscv, **settings)
+    return compiling.program_binary(compiling.program_build(0, SOURCE))
+
+
+@pytest.fixture
+def make_kernel(driver: DriverUnderTest, binary: bytes) -> Iterator[Make]:
+    """Creates kernels (name, device) of SOURCE that are released after the test."""
+    programs: dict[int, int] = {}
+    kernels: list[int] = []
+
+    def make(name: str, device: int = 0) -> int:
+        if device not in programs:
+            programs[device] = driver.program_load(device, binary)
+        kernels.append(driver.kernel_create(programs[device], name))
+        return kernels[-1]
+
+    yield make
+    for program in programs.values():
+        driver.program_release(program)
+    for kernel in kernels:
+        driver.kernel_release(kernel)
+
+
+@pytest.fixture
+def impatient(tmp_path: Path) -> DriverUnderTest:
+    """A driver whose launches may take one second."""
+    settings = {**RISCV_CONFIGURATIONS["riscv"], "OUTBOARD_RISCV_TIME_LIMIT": "1"}
+    return open_driver(tmp_path, riscv, **settings)
+
+
+def test_launch_with_offset_addresses_and_values(
+    driver: DriverUnderTest, queue: int, make_memory: Make, make_kernel: Make
+) -> None:
+    memory = make_memory(4096)
+    a, b, out = memory + 128, memory + 1028, memory + 2052
+    driver.fill(queue, memory, b"\xee", 4096)
+    driver.write(queue, a, ints(*range(64)))
+    driver.write(queue, b, ints(*range(1000, 1064)))
+    values = ctypes.c_int32(-3), ctypes.c_int64(7)
+    driver.launch(queue, make_kernel("add"), [64], [1], a, b, values[0], out, values[1])
+    assert read_ints(driver, queue, out, 64) == [i - 3 * (1000 + i) + 7 for i in range(64)]
+    assert driver.read(queue, out - 4, 4) == driver.read(queue, out + 256, 4) == b"\xee" * 4
+
+
+def test_structs_local_memory_constants_and_dimensions(
+    driver: DriverUnderTest, queue: int, make_memory: Make, make_kernel: Make
+) -> None:
+    class Values(ctypes.Structure):
+        _fields_ = (("a", ctypes.c_int * 50), ("b", ctypes.c_float))
+
+    memory = make_memory(4096)
+    values = Values((ctypes.c_int * 50)(*range(50)), 0.5)
+    driver.launch(queue, make_kernel("take"), [1], [1], memory, values, ctypes.c_uint8(200))
+    assert array.array("f", driver.read(queue, memory, 4))[0] == 249.5
+    driver.launch(queue, make_kernel("buffered"), [3], [1], memory, Local(64))
+    squares = [i * i for i in range(15, -1, -1)]
+    assert read_ints(driver, queue, memory, 48) == squares * 3
+    driver.launch(queue, make_kernel("look_up"), [8], [1], memory)
+    assert list(array.array("f", driver.read(queue, memory, 32))) == [1, 10, 100, 1000] * 2
+    driver.launch(queue, make_kernel("coordinates"), [4, 6, 2], [1, 1, 1], memory)
+    expected = [
+        x + 100 * y + 10000 * z + 1000000 for z in range(2) for y in range(6) for x in range(4)
+    ]
+    assert read_ints(driver, queue, memory, 48) == expected
+
+
+def test_arguments_are_copied_and_work_is_in_order(
+    driver: DriverUnderTest,
+    queue: int,
+    make_memory: Make,
+    make_kernel: Make,
+    gate: Callable[[int], threading.Event],
+) -> None:
+    memory = make_memory(256)
+    kernel = make_kernel("append")
+    driver.fill(queue, memory, bytes(4), 256)
+    opened = gate(queue)
+    digit = ctypes.c_int32()
+    for digit.value in (1, 2, 0, 1):
+        driver.launch(queue, kernel, [64], [1], memory, digit)
+    digit.value = 99
+    opened.set()
+    assert read_ints(driver, queue, memory, 64) == [1 * 27 + 2 * 9 + 0 * 3 + 1] * 64
+
+
+def test_queues_and_devices_in_threads(
+    driver: DriverUnderTest, make_queue: Make, make_memory: Make, make_kernel: Make
+) -> None:
+    """A device has one processor, and each a copy of the program."""
+    places = [(make_queue(i % 2), make_memory(256, i % 2), i % 2) for i in range(4)]
+    kernels = [make_kernel("append", device) for _, _, device in places]
+    results: dict[int, list[int]] = {}
+
+    def work(number: int) -> None:
+        queue, memory, _ = places[number]
+        digit = ctypes.c_int32(number)
+        for _ in range(20):
+            driver.fill(queue, memory, bytes(4), 256)
+            for _ in range(3):
+                driver.launch(queue, kernels[number], [64], [1], memory, digit)
+            results[number] = read_ints(driver, queue, memory, 64)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {number: [13 * number] * 64 for number in range(4)}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "place", "words"),
+    [
+        ("write_to", 8, "wrote to address 0x8"),
+        ("write_to", 1 << 55, "wrote to address 0x80000000000000"),
+        ("read_from", 0, "read from address 0x0"),
+        ("jump_to", 4096, "jumped to address 0x1000"),
+        ("no_instruction", None, "no instruction of the processor"),
+    ],
+)
+def test_a_guest_that_goes_wrong(
+    driver: DriverUnderTest,
+    queue: int,
+    make_memory: Make,
+    make_kernel: Make,
+    make_event: Make,
+    kernel: str,
+    place: int | None,
+    words: str,
+) -> None:
+    """The error names kernel, address and place, is told once, and the device goes on."""
+    memory, event = make_memory(256), make_event()
+    arguments = () if place is None else (ctypes.c_uint64(place),)
+    driver.launch(queue, make_kernel(kernel), [1], [1], *arguments)
+    driver.event_record(event, queue)
+    driver.event_synchronize(event)
+    with pytest.raises(DriverError, match=words) as error:
+        driver.queue_synchronize(queue)
+    assert error.value.status == Status.ERROR
+    assert f"Kernel {kernel} " in str(error.value)
+    assert "at pc 0x" in str(error.value)
+    driver.queue_synchronize(queue)
+    driver.fill(queue, memory, bytes(4), 256)
+    driver.launch(queue, make_kernel("append"), [64], [1], memory, ctypes.c_int32(5))
+    assert read_ints(driver, queue, memory, 64) == [5] * 64
+
+
+def test_a_guest_that_writes_into_its_own_code(
+    driver: DriverUnderTest, queue: int, make_kernel: Make
+) -> None:
+    with pytest.raises(DriverError, match="pc 0x") as error:
+        driver.launch(queue, make_kernel("write_to"), [1], [1], ctypes.c_uint64(8))
+        driver.queue_synchronize(queue)
+    code = int(str(error.value).split("pc ")[1].split()[0], 16)
+    driver.launch(queue, make_kernel("write_to"), [1], [1], ctypes.c_uint64(code & -4))
+    with pytest.raises(DriverError, match=f"wrote to address {code & -4:#x}"):
+        driver.queue_synchronize(queue)
+
+
+def test_a_failure_of_one_queue_is_none_of_another(
+    driver: DriverUnderTest, make_queue: Make, make_memory: Make, make_kernel: Make
+) -> None:
+    bad, good, memory = make_queue(), make_queue(), make_memory(256)
+    driver.launch(bad, make_kernel("write_to"), [1], [1], ctypes.c_uint64(8))
+    driver.fill(good, memory, bytes(4), 256)
+    driver.launch(good, make_kernel("append"), [64], [1], memory, ctypes.c_int32(5))
+    assert read_ints(driver, good, memory, 64) == [5] * 64
+    with pytest.raises(DriverError, match="write_to"):
+        driver.queue_synchronize(bad)
+
+
+def test_a_guest_without_end(impatient: DriverUnderTest, binary: bytes) -> None:
+    queue, memory = impatient.queue_create(0), impatient.allocate(0, 4096)
+    program = impatient.program_load(0, binary)
+    impatient.fill(queue, memory, bytes(4), 4096)
+    impatient.launch(queue, impatient.kernel_create(program, "never_ends"), [1], [1], memory)
+    began = time.monotonic()
+    with pytest.raises(DriverError, match="never_ends ran longer than 1 s.*TIME_LIMIT"):
+        impatient.queue_synchronize(queue)
+    assert time.monotonic() - began < 60
+    append = impatient.kernel_create(program, "append")
+    impatient.launch(queue, append, [64], [1], memory, ctypes.c_int32(5))
+    assert read_ints(impatient, queue, memory, 64) == [5] * 64
+
+
+def test_wrong_launches(
+    driver: DriverUnderTest, queue: int, make_queue: Make, make_memory: Make, make_kernel: Make
+) -> None:
+    memory, add = make_memory(4096), make_kernel("add")
+    factor, bias = ctypes.c_int32(1), ctypes.c_int64(1)
+    good = memory, memory, factor, memory, bias
+    driver.launch(queue, add, [64], [1], *good)
+    for global_size, local_size, arguments in [
+        ([0], [1], good),
+        ([64], [0], good),
+        ([64], [2], good),
+        ([], [], good),
+        ([64], [1], (*good, factor)),
+        ([64], [1], good[:-1]),
+        ([64], [1], (memory, memory, bias, memory, bias)),
+        ([64], [1], (memory, memory, memory, memory, bias)),
+        ([64], [1], (memory, factor, factor, memory, bias)),
+        ([64], [1], (0, memory, factor, memory, bias)),
+        ([64], [1], (make_memory(64, 1), memory, factor, memory, bias)),
+        ([64], [1], (Local(1 << 30), memory, factor, memory, bias)),
+    ]:
+        with pytest.raises(DriverError, match="add|live allocation") as error:
+            driver.launch(queue, add, global_size, local_size, *arguments)
+        assert error.value.status == Status.INVALID_ARGUMENT
+    with pytest.raises(DriverError, match="device 0 cannot run on a queue of device 1"):
+        driver.launch(make_queue(1), make_kernel("write_to"), [1], [1], ctypes.c_uint64(8))
+    with pytest.raises(DriverError, match="no kernel named nonesuch"):
+        make_kernel("nonesuch")
+    driver.launch(queue, add, [64], [1], *good)
+    driver.queue_synchronize(queue)
+
+
+def test_sources(driver: DriverUnderTest, queue: int, make_memory: Make) -> None:
+    with pytest.raises(DriverError, match="no_such_variable") as error:
+        driver.program_build(0, "__kernel void broken() { no_such_variable = 1; }")
+    assert error.value.status == Status.BUILD_FAILED
+    with pytest.raises(DriverError, match="no_such_function") as error:
+        driver.program_build(0, "int no_such_function(int); __kernel void broken(__global int* x) "
+                                "{ x[0] = no_such_function(1); }")  # fmt: skip
+    assert error.value.status == Status.BUILD_FAILED
+    memory = make_memory(4)
+    text = "__kernel void f(__global int* x) { x[0] = ANSWER; }"
+    for answer in (41, 42):
+        program = driver.program_build(0, text, f"-DANSWER={answer}")
+        kernel = driver.kernel_create(program, "f")
+        driver.program_release(program)  # the kernel goes on living
+        driver.launch(queue, kernel, [1], [1], memory)
+        assert read_ints(driver, queue, memory, 1) == [answer]
+        driver.kernel_release(kernel)
+
+
+def test_damaged_binaries(driver: DriverUnderTest, binary: bytes) -> None:
+    """They are refused, or hold another program; nothing crashes."""
+    for wrong in (b"", binary[:63], binary[: len(binary) // 2], bytes(len(binary))):
+        with pytest.raises(DriverError, match="binary of a program") as error:
+            driver.program_load(0, wrong)
+        assert error.value.status == Status.INVALID_ARGUMENT
+    generator = random.Random(0)
+    for _ in range(300):
+        damaged = bytearray(binary)
+        for _ in range(3):
+            header = generator.random() < 0.5
+            place = generator.randrange(64 if header else len(binary))
+            damaged[place] = generator.randrange(256)
+        try:
+            program = driver.program_load(0, bytes(damaged))
+        except DriverError as error:
+            assert error.status in (Status.INVALID_ARGUMENT, Status.OUT_OF_MEMORY)  # noqa: PT017
+            continue
+        try:
+            driver.kernel_release(driver.kernel_create(program, "add"))
+        except DriverError as error:
+            assert error.status == Status.INVALID_ARGUMENT  # noqa: PT017
+        driver.program_release(program)
+
+
+def test_many_programs_come_and_go(
+    driver: DriverUnderTest, queue: int, make_memory: Make, binary: bytes
+) -> None:
+    memory = make_memory(256)
+    driver.fill(queue, memory, bytes(4), 256)
+    for _ in range(100):
+        program = driver.program_load(0, binary)
+        kernel = driver.kernel_create(program, "append")
+        driver.launch(queue, kernel, [64], [1], memory, ctypes.c_int32(0))
+        driver.program_release(program)
+        driver.kernel_release(kernel)  # while it may still run
+    assert read_ints(driver, queue, memory, 64) == [0] * 64

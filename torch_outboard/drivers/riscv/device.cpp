@@ -1,0 +1,112 @@
+// The RISC-V driver: kernels on another instruction set than the host's, with memory of their own,
+// executed by an emulator. From outside it is a card with a processor of its own, and it shows what
+// a maker with a C compiler and no OpenCL has to write. Each device is one processor of the kind
+// rv64gc. riscv.h lists the parts; this file holds settings, devices and the table.
+//
+// Settings, read once by `initialize`:
+//
+// - OUTBOARD_RISCV_DEVICES: number of devices, 1 (default) to 16.
+// - OUTBOARD_RISCV_MEMORY: bytes of each device; default a quarter of the host's memory, divided
+//   equally.
+// - OUTBOARD_RISCV_TIME_LIMIT: seconds that one launch may take, 1 to 86400, default 600.
+// - OUTBOARD_RISCV_UNICORN: the library libunicorn.so.2 of the emulator; default that of the Python
+//   package `unicorn`, then the system's.
+// - OUTBOARD_CLANG and others of drivers/compiler/find.c: a clang that knows RISC-V, with its lld.
+#include <unistd.h>
+
+#include "riscv.h"
+
+namespace riscv {
+namespace {
+
+std::string& g_no_device_reason = *new std::string;
+
+ob_status initialize() {
+  const auto devices =
+      static_cast<int32_t>(drivers::number_setting("OUTBOARD_RISCV_DEVICES", 1, 16, 1));
+  const auto physical = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE));
+  const uint64_t memory = drivers::number_setting("OUTBOARD_RISCV_MEMORY", 1, uint64_t{1} << 37,
+                                                  physical / 4 / static_cast<uint64_t>(devices));
+  const uint64_t time_limit = drivers::number_setting("OUTBOARD_RISCV_TIME_LIMIT", 1, 86400, 600);
+  try {
+    load_unicorn(time_limit);
+    load_compiler();
+  } catch (const drivers::Failure& failure) {
+    if (failure.status != OB_UNSUPPORTED) throw;
+    g_no_device_reason = failure.message;
+    return OB_OK;
+  }
+  for (int32_t i = 0; i < devices; ++i) {
+    g_devices.push_back(std::unique_ptr<Device>(new Device{i}));
+    create_memory(*g_devices.back(), memory);
+  }
+  drivers::start("riscv", devices);
+  return OB_OK;
+}
+
+// Memory stays mapped until the process ends: other threads may still look at tensors.
+ob_status finalize() {
+  drivers::stop_all_queues();
+  return OB_OK;
+}
+
+ob_status device_count(int32_t* count) {
+  *count = drivers::device_count();
+  return *count == 0 ? drivers::keep_message(OB_OK, g_no_device_reason) : OB_OK;
+}
+
+ob_status device_properties(int32_t index, ob_device_properties* properties) {
+  const Device& device = device_at(index);
+  ob_device_properties ours = {};
+  ours.struct_size = properties->struct_size;
+  std::snprintf(ours.name, sizeof ours.name, "RISC-V processor %d (rv64gc, emulated)", index);
+  std::strcpy(ours.vendor, "torch_outboard");
+  std::snprintf(ours.driver_version, sizeof ours.driver_version, "%s", compiler_key().c_str());
+  ours.kind = OB_DEVICE_ACCELERATOR;
+  ours.addressing = OB_ADDRESSING_POINTER;
+  ours.host_access = OB_HOST_ACCESS_NONE;
+  ours.dtypes = 2 * OB_DTYPE_UINT64 - 1;  // all
+  ours.total_memory = ours.max_allocation = device.space.memory_bytes;
+  ours.alignment = kPage;
+  ours.compute_units = 1;
+  ours.preferred_vector_width = 8;  // no vectors: loops that are unrolled, sums in as many parts
+  ours.max_work_group_size = 1;
+  ours.local_memory = 64 << 10;
+  // The caller may have been compiled with an older, shorter struct.
+  std::memcpy(properties, &ours, std::min(properties->struct_size, sizeof ours));
+  return OB_OK;
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<Device>>& g_devices = *new std::vector<std::unique_ptr<Device>>;
+
+Device& device_at(int32_t index) {
+  drivers::check_device(index);
+  return *g_devices[static_cast<size_t>(index)];
+}
+
+}  // namespace riscv
+
+extern "C" __attribute__((visibility("default"))) const ob_driver* ob_driver_table() {
+  using namespace riscv;
+  static const ob_driver table = [] {
+    ob_driver made = {};
+    made.major = OB_VERSION_MAJOR;
+    made.minor = OB_VERSION_MINOR;
+    made.struct_size = sizeof made;
+    made.name = "riscv";
+    made.last_error = drivers::last_error;
+    OB_SET(made, initialize);
+    OB_SET(made, finalize);
+    OB_SET(made, device_count);
+    OB_SET(made, device_properties);
+    drivers::set_queue_functions(made);
+    drivers::set_event_functions(made);
+    set_memory_functions(made);
+    set_transfer_functions(made);
+    set_program_functions(made);
+    return made;
+  }();
+  return &table;
+}
