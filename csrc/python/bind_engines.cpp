@@ -6,6 +6,7 @@
 #include "device_kernels/engine.h"
 #include "device_kernels/expressions/expression.h"
 #include "device_kernels/product/product_blocks.h"
+#include "device_kernels/pointwise/pointwise_source.h"
 #include "device_kernels/pointwise/scalar_functions.h"
 #include "python/bindings.h"
 #include "python/python_function.h"
@@ -302,16 +303,18 @@ void bind_engines(py::module_& m) {
   m.attr("Declined") = declined();
   m.def("stop_row_functions", &stop_row_functions, NoGil());
   // The whole of the tables in one call; rows of one overload are tried in their order.
-  m.def("hand_over_tables", [](std::map<std::string, ScalarFunction> functions,
-                               const std::vector<py::dict>& descriptions) {
-    std::vector<Row> rows;
-    for (const py::dict& description : descriptions) rows.push_back(to_row(description));
-    std::reverse(rows.begin(), rows.end());
-    py::gil_scoped_release no_gil;
-    set_scalar_functions(std::move(functions));
-    add_rows(rows);
-    device_kernels_are_there();
-  });
+  m.def("hand_over_tables",
+        [](std::map<std::string, ScalarFunction> functions, std::string pointwise_text,
+           const std::vector<py::dict>& descriptions) {
+          std::vector<Row> rows;
+          for (const py::dict& description : descriptions) rows.push_back(to_row(description));
+          std::reverse(rows.begin(), rows.end());
+          py::gil_scoped_release no_gil;
+          set_scalar_functions(std::move(functions));
+          set_pointwise_text(std::move(pointwise_text));
+          add_rows(rows);
+          device_kernels_are_there();
+        });
   m.def(
       "add_row_kernel",
       [](const std::string& name, const py::dict& description,
