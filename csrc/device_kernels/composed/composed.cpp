@@ -45,7 +45,6 @@ bool all_tensors(const c10::IValue& value, const Function& holds) {
 ComposedKernel::ComposedKernel(const Row& row, const c10::FunctionSchema& schema)
     : EngineKernel(row, schema),
       body_(row.function("body")),
-      requirements_(row, overload_),
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
       casts_(row.text("casts")),
       cpu_arguments_(row.flag("cpu_arguments")),
@@ -81,7 +80,6 @@ ComposedKernel::ComposedKernel(const Row& row, const c10::FunctionSchema& schema
 }
 
 bool ComposedKernel::serves(const torch::jit::Stack& stack, c10::DeviceIndex device) const {
-  if (!requirements_.hold(stack)) return false;
   const at::Tensor* first = first_tensor(overload_, inputs_, stack);
   if (first != nullptr) {
     if (!first->defined() || ((dtypes_ >> static_cast<int>(first->scalar_type())) & 1) == 0 ||
@@ -191,8 +189,7 @@ bool ComposedKernel::call_body(torch::jit::Stack& values, bool watched, bool& wr
   return done;
 }
 
-bool ComposedKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                         torch::jit::Stack* stack, c10::DeviceIndex device) {
+bool ComposedKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   if (!serves(*stack, device)) return false;
   std::vector<at::Tensor> meta;
   if (meta_.has_value()) meta = meta_->results(overload_, *stack);

@@ -1,6 +1,6 @@
 // The engine of operators that are made of other operators of the device.
 //
-// A row's properties:
+// A row's properties, besides those that every row may have (engine.h):
 //
 //   body        a function of the overload's arguments (without those of out=) by their names, as
 //               many of them as it wants: in Python, or the name of one in C++
@@ -17,9 +17,6 @@
 //   casts       given results of another dtype get the values converted; where PyTorch does not
 //               cast so, the call raises this: "TypeError" or "RuntimeError"
 //   cpu_arguments  tensors on the CPU are arguments as well; without it only numbers are
-//   requires    as in device_kernels/rows/requirements.h
-//   alert       as in device_kernels/engine.h
-//   family      for the choice of the way; default "composed"
 //
 // What the body calls runs as any other call does: on the device, or on the host, where it shows.
 // Autograd and autocast do not see it.
@@ -34,15 +31,13 @@
 #include "device_kernels/engine.h"
 #include "device_kernels/expressions/expression.h"
 #include "device_kernels/rows/meta_call.h"
-#include "device_kernels/rows/requirements.h"
 
 namespace outboard {
 
 class ComposedKernel final : public EngineKernel {
  public:
   ComposedKernel(const Row& row, const c10::FunctionSchema& schema);
-  bool run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack,
-           c10::DeviceIndex device) override;
+  bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
 
  private:
   bool serves(const torch::jit::Stack& stack, c10::DeviceIndex device) const;
@@ -62,7 +57,6 @@ class ComposedKernel final : public EngineKernel {
   RowFunction::Arguments returns_;
   size_t inputs_ = 0;  // arguments of the overload without those of out=
   const Row::Function body_;
-  const Requirements requirements_;
   const uint64_t dtypes_;
   const std::string casts_;
   const bool cpu_arguments_;

@@ -125,8 +125,7 @@ ConvolutionKernel::ConvolutionKernel(const Row& row, const c10::FunctionSchema& 
       call_(row, overload_),
       source_(ProductProgram::keep(row.text("source"))) {}
 
-bool ConvolutionKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                            torch::jit::Stack* stack, c10::DeviceIndex device) {
+bool ConvolutionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   ConvolutionOperands operands;
   if (!call_.read(*stack, device, operands) || !computes(device, operands.input.scalar_type()) ||
       !fits_narrow_index(operands.input) || !fits_narrow_index(operands.weight) ||

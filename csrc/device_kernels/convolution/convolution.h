@@ -17,8 +17,7 @@ namespace outboard {
 class ConvolutionKernel final : public EngineKernel {
  public:
   ConvolutionKernel(const Row& row, const c10::FunctionSchema& schema);
-  bool run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack,
-           c10::DeviceIndex device) override;
+  bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
 
  private:
   at::Tensor run_forward(const ConvolutionOperands& operands) const;

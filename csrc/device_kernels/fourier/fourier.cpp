@@ -120,8 +120,7 @@ at::Tensor FourierKernel::compute(FourierCall& call, const at::Tensor& self, at:
   return as_result(call.real_parts(data), sizes, places);
 }
 
-bool FourierKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                        torch::jit::Stack* stack, c10::DeviceIndex device) {
+bool FourierKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   const c10::IValue& first = overload_.read(*stack, self_);
   const c10::IValue& listed = overload_.read(*stack, dim_);
   if (!first.isTensor() || !is_dense_on(first.toTensor(), device) || !listed.isIntList()) {

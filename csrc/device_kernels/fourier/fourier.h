@@ -23,8 +23,7 @@ struct FourierCall;
 class FourierKernel final : public EngineKernel {
  public:
   FourierKernel(const Row& row, const c10::FunctionSchema& schema);
-  bool run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack,
-           c10::DeviceIndex device) override;
+  bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
 
  private:
   enum class Kind : uint8_t { kComplex, kFromReal, kToReal };

@@ -67,8 +67,7 @@ LibraryConvolutionKernel::LibraryConvolutionKernel(const Row& row,
                                                    const c10::FunctionSchema& schema)
     : EngineKernel(row, schema), call_(row, overload_) {}
 
-bool LibraryConvolutionKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                                   torch::jit::Stack* stack, c10::DeviceIndex device) {
+bool LibraryConvolutionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   ConvolutionOperands operands;
   if (driver().convolution == nullptr || !call_.read(*stack, device, operands) ||
       !library_computes(device, operands.input.scalar_type())) {

@@ -12,8 +12,7 @@ namespace outboard {
 class LibraryConvolutionKernel final : public EngineKernel {
  public:
   LibraryConvolutionKernel(const Row& row, const c10::FunctionSchema& schema);
-  bool run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack,
-           c10::DeviceIndex device) override;
+  bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
   bool calls_library() const noexcept override { return true; }
 
  private:

@@ -48,8 +48,7 @@ LibraryProductKernel::LibraryProductKernel(const Row& row, const c10::FunctionSc
       gelu_flag_(row.text("gelu_flag").empty() ? -1 : overload_.index(row.text("gelu_flag"))),
       resizes_silently_(row.flag("resizes_silently")) {}
 
-bool LibraryProductKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                               torch::jit::Stack* stack, c10::DeviceIndex device) {
+bool LibraryProductKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   ProductOperands operands;
   if (driver().matrix_product == nullptr || !call_.read(*stack, device, operands) ||
       !library_computes(device, operands.dtype) || operands.left.numel() == 0 ||

@@ -18,8 +18,7 @@ namespace outboard {
 class LibraryProductKernel final : public EngineKernel {
  public:
   LibraryProductKernel(const Row& row, const c10::FunctionSchema& schema);
-  bool run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack,
-           c10::DeviceIndex device) override;
+  bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
   bool calls_library() const noexcept override { return true; }
 
  private:

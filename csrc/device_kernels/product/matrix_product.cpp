@@ -68,8 +68,7 @@ MatrixProductKernel::MatrixProductKernel(const Row& row, const c10::FunctionSche
       conjugates_left_(row.flag("conjugates_left")),
       resizes_silently_(row.flag("resizes_silently")) {}
 
-bool MatrixProductKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                              torch::jit::Stack* stack, c10::DeviceIndex device) {
+bool MatrixProductKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   ProductOperands operands;
   if (!call_.read(*stack, device, operands) || !computes(device, operands.dtype)) return false;
   const at::Tensor& left = operands.left;

@@ -18,8 +18,7 @@ namespace outboard {
 class MatrixProductKernel final : public EngineKernel {
  public:
   MatrixProductKernel(const Row& row, const c10::FunctionSchema& schema);
-  bool run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack,
-           c10::DeviceIndex device) override;
+  bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
 
  private:
   bool conjugates_both(const at::Tensor& left, const at::Tensor& right) const;
