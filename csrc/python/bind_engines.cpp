@@ -76,31 +76,15 @@ Row to_row(const py::dict& description) {
   return row;
 }
 
-WaySetting parse_way(const std::string& name) {
-  if (name == "auto") return WaySetting::kAuto;
-  if (name == "device") return WaySetting::kDevice;
-  if (name == "host") return WaySetting::kHost;
-  throw py::value_error("'" + name + "' is no way; use 'auto', 'device' or 'host'");
-}
-
-const char* way_name(WaySetting setting) {
-  switch (setting) {
-    case WaySetting::kDevice:
-      return "device";
-    case WaySetting::kHost:
-      return "host";
-    default:
-      return "auto";
-  }
-}
+constexpr const char* kSettingNames[] = {"auto", "device", "host"};  // of WaySetting
 
 void bind_ways(py::module_& m) {
   m.def("way_setting", [](c10::DeviceIndex device) {
     check_device_index(device);
-    return way_name(way_setting(device));
+    return kSettingNames[static_cast<int>(way_setting(device))];
   });
   m.def("set_way_setting", [](c10::DeviceIndex device, const std::string& name) {
-    const WaySetting setting = parse_way(name);
+    const WaySetting setting = parse_name<WaySetting>(name, kSettingNames, "way");
     py::gil_scoped_release no_gil;
     if (device >= 0) check_device_index(device);
     set_way_setting(device, setting);
