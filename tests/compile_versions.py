@@ -39,8 +39,8 @@ from types import ModuleType
 import torch
 from torch.utils.cpp_extension import include_paths
 
-from torch_outboard.columns import print_columns
 from tests.version_headers import PLATFORM, Unavailable, python_headers, torch_headers
+from torch_outboard.columns import print_columns
 
 ROOT = Path(__file__).resolve().parent.parent
 CSRC = ROOT / "csrc"

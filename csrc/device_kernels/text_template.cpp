@@ -42,6 +42,7 @@ void render(const std::string& text, size_t begin, size_t end, const Scope& scop
     }
     if (kind != '#' && kind != '^') {
       result += find(&scope, &TextValues::texts, text.substr(mark + 2, close - mark - 2));
+      if (begin < end && text[begin] == '\n' && result.ends_with('\n')) ++begin;
       continue;
     }
     const std::string name = text.substr(mark + 3, close - mark - 3);

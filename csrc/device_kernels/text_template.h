@@ -2,7 +2,8 @@
 // many repetitions as the list has entries, {{^name}}...{{/name}} for what stands where it has
 // none, and
 // {{! ...}} for nothing. Names are looked up in the entry of a list, then in what is around it.
-// Where one of the last three is alone on a line, the line goes.
+// Where one of the last three is alone on a line, the line goes; a text that ends with a line
+// brings no second end of it.
 #pragma once
 
 #include <map>

@@ -19,11 +19,6 @@ std::string& program_text() {
   return *text;
 }
 
-std::string without_last_line_end(std::string text) {
-  if (text.ends_with('\n')) text.pop_back();
-  return text;
-}
-
 // Elements of a vector; 1, for scalars, where values are complex: vectors of those do not exist.
 int vector_width(const PointwiseSource& source) {
   size_t largest = c10::elementSize(source.compute);
@@ -46,10 +41,9 @@ class Marks {
     for (const auto& output : source.outputs) expressions += output.expression + "\n";
     marks_.set_flag("vectors", width_ > 1);
     marks_.texts.insert({
-        {"types", without_last_line_end(type_functions())},
+        {"types", type_functions()},
         {"index", source.wide_index ? "ulong" : "uint"},
-        {"functions",
-         without_last_line_end(scalar_functions_text(source.compute, width_, expressions))},
+        {"functions", scalar_functions_text(source.compute, width_, expressions)},
         {"compute", value_type(source.compute)},
         {"width", std::to_string(width_)},
         {"chunk", std::to_string(source.shape.chunk)},
