@@ -9,25 +9,19 @@ namespace {
 
 using at::ScalarType;
 
-const char* lowest(ScalarType dtype) {
-  switch (dtype) {
-    case ScalarType::Int:
-      return "INT_MIN";
-    case ScalarType::Long:
-      return "LONG_MIN";
-    default:
-      return "(-INFINITY)";
-  }
-}
+struct Limits {
+  const char* lowest;
+  const char* highest;
+};
 
-const char* highest(ScalarType dtype) {
+Limits limits_of(ScalarType dtype) {
   switch (dtype) {
     case ScalarType::Int:
-      return "INT_MAX";
+      return {"INT_MIN", "INT_MAX"};
     case ScalarType::Long:
-      return "LONG_MAX";
+      return {"LONG_MIN", "LONG_MAX"};
     default:
-      return "INFINITY";
+      return {"(-INFINITY)", "INFINITY"};
   }
 }
 
@@ -49,12 +43,11 @@ std::string ReductionSource::text() const {
     arguments += ", " + name;
   }
 
-  std::vector<TextValues> fields;
   for (const std::string& field : description.fields) {  // "T name" or "I name"
-    fields.push_back({{{"field", field},
-                       {"name", field.substr(2)},
-                       {"type", field[0] == 'I' ? "int" : value_type(compute)}},
-                      {}});
+    marks.lists["fields"].push_back({{{"field", field},
+                                      {"name", field.substr(2)},
+                                      {"type", field[0] == 'I' ? "int" : value_type(compute)}},
+                                     {}});
   }
   // State and functions for vectors, then for scalars: results are texts for these.
   for (const bool vector : {true, false}) {
@@ -85,7 +78,6 @@ std::string ReductionSource::text() const {
                                        {"store", store_text(outputs[k], 1, "p", "at", "value")}},
                                       {}});
   }
-  marks.lists["fields"] = std::move(fields);
   std::string places = "0";  // of the elements of a vector
   for (int k = 1; k < width(); ++k) places += ", " + std::to_string(k);
   marks.texts = {
@@ -98,8 +90,8 @@ std::string ReductionSource::text() const {
       {"input", storage_type(input)},
       {"parameters", parameters},
       {"arguments", arguments},
-      {"lowest", lowest(compute)},
-      {"highest", highest(compute)},
+      {"lowest", limits_of(compute).lowest},
+      {"highest", limits_of(compute).highest},
       {"compute", value_type(compute)},
       {"initial", description.initial},
       {"step", description.step},
