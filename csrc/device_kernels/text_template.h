@@ -1,6 +1,5 @@
-// Texts with marks, a part of Mustache: {{name}} stands for a text, {{#name}}...{{/name}} for as
-// many repetitions as the list has entries, {{^name}}...{{/name}} for what stands where it has
-// none, and
+// Texts with marks, a part of Mustache: {{name}} stands for a text, {{#name}}...{{/name}} for a
+// repetition per entry of a list, {{^name}}...{{/name}} for what stands where it has none,
 // {{! ...}} for nothing. Names are looked up in the entry of a list, then in what is around it.
 // Where one of the last three is alone on a line, the line goes; a text that ends with a line
 // brings no second end of it.

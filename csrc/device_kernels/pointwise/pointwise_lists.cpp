@@ -13,7 +13,6 @@
 //   computed
 //                of uniform elements and numbers once for many elements
 //   expressions  OpenCL C with functions of the table as ob_<name>(...)
-//   requires     argument names and the texts of the only values that are served
 //   dtypes       bits of the dtypes of the first list that are served
 #include <ATen/TensorIterator.h>
 #include <c10/util/SmallVector.h>
