@@ -56,7 +56,7 @@ def main() -> int:
     if arguments.json:
         print(json.dumps({"allocate_and_free_ns": medians, "limit_ns": LIMIT, "driver_calls": 0}))
     else:
-        from torch_outboard.commands.columns import print_columns
+        from torch_outboard.columns import print_columns
 
         rows = [(f"{size:,}", f"{nanoseconds:.0f}") for size, nanoseconds in medians.items()]
         print_columns([("bytes", "ns"), *rows], right=(0, 1))

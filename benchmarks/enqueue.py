@@ -15,7 +15,7 @@ from collections.abc import Callable
 import torch
 
 from torch_outboard import ways
-from torch_outboard.commands.columns import print_columns
+from torch_outboard.columns import print_columns
 
 CALLS = 300
 RUNS = 15

@@ -40,6 +40,7 @@ import torch
 from torch.utils.cpp_extension import include_paths
 
 from tests.version_headers import PLATFORM, Unavailable, python_headers, torch_headers
+from torch_outboard.columns import print_columns
 
 ROOT = Path(__file__).resolve().parent.parent
 CSRC = ROOT / "csrc"
@@ -351,11 +352,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def report(
     rows: Iterable[Row], failures: Iterable[tuple[Target, Outcome]], missing: Iterable[str]
 ) -> None:
-    print(f"\n{'torch':<8} {'Python':<7} {'CPU stubs':<10} {'files ok':>8} {'failed':>7}")
+    cells = [("torch", "Python", "CPU stubs", "files ok", "failed")]
     for row in rows:
         target = row.target
         stubs = "with" if target.stubs else "without"
-        print(f"{target.torch:<8} {target.python:<7} {stubs:<10} {row.ok:>8} {row.failed:>7}")
+        cells.append((target.torch, target.python, stubs, str(row.ok), str(row.failed)))
+    print()
+    print_columns(cells, right=(3, 4))
     for reason in missing:
         print(f"not looked at: {reason}")
     for target, outcome in failures:

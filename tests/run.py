@@ -225,8 +225,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             record.write_text(json.dumps(passed, indent=1))
 
     print("\n==> summary")
-    for name, outcome, closing in rows:
-        print(f"{name:<24} {outcome:<12} {closing}")
+    from torch_outboard.columns import print_columns  # loads PyTorch, so not before it is needed
+
+    print_columns(rows)
     total = sum(int(count) for row in rows for count in re.findall(r"(\d+) passed", row[2]))
     failures = sum(outcome != "passed" for _, outcome, _ in rows)
     if total:

@@ -31,8 +31,8 @@ LAYERS = (
     ("include",),
     ("runtime",),
     (
+        "accelerator_operators",
         "autograd",
-        "composed_operators",
         "cpu_kernels",
         "dispatch",
         "distributed",

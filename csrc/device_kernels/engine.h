@@ -16,31 +16,45 @@
 
 #include "dispatch/device_kernel.h"
 #include "device_kernels/rows/overload.h"
+#include "device_kernels/rows/requirements.h"
 #include "device_kernels/rows/row.h"
 #include "runtime/export.h"
 
 namespace outboard {
 
-// What every engine's kernels share. Derived classes have the constructor
-// `(const Row&, const c10::FunctionSchema&)`, which raises ValueError for a row that makes no
-// sense.
+// What every engine's kernels share, and with them the properties that every row may have:
+//
+//   requires  arguments with the only values that the row serves (rows/requirements.h)
+//   alert     for a row whose result is one of several, since elements may be written more than
+//             once: the name under which PyTorch raises or warns of that where deterministic
+//             algorithms are asked for
+//   family    for the choice of the way; default: the name of the engine
+//
+// Derived classes have the constructor `(const Row&, const c10::FunctionSchema&)`, which raises
+// ValueError for a row that makes no sense.
 class OUTBOARD_API EngineKernel : public DeviceKernel {
  public:
   EngineKernel(const Row& row, const c10::FunctionSchema& schema)
       : overload_(schema),
+        requirements_(row, overload_),
         family_(row.has("family") ? row.text("family") : row.engine),
         alert_(row.text("alert")) {}
   const char* family() const noexcept override { return family_.c_str(); }
+  bool run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack,
+           c10::DeviceIndex device) final {
+    return requirements_.hold(*stack) && serve(stack, device);
+  }
 
  protected:
-  // To be called before anything is launched: a row whose result is one of several, since elements
-  // may be written more than once, has the property `alert`, the name under which PyTorch raises or
-  // warns of that where deterministic algorithms are asked for.
+  // As `run`, for a call that meets `requires`.
+  virtual bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) = 0;
+  // To be called before anything is launched.
   void alert() const;
 
   const Overload overload_;
 
  private:
+  const Requirements requirements_;
   const std::string family_;
   const std::string alert_;
 };

@@ -10,7 +10,7 @@
 #include <shared_mutex>
 #include <unordered_map>
 
-#include "composed_operators/integer_histograms.h"
+#include "accelerator_operators/integer_histograms.h"
 #include "dispatch/registration.h"
 #include "dispatch/router.h"
 #include "tensors/sparse.h"

@@ -45,12 +45,7 @@ const char* kind_name(ob_device_kind kind) {
 }
 
 const char* host_access_name(ob_host_access access) {
-  switch (access) {
-    case OB_HOST_ACCESS_COHERENT:
-      return "coherent";
-    default:
-      return "none";
-  }
+  return access == OB_HOST_ACCESS_COHERENT ? "coherent" : "none";
 }
 
 template <class Field>

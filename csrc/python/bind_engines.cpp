@@ -6,6 +6,7 @@
 #include "device_kernels/engine.h"
 #include "device_kernels/expressions/expression.h"
 #include "device_kernels/product/product_blocks.h"
+#include "device_kernels/pointwise/pointwise_source.h"
 #include "device_kernels/pointwise/scalar_functions.h"
 #include "python/bindings.h"
 #include "python/python_function.h"
@@ -75,31 +76,15 @@ Row to_row(const py::dict& description) {
   return row;
 }
 
-WaySetting parse_way(const std::string& name) {
-  if (name == "auto") return WaySetting::kAuto;
-  if (name == "device") return WaySetting::kDevice;
-  if (name == "host") return WaySetting::kHost;
-  throw py::value_error("'" + name + "' is no way; use 'auto', 'device' or 'host'");
-}
-
-const char* way_name(WaySetting setting) {
-  switch (setting) {
-    case WaySetting::kDevice:
-      return "device";
-    case WaySetting::kHost:
-      return "host";
-    default:
-      return "auto";
-  }
-}
+constexpr const char* kSettingNames[] = {"auto", "device", "host"};  // of WaySetting
 
 void bind_ways(py::module_& m) {
   m.def("way_setting", [](c10::DeviceIndex device) {
     check_device_index(device);
-    return way_name(way_setting(device));
+    return kSettingNames[static_cast<int>(way_setting(device))];
   });
   m.def("set_way_setting", [](c10::DeviceIndex device, const std::string& name) {
-    const WaySetting setting = parse_way(name);
+    const WaySetting setting = parse_name<WaySetting>(name, kSettingNames, "way");
     py::gil_scoped_release no_gil;
     if (device >= 0) check_device_index(device);
     set_way_setting(device, setting);
@@ -302,16 +287,18 @@ void bind_engines(py::module_& m) {
   m.attr("Declined") = declined();
   m.def("stop_row_functions", &stop_row_functions, NoGil());
   // The whole of the tables in one call; rows of one overload are tried in their order.
-  m.def("hand_over_tables", [](std::map<std::string, ScalarFunction> functions,
-                               const std::vector<py::dict>& descriptions) {
-    std::vector<Row> rows;
-    for (const py::dict& description : descriptions) rows.push_back(to_row(description));
-    std::reverse(rows.begin(), rows.end());
-    py::gil_scoped_release no_gil;
-    set_scalar_functions(std::move(functions));
-    add_rows(rows);
-    device_kernels_are_loaded();
-  });
+  m.def("hand_over_tables",
+        [](std::map<std::string, ScalarFunction> functions, std::string pointwise_text,
+           const std::vector<py::dict>& descriptions) {
+          std::vector<Row> rows;
+          for (const py::dict& description : descriptions) rows.push_back(to_row(description));
+          std::reverse(rows.begin(), rows.end());
+          py::gil_scoped_release no_gil;
+          set_scalar_functions(std::move(functions));
+          set_pointwise_text(std::move(pointwise_text));
+          add_rows(rows);
+          device_kernels_are_loaded();
+        });
   m.def(
       "add_row_kernel",
       [](const std::string& name, const py::dict& description,

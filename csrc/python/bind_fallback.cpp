@@ -15,16 +15,6 @@ constexpr const char* kWayNames[] = {"device", "shared", "copied"};
 constexpr const char* kPolicyNames[] = {"allow", "warn", "error"};
 constexpr const char* kListingNames[] = {"none", "allowed", "denied"};
 
-template <class Enum, size_t N>
-Enum parse(const std::string& given, const char* const (&names)[N], const char* what) {
-  for (size_t i = 0; i < N; ++i) {
-    if (given == names[i]) return static_cast<Enum>(i);
-  }
-  std::string known;
-  for (const char* name : names) known += (known.empty() ? "'" : ", '") + std::string(name) + "'";
-  throw py::value_error("'" + given + "' is no " + what + "; use one of " + known);
-}
-
 // "file:line" of the innermost frame of a program.
 std::string find_call_site() {
   py::gil_scoped_acquire lock;
@@ -63,17 +53,17 @@ void bind_fallback(py::module_& m) {
   set_find_call_site(&find_call_site);
   m.def("fallback_policy", [](const std::string& way) {
     return kPolicyNames[static_cast<int>(
-        fallback_policy(parse<Way>(way, kWayNames, "way to run an operator")))];
+        fallback_policy(parse_name<Way>(way, kWayNames, "way to run an operator")))];
   });
   m.def("set_fallback_policy", [](const std::string& way, const std::string& policy) {
-    set_fallback_policy(parse<Way>(way, kWayNames, "way to run an operator"),
-                        parse<Policy>(policy, kPolicyNames, "policy"));
+    set_fallback_policy(parse_name<Way>(way, kWayNames, "way to run an operator"),
+                        parse_name<Policy>(policy, kPolicyNames, "policy"));
   });
   m.def("set_fallback_listing", [](const std::string& name, const std::string& listing) {
-    set_fallback_listing(name, parse<Listing>(listing, kListingNames, "list"));
+    set_fallback_listing(name, parse_name<Listing>(listing, kListingNames, "list"));
   });
   m.def("fallback_listing", [](const std::string& listing) {
-    return fallback_listing(parse<Listing>(listing, kListingNames, "list"));
+    return fallback_listing(parse_name<Listing>(listing, kListingNames, "list"));
   });
   m.def("reset_fallback_warnings", &reset_fallback_warnings);
   m.def("start_report", &start_report, py::arg("call_sites") = false);

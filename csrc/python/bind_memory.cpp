@@ -19,7 +19,7 @@ namespace outboard {
 namespace {
 
 using NoGil = py::call_guard<py::gil_scoped_release>;
-using Pool = std::pair<uint64_t, uint64_t>;
+using Pool = c10::MempoolId_t;
 using c10::CachingDeviceAllocator::BlockInfo;
 using c10::CachingDeviceAllocator::SegmentInfo;
 
@@ -52,8 +52,7 @@ py::dict segment_to_dict(const SegmentInfo& segment) {
   result["requested_size"] = segment.requested_size;
   result["stream"] = reinterpret_cast<uint64_t>(segment.stream);
   result["segment_type"] = segment.is_large ? "large" : "small";
-  result["segment_pool_id"] =
-      Pool(segment.owner_private_pool_id.first, segment.owner_private_pool_id.second);
+  result["segment_pool_id"] = segment.owner_private_pool_id;
   result["is_expandable"] = segment.is_expandable;
   result["blocks"] = blocks;
   return result;
@@ -63,7 +62,7 @@ py::list memory_snapshot(Pool pool) {
   std::vector<SegmentInfo> segments;
   {
     py::gil_scoped_release no_gil;
-    segments = caching_allocator()->snapshot({pool.first, pool.second});
+    segments = caching_allocator()->snapshot(pool);
   }
   py::list result;
   for (const SegmentInfo& segment : segments) result.append(segment_to_dict(segment));
@@ -104,33 +103,25 @@ py::dict pinned_memory_stats() {
 
 void bind_pools(py::module_& m) {
   m.def(
-      "create_memory_pool",
-      []() {
-        const c10::MempoolId_t pool = caching_allocator()->create_pool();
-        return Pool(pool.first, pool.second);
-      },
+      "create_memory_pool", []() { return caching_allocator()->create_pool(); },
       "The id of a new private pool of memory.");
   m.def(
       "begin_allocate_to_pool",
       [](c10::DeviceIndex device, Pool pool) {
-        caching_allocator()->begin_allocate_to_pool(device, {pool.first, pool.second});
+        caching_allocator()->begin_allocate_to_pool(device, pool);
       },
       NoGil(), "From now on this thread's memory on the device comes from the pool.");
   m.def(
       "end_allocate_to_pool",
       [](c10::DeviceIndex device, Pool pool) {
-        caching_allocator()->end_allocate_to_pool(device, {pool.first, pool.second});
+        caching_allocator()->end_allocate_to_pool(device, pool);
       },
       NoGil());
   m.def(
       "release_memory_pool",
-      [](c10::DeviceIndex device, Pool pool) {
-        caching_allocator()->release_pool(device, {pool.first, pool.second});
-      },
+      [](c10::DeviceIndex device, Pool pool) { caching_allocator()->release_pool(device, pool); },
       NoGil(), "Takes back one begin_allocate_to_pool: unheld pools are emptied with the cache.");
-  m.def(
-      "empty_memory_pool",
-      [](Pool pool) { caching_allocator()->emptyCache({pool.first, pool.second}); }, NoGil());
+  m.def("empty_memory_pool", [](Pool pool) { caching_allocator()->emptyCache(pool); }, NoGil());
 }
 
 void bind_pinned(py::module_& m) {

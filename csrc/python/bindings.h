@@ -5,6 +5,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace outboard {
@@ -17,6 +18,17 @@ void bind_kernels(pybind11::module_& m);   // kernels written in Python
 void bind_engines(pybind11::module_& m);   // operator tables, programs, ways
 void bind_autograd(pybind11::module_& m);  // autograd's threads at exit
 void bind_storage(pybind11::module_& m);   // sharing storages with CPU, other processes, DLPack
+
+// The value of an enum by its name; ValueError for another name, with the known ones.
+template <class Enum, size_t N>
+Enum parse_name(const std::string& given, const char* const (&names)[N], const char* what) {
+  for (size_t i = 0; i < N; ++i) {
+    if (given == names[i]) return static_cast<Enum>(i);
+  }
+  std::string known;
+  for (const char* name : names) known += (known.empty() ? "'" : ", '") + std::string(name) + "'";
+  throw pybind11::value_error("'" + given + "' is no " + what + "; use one of " + known);
+}
 
 // The bits (device_kernels/kernel_types.h) of some dtypes, or of all.
 uint64_t dtype_bits(const std::optional<std::vector<at::ScalarType>>& dtypes);

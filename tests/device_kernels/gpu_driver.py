@@ -19,6 +19,8 @@ from torch_outboard.drivers.contract import FUNCTIONS, DeviceKind, Driver, Statu
 # Work items of a group: enough for several of every tree of sums, few enough to compile soon.
 LANES = 64
 
+sources: list[str] = []  # of the programs that were compiled, without what goes before each
+
 _table: Driver  # alive until the process ends
 
 
@@ -40,5 +42,11 @@ def use(lanes: int = LANES) -> None:
             found.max_work_group_size = min(found.max_work_group_size, lanes)
         return status
 
+    def program_build(context: int, source: Any, program: Any) -> int:
+        sources.append(source.contents.source.decode().partition("#line 1\n")[2])
+        status: int = original.program_build(context, source, program)
+        return status
+
     _table.device_properties = FUNCTIONS["device_properties"](device_properties)
+    _table.program_build = FUNCTIONS["program_build"](program_build)
     _C.use_driver_table("ocl", ctypes.addressof(_table))

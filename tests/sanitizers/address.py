@@ -29,7 +29,9 @@ from tests.sanitizers.native_build import (
     link,
 )
 
-FOLDERS = "runtime tensors transfer cpu_kernels random dispatch autograd composed_operators drivers"
+FOLDERS = (
+    "runtime tensors transfer cpu_kernels random dispatch autograd accelerator_operators drivers"
+)
 TESTS = [f"tests/{name}" for name in FOLDERS.split()]
 # Freed memory stays with the process for a while, so that uses of it are found.
 DESELECTED = "tests/drivers/test_driver_memory.py::test_freed_memory_goes_back_to_the_system[ocl"

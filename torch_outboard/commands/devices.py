@@ -7,7 +7,7 @@ import sys
 
 import torch
 
-from torch_outboard.commands.columns import print_columns
+from torch_outboard.columns import print_columns
 from torch_outboard.commands.problems import device_problem
 from torch_outboard.state import state
 

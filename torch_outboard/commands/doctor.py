@@ -11,8 +11,8 @@ import torch
 
 import torch_outboard
 from torch_outboard import settings
+from torch_outboard.columns import print_columns
 from torch_outboard.commands import devices
-from torch_outboard.commands.columns import print_columns
 from torch_outboard.commands.problems import device_problem
 from torch_outboard.drivers.discovery import choose_driver, installed_drivers
 from torch_outboard.loading.autoload import reason_to_stay_away

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from torch_outboard import _C
+from torch_outboard.columns import columns
 from torch_outboard.device.devices import DeviceLike, device_index
 from torch_outboard.device.lazy_init import _lazy_init, is_initialized
 
@@ -235,15 +236,14 @@ def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
     pools = [("all", "")]
     if not abbreviated:
         pools += [("large_pool", "  large pool"), ("small_pool", "  small pool")]
-    columns = ("current", "peak", "allocated", "freed")
-    header = f"{'':<24}" + "".join(f"{c:>14}" for c in columns)
+    kinds = ("current", "peak", "allocated", "freed")
     counts = f"retries: {stats.get('num_alloc_retries', 0)}, OOMs: {stats.get('num_ooms', 0)}"
-    lines = [f"Memory of device {index}; {counts}", header, "-" * len(header)]
+    rows: list[tuple[str, ...]] = [("", *kinds)]
     for key, title, readable in _SUMMARY_ROWS:
         for pool, indented in pools:
-            values = (readable(stats.get(f"{key}.{pool}.{column}", 0)) for column in columns)
-            lines.append(f"{indented or title:<24}" + "".join(f"{v:>14}" for v in values))
-    return "\n".join(lines)
+            values = (readable(stats.get(f"{key}.{pool}.{kind}", 0)) for kind in kinds)
+            rows.append((indented or title, *values))
+    return f"Memory of device {index}; {counts}\n{columns(rows, right=range(1, 5))}"
 
 
 def _checked_index(device: DeviceLike) -> int:

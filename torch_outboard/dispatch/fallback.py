@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 import torch
 
 from torch_outboard import _C
+from torch_outboard.columns import columns
 from torch_outboard.variables import (
     FALLBACK_ALLOW_VARIABLE,
     FALLBACK_COPIED_VARIABLE,
@@ -154,16 +155,12 @@ class Report:
         return {way: count / total if total else 0.0 for way, count in calls.items()}
 
     def __str__(self) -> str:
-        lines = [
-            f"{'operator':<48} {'dtype':<10} {'way':<7} {'calls':>8} {'copied':>12} {'ms':>10}"
-        ]
+        cells = [("operator", "dtype", "way", "calls", "copied", "ms", "")]
         for row in sorted(self.rows, key=lambda r: -r.seconds):
             dtype = str(row.dtype).removeprefix("torch.") if row.dtype else "-"
-            lines.append(
-                f"{row.op:<48} {dtype:<10} {row.way:<7} {row.calls:>8} "
-                f"{row.copied_bytes:>12} {row.seconds * 1e3:>10.3f}  {row.call_site}".rstrip()
-            )
-        return "\n".join(lines)
+            numbers = (str(row.calls), str(row.copied_bytes), f"{row.seconds * 1e3:.3f}")
+            cells.append((row.op, dtype, row.way, *numbers, row.call_site))
+        return columns(cells, right=(3, 4, 5))
 
 
 # c10's names of scalar types, as the report carries them.

@@ -1,4 +1,4 @@
-"""How rows of the engine `composed` (csrc/device_kernels/composed/composed.h) are written."""
+"""How rows of the engine `composed` (csrc/device_kernels/composed/composed.cpp) are written."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def composed(
             name of such a function in C++, for operators that programs call very often. It runs
             below autograd and autocast, on any thread.
         dtypes: of the first tensor, that are served.
-        conditions, results, properties (`meta`, `requires`, `family`): as in composed.h.
+        conditions, results, properties (`meta`, `requires`, `family`): as in composed.cpp.
     """
     return {
         "engine": "composed",

@@ -52,6 +52,11 @@ def template(name: str) -> str:
     return _template_files()[name].read_text()
 
 
+def joined_template(name: str) -> str:
+    """The same; a backslash at the end of a line joins the next one without its indentation."""
+    return re.sub(r"\\\n *", "", template(name))
+
+
 @cache
 def _template_files() -> dict[str, Path]:
     return {file.stem: file for file in (PACKAGE / "kernels").rglob("*.cl")}

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import cast
 
 from torch_outboard import _C
-from torch_outboard.ops.row import Row
+from torch_outboard.ops.row import Row, joined_template
 
 _lock = threading.RLock()
 _handed_over = False
@@ -92,6 +92,7 @@ def hand_over() -> None:
 
         compiled = any(map(_C.runs_code, range(_C.device_count())))
         wanted = library.rows(_C.library_functions()) + (rows() if compiled else [])
-        _C.hand_over_tables(table.texts() if compiled else {}, wanted)
+        texts = (table.texts(), joined_template("pointwise")) if compiled else ({}, "")
+        _C.hand_over_tables(*texts, wanted)
         atexit.register(_C.stop_row_functions)
         _handed_over = True

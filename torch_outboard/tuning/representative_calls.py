@@ -49,12 +49,18 @@ def _rows(device: torch.device, elements: int) -> torch.Tensor:
     return torch.rand(-(-elements // 256), 256, device=device)
 
 
-def _matrix(function: Callable[[torch.Tensor], object]) -> Callable[[torch.device, int], Run]:
+def _on(
+    inputs: Callable[[torch.device, int], torch.Tensor], function: Callable[[torch.Tensor], object]
+) -> Callable[[torch.device, int], Run]:
     def prepare(device: torch.device, elements: int) -> Run:
-        x = _rows(device, elements)
+        x = inputs(device, elements)
         return lambda: function(x)
 
     return prepare
+
+
+def _matrix(function: Callable[[torch.Tensor], object]) -> Callable[[torch.device, int], Run]:
+    return _on(_rows, function)
 
 
 def _add(device: torch.device, elements: int) -> Run:
@@ -251,11 +257,7 @@ def _cross_entropy(device: torch.device, elements: int) -> Run:
 
 
 def _on_images(function: Callable[[torch.Tensor], object]) -> Callable[[torch.device, int], Run]:
-    def prepare(device: torch.device, elements: int) -> Run:
-        x = _images(device, elements)
-        return lambda: function(x)
-
-    return prepare
+    return _on(_images, function)
 
 
 def _attention(device: torch.device, elements: int) -> Run:

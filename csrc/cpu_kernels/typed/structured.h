@@ -472,39 +472,30 @@ using PredicateKernels = PointwiseKernels<Impl, OutputDtype::kBool>;
 
 }  // namespace outboard::cpu_kernels
 
-// Rows: the CPU's class, then the names of the overloads.
-#define OUTBOARD_STRUCTURED_FUNCTIONAL(kernels, op_name) \
-  OUTBOARD_CPU_ROW(op_name, ::outboard::cpu_kernels::kernels::functional<op_name>)
-#define OUTBOARD_STRUCTURED_IN_PLACE(kernels, op_name) \
-  OUTBOARD_CPU_ROW(op_name, ::outboard::cpu_kernels::kernels::in_place<op_name>)
-#define OUTBOARD_STRUCTURED_OUT(kernels, op_name) \
-  OUTBOARD_CPU_ROW(op_name, ::outboard::cpu_kernels::kernels::out<op_name>)
+// Rows: the CPU's class without "structured_", then the names of the overloads. docs/dispatch.md
+// shows what a row becomes.
+#define OUTBOARD_STRUCTURED_FUNCTIONAL(kernels, name) \
+  OUTBOARD_CPU_ROW(name, ::outboard::cpu_kernels::kernels::functional<name>)
+#define OUTBOARD_STRUCTURED_OUT_OF_PLACE(kernels, functional_name, out_name) \
+  OUTBOARD_STRUCTURED_FUNCTIONAL(kernels, functional_name)                   \
+  OUTBOARD_CPU_ROW(out_name, ::outboard::cpu_kernels::kernels::out<out_name>)
+#define OUTBOARD_STRUCTURED(kernels, functional_name, in_place_name, out_name) \
+  OUTBOARD_STRUCTURED_OUT_OF_PLACE(kernels, functional_name, out_name)         \
+  OUTBOARD_CPU_ROW(in_place_name, ::outboard::cpu_kernels::kernels::in_place<in_place_name>)
 
-#define OUTBOARD_POINTWISE(impl, functional_name, in_place_name, out_name)                         \
-  OUTBOARD_STRUCTURED_FUNCTIONAL(PointwiseKernels<at::native::structured_##impl>, functional_name) \
-  OUTBOARD_STRUCTURED_IN_PLACE(PointwiseKernels<at::native::structured_##impl>, in_place_name)     \
-  OUTBOARD_STRUCTURED_OUT(PointwiseKernels<at::native::structured_##impl>, out_name)
-// For operators without an in-place overload.
-#define OUTBOARD_POINTWISE_OUT_OF_PLACE(impl, functional_name, out_name)                           \
-  OUTBOARD_STRUCTURED_FUNCTIONAL(PointwiseKernels<at::native::structured_##impl>, functional_name) \
-  OUTBOARD_STRUCTURED_OUT(PointwiseKernels<at::native::structured_##impl>, out_name)
-
+#define OUTBOARD_POINTWISE(impl, ...) \
+  OUTBOARD_STRUCTURED(PointwiseKernels<at::native::structured_##impl>, __VA_ARGS__)
+#define OUTBOARD_POINTWISE_OUT_OF_PLACE(impl, ...) \
+  OUTBOARD_STRUCTURED_OUT_OF_PLACE(PointwiseKernels<at::native::structured_##impl>, __VA_ARGS__)
 // For operators whose functional overload returns bool.
-#define OUTBOARD_PREDICATE(impl, functional_name, in_place_name, out_name)                         \
-  OUTBOARD_STRUCTURED_FUNCTIONAL(PredicateKernels<at::native::structured_##impl>, functional_name) \
-  OUTBOARD_STRUCTURED_IN_PLACE(PredicateKernels<at::native::structured_##impl>, in_place_name)     \
-  OUTBOARD_STRUCTURED_OUT(PredicateKernels<at::native::structured_##impl>, out_name)
-#define OUTBOARD_PREDICATE_OUT_OF_PLACE(impl, functional_name, out_name)                           \
-  OUTBOARD_STRUCTURED_FUNCTIONAL(PredicateKernels<at::native::structured_##impl>, functional_name) \
-  OUTBOARD_STRUCTURED_OUT(PredicateKernels<at::native::structured_##impl>, out_name)
-
-#define OUTBOARD_ALIASED(impl, functional_name, in_place_name, out_name)                         \
-  OUTBOARD_STRUCTURED_FUNCTIONAL(AliasedKernels<at::native::structured_##impl>, functional_name) \
-  OUTBOARD_STRUCTURED_IN_PLACE(AliasedKernels<at::native::structured_##impl>, in_place_name)     \
-  OUTBOARD_STRUCTURED_OUT(AliasedKernels<at::native::structured_##impl>, out_name)
-#define OUTBOARD_ALIASED_OUT_OF_PLACE(impl, functional_name, out_name)                           \
-  OUTBOARD_STRUCTURED_FUNCTIONAL(AliasedKernels<at::native::structured_##impl>, functional_name) \
-  OUTBOARD_STRUCTURED_OUT(AliasedKernels<at::native::structured_##impl>, out_name)
+#define OUTBOARD_PREDICATE(impl, ...) \
+  OUTBOARD_STRUCTURED(PredicateKernels<at::native::structured_##impl>, __VA_ARGS__)
+#define OUTBOARD_PREDICATE_OUT_OF_PLACE(impl, ...) \
+  OUTBOARD_STRUCTURED_OUT_OF_PLACE(PredicateKernels<at::native::structured_##impl>, __VA_ARGS__)
+#define OUTBOARD_ALIASED(impl, ...) \
+  OUTBOARD_STRUCTURED(AliasedKernels<at::native::structured_##impl>, __VA_ARGS__)
+#define OUTBOARD_ALIASED_OUT_OF_PLACE(impl, ...) \
+  OUTBOARD_STRUCTURED_OUT_OF_PLACE(AliasedKernels<at::native::structured_##impl>, __VA_ARGS__)
 // For operators with several outputs, whose out= overload is left to the boxed way.
-#define OUTBOARD_ALIASED_FUNCTIONAL(impl, functional_name) \
-  OUTBOARD_STRUCTURED_FUNCTIONAL(AliasedKernels<at::native::structured_##impl>, functional_name)
+#define OUTBOARD_ALIASED_FUNCTIONAL(impl, name) \
+  OUTBOARD_STRUCTURED_FUNCTIONAL(AliasedKernels<at::native::structured_##impl>, name)

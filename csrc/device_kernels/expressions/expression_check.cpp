@@ -109,69 +109,12 @@ ExpressionKinds Expression::check(int index, const std::vector<Slot>& slots) con
   return kinds;
 }
 
-// In the order of Operation.
 const Expression::OperationRow& Expression::row_of(Operation operation) {
   static constexpr OperationRow rows[] = {
-      {Operation::kNumber, "number", "", "n"},
-      {Operation::kText, "text", "", "x"},
-      {Operation::kSlot, "name", "", "a"},
-      {Operation::kList, "[...]", "n", "l"},
-      {Operation::kElement, "[]", "ln", "n"},
-      {Operation::kSlice, "[:]", "lnn", "l"},
-      {Operation::kChoose, "?:", "aaa", "23"},
-      {Operation::kOr, "||", "aa", "n"},
-      {Operation::kAnd, "&&", "aa", "n"},
-      {Operation::kNot, "!", "a", "n"},
-      {Operation::kNegate, "-", "n", "n"},
-      {Operation::kAdd, "+", "mm", "12"},
-      {Operation::kSubtract, "-", "nn", "n"},
-      {Operation::kMultiply, "*", "nn", "n"},
-      {Operation::kDivide, "/", "nn", "n"},
-      {Operation::kFloorDivide, "//", "nn", "n"},
-      {Operation::kRemainder, "%", "nn", "n"},
-      {Operation::kEqual, "==", "aa", "n"},
-      {Operation::kUnequal, "!=", "aa", "n"},
-      {Operation::kLess, "<", "nn", "n"},
-      {Operation::kLessEqual, "<=", "nn", "n"},
-      {Operation::kGreater, ">", "nn", "n"},
-      {Operation::kGreaterEqual, ">=", "nn", "n"},
-      {Operation::kNumel, "numel", "t", "n"},
-      {Operation::kDims, "dims", "t", "n"},
-      {Operation::kSize, "size", "tn", "n"},
-      {Operation::kStride, "stride", "tn", "n"},
-      {Operation::kSizes, "sizes", "t", "l"},
-      {Operation::kBytes, "bytes", "t", "n"},
-      {Operation::kFloating, "floating", "t", "n"},
-      {Operation::kGiven, "given", "a", "n"},
-      {Operation::kEither, "either", "aa", "12"},
-      {Operation::kLen, "len", "l", "n"},
-      {Operation::kProd, "prod", "l", "n"},
-      {Operation::kSum, "sum", "l", "n"},
-      {Operation::kDrop, "drop", "ln", "l"},
-      {Operation::kSet, "set", "lnn", "l"},
-      {Operation::kInsert, "insert", "lnn", "l"},
-      {Operation::kFill, "fill", "nn", "l"},
-      {Operation::kBroadcast, "broadcast", "ll", "l"},
-      {Operation::kEach, "each", "mn", "l"},
-      {Operation::kWrap, "wrap", "nn", "n"},
-      {Operation::kMin, "min", "mn", "1"},
-      {Operation::kMax, "max", "mn", "1"},
-      {Operation::kFloor, "floor", "n", "n"},
-      {Operation::kCeil, "ceil", "n", "n"},
-      {Operation::kAbs, "abs", "n", "n"},
-      {Operation::kLog2Ceil, "log2_ceil", "n", "n"},
-      {Operation::kLog1p, "log1p", "n", "n"},
-      {Operation::kMinOf, "min_of", "l", "n"},
-      {Operation::kMaxOf, "max_of", "l", "n"},
-      {Operation::kPaddedSizes, "padded_sizes", "ll", "l"},
-      {Operation::kReal, "real", "n", "n"},
+#define OUTBOARD_ROW(name, written, takes, gives) {Operation::k##name, written, takes, gives},
+      OUTBOARD_OPERATIONS(OUTBOARD_ROW)
+#undef OUTBOARD_ROW
   };
-  static_assert([] {
-    for (size_t i = 0; i < std::size(rows); ++i) {
-      if (rows[i].operation != static_cast<Operation>(i)) return false;
-    }
-    return std::size(rows) == static_cast<size_t>(Operation::kReal) + 1;
-  }());
   return rows[static_cast<size_t>(operation)];
 }
 

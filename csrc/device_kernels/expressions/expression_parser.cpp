@@ -12,7 +12,7 @@
 
 namespace outboard {
 
-// Recursive descent; one function per level of precedence.
+// Recursive descent.
 class ExpressionParser {
  public:
   using Operation = Expression::Operation;
@@ -48,59 +48,39 @@ class ExpressionParser {
   }
 
   int choose() {
-    const int condition = either();
+    const int condition = binary(0);
     if (!take("?")) return condition;
     const int first = choose();
     require(take(":"));
     return add(Operation::kChoose, {condition, first, choose()});
   }
-  int either() {
-    int left = both();
-    while (take("||")) left = add(Operation::kOr, {left, both()});
-    return left;
-  }
-  int both() {
-    int left = comparison();
-    while (take("&&")) left = add(Operation::kAnd, {left, comparison()});
-    return left;
-  }
-  int comparison() {
-    int left = total();
-    static const std::pair<const char*, Operation> tokens[] = {
-        {"==", Operation::kEqual},     {"!=", Operation::kUnequal},
-        {"<=", Operation::kLessEqual}, {">=", Operation::kGreaterEqual},
-        {"<", Operation::kLess},       {">", Operation::kGreater}};
-    for (const auto& [token, operation] : tokens) {
-      if (take(token)) return add(operation, {left, total()});
-    }
-    return left;
-  }
-  int total() {
-    int left = product();
+  // Operations with two operands, those that bind least first.
+  struct Binary {
+    const char* token;
+    int level;
+    Operation operation;
+  };
+  static constexpr int kComparison = 2;  // one of these alone
+  static constexpr int kLevels = 5;
+  static constexpr Binary kBinary[] = {
+      {"||", 0, Operation::kOr},        {"&&", 1, Operation::kAnd},
+      {"==", 2, Operation::kEqual},     {"!=", 2, Operation::kUnequal},
+      {"<=", 2, Operation::kLessEqual}, {">=", 2, Operation::kGreaterEqual},
+      {"<", 2, Operation::kLess},       {">", 2, Operation::kGreater},
+      {"+", 3, Operation::kAdd},        {"-", 3, Operation::kSubtract},
+      {"*", 4, Operation::kMultiply},   {"//", 4, Operation::kFloorDivide},
+      {"/", 4, Operation::kDivide},     {"%", 4, Operation::kRemainder},
+  };
+  int binary(int level) {
+    if (level == kLevels) return unary();
+    int left = binary(level + 1);
     for (;;) {
-      if (take("+")) {
-        left = add(Operation::kAdd, {left, product()});
-      } else if (take("-")) {
-        left = add(Operation::kSubtract, {left, product()});
-      } else {
-        return left;
-      }
-    }
-  }
-  int product() {
-    int left = unary();
-    for (;;) {
-      if (take("*")) {
-        left = add(Operation::kMultiply, {left, unary()});
-      } else if (take("//")) {
-        left = add(Operation::kFloorDivide, {left, unary()});
-      } else if (take("/")) {
-        left = add(Operation::kDivide, {left, unary()});
-      } else if (take("%")) {
-        left = add(Operation::kRemainder, {left, unary()});
-      } else {
-        return left;
-      }
+      const Binary* found =
+          std::find_if(std::begin(kBinary), std::end(kBinary),
+                       [&](const Binary& b) { return b.level == level && take(b.token); });
+      if (found == std::end(kBinary)) return left;
+      left = add(found->operation, {left, binary(level + 1)});
+      if (level == kComparison) return left;
     }
   }
   int unary() {

@@ -3,8 +3,6 @@
 
 #include <array>
 
-#include "device_kernels/fourier/fourier_radices.h"
-
 namespace outboard {
 
 at::Tensor FourierCall::read(const at::Tensor& source) {

@@ -1,7 +1,7 @@
 // One call of the Fourier engine: the steps that transforms are made of, each a launch or several.
 //
 //   fourier_call.cpp        layouts, and which algorithm a length takes
-//   fourier_passes.cpp      lengths of small factors, by the radices of fourier_radices.h
+//   fourier_passes.cpp      lengths of small factors
 //   fourier_bluestein.cpp   lengths with large prime factors
 //   fourier_real.cpp        real values as complex ones of half the length
 //
@@ -10,6 +10,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
 
 #include <map>
 #include <utility>
@@ -20,6 +21,10 @@
 #include "runtime/programs/launch.h"
 
 namespace outboard {
+
+// The radices of the passes for a transform of length n, in their order; empty where a prime factor
+// is too large for a pass.
+c10::SmallVector<int64_t, 16> fourier_radices(int64_t n);
 
 // What the steps share: kernels, and the roots of unity of the lengths that were met.
 struct FourierCall {

@@ -1,7 +1,6 @@
 // Real values: rows of n of them are rows of n / 2 complex ones in the same memory, whose
 // transforms hold those of the even and of the odd places.
 #include "device_kernels/fourier/fourier_call.h"
-#include "device_kernels/fourier/fourier_radices.h"
 
 namespace outboard {
 

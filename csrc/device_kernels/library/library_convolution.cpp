@@ -1,15 +1,34 @@
-#include "device_kernels/library/library_convolution.h"
-
+// The engine of convolutions by the driver's library, in 1 to 3 dimensions, transposed ones and
+// backwards included. A row's properties are those of convolution_call.h.
 #include <ATen/ops/add.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/sum.h>
 
 #include <algorithm>
+#include <vector>
 
+#include "device_kernels/convolution/convolution_call.h"
+#include "device_kernels/engine.h"
 #include "device_kernels/library/library_call.h"
 #include "runtime/driver/driver_table.h"
 
 namespace outboard {
+
+class LibraryConvolutionKernel final : public EngineKernel {
+ public:
+  LibraryConvolutionKernel(const Row& row, const c10::FunctionSchema& schema);
+  bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
+  bool calls_library() const noexcept override { return true; }
+
+ private:
+  // Undefined if the library declines.
+  at::Tensor run_forward(const ConvolutionOperands& operands) const;
+  // The gradients that are asked for; none if the library declines all of them.
+  std::vector<at::Tensor> run_backward(const ConvolutionOperands& operands) const;
+
+  const ConvolutionCall call_;
+};
+
 namespace {
 
 // The operands of a convolution that is not transposed, one of which is written.
@@ -67,8 +86,7 @@ LibraryConvolutionKernel::LibraryConvolutionKernel(const Row& row,
                                                    const c10::FunctionSchema& schema)
     : EngineKernel(row, schema), call_(row, overload_) {}
 
-bool LibraryConvolutionKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                                   torch::jit::Stack* stack, c10::DeviceIndex device) {
+bool LibraryConvolutionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   ConvolutionOperands operands;
   if (driver().convolution == nullptr || !call_.read(*stack, device, operands) ||
       !library_computes(device, operands.input.scalar_type())) {

@@ -138,7 +138,6 @@ PointwiseExpression expression_of(const Row& row) {
 
 PointwiseKernel::PointwiseKernel(const Row& row, const c10::FunctionSchema& schema)
     : EngineKernel(row, schema),
-      requirements_(row, overload_),
       result_(result_of(row)),
       types_(row.one_of("types", {"promote", "float", "complex", "self"})),
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
@@ -348,9 +347,7 @@ bool PointwiseKernel::prepare(Call& call, const torch::jit::Stack& stack, int64_
   return true;
 }
 
-bool PointwiseKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                          torch::jit::Stack* stack, c10::DeviceIndex device) {
-  if (!requirements_.hold(*stack)) return false;
+bool PointwiseKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   if (lists_) return run_lists(stack, device);
   Call call(device);
   std::vector<at::Tensor> results;

@@ -19,7 +19,6 @@
 //                of the first operand, else of the given output
 //   dtypes       bits of the common dtypes that are served
 //   result_dtype number of the dtype of results, where it is not that of `types`
-//   requires     as in device_kernels/rows/requirements.h
 //   meta         a functional overload whose Meta kernel checks the call with PyTorch's messages:
 //                "aten::heaviside"; needed where it looks at more than sizes and dtypes
 //   any_output   results may be cast to any dtype of a given output
@@ -39,15 +38,13 @@
 #include "device_kernels/engine.h"
 #include "device_kernels/rows/meta_call.h"
 #include "device_kernels/pointwise/pointwise_launch.h"
-#include "device_kernels/rows/requirements.h"
 
 namespace outboard {
 
 class PointwiseKernel final : public EngineKernel {
  public:
   PointwiseKernel(const Row& row, const c10::FunctionSchema& schema);
-  bool run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack,
-           c10::DeviceIndex device) override;
+  bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
 
  private:
   struct Operand {
@@ -72,7 +69,6 @@ class PointwiseKernel final : public EngineKernel {
 
   std::vector<Operand> operands_;
   std::vector<ScalarArgument> scalars_;
-  const Requirements requirements_;
   const PointwiseSource::Result result_;
   const std::string types_;
   const uint64_t dtypes_;

@@ -13,7 +13,6 @@
 //   computed
 //                of uniform elements and numbers once for many elements
 //   expressions  OpenCL C with functions of the table as ob_<name>(...)
-//   requires     argument names and the texts of the only values that are served
 //   dtypes       bits of the dtypes of the first list that are served
 #include <ATen/TensorIterator.h>
 #include <c10/util/SmallVector.h>
@@ -24,7 +23,6 @@
 #include "device_kernels/engine.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/pointwise/pointwise_launch.h"
-#include "device_kernels/rows/requirements.h"
 
 namespace outboard {
 namespace {
@@ -55,7 +53,6 @@ class PointwiseListsKernel final : public EngineKernel {
  public:
   PointwiseListsKernel(const Row& row, const c10::FunctionSchema& schema)
       : EngineKernel(row, schema),
-        requirements_(row, overload_),
         dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
         launcher_(expression_of(row)) {
     const PointwiseExpression expression = expression_of(row);
@@ -77,9 +74,8 @@ class PointwiseListsKernel final : public EngineKernel {
     row.check_names("uniform", row.has("names") ? row.texts("names") : row.texts("lists"));
   }
 
-  bool run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack,
-           c10::DeviceIndex device) override {
-    if (overload_.result_count() != 0 || !requirements_.hold(*stack)) return false;
+  bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override {
+    if (overload_.result_count() != 0) return false;
     std::vector<std::vector<at::Tensor>> lists;
     for (const int list : lists_) {
       lists.push_back(overload_.read(*stack, list).toTensorVector());
@@ -167,7 +163,6 @@ class PointwiseListsKernel final : public EngineKernel {
     launcher_.enqueue(device, iterator, value_dtype(lists[0][i].scalar_type()), scalars);
   }
 
-  const Requirements requirements_;
   const uint64_t dtypes_;
   std::vector<int> lists_;
   std::vector<int> scalars_;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "device_kernels/work_shape.h"
+#include "runtime/export.h"
 
 namespace outboard {
 
@@ -45,5 +46,9 @@ struct PointwiseSource {
 
   std::string text() const;
 };
+
+// Sets torch_outboard/kernels/pointwise/pointwise.cl, which the programs are made of. Once, before
+// the first of them.
+OUTBOARD_API void set_pointwise_text(std::string text);
 
 }  // namespace outboard

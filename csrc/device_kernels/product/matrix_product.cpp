@@ -1,17 +1,46 @@
-#include "device_kernels/product/matrix_product.h"
-
+// The engine of matrix products: alpha * left @ right + beta * added, of matrices, vectors and
+// batches of matrices in any strides.
+//
+// A row's properties are those of product_call.h and
+//   conjugates_left   the left operand of a complex product is conjugated
+//   resizes_silently  an output of another size is resized without a warning
+//   source            text of the kernels
 #include <ATen/ops/add.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/view_as_real.h>
 
 #include <algorithm>
+#include <string>
 
-#include "transfer/copy.h"
-#include "tensors/empty.h"
+#include "device_kernels/engine.h"
 #include "device_kernels/kernel_types.h"
+#include "device_kernels/product/product_call.h"
+#include "device_kernels/product/product_program.h"
 #include "runtime/driver/device.h"
+#include "tensors/empty.h"
+#include "transfer/copy.h"
 
 namespace outboard {
+
+class MatrixProductKernel final : public EngineKernel {
+ public:
+  MatrixProductKernel(const Row& row, const c10::FunctionSchema& schema);
+  bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
+
+ private:
+  bool conjugates_both(const at::Tensor& left, const at::Tensor& right) const;
+  void enqueue_complex(const ProductScalars& scalars, const at::Tensor& left,
+                       const at::Tensor& right, const at::Tensor& added, const at::Tensor& out,
+                       const ProductSizes& sizes) const;
+  void enqueue(const ProductScalars& scalars, const at::Tensor& left, const at::Tensor& right,
+               const at::Tensor& added, const at::Tensor& out, const ProductSizes& sizes) const;
+
+  const ProductCall call_;
+  const std::string& source_;
+  const bool conjugates_left_;
+  const bool resizes_silently_;
+};
+
 namespace {
 
 using at::ScalarType;
@@ -68,8 +97,7 @@ MatrixProductKernel::MatrixProductKernel(const Row& row, const c10::FunctionSche
       conjugates_left_(row.flag("conjugates_left")),
       resizes_silently_(row.flag("resizes_silently")) {}
 
-bool MatrixProductKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                              torch::jit::Stack* stack, c10::DeviceIndex device) {
+bool MatrixProductKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   ProductOperands operands;
   if (!call_.read(*stack, device, operands) || !computes(device, operands.dtype)) return false;
   const at::Tensor& left = operands.left;

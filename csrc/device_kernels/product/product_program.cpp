@@ -150,24 +150,23 @@ int64_t ProductProgram::columns_at_a_time(const ProductLayout& layout) const {
   return std::clamp<int64_t>(fitting, columns_ * 16, round_up(layout.columns, columns_));
 }
 
-at::Tensor ProductProgram::pack_left(const ProductLayout& layout, const void* left) const {
-  const int64_t panels = round_up(layout.rows, rows_) / rows_;
-  at::Tensor packed = workspace(layout.batches * panels * rows_ * layout.depth);
+at::Tensor ProductProgram::pack(Kernel& kernel, const ProductLayout& layout, int64_t lines,
+                                int64_t panel, const void* operand) const {
+  const int64_t panels = round_up(lines, panel) / panel;
+  at::Tensor packed = workspace(layout.batches * panels * panel * layout.depth);
   LaunchArguments arguments;
-  arguments.address(left).address(packed.mutable_data_ptr());
+  arguments.address(operand).address(packed.mutable_data_ptr());
   add_layout(arguments, layout);
-  enqueue(*pack_left_, layout.batches * panels * slices(layout.depth), true, arguments);
+  enqueue(kernel, layout.batches * panels * slices(layout.depth), true, arguments);
   return packed;
 }
 
+at::Tensor ProductProgram::pack_left(const ProductLayout& layout, const void* left) const {
+  return pack(*pack_left_, layout, layout.rows, rows_, left);
+}
+
 at::Tensor ProductProgram::pack_right(const ProductLayout& layout, const void* right) const {
-  const int64_t panels = round_up(layout.columns, columns_) / columns_;
-  at::Tensor packed = workspace(layout.batches * panels * columns_ * layout.depth);
-  LaunchArguments arguments;
-  arguments.address(right).address(packed.mutable_data_ptr());
-  add_layout(arguments, layout);
-  enqueue(*pack_right_, layout.batches * panels * slices(layout.depth), true, arguments);
-  return packed;
+  return pack(*pack_right_, layout, layout.columns, columns_, right);
 }
 
 void ProductProgram::add_operands(LaunchArguments& arguments, const ProductLayout& layout,

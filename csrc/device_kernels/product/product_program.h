@@ -95,6 +95,10 @@ class OUTBOARD_API ProductProgram {
   // Launches for items of which each does much work (`coarse`) or little; adds their number, the
   // last argument of every kernel.
   void enqueue(Kernel& kernel, int64_t items, bool coarse, LaunchArguments& arguments) const;
+  // In panels of so many rows of the left or columns of the right operand, of which there are
+  // `lines`.
+  at::Tensor pack(Kernel& kernel, const ProductLayout& layout, int64_t lines, int64_t panel,
+                  const void* operand) const;
 
  private:
   ProductProgram(c10::DeviceIndex device, at::ScalarType dtype, bool wide,

@@ -219,8 +219,7 @@ bool ReductionKernel::read_scalars(Call& call, const torch::jit::Stack& stack) c
   return true;
 }
 
-bool ReductionKernel::run(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                          torch::jit::Stack* stack, c10::DeviceIndex device) {
+bool ReductionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   const c10::IValue& first = overload_.read(*stack, 0);
   if (!first.isTensor() || !is_dense_on(first.toTensor(), device)) return false;
   Call call;

@@ -43,8 +43,7 @@ namespace outboard {
 class ReductionKernel final : public EngineKernel {
  public:
   ReductionKernel(const Row& row, const c10::FunctionSchema& schema);
-  bool run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack,
-           c10::DeviceIndex device) override;
+  bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
 
  private:
   struct Call;

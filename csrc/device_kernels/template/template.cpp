@@ -67,6 +67,7 @@ void TemplateKernel::set_dtype(Tensor& tensor, const std::string& text) {
   if (text.empty()) {
     tensor.dtype_of = 0;
   } else if (text == "dtype") {
+    overload_.index("dtype");
     tensor.from_argument = true;
   } else if (text == "value") {
     tensor.of_values = true;
@@ -80,7 +81,6 @@ void TemplateKernel::set_dtype(Tensor& tensor, const std::string& text) {
 TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema)
     : EngineKernel(row, schema),
       source_(row.text("source")),
-      requirements_(row, overload_),
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
       vectors_(row.flag("vectors")),
       resizes_silently_(row.flag("resizes_silently")),

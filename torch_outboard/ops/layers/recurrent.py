@@ -1,7 +1,7 @@
 """The cells of LSTM and GRU layers, each one kernel.
 
 The workspaces have the layout of the cells that are composed of operators
-(csrc/composed_operators/recurrent_cells.cpp), so that forwards and backwards of both fit.
+(csrc/accelerator_operators/recurrent_cells.cpp), so that forwards and backwards of both fit.
 """
 
 from __future__ import annotations

@@ -29,6 +29,13 @@ MERGED: dict[str, Any] = {
     "runs": f"(n + {RUN - 1}) // {RUN}",
     "passes": "log2_ceil(runs)",
 }
+MERGE_NUMBERS = {
+    "dim": "d",
+    "n": "n",
+    "runs": "runs",
+    "passes": "passes",
+    "self_stride": "stride(self, d)",
+}
 
 
 def sort() -> Row:
@@ -47,11 +54,7 @@ def sort() -> Row:
         let=MERGED,
         conditions=["n < 2147483648"],
         numbers={
-            "dim": "d",
-            "n": "n",
-            "runs": "runs",
-            "passes": "passes",
-            "self_stride": "stride(self, d)",
+            **MERGE_NUMBERS,
             "values_stride": "stride(values, d)",
             "indices_stride": "stride(indices, d)",
         },
@@ -79,13 +82,7 @@ def mode() -> Row:
         temporaries=SORTED,
         let=MERGED,
         conditions=["dims(self) > 0", "n > 0", "n < 2147483648"],
-        numbers={
-            "dim": "d",
-            "n": "n",
-            "runs": "runs",
-            "passes": "passes",
-            "self_stride": "stride(self, d)",
-        },
+        numbers=MERGE_NUMBERS,
         constants={"DESCENDING": "0"},
         strided="self",
         family="sorting",

@@ -1,4 +1,4 @@
-"""Convolution: rows of the engine in csrc/device_kernels/convolution/convolution.h."""
+"""Convolution: rows of the engine in csrc/device_kernels/convolution/convolution.cpp."""
 
 from __future__ import annotations
 

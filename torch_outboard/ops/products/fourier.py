@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms: rows of the engine in csrc/device_kernels/fourier/fourier.h."""
+"""Discrete Fourier transforms: rows of the engine in csrc/device_kernels/fourier/fourier.cpp."""
 
 from __future__ import annotations
 

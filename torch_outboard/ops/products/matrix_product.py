@@ -1,4 +1,4 @@
-"""Matrix products: rows of the engine in csrc/device_kernels/product/matrix_product.h."""
+"""Matrix products: rows of the engine in csrc/device_kernels/product/matrix_product.cpp."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def product(
     Args:
         overloads: names without namespace, separated by blanks.
         operands: names of the two arguments that are multiplied.
-        dimensions: of the operands and the result, in the letters of matrix_product.h, as in
+        dimensions: of the operands and the result, in the letters of matrix_product.cpp, as in
             `"mk,kn->mn"`.
         added: name of the argument that is added.
         dtypes: those that are served.
         properties: `integral_scalars`, `conjugates_left`, `resizes_silently`, as in
-            matrix_product.h.
+            matrix_product.cpp.
     """
     left, right = operands.split()
     factors, _, result = dimensions.partition("->")

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 
-def print_columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> None:
-    """Prints rows, each column as wide as its widest cell; those in `right` end there."""
+def columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> str:
+    """Rows as lines, each column as wide as its widest cell; those in `right` end there."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
     for row in rows:
         cells = (
             cell.rjust(width) if i in right else cell.ljust(width)
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
-        print("  ".join(cells).rstrip())
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def print_columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> None:
+    """Prints them."""
+    print(columns(rows, right))

@@ -1,0 +1,50 @@
+// One call of a row of the template engine, while it goes through the steps of template_call.cpp.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "device_kernels/template/template.h"
+#include "runtime/generator.h"
+
+namespace outboard {
+
+struct TemplateKernel::Call {
+  struct Planned {
+    size_t launch;
+    uint64_t items;
+    uint64_t repeat;
+  };
+
+  c10::DeviceIndex device;
+  std::vector<at::Tensor> tensors;  // as kernels see them
+  std::vector<at::Tensor> results;  // as they are returned
+  c10::SmallVector<at::ScalarType, 8> dtypes;
+  std::vector<ExpressionValue> values;  // per slot
+  std::vector<at::Tensor> meta;         // results by PyTorch's Meta kernel
+  std::vector<at::Scalar> scalars;
+  PhiloxState philox{0, 0};
+  // What launches need: parameters and constants of kernels in their order, and how often which.
+  c10::SmallVector<int64_t, 16> numbers;
+  c10::SmallVector<double, 8> reals;
+  c10::SmallVector<c10::SmallVector<int64_t, 6>, 2> lists;
+  c10::SmallVector<int64_t, 8> constants;
+  c10::SmallVector<Planned, 4> launches;
+  bool wide = false;
+};
+
+// Whether what a call brings suits the row's expressions, which `function` evaluates. If not, the
+// host knows the error.
+template <class Function>
+bool evaluates(const Function& function) {
+  try {
+    return function();
+  } catch (const c10::ValueError&) {
+    return false;
+  } catch (const c10::IndexError&) {
+    return false;
+  }
+}
+
+}  // namespace outboard

@@ -1,0 +1,252 @@
+// Third step of a call: parameters and constants of the kernels, their programs, and the launches.
+#include <ATen/ops/from_blob.h>
+
+#include "device_kernels/kernel_types.h"
+#include "device_kernels/template/template_call.h"
+#include "device_kernels/work_shape.h"
+#include "runtime/driver/device.h"
+#include "runtime/programs/kernel_faults.h"
+#include "tensors/span.h"
+
+namespace outboard {
+
+using at::ScalarType;
+
+namespace {
+
+// A grid of work-groups is at most so many per compute unit; each then takes several items.
+constexpr uint64_t kGroupsPerUnit = 64;
+
+template <class Index>
+struct Layout {
+  Index dims = 0;
+  Index size[kTemplateDimensions] = {};
+  Index stride[kTemplateDimensions] = {};
+
+  explicit Layout(const at::Tensor& tensor) {
+    dims = static_cast<Index>(tensor.dim());
+    for (int64_t d = 0; d < tensor.dim(); ++d) {
+      size[d] = static_cast<Index>(tensor.size(d));
+      stride[d] = static_cast<Index>(tensor.stride(d));
+    }
+  }
+};
+
+template <class Index>
+struct Numbers {
+  Index at[kTemplateList] = {};
+
+  explicit Numbers(const c10::SmallVector<int64_t, 6>& list) {
+    for (size_t i = 0; i < list.size(); ++i) at[i] = static_cast<Index>(list[i]);
+  }
+};
+
+// Kernels add two numbers, or a number and the place of an element, in one step: with 32 bits,
+// neither may have more than this. Beyond the second bound even 64 bits are not enough.
+constexpr int64_t kNarrowNumber = (int64_t{1} << 30) - 1;
+constexpr int64_t kWideNumber = (int64_t{1} << 62) - 1;
+
+bool within(int64_t number, int64_t bound) { return number >= -bound && number <= bound; }
+
+}  // namespace
+
+ScalarType TemplateKernel::compute_dtype(const Call& call) const {
+  return compute_ != ScalarType::Undefined ? compute_ : call.dtypes[compute_of_];
+}
+
+const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
+  Key key{call.device, call.wide, {}};
+  for (const ScalarType dtype : call.dtypes) key.values.push_back(static_cast<int64_t>(dtype));
+  key.values.append(call.constants.begin(), call.constants.end());
+  return table_.find(key, [&] {
+    const WorkShape shape = work_shape(call.device);
+    const bool gpu = device_properties(call.device).kind != OB_DEVICE_CPU;
+    TemplateSource source;
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      source.tensors.push_back(
+          {tensors_[i].name, call.dtypes[i], tensors_[i].items, tensors_[i].strided});
+    }
+    source.scalars = scalar_names_;
+    for (const Named& named : numbers_) source.numbers.push_back(named.name);
+    for (const Named& named : reals_) source.reals.push_back(named.name);
+    for (const Named& named : lists_) source.lists.push_back(named.name);
+    for (size_t i = 0; i < constants_.size(); ++i) {
+      source.constants.emplace_back(constants_[i].name, key.values[tensors_.size() + i]);
+    }
+    source.text = source_;
+    source.moves_items = tensors_[0].items;
+    source.compute = compute_dtype(call);
+    source.random = !random_.empty();
+    source.reports = !reports_.empty();
+    source.wide = call.wide;
+    source.gpu = gpu;
+    source.width = 1;
+    if (vectors_ && !source.moves_items && !at::isComplexType(source.compute)) {
+      source.width = shape.width(
+          static_cast<int>(std::max<size_t>(c10::elementSize(value_dtype(source.compute)), 4)));
+    }
+    source.local = group_lanes(call.device);
+    const std::string text = source.program();
+    Kernels made;
+    for (const Launch& launch : launches_) {
+      made.launches.push_back(&find_kernel(call.device, text, launch.kernel, source.options()));
+    }
+    return made;
+  });
+}
+
+void TemplateKernel::add_index(const Call& call, LaunchArguments& arguments, int64_t number) {
+  if (call.wide) {
+    arguments.value(number);
+  } else {
+    arguments.value(static_cast<int32_t>(number));  // plan() knows that it fits
+  }
+}
+
+void TemplateKernel::add_arguments(const Call& call, LaunchArguments& arguments) {
+  const void* some = nullptr;
+  for (const at::Tensor& tensor : call.tensors) {
+    if (tensor.defined() && tensor.numel() > 0) some = tensor.const_data_ptr();
+  }
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const at::Tensor& tensor = call.tensors[i];
+    const bool there = tensor.defined() && tensor.numel() > 0;
+    arguments.address(there ? tensor.const_data_ptr() : some);
+    if (!tensors_[i].strided) continue;
+    const at::Tensor& described = tensor.defined() ? tensor : call.tensors[0];
+    if (call.wide) {
+      arguments.value(Layout<int64_t>(described));
+    } else {
+      arguments.value(Layout<int32_t>(described));
+    }
+  }
+  const ScalarType compute = compute_dtype(call);
+  for (const at::Scalar& scalar : call.scalars) {
+    if (tensors_[0].items) {
+      alignas(16) std::byte item[16] = {};
+      const size_t size = c10::elementSize(compute);
+      at::Tensor element =
+          at::from_blob(item, {}, at::TensorOptions().dtype(compute).device(at::kCPU));
+      element.fill_(scalar);
+      arguments.bytes(item, size);
+    } else {
+      add_scalar(arguments, scalar, value_dtype(compute));
+    }
+  }
+  for (const int64_t number : call.numbers) add_index(call, arguments, number);
+  const bool twice = !tensors_[0].items && (value_dtype(compute) == ScalarType::Double ||
+                                            compute == ScalarType::ComplexDouble);
+  for (const double number : call.reals) {
+    if (twice) {
+      arguments.value(number);
+    } else {
+      arguments.value(static_cast<float>(number));
+    }
+  }
+  for (const auto& list : call.lists) {
+    if (call.wide) {
+      arguments.value(Numbers<int64_t>(list));
+    } else {
+      arguments.value(Numbers<int32_t>(list));
+    }
+  }
+  if (!reports_.empty()) arguments.address(fault(call.device).address());
+  if (!random_.empty()) arguments.value(call.philox.seed).value(call.philox.offset);
+}
+
+bool TemplateKernel::plan(Call& call, size_t first, size_t last) const {
+  call.numbers.clear();
+  call.reals.clear();
+  call.lists.clear();
+  call.constants.clear();
+  call.launches.clear();
+  call.wide = false;
+  for (const at::Tensor& tensor : call.tensors) {
+    if (tensor.defined() && (tensor.numel() > INT32_MAX || span_elements(tensor) > INT32_MAX)) {
+      call.wide = true;
+    }
+  }
+  const auto fits = [&](int64_t number) {
+    call.wide = call.wide || !within(number, kNarrowNumber);
+    return within(number, kWideNumber);
+  };
+  std::optional<size_t> negative;
+  const bool known = evaluates([&] {
+    for (size_t i = first; i < last; ++i) {
+      const Launch& launched = launches_[i];
+      if (!launched.when.empty() && !launched.when.evaluate(call.values).truth()) continue;
+      const int64_t items = launched.items.evaluate(call.values).as_integer();
+      const int64_t repeat =
+          launched.repeat.empty() ? 1 : launched.repeat.evaluate(call.values).as_integer();
+      if (items < 0 || repeat < 0) {
+        negative = i;
+        return true;
+      }
+      if (items == 0 || repeat == 0) continue;
+      if (!fits(items) || !fits(repeat)) return false;
+      call.launches.push_back({i, static_cast<uint64_t>(items), static_cast<uint64_t>(repeat)});
+    }
+    if (call.launches.empty()) return true;
+    for (const Named& named : constants_) {
+      call.constants.push_back(named.expression.evaluate(call.values).as_integer());
+    }
+    for (const Named& named : numbers_) {
+      call.numbers.push_back(named.expression.evaluate(call.values).as_integer());
+      if (!fits(call.numbers.back())) return false;
+    }
+    for (const Named& named : reals_) {
+      call.reals.push_back(named.expression.evaluate(call.values).as_number().as_real());
+    }
+    for (const Named& named : lists_) {
+      const ExpressionValue value = named.expression.evaluate(call.values);
+      if (value.as_list().size() > kTemplateList) return false;
+      auto& list = call.lists.emplace_back();
+      for (const ExpressionNumber& element : value.as_list()) {
+        list.push_back(element.as_integer());
+        if (!fits(list.back())) return false;
+      }
+    }
+    return true;
+  });
+  TORCH_CHECK_VALUE(!negative.has_value(), "the row of ", overload_.name(),
+                    " asks for a negative number of work items or launches of the kernel '",
+                    launches_[negative.value_or(0)].kernel, "'; write 0 where it is left out");
+  return known;
+}
+
+void TemplateKernel::enqueue(Call& call) {
+  if (call.launches.empty()) return;
+  const WorkShape shape = work_shape(call.device);
+  const uint64_t units = std::max<uint32_t>(device_properties(call.device).compute_units, 1);
+  const Kernels& known = kernels(call);
+  for (const Call::Planned& planned : call.launches) {
+    Grid grid;
+    if (launches_[planned.launch].groups) {
+      const auto local = static_cast<uint64_t>(group_lanes(call.device));
+      grid = Grid::linear(std::min(planned.items, units * kGroupsPerUnit) * local, local);
+    } else {
+      grid = Grid::linear(planned.items, shape.local);
+    }
+    for (uint64_t step = 0; step < planned.repeat; ++step) {
+      LaunchArguments arguments;
+      add_arguments(call, arguments);
+      add_index(call, arguments, static_cast<int64_t>(planned.items));
+      add_index(call, arguments, static_cast<int64_t>(step));
+      launch(current_stream_state(call.device), *known.launches[planned.launch], grid, arguments);
+    }
+  }
+}
+
+KernelFault& TemplateKernel::fault(c10::DeviceIndex device) {
+  return *faults_.find(device, [&] {
+    const bool index = reports_.rfind("IndexError", 0) == 0;
+    const size_t colon = reports_.find(": ");
+    const std::string words =
+        colon == std::string::npos ? "index out of range" : reports_.substr(colon + 2);
+    return &KernelFault::make(
+        device, index ? KernelFault::Kind::kIndexError : KernelFault::Kind::kRuntimeError,
+        c10::str(words, " in ", overload_.name()));
+  });
+}
+
+}  // namespace outboard

@@ -1,0 +1,162 @@
+// First step of a call: whether the row serves it, and the dtypes of all tensors.
+#include <ATen/Context.h>
+#include <ATen/MemoryOverlap.h>
+
+#include "device_kernels/kernel_types.h"
+#include "device_kernels/template/template_call.h"
+#include "device_kernels/work_shape.h"
+#include "runtime/driver/device.h"
+
+namespace outboard {
+
+using at::ScalarType;
+
+namespace {
+
+// An element of a list of tensors, or None where the list has none there.
+const c10::IValue& element_of(const c10::IValue& list, int64_t place) {
+  static const c10::IValue none;
+  if (!list.isList()) return none;
+  const c10::ArrayRef<c10::IValue> elements = list.toListRef();
+  const auto count = static_cast<int64_t>(elements.size());
+  if (place < 0) place += count;
+  return place >= 0 && place < count ? elements[static_cast<size_t>(place)] : none;
+}
+
+}  // namespace
+
+bool TemplateKernel::read_operands(Call& call, const torch::jit::Stack& stack) const {
+  for (size_t i = 0; i < operand_count_; ++i) {
+    const c10::IValue& argument = overload_.read(stack, tensors_[i].argument);
+    const c10::IValue& value =
+        tensors_[i].element.has_value() ? element_of(argument, *tensors_[i].element) : argument;
+    if (value.isNone() || (value.isTensor() && !value.toTensor().defined())) {
+      if (!tensors_[i].optional) return false;
+      call.tensors.emplace_back();
+      continue;
+    }
+    if (!value.isTensor()) return false;
+    const at::Tensor& tensor = value.toTensor();
+    if (!is_dense_on(tensor, call.device) || tensor.is_conj() || tensor.is_neg()) return false;
+    if (tensors_[i].strided && tensor.dim() > kTemplateDimensions) return false;
+    call.tensors.push_back(tensor);
+  }
+  return true;
+}
+
+bool TemplateKernel::take_operand_dtypes(Call& call) const {
+  for (size_t i = 0; i < operand_count_; ++i) {
+    if (!call.tensors[i].defined()) continue;
+    const ScalarType dtype = call.tensors[i].scalar_type();
+    call.dtypes[i] = dtype;
+    if (!has_kernel_type(dtype)) return false;
+    if (!tensors_[i].items && !computes(call.device, dtype)) return false;
+    if (i == 0) continue;
+    const bool fits = tensors_[i].accepts != 0 ? (tensors_[i].accepts & dtype_bit(dtype)) != 0
+                                               : dtype == call.dtypes[0];
+    if (!fits) return false;
+  }
+  return true;
+}
+
+// Of result or temporary `i`; what stands before it in the row has its dtype already.
+ScalarType TemplateKernel::made_dtype(const Call& call, const torch::jit::Stack& stack,
+                                      size_t i) const {
+  const Tensor& tensor = tensors_[i];
+  const size_t result = i - operand_count_;
+  const auto argument = [&](ScalarType absent) {
+    const int place = overload_.find("dtype");
+    if (place < 0 || overload_.read(stack, place).isNone()) return absent;
+    return overload_.read(stack, place).toScalarType();
+  };
+  if (result < call.meta.size() && call.meta[result].defined()) {
+    return call.meta[result].scalar_type();
+  }
+  if (tensor.from_argument) {
+    return argument(operand_count_ > 0 ? call.dtypes[0] : at::get_default_dtype_as_scalartype());
+  }
+  if (tensor.of_values) return value_dtype(compute_dtype(call));
+  if (tensor.dtype != ScalarType::Undefined) return tensor.dtype;
+  if (tensor.dtype_of != static_cast<int>(i)) return call.dtypes[tensor.dtype_of];
+  // A factory's result: given, by the argument `dtype`, or the default.
+  const at::Tensor& given = overload_.given_output(stack, result);
+  return given.defined() ? given.scalar_type() : argument(at::get_default_dtype_as_scalartype());
+}
+
+bool TemplateKernel::choose_dtypes(Call& call, const torch::jit::Stack& stack) const {
+  call.dtypes.resize(tensors_.size(), ScalarType::Undefined);
+  if (!take_operand_dtypes(call)) return false;
+  for (size_t i = operand_count_; i < tensors_.size(); ++i) {
+    const ScalarType dtype = made_dtype(call, stack, i);
+    call.dtypes[i] = dtype;
+    if (dtype == ScalarType::Undefined) continue;
+    if (!has_kernel_type(dtype) || (!tensors_[i].items && !computes(call.device, dtype))) {
+      return false;
+    }
+  }
+  if ((dtypes_ & dtype_bit(call.dtypes[0])) == 0) return false;
+  return compute_ == ScalarType::Undefined || computes(call.device, compute_);
+}
+
+bool TemplateKernel::given_results_fit(const Call& call, const torch::jit::Stack& stack) const {
+  if (overload_.form() == Overload::Form::kFunctional) return true;
+  if (!writes_apart(overload_, stack)) return false;
+  for (size_t k = 0; k < overload_.result_count(); ++k) {
+    const Tensor& description = tensors_[operand_count_ + k];
+    const at::Tensor& given = overload_.given_output(stack, k);
+    // Of another dtype: the host knows whether that is an error.
+    if (!is_dense_on(given, call.device) || given.is_conj() || given.is_neg() ||
+        given.scalar_type() != call.dtypes[operand_count_ + k] ||
+        (description.strided && given.dim() > kTemplateDimensions)) {
+      return false;
+    }
+    for (size_t i = 0; i < operand_count_; ++i) {
+      const at::Tensor& operand = call.tensors[i];
+      if (!operand.defined()) continue;
+      // make_results sees to what is written in place. Of out= the host knows what is allowed.
+      const bool in_place = overload_.form() == Overload::Form::kInPlace ||
+                            description.initial == static_cast<int>(i);
+      if (in_place && operand.is_same(given)) continue;
+      if (may_overlap(given, operand)) return false;
+      const bool grows = k < call.meta.size() && given.sizes() != call.meta[k].sizes();
+      if (grows && given.storage().is_alias_of(operand.storage())) return false;
+    }
+  }
+  return true;
+}
+
+bool TemplateKernel::prepare(Call& call, const torch::jit::Stack& stack) const {
+  if (!read_operands(call, stack)) return false;
+  if (operand_count_ > 0 && (dtypes_ & dtype_bit(call.tensors[0].scalar_type())) == 0) return false;
+  call.values.resize(names_.size());
+  for (size_t i = 0; i < overload_.argument_count(); ++i) {
+    const c10::IValue& value = overload_.read(stack, static_cast<int>(i));
+    call.values[i] = ExpressionValue::of(value);
+  }
+  for (size_t i = 0; i < operand_count_; ++i) {
+    if (!tensors_[i].element.has_value()) continue;
+    call.values[tensors_[i].slot] = ExpressionValue::of(call.tensors[i]);
+  }
+  call.values[overload_.argument_count()] = ExpressionValue::of(int64_t{group_lanes(call.device)});
+  call.values[overload_.argument_count() + 1] =
+      ExpressionValue::of(at::globalContext().deterministicAlgorithms());
+  for (const int argument : scalars_) {
+    const c10::IValue& value = overload_.read(stack, argument);
+    if (!value.isScalar()) return false;
+    call.scalars.push_back(value.toScalar());
+  }
+  const bool served = evaluates([&] {
+    for (const Named& named : let_) {
+      call.values[named.slot] = named.expression.evaluate(call.values);
+    }
+    for (const Expression& condition : conditions_) {
+      if (!condition.evaluate(call.values).truth()) return false;
+    }
+    return true;
+  });
+  if (!served) return false;
+  if (meta_.has_value()) call.meta = meta_->results(overload_, stack);
+  return choose_dtypes(call, stack) && given_results_fit(call, stack);
+}
+
+}  // namespace outboard

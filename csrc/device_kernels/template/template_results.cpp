@@ -1,0 +1,104 @@
+// Second step of a call: results, dense operands, temporaries, and what they hold before the first
+// launch.
+#include <ATen/ExpandUtils.h>
+
+#include "device_kernels/template/template_call.h"
+#include "tensors/empty.h"
+#include "transfer/copy.h"
+#include "transfer/fill.h"
+
+namespace outboard {
+
+bool TemplateKernel::make_results(Call& call, const torch::jit::Stack& stack) const {
+  for (size_t k = 0; k < overload_.result_count(); ++k) {
+    const size_t i = operand_count_ + k;
+    const Tensor& description = tensors_[i];
+    bool wanted = true;
+    at::DimVector sizes;
+    at::DimVector strides;
+    if (k < call.meta.size()) {
+      sizes = call.meta[k].sizes();
+      strides = call.meta[k].strides();
+    } else if (description.sizes.empty()) {
+      sizes = call.tensors.at(0).sizes();
+    }
+    const bool known = evaluates([&] {
+      wanted = description.wanted.empty() || description.wanted.evaluate(call.values).truth();
+      if (!wanted) return true;
+      if (k >= call.meta.size() && !description.sizes.empty()) {
+        sizes = description.sizes.evaluate(call.values).as_sizes();
+      }
+      if (!description.strides.empty()) {
+        strides = description.strides.evaluate(call.values).as_sizes();
+      }
+      return true;
+    });
+    if (!known) return false;
+    if (!wanted) {
+      call.dtypes[i] = at::ScalarType::Undefined;
+      call.results.emplace_back();
+      continue;
+    }
+    if (description.strides.empty() && strides.empty() && description.like >= 0) {
+      const at::Tensor& model = call.tensors[description.like];
+      strides = at::infer_dense_strides(model.sizes(), model.strides());
+      if (model.is_non_overlapping_and_dense()) strides = model.strides();
+      if (strides.size() != sizes.size()) strides.clear();
+    }
+    call.results.push_back(prepare_result(
+        overload_, overload_.given_output(stack, k), sizes, call.dtypes[i], device_of(call.device),
+        strides.empty() ? at::OptionalIntArrayRef() : at::OptionalIntArrayRef(strides),
+        resizes_silently_));
+    const at::Tensor& result = call.results.back();
+    // What is written in place is written elsewhere first, unless it only starts from itself.
+    bool elsewhere = !description.strided && !result.is_contiguous();
+    for (size_t other = 0; other < operand_count_; ++other) {
+      elsewhere = elsewhere || (description.initial != static_cast<int>(other) &&
+                                result.is_same(call.tensors[other]));
+    }
+    // A copy-on-write storage gets memory of its own here; kernels are given plain addresses.
+    if (!elsewhere) result.mutable_data_ptr();
+    call.tensors[i] =
+        elsewhere ? empty_on(call.device, result.sizes(), result.scalar_type()) : result;
+    call.values[description.slot] = ExpressionValue::of(call.tensors[i]);
+    initialize(call, i);
+  }
+  return true;
+}
+
+void TemplateKernel::make_operands_dense(Call& call) const {
+  for (size_t i = 0; i < operand_count_; ++i) {
+    if (call.tensors[i].defined() && !tensors_[i].strided) {
+      call.tensors[i] = call.tensors[i].contiguous();
+    }
+  }
+}
+
+bool TemplateKernel::make_temporaries(Call& call) const {
+  for (size_t i = operand_count_ + overload_.result_count(); i < tensors_.size(); ++i) {
+    int64_t count = 0;
+    const bool known = evaluates([&] {
+      count = tensors_[i].sizes.evaluate(call.values).as_integer();
+      return true;
+    });
+    if (!known) return false;
+    call.tensors[i] = empty_on(call.device, {count}, call.dtypes[i]);
+    call.values[tensors_[i].slot] = ExpressionValue::of(call.tensors[i]);
+    initialize(call, i);
+  }
+  return true;
+}
+
+void TemplateKernel::initialize(Call& call, size_t i) const {
+  const Tensor& description = tensors_[i];
+  const at::Tensor& tensor = call.tensors[i];
+  if (description.initial == Tensor::kWhatWasThere || tensor.numel() == 0) return;
+  if (description.initial == Tensor::kNumber) {
+    fill_on_device(tensor, description.initial_number);
+    return;
+  }
+  const at::Tensor& source = call.tensors[description.initial];
+  if (!tensor.is_same(source)) copy_into(tensor, source);
+}
+
+}  // namespace outboard

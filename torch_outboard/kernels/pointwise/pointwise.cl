@@ -1,0 +1,138 @@
+{{!
+The program of a pointwise row: a kernel for contiguous operands and one for any strides.
+
+The marks are those of Mustache (csrc/device_kernels/text_template.h). What they stand for is said in
+csrc/device_kernels/pointwise/pointwise_source.cpp, and docs/kernels.md shows a program. A backslash
+at the end of a line joins the next one without its indentation.
+}}
+{{types}}
+#define OB_INDEX {{index}}
+{{functions}}
+{{#outputs}}
+static inline {{result}} ob_result{{i}}({{parameters}}) { return {{expression}}; }
+{{/outputs}}
+{{#once}}
+static inline S ob_once{{i}}({{once_parameters}}) { return {{expression}}; }
+{{/once}}
+{{#outputs}}
+static inline void ob_write{{i}}(__global {{storage}} *p, OB_INDEX at, OB_INDEX stride, uint count, {{result}} result) {
+  const {{value}} value = {{converted}};
+{{^vectors}}
+  {{store}}
+{{/vectors}}
+{{#vectors}}
+  if (stride == 1 && count == {{width}}) {
+    {{store}}
+  } else {
+    {{element}} each[{{width}}];
+    vstore{{width}}(value, 0, each);
+    for (uint k = 0; k < count; ++k) {{store_each}}
+  }
+{{/vectors}}
+}
+{{/outputs}}
+{{#reads}}
+static inline {{operand}} ob_read{{i}}(__global {{storage}} *p, OB_INDEX at, OB_INDEX stride, uint count) {
+{{^vectors}}
+  return {{converted}};
+{{/vectors}}
+{{#vectors}}
+  {{value}} value;
+  if (stride == 1 && count == {{width}}) {
+    value = {{load}};
+  } else if (stride == 0) {
+    value = ({{value}})({{load_one}});
+  } else {
+    {{element}} each[{{width}}];
+    vstore{{width}}(({{value}})(0), 0, each);
+    for (uint k = 0; k < count; ++k) each[k] = {{load_each}};
+    value = vload{{width}}(0, each);
+  }
+  return {{converted}};
+{{/vectors}}
+}
+{{/reads}}
+{{#kernels}}
+{{#strided}}
+typedef struct { OB_INDEX size[{{dimensions}}]; OB_INDEX stride[{{dimensions}}][{{pointer_count}}]; } ob_layout;
+{{/strided}}
+__kernel void {{name}}(\
+    {{#outputs}}OB_POINTER({{storage}}, out{{i}}), {{/outputs}}\
+    {{#inputs}}{{#pointer}}OB_POINTER({{storage}}, in{{i}}), {{/pointer}}\
+    {{^pointer}}{{element}} in{{i}}, {{/pointer}}{{/inputs}}\
+    {{#scalars}}{{compute}} scalar{{i}}, {{/scalars}}\
+    {{#strided}}ob_layout layout, uint dimensions, {{/strided}}OB_INDEX total) {
+{{#outputs}}
+  OB_BIND({{storage}}, out{{i}})
+{{/outputs}}
+{{#inputs}}
+{{#pointer}}
+  OB_BIND({{storage}}, in{{i}})
+{{/pointer}}
+{{^pointer}}
+  const {{operand}} x{{i}} = ({{operand}})({{passed}});
+{{/pointer}}
+{{/inputs}}
+{{#uniforms}}
+  const S u{{i}} = {{uniform}};
+{{#pointer}}
+  const T x{{i}} = (T)(u{{i}});
+{{/pointer}}
+{{/uniforms}}
+{{#scalars}}
+  const T s{{i}} = (T)(scalar{{i}});
+{{/scalars}}
+{{#any_once}}
+  __local S once[{{once_count}}];
+  if (get_local_id(0) == 0) {
+{{#once}}
+    once[{{i}}] = ob_once{{i}}({{once_arguments}});
+{{/once}}
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+{{#once}}
+  const T c{{i}} = (T)(once[{{i}}]);
+{{/once}}
+{{/any_once}}
+  OB_INDEX i = (OB_INDEX)get_global_id(0) * {{chunk}};
+  if (i >= total) return;
+  const OB_INDEX end = total - i < {{chunk}} ? total : i + {{chunk}};
+{{^strided}}
+  for (; end - i >= {{width}}; i += {{width}}) { \
+    {{#reads}}const {{operand}} x{{i}} = ob_read{{i}}(in{{i}}, i, 1, {{width}}); {{/reads}}\
+    {{#outputs}}const {{result}} r{{i}} = ob_result{{i}}({{arguments}}); {{/outputs}}\
+    {{#outputs}}ob_write{{i}}(out{{i}}, i, 1, {{width}}, r{{i}}); {{/outputs}}}
+{{#vectors}}
+  if (i < end) { const uint n = end - i; \
+    {{#reads}}const {{operand}} x{{i}} = ob_read{{i}}(in{{i}}, i, 1, n); {{/reads}}\
+    {{#outputs}}const {{result}} r{{i}} = ob_result{{i}}({{arguments}}); {{/outputs}}\
+    {{#outputs}}ob_write{{i}}(out{{i}}, i, 1, n, r{{i}}); {{/outputs}}}
+{{/vectors}}
+{{/strided}}
+{{#strided}}
+  while (i < end) {
+    OB_INDEX rest = i / layout.size[0];
+    const OB_INDEX first = i - rest * layout.size[0];
+{{#pointers}}
+    OB_INDEX o{{place}} = first * layout.stride[0][{{place}}];
+{{/pointers}}
+    for (uint d = 1; d < dimensions; ++d) {
+      const OB_INDEX quotient = rest / layout.size[d];
+      const OB_INDEX index = rest - quotient * layout.size[d];
+      rest = quotient;
+{{#pointers}}
+      o{{place}} += index * layout.stride[d][{{place}}];
+{{/pointers}}
+    }
+    const OB_INDEX run = min(end - i, layout.size[0] - first);
+    for (OB_INDEX j = 0; j < run; j += {{width}}) {
+      const uint n = min((OB_INDEX){{width}}, run - j);
+      {{#reads}}const {{operand}} x{{i}} = ob_read{{i}}(in{{i}}, o{{place}} + j * layout.stride[0][{{place}}], layout.stride[0][{{place}}], n); {{/reads}}\
+      {{#outputs}}const {{result}} r{{i}} = ob_result{{i}}({{arguments}}); {{/outputs}}\
+      {{#outputs}}ob_write{{i}}(out{{i}}, o{{place}} + j * layout.stride[0][{{place}}], layout.stride[0][{{place}}], n, r{{i}}); {{/outputs}}
+    }
+    i += run;
+  }
+{{/strided}}
+}
+{{/kernels}}
