@@ -30,7 +30,7 @@ void load_compiler() {
   g_link += g_link.find(" ld.lld ") != std::string::npos
                 ? " -Bsymbolic --no-undefined --gc-sections"
                 : " --target=riscv64-unknown-elf -fuse-ld=lld "
-                  "-Wl,-Bsymbolic,--no-undefined,--gc-sections";
+                  "-Wl,-shared,-Bsymbolic,--no-undefined,--gc-sections";
   g_compiler = g_native.compiler;
   g_compiler.flags = kFlags;
   g_compiler.link = g_link.c_str();
