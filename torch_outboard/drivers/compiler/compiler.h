@@ -94,9 +94,11 @@ typedef struct native_compiler {
 
 /* A compiler for this machine's processors, which is asked for its version. Stays where it is. */
 ob_status find_native_compiler(native_compiler* native, compiler_error* error);
-/* Loads what compile_program gave, for dlclose; NULL with the reason in `error`. */
-void* load_library(const void* data, uint64_t bytes, compiler_error* error);
-uint64_t hash_bytes(const void* data, size_t bytes); /* FNV-1a */
+/* compile_program for a library that this machine can load, sealed so that damage shows. */
+ob_status compile_library(const native_compiler* used, const char* source, const char* options,
+                          compiled_program* compiled, compiler_error* error);
+/* Loads such a library, for dlclose. OB_INVALID_ARGUMENT if it is damaged. */
+ob_status load_library(const void* data, uint64_t bytes, void** library, compiler_error* error);
 
 /* ---- folder.c ---- */
 

@@ -53,7 +53,7 @@ static uint64_t hash_on(uint64_t value, const void* data, size_t bytes) {
   return value;
 }
 
-uint64_t hash_bytes(const void* data, size_t bytes) {
+static uint64_t hash_bytes(const void* data, size_t bytes) {
   return hash_on(UINT64_C(0xCBF29CE484222325), data, bytes);
 }
 
@@ -164,22 +164,68 @@ static int create_file(void) {
   return file;
 }
 
-void* load_library(const void* data, uint64_t bytes, compiler_error* error) {
+static ob_status open_library(const void* data, uint64_t bytes, void** library,
+                              compiler_error* error) {
   int file = create_file();
   if (file < 0) {
-    report(error, OB_ERROR, "A program cannot be loaded, since no file can be created for it: %s.",
-           strerror(errno));
-    return NULL;
+    return report(error, OB_ERROR,
+                  "A program cannot be loaded, since no file can be created for it: %s.",
+                  strerror(errno));
   }
   char path[192];
   write_path(file, path);
-  void* library = NULL;
+  ob_status status = OB_OK;
   if (!write_all(file, data, bytes)) {
-    report(error, OB_ERROR, "A program cannot be loaded, since its file cannot be written: %s.",
-           strerror(errno));
-  } else if ((library = dlopen(path, RTLD_NOW | RTLD_LOCAL)) == NULL) {
-    report(error, OB_ERROR, "A program cannot be loaded: %s", dlerror());
+    status =
+        report(error, OB_ERROR, "A program cannot be loaded, since its file cannot be written: %s.",
+               strerror(errno));
+  } else if ((*library = dlopen(path, RTLD_NOW | RTLD_LOCAL)) == NULL) {
+    status = report(error, OB_ERROR, "A program cannot be loaded: %s", dlerror());
   }
   close(file);
-  return library;
+  return status;
+}
+
+/* ---- Seals ---- */
+
+/* Before a library, so that a damaged file is refused: the loader would crash on it. */
+typedef struct seal {
+  char magic[8];
+  uint64_t bytes, hash;
+} seal;
+
+static const char MAGIC[8] = {'o', 'b', '_', 'c', 'o', 'd', 'e', '1'};
+
+ob_status compile_library(const native_compiler* used, const char* source, const char* options,
+                          compiled_program* compiled, compiler_error* error) {
+  ob_status status = compile_program(&used->compiler, source, options, compiled, error);
+  if (status != OB_OK) return status;
+  seal before = {.bytes = compiled->bytes, .hash = hash_bytes(compiled->data, compiled->bytes)};
+  memcpy(before.magic, MAGIC, sizeof MAGIC);
+  char* sealed = malloc(sizeof before + compiled->bytes);
+  if (sealed == NULL) {
+    free_compiled(compiled);
+    return report(error, OB_OUT_OF_MEMORY, "The host has no memory for a program.");
+  }
+  memcpy(sealed, &before, sizeof before);
+  memcpy(sealed + sizeof before, compiled->data, compiled->bytes);
+  free(compiled->data);
+  compiled->data = sealed;
+  compiled->bytes += sizeof before;
+  return OB_OK;
+}
+
+ob_status load_library(const void* data, uint64_t bytes, void** library, compiler_error* error) {
+  seal before = {0};
+  bool whole = data != NULL && bytes > sizeof before;
+  if (whole) memcpy(&before, data, sizeof before);
+  const char* content = (const char*)data + sizeof before;
+  if (!whole || memcmp(before.magic, MAGIC, sizeof MAGIC) != 0 ||
+      before.bytes != bytes - sizeof before || before.hash != hash_bytes(content, before.bytes)) {
+    return report(error, OB_INVALID_ARGUMENT,
+                  "The %llu bytes are no binary of this driver, or are damaged; build from source "
+                  "again.",
+                  (unsigned long long)bytes);
+  }
+  return open_library(content, before.bytes, library, error);
 }

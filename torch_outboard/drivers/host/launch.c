@@ -11,7 +11,7 @@ enum { SHORT_NANOSECONDS = 4000, SHARED_NANOSECONDS = 8000 };
 /* For each thread, so that one that is interrupted does not hold up all, of so many nanoseconds. */
 enum { PARTS_OF_THREAD = 4, PART_NANOSECONDS = 2000 };
 /* The alignment that the largest vector of OpenCL C, double16, has. */
-enum { LARGEST_ALIGNMENT = 128, MOST_LOCAL_ARGUMENTS = 8 };
+enum { LARGEST_ALIGNMENT = 128 };
 
 struct launch {
   atomic_int references; /* of commands: a graph enqueues copies */
@@ -22,7 +22,7 @@ struct launch {
   /* Arguments that point to memory of each thread's own, at so many bytes of it. */
   struct {
     uint32_t index, offset;
-  } locals[MOST_LOCAL_ARGUMENTS];
+  } locals[MAX_PARAMETERS];
   uint64_t local_bytes;
   char* local_memory; /* of all threads; NULL: none is needed */
   void* arguments[];  /* where each lies, which is behind this array */
@@ -60,7 +60,7 @@ static void run_items(const launched* work, const item_range* items, int thread)
     return;
   }
   void* arguments[MAX_PARAMETERS];
-  void* local[MOST_LOCAL_ARGUMENTS];
+  void* local[MAX_PARAMETERS];
   memcpy(arguments, work->arguments, work->argument_count * sizeof *arguments);
   for (uint32_t i = 0; i < work->local_count; i++) {
     local[i] = work->local_memory + (uint64_t)thread * work->local_bytes + work->locals[i].offset;
@@ -139,50 +139,45 @@ void release_launch(launched* work) {
 
 /* ---- Launching ---- */
 
-/* The kernel's machine code trusts what it gets. */
+/* Whether an argument is what the parameter takes: the kernel's machine code trusts it. */
+static bool suits(const ob_argument* argument, kernel_parameter parameter) {
+  if (argument->kind != OB_ARGUMENT_VALUE) {
+    return parameter.kind == OB_ARGUMENT_ADDRESS &&
+           (argument->kind == OB_ARGUMENT_ADDRESS || argument->kind == OB_ARGUMENT_LOCAL);
+  }
+  return parameter.kind == OB_ARGUMENT_VALUE && argument->size == parameter.bytes &&
+         argument->value != NULL;
+}
+
 static ob_status check_launch(ob_queue queue, const ob_launch* wanted) {
   ob_kernel kernel = wanted->kernel;
   if (kernel->device != queue->device) {
     return fail(OB_INVALID_ARGUMENT, "Kernel %s of device %d cannot run on a queue of device %d.",
                 kernel->name, kernel->device, queue->device);
   }
-  if (wanted->dimensions < 1 || wanted->dimensions > 3) {
-    return fail(OB_INVALID_ARGUMENT, "Kernel %s was launched in %u dimensions; there are 1 to 3.",
-                kernel->name, wanted->dimensions);
+  bool sized = wanted->dimensions >= 1 && wanted->dimensions <= 3;
+  for (uint32_t i = 0; sized && i < wanted->dimensions; i++) {
+    sized = wanted->local[i] == 1 && wanted->global[i] > 0;
   }
-  for (uint32_t i = 0; i < wanted->dimensions; i++) {
-    if (wanted->local[i] == 1 && wanted->global[i] > 0) continue;
+  if (!sized) {
     return fail(
         OB_INVALID_ARGUMENT,
-        "Kernel %s: %llu work items in groups of %llu were launched; there have to be some, "
-        "and groups have 1.",
-        kernel->name, (unsigned long long)wanted->global[i], (unsigned long long)wanted->local[i]);
+        "Kernel %s is launched in 1 to 3 dimensions, by 1 work item or more in groups of 1.",
+        kernel->name);
   }
   if (wanted->argument_count != kernel->parameter_count) {
     return fail(OB_INVALID_ARGUMENT,
                 "Kernel %s has %u parameters and was launched with %u arguments.", kernel->name,
                 kernel->parameter_count, wanted->argument_count);
   }
-  uint32_t local_count = 0;
   for (uint32_t i = 0; i < wanted->argument_count; i++) {
     const ob_argument* argument = ob_argument_of(wanted, i);
     kernel_parameter parameter = kernel->parameters[i];
-    bool value = argument->kind == OB_ARGUMENT_VALUE;
-    bool known =
-        value || argument->kind == OB_ARGUMENT_ADDRESS || argument->kind == OB_ARGUMENT_LOCAL;
-    if (!known || value != (parameter.kind == OB_ARGUMENT_VALUE)) {
+    if (!suits(argument, parameter)) {
       return fail(OB_INVALID_ARGUMENT,
-                  "Argument %u of kernel %s is of kind %d, its parameter of kind %d.", i,
-                  kernel->name, argument->kind, (int)parameter.kind);
-    }
-    if (value && (argument->size != parameter.bytes || argument->value == NULL)) {
-      return fail(OB_INVALID_ARGUMENT,
-                  "Argument %u of kernel %s has %u bytes at %p, its parameter %u bytes.", i,
-                  kernel->name, argument->size, argument->value, parameter.bytes);
-    }
-    if (argument->kind == OB_ARGUMENT_LOCAL && ++local_count > MOST_LOCAL_ARGUMENTS) {
-      return fail(OB_UNSUPPORTED, "Kernel %s has more than %d arguments of local memory.",
-                  kernel->name, MOST_LOCAL_ARGUMENTS);
+                  "Argument %u of kernel %s is of kind %d with %u bytes, its parameter of kind %u "
+                  "with %u bytes.",
+                  i, kernel->name, argument->kind, argument->size, parameter.kind, parameter.bytes);
     }
   }
   return OB_OK;
@@ -190,13 +185,10 @@ static ob_status check_launch(ob_queue queue, const ob_launch* wanted) {
 
 /* FNV-1a over words of 8 bytes and the rest, which sizes and strides mostly fill. */
 static uint64_t hash_value(uint64_t hash, const char* value, uint32_t bytes) {
-  for (; bytes > 0;) {
+  for (uint32_t i = 0; i < bytes; i += 8) {
     uint64_t word = 0;
-    uint32_t part = bytes < sizeof word ? bytes : sizeof word;
-    memcpy(&word, value, part);
+    memcpy(&word, value + i, bytes - i < 8 ? bytes - i : 8);
     hash = (hash ^ word) * UINT64_C(0x100000001B3);
-    value += part;
-    bytes -= part;
   }
   return hash;
 }
@@ -211,7 +203,8 @@ static uint64_t align(uint64_t offset, uint64_t bytes) {
 static launched* allocate_launch(const ob_launch* wanted) {
   uint64_t bytes = wanted->argument_count * sizeof(void*) + LARGEST_ALIGNMENT;
   for (uint32_t i = 0; i < wanted->argument_count; i++) {
-    bytes += sizeof(ob_address) + 2ull * ob_argument_of(wanted, i)->size;
+    const ob_argument* argument = ob_argument_of(wanted, i);
+    bytes += sizeof(ob_address) + (argument->kind == OB_ARGUMENT_VALUE ? 2ull * argument->size : 0);
   }
   launched* created = malloc(sizeof *created + bytes + LARGEST_ALIGNMENT);
   if (created == NULL) return NULL;

@@ -13,17 +13,9 @@ struct ob_program_t {
   atomic_int references;
   int32_t device;
   void* library;
-  void* data; /* what program_binary gives: a header and the bytes of the library */
+  void* data; /* what program_binary gives: a sealed library */
   uint64_t bytes;
 };
-
-/* Before the library, so that a damaged file is refused: the loader would crash on it. */
-typedef struct header {
-  char magic[8];
-  uint64_t bytes, hash;
-} header;
-
-static const char MAGIC[8] = {'o', 'b', '_', 'h', 'o', 's', 't', '1'};
 
 /* ---- The compiler ---- */
 
@@ -74,30 +66,23 @@ static void release_reference(ob_program program) {
   free(program);
 }
 
-/* Of a library's bytes, which stay the caller's. */
-static ob_status create_program(int32_t device, const void* library, uint64_t bytes,
+/* Of the bytes of a sealed library, which stay the caller's. */
+static ob_status create_program(int32_t device, const void* data, uint64_t bytes,
                                 ob_program* program) {
-  ob_program created = calloc(1, sizeof *created);
-  char* data = malloc(sizeof(header) + bytes);
-  ob_status status = OB_OK;
   compiler_error error;
-  if (created == NULL || data == NULL) {
-    status = fail(OB_OUT_OF_MEMORY, "The host has no memory for a program.");
-  } else if ((created->library = load_library(library, bytes, &error)) == NULL) {
-    status = fail(OB_ERROR, "%s", error.text);
-  }
-  if (status != OB_OK) {
+  void* library = NULL;
+  ob_status status = load_library(data, bytes, &library, &error);
+  if (status != OB_OK) return fail(status, "%s", error.text);
+  ob_program created = malloc(sizeof *created);
+  void* copy = malloc(bytes);
+  if (created == NULL || copy == NULL) {
     free(created);
-    free(data);
-    return status;
+    free(copy);
+    dlclose(library);
+    return fail(OB_OUT_OF_MEMORY, "The host has no memory for a program.");
   }
-  header before = {.bytes = bytes, .hash = hash_bytes(library, bytes)};
-  memcpy(before.magic, MAGIC, sizeof MAGIC);
-  memcpy(data, &before, sizeof before);
-  memcpy(data + sizeof before, library, bytes);
-  created->data = data;
-  created->bytes = sizeof before + bytes;
-  created->device = device;
+  *created = (struct ob_program_t){
+      .device = device, .library = library, .data = memcpy(copy, data, bytes), .bytes = bytes};
   atomic_init(&created->references, 1);
   *program = created;
   return OB_OK;
@@ -111,7 +96,7 @@ ob_status program_build(void* context, const ob_program_source* source, ob_progr
   const char* options = source->options == NULL ? "" : source->options;
   compiler_error error;
   compiled_program compiled;
-  status = compile_program(&toolchain.compiler, source->source, options, &compiled, &error);
+  status = compile_library(&toolchain, source->source, options, &compiled, &error);
   if (status != OB_OK) return fail(status, "%s", error.text);
   status = create_program(source->device, compiled.data, compiled.bytes, program);
   free_compiled(&compiled);
@@ -134,19 +119,7 @@ ob_status program_binary(void* context, ob_program program, void* data, uint64_t
 ob_status program_load(void* context, const ob_program_image* image, ob_program* program) {
   ob_status status = check_device(image->device);
   if (status != OB_OK) return status;
-  header before = {0};
-  const char* library = (const char*)image->data + sizeof before;
-  uint64_t bytes = image->bytes - sizeof before;
-  bool whole = image->data != NULL && image->bytes > sizeof before;
-  if (whole) memcpy(&before, image->data, sizeof before);
-  if (!whole || memcmp(before.magic, MAGIC, sizeof MAGIC) != 0 || before.bytes != bytes ||
-      before.hash != hash_bytes(library, bytes)) {
-    return fail(OB_INVALID_ARGUMENT,
-                "The %llu bytes are no binary of this driver, or are damaged; build from source "
-                "again.",
-                (unsigned long long)image->bytes);
-  }
-  return create_program(image->device, library, bytes, program);
+  return create_program(image->device, image->data, image->bytes, program);
 }
 
 ob_status program_release(void* context, ob_program program) {
