@@ -40,7 +40,12 @@ static wide acospil_(wide x) { return acosl(x) / pi; }
 static wide atanpil_(wide x) { return atanl(x) / pi; }
 static wide atan2pil_(wide y, wide x) { return atan2l(y, x) / pi; }
 static wide rsqrtl_(wide x) { return 1 / sqrtl(x); }
-static wide powrl_(wide x, wide y) { return x < 0 ? (wide)NAN : powl(x, y); }
+static wide powrl_(wide x, wide y) {
+  if (x < 0 || isnan(x) || isnan(y)) return NAN;
+  if (y == 0 && (x == 0 || isinf(x))) return NAN;
+  if (x == 1 && isinf(y)) return NAN;
+  return powl(fabsl(x), y);
+}
 
 typedef struct {
   const char* name;

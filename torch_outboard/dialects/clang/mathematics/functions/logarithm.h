@@ -1,9 +1,9 @@
 /* log, log2, log10, log1p. */
 
 /*
- * ln(1 + f + rest) as a sum of two, for f in [sqrt(1/2) - 1, sqrt(2) - 1]: f - f^2 / 2 and what
- * follows, in double by atanh(f / (2 + f)). (That form: FreeBSD's e_log.c, P. Tang, "Table-driven
- * implementation of the logarithm function", 1990.)
+ * ln(1 + f + rest) as a sum of two, for f in [-1/3, 1/3] (float) or [sqrt(1/2) - 1, sqrt(2) - 1]: f
+ * - f^2 / 2 and what follows, in double by atanh(f / (2 + f)). (That form: FreeBSD's e_log.c, P.
+ * Tang, "Table-driven implementation of the logarithm function", 1990.)
  */
 OB_FUNCTION T ob_log_near(T f, T rest, T* low) {
   T square_rest, sum_rest;
@@ -13,7 +13,7 @@ OB_FUNCTION T ob_log_near(T f, T rest, T* low) {
   const T s = f / (f + (T)(2)), z = s * s;
   const T more = s * ob_mad(z, OB_POLYNOMIAL(z, K(LOG)), square);
 #else
-  const T more = f * f * f * OB_POLYNOMIAL(f, K(LOG_SERIES));
+  const T more = square * ((T)(2) * f * OB_POLYNOMIAL(f, K(LOG_SERIES)));
 #endif
   /* rest / (1 + f), which need not be exact. */
   const T shift = rest * ob_mad(f, ob_mad(f, (T)(1) - f, (T)(-1)), (T)(1));
