@@ -35,7 +35,7 @@ build: $(VENV)/built ## build the extension and the drivers, and install the pac
 
 .PHONY: demo
 demo: build ## train a network on handwritten digits on the device, and compare with CPU
-	@OMP_WAIT_POLICY=PASSIVE $(PY) examples/digits.py
+	@$(PY) examples/digits.py
 
 .PHONY: test
 test: build ## the default tests: shared memory, then separate memory, torture, and OpenCL

@@ -3,7 +3,8 @@
 Each side lives in a process of its own, so that neither's thread pool, allocator nor caches touch
 the other's. The processes take turns, round by round (A B, then B A), a ratio is made of each
 round's two times, and the median of the ratios is reported with a bootstrap interval: what else the
-machine does hits both sides of a pair alike.
+machine does hits both sides of a pair alike. OpenMP's threads wait as they do by default, or as
+OMP_WAIT_POLICY says.
 
 A measured function takes the name of a device and returns a callable that does the work once:
 
@@ -37,6 +38,8 @@ Work = Callable[[str], Callable[[], object]]
 
 # Seconds that one side of a round should last; shorter work is repeated until it does.
 ROUND_SECONDS = 0.02
+# Seconds after which OpenMP's threads of the other side, whose turn was before, no longer spin.
+REST = 0.01
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -100,6 +103,9 @@ def _serve(pipe: Connection, module: str, device: str) -> None:
     run: Callable[[], object] = time.perf_counter  # replaced by the first "prepare"
 
     def seconds(repeats: int) -> float:
+        time.sleep(REST)
+        if repeats > 1:
+            run()  # wakes threads
         synchronize()
         start = time.perf_counter()
         for _ in range(repeats):
@@ -154,8 +160,6 @@ def _environment_of_workers(device: str, settings: Mapping[str, str]) -> Iterato
     directory = str(Path(__file__).parent)
     paths = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = f"{directory}{os.pathsep}{paths}" if paths else directory
-    # A waiting thread that spins takes the core which the other side measures on.
-    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
     # The device has its name from the driver.
     os.environ.setdefault("OUTBOARD_DRIVER", device)
     os.environ.update(settings)
@@ -246,6 +250,7 @@ def environment() -> dict[str, object]:
         "python": platform.python_version(),
         "processor": _processor(),
         "threads": torch.get_num_threads(),
+        "openmp_wait_policy": os.environ.get("OMP_WAIT_POLICY", "default"),
         "driver": os.environ.get("OUTBOARD_DRIVER", ""),
         "opencl_library": Path(os.environ.get("OUTBOARD_OCL_LIBRARY", "")).name,
         "host_access": os.environ.get("OUTBOARD_HOST_ACCESS", ""),

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import sys
 from collections.abc import Callable
@@ -219,7 +218,6 @@ def main() -> int:
         settings = environment() | {
             "device": torch.get_device_module(device).get_device_properties(device).name,
             "tuned": tuned,
-            "openmp_wait_policy": os.environ.get("OMP_WAIT_POLICY", "default"),
         }
         content = {"environment": settings, "results": [asdict(r) for r in results]}
         path = RESULTS / f"ways-{'after' if tuned else 'before'}-tune.json"

@@ -218,7 +218,7 @@ void publish_ways_of(Operator& entry, const Kernels& kernels) {
     return;
   }
   // Before that no device was started, and none must be.
-  if (family != nullptr && g_device_kernels_settled.load()) {
+  if (family != nullptr && g_device_kernels_loaded.load()) {
     for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
       ways.saved.push_back(savings_of(device, entry.plain, family));
     }

@@ -21,7 +21,7 @@
 
 namespace outboard {
 
-std::atomic<bool> g_device_kernels_settled{false};
+std::atomic<bool> g_device_kernels_loaded{false};
 
 namespace {
 
@@ -40,7 +40,7 @@ struct DeviceWays {
 };
 
 std::array<DeviceWays, kMaxDevices> g_devices;
-std::atomic<BringDeviceKernels> g_bring{nullptr};
+std::atomic<DeviceKernelLoader> g_loader{nullptr};
 
 DeviceWays& ways_of(c10::DeviceIndex device) { return g_devices.at(static_cast<size_t>(device)); }
 
@@ -80,7 +80,7 @@ const SavingsTable* keep(SavingsTable table) {
 // After a setting has changed.
 void update_rules() {
   std::lock_guard<std::mutex> lock(watch().mutex);
-  if (!g_device_kernels_settled.load()) return;
+  if (!g_device_kernels_loaded.load()) return;
   for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
     ways_of(device).rule.store(rule_of(device, ways_of(device)));
   }
@@ -91,9 +91,9 @@ void update_operators() {
   update_rules();
   Watch& state = watch();
   std::lock_guard<std::mutex> lock(state.mutex);
-  const bool settled = g_device_kernels_settled.load();
-  if (settled) publish_ways();
-  const bool wanted = !settled;
+  const bool loaded = g_device_kernels_loaded.load();
+  if (loaded) publish_ways();
+  const bool wanted = !loaded;
   if (wanted == state.watching) return;
   g_router_watchers += wanted ? 1 : -1;
   state.watching = wanted;
@@ -179,7 +179,7 @@ void set_way_setting(c10::DeviceIndex device, WaySetting setting) {
   } else {
     for (DeviceWays& each : g_devices) each.setting.store(setting);
   }
-  if (g_device_kernels_settled.load()) probe_compilers();
+  if (g_device_kernels_loaded.load()) probe_compilers();
   update_rules();
 }
 
@@ -247,13 +247,13 @@ bool stays_on_host(const OperatorWays& ways, c10::DeviceIndex device, int64_t el
   return !takes_device_way(ways, device, elements);
 }
 
-void set_bring_device_kernels(BringDeviceKernels function) noexcept {
-  g_bring.store(function);
+void set_device_kernel_loader(DeviceKernelLoader function) noexcept {
+  g_loader.store(function);
   update_operators();
 }
 
-void device_kernels_are_there() noexcept {
-  g_device_kernels_settled.store(true, std::memory_order_release);
+void device_kernels_are_loaded() noexcept {
+  g_device_kernels_loaded.store(true, std::memory_order_release);
   update_operators();
 }
 
@@ -266,13 +266,13 @@ void probe_compilers() {
   }
 }
 
-void settle_device_kernels() {
-  const BringDeviceKernels bring = g_bring.load();
-  if (bring == nullptr || !(any_device_runs_code() || driver_has_library_calls())) {
-    device_kernels_are_there();
+void load_device_kernels_now() {
+  const DeviceKernelLoader load = g_loader.load();
+  if (load == nullptr || !(any_device_runs_code() || driver_has_library_calls())) {
+    device_kernels_are_loaded();
     return;
   }
-  bring();
+  load();
 }
 
 }  // namespace outboard

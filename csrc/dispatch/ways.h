@@ -105,23 +105,23 @@ class DeviceWayScope : InnerWayScope {
   DeviceWayScope() noexcept : InnerWayScope(InnerWay::kDevice) {}
 };
 
-// Brings the kit's device kernels: called before the first routed call, with no lock held, possibly
+// Loads the kit's device kernels: called before the first routed call, with no lock held, possibly
 // by several threads at once, and only where a device can run code or the driver has library calls.
-// It ends with device_kernels_are_there.
-using BringDeviceKernels = void (*)();
-OUTBOARD_API void set_bring_device_kernels(BringDeviceKernels function) noexcept;
-OUTBOARD_API void device_kernels_are_there() noexcept;
+// It ends with device_kernels_are_loaded.
+using DeviceKernelLoader = void (*)();
+OUTBOARD_API void set_device_kernel_loader(DeviceKernelLoader function) noexcept;
+OUTBOARD_API void device_kernels_are_loaded() noexcept;
 
 // Looks whether the compilers of devices work that run code and whose way is not `host`. Where one
 // does not, `auto` means the host, which is said once, and `device` raises why.
 OUTBOARD_API void probe_compilers();
 
-extern OUTBOARD_API std::atomic<bool> g_device_kernels_settled;
-OUTBOARD_API void settle_device_kernels();
+extern OUTBOARD_API std::atomic<bool> g_device_kernels_loaded;
+OUTBOARD_API void load_device_kernels_now();
 // Makes sure that the router knows the kit's device kernels, if they can be of use.
 inline void ensure_device_kernels() {
-  if (__builtin_expect(!g_device_kernels_settled.load(std::memory_order_acquire), 0)) {
-    settle_device_kernels();
+  if (__builtin_expect(!g_device_kernels_loaded.load(std::memory_order_acquire), 0)) {
+    load_device_kernels_now();
   }
 }
 

@@ -30,7 +30,7 @@ py::object& bringer() {
   return *function;
 }
 
-void bring_device_kernels() {
+void load_device_kernels() {
   py::gil_scoped_acquire gil;
   try {
     bringer()();
@@ -284,9 +284,9 @@ void bind_engines(py::module_& m) {
   bind_products(m);
   bind_programs(m);
   bind_private_folder(m);
-  m.def("set_bring_device_kernels", [](py::function function) {
+  m.def("set_device_kernel_loader", [](py::function function) {
     bringer() = std::move(function);
-    set_bring_device_kernels(&bring_device_kernels);
+    set_device_kernel_loader(&load_device_kernels);
   });
   m.def(
       "library_functions",
@@ -298,7 +298,7 @@ void bind_engines(py::module_& m) {
         return names;
       },
       NoGil(), "The functions of the driver's library that operators use, by their names.");
-  m.def("bring_device_kernels", &ensure_device_kernels, NoGil());
+  m.def("load_device_kernels", &ensure_device_kernels, NoGil());
   m.attr("Declined") = declined();
   m.def("stop_row_functions", &stop_row_functions, NoGil());
   // The whole of the tables in one call; rows of one overload are tried in their order.
@@ -310,7 +310,7 @@ void bind_engines(py::module_& m) {
     py::gil_scoped_release no_gil;
     set_scalar_functions(std::move(functions));
     add_rows(rows);
-    device_kernels_are_there();
+    device_kernels_are_loaded();
   });
   m.def(
       "add_row_kernel",

@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
     if problem := _C.private_folder_problem(program_cache.folder(), program_cache.shared()):
         console.print(program_cache.remedy(problem), markup=False)
         return 1
-    _C.bring_device_kernels()
+    _C.load_device_kernels()
     if (failure := _C.compiler_failure(device.index)) is not None:
         console.print(f"{device} compiles nothing:", failure, markup=False, soft_wrap=True)
         return 1

@@ -181,7 +181,7 @@ def kernel(
     if source is not None:
         schema = getattr(packet, overload_name or "default")._schema
         made = _template_row(qualified, schema, source, launches, wanted, description)
-        _C.bring_device_kernels()
+        _C.load_device_kernels()
         return Registration(qualified, None, _C.add_row_kernel(qualified, made, wanted, index))
 
     if description or launches is not None:
@@ -191,7 +191,7 @@ def kernel(
     if expression is not None:
         schema = getattr(packet, overload_name or "default")._schema
         row = _expression_row(qualified, schema, expression, types, result, requires or {})
-        _C.bring_device_kernels()
+        _C.load_device_kernels()
         return Registration(qualified, None, _C.add_row_kernel(qualified, row, wanted, index))
 
     def register(function: Callable[..., Any]) -> Registration:

@@ -46,7 +46,7 @@ def savings(device: DeviceLike = None) -> dict[str, list[float]]:
         kernels are always taken.
     """
     index = device_index(device)
-    _C.bring_device_kernels()
+    _C.load_device_kernels()
     return {name: [ns / 1000 for ns in saved] for name, saved in _C.way_savings(index).items()}
 
 

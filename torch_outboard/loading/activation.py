@@ -84,7 +84,7 @@ def _register(choice: DriverChoice) -> None:
         from torch_outboard.device import device_module
 
         _C.register_hooks()
-        _C.set_bring_device_kernels(_bring_device_kernels)
+        _C.set_device_kernel_loader(_load_device_kernels)
         hand_over(choice)
         if os.environ.get(TORTURE_VARIABLE):
             library = PACKAGE / "drivers" / "torture" / "libob_torture.so"
@@ -138,7 +138,7 @@ def _warn_of_unknown_settings() -> None:
         state.wrong_setting = str(error)
 
 
-def _bring_device_kernels() -> None:
+def _load_device_kernels() -> None:
     """Hands the operator tables over; the router calls this at the first use of a device."""
     from torch_outboard import _C
     from torch_outboard.ops import program_cache, tables

@@ -44,7 +44,7 @@ def row(device, library) -> Iterator[Callable[..., None]]:
 
     def add(name: str, body: Callable[..., Any] | str, **properties: Any) -> None:
         qualified = f"outboard_composed::{name}"
-        _C.bring_device_kernels()
+        _C.load_device_kernels()
         token = _C.add_row_kernel(qualified, composed(qualified, body, **properties), None, -1)
         added.append((qualified, token))
 

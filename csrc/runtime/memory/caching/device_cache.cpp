@@ -42,7 +42,7 @@ Block* DeviceCache::allocate(StreamState& stream, size_t bytes, bool addressed) 
   if (set_aside_ != nullptr && set_aside_->size == size && set_aside_->segment->pool == &pool) {
     block = std::exchange(set_aside_, nullptr);
   } else {
-    settle();
+    merge_last();
     block = take(pool, size);
     if (block == nullptr) block = grow(lock, pool, size, bytes);
   }
@@ -57,7 +57,7 @@ void DeviceCache::free(Block* block) noexcept {
   Lock lock(mutex_);
   statistics_.remove_allocation(block->segment->pool->small(), block->size);
   if (block->addressed) block->segment->set_addressed(block, false);
-  settle();
+  merge_last();
   block->state = Block::State::kPending;
   if (block->users.empty()) {
     set_aside(block);
@@ -79,7 +79,7 @@ void DeviceCache::record_stream(Block* block, StreamState& stream) {
 
 Block* DeviceCache::find_block(const Segment& segment, ob_address address) {
   Lock lock(mutex_);
-  settle();
+  merge_last();
   Block* block = segment.first;
   while (block != nullptr && address - block->address >= block->size) block = block->next;
   if (block == nullptr || block->state != Block::State::kAllocated) return nullptr;
@@ -168,19 +168,19 @@ void DeviceCache::absorb(Block* block, Block* neighbour) {
 // Nothing uses `block` any more.
 void DeviceCache::put_back(Block* block) {
   set_aside(block);
-  settle();
+  merge_last();
 }
 
 // The same, but nothing is merged yet. No other block is set aside.
 void DeviceCache::set_aside(Block* block) {
-  settle();
+  merge_last();
   statistics_.remove_active(block->segment->pool->small(), block->size, block->requested);
   block->requested = 0;
   block->freed_at = clock_;
   set_aside_ = block;
 }
 
-void DeviceCache::settle() {
+void DeviceCache::merge_last() {
   if (set_aside_ != nullptr) merge(std::exchange(set_aside_, nullptr));
 }
 
@@ -250,7 +250,7 @@ void DeviceCache::reclaim(Lock& lock, bool wait) {
       if (--block->pending_uses == 0) put_back(block);
     }
   }
-  settle();
+  merge_last();
   if (--in_flight_ == 0) settled_.notify_all();
 }
 
@@ -343,7 +343,7 @@ void DeviceCache::account_adopted(int64_t bytes) {
 
 c10::CachingDeviceAllocator::DeviceStats DeviceCache::statistics() {
   Lock lock(mutex_);
-  settle();
+  merge_last();
   return statistics_.get();
 }
 

@@ -111,7 +111,7 @@ class DeviceCache {
   void split(Block* block, size_t bytes);
   void put_back(Block* block);
   void set_aside(Block* block);
-  void settle();
+  void merge_last();
   void merge(Block* block);
   void absorb(Block* block, Block* neighbour);
 
@@ -144,8 +144,8 @@ class DeviceCache {
   std::deque<PendingStream> pending_;
   size_t pending_uses_ = 0;
   // Given back last and not yet among the free blocks: programs tend to ask for the same size
-  // again, and then nothing has to be split and merged. Whoever looks at free blocks settles it
-  // first.
+  // again, and then nothing has to be split and merged. Whoever looks at free blocks calls
+  // merge_last first.
   Block* set_aside_ = nullptr;
   Block* spare_blocks_ = nullptr;
   // Bytes taken from the driver, also by calls under way.

@@ -207,7 +207,7 @@ void DeviceCache::release(Lock& lock, std::vector<Block*> blocks) {
 
 // Of one private pool, or with {0, 0} of the default pools and of private pools nobody holds.
 void DeviceCache::release_unused(Lock& lock, c10::MempoolId_t pool) {
-  settle();
+  merge_last();
   std::vector<Block*> blocks;
   auto collect = [&blocks](const PoolSet& pools) {
     for (const auto& stream : pools.streams) {
@@ -243,7 +243,7 @@ void DeviceCache::empty(c10::MempoolId_t pool) {
 bool DeviceCache::release_oversize(Lock& lock, BlockPool& pool, size_t bytes) {
   const size_t oversize = AcceleratorAllocatorConfig::max_split_size();
   if (pool.small() || oversize == SIZE_MAX) return false;
-  settle();
+  merge_last();
   std::vector<Block*> blocks;
   pool.for_each([&](Block* block) {
     if (block->size >= oversize && is_whole_segment(block)) blocks.push_back(block);
@@ -267,7 +267,7 @@ void DeviceCache::collect_garbage(Lock& lock, size_t bytes) {
   const size_t allowed =
       static_cast<size_t>(threshold * static_cast<double>(std::min(limit_, total_memory_)));
   if (reserved_ + bytes <= allowed) return;
-  settle();
+  merge_last();
   const size_t excess = reserved_ + bytes - allowed;
   std::vector<Block*> blocks;
   for (const auto& stream : default_pools_.streams) {
@@ -289,7 +289,7 @@ void DeviceCache::collect_garbage(Lock& lock, size_t bytes) {
 
 void DeviceCache::append_snapshot(c10::MempoolId_t pool, std::vector<SegmentInfo>& segments) {
   Lock lock(mutex_);
-  settle();
+  merge_last();
   for (const auto& entry : segments_) {
     const Segment& segment = *entry.second;
     const PoolSet& owner = segment.pool->owner();
