@@ -106,8 +106,8 @@ FITS = [
         "TANH",
         lambda z: (mpmath.tanh(root(z)) / root(z) - 1) / z,
         mpf(0),
-        mpf("0.4"),
-        mpf("0.2"),
+        mpf("0.73"),
+        mpf("0.3"),
     ),
     Fit(
         "SINH",
@@ -148,7 +148,7 @@ FITS = [
         mpf("-0.5"),
         mpf("0.5"),
         mpf(2),
-        "d",
+        "ds",
     ),
     # What Stirling's formula leaves, times x, in 1 / x^2, for x >= 8.
     Fit(
@@ -165,7 +165,7 @@ FITS = [
         mpf("1e-9"),
         mpf(1) / 64,
         mpf("0.01"),
-        "d",
+        "ds",
     ),
 ]
 ENDINGS = {
