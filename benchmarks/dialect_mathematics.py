@@ -22,10 +22,36 @@ from tests.dialects.accuracy import FUNCTIONS, TYPES, source
 from tests.dialects.compiled import load
 
 COUNT, REPEATS, ROUNDS = 1 << 14, 40, 15
-DEFAULT = (
-    "exp exp2 expm1 log log2 log1p sin cos tan asin acos atan sinh cosh tanh asinh erf erfc"
-    " tgamma lgamma sqrt rsqrt cbrt rint pow atan2 hypot fmod"
-).split()
+DEFAULT = [
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log1p",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "erf",
+    "erfc",
+    "tgamma",
+    "lgamma",
+    "sqrt",
+    "rsqrt",
+    "cbrt",
+    "rint",
+    "pow",
+    "atan2",
+    "hypot",
+    "fmod",
+]
 LOOP = "for (long r = 0; r < repeats; ++r) for (long i = 0; i < n; i += WIDE)"
 OPENING = "void {name}({inputs}__global {type} *out, long n, long repeats) {{ " + LOOP + " {{"
 Run = Callable[..., None]

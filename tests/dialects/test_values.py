@@ -129,7 +129,9 @@ def test_conversions_to_reals_round_as_they_say(kind: str) -> None:
                 assert abs(Fraction(result) - exact) * share <= gap, f"{source}{mode}: {given}"
 
 
-def test_halves_of_every_bit_pattern() -> None:
+@pytest.mark.parametrize("flags", [["-march=native", "-O2"], ["-O2"]], ids=["native", "plain"])
+def test_halves_of_every_bit_pattern(flags: list[str]) -> None:
+    """By instructions, and by bits where the least processor of a kind has none."""
     text = """
     void widen(const ushort *x, float *out, long n) {
       for (long i = 0; i < n; i += 8) vstore8(vload_half8(0, (const half *)(x + i)), 0, out + i);
@@ -141,7 +143,7 @@ def test_halves_of_every_bit_pattern() -> None:
             text += f"void of_{kind}{width}{mode}(const {kind} *x, ushort *out, long n) {{"
             text += f"for (long i = 0; i < n; i += {width or 1})"
             text += f" vstore_half{width}{mode}({load_x}, 0, (half *)(out + i)); }}\n"
-    library = load(text)
+    library = load(text, flags)
     patterns = np.arange(1 << 16, dtype=np.uint16)
     wide = run(library, "widen", np.empty(patterns.size, np.float32), patterns)
     np.testing.assert_array_equal(wide, patterns.view(np.float16).astype(np.float32))
