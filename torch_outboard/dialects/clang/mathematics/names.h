@@ -21,26 +21,26 @@
     *y = second.back;                                 \
     return first.back;                                \
   }
-#define OB_BY_FOUR_MORE(T, n, wide, back)                                                    \
-  OB_BY_FOUR_3(fma, T, n, wide, back)                                                        \
-  OB_BY_FOUR_3(mad, T, n, wide, back)                                                        \
-  OB_BY_FOUR_INTEGER(ldexp, T, n, wide, back)                                                \
-  OB_BY_FOUR_INTEGER(pown, T, n, wide, back) OB_BY_FOUR_INTEGER(rootn, T, n, wide, back)     \
-      OB_BY_FOUR_POINTER(sincos, T, T, n, wide, back)                                        \
-          OB_BY_FOUR_POINTER(modf, T, T, n, wide, back)                                      \
-              OB_BY_FOUR_POINTER(fract, T, T, n, wide, back)                                 \
-                  OB_BY_FOUR_POINTER(frexp, T, int, n, wide, back)                           \
-                      OB_BY_FOUR_POINTER(lgamma_r, T, int, n, wide, back) OB_FUNCTION int##n \
-                      ilogb(T##n x) {                                                        \
-    return ilogb(x.wide).back;                                                               \
-  }                                                                                          \
-  OB_FUNCTION T##n remquo(T##n x, T##n y, int##n* quotient) {                                \
-    int4 found;                                                                              \
-    const T##4 r = remquo(x.wide, y.wide, &found);                                           \
-    *quotient = found.back;                                                                  \
-    return r.back;                                                                           \
-  }
 /* clang-format off */
+#define OB_BY_FOUR_MORE(T, n, wide, back) \
+  OB_BY_FOUR_3(fma, T, n, wide, back) \
+  OB_BY_FOUR_3(mad, T, n, wide, back) \
+  OB_BY_FOUR_INTEGER(ldexp, T, n, wide, back) \
+  OB_BY_FOUR_INTEGER(pown, T, n, wide, back) \
+  OB_BY_FOUR_INTEGER(rootn, T, n, wide, back) \
+  OB_BY_FOUR_POINTER(sincos, T, T, n, wide, back) OB_BY_FOUR_POINTER(modf, T, T, n, wide, back) \
+      OB_BY_FOUR_POINTER(fract, T, T, n, wide, back) \
+          OB_BY_FOUR_POINTER(frexp, T, int, n, wide, back) \
+              OB_BY_FOUR_POINTER(lgamma_r, T, int, n, wide, back) OB_FUNCTION int##n \
+              ilogb(T##n x) { \
+    return ilogb(x.wide).back; \
+  } \
+  OB_FUNCTION T##n remquo(T##n x, T##n y, int##n* quotient) { \
+    int4 found; \
+    const T##4 r = remquo(x.wide, y.wide, &found); \
+    *quotient = found.back; \
+    return r.back; \
+  }
 #define OB_BY_FOUR(T, n, wide, back) \
   OB_BY_FOUR_1(exp, T, n, wide, back) OB_BY_FOUR_1(exp2, T, n, wide, back) \
   OB_BY_FOUR_1(exp10, T, n, wide, back) OB_BY_FOUR_1(expm1, T, n, wide, back) \
