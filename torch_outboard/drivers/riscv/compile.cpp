@@ -36,7 +36,7 @@ void load_compiler() {
   g_compiler.link = g_link.c_str();
   g_compiler.advice = "OUTBOARD_CLANG names another clang that knows RISC-V";
   const std::string key = g_native.version + g_link + kFlags;
-  g_key = drivers::format("%016" PRIx64, hash_bytes(key.data(), key.size()));
+  g_key = drivers::format("%016zx", std::hash<std::string>()(key));
 }
 
 std::string compiler_key() { return g_key; }
