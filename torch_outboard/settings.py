@@ -24,7 +24,6 @@ KNOWN = frozenset(
         "OUTBOARD_CACHE_LIMIT",
         "OUTBOARD_CACHE_SHARED",
         "OUTBOARD_CLANG",
-        "OUTBOARD_CLANG",
         "OUTBOARD_CLANG_DIALECT",
         "OUTBOARD_CLANG_SECONDS",
         "OUTBOARD_DRIVER",

@@ -128,7 +128,7 @@ def test_threads(device, shares_memory):
     for thread in threads:
         thread.join()
     assert not wrong
-    # Elsewhere a fault is read by one copy and cleared by another, and threads may read it in between.
+    # Elsewhere a fault is read by one copy and cleared by another; threads may read in between.
     assert 1 <= len(errors) <= (4 if shares_memory else 16)
 
 

@@ -21,6 +21,6 @@ __attribute__((const, visibility("hidden"))) ob_work_item* ob_current_item(void)
 
 ob_work_item* ob_current_item(void) { return &current; }
 
-#if !__STDC_HOSTED__
+#if !__STDC_HOSTED__ && !defined(OB_DIALECT_THREADS)
 #include "freestanding.h"
 #endif

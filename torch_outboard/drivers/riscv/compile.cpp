@@ -30,13 +30,13 @@ void load_compiler() {
   g_link += g_link.find(" ld.lld ") != std::string::npos
                 ? " -Bsymbolic --no-undefined --gc-sections"
                 : " --target=riscv64-unknown-elf -fuse-ld=lld "
-                  "-Wl,-Bsymbolic,--no-undefined,--gc-sections";
+                  "-Wl,-shared,-Bsymbolic,--no-undefined,--gc-sections";
   g_compiler = g_native.compiler;
   g_compiler.flags = kFlags;
   g_compiler.link = g_link.c_str();
   g_compiler.advice = "OUTBOARD_CLANG names another clang that knows RISC-V";
   const std::string key = g_native.version + g_link + kFlags;
-  g_key = drivers::format("%016" PRIx64, hash_bytes(key.data(), key.size()));
+  g_key = drivers::format("%016zx", std::hash<std::string>()(key));
 }
 
 std::string compiler_key() { return g_key; }

@@ -1,0 +1,64 @@
+"""Ways of the driver `host` when its compiler fails: `auto` goes on, `device` raises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import run_python
+
+SCRIPT = """\
+#!/bin/sh
+case "$*" in
+  *--version*) echo "clang version 22.1.8" ;;
+  *) echo "no.cl:1:1: error: out of luck"; exit 1 ;;
+esac
+"""
+USE = """
+    import warnings, torch
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            x = torch.ones(3, device="host")
+            for _ in range(3):
+                print((x + x).tolist())
+        except RuntimeError as error:
+            print(str(error).partition("; ")[0])
+    for warning in caught:
+        if "compiler" in str(warning.message):
+            print(str(warning.message).partition("; ")[0])
+"""
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> dict[str, str]:
+    compiler = tmp_path / "clang"
+    compiler.write_text(SCRIPT)
+    compiler.chmod(0o755)
+    return {
+        "OUTBOARD_DRIVER": "host",
+        "OUTBOARD_CLANG": str(compiler),
+        "OUTBOARD_HOST_ACCESS": "separate",
+        "OUTBOARD_CACHE_DIR": "",
+        "OUTBOARD_FALLBACK_COPIED": "allow",
+    }
+
+
+def test_auto_goes_on_and_says_it_once(settings):
+    *results, warning = run_python(USE, OUTBOARD_WAY="auto", **settings).splitlines()
+    assert results == ["[2.0, 2.0, 2.0]"] * 3
+    assert "the compiler of host:0 (Host device (separate memory)) fails on a kernel" in warning
+    assert "out of luck" in warning
+    assert "so all operators run on the host" in warning
+
+
+def test_the_way_device_raises(settings):
+    (message,) = run_python(USE, OUTBOARD_WAY="device", **settings).splitlines()
+    assert message.startswith("device kernels were asked for by the way 'device', and the compiler")
+    assert "out of luck" in message
+
+
+@pytest.mark.slow
+def test_the_way_host_does_not_ask(settings):
+    assert run_python(USE, OUTBOARD_WAY="host", **settings).splitlines() == ["[2.0, 2.0, 2.0]"] * 3
