@@ -61,7 +61,7 @@ def atanh_of_root(z: mpf) -> mpf:
 
 
 EIGHTH = (mpmath.sqrt(2) - 1) ** 2  # of tan(pi / 8)
-LOG_LOW, LOG_HIGH = mpmath.sqrt(mpf(1) / 2) - 1, mpmath.sqrt(2) - 1
+THIRD = mpf(1) / 3
 ATANH_HIGH = mpf("0.02945")
 QUARTER = (PI / 4 + mpf("0.001")) ** 2
 FITS = [
@@ -70,9 +70,9 @@ FITS = [
     Fit(
         "LOG_SERIES",
         lambda f: (mpmath.log1p(f) - f + f**2 / 2) / f**3,
-        LOG_LOW,
-        LOG_HIGH,
-        mpf("0.17"),
+        -THIRD,
+        THIRD,
+        mpf("0.12"),
         "f",
     ),
     Fit("LOG", lambda z: 2 * (atanh_of_root(z) - 1) / z, mpf(0), ATANH_HIGH, ATANH_HIGH, "ds"),
@@ -106,8 +106,8 @@ FITS = [
         "TANH",
         lambda z: (mpmath.tanh(root(z)) / root(z) - 1) / z,
         mpf(0),
-        mpf("0.4"),
-        mpf("0.2"),
+        mpf("0.73"),
+        mpf("0.3"),
     ),
     Fit(
         "SINH",
@@ -148,7 +148,7 @@ FITS = [
         mpf("-0.5"),
         mpf("0.5"),
         mpf(2),
-        "d",
+        "ds",
     ),
     # What Stirling's formula leaves, times x, in 1 / x^2, for x >= 8.
     Fit(
@@ -165,7 +165,7 @@ FITS = [
         mpf("1e-9"),
         mpf(1) / 64,
         mpf("0.01"),
-        "d",
+        "ds",
     ),
 ]
 ENDINGS = {

@@ -12,8 +12,10 @@
 #define OB_SIGN_BIT_DOUBLE (-0x7fffffffffffffffL - 1)
 #define OB_INFINITE_BITS_FLOAT 0x7f800000
 #define OB_INFINITE_BITS_DOUBLE 0x7ff0000000000000L
-#define OB_HALF_ROOT_BITS_FLOAT 0x3f3504f3 /* of sqrt(1 / 2) */
-#define OB_HALF_ROOT_BITS_DOUBLE 0x3fe6a09e667f3bcdL
+/* The least mantissa of logarithms: 2 / 3, where errors of the series of floats are even, and
+ * sqrt(1 / 2). */
+#define OB_LEAST_MANTISSA_FLOAT 0x3f2aaaab
+#define OB_LEAST_MANTISSA_DOUBLE 0x3fe6a09e667f3bcdL
 #define OB_SMALLEST_NORMAL_FLOAT 0x1p-126f
 #define OB_SMALLEST_NORMAL_DOUBLE OB_DOUBLE_BITS(0x0010000000000000)
 #define OB_ONE_BY_EPSILON_FLOAT 0x1p23f

@@ -44,6 +44,8 @@
 #undef J
 #undef K
 
+/* Two floats: names.h. */
+#if OB_PASTE(1, OB_WIDTH) != 12
 #define OB_IS_DOUBLE 0
 #define T F
 #define S float
@@ -59,6 +61,7 @@
 #undef U
 #undef J
 #undef K
+#endif
 
 #undef D
 #undef F

@@ -1,76 +1,92 @@
-/* Vectors of three, vectors with numbers, and the names of functions that may be less exact. */
+/* Vectors of two and three, vectors with numbers, and the names of functions that may be less
+ * exact. */
 
-#define OB_THREE_1(name, T, R) \
-  OB_FUNCTION R##3 name(T##3 x) { return name((T##4)(x, x.z)).xyz; }
-#define OB_THREE_2(name, T, U) \
-  OB_FUNCTION T##3 name(T##3 x, U##3 y) { return name((T##4)(x, x.z), (U##4)(y, y.z)).xyz; }
-#define OB_THREE_3(name, T)                                          \
-  OB_FUNCTION T##3 name(T##3 x, T##3 y, T##3 z) {                    \
-    return name((T##4)(x, x.z), (T##4)(y, y.z), (T##4)(z, z.z)).xyz; \
-  }
-#define OB_THREE_POINTER(name, T, U)                  \
-  OB_FUNCTION T##3 name(T##3 x, U##3 * y) {           \
+/*
+ * Vectors of n elements by those of four: of three elements, and of two floats, for which clang 22
+ * makes wrong code where the processor has AVX-512. `wide` names elements that fill four, `back`
+ * those of the result.
+ */
+#define OB_BY_FOUR_1(name, T, n, wide, back) \
+  OB_FUNCTION T##n name(T##n x) { return name(x.wide).back; }
+#define OB_BY_FOUR_2(name, T, n, wide, back) \
+  OB_FUNCTION T##n name(T##n x, T##n y) { return name(x.wide, y.wide).back; }
+#define OB_BY_FOUR_3(name, T, n, wide, back) \
+  OB_FUNCTION T##n name(T##n x, T##n y, T##n z) { return name(x.wide, y.wide, z.wide).back; }
+#define OB_BY_FOUR_INTEGER(name, T, n, wide, back) \
+  OB_FUNCTION T##n name(T##n x, int##n y) { return name(x.wide, y.wide).back; }
+#define OB_BY_FOUR_POINTER(name, T, U, n, wide, back) \
+  OB_FUNCTION T##n name(T##n x, U##n* y) {            \
     U##4 second;                                      \
-    const T##4 first = name((T##4)(x, x.z), &second); \
-    *y = second.xyz;                                  \
-    return first.xyz;                                 \
+    const T##4 first = name(x.wide, &second);         \
+    *y = second.back;                                 \
+    return first.back;                                \
   }
-#define OB_ONE_ARGUMENT(name) OB_THREE_1(name, float, float) OB_THREE_1(name, double, double)
-#define OB_TWO_ARGUMENTS(name) OB_THREE_2(name, float, float) OB_THREE_2(name, double, double)
 /* clang-format off */
-OB_ONE_ARGUMENT(exp) OB_ONE_ARGUMENT(exp2) OB_ONE_ARGUMENT(exp10) OB_ONE_ARGUMENT(expm1)
-OB_ONE_ARGUMENT(log) OB_ONE_ARGUMENT(log2) OB_ONE_ARGUMENT(log10) OB_ONE_ARGUMENT(log1p)
-OB_ONE_ARGUMENT(sin) OB_ONE_ARGUMENT(cos) OB_ONE_ARGUMENT(tan)
-OB_ONE_ARGUMENT(sinpi) OB_ONE_ARGUMENT(cospi) OB_ONE_ARGUMENT(tanpi)
-OB_ONE_ARGUMENT(asin) OB_ONE_ARGUMENT(acos) OB_ONE_ARGUMENT(atan)
-OB_ONE_ARGUMENT(asinpi) OB_ONE_ARGUMENT(acospi) OB_ONE_ARGUMENT(atanpi)
-OB_ONE_ARGUMENT(sinh) OB_ONE_ARGUMENT(cosh) OB_ONE_ARGUMENT(tanh)
-OB_ONE_ARGUMENT(asinh) OB_ONE_ARGUMENT(acosh) OB_ONE_ARGUMENT(atanh)
-OB_ONE_ARGUMENT(erf) OB_ONE_ARGUMENT(erfc) OB_ONE_ARGUMENT(lgamma) OB_ONE_ARGUMENT(tgamma)
-OB_ONE_ARGUMENT(sqrt) OB_ONE_ARGUMENT(rsqrt) OB_ONE_ARGUMENT(cbrt) OB_ONE_ARGUMENT(logb)
-OB_ONE_ARGUMENT(rint) OB_ONE_ARGUMENT(round) OB_ONE_ARGUMENT(trunc) OB_ONE_ARGUMENT(floor)
-OB_ONE_ARGUMENT(ceil) OB_ONE_ARGUMENT(fabs)
-OB_THREE_1(ilogb, float, int) OB_THREE_1(ilogb, double, int)
-OB_THREE_1(nan, uint, float) OB_THREE_1(nan, ulong, double)
-OB_TWO_ARGUMENTS(pow) OB_TWO_ARGUMENTS(powr) OB_TWO_ARGUMENTS(atan2) OB_TWO_ARGUMENTS(atan2pi)
-OB_TWO_ARGUMENTS(hypot) OB_TWO_ARGUMENTS(fmod) OB_TWO_ARGUMENTS(remainder)
-OB_TWO_ARGUMENTS(nextafter) OB_TWO_ARGUMENTS(copysign) OB_TWO_ARGUMENTS(fdim)
-OB_TWO_ARGUMENTS(fmax) OB_TWO_ARGUMENTS(fmin) OB_TWO_ARGUMENTS(maxmag) OB_TWO_ARGUMENTS(minmag)
-OB_THREE_2(ldexp, float, int) OB_THREE_2(ldexp, double, int)
-OB_THREE_2(pown, float, int) OB_THREE_2(pown, double, int)
-OB_THREE_2(rootn, float, int) OB_THREE_2(rootn, double, int)
-OB_THREE_3(fma, float) OB_THREE_3(fma, double) OB_THREE_3(mad, float) OB_THREE_3(mad, double)
-OB_THREE_POINTER(sincos, float, float) OB_THREE_POINTER(sincos, double, double)
-OB_THREE_POINTER(modf, float, float) OB_THREE_POINTER(modf, double, double)
-OB_THREE_POINTER(fract, float, float) OB_THREE_POINTER(fract, double, double)
-OB_THREE_POINTER(frexp, float, int) OB_THREE_POINTER(frexp, double, int)
-OB_THREE_POINTER(lgamma_r, float, int) OB_THREE_POINTER(lgamma_r, double, int)
-/* clang-format on */
-#define OB_THREE_REMQUO(T)                                         \
-  OB_FUNCTION T##3 remquo(T##3 x, T##3 y, int3* quotient) {        \
-    int4 found;                                                    \
-    const T##4 r = remquo((T##4)(x, x.z), (T##4)(y, y.z), &found); \
-    *quotient = found.xyz;                                         \
-    return r.xyz;                                                  \
+#define OB_BY_FOUR_MORE(T, n, wide, back) \
+  OB_BY_FOUR_3(fma, T, n, wide, back) \
+  OB_BY_FOUR_3(mad, T, n, wide, back) \
+  OB_BY_FOUR_INTEGER(ldexp, T, n, wide, back) \
+  OB_BY_FOUR_INTEGER(pown, T, n, wide, back) \
+  OB_BY_FOUR_INTEGER(rootn, T, n, wide, back) \
+  OB_BY_FOUR_POINTER(sincos, T, T, n, wide, back) OB_BY_FOUR_POINTER(modf, T, T, n, wide, back) \
+      OB_BY_FOUR_POINTER(fract, T, T, n, wide, back) \
+          OB_BY_FOUR_POINTER(frexp, T, int, n, wide, back) \
+              OB_BY_FOUR_POINTER(lgamma_r, T, int, n, wide, back) OB_FUNCTION int##n \
+              ilogb(T##n x) { \
+    return ilogb(x.wide).back; \
+  } \
+  OB_FUNCTION T##n remquo(T##n x, T##n y, int##n* quotient) { \
+    int4 found; \
+    const T##4 r = remquo(x.wide, y.wide, &found); \
+    *quotient = found.back; \
+    return r.back; \
   }
-                                                            OB_THREE_REMQUO(float) OB_THREE_REMQUO(
-                                                                double)
+#define OB_BY_FOUR(T, n, wide, back) \
+  OB_BY_FOUR_1(exp, T, n, wide, back) OB_BY_FOUR_1(exp2, T, n, wide, back) \
+  OB_BY_FOUR_1(exp10, T, n, wide, back) OB_BY_FOUR_1(expm1, T, n, wide, back) \
+  OB_BY_FOUR_1(log, T, n, wide, back) OB_BY_FOUR_1(log2, T, n, wide, back) \
+  OB_BY_FOUR_1(log10, T, n, wide, back) OB_BY_FOUR_1(log1p, T, n, wide, back) \
+  OB_BY_FOUR_1(sin, T, n, wide, back) OB_BY_FOUR_1(cos, T, n, wide, back) \
+  OB_BY_FOUR_1(tan, T, n, wide, back) OB_BY_FOUR_1(sinpi, T, n, wide, back) \
+  OB_BY_FOUR_1(cospi, T, n, wide, back) OB_BY_FOUR_1(tanpi, T, n, wide, back) \
+  OB_BY_FOUR_1(asin, T, n, wide, back) OB_BY_FOUR_1(acos, T, n, wide, back) \
+  OB_BY_FOUR_1(atan, T, n, wide, back) OB_BY_FOUR_1(asinpi, T, n, wide, back) \
+  OB_BY_FOUR_1(acospi, T, n, wide, back) OB_BY_FOUR_1(atanpi, T, n, wide, back) \
+  OB_BY_FOUR_1(sinh, T, n, wide, back) OB_BY_FOUR_1(cosh, T, n, wide, back) \
+  OB_BY_FOUR_1(tanh, T, n, wide, back) OB_BY_FOUR_1(asinh, T, n, wide, back) \
+  OB_BY_FOUR_1(acosh, T, n, wide, back) OB_BY_FOUR_1(atanh, T, n, wide, back) \
+  OB_BY_FOUR_1(erf, T, n, wide, back) OB_BY_FOUR_1(erfc, T, n, wide, back) \
+  OB_BY_FOUR_1(lgamma, T, n, wide, back) OB_BY_FOUR_1(tgamma, T, n, wide, back) \
+  OB_BY_FOUR_1(sqrt, T, n, wide, back) OB_BY_FOUR_1(rsqrt, T, n, wide, back) \
+  OB_BY_FOUR_1(cbrt, T, n, wide, back) OB_BY_FOUR_1(logb, T, n, wide, back) \
+  OB_BY_FOUR_1(rint, T, n, wide, back) OB_BY_FOUR_1(round, T, n, wide, back) \
+  OB_BY_FOUR_1(trunc, T, n, wide, back) OB_BY_FOUR_1(floor, T, n, wide, back) \
+  OB_BY_FOUR_1(ceil, T, n, wide, back) OB_BY_FOUR_1(fabs, T, n, wide, back) \
+  OB_BY_FOUR_2(pow, T, n, wide, back) OB_BY_FOUR_2(powr, T, n, wide, back) \
+  OB_BY_FOUR_2(atan2, T, n, wide, back) OB_BY_FOUR_2(atan2pi, T, n, wide, back) \
+  OB_BY_FOUR_2(hypot, T, n, wide, back) OB_BY_FOUR_2(fmod, T, n, wide, back) \
+  OB_BY_FOUR_2(remainder, T, n, wide, back) OB_BY_FOUR_2(nextafter, T, n, wide, back) \
+  OB_BY_FOUR_2(copysign, T, n, wide, back) OB_BY_FOUR_2(fdim, T, n, wide, back) \
+  OB_BY_FOUR_2(fmax, T, n, wide, back) OB_BY_FOUR_2(fmin, T, n, wide, back) \
+  OB_BY_FOUR_2(maxmag, T, n, wide, back) OB_BY_FOUR_2(minmag, T, n, wide, back) \
+  OB_BY_FOUR_MORE(T, n, wide, back)
+OB_BY_FOUR(float, 2, xyxy, xy)
+OB_BY_FOUR(float, 3, xyzz, xyz)
+OB_BY_FOUR(double, 3, xyzz, xyz)
+/* clang-format on */
+OB_FUNCTION float2 nan(uint2 payload) { return nan(payload.xyxy).xy; }
+OB_FUNCTION float3 nan(uint3 payload) { return nan(payload.xyzz).xyz; }
+OB_FUNCTION double3 nan(ulong3 payload) { return nan(payload.xyzz).xyz; }
 
 #define OB_BOUND_BY_NUMBER(T, S)                           \
   OB_FUNCTION T fmax(T x, S y) { return fmax(x, (T)(y)); } \
   OB_FUNCTION T fmin(T x, S y) { return fmin(x, (T)(y)); }
-                                                                OB_FOR_VECTORS_AND_NUMBER(
-                                                                    OB_BOUND_BY_NUMBER, float)
-                                                                    OB_FOR_VECTORS_AND_NUMBER(
-                                                                        OB_BOUND_BY_NUMBER, double)
+OB_FOR_VECTORS_AND_NUMBER(OB_BOUND_BY_NUMBER, float)
+OB_FOR_VECTORS_AND_NUMBER(OB_BOUND_BY_NUMBER, double)
 #define OB_LDEXP_BY_NUMBER(T, N) \
   OB_FUNCTION T ldexp(T x, int n) { return ldexp(x, (N)(n)); }
-                                                                        OB_VECTOR_WIDTHS_2(
-                                                                            OB_LDEXP_BY_NUMBER,
-                                                                            float, int)
-                                                                            OB_VECTOR_WIDTHS_2(
-                                                                                OB_LDEXP_BY_NUMBER,
-                                                                                double, int)
+OB_VECTOR_WIDTHS_2(OB_LDEXP_BY_NUMBER, float, int)
+OB_VECTOR_WIDTHS_2(OB_LDEXP_BY_NUMBER, double, int)
 
 #define native_cos(x) cos(x)
 #define native_divide(x, y) ((x) / (y))

@@ -7,7 +7,7 @@
 
 /* For U, vectors of uint, and F, vectors of float of the same width. Halves are the low 16 bits. */
 #define OB_HALF(U, F)                                                                              \
-  OB_FUNCTION F ob_from_half(U h) {                                                                \
+  OB_FUNCTION F ob_half_by_bits(U h) {                                                             \
     const U magnitude = (h & (U)(0x7fff)) << (U)(13);                                              \
     /* Exponents of half begin 112 later; the product makes denormal numbers normal, exactly. */   \
     const U value = __builtin_astype(__builtin_astype(magnitude, F) * (F)(0x1p112f), U);           \
@@ -15,7 +15,7 @@
     return __builtin_astype(                                                                       \
         (magnitude >= (U)(0x0f800000) ? special : value) | ((h & (U)(0x8000)) << (U)(16)), F);     \
   }                                                                                                \
-  OB_FUNCTION U ob_to_half(F x) {                                                                  \
+  OB_FUNCTION U ob_bits_of_half(F x) {                                                             \
     const U bits = __builtin_astype(x, U), magnitude = bits & (U)(0x7fffffff);                     \
     /* Denormal: added to a half, whose last bit has the value of theirs. */                       \
     const U small =                                                                                \
@@ -25,25 +25,55 @@
     const U special = magnitude > (U)(0x7f800000) ? (U)(0x7e00) : (U)(0x7c00);                     \
     const U rounded = magnitude < (U)(0x38800000) ? small : normal;                                \
     return (magnitude >= (U)(0x47800000) ? special : rounded) | ((bits >> (U)(16)) & (U)(0x8000)); \
-  }                                                                                                \
-  OB_FUNCTION U ob_to_half_rte(F x) { return ob_to_half(x); }                                      \
-  OB_FUNCTION U ob_to_half_rtz(F x) {                                                              \
-    const U h = ob_to_half(x);                                                                     \
-    const F error = ob_from_half(h & (U)(0x7fff)) -                                                \
-                    __builtin_astype(__builtin_astype(x, U) & (U)(0x7fffffff), F);                 \
-    return error > (F)(0) ? h - (U)(1) : h;                                                        \
-  }                                                                                                \
-  OB_FUNCTION U ob_to_half_rtp(F x) {                                                              \
-    const U h = ob_to_half(x);                                                                     \
-    const U above = h >= (U)(0x8000) ? h - (U)(1) : h + (U)(1);                                    \
-    return ob_from_half(h) < x ? above : h;                                                        \
-  }                                                                                                \
-  OB_FUNCTION U ob_to_half_rtn(F x) {                                                              \
-    const U h = ob_to_half(x);                                                                     \
-    const U below = h >= (U)(0x8000) ? h + (U)(1) : h - (U)(1);                                    \
-    return ob_from_half(h) > x ? below : h;                                                        \
+  }
+/* In the other ways to round, from the nearest. */
+#define OB_HALF_MODES(U, F)                                                        \
+  OB_FUNCTION U ob_to_half_rte(F x) { return ob_to_half(x); }                      \
+  OB_FUNCTION U ob_to_half_rtz(F x) {                                              \
+    const U h = ob_to_half(x);                                                     \
+    const F error = ob_from_half(h & (U)(0x7fff)) -                                \
+                    __builtin_astype(__builtin_astype(x, U) & (U)(0x7fffffff), F); \
+    return error > (F)(0) ? h - (U)(1) : h;                                        \
+  }                                                                                \
+  OB_FUNCTION U ob_to_half_rtp(F x) {                                              \
+    const U h = ob_to_half(x);                                                     \
+    const U above = h >= (U)(0x8000) ? h - (U)(1) : h + (U)(1);                    \
+    return ob_from_half(h) < x ? above : h;                                        \
+  }                                                                                \
+  OB_FUNCTION U ob_to_half_rtn(F x) {                                              \
+    const U h = ob_to_half(x);                                                     \
+    const U below = h >= (U)(0x8000) ? h + (U)(1) : h - (U)(1);                    \
+    return ob_from_half(h) > x ? below : h;                                        \
   }
 OB_WIDTHS_2(OB_HALF, uint, float)
+
+#define OB_HALF_PLAIN(n)                                                      \
+  OB_FUNCTION float##n ob_from_half(uint##n h) { return ob_half_by_bits(h); } \
+  OB_FUNCTION uint##n ob_to_half(float##n x) { return ob_bits_of_half(x); }
+/* By instructions of the processor, where the compiler has a type for them. */
+#if (defined(__F16C__) || defined(__aarch64__) || defined(__riscv_zfhmin)) && __clang_major__ >= 16
+#define OB_HALF_BY_PROCESSOR(n)                                                    \
+  typedef _Float16 ob_half##n __attribute__((ext_vector_type(n)));                 \
+  OB_FUNCTION float##n ob_from_half(uint##n h) {                                   \
+    const ushort##n bits = __builtin_convertvector(h, ushort##n);                  \
+    return __builtin_convertvector(__builtin_astype(bits, ob_half##n), float##n);  \
+  }                                                                                \
+  OB_FUNCTION uint##n ob_to_half(float##n x) {                                     \
+    const ob_half##n rounded = __builtin_convertvector(x, ob_half##n);             \
+    return __builtin_convertvector(__builtin_astype(rounded, ushort##n), uint##n); \
+  }
+OB_FUNCTION float ob_from_half(uint h) { return (float)__builtin_astype((ushort)h, _Float16); }
+OB_FUNCTION uint ob_to_half(float x) { return __builtin_astype((_Float16)x, ushort); }
+#else
+#define OB_HALF_BY_PROCESSOR(n) OB_HALF_PLAIN(n)
+OB_HALF_PLAIN()
+#endif
+OB_HALF_PLAIN(2)
+OB_HALF_PLAIN(3)
+OB_HALF_BY_PROCESSOR(4)
+OB_HALF_BY_PROCESSOR(8)
+OB_HALF_BY_PROCESSOR(16)
+OB_WIDTHS_2(OB_HALF_MODES, uint, float)
 
 /*
  * A double as the float whose rounding to half is that of the double: inexact values get the odd

@@ -94,10 +94,10 @@ OB_FUNCTION T ob_scale(T x, I n) {
   return x * ob_power_of_2(half_n) * ob_power_of_2(n - half_n);
 }
 
-/* x = m 2^e with m in [sqrt(1/2), sqrt(2)), for finite x > 0. */
+/* x = m 2^e with m from LEAST_MANTISSA to twice that, for finite x > 0. */
 OB_FUNCTION T ob_mantissa(T x, I* exponent) {
   const M denormal = x < OB_SMALLEST_NORMAL;
-  const I root = (I)(K(HALF_ROOT_BITS));
+  const I root = (I)(K(LEAST_MANTISSA));
   const T scaled = denormal ? x * (T)(0x1p60f) : x;
   const I bits = OB_BITS(scaled, I) - root;
   *exponent = (bits >> (I)(OB_MANTISSA)) - (denormal ? (I)(60) : (I)(0));

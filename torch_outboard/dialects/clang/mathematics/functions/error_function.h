@@ -28,7 +28,9 @@ OB_FUNCTION T erf(T x) {
   I n;
   T low;
   const T high = ob_erfc_far(a < (T)(0.5f) ? (T)(0.5f) : a, &low, &n);
-  const T far = copysign((T)(1) - ob_scale(high + low, n), x);
+  T sum_rest;
+  const T sum = ob_quick_sum((T)(1), -ob_scale(high, n), &sum_rest);
+  const T far = copysign(sum + (sum_rest - ob_scale(low, n)), x);
   return a < (T)(0.7f) ? (x == (T)(0) ? x : near) : x != x ? x : far;
 }
 OB_FUNCTION T erfc(T x) {
@@ -54,8 +56,19 @@ OB_FUNCTION T ob_short_erfc_far(T a) {
 OB_FUNCTION T erf(T x) {
   const T a = fabs(x), z = x * x;
   const T near = ob_mad(x, OB_POLYNOMIAL(z, OB_ERF_FLOAT), x);
+  /* h = c0 + a (c1 + a ...), whose last two sums keep their rests. */
   const T bounded = a > (T)(4) ? (T)(4) : a;
-  const T far = copysign((T)(1) - exp(-OB_POLYNOMIAL(bounded, OB_ERF_EXPONENT_FLOAT)), x);
+  T slope_rest, product_rest, low, sum_rest;
+  I n;
+  const T slope = ob_two_sum(
+      (T)(OB_FIRST(OB_FOLLOWING(OB_ERF_EXPONENT_FLOAT))),
+      bounded * OB_POLYNOMIAL(bounded, OB_FOLLOWING(OB_FOLLOWING(OB_ERF_EXPONENT_FLOAT))),
+      &slope_rest);
+  const T product = ob_two_product(bounded, slope, &product_rest);
+  const T rest = ob_mad(bounded, slope_rest, product_rest) + (T)(OB_FIRST(OB_ERF_EXPONENT_FLOAT));
+  const T high = ob_exp_parts(-product, -rest, &n, &low), power = ob_power_of_2(n);
+  const T sum = ob_quick_sum((T)(1), -high * power, &sum_rest);
+  const T far = copysign(sum + ob_mad(-low, power, sum_rest), x);
   return a < (T)(0.9f) ? (x == (T)(0) ? x : near) : x != x ? x : far;
 }
 OB_FUNCTION T erfc(T x) {

@@ -4,16 +4,9 @@ OB_FUNCTION T tanh(T x) {
   const T a = fabs(x), z = x * x;
   const T near = ob_mad(x * z, OB_POLYNOMIAL(z, K(TANH)), x);
   /* 1 - 2 / (exp(2 a) + 1) */
-  I n;
-  T low, sum_rest, rest;
-  const T bounded = a > (T)(22) ? (T)(22) : a;
-  const T parts = ob_exp_parts(bounded * (T)(2), (T)(0), &n, &low), power = ob_power_of_2(n);
-  const T high = ob_quick_sum(parts, low, &low);
-  const T sum = ob_two_sum(high * power, (T)(1), &sum_rest);
-  const T quotient = ob_two_quotient((T)(2), (T)(0), sum, ob_mad(low, power, sum_rest), &rest);
-  const T difference = ob_quick_sum((T)(1), -quotient, &sum_rest);
-  const T far = copysign(difference + (sum_rest - rest), x);
-  return z < (T)(0.4f) ? (x == (T)(0) ? x : near) : x != x ? x : far;
+  const T power = exp((a > (T)(22) ? (T)(22) : a) * (T)(2));
+  const T far = copysign((T)(1) - (T)(2) / (power + (T)(1)), x);
+  return z < (T)(0.72f) ? (x == (T)(0) ? x : near) : x != x ? x : far;
 }
 
 #if OB_IS_DOUBLE

@@ -15,36 +15,39 @@ OB_FUNCTION T ob_asin_parts(T a, M far, T* more) {
   *more = ob_mad(t * z, OB_POLYNOMIAL(z, OB_ASIN_DOUBLE), rest);
   return t;
 }
-OB_FUNCTION T asin(T x) {
+OB_FUNCTION T ob_asin_sum(T x, T* rest) {
   const T a = fabs(x);
   const M far = a > (T)(0.5f);
   T more, sum_rest;
   const T t = ob_asin_parts(a, far, &more);
   const T sum = ob_quick_sum((T)(OB_HALF_PI_DOUBLE), t * (T)(-2), &sum_rest);
-  const T result = sum + (sum_rest + ob_mad(more, (T)(-2), (T)(OB_HALF_PI_REST_DOUBLE)));
-  return copysign(far ? result : t + more, x);
+  const T low = sum_rest + ob_mad(more, (T)(-2), (T)(OB_HALF_PI_REST_DOUBLE));
+  const M negative = OB_BITS(x, I) < (I)(0);
+  const T found = far ? sum : t, found_rest = far ? low : more;
+  *rest = negative ? -found_rest : found_rest;
+  return negative ? -found : found;
 }
-OB_FUNCTION T acos(T x) {
+/* pi / 2 - asin(x), pi - 2 (t + more), or 2 (t + more). */
+OB_FUNCTION T ob_acos_sum(T x, T* rest) {
   const T a = fabs(x);
-  const M far = a > (T)(0.5f);
+  const M far = a > (T)(0.5f), negative = OB_BITS(x, I) < (I)(0);
   T more, sum_rest;
   const T t = ob_asin_parts(a, far, &more);
-  /* pi / 2 - asin(x), pi - 2 (t + more), or 2 (t + more). */
-  const T angle = far ? (T)(2) * t : copysign(t, x);
-  const T rest = far ? (T)(2) * more : copysign(t + more, x) - copysign(t, x);
+  const T angle = far ? (T)(2) * t : negative ? -t : t;
+  const T angle_rest = far ? (T)(2) * more : negative ? -more : more;
   const T size = far ? (T)(OB_PI_DOUBLE) : (T)(OB_HALF_PI_DOUBLE);
   const T size_rest = far ? (T)(OB_PI_REST_DOUBLE) : (T)(OB_HALF_PI_REST_DOUBLE);
   const T sum = ob_quick_sum(size, -angle, &sum_rest);
-  const T exact_rest = far ? rest : copysign(more, x);
-  const T result = sum + (sum_rest + (size_rest - exact_rest));
-  return far & (x > (T)(0)) ? angle + rest : result;
+  const M near_one = x > (T)(0.5f);
+  *rest = near_one ? angle_rest : sum_rest + (size_rest - angle_rest);
+  return near_one ? angle : sum;
 }
 
 /*
  * The angle of a point in all four quadrants: of the smaller part by the larger, less pi / 4 where
  * they are near each other, then turned back by eighths of a turn.
  */
-OB_FUNCTION T atan2(T y, T x) {
+OB_FUNCTION T ob_atan2_sum(T y, T x, T* low) {
   const T ay = fabs(y), ax = fabs(x);
   const M swap = ay > ax, both = (ay == OB_INFINITE) & (ax == OB_INFINITE);
   T larger = swap ? ay : ax, smaller = swap ? ax : ay;
@@ -73,16 +76,36 @@ OB_FUNCTION T atan2(T y, T x) {
   base_rest = ob_mad(eighths, (T)(OB_QUARTER_PI_REST_DOUBLE), base_rest);
   const M back = swap != left;
   const T angle = ob_two_sum(base, back ? -t : t, &sum_rest);
-  const T result = angle + (sum_rest + (base_rest + (back ? -more : more)));
-  const T found = eighths == (T)(0) ? t + more : result;
-  return x != x || y != y ? x + y : copysign(found, y);
+  const M only = eighths == (T)(0), down = OB_BITS(y, I) < (I)(0);
+  const T found = only ? t : angle;
+  const T found_rest = only ? more : sum_rest + (base_rest + (back ? -more : more));
+  *low = down ? -found_rest : found_rest;
+  return (x != x) | (y != y) ? x + y : down ? -found : found;
 }
-OB_FUNCTION T atan(T x) { return atan2(x, (T)(1)); }
 
-OB_FUNCTION T asinpi(T x) { return asin(x) * (T)(OB_INVERSE_PI_DOUBLE); }
-OB_FUNCTION T acospi(T x) { return acos(x) * (T)(OB_INVERSE_PI_DOUBLE); }
-OB_FUNCTION T atanpi(T x) { return atan(x) * (T)(OB_INVERSE_PI_DOUBLE); }
-OB_FUNCTION T atan2pi(T y, T x) { return atan2(y, x) * (T)(OB_INVERSE_PI_DOUBLE); }
+/* The results as they are, and by pi. A rest says nothing beside NaN and beside zeros. */
+OB_FUNCTION T ob_sum_of(T sum, T rest) { return sum == (T)(0) ? sum : sum + rest; }
+OB_FUNCTION T ob_by_pi(T sum, T rest) {
+  T product_rest;
+  const T product = ob_two_product(sum, (T)(OB_INVERSE_PI_DOUBLE), &product_rest);
+  product_rest = ob_mad(sum, (T)(OB_INVERSE_PI_REST_DOUBLE), product_rest);
+  return ob_sum_of(product, ob_mad(rest, (T)(OB_INVERSE_PI_DOUBLE), product_rest));
+}
+#undef OB_RESULT
+#define OB_RESULT(name, parameters, sum, finish) \
+  OB_FUNCTION T name parameters {                \
+    T rest;                                      \
+    const T found = sum;                         \
+    return finish(found, rest);                  \
+  }
+OB_RESULT(asin, (T x), ob_asin_sum(x, &rest), ob_sum_of)
+OB_RESULT(acos, (T x), ob_acos_sum(x, &rest), ob_sum_of)
+OB_RESULT(atan, (T x), ob_atan2_sum(x, (T)(1), &rest), ob_sum_of)
+OB_RESULT(atan2, (T y, T x), ob_atan2_sum(y, x, &rest), ob_sum_of)
+OB_RESULT(asinpi, (T x), ob_asin_sum(x, &rest), ob_by_pi)
+OB_RESULT(acospi, (T x), ob_acos_sum(x, &rest), ob_by_pi)
+OB_RESULT(atanpi, (T x), ob_atan2_sum(x, (T)(1), &rest), ob_by_pi)
+OB_RESULT(atan2pi, (T y, T x), ob_atan2_sum(y, x, &rest), ob_by_pi)
 
 /* For vectors of float, to about 2^-36. */
 OB_FUNCTION T ob_short_asin(T x) {

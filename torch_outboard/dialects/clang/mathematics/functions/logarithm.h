@@ -1,11 +1,11 @@
 /* log, log2, log10, log1p. */
 
 /*
- * ln(1 + f + rest) as a sum of two, for f in [sqrt(1/2) - 1, sqrt(2) - 1]: f - f^2 / 2 and what
- * follows, in double by atanh(f / (2 + f)). (That form: FreeBSD's e_log.c, P. Tang, "Table-driven
- * implementation of the logarithm function", 1990.)
+ * ln(1 + f) as a sum of two, for f in [-1/3, 1/3] (float) or [sqrt(1/2) - 1, sqrt(2) - 1]: f
+ * - f^2 / 2 and what follows, in double by atanh(f / (2 + f)). (That form: FreeBSD's e_log.c, P.
+ * Tang, "Table-driven implementation of the logarithm function", 1990.)
  */
-OB_FUNCTION T ob_log_near(T f, T rest, T* low) {
+OB_FUNCTION T ob_log_near(T f, T* low) {
   T square_rest, sum_rest;
   const T square = ob_two_product(f * (T)(0.5f), f, &square_rest);
   const T sum = ob_quick_sum(f, -square, &sum_rest);
@@ -13,11 +13,9 @@ OB_FUNCTION T ob_log_near(T f, T rest, T* low) {
   const T s = f / (f + (T)(2)), z = s * s;
   const T more = s * ob_mad(z, OB_POLYNOMIAL(z, K(LOG)), square);
 #else
-  const T more = f * f * f * OB_POLYNOMIAL(f, K(LOG_SERIES));
+  const T more = square * ((T)(2) * f * OB_POLYNOMIAL(f, K(LOG_SERIES)));
 #endif
-  /* rest / (1 + f), which need not be exact. */
-  const T shift = rest * ob_mad(f, ob_mad(f, (T)(1) - f, (T)(-1)), (T)(1));
-  *low = (sum_rest - square_rest) + (more + shift);
+  *low = (sum_rest - square_rest) + more;
   return sum;
 }
 
@@ -34,7 +32,7 @@ OB_FUNCTION T ob_log_sum(I exponent, T high, T low, T* rest) {
 OB_FUNCTION T ob_log_parts(T x, T* rest) {
   I exponent;
   T low;
-  const T high = ob_log_near(ob_mantissa(x, &exponent) - (T)(1), (T)(0), &low);
+  const T high = ob_log_near(ob_mantissa(x, &exponent) - (T)(1), &low);
   return ob_log_sum(exponent, high, low, rest);
 }
 
@@ -54,7 +52,7 @@ OB_FUNCTION T log(T x) {
 OB_FUNCTION T log2(T x) {
   I exponent;
   T low, rest, sum_rest;
-  const T high = ob_log_near(ob_mantissa(x, &exponent) - (T)(1), (T)(0), &low);
+  const T high = ob_log_near(ob_mantissa(x, &exponent) - (T)(1), &low);
   const T product = ob_two_product(high, (T)(K(LOG2_E)), &rest);
   rest = ob_mad(high, (T)(K(LOG2_E_REST)), ob_mad(low, (T)(K(LOG2_E)), rest));
   const T sum = ob_two_sum(OB_TO(exponent, T), product, &sum_rest);
@@ -78,7 +76,10 @@ OB_FUNCTION T ob_log1p_parts(T x, T x_rest, T* rest) {
   const M near = exponent == (I)(0);
   const T f = near ? x : mantissa - (T)(1);
   const T scaled = (lost + x_rest) * ob_power_of_2(max(-exponent, (I)(1 - OB_BIAS)));
-  const T high = ob_log_near(f, near ? x_rest : scaled, &low);
+  const T high = ob_log_near(f, &low);
+  /* The rest by 1 + f, which need not be exact. */
+  const T shift = ob_mad(f, ob_mad(f, (T)(1) - f, (T)(-1)), (T)(1));
+  low = ob_mad(near ? x_rest : scaled, shift, low);
   return ob_log_sum(exponent, high, low, rest);
 }
 

@@ -113,7 +113,7 @@ OB_FUNCTION T hypot(T x, T y) {
   const T root = sqrt(sum), back = ob_two_product(root, root, &back_rest);
   const T error = ((sum - back) - back_rest) + (sum_rest + (big_rest + small_rest));
   const T result = ob_scale(root + error / ((T)(2) * root), exponent);
-  const T finite = larger == (T)(0) ? larger : x != x || y != y ? x + y : result;
+  const T finite = x != x || y != y ? x + y : larger == (T)(0) ? larger : result;
   return a == OB_INFINITE || b == OB_INFINITE ? OB_INFINITE : finite;
 }
 

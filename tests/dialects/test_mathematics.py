@@ -1,0 +1,126 @@
+"""The dialect's mathematics is as exact as OpenCL asks, in every width and with every compiler."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import pytest
+
+from tests.dialects.accuracy import (
+    FUNCTIONS,
+    TYPES,
+    Dialect,
+    samples,
+    worst_of,
+    worst_of_all_floats,
+)
+from tests.dialects.compiled import CLANGS, MISSING
+
+pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+
+POINTER, LONG = ctypes.c_void_p, ctypes.c_long
+NAMES = list(FUNCTIONS)
+ONE_ARGUMENT = [n for n in NAMES if FUNCTIONS[n].arguments == 1]
+SOME = ["exp", "log", "sin", "tanh", "erf", "pow", "tgamma", "fmod", "atan2"]
+# Largest errors in ulp that are looked for, below OpenCL's limits; lgamma loses digits below 0.
+OURS = {("tgamma", "double"): 4.0, ("lgamma", "double"): 1e6, ("lgamma", "float"): 1.5}
+WITHOUT_FMA = ["-march=x86-64", "-O2"]
+on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="needs x86-64")
+
+
+@cache
+def dialect(
+    width: int = 16,
+    names: tuple[str, ...] = tuple(NAMES),
+    flags: tuple[str, ...] = ("-march=native", "-O2"),
+    clang: int = 0,
+) -> Dialect:
+    return Dialect(names, width, flags, CLANGS[clang])
+
+
+def check(mathematics: Dialect, name: str, count: int = 3 << 10) -> None:
+    for kind in TYPES:
+        worst = worst_of(mathematics, name, kind, count)
+        function = FUNCTIONS[name]
+        limit = function.float_limit if kind == "float" else function.double_limit
+        limit = min(limit, OURS.get((name, kind), 1.5))
+        assert worst.error <= limit, (
+            f"{name}{worst.arguments} of {kind} is {worst.got}, {worst.error} ulp away"
+        )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_errors_are_small(name: str) -> None:
+    check(dialect(), name)
+
+
+def bits_of_all(mathematics: Dialect, names: Sequence[str]) -> list[bytes]:
+    """All results; NaN is one value."""
+    found = []
+    for name in names:
+        for kind in TYPES:
+            for arguments in samples(name, kind, 3 << 8):
+                got = mathematics(name, kind, *arguments)
+                found.append(np.where(np.isnan(got), np.nan, got).tobytes())
+    return found
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 8])
+def test_every_width_gives_the_same_bits(width: int) -> None:
+    """clang 22 makes wrong code of vectors of two floats for AVX-512 (mathematics/names.h)."""
+    assert bits_of_all(dialect(width), NAMES) == bits_of_all(dialect(16), NAMES)
+
+
+def test_contraction_changes_nothing() -> None:
+    """ "fast" fuses what the text keeps apart, so that bits may change, and accuracy may not."""
+    flags = ("-march=native", "-O2", "-ffp-contract=off")
+    assert bits_of_all(dialect(16, tuple(SOME), flags), SOME) == bits_of_all(dialect(16), SOME)
+    fast = dialect(16, tuple(SOME), ("-march=native", "-O2", "-ffp-contract=fast"))
+    for name in SOME:
+        check(fast, name)
+
+
+@on_x86
+@pytest.mark.parametrize("name", SOME)
+def test_errors_are_small_without_fused_products(name: str) -> None:
+    check(dialect(8, tuple(SOME), tuple(WITHOUT_FMA)), name)
+
+
+@pytest.mark.skipif(len(CLANGS) < 2, reason="there is one clang here")
+def test_other_compilers_give_the_same_bits() -> None:
+    for i in range(1, len(CLANGS)):
+        found = bits_of_all(dialect(16, tuple(SOME), clang=i), SOME)
+        assert found == bits_of_all(dialect(16), SOME), CLANGS[i]
+
+
+@on_x86
+def test_fma_is_exact_where_the_processor_has_none() -> None:
+    from tests.dialects.compiled import load
+
+    text = """
+    void fuse(const float *x, const float *y, const float *z, float *out, long n) {
+      for (long i = 0; i < n; i += 8)
+        vstore8(fma(vload8(0, x + i), vload8(0, y + i), vload8(0, z + i)), 0, out + i);
+    }
+    """
+    random = np.random.default_rng(1)
+    x, y = (random.normal(size=1 << 14).astype(np.float32) for _ in range(2))
+    z = (-x * y * (1 + random.normal(size=x.size) * 1e-6)).astype(np.float32)
+    results = []
+    for flags in (WITHOUT_FMA, ["-march=x86-64-v3", "-O2"]):
+        out = np.empty_like(x)
+        load(text, flags).fuse(*(a.ctypes.data_as(POINTER) for a in (x, y, z, out)), LONG(x.size))
+        results.append(out.tobytes())
+    assert results[0] == results[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ONE_ARGUMENT)
+def test_every_float(name: str) -> None:
+    worst = worst_of_all_floats(dialect(), name)
+    limit = min(FUNCTIONS[name].float_limit, OURS.get((name, "float"), 1.5))
+    assert worst.error <= limit, worst

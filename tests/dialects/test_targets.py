@@ -1,0 +1,43 @@
+"""The dialect for other processors, and what it leaves to a library: nothing."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.dialects.accuracy import FUNCTIONS, source
+from tests.dialects.compiled import CLANGS, MISSING, compile_object
+
+pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+
+TARGETS = {
+    "x86-64": ["--target=x86_64-unknown-linux-gnu", "-march=x86-64"],
+    "x86-64-v4": ["--target=x86_64-unknown-linux-gnu", "-march=x86-64-v4"],
+    "aarch64": ["--target=aarch64-unknown-linux-gnu"],
+    "riscv64": ["--target=riscv64-unknown-elf", "-march=rv64gc", "-mcmodel=medany"],
+}
+OPENING = "void {name}({inputs}{type} *out, long n) {{ for (long i = 0; i < n; i += WIDE) {{"
+
+
+def text_of(width: int) -> str:
+    return source(list(FUNCTIONS), OPENING.replace("WIDE", str(width)), "i", "}}", width)
+
+
+@pytest.mark.parametrize("width", [1, 4])
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_function_compiles_and_needs_no_library(
+    target: str, width: int, tmp_path: Path
+) -> None:
+    nm = shutil.which("nm")
+    if nm is None:
+        pytest.skip("needs nm, of binutils")
+    for clang in CLANGS:
+        compiled = compile_object(text_of(width), [*TARGETS[target], "-O2"], tmp_path, clang)
+        shown = subprocess.run(
+            [nm, "-u", str(compiled)], capture_output=True, text=True, check=True
+        )
+        missing = {line.split()[-1] for line in shown.stdout.splitlines() if line.strip()}
+        assert missing <= {"memcpy", "memset", "_GLOBAL_OFFSET_TABLE_"}, clang
