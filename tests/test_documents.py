@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = "csrc|torch_outboard|tests|tools|benchmarks|examples|docs"
 NAMED = re.compile(rf"(?<![\w/.])((?:{FOLDERS})/[\w./-]*\w\.(?:h|cpp|c|py|pyi|cl|md|json))\b")
-BARE = re.compile(r"(?<![\w/.*<{}-])(\w+\.(?:h|cpp|c|py|pyi|cl))\b(?!\w)")
+BARE = re.compile(r"(?<![\w/.*<{}-])(\w+\.(?:h|cpp|c|py|pyi))\b(?!\w)")
 COMMENT = re.compile(r"\s*(?://|\*|/\*|#(?!include))")
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
 SOURCES = [
