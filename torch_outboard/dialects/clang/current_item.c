@@ -1,7 +1,7 @@
 /*
  * The work item that a thread runs (work_items.h). C, linked with every program:
  *
- *   clang ... -x cl program.cl -x c current_item.c
+ *   clang ... -x cl PROGRAM -x c current_item.c
  *
  * Machines without threads, or with a copy of the program for each of them, leave
  * OB_DIALECT_THREADS undefined.

@@ -3,13 +3,13 @@
  * of plain C that runs a part of the work items.
  *
  * 1. Preprocess the program, with opencl.h:
- *        clang <target> -E -x cl -cl-std=CL1.2 -cl-no-stdinc <options> -include opencl.h program.cl
+ *        clang <target> -E -x cl -cl-std=CL1.2 -cl-no-stdinc <options> -include opencl.h PROGRAM
  *    No address space but __constant is left in the text; the word __kernel (or kernel) stands
  * before each kernel.
  * 2. Append for each kernel NAME(TYPE0 a, TYPE1 b ...), where TYPE is the text before a parameter's
  * name: OB_ENTRY_BEGIN(NAME) NAME(OB_ARGUMENT(0, TYPE0), OB_ARGUMENT(1, TYPE1) ...); OB_ENTRY_END
  * 3. Compile it with this file before it:
- *        clang <target> -x cl -cl-std=CL1.2 -cl-no-stdinc <options> -include entry.h text.cl
+ *        clang <target> -x cl -cl-std=CL1.2 -cl-no-stdinc <options> -include entry.h TEXT
  *    and link current_item.c with it.
  *
  * The program then has a function of C for each kernel:

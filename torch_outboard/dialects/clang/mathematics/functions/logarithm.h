@@ -2,8 +2,8 @@
 
 /*
  * ln(1 + f) as a sum of two, for f in [-1/3, 1/3] (float) or [sqrt(1/2) - 1, sqrt(2) - 1]: f
- * - f^2 / 2 and what follows, in double by atanh(f / (2 + f)). (That form: FreeBSD's logarithm, P.
- * Tang, "Table-driven implementation of the logarithm function", 1990.)
+ * - f^2 / 2 and what follows, in double by atanh(f / (2 + f)). (That form: K. C. Ng,
+ * "log", FreeBSD's mathematical library.)
  */
 OB_FUNCTION T ob_log_near(T f, T* low) {
   T square_rest, sum_rest;
