@@ -51,13 +51,13 @@ def test_two_devices(driver: DriverUnderTest) -> None:
 def test_properties(driver: DriverUnderTest) -> None:
     for device in range(2):
         properties = driver.device_properties(device)
-        assert str(device).encode() in properties.name
+        assert b"Host device" in properties.name
         assert properties.vendor
         assert properties.driver_version
         assert properties.addressing == Addressing.POINTER
         assert properties.total_memory == MEMORY
         assert properties.max_allocation == MEMORY
-        assert properties.compute_units == os.cpu_count()
+        assert properties.compute_units == len(os.sched_getaffinity(0))
         assert properties.dtypes == sum(DType)
         assert (properties.least_priority, properties.greatest_priority) == (0, -1)
 

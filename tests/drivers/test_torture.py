@@ -163,8 +163,16 @@ def test_any_function(tortured: DriverUnderTest) -> None:
     tortured.memory_info(0)
 
 
+# Their objects take a compiler, and torture looks at objects before it lets a call fail.
+OF_CODE = {
+    "program_build", "program_binary", "program_load", "program_release", "kernel_create",
+    "kernel_release", "launch",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "name", [name for name in contract.FUNCTIONS if name not in ("initialize", "finalize")]
+    "name",
+    [name for name in contract.FUNCTIONS if name not in {"initialize", "finalize", *OF_CODE}],
 )
 def test_every_function_can_fail(tortured: DriverUnderTest, name: str) -> None:
     if not tortured.has(name):
@@ -350,7 +358,7 @@ def test_message_of_the_wrapped_driver_comes_through(tortured: DriverUnderTest) 
 
 
 def test_missing_functions_stay_missing(tmp_path: Path, tortured: DriverUnderTest) -> None:
-    assert not tortured.has("program_build")
+    assert not tortured.has("convolution")
     assert tortured.has("copy_peer")
     # A table from a time when the contract ended before copy_peer.
     older = contract.Driver()
