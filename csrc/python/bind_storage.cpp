@@ -1,6 +1,8 @@
 // Storages over shared memory, and metadata that travels with tensors.
 #include <pybind11/stl.h>
 
+#include <string>
+
 #include "tensors/shared_storage.h"
 #include "tensors/serialization.h"
 #include "tensors/span.h"
@@ -25,7 +27,12 @@ void bind_storage(py::module_& m) {
     }
     return std::make_pair(exported.descriptor, py::bytes(exported.data));
   });
-  m.def("import_storage", &import_storage, NoGil());
+  m.def("import_storage",
+        [](c10::DeviceIndex device, int descriptor, uint64_t size, const py::bytes& data) {
+          const std::string text = data;
+          py::gil_scoped_release no_gil;
+          return import_storage(device, descriptor, size, text);
+        });
   m.def("span_elements",
         [](const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
           return span_elements(sizes, strides);

@@ -313,7 +313,9 @@ def test_two_models_on_two_devices(same_as_on_cpu):
             optimizer.step()
             yield {"loss": loss, "middle": middle, "model": model, "optimizer": optimizer}
 
-    same_as_on_cpu(program)
+    # The backward has a thread for each device, and what several threads add up may differ in the
+    # last bit.
+    same_as_on_cpu(program, bitwise=False)
 
 
 def test_created_on_the_device(same_as_on_cpu):

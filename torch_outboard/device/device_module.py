@@ -71,7 +71,6 @@ from torch_outboard.device.graphs import (
     is_current_stream_capturing,
     make_graphed_callables,
 )
-from torch_outboard.device.host_memory import register_host_memory, unregister_host_memory
 from torch_outboard.device.lazy_init import (
     _is_in_bad_fork,
     _lazy_call,
@@ -101,6 +100,7 @@ from torch_outboard.device.memory import (
     set_per_process_memory_fraction,
     use_mem_pool,
 )
+from torch_outboard.device.registered_memory import register_host_memory, unregister_host_memory
 from torch_outboard.device.streams import (
     Event,
     ExternalStream,

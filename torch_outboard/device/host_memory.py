@@ -1,6 +1,4 @@
-"""Memory of the host: tensors of host and device over the same bytes, on devices that share memory
-with the host, and tensors from which transfers need no copy.
-"""
+"""Tensors of host and device over the same memory, on devices that share memory with the host."""
 
 from __future__ import annotations
 
@@ -58,39 +56,6 @@ def from_cpu(tensor: torch.Tensor, device: DeviceLike = None) -> torch.Tensor:
     index = device_index(device)
     storage = _C.adopt_cpu_storage(tensor.untyped_storage(), index)
     return _tensor_on(storage, tensor, torch.device(state.name, index))
-
-
-def register_host_memory(tensor: torch.Tensor) -> bool:
-    """Makes the memory of a CPU tensor pinned where it lies, as `cudaHostRegister` does.
-
-    Copies with `non_blocking=True` from and to it are asynchronous then, and `is_pinned()` is true
-    of every tensor on the same storage. The memory is kept until `unregister_host_memory`.
-
-    Returns:
-        False if the driver cannot: copies stay correct, and `tensor.pin_memory()` makes pinned
-        memory to copy into.
-
-    Raises:
-        ValueError: if the tensor is not on the CPU, is empty, or is pinned already.
-    """
-    from torch_outboard import _C
-    from torch_outboard.device.lazy_init import _lazy_init
-
-    _lazy_init()
-    _check_strided(tensor)
-    return _C.register_host_memory(tensor.untyped_storage())
-
-
-def unregister_host_memory(tensor: torch.Tensor) -> None:
-    """Ends what `register_host_memory` began, after waiting for all devices.
-
-    Raises:
-        ValueError: if the memory of the tensor was not registered.
-    """
-    from torch_outboard import _C
-
-    _check_strided(tensor)
-    _C.unregister_host_memory(tensor.untyped_storage())
 
 
 def _check_strided(tensor: torch.Tensor) -> None:

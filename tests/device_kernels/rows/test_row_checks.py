@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from torch_outboard import _C, Launch
-from torch_outboard.ops.row import FLOATS, Row, dtype_bits, template
+from torch_outboard.ops.row import FLOATS, Row, argument_name, dtype_bits, template
 from torch_outboard.ops.template import Result, templated
 
 NAME = "outboard_rows::blend"
@@ -205,3 +205,9 @@ def test_a_property_that_does_not_exist_is_named(row: Any) -> None:
 def test_a_later_overload_is_named_beside_the_row() -> None:
     said = refusal(template_row(), overloads=[NAME, f"{NAME}.out"], scalars=["s"])
     assert said.startswith(f"property 'scalars' of the row of {NAME}, for {NAME}.out: ")
+
+
+def test_arguments_are_named_as_the_installed_pytorch_names_them():
+    assert argument_name("add.Tensor", "summand", "other") == "other"
+    with pytest.raises(ValueError, match=r"aten::add.Tensor has no argument summand or addend"):
+        argument_name("add.Tensor", "summand", "addend")

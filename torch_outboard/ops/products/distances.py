@@ -6,13 +6,22 @@ from typing import Any
 
 import torch
 
-from torch_outboard.ops.row import COMPLEX, FLOATS, INTEGERS, Row
+from torch_outboard.ops.row import COMPLEX, FLOATS, INTEGERS, Row, argument_name, template
 from torch_outboard.ops.template import Launch, Result, templated
 
 # CPU has no half-precision kernels of these.
 WIDE = (torch.float32, torch.float64)
 
 _KIND = {"KIND": "p == 0 ? 0 : (p == 1 ? 1 : (p == 2 ? 2 : (p > 1e300 ? 3 : 4)))"}
+
+
+# Of the backwards; the second since PyTorch 2.15.
+_GRADIENT = ("grad", "grad_output")
+
+
+def _text(name: str, gradient: str) -> str:
+    """The kernels of a backward, whose gradient has this name."""
+    return (template("distances") + template(name)).replace("grad_load", f"{gradient}_load")
 
 
 def _cdist() -> list[Row]:
@@ -26,6 +35,7 @@ def _cdist() -> list[Row]:
     common: dict[str, Any] = {
         "reals": {"p": "p"}, "dtypes": WIDE, "strided": "x1 x2 out", "family": "distance"
     }  # fmt: skip
+    gradient = argument_name("_cdist_backward", *_GRADIENT)
     pairs = "batch + [size(x1, -2), size(x2, -2)]"
     return [
         templated(
@@ -43,32 +53,34 @@ def _cdist() -> list[Row]:
         ),
         templated(
             "_cdist_backward _cdist_backward.out",
-            "distances cdist",
+            None,
             Launch("cdist", "numel(out)"),
-            operands="x1 x2 grad cdist",
+            source=_text("cdist", gradient),
+            operands=f"x1 x2 {gradient} cdist",
             results=Result("out", sizes="batch + [size(x1, -2), m]"),
             let=let,
             numbers=numbers,
             constants={**_KIND, "BACKWARD": "1"},
             conditions=[
                 *conditions,
-                f"sizes(grad) == {pairs}",
+                f"sizes({gradient}) == {pairs}",
                 f"sizes(cdist) == {pairs}",
-                "numel(grad) > 0 && m > 0",
+                f"numel({gradient}) > 0 && m > 0",
             ],
             **common,
         ),
         # Nothing is added up; then CPU gives gradients of the sizes of x1, not of the batches.
         templated(
             "_cdist_backward _cdist_backward.out",
-            "distances cdist",
+            None,
             Launch("cdist", "0"),
-            operands="x1 x2 grad cdist",
+            source=_text("cdist", gradient),
+            operands=f"x1 x2 {gradient} cdist",
             results=Result("out", sizes="sizes(x1)", initial="0"),
             let=let,
             numbers=numbers,
             constants={**_KIND, "BACKWARD": "1"},
-            conditions=[*conditions, "numel(grad) == 0 || m == 0"],
+            conditions=[*conditions, f"numel({gradient}) == 0 || m == 0"],
             **common,
         ),
     ]
@@ -77,6 +89,7 @@ def _cdist() -> list[Row]:
 def _pdist() -> list[Row]:
     numbers = {"rows": "size(self, 0)", "columns": "size(self, 1)"}
     pairs = "[max(size(self, 0) * (size(self, 0) - 1) // 2, 0)]"
+    gradient = argument_name("_pdist_backward", *_GRADIENT)
     common: dict[str, Any] = {
         "reals": {"p": "p"}, "dtypes": WIDE, "numbers": numbers, "family": "distance"
     }  # fmt: skip
@@ -92,15 +105,16 @@ def _pdist() -> list[Row]:
         ),
         templated(
             "_pdist_backward _pdist_backward.out",
-            "distances pdist",
+            None,
             Launch("pdist", "numel(out)"),
-            operands="self grad pdist",
+            source=_text("pdist", gradient),
+            operands=f"self {gradient} pdist",
             results=Result("out", sizes="sizes(self)"),
             constants={**_KIND, "BACKWARD": "1"},
             conditions=[
                 "dims(self) == 2",
                 "p >= 0",
-                f"sizes(grad) == {pairs}",
+                f"sizes({gradient}) == {pairs}",
                 f"sizes(pdist) == {pairs}",
             ],
             **common,
