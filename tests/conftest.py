@@ -54,7 +54,8 @@ _early.add_argument("--configuration", default="environment")
 _early.add_argument("--driver")
 _options = _early.parse_known_args()[0]
 choose_driver(_options.driver)
-set_environment(_options.configuration)
+if "PYTEST_XDIST_WORKER" not in os.environ:  # they have it from the process that started them
+    set_environment(_options.configuration)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

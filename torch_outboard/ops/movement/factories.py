@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -30,7 +31,13 @@ def spaced(name: str, dtypes: tuple[torch.dtype, ...], condition: str = "1", **r
     )
 
 
-def arange(dtypes: tuple[torch.dtype, ...], part: str, length: str, **properties: Any) -> Row:
+def arange(
+    dtypes: tuple[torch.dtype, ...],
+    part: str,
+    length: str,
+    conditions: Sequence[str] = (),
+    **properties: Any,
+) -> Row:
     """Numbers from start to end by steps: as many as `length` says; of each, `part` counts."""
     start, end, step = (part.format(name) for name in ("start", "end", "step"))
     length = length.format(start=start, end=end, step=step)
@@ -45,6 +52,7 @@ def arange(dtypes: tuple[torch.dtype, ...], part: str, length: str, **properties
             f"{step} != 0",
             "step > 0 ? end >= start : end <= start",
             f"{length} < 1099511627776",
+            *conditions,
         ],
         scalars="start step",
         **properties,
@@ -52,18 +60,32 @@ def arange(dtypes: tuple[torch.dtype, ...], part: str, length: str, **properties
     )
 
 
+def _arange_int64(real: str, whole: str) -> list[Row]:
+    """Whole numbers are counted as such. Of others PyTorch cuts the fractions off;
+    since 2.15 only after it has counted.
+    """
+    int64 = (torch.int64,)
+    if torch.arange(1, 2.5, dtype=torch.int64, device="cpu").numel() == 1:
+        return [arange(int64, "({0} < 0 ? ceil({0}) : floor({0}))", whole)]
+    numbers = ("start", "end", "step")
+    are_whole = [f"{name} == floor({name})" for name in numbers]
+    some_is_not = " || ".join(f"{name} != floor({name})" for name in numbers)
+    return [
+        arange(int64, "{}", whole, are_whole),
+        arange(int64, "{}", real, [some_is_not], compute="int64"),
+    ]
+
+
 def rows() -> list[Row]:
     """Every row."""
-    # PyTorch makes doubles of the numbers first. Where the result holds int64 it cuts their
-    # fractions off instead, and computes with integers.
+    # PyTorch makes doubles of the numbers first.
     real = "ceil((real({end}) - real({start})) / real({step}))"
-    whole_part = "({0} < 0 ? ceil({0}) : floor({0}))"
     whole = "(({end} - {start} + {step} - ({step} > 0 ? 1 : -1)) // {step})"
     return [
         arange(FLOATS, "{}", real),
         # Numbers may be negative on the way.
         arange((torch.uint8, torch.int8, torch.int16, torch.int32), "{}", real, compute="int64"),
-        arange((torch.int64,), whole_part, whole),
+        *_arange_int64(real, whole),
         spaced("linspace", (*FLOATS, *COMPLEX)),
         spaced("logspace", FLOATS, base="base"),
         spaced("logspace", COMPLEX, "base != 0", base="base"),
