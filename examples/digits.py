@@ -52,7 +52,7 @@ class DigitNet(nn.Module):
         channels: of the first convolution; all other sizes are multiples.
     """
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int = 32) -> None:
         super().__init__()
         c = channels
         self.features = nn.Sequential(
