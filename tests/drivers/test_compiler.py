@@ -63,11 +63,39 @@ def open_with(folder: Path, compiler: str, **environment: str) -> DriverUnderTes
 
 def failure(driver: DriverUnderTest) -> DriverError:
     """Of building a program; nothing is left of it in the temporary folder, nor a process."""
+    before = children()
     with pytest.raises(DriverError) as raised:
         driver.program_build(0, SOURCE)
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert children() <= before
     return raised.value
+
+
+def children() -> set[int]:
+    """Processes that this one started and has not waited for; other tests leave some as well."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # Number, name in brackets (which may hold anything), state, parent.
+            status = path.read_text(errors="replace").rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):  # ended meanwhile
+            continue
+        if int(status[1]) == os.getpid():
+            found.add(int(path.parent.name))
+    return found
+
+
+def test_children_are_seen() -> None:
+    """Running, and ended but not waited for: `failure` looks for both."""
+    running = subprocess.Popen(["sleep", "60"])
+    ended = subprocess.Popen(["true"])
+    try:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        assert {running.pid, ended.pid} <= children()
+    finally:
+        running.kill()
+        running.wait()
+        ended.wait()
+    assert not {running.pid, ended.pid} & children()
 
 
 def assert_no_code(driver: DriverUnderTest, *words: str) -> None:
