@@ -73,7 +73,11 @@ from torch.utils.cpp_extension import (  # noqa: E402
 LIBRARY = f"{PACKAGE}.lib.libtorch_outboard"
 DRIVERS = ("host", "torture", "ocl", "riscv")
 # Sources that drivers have in common are compiled into each.
-COMMON_SOURCES = {"host": ("compiler",), "riscv": ("common", "compiler")}
+COMMON_SOURCES = {
+    "host": ("compiler",),
+    "ocl": ("common",),
+    "riscv": ("common", "queues", "compiler"),
+}
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-deprecated-declarations"]
 
 

@@ -14,14 +14,15 @@
  *   transfer.cpp  copies and fills
  *   peer.cpp      copies between devices
  *   program.cpp   programs, kernels, launches
- *   table.cpp     messages and the table
+ *   table.cpp     the table, and OpenCL's codes
  *
- * Functions that stand in the table have the contract's names and are described there. Inside the
- * driver a failure is an exception, `Failure`; table.cpp turns it into a status and a message.
+ * Functions that stand in the table have the contract's names and are described there. Failures and
+ * settings are those of drivers/common.
  */
 #ifndef OUTBOARD_DRIVERS_OCL_OCL_H
 #define OUTBOARD_DRIVERS_OCL_OCL_H
 
+#include <common/failure.h>
 #include <outboard/driver.h>
 
 #include <atomic>
@@ -37,15 +38,10 @@
 
 namespace ocl {
 
+using drivers::fail;
+using drivers::Failure;
+
 // ---- table.cpp
-
-struct Failure {
-  ob_status status;
-  std::string message;
-};
-
-[[noreturn]] void fail(ob_status status, const char* format, ...)
-    __attribute__((format(printf, 2, 3)));
 
 // Throws unless an OpenCL function succeeded. `call` is its name.
 void check(cl_int code, const char* call);

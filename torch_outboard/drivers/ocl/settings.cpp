@@ -4,42 +4,21 @@
 // - OUTBOARD_OCL_DEVICES: which devices, in this order; numbers, or parts of "platform/device".
 // - OUTBOARD_OCL_COPIES: how often each device is presented, 1 (default) to 16.
 // - OUTBOARD_OCL_MEMORY: shared, coarse or handles; by default the first that a device suits.
-// - OUTBOARD_OCL_MEMORY_BYTES: bytes of each device; by default what it has, or on a CPU half of
-// the
-//   machine's memory.
+// - OUTBOARD_OCL_MEMORY_BYTES: bytes of each device; by default what it has, or on a CPU half
+//   of the machine's memory.
 // - OUTBOARD_OCL_MASK: capabilities to do without, of float16, float64, subgroups.
 // - OUTBOARD_OCL_PROCESSOR: LLVM's name of the processor that the packaged PoCL compiles for; by
 //   default the one that it finds, or the nearest that its compiler knows. `unknown`: as if it had
 //   found none.
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
+#include <common/settings.h>
 
 #include "ocl.h"
 
 namespace ocl {
 namespace {
 
-std::string text_setting(const char* variable) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? "" : text;
-}
-
-uint64_t number_setting(const char* variable, uint64_t smallest, uint64_t largest,
-                        uint64_t otherwise) {
-  const std::string text = text_setting(variable);
-  if (text.empty()) return otherwise;
-  char* end = nullptr;
-  errno = 0;
-  const unsigned long long number = std::strtoull(text.c_str(), &end, 10);
-  if (text.find('-') != std::string::npos || *end != '\0' || errno != 0 || number < smallest ||
-      number > largest) {
-    fail(OB_INVALID_ARGUMENT, "%s=%.100s is not a whole number from %llu to %llu.", variable,
-         text.c_str(), static_cast<unsigned long long>(smallest),
-         static_cast<unsigned long long>(largest));
-  }
-  return number;
-}
+using drivers::number_setting;
+using drivers::text_setting;
 
 std::vector<std::string> list_setting(const char* variable) {
   std::vector<std::string> items;

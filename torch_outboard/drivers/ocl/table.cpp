@@ -2,45 +2,13 @@
 // PoCL or Intel's driver, which come as Python packages.
 //
 // ocl.h lists the parts, settings.cpp the environment variables. This file holds what surrounds
-// them: messages, and the table, whose functions turn exceptions into statuses.
-#include <cstdarg>
-#include <cstdio>
+// them: the table, whose functions turn exceptions into statuses.
 #include <exception>
-#include <new>
-#include <utility>
 
 #include "ocl.h"
 
 namespace ocl {
 namespace {
-
-thread_local std::string t_message = "No call has failed in this thread.";
-
-const char* last_error(void*) { return t_message.c_str(); }
-
-ob_status keep(ob_status status, std::string message) noexcept {
-  t_message = std::move(message);
-  return status;
-}
-
-// A function of the table that no exception leaves. There is one OpenCL, so no context.
-template <auto function>
-struct Guarded;
-
-template <class... Arguments, ob_status (*function)(Arguments...)>
-struct Guarded<function> {
-  static ob_status call(void*, Arguments... arguments) noexcept {
-    try {
-      return function(arguments...);
-    } catch (Failure& failure) {
-      return keep(failure.status, std::move(failure.message));
-    } catch (const std::bad_alloc&) {
-      return keep(OB_OUT_OF_MEMORY, "The host has no memory.");
-    } catch (const std::exception& error) {
-      return keep(OB_ERROR, error.what());
-    }
-  }
-};
 
 ob_status initialize() {
   find_devices();
@@ -49,7 +17,7 @@ ob_status initialize() {
 
 ob_status device_count(int32_t* count) {
   *count = static_cast<int32_t>(devices().size());
-  return *count == 0 ? keep(OB_OK, no_device_reason()) : OB_OK;
+  return *count == 0 ? drivers::keep_message(OB_OK, no_device_reason()) : OB_OK;
 }
 
 // Contexts, queues and memory stay: other threads may still look at tensors, and the process ends.
@@ -69,18 +37,6 @@ ob_status finalize() {
 }
 
 }  // namespace
-
-void fail(ob_status status, const char* format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  va_list again;
-  va_copy(again, arguments);
-  std::string message(static_cast<size_t>(std::vsnprintf(nullptr, 0, format, arguments)), '\0');
-  va_end(arguments);
-  std::vsnprintf(message.data(), message.size() + 1, format, again);
-  va_end(again);
-  throw Failure{status, std::move(message)};
-}
 
 std::string code_name(cl_int code) {
   const char* name = nullptr;
@@ -133,50 +89,48 @@ extern "C" __attribute__((visibility("default"))) const ob_driver* ob_driver_tab
     t.minor = OB_VERSION_MINOR;
     t.struct_size = sizeof(ob_driver);
     t.name = "ocl";
-    t.last_error = &last_error;
-    t.initialize = &Guarded<initialize>::call;
-    t.finalize = &Guarded<finalize>::call;
-    t.device_count = &Guarded<device_count>::call;
-#define OUTBOARD_SET(name) t.name = &Guarded<ocl::name>::call;
-    OUTBOARD_SET(device_properties)
-    OUTBOARD_SET(peer_access)
-    OUTBOARD_SET(allocate)
-    OUTBOARD_SET(deallocate)
-    OUTBOARD_SET(memory_info)
-    OUTBOARD_SET(host_allocate)
-    OUTBOARD_SET(host_deallocate)
-    OUTBOARD_SET(queue_create)
-    OUTBOARD_SET(queue_destroy)
-    OUTBOARD_SET(queue_query)
-    OUTBOARD_SET(queue_synchronize)
-    OUTBOARD_SET(device_synchronize)
-    OUTBOARD_SET(queue_native_handle)
-    OUTBOARD_SET(event_create)
-    OUTBOARD_SET(event_destroy)
-    OUTBOARD_SET(event_record)
-    OUTBOARD_SET(event_wait)
-    OUTBOARD_SET(event_query)
-    OUTBOARD_SET(event_synchronize)
-    OUTBOARD_SET(event_elapsed)
-    OUTBOARD_SET(copy_host_to_device)
-    OUTBOARD_SET(copy_device_to_host)
-    OUTBOARD_SET(copy_device_to_device)
-    OUTBOARD_SET(copy_peer)
-    OUTBOARD_SET(copy_host_to_device_2d)
-    OUTBOARD_SET(copy_device_to_host_2d)
-    OUTBOARD_SET(copy_device_to_device_2d)
-    OUTBOARD_SET(fill)
-    OUTBOARD_SET(host_callback)
-    OUTBOARD_SET(program_build)
-    OUTBOARD_SET(program_binary)
-    OUTBOARD_SET(program_load)
-    OUTBOARD_SET(program_release)
-    OUTBOARD_SET(kernel_create)
-    OUTBOARD_SET(kernel_release)
-    OUTBOARD_SET(kernel_attributes)
-    OUTBOARD_SET(launch)
-    OUTBOARD_SET(event_time)
-#undef OUTBOARD_SET
+    t.last_error = &drivers::last_error;
+    OB_SET(t, initialize);
+    OB_SET(t, finalize);
+    OB_SET(t, device_count);
+    OB_SET(t, device_properties);
+    OB_SET(t, peer_access);
+    OB_SET(t, allocate);
+    OB_SET(t, deallocate);
+    OB_SET(t, memory_info);
+    OB_SET(t, host_allocate);
+    OB_SET(t, host_deallocate);
+    OB_SET(t, queue_create);
+    OB_SET(t, queue_destroy);
+    OB_SET(t, queue_query);
+    OB_SET(t, queue_synchronize);
+    OB_SET(t, device_synchronize);
+    OB_SET(t, queue_native_handle);
+    OB_SET(t, event_create);
+    OB_SET(t, event_destroy);
+    OB_SET(t, event_record);
+    OB_SET(t, event_wait);
+    OB_SET(t, event_query);
+    OB_SET(t, event_synchronize);
+    OB_SET(t, event_elapsed);
+    OB_SET(t, copy_host_to_device);
+    OB_SET(t, copy_device_to_host);
+    OB_SET(t, copy_device_to_device);
+    OB_SET(t, copy_peer);
+    OB_SET(t, copy_host_to_device_2d);
+    OB_SET(t, copy_device_to_host_2d);
+    OB_SET(t, copy_device_to_device_2d);
+    OB_SET(t, fill);
+    OB_SET(t, host_callback);
+    OB_SET(t, program_build);
+    OB_SET(t, program_binary);
+    OB_SET(t, program_load);
+    OB_SET(t, program_release);
+    OB_SET(t, kernel_create);
+    OB_SET(t, kernel_release);
+    OB_SET(t, kernel_attributes);
+    OB_SET(t, launch);
+    OB_SET(t, event_time);
     return t;
   }();
   return &table;

@@ -9,14 +9,14 @@
  *   image.cpp     what a program is once it is linked: an ELF file, and the same in memory
  *   unicorn.cpp   the processor: an emulator in this process
  *
- * Messages, settings, queues and events are those of drivers/common. Functions that stand in the
- * table have the contract's names and are described there.
+ * Messages and settings are those of drivers/common, queues and events those of drivers/queues.
+ * Functions that stand in the table have the contract's names and are described there.
  */
 #ifndef OUTBOARD_DRIVERS_RISCV_RISCV_H
 #define OUTBOARD_DRIVERS_RISCV_RISCV_H
 
 #include <common/failure.h>
-#include <common/queues.h>
+#include <queues/queues.h>
 #include <common/settings.h>
 #include <outboard/driver.h>
 

@@ -1,7 +1,7 @@
 // Events, which point to their latest recording, and callbacks.
 #include <ctime>
 
-#include "failure.h"
+#include "common/failure.h"
 #include "queues.h"
 
 struct ob_event_t {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "failure.h"
+#include "common/failure.h"
 #include "queues.h"
 
 struct ob_queue_t {
