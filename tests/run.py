@@ -24,6 +24,7 @@ RESULTS = ROOT / ".test-results"
 CLOSING = re.compile(r"^=*\s*((?:\d+ \w+(?:, )?)+|no tests ran) in [\d.]+s.*$")
 NO_TESTS_COLLECTED = 5
 EVERY_FAMILY = "tests/device_kernels/test_every_family.py"
+CLANG_DRIVER = ("tests/drivers/test_host_kernels.py", "tests/drivers/test_driver_programs.py")
 
 SWEEP_DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool", "complex64",
@@ -91,7 +92,7 @@ def default_stages() -> list[Stage]:
         pytest_stage("separate", "separate and not slow"),
         pytest_stage("torture", "torture and not slow"),
         engines_stage("not slow"),
-        *clang_stages("tests/drivers/test_host_kernels.py", EVERY_FAMILY),
+        *clang_stages(*CLANG_DRIVER, EVERY_FAMILY),
     ]
 
 
@@ -102,7 +103,7 @@ def full_stages() -> list[Stage]:
         pytest_stage("torture", "torture"),
         engines_stage(None),
         engines_stage("not slow", "gpu"),
-        *clang_stages("tests/drivers/test_host_kernels.py", "tests/device_kernels"),
+        *clang_stages(*CLANG_DRIVER, "tests/device_kernels"),
     ]
     for access in ("shared", "separate"):
         stages += [sweep_stage(dtype, access) for dtype in SWEEP_DTYPES]

@@ -1,8 +1,7 @@
-"""Programs, kernels and launches of the driver ocl, in each kind of memory."""
+"""What is OpenCL's own of programs, kernels and launches; test_driver_programs.py has the rest."""
 
 from __future__ import annotations
 
-import array
 import ctypes
 import itertools
 import os
@@ -15,10 +14,11 @@ from pathlib import Path
 
 import pytest
 from driver_support import OCL, DriverUnderTest, open_driver, reason_without_opencl
+from program_support import ints, read_ints, source_for
 
 from torch_outboard.drivers import ocl
 from torch_outboard.drivers.client import DriverError, Local
-from torch_outboard.drivers.contract import Addressing, DType, Feature, Status
+from torch_outboard.drivers.contract import DType, Feature, Status
 
 pytestmark = [
     pytest.mark.ocl_only,
@@ -26,18 +26,6 @@ pytestmark = [
 ]
 
 Make = Callable[..., int]
-
-# One text for pointers and for (memory object, offset in bytes).
-MACROS = {
-    Addressing.POINTER: """
-#define ADDRESS(type, name) __global type* name
-#define AT(type, name) name
-""",
-    Addressing.HANDLE: """
-#define ADDRESS(type, name) __global type* name##_start, ulong name##_offset
-#define AT(type, name) ((__global type*)((__global char*)name##_start + name##_offset))
-""",
-}
 
 SOURCE = """
 __kernel void add(ADDRESS(int, a), ADDRESS(int, b), int factor, ADDRESS(int, out), long bias) {
@@ -52,12 +40,6 @@ __kernel void reverse(__local int* buffer, ADDRESS(int, data)) {
   AT(int, data)[get_global_id(0)] = buffer[size - 1 - i];
 }
 
-__kernel void coordinates(ADDRESS(int, out)) {
-  size_t x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);
-  size_t i = (z * get_global_size(1) + y) * get_global_size(0) + x;
-  AT(int, out)[i] = (int)(x + 100 * y + 10000 * z + 1000000 * get_local_id(1));
-}
-
 __kernel void increment(ADDRESS(int, data)) { AT(int, data)[get_global_id(0)] += 1; }
 
 __kernel void append(ADDRESS(int, data), int digit) {
@@ -70,10 +52,6 @@ __kernel void spin(ADDRESS(int, data), int rounds) {
   AT(int, data)[0] = value;
 }
 """
-
-
-def source_for(driver: DriverUnderTest, text: str) -> str:
-    return MACROS[Addressing(driver.device_properties(0).addressing)] + text
 
 
 @pytest.fixture
@@ -95,47 +73,6 @@ def make_kernel(driver: DriverUnderTest) -> Iterator[Callable[..., int]]:
         driver.kernel_release(kernel)
 
 
-def ints(*values: int) -> bytes:
-    return array.array("i", values).tobytes()
-
-
-def read_ints(driver: DriverUnderTest, queue: int, address: int, count: int) -> list[int]:
-    return list(array.array("i", driver.read(queue, address, 4 * count)))
-
-
-def test_launch_with_offset_addresses_and_values(
-    driver: DriverUnderTest, queue: int, make_memory: Make, make_kernel: Make
-) -> None:
-    memory = make_memory(4096)
-    a, b, out = memory + 128, memory + 1028, memory + 2052
-    driver.fill(queue, memory, b"\xee", 4096)
-    driver.write(queue, a, ints(*range(64)))
-    driver.write(queue, b, ints(*range(1000, 1064)))
-    values = ctypes.c_int32(-3), ctypes.c_int64(7)
-    driver.launch(queue, make_kernel("add"), [64], [16], a, b, values[0], out, values[1])
-    assert read_ints(driver, queue, out, 64) == [i - 3 * (1000 + i) + 7 for i in range(64)]
-    assert driver.read(queue, out - 4, 4) == driver.read(queue, out + 256, 4) == b"\xee" * 4
-
-
-def test_arguments_are_copied(
-    driver: DriverUnderTest,
-    queue: int,
-    make_memory: Make,
-    make_kernel: Make,
-    gate: Callable[[int], threading.Event],
-) -> None:
-    memory = make_memory(256)
-    kernel = make_kernel("append")
-    driver.fill(queue, memory, bytes(4), 256)
-    opened = gate(queue)
-    digit = ctypes.c_int32()
-    for digit.value in (1, 2, 0, 1):
-        driver.launch(queue, kernel, [64], [64], memory, digit)
-    digit.value = 99
-    opened.set()
-    assert read_ints(driver, queue, memory, 64) == [1 * 27 + 2 * 9 + 0 * 3 + 1] * 64
-
-
 def test_local_memory(
     driver: DriverUnderTest, queue: int, make_memory: Make, make_kernel: Make
 ) -> None:
@@ -146,77 +83,19 @@ def test_local_memory(
     assert read_ints(driver, queue, memory, 64) == expected
 
 
-def test_three_dimensions(
-    driver: DriverUnderTest, queue: int, make_memory: Make, make_kernel: Make
-) -> None:
-    memory = make_memory(4 * 4 * 6 * 2)
-    driver.launch(queue, make_kernel("coordinates"), [4, 6, 2], [4, 2, 1], memory)
-    expected = [
-        x + 100 * y + 10000 * z + 1000000 * (y % 2)
-        for z in range(2)
-        for y in range(6)
-        for x in range(4)
-    ]
-    assert read_ints(driver, queue, memory, 48) == expected
-
-
-def test_ordered_with_copies_and_fills(
-    driver: DriverUnderTest, queue: int, make_memory: Make, make_kernel: Make
-) -> None:
-    memory, other = make_memory(4 << 10), make_memory(4 << 10)
-    kernel = make_kernel("increment")
-    for round_ in range(50):
-        driver.fill(queue, memory, ints(round_), 4 << 10)
-        driver.launch(queue, kernel, [1024], [64], memory)
-        driver.copy_device_to_device(queue, other, memory, 4 << 10)
-        driver.launch(queue, kernel, [1024], [64], other)
-        assert read_ints(driver, queue, other, 1024) == [round_ + 2] * 1024
-
-
-def test_two_devices(
+def test_a_kernel_of_another_device(
     driver: DriverUnderTest, make_queue: Make, make_memory: Make, make_kernel: Make
 ) -> None:
-    queues = [make_queue(0), make_queue(1)]
-    memories = [make_memory(256, device) for device in range(2)]
-    for device, (queue, memory) in enumerate(zip(queues, memories, strict=True)):
-        driver.fill(queue, memory, ints(device), 256)
-        driver.launch(queue, make_kernel("increment", device), [64], [64], memory)
-        assert read_ints(driver, queue, memory, 64) == [device + 1] * 64
+    queue, memory = make_queue(0), make_memory(256)
     with pytest.raises(DriverError, match="device 1 cannot run on a queue of device 0") as error:
-        driver.launch(queues[0], make_kernel("increment", 1), [64], [64], memories[0])
+        driver.launch(queue, make_kernel("increment", 1), [64], [64], memory)
     assert error.value.status == Status.INVALID_ARGUMENT
 
 
-def test_build_log(driver: DriverUnderTest) -> None:
-    with pytest.raises(DriverError, match="no_such_variable") as error:
-        driver.program_build(0, "__kernel void broken() { no_such_variable = 1; }")
-    assert error.value.status == Status.BUILD_FAILED
-
-
-def test_options(driver: DriverUnderTest, queue: int, make_memory: Make, make_kernel: Make) -> None:
-    text = source_for(driver, "__kernel void f(ADDRESS(int, x)) { AT(int, x)[0] = ANSWER; }")
-    memory = make_memory(4)
-    for answer in (41, 42):
-        program = driver.program_build(0, text, f"-DANSWER={answer}")
-        kernel = driver.kernel_create(program, "f")
-        driver.program_release(program)  # the kernel goes on living
-        driver.launch(queue, kernel, [1], [1], memory)
-        assert read_ints(driver, queue, memory, 1) == [answer]
-        driver.kernel_release(kernel)
+def test_options_of_no_compiler(driver: DriverUnderTest) -> None:
     with pytest.raises(DriverError) as error:
-        driver.program_build(0, text)
+        driver.program_build(0, source_for(driver, SOURCE), "--no-such-option")
     assert error.value.status == Status.BUILD_FAILED
-    with pytest.raises(DriverError) as error:
-        driver.program_build(0, text, "-DANSWER=1 --no-such-option")
-    assert error.value.status == Status.BUILD_FAILED
-
-
-def test_no_such_kernel(driver: DriverUnderTest) -> None:
-    program = driver.program_build(0, source_for(driver, SOURCE))
-    with pytest.raises(DriverError, match="no kernel named nonesuch") as error:
-        driver.kernel_create(program, "nonesuch")
-    assert error.value.status == Status.INVALID_ARGUMENT
-    driver.program_release(program)
 
 
 def test_wrong_launches(
