@@ -3,6 +3,7 @@
 //
 // A row's properties are those of convolution_call.h and
 //   source  text of the kernels, those of products first
+//   planes  text of the kernels of plane_convolution.h, which processors take for large maps
 #include <ATen/ops/sum.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "device_kernels/convolution/convolution_call.h"
+#include "device_kernels/convolution/plane_convolution.h"
 #include "device_kernels/engine.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/product/product_program.h"
@@ -43,6 +45,7 @@ class ConvolutionKernel final : public EngineKernel {
 
   const ConvolutionCall call_;
   const std::string& source_;
+  const std::string& planes_;
 };
 
 namespace {
@@ -165,7 +168,8 @@ void write_image(ProductLayout& layout, const at::Tensor& image, const at::Tenso
 ConvolutionKernel::ConvolutionKernel(const Row& row, const c10::FunctionSchema& schema)
     : EngineKernel(row, schema),
       call_(row, overload_),
-      source_(ProductProgram::keep(row.text("source"))) {}
+      source_(ProductProgram::keep(row.text("source"))),
+      planes_(ProductProgram::keep(row.text("planes"))) {}
 
 bool ConvolutionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   ConvolutionOperands operands;
@@ -227,6 +231,7 @@ std::vector<at::Tensor> ConvolutionKernel::run_backward(const ConvolutionOperand
 void ConvolutionKernel::write_output(const ConvolutionGeometry& geometry, const at::Tensor& input,
                                      const at::Tensor& weight, const at::Tensor& bias,
                                      const at::Tensor& output) const {
+  if (write_output_by_planes(geometry, input, weight, bias, output, planes_)) return;
   const at::Tensor left = weight.contiguous();
   ProductLayout layout;
   layout.batches = geometry.groups;
@@ -301,6 +306,7 @@ void ConvolutionKernel::write_input_with_steps(const ConvolutionGeometry& geomet
 void ConvolutionKernel::write_input(const ConvolutionGeometry& geometry, const at::Tensor& output,
                                     const at::Tensor& weight, const at::Tensor& bias,
                                     const at::Tensor& input) const {
+  if (write_input_by_planes(geometry, output, weight, bias, input, planes_)) return;
   const bool steps = std::any_of(geometry.stride.begin(), geometry.stride.end(),
                                  [](int64_t step) { return step > 1; });
   // Columns of narrow dtypes would be rounded before they are added up.
@@ -331,6 +337,7 @@ void ConvolutionKernel::write_input(const ConvolutionGeometry& geometry, const a
 
 void ConvolutionKernel::write_weight(const ConvolutionGeometry& geometry, const at::Tensor& input,
                                      const at::Tensor& output, const at::Tensor& weight) const {
+  if (write_weight_by_planes(geometry, input, output, weight, planes_)) return;
   const at::Tensor left = has_even_positions(output) ? output : output.contiguous();
   ProductLayout layout;
   layout.batches = geometry.groups;
