@@ -181,7 +181,14 @@ __kernel void pack_weights(OB_POINTER(X, weight), OB_POINTER(S, packed), const W
     }
     return;
   }
+  const int whole = height == ROWS && taps <= W && taps == w.size[0] * w.size[1] * w.size[2];
   for (I c = begin; c < end; ++c) {
+    if (whole && c + 1 < end) {
+      // What vectors have too much of belongs to the next channel, and is packed after it.
+      transpose(from + c * w.channel, w.row, to);
+      to += taps * ROWS;
+      continue;
+    }
     for (I t = 0; t < taps; ++t, to += ROWS) {
       const __global X *at = from + c * w.channel + places[t];
       if (height == ROWS) {
