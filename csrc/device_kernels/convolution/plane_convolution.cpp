@@ -174,13 +174,16 @@ bool write_weight_by_planes(const ConvolutionGeometry& geometry, const at::Tenso
   const TapPattern pattern = forward_taps(geometry, kernel);
   PlaneLayout layout;
   layout.make_room(pattern, divide_up(spatial(input.sizes(), 1), geometry.stride), extent);
+  const double used = used_part(layout, extent);
+  const bool gathers = used < kGathered && weight.size(0) / geometry.groups >= kGatheredRows;
   PlaneLayout gradient_layout;
-  gradient_layout.grid = layout.grid;
+  gradient_layout.grid = gathers ? extent : layout.grid;
+  const PlaneLayout tap_layout = PlaneLayout::of_taps(pattern.taps(), extent);
   const auto& program = PlaneProgram::find(input.device().index(), input.scalar_type(), text);
-  const int64_t at_a_time = std::min(images_at_a_time(program, layout, input),
+  const int64_t at_a_time = std::min(images_at_a_time(program, gathers ? tap_layout : layout, input),
                                      images_at_a_time(program, gradient_layout, output));
-  if (at_a_time == 0 || used_part(layout, extent) < kLeast) return false;
-  const int64_t parts = program.gradient_parts(layout, at_a_time);
+  if (at_a_time == 0 || used < kLeast) return false;
+  const int64_t parts = program.gradient_parts(gradient_layout, at_a_time);
   if (parts * weight.numel() > kLargestIndex) return false;
 
   WeightLayout weights = {};
@@ -195,8 +198,15 @@ bool write_weight_by_planes(const ConvolutionGeometry& geometry, const at::Tenso
     const int64_t images = std::min(at_a_time, input.size(0) - begin);
     const at::Tensor planes = program.pack_planes(input, begin, images, layout, pattern);
     const at::Tensor gradients = program.pack_planes(output, begin, images, gradient_layout, plain);
-    program.sum_gradients(weights, layout, pattern, images, planes, gradient_layout, gradients,
-                          begin > 0, sums);
+    if (gathers) {
+      const at::Tensor gathered =
+          program.gather_taps(weights, layout, pattern, images, planes, tap_layout);
+      program.sum_gradients(weights, tap_layout, gathered_taps(pattern.taps()), images, gathered,
+                            gradient_layout, gradients, begin > 0, sums);
+    } else {
+      program.sum_gradients(weights, layout, pattern, images, planes, gradient_layout, gradients,
+                            begin > 0, sums);
+    }
   }
   if (!direct) program.sum_parts(sums, parts, weight);
   return true;

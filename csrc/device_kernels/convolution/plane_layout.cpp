@@ -13,6 +13,13 @@ constexpr int64_t kLine = 16;
 
 }  // namespace
 
+TapPattern gathered_taps(int64_t taps) {
+  TapPattern pattern = {};
+  pattern.count = pattern.cycle = {1, 1, taps};
+  pattern.step = {1, 1, 1};
+  return pattern;
+}
+
 TapPattern forward_taps(const ConvolutionGeometry& geometry, const SpatialValues& kernel) {
   TapPattern pattern = {};
   for (int d = 0; d < 3; ++d) {
@@ -44,6 +51,14 @@ TapPattern backward_taps(const ConvolutionGeometry& geometry, const SpatialValue
     pattern.offset[d] = (reached - pattern.first[d] * dilation) / stride;
   }
   return pattern;
+}
+
+PlaneLayout PlaneLayout::of_taps(int64_t taps, const SpatialValues& extent) {
+  PlaneLayout layout;
+  layout.phases = {1, 1, taps};
+  layout.grid = extent;
+  layout.reach = kLine;  // the last vector of a row goes beyond
+  return layout;
 }
 
 int64_t PlaneLayout::plane(int64_t images, int64_t width) const {

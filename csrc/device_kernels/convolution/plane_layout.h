@@ -22,6 +22,9 @@ struct TapPattern {
   int64_t taps() const { return count[0] * count[1] * count[2]; }
 };
 
+// Planes of taps, one behind the other: tap i meets each position's own place in phase i.
+TapPattern gathered_taps(int64_t taps);
+
 // What the output of a convolution reads of its input.
 TapPattern forward_taps(const ConvolutionGeometry& geometry, const SpatialValues& kernel);
 
@@ -37,6 +40,9 @@ class PlaneLayout {
   SpatialValues grid = {1, 1, 1};    // places of an image in a plane
   int64_t lead = 0;                  // zeros before the first place
   int64_t reach = 0;                 // how far taps go beyond a position
+
+  // A plane for each tap, of positions of `extent` without any between them.
+  static PlaneLayout of_taps(int64_t taps, const SpatialValues& extent);
 
   int64_t places() const { return grid[0] * grid[1] * grid[2]; }
   int64_t phase_count() const { return phases[0] * phases[1] * phases[2]; }

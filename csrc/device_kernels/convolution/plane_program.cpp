@@ -105,6 +105,7 @@ PlaneProgram::PlaneProgram(c10::DeviceIndex device, ScalarType dtype, const std:
   pack_planes_ = kernel("pack_planes");
   pack_weights_ = kernel("pack_weights");
   gather_patches_ = kernel("gather_patches");
+  gather_taps_ = kernel("gather_taps");
   plane_tiles_ = kernel("plane_tiles");
   plane_gradients_ = kernel("plane_gradients");
   sum_parts_ = kernel("sum_parts");
@@ -201,6 +202,25 @@ void PlaneProgram::multiply(const WeightLayout& weights, const at::Tensor& packe
   enqueue(*plane_tiles_, weights.groups * column_panels * divide_up(row_panels, panels), arguments);
 }
 
+at::Tensor PlaneProgram::gather_taps(const WeightLayout& weights, const PlaneLayout& layout,
+                                     const TapPattern& pattern, int64_t images,
+                                     const at::Tensor& planes,
+                                     const PlaneLayout& gathered) const {
+  const int64_t channels = weights.groups * weights.channels;
+  const int64_t plane = gathered.plane(images, columns_);
+  at::Tensor packed = workspace(channels * pattern.taps() * plane + columns_);
+  Result columns = {};
+  columns.count = narrow(images * gathered.places());
+  columns.extent = narrow(gathered.grid);
+  LaunchArguments arguments;
+  arguments.address(planes.const_data_ptr()).address(packed.mutable_data_ptr());
+  arguments.value(Planes{narrow(layout.phases), narrow(layout.grid), narrow(layout.lead),
+                         narrow(layout.plane(images, columns_))});
+  arguments.value(taps_of(pattern)).value(columns).value(narrow(plane));
+  enqueue(*gather_taps_, channels, arguments);
+  return packed;
+}
+
 int64_t PlaneProgram::gradient_part(const PlaneLayout& layout, int64_t images) const {
   const int64_t positions = divide_up(images * layout.places(), width_) * width_;
   return divide_up(divide_up(positions, divide_up(positions, kPositions)), width_) * width_;
@@ -215,8 +235,8 @@ void PlaneProgram::sum_gradients(const WeightLayout& weights, const PlaneLayout&
                                  const at::Tensor& planes, const PlaneLayout& gradient_layout,
                                  const at::Tensor& gradients, bool adds,
                                  const at::Tensor& sums) const {
-  const int64_t positions = divide_up(images * layout.places(), width_) * width_;
-  const int64_t part = gradient_part(layout, images);
+  const int64_t positions = divide_up(images * gradient_layout.places(), width_) * width_;
+  const int64_t part = gradient_part(gradient_layout, images);
   const int64_t all = weights.channels * pattern.taps();
   const int64_t blocks = divide_up(weights.rows, kBlock);
   const int64_t elements = std::min(kElementTiles * elements_, all);

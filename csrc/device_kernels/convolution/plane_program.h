@@ -50,6 +50,11 @@ class PlaneProgram {
                 const TapPattern& pattern, const at::Tensor& planes, bool gathers,
                 const ResultLayout& result, const at::Tensor& bias, void* out) const;
 
+  // Planes of what each tap meets at the positions of a result, `gathered`, instead of such of an
+  // image with more positions. PlaneLayout::of_taps makes the layout.
+  at::Tensor gather_taps(const WeightLayout& weights, const PlaneLayout& layout,
+                         const TapPattern& pattern, int64_t images, const at::Tensor& planes,
+                         const PlaneLayout& gathered) const;
   // How many parts sum_gradients makes of the positions of so many images; fewer images have no
   // more.
   int64_t gradient_parts(const PlaneLayout& layout, int64_t images) const;
@@ -78,6 +83,7 @@ class PlaneProgram {
   Kernel* pack_planes_;
   Kernel* pack_weights_;
   Kernel* gather_patches_;
+  Kernel* gather_taps_;
   Kernel* plane_tiles_;
   Kernel* plane_gradients_;
   Kernel* sum_parts_;
