@@ -25,8 +25,8 @@ constexpr Tiles kWideTiles = {8, 3, 4, 6};
 
 constexpr int64_t kDepth = 256;        // that a work item packs
 constexpr int64_t kPanels = 8;         // of rows, in a work item
-constexpr int64_t kPositions = 1536;   // of a part of a gradient
-constexpr int64_t kBlock = 64;         // filters of a work item
+constexpr int64_t kPositions = 2048;   // of a part of a gradient
+constexpr int64_t kBlock = 32;         // filters of a work item
 constexpr int64_t kElementTiles = 16;  // of a work item
 constexpr int64_t kSlice = 1024;       // elements that a work item adds up
 constexpr int64_t kItems = 8;          // for each processor, where there is work for so many

@@ -408,7 +408,8 @@ __kernel void plane_gradients(OB_POINTER(S, gradients), OB_POINTER(S, planes), O
   I offsets[TAPS];
   const Taps taps = t;
   const Planes source = p;
-  const I count = find_offsets(&taps, &source, offsets), elements = g.channels * count;
+  const I taps_of_kernel = find_offsets(&taps, &source, offsets);
+  const I elements = g.channels * taps_of_kernel;
   const I blocks = (g.filters + g.block - 1) / g.block;
   const I ranges = (elements + g.elements - 1) / g.elements;
   const I parts = (g.positions + g.part - 1) / g.part;
@@ -428,7 +429,7 @@ __kernel void plane_gradients(OB_POINTER(S, gradients), OB_POINTER(S, planes), O
 #pragma unroll
     for (int i = 0; i < ELEMENTS; ++i) {
       const I element = min(e + i, last_element - 1);
-      x[i] = from + element / count * channel + offsets[element % count];
+      x[i] = from + element / taps_of_kernel * channel + offsets[element % taps_of_kernel];
     }
     for (I f = first_filter; f < last_filter; f += FILTERS) {
       const __global S *y[FILTERS];
@@ -452,17 +453,19 @@ __kernel void plane_gradients(OB_POINTER(S, gradients), OB_POINTER(S, planes), O
           for (int i = 0; i < FILTERS; ++i) total[i][j] = values[i] * value + total[i][j];
         }
       }
-      // Sums of neighbours, until a vector has the sums of W vectors. In loops, so that compilers
-      // take them from memory: for horizontal sums x86 has the first 16 registers only, and all of
-      // the above would be kept in those.
-      S tile[(FILTERS * ELEMENTS + 1) * W];
+      // Halves of neighbours are added, then neighbours, until a vector has the sums of W vectors.
+      // In loops, so that compilers take them from memory: for horizontal sums x86 has the first 16
+      // registers only, and all of the above would be kept in those.
+      S tile[(FILTERS * ELEMENTS / 2 + 1) * W];
+      int vectors = FILTERS * ELEMENTS / 2;
 #pragma unroll
-      for (int i = 0; i < FILTERS; ++i)
-#pragma unroll
-        for (int j = 0; j < ELEMENTS; ++j) VSTORE(total[i][j], i * ELEMENTS + j, tile);
-      int vectors = FILTERS * ELEMENTS;
+      for (int i = 0; i < FILTERS * ELEMENTS / 2; ++i) {
+        const V a = total[2 * i / ELEMENTS][2 * i % ELEMENTS];
+        const V b = total[(2 * i + 1) / ELEMENTS][(2 * i + 1) % ELEMENTS];
+        VSTORE((V)(a.lo + a.hi, b.lo + b.hi), i, tile);
+      }
 #pragma unroll 1
-      for (int width = W; width > 1; width /= 2) {
+      for (int width = W / 2; width > 1; width /= 2) {
         if (vectors % 2 == 1) VSTORE((V)(0), vectors, tile);
         vectors = (vectors + 1) / 2;
 #pragma unroll 1
@@ -471,9 +474,17 @@ __kernel void plane_gradients(OB_POINTER(S, gradients), OB_POINTER(S, planes), O
           VSTORE((V)(a.even + a.odd, b.even + b.odd), i, tile);
         }
       }
-      for (I i = 0; i < min((I)FILTERS, last_filter - f); ++i) {
-        __global S *to = sums + ((part * g.groups + group) * g.filters + f + i) * elements + e;
-        for (I j = 0; j < min((I)ELEMENTS, last_element - e); ++j) {
+      const I height = min((I)FILTERS, last_filter - f), count = min((I)ELEMENTS, last_element - e);
+      __global S *to = sums + ((part * g.groups + group) * g.filters + f) * elements + e;
+      if (height == FILTERS && count == ELEMENTS && !adds) {
+#pragma unroll
+        for (int i = 0; i < FILTERS; ++i)
+#pragma unroll
+          for (int j = 0; j < ELEMENTS; ++j) to[i * elements + j] = tile[i * ELEMENTS + j];
+        continue;
+      }
+      for (I i = 0; i < height; ++i, to += elements) {
+        for (I j = 0; j < count; ++j) {
           to[j] = adds ? to[j] + tile[i * ELEMENTS + j] : tile[i * ELEMENTS + j];
         }
       }
