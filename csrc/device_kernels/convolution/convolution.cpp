@@ -36,12 +36,14 @@ class ConvolutionKernel final : public EngineKernel {
                     const at::Tensor& weight, const at::Tensor& bias,
                     const at::Tensor& output) const;
   void write_input(const ConvolutionGeometry& geometry, const at::Tensor& output,
-                   const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& input) const;
+                   const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& input,
+                   GradientPlanes& kept) const;
   void write_input_with_steps(const ConvolutionGeometry& geometry, const at::Tensor& output,
                               const at::Tensor& weight, const at::Tensor& bias,
                               const at::Tensor& input) const;
   void write_weight(const ConvolutionGeometry& geometry, const at::Tensor& input,
-                    const at::Tensor& output, const at::Tensor& weight) const;
+                    const at::Tensor& output, const at::Tensor& weight,
+                    const GradientPlanes& kept) const;
 
   const ConvolutionCall call_;
   const std::string& source_;
@@ -192,7 +194,8 @@ at::Tensor ConvolutionKernel::run_forward(const ConvolutionOperands& operands) c
   at::Tensor output = empty_on(input.device().index(), operands.output_sizes, input.scalar_type(),
                                convolution_format(input, weight));
   if (geometry.transposed) {
-    write_input(geometry, input, weight, bias, output);
+    GradientPlanes kept;
+    write_input(geometry, input, weight, bias, output, kept);
   } else {
     write_output(geometry, input, weight, bias, output);
   }
@@ -205,20 +208,21 @@ std::vector<at::Tensor> ConvolutionKernel::run_backward(const ConvolutionOperand
   const c10::DeviceIndex device = input.device().index();
   const ScalarType dtype = input.scalar_type();
   std::vector<at::Tensor> results(3);
+  GradientPlanes kept;
   if (operands.wanted[0]) {
     results[0] = empty_on(device, input.sizes(), dtype, convolution_format(input, weight));
     if (geometry.transposed) {
       write_output(geometry, gradient, weight, at::Tensor(), results[0]);
     } else {
-      write_input(geometry, gradient, weight, at::Tensor(), results[0]);
+      write_input(geometry, gradient, weight, at::Tensor(), results[0], kept);
     }
   }
   if (operands.wanted[1]) {
     results[1] = empty_on(device, weight.sizes(), dtype);
     if (geometry.transposed) {
-      write_weight(geometry, gradient, input, results[1]);
+      write_weight(geometry, gradient, input, results[1], kept);
     } else {
-      write_weight(geometry, input, gradient, results[1]);
+      write_weight(geometry, input, gradient, results[1], kept);
     }
   }
   if (operands.wanted[2]) {
@@ -305,8 +309,8 @@ void ConvolutionKernel::write_input_with_steps(const ConvolutionGeometry& geomet
 
 void ConvolutionKernel::write_input(const ConvolutionGeometry& geometry, const at::Tensor& output,
                                     const at::Tensor& weight, const at::Tensor& bias,
-                                    const at::Tensor& input) const {
-  if (write_input_by_planes(geometry, output, weight, bias, input, planes_)) return;
+                                    const at::Tensor& input, GradientPlanes& kept) const {
+  if (write_input_by_planes(geometry, output, weight, bias, input, planes_, kept)) return;
   const bool steps = std::any_of(geometry.stride.begin(), geometry.stride.end(),
                                  [](int64_t step) { return step > 1; });
   // Columns of narrow dtypes would be rounded before they are added up.
@@ -336,8 +340,9 @@ void ConvolutionKernel::write_input(const ConvolutionGeometry& geometry, const a
 }
 
 void ConvolutionKernel::write_weight(const ConvolutionGeometry& geometry, const at::Tensor& input,
-                                     const at::Tensor& output, const at::Tensor& weight) const {
-  if (write_weight_by_planes(geometry, input, output, weight, planes_)) return;
+                                     const at::Tensor& output, const at::Tensor& weight,
+                                     const GradientPlanes& kept) const {
+  if (write_weight_by_planes(geometry, input, output, weight, planes_, kept)) return;
   const at::Tensor left = has_even_positions(output) ? output : output.contiguous();
   ProductLayout layout;
   layout.batches = geometry.groups;

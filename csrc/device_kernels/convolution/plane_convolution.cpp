@@ -104,7 +104,7 @@ bool write_output_by_planes(const ConvolutionGeometry& geometry, const at::Tenso
 
 bool write_input_by_planes(const ConvolutionGeometry& geometry, const at::Tensor& output,
                            const at::Tensor& weight, const at::Tensor& bias,
-                           const at::Tensor& input, const std::string& text) {
+                           const at::Tensor& input, const std::string& text, GradientPlanes& kept) {
   if (!suits(output, weight, geometry) || weight.size(1) < kRows) return false;
   const SpatialValues kernel = spatial(weight.sizes(), 1);
   const SpatialValues sizes = spatial(input.sizes(), 1), content = spatial(output.sizes(), 1);
@@ -147,6 +147,7 @@ bool write_input_by_planes(const ConvolutionGeometry& geometry, const at::Tensor
   for (int64_t begin = 0; begin < output.size(0); begin += at_a_time) {
     const int64_t images = std::min(at_a_time, output.size(0) - begin);
     const at::Tensor planes = program.pack_planes(output, begin, images, layout, all);
+    if (images == output.size(0)) kept = {planes, layout};
     for (size_t i = 0; i < passes.size(); ++i) {
       const auto& [first, pattern] = passes[i];
       ResultLayout result{images, input.stride(0), input.stride(1), 0, {}, {}};
@@ -165,7 +166,7 @@ bool write_input_by_planes(const ConvolutionGeometry& geometry, const at::Tensor
 
 bool write_weight_by_planes(const ConvolutionGeometry& geometry, const at::Tensor& input,
                             const at::Tensor& output, const at::Tensor& weight,
-                            const std::string& text) {
+                            const std::string& text, const GradientPlanes& kept) {
   const SpatialValues kernel = spatial(weight.sizes(), 1);
   const SpatialValues extent = spatial(output.sizes(), 1);
   if (!suits(input, weight, geometry) || output.size(0) * volume(extent) < kGradientPositions) {
@@ -180,8 +181,14 @@ bool write_weight_by_planes(const ConvolutionGeometry& geometry, const at::Tenso
   gradient_layout.grid = gathers ? extent : layout.grid;
   const PlaneLayout tap_layout = PlaneLayout::of_taps(pattern.taps(), extent);
   const auto& program = PlaneProgram::find(input.device().index(), input.scalar_type(), text);
-  const int64_t at_a_time = std::min(images_at_a_time(program, gathers ? tap_layout : layout, input),
-                                     images_at_a_time(program, gradient_layout, output));
+  int64_t at_a_time = images_at_a_time(program, gathers ? tap_layout : layout, input);
+  const bool reuses = kept.planes.defined() && kept.layout.grid == gradient_layout.grid &&
+                      at_a_time == input.size(0);
+  if (reuses) {
+    gradient_layout = kept.layout;
+  } else {
+    at_a_time = std::min(at_a_time, images_at_a_time(program, gradient_layout, output));
+  }
   if (at_a_time == 0 || used < kLeast) return false;
   const int64_t parts = program.gradient_parts(gradient_layout, at_a_time);
   if (parts * weight.numel() > kLargestIndex) return false;

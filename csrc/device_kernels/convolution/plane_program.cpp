@@ -204,8 +204,7 @@ void PlaneProgram::multiply(const WeightLayout& weights, const at::Tensor& packe
 
 at::Tensor PlaneProgram::gather_taps(const WeightLayout& weights, const PlaneLayout& layout,
                                      const TapPattern& pattern, int64_t images,
-                                     const at::Tensor& planes,
-                                     const PlaneLayout& gathered) const {
+                                     const at::Tensor& planes, const PlaneLayout& gathered) const {
   const int64_t channels = weights.groups * weights.channels;
   const int64_t plane = gathered.plane(images, columns_);
   at::Tensor packed = workspace(channels * pattern.taps() * plane + columns_);
@@ -241,7 +240,9 @@ void PlaneProgram::sum_gradients(const WeightLayout& weights, const PlaneLayout&
   const int64_t blocks = divide_up(weights.rows, kBlock);
   const int64_t elements = std::min(kElementTiles * elements_, all);
   LaunchArguments arguments;
-  arguments.address(gradients.const_data_ptr()).address(planes.const_data_ptr());
+  const auto* first_gradient =
+      static_cast<const char*>(gradients.const_data_ptr()) + gradient_layout.lead * value_bytes_;
+  arguments.address(first_gradient).address(planes.const_data_ptr());
   arguments.address(sums.mutable_data_ptr());
   arguments.value(Planes{narrow(layout.phases), narrow(layout.grid), narrow(layout.lead),
                          narrow(layout.plane(images, columns_))});

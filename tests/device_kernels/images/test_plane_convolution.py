@@ -123,6 +123,19 @@ def test_infinite_places_reach_their_neighbours_alone(device):
     assert not actual.isnan().any()
 
 
+def test_memory_of_others_stays_as_it_is(device):
+    # Two kilobytes each: holes of the size that packed weights have here, between tensors.
+    blocks = [torch.full((256,), 7.0, dtype=torch.float64, device=device) for _ in range(64)]
+    del blocks[::2]
+    x = torch.randn(3, 32, 7, dtype=torch.float64, device=device)
+    weight = torch.randn(16, 16, 1, dtype=torch.float64, device=device)
+    gradient = torch.randn(3, 16, 4, dtype=torch.float64, device=device)
+    options = ([2], [0], [1], False, [0], 2, [True, True, False])
+    for _ in range(8):
+        torch.ops.aten.convolution_backward(gradient, x, weight, None, *options)
+    assert all(bool((block == 7).all()) for block in blocks)
+
+
 @pytest.fixture
 def timed() -> Iterator[None]:
     _C.take_launch_times()

@@ -183,8 +183,8 @@ __kernel void pack_weights(OB_POINTER(X, weight), OB_POINTER(S, packed), const W
   }
   const int whole = height == ROWS && taps <= W && taps == w.size[0] * w.size[1] * w.size[2];
   for (I c = begin; c < end; ++c) {
-    if (whole && c + 1 < end) {
-      // What vectors have too much of belongs to the next channel, and is packed after it.
+    if (whole && (end - c) * taps >= W) {
+      // What vectors have too much of belongs to the next channels, and is overwritten by them.
       transpose(from + c * w.channel, w.row, to);
       to += taps * ROWS;
       continue;
