@@ -18,10 +18,11 @@ constexpr int64_t kRows = 4;
 // where many rows use them; below the second, planes are not worth it.
 constexpr double kGathered = 0.8, kLeast = 0.2;
 constexpr int64_t kGatheredRows = 64;
+constexpr int64_t kGatheredImages = 16;  // at a time: each has up to a quarter of kPlaneBytes
 // Positions of a result, below which gradients of weights have too little to add up.
 constexpr int64_t kGradientPositions = 256;
 // Passes of a gradient of an input with steps, each of which reads all planes.
-constexpr size_t kMostPasses = 16;
+constexpr int64_t kMostPasses = 16;
 constexpr int64_t kLargestIndex = (int64_t{1} << 31) - 65536;
 
 int64_t volume(const SpatialValues& sizes) { return sizes[0] * sizes[1] * sizes[2]; }
@@ -32,11 +33,12 @@ SpatialValues divide_up(const SpatialValues& sizes, const SpatialValues& by) {
   return result;
 }
 
-bool suits(const at::Tensor& tensor, const at::Tensor& weight,
+bool suits(const at::Tensor& result, const at::Tensor& weight,
            const ConvolutionGeometry& geometry) {
-  return device_properties(tensor.device().index()).kind == OB_DEVICE_CPU &&
-         tensor.is_floating_point() && volume(spatial(weight.sizes(), 1)) <= PlaneProgram::kTaps &&
-         weight.size(0) / geometry.groups >= kRows;
+  return device_properties(result.device().index()).kind == OB_DEVICE_CPU &&
+         result.is_floating_point() && volume(spatial(weight.sizes(), 1)) <= PlaneProgram::kTaps &&
+         weight.size(0) / geometry.groups >= kRows &&
+         std::max(result.numel(), 2 * weight.numel()) <= kLargestIndex;
 }
 
 // How many images are packed at a time; 0: not one.
@@ -54,6 +56,14 @@ int64_t images_at_a_time(const PlaneProgram& program, const PlaneLayout& layout,
   return (images + times - 1) / times;
 }
 
+// Whether patches are gathered: where planes are used so little by so many rows, and what
+// `channels` with so many taps meet in one image is not too much.
+bool gathers_patches(const PlaneProgram& program, double used, int64_t rows, int64_t channels,
+                     int64_t taps, const SpatialValues& extent) {
+  return used < kGathered && rows >= kGatheredRows &&
+         channels * taps * volume(extent) * program.value_bytes() <= kPlaneBytes / 4;
+}
+
 double used_part(const PlaneLayout& layout, const SpatialValues& extent) {
   return static_cast<double>(volume(extent)) / static_cast<double>(layout.places());
 }
@@ -68,19 +78,23 @@ const char* image_address(const at::Tensor& image, int64_t number) {
 bool write_output_by_planes(const ConvolutionGeometry& geometry, const at::Tensor& input,
                             const at::Tensor& weight, const at::Tensor& bias,
                             const at::Tensor& output, const std::string& text) {
-  if (!suits(input, weight, geometry)) return false;
+  if (!suits(output, weight, geometry)) return false;
   const SpatialValues kernel = spatial(weight.sizes(), 1);
   const SpatialValues extent = spatial(output.sizes(), 1);
   const TapPattern pattern = forward_taps(geometry, kernel);
   PlaneLayout layout;
   layout.make_room(pattern, divide_up(spatial(input.sizes(), 1), geometry.stride), extent);
   const double used = used_part(layout, extent);
+  if (used < kLeast) return false;
   const auto& program = PlaneProgram::find(input.device().index(), input.scalar_type(), text);
-  const int64_t at_a_time = images_at_a_time(program, layout, input);
-  if (at_a_time == 0 || used < kLeast) return false;
+  const int64_t taps = volume(kernel);
+  const bool gathers =
+      gathers_patches(program, used, weight.size(0) / geometry.groups, input.size(1), taps, extent);
+  int64_t at_a_time = images_at_a_time(program, layout, input);
+  if (at_a_time == 0) return false;
+  if (gathers) at_a_time = std::min(at_a_time, kGatheredImages);
 
   const at::Tensor dense = weight.contiguous();
-  const int64_t taps = volume(kernel);
   WeightLayout weights;
   weights.groups = geometry.groups;
   weights.rows = weight.size(0) / geometry.groups;
@@ -90,7 +104,6 @@ bool write_output_by_planes(const ConvolutionGeometry& geometry, const at::Tenso
   weights.group = weights.rows * weights.row;
   weights.size = kernel;
   const at::Tensor packed = program.pack_weights(dense, weights, pattern);
-  const bool gathers = used < kGathered && weights.rows >= kGatheredRows;
   for (int64_t begin = 0; begin < input.size(0); begin += at_a_time) {
     const int64_t images = std::min(at_a_time, input.size(0) - begin);
     const at::Tensor planes = program.pack_planes(input, begin, images, layout, pattern);
@@ -105,7 +118,10 @@ bool write_output_by_planes(const ConvolutionGeometry& geometry, const at::Tenso
 bool write_input_by_planes(const ConvolutionGeometry& geometry, const at::Tensor& output,
                            const at::Tensor& weight, const at::Tensor& bias,
                            const at::Tensor& input, const std::string& text, GradientPlanes& kept) {
-  if (!suits(output, weight, geometry) || weight.size(1) < kRows) return false;
+  if (!suits(input, weight, geometry) || weight.size(1) < kRows ||
+      volume(geometry.stride) > kMostPasses) {
+    return false;
+  }
   const SpatialValues kernel = spatial(weight.sizes(), 1);
   const SpatialValues sizes = spatial(input.sizes(), 1), content = spatial(output.sizes(), 1);
   // Places whose remainders differ meet different elements of a kernel.
@@ -123,12 +139,16 @@ bool write_input_by_planes(const ConvolutionGeometry& geometry, const at::Tensor
     }
   }
   const double used = used_part(layout, divide_up(sizes, geometry.stride));
+  if (used < kLeast) return false;
   const auto& program = PlaneProgram::find(output.device().index(), output.scalar_type(), text);
-  const int64_t at_a_time = images_at_a_time(program, layout, output);
-  if (at_a_time == 0 || used < kLeast || passes.size() > kMostPasses) return false;
+  const int64_t taps = volume(kernel);
+  const bool gathers =
+      gathers_patches(program, used, weight.size(1), output.size(1), taps, content);
+  int64_t at_a_time = images_at_a_time(program, layout, output);
+  if (at_a_time == 0) return false;
+  if (gathers) at_a_time = std::min(at_a_time, kGatheredImages);
 
   const at::Tensor dense = weight.contiguous();
-  const int64_t taps = volume(kernel);
   WeightLayout weights;
   weights.groups = geometry.groups;
   weights.rows = weight.size(1);
@@ -137,7 +157,6 @@ bool write_input_by_planes(const ConvolutionGeometry& geometry, const at::Tensor
   weights.channel = weights.rows * taps;
   weights.group = weights.channels * weights.channel;
   weights.size = kernel;
-  const bool gathers = used < kGathered && weights.rows >= kGatheredRows;
   std::vector<at::Tensor> packed;
   for (const auto& pass : passes) {
     packed.push_back(program.pack_weights(dense, weights, pass.second));
@@ -176,11 +195,13 @@ bool write_weight_by_planes(const ConvolutionGeometry& geometry, const at::Tenso
   PlaneLayout layout;
   layout.make_room(pattern, divide_up(spatial(input.sizes(), 1), geometry.stride), extent);
   const double used = used_part(layout, extent);
-  const bool gathers = used < kGathered && weight.size(0) / geometry.groups >= kGatheredRows;
+  if (used < kLeast) return false;
+  const auto& program = PlaneProgram::find(input.device().index(), input.scalar_type(), text);
+  const bool gathers = gathers_patches(program, used, weight.size(0) / geometry.groups,
+                                       input.size(1), pattern.taps(), extent);
   PlaneLayout gradient_layout;
   gradient_layout.grid = gathers ? extent : layout.grid;
   const PlaneLayout tap_layout = PlaneLayout::of_taps(pattern.taps(), extent);
-  const auto& program = PlaneProgram::find(input.device().index(), input.scalar_type(), text);
   int64_t at_a_time = images_at_a_time(program, gathers ? tap_layout : layout, input);
   const bool reuses = kept.planes.defined() && kept.layout.grid == gradient_layout.grid &&
                       at_a_time == input.size(0);
@@ -189,7 +210,7 @@ bool write_weight_by_planes(const ConvolutionGeometry& geometry, const at::Tenso
   } else {
     at_a_time = std::min(at_a_time, images_at_a_time(program, gradient_layout, output));
   }
-  if (at_a_time == 0 || used < kLeast) return false;
+  if (at_a_time == 0) return false;
   const int64_t parts = program.gradient_parts(gradient_layout, at_a_time);
   if (parts * weight.numel() > kLargestIndex) return false;
 
