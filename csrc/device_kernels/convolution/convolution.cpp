@@ -58,8 +58,6 @@ using Triple = SpatialValues;
 // Memory for products that are added up afterwards.
 constexpr int64_t kColumnBytes = int64_t{32} << 20;
 
-int64_t volume(const Triple& sizes) { return sizes[0] * sizes[1] * sizes[2]; }
-
 // As the kernels have it.
 struct Patches {
   int64_t batches, depth, begin, count;

@@ -25,8 +25,6 @@ constexpr int64_t kGradientPositions = 256;
 constexpr int64_t kMostPasses = 16;
 constexpr int64_t kLargestIndex = (int64_t{1} << 31) - 65536;
 
-int64_t volume(const SpatialValues& sizes) { return sizes[0] * sizes[1] * sizes[2]; }
-
 SpatialValues divide_up(const SpatialValues& sizes, const SpatialValues& by) {
   SpatialValues result;
   for (int d = 0; d < 3; ++d) result[d] = (sizes[d] + by[d] - 1) / by[d];
