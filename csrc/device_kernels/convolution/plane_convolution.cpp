@@ -6,6 +6,7 @@
 
 #include "device_kernels/convolution/plane_program.h"
 #include "runtime/driver/device.h"
+#include "tensors/span.h"
 
 namespace outboard {
 namespace {
@@ -36,7 +37,7 @@ bool suits(const at::Tensor& result, const at::Tensor& weight,
   return device_properties(result.device().index()).kind == OB_DEVICE_CPU &&
          result.is_floating_point() && volume(spatial(weight.sizes(), 1)) <= PlaneProgram::kTaps &&
          weight.size(0) / geometry.groups >= kRows &&
-         std::max(result.numel(), 2 * weight.numel()) <= kLargestIndex;
+         std::max(span_elements(result), 2 * weight.numel()) <= kLargestIndex;
 }
 
 // How many images are packed at a time; 0: not one.
@@ -48,7 +49,9 @@ int64_t images_at_a_time(const PlaneProgram& program, const PlaneLayout& layout,
   const int64_t some =
       std::clamp<int64_t>(kPlaneBytes / (image * program.value_bytes()), 1, images);
   const int64_t plane = layout.plane(some, program.tile_columns());
-  if (planes * plane > kLargestIndex) return 0;
+  at::DimVector sizes(source.sizes());
+  sizes[0] = some;
+  if (std::max(planes * plane, span_elements(sizes, source.strides())) > kLargestIndex) return 0;
   // As many each time.
   const int64_t times = (images + some - 1) / some;
   return (images + times - 1) / times;

@@ -167,3 +167,17 @@ def test_kernels_that_run(device):
     assert ("gather_patches" in launched(device)) == processor
     torch.conv2d(x.long(), weight.long())
     assert "tiles" in launched(device)
+
+
+@pytest.mark.slow  # it takes 4 GiB, most of which nobody touches
+def test_elements_farther_than_32_bits_count(device):
+    far = 2**31 + 64
+    free, _ = torch.get_device_module(device).mem_get_info(device)
+    if free < 3 * far:
+        pytest.skip(f"the device has {free >> 30} GiB free")
+    base = torch.empty(far + 24 * 24, dtype=torch.float16, device=device)
+    x = base.as_strided((1, 2, 24, 24), (2 * far, far, 24, 1))
+    x.copy_(torch.randn(x.shape))
+    weight = torch.randn(8, 2, 3, 3, dtype=torch.float16, device=device)
+    expected = torch.conv2d(x.contiguous(), weight, padding=1)
+    torch.testing.assert_close(torch.conv2d(x, weight, padding=1), expected)
