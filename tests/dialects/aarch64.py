@@ -1,7 +1,7 @@
 """The dialect on another processor: programs for Linux on aarch64 that an emulator runs.
 
 They are freestanding, so that a clang and lld are all that they need. QEMU's user mode runs them
-(Debian: qemu-user-static), else Unicorn (pip: unicorn); OUTBOARD_TEST_EMULATOR=unicorn asks for that.
+(Debian: qemu-user-static), else Unicorn (pip: unicorn); TEST_EMULATOR=unicorn asks for it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def find_linker() -> list[str] | None:
 
 def find_emulator() -> list[str] | None:
     """A command before that of a program; "unicorn" stands for the emulator that is a library."""
-    if os.environ.get("OUTBOARD_TEST_EMULATOR") != "unicorn":
+    if os.environ.get("TEST_EMULATOR") != "unicorn":
         if platform.machine() == "aarch64":
             return []
         for name in ("qemu-aarch64-static", "qemu-aarch64"):

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.dialects.aarch64 import MISSING, OnAarch64, link, run
+import torch_outboard
+from tests.dialects.aarch64 import EMULATOR, MISSING, OnAarch64, link, run
 from tests.dialects.accuracy import FUNCTIONS, TYPES, Dialect, samples
-from tests.dialects.compiled import DIALECT
+from tests.dialects.compiled import CLANGS, DIALECT
 from tests.dialects.compiled import MISSING as NO_CLANG
 from tests.dialects.test_entries import ENTRIES, SOURCE
 
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
 NAMES = list(FUNCTIONS)
+ROOT = Path(__file__).parents[2]
 
 
 @cache
@@ -89,3 +93,40 @@ def test_entries_run_the_items_of_a_launch(tmp_path: Path) -> None:
     ]
     assert places.tolist() == wanted
     np.testing.assert_array_equal(np.frombuffer(written[480:], np.float32), 28.0 * np.arange(40))
+
+
+CHOICE = """
+#include <stdio.h>
+#include "compiler/compiler.h"
+
+int main(void) {
+  static native_compiler native;
+  compiler_error error = {""};
+  const ob_status status = find_native_compiler(&native, &error);
+  printf("%d %u %s %s", (int)status, native.vector_width, native.flags, error.text);
+  return 0;
+}
+"""
+ZIG = next((clang[0] for clang in CLANGS if Path(clang[0]).name == "zig"), None)
+
+
+@pytest.mark.skipif(ZIG is None, reason="no cross-compiler with a library of C: install ziglang")
+@pytest.mark.skipif(EMULATOR == ["unicorn"], reason="Unicorn starts no processes")
+def test_the_driver_chooses_vectors_of_four_floats(tmp_path: Path) -> None:
+    """The driver's own search for a compiler, run there; the compiler is this machine's."""
+    program, drivers = tmp_path / "choice", Path(torch_outboard.__file__).parent / "drivers"
+    (tmp_path / "choice.c").write_text(CHOICE)
+    include = [drivers, ROOT / "csrc" / "include"]
+    subprocess.run(
+        [str(ZIG), "cc", "-target", "aarch64-linux-musl", "-static", "-w"]
+        + [f"-I{folder}" for folder in include]
+        + [str(tmp_path / "choice.c"), *map(str, sorted((drivers / "compiler").glob("*.c")))]
+        + ["-o", str(program)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    settings = {"OUTBOARD_CLANG": f"'{ZIG}' clang", "OUTBOARD_CLANG_DIALECT": str(DIALECT)}
+    said = subprocess.run(
+        [*(EMULATOR or []), str(program)],
+        env=os.environ | settings, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert said.startswith("0 4 -mcpu=native -O3 -fPIC "), said

@@ -20,17 +20,17 @@ def run_in_unicorn(program: Path, given: bytes) -> bytes:
     content = program.read_bytes()
     entry, headers = struct.unpack_from("<QQ", content, 24)
     size, count = struct.unpack_from("<HH", content, 54)
-    pages = set()
+    end = 0  # of what is mapped
     for i in range(count):
         kind, _, offset, at, _, in_file, in_memory = struct.unpack_from(
             "<IIQQQQQ", content, headers + i * size
         )
-        if kind != 1:
+        if kind != 1:  # segments that are loaded, by rising addresses
             continue
-        for page in range(at // PAGE, -(-(at + in_memory) // PAGE)):
-            if page not in pages:
-                emulator.mem_map(page * PAGE, PAGE)
-                pages.add(page)
+        first, last = max(at // PAGE * PAGE, end), -(-(at + in_memory) // PAGE) * PAGE
+        if first < last:
+            emulator.mem_map(first, last - first)
+            end = last
         emulator.mem_write(at, content[offset : offset + in_file])
     emulator.mem_map(STACK, STACK_BYTES)
     emulator.reg_write(registers.UC_ARM64_REG_SP, STACK + STACK_BYTES)
