@@ -131,7 +131,7 @@ def _key(who: str) -> str:
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     text = " ".join([text.splitlines()[0], *FLAGS])
     headers = hashlib.sha256()
-    for path in sorted(DIALECT.rglob("*.h")):
+    for path in sorted((DIALECT / "mathematics").rglob("*.h")):
         headers.update(path.read_bytes())
     return f"{text} {headers.hexdigest()[:16]}"
 
