@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,20 @@ def test_every_source_of_the_project_is_looked_at() -> None:
     assert "-std=c++20" in stubs.flags
     assert "-DTORCH_EXTENSION_NAME=_C" in sources["csrc/python/module.cpp"].flags
     assert len(sources) == len(list((compile_versions.ROOT / "csrc").rglob("*.cpp")))
+
+
+def test_units_hold_every_source() -> None:
+    """With the flags of the sources in them."""
+    sources = compile_versions.project_sources()
+    units = compile_versions.units_of(sources, compile_versions.FOLDER / "units")
+    root = compile_versions.ROOT
+    found = {
+        (str(Path(path).relative_to(root)), unit.flags)
+        for unit in units
+        for path in re.findall(r'#include "(.*)"', (root / unit.path).read_text())
+    }
+    assert found == {(source.path, source.flags) for source in sources}
+    assert len(units) < len(sources) / 2
 
 
 def test_headers_of_another_version_are_refused(tmp_path: Path) -> None:

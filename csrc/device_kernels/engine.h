@@ -9,6 +9,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/function_schema.h>
+#include <c10/macros/Macros.h>
 
 #include <memory>
 #include <string>
@@ -75,10 +76,10 @@ OUTBOARD_API void add_rows(const std::vector<Row>& rows);
 
 }  // namespace outboard
 
-#define OUTBOARD_ENGINE(name, Class)                                                       \
-  static const ::outboard::EngineRegistrar outboard_engine_registrar(                      \
-      name,                                                                                \
-      [](const ::outboard::Row& row,                                                       \
-         const c10::FunctionSchema& schema) -> std::shared_ptr<::outboard::DeviceKernel> { \
-        return std::make_shared<Class>(row, schema);                                       \
-      })
+#define OUTBOARD_ENGINE(name, Class)                                                \
+  static const ::outboard::EngineRegistrar C10_ANONYMOUS_VARIABLE(outboard_engine)( \
+      name,                                                                         \
+      [](const ::outboard::Row& row, const c10::FunctionSchema& schema)             \
+          -> std::shared_ptr<::outboard::DeviceKernel> {                            \
+            return std::make_shared<Class>(row, schema);                            \
+          })

@@ -234,7 +234,7 @@ void bind_programs(py::module_& m) {
 
 using Value = std::variant<bool, int64_t, double, std::vector<int64_t>, std::vector<double>>;
 
-py::object to_python(const ExpressionNumber& number) {
+py::object python_number(const ExpressionNumber& number) {
   if (number.is_real()) return py::cast(number.as_real());
   return py::cast(number.as_integer());
 }
@@ -255,9 +255,9 @@ py::object evaluate_expression(const std::string& text,
     throw py::value_error("the expression '" + text + "' uses '" + wanted + "'");
   });
   const ExpressionValue result = expression.evaluate(values);
-  if (result.kind == ExpressionValue::Kind::kNumber) return to_python(result.number);
+  if (result.kind == ExpressionValue::Kind::kNumber) return python_number(result.number);
   py::list list;
-  for (const ExpressionNumber& element : result.as_list()) list.append(to_python(element));
+  for (const ExpressionNumber& element : result.as_list()) list.append(python_number(element));
   return list;
 }
 

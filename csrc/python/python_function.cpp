@@ -17,7 +17,7 @@ namespace py = pybind11;
 namespace outboard {
 namespace {
 
-constexpr std::chrono::seconds kPatience(5);  // with calls under way at exit
+constexpr std::chrono::seconds kExitPatience(5);  // with calls under way at exit
 
 std::atomic<int> g_calls{0};
 std::atomic<bool> g_stopped{false};
@@ -198,7 +198,7 @@ void stop_row_functions() {
   if (in_bad_fork()) return;
   g_stopped_by.store(std::this_thread::get_id());
   g_stopped.store(true);
-  const auto end = std::chrono::steady_clock::now() + kPatience;
+  const auto end = std::chrono::steady_clock::now() + kExitPatience;
   while (g_calls.load() > 0 && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

@@ -156,6 +156,12 @@ def extensions() -> tuple[dict[str, Extension], list[str]]:
     return found, setup.cpu_stub_flags()
 
 
+def units(extension: Extension, folder: Path) -> list[str]:
+    """What setup.py has the compiler read in the place of the sources, written below `folder`."""
+    paths = load_setup().compilation_units(extension.sources, folder)
+    return [str(Path(path).relative_to(ROOT)) for path in paths]
+
+
 def torch_flags(extension: Extension, sanitizer: Sanitizer) -> list[str]:
     """The compiler's flags for a file that sees PyTorch's headers."""
     name = extension.name.rpartition(".")[2]
@@ -206,16 +212,17 @@ def build_package(sanitizer: Sanitizer, jobs: int) -> Path:
         ROOT / "csrc" / "include" / "outboard", package / "include/outboard", dirs_exist_ok=True
     )
     objects_folder = sanitizer.folder / "objects"
+    units_folder = sanitizer.folder / "units"
 
     library = found.pop("libtorch_outboard")
     flags = [*torch_flags(library, sanitizer), *stubs]
-    objects = compile_sources(library.sources, "c++", flags, objects_folder, jobs)
+    objects = compile_sources(units(library, units_folder), "c++", flags, objects_folder, jobs)
     end = ["-fopenmp", *torch_link_flags(sanitizer)]
     link(objects, package / "lib" / "libtorch_outboard.so", "c++", end, shared=True)
 
     binding = found.pop("_C")
     flags = torch_flags(binding, sanitizer)
-    objects = compile_sources(binding.sources, "c++", flags, objects_folder, jobs)
+    objects = compile_sources(units(binding, units_folder), "c++", flags, objects_folder, jobs)
     end = [f"-L{package / 'lib'}", "-Wl,-rpath,$ORIGIN/lib", "-ltorch_outboard"]
     end += [*torch_link_flags(sanitizer), "-ltorch_python"]
     suffix = sysconfig.get_config_var("EXT_SUFFIX")

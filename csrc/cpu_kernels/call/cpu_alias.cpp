@@ -8,8 +8,6 @@
 namespace outboard {
 namespace {
 
-constexpr c10::DispatchKeySet kCpuKeys(c10::DispatchKey::CPU);
-
 void release_storage(void* context) {
   c10::intrusive_ptr<c10::StorageImpl>::reclaim(static_cast<c10::StorageImpl*>(context));
 }

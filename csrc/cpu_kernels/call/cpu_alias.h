@@ -54,6 +54,8 @@ class OUTBOARD_API CpuAlias {
 
 // Parts that calls of host kernels are made of.
 
+inline constexpr c10::DispatchKeySet kCpuKeys(c10::DispatchKey::CPU);
+
 // A pointer into `storage` that keeps it alive, as memory of `device`.
 c10::DataPtr pointer_into(const c10::Storage& storage, c10::Device device,
                           Access access = Access::kWrite);

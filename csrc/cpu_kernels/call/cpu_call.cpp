@@ -14,7 +14,6 @@
 namespace outboard {
 namespace {
 
-constexpr c10::DispatchKeySet kCpuKeys(c10::DispatchKey::CPU);
 constexpr c10::DispatchKeySet kDeviceKeys(c10::DispatchKey::PrivateUse1);
 
 // The bytes [begin, end) of its storage that a tensor may touch.

@@ -41,7 +41,8 @@ class ExpressionParser {
     TORCH_CHECK_VALUE(condition, "the expression '", text_, "' cannot be read at place ", at_);
   }
   int add(Operation operation, std::initializer_list<int> children) {
-    Expression::Node node{operation};
+    Expression::Node node;
+    node.operation = operation;
     node.children.assign(children.begin(), children.end());
     expression_.nodes.push_back(std::move(node));
     return static_cast<int>(expression_.nodes.size()) - 1;

@@ -14,7 +14,10 @@ namespace {
 using at::ScalarType;
 
 PointwiseLauncher& launcher(const char* expression) {
-  return *new PointwiseLauncher({{expression}, {{"a"}}, {}});
+  PointwiseExpression copy;
+  copy.results = {expression};
+  copy.operands = {{"a"}};
+  return *new PointwiseLauncher(copy);
 }
 
 // The integer dtype of which `parts` make an element; Undefined if there is none.

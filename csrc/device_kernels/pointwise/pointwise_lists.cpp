@@ -33,7 +33,7 @@ bool contains(const Row& row, const char* property, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-PointwiseExpression expression_of(const Row& row) {
+PointwiseExpression list_expression(const Row& row) {
   PointwiseExpression expression;
   for (const std::string& name : row.has("names") ? row.texts("names") : row.texts("lists")) {
     expression.operands.push_back({name});
@@ -54,8 +54,8 @@ class PointwiseListsKernel final : public EngineKernel {
   PointwiseListsKernel(const Row& row, const c10::FunctionSchema& schema)
       : EngineKernel(row, schema),
         dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
-        launcher_(expression_of(row)) {
-    const PointwiseExpression expression = expression_of(row);
+        launcher_(list_expression(row)) {
+    const PointwiseExpression expression = list_expression(row);
     for (const std::string& list : row.texts("lists")) lists_.push_back(overload_.index(list));
     for (const std::string& scalar : row.texts("scalars")) {
       scalars_.push_back(overload_.index(scalar));
