@@ -21,8 +21,9 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 
-from benchmarks import build_time, device_kernels, enqueue, import_time, products
+from benchmarks import build_time, convolutions, device_kernels, enqueue, import_time, products
 from benchmarks.paired import RESULTS, Ratio, compare, environment
+from torch_outboard.drivers import host
 
 DEVICE = "host"
 
@@ -142,6 +143,25 @@ def kernels(rounds: int) -> Iterator[Measurement]:
         yield middle(name, CONVOLUTION_TARGET, results)
 
 
+# Of the driver `host`, whose clang uses all of a processor's vectors, as oneDNN does.
+HOST_CONVOLUTION_MEDIAN, HOST_CONVOLUTION_WORST = 1.1, 1.8
+
+
+def host_convolutions(rounds: int) -> Iterator[Measurement]:
+    """All of ResNet-18 in every direction; nothing where there is no clang for the driver."""
+    if host.describe().startswith("no kernels"):
+        return
+    settings = {**DEVICE_WAY, "OUTBOARD_DRIVER": "host"}
+    module = "benchmarks.convolutions"
+    results = compare(
+        convolutions.WORKS, device="host", rounds=rounds, module=module, environment=settings
+    )
+    name = "convolutions of ResNet-18, host, way device"
+    yield middle(f"{name}, median", HOST_CONVOLUTION_MEDIAN, results)
+    worst = max(results, key=lambda r: r.ratio)
+    yield Measurement(f"{name}, worst", HOST_CONVOLUTION_WORST, worst.ratio, worst.low, worst.high)
+
+
 def enqueueing(rounds: int) -> Iterator[Measurement]:
     command = [sys.executable, "-m", "benchmarks.enqueue", "--json"]
     surroundings = {**os.environ, **DEVICE_WAY}
@@ -181,6 +201,7 @@ PARTS: dict[str, Callable[[int], Iterator[Measurement]]] = {
     "ratios": ratios,
     "ocl": ocl,
     "kernels": kernels,
+    "convolutions": host_convolutions,
     "enqueue": enqueueing,
     "allocator": allocator,
     "import": imports,

@@ -3,6 +3,7 @@
 //
 // A row's properties are those of convolution_call.h and
 //   source  text of the kernels, those of products first
+//   planes  text of the kernels of plane_convolution.h, which processors take for large maps
 #include <ATen/ops/sum.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "device_kernels/convolution/convolution_call.h"
+#include "device_kernels/convolution/plane_convolution.h"
 #include "device_kernels/engine.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/product/product_program.h"
@@ -34,15 +36,18 @@ class ConvolutionKernel final : public EngineKernel {
                     const at::Tensor& weight, const at::Tensor& bias,
                     const at::Tensor& output) const;
   void write_input(const ConvolutionGeometry& geometry, const at::Tensor& output,
-                   const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& input) const;
+                   const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& input,
+                   GradientPlanes& kept) const;
   void write_input_with_steps(const ConvolutionGeometry& geometry, const at::Tensor& output,
                               const at::Tensor& weight, const at::Tensor& bias,
                               const at::Tensor& input) const;
   void write_weight(const ConvolutionGeometry& geometry, const at::Tensor& input,
-                    const at::Tensor& output, const at::Tensor& weight) const;
+                    const at::Tensor& output, const at::Tensor& weight,
+                    const GradientPlanes& kept) const;
 
   const ConvolutionCall call_;
   const std::string& source_;
+  const std::string& planes_;
 };
 
 namespace {
@@ -52,8 +57,6 @@ using Triple = SpatialValues;
 
 // Memory for products that are added up afterwards.
 constexpr int64_t kColumnBytes = int64_t{32} << 20;
-
-int64_t volume(const Triple& sizes) { return sizes[0] * sizes[1] * sizes[2]; }
 
 // As the kernels have it.
 struct Patches {
@@ -165,7 +168,8 @@ void write_image(ProductLayout& layout, const at::Tensor& image, const at::Tenso
 ConvolutionKernel::ConvolutionKernel(const Row& row, const c10::FunctionSchema& schema)
     : EngineKernel(row, schema),
       call_(row, overload_),
-      source_(ProductProgram::keep(row.text("source"))) {}
+      source_(ProductProgram::keep(row.text("source"))),
+      planes_(ProductProgram::keep(row.text("planes"))) {}
 
 bool ConvolutionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   ConvolutionOperands operands;
@@ -188,7 +192,8 @@ at::Tensor ConvolutionKernel::run_forward(const ConvolutionOperands& operands) c
   at::Tensor output = empty_on(input.device().index(), operands.output_sizes, input.scalar_type(),
                                convolution_format(input, weight));
   if (geometry.transposed) {
-    write_input(geometry, input, weight, bias, output);
+    GradientPlanes kept;
+    write_input(geometry, input, weight, bias, output, kept);
   } else {
     write_output(geometry, input, weight, bias, output);
   }
@@ -201,20 +206,21 @@ std::vector<at::Tensor> ConvolutionKernel::run_backward(const ConvolutionOperand
   const c10::DeviceIndex device = input.device().index();
   const ScalarType dtype = input.scalar_type();
   std::vector<at::Tensor> results(3);
+  GradientPlanes kept;
   if (operands.wanted[0]) {
     results[0] = empty_on(device, input.sizes(), dtype, convolution_format(input, weight));
     if (geometry.transposed) {
       write_output(geometry, gradient, weight, at::Tensor(), results[0]);
     } else {
-      write_input(geometry, gradient, weight, at::Tensor(), results[0]);
+      write_input(geometry, gradient, weight, at::Tensor(), results[0], kept);
     }
   }
   if (operands.wanted[1]) {
     results[1] = empty_on(device, weight.sizes(), dtype);
     if (geometry.transposed) {
-      write_weight(geometry, gradient, input, results[1]);
+      write_weight(geometry, gradient, input, results[1], kept);
     } else {
-      write_weight(geometry, input, gradient, results[1]);
+      write_weight(geometry, input, gradient, results[1], kept);
     }
   }
   if (operands.wanted[2]) {
@@ -227,6 +233,7 @@ std::vector<at::Tensor> ConvolutionKernel::run_backward(const ConvolutionOperand
 void ConvolutionKernel::write_output(const ConvolutionGeometry& geometry, const at::Tensor& input,
                                      const at::Tensor& weight, const at::Tensor& bias,
                                      const at::Tensor& output) const {
+  if (write_output_by_planes(geometry, input, weight, bias, output, planes_)) return;
   const at::Tensor left = weight.contiguous();
   ProductLayout layout;
   layout.batches = geometry.groups;
@@ -300,7 +307,8 @@ void ConvolutionKernel::write_input_with_steps(const ConvolutionGeometry& geomet
 
 void ConvolutionKernel::write_input(const ConvolutionGeometry& geometry, const at::Tensor& output,
                                     const at::Tensor& weight, const at::Tensor& bias,
-                                    const at::Tensor& input) const {
+                                    const at::Tensor& input, GradientPlanes& kept) const {
+  if (write_input_by_planes(geometry, output, weight, bias, input, planes_, kept)) return;
   const bool steps = std::any_of(geometry.stride.begin(), geometry.stride.end(),
                                  [](int64_t step) { return step > 1; });
   // Columns of narrow dtypes would be rounded before they are added up.
@@ -330,7 +338,9 @@ void ConvolutionKernel::write_input(const ConvolutionGeometry& geometry, const a
 }
 
 void ConvolutionKernel::write_weight(const ConvolutionGeometry& geometry, const at::Tensor& input,
-                                     const at::Tensor& output, const at::Tensor& weight) const {
+                                     const at::Tensor& output, const at::Tensor& weight,
+                                     const GradientPlanes& kept) const {
+  if (write_weight_by_planes(geometry, input, output, weight, planes_, kept)) return;
   const at::Tensor left = has_even_positions(output) ? output : output.contiguous();
   ProductLayout layout;
   layout.batches = geometry.groups;

@@ -25,6 +25,8 @@ using SpatialValues = std::array<int64_t, 3>;
 // The spatial part of sizes or strides of an image or a weight; `missing` for what it lacks.
 SpatialValues spatial(at::IntArrayRef values, int64_t missing);
 
+inline int64_t volume(const SpatialValues& sizes) { return sizes[0] * sizes[1] * sizes[2]; }
+
 struct ConvolutionGeometry {
   SpatialValues stride, padding, dilation, output_padding;
   bool transposed = false;

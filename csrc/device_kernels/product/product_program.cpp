@@ -44,8 +44,9 @@ std::string define(const std::string& name, const std::string& text) {
   return "#define " + name + " " + text + "\n";
 }
 
-std::string definitions(ScalarType dtype, ScalarType value, int width, bool wide,
-                        const ProductBlocks& blocks, int slice) {
+}  // namespace
+
+std::string product_definitions(ScalarType dtype, ScalarType value, int width, bool wide) {
   const std::string w = std::to_string(width);
   std::string text = type_functions();
   text += define("X", storage_type(dtype)) + define("S", value_type(value)) + define("W", w);
@@ -59,7 +60,14 @@ std::string definitions(ScalarType dtype, ScalarType value, int width, bool wide
     return store_text(dtype, n, "(p)", "(i)", convert_text(value, loaded, n, "(x)"));
   };
   text += define("LOAD(p, i)", load(1)) + define("LOADV(p, i)", load(width));
-  text += define("STORE(p, i, x)", store(1)) + define("STOREV(p, i, x)", store(width));
+  return text + define("STORE(p, i, x)", store(1)) + define("STOREV(p, i, x)", store(width));
+}
+
+namespace {
+
+std::string definitions(ScalarType dtype, ScalarType value, int width, bool wide,
+                        const ProductBlocks& blocks, int slice) {
+  std::string text = product_definitions(dtype, value, width, wide);
   text += define("ROWS", std::to_string(blocks.rows));
   text += define("VECTORS", std::to_string(blocks.vectors));
   text += define("PANELS", std::to_string(blocks.panels));

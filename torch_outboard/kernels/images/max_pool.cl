@@ -53,6 +53,11 @@
 
 __kernel void max_pool(OB_PARAMETERS) {
   OB_BEGIN
+  // The first and the last place from which on windows lie inside.
+  const ob_index first_whole = (padding_w + step_w - 1) / step_w;
+  const ob_index free = width - 1 - (kernel_w - 1) * dilation_w + padding_w;
+  const ob_index last_whole =
+      min(free < 0 ? -1 : free / step_w, out_width - 1) - (OB_ADJACENT - 1);
   OB_FOR_GROUPS(plane) {
     const ob_index from = plane * depth * height * width;
     for (ob_index z = 0; z < out_depth; ++z) {
@@ -64,6 +69,10 @@ __kernel void max_pool(OB_PARAMETERS) {
             min(y * step_h - padding_h + (kernel_h - 1) * dilation_h + 1, height);
         ob_index x = 0;
         while (x < out_width) {
+          // Some places are done twice rather than by themselves.
+          if (last_whole >= first_whole && x > last_whole && x < last_whole + OB_ADJACENT) {
+            x = last_whole;
+          }
           const ob_index left = x * step_w - padding_w;
           const ob_index right = left + (OB_ADJACENT - 1) * step_w + (kernel_w - 1) * dilation_w;
           if (left < 0 || right >= width || x + OB_ADJACENT > out_width ||

@@ -20,6 +20,24 @@ typedef struct {
   Strides left, right, out, added;
 } Layout;
 
+// W elements of each of four lines, at `stride`, as W groups of four every `width` elements.
+static inline void pack_four(const __global X *source, I stride, __global S *to, const int width) {
+  const V a = LOADV(source, 0), b = LOADV(source, stride);
+  const V c = LOADV(source, 2 * stride), d = LOADV(source, 3 * stride);
+  V mixed[4], all[4];
+  mixed[0].even = a.lo, mixed[0].odd = c.lo, mixed[1].even = a.hi, mixed[1].odd = c.hi;
+  mixed[2].even = b.lo, mixed[2].odd = d.lo, mixed[3].even = b.hi, mixed[3].odd = d.hi;
+  all[0].even = mixed[0].lo, all[0].odd = mixed[2].lo;
+  all[1].even = mixed[0].hi, all[1].odd = mixed[2].hi;
+  all[2].even = mixed[1].lo, all[2].odd = mixed[3].lo;
+  all[3].even = mixed[1].hi, all[3].odd = mixed[3].hi;
+  S lanes[4 * W];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) VSTORE(all[i], i, lanes);
+#pragma unroll
+  for (int i = 0; i < W; ++i) vstore4(vload4(i, lanes), 0, to + i * width);
+}
+
 // Panels of `width` lines, depth by depth, filled up with zeros: what the tiles read in order.
 static inline void pack(const __global X *source, __global S *packed, I lines, I line_stride,
                         I depth, I inner, I stride, I outer, I first, const int width) {
@@ -33,7 +51,19 @@ static inline void pack(const __global X *source, __global S *packed, I lines, I
     }
     return;
   }
-  for (int i = 0; i < width; ++i) {
+  int i = 0;
+  if (stride == 1 && inner == depth) {
+    for (; i + 4 <= width && i + 4 <= lines; i += 4) {
+      const __global X *from = source + i * line_stride;
+      __global S *to = packed + i;
+      I k = first;
+      for (; k + W <= last; k += W, to += W * width) pack_four(from + k, line_stride, to, width);
+      for (; k < last; ++k, to += width) {
+        for (int j = 0; j < 4; ++j) to[j] = LOAD(from, j * line_stride + k);
+      }
+    }
+  }
+  for (; i < width; ++i) {
     const __global X *from = source + i * line_stride;
     __global S *to = packed + i;
     if (i >= lines) {

@@ -1,0 +1,244 @@
+#include "device_kernels/convolution/plane_convolution.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "device_kernels/convolution/plane_program.h"
+#include "runtime/driver/device.h"
+#include "tensors/span.h"
+
+namespace outboard {
+namespace {
+
+// Memory for the planes of as many images as are packed at a time.
+constexpr int64_t kPlaneBytes = int64_t{16} << 20;
+// Rows of a group, below which most of a tile would be empty.
+constexpr int64_t kRows = 4;
+// Of the positions in planes, the part that results have: below the first, patches are gathered
+// where many rows use them; below the second, planes are not worth it.
+constexpr double kGathered = 0.8, kLeast = 0.2;
+constexpr int64_t kGatheredRows = 64;
+constexpr int64_t kGatheredImages = 16;  // at a time: each has up to a quarter of kPlaneBytes
+// Positions of a result, below which gradients of weights have too little to add up.
+constexpr int64_t kGradientPositions = 256;
+// Passes of a gradient of an input with steps, each of which reads all planes.
+constexpr int64_t kMostPasses = 16;
+constexpr int64_t kLargestIndex = (int64_t{1} << 31) - 65536;
+
+SpatialValues divide_up(const SpatialValues& sizes, const SpatialValues& by) {
+  SpatialValues result;
+  for (int d = 0; d < 3; ++d) result[d] = (sizes[d] + by[d] - 1) / by[d];
+  return result;
+}
+
+bool suits(const at::Tensor& result, const at::Tensor& weight,
+           const ConvolutionGeometry& geometry) {
+  return device_properties(result.device().index()).kind == OB_DEVICE_CPU &&
+         result.is_floating_point() && volume(spatial(weight.sizes(), 1)) <= PlaneProgram::kTaps &&
+         weight.size(0) / geometry.groups >= kRows &&
+         std::max(span_elements(result), 2 * weight.numel()) <= kLargestIndex;
+}
+
+// How many images are packed at a time; 0: not one.
+int64_t images_at_a_time(const PlaneProgram& program, const PlaneLayout& layout,
+                         const at::Tensor& source) {
+  const int64_t images = source.size(0);
+  const int64_t planes = source.size(1) * layout.phase_count();
+  const int64_t image = planes * layout.places();
+  const int64_t some =
+      std::clamp<int64_t>(kPlaneBytes / (image * program.value_bytes()), 1, images);
+  const int64_t plane = layout.plane(some, program.tile_columns());
+  at::DimVector sizes(source.sizes());
+  sizes[0] = some;
+  if (std::max(planes * plane, span_elements(sizes, source.strides())) > kLargestIndex) return 0;
+  // As many each time.
+  const int64_t times = (images + some - 1) / some;
+  return (images + times - 1) / times;
+}
+
+// Whether patches are gathered: where planes are used so little by so many rows, and what
+// `channels` with so many taps meet in one image is not too much.
+bool gathers_patches(const PlaneProgram& program, double used, int64_t rows, int64_t channels,
+                     int64_t taps, const SpatialValues& extent) {
+  return used < kGathered && rows >= kGatheredRows &&
+         channels * taps * volume(extent) * program.value_bytes() <= kPlaneBytes / 4;
+}
+
+double used_part(const PlaneLayout& layout, const SpatialValues& extent) {
+  return static_cast<double>(volume(extent)) / static_cast<double>(layout.places());
+}
+
+const char* image_address(const at::Tensor& image, int64_t number) {
+  return static_cast<const char*>(image.const_data_ptr()) +
+         number * image.stride(0) * static_cast<int64_t>(image.element_size());
+}
+
+}  // namespace
+
+bool write_output_by_planes(const ConvolutionGeometry& geometry, const at::Tensor& input,
+                            const at::Tensor& weight, const at::Tensor& bias,
+                            const at::Tensor& output, const std::string& text) {
+  if (!suits(output, weight, geometry)) return false;
+  const SpatialValues kernel = spatial(weight.sizes(), 1);
+  const SpatialValues extent = spatial(output.sizes(), 1);
+  const TapPattern pattern = forward_taps(geometry, kernel);
+  PlaneLayout layout;
+  layout.make_room(pattern, divide_up(spatial(input.sizes(), 1), geometry.stride), extent);
+  const double used = used_part(layout, extent);
+  if (used < kLeast) return false;
+  const auto& program = PlaneProgram::find(input.device().index(), input.scalar_type(), text);
+  const int64_t taps = volume(kernel);
+  const bool gathers =
+      gathers_patches(program, used, weight.size(0) / geometry.groups, input.size(1), taps, extent);
+  int64_t at_a_time = images_at_a_time(program, layout, input);
+  if (at_a_time == 0) return false;
+  if (gathers) at_a_time = std::min(at_a_time, kGatheredImages);
+
+  const at::Tensor dense = weight.contiguous();
+  WeightLayout weights;
+  weights.groups = geometry.groups;
+  weights.rows = weight.size(0) / geometry.groups;
+  weights.channels = weight.size(1);
+  weights.channel = taps;
+  weights.row = weights.channels * taps;
+  weights.group = weights.rows * weights.row;
+  weights.size = kernel;
+  const at::Tensor packed = program.pack_weights(dense, weights, pattern);
+  for (int64_t begin = 0; begin < input.size(0); begin += at_a_time) {
+    const int64_t images = std::min(at_a_time, input.size(0) - begin);
+    const at::Tensor planes = program.pack_planes(input, begin, images, layout, pattern);
+    const ResultLayout result{
+        images, output.stride(0), output.stride(1), 0, spatial(output.strides(), 1), extent};
+    program.multiply(weights, packed, layout, pattern, planes, gathers, result, bias,
+                     const_cast<char*>(image_address(output, begin)));
+  }
+  return true;
+}
+
+bool write_input_by_planes(const ConvolutionGeometry& geometry, const at::Tensor& output,
+                           const at::Tensor& weight, const at::Tensor& bias,
+                           const at::Tensor& input, const std::string& text, GradientPlanes& kept) {
+  if (!suits(input, weight, geometry) || weight.size(1) < kRows ||
+      volume(geometry.stride) > kMostPasses) {
+    return false;
+  }
+  const SpatialValues kernel = spatial(weight.sizes(), 1);
+  const SpatialValues sizes = spatial(input.sizes(), 1), content = spatial(output.sizes(), 1);
+  // Places whose remainders differ meet different elements of a kernel.
+  std::vector<std::pair<SpatialValues, TapPattern>> passes;
+  PlaneLayout layout;
+  SpatialValues remainder;
+  for (remainder[0] = 0; remainder[0] < std::min(geometry.stride[0], sizes[0]); ++remainder[0]) {
+    for (remainder[1] = 0; remainder[1] < std::min(geometry.stride[1], sizes[1]); ++remainder[1]) {
+      for (remainder[2] = 0; remainder[2] < std::min(geometry.stride[2], sizes[2]);
+           ++remainder[2]) {
+        const TapPattern pattern = backward_taps(geometry, kernel, remainder);
+        layout.make_room(pattern, content, divide_up(sizes, geometry.stride));
+        passes.emplace_back(remainder, pattern);
+      }
+    }
+  }
+  const double used = used_part(layout, divide_up(sizes, geometry.stride));
+  if (used < kLeast) return false;
+  const auto& program = PlaneProgram::find(output.device().index(), output.scalar_type(), text);
+  const int64_t taps = volume(kernel);
+  const bool gathers =
+      gathers_patches(program, used, weight.size(1), output.size(1), taps, content);
+  int64_t at_a_time = images_at_a_time(program, layout, output);
+  if (at_a_time == 0) return false;
+  if (gathers) at_a_time = std::min(at_a_time, kGatheredImages);
+
+  const at::Tensor dense = weight.contiguous();
+  WeightLayout weights;
+  weights.groups = geometry.groups;
+  weights.rows = weight.size(1);
+  weights.channels = weight.size(0) / geometry.groups;
+  weights.row = taps;
+  weights.channel = weights.rows * taps;
+  weights.group = weights.channels * weights.channel;
+  weights.size = kernel;
+  std::vector<at::Tensor> packed;
+  for (const auto& pass : passes) {
+    packed.push_back(program.pack_weights(dense, weights, pass.second));
+  }
+  TapPattern all = {};
+  all.step = {1, 1, 1};
+  for (int64_t begin = 0; begin < output.size(0); begin += at_a_time) {
+    const int64_t images = std::min(at_a_time, output.size(0) - begin);
+    const at::Tensor planes = program.pack_planes(output, begin, images, layout, all);
+    if (images == output.size(0)) kept = {planes, layout};
+    for (size_t i = 0; i < passes.size(); ++i) {
+      const auto& [first, pattern] = passes[i];
+      ResultLayout result{images, input.stride(0), input.stride(1), 0, {}, {}};
+      const SpatialValues strides = spatial(input.strides(), 1);
+      for (int d = 0; d < 3; ++d) {
+        result.stride[d] = strides[d] * geometry.stride[d];
+        result.first += strides[d] * first[d];
+        result.extent[d] = (sizes[d] - first[d] + geometry.stride[d] - 1) / geometry.stride[d];
+      }
+      program.multiply(weights, packed[i], layout, pattern, planes, gathers, result, bias,
+                       const_cast<char*>(image_address(input, begin)));
+    }
+  }
+  return true;
+}
+
+bool write_weight_by_planes(const ConvolutionGeometry& geometry, const at::Tensor& input,
+                            const at::Tensor& output, const at::Tensor& weight,
+                            const std::string& text, const GradientPlanes& kept) {
+  const SpatialValues kernel = spatial(weight.sizes(), 1);
+  const SpatialValues extent = spatial(output.sizes(), 1);
+  if (!suits(input, weight, geometry) || output.size(0) * volume(extent) < kGradientPositions) {
+    return false;
+  }
+  const TapPattern pattern = forward_taps(geometry, kernel);
+  PlaneLayout layout;
+  layout.make_room(pattern, divide_up(spatial(input.sizes(), 1), geometry.stride), extent);
+  const double used = used_part(layout, extent);
+  if (used < kLeast) return false;
+  const auto& program = PlaneProgram::find(input.device().index(), input.scalar_type(), text);
+  const bool gathers = gathers_patches(program, used, weight.size(0) / geometry.groups,
+                                       input.size(1), pattern.taps(), extent);
+  PlaneLayout gradient_layout;
+  gradient_layout.grid = gathers ? extent : layout.grid;
+  const PlaneLayout tap_layout = PlaneLayout::of_taps(pattern.taps(), extent);
+  int64_t at_a_time = images_at_a_time(program, gathers ? tap_layout : layout, input);
+  const bool reuses = kept.planes.defined() && kept.layout.grid == gradient_layout.grid &&
+                      at_a_time == input.size(0);
+  if (reuses) {
+    gradient_layout = kept.layout;
+  } else {
+    at_a_time = std::min(at_a_time, images_at_a_time(program, gradient_layout, output));
+  }
+  if (at_a_time == 0) return false;
+  const int64_t parts = program.gradient_parts(gradient_layout, at_a_time);
+  if (parts * weight.numel() > kLargestIndex) return false;
+
+  WeightLayout weights = {};
+  weights.groups = geometry.groups;
+  weights.rows = weight.size(0) / geometry.groups;
+  weights.channels = weight.size(1);
+  const bool direct = parts == 1 && weight.scalar_type() == program.value_dtype();
+  const at::Tensor sums = direct ? weight : program.workspace(parts * weight.numel());
+  TapPattern plain = {};
+  plain.step = {1, 1, 1};
+  for (int64_t begin = 0; begin < input.size(0); begin += at_a_time) {
+    const int64_t images = std::min(at_a_time, input.size(0) - begin);
+    const at::Tensor planes = program.pack_planes(input, begin, images, layout, pattern);
+    const at::Tensor gradients = program.pack_planes(output, begin, images, gradient_layout, plain);
+    if (gathers) {
+      const at::Tensor gathered =
+          program.gather_taps(weights, layout, pattern, images, planes, tap_layout);
+      program.sum_gradients(weights, tap_layout, gathered_taps(pattern.taps()), images, gathered,
+                            gradient_layout, gradients, begin > 0, sums);
+    } else {
+      program.sum_gradients(weights, layout, pattern, images, planes, gradient_layout, gradients,
+                            begin > 0, sums);
+    }
+  }
+  if (!direct) program.sum_parts(sums, parts, weight);
+  return true;
+}
+
+}  // namespace outboard

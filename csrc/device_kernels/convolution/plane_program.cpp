@@ -1,0 +1,266 @@
+#include "device_kernels/convolution/plane_program.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "device_kernels/kernel_table.h"
+#include "device_kernels/kernel_types.h"
+#include "device_kernels/product/product_program.h"
+#include "device_kernels/work_shape.h"
+#include "runtime/driver/device.h"
+#include "tensors/empty.h"
+
+namespace outboard {
+namespace {
+
+using at::ScalarType;
+
+// Tiles that fill the vector registers: 32 of 64 bytes, or 16 of any other size.
+struct Tiles {
+  int rows, vectors;
+  int filters, elements;
+};
+constexpr Tiles kTiles = {4, 3, 3, 4};
+constexpr Tiles kWideTiles = {8, 3, 4, 6};
+
+constexpr int64_t kDepth = 256;        // that a work item packs
+constexpr int64_t kPanels = 8;         // of rows, in a work item
+constexpr int64_t kPositions = 2048;   // of a part of a gradient
+constexpr int64_t kBlock = 32;         // filters of a work item
+constexpr int64_t kElementTiles = 16;  // of a work item
+constexpr int64_t kSlice = 1024;       // elements that a work item adds up
+constexpr int64_t kItems = 8;          // for each processor, where there is work for so many
+
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+NarrowTriple narrow(const SpatialValues& values) {
+  NarrowTriple result;
+  std::transform(values.begin(), values.end(), result.begin(),
+                 [](int64_t value) { return static_cast<int32_t>(value); });
+  return result;
+}
+
+int32_t narrow(int64_t value) { return static_cast<int32_t>(value); }
+
+std::string define(const std::string& name, int64_t number) {
+  return "#define " + name + " " + std::to_string(number) + "\n";
+}
+
+// As the kernels have them.
+struct Planes {
+  NarrowTriple phases, grid;
+  int32_t lead, plane;
+};
+
+struct Taps {
+  NarrowTriple count, scale, offset, step, cycle;
+};
+
+struct Source {
+  int32_t images, channels, image, channel;
+  NarrowTriple stride, size, scale, offset, step;
+};
+
+struct Weights {
+  int32_t rows, channels, group, row, channel;
+  NarrowTriple size, count, first, step;
+};
+
+struct Result {
+  int32_t groups, rows, channels, count;
+  NarrowTriple grid, extent;
+  int32_t image, row, first;
+  NarrowTriple stride;
+};
+
+struct Gradient {
+  int32_t groups, filters, channels, plane, positions, part, block, elements;
+};
+
+Taps taps_of(const TapPattern& pattern) {
+  return {narrow(pattern.count), narrow(pattern.scale), narrow(pattern.offset),
+          narrow(pattern.step), narrow(pattern.cycle)};
+}
+
+}  // namespace
+
+PlaneProgram::PlaneProgram(c10::DeviceIndex device, ScalarType dtype, const std::string& source)
+    : device_(device), value_(outboard::value_dtype(dtype)) {
+  const WorkShape shape = work_shape(device);
+  const Tiles& tiles = shape.vector_bytes == 64 ? kWideTiles : kTiles;
+  value_bytes_ = static_cast<int64_t>(c10::elementSize(value_));
+  width_ = shape.width(static_cast<int>(value_bytes_));
+  rows_ = tiles.rows;
+  columns_ = tiles.vectors * width_;
+  filters_ = tiles.filters;
+  elements_ = tiles.elements;
+  processors_ = std::max<int64_t>(device_properties(device).compute_units, 1);
+  std::string text = product_definitions(dtype, value_, width_, /*wide=*/false);
+  text += define("ROWS", rows_) + define("COLUMNS", columns_);
+  text += define("FILTERS", filters_) + define("ELEMENTS", elements_);
+  text += define("TAPS", kTaps) + define("SLICE", kSlice) + source;
+  const auto kernel = [&](const char* name) {
+    return &find_kernel(device, text, name, literal_options(value_));
+  };
+  pack_planes_ = kernel("pack_planes");
+  pack_weights_ = kernel("pack_weights");
+  gather_patches_ = kernel("gather_patches");
+  gather_taps_ = kernel("gather_taps");
+  plane_tiles_ = kernel("plane_tiles");
+  plane_gradients_ = kernel("plane_gradients");
+  sum_parts_ = kernel("sum_parts");
+}
+
+const PlaneProgram& PlaneProgram::find(c10::DeviceIndex device, ScalarType dtype,
+                                       const std::string& source) {
+  using Key = std::tuple<const void*, c10::DeviceIndex, ScalarType>;
+  static auto* programs = new KernelTable<Key, const PlaneProgram*>;
+  return *programs->find(Key{&source, device, dtype},
+                         [&] { return new PlaneProgram(device, dtype, source); });
+}
+
+at::Tensor PlaneProgram::workspace(int64_t elements) const {
+  return empty_on(device_, {elements}, value_);
+}
+
+void PlaneProgram::enqueue(Kernel& kernel, int64_t items, LaunchArguments& arguments) const {
+  arguments.value(narrow(items));
+  launch(current_stream_state(device_), kernel, Grid::linear(static_cast<uint64_t>(items), 1),
+         arguments);
+}
+
+at::Tensor PlaneProgram::pack_planes(const at::Tensor& source, int64_t begin, int64_t count,
+                                     const PlaneLayout& layout, const TapPattern& pattern) const {
+  const int64_t planes = source.size(1) * layout.phase_count();
+  const int64_t plane = layout.plane(count, columns_);
+  at::Tensor packed = workspace(planes * plane + columns_);
+  const auto* from = static_cast<const char*>(source.const_data_ptr()) +
+                     begin * source.stride(0) * static_cast<int64_t>(source.element_size());
+  LaunchArguments arguments;
+  arguments.address(from).address(packed.mutable_data_ptr());
+  arguments.value(Source{narrow(count), narrow(source.size(1)), narrow(source.stride(0)),
+                         narrow(source.stride(1)), narrow(spatial(source.strides(), 1)),
+                         narrow(spatial(source.sizes(), 1)), narrow(pattern.scale),
+                         narrow(pattern.offset), narrow(pattern.step)});
+  arguments.value(
+      Planes{narrow(layout.phases), narrow(layout.grid), narrow(layout.lead), narrow(plane)});
+  enqueue(*pack_planes_, planes * count, arguments);
+  return packed;
+}
+
+at::Tensor PlaneProgram::pack_weights(const at::Tensor& weight, const WeightLayout& layout,
+                                      const TapPattern& pattern) const {
+  const int64_t panels = divide_up(layout.rows, rows_);
+  const int64_t taps = pattern.taps();
+  at::Tensor packed =
+      workspace(std::max<int64_t>(layout.groups * panels * rows_ * layout.channels * taps, 1));
+  if (taps == 0) return packed;
+  const int64_t slice = std::max<int64_t>(kDepth / taps, 1);
+  LaunchArguments arguments;
+  arguments.address(weight.const_data_ptr()).address(packed.mutable_data_ptr());
+  arguments.value(Weights{narrow(layout.rows), narrow(layout.channels), narrow(layout.group),
+                          narrow(layout.row), narrow(layout.channel), narrow(layout.size),
+                          narrow(pattern.count), narrow(pattern.first), narrow(pattern.each)});
+  arguments.value(narrow(slice));
+  enqueue(*pack_weights_, layout.groups * panels * divide_up(layout.channels, slice), arguments);
+  return packed;
+}
+
+void PlaneProgram::multiply(const WeightLayout& weights, const at::Tensor& packed,
+                            const PlaneLayout& layout, const TapPattern& pattern,
+                            const at::Tensor& planes, bool gathers, const ResultLayout& result,
+                            const at::Tensor& bias, void* out) const {
+  const int64_t taps = pattern.taps();
+  const SpatialValues& grid = gathers ? result.extent : layout.grid;
+  const int64_t count = result.images * grid[0] * grid[1] * grid[2];
+  const Planes planes_of{narrow(layout.phases), narrow(layout.grid), narrow(layout.lead),
+                         narrow(layout.plane(result.images, columns_))};
+  const Result columns{narrow(weights.groups), narrow(weights.rows), narrow(weights.channels),
+                       narrow(count),          narrow(grid),         narrow(result.extent),
+                       narrow(result.image),   narrow(result.row),   narrow(result.first),
+                       narrow(result.stride)};
+  const int64_t column_panels = divide_up(count, columns_);
+  at::Tensor right = planes;
+  if (gathers && taps > 0) {
+    right = workspace(weights.groups * column_panels * columns_ * weights.channels * taps);
+    const int64_t slice = std::max<int64_t>(kDepth / taps, 1);
+    LaunchArguments arguments;
+    arguments.address(planes.const_data_ptr()).address(right.mutable_data_ptr());
+    arguments.value(planes_of).value(taps_of(pattern)).value(columns).value(narrow(slice));
+    enqueue(*gather_patches_, weights.groups * column_panels * divide_up(weights.channels, slice),
+            arguments);
+  }
+  const int64_t row_panels = divide_up(weights.rows, rows_);
+  const int64_t tiles = weights.groups * column_panels * row_panels;
+  const int64_t panels = std::clamp<int64_t>(tiles / (processors_ * kItems), 1, kPanels);
+  LaunchArguments arguments;
+  arguments.address(packed.const_data_ptr()).address(right.const_data_ptr()).address(out);
+  arguments.address(bias.defined() ? bias.const_data_ptr() : out);
+  arguments.value(planes_of).value(taps_of(pattern)).value(columns);
+  arguments.value(narrow(bias.defined() ? bias.stride(0) : 0)).value(narrow(bias.defined()));
+  arguments.value(narrow(gathers)).value(narrow(panels));
+  enqueue(*plane_tiles_, weights.groups * column_panels * divide_up(row_panels, panels), arguments);
+}
+
+at::Tensor PlaneProgram::gather_taps(const WeightLayout& weights, const PlaneLayout& layout,
+                                     const TapPattern& pattern, int64_t images,
+                                     const at::Tensor& planes, const PlaneLayout& gathered) const {
+  const int64_t channels = weights.groups * weights.channels;
+  const int64_t plane = gathered.plane(images, columns_);
+  at::Tensor packed = workspace(channels * pattern.taps() * plane + columns_);
+  Result columns = {};
+  columns.count = narrow(images * gathered.places());
+  columns.extent = narrow(gathered.grid);
+  LaunchArguments arguments;
+  arguments.address(planes.const_data_ptr()).address(packed.mutable_data_ptr());
+  arguments.value(Planes{narrow(layout.phases), narrow(layout.grid), narrow(layout.lead),
+                         narrow(layout.plane(images, columns_))});
+  arguments.value(taps_of(pattern)).value(columns).value(narrow(plane));
+  enqueue(*gather_taps_, channels, arguments);
+  return packed;
+}
+
+int64_t PlaneProgram::gradient_part(const PlaneLayout& layout, int64_t images) const {
+  const int64_t positions = divide_up(images * layout.places(), width_) * width_;
+  return divide_up(divide_up(positions, divide_up(positions, kPositions)), width_) * width_;
+}
+
+int64_t PlaneProgram::gradient_parts(const PlaneLayout& layout, int64_t images) const {
+  return divide_up(images * layout.places(), gradient_part(layout, images));
+}
+
+void PlaneProgram::sum_gradients(const WeightLayout& weights, const PlaneLayout& layout,
+                                 const TapPattern& pattern, int64_t images,
+                                 const at::Tensor& planes, const PlaneLayout& gradient_layout,
+                                 const at::Tensor& gradients, bool adds,
+                                 const at::Tensor& sums) const {
+  const int64_t positions = divide_up(images * gradient_layout.places(), width_) * width_;
+  const int64_t part = gradient_part(gradient_layout, images);
+  const int64_t all = weights.channels * pattern.taps();
+  const int64_t blocks = divide_up(weights.rows, kBlock);
+  const int64_t elements = std::min(kElementTiles * elements_, all);
+  LaunchArguments arguments;
+  const auto* first_gradient =
+      static_cast<const char*>(gradients.const_data_ptr()) + gradient_layout.lead * value_bytes_;
+  arguments.address(first_gradient).address(planes.const_data_ptr());
+  arguments.address(sums.mutable_data_ptr());
+  arguments.value(Planes{narrow(layout.phases), narrow(layout.grid), narrow(layout.lead),
+                         narrow(layout.plane(images, columns_))});
+  arguments.value(taps_of(pattern));
+  arguments.value(Gradient{narrow(weights.groups), narrow(weights.rows), narrow(weights.channels),
+                           narrow(gradient_layout.plane(images, columns_)), narrow(positions),
+                           narrow(part), narrow(kBlock), narrow(elements)});
+  arguments.value(narrow(adds));
+  enqueue(*plane_gradients_,
+          weights.groups * divide_up(positions, part) * divide_up(all, elements) * blocks,
+          arguments);
+}
+
+void PlaneProgram::sum_parts(const at::Tensor& sums, int64_t parts, const at::Tensor& out) const {
+  LaunchArguments arguments;
+  arguments.address(sums.const_data_ptr()).address(out.mutable_data_ptr());
+  arguments.value(narrow(parts)).value(narrow(out.numel()));
+  enqueue(*sum_parts_, divide_up(out.numel(), kSlice), arguments);
+}
+
+}  // namespace outboard

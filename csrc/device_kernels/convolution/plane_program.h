@@ -1,0 +1,92 @@
+// The kernels of kernels/products/plane_convolution.cl for one dtype on one device.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+#include "device_kernels/convolution/plane_layout.h"
+#include "runtime/programs/launch.h"
+
+namespace outboard {
+
+// How a weight of a group lies in memory, as a matrix of rows and channels with a kernel each;
+// strides in elements.
+struct WeightLayout {
+  int64_t groups, rows, channels;
+  int64_t group, row, channel;
+  SpatialValues size;
+};
+
+// Where results lie: a row of `row` elements' distance for each channel, an image every `image`
+// elements, places in it at `stride` from `first` on.
+struct ResultLayout {
+  int64_t images, image, row, first;
+  SpatialValues stride, extent;
+};
+
+class PlaneProgram {
+ public:
+  // The program of `source`, which ProductProgram::keep returned. Lives for ever.
+  static const PlaneProgram& find(c10::DeviceIndex device, at::ScalarType dtype,
+                                  const std::string& source);
+  // The most elements of a kernel.
+  static constexpr int64_t kTaps = 64;
+
+  at::ScalarType value_dtype() const noexcept { return value_; }
+  int64_t tile_columns() const noexcept { return columns_; }
+  int64_t value_bytes() const noexcept { return value_bytes_; }
+
+  // Each returns memory that can be freed as soon as the work is enqueued.
+  // Images [begin, begin + count) of `source`, in the phases of `pattern`.
+  at::Tensor pack_planes(const at::Tensor& source, int64_t begin, int64_t count,
+                         const PlaneLayout& layout, const TapPattern& pattern) const;
+  at::Tensor pack_weights(const at::Tensor& weight, const WeightLayout& layout,
+                          const TapPattern& pattern) const;
+
+  // Writes a result from planes and packed weights, plus `bias` if it is defined. `gathers`:
+  // patches are gathered first, since planes have too many positions that the result has not.
+  void multiply(const WeightLayout& weights, const at::Tensor& packed, const PlaneLayout& layout,
+                const TapPattern& pattern, const at::Tensor& planes, bool gathers,
+                const ResultLayout& result, const at::Tensor& bias, void* out) const;
+
+  // Planes of what each tap meets at the positions of a result, `gathered`, instead of such of an
+  // image with more positions. PlaneLayout::of_taps makes the layout.
+  at::Tensor gather_taps(const WeightLayout& weights, const PlaneLayout& layout,
+                         const TapPattern& pattern, int64_t images, const at::Tensor& planes,
+                         const PlaneLayout& gathered) const;
+  // How many parts sum_gradients makes of the positions of so many images; fewer images have no
+  // more.
+  int64_t gradient_parts(const PlaneLayout& layout, int64_t images) const;
+  // The gradient of a weight over each part of the positions, one after the other in `sums`, to
+  // which it is added if `adds`. `gradients` are planes of `gradient_layout`, without phases.
+  void sum_gradients(const WeightLayout& weights, const PlaneLayout& layout,
+                     const TapPattern& pattern, int64_t images, const at::Tensor& planes,
+                     const PlaneLayout& gradient_layout, const at::Tensor& gradients, bool adds,
+                     const at::Tensor& sums) const;
+  void sum_parts(const at::Tensor& sums, int64_t parts, const at::Tensor& out) const;
+
+  at::Tensor workspace(int64_t elements) const;
+
+ private:
+  PlaneProgram(c10::DeviceIndex device, at::ScalarType dtype, const std::string& source);
+  int64_t gradient_part(const PlaneLayout& layout, int64_t images) const;
+  void enqueue(Kernel& kernel, int64_t items, LaunchArguments& arguments) const;
+
+  c10::DeviceIndex device_;
+  at::ScalarType value_;
+  int64_t value_bytes_;
+  int width_;
+  int rows_, columns_;      // of a tile
+  int filters_, elements_;  // of a tile of gradients
+  int64_t processors_;
+  Kernel* pack_planes_;
+  Kernel* pack_weights_;
+  Kernel* gather_patches_;
+  Kernel* gather_taps_;
+  Kernel* plane_tiles_;
+  Kernel* plane_gradients_;
+  Kernel* sum_parts_;
+};
+
+}  // namespace outboard

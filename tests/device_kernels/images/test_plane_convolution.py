@@ -1,0 +1,183 @@
+"""Convolutions over planes, which processors take for large maps, against CPU."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from tests.device_kernels.images.test_convolution import check
+from torch_outboard import _C
+
+PLANES = {"pack_planes", "pack_weights", "plane_tiles"}
+GRADIENTS = {"pack_planes", "plane_gradients", "sum_parts"}
+# Channels, filters, height and width, size of the kernel, options.
+CASES = {
+    "large map": (5, 9, (33, 47), (3, 3), {"padding": 1}),
+    "rows shorter than a vector": (6, 8, (40, 5), (3, 3), {"padding": 1}),
+    "tiles that are not full": (3, 13, (17, 31), (2, 4), {}),
+    "steps": (4, 8, (37, 41), (3, 3), {"stride": 2, "padding": 1}),
+    "steps over large kernels": (3, 8, (40, 42), (7, 7), {"stride": 2, "padding": 3}),
+    "steps of 3 and 2": (4, 8, (40, 43), (4, 3), {"stride": (3, 2), "padding": (2, 0)}),
+    "steps larger than kernels": (4, 8, (40, 41), (1, 2), {"stride": (2, 3)}),
+    "dilation": (4, 8, (30, 33), (3, 3), {"dilation": (2, 3), "padding": 2}),
+    "steps and dilation": (4, 8, (40, 41), (3, 3), {"stride": 2, "dilation": (2, 3), "padding": 3}),
+    "groups": (4, 12, (30, 31), (3, 3), {"groups": 3, "padding": 1}),
+    "padding beyond kernels": (4, 8, (20, 21), (3, 2), {"padding": (3, 2)}),
+    "patches that are gathered": (9, 70, (6, 7), (3, 3), {"padding": 1}),
+    "gathered with steps": (70, 65, (12, 9), (3, 3), {"padding": 1, "stride": 2}),
+}
+
+
+def check_case(device: torch.device, case: str, **options: object) -> None:
+    channels, filters, sizes, kernel, geometry = CASES[case]
+    groups = geometry.get("groups", 1)
+    given = {**geometry, **options}
+    if given.get("transposed"):
+        weight = (channels * groups, filters // groups, *kernel)
+    else:
+        weight = (filters, channels, *kernel)
+    check(device, (8, channels * groups, *sizes), weight, tolerance=3e-4, **given)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_cases(device, case):
+    check_case(device, case)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case != "steps larger than kernels"])
+def test_transposed(device, case):
+    check_case(device, case, transposed=True)
+
+
+@pytest.mark.parametrize("case", ["large map", "steps"])
+def test_channels_last(device, case):
+    check_case(device, case, memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [(torch.float64, 1e-9), (torch.float16, 2e-2), (torch.bfloat16, 1e-1)],
+)
+def test_dtypes(device, dtype, tolerance):
+    options = {"padding": 1, "stride": (1, 2), "dtype": dtype, "tolerance": tolerance}
+    check(device, (3, 4, 21, 35), (6, 4, 3, 3), **options)
+
+
+def test_1d_and_3d(device):
+    check(device, (3, 5, 301), (7, 5, 6), stride=2, padding=3, dilation=2)
+    check(device, (2, 4, 9, 10, 11), (8, 4, 3, 2, 3), padding=1, stride=(1, 2, 2), tolerance=3e-4)
+
+
+def test_other_geometries(device):
+    choice = random.Random(0).choice
+    for _ in range(12):
+        options = {
+            "stride": (choice([1, 2, 3]), choice([1, 2])),
+            "padding": (choice([0, 1, 2]), choice([0, 3])),
+            "dilation": (choice([1, 2]), choice([1, 3])),
+        }
+        sizes = (choice([1, 9, 18]), choice([12, 27]))
+        kernel = (choice([1, 2]), choice([1, 3, 4]))
+        transposed = choice([False, True])
+        if not transposed and sizes[0] + 2 * options["padding"][0] < 3:
+            continue
+        weight = (4, 5, *kernel) if transposed else (5, 4, *kernel)
+        check(device, (4, 4, *sizes), weight, transposed=transposed, tolerance=3e-4, **options)
+
+
+def test_places_that_no_element_meets(device):
+    # Where the output was read from is at odd places of the padded width alone.
+    check(device, (3, 8, 9, 1), (6, 8, 3, 1), stride=(3, 2), padding=(0, 3), dilation=(2, 1))
+
+
+def test_more_images_than_are_packed_at_a_time(device):
+    # 16 MiB hold 36 of them.
+    check(device, (40, 8, 120, 120), (4, 8, 3, 3), padding=1, tolerance=2e-3)
+
+
+def test_expanded_gradient(device):
+    x, weight = torch.randn(4, 5, 20, 21), torch.randn(8, 5, 3, 3)
+    options = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, False])
+    gradient = torch.randn(4, 8, 1, 1)
+    expected = torch.ops.aten.convolution_backward(
+        gradient.expand(4, 8, 20, 21), x, weight, None, *options
+    )
+    there = gradient.to(device).expand(4, 8, 20, 21)
+    actual = torch.ops.aten.convolution_backward(
+        there, x.to(device), weight.to(device), None, *options
+    )
+    for one, other in zip(actual[:2], expected[:2], strict=True):
+        torch.testing.assert_close(one.cpu(), other, rtol=3e-4, atol=1e-3)
+
+
+def test_infinite_places_reach_their_neighbours_alone(device):
+    x, weight = torch.randn(2, 4, 20, 18), torch.rand(8, 4, 3, 3) + 1
+    for place in ((0, 1, 0, 17), (1, 2, 19, 0), (0, 3, 19, 17)):
+        x[place] = torch.inf
+    expected = torch.conv2d(x, weight, padding=1)
+    actual = torch.conv2d(x.to(device), weight.to(device), padding=1)
+    assert torch.equal(actual.isinf().cpu(), expected.isinf())
+    assert not actual.isnan().any()
+
+
+def test_memory_of_others_stays_as_it_is(device):
+    # Two kilobytes each: holes of the size that packed weights have here, between tensors.
+    blocks = [torch.full((256,), 7.0, dtype=torch.float64, device=device) for _ in range(64)]
+    del blocks[::2]
+    x = torch.randn(3, 32, 7, dtype=torch.float64, device=device)
+    weight = torch.randn(16, 16, 1, dtype=torch.float64, device=device)
+    gradient = torch.randn(3, 16, 4, dtype=torch.float64, device=device)
+    options = ([2], [0], [1], False, [0], 2, [True, True, False])
+    for _ in range(8):
+        torch.ops.aten.convolution_backward(gradient, x, weight, None, *options)
+    assert all(bool((block == 7).all()) for block in blocks)
+
+
+@pytest.fixture
+def timed() -> Iterator[None]:
+    _C.take_launch_times()
+    _C.time_launches(True)
+    yield
+    _C.time_launches(False)
+    _C.take_launch_times()
+
+
+def launched(device: torch.device) -> set[str]:
+    torch.get_device_module(device).synchronize(device)
+    return {row[0] for row in _C.take_launch_times()}
+
+
+@pytest.mark.usefixtures("timed")
+def test_kernels_that_run(device):
+    """Processors take planes for maps that fill their vectors, GPUs and whole numbers never."""
+    x = torch.randn(4, 4, 40, 40, device=device)
+    weight = torch.randn(70, 4, 3, 3, device=device)
+    launched(device)
+    processor = _C.device_properties(device.index).kind == "cpu"
+
+    y = torch.conv2d(x, weight, padding=1)
+    assert launched(device) >= PLANES if processor else "plane_tiles" not in launched(device)
+    options = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1, [False, True, False])
+    torch.ops.aten.convolution_backward(y, x, weight, None, *options)
+    assert launched(device) >= GRADIENTS if processor else "sum_parts" not in launched(device)
+    torch.conv2d(x[..., :6, :7].contiguous(), weight, padding=1)
+    assert ("gather_patches" in launched(device)) == processor
+    torch.conv2d(x.long(), weight.long())
+    assert "tiles" in launched(device)
+
+
+@pytest.mark.slow  # it takes 4 GiB, most of which nobody touches
+def test_elements_farther_than_32_bits_count(device):
+    far = 2**31 + 64
+    free, _ = torch.get_device_module(device).mem_get_info(device)
+    if free < 3 * far:
+        pytest.skip(f"the device has {free >> 30} GiB free")
+    base = torch.empty(far + 24 * 24, dtype=torch.float16, device=device)
+    x = base.as_strided((1, 2, 24, 24), (2 * far, far, 24, 1))
+    x.copy_(torch.randn(x.shape))
+    weight = torch.randn(8, 2, 3, 3, dtype=torch.float16, device=device)
+    expected = torch.conv2d(x.contiguous(), weight, padding=1)
+    torch.testing.assert_close(torch.conv2d(x, weight, padding=1), expected)
