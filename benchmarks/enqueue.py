@@ -1,8 +1,9 @@
-"""Time to enqueue a small operator on a device, without waiting for it.
+"""Time to enqueue a small operator on a device, without waiting for it, and with its completion.
 
-    python -m benchmarks.enqueue [--device ocl] [--json]
+    python -m benchmarks.enqueue [--device ocl] [--wait] [--json]
 
-The best of several runs of `CALLS` calls each; the device works on while calls are made.
+The best of several runs of `CALLS` calls each; the device works on while calls are made, or with
+`--wait` each call is followed by one of `synchronize`.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ def calls(device: str) -> dict[str, Callable[[], object]]:
     }
 
 
-def measure(device: str) -> dict[str, float]:
-    """Microseconds per call, by name."""
+def measure(device: str, wait: bool = False) -> dict[str, float]:
+    """Microseconds per call, by name; of calls whose completion is waited for, or not."""
     synchronize = torch.get_device_module(device).synchronize
     results = {}
     with ways.way("device"):
@@ -45,8 +46,13 @@ def measure(device: str) -> dict[str, float]:
             for _ in range(RUNS):
                 synchronize()
                 start = time.perf_counter()
-                for _ in range(CALLS):
-                    call()
+                if wait:
+                    for _ in range(CALLS):
+                        call()
+                        synchronize()
+                else:
+                    for _ in range(CALLS):
+                        call()
                 best = min(best, (time.perf_counter() - start) / CALLS)
             synchronize()
             results[name] = best * 1e6
@@ -58,9 +64,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--device", default="ocl")
+    parser.add_argument("--wait", action="store_true", help="for the completion of each call")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    results = measure(options.device)
+    results = measure(options.device, options.wait)
     if options.json:
         print(json.dumps(results))
         return

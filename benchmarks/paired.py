@@ -179,19 +179,25 @@ def compare(
     module: str = "__main__",
     round_seconds: float | None = None,
     environment: Mapping[str, str] | None = None,
+    reference_environment: Mapping[str, str] | None = None,
 ) -> list[Ratio]:
     """Times `WORKS[name]` of `module` on both devices, paired; prints each line as it is known.
 
     `module` is importable and holds `WORKS: dict[str, Work]`, and `ROUND_SECONDS` if its work needs
-    rounds of another length than usual. `environment` is added to that of the processes. Raises
-    what a piece of work raises.
+    rounds of another length than usual. `environment` is added to that of the processes; where the
+    reference is a device of another driver, `reference_environment` is added to its process's in
+    place of that. Raises what a piece of work raises.
     """
     if module == "__main__":
         module = Path(sys.argv[0]).stem
     if round_seconds is None:
         round_seconds = getattr(importlib.import_module(module), "ROUND_SECONDS", ROUND_SECONDS)
-    with _environment_of_workers(device, environment or {}):
-        workers = [_Worker(module, device), _Worker(module, reference)]
+    workers = []
+    for side in (device, reference):
+        other = side == reference and reference_environment is not None
+        settings = reference_environment if other else environment
+        with _environment_of_workers(side if other else device, settings or {}):
+            workers.append(_Worker(module, side))
     results = []
     try:
         print(HEADER, flush=True)

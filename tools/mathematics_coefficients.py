@@ -217,8 +217,13 @@ def as_float(value: mpf) -> str:
     return float.hex(struct.unpack("<f", struct.pack("<f", float(value)))[0]) + "f"
 
 
+def as_bits(value: mpf) -> str:
+    """For tables, whose elements are no expressions."""
+    return f"0x{struct.unpack('<Q', struct.pack('<d', float(value)))[0]:016x}UL"
+
+
 def as_double(value: mpf) -> str:
-    return f"OB_DOUBLE_BITS(0x{struct.unpack('<Q', struct.pack('<d', float(value)))[0]:016x})"
+    return f"OB_DOUBLE_BITS({as_bits(value).removesuffix('UL')})"
 
 
 def cut(value: mpf, bits: int) -> mpf:
@@ -278,15 +283,49 @@ def main() -> None:
         for kind in one.types:
             ending, tolerance = ENDINGS[kind]
             write = as_float if kind == "f" else as_double
-            coefficients = [write(c) for c in fit(one, tolerance)]
+            found = fit(one, tolerance)
+            coefficients = [write(c) for c in found]
             name = one.name.removesuffix("_SHORT")
+            if one.name == "ERFC" and kind == "d":
+                rest = found[0] - cut(found[0], 53)
+                print(f"\n#define OB_ERFC_FIRST_REST {as_double(rest)}")
             print(f"\n#define OB_{name}_{ending} \\")
             print(", \\\n".join(f"  {c}" for c in coefficients))
+    print("\n/* The bits of B(2 k + 2) / ((2 k + 1) (2 k + 2)). */\n#define OB_STIRLING_TERMS \\")
+    terms = [mpmath.bernoulli(2 * k + 2) / ((2 * k + 1) * (2 * k + 2)) for k in range(5)]
+    print(", \\\n".join(f"  {as_bits(t)}" for t in terms))
+    print(
+        "\n/* Those of zeros of ln|gamma|, by pairs between -n - 1 and -n, n = 2 ..., and rests. */"
+    )
+    print("#define OB_LGAMMA_ZEROS \\")
+    print(", \\\n".join(f"  {as_bits(z)}, {as_bits(z - cut(z, 53))}" for z in gamma_zeros()))
     words = two_over_pi()
     print("\n/* The bits of 2 / pi after the point, 64 at a time. */")
     print("#define OB_TWO_OVER_PI_BITS \\")
     print(", \\\n".join(f"  0x{w:016x}UL" for w in words))
     print("/* clang-format on */\n\n#endif")
+
+
+def gamma_zeros() -> list[mpf]:
+    """Of ln|gamma(x)|, by bisection from the extremum between -n - 1 and -n to either end."""
+
+    def above(x: mpf) -> bool:
+        return abs(mpmath.gamma(x)) > 1
+
+    zeros = []
+    for n in range(2, 18):
+        extremum = mpmath.findroot(
+            mpmath.digamma, (-n - mpf("0.9"), -n - mpf("0.1")), "bisect", verify=False
+        )
+        for end in (-n - 1, -n):
+            outside, inside = mpf(end), extremum
+            for _ in range(250):
+                middle = (outside + inside) / 2
+                if middle in (outside, inside):
+                    break
+                outside, inside = (middle, inside) if above(middle) else (outside, middle)
+            zeros.append(inside)
+    return zeros
 
 
 def two_over_pi() -> list[int]:

@@ -155,6 +155,16 @@ void warn_of_compiler(c10::DeviceIndex device, const std::string& failure) {
              ", or set OUTBOARD_WAY=host to keep this quiet");
 }
 
+// For a program that began on the host, before its first device kernel. False: it stays there.
+bool passes_probe(c10::DeviceIndex device) {
+  if (!runs_code(device)) return true;
+  const std::optional<std::string> failure = compiler_failure(device);
+  if (!failure.has_value()) return true;
+  warn_of_compiler(device, *failure);
+  update_rules();
+  return false;
+}
+
 bool driver_has_library_calls() {
   const ob_driver& table = driver();
   return table.matrix_product != nullptr || table.convolution != nullptr;
@@ -232,9 +242,12 @@ bool takes_device_way(const OperatorWays& ways, c10::DeviceIndex device, int64_t
   }
   const auto index = static_cast<size_t>(device);
   const Savings* saved = index < ways.saved.size() ? ways.saved[index] : nullptr;
-  if (saved == nullptr) return !on.on_host.load(std::memory_order_relaxed);
-  const size_t size = std::bit_width(static_cast<uint64_t>(elements));
-  return !weigh(device, on, (*saved)[std::min(size, saved->size() - 1)]);
+  bool on_host = on.on_host.load(std::memory_order_relaxed);
+  if (saved != nullptr) {
+    const size_t size = std::bit_width(static_cast<uint64_t>(elements));
+    on_host = weigh(device, on, (*saved)[std::min(size, saved->size() - 1)]);
+  }
+  return !on_host && (compiler_is_known_to_work(device) || passes_probe(device));
 }
 
 bool stays_on_host(const OperatorWays& ways, c10::DeviceIndex device, int64_t elements) {
@@ -261,6 +274,9 @@ void probe_compilers() {
   for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
     const WaySetting setting = way_setting(device);
     if (setting == WaySetting::kHost || !runs_code(device)) continue;
+    // Its first device kernel is early enough (takes_device_way).
+    const DeviceWays& ways = ways_of(device);
+    if (rule_of(device, ways) == Rule::kWeigh && ways.on_host.load()) continue;
     const std::optional<std::string> failure = compiler_failure(device);
     if (failure.has_value() && setting == WaySetting::kAuto) warn_of_compiler(device, *failure);
   }

@@ -113,7 +113,8 @@ OUTBOARD_API void set_device_kernel_loader(DeviceKernelLoader function) noexcept
 OUTBOARD_API void device_kernels_are_loaded() noexcept;
 
 // Looks whether the compilers of devices work that run code and whose way is not `host`. Where one
-// does not, `auto` means the host, which is said once, and `device` raises why.
+// does not, `auto` means the host, which is said once, and `device` raises why. Where `auto` begins
+// on the host, the first call that it gives to the device looks.
 OUTBOARD_API void probe_compilers();
 
 extern OUTBOARD_API std::atomic<bool> g_device_kernels_loaded;

@@ -2,10 +2,10 @@
 
     python -m tests.dialects.accuracy                       # samples, all functions
     python -m tests.dialects.accuracy --opencl              # and those of the `ocl` driver's OpenCL
-    python -m tests.dialects.accuracy --exhaustive sin exp  # every float, of one-argument functions
 
 Errors are in units in the last place of the exact result, which the C library gives in long double
 (reference.c); the worst arguments are checked once more with mpmath. It prints a table in Markdown.
+every_float.py tries all floats.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import ctypes
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -304,43 +303,15 @@ def worst_of(mathematics: Mathematics, name: str, kind: str, count: int) -> Wors
     return worst if checked is None else worst._replace(error=checked)
 
 
-def worst_of_all_floats(mathematics: Mathematics, name: str, threads: int = 2) -> Worst:
-    """The largest error in all 2^32 floats."""
-
-    def part(first: int) -> Worst:
-        bits = np.arange(first, first + (1 << 22), dtype=np.uint64).astype(np.uint32)
-        x = bits.view(np.float32)
-        got = mathematics(name, "float", x)
-        error, place = largest_error(name, "float", [x], got)
-        return Worst(error, (float(x[place]),), float(got[place]))
-
-    with ThreadPoolExecutor(threads) as pool:
-        worst = max(pool.map(part, range(0, 1 << 32, 1 << 22)), key=lambda w: w.error)
-    checked = exact_error(name, "float", worst.arguments, worst.got)
-    return worst if checked is None else worst._replace(error=checked)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="function")
     parser.add_argument("--samples", type=int, default=1 << 18, help="of each kind, rounded up")
     parser.add_argument("--opencl", action="store_true", help="compare with the driver ocl")
-    parser.add_argument("--exhaustive", action="store_true", help="all floats, one argument")
     given = parser.parse_args()
     names = given.names or list(FUNCTIONS)
     count = -(-given.samples // 48) * 48
     dialect = Dialect(names)
-    if given.exhaustive:
-        print("| function | limit | float: error of all | at |\n|---|---|---|---|")
-        for name in names:
-            if FUNCTIONS[name].arguments == 1:
-                worst = worst_of_all_floats(dialect, name)
-                print(
-                    f"| {name} | {FUNCTIONS[name].float_limit:g} | {worst.error:.3f} "
-                    f"| {worst.arguments[0].hex()} |",
-                    flush=True,
-                )
-        return
     others: list[Mathematics] = [OpenCL(names)] if given.opencl else []
     columns = [f"{kind}{of}" for kind in TYPES for of in (["", ", OpenCL"] if others else [""])]
     print(f"| function | limit | {' | '.join(columns)} |\n|---|---|{'---|' * len(columns)}")

@@ -40,6 +40,36 @@ static wide acospil_(wide x) { return acosl(x) / pi; }
 static wide atanpil_(wide x) { return atanl(x) / pi; }
 static wide atan2pil_(wide y, wide x) { return atan2l(y, x) / pi; }
 static wide rsqrtl_(wide x) { return 1 / sqrtl(x); }
+
+/* The same in double, which is exact enough for floats; zeros have their signs. */
+static double quick_half_turns(double x, int* n) {
+  const double turned = x - 2 * rint(x / 2), whole = rint(turned * 2);
+  *n = (int)whole & 3;
+  return (turned - whole / 2) * (double)pi;
+}
+static double quick_sinpi(double x) {
+  int n;
+  const double r = quick_half_turns(x, &n), found = (n & 1) != 0 ? cos(r) : sin(r);
+  if (found == 0) return copysign(0, x);
+  return (n & 2) != 0 ? -found : found;
+}
+static double quick_cospi(double x) {
+  int n;
+  const double r = quick_half_turns(x, &n), found = (n & 1) != 0 ? -sin(r) : cos(r);
+  return ((n & 2) != 0 ? -found : found) + 0;
+}
+static double quick_tanpi(double x) {
+  int n;
+  const double r = quick_half_turns(x, &n);
+  if (r == 0 && n % 2 != 0) return n == 1 ? INFINITY : -INFINITY;
+  if (r == 0) return copysign(0, n == 2 ? -x : x);
+  return (n & 1) != 0 ? -1 / tan(r) : tan(r);
+}
+static double quick_asinpi(double x) { return asin(x) / (double)pi; }
+static double quick_acospi(double x) { return acos(x) / (double)pi; }
+static double quick_atanpi(double x) { return atan(x) / (double)pi; }
+static double quick_rsqrt(double x) { return 1 / sqrt(x); }
+
 static wide powrl_(wide x, wide y) {
   if (x < 0 || isnan(x) || isnan(y)) return NAN;
   if (y == 0 && (x == 0 || isinf(x))) return NAN;
@@ -53,32 +83,58 @@ typedef struct {
   wide (*two)(wide, wide);
   double (*quick)(double); /* exact enough for floats */
 } function;
+
 static const function functions[] = {
-    {"exp", expl, 0, exp},        {"exp2", exp2l, 0, exp2},
-    {"exp10", exp10l, 0, exp10},  {"expm1", expm1l, 0, expm1},
-    {"log", logl, 0, log},        {"log2", log2l, 0, log2},
-    {"log10", log10l, 0, log10},  {"log1p", log1pl, 0, log1p},
-    {"sin", sinl, 0, sin},        {"cos", cosl, 0, cos},
-    {"tan", tanl, 0, tan},        {"sinpi", sinpil_, 0, 0},
-    {"cospi", cospil_, 0, 0},     {"tanpi", tanpil_, 0, 0},
-    {"asin", asinl, 0, asin},     {"acos", acosl, 0, acos},
-    {"atan", atanl, 0, atan},     {"asinpi", asinpil_, 0, 0},
-    {"acospi", acospil_, 0, 0},   {"atanpi", atanpil_, 0, 0},
-    {"sinh", sinhl, 0, sinh},     {"cosh", coshl, 0, cosh},
-    {"tanh", tanhl, 0, tanh},     {"asinh", asinhl, 0, asinh},
-    {"acosh", acoshl, 0, acosh},  {"atanh", atanhl, 0, atanh},
-    {"erf", erfl, 0, erf},        {"erfc", erfcl, 0, erfc},
-    {"tgamma", tgammal, 0, 0},    {"lgamma", lgammal, 0, lgamma},
-    {"sqrt", sqrtl, 0, sqrt},     {"rsqrt", rsqrtl_, 0, 0},
-    {"cbrt", cbrtl, 0, cbrt},     {"rint", rintl, 0, 0},
-    {"round", roundl, 0, 0},      {"trunc", truncl, 0, 0},
-    {"floor", floorl, 0, 0},      {"ceil", ceill, 0, 0},
-    {"logb", logbl, 0, 0},        {"pow", 0, powl, 0},
-    {"powr", 0, powrl_, 0},       {"atan2", 0, atan2l, 0},
-    {"atan2pi", 0, atan2pil_, 0}, {"hypot", 0, hypotl, 0},
-    {"fmod", 0, fmodl, 0},        {"remainder", 0, remainderl, 0},
-    {"fdim", 0, fdiml, 0},        {"fmax", 0, fmaxl, 0},
-    {"fmin", 0, fminl, 0},        {"copysign", 0, copysignl, 0},
+    {"exp", expl, 0, exp},
+    {"exp2", exp2l, 0, exp2},
+    {"exp10", exp10l, 0, exp10},
+    {"expm1", expm1l, 0, expm1},
+    {"log", logl, 0, log},
+    {"log2", log2l, 0, log2},
+    {"log10", log10l, 0, log10},
+    {"log1p", log1pl, 0, log1p},
+    {"sin", sinl, 0, sin},
+    {"cos", cosl, 0, cos},
+    {"tan", tanl, 0, tan},
+    {"sinpi", sinpil_, 0, quick_sinpi},
+    {"cospi", cospil_, 0, quick_cospi},
+    {"tanpi", tanpil_, 0, quick_tanpi},
+    {"asin", asinl, 0, asin},
+    {"acos", acosl, 0, acos},
+    {"atan", atanl, 0, atan},
+    {"asinpi", asinpil_, 0, quick_asinpi},
+    {"acospi", acospil_, 0, quick_acospi},
+    {"atanpi", atanpil_, 0, quick_atanpi},
+    {"sinh", sinhl, 0, sinh},
+    {"cosh", coshl, 0, cosh},
+    {"tanh", tanhl, 0, tanh},
+    {"asinh", asinhl, 0, asinh},
+    {"acosh", acoshl, 0, acosh},
+    {"atanh", atanhl, 0, atanh},
+    {"erf", erfl, 0, erf},
+    {"erfc", erfcl, 0, erfc},
+    {"tgamma", tgammal, 0, tgamma},
+    {"lgamma", lgammal, 0, lgamma},
+    {"sqrt", sqrtl, 0, sqrt},
+    {"rsqrt", rsqrtl_, 0, quick_rsqrt},
+    {"cbrt", cbrtl, 0, cbrt},
+    {"rint", rintl, 0, rint},
+    {"round", roundl, 0, round},
+    {"trunc", truncl, 0, trunc},
+    {"floor", floorl, 0, floor},
+    {"ceil", ceill, 0, ceil},
+    {"logb", logbl, 0, logb},
+    {"pow", 0, powl, 0},
+    {"powr", 0, powrl_, 0},
+    {"atan2", 0, atan2l, 0},
+    {"atan2pi", 0, atan2pil_, 0},
+    {"hypot", 0, hypotl, 0},
+    {"fmod", 0, fmodl, 0},
+    {"remainder", 0, remainderl, 0},
+    {"fdim", 0, fdiml, 0},
+    {"fmax", 0, fmaxl, 0},
+    {"fmin", 0, fminl, 0},
+    {"copysign", 0, copysignl, 0},
 };
 
 /* The error of `got`, whose type has `digits` bits and the least normal exponent `least`. */
@@ -111,42 +167,77 @@ static double quick_error_of(float got, double exact) {
   return fabs(got - exact) * factor;
 }
 
+/* That of a float, of a result in double. */
+static double float_error_of(float got, double exact) {
+  return isfinite(got) && fabs(exact) < 0x1p127 ? quick_error_of(got, exact)
+                                                : error_of(got, exact, 24, -126);
+}
+
+static const function* find(const char* name) {
+  for (unsigned i = 0; i < sizeof(functions) / sizeof(functions[0]); ++i) {
+    if (strcmp(functions[i].name, name) == 0) return &functions[i];
+  }
+  return 0;
+}
+
+/* What is found in many floats. */
+typedef struct {
+  double largest;         /* error of what is finite where it should be */
+  float argument, result; /* where that is */
+  int64_t not_a_number;   /* one is NaN and the other one is not */
+  int64_t infinite;       /* one is infinite, and the other one not by more than rounding */
+  int64_t sign_of_zero;   /* both are zeros of different signs */
+} tally;
+
+/* Adds n results of a function of one argument; returns -1 where there is no such function. */
+int add_to_tally(const char* name, const float* x, const float* got, int64_t n, tally* found) {
+  const function* f = find(name);
+  if (f == 0 || f->quick == 0) return -1;
+  for (int64_t k = 0; k < n; ++k) {
+    const double exact = f->quick(x[k]);
+    const double error = float_error_of(got[k], exact);
+    if (error > found->largest && error < INFINITY) {
+      found->largest = error;
+      found->argument = x[k];
+      found->result = got[k];
+    } else if (error == INFINITY) {
+      if (isnan(exact) || isnan(got[k])) {
+        ++found->not_a_number;
+      } else {
+        ++found->infinite;
+      }
+    }
+    found->sign_of_zero += exact == 0 && got[k] == 0 && !signbit(exact) != !signbit(got[k]);
+  }
+  return 0;
+}
+
 /*
  * The largest error of `name` in n results of arguments x (and y), in float, else double; *worst is
  * its place. Returns -1 where there is no such function.
  */
 double largest_error(const char* name, int single, const void* x, const void* y, const void* got,
                      int64_t n, int64_t* worst) {
-  for (unsigned i = 0; i < sizeof(functions) / sizeof(functions[0]); ++i) {
-    const function* f = &functions[i];
-    if (strcmp(f->name, name) != 0) continue;
-    double largest = 0;
-    *worst = 0;
-    for (int64_t k = 0; k < n; ++k) {
-      if (single && f->quick != 0) {
-        const float result = ((const float*)got)[k];
-        const double exact = f->quick(((const float*)x)[k]);
-        const double error = isfinite(result) && fabs(exact) < 0x1p127
-                                 ? quick_error_of(result, exact)
-                                 : error_of(result, exact, 24, -126);
-        if (error > largest) {
-          largest = error;
-          *worst = k;
-        }
-        continue;
-      }
+  const function* f = find(name);
+  if (f == 0) return -1;
+  double largest = 0;
+  *worst = 0;
+  for (int64_t k = 0; k < n; ++k) {
+    double error;
+    if (single && f->quick != 0) {
+      error = float_error_of(((const float*)got)[k], f->quick(((const float*)x)[k]));
+    } else {
       const wide a = single ? (wide)((const float*)x)[k] : (wide)((const double*)x)[k];
       const wide g = single ? (wide)((const float*)got)[k] : (wide)((const double*)got)[k];
       wide b = 0;
       if (f->two != 0) b = single ? (wide)((const float*)y)[k] : (wide)((const double*)y)[k];
       const wide exact = f->one != 0 ? f->one(a) : f->two(a, b);
-      const double error = single ? error_of(g, exact, 24, -126) : error_of(g, exact, 53, -1022);
-      if (error > largest) {
-        largest = error;
-        *worst = k;
-      }
+      error = single ? error_of(g, exact, 24, -126) : error_of(g, exact, 53, -1022);
     }
-    return largest;
+    if (error > largest) {
+      largest = error;
+      *worst = k;
+    }
   }
-  return -1;
+  return largest;
 }

@@ -145,6 +145,6 @@ def _load_device_kernels() -> None:
     from torch_outboard.tuning import tuning_file
 
     program_cache.configure()
-    _C.probe_compilers()
     tuning_file.apply_all()
+    _C.probe_compilers()
     tables.hand_over()

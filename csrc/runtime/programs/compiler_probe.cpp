@@ -111,6 +111,10 @@ std::optional<std::string> compiler_failure(c10::DeviceIndex device) {
   return failure;
 }
 
+bool compiler_is_known_to_work(c10::DeviceIndex device) noexcept {
+  return g_states[static_cast<size_t>(device)].load(std::memory_order_relaxed) == State::kWorks;
+}
+
 bool compiler_is_known_to_fail(c10::DeviceIndex device) noexcept {
   return g_states[static_cast<size_t>(device)].load(std::memory_order_relaxed) == State::kFails;
 }

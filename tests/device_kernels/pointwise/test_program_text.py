@@ -22,7 +22,9 @@ print(next(text for text in gpu_driver.sources if "ob_result0" in text))
 
 
 def test_the_document_shows_the_program(tmp_path):
-    out = run_python(CODE, PYTHONPATH=str(ROOT), OUTBOARD_CACHE_DIR=str(tmp_path))
+    out = run_python(
+        CODE, PYTHONPATH=str(ROOT), OUTBOARD_DRIVER="ocl", OUTBOARD_CACHE_DIR=str(tmp_path)
+    )
     made = out.partition("#define OB_INDEX")
     shown = (
         (ROOT / "docs/kernels.md")

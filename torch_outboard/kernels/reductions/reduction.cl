@@ -65,6 +65,15 @@ static inline state_one lane_of_wide(const state_wide *s, const uint k) {
 {{/fields}}
   return one;
 }
+// Of all lanes, by halves: a chain of merges would take as long as many steps.
+static inline state_one merged_lanes(const state_wide *s) {
+  state_one lanes[OB_WIDTH];
+  for (uint k = 0; k < OB_WIDTH; ++k) lanes[k] = lane_of_wide(s, k);
+  for (uint left = OB_WIDTH / 2; left > 0; left /= 2) {
+    for (uint k = 0; k < left; ++k) merge_one(&lanes[k], &lanes[k + left]);
+  }
+  return lanes[0];
+}
 #undef OB_LANES
 #define OB_LANES (index_wide)({{places}})
 {{#outputs}}
@@ -167,10 +176,8 @@ static inline void contiguous(state_one *total, __global const OB_INPUT *in, con
     for (; count - j >= OB_WIDTH; j += OB_WIDTH) {
       step_wide(&all, load_wide(in, at + j), (index_wide)((int)(first + j)) + lanes OB_ARGUMENTS);
     }
-    for (uint k = 0; k < OB_WIDTH; ++k) {
-      const state_one one = lane_of_wide(&all, k);
-      merge_one(total, &one);
-    }
+    const state_one one = merged_lanes(&all);
+    merge_one(total, &one);
   }
   for (; j < count; ++j) step_one(total, load_one(in, at + j), (int)(first + j) OB_ARGUMENTS);
 }
@@ -376,10 +383,8 @@ __kernel void along_group(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state
         const index_wide i = (index_wide)((int)(j + v * OB_WIDTH)) + OB_LANES;
         step_wide(&wide, load_wide(in, at + v * OB_WIDTH), i OB_ARGUMENTS);
       }
-      for (uint w = 0; w < OB_WIDTH; ++w) {
-        const state_one one = lane_of_wide(&wide, w);
-        merge_one(&t, &one);
-      }
+      const state_one one = merged_lanes(&wide);
+      merge_one(&t, &one);
       q += vectors * OB_WIDTH;
     }
 #endif

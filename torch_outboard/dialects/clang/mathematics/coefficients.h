@@ -283,6 +283,8 @@
   0x1.7da1f20000000p-15f, \
   -0x1.af7b4e0000000p-20f
 
+#define OB_ERFC_FIRST_REST OB_DOUBLE_BITS(0xbc8a7c78f1a306c7)
+
 #define OB_ERFC_DOUBLE \
   OB_DOUBLE_BITS(0x3ff3ba5916e9fd7f), \
   OB_DOUBLE_BITS(0xbfc1df1ad154a28e), \
@@ -372,6 +374,49 @@
   OB_DOUBLE_BITS(0x3fb555555509cd3b), \
   OB_DOUBLE_BITS(0xbf66c1418d1c33a2), \
   OB_DOUBLE_BITS(0x3f498f67cd529c4f)
+
+/* The bits of B(2 k + 2) / ((2 k + 1) (2 k + 2)). */
+#define OB_STIRLING_TERMS \
+  0x3fb5555555555555UL, \
+  0xbf66c16c16c16c17UL, \
+  0x3f4a01a01a01a01aUL, \
+  0xbf43813813813814UL, \
+  0x3f4b951e2b18ff23UL
+
+/* Those of zeros of ln|gamma|, by pairs between -n - 1 and -n, n = 2 ..., and rests. */
+#define OB_LGAMMA_ZEROS \
+  0xc005fb410a1bd901UL, 0x3c9a19a96d2e6f85UL, \
+  0xc003a7fc9600f86cUL, 0xbc855f64f98af8d0UL, \
+  0xc00fa471547c2fe5UL, 0xbc770d4561291237UL, \
+  0xc009260dbc9e59afUL, 0xbcaf717cd335a7b3UL, \
+  0xc013f7577a6eeafdUL, 0x3ca5de5eab7f12cfUL, \
+  0xc010284e78599581UL, 0x3cae78c1e9e43cfeUL, \
+  0xc017fe92f591f40dUL, 0xbcb7dd4ed62cbd32UL, \
+  0xc014086a57f0b6d9UL, 0xbc895262b72ca9caUL, \
+  0xc01bffcbf76b86f0UL, 0x3c6853b29347b806UL, \
+  0xc018016b25897c8dUL, 0x3c927e0f49a4ba72UL, \
+  0xc01ffff97f8159cfUL, 0xbc8e54f415a91586UL, \
+  0xc01c0033fdedfe1fUL, 0x3cb20bb7d2324678UL, \
+  0xc021ffffa3884bd0UL, 0xbcaff90c9d2ae925UL, \
+  0xc02000034028b3f9UL, 0xbcbf60cb3cec1cedUL, \
+  0xc023fffff6c0d7c0UL, 0x3cc197cea8c42d7dUL, \
+  0xc02200005c7768fbUL, 0xbc9b5b610ffb70d4UL, \
+  0xc025ffffff28cdd4UL, 0x3cac9924a65aa486UL, \
+  0xc0240000093f2777UL, 0xbcb927b45d95e154UL, \
+  0xc027ffffffee1127UL, 0xbc9ce1f7906b30f5UL, \
+  0xc026000000d7322aUL, 0xbcc8aecb2d37ff52UL, \
+  0xc029fffffffe9edcUL, 0x3cc84f40342d001cUL, \
+  0xc02800000011eed9UL, 0x3ca19d5307e1fb5eUL, \
+  0xc02bffffffffe6c7UL, 0x3ccd2a30f3dae0fbUL, \
+  0xc02a000000016124UL, 0xbcc84e03341ee8ddUL, \
+  0xc02dfffffffffe52UL, 0x3ccfcf9ccfd8867eUL, \
+  0xc02c000000001939UL, 0xbccd2a2f4a73af63UL, \
+  0xc02fffffffffffe5UL, 0xbca80c18cc43ea26UL, \
+  0xc02e0000000001aeUL, 0xbccfcf9ccde87210UL, \
+  0xc030ffffffffffffUL, 0xbccab4e23f3d49f1UL, \
+  0xc03000000000000dUL, 0xbcdcfe7ce6768509UL, \
+  0xc032000000000000UL, 0x3ca6827863b97d9aUL, \
+  0xc031000000000001UL, 0x3ccab4e23f3d4bbcUL
 
 /* The bits of 2 / pi after the point, 64 at a time. */
 #define OB_TWO_OVER_PI_BITS \

@@ -15,6 +15,7 @@ OB_FUNCTION T ob_erfc_far(T a, T* low, I* n) {
   T p_rest;
   const T p = ob_quick_sum((T)(OB_FIRST(OB_ERFC_DOUBLE)),
                            t * OB_POLYNOMIAL(t, OB_FOLLOWING(OB_ERFC_DOUBLE)), &p_rest);
+  p_rest += (T)(OB_ERFC_FIRST_REST);
   const T divisor = ob_two_sum((T)(2) * bounded, (T)(1), &divisor_rest);
   const T quotient = ob_two_quotient(p, p_rest, divisor, divisor_rest, &quotient_rest);
   const T product = ob_two_product(quotient, power, &product_rest);

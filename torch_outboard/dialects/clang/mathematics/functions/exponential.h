@@ -70,13 +70,17 @@ OB_FUNCTION T exp10(T x) {
 
 OB_FUNCTION T expm1(T x) {
   I n;
-  T rest, power_rest, sum_rest;
+  T rest, power_rest, sum_rest, square_rest, near_rest;
   const T r = ob_exp_reduce(ob_clamped(x, (T)(K(EXPM1_LOW)), (T)(K(EXP_HIGH))), &n, &rest);
-  const T tail = ob_mad(r * r, OB_POLYNOMIAL(r, K(EXP)), rest);
+  /* r + r^2 / 2, the first coefficient, and what follows. */
+  const T square = ob_two_product(r * (T)(0.5f), r, &square_rest);
+  const T more = ob_mad(square * r, (T)(2) * OB_POLYNOMIAL(r, OB_FOLLOWING(K(EXP))), rest);
+  const T near = ob_quick_sum(r, square, &near_rest);
+  const T tail = more + (square_rest + near_rest);
   /* Of halves, so that 2^n does not overflow before the result does. */
   const T power = ob_power_of_2(n - (I)(1));
   const T less = ob_two_sum(power, (T)(-0.5f), &power_rest);
-  const T sum = ob_two_sum(less, power * r, &sum_rest);
+  const T sum = ob_two_sum(less, power * near, &sum_rest);
   const T far = (sum + ob_mad(power, tail, sum_rest + power_rest)) * (T)(2);
-  return n == (I)(0) ? (x == (T)(0) ? x : r + tail) : far;
+  return n == (I)(0) ? (x == (T)(0) ? x : near + tail) : far;
 }

@@ -66,7 +66,9 @@ OB_FUNCTION T tgamma(T x) {
                                      negative ? divisor_rest : product_rest, &quotient_rest);
   T result = ob_scale(quotient + quotient_rest, negative ? -n : n);
   result = a < (T)(0x1p-60f) ? (T)(1) / x : result;
-  result = a > (T)(190) ? (negative ? (T)(0) : OB_INFINITE) : result;
+  const T below = floor(x) * (T)(0.5f);
+  const T zero = rint(below) != below ? -(T)(0) : (T)(0);
+  result = a > (T)(190) ? (negative ? zero : OB_INFINITE) : result;
   result = negative & (a >= (T)(0x1p-60f)) & (rint(a) == a) ? OB_NOT_A_NUMBER : result;
   result = negative & (a == OB_INFINITE) ? OB_NOT_A_NUMBER : result;
   return x != x ? x : result;
@@ -102,6 +104,65 @@ OB_FUNCTION T ob_lgamma_positive(T y) {
          : low  ? below
                 : middle;
 }
+
+#if OB_IS_NUMBER
+/* Two of them between -n - 1 and -n, n = 2 ... 17; each is a sum of two numbers. */
+__constant ulong ob_lgamma_zeros[] = {OB_LGAMMA_ZEROS};
+__constant ulong ob_stirling_terms[] = {OB_STIRLING_TERMS};
+
+/* ln|gamma(x)| for -18 < x < -2, no integer: what it changes from the nearest of its zeros to x, by
+ * Stirling's formula at two places far above 0 and by ln((x + i) / (z + i)), each of which is as
+ * small as x - z. */
+static __attribute__((noinline, unused)) double ob_lgamma_from_zero(double x) {
+  const int n = (int)-x, steps = n + 25;
+  __constant const ulong* zeros = ob_lgamma_zeros + 4 * (n - 2);
+  if (fabs(x - OB_BITS(zeros[2], double)) < fabs(x - OB_BITS(zeros[0], double))) zeros += 2;
+  const double z = OB_BITS(zeros[0], double), z_rest = OB_BITS(zeros[1], double);
+  double d_rest, place_rest, y_rest, part_rest, sum_rest, product_rest, log_rest;
+  const double d = ob_two_sum(x - z, -z_rest, &d_rest);
+  /* The product of the ratios, less 1, and logarithms of those near 0 or large. */
+  double ratio = 0, rest = 0, far = 0;
+  for (int i = 0; i < steps; ++i) {
+    double place = ob_two_sum(z, (double)i, &place_rest);
+    place = ob_quick_sum(place, place_rest + z_rest, &place_rest);
+    const double rough = d / place;
+    if (rough < (double)(-0.5f) || rough > (double)(16)) {
+      far += log((x + (double)i) / place);
+      continue;
+    }
+    double part = ob_two_quotient(d, d_rest, place, place_rest, &part_rest);
+    part = ob_quick_sum(part, part_rest, &part_rest);
+    const double product = ob_two_product(ratio, part, &product_rest);
+    const double sum = ob_two_sum(ratio, part, &sum_rest);
+    rest += sum_rest + part_rest + product_rest + rest * part + ratio * part_rest;
+    ratio = ob_two_sum(sum, product, &sum_rest);
+    rest += sum_rest;
+  }
+  const double y = ob_two_sum(z, (double)steps, &y_rest), moved = y + d, u = (double)(1) / y,
+               v = (double)(1) / moved;
+  /* The series' terms c (v^(2 k + 1) - u^(2 k + 1)), divided by v - u. */
+  double series = 0, powers = 1, power = u;
+  for (int k = 0; k < 5; ++k) {
+    series += OB_BITS(ob_stirling_terms[k], double) * powers;
+    powers = powers * (v * v) + power * (u + v);
+    power *= u * u;
+  }
+  const double quotient = ob_two_quotient(d, d_rest, y, y_rest + z_rest, &part_rest);
+  const double growth = ob_log1p_parts(quotient, part_rest, &log_rest);
+  const double less = ob_two_sum(y - (double)(0.5f), d, &sum_rest);
+  const double first = ob_two_product(less, growth, &product_rest);
+  double low = product_rest + (less * log_rest + sum_rest * growth) - d * u * v * series;
+  const double slope = ob_log_parts(y, &log_rest) - (double)(1);
+  const double second = ob_two_product(d, slope, &product_rest);
+  low += product_rest + (d * (log_rest + y_rest * u) + d_rest * slope) + y_rest * growth;
+  double change = ob_two_sum(first, second, &sum_rest);
+  low += sum_rest;
+  const double below = ob_log1p_parts(ratio, rest, &log_rest);
+  change = ob_two_sum(change, -below, &sum_rest);
+  return change + (sum_rest + low - log_rest) - far;
+}
+#endif
+
 /* For x < 0: ln(pi / |x sin(pi x)|) - ln(gamma(-x)). */
 OB_FUNCTION T lgamma_r(T x, N* sign) {
   const M negative = OB_BITS(x, I) < (I)(0);
@@ -115,6 +176,12 @@ OB_FUNCTION T lgamma_r(T x, N* sign) {
   const T reflected = log((T)(OB_PI_DOUBLE) / (a * sine)) - positive;
   T result = negative ? reflected : positive;
   result = a < (T)(0x1p-60f) ? -log(a) : result;
+  const M crossing = negative & (a > (T)(2)) & (a < (T)(18)) & (rint(a) != a);
+  if (OB_ANY(crossing)) {
+    for (int i = 0; i < OB_LANES; ++i) {
+      if (OB_LANE(crossing, i)) OB_LANE(result, i) = ob_lgamma_from_zero(OB_LANE(x, i));
+    }
+  }
   result = negative & (rint(a) == a) ? OB_INFINITE : result;
   result = a == (T)(0) ? OB_INFINITE : result;
   const T below = floor(x);

@@ -42,10 +42,17 @@ OB_FUNCTION T cosh(T x) {
 OB_FUNCTION T asinh(T x) {
   const T a = fabs(x);
   const M huge = a > (T)(0x1p28f);
-  const T bounded = huge ? (T)(1) : a, square = bounded * bounded;
-  T p_rest, rest, far_rest;
-  const T p = ob_two_sum(bounded, square / ((T)(1) + sqrt(square + (T)(1))), &p_rest);
-  const T near = ob_log1p_parts(p, p_rest, &rest);
+  const T bounded = huge ? (T)(1) : a;
+  T square_rest, sum_rest, back_rest, below_rest, quotient_rest, p_rest, rest, far_rest;
+  const T square = ob_two_product(bounded, bounded, &square_rest);
+  const T sum = ob_two_sum(square, (T)(1), &sum_rest);
+  const T root = sqrt(sum), back = ob_two_product(root, root, &back_rest);
+  const T error = ((sum - back) - back_rest) + (sum_rest + square_rest);
+  const T below = ob_quick_sum(root, (T)(1), &below_rest);
+  const T quotient = ob_two_quotient(square, square_rest, below,
+                                     below_rest + error / ((T)(2) * root), &quotient_rest);
+  const T p = ob_two_sum(bounded, quotient, &p_rest);
+  const T near = ob_log1p_parts(p, p_rest + quotient_rest, &rest);
   const T far = ob_log_parts(a, &far_rest) + (far_rest + (T)(OB_NATURAL_2_DOUBLE));
   const T result = huge ? (a == OB_INFINITE ? a : far) : near + rest;
   return x != x || a < (T)(0x1p-30f) ? x : copysign(result, x);

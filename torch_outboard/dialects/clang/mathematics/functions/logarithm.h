@@ -19,6 +19,25 @@ OB_FUNCTION T ob_log_near(T f, T* low) {
   return sum;
 }
 
+/* The same with 5 bits more in floats, for what has to be multiplied yet. */
+OB_FUNCTION T ob_log_closer(T f, T* low) {
+#if OB_IS_DOUBLE
+  return ob_log_near(f, low);
+#else
+  T square_rest, sum_rest, p_rest, cube_rest, more_rest, total_rest;
+  const T square = ob_two_product(f * (T)(0.5f), f, &square_rest);
+  const T sum = ob_quick_sum(f, -square, &sum_rest);
+  const T p = ob_quick_sum((T)(OB_FIRST(K(LOG_SERIES))),
+                           f * OB_POLYNOMIAL(f, OB_FOLLOWING(K(LOG_SERIES))), &p_rest);
+  const T cube = ob_two_product(square, f * (T)(2), &cube_rest);
+  const T more = ob_two_product(cube, p, &more_rest);
+  const T total = ob_quick_sum(sum, more, &total_rest);
+  more_rest = ob_mad(cube, p_rest, ob_mad(cube_rest, p, more_rest));
+  *low = total_rest + ((sum_rest - square_rest) + more_rest);
+  return total;
+#endif
+}
+
 /* e ln(2) + high + low. */
 OB_FUNCTION T ob_log_sum(I exponent, T high, T low, T* rest) {
   const T e = OB_TO(exponent, T);
@@ -52,7 +71,7 @@ OB_FUNCTION T log(T x) {
 OB_FUNCTION T log2(T x) {
   I exponent;
   T low, rest, sum_rest;
-  const T high = ob_log_near(ob_mantissa(x, &exponent) - (T)(1), &low);
+  const T high = ob_log_closer(ob_mantissa(x, &exponent) - (T)(1), &low);
   const T product = ob_two_product(high, (T)(K(LOG2_E)), &rest);
   rest = ob_mad(high, (T)(K(LOG2_E_REST)), ob_mad(low, (T)(K(LOG2_E)), rest));
   const T sum = ob_two_sum(OB_TO(exponent, T), product, &sum_rest);

@@ -1,0 +1,184 @@
+"""Holds the dialect's mathematics against the C library's in double for every float there is.
+
+    python -m tests.dialects.every_float               # all of one argument
+    python -m tests.dialects.every_float --opencl exp  # one, and by the driver ocl's OpenCL
+
+Some 20 to 90 seconds for a function by two processes. What was found is kept in a file, so that a
+run that was stopped goes on; it holds for one compiler, its flags and the headers as they are. It
+prints a table in Markdown. The worst arguments are decided with mpmath.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import hashlib
+import itertools
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from tests.dialects.accuracy import (
+    FUNCTIONS,
+    Dialect,
+    Mathematics,
+    OpenCL,
+    exact_error,
+    reference,
+)
+from tests.dialects.compiled import CLANGS, DIALECT
+
+CHUNK = 1 << 22
+ONE_ARGUMENT = [name for name, function in FUNCTIONS.items() if function.arguments == 1]
+FLAGS = ("-march=native", "-O2")
+KEPT = Path("build") / "every_float"
+
+
+class _Tally(ctypes.Structure):
+    _fields_ = [
+        ("largest", ctypes.c_double),
+        ("argument", ctypes.c_float),
+        ("result", ctypes.c_float),
+        ("not_a_number", ctypes.c_int64),
+        ("infinite", ctypes.c_int64),
+        ("sign_of_zero", ctypes.c_int64),
+    ]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What there is to say of a function.
+
+    `error` is the largest where the result is finite and should be, in units in the last place, at
+    `argument`. The others count arguments: NaN or not, infinite or not by more than rounding, zeros
+    of the wrong sign.
+    """
+
+    error: float
+    argument: float
+    result: float
+    not_a_number: int
+    infinite: int
+    sign_of_zero: int
+
+    def __add__(self, other: Found) -> Found:
+        worst = max(self, other, key=lambda found: found.error)
+        return Found(
+            worst.error,
+            worst.argument,
+            worst.result,
+            self.not_a_number + other.not_a_number,
+            self.infinite + other.infinite,
+            self.sign_of_zero + other.sign_of_zero,
+        )
+
+    def decided(self, name: str) -> Found:
+        """With the largest error by mpmath, where that has the function."""
+        error = exact_error(name, "float", [self.argument], self.result)
+        return self if error is None else Found(**{**asdict(self), "error": error})
+
+
+def hold(mathematics: Mathematics, name: str, first: int, count: int) -> Found:
+    """Of the floats whose bits are first ... first + count - 1; count is a multiple of 48 or 16."""
+    bits = np.arange(first, first + count, dtype=np.uint64).astype(np.uint32)
+    x = bits.view(np.float32)
+    got = mathematics(name, "float", x)
+    tally = _Tally()
+    pointers = [ctypes.c_void_p(a.ctypes.data) for a in (x, got)]
+    status = reference().add_to_tally(
+        name.encode(), *pointers, ctypes.c_int64(count), ctypes.byref(tally)
+    )
+    assert status == 0, f"reference.c has no {name} of one argument"
+    return Found(*(getattr(tally, field) for field, *_ in _Tally._fields_))
+
+
+@cache
+def _by(who: str, name: str) -> Mathematics:
+    return OpenCL([name]) if who == "opencl" else Dialect([name], flags=FLAGS)
+
+
+def _part(task: tuple[str, str, int]) -> Found:
+    who, name, first = task
+    return hold(_by(who, name), name, first, CHUNK)
+
+
+def search(
+    who: str, names: Iterable[str], jobs: int, chunks: Sequence[int] = range(1 << 10)
+) -> Iterable[tuple[str, Found]]:
+    """Each function with what was found in the floats of `chunks`, all of them by default."""
+    # One thread for each process.
+    os.environ.setdefault("POCL_MAX_PTHREAD_COUNT", "1")
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        for name in names:
+            tasks = [(who, name, chunk * CHUNK) for chunk in chunks]
+            found = pool.imap_unordered(_part, tasks, chunksize=min(8, -(-len(tasks) // jobs)))
+            yield name, sum(itertools.islice(found, 1, None), next(iter(found))).decided(name)
+
+
+def _key(who: str) -> str:
+    """What the results depend on."""
+    if who == "opencl":
+        return "opencl " + os.environ.get("OUTBOARD_OCL_LIBRARY", "")
+    command = [*CLANGS[0], "--version"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    text = " ".join([text.splitlines()[0], *FLAGS])
+    headers = hashlib.sha256()
+    for path in sorted((DIALECT / "mathematics").rglob("*.h")):
+        headers.update(path.read_bytes())
+    return f"{text} {headers.hexdigest()[:16]}"
+
+
+def _row(name: str, found: Sequence[Found]) -> str:
+    cells = [name, f"{FUNCTIONS[name].float_limit:g}"]
+    for one in found:
+        error = f"{one.error:.3f}" if one.error < 1e6 else f"{one.error:.0e}"
+        wrong = (one.not_a_number, one.infinite, one.sign_of_zero)
+        cells += [error, one.argument.hex(), " / ".join(map(str, wrong))]
+    return f"| {' | '.join(cells)} |"
+
+
+def every(who: str, names: Sequence[str], jobs: int, folder: Path) -> list[Found]:
+    """Of all floats, for each function, or what `folder` has from an earlier run."""
+    path, key = folder / f"{who}.json", _key(who)
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    known = kept.setdefault(key, {})
+    for name, found in search(who, [n for n in names if n not in known], jobs):
+        known[name] = asdict(found)
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(kept, indent=1))
+        print(f"{who} {_row(name, [found])}", file=sys.stderr, flush=True)
+    return [Found(**known[name]) for name in names]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="function")
+    parser.add_argument("--opencl", action="store_true", help="compare with the driver ocl")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--kept", type=Path, default=KEPT, help="folder of what was found")
+    given = parser.parse_args()
+    if unknown := set(given.names) - set(ONE_ARGUMENT):
+        parser.error(f"unknown, or not of one argument: {', '.join(sorted(unknown))}")
+    names = given.names or ONE_ARGUMENT
+    sides = ["dialect", "opencl"] if given.opencl else ["dialect"]
+    found = [every(who, names, given.jobs, given.kept) for who in sides]
+    columns = " | ".join(
+        f"{who}: largest error | at | NaN / infinite / sign of zero" for who in sides
+    )
+    print(f"| function | limit | {columns} |\n|---|---|{'---|' * 3 * len(sides)}")
+    for name, *row in zip(names, *found, strict=True):
+        print(_row(name, row))
+
+
+if __name__ == "__main__":
+    main()
