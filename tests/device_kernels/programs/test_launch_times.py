@@ -16,7 +16,8 @@ SPIN = """
 __kernel void spin(OB_POINTER(int, result), uint rounds) {
   OB_BIND(int, result)
   uint x = rounds;
-  for (uint i = 0; i < rounds; ++i) x = x * 1664525u + 1013904223u;
+  // Clang folds several rounds of a linear generator into one.
+  for (uint i = 0; i < rounds; ++i) x = (x ^ (x >> 15)) * 1664525u;
   result[0] = (int)x;
 }
 """
