@@ -134,7 +134,9 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="parts of names, such as 'k7' or '56x56 k3'")
     parser.add_argument("--driver", default="host")
     parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--save", metavar="NAME", help="of the files that are written below benchmarks/results")
+    parser.add_argument(
+        "--save", metavar="NAME", help="of the files that are written below benchmarks/results"
+    )
     options = parser.parse_args()
     names = [n for n in WORKS if not options.names or any(part in n for part in options.names)]
     if not names:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import array
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from driver_support import DriverUnderTest
 
@@ -34,3 +36,29 @@ def ints(*values: int) -> bytes:
 def read_ints(driver: DriverUnderTest, queue: int, address: int, count: int) -> list[int]:
     """The same from memory of a device, after the work of the queue so far."""
     return list(array.array("i", driver.read(queue, address, 4 * count)))
+
+
+@contextmanager
+def kernel_maker(
+    driver: DriverUnderTest, program_of: Callable[[int], int]
+) -> Iterator[Callable[..., int]]:
+    """Creates kernels (name, device) of a program per device; all are released at the end.
+
+    Args:
+        driver: it must run code.
+        program_of: builds or loads the program for a device.
+    """
+    programs: dict[int, int] = {}
+    kernels: list[int] = []
+
+    def make(name: str, device: int = 0) -> int:
+        if device not in programs:
+            programs[device] = program_of(device)
+        kernels.append(driver.kernel_create(programs[device], name))
+        return kernels[-1]
+
+    yield make
+    for program in programs.values():
+        driver.program_release(program)
+    for kernel in kernels:
+        driver.kernel_release(kernel)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from driver_support import DriverUnderTest
-from program_support import ints, read_ints, source_for
+from program_support import ints, kernel_maker, read_ints, source_for
 
 from torch_outboard.drivers.client import DriverError
 from torch_outboard.drivers.contract import Status
@@ -59,10 +59,9 @@ def make_kernel(
     driver: DriverUnderTest, largest: int, built: dict[int, bytes]
 ) -> Iterator[Callable[..., int]]:
     """Creates kernels (name, device) of SOURCE that are released after the test."""
-    programs: dict[int, int] = {}
-    kernels: list[int] = []
 
     def make_program(device: int) -> int:
+        driver.need_device(device)
         if device in built:
             return driver.program_load(device, built[device])
         program = driver.program_build(device, source_for(driver, SOURCE))
@@ -70,18 +69,8 @@ def make_kernel(
             built[device] = driver.program_binary(program)
         return program
 
-    def make(name: str, device: int = 0) -> int:
-        driver.need_device(device)
-        if device not in programs:
-            programs[device] = make_program(device)
-        kernels.append(driver.kernel_create(programs[device], name))
-        return kernels[-1]
-
-    yield make
-    for program in programs.values():
-        driver.program_release(program)
-    for kernel in kernels:
-        driver.kernel_release(kernel)
+    with kernel_maker(driver, make_program) as make:
+        yield make
 
 
 def test_launch_with_offset_addresses_and_values(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from driver_support import OCL, DriverUnderTest, open_driver, reason_without_opencl
-from program_support import ints, read_ints, source_for
+from program_support import ints, kernel_maker, read_ints, source_for
 
 from torch_outboard.drivers import ocl
 from torch_outboard.drivers.client import DriverError, Local
@@ -57,20 +57,9 @@ __kernel void spin(ADDRESS(int, data), int rounds) {
 @pytest.fixture
 def make_kernel(driver: DriverUnderTest) -> Iterator[Callable[..., int]]:
     """Creates kernels (name, device) of SOURCE that are released after the test."""
-    programs: dict[int, int] = {}
-    kernels: list[int] = []
-
-    def make(name: str, device: int = 0) -> int:
-        if device not in programs:
-            programs[device] = driver.program_build(device, source_for(driver, SOURCE))
-        kernels.append(driver.kernel_create(programs[device], name))
-        return kernels[-1]
-
-    yield make
-    for program in programs.values():
-        driver.program_release(program)
-    for kernel in kernels:
-        driver.kernel_release(kernel)
+    text = source_for(driver, SOURCE)
+    with kernel_maker(driver, lambda device: driver.program_build(device, text)) as make:
+        yield make
 
 
 def test_local_memory(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from driver_support import RISCV_CONFIGURATIONS, DriverUnderTest, is_riscv_tested, open_driver
-from program_support import read_ints
+from program_support import kernel_maker, read_ints
 
 from torch_outboard.drivers import riscv
 from torch_outboard.drivers.client import DriverError, Local
@@ -70,20 +70,8 @@ def binary(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 @pytest.fixture
 def make_kernel(driver: DriverUnderTest, binary: bytes) -> Iterator[Make]:
     """Creates kernels (name, device) of SOURCE that are released after the test."""
-    programs: dict[int, int] = {}
-    kernels: list[int] = []
-
-    def make(name: str, device: int = 0) -> int:
-        if device not in programs:
-            programs[device] = driver.program_load(device, binary)
-        kernels.append(driver.kernel_create(programs[device], name))
-        return kernels[-1]
-
-    yield make
-    for program in programs.values():
-        driver.program_release(program)
-    for kernel in kernels:
-        driver.kernel_release(kernel)
+    with kernel_maker(driver, lambda device: driver.program_load(device, binary)) as make:
+        yield make
 
 
 @pytest.fixture
