@@ -187,9 +187,13 @@ def build_driver(extension: Extension, sanitizer: Sanitizer, target: Path, jobs:
     """
     flags = [f for f in extension.extra_compile_args if f not in ("-shared", "-O2", "-g")]
     flags += [*COMMON_FLAGS, *sanitizer.flags, *(f"-I{p}" for p in extension.include_dirs)]
-    objects = compile_sources(
-        extension.sources, extension.language, flags, sanitizer.folder / "objects", jobs
-    )
+    folder = sanitizer.folder / "objects"
+    objects = []
+    for language, ending, standard in (("c++", ".cpp", "-std=c++20"), ("c", ".c", "-std=c11")):
+        # What drivers have in common is C.
+        sources = [source for source in extension.sources if source.endswith(ending)]
+        kept = [f for f in flags if not f.startswith("-std=")]
+        objects += compile_sources(sources, language, [standard, *kept], folder, jobs)
     end = [*sanitizer.flags, *extension.extra_link_args]
     link(objects, target, extension.language, end, shared=True)
 

@@ -64,12 +64,12 @@ from torch_outboard.device.generators import (
     set_rng_state,
     set_rng_state_all,
 )
+from torch_outboard.device.graphed_callables import make_graphed_callables
 from torch_outboard.device.graphs import (
     Graph,
     graph,
     graph_pool_handle,
     is_current_stream_capturing,
-    make_graphed_callables,
 )
 from torch_outboard.device.lazy_init import (
     _is_in_bad_fork,

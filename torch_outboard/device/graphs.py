@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 import torch
 
@@ -10,14 +10,12 @@ from torch_outboard import _C
 from torch_outboard.device.devices import DeviceLike, device_index
 from torch_outboard.device.lazy_init import _lazy_init
 from torch_outboard.device.streams import Stream, stream
-from torch_outboard.state import state
 
 __all__ = [
     "Graph",
     "graph",
     "graph_pool_handle",
     "is_current_stream_capturing",
-    "make_graphed_callables",
 ]
 
 _Base: Any = getattr(torch.accelerator, "Graph", object)
@@ -115,15 +113,3 @@ class graph:
             self._graph.capture_end()
         finally:
             self._context.__exit__()
-
-
-def make_graphed_callables(*args: Any, **options: Any) -> NoReturn:
-    """Not there yet: capture the step with `graph` and replay it.
-
-    Raises:
-        NotImplementedError: always.
-    """
-    raise NotImplementedError(
-        f"graphed callables with derivatives are not implemented for '{state.name}'; "
-        f"capture a step with torch.{state.name}.graph and replay it"
-    )

@@ -1,0 +1,238 @@
+"""Functions and modules whose forward and backward are captured once and then replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from torch_outboard.device.graphs import Graph, graph, graph_pool_handle
+from torch_outboard.device.streams import Stream, current_stream, stream
+from torch_outboard.state import state
+
+__all__ = ["make_graphed_callables"]
+
+
+class _Captured:
+    """Graphs of one callable, and the tensors that they read and write.
+
+    Args:
+        function: what is captured.
+        arguments: of it, flat; the graphs read what later calls copy into them.
+        structure: how `arguments` are nested.
+        parameters: of a module, which stay where they are.
+        allow_unused: whether an input may be without a gradient.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        arguments: Sequence[torch.Tensor],
+        structure: pytree.TreeSpec,
+        parameters: Sequence[torch.Tensor],
+        allow_unused: bool,
+    ) -> None:
+        self.function = function
+        self.arguments = tuple(arguments)
+        self.inputs = (*arguments, *parameters)
+        self.structure = structure
+        self.allow_unused = allow_unused
+        self.forward_graph, self.backward_graph = Graph(), Graph()
+        self.outputs: tuple[torch.Tensor, ...] = ()
+        self.output_structure = structure
+        self.output_gradients: tuple[torch.Tensor | None, ...] = ()
+        self.input_gradients: tuple[torch.Tensor | None, ...] = ()
+
+    def _call(self) -> tuple[torch.Tensor, ...]:
+        positional = pytree.tree_unflatten(self.arguments, self.structure)
+        outputs, self.output_structure = pytree.tree_flatten(self.function(*positional))
+        wrong = next((o for o in outputs if not isinstance(o, torch.Tensor)), None)
+        if wrong is not None:
+            raise TypeError(
+                f"a graph replays tensors, and the callable returns a {type(wrong).__name__}; "
+                "return tensors, or tuples, lists and dicts of them"
+            )
+        return tuple(outputs)
+
+    def _differentiate(self, outputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
+        wanted = [x for x in self.inputs if x.requires_grad]
+        given = [
+            (o, g) for o, g in zip(outputs, self.output_gradients, strict=True) if g is not None
+        ]
+        if not wanted or not given:
+            return (None,) * len(self.inputs)
+        found = iter(
+            torch.autograd.grad(
+                [o for o, _ in given],
+                wanted,
+                [g for _, g in given],
+                allow_unused=self.allow_unused,
+            )
+        )
+        return tuple(next(found) if x.requires_grad else None for x in self.inputs)
+
+    def _make_gradients(self, outputs: Sequence[torch.Tensor]) -> None:
+        self.output_gradients = tuple(
+            torch.zeros_like(o) if o.requires_grad else None for o in outputs
+        )
+
+    def warm_up(self) -> None:
+        """Runs both directions once, so that nothing is compiled or chosen during the capture."""
+        outputs = self._call()
+        self._make_gradients(outputs)
+        self._differentiate(outputs)
+
+    def capture_forward(self, pool: tuple[int, int]) -> None:
+        with graph(self.forward_graph, pool=pool):
+            self.outputs = self._call()
+
+    def capture_backward(self, pool: tuple[int, int]) -> None:
+        self._make_gradients(self.outputs)
+        with graph(self.backward_graph, pool=pool):
+            self.input_gradients = self._differentiate(self.outputs)
+        # Or the parameters' places in the autograd graph would stay those of the capture.
+        self.outputs = tuple(output.detach() for output in self.outputs)
+
+    def __call__(self, *arguments: Any) -> Any:
+        given, structure = pytree.tree_flatten(arguments)
+        if structure != self.structure:
+            raise ValueError(
+                "a graphed callable takes arguments of the structure that it was captured with, "
+                f"{self.structure}, and got {structure}"
+            )
+        for mine, theirs in zip(self.arguments, given, strict=True):
+            if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
+                raise ValueError(
+                    f"a graph was captured for {mine.dtype} of shape {tuple(mine.shape)}, and got "
+                    f"{theirs.dtype} of shape {tuple(theirs.shape)}; capture one for each shape"
+                )
+        replay: Callable[..., Any] = _Replay.apply
+        outputs = replay(self, *given, *self.inputs[len(given) :])
+        return pytree.tree_unflatten(outputs, self.output_structure)
+
+
+class _Replay(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, captured: _Captured, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.captured = captured
+        for mine, theirs in zip(captured.arguments, inputs, strict=False):
+            if mine.data_ptr() != theirs.data_ptr():
+                mine.copy_(theirs)
+        captured.forward_graph.replay()
+        outputs = tuple(output.detach() for output in captured.outputs)
+        gradients = captured.output_gradients
+        constant = [o for o, g in zip(outputs, gradients, strict=True) if g is None]
+        ctx.mark_non_differentiable(*constant)
+        return outputs
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        captured = ctx.captured
+        for mine, theirs in zip(captured.output_gradients, gradients, strict=True):
+            if mine is None:
+                continue
+            if theirs is None:
+                mine.zero_()
+            elif mine.data_ptr() != theirs.data_ptr():
+                mine.copy_(theirs)
+        captured.backward_graph.replay()
+        found = tuple(g if g is None else g.detach() for g in captured.input_gradients)
+        return (None, *found)
+
+
+def _check_module(module: torch.nn.Module) -> None:
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    if any(getattr(part, name) for part in module.modules() for name in hooks):
+        raise RuntimeError("hooks are not captured; register them after the module was graphed")
+    if any(buffer.requires_grad for buffer in module.buffers()):
+        raise RuntimeError("buffers of a graphed module cannot require gradients")
+
+
+def _replaced_forward(module: torch.nn.Module, captured: _Captured) -> Callable[..., Any]:
+    training, original = module.training, module.forward
+
+    def forward(*arguments: Any) -> Any:
+        # A graph holds what dropout and batch norm do in the mode of the capture.
+        return captured(*arguments) if module.training == training else original(*arguments)
+
+    return forward
+
+
+def make_graphed_callables(
+    callables: Any,
+    sample_args: Any,
+    num_warmup_iters: int = 3,
+    allow_unused_input: bool = False,
+    pool: tuple[int, int] | None = None,
+) -> Any:
+    """Captures callables, with their derivatives, into graphs that calls replay.
+
+    The interface is that of torch.cuda.make_graphed_callables. Outputs and gradients lie in memory
+    of the graphs: the next call, or the next backward pass, overwrites them.
+
+    Args:
+        callables: a function or module, or a tuple of them in the order in which they will run.
+        sample_args: its arguments, a tuple of tensors of the device, or a tuple of such tuples;
+            shapes, dtypes and `requires_grad` are those of all later calls. The graphs read them
+            where they lie, so calls write over them.
+        num_warmup_iters: how often each runs before the capture.
+        allow_unused_input: whether an input may have no part in the outputs.
+        pool: where captured work takes its memory; one of its own by default.
+
+    Returns:
+        Callables for functions; modules as they were given, with another `forward` for the mode
+        (`training`) that they are in.
+
+    Raises:
+        NotImplementedError: if the driver cannot capture graphs.
+        RuntimeError: if a step cannot be captured, such as a kernel that the host runs, under
+            autocast with its cache on, or for a module with hooks.
+        TypeError: if an argument or an output is no tensor.
+    """
+    if torch.is_autocast_enabled(state.name) and torch.is_autocast_cache_enabled():
+        raise RuntimeError(
+            "weights that autocast keeps would be freed under the graph; "
+            "use torch.autocast(..., cache_enabled=False)"
+        )
+    single = not isinstance(callables, tuple)
+    functions = (callables,) if single else callables
+    samples = (sample_args,) if single else sample_args
+    if len(functions) != len(samples):
+        raise ValueError(f"{len(functions)} callables, and arguments for {len(samples)}")
+    parts = []
+    for function, arguments in zip(functions, samples, strict=True):
+        flat, structure = pytree.tree_flatten(tuple(arguments))
+        if not all(isinstance(argument, torch.Tensor) for argument in flat):
+            raise TypeError("arguments of graphed callables are tensors, or nests of tensors")
+        parameters: tuple[torch.Tensor, ...] = ()
+        if isinstance(function, torch.nn.Module):
+            _check_module(function)
+            parameters = tuple(function.parameters())
+        parts.append(_Captured(function, flat, structure, parameters, allow_unused_input))
+
+    pool = graph_pool_handle() if pool is None else pool
+    torch.accelerator.synchronize()
+    side = Stream()
+    with stream(side):
+        for _ in range(num_warmup_iters):
+            for part in parts:
+                part.warm_up()
+    current_stream().wait_stream(side)
+    torch.accelerator.synchronize()
+    for part in parts:
+        part.capture_forward(pool)
+    for part in reversed(parts):
+        part.capture_backward(pool)
+
+    graphed: list[Any] = []
+    for function, part in zip(functions, parts, strict=True):
+        if isinstance(function, torch.nn.Module):
+            part.function = function.forward
+            function.forward = _replaced_forward(function, part)
+            graphed.append(function)
+        else:
+            graphed.append(part)
+    return graphed[0] if single else tuple(graphed)
