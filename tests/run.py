@@ -23,8 +23,12 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / ".test-results"
 CLOSING = re.compile(r"^=*\s*((?:\d+ \w+(?:, )?)+|no tests ran) in [\d.]+s.*$")
 NO_TESTS_COLLECTED = 5
-EVERY_FAMILY = "tests/device_kernels/test_every_family.py"
 CLANG_DRIVER = ("tests/drivers/test_host_kernels.py", "tests/drivers/test_driver_programs.py")
+CLANG_KERNELS = (
+    "tests/device_kernels/test_every_family.py",
+    # The driver `ocl` has no graphs.
+    "tests/device_kernels/programs/test_graphed_callables.py",
+)
 
 SWEEP_DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool", "complex64",
@@ -92,7 +96,7 @@ def default_stages() -> list[Stage]:
         pytest_stage("separate", "separate and not slow"),
         pytest_stage("torture", "torture and not slow"),
         engines_stage("not slow"),
-        *clang_stages(*CLANG_DRIVER, EVERY_FAMILY),
+        *clang_stages(*CLANG_DRIVER, *CLANG_KERNELS),
     ]
 
 
