@@ -18,6 +18,9 @@ FLOAT8 = (
     torch.float8_e8m0fnu,
 )  # fmt: skip
 
+# Of the kit's own kernels.
+_TEXTS = {"source", "planes"}
+
 # Products that are none of matrices: nothing is summed over, or an operand is conjugated.
 _NO_PRODUCTS = {"aten::addr", "aten::vdot"}
 
@@ -48,4 +51,4 @@ def rows(functions: Collection[str]) -> list[Row]:
         *(_products() if "matrix_product" in functions else ()),
         *(_convolutions() if "convolution" in functions else ()),
     ]
-    return [{key: value for key, value in row.items() if key != "source"} for row in found]
+    return [{key: value for key, value in row.items() if key not in _TEXTS} for row in found]
