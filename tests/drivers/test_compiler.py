@@ -125,6 +125,8 @@ def test_no_compiler_anywhere(tmp_path: Path) -> None:
         print(library.ob_host_describe().decode())
     """
     environment = {"PATH": "", "OUTBOARD_CLANG_DIALECT": str(DIALECT)}
+    if "LD_PRELOAD" in os.environ:  # of a sanitizer, without which its libraries do not load
+        environment["LD_PRELOAD"] = os.environ["LD_PRELOAD"]
     command = [sys.executable, "-S", "-c", textwrap.dedent(code)]
     found = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert "no kernels: There is no clang: install the package ziglang" in found.stdout
