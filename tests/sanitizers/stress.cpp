@@ -218,7 +218,7 @@ class Worker {
     const size_t bytes = some_bytes();
     const c10::Storage host(c10::Storage::use_byte_size_t(), bytes,
                             c10::GetCPUAllocator()->allocate(bytes), nullptr, false);
-    const Memory memory{adopt_host_memory(host, stream()), bytes, stream().stream()};
+    const Memory memory{adopt_memory(host, stream()), bytes, stream().stream()};
     fill(stream(), memory, 3);
     const c10::Stream other = stream_from_pool(kDevice, 0);
     Event filled;
