@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -44,6 +44,7 @@ class _Captured:
         self.output_structure = structure
         self.output_gradients: tuple[torch.Tensor | None, ...] = ()
         self.input_gradients: tuple[torch.Tensor | None, ...] = ()
+        self.calls = 0
 
     def _call(self) -> tuple[torch.Tensor, ...]:
         positional = pytree.tree_unflatten(self.arguments, self.structure)
@@ -54,6 +55,7 @@ class _Captured:
                 f"a graph replays tensors, and the callable returns a {type(wrong).__name__}; "
                 "return tensors, or tuples, lists and dicts of them"
             )
+        _check_devices(outputs)
         return tuple(outputs)
 
     def _differentiate(self, outputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
@@ -108,6 +110,14 @@ class _Captured:
                     f"a graph was captured for {mine.dtype} of shape {tuple(mine.shape)}, and got "
                     f"{theirs.dtype} of shape {tuple(theirs.shape)}; capture one for each shape"
                 )
+        if torch.is_grad_enabled() and any(
+            theirs.requires_grad and not mine.requires_grad
+            for mine, theirs in zip(self.arguments, given, strict=True)
+        ):
+            raise ValueError(
+                "a graph was captured without the gradient of an argument that requires one; "
+                "capture it with `requires_grad` as in later calls"
+            )
         replay: Callable[..., Any] = _Replay.apply
         outputs = replay(self, *given, *self.inputs[len(given) :])
         return pytree.tree_unflatten(outputs, self.output_structure)
@@ -116,11 +126,14 @@ class _Captured:
 class _Replay(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, captured: _Captured, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        ctx.captured = captured
+        captured.calls += 1
+        ctx.captured, ctx.call = captured, captured.calls
         for mine, theirs in zip(captured.arguments, inputs, strict=False):
             if mine.data_ptr() != theirs.data_ptr():
                 mine.copy_(theirs)
         captured.forward_graph.replay()
+        # Who kept the results of the call before for its backward is told that they are gone.
+        torch.autograd.graph.increment_version(captured.outputs)
         outputs = tuple(output.detach() for output in captured.outputs)
         gradients = captured.output_gradients
         constant = [o for o, g in zip(outputs, gradients, strict=True) if g is None]
@@ -131,6 +144,11 @@ class _Replay(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         captured = ctx.captured
+        if ctx.call != captured.calls:
+            raise RuntimeError(
+                "what a backward pass of a graphed callable needs was overwritten by a later call; "
+                "run backward before the next call, or capture one callable for each"
+            )
         for mine, theirs in zip(captured.output_gradients, gradients, strict=True):
             if mine is None:
                 continue
@@ -139,8 +157,9 @@ class _Replay(torch.autograd.Function):
             elif mine.data_ptr() != theirs.data_ptr():
                 mine.copy_(theirs)
         captured.backward_graph.replay()
-        found = tuple(g if g is None else g.detach() for g in captured.input_gradients)
-        return (None, *found)
+        # The captured tensors themselves: autograd copies what somebody else holds, too, where it
+        # would otherwise take it for `.grad`, which the next replay would overwrite.
+        return (None, *captured.input_gradients)
 
 
 def _check_module(module: torch.nn.Module) -> None:
@@ -149,6 +168,17 @@ def _check_module(module: torch.nn.Module) -> None:
         raise RuntimeError("hooks are not captured; register them after the module was graphed")
     if any(buffer.requires_grad for buffer in module.buffers()):
         raise RuntimeError("buffers of a graphed module cannot require gradients")
+
+
+def _check_devices(tensors: Iterable[torch.Tensor]) -> None:
+    here = torch.device(state.name, torch.accelerator.current_device_index())
+    for tensor in tensors:
+        if tensor.device != here:
+            raise ValueError(
+                f"a graph replays the work of one device, and a tensor on '{tensor.device}' is "
+                f"none of the current device '{here}'; move arguments, parameters, buffers and "
+                "results there"
+            )
 
 
 def _replaced_forward(module: torch.nn.Module, captured: _Captured) -> Callable[..., Any]:
@@ -170,8 +200,9 @@ def make_graphed_callables(
 ) -> Any:
     """Captures callables, with their derivatives, into graphs that calls replay.
 
-    The interface is that of torch.cuda.make_graphed_callables. Outputs and gradients lie in memory
-    of the graphs: the next call, or the next backward pass, overwrites them.
+    The interface is that of torch.cuda.make_graphed_callables. Outputs lie in memory of the graphs,
+    and the next call overwrites them; a backward pass that needed them raises. Gradients of
+    parameters add up as always.
 
     Args:
         callables: a function or module, or a tuple of them in the order in which they will run.
@@ -180,7 +211,8 @@ def make_graphed_callables(
             where they lie, so calls write over them.
         num_warmup_iters: how often each runs before the capture.
         allow_unused_input: whether an input may have no part in the outputs.
-        pool: where captured work takes its memory; one of its own by default.
+        pool: where captured work takes its memory; one for each callable by default. With
+            one for all, backward passes run in the reverse order of `callables`.
 
     Returns:
         Callables for functions; modules as they were given, with another `forward` for the mode
@@ -191,6 +223,8 @@ def make_graphed_callables(
         RuntimeError: if a step cannot be captured, such as a kernel that the host runs, under
             autocast with its cache on, or for a module with hooks.
         TypeError: if an argument or an output is no tensor.
+        ValueError: if a tensor is not on the current device. A call raises it for arguments
+            of another structure, shape, dtype or `requires_grad` than those of the capture.
     """
     if torch.is_autocast_enabled(state.name) and torch.is_autocast_cache_enabled():
         raise RuntimeError(
@@ -208,12 +242,13 @@ def make_graphed_callables(
         if not all(isinstance(argument, torch.Tensor) for argument in flat):
             raise TypeError("arguments of graphed callables are tensors, or nests of tensors")
         parameters: tuple[torch.Tensor, ...] = ()
+        buffers: tuple[torch.Tensor, ...] = ()
         if isinstance(function, torch.nn.Module):
             _check_module(function)
-            parameters = tuple(function.parameters())
+            parameters, buffers = tuple(function.parameters()), tuple(function.buffers())
+        _check_devices((*flat, *parameters, *buffers))
         parts.append(_Captured(function, flat, structure, parameters, allow_unused_input))
 
-    pool = graph_pool_handle() if pool is None else pool
     torch.accelerator.synchronize()
     side = Stream()
     with stream(side):
@@ -222,10 +257,12 @@ def make_graphed_callables(
                 part.warm_up()
     current_stream().wait_stream(side)
     torch.accelerator.synchronize()
-    for part in parts:
-        part.capture_forward(pool)
-    for part in reversed(parts):
-        part.capture_backward(pool)
+    # In a pool that they share, what a backward pass allocates may lie over what another one needs.
+    pools = [graph_pool_handle() if pool is None else pool for _ in parts]
+    for part, own in zip(parts, pools, strict=True):
+        part.capture_forward(own)
+    for part, own in zip(reversed(parts), reversed(pools), strict=True):
+        part.capture_backward(own)
 
     graphed: list[Any] = []
     for function, part in zip(functions, parts, strict=True):

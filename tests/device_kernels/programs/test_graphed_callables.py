@@ -75,6 +75,51 @@ def test_training(device, module_of_device):
         torch.testing.assert_close(ours, theirs, check_device=False)
 
 
+def test_gradients_add_up(device, module_of_device):
+    reference = nn.Linear(3, 2)
+    graphed = module_of_device.make_graphed_callables(
+        copy.deepcopy(reference).to(device), (sample(device, 4, 3),)
+    )
+    x = torch.randn(4, 3, requires_grad=True)
+    mine = x.detach().to(device).requires_grad_()
+    for factor in (1.0, 2.0, 3.0):
+        for part, given in ((reference, x), (graphed, mine)):
+            part(factor * given).square().sum().backward()
+    torch.testing.assert_close(mine.grad, x.grad, check_device=False)
+    torch.testing.assert_close(graphed.weight.grad, reference.weight.grad, check_device=False)
+
+
+def test_results_that_a_later_call_overwrote_are_not_used(device, module_of_device):
+    """Neither those inside the graph nor those that were given out."""
+    graphed = module_of_device.make_graphed_callables(torch.exp, (sample(device, 3),))
+    first, second = graphed(sample(device, 3)), graphed(sample(device, 3))
+    with pytest.raises(RuntimeError, match="overwritten by a later call"):
+        first.sum().backward()
+    second.sum().backward()
+    product = graphed(sample(device, 3)) * sample(device, 3)
+    with torch.no_grad():
+        graphed(sample(device, 3))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.sum().backward()
+
+
+def test_backward_passes_in_any_order(device, module_of_device):
+    def function(x):
+        return (x.exp() * x.sin()).exp() * x
+
+    x, y = sample(device, 64), sample(device, 64)
+    graphed = module_of_device.make_graphed_callables(
+        (function, function), ((sample(device, 64),), (sample(device, 64),))
+    )
+    first, second = graphed[0](x), graphed[1](y)
+    first.sum().backward()
+    second.sum().backward()
+    for given in (x, y):
+        expected = given.detach().cpu().requires_grad_()
+        function(expected).sum().backward()
+        torch.testing.assert_close(given.grad, expected.grad, check_device=False)
+
+
 def test_the_other_mode_runs_as_it_was(device, module_of_device):
     module = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5)).to(device).eval()
     graphed = module_of_device.make_graphed_callables(module, (torch.randn(2, 3, device=device),))
@@ -91,6 +136,12 @@ def test_what_cannot_be_captured(device, module_of_device):
         make(lambda x: 1.0, (x,))
     with pytest.raises(TypeError, match="arguments of graphed callables are tensors"):
         make(lambda x, n: x, (x, 2))
+    with pytest.raises(ValueError, match="a tensor on 'cpu' is none of the current device"):
+        make(torch.exp, (torch.zeros(3),))
+    with pytest.raises(ValueError, match="a tensor on 'cpu' is none of the current device"):
+        make(nn.Linear(3, 3), (x,))
+    with pytest.raises(ValueError, match="a tensor on 'cpu' is none of the current device"):
+        make(lambda x: torch.zeros(3), (x,))
     with pytest.raises(ValueError, match="1 callables, and arguments for 2"):
         make((lambda x: x,), ((x,), (x,)))
     hooked = nn.Linear(3, 3).to(device)
@@ -104,5 +155,7 @@ def test_what_cannot_be_captured(device, module_of_device):
     assert not module_of_device.is_current_stream_capturing()
     assert (x + 1).isfinite().all()
     graphed = make(torch.exp, (x,))
+    with pytest.raises(ValueError, match="without the gradient of an argument"):
+        graphed(sample(device, 3))
     with pytest.raises(ValueError, match="of the structure"):
         graphed(x, x)
