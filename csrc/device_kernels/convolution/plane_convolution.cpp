@@ -69,9 +69,24 @@ double used_part(const PlaneLayout& layout, const SpatialValues& extent) {
   return static_cast<double>(volume(extent)) / static_cast<double>(layout.places());
 }
 
-const char* image_address(const at::Tensor& image, int64_t number) {
-  return static_cast<const char*>(image.const_data_ptr()) +
+void* image_address(const at::Tensor& image, int64_t number) {
+  return static_cast<char*>(image.mutable_data_ptr()) +
          number * image.stride(0) * static_cast<int64_t>(image.element_size());
+}
+
+// Of the product that makes the output of a convolution, or (`backward`) its input.
+WeightLayout weight_layout(const at::Tensor& weight, int64_t groups, bool backward) {
+  WeightLayout layout;
+  layout.groups = groups;
+  layout.size = spatial(weight.sizes(), 1);
+  const int64_t taps = volume(layout.size);
+  const int64_t filters = weight.size(0) / groups, channels = weight.size(1);
+  layout.rows = backward ? channels : filters;
+  layout.channels = backward ? filters : channels;
+  layout.row = backward ? taps : channels * taps;
+  layout.channel = backward ? channels * taps : taps;
+  layout.group = filters * channels * taps;
+  return layout;
 }
 
 }  // namespace
@@ -96,14 +111,7 @@ bool write_output_by_planes(const ConvolutionGeometry& geometry, const at::Tenso
   if (gathers) at_a_time = std::min(at_a_time, kGatheredImages);
 
   const at::Tensor dense = weight.contiguous();
-  WeightLayout weights;
-  weights.groups = geometry.groups;
-  weights.rows = weight.size(0) / geometry.groups;
-  weights.channels = weight.size(1);
-  weights.channel = taps;
-  weights.row = weights.channels * taps;
-  weights.group = weights.rows * weights.row;
-  weights.size = kernel;
+  const WeightLayout weights = weight_layout(weight, geometry.groups, false);
   const at::Tensor packed = program.pack_weights(dense, weights, pattern);
   for (int64_t begin = 0; begin < input.size(0); begin += at_a_time) {
     const int64_t images = std::min(at_a_time, input.size(0) - begin);
@@ -111,7 +119,7 @@ bool write_output_by_planes(const ConvolutionGeometry& geometry, const at::Tenso
     const ResultLayout result{
         images, output.stride(0), output.stride(1), 0, spatial(output.strides(), 1), extent};
     program.multiply(weights, packed, layout, pattern, planes, gathers, result, bias,
-                     const_cast<char*>(image_address(output, begin)));
+                     image_address(output, begin));
   }
   return true;
 }
@@ -150,14 +158,7 @@ bool write_input_by_planes(const ConvolutionGeometry& geometry, const at::Tensor
   if (gathers) at_a_time = std::min(at_a_time, kGatheredImages);
 
   const at::Tensor dense = weight.contiguous();
-  WeightLayout weights;
-  weights.groups = geometry.groups;
-  weights.rows = weight.size(1);
-  weights.channels = weight.size(0) / geometry.groups;
-  weights.row = taps;
-  weights.channel = weights.rows * taps;
-  weights.group = weights.channels * weights.channel;
-  weights.size = kernel;
+  const WeightLayout weights = weight_layout(weight, geometry.groups, true);
   std::vector<at::Tensor> packed;
   for (const auto& pass : passes) {
     packed.push_back(program.pack_weights(dense, weights, pass.second));
@@ -178,7 +179,7 @@ bool write_input_by_planes(const ConvolutionGeometry& geometry, const at::Tensor
         result.extent[d] = (sizes[d] - first[d] + geometry.stride[d] - 1) / geometry.stride[d];
       }
       program.multiply(weights, packed[i], layout, pattern, planes, gathers, result, bias,
-                       const_cast<char*>(image_address(input, begin)));
+                       image_address(input, begin));
     }
   }
   return true;
@@ -215,10 +216,7 @@ bool write_weight_by_planes(const ConvolutionGeometry& geometry, const at::Tenso
   const int64_t parts = program.gradient_parts(gradient_layout, at_a_time);
   if (parts * weight.numel() > kLargestIndex) return false;
 
-  WeightLayout weights = {};
-  weights.groups = geometry.groups;
-  weights.rows = weight.size(0) / geometry.groups;
-  weights.channels = weight.size(1);
+  const WeightLayout weights = weight_layout(weight, geometry.groups, false);
   const bool direct = parts == 1 && weight.scalar_type() == program.value_dtype();
   const at::Tensor sums = direct ? weight : program.workspace(parts * weight.numel());
   TapPattern plain = {};
