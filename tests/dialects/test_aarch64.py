@@ -15,7 +15,7 @@ from tests.dialects.aarch64 import EMULATOR, MISSING, OnAarch64, link, run
 from tests.dialects.accuracy import FUNCTIONS, TYPES, Dialect, samples
 from tests.dialects.compiled import CLANGS, DIALECT
 from tests.dialects.compiled import MISSING as NO_CLANG
-from tests.dialects.test_entries import ENTRIES, SOURCE
+from tests.dialects.test_entries import ENTRIES, PLACES, SOURCE
 
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
@@ -85,13 +85,7 @@ def test_entries_run_the_items_of_a_launch(tmp_path: Path) -> None:
     link(PLACE, SOURCE + ENTRIES, program, ["-include", str(DIALECT / "entry.h")])
     written = run(program)
     places = np.frombuffer(written[:480], np.uint64)
-    wanted = [
-        x + 100 * y + 10000 * z + 7 * 3 + 1000000
-        for z in range(30, 33)
-        for y in range(20, 24)
-        for x in range(10, 15)
-    ]
-    assert places.tolist() == wanted
+    assert places.tolist() == PLACES
     np.testing.assert_array_equal(np.frombuffer(written[480:], np.float32), 28.0 * np.arange(40))
 
 

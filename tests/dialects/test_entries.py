@@ -77,6 +77,15 @@ def library() -> ctypes.CDLL:
         return load(SOURCE + ENTRIES, flags, CLANGS[0], [str(compiled)])
 
 
+# What the kernel `place` writes: 5 x 4 x 3 work items from (10, 20, 30), and its other arguments.
+PLACES = [
+    x + 100 * y + 10000 * z + 7 * 3 + 1000000
+    for z in range(30, 33)
+    for y in range(20, 24)
+    for x in range(10, 15)
+]
+
+
 def call(
     library: ctypes.CDLL,
     name: str,
@@ -98,13 +107,7 @@ def test_parts_of_a_launch_know_where_they_are(library: ctypes.CDLL) -> None:
     arguments = [ctypes.c_void_p(out.ctypes.data), Layout(4, 5), ctypes.c_uint64(7)]
     for z in range(30, 33):
         call(library, "place", (10, 20, z), (15, 24, z + 1), size, offset, arguments)
-    wanted = [
-        x + 100 * y + 10000 * z + 7 * 3 + 1000000
-        for z in range(30, 33)
-        for y in range(20, 24)
-        for x in range(10, 15)
-    ]
-    assert out.tolist() == wanted
+    assert out.tolist() == PLACES
 
 
 def test_threads_share_a_launch(library: ctypes.CDLL) -> None:
