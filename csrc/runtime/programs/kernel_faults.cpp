@@ -1,3 +1,4 @@
+#include "runtime/streams/deferred_failure.h"
 #include "runtime/programs/kernel_faults.h"
 
 #include <c10/util/Exception.h>
@@ -226,6 +227,7 @@ void raise_faults() {
 
 void raise_deferred() {
   raise_deferred_status();
+  raise_deferred_failure();
   raise_faults();
 }
 

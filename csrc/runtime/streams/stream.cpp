@@ -139,6 +139,15 @@ c10::Stream stream_from_pool(c10::DeviceIndex device, int32_t priority) {
   return state->stream();
 }
 
+c10::Stream new_stream(c10::DeviceIndex device, int32_t priority) {
+  default_state(device);  // takes slot 0
+  StreamTable& table = stream_table(device);
+  std::lock_guard<std::mutex> lock(table.mutex);
+  ob_queue queue = nullptr;
+  check_status(create_queue(driver(), device, priority, &queue), "queue_create");
+  return add_stream(table, device, queue, priority, false)->stream();
+}
+
 c10::Stream external_stream(c10::DeviceIndex device, ob_queue queue) {
   TORCH_CHECK_VALUE(queue != nullptr, "an external stream needs a queue, and 0 was given");
   check_device_index(device);

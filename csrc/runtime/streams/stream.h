@@ -73,6 +73,8 @@ OUTBOARD_API c10::Stream current_stream(c10::DeviceIndex device);
 OUTBOARD_API c10::Stream exchange_stream(const c10::Stream& stream);
 // From the pool of the given priority (clamped to the device's range), round robin.
 OUTBOARD_API c10::Stream stream_from_pool(c10::DeviceIndex device, int32_t priority);
+// One of its own, in no pool, for work that waits for others than the device.
+OUTBOARD_API c10::Stream new_stream(c10::DeviceIndex device, int32_t priority);
 // Wraps a queue that somebody else made and keeps alive. Same queue, same stream.
 OUTBOARD_API c10::Stream external_stream(c10::DeviceIndex device, ob_queue queue);
 

@@ -1,0 +1,137 @@
+#include "distributed/collective_work.h"
+
+#include <c10/core/StreamGuard.h>
+#include <c10/util/Exception.h>
+
+#include "runtime/driver/device.h"
+#include "runtime/streams/deferred_failure.h"
+
+namespace outboard::distributed {
+
+void HostPart::run() noexcept {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (done_) return;
+  }
+  std::exception_ptr failure;
+  try {
+    body_();
+  } catch (const std::exception& error) {
+    try {
+      // Gloo's messages are of several lines, with a stack.
+      std::string cause = error.what();
+      cause = cause.substr(0, cause.find('\n'));
+      TORCH_CHECK_WITH(DistBackendError, false, description_, " failed: ", cause);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  finish(failure);
+}
+
+void HostPart::refuse(std::exception_ptr failure) noexcept { finish(std::move(failure)); }
+
+void HostPart::finish(std::exception_ptr failure) noexcept {
+  // Whoever waits for the stream only learns of it, too.
+  if (failure != nullptr) defer_failure(failure);
+  std::lock_guard<std::mutex> lock(mutex_);
+  done_ = true;
+  failure_ = std::move(failure);
+  changed_.notify_all();
+}
+
+bool HostPart::done() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return done_;
+}
+
+std::exception_ptr HostPart::failure() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return failure_;
+}
+
+bool HostPart::wait(std::chrono::milliseconds timeout) const {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (timeout <= std::chrono::milliseconds(0)) {
+    changed_.wait(lock, [this] { return done_; });
+    return true;
+  }
+  return changed_.wait_for(lock, timeout, [this] { return done_; });
+}
+
+CollectiveWork::CollectiveWork(int rank, c10d::OpType type,
+                               std::vector<std::shared_ptr<HostPart>> parts,
+                               const std::vector<c10::Stream>& streams,
+                               std::vector<at::Tensor> outputs)
+    : Work(rank, type), parts_(std::move(parts)), outputs_(std::move(outputs)) {
+  std::vector<c10::Device> devices;
+  for (const c10::Stream& stream : streams) {
+    ends_.emplace_back();
+    ends_.back().record(stream);
+    devices.push_back(stream.device());
+  }
+  future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
+                                                     devices);
+  const c10::StreamGuard guard(streams.back());
+  // Its value may be used on the streams that wait for it.
+  future_->markCompleted(at::IValue(outputs_));
+}
+
+bool CollectiveWork::isCompleted() {
+  for (const auto& part : parts_) {
+    if (!part->done()) return false;
+  }
+  for (const Event& end : ends_) {
+    if (!end.query()) return false;
+  }
+  return true;
+}
+
+bool CollectiveWork::isSuccess() const { return exception() == nullptr; }
+
+std::exception_ptr CollectiveWork::exception() const {
+  for (const auto& part : parts_) {
+    if (std::exception_ptr failure = part->failure()) return failure;
+  }
+  return nullptr;
+}
+
+void CollectiveWork::raise_failure() const {
+  if (std::exception_ptr failure = exception()) {
+    forget_failure(failure);
+    std::rethrow_exception(failure);
+  }
+}
+
+bool CollectiveWork::wait(std::chrono::milliseconds timeout) {
+  if (timeout != kNoTimeout) {
+    for (const auto& part : parts_) {
+      TORCH_CHECK_WITH(DistBackendError, part->wait(timeout), c10d::opTypeToString(opType_),
+                       " on rank ", rank_, " is not done after ", timeout.count(), " ms");
+    }
+  }
+  // Its source rank is asked for next, with the interpreter's lock held.
+  if (opType_ == c10d::OpType::RECVANYSOURCE) {
+    for (const auto& part : parts_) part->wait(kNoTimeout);
+  }
+  synchronize();
+  return true;
+}
+
+void CollectiveWork::synchronize() {
+  raise_failure();
+  for (const Event& end : ends_) {
+    end.block(current_stream(end.device()));
+  }
+}
+
+int CollectiveWork::sourceRank() const {
+  TORCH_CHECK(source != nullptr, "only a receive from any rank has a source rank");
+  for (const auto& part : parts_) part->wait(kNoTimeout);
+  raise_failure();
+  return *source;
+}
+
+}  // namespace outboard::distributed

@@ -1,0 +1,39 @@
+// Reductions of every dtype by an engine that knows some of them.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+#include <functional>
+
+namespace outboard::distributed {
+
+// A reduction as the engine takes it: dtype, operation, and what is done before and after.
+class Reduction {
+ public:
+  // `ranks` are those of the group, for averages. Raises TypeError for a dtype and an operation
+  // that do not go together.
+  Reduction(at::ScalarType dtype, const c10d::ReduceOp& op, int64_t ranks);
+
+  // Tensors of the host, dense. What the engine gets of an input: the tensor itself where nothing
+  // is to be done, so a reduction in place stays one.
+  at::Tensor carried(const at::Tensor& input) const;
+  // Of an output that is not read.
+  at::Tensor carried_result(const at::Tensor& output) const;
+  // Puts into `output` what the engine left in the carried tensor.
+  void finish(const at::Tensor& output, const at::Tensor& carried) const;
+
+  const c10d::ReduceOp& op() const { return engine_op_; }
+
+ private:
+  bool converts() const { return carrier_ != dtype_; }
+
+  at::ScalarType dtype_;
+  at::ScalarType carrier_;  // the dtype that the engine computes in
+  bool complex_ = false;    // as pairs of real numbers
+  c10d::ReduceOp engine_op_;
+  int64_t divisor_ = 1;
+  at::Tensor factor_;
+};
+
+}  // namespace outboard::distributed

@@ -1,0 +1,78 @@
+"""Programs that run on several ranks, each in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+from tests.support import SLOWNESS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# What each begins with. `rank`, `ranks`, `device`; a group over a file, so that no port is needed.
+PROGRAM = f"""
+import datetime, sys
+sys.path.append({str(ROOT)!r})
+import torch
+import torch.distributed as dist
+import torch_outboard
+
+rank, ranks, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+device = torch.device(torch_outboard.device_name(), 0)
+
+def begin(seconds=60, **options):
+    dist.init_process_group(
+        init_method=f"file://{{path}}", rank=rank, world_size=ranks,
+        timeout=datetime.timedelta(seconds=seconds), **options,
+    )
+
+def of_rank(rank, *size, dtype=torch.float32):
+    # What a rank draws, known to all.
+    generator = torch.Generator().manual_seed(rank + 1)
+    drawn = torch.randint(-4, 5, size, generator=generator)
+    return drawn.bool() if dtype == torch.bool else drawn.abs().to(dtype)
+"""
+
+
+def run_ranks(program: str, folder: Path, ranks: int = 2, timeout: float = 240) -> list[str]:
+    """What each rank printed.
+
+    Args:
+        program: what follows PROGRAM.
+        folder: an empty one.
+        timeout: seconds, times `SLOWNESS`.
+
+    Raises:
+        AssertionError: if one ends with another status than 0, with what all of them wrote.
+    """
+    results = try_ranks(program, folder, ranks, timeout)
+    text = "\n".join(f"--- rank {i}\n{r.stdout}\n{r.stderr}" for i, r in enumerate(results))
+    assert [r.returncode for r in results] == [0] * ranks, text
+    return [r.stdout for r in results]
+
+
+def try_ranks(
+    program: str, folder: Path, ranks: int = 2, timeout: float = 240
+) -> list[subprocess.CompletedProcess[str]]:
+    """The same, whatever the statuses are. None of the processes is left behind."""
+    code = PROGRAM + textwrap.dedent(program)
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(rank), str(ranks), str(folder / "store")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(ranks)
+    ]
+    try:
+        outputs = [process.communicate(timeout=timeout * SLOWNESS) for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    return [
+        subprocess.CompletedProcess(process.args, process.returncode, *output)
+        for process, output in zip(started, outputs, strict=True)
+    ]

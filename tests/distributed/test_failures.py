@@ -1,0 +1,102 @@
+"""Ranks that end, hang or pass something else: the others are told in time, and nothing stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.distributed.ranks import run_ranks, try_ranks
+
+pytestmark = pytest.mark.separate
+
+
+@pytest.mark.parametrize("end", ["ends", "hangs"])
+def test_a_rank_that_is_not_there(tmp_path: Path, end: str) -> None:
+    results = try_ranks(
+        f"""
+        import os, time
+        begin(seconds=5)
+        x = torch.ones(3, device=device)
+        dist.all_reduce(x)
+        assert x.tolist() == [2.0] * 3
+        if rank == 1:
+            if {end!r} == "hangs": time.sleep(12)
+            os._exit(0)
+        start = time.monotonic()
+        work = dist.all_reduce(x, async_op=True)
+        try:
+            work.wait()
+            x.cpu()
+            torch.accelerator.synchronize()
+        except RuntimeError as error:
+            print(type(error).__name__, error)
+        else:
+            raise AssertionError("nobody answered, and nobody said so")
+        assert time.monotonic() - start < 15
+        assert not work.is_success()
+        try:
+            dist.all_reduce(x)
+        except RuntimeError as error:
+            print("again:", error)
+        else:
+            raise AssertionError("the group is broken")
+        dist.destroy_process_group()
+        print((torch.ones(2, device=device) + 1).tolist())
+        """,
+        tmp_path,
+    )
+    first = results[0]
+    assert first.returncode == 0, first.stderr
+    assert "ALLREDUCE (number 2 of group '0', rank 0 of 2" in first.stdout, first.stdout
+    assert "again:" in first.stdout
+    assert "[2.0, 2.0]" in first.stdout
+
+
+def test_wrong_arguments(tmp_path: Path) -> None:
+    run_ranks(
+        """
+        begin()
+        def refused(kind, call, *words):
+            try:
+                call()
+            except kind as error:
+                assert all(word in str(error) for word in words), error
+            else:
+                raise AssertionError(words)
+        x, y = torch.ones(4, device=device), torch.ones(4, dtype=torch.int32, device=device)
+        refused(ValueError, lambda: dist.all_gather([torch.empty_like(x)], x))
+        refused((TypeError, ValueError, RuntimeError), lambda: dist.all_gather_into_tensor(
+            torch.empty(5, device=device), x))
+        refused((TypeError, ValueError), lambda: dist.all_to_all_single(y, x), "dtype")
+        refused(RuntimeError, lambda: dist.all_to_all_single(
+            torch.empty_like(x), x, [1, 1], [2, 2]))
+        refused((RuntimeError, ValueError), lambda: dist.reduce_scatter_tensor(x, x))
+        if torch.accelerator.device_count() > 1:
+            other = torch.empty(4, device=torch.device(device.type, 1))
+            refused(ValueError, lambda: dist.all_gather([x, other], x), "one device")
+        dist.all_reduce(x)
+        assert x.tolist() == [2.0] * 4
+        group = dist.new_group()
+        dist.destroy_process_group()
+        refused((ValueError, RuntimeError, AssertionError), lambda: dist.all_reduce(x))
+        """,
+        tmp_path,
+    )
+
+
+def test_exit_without_destroying(tmp_path: Path) -> None:
+    """With work that the other rank never joins."""
+    for result in try_ranks(
+        """
+        begin(seconds=5)
+        x = torch.ones(3, device=device)
+        dist.all_reduce(x)
+        x.cpu()
+        if rank == 0:
+            dist.all_reduce(x, async_op=True)
+        """,
+        tmp_path,
+        timeout=60,
+    ):
+        assert result.returncode == 0, result.stderr
