@@ -51,8 +51,8 @@ def kept(device):
     module.weight = torch.nn.Parameter(x)
     copies = [x.detach(), x.data, torch.ops.aten.alias(x), x[:], x.view(16), x.t(), x.clone(),
               x.expand_as(x), x.contiguous(), x.to(device), x.to(torch.float64), copy.deepcopy(x),
-              x + 1, other, torch.nn.Parameter(x), module.to(device).weight, copy.deepcopy(module).weight,
-              x.detach_(), x.add_(1)]
+              x + 1, other, torch.nn.Parameter(x), module.to(device).weight,
+              copy.deepcopy(module).weight, x.detach_(), x.add_(1)]
     return [tiling(y) for y in copies]
 
 print(kept(device) == kept("cpu"), set(kept(device)))
