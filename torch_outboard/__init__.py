@@ -17,6 +17,7 @@ from torch_outboard.paths import cmake_path, include_paths, library_path
 if TYPE_CHECKING:
     from torch_outboard.device.host_memory import as_cpu, from_cpu
     from torch_outboard.dispatch import fallback, ways
+    from torch_outboard.dispatch.operator_checks import opcheck
     from torch_outboard.dispatch.user_kernels import kernel
     from torch_outboard.loading.driver_choice import use_driver
     from torch_outboard.ops.template import Launch
@@ -32,6 +33,7 @@ __all__ = [
     "include_paths",
     "kernel",
     "library_path",
+    "opcheck",
     "use_driver",
     "ways",
 ]
@@ -42,6 +44,7 @@ _LAZY = {
     "as_cpu": "torch_outboard.device.host_memory",
     "kernel": "torch_outboard.dispatch.user_kernels",
     "from_cpu": "torch_outboard.device.host_memory",
+    "opcheck": "torch_outboard.dispatch.operator_checks",
     "use_driver": "torch_outboard.loading.driver_choice",
 }
 

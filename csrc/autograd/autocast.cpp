@@ -1,8 +1,11 @@
-// Automatic mixed precision: which operators run in lower precision, in float32, or in the widest
-// dtype of their arguments. The lists and the casts are PyTorch's; this file applies them to the
-// device.
+// PyTorch's lists of operators and their casts, applied to the device.
+#include "autograd/autocast.h"
+
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
+
+#include <mutex>
+#include <utility>
 
 #include "torch_version.h"
 
@@ -23,21 +26,37 @@ Tensor refuse_binary_cross_entropy(const Tensor&, const Tensor&, const std::opti
               "binary_cross_entropy_with_logits or BCEWithLogitsLoss without the sigmoid layer");
 }
 
-// All operators without a policy run with the dtypes they are given.
-TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
+// What PyTorch's macros call as they call a library: registers what nobody has registered yet.
+class MissingPolicies {
+ public:
+  explicit MissingPolicies(torch::Library& library) : library_(library) {}
+
+  template <class Function>
+  void impl(const char* name, Function&& function) {
+    const std::string full(name);
+    const size_t dot = full.find('.');
+    const auto handle = c10::Dispatcher::singleton().findSchema(
+        {full.substr(0, dot), dot == std::string::npos ? "" : full.substr(dot + 1)});
+    if (handle.has_value() && handle->hasKernelForDispatchKey(kAutocastKey)) return;
+    library_.impl(name, std::forward<Function>(function));
+  }
+
+ private:
+  torch::Library& library_;
+};
 
 #define OUTBOARD_LOWER_PRECISION(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, lower_precision_fp)
 #define OUTBOARD_FLOAT32(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32)
 #define OUTBOARD_FLOAT32_RESULT(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32_set_opt_dtype)
 #define OUTBOARD_PROMOTE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, promote)
 
-TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
+void register_lists(MissingPolicies m) {
   AT_FORALL_LOWER_PRECISION_FP(OUTBOARD_LOWER_PRECISION)
   AT_FORALL_FP32(OUTBOARD_FLOAT32)
   AT_FORALL_FP32_SET_OPT_DTYPE(OUTBOARD_FLOAT32_RESULT)
   AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(KERNEL_DIFFERENT_REDISPATCH_SIGNATURE_PRIVATEUSEONE)
   AT_FORALL_PROMOTE(OUTBOARD_PROMOTE)
-  m.impl("binary_cross_entropy", TORCH_FN(refuse_binary_cross_entropy));
+  m.impl("aten::binary_cross_entropy", TORCH_FN(refuse_binary_cross_entropy));
 }
 
 #undef OUTBOARD_LOWER_PRECISION
@@ -45,5 +64,21 @@ TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
 #undef OUTBOARD_FLOAT32_RESULT
 #undef OUTBOARD_PROMOTE
 
+torch::Library& new_library(const char* name_space) {
+  // Registrations live as long as the process.
+  return *new torch::Library(torch::Library::IMPL, name_space, kAutocastKey, __FILE__, __LINE__);
+}
+
 }  // namespace
+
+void register_autocast() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    if (!c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kAutocastKey)) {
+      new_library("_").fallback(torch::CppFunction::makeFallthrough());
+    }
+    register_lists(MissingPolicies(new_library("aten")));
+  });
+}
+
 }  // namespace outboard

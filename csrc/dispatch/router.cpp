@@ -175,6 +175,24 @@ class KernelUse {
   bool usable_ = true;
 };
 
+// Whether an argument has no memory that a kernel of the kit could be given
+// (tensors/storage_check.h).
+bool lacks_storage(const torch::jit::Stack& stack, size_t arguments) {
+  const auto lacks = [](const at::Tensor& tensor) {
+    return tensor.defined() && !tensor.unsafeGetTensorImpl()->has_storage();
+  };
+  for (const c10::IValue& value : torch::jit::last(stack, arguments)) {
+    if (value.isTensor()) {
+      if (lacks(value.toTensor())) return true;
+    } else if (value.isTensorList() || value.isOptionalTensorList()) {
+      for (const c10::IValue& element : value.toListRef()) {
+        if (element.isTensor() && lacks(element.toTensor())) return true;
+      }
+    }
+  }
+  return false;
+}
+
 // Whether the kernel took the call. `device_way` is decided for the first of the kit's kernels that
 // needs it: a call counts once.
 bool run_device_kernel(std::optional<bool>& device_way, Operator& entry, const RoutedKernel& kernel,
@@ -193,6 +211,7 @@ bool run_device_kernel(std::optional<bool>& device_way, Operator& entry, const R
                                     subject.elements);
     }
     if (!*device_way) return false;
+    if (lacks_storage(*stack, op.schema().arguments().size())) return false;
   }
   ReportedCall reported(entry, subject.dtype, Way::kDevice);
   bool took = false;

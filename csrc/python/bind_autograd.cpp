@@ -1,9 +1,10 @@
-// Autograd's device threads at exit.
+// Autograd's device threads at exit, and autocast.
 #include <torch/csrc/autograd/engine.h>
 
 #include <chrono>
 #include <thread>
 
+#include "autograd/autocast.h"
 #include "python/bindings.h"
 #include "runtime/fork.h"
 
@@ -26,6 +27,8 @@ void stop_autograd_threads() {
 void bind_autograd(pybind11::module_& m) {
   m.def("stop_autograd_threads", &stop_autograd_threads,
         pybind11::call_guard<pybind11::gil_scoped_release>());
+  m.def("register_autocast", &register_autocast);
+  m.def("set_autocast_policy", &set_autocast_policy);
 }
 
 }  // namespace outboard

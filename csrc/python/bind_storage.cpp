@@ -40,7 +40,7 @@ void bind_storage(py::module_& m) {
 
   m.def("set_tensor_metadata", &set_tensor_metadata);
   m.def("tensor_metadata", &tensor_metadata);
-  m.def("register_metadata_serialization", &register_metadata_serialization);
+  m.def("take_metadata_slot", &take_metadata_slot);
 }
 
 }  // namespace outboard

@@ -11,6 +11,7 @@
 #include "random/cpu_random.h"
 #include "random/rejection_values.h"
 #include "dispatch/router.h"
+#include "tensors/storage_check.h"
 
 namespace outboard::random {
 namespace {
@@ -88,6 +89,8 @@ at::Tensor binomial(const at::Tensor& count, const at::Tensor& prob, OptionalGen
   TORCH_CHECK_VALUE(
       at::isFloatingType(prob.scalar_type()),
       "binomial only supports floating-point dtypes for prob, got: ", prob.scalar_type());
+  check_has_storage(count);
+  check_has_storage(prob);
   // As PyTorch's CPU kernel, which has the result resized where only `prob` has all the sizes.
   at::Tensor out = at::empty(count.sizes(), count.options());
   at::TensorIteratorConfig().add_output(out).add_const_input(count).add_const_input(prob).build();

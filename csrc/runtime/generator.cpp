@@ -5,10 +5,13 @@
 
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <vector>
 
 #include "runtime/driver/device.h"
+#include "runtime/maker_generator.h"
+#include "runtime/streams/stream.h"
 
 namespace outboard {
 namespace {
@@ -19,21 +22,40 @@ std::mutex& defaults_mutex() {
   static std::mutex* mutex = new std::mutex;
   return *mutex;
 }
+struct Defaults {
+  bool of_maker;
+  std::vector<at::Generator> generators;
+};
+
 uint64_t g_default_seed = c10::default_rng_seed_val;  // under defaults_mutex
-std::atomic<std::vector<at::Generator>*> g_defaults{nullptr};
+std::atomic<Defaults*> g_defaults{nullptr};
+
+// A maker may register a class of generators after the first use: then there are new default
+// generators, which start from the last seed. The old ones stay, since somebody may hold them.
+const Defaults* current_defaults(bool of_maker) {
+  const auto* defaults = g_defaults.load(std::memory_order_acquire);
+  return defaults != nullptr && defaults->of_maker == of_maker ? defaults : nullptr;
+}
 
 const std::vector<at::Generator>& default_generators() {
-  if (const auto* generators = g_defaults.load(std::memory_order_acquire)) return *generators;
+  const bool of_maker = has_maker_generator();
+  if (const auto* defaults = current_defaults(of_maker)) return defaults->generators;
   const c10::DeviceIndex count = device_count_or_throw();
-  std::lock_guard<std::mutex> lock(defaults_mutex());
-  if (const auto* generators = g_defaults.load(std::memory_order_acquire)) return *generators;
-  auto* generators = new std::vector<at::Generator>;
+  // Made outside the lock, since a maker's function may ask for anything.
+  auto made = std::make_unique<Defaults>();
+  made->of_maker = of_maker;
   for (c10::DeviceIndex device = 0; device < count; ++device) {
-    generators->push_back(at::make_generator<GeneratorImpl>(device));
-    generators->back().set_current_seed(g_default_seed);
+    made->generators.push_back(make_generator(device));
   }
-  g_defaults.store(generators, std::memory_order_release);
-  return *generators;
+  std::lock_guard<std::mutex> lock(defaults_mutex());
+  if (const auto* defaults = current_defaults(of_maker)) return defaults->generators;
+  for (at::Generator& generator : made->generators) {
+    std::lock_guard<std::mutex> generator_lock(generator.mutex());
+    generator.set_current_seed(g_default_seed);
+  }
+  Defaults* published = made.release();
+  g_defaults.store(published, std::memory_order_release);
+  return published->generators;
 }
 
 }  // namespace
@@ -96,9 +118,9 @@ GeneratorImpl* GeneratorImpl::clone_impl() const {
 void seed_default_generators(uint64_t seed) {
   std::lock_guard<std::mutex> lock(defaults_mutex());
   g_default_seed = seed;
-  auto* generators = g_defaults.load(std::memory_order_acquire);
-  if (generators == nullptr) return;
-  for (at::Generator& generator : *generators) {
+  auto* defaults = g_defaults.load(std::memory_order_acquire);
+  if (defaults == nullptr) return;
+  for (at::Generator& generator : defaults->generators) {
     std::lock_guard<std::mutex> generator_lock(generator.mutex());
     generator.set_current_seed(seed);
   }
@@ -113,6 +135,7 @@ const at::Generator& default_generator(c10::DeviceIndex device) {
 at::Generator make_generator(c10::DeviceIndex device) {
   if (device == -1) device = current_device();
   check_device_index(device);
+  if (has_maker_generator()) return make_maker_generator(device);
   return at::make_generator<GeneratorImpl>(device);
 }
 
@@ -125,9 +148,15 @@ PhiloxState reserve_philox(const std::optional<at::Generator>& generator, c10::D
               "; make one with torch.Generator(device=...)");
   TORCH_CHECK(chosen.device().index() == device, "a generator of ", chosen.device(),
               " was given for a tensor on ", device_of(device), "; use one of the same device");
-  auto* impl = static_cast<GeneratorImpl*>(chosen.unsafeGetGeneratorImpl());
+  // Seed and offset are arguments of the launch, and a graph keeps those.
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !current_stream_state(device).capturing.load(std::memory_order_acquire),
+      "random numbers were drawn while a graph is captured, and every replay would draw the same; "
+      "draw them before each replay, into a tensor that the graph reads");
+  c10::GeneratorImpl* impl = chosen.unsafeGetGeneratorImpl();
   std::lock_guard<std::mutex> lock(impl->mutex_);
-  return impl->reserve(draws);
+  auto* ours = dynamic_cast<GeneratorImpl*>(impl);
+  return ours != nullptr ? ours->reserve(draws) : reserve_from_maker(*impl, draws);
 }
 
 }  // namespace outboard

@@ -11,6 +11,7 @@
 #include "runtime/driver/device.h"
 #include "runtime/fork.h"
 #include "runtime/streams/stream.h"
+#include "tensors/storage_check.h"
 
 namespace outboard {
 namespace {
@@ -44,6 +45,7 @@ c10::Allocator* allocator_of(c10::DeviceIndex device) {
 
 at::Tensor lazy_clone(const at::Tensor& self) {
   check_fork();
+  check_has_storage(self);
   c10::StorageImpl* storage = self.storage().unsafeGetStorageImpl();
   if (!c10::impl::cow::is_cow_data_ptr(storage->data_ptr())) {
     c10::DataPtr& memory = storage->_mutable_data_ptr_no_checks();

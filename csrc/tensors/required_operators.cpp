@@ -5,7 +5,9 @@
 #include <ATen/ops/_local_scalar_dense_native.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/_resize_output_native.h>
+#include <ATen/ops/alias_native.h>
 #include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/copy_native.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_as_complex_native.h>
@@ -14,11 +16,14 @@
 
 #include <c10/util/accumulate.h>
 
+#include <utility>
+
 #include "transfer/copy.h"
 #include "tensors/empty.h"
 #include "transfer/fill.h"
 #include "cpu_kernels/call/cpu_call.h"
 #include "dispatch/registration.h"
+#include "tensors/storage_check.h"
 #include "tensors/storage_resize.h"
 #include "transfer/transfer.h"
 #include "runtime/memory/caching/caching_allocator.h"
@@ -87,10 +92,20 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride,
 
 // ---- Views and shapes ----------------------------------------------------------------------
 
+// A function of PyTorch's, for tensors with storage.
+template <auto function>
+struct WithStorage;
+template <class Return, class Self, class... Args, Return (*function)(Self, Args...)>
+struct WithStorage<function> {
+  static Return call(Self self, Args... args) {
+    check_has_storage(self);
+    return function(self, std::forward<Args>(args)...);
+  }
+};
+
 // Grows the storage so that `bytes` fit; never shrinks it.
 void grow_storage(c10::TensorImpl* self, int64_t bytes) {
   const c10::Storage& storage = self->unsafe_storage();
-  TORCH_CHECK(storage, "a tensor without storage cannot be resized");
   if (static_cast<size_t>(bytes) > storage.nbytes()) {
     resize_storage_bytes(storage.unsafeGetStorageImpl(), bytes);
   }
@@ -116,6 +131,7 @@ const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size,
                           std::optional<at::MemoryFormat> memory_format) {
   check_fork();
   at::detail::check_size_nonnegative(size);
+  check_has_storage(self);
   const int64_t old_bytes = static_cast<int64_t>(self.storage().nbytes());
   c10::TensorImpl* impl = self.unsafeGetTensorImpl();
   resize_to(impl, size, std::nullopt);
@@ -132,8 +148,20 @@ const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef size,
   return self;
 }
 
+at::Tensor& set_tensor(at::Tensor& self, const at::Tensor& source) {
+  check_has_storage(self);
+  check_has_storage(source);
+  return at::native::set_tensor_(self, source);
+}
+
+at::Tensor& set_storage(at::Tensor& self, at::Storage source) {
+  check_has_storage(self);
+  return at::native::set_(self, std::move(source));
+}
+
 at::Tensor& set_storage_offset(at::Tensor& self, at::Storage source, int64_t storage_offset,
                                at::IntArrayRef size, at::IntArrayRef stride) {
+  check_has_storage(self);
   at::native::checkSetStorage(self, std::move(source), storage_offset, size, stride);
   c10::TensorImpl* impl = self.unsafeGetTensorImpl();
   impl->set_storage_offset(storage_offset);
@@ -142,11 +170,18 @@ at::Tensor& set_storage_offset(at::Tensor& self, at::Storage source, int64_t sto
 }
 
 at::Tensor& set_nothing(at::Tensor& self) {
+  check_has_storage(self);
   const c10::DeviceIndex device = self.device().index();
   c10::Storage storage(c10::Storage::use_byte_size_t(), 0,
                        caching_allocator()->allocate_on(current_stream_state(device), 0),
                        caching_allocator(), /*resizable=*/true);
   return set_storage_offset(self, std::move(storage), 0, {0}, {});
+}
+
+// What `copy_` becomes in a graph without mutation.
+at::Tensor copy(const at::Tensor& self, const at::Tensor& source, bool non_blocking) {
+  check_has_storage(self);
+  return at::native::copy(self, source, non_blocking);
 }
 
 // ---- Values --------------------------------------------------------------------------------
@@ -164,6 +199,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
 
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   check_fork();
+  check_has_storage(self);
   const c10::DeviceIndex device = self.device().index();
   StreamState& stream = current_stream_state(device);
   if (shares_host_memory(device)) {
@@ -183,6 +219,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
 void record_stream(at::Tensor& self, c10::Stream stream) {
   check_fork();
   stream_state(stream);
+  check_has_storage(self);
   caching_allocator()->recordStream(self.storage().data_ptr(), stream);
 }
 
@@ -194,21 +231,22 @@ void register_required_operators(torch::Library& library) {
 
   library.impl("empty.memory_format", TORCH_FN(empty_memory_format));
   library.impl("empty_strided", TORCH_FN(empty_strided));
-  library.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
-  library.impl("view", TORCH_FN(at::native::view));
-  library.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
+  library.impl("as_strided", TORCH_FN(WithStorage<&at::native::as_strided_tensorimpl>::call));
+  library.impl("view", TORCH_FN(WithStorage<&at::native::view>::call));
+  library.impl("_reshape_alias", TORCH_FN(WithStorage<&at::native::_reshape_alias>::call));
   // The other operators that only make views, and for which PyTorch brings CPU kernels alone.
-  library.impl("unfold", TORCH_FN(at::native::unfold));
-  library.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
-  library.impl("view_as_real", TORCH_FN(at::native::view_as_real));
+  library.impl("alias", TORCH_FN(WithStorage<&at::native::alias>::call));
+  library.impl("unfold", TORCH_FN(WithStorage<&at::native::unfold>::call));
+  library.impl("view_as_complex", TORCH_FN(WithStorage<&at::native::view_as_complex>::call));
+  library.impl("view_as_real", TORCH_FN(WithStorage<&at::native::view_as_real>::call));
 
   library.impl("resize_", TORCH_FN(resize_));
   library.impl("_resize_output_", TORCH_FN(at::native::_resize_output_));
-  library.impl("set_.source_Storage",
-               TORCH_FN(static_cast<at::Tensor& (*)(at::Tensor&, at::Storage)>(at::native::set_)));
+  library.impl("set_.source_Storage", TORCH_FN(set_storage));
   library.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_offset));
-  library.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));
+  library.impl("set_.source_Tensor", TORCH_FN(set_tensor));
   library.impl("set_", TORCH_FN(set_nothing));
+  library.impl("copy", TORCH_FN(copy));
   library.impl("_copy_from", TORCH_FN(copy_from));
   library.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
   library.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));

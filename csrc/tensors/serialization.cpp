@@ -50,15 +50,32 @@ void save(const at::Tensor& tensor, SavedMetadata& saved) {
 }
 
 void load(const at::Tensor& tensor, SavedMetadata& saved) {
-  for (const auto& [save_theirs, load_theirs] : *added_pairs()) load_theirs(tensor, saved);
-  TensorMetadata pairs;
-  for (const auto& [text, unused] : saved) {
+  TensorMetadata ours;
+  SavedMetadata theirs;
+  for (const auto& [text, value] : saved) {
+    if (text.rfind(kPrefix, 0) != 0) {
+      theirs.emplace(text, value);
+      continue;
+    }
     const size_t equals = text.find('=');
-    if (text.rfind(kPrefix, 0) != 0 || equals == std::string::npos) continue;
+    if (equals == std::string::npos) continue;
     const size_t start = sizeof(kPrefix) - 1;
-    pairs[text.substr(start, equals - start)] = text.substr(equals + 1);
+    ours[text.substr(start, equals - start)] = text.substr(equals + 1);
   }
-  if (!pairs.empty()) set_tensor_metadata(tensor, std::move(pairs));
+  // Some makers attach their metadata to whatever they are asked about, and a tensor has room for
+  // one: theirs is not asked about tensors that were saved with ours.
+  if (!ours.empty()) {
+    set_tensor_metadata(tensor, std::move(ours));
+  } else if (!theirs.empty()) {
+    for (const auto& [save_theirs, load_theirs] : *added_pairs()) load_theirs(tensor, theirs);
+  }
+}
+
+void add_pair(SaveMetadata save_theirs, LoadMetadata load_theirs) {
+  std::lock_guard<std::mutex> lock(added().mutex);
+  auto pairs = std::make_shared<std::vector<Pair>>(*added().pairs);
+  pairs->emplace_back(std::move(save_theirs), std::move(load_theirs));
+  added().pairs = std::move(pairs);
 }
 
 }  // namespace
@@ -67,10 +84,8 @@ void add_metadata_serialization(SaveMetadata save_theirs, LoadMetadata load_thei
   TORCH_CHECK_VALUE(save_theirs && load_theirs,
                     "metadata needs a function that saves and one that "
                     "loads, and one of them is missing");
-  std::lock_guard<std::mutex> lock(added().mutex);
-  auto pairs = std::make_shared<std::vector<Pair>>(*added().pairs);
-  pairs->emplace_back(std::move(save_theirs), std::move(load_theirs));
-  added().pairs = std::move(pairs);
+  add_pair(std::move(save_theirs), std::move(load_theirs));
+  take_metadata_slot();
 }
 
 void set_tensor_metadata(const at::Tensor& tensor, TensorMetadata metadata) {
@@ -89,7 +104,10 @@ void set_tensor_metadata(const at::Tensor& tensor, TensorMetadata metadata) {
                       "' is empty or has a '='; use another name");
   }
   c10::intrusive_ptr<c10::BackendMeta> meta;
-  if (!metadata.empty()) meta = c10::make_intrusive<Metadata>(std::move(metadata));
+  if (!metadata.empty()) {
+    take_metadata_slot();
+    meta = c10::make_intrusive<Metadata>(std::move(metadata));
+  }
   tensor.unsafeGetTensorImpl()->set_backend_meta(std::move(meta));
 }
 
@@ -98,14 +116,14 @@ TensorMetadata tensor_metadata(const at::Tensor& tensor) {
   return meta != nullptr ? meta->pairs : TensorMetadata();
 }
 
-void register_metadata_serialization() {
+void take_metadata_slot() {
   static std::once_flag once;
   std::call_once(once, [] {
     // Who was first is kept and called.
     auto& slot =
         torch::jit::GetBackendMetaSerialization()[static_cast<int>(c10::DeviceType::PrivateUse1)];
     if (slot.has_value()) {
-      add_metadata_serialization(slot->first, slot->second);
+      add_pair(slot->first, slot->second);
       slot.reset();
     }
     torch::jit::TensorBackendMetaRegistry(c10::DeviceType::PrivateUse1, &save, &load);

@@ -14,11 +14,10 @@ namespace outboard {
 
 using TensorMetadata = std::map<std::string, std::string>;
 
-// Makes a maker's own c10::BackendMeta travel through torch.save and torch.load. PyTorch has one
-// slot for such a pair of functions, which the kit holds; it calls all that were added. `save` adds
-// entries for what it knows of, `load` makes the BackendMeta of those it knows; keys starting with
-// "outboard:" are the kit's. A pair that was registered with PyTorch before the kit counts as
-// added.
+// Makes a maker's own c10::BackendMeta travel through torch.save and torch.load, beside the kit's
+// strings: calls all pairs that were added, and the one that was registered with PyTorch. `save`
+// adds entries for what it knows of, `load` makes the BackendMeta of those it knows; keys starting
+// with "outboard:" are the kit's.
 using SaveMetadata = std::function<void(const at::Tensor&, std::unordered_map<std::string, bool>&)>;
 using LoadMetadata = SaveMetadata;
 OUTBOARD_API void add_metadata_serialization(SaveMetadata save, LoadMetadata load);
@@ -29,7 +28,10 @@ OUTBOARD_API void set_tensor_metadata(const at::Tensor& tensor, TensorMetadata m
 // Empty if there is none.
 OUTBOARD_API TensorMetadata tensor_metadata(const at::Tensor& tensor);
 
-// Tells PyTorch's serialization about metadata; once.
-OUTBOARD_API void register_metadata_serialization();
+// Takes PyTorch's one slot for functions that save and load metadata; once. Whoever held it is
+// called from there. Until the kit needs the slot it is free for a maker's
+// TensorBackendMetaRegistry, which raises where it finds somebody else: so it is taken when strings
+// are attached, when a pair is added, and before a storage of the device is loaded.
+OUTBOARD_API void take_metadata_slot();
 
 }  // namespace outboard

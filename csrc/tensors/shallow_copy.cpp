@@ -21,6 +21,11 @@ bool is_plain_dense(c10::DispatchKeySet keys) {
 // itself; that of compressed ones says yes, but would leave the members where they are.
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
   c10::TensorImpl* impl = self.unsafeGetTensorImpl();
+  // A tensor without storage keeps what it is in members that a plain one does not have.
+  if (impl->has_storage() != from.unsafeGetTensorImpl()->has_storage() &&
+      impl->layout() != from.layout()) {
+    return false;
+  }
   if (impl->is_sparse_compressed() && self.device() != from.device()) return false;
   return impl->has_compatible_shallow_copy_type(from.key_set()) ||
          (is_plain_dense(impl->key_set()) && is_plain_dense(from.key_set()));

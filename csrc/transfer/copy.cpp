@@ -22,6 +22,7 @@
 #include "runtime/programs/kernel_faults.h"
 #include "runtime/memory/pinned_allocator.h"
 #include "runtime/streams/stream.h"
+#include "tensors/storage_check.h"
 
 namespace outboard {
 
@@ -239,6 +240,8 @@ void copy_into(const at::Tensor& destination, const at::Tensor& source, bool non
   check_fork();
   const c10::DeviceIndex to = place_of(destination);
   const c10::DeviceIndex from = place_of(source);
+  if (to != kHost) check_has_storage(destination);
+  if (from != kHost) check_has_storage(source);
   check_shapes(destination, source);
   if (same_view(destination, source)) return;
   at::assert_no_internal_overlap(destination);

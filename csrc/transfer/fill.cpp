@@ -16,6 +16,7 @@
 #include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
 #include "runtime/streams/stream.h"
+#include "tensors/storage_check.h"
 
 namespace outboard {
 
@@ -56,6 +57,7 @@ at::Tensor without_repetitions(const at::Tensor& tensor) {
 }
 
 at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {
+  check_has_storage(self);
   if (fill_dense(self, value)) return self;
   const at::Tensor target = without_repetitions(self);
   if (fill_dense(target, value)) return self;

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from torch_outboard import _C
 from torch_outboard.state import state
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "get_amp_supported_dtype",
     "get_autocast_dtype",
     "is_autocast_enabled",
+    "register_policy",
     "set_autocast_dtype",
     "set_autocast_enabled",
 ]
@@ -21,6 +23,8 @@ __all__ = [
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
     """The dtypes that `torch.autocast` accepts for this device."""
+    # Every torch.autocast object for the device asks this first.
+    _C.register_autocast()
     return [torch.float16, torch.bfloat16]
 
 
@@ -31,6 +35,7 @@ def is_autocast_enabled() -> bool:
 
 def set_autocast_enabled(enabled: bool) -> None:
     """Turns autocast on or off for this device in this thread; see `torch.autocast`."""
+    _C.register_autocast()
     torch.set_autocast_enabled(state.name, enabled)
 
 
@@ -42,6 +47,27 @@ def get_autocast_dtype() -> torch.dtype:
 def set_autocast_dtype(dtype: torch.dtype) -> None:
     """Sets the dtype to which autocast lowers on this device."""
     torch.set_autocast_dtype(state.name, dtype)
+
+
+def register_policy(op: str | torch._ops.OpOverload, policy: str) -> None:
+    """Tells autocast in which dtype an operator runs on this device.
+
+    PyTorch's own operators have their policies; this is for those of other libraries. Tensors of
+    floating-point numbers among the arguments are cast, float64 excepted; casts of weights are
+    kept until the outermost `torch.autocast` ends. A second call replaces the policy. For one
+    fixed dtype there is also `torch.library.register_autocast`.
+
+    Args:
+        op: the overload, `torch.ops.library.name.default`, or its name, "library::name".
+        policy: "lower_precision_fp" for the dtype of `torch.autocast`, "fp32" for float32,
+            "promote" for the widest dtype among the arguments: PyTorch's names.
+
+    Raises:
+        ValueError: if there is no such operator or policy, if the operator writes to its arguments,
+            or if it has a policy from elsewhere.
+    """
+    name = op if isinstance(op, str) else op.name()
+    _C.set_autocast_policy(name, policy)
 
 
 class autocast(torch.amp.autocast):

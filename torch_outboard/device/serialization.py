@@ -19,6 +19,8 @@ KNOWN_DRIVERS = frozenset({"host", "ocl", "riscv"})
 
 # Behind all of PyTorch's own packages, which end at 26: only tags nobody knows get here.
 _PRIORITY = 100
+# In front of them, where every storage passes.
+_FIRST = 7
 
 
 def set_tensor_metadata(tensor: torch.Tensor, metadata: Mapping[str, str]) -> None:
@@ -49,6 +51,14 @@ def _no_tag(storage: object) -> None:
     """Storages of the device get PyTorch's own tag."""
 
 
+def _expect_metadata(storage: object, location: str) -> None:
+    """Strings may come with a storage of the device that is about to be loaded."""
+    if location.partition(":")[0] == state.name:
+        from torch_outboard import _C
+
+        _C.take_metadata_slot()
+
+
 def _load_from_other_driver(
     storage: torch.types.Storage | torch.TypedStorage | torch.UntypedStorage, location: str
 ) -> torch.UntypedStorage | None:
@@ -74,7 +84,5 @@ def _is_driver(name: str) -> bool:
 
 def register() -> None:
     """Makes checkpoints of other drivers and attached strings known to PyTorch."""
-    from torch_outboard import _C
-
     torch.serialization.register_package(_PRIORITY, _no_tag, _load_from_other_driver)
-    _C.register_metadata_serialization()
+    torch.serialization.register_package(_FIRST, _no_tag, _expect_metadata)

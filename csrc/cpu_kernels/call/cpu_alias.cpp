@@ -5,6 +5,8 @@
 
 #include <array>
 
+#include "tensors/storage_check.h"
+
 namespace outboard {
 namespace {
 
@@ -74,6 +76,7 @@ at::Tensor tensor_over(c10::Storage storage, c10::DispatchKeySet keys, const at:
 
 at::Tensor alias_as_cpu(const at::Tensor& tensor, Access access) {
   if (!tensor.defined() || !tensor.is_privateuseone()) return tensor;
+  check_has_storage(tensor);
   return tensor_over(cpu_storage_over(tensor.storage(), access), kCpuKeys, tensor);
 }
 
@@ -84,6 +87,7 @@ CpuAlias::CpuAlias(const at::Tensor& tensor, Access access) {
     tensor_ = alias_as_cpu(tensor, access);
     return;
   }
+  check_has_storage(tensor);
   c10::StorageImpl* device = tensor.storage().unsafeGetStorageImpl();
   c10::DataPtr memory(address_in(*device, access), c10::Device(c10::kCPU));
   Pool& pool = t_pool;

@@ -10,6 +10,7 @@
 #include "runtime/driver/driver_table.h"
 #include "runtime/streams/wait.h"
 #include "tensors/span.h"
+#include "tensors/storage_check.h"
 
 namespace outboard {
 namespace {
@@ -64,11 +65,13 @@ at::Tensor CpuCall::map(const at::Tensor& tensor, Access access) {
               "Expected all tensors to be on the same device, but found at least two devices, ",
               device_of(device_), " and ", tensor.device(), "! Move one with .to()");
   if (C10_UNLIKELY(tensor.layout() != at::kStrided)) {
+    if (tensor.layout() == at::kMkldnn) check_has_storage(tensor);
     TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() != at::kMkldnn && tensor.layout() != at::kJagged,
                                 "a tensor of layout ", tensor.layout(), " cannot be used on ",
                                 tensor.device(), "; use a dense or a sparse one");
     return map_sparse(tensor, access);
   }
+  check_has_storage(tensor);
   for (TensorView& view : tensors_) {
     if (view.device.is_same(tensor)) {
       if (access == Access::kWrite && view.access == Access::kRead) {

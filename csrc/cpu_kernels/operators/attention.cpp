@@ -8,9 +8,13 @@ namespace outboard::cpu_kernels {
 
 namespace {
 
+// Not if an extension that was loaded before has its own; one that comes later replaces ours.
 const bool filled = [] {
-  at::native::_fused_sdp_choice_stub.set_privateuse1_dispatch_ptr(
-      &at::native::_fused_sdp_choice_cpp);
+  auto& stub = at::native::_fused_sdp_choice_stub;
+#ifdef OUTBOARD_CPU_STUBS  // else stubs cannot be asked
+  if (stub.is_device_supported(at::kPrivateUse1)) return false;
+#endif
+  stub.set_privateuse1_dispatch_ptr(&at::native::_fused_sdp_choice_cpp);
   return true;
 }();
 

@@ -159,3 +159,17 @@ def test_what_cannot_be_captured(device, module_of_device):
         graphed(sample(device, 3))
     with pytest.raises(ValueError, match="of the structure"):
         graphed(x, x)
+
+
+def test_random_numbers_are_not_captured(device, module_of_device):
+    """They would be the same at every replay."""
+    offset = module_of_device.default_generators[device.index].get_offset()
+    x = torch.ones(100, device=device)
+    with (
+        pytest.raises(NotImplementedError, match="every replay would draw the same"),
+        module_of_device.graph(module_of_device.Graph()),
+    ):
+        torch.nn.functional.dropout(x)
+    assert not module_of_device.is_current_stream_capturing()
+    assert module_of_device.default_generators[device.index].get_offset() == offset
+    assert torch.nn.functional.dropout(x).isfinite().all()
