@@ -4,7 +4,6 @@
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
 
-#include "dispatch/makers/yielding_library.h"
 #include "torch_version.h"
 
 namespace outboard {
@@ -24,13 +23,15 @@ Tensor refuse_binary_cross_entropy(const Tensor&, const Tensor&, const std::opti
               "binary_cross_entropy_with_logits or BCEWithLogitsLoss without the sigmoid layer");
 }
 
+// All operators without a policy run with the dtypes they are given.
+TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
+
 #define OUTBOARD_LOWER_PRECISION(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, lower_precision_fp)
 #define OUTBOARD_FLOAT32(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32)
 #define OUTBOARD_FLOAT32_RESULT(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32_set_opt_dtype)
 #define OUTBOARD_PROMOTE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, promote)
 
-TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, library) {
-  YieldingLibrary m(library, c10::DispatchKey::AutocastPrivateUse1);
+TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
   AT_FORALL_LOWER_PRECISION_FP(OUTBOARD_LOWER_PRECISION)
   AT_FORALL_FP32(OUTBOARD_FLOAT32)
   AT_FORALL_FP32_SET_OPT_DTYPE(OUTBOARD_FLOAT32_RESULT)

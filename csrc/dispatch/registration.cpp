@@ -166,7 +166,7 @@ constexpr std::array<const char*, 2> kCompositesOnHost = {"mode.values", "conj_p
 
 // PyTorch has one place for a fallback of all operators of a device, and ends the process where a
 // second library wants it. So the kit takes it last.
-void register_fallbacks() {
+void register_fallback() {
   auto& dispatcher = c10::Dispatcher::singleton();
   constexpr const char* kTaken =
       "by torch_outboard, which took the free place when the device was first used (load a library "
@@ -174,12 +174,6 @@ void register_fallbacks() {
   if (!dispatcher.hasBackendFallbackForDispatchKey(kKey)) {
     library("_").fallback(
         torch::CppFunction::makeFromBoxedFunction<&fallback>().debug(std::string(kTaken)));
-  }
-  constexpr c10::DispatchKey kAutocast = c10::DispatchKey::AutocastPrivateUse1;
-  // Operators without a policy run with the dtypes they are given.
-  if (!dispatcher.hasBackendFallbackForDispatchKey(kAutocast)) {
-    library("_", kAutocast)
-        .fallback(torch::CppFunction::makeFallthrough().debug(std::string(kTaken)));
   }
 }
 
@@ -259,7 +253,7 @@ void finish_registrations() {
   Registrations& all = registrations();
   const std::lock_guard lock(all.mutex);
   if (std::exchange(all.finished, true)) return;
-  register_fallbacks();
+  register_fallback();
   find_raw_kernels({});
 }
 

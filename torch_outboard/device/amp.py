@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from torch_outboard import _C
 from torch_outboard.state import state
 
 __all__ = [
@@ -22,8 +21,6 @@ __all__ = [
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
     """The dtypes that `torch.autocast` accepts for this device."""
-    # Tensors that are not on the device yet, but fake, ask for what autocast needs there.
-    _C.finish_registrations()
     return [torch.float16, torch.bfloat16]
 
 

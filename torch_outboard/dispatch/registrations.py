@@ -16,6 +16,7 @@ __all__ = ["Kernel", "notice", "registrations"]
 _DISPATCHED = re.compile(
     r"^(?P<key>\w+)(?:\[alias\])?(?P<hidden> \(inactive\))?: (?:registered at )?(?P<origin>.*?) :: "
 )
+_PYTHON = re.compile(r"<|.*\.py:\d+$")
 # For the device; those of autograd and autocast run before them.
 _KEYS = ("AutocastPrivateUse1", "AutogradPrivateUse1", "PrivateUse1")
 _KIT = "torch_outboard"
@@ -107,7 +108,7 @@ def _dispatched(name: str) -> list[Kernel]:
         by_kit = match["origin"].startswith(_KIT) or "/csrc/" in match["origin"]
         if by_kit and match["key"] == "PrivateUse1":
             continue
-        source = "kit" if by_kit else "user" if ".py:" in match["origin"] else "maker"
+        source = "kit" if by_kit else "user" if _PYTHON.match(match["origin"]) else "maker"
         origin = "" if by_kit else match["origin"]
         kernels.append(Kernel(source, origin, match["key"], raw=not by_kit))
     return sorted(kernels, key=lambda kernel: _KEYS.index(kernel.key))

@@ -1,6 +1,6 @@
-// Which operators' implementations in PyTorch call a stub for the device of their tensors, found by
-// calling all of them with a function in each slot that notes its name (tests/dispatch/stubs.py).
-// Stubs that are not here are called for the CPU alone, whatever lies in their slots.
+// Which operators' implementations in PyTorch ask a stub for the device of their tensors, as
+// tests/dispatch/stub_probes.py finds out by calling all of them. Other stubs are called for the
+// CPU alone, whatever lies in their slots.
 #include "dispatch/makers/stub_slots.h"
 
 namespace outboard {

@@ -91,6 +91,10 @@ void connect_stubs() {
   }
 }
 
+void disconnect_stubs() {
+  for (const std::string& name : router_names()) router_entry(name).stubs.store(nullptr);
+}
+
 void run_with_stubs(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const StubRun run;
   const at::AutoDispatchBelowADInplaceOrView guard;

@@ -64,6 +64,8 @@ bool in_stub_run() noexcept;
 
 // Tells the entries of operators of their stubs. Once, at load.
 void connect_stubs();
+// Takes that back, for whoever looks for what the table is to say.
+OUTBOARD_API void disconnect_stubs();
 
 // Runs PyTorch's implementation on device tensors, of a form that ends in a stub. Throws Declined
 // where it needs another one that nobody filled.
