@@ -178,7 +178,7 @@ def _further_calls() -> Iterator[tuple[Any, ...]]:
     yield a.arange.start_out, 0, 5, 1, torch.empty(5)
     yield a.linspace.out, 0, 1, 5, torch.empty(5)
     yield a._logcumsumexp, x, 0
-    yield a._linalg_svd.U, x, False, True, None, *(torch.empty(0) for _ in range(3))
+    yield a._linalg_svd.U, x, False, True, *(torch.empty(0) for _ in range(3))
     yield a.floor_divide, x, x
     channels = torch.ones(3), torch.zeros(3, dtype=torch.int32)
     yield a.fake_quantize_per_channel_affine_cachemask, x, *channels, 0, 0, 255
