@@ -3,11 +3,13 @@
 
 #include <torch/library.h>
 
+#include "dispatch/makers/yielding_library.h"
+
 namespace outboard {
 
 // The operators PyTorch demands of every accelerator: memory, views, copies. They do not go through
 // the router: there is one way to do them, and it is chosen inside.
-void register_required_operators(torch::Library& library);
+void register_required_operators(YieldingLibrary& library);
 
 // Registers the boxed router in `library` for every overload of aten that has a kernel for `model`
 // and none for `key` yet.
