@@ -142,18 +142,50 @@ def cpu_stub_flags() -> list[str]:
         void probe(at::TensorIteratorBase& i) { at::native::mul_stub(at::kCPU, i); }
         int main() { return 0; }
     """
+    return next((flags for flags in cpu_stub_candidates() if links(program, flags)), [])
+
+
+# How the headers of PyTorch's profiler are read: as PyTorch was compiled, and with a library for
+# texts that PyTorch holds, but does not give to others.
+KINETO_FLAGS = ["-DUSE_KINETO", "-DFMT_HEADER_ONLY"]
+
+
+def kineto_include() -> str:
+    """Where the headers of PyTorch's profiler lie, if this PyTorch has one."""
+    return str(Path(include_paths()[0], "kineto"))
+
+
+def kineto_flags() -> list[str]:
+    """The defines with which activities of the device come into PyTorch's profiler.
+
+    None where this PyTorch was built without Kineto, does not show it, or the environment says
+    OUTBOARD_KINETO=0; then its profiler has device times from events around operators.
+    """
+    if os.environ.get("OUTBOARD_KINETO", "1") == "0":
+        return []
+    program = """
+        #include <libkineto.h>
+        void probe(libkineto::ActivityLogger& logger) {
+          libkineto::GenericTraceActivity().log(logger);
+          libkineto::api().isProfilerRegistered();
+          libkineto::processId();
+        }
+        int main() { return 0; }
+    """
+    return KINETO_FLAGS if links(program, [*KINETO_FLAGS, f"-I{kineto_include()}"]) else []
+
+
+def links(program: str, flags: list[str]) -> bool:
+    """Whether a program can be compiled and linked with this PyTorch."""
     compiler = os.environ.get("CXX", "c++")
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "probe.cpp")
         source.write_text(program)
-        for flags in cpu_stub_candidates():
-            command = [*compiler.split(), "-std=c++20", "-O0", *flags]
-            command += [str(source), "-o", f"{folder}/a"]
-            command += [f"-I{p}" for p in include_paths()] + [f"-L{p}" for p in library_paths()]
-            command += ["-ltorch_cpu", "-lc10", "-Wl,--allow-shlib-undefined"]
-            if subprocess.run(command, capture_output=True, check=False).returncode == 0:
-                return flags
-    return []
+        command = [*compiler.split(), "-std=c++20", "-O0", *flags]
+        command += [str(source), "-o", f"{folder}/a"]
+        command += [f"-I{p}" for p in include_paths()] + [f"-L{p}" for p in library_paths()]
+        command += ["-ltorch_cpu", "-lc10", "-Wl,--allow-shlib-undefined"]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def precompiled_header_flags(
@@ -242,13 +274,13 @@ class Build(BuildExtension):
     def build_extensions(self) -> None:
         # An editable install copies into the source tree and expects the folder to exist.
         (ROOT / PACKAGE / "lib").mkdir(exist_ok=True)
-        stub_flags = cpu_stub_flags()
+        probed_flags = [*cpu_stub_flags(), *kineto_flags()]
         units = Path(self.build_temp, "units")
         drivers = [e for e in self.extensions if "libob_" in e.name]
         torch_extensions = [e for e in self.extensions if e not in drivers]
         for extension in torch_extensions:
             if extension.name == LIBRARY:
-                extension.extra_compile_args += stub_flags
+                extension.extra_compile_args += probed_flags
                 header = ROOT / "csrc" / "precompiled.h"
                 extension.extra_compile_args += precompiled_header_flags(self, extension, header)
             else:
@@ -325,7 +357,7 @@ def native_extensions() -> list[Extension]:
         LIBRARY,
         library_sources(),
         # Kernel texts that C++ compiles, too, stand below both.
-        include_dirs=[*include, str(ROOT / PACKAGE / "kernels")],
+        include_dirs=[*include, str(ROOT / PACKAGE / "kernels"), kineto_include()],
         extra_compile_args=[*flags, "-DOUTBOARD_BUILDING", "-fopenmp"],
         extra_link_args=["-fopenmp", "-Wl,-z,defs", "-ldl", "-lpthread"],
         py_limited_api=False,

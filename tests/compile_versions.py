@@ -86,7 +86,8 @@ def project_sources() -> list[Source]:
         name = extension.name.rpartition(".")[2]
         added = ["-fPIC", "-DTORCH_API_INCLUDE_EXTENSION_H", f"-DTORCH_EXTENSION_NAME={name}"]
         added += [f for f in sysconfig.get_config_var("CFLAGS").split() if f.startswith("-D")]
-        stubs = setup.cpu_stub_candidates()[0] if extension.name == setup.LIBRARY else []
+        probed = [*setup.cpu_stub_candidates()[0], *setup.KINETO_FLAGS]
+        stubs = probed if extension.name == setup.LIBRARY else []
         own = (Path(p) for p in extension.include_dirs)
         include = tuple(p for p in own if p.is_relative_to(CSRC) or p == KERNELS)
         flags = tuple(extension.extra_compile_args + added)
@@ -127,7 +128,7 @@ class Target:
     def include(self) -> list[Path]:
         installed = Path(torch.__file__).parent.parent
         headers = [self.torch_folder / Path(p).relative_to(installed) for p in include_paths()]
-        return [*headers, self.python_folder]
+        return [*headers, headers[0] / "kineto", self.python_folder]
 
     # A file is remembered by a name that is the same for all targets.
 

@@ -28,7 +28,12 @@ CLANG_KERNELS = (
     "tests/device_kernels/test_every_family.py",
     # The driver `ocl` has no graphs.
     "tests/device_kernels/programs/test_graphed_callables.py",
+    # Its launches record no events of their own.
+    "tests/profiler/test_kernels.py",
 )
+
+# Those that a driver with kernels runs.
+KERNEL_TESTS = ("tests/device_kernels", "tests/programs", "tests/profiler", "tests/examples")
 
 SWEEP_DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool", "complex64",
@@ -57,9 +62,9 @@ def pytest_stage(configuration: str, marker: str | None) -> Stage:
 
 
 def engines_stage(marker: str | None, configuration: str = "ocl") -> Stage:
-    """The tests of device kernels and whole programs, which need a driver that compiles."""
+    """The tests of device kernels and of what uses them, which need a driver that compiles."""
     stage = pytest_stage(configuration, marker)
-    arguments = (*stage.arguments, "tests/device_kernels", "tests/programs")
+    arguments = (*stage.arguments, *KERNEL_TESTS)
     return Stage(configuration, arguments, driver="ocl", needs_kernels=True)
 
 

@@ -14,8 +14,6 @@
 #include "runtime/fork.h"
 #include "runtime/streams/graph.h"
 #include "runtime/hooks.h"
-#include "runtime/programs/launch_times.h"
-#include "runtime/streams/event.h"
 #include "runtime/streams/stream.h"
 
 namespace py = pybind11;
@@ -226,31 +224,6 @@ void bind_streams(py::module_& m) {
   m.def("synchronize_device", &synchronize_device, NoGil());
 }
 
-// Of kernels: (name, device, stream's id, start, end), in nanoseconds of time.monotonic_ns().
-void bind_launch_times(py::module_& m) {
-  using Row = std::tuple<std::string, int, c10::StreamId, uint64_t, uint64_t>;
-  m.def(
-      "_event_time",
-      []() {
-        Event event(/*timing=*/true);
-        event.record(current_stream(current_device()));
-        event.synchronize();
-        return event.time();
-      },
-      NoGil(), "When an event happened that was recorded on the current stream, for tests.");
-  m.def("time_launches", &time_launches);
-  m.def(
-      "take_launch_times",
-      []() {
-        std::vector<Row> rows;
-        for (LaunchTime& time : take_launch_times()) {
-          rows.emplace_back(std::move(time.kernel), time.device, time.stream, time.start, time.end);
-        }
-        return rows;
-      },
-      NoGil());
-}
-
 }  // namespace
 
 void bind_driver(py::module_& m) {
@@ -258,7 +231,6 @@ void bind_driver(py::module_& m) {
   bind_choice(m);
   bind_devices(m);
   bind_streams(m);
-  bind_launch_times(m);
 }
 
 }  // namespace outboard

@@ -30,7 +30,8 @@ const char* block_state(const BlockInfo& block) {
   return block.active ? "active_pending_free" : "inactive";
 }
 
-// The keys of torch.cuda.memory_snapshot.
+}  // namespace
+
 py::dict segment_to_dict(const SegmentInfo& segment) {
   py::list blocks;
   size_t address = segment.address;
@@ -57,6 +58,8 @@ py::dict segment_to_dict(const SegmentInfo& segment) {
   result["blocks"] = blocks;
   return result;
 }
+
+namespace {
 
 py::list memory_snapshot(Pool pool) {
   std::vector<SegmentInfo> segments;

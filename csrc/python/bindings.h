@@ -1,6 +1,7 @@
 // The parts of `torch_outboard._C`.
 #pragma once
 
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/ScalarType.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -18,6 +19,7 @@ void bind_kernels(pybind11::module_& m);      // kernels written in Python
 void bind_engines(pybind11::module_& m);      // operator tables, programs, ways
 void bind_autograd(pybind11::module_& m);     // autograd's threads at exit
 void bind_distributed(pybind11::module_& m);  // the process group
+void bind_profiler(pybind11::module_& m);     // times of launches, history of memory
 void bind_storage(pybind11::module_& m);      // sharing storages with CPU, other processes, DLPack
 
 // The value of an enum by its name; ValueError for another name, with the known ones.
@@ -30,6 +32,9 @@ Enum parse_name(const std::string& given, const char* const (&names)[N], const c
   for (const char* name : names) known += (known.empty() ? "'" : ", '") + std::string(name) + "'";
   throw pybind11::value_error("'" + given + "' is no " + what + "; use one of " + known);
 }
+
+// A segment with the keys of torch.cuda.memory_snapshot.
+pybind11::dict segment_to_dict(const c10::CachingDeviceAllocator::SegmentInfo& segment);
 
 // The bits (device_kernels/kernel_types.h) of some dtypes, or of all.
 uint64_t dtype_bits(const std::optional<std::vector<at::ScalarType>>& dtypes);

@@ -8,6 +8,7 @@ PYBIND11_MODULE(_C, m) {
   outboard::bind_memory(m);
   outboard::bind_random(m);
   outboard::bind_storage(m);
+  outboard::bind_profiler(m);
   outboard::bind_autograd(m);
   outboard::bind_fallback(m);
   outboard::bind_kernels(m);

@@ -13,6 +13,7 @@
 #include "runtime/driver/driver_requests.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
+#include "runtime/recording/recorded_copy.h"
 #include "runtime/streams/stream.h"
 
 namespace outboard {
@@ -83,9 +84,11 @@ const DriverMemory& make_shareable(const c10::Storage& storage) {
   const c10::DeviceIndex device = storage.device().index();
   const c10::Storage owner = allocate_shareable(device, storage.nbytes());
   StreamState& stream = current_stream_state(device);
+  RecordedCopy record(stream, device, device, storage.nbytes());
   OB_CALL(copy_device_to_device, stream.queue, reinterpret_cast<ob_address>(owner.data()),
           reinterpret_cast<ob_address>(storage.data()), storage.nbytes());
   stream.mark_submitted();
+  record.enqueued();
   drain(stream);
   storage.set_data_ptr(adopt_memory(owner, stream));
   storage.unsafeGetStorageImpl()->set_resizable(false);

@@ -15,6 +15,7 @@
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
+#include "runtime/recording/recorded_call.h"
 #include "runtime/streams/stream.h"
 #include "tensors/storage_check.h"
 
@@ -28,10 +29,12 @@ bool fill_dense(const at::Tensor& tensor, const at::Scalar& value) {
   at::native::fill_(pattern, value);
   if (tensor.numel() == 0) return true;
   StreamState& stream = current_stream_state(device);
+  const uint64_t bytes = static_cast<uint64_t>(tensor.numel()) * tensor.itemsize();
+  RecordedWork record(stream, ActivityKind::kFill, "fill", "Memset", bytes);
   OB_CALL(fill, stream.queue, reinterpret_cast<uint64_t>(tensor.mutable_data_ptr()),
-          pattern.const_data_ptr(), static_cast<uint32_t>(tensor.itemsize()),
-          static_cast<uint64_t>(tensor.numel()) * tensor.itemsize());
+          pattern.const_data_ptr(), static_cast<uint32_t>(tensor.itemsize()), bytes);
   stream.mark_submitted();
+  record.enqueued();
   return true;
 }
 

@@ -1,6 +1,7 @@
 #include "transfer/transfer.h"
 
 #include "runtime/driver/driver_table.h"
+#include "runtime/recording/recorded_copy.h"
 #include "runtime/streams/event.h"
 #include "runtime/programs/kernel_faults.h"
 #include "runtime/memory/pinned_allocator.h"
@@ -73,6 +74,7 @@ void enqueue_copy(StreamState& stream, Place destination, Place source, const Co
   const ob_driver& table = driver();
   const bool between_devices =
       source.device != kHost && destination.device != kHost && source.device != destination.device;
+  RecordedCopy record(stream, destination.device, source.device, plan.bytes());
   plan.for_each([&](int64_t destination_offset, int64_t source_offset) {
     const Place to{destination.device, destination.address + destination_offset};
     const Place from{source.device, source.address + source_offset};
@@ -88,12 +90,17 @@ void enqueue_copy(StreamState& stream, Place destination, Place source, const Co
       enqueue_rows(table, stream.queue, to, from, plan);
     }
   });
+  record.enqueued();
 }
 
 void enqueue_copy(StreamState& stream, Place destination, Place source, int64_t bytes) {
   const ob_driver& table = driver();
-  const SubmissionMark mark(stream);
-  enqueue_run(table, stream.queue, destination, source, bytes);
+  RecordedCopy record(stream, destination.device, source.device, bytes);
+  {
+    const SubmissionMark mark(stream);
+    enqueue_run(table, stream.queue, destination, source, bytes);
+  }
+  record.enqueued();
 }
 
 bool keep_pinned_until_copied(const c10::Storage& host, StreamState& stream) {

@@ -13,6 +13,13 @@ from torch_outboard import _C
 from torch_outboard.columns import columns
 from torch_outboard.device.devices import DeviceLike, device_index
 from torch_outboard.device.lazy_init import _lazy_init, is_initialized
+from torch_outboard.profiler.memory_history import (
+    _dump_snapshot,
+    _get_memory_metadata,
+    _record_memory_history,
+    _set_memory_metadata,
+    _snapshot,
+)
 
 __all__ = [
     "MemPool",
@@ -37,9 +44,18 @@ __all__ = [
     "use_mem_pool",
 ]
 
+# Names of torch.cuda.memory for programs that look at its history.
+_FOR_PROGRAMS = (
+    _dump_snapshot,
+    _get_memory_metadata,
+    _record_memory_history,
+    _set_memory_metadata,
+    _snapshot,
+)
+
 
 def empty_cache() -> None:
-    """Gives unused cached memory back to the driver. Does nothing before the first use."""
+    """ ""Gives unused cached memory back to the driver. Does nothing before the first use."""
     if is_initialized():
         torch.accelerator.empty_cache()
 

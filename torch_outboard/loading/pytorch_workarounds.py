@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import atexit
 import functools
+import operator
 import sys
 from collections.abc import Callable
 from multiprocessing import reduction
 from typing import Any
 
 import torch
+from torch.autograd import profiler_util
 from torch.multiprocessing import reductions
 
 from torch_outboard.state import state
@@ -60,6 +62,33 @@ def name_the_device_in_dlpack() -> None:
     torch.Tensor.__dlpack_device__ = dlpack_device  # type: ignore[method-assign]
 
 
+def name_the_device_in_profiles() -> None:
+    """Lets `sort_by="self_<device>_time_total"` and the attributes of that name work in profiles.
+
+    Reason: PyTorch replaces "cuda", "xpu" and "privateuse1" in such names by "device", but not the
+    name of the backend, which stands over the columns, and raises AttributeError.
+    Where: torch/autograd/profiler_util.py, `_build_table`.
+    Can go: when PyTorch replaces the name of the backend.
+    """
+    for events in (profiler_util.FunctionEvent, profiler_util.FunctionEventAvg):
+        for name in _DEVICE_TIMES:
+            alias = name.replace("device", state.name)
+            if not hasattr(events, alias):
+                setattr(events, alias, property(operator.attrgetter(name)))
+
+
+_DEVICE_TIMES = (
+    "device_time",
+    "device_time_str",
+    "device_time_total",
+    "device_time_total_str",
+    "device_memory_usage",
+    "self_device_time_total",
+    "self_device_time_total_str",
+    "self_device_memory_usage",
+)
+
+
 def stop_autograd_threads_at_exit() -> None:
     """Ends autograd's threads of the device before the interpreter ends.
 
@@ -80,8 +109,26 @@ def _stop_autograd_threads() -> None:
         _C.stop_autograd_threads()
 
 
+def end_profiles_at_exit() -> None:
+    """Ends a profile that is under way when the interpreter ends.
+
+    Reason: PyTorch lets static destructors end it, in an order in which the process dies of a
+    segmentation fault, on CPU as well.
+    Where: torch/csrc/autograd/profiler_kineto.cpp, `KinetoThreadLocalState`.
+    Can go: when `profile(...).start()` at the end of a program is no crash.
+    """
+    atexit.register(_end_profile)
+
+
+def _end_profile() -> None:
+    if torch._C._autograd._profiler_enabled():
+        torch._C._autograd._disable_profiler()
+
+
 def install() -> None:
     """Installs all of them, once."""
     share_storages_between_processes()
     name_the_device_in_dlpack()
+    name_the_device_in_profiles()
+    end_profiles_at_exit()
     stop_autograd_threads_at_exit()

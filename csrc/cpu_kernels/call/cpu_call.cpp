@@ -8,6 +8,7 @@
 #include "runtime/memory/adopted_memory.h"
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/driver/driver_table.h"
+#include "runtime/recording/recorded_copy.h"
 #include "runtime/streams/wait.h"
 #include "tensors/span.h"
 #include "tensors/storage_check.h"
@@ -139,9 +140,11 @@ void CpuCall::bring_to_host(StorageView& view, size_t begin, size_t end) {
   if (begin >= end) return;
   auto copy = [&](size_t from, size_t to) {
     if (from >= to) return;
+    RecordedCopy record(stream_, -1, stream_.device, to - from);
     OB_CALL(copy_device_to_host, stream_.queue, static_cast<char*>(view.host.mutable_data()) + from,
             address_of(view.device) + from, to - from);
     stream_.mark_submitted();
+    record.enqueued();
     drain(stream_);
     copied_bytes_ += to - from;
   };
@@ -168,9 +171,11 @@ c10::DataPtr CpuCall::copy_to_new_memory(const c10::Storage& host) {
     std::memcpy(pointer.get(), host.data(), bytes);
     return pointer;
   }
+  RecordedCopy record(stream_, stream_.device, -1, bytes);
   OB_CALL(copy_host_to_device, stream_.queue, reinterpret_cast<ob_address>(pointer.get()),
           host.data(), bytes);
   stream_.mark_submitted();
+  record.enqueued();
   copies_pending_ = true;
   copied_bytes_ += bytes;
   return pointer;
@@ -266,9 +271,11 @@ void CpuCall::copy_back() {
     if (storage.resized || begin == end) continue;
     // A copy-on-write storage gets memory of its own here.
     const auto device = reinterpret_cast<ob_address>(storage.device.mutable_data());
+    RecordedCopy record(stream_, stream_.device, -1, end - begin);
     OB_CALL(copy_host_to_device, stream_.queue, device + begin,
             static_cast<const char*>(storage.host.data()) + begin, end - begin);
     stream_.mark_submitted();
+    record.enqueued();
     copies_pending_ = true;
     copied_bytes_ += end - begin;
   }

@@ -8,6 +8,8 @@
 #include <outboard/runtime.h>
 
 #include "runtime/driver/driver_table.h"
+#include "runtime/recording/recorded_call.h"
+#include "runtime/streams/stream.h"
 #include "tensors/empty.h"
 
 namespace outboard {
@@ -58,7 +60,10 @@ class LibraryCall {
       description.workspace = reinterpret_cast<ob_address>(workspace.mutable_data_ptr());
       description.workspace_bytes = workspace_bytes_;
     }
-    return took_call(ask(description), name_, device_);
+    RecordedWork record(current_stream_state(device_), ActivityKind::kLibraryCall, name_, name_);
+    const bool took = took_call(ask(description), name_, device_);
+    if (took) record.enqueued();
+    return took;
   }
   bool operator()(Description& description) { return accepts(description) && submit(description); }
 

@@ -5,6 +5,7 @@
 
 #include "dispatch/router.h"
 #include "runtime/driver/driver_table.h"
+#include "runtime/recording/recorded_call.h"
 #include "runtime/streams/stream.h"
 
 namespace outboard {
@@ -21,6 +22,23 @@ void throw_if_failed(ob_status status, const char* call) { check_status(status, 
 ob_queue current_queue(c10::DeviceIndex device) { return current_state(device).queue; }
 
 void mark_submitted(c10::DeviceIndex device) { current_state(device).mark_submitted(); }
+
+struct ProfiledWork::Scope {
+  explicit Scope(const char* name, c10::DeviceIndex device)
+      : record(current_state(device), ActivityKind::kLibraryCall, "kernel", name) {}
+  RecordedWork record;
+};
+
+ProfiledWork::ProfiledWork(const char* name, c10::DeviceIndex device) : device_(device) {
+  if (C10_UNLIKELY(recording())) scope_ = std::make_unique<Scope>(name, device);
+}
+
+ProfiledWork::~ProfiledWork() = default;
+
+void ProfiledWork::submitted() {
+  mark_submitted(device_);
+  if (scope_ != nullptr) scope_->record.enqueued();
+}
 
 void wait_for_current_queue(c10::DeviceIndex device) { drain(current_state(device)); }
 

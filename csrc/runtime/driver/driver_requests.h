@@ -3,6 +3,8 @@
 
 #include <outboard/driver.h>
 
+#include "runtime/recording/recorded_call.h"
+
 namespace outboard {
 
 // `flags` are OB_ALLOCATION_*.
@@ -10,6 +12,7 @@ inline ob_status allocate_memory(const ob_driver& table, int32_t device, uint64_
                                  ob_address* address, uint32_t flags = 0) {
   const ob_allocation wanted = {
       .struct_size = sizeof(wanted), .device = device, .bytes = bytes, .flags = flags};
+  const RecordedHostCall record("allocate");
   return table.allocate(table.context, &wanted, address);
 }
 

@@ -1,10 +1,8 @@
 #include "runtime/programs/launch.h"
 
-#include <optional>
-
 #include "runtime/driver/driver_table.h"
 #include "runtime/programs/kernel_faults.h"
-#include "runtime/programs/launch_times.h"
+#include "runtime/recording/recorded_call.h"
 
 namespace outboard {
 
@@ -22,8 +20,8 @@ void launch(StreamState& stream, Kernel& kernel, const Grid& grid,
   description.argument_count = arguments.size();
   description.argument_bytes = sizeof(ob_argument);
   const ob_driver& table = driver();
-  std::optional<TimedLaunch> timed;
-  if (C10_UNLIKELY(times_launches())) timed.emplace(stream, kernel.name(), description);
+  RecordedWork record(stream, ActivityKind::kKernel, "launch");
+  if (record) record.describe(kernel.name(), description, arguments.local_bytes());
   {
     const Kernel::Use use(kernel);
     description.kernel = use.handle();
@@ -31,7 +29,7 @@ void launch(StreamState& stream, Kernel& kernel, const Grid& grid,
     check_status(table.launch(table.context, stream.queue, &description), "launch");
   }
   stream.mark_submitted();
-  if (C10_UNLIKELY(timed.has_value())) timed->launched();
+  record.enqueued();
   if (C10_UNLIKELY(launches_block()) && !stream.capturing.load()) drain(stream);
   kernel.note_launch(grid.local[0] | grid.local[1] << 20 | grid.local[2] << 40);
 }

@@ -13,6 +13,7 @@
 #include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
 #include "runtime/programs/program_disk_cache.h"
+#include "runtime/recording/recorded_call.h"
 
 namespace outboard {
 
@@ -122,6 +123,7 @@ ob_program build(c10::DeviceIndex device, const std::string& text, const std::st
                                        .device = device,
                                        .source = text.c_str(),
                                        .options = options.c_str()};
+  const RecordedHostCall record("program_build");
   const ob_status status = table.program_build(table.context, &described, &program);
   if (status == OB_BUILD_FAILED) {
     const std::string log = table.last_error(table.context);
@@ -143,6 +145,7 @@ ob_program load_from_disk(c10::DeviceIndex device, const std::string& key) {
                                   .device = device,
                                   .data = binary.data(),
                                   .bytes = binary.size()};
+  const RecordedHostCall record("program_load");
   if (table.program_load(table.context, &image, &program) != OB_OK) {
     disk_cache_remove(key);  // of another version of the compiler, say: it is built again
     return nullptr;

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
 #include "runtime/programs/kernel_faults.h"
+#include "runtime/recording/recorded_call.h"
 #include "runtime/streams/stream.h"
 #include "runtime/streams/wait.h"
 
@@ -21,11 +21,6 @@ namespace {
 void destroy(ob_event event) noexcept {
   if (event == nullptr || in_bad_fork() || driver_finalized() || !driver_initialized()) return;
   defer_status(OB_ASK(event_destroy, event), "event_destroy");
-}
-
-uint64_t host_time() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
 }
 
 // An event and when it happened.
@@ -40,10 +35,10 @@ ob_status try_anchor(const ob_driver& table, ob_queue queue, Anchor& anchor) {
   constexpr uint64_t kGood = 20'000;
   ob_status status = OB_OK;
   for (int i = 0; i < kTries && status == OB_OK; ++i) {
-    const uint64_t before = host_time();
+    const uint64_t before = host_nanoseconds();
     status = table.event_record(table.context, anchor.event, queue);
     if (status == OB_OK) status = wait_for_event(table, anchor.event);
-    const uint64_t after = host_time();
+    const uint64_t after = host_nanoseconds();
     anchor.time = before + (after - before) / 2;
     if (after - before < kGood) break;
   }
@@ -131,8 +126,10 @@ void Event::record(const c10::Stream& stream) {
 void Event::block(const c10::Stream& stream) const {
   if (event_ == nullptr) return;
   StreamState& state = stream_state(stream);
+  RecordedWork record(state, ActivityKind::kWait, "event_wait", "Stream Wait Event");
   OB_CALL(event_wait, state.queue, event_);
   state.mark_submitted();
+  record.enqueued();
 }
 
 bool Event::query() const {

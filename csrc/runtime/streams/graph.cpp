@@ -29,6 +29,7 @@ int live_graphs(c10::DeviceIndex device) noexcept { return g_live_graphs[device]
 #include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
 #include "runtime/programs/kernel_faults.h"
+#include "runtime/recording/recorded_call.h"
 #include "runtime/streams/stream.h"
 
 namespace outboard {
@@ -89,8 +90,10 @@ class Graph final : public at::GraphImplInterface {
     check_fork();
     check_captured();
     StreamState& stream = current_stream_state(device_);
+    RecordedWork record(stream, ActivityKind::kGraph, "graph_launch", "graph");
     OB_CALL(graph_launch, stream.queue, graph_);
     stream.mark_submitted();
+    record.enqueued();
     if (std::find(replayed_on_.begin(), replayed_on_.end(), &stream) == replayed_on_.end()) {
       replayed_on_.push_back(&stream);
     }

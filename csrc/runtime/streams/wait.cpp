@@ -169,7 +169,7 @@ ob_status ask_until_ready(const Query& query) noexcept {
 
 }  // namespace
 
-WaitScope::WaitScope(const char* call) noexcept {
+WaitScope::WaitScope(const char* call) noexcept : record_(call) {
   Wait& wait = wait_of_this_thread();
   outermost_ = wait.call.load(std::memory_order_relaxed) == nullptr;
   if (!outermost_) return;

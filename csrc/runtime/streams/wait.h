@@ -10,6 +10,7 @@
 #include <outboard/driver.h>
 
 #include "runtime/export.h"
+#include "runtime/recording/recorded_call.h"
 #include "runtime/streams/stream.h"
 
 namespace outboard {
@@ -24,6 +25,7 @@ class WaitScope {
 
  private:
   bool outermost_;
+  RecordedHostCall record_;
 };
 
 // What the driver answers; OB_NOT_READY if time ran out. Allowed while the driver ends.

@@ -1,6 +1,7 @@
 // Blocks of cached memory, and pools of those that are free. Pure data: no driver, no locks.
 #pragma once
 
+#include <c10/core/CachingDeviceAllocator.h>
 #include <outboard/driver.h>
 
 #include <array>
@@ -49,6 +50,8 @@ struct Block {
   bool addressed = false;
   // The cache's clock at the time the block became free.
   uint64_t freed_at = 0;
+  // Where it was allocated, while somebody wants to know (memory_history.h).
+  std::shared_ptr<c10::GatheredContext> context;
 
   // Whether it is a part of what the driver gave in one piece.
   bool is_split() const;
@@ -63,6 +66,8 @@ struct Segment {
   DeviceCache* cache = nullptr;
   BlockPool* pool = nullptr;
   Block* first = nullptr;
+  // Where it was taken, as for blocks.
+  std::shared_ptr<c10::GatheredContext> context;
   // The addressed block that starts at each granule; made at the first one.
   std::unique_ptr<Block* [], void (*)(void*)> addressed_blocks { nullptr, nullptr };
 

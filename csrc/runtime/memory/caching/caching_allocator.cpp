@@ -4,11 +4,13 @@
 #include <atomic>
 
 #include "runtime/memory/adopted_memory.h"
+#include "runtime/memory/memory_history.h"
 #include "runtime/driver/device.h"
 #include "runtime/memory/caching/device_cache.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
 #include "runtime/memory/caching/segment_registry.h"
+#include "runtime/recording/recorded_copy.h"
 
 namespace outboard {
 namespace {
@@ -35,8 +37,21 @@ void free_block(Block* block) noexcept {
   DeviceCache& cache = *block->segment->cache;
   void* pointer = as_pointer(block->address);
   const int64_t bytes = static_cast<int64_t>(block->size);
+  if (C10_UNLIKELY(keeps_memory_history())) cache.note_free(*block);
+  // Only who has the block changes it; snapshots read it.
+  if (C10_UNLIKELY(block->context != nullptr)) cache.set_context(*block, nullptr);
   cache.free(block);
   report_to_profiler(cache, pointer, -bytes);
+}
+
+// While somebody wants to know where memory comes from.
+C10_NOINLINE Block* allocate_and_note(DeviceCache& cache, StreamState& state, size_t bytes,
+                                      bool addressed) {
+  MemoryContext context = gather_memory_context(MemoryAction::kAlloc);
+  Block* block = cache.allocate(state, bytes, addressed);
+  cache.note_allocation(*block, context);
+  if (context != nullptr) cache.set_context(*block, std::move(context));
+  return block;
 }
 
 // The deleter of DataPtrs: their context is the block.
@@ -102,8 +117,10 @@ class Allocator final : public CachingAllocator {
     const auto range = find_segment(as_address(destination));
     TORCH_CHECK(range.has_value(), "the memory to copy to does not belong to this allocator");
     StreamState& state = current_stream_state(range->device);
+    RecordedCopy record(state, state.device, state.device, bytes);
     OB_CALL(copy_device_to_device, state.queue, as_address(destination), as_address(source), bytes);
     state.mark_submitted();
+    record.enqueued();
     // Called where a copy-on-write storage gets memory of its own: a host kernel may have drained
     // the stream already, and the old memory's other owners are free to write to it afterwards.
     if (!state.capturing.load(std::memory_order_acquire)) drain(state);
@@ -219,7 +236,11 @@ class Allocator final : public CachingAllocator {
   std::vector<SegmentInfo> snapshot(c10::MempoolId_t pool) override {
     check_fork();
     std::vector<SegmentInfo> segments;
-    for_each_cache([&](DeviceCache& cache) { cache.append_snapshot(pool, segments); });
+    for_each_cache([&](DeviceCache& cache) {
+      cache.append_snapshot(pool, segments);
+      if (!keeps_memory_history()) return;
+      note_memory_event(MemoryAction::kSnapshot, cache.device(), 0, 0, nullptr, pool);
+    });
     return segments;
   }
 
@@ -237,7 +258,9 @@ class Allocator final : public CachingAllocator {
     // Raises in a forked child, and once the driver has ended.
     driver();
     DeviceCache& cache = cache_of(state.device);
-    Block* block = cache.allocate(state, bytes, addressed);
+    Block* block = C10_LIKELY(!keeps_memory_history())
+                       ? cache.allocate(state, bytes, addressed)
+                       : allocate_and_note(cache, state, bytes, addressed);
     report_to_profiler(cache, as_pointer(block->address), static_cast<int64_t>(block->size));
     return block;
   }

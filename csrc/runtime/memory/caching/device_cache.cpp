@@ -97,6 +97,31 @@ Block* DeviceCache::find_addressed(const Segment& segment, ob_address address) {
   return segment.addressed_block(address);
 }
 
+// ---- History ----
+
+void DeviceCache::note_memory(MemoryAction action, const BlockPool& pool, ob_address address,
+                              size_t bytes, MemoryContext context) noexcept {
+  if (!keeps_memory_history()) return;
+  note_memory_event(action, device_, address, bytes, pool.stream().queue, pool.owner().id,
+                    std::move(context));
+}
+
+void DeviceCache::note_allocation(const Block& block, MemoryContext context) noexcept {
+  note_memory(MemoryAction::kAlloc, *block.segment->pool, block.address, block.size,
+              std::move(context));
+}
+
+void DeviceCache::note_free(const Block& block) noexcept {
+  note_memory(MemoryAction::kFreeRequested, *block.segment->pool, block.address, block.size,
+              gather_memory_context(MemoryAction::kFreeRequested));
+}
+
+// The earlier context goes without the lock.
+void DeviceCache::set_context(Block& block, MemoryContext context) noexcept {
+  Lock lock(mutex_);
+  block.context.swap(context);
+}
+
 // ---- Blocks ----
 
 Block* DeviceCache::new_block() {
@@ -188,6 +213,9 @@ void DeviceCache::put_back(Block* block) {
 void DeviceCache::set_aside(Block* block) {
   merge_last();
   statistics_.remove_active(block->segment->pool->small(), block->size, block->requested);
+  if (C10_UNLIKELY(keeps_memory_history())) {
+    note_memory(MemoryAction::kFreeCompleted, *block->segment->pool, block->address, block->size);
+  }
   block->requested = 0;
   block->freed_at = clock_;
   set_aside_ = block;

@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/memory/memory_history.h"
 #include "runtime/memory/caching/allocator_statistics.h"
 #include "runtime/memory/caching/block_pool.h"
 #include "runtime/streams/stream_marker.h"
@@ -55,6 +56,10 @@ class DeviceCache {
   // Never waits and never throws.
   void free(Block* block) noexcept;
   void record_stream(Block* block, StreamState& stream);
+  // For the history of memory, of a block that the caller has.
+  void note_allocation(const Block& block, MemoryContext context) noexcept;
+  void note_free(const Block& block) noexcept;
+  void set_context(Block& block, MemoryContext context) noexcept;
   // The allocated block that holds `address`, which lies in `segment`; nullptr if that is free.
   Block* find_block(const Segment& segment, ob_address address);
   // From now on find_addressed finds this allocated block.
@@ -103,6 +108,10 @@ class DeviceCache {
 
   PoolSet& pools_of_this_thread();
   PoolSet* private_pools(c10::MempoolId_t pool);
+
+  // For the history of memory, if there is one.
+  void note_memory(MemoryAction action, const BlockPool& pool, ob_address address, size_t bytes,
+                   MemoryContext context = nullptr) noexcept;
 
   // Blocks.
   Block* new_block();

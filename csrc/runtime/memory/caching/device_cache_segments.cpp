@@ -88,6 +88,10 @@ Block* DeviceCache::try_segment(Lock& lock, BlockPool& pool, size_t bytes, size_
     segment->size = bytes;
     segment->cache = this;
     segment->pool = &pool;
+    if (keeps_memory_history()) {
+      segment->context = gather_memory_context(MemoryAction::kSegmentAlloc);
+      note_memory(MemoryAction::kSegmentAlloc, pool, address, bytes, segment->context);
+    }
     register_segment(segment, device_);
   } else if (status != OB_OUT_OF_MEMORY) {
     lock.lock();
@@ -135,6 +139,10 @@ void DeviceCache::throw_out_of_memory(Lock& lock, size_t bytes) {
   uint64_t total_bytes = total_memory_;
   defer_status(driver_.memory_info(driver_.context, device_, &free_bytes, &total_bytes),
                "memory_info");
+  if (keeps_memory_history()) {
+    note_memory_event(MemoryAction::kOutOfMemory, device_, free_bytes, bytes, nullptr, {0, 0},
+                      gather_memory_context(MemoryAction::kOutOfMemory));
+  }
   c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(bytes), in_use, reserved,
                                    device_of(device_));
   std::string limited;
@@ -191,6 +199,7 @@ void DeviceCache::release(Lock& lock, std::vector<Block*> blocks) {
       --pool.owner().segments;
       statistics_.remove_segment(pool.small(), segment->size, pool.owner().id);
       segments.push_back(segment);
+      note_memory(MemoryAction::kSegmentFree, pool, segment->address, segment->size);
     }
     if (std::find(streams.begin(), streams.end(), &pool.stream()) == streams.end()) {
       streams.push_back(&pool.stream());
@@ -226,6 +235,7 @@ void DeviceCache::release(Lock& lock, std::vector<Block*> blocks) {
     const bool first = part->segment->mapped == 0;
     statistics_.map_memory(pool.small(), part->size, pool.owner().id, first);
     part->segment->mapped += part->size;
+    note_memory(MemoryAction::kSegmentMap, pool, part->address, part->size);
     merge(part);
     lock.unlock();
     part = nullptr;
@@ -350,12 +360,14 @@ void DeviceCache::append_snapshot(c10::MempoolId_t pool, std::vector<SegmentInfo
         begun.is_large = !segment.pool->small();
         begun.is_expandable = segment.grows;
         begun.owner_private_pool_id = owner.id;
+        begun.context_when_allocated = segment.context;
       }
       SegmentInfo& info = segments.back();
       info.total_size += block->size;
       BlockInfo& part = info.blocks.emplace_back();
       part.size = block->size;
       part.requested_size = block->requested;
+      part.context_when_allocated = block->context;
       part.allocated = block->state == Block::State::kAllocated;
       part.active = block->state != Block::State::kFree;
       part.gc_counter = part.active ? 0 : static_cast<int32_t>(clock_ - block->freed_at);

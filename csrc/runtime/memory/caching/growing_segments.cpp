@@ -137,6 +137,7 @@ Block* DeviceCache::extend(Lock& lock, BlockPool& pool, size_t bytes) {
   }
   statistics_.map_memory(pool.small(), mapped, pool.owner().id, segment->mapped == 0);
   segment->mapped += mapped;
+  note_memory(MemoryAction::kSegmentMap, pool, block->address, mapped);
   for (Block* beside : {mapping.before, mapping.after}) {
     if (beside != nullptr) join(block, beside);
   }
@@ -165,6 +166,7 @@ Block* DeviceCache::releasable_part(Block* block) {
   Segment& segment = *part->segment;
   segment.mapped -= part->size;
   statistics_.unmap_memory(pool.small(), part->size, pool.owner().id, segment.mapped == 0);
+  note_memory(MemoryAction::kSegmentUnmap, pool, part->address, part->size);
   return part;
 }
 

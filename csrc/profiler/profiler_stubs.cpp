@@ -73,7 +73,7 @@ struct ProfilerEvents final : public torch::profiler::impl::ProfilerStubs {
   void rangePop() const override {}
 };
 
-[[maybe_unused]] const bool registered = [] {
+[[maybe_unused]] const bool stubs_registered = [] {
   static auto* events = new ProfilerEvents;
   torch::profiler::impl::registerPrivateUse1Methods(events);
   return true;

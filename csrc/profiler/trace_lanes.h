@@ -1,0 +1,24 @@
+// The rows of a trace: a group for each device, in it a lane for each stream.
+#pragma once
+
+#ifdef USE_KINETO
+
+#include <IActivityProfiler.h>
+#include <c10/core/Device.h>
+#include <c10/core/Stream.h>
+
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace outboard {
+
+using Lanes = std::set<std::pair<c10::DeviceIndex, c10::StreamId>>;
+
+// Names and order of the devices and streams of these lanes.
+std::vector<libkineto::DeviceInfo> device_infos(const Lanes& lanes);
+std::vector<libkineto::ResourceInfo> resource_infos(const Lanes& lanes);
+
+}  // namespace outboard
+
+#endif

@@ -1,0 +1,118 @@
+#include "runtime/memory/memory_history.h"
+
+#include <chrono>
+#include <deque>
+#include <mutex>
+#include <utility>
+
+#include "runtime/fork.h"
+
+namespace outboard {
+
+std::atomic<bool> g_memory_history{false};
+
+namespace {
+
+using c10::CachingDeviceAllocator::RecordContext;
+
+struct History {
+  std::mutex mutex;
+  MemoryHistorySettings settings;
+  std::deque<MemoryEvent> events;
+  std::string metadata;
+};
+
+// Leaked: memory is given back while the process exits.
+History& history() {
+  static auto* instance = new History;
+  return *instance;
+}
+
+int64_t now_us() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::microseconds>(now).count();
+}
+
+// What has to be known of stacks for an event.
+RecordContext needed(MemoryAction action) {
+  switch (action) {
+    case MemoryAction::kAlloc:
+      return RecordContext::STATE;
+    case MemoryAction::kSegmentAlloc:
+    case MemoryAction::kOutOfMemory:
+      return RecordContext::ALLOC;
+    default:
+      return RecordContext::ALL;
+  }
+}
+
+}  // namespace
+
+void start_memory_history(const MemoryHistorySettings& settings, bool clear) {
+  History& all = history();
+  std::deque<MemoryEvent> forgotten;  // stacks are given back without the lock
+  std::lock_guard<std::mutex> lock(all.mutex);
+  all.settings = settings;
+  if (clear) forgotten.swap(all.events);
+  g_memory_history.store(true, std::memory_order_relaxed);
+}
+
+void stop_memory_history() noexcept { g_memory_history.store(false, std::memory_order_relaxed); }
+
+std::vector<MemoryEvent> memory_events() {
+  History& all = history();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  return {all.events.begin(), all.events.end()};
+}
+
+void set_memory_metadata(std::string metadata) {
+  History& all = history();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  all.metadata = std::move(metadata);
+}
+
+std::string memory_metadata() {
+  History& all = history();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  return all.metadata;
+}
+
+MemoryContext gather_memory_context(MemoryAction action) noexcept {
+  if (in_bad_fork()) return nullptr;
+  MemoryContext (*gather)() = nullptr;
+  {
+    History& all = history();
+    std::lock_guard<std::mutex> lock(all.mutex);
+    if (all.settings.contexts >= needed(action)) gather = all.settings.gather;
+  }
+  if (gather == nullptr) return nullptr;
+  try {
+    return gather();
+  } catch (const std::exception&) {
+    return nullptr;  // a program does not fail because it is watched
+  }
+}
+
+void note_memory_event(MemoryAction action, c10::DeviceIndex device, ob_address address,
+                       size_t size, ob_queue queue, c10::MempoolId_t pool,
+                       MemoryContext context) noexcept {
+  if (in_bad_fork()) return;
+  History& all = history();
+  MemoryEvent oldest;
+  std::lock_guard<std::mutex> lock(all.mutex);
+  const MemoryHistorySettings& settings = all.settings;
+  if (!settings.events || settings.most_events == 0 ||
+      settings.skipped[static_cast<size_t>(action)]) {
+    return;
+  }
+  // Stacks of allocations that are wanted for blocks alone do not stay in the events.
+  if (settings.contexts < RecordContext::ALLOC) context.reset();
+  if (all.events.size() >= settings.most_events) {
+    oldest = std::move(all.events.front());
+    all.events.pop_front();
+  }
+  all.events.push_back(
+      {action, device, address, size, queue, pool, now_us(), std::move(context), all.metadata});
+}
+
+}  // namespace outboard

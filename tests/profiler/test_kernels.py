@@ -1,0 +1,116 @@
+"""Kernels of the device in profiles."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from torch.profiler import profile
+
+from tests.profiler.traces import BOTH, named, of_category, profiled, trace_of
+from torch_outboard import _C, ways
+
+SPIN = """
+__kernel void spin(OB_POINTER(int, result), uint rounds) {
+  OB_BIND(int, result)
+  uint x = rounds;
+  for (uint i = 0; i < rounds; ++i) x = (x ^ (x >> 15)) * 1664525u;
+  result[get_global_id(0)] = (int)x;
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _device_way(device):
+    if not _C.runs_code(device.index):
+        pytest.skip("the device runs no kernels")
+    with ways.way("device"):
+        yield
+
+
+def spin(result: torch.Tensor, rounds: int) -> None:
+    arguments = [("address", result.data_ptr()), ("value", rounds.to_bytes(4, "little"))]
+    _C.launch_kernel(result.device.index, SPIN, "spin", "", [4], [1], arguments)
+
+
+def test_a_kernel_that_lasts(device):
+    result = torch.zeros(4, dtype=torch.int32, device=device)
+    spin(result, 1)
+    rounds = (20_000_000, 1_000_000)
+    trace = trace_of(profiled(lambda: [spin(result, count) for count in rounds]))
+    kernels = of_category(trace, "kernel")
+    assert [kernel["name"] for kernel in kernels] == ["spin", "spin"]
+    for kernel, count in zip(kernels, rounds, strict=True):
+        assert kernel["dur"] >= count / 6e3  # at most one round a cycle, at 6 GHz
+        assert (kernel["args"]["grid"], kernel["args"]["block"]) == ([4, 1, 1], [1, 1, 1])
+        assert "External id" not in kernel["args"]
+    for kernel, following in itertools.pairwise(kernels):
+        assert kernel["ts"] + kernel["dur"] <= following["ts"]
+
+
+def test_kernels_of_operators(device):
+    x = torch.rand(1000, device=device)
+    (x.exp(), x.sum())
+    profiler = profiled(lambda: (x.exp(), x.sum()))
+    trace = trace_of(profiler)
+    operators = {e["args"]["External id"]: e["name"] for e in of_category(trace, "cpu_op")}
+    kernels = of_category(trace, "kernel")
+    by_operator = {operators[kernel["args"]["External id"]] for kernel in kernels}
+    assert by_operator == {"aten::exp", "aten::sum"}
+    for kernel in kernels:
+        operator = operators[kernel["args"]["External id"]]
+        assert kernel["name"] == f"{kernel['args']['kernel']} ({operator})"
+    rows = {row.key: row for row in profiler.key_averages()}
+    assert rows["aten::exp"].self_device_time_total > 0
+
+
+def test_backward_pass_has_kernels_of_its_operators(device):
+    weight = torch.rand(64, 64, device=device, requires_grad=True)
+    x = torch.rand(64, 64, device=device)
+
+    def step() -> None:
+        torch.tanh(x @ weight).sum().backward()
+
+    step()
+    trace = trace_of(profiled(step))
+    operators = {e["args"]["External id"]: e for e in of_category(trace, "cpu_op")}
+    backward = [e["name"] for e in operators.values() if "Backward" in e["name"]]
+    assert any(name.endswith("TanhBackward0") for name in backward)
+    linked = {
+        operators[kernel["args"]["External id"]]["name"]: kernel
+        for kernel in of_category(trace, "kernel")
+    }
+    assert {"aten::tanh_backward", "aten::mm"} <= set(linked)
+
+
+def test_compiling_is_seen(device):
+    result = torch.zeros(4, dtype=torch.int32, device=device)
+    source = SPIN + f"// {torch.randint(1 << 60, ()).item()}\n"
+    arguments = [("address", result.data_ptr()), ("value", (1).to_bytes(4, "little"))]
+    trace = trace_of(
+        profiled(lambda: _C.launch_kernel(device.index, source, "spin", "", [4], [1], arguments))
+    )
+    (build,) = named(trace, "program_build")
+    assert build["dur"] > 0
+    assert len(of_category(trace, "kernel")) == 1
+
+
+def test_explained_time(device):
+    """Of a step that is all kernels the device's time is nearly all, and never more."""
+    x = torch.rand(1 << 20, device=device)
+
+    def work() -> None:
+        for _ in range(20):
+            x.pow(1.5)
+        torch.accelerator.synchronize()
+
+    work()
+    with profile(activities=BOTH) as profiler:
+        work()
+    trace = trace_of(profiler)
+    kernels = of_category(trace, "kernel")
+    (wait,) = named(trace, "device_synchronize")[:1]
+    begin = min(e["ts"] for e in of_category(trace, "cpu_op"))
+    busy = sum(kernel["dur"] for kernel in kernels)
+    assert 0 < busy <= wait["ts"] + wait["dur"] - begin + 1
