@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torch_outboard.device.host_memory import as_cpu, from_cpu
     from torch_outboard.dispatch import fallback, ways
     from torch_outboard.dispatch.user_kernels import kernel
+    from torch_outboard.inspection.tracing import trace
     from torch_outboard.loading.driver_choice import use_driver
     from torch_outboard.ops.template import Launch
 
@@ -32,6 +33,7 @@ __all__ = [
     "include_paths",
     "kernel",
     "library_path",
+    "trace",
     "use_driver",
     "ways",
 ]
@@ -42,6 +44,7 @@ _LAZY = {
     "as_cpu": "torch_outboard.device.host_memory",
     "kernel": "torch_outboard.dispatch.user_kernels",
     "from_cpu": "torch_outboard.device.host_memory",
+    "trace": "torch_outboard.inspection.tracing",
     "use_driver": "torch_outboard.loading.driver_choice",
 }
 

@@ -151,6 +151,12 @@ void ensure_registered(const std::string& name) {
   all.names.insert(name);
 }
 
+bool reaches_router(const std::string& name) {
+  Registrations& all = registrations();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  return all.names.count(name) != 0;
+}
+
 void route_operators_like(c10::DispatchKey model, c10::DispatchKey key, torch::Library& library) {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {

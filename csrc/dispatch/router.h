@@ -117,6 +117,8 @@ OUTBOARD_API std::vector<std::string> router_names();
 OUTBOARD_API void register_operators();
 // Makes sure that calls of this overload reach the router.
 void ensure_registered(const std::string& name);
+// Whether they do: the kit's memory, views and copies do not.
+OUTBOARD_API bool reaches_router(const std::string& name);
 
 // Runs an operator with its arguments on a stack, the way its entry says.
 OUTBOARD_API void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op,

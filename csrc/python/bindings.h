@@ -10,14 +10,15 @@
 
 namespace outboard {
 
-void bind_driver(pybind11::module_& m);    // choice of driver, devices, streams, synchronization
-void bind_memory(pybind11::module_& m);    // allocator statistics, pools, pinned memory
-void bind_random(pybind11::module_& m);    // generators
-void bind_fallback(pybind11::module_& m);  // policies and reports of the router
-void bind_kernels(pybind11::module_& m);   // kernels written in Python
-void bind_engines(pybind11::module_& m);   // operator tables, programs, ways
-void bind_autograd(pybind11::module_& m);  // autograd's threads at exit
-void bind_storage(pybind11::module_& m);   // sharing storages with CPU, other processes, DLPack
+void bind_driver(pybind11::module_& m);      // choice of driver, devices, streams, synchronization
+void bind_memory(pybind11::module_& m);      // allocator statistics, pools, pinned memory
+void bind_random(pybind11::module_& m);      // generators
+void bind_fallback(pybind11::module_& m);    // policies and reports of the router
+void bind_inspection(pybind11::module_& m);  // kernels of an operator, traces of dispatch
+void bind_kernels(pybind11::module_& m);     // kernels written in Python
+void bind_engines(pybind11::module_& m);     // operator tables, programs, ways
+void bind_autograd(pybind11::module_& m);    // autograd's threads at exit
+void bind_storage(pybind11::module_& m);     // sharing storages with CPU, other processes, DLPack
 
 // The value of an enum by its name; ValueError for another name, with the known ones.
 template <class Enum, size_t N>

@@ -10,6 +10,7 @@ PYBIND11_MODULE(_C, m) {
   outboard::bind_storage(m);
   outboard::bind_autograd(m);
   outboard::bind_fallback(m);
+  outboard::bind_inspection(m);
   outboard::bind_kernels(m);
   outboard::bind_engines(m);
   outboard::register_operators();

@@ -21,10 +21,11 @@ COMMANDS = {
     ),
     "prebuild": "compile kernels ahead of their use and keep them on disk",
     "cache": "show or clear what is kept on disk between runs",
+    "operators": "list every operator of PyTorch, whether the device needs a kernel, and what runs",
 }
 
 # Commands that run only where there is the device of their option `--device`.
-ON_DEVICE = ("tune", "prebuild")
+ON_DEVICE = ("tune", "prebuild", "operators")
 
 
 class _CommandParser(argparse.ArgumentParser):

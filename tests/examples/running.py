@@ -1,0 +1,94 @@
+"""Runs an example as its first lines say, in the usual configurations."""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import CONFIGURATIONS
+from tests.support import SLOWNESS
+
+ROOT = Path(__file__).resolve().parents[2]
+# Where torch.utils.cpp_extension compiles; kept, so that nothing is compiled twice.
+EXTENSIONS = ROOT / "build" / "extensions"
+
+everywhere = pytest.mark.parametrize("configuration", ["shared", "separate", "ocl"])
+
+
+def environment(configuration: str, **more: str) -> dict[str, str]:
+    """This process's environment, with the settings of another configuration."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("OUTBOARD_")}
+    return {**own, **CONFIGURATIONS[configuration], "TORCH_EXTENSIONS_DIR": str(EXTENSIONS), **more}
+
+
+@functools.cache
+def has_devices(configuration: str) -> bool:
+    code = (
+        "import torch, torch_outboard as t;"
+        "print(torch.get_device_module(t.device_name()).device_count())"
+    )
+    command = [sys.executable, "-P", "-c", code]
+    env = environment(configuration)
+    return int(subprocess.check_output(command, env=env, text=True)) > 0
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """One process at a time compiles: others wait for what it leaves behind."""
+    EXTENSIONS.mkdir(parents=True, exist_ok=True)
+    with (EXTENSIONS / ".one-at-a-time").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        # A compilation that was interrupted left its lock, for which PyTorch would wait forever.
+        for left in EXTENSIONS.glob("*/lock"):
+            left.unlink()
+        yield
+
+
+def source_file(name: str, text: str) -> Path:
+    """A source of a test, in a file of its own that changes only if the text does."""
+    path = EXTENSIONS / "sources" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+    return path
+
+
+def run(script: Path, configuration: str, *arguments: str, **env: str) -> str:
+    """Runs a script and returns what it printed.
+
+    Args:
+        script: its path.
+        configuration: "shared", "separate", "ocl": see tests/conftest.py.
+        arguments: of the script.
+        env: further environment variables.
+
+    Raises:
+        AssertionError: if it exits with another status than 0, with its output.
+    """
+    if not has_devices(configuration):
+        pytest.skip(f"this machine has no device for the configuration {configuration}")
+    with compiling():
+        result = subprocess.run(
+            [sys.executable, str(script), *arguments],
+            env=environment(configuration, **env),
+            capture_output=True,
+            text=True,
+            timeout=280 * SLOWNESS,
+            check=False,
+        )
+    printed = result.stdout + result.stderr
+    assert result.returncode == 0, f"exit status {result.returncode}\n{printed}"
+    return result.stdout
+
+
+def run_example(name: str, configuration: str) -> str:
+    """Runs `examples/<name>/run.py`; see `run`."""
+    return run(ROOT / "examples" / name / "run.py", configuration)
