@@ -22,6 +22,7 @@ COMMANDS = {
     "prebuild": "compile kernels ahead of their use and keep them on disk",
     "cache": "show or clear what is kept on disk between runs",
     "operators": "list every operator of PyTorch, whether the device needs a kernel, and what runs",
+    "schemas": "compare what is registered here with the operators of another PyTorch",
 }
 
 # Commands that run only where there is the device of their option `--device`.
