@@ -13,6 +13,7 @@
 #include "accelerator_operators/integer_histograms.h"
 #include "dispatch/registration.h"
 #include "dispatch/router.h"
+#include "tensors/layouts/layouts.h"
 #include "tensors/sparse.h"
 #include "runtime/fork.h"
 
@@ -172,6 +173,12 @@ void route_operators_like(c10::DispatchKey model, c10::DispatchKey key, torch::L
   }
 }
 
+void register_fallback(c10::DispatchKey key) {
+  auto* every = new torch::Library(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
+  registrations().libraries.push_back(every);
+  every->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
+
 void register_operators() {
   Registrations& all = registrations();
   std::lock_guard<std::mutex> lock(all.mutex);
@@ -199,12 +206,12 @@ void register_operators() {
     const std::string full = std::string("aten::") + name;
     if (all.names.insert(full).second) aten.impl(name, router_kernel(full));
   }
+  register_nested_operators();
+  register_quantized_operators();
   route_operators_like(c10::DispatchKey::CPU, kKey, aten);
   register_sparse_operators();
   register_integer_histograms();
-  auto* every = new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
-  all.libraries.push_back(every);
-  every->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  register_fallback(kKey);
 }
 
 }  // namespace outboard

@@ -17,6 +17,7 @@
 #include "runtime/programs/program.h"
 #include "runtime/streams/stream.h"
 #include "runtime/streams/wait.h"
+#include "tensors/layouts/layouts.h"
 
 namespace outboard {
 
@@ -100,8 +101,6 @@ bool matches(const RoutedKernel& kernel, const Subject& subject) {
                                           (kernel.dtypes >> static_cast<int>(subject.dtype)) & 1));
 }
 
-constexpr c10::DispatchKeySet kSparseKeys({c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr});
-
 // Whether an argument lies in memory that the device adopted from the host: its owner may free it
 // at any time, also while a stream still uses it.
 bool uses_adopted_memory(const torch::jit::Stack& stack, size_t arguments) {
@@ -181,7 +180,7 @@ bool run_device_kernel(std::optional<bool>& device_way, Operator& entry, const R
                        const Subject& subject, const c10::OperatorHandle& op,
                        c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   DeviceKernel& device_kernel = *kernel.device_kernel;
-  if (keys.has_any(kSparseKeys)) return false;
+  if (keys.has_any(kOtherLayoutKeys)) return false;
   if (device_kernel.calls_library()) {
     if (InnerWayScope::current() == InnerWay::kHost) return false;
   } else if (!runs_code(subject.device)) {
@@ -316,7 +315,7 @@ void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op, c10::Disp
     for (const auto& kernel : *kernels) {
       if (!matches(*kernel, subject)) continue;
       // The kit's kernels know dense tensors alone.
-      if (kernel->source == Source::kKit && keys.has_any(kSparseKeys)) continue;
+      if (kernel->source == Source::kKit && keys.has_any(kOtherLayoutKeys)) continue;
       const KernelUse use(*kernel);
       if (!use.usable()) continue;
       if (kernel->device_kernel != nullptr) {
