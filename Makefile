@@ -84,11 +84,13 @@ test-clang: build $(CLANG)/ready ## the tests of drivers and device kernels by k
 	@OUTBOARD_CLANG="'$(CURDIR)/$(CLANG)/ziglang/zig' clang" OMP_WAIT_POLICY=PASSIVE \
 		$(PY) -m pytest --configuration clang -m "not slow" -q -n $(MAX_JOBS) tests/device_kernels tests/drivers
 
+LIBRARIES := build/libraries
+
 .PHONY: test-libraries
-test-libraries: build $(VENV)/ready-libraries ## train small models of transformers, peft and diffusers by host and device kernels
+test-libraries: build $(LIBRARIES)/ready ## other libraries as they are, from transformers to torchao, by host and device kernels
 	@for configuration in shared separate ocl; do \
-		OMP_WAIT_POLICY=PASSIVE OMP_NUM_THREADS=1 $(PY) -m pytest --configuration $$configuration -q \
-			-n $(MAX_JOBS) tests/programs/test_libraries.py; done
+		OMP_WAIT_POLICY=PASSIVE OMP_NUM_THREADS=1 $(LIBRARIES)/bin/python -m pytest \
+			--configuration $$configuration -q -n $(MAX_JOBS) tests/libraries; done
 
 .PHONY: test-asan
 test-asan: build ## runtime, operators and drivers under AddressSanitizer and UndefinedBehaviorSanitizer
@@ -182,9 +184,17 @@ $(CLANG)/ready: requirements/clang.txt | $(VENV)/bin/python
 	@touch $@
 
 # PyTorch is named again, or pip might replace it by the newest one.
-$(VENV)/ready-libraries: requirements/libraries.txt | $(VENV)/ready
-	$(call say,Installing libraries of models)
-	@$(PY) -m pip install -q torch==$(TORCH_VERSION) -r $<
+# An environment of its own that sees what is in .venv. The packages of requirements/vision.txt are built
+# for one kind of PyTorch only, and cannot be loaded beside another.
+$(LIBRARIES)/ready: requirements/libraries.txt requirements/vision.txt | $(VENV)/ready
+	$(call say,Installing other libraries in $(LIBRARIES))
+	@rm -rf $(LIBRARIES)
+	@$(PY) -m venv $(LIBRARIES)
+	@echo "import site; site.addsitedir('$$($(PY) -c 'import site; print(site.getsitepackages()[0])')')" \
+		> "$$($(LIBRARIES)/bin/python -c 'import site; print(site.getsitepackages()[0])')/project.pth"
+	@$(LIBRARIES)/bin/python -m pip install -q -r $<
+	@if $(PY) -c 'import sys, torch; sys.exit(torch.version.cuda is None)'; then \
+		$(LIBRARIES)/bin/python -m pip install -q -r requirements/vision.txt; fi
 	@touch $@
 
 $(VENV)/ready-lint: requirements/lint.txt | $(VENV)/ready

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
@@ -57,6 +60,24 @@ def measure(device: str, wait: bool = False) -> dict[str, float]:
             synchronize()
             results[name] = best * 1e6
     return results
+
+
+def measure_apart(driver: str, wait: bool = False) -> dict[str, float]:
+    """The same on the first device of a driver, in a process of its own.
+
+    Raises:
+        RuntimeError: where that fails, with the end of what it wrote.
+    """
+    command = [sys.executable, "-m", "benchmarks.enqueue", "--device", driver, "--json"]
+    surroundings = {**os.environ, "OUTBOARD_DRIVER": driver, "OUTBOARD_WAY": "device"}
+    answer = subprocess.run(
+        [*command, *(["--wait"] if wait else [])],
+        capture_output=True, text=True, check=False, env=surroundings,
+    )  # fmt: skip
+    if answer.returncode != 0:
+        raise RuntimeError(f"benchmarks.enqueue failed: {answer.stderr[-500:]}")
+    found: dict[str, float] = json.loads(answer.stdout)
+    return found
 
 
 def main() -> None:

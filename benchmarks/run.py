@@ -12,44 +12,22 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import math
 import os
 import re
-import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
-from benchmarks import build_time, convolutions, device_kernels, enqueue, import_time, products
+from benchmarks import build_time, device_kernels, enqueue, host_kernels, import_time, products
+from benchmarks.measurement import Measurement, middle, table
 from benchmarks.paired import RESULTS, Ratio, compare, environment
-from torch_outboard.drivers import host
 
 DEVICE = "host"
 
 
 # The interval of a training step may reach this far: a median met by luck is not met.
 TRAINING_UPPER_END = 1.05
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """A line of the table; what was measured is right if `value` is at most `target` and `high` at
-    most `upper_end`."""
-
-    name: str
-    target: float
-    value: float
-    low: float
-    high: float
-    unit: str = "x CPU"
-    upper_end: float | None = None
-    commit: str = ""
-
-    @property
-    def met(self) -> bool:
-        reaches = math.inf if self.upper_end is None else self.upper_end
-        return self.value <= self.target and self.high <= reaches
 
 
 # Pieces of work by module, with the ratio that each should not exceed.
@@ -116,12 +94,6 @@ DEVICE_WAY = {
 }
 
 
-def middle(name: str, target: float, results: list[Ratio]) -> Measurement:
-    """The median of several ratios, between the smallest and the largest."""
-    values = sorted(r.ratio for r in results)
-    return Measurement(name, target, statistics.median(values), values[0], values[-1])
-
-
 def kernels(rounds: int) -> Iterator[Measurement]:
     """Single operators on the driver `ocl` by device kernels."""
     for family, works in device_kernels.FAMILIES.items():
@@ -143,32 +115,8 @@ def kernels(rounds: int) -> Iterator[Measurement]:
         yield middle(name, CONVOLUTION_TARGET, results)
 
 
-# Of the driver `host`, whose clang uses all of a processor's vectors, as oneDNN does.
-HOST_CONVOLUTION_MEDIAN, HOST_CONVOLUTION_WORST = 1.1, 1.8
-
-
-def host_convolutions(rounds: int) -> Iterator[Measurement]:
-    """All of ResNet-18 in every direction; nothing where there is no clang for the driver."""
-    if host.describe().startswith("no kernels"):
-        return
-    settings = {**DEVICE_WAY, "OUTBOARD_DRIVER": "host"}
-    module = "benchmarks.convolutions"
-    results = compare(
-        convolutions.WORKS, device="host", rounds=rounds, module=module, environment=settings
-    )
-    name = "convolutions of ResNet-18, host, way device"
-    yield middle(f"{name}, median", HOST_CONVOLUTION_MEDIAN, results)
-    worst = max(results, key=lambda r: r.ratio)
-    yield Measurement(f"{name}, worst", HOST_CONVOLUTION_WORST, worst.ratio, worst.low, worst.high)
-
-
 def enqueueing(rounds: int) -> Iterator[Measurement]:
-    command = [sys.executable, "-m", "benchmarks.enqueue", "--json"]
-    surroundings = {**os.environ, **DEVICE_WAY}
-    answer = subprocess.run(command, capture_output=True, text=True, check=False, env=surroundings)
-    if not answer.stdout:
-        raise RuntimeError(f"benchmarks.enqueue failed: {answer.stderr[-500:]}")
-    for name, microseconds in json.loads(answer.stdout).items():
+    for name, microseconds in enqueue.measure_apart("ocl").items():
         yield Measurement(
             f"enqueue {name}", enqueue.LIMIT, microseconds, microseconds, microseconds, "us"
         )
@@ -201,28 +149,12 @@ PARTS: dict[str, Callable[[int], Iterator[Measurement]]] = {
     "ratios": ratios,
     "ocl": ocl,
     "kernels": kernels,
-    "convolutions": host_convolutions,
+    "host_kernels": host_kernels.measurements,
     "enqueue": enqueueing,
     "allocator": allocator,
     "import": imports,
     "build": build,
 }
-
-
-def table(measurements: list[Measurement], settings: dict[str, object]) -> str:
-    lines = ["# Benchmarks", "", *(f"- {key}: {value}" for key, value in settings.items()), ""]
-    lines += [
-        "| measure | target | measured | 95 % interval | | commit |",
-        "|---|---|---|---|---|---|",
-    ]
-    for m in measurements:
-        interval = f"{m.low:.3g} to {m.high:.3g}" if m.low != m.high else ""
-        met = "met" if m.met else "**missed**"
-        lines.append(
-            f"| {m.name} | {m.target:g} {m.unit} | {m.value:.3g} | {interval} | {met} "
-            f"| {m.commit[:9]} |"
-        )
-    return "\n".join(lines) + "\n"
 
 
 def main() -> int:

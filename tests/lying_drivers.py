@@ -19,6 +19,7 @@ import torch
 
 import torch_outboard
 from tests.forking import in_child
+from tests.runtime.mapped_memory import MIB, PIECE, MappedMemory
 from torch_outboard import _C
 from torch_outboard.drivers import contract, host, torture
 from torch_outboard.drivers.contract import FUNCTIONS, Driver, Status
@@ -60,6 +61,40 @@ def without(name: str) -> Callable[[], object]:
 def unreadable_table() -> object:
     torch_outboard.use_driver(4096)
     return use_copy()
+
+
+def maps(
+    only: tuple[str, ...] = (), granularity: int = PIECE, **changes: Any
+) -> Callable[[], object]:
+    """A driver that maps memory, by these functions if there are any, and with other answers."""
+
+    def change(table: Driver, original: Driver) -> None:
+        memory = MappedMemory(64 * MIB)
+        memory.granularity = granularity
+        memory.add_to(table, original)
+        for name in ("address_reserve", "address_release", "memory_map", "memory_unmap"):
+            if only and name not in only:
+                setattr(table, name, FUNCTIONS[name]())
+        for name, function in changes.items():
+            setattr(table, name, FUNCTIONS[name](function))
+        _kept.append(memory)
+
+    def run() -> object:
+        # Read at the import of PyTorch, and set again here.
+        torch._C._accelerator_setAllocatorSettings("expandable_segments:True")
+        use_table(change)
+        return use_copy()
+
+    return run
+
+
+def same_addresses(context: int, device: int, size: int, address: Any) -> int:
+    address[0] = 1 << 40
+    return Status.OK
+
+
+def nothing_mapped(context: int, device: int, address: int, size: int) -> int:
+    return Status.OK
 
 
 # ---- Properties ----
@@ -379,6 +414,7 @@ LIES: dict[str, Callable[[], object]] = {
     "half of the graphs": without("graph_launch"),
     "half of the registration": without("host_unregister"),
     "half of the sharing": without("memory_close"),
+    "half of the mapping": maps(only=("address_reserve", "memory_map")),
     # properties
     "addressing": properties(addressing=7),
     "host access": properties(host_access=-3),
@@ -389,6 +425,8 @@ LIES: dict[str, Callable[[], object]] = {
     "compute units": properties(compute_units=2**32 - 1),
     "vectors": properties(preferred_vector_width=2**31),
     "sub-groups": properties(max_work_group_size=8, subgroup_size=16),
+    "granularity": maps(granularity=3 << 20),
+    "no granularity": maps(granularity=0),
     "priorities": properties(least_priority=-1, greatest_priority=3),
     "many priorities": properties(least_priority=2**31 - 1),
     "past the struct": properties(size=8),
@@ -414,6 +452,9 @@ LIES: dict[str, Callable[[], object]] = {
     "more free than there is": answers("memory_info", memory_figures, memory_info),
     "no time": answers("event_elapsed", not_a_time, timed_events),
     "time of another clock": answers("event_time", device_clock, event_time),
+    "null addresses": maps(address_reserve=lambda *_: Status.OK),
+    "same addresses twice": maps(address_reserve=same_addresses, memory_map=nothing_mapped),
+    "memory that is not mapped": maps(memory_map=nothing_mapped),
     "null descriptor": separate(lies("memory_export", use=sent)),
     "closed descriptor": separate(answers("memory_export", no_descriptor, sent)),
     "null import": separate(lies("memory_import", use=received)),

@@ -63,6 +63,7 @@ def test_live_objects(tortured: DriverUnderTest) -> None:
         "kernels": 0,
         "registered": 0,
         "imports": 0,
+        "addresses": 0,
     }
     leaks = tortured.torture.leaks()
     assert len(leaks) == 5

@@ -189,7 +189,7 @@ def product_table(device: torch.device, products: dict[str, Measured]) -> Table:
         rows, vectors, panels = blocks
         cells = []
         for found in products.values():
-            rate = f"{found.rates[blocks]:,.1f}" if blocks in found.rates else ""
+            rate = f"{found.rates[blocks]:,.4g}" if blocks in found.rates else ""
             cells.append(f"[bold]{rate} *[/bold]" if blocks == found.best else rate)
         result.add_row(f"{rows} x {vectors}, {panels}", *cells)
     return result

@@ -184,6 +184,7 @@ class DeviceProperties(ctypes.Structure):
         ("least_priority", c_int32),
         ("greatest_priority", c_int32),
         ("source_prelude", c_char_p),
+        ("mapping_granularity", c_uint64),
     )
 
 
@@ -422,6 +423,10 @@ _SIGNATURES: dict[str, tuple[type, ...]] = {
     "memory_import": (c_int32, POINTER(MemoryHandle), POINTER(Address)),
     "memory_close": (c_int32, Address),
     "device_reset": (c_int32,),
+    "address_reserve": (c_int32, c_uint64, POINTER(Address)),
+    "address_release": (c_int32, Address, c_uint64),
+    "memory_map": (c_int32, Address, c_uint64),
+    "memory_unmap": (c_int32, Address, c_uint64),
 }
 
 # Functions that a table may leave NULL; the header says what happens then.
@@ -434,6 +439,7 @@ OPTIONAL = frozenset(
         "kernel_create", "kernel_release", "launch", "matrix_product", "convolution", "graph_begin",
         "graph_end", "graph_launch", "graph_release", "event_time", "host_register",
         "host_unregister", "memory_export", "memory_import", "memory_close", "device_reset",
+        "address_reserve", "address_release", "memory_map", "memory_unmap",
     )
 )  # fmt: skip
 

@@ -123,12 +123,16 @@ def _tune(
             break
     result = Measured(best=first, size=size)
 
+    def rate_of(duration: float) -> float:
+        # To four digits: an emulated processor has some hundredths.
+        return float(f"{2 * size**3 / duration / 1e9:.4g}")
+
     def rate(blocks: Blocks) -> float:
         if blocks not in result.rates:
-            result.rates[blocks] = round(2 * size**3 / measure(size, blocks) / 1e9, 1)
+            result.rates[blocks] = rate_of(measure(size, blocks))
         return result.rates[blocks]
 
-    result.rates[first] = round(2 * size**3 / duration / 1e9, 1)
+    result.rates[first] = rate_of(duration)
     # Tiles first, then how many a work item takes: they hardly depend on each other.
     rows, vectors, _ = max(((*tile, first[2]) for tile in TILES), key=rate)
     result.best = max([first, *((rows, vectors, panels) for panels in PANELS)], key=rate)

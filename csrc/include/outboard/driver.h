@@ -196,6 +196,9 @@ typedef struct ob_device_properties {
    * this text, put before every source, makes it one by macros; NULL for none.
    * Static; UTF-8. */
   const char* source_prelude;
+  /* (since 2.1) Bytes that memory_map deals in, a power of two that `alignment` divides; looked at
+   * where there is memory_map. */
+  uint64_t mapping_granularity;
 } ob_device_properties;
 
 /* Bits of ob_device_state.known. */
@@ -678,6 +681,21 @@ typedef struct ob_driver {
    * pending work is dropped, and events behind it have happened. May be slow.
    * OB_DEVICE_LOST if the device is beyond help. */
   ob_status (*device_reset)(void* context, int32_t device);
+
+  /* (optional: PyTorch's setting `expandable_segments` changes nothing; all four or
+   * none) Addresses of a device without memory. `bytes` is a multiple of
+   * mapping_granularity here and below, as is the address. Does not wait.
+   * Owned by the caller until address_release, which gets the same range when
+   * nothing is mapped in it. */
+  ob_status (*address_reserve)(void* context, int32_t device, uint64_t bytes, ob_address* address);
+  ob_status (*address_release)(void* context, int32_t device, ob_address address, uint64_t bytes);
+  /* Puts memory behind addresses of one reserved range that have none. Its content
+   * is undefined. To every other function, what is mapped side by side is one
+   * allocation. OB_OUT_OF_MEMORY leaves the addresses without memory. Does not wait. */
+  ob_status (*memory_map)(void* context, int32_t device, ob_address address, uint64_t bytes);
+  /* Takes the memory away from a part of what was mapped, by one call or several. No work
+   * uses it. */
+  ob_status (*memory_unmap)(void* context, int32_t device, ob_address address, uint64_t bytes);
 } ob_driver;
 
 /* The one symbol a driver's shared library exports. */

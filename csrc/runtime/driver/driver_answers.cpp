@@ -219,6 +219,45 @@ ob_status checked_memory_close(void* context, int32_t device, ob_address address
   return g_theirs.memory_close(context, device, address);
 }
 
+ob_status checked_address_reserve(void* context, int32_t device, uint64_t bytes,
+                                  ob_address* address) {
+  t_message_is_ours = false;
+  *address = 0;
+  const ob_status status = created(g_theirs.address_reserve(context, device, bytes, address),
+                                   address, "address_reserve");
+  if (status != OB_OK) return status;
+  if (*address + bytes >= *address && add_allocation(*address, bytes)) return OB_OK;
+  return refuse("it gave addresses that are in use already or past the last one, at 0x%llx",
+                static_cast<unsigned long long>(*address));
+}
+
+ob_status checked_address_release(void* context, int32_t device, ob_address address,
+                                  uint64_t bytes) {
+  t_message_is_ours = false;
+  {
+    std::lock_guard<std::mutex> lock(memory().mutex);
+    memory().live.erase(address);
+  }
+  return g_theirs.address_release(context, device, address, bytes);
+}
+
+ob_status checked_memory_map(void* context, int32_t device, ob_address address, uint64_t bytes) {
+  t_message_is_ours = false;
+  const ob_status status = g_theirs.memory_map(context, device, address, bytes);
+  if (status != OB_OK) return status;
+  ob_device_properties properties = {};
+  properties.struct_size = sizeof(properties);
+  const bool known = g_theirs.device_properties(context, device, &properties) == OB_OK;
+  if (!known || properties.host_access != OB_HOST_ACCESS_COHERENT || host_reaches(address, bytes)) {
+    return OB_OK;
+  }
+  g_theirs.memory_unmap(context, device, address, bytes);
+  return refuse(
+      "it mapped memory that the host cannot touch, on a device of which it says that the host can "
+      "(OB_HOST_ACCESS_COHERENT); %llu bytes at 0x%llx",
+      static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(address));
+}
+
 ob_status checked_memory_info(void* context, int32_t device, uint64_t* free_bytes,
                               uint64_t* total_bytes) {
   t_message_is_ours = false;
@@ -349,7 +388,9 @@ std::string table_problem(const ob_driver& table) {
                        OUTBOARD_MEMBER(graph_launch), OUTBOARD_MEMBER(graph_release)}),
         group_problem({OUTBOARD_MEMBER(host_register), OUTBOARD_MEMBER(host_unregister)}),
         group_problem({OUTBOARD_MEMBER(memory_export), OUTBOARD_MEMBER(memory_import),
-                       OUTBOARD_MEMBER(memory_close)})}) {
+                       OUTBOARD_MEMBER(memory_close)}),
+        group_problem({OUTBOARD_MEMBER(address_reserve), OUTBOARD_MEMBER(address_release),
+                       OUTBOARD_MEMBER(memory_map), OUTBOARD_MEMBER(memory_unmap)})}) {
     if (!problem.empty()) return problem;
   }
 #undef OUTBOARD_MEMBER
@@ -377,6 +418,9 @@ void check_answers(ob_driver& table) {
   OUTBOARD_CHECKED(memory_export)
   OUTBOARD_CHECKED(memory_import)
   OUTBOARD_CHECKED(memory_close)
+  OUTBOARD_CHECKED(address_reserve)
+  OUTBOARD_CHECKED(address_release)
+  OUTBOARD_CHECKED(memory_map)
 #undef OUTBOARD_CHECKED
 }
 

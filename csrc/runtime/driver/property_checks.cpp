@@ -55,6 +55,13 @@ std::string problem_of(const ob_driver& table, const ob_device_properties& p) {
     return str("has sub-groups of ", p.subgroup_size, " work items in work groups of up to ",
                p.max_work_group_size);
   }
+  if (table.memory_map != nullptr &&
+      (p.mapping_granularity < p.alignment || p.mapping_granularity > kMostAlignment ||
+       !is_power_of_two(static_cast<uint32_t>(p.mapping_granularity)))) {
+    return str("maps memory in multiples of ", p.mapping_granularity,
+               " bytes, and has `memory_map`; that has to be a power of two from ", p.alignment,
+               " (its alignment) to 2^30");
+  }
   if (p.least_priority < p.greatest_priority) {
     return str("has queues of priorities from ", p.greatest_priority, " (most urgent) to ",
                p.least_priority,

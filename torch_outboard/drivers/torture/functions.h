@@ -133,7 +133,15 @@
     (device, handle, address), check_lost(device), IMPORT, *address, device, handle->bytes)        \
   F(DESTROY, memory_close, (int32_t device, ob_address address), (device, address), IMPORT,        \
     address)                                                                                       \
-  F(CUSTOM, device_reset)
+  F(CUSTOM, device_reset)                                                                          \
+  F(CREATE, address_reserve, (int32_t device, uint64_t bytes, ob_address* address),                \
+    (device, bytes, address), check_lost(device), ADDRESSES, *address, device, bytes)              \
+  F(DESTROY, address_release, (int32_t device, ob_address address, uint64_t bytes),                \
+    (device, address, bytes), ADDRESSES, address)                                                  \
+  F(CALL, memory_map, (int32_t device, ob_address address, uint64_t bytes),                        \
+    (device, address, bytes), check_lost(device) ?: check_reserved(device, address, bytes))        \
+  F(CALL, memory_unmap, (int32_t device, ob_address address, uint64_t bytes),                      \
+    (device, address, bytes), check_reserved(device, address, bytes))
 /* clang-format on */
 
 #endif /* OUTBOARD_DRIVERS_TORTURE_FUNCTIONS_H */

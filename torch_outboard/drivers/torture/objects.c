@@ -10,9 +10,9 @@
 
 #include "torture.h"
 
-const char* const object_kind_names[OBJECT_KIND_COUNT] = {"allocations", "pinned",     "queues",
-                                                          "events",      "programs",   "kernels",
-                                                          "graphs",      "registered", "imports"};
+const char* const object_kind_names[OBJECT_KIND_COUNT] = {
+    "allocations", "pinned", "queues",     "events",  "programs",
+    "kernels",     "graphs", "registered", "imports", "addresses"};
 
 enum { MAX_DEVICES = 64 };
 
@@ -199,7 +199,8 @@ static object find_around(object_kind kind, uint64_t address) {
 
 static object find_memory(ob_address address) {
   object owner = find_around(ALLOCATION, address);
-  return owner.bytes != 0 ? owner : find_around(IMPORT, address);
+  if (owner.bytes == 0) owner = find_around(IMPORT, address);
+  return owner.bytes != 0 ? owner : find_around(ADDRESSES, address);
 }
 
 ob_status check_unregistered(const void* pointer, uint64_t bytes) {
@@ -216,8 +217,20 @@ ob_status check_start_on(int32_t device, ob_address address) {
   return misuse("0x%" PRIx64 " is not the start of memory of device %" PRId32 ".", address, device);
 }
 
+ob_status check_reserved(int32_t device, ob_address address, uint64_t bytes) {
+  object owner = find_around(ADDRESSES, address);
+  uint64_t offset = address - owner.key;
+  if (bytes != 0 && offset < owner.bytes && bytes <= owner.bytes - offset &&
+      owner.device == device) {
+    return OB_OK;
+  }
+  return misuse("%" PRIu64 " bytes at 0x%" PRIx64 " are no reserved addresses of device %" PRId32
+                ".",
+                bytes, address, device);
+}
+
 ob_status check_given_back(int32_t device) {
-  static const object_kind kinds[] = {ALLOCATION, IMPORT, PROGRAM};
+  static const object_kind kinds[] = {ALLOCATION, IMPORT, ADDRESSES, PROGRAM};
   uint64_t key;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     if (!live_object_of(kinds[i], device, 0, &key)) continue;

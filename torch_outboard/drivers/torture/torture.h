@@ -67,6 +67,7 @@ typedef enum object_kind {
   GRAPH,
   REGISTERED,
   IMPORT,
+  ADDRESSES,
   OBJECT_KIND_COUNT
 } object_kind;
 
@@ -100,6 +101,7 @@ ob_status check_event(ob_event event);
 ob_status check_limit(int32_t device, uint64_t bytes);
 ob_status check_unregistered(const void* pointer, uint64_t bytes);
 ob_status check_start_on(int32_t device, ob_address address);
+ob_status check_reserved(int32_t device, ob_address address, uint64_t bytes);
 ob_status check_given_back(int32_t device);
 ob_status check_range_on(int32_t device, ob_address address, uint64_t bytes);
 ob_status check_range(ob_queue queue, ob_address address, uint64_t bytes);

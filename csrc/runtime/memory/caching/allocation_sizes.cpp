@@ -15,10 +15,6 @@ using c10::CachingAllocator::kSmallSize;
 
 static_assert(kBlockGranularity == c10::CachingAllocator::kMinBlockSize);
 
-size_t round_up(size_t bytes, size_t multiple) {
-  return (bytes + multiple - 1) / multiple * multiple;
-}
-
 // Not every version of PyTorch has the setting; its default is the size of those that do not.
 template <typename Config>
 size_t large_segment_size() {
@@ -62,7 +58,7 @@ bool may_use(const Block& block, size_t bytes, bool small) {
 
 bool should_split(const Block& block, size_t bytes, bool small) {
   const size_t rest = block.size - bytes;
-  if (small) return rest >= kBlockGranularity;
+  if (small || block.segment->grows) return rest >= kBlockGranularity;
   return bytes < AcceleratorAllocatorConfig::max_split_size() && rest > kSmallSize;
 }
 

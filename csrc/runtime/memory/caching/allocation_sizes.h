@@ -7,6 +7,9 @@
 
 namespace outboard {
 
+inline size_t round_up(size_t bytes, size_t multiple) {
+  return (bytes + multiple - 1) / multiple * multiple;
+}
 // What a tensor that asks for `bytes` gets.
 size_t block_size(size_t bytes);
 // Whether such a block comes from a segment of small blocks.

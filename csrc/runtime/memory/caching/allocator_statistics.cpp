@@ -123,6 +123,20 @@ void AllocatorStatistics::remove_segment(bool small, size_t bytes, c10::MempoolI
   if (StatArray* stat = private_pool_bytes(stats_, pool)) decrease(*stat, small, bytes);
 }
 
+void AllocatorStatistics::map_memory(bool small, size_t bytes, c10::MempoolId_t pool, bool first) {
+  ++stats_.num_device_alloc;
+  if (first) increase(stats_.segment, small, 1);
+  increase(stats_.reserved_bytes, small, bytes);
+  if (StatArray* stat = private_pool_bytes(stats_, pool)) increase(*stat, small, bytes);
+}
+
+void AllocatorStatistics::unmap_memory(bool small, size_t bytes, c10::MempoolId_t pool, bool last) {
+  ++stats_.num_device_free;
+  if (last) decrease(stats_.segment, small, 1);
+  decrease(stats_.reserved_bytes, small, bytes);
+  if (StatArray* stat = private_pool_bytes(stats_, pool)) decrease(*stat, small, bytes);
+}
+
 void AllocatorStatistics::add_adopted(size_t bytes) {
   const bool small = bytes <= kSmallSize;
   increase(stats_.segment, small, 1);

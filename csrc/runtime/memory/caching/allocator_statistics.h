@@ -19,6 +19,9 @@ class AllocatorStatistics {
   void change_inactive_split(bool small, int64_t blocks, int64_t bytes);
   void add_segment(bool small, size_t bytes, c10::MempoolId_t pool);
   void remove_segment(bool small, size_t bytes, c10::MempoolId_t pool);
+  // A growing segment got or lost memory; its first makes it count, its last ends that.
+  void map_memory(bool small, size_t bytes, c10::MempoolId_t pool, bool first);
+  void unmap_memory(bool small, size_t bytes, c10::MempoolId_t pool, bool last);
   // Memory that did not come from the driver: at once a segment, a block and an allocation.
   void add_adopted(size_t bytes);
   void remove_adopted(size_t bytes);

@@ -51,7 +51,8 @@ BlockPool::BlockPool(PoolSet& owner, StreamState& stream, bool small)
     : owner_(owner), stream_(stream), small_(small), bins_(kBins) {}
 
 size_t BlockPool::bin_of(size_t size) const {
-  if (small_) return size / kBlockGranularity - 1;
+  // Larger ones are free parts of a growing segment: all serve whatever is asked of small blocks.
+  if (small_) return std::min(size / kBlockGranularity, kBins) - 1;
   // The power of two, and the six bits after its own.
   const size_t power = power_of(size);
   return power * kWordBits + ((size >> (power - 6)) & (kWordBits - 1));

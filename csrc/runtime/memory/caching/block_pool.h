@@ -27,7 +27,8 @@ struct Block {
   enum class State : uint8_t {
     kFree,       // in its pool
     kAllocated,  // a tensor holds it
-    kPending,    // given back, but other streams may still use it
+    kPending,    // given back, but other streams may still use it; or memory is mapped or unmapped
+    kUnmapped,   // addresses of a growing segment that have no memory
   };
 
   ob_address address = 0;
@@ -49,13 +50,16 @@ struct Block {
   // The cache's clock at the time the block became free.
   uint64_t freed_at = 0;
 
-  bool is_split() const { return previous != nullptr || next != nullptr; }
+  // Whether it is a part of what the driver gave in one piece.
+  bool is_split() const;
 };
 
-// What one call of the driver's `allocate` returned.
+// What one call of the driver's `allocate` returned; or a growing one (growing_segments.cpp).
 struct Segment {
   ob_address address = 0;
-  size_t size = 0;
+  size_t size = 0;  // of a growing one: of its addresses
+  bool grows = false;
+  size_t mapped = 0;  // bytes of memory that a growing one has
   DeviceCache* cache = nullptr;
   BlockPool* pool = nullptr;
   Block* first = nullptr;
@@ -66,6 +70,10 @@ struct Segment {
   Block* addressed_block(ob_address start) const;
   void set_addressed(Block* block, bool addressed);
 };
+
+inline bool Block::is_split() const {
+  return (previous != nullptr || next != nullptr) && !segment->grows;
+}
 
 // The free blocks of one kind (small or large) of one stream.
 class BlockPool {
@@ -89,6 +97,9 @@ class BlockPool {
   PoolSet& owner() const { return owner_; }
   StreamState& stream() const { return stream_; }
   bool small() const { return small_; }
+  // The segment that grows where there is no room; nullptr if there is none.
+  Segment* growing() const { return growing_; }
+  void set_growing(Segment* segment) { growing_ = segment; }
 
  private:
   size_t bin_of(size_t size) const;
@@ -96,6 +107,7 @@ class BlockPool {
   PoolSet& owner_;
   StreamState& stream_;
   const bool small_;
+  Segment* growing_ = nullptr;
   // A list for each size that small blocks can have, or for each 64th of a power of two of large
   // ones, and a bit for each list that has a block, with a bit for each word of those bits. The
   // block freed last is used first.

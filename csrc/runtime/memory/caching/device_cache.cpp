@@ -25,7 +25,8 @@ DeviceCache::DeviceCache(c10::DeviceIndex device, const ob_driver& driver)
     : device_(device),
       driver_(driver),
       total_memory_(device_properties(device).total_memory),
-      max_allocation_(device_properties(device).max_allocation) {}
+      max_allocation_(device_properties(device).max_allocation),
+      mapping_granularity_(device_properties(device).mapping_granularity) {}
 
 // ---- Allocating and giving back ----
 
@@ -121,7 +122,7 @@ Block* DeviceCache::take(BlockPool& pool, size_t bytes) {
     split(block, bytes);
     if (was_split) {
       statistics_.change_inactive_split(pool.small(), 0, -static_cast<int64_t>(bytes));
-    } else {
+    } else if (block->next->is_split()) {
       statistics_.change_inactive_split(pool.small(), 1, static_cast<int64_t>(block->next->size));
     }
   } else if (was_split) {
@@ -132,23 +133,35 @@ Block* DeviceCache::take(BlockPool& pool, size_t bytes) {
 
 // Makes what `block` has beyond `bytes` a free block of its own.
 void DeviceCache::split(Block* block, size_t bytes) {
+  Block* rest = cut(block, bytes);
+  rest->state = Block::State::kFree;
+  block->segment->pool->insert(rest);
+}
+
+// Makes what `block` has beyond `bytes` a block of its own, in the same state, and returns that.
+Block* DeviceCache::cut(Block* block, size_t bytes) {
   Block* rest = new_block();
   rest->segment = block->segment;
   rest->address = block->address + bytes;
   rest->size = block->size - bytes;
-  rest->state = Block::State::kFree;
+  rest->state = block->state;
   rest->freed_at = block->freed_at;
   rest->previous = block;
   rest->next = block->next;
   if (rest->next != nullptr) rest->next->previous = rest;
   block->next = rest;
   block->size = bytes;
-  block->segment->pool->insert(rest);
+  return rest;
 }
 
 // Joins `block` with the free `neighbour`, which is taken out of its pool.
 void DeviceCache::absorb(Block* block, Block* neighbour) {
   block->segment->pool->erase(neighbour);
+  join(block, neighbour);
+}
+
+// Joins `block` with a neighbour that is in no pool.
+void DeviceCache::join(Block* block, Block* neighbour) {
   block->size += neighbour->size;
   if (neighbour == block->previous) {
     block->address = neighbour->address;
@@ -191,8 +204,10 @@ void DeviceCache::merge(Block* block) {
   int64_t inactive_bytes = 0;
   for (Block* neighbour : {block->previous, block->next}) {
     if (neighbour == nullptr || neighbour->state != Block::State::kFree) continue;
-    --inactive_blocks;
-    inactive_bytes -= static_cast<int64_t>(neighbour->size);
+    if (neighbour->is_split()) {
+      --inactive_blocks;
+      inactive_bytes -= static_cast<int64_t>(neighbour->size);
+    }
     absorb(block, neighbour);
   }
   block->state = Block::State::kFree;

@@ -114,6 +114,8 @@ class DeviceCache {
   void merge_last();
   void merge(Block* block);
   void absorb(Block* block, Block* neighbour);
+  void join(Block* block, Block* neighbour);
+  Block* cut(Block* block, size_t bytes);
 
   // Uses by other streams.
   void mark_uses(Lock& lock, Block* block);
@@ -122,17 +124,34 @@ class DeviceCache {
   // Segments.
   Block* grow(Lock& lock, BlockPool& pool, size_t bytes, size_t requested);
   Block* try_segment(Lock& lock, BlockPool& pool, size_t bytes, size_t block_bytes);
+  bool is_releasable(const Block* block) const;
   void release(Lock& lock, std::vector<Block*> blocks);
   void release_unused(Lock& lock, c10::MempoolId_t pool);
   bool release_oversize(Lock& lock, BlockPool& pool, size_t bytes);
   void collect_garbage(Lock& lock, size_t bytes);
   void erase_unused_private_pools();
+
+  // Segments that grow.
+  struct Mapping {
+    Block* block;   // the addresses that get memory
+    Block* before;  // free blocks beside them, or nullptr
+    Block* after;
+  };
+  bool grows_segments() const;
+  Segment* reserve_addresses(Lock& lock, BlockPool& pool);
+  bool find_room(Segment& segment, size_t bytes, Mapping& found);
+  Block* extend(Lock& lock, BlockPool& pool, size_t bytes);
+  Block* releasable_part(Block* block);
+  void make_unmapped(Block* block);
+  void drop_addresses(Lock& lock, const std::vector<Segment*>& segments);
+
   [[noreturn]] void throw_out_of_memory(Lock& lock, size_t bytes);
 
   const c10::DeviceIndex device_;
   const ob_driver& driver_;
   const size_t total_memory_;
   const size_t max_allocation_;
+  const size_t mapping_granularity_;
 
   std::mutex mutex_;
   AllocatorStatistics statistics_;

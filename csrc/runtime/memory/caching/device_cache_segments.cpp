@@ -38,8 +38,6 @@ class Hold {
   PoolSet& pools_;
 };
 
-bool is_whole_segment(const Block* block) { return !block->is_split(); }
-
 }  // namespace
 
 // ---- Taking ----
@@ -72,9 +70,12 @@ Block* DeviceCache::grow(Lock& lock, BlockPool& pool, size_t bytes, size_t reque
   return block;
 }
 
-// A block of `block_bytes` from a new segment of `bytes`; nullptr if there is not enough memory.
-// Takes the lock away and back.
+// A block of `block_bytes` from a new segment of `bytes`, or from one that grows; nullptr if there
+// is not enough memory. Takes the lock away and back.
 Block* DeviceCache::try_segment(Lock& lock, BlockPool& pool, size_t bytes, size_t block_bytes) {
+  if (grows_segments()) {
+    if (Block* block = extend(lock, pool, block_bytes)) return block;
+  }
   if (bytes > limit_ || reserved_ > limit_ - bytes) return nullptr;
   reserved_ += bytes;
   lock.unlock();
@@ -162,22 +163,35 @@ void DeviceCache::throw_out_of_memory(Lock& lock, size_t bytes) {
 
 // ---- Giving back ----
 
-// Gives the segments of `blocks` back, each of which is a free block that fills its segment. Takes
-// the lock away and back.
+// Whether memory of a free block can go back: it fills its segment, or whole pieces of one that
+// grows.
+bool DeviceCache::is_releasable(const Block* block) const {
+  if (!block->segment->grows) return !block->is_split();
+  const size_t start = block->address - block->segment->address;
+  const size_t whole = (start + mapping_granularity_ - 1) / mapping_granularity_;
+  return (start + block->size) / mapping_granularity_ > whole;
+}
+
+// Gives memory of free blocks back, each of which is releasable. Takes the lock away and back.
 void DeviceCache::release(Lock& lock, std::vector<Block*> blocks) {
   if (blocks.empty()) return;
   ++in_flight_;
   std::vector<Segment*> segments;
+  std::vector<Block*> parts;
   std::vector<StreamState*> streams;
   for (Block* block : blocks) {
     Segment* segment = block->segment;
     BlockPool& pool = *segment->pool;
-    pool.erase(block);
-    discard(block);
-    segments_.erase(segment->address);
-    --pool.owner().segments;
-    statistics_.remove_segment(pool.small(), segment->size, pool.owner().id);
-    segments.push_back(segment);
+    if (segment->grows) {
+      parts.push_back(releasable_part(block));
+    } else {
+      pool.erase(block);
+      discard(block);
+      segments_.erase(segment->address);
+      --pool.owner().segments;
+      statistics_.remove_segment(pool.small(), segment->size, pool.owner().id);
+      segments.push_back(segment);
+    }
     if (std::find(streams.begin(), streams.end(), &pool.stream()) == streams.end()) {
       streams.push_back(&pool.stream());
     }
@@ -199,8 +213,34 @@ void DeviceCache::release(Lock& lock, std::vector<Block*> blocks) {
     bytes += segment->size;
     delete segment;
   }
+  for (Block*& part : parts) {
+    const ob_status status =
+        driver_.memory_unmap(driver_.context, device_, part->address, part->size);
+    defer_status(status, "memory_unmap");
+    if (status == OB_OK) {
+      bytes += part->size;
+      continue;
+    }
+    lock.lock();
+    BlockPool& pool = *part->segment->pool;
+    const bool first = part->segment->mapped == 0;
+    statistics_.map_memory(pool.small(), part->size, pool.owner().id, first);
+    part->segment->mapped += part->size;
+    merge(part);
+    lock.unlock();
+    part = nullptr;
+  }
   lock.lock();
   reserved_ -= bytes;
+  std::vector<Segment*> empty;
+  for (Block* part : parts) {
+    if (part == nullptr) continue;
+    Segment* segment = part->segment;
+    make_unmapped(part);
+    const Block* first = segment->first;
+    if (first->state == Block::State::kUnmapped && first->next == nullptr) empty.push_back(segment);
+  }
+  drop_addresses(lock, empty);
   if (--in_flight_ == 0) settled_.notify_all();
   if (failure != nullptr) std::rethrow_exception(failure);
 }
@@ -209,12 +249,12 @@ void DeviceCache::release(Lock& lock, std::vector<Block*> blocks) {
 void DeviceCache::release_unused(Lock& lock, c10::MempoolId_t pool) {
   merge_last();
   std::vector<Block*> blocks;
-  auto collect = [&blocks](const PoolSet& pools) {
+  auto collect = [this, &blocks](const PoolSet& pools) {
     for (const auto& stream : pools.streams) {
       if (stream == nullptr) continue;
       for (const BlockPool* each : {&stream->small, &stream->large}) {
         each->for_each([&](Block* block) {
-          if (is_whole_segment(block)) blocks.push_back(block);
+          if (is_releasable(block)) blocks.push_back(block);
         });
       }
     }
@@ -246,7 +286,7 @@ bool DeviceCache::release_oversize(Lock& lock, BlockPool& pool, size_t bytes) {
   merge_last();
   std::vector<Block*> blocks;
   pool.for_each([&](Block* block) {
-    if (block->size >= oversize && is_whole_segment(block)) blocks.push_back(block);
+    if (block->size >= oversize && is_releasable(block)) blocks.push_back(block);
   });
   std::sort(blocks.begin(), blocks.end(),
             [](const Block* a, const Block* b) { return a->size > b->size; });
@@ -273,7 +313,7 @@ void DeviceCache::collect_garbage(Lock& lock, size_t bytes) {
   for (const auto& stream : default_pools_.streams) {
     if (stream == nullptr) continue;
     stream->large.for_each([&](Block* block) {
-      if (is_whole_segment(block)) blocks.push_back(block);
+      if (is_releasable(block)) blocks.push_back(block);
     });
   }
   std::stable_sort(blocks.begin(), blocks.end(),
@@ -294,14 +334,25 @@ void DeviceCache::append_snapshot(c10::MempoolId_t pool, std::vector<SegmentInfo
     const Segment& segment = *entry.second;
     const PoolSet& owner = segment.pool->owner();
     if (pool != c10::MempoolId_t{0, 0} && pool != owner.id) continue;
-    SegmentInfo& info = segments.emplace_back();
-    info.device = device_;
-    info.address = segment.address;
-    info.total_size = segment.size;
-    info.stream = segment.pool->stream().queue;
-    info.is_large = !segment.pool->small();
-    info.owner_private_pool_id = owner.id;
+    bool begins = true;
     for (const Block* block = segment.first; block != nullptr; block = block->next) {
+      // Of a growing segment every piece that has memory is one for those who look.
+      if (block->state == Block::State::kUnmapped) {
+        begins = true;
+        continue;
+      }
+      if (begins) {
+        begins = false;
+        SegmentInfo& begun = segments.emplace_back();
+        begun.device = device_;
+        begun.address = block->address;
+        begun.stream = segment.pool->stream().queue;
+        begun.is_large = !segment.pool->small();
+        begun.is_expandable = segment.grows;
+        begun.owner_private_pool_id = owner.id;
+      }
+      SegmentInfo& info = segments.back();
+      info.total_size += block->size;
       BlockInfo& part = info.blocks.emplace_back();
       part.size = block->size;
       part.requested_size = block->requested;

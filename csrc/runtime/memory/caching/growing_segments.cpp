@@ -1,0 +1,199 @@
+// Segments that grow: one for each pool, if the setting `expandable_segments` asks for it and the
+// driver maps memory. Memory comes behind the addresses where it is wanted and goes from where
+// nothing is, in multiples of the driver's granularity, so what a program frees in one size serves
+// it in another. The idea is that of PyTorch's allocator for CUDA.
+//
+// The blocks of such a segment cover all of its addresses. Those without memory are of the state
+// kUnmapped, are in no pool, and no two of them are neighbours.
+#include <c10/core/AllocatorConfig.h>
+
+#include <algorithm>
+
+#include "runtime/driver/driver_table.h"
+#include "runtime/memory/caching/allocation_sizes.h"
+#include "runtime/memory/caching/device_cache.h"
+#include "runtime/memory/caching/segment_registry.h"
+
+namespace outboard {
+namespace {
+
+using c10::CachingAllocator::AcceleratorAllocatorConfig;
+
+// How many bytes are mapped at once, at least.
+constexpr size_t kLeastMapping = 2 << 20;
+
+// Not every version of PyTorch has the setting.
+template <typename Config>
+bool is_asked_for() {
+  if constexpr (requires { Config::use_expandable_segments(); }) {
+    return Config::use_expandable_segments();
+  } else {
+    return false;
+  }
+}
+
+bool is_free(const Block* block) { return block != nullptr && block->state == Block::State::kFree; }
+
+bool is_unmapped(const Block* block) {
+  return block != nullptr && block->state == Block::State::kUnmapped;
+}
+
+}  // namespace
+
+bool DeviceCache::grows_segments() const {
+  return driver_.memory_map != nullptr && is_asked_for<AcceleratorAllocatorConfig>();
+}
+
+// The growing segment of a pool, without memory if it is new; nullptr if there are no addresses.
+// Takes the lock away and back.
+Segment* DeviceCache::reserve_addresses(Lock& lock, BlockPool& pool) {
+  // More than there is memory: holes between tensors that stay may be too small for others.
+  const size_t bytes = round_up(total_memory_ + total_memory_ / 8, mapping_granularity_);
+  lock.unlock();
+  ob_address address = 0;
+  const ob_status status = driver_.address_reserve(driver_.context, device_, bytes, &address);
+  if (status != OB_OK) {
+    lock.lock();
+    if (status != OB_OUT_OF_MEMORY) throw_status(status, "address_reserve");
+    return pool.growing();
+  }
+  auto* segment = new Segment();
+  segment->address = address;
+  segment->size = bytes;
+  segment->grows = true;
+  segment->cache = this;
+  segment->pool = &pool;
+  register_segment(segment, device_);
+  lock.lock();
+  segment->first = new_block();
+  segment->first->segment = segment;
+  segment->first->address = address;
+  segment->first->size = bytes;
+  segment->first->state = Block::State::kUnmapped;
+  segments_.emplace(address, segment);
+  ++pool.owner().segments;
+  if (pool.growing() != nullptr) {
+    // Another thread was faster.
+    drop_addresses(lock, {segment});
+  } else {
+    pool.set_growing(segment);
+  }
+  return pool.growing();
+}
+
+// Looks for the first place where `bytes` would lie together once memory came behind addresses.
+bool DeviceCache::find_room(Segment& segment, size_t bytes, Mapping& found) {
+  for (Block* block = segment.first; block != nullptr; block = block->next) {
+    if (!is_unmapped(block)) continue;
+    Block* before = is_free(block->previous) ? block->previous : nullptr;
+    Block* after = is_free(block->next) ? block->next : nullptr;
+    const size_t already = before != nullptr ? before->size : 0;
+    const size_t missing = bytes > already ? bytes - already : mapping_granularity_;
+    size_t mapped = std::max(missing, kLeastMapping);
+    mapped = std::min(round_up(mapped, mapping_granularity_), block->size);
+    const bool whole = mapped == block->size;
+    if (already + mapped + (whole && after != nullptr ? after->size : 0) < bytes) continue;
+    if (!whole) cut(block, mapped);
+    found = {block, before, whole ? after : nullptr};
+    return true;
+  }
+  return false;
+}
+
+// A block of `bytes` in the growing segment of a pool, which gets the memory it lacks; nullptr if
+// there is not enough memory, or no room. Takes the lock away and back.
+Block* DeviceCache::extend(Lock& lock, BlockPool& pool, size_t bytes) {
+  Segment* segment = pool.growing();
+  if (segment == nullptr) segment = reserve_addresses(lock, pool);
+  if (segment == nullptr) return nullptr;
+  merge_last();
+  Mapping mapping;
+  if (!find_room(*segment, bytes, mapping)) return nullptr;
+  Block* block = mapping.block;
+  const size_t mapped = block->size;
+  if (mapped > limit_ || reserved_ > limit_ - mapped) {
+    make_unmapped(block);
+    return nullptr;
+  }
+  // Nobody else takes these while the lock is away.
+  block->state = Block::State::kPending;
+  for (Block* beside : {mapping.before, mapping.after}) {
+    if (beside == nullptr) continue;
+    pool.erase(beside);
+    beside->state = Block::State::kPending;
+  }
+  reserved_ += mapped;
+  lock.unlock();
+  const ob_status status = driver_.memory_map(driver_.context, device_, block->address, mapped);
+  lock.lock();
+  if (status != OB_OK) {
+    reserved_ -= mapped;
+    make_unmapped(block);
+    for (Block* beside : {mapping.before, mapping.after}) {
+      if (beside != nullptr) merge(beside);
+    }
+    if (status != OB_OUT_OF_MEMORY) throw_status(status, "memory_map");
+    return nullptr;
+  }
+  statistics_.map_memory(pool.small(), mapped, pool.owner().id, segment->mapped == 0);
+  segment->mapped += mapped;
+  for (Block* beside : {mapping.before, mapping.after}) {
+    if (beside != nullptr) join(block, beside);
+  }
+  if (block->size - bytes >= kBlockGranularity) {
+    merge(cut(block, bytes));
+  }
+  return block;
+}
+
+// The part of a free block whose memory can go back, out of the pool; what remains at its ends
+// stays free.
+Block* DeviceCache::releasable_part(Block* block) {
+  const ob_address base = block->segment->address;
+  const size_t start = block->address - base;
+  const size_t from = round_up(start, mapping_granularity_);
+  const size_t to = (start + block->size) / mapping_granularity_ * mapping_granularity_;
+  BlockPool& pool = *block->segment->pool;
+  pool.erase(block);
+  if (to < start + block->size) pool.insert(cut(block, to - start));
+  Block* part = block;
+  if (from > start) {
+    part = cut(block, from - start);
+    pool.insert(block);
+  }
+  part->state = Block::State::kPending;
+  Segment& segment = *part->segment;
+  segment.mapped -= part->size;
+  statistics_.unmap_memory(pool.small(), part->size, pool.owner().id, segment.mapped == 0);
+  return part;
+}
+
+// Its addresses have no memory (any more), and nothing uses it.
+void DeviceCache::make_unmapped(Block* block) {
+  block->state = Block::State::kUnmapped;
+  block->requested = 0;
+  for (Block* neighbour : {block->previous, block->next}) {
+    if (is_unmapped(neighbour)) join(block, neighbour);
+  }
+}
+
+// Takes the lock away and back.
+void DeviceCache::drop_addresses(Lock& lock, const std::vector<Segment*>& segments) {
+  for (Segment* segment : segments) {
+    BlockPool& pool = *segment->pool;
+    if (pool.growing() == segment) pool.set_growing(nullptr);
+    segments_.erase(segment->address);
+    --pool.owner().segments;
+    discard(segment->first);
+  }
+  lock.unlock();
+  for (Segment* segment : segments) {
+    unregister_segment(segment);
+    defer_status(driver_.address_release(driver_.context, device_, segment->address, segment->size),
+                 "address_release");
+    delete segment;
+  }
+  lock.lock();
+}
+
+}  // namespace outboard

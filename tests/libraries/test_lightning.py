@@ -1,0 +1,105 @@
+"""Lightning: the accelerator by name, devices, mixed precision, checkpoints."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from torch_outboard.integrations import enable
+from torch_outboard.integrations.lightning import options
+
+lightning = pytest.importorskip("lightning")
+
+QUIET = {
+    "logger": False,
+    "enable_checkpointing": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+}
+
+
+class Module(lightning.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(8, 16), torch.nn.SiLU(), torch.nn.Linear(16, 3)
+        )
+        self.seen: list[tuple[str, object]] = []
+        self.losses: list[float] = []
+
+    def training_step(self, batch, index):
+        x, y = batch
+        out = self.layers(x)
+        self.seen.append((self.device.type, out.dtype))
+        loss = torch.nn.functional.cross_entropy(out, y)
+        self.losses.append(loss.item())
+        return loss
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), lr=1e-2)
+
+
+def trained(chosen: dict[str, object], **more: object) -> Module:
+    torch.manual_seed(0)
+    module = Module()
+    data = torch.utils.data.TensorDataset(torch.randn(80, 8), torch.randint(0, 3, (80,)))
+    loader = torch.utils.data.DataLoader(data, batch_size=4)
+    lightning.Trainer(**chosen, **QUIET, **more, max_epochs=1).fit(module, loader)
+    return module
+
+
+def test_by_name(device):
+    assert enable("lightning") == ["lightning"]
+    name = device.type
+    theirs = trained({"accelerator": "cpu"})
+    for devices in (1, "auto", [0]):
+        ours = trained({"accelerator": name, "strategy": name, "devices": devices})
+        assert {place for place, _ in ours.seen} == {name}
+        torch.testing.assert_close(ours.losses, theirs.losses, rtol=1e-4, atol=1e-4)
+
+
+def test_a_name_without_strategy_is_refused(device):
+    """Instead of training on the CPU."""
+    enable("lightning")
+    with pytest.raises(RuntimeError, match=f"pass strategy='{device.type}' as well"):
+        trained({"accelerator": device.type, "devices": 1})
+    with pytest.raises(ValueError, match="there is no device 99 among"):
+        trained({"accelerator": device.type, "strategy": device.type, "devices": [99]})
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"),
+    [
+        ("bf16-mixed", torch.bfloat16),
+        ("16-mixed", torch.float16),
+        ("bf16-true", torch.bfloat16),
+        ("64-true", torch.float64),
+    ],
+)
+def test_precision(device, precision, dtype):
+    ours = trained(options(precision))
+    assert set(ours.seen) == {(device.type, dtype)}
+    exact = trained({"accelerator": "cpu"}).losses
+    torch.testing.assert_close(ours.losses, exact, rtol=5e-2, atol=5e-2)
+
+
+def test_checkpoints(device, tmp_path):
+    chosen = {"accelerator": device.type, "strategy": device.type, "devices": 1}
+    enable("lightning")
+    torch.manual_seed(0)
+    module = Module()
+    data = torch.utils.data.TensorDataset(torch.randn(8, 8), torch.randint(0, 3, (8,)))
+    trainer = lightning.Trainer(**chosen, **QUIET, max_epochs=1)
+    trainer.fit(module, torch.utils.data.DataLoader(data, batch_size=4))
+    trainer.save_checkpoint(tmp_path / "module.ckpt")
+    again = Module.load_from_checkpoint(tmp_path / "module.ckpt", map_location="cpu")
+    for ours, theirs in zip(again.parameters(), module.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs.cpu(), rtol=0, atol=0)
+    resumed = Module()
+    lightning.Trainer(**chosen, **QUIET, max_epochs=2).fit(
+        resumed,
+        torch.utils.data.DataLoader(data, batch_size=4),
+        ckpt_path=tmp_path / "module.ckpt",
+        weights_only=False,
+    )
+    assert len(resumed.losses) == 2

@@ -1,0 +1,270 @@
+"""Segments that grow (`expandable_segments`), where a driver maps memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import run_python
+
+# One device of 256 MiB; `host` adds functions to its table, so these run beside it alone.
+SETTINGS = {
+    "OUTBOARD_DRIVER": "host",
+    "OUTBOARD_HOST_ACCESS": "shared",
+    "OUTBOARD_TORTURE": "count",
+    "OMP_NUM_THREADS": "1",
+}
+PROGRAM = f"""
+import sys
+sys.path.append({str(Path(__file__).parents[2])!r})
+import gc, random, threading
+import torch
+from tests.lying_drivers import use_table
+from tests.runtime.mapped_memory import MIB, PIECE, MappedMemory
+from tests.runtime.memory_checks import *
+from torch_outboard import _C
+from torch_outboard.drivers import torture
+from torch_outboard.drivers.contract import Status
+
+memory = MappedMemory(256 * MIB)
+use_table(memory.add_to)
+device = torch.device("host", 0)
+torch.empty(1, device=device)
+
+def check():
+    found = segments(device)
+    assert all(s["is_expandable"] for s in found), found
+    check_segments(device)
+    now = stats(device)
+    assert now["reserved_bytes.all.current"] == len(memory.mapped) * PIECE
+    assert sum(s["total_size"] for s in found) == len(memory.mapped) * PIECE
+    for left, right in itertools.pairwise(sorted(found, key=lambda s: s["address"])):
+        assert left["address"] + left["total_size"] <= right["address"]
+    assert now["segment.all.current"] == len(memory.reserved), memory.reserved
+    assert now["inactive_split.all.current"] == 0
+    assert now["inactive_split_bytes.all.current"] == 0, now["inactive_split_bytes.all.current"]
+
+def filled(size, value):
+    return torch.full((size,), value, dtype=torch.uint8, device=device)
+
+def holds(tensor, value):
+    return bool((tensor.cpu() == value).all())
+
+def everything_goes():
+    gc.collect()
+    torch.accelerator.synchronize()
+    torch.accelerator.empty_cache()
+    assert not memory.mapped and not memory.reserved
+    assert stats(device)["reserved_bytes.all.current"] == 0
+    assert torture.misuses() == 0
+"""
+
+
+def run(program: str, **settings: str) -> None:
+    asked = {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+    run_python(PROGRAM + program, **{**SETTINGS, **asked, **settings})
+
+
+def test_what_was_freed_in_one_size_serves_another() -> None:
+    run("""
+import itertools
+tensors = [empty(40 * MIB, device) for _ in range(5)]
+check()
+del tensors
+whole = empty(250 * MIB, device)
+check()
+assert stats(device)["num_alloc_retries"] == 0
+assert memory.calls["address_reserve"] == 2, memory.calls  # small and large
+assert "allocate" not in torture.calls() or torture.calls()["allocate"] <= 1
+del whole
+everything_goes()
+""")
+
+
+def test_without_the_setting_nothing_is_mapped() -> None:
+    run(
+        """
+tensors = [empty(40 * MIB, device) for _ in range(5)]
+assert not memory.calls
+assert not any(s["is_expandable"] for s in segments(device))
+""",
+        PYTORCH_ALLOC_CONF="",
+    )
+
+
+def test_a_driver_that_maps_nothing() -> None:
+    run_python(
+        """
+import torch
+x = torch.ones(30 << 20, dtype=torch.uint8, device="host")
+assert x.sum() == 30 << 20
+""",
+        **SETTINGS,
+        PYTORCH_ALLOC_CONF="expandable_segments:True",
+    )
+
+
+def test_memory_goes_back_from_between_tensors() -> None:
+    run("""
+import itertools
+first, second, third = (filled(20 * MIB + 100, value) for value in (1, 2, 3))
+torch.accelerator.empty_cache()
+reserved = len(memory.mapped)
+del second
+torch.accelerator.empty_cache()
+check()
+assert len(memory.mapped) == reserved - 19  # the pieces at its ends are shared
+assert holds(first, 1) and holds(third, 3)
+again = filled(20 * MIB, 4)
+check()
+assert first.data_ptr() < again.data_ptr() < third.data_ptr()
+assert holds(first, 1) and holds(third, 3) and holds(again, 4)
+del first, third, again
+everything_goes()
+""")
+
+
+def test_out_of_memory_leaves_all_as_it_was() -> None:
+    run("""
+import itertools
+kept = filled(200 * MIB, 7)
+try:
+    empty(100 * MIB, device)
+except torch.OutOfMemoryError as error:
+    assert "100.00 MiB" in str(error), error
+else:
+    raise AssertionError("there was no more memory")
+check()
+more = filled(50 * MIB, 8)
+check()
+assert holds(kept, 7) and holds(more, 8)
+del kept, more
+torch.accelerator.empty_cache()
+_C.set_memory_fraction(0.5, 0)
+try:
+    empty(130 * MIB, device)
+except torch.OutOfMemoryError as error:
+    assert "128.00 MiB" in str(error), error
+else:
+    raise AssertionError("the process has no more than half of the memory")
+assert empty(120 * MIB, device).numel() == 120 * MIB
+everything_goes()
+""")
+
+
+def test_calls_that_fail() -> None:
+    run("""
+import itertools
+kept = filled(20 * MIB, 1)
+memory.failures["memory_map"] = Status.ERROR, 1
+try:
+    empty(40 * MIB, device)
+except RuntimeError as error:
+    assert "memory_map" in str(error), error
+else:
+    raise AssertionError("the failure was lost")
+check()
+other = filled(40 * MIB, 2)
+assert holds(kept, 1) and holds(other, 2)
+del other
+memory.failures["memory_unmap"] = Status.ERROR, 1
+try:
+    torch.accelerator.empty_cache()
+    torch.accelerator.synchronize()
+except RuntimeError as error:
+    assert "memory_unmap" in str(error), error
+else:
+    raise AssertionError("the failure was lost")
+check()
+assert holds(filled(40 * MIB, 3), 3)
+del kept
+everything_goes()
+# Without addresses memory comes as it does otherwise.
+memory.failures["address_reserve"] = Status.OUT_OF_MEMORY, 100
+x = filled(5 * MIB, 4)
+assert not any(s["is_expandable"] for s in segments(device))
+assert holds(x, 4)
+""")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_histories(seed: int) -> None:
+    run(f"""
+import itertools
+rng = random.Random({seed})
+streams = [torch.accelerator.current_stream(), torch.Stream(device)]
+live = []
+for step in range(300):
+    action = rng.random()
+    if action < 0.5:
+        size, value = int(2 ** rng.uniform(4, 24.5)), rng.randrange(256)
+        stream = rng.choice(streams)
+        try:
+            with stream:
+                live.append((filled(size, value), value))
+        except torch.OutOfMemoryError:
+            live = live[: len(live) // 2]
+    elif action < 0.97 and live:
+        tensor, value = live.pop(rng.randrange(len(live)))
+        torch.accelerator.synchronize()
+        assert holds(tensor, value), "somebody else wrote to this memory"
+        if rng.random() < 0.3:
+            tensor.record_stream(rng.choice(streams))
+        del tensor
+    else:
+        torch.accelerator.empty_cache()
+    if step % 10 == 0:
+        check()
+torch.accelerator.synchronize()
+assert all(holds(tensor, value) for tensor, value in live)
+del live
+everything_goes()
+""")
+
+
+def test_many_threads() -> None:
+    run("""
+failures = []
+
+def work(seed):
+    rng = random.Random(seed)
+    live = []
+    try:
+        with torch.Stream(device) if seed % 2 else torch.accelerator.current_stream():
+            for step in range(120):
+                if len(live) < 4 and rng.random() < 0.6:
+                    value = (seed * 120 + step) % 251
+                    live.append((filled(rng.choice([1000, 3 * MIB, 8 * MIB]), value), value))
+                elif live:
+                    tensor, value = live.pop(rng.randrange(len(live)))
+                    assert holds(tensor, value), "another thread wrote to this memory"
+                if step % 20 == 19:
+                    torch.accelerator.empty_cache()
+    except BaseException as failure:
+        failures.append(failure)
+
+threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not failures, failures
+everything_goes()
+""")
+
+
+def test_private_pools() -> None:
+    run("""
+import itertools
+pool = _C.create_memory_pool()
+_C.begin_allocate_to_pool(0, pool)
+inside = filled(30 * MIB, 1)
+_C.end_allocate_to_pool(0, pool)
+outside = filled(30 * MIB, 2)
+assert memory.calls["address_reserve"] == 3, memory.calls  # small, large and the pool's
+assert holds(inside, 1) and holds(outside, 2)
+del inside, outside
+_C.release_memory_pool(0, pool)
+everything_goes()
+""")
