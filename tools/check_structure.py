@@ -36,6 +36,7 @@ LAYERS = (
         "cpu_kernels",
         "dispatch",
         "distributed",
+        "inspection",
         "profiler",
         "random",
         "tensors",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torch_outboard.dispatch.operator_checks import opcheck
     from torch_outboard.dispatch.registrations import registrations
     from torch_outboard.dispatch.user_kernels import kernel
+    from torch_outboard.inspection.tracing import trace
     from torch_outboard.loading.driver_choice import use_driver
     from torch_outboard.ops.template import Launch
 
@@ -38,6 +39,7 @@ __all__ = [
     "library_path",
     "opcheck",
     "registrations",
+    "trace",
     "use_driver",
     "ways",
 ]
@@ -51,6 +53,7 @@ _LAZY = {
     "from_cpu": "torch_outboard.device.host_memory",
     "opcheck": "torch_outboard.dispatch.operator_checks",
     "registrations": "torch_outboard.dispatch.registrations",
+    "trace": "torch_outboard.inspection.tracing",
     "use_driver": "torch_outboard.loading.driver_choice",
 }
 

@@ -17,6 +17,7 @@
 #include "dispatch/makers/yielding_library.h"
 #include "dispatch/registration.h"
 #include "dispatch/router.h"
+#include "tensors/layouts/layouts.h"
 #include "tensors/sparse.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
@@ -212,6 +213,12 @@ void ensure_registered(const std::string& name) {
   all.names.insert(name);
 }
 
+bool reaches_router(const std::string& name) {
+  Registrations& all = registrations();
+  const std::lock_guard lock(all.mutex);
+  return all.names.count(name) != 0;
+}
+
 void find_raw_kernels(const std::vector<std::string>& names) {
   Registrations& all = registrations();
   const std::lock_guard lock(all.mutex);
@@ -247,6 +254,12 @@ void route_operators_like(c10::DispatchKey model, c10::DispatchKey key, torch::L
     if (key == kKey && !registrations().names.insert(full).second) continue;
     library.impl(full.substr(6).c_str(), router_kernel(full));
   }
+}
+
+void register_layout_fallback(c10::DispatchKey key) {
+  auto* every = new torch::Library(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
+  registrations().libraries.push_back(every);
+  every->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
 
 void finish_registrations() {
@@ -288,6 +301,8 @@ void register_operators() {
     const std::string full = std::string("aten::") + name;
     if (all.names.insert(full).second) kernels.impl(name, router_kernel(full));
   }
+  register_nested_operators(aten);
+  register_quantized_operators();
   route_operators_like(c10::DispatchKey::CPU, kKey, aten);
   register_sparse_operators();
   register_integer_histograms();

@@ -23,6 +23,7 @@ Report& report() {
 
 std::atomic<int> g_call_sites{0};
 std::atomic<FindCallSite> g_find_call_site{nullptr};
+std::atomic<CallListener> g_call_listener{nullptr};
 
 int64_t now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -60,6 +61,8 @@ void clear_report() {
 
 void set_find_call_site(FindCallSite function) noexcept { g_find_call_site.store(function); }
 
+void set_call_listener(CallListener function) noexcept { g_call_listener.store(function); }
+
 ReportedCall::ReportedCall(const Operator& entry, at::ScalarType dtype, Way way) noexcept
     : dtype_(dtype), way_(way) {
   if (C10_LIKELY(!reporting())) return;
@@ -72,6 +75,7 @@ ReportedCall::~ReportedCall() {
   if (C10_LIKELY(entry_ == nullptr)) return;
   if (std::uncaught_exceptions() > exceptions_) return;
   const auto spent = static_cast<uint64_t>(now() - start_);
+  if (const CallListener listener = g_call_listener.load()) listener(*entry_, way_);
   std::string call_site;
   const FindCallSite find = g_find_call_site.load();
   if (g_call_sites.load() && find != nullptr) call_site = find();

@@ -34,6 +34,10 @@ OUTBOARD_API void clear_report();
 using FindCallSite = std::string (*)();
 OUTBOARD_API void set_find_call_site(FindCallSite function) noexcept;
 
+// Is told of every call that ended while a report is on; null for nobody. Called without a lock.
+using CallListener = void (*)(const Operator& entry, Way way) noexcept;
+OUTBOARD_API void set_call_listener(CallListener function) noexcept;
+
 inline std::atomic<int> g_reports{0};
 inline bool reporting() noexcept { return g_reports.load(std::memory_order_relaxed) != 0; }
 

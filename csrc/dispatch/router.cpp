@@ -22,6 +22,7 @@
 #include "runtime/programs/program.h"
 #include "runtime/streams/stream.h"
 #include "runtime/streams/wait.h"
+#include "tensors/layouts/layouts.h"
 
 namespace outboard {
 
@@ -104,8 +105,6 @@ bool matches(const RoutedKernel& kernel, const Subject& subject) {
          (kernel.dtypes == kAllDtypes || (subject.dtype != at::ScalarType::Undefined &&
                                           (kernel.dtypes >> static_cast<int>(subject.dtype)) & 1));
 }
-
-constexpr c10::DispatchKeySet kSparseKeys({c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr});
 
 // Whether an argument lies in memory that the device adopted from the host: its owner may free it
 // at any time, also while a stream still uses it.
@@ -204,7 +203,7 @@ bool run_device_kernel(std::optional<bool>& device_way, Operator& entry, const R
                        const Subject& subject, const c10::OperatorHandle& op,
                        c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   DeviceKernel& device_kernel = *kernel.device_kernel;
-  if (keys.has_any(kSparseKeys)) return false;
+  if (keys.has_any(kOtherLayoutKeys)) return false;
   if (device_kernel.calls_library()) {
     if (InnerWayScope::current() == InnerWay::kHost) return false;
   } else if (!runs_code(subject.device)) {
@@ -418,12 +417,12 @@ void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op, c10::Disp
   const Way host_way = shares_host_memory(subject.device) ? Way::kShared : Way::kCopied;
   std::optional<bool> device_way;
   // A stub's kernel has the rank of a maker's, behind those that were brought for the operator.
-  bool stubs_asked = keys.has_any(kSparseKeys);
+  bool stubs_asked = keys.has_any(kOtherLayoutKeys);
   if (const Kernels* kernels = entry.kernels.load(std::memory_order_acquire)) {
     for (const auto& kernel : *kernels) {
       if (!matches(*kernel, subject)) continue;
       // The kit's kernels know dense tensors alone.
-      if (kernel->source == Source::kKit && keys.has_any(kSparseKeys)) continue;
+      if (kernel->source == Source::kKit && keys.has_any(kOtherLayoutKeys)) continue;
       if (kernel->source < Source::kMaker && !std::exchange(stubs_asked, true) &&
           run_stub_kernel(entry, subject, op, stack)) {
         return;

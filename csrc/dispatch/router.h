@@ -136,6 +136,8 @@ OUTBOARD_API void finish_registrations();
 // Makes sure that calls of this overload reach the router. Somebody else's kernel that they reach
 // now becomes a row of the entry.
 void ensure_registered(const std::string& name);
+// Whether they do: the kit's memory, views and copies do not.
+OUTBOARD_API bool reaches_router(const std::string& name);
 // The same for overloads of aten that others registered for the device: for all if a library was
 // loaded since the last time, else for `names`. Called at the first use of the device, and where it
 // matters who registered what; names that do not exist do not matter.

@@ -15,6 +15,7 @@ void bind_driver(pybind11::module_& m);       // choice of driver, devices, stre
 void bind_memory(pybind11::module_& m);       // allocator statistics, pools, pinned memory
 void bind_random(pybind11::module_& m);       // generators
 void bind_fallback(pybind11::module_& m);     // policies and reports of the router
+void bind_inspection(pybind11::module_& m);   // kernels of an operator, traces of dispatch
 void bind_kernels(pybind11::module_& m);      // kernels written in Python
 void bind_engines(pybind11::module_& m);      // operator tables, programs, ways
 void bind_autograd(pybind11::module_& m);     // autograd's threads at exit

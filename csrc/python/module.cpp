@@ -11,6 +11,7 @@ PYBIND11_MODULE(_C, m) {
   outboard::bind_profiler(m);
   outboard::bind_autograd(m);
   outboard::bind_fallback(m);
+  outboard::bind_inspection(m);
   outboard::bind_kernels(m);
   outboard::bind_engines(m);
   m.def(

@@ -22,10 +22,14 @@ COMMANDS = {
     "prebuild": "compile kernels ahead of their use and keep them on disk",
     "stubs": "list the stubs behind PyTorch's operators, and whose kernels are in them",
     "cache": "show or clear what is kept on disk between runs",
+    "operators": "list every operator of PyTorch, whether the device needs a kernel, and what runs",
+    "schemas": "compare what is registered here with the operators of another PyTorch",
+    "where": "show the way of a call: dispatch keys, router, kernel, with their files",
+    "trace": "run a program and show which operators it called, by which keys and ways",
 }
 
 # Commands that run only where there is the device of their option `--device`.
-ON_DEVICE = ("tune", "prebuild")
+ON_DEVICE = ("tune", "prebuild", "operators", "where")
 
 
 class _CommandParser(argparse.ArgumentParser):

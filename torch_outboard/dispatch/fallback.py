@@ -169,7 +169,7 @@ class Report:
 
 
 # c10's names of scalar types, as the report carries them.
-_DTYPES = {
+DTYPES = {
     "Byte": torch.uint8,
     "Char": torch.int8,
     "Short": torch.int16,
@@ -209,7 +209,7 @@ def report(*, call_sites: bool = False) -> Iterator[Report]:
     finally:
         _C.stop_report()
         result.rows = [
-            Row(op, _DTYPES.get(dtype or ""), way, calls, copied, nanoseconds * 1e-9, site)
+            Row(op, DTYPES.get(dtype or ""), way, calls, copied, nanoseconds * 1e-9, site)
             for op, dtype, way, site, calls, copied, nanoseconds in _C.report_rows()
         ]
 

@@ -10,6 +10,7 @@
 
 #include "cpu_kernels/call/cpu_call.h"
 #include "runtime/generator.h"
+#include "tensors/layouts/layouts.h"
 
 namespace outboard {
 
@@ -37,11 +38,20 @@ struct CpuPlan {
 namespace {
 
 // Operators that on other devices, too, accept CPU tensors beside device tensors.
-constexpr std::array<std::string_view, 11> kMixingOperators = {
-    "aten::_copy_from",     "aten::_copy_from_and_resize",    "aten::_cudnn_ctc_loss",
-    "aten::_ctc_loss",      "aten::_ctc_loss_backward",       "aten::_foreach_copy",
-    "aten::_foreach_copy_", "aten::_pack_padded_sequence",    "aten::copy_",
-    "aten::segment_reduce", "aten::_segment_reduce_backward",
+constexpr std::array<std::string_view, 13> kMixingOperators = {
+    "aten::_copy_from",
+    "aten::_copy_from_and_resize",
+    "aten::_cudnn_ctc_loss",
+    "aten::_ctc_loss",
+    "aten::_ctc_loss_backward",
+    "aten::_foreach_copy",
+    "aten::_foreach_copy_",
+    "aten::_pack_padded_sequence",
+    "aten::copy_",
+    "aten::segment_reduce",
+    "aten::_segment_reduce_backward",
+    "aten::_nested_from_padded",
+    "aten::quantize_per_channel",
 };
 
 // Operators with a tensor first and a list of indices into it.
@@ -230,15 +240,22 @@ void map_result(c10::IValue& value, CpuCall& call) {
 
 void run_on_host(Operator& entry, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                  torch::jit::Stack* stack, c10::DeviceIndex device, ReportedCall& reported) {
-  // Called for dense tensors or, with the keys of those, for sparse ones.
-  const bool dense =
-      !keys.has_any(c10::DispatchKeySet({c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr}));
+  // Called for dense tensors or, with the keys of those, for sparse, nested and quantized ones.
+  const bool dense = !keys.has_any(kOtherLayoutKeys);
   const CpuPlan& plan = plan_of(entry, op);
   TORCH_CHECK_NOT_IMPLEMENTED(
       !dense || plan.has_cpu_kernel || op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU),
       entry.name, " was asked for on ", device_of(device),
       ", and neither the device nor the CPU has a kernel for it; bring one with "
       "torch_outboard.kernel");
+  for (const auto& [layout, key] : {std::pair("nested", c10::DispatchKey::NestedTensorCPU),
+                                    std::pair("quantized", c10::DispatchKey::QuantizedCPU)}) {
+    const c10::DispatchKey functionality = c10::toFunctionalityKey(key);
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        !keys.has(functionality) || op.hasComputedKernelForDispatchKey(key), entry.name,
+        " was asked for with ", layout, " tensors on ", device_of(device),
+        ", and PyTorch has no kernel for those, on the CPU neither; make them dense first");
+  }
   const size_t base = stack->size() - op.schema().arguments().size();
   if (plan.indexes) check_indexing(*stack, plan, base);
   CpuCall call(device);

@@ -72,6 +72,7 @@ at::Tensor CpuCall::map(const at::Tensor& tensor, Access access) {
                                 tensor.device(), "; use a dense or a sparse one");
     return map_sparse(tensor, access);
   }
+  if (C10_UNLIKELY(tensor.is_nested())) return map_nested(tensor, access);
   check_has_storage(tensor);
   for (TensorView& view : tensors_) {
     if (view.device.is_same(tensor)) {
@@ -82,6 +83,7 @@ at::Tensor CpuCall::map(const at::Tensor& tensor, Access access) {
       return view.host;
     }
   }
+  if (C10_UNLIKELY(tensor.is_quantized())) return map_quantized(tensor, access);
   if (way_ == Way::kShared && find_storage(tensor.storage()) == nullptr) {
     const CpuAlias& alias = aliases_.emplace_back(tensor, access);
     const c10::Storage& host = alias.tensor().storage();
@@ -226,12 +228,12 @@ at::Tensor CpuCall::result(at::Tensor host) {
   for (const TensorView& view : tensors_) {
     if (view.host.is_same(host)) return view.device;
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      host.layout() != at::kMkldnn && !host.is_quantized() && !host.is_nested(),
-      "the result is a tensor of layout ", host.layout(), " and dtype ", host.scalar_type(),
-      ", and only dense and sparse tensors of ordinary dtypes exist on ", device_of(device_),
-      "; do this on the CPU");
+  TORCH_CHECK_NOT_IMPLEMENTED(host.layout() != at::kMkldnn, "the result is a tensor of layout ",
+                              host.layout(),
+                              ", and only dense, sparse, nested and quantized tensors exist on ",
+                              device_of(device_), "; do this on the CPU");
   if (C10_UNLIKELY(host.layout() != at::kStrided)) return sparse_result(host);
+  if (C10_UNLIKELY(host.is_nested() || host.is_quantized())) return other_result(host);
   for (const StorageView& view : storages_) {
     if (view.host.is_alias_of(host.storage())) {
       return tensor_over(view.device, kDeviceKeys, host);
@@ -267,8 +269,9 @@ void CpuCall::copy_back() {
   for (TensorView& view : tensors_) {
     if (view.access != Access::kWrite) continue;
     const StorageView& storage = *find_storage(view.device.storage());
-    const auto [begin, end] = byte_span(view.host);
-    if (storage.resized || begin == end) continue;
+    auto [begin, end] = byte_span(view.host);
+    end = std::min(end, storage.mapped_bytes);  // several elements may share a byte
+    if (storage.resized || begin >= end) continue;
     // A copy-on-write storage gets memory of its own here.
     const auto device = reinterpret_cast<ob_address>(storage.device.mutable_data());
     RecordedCopy record(stream_, stream_.device, -1, end - begin);

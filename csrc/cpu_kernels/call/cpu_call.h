@@ -78,6 +78,9 @@ class OUTBOARD_API CpuCall {
 
   at::Tensor map_sparse(const at::Tensor& tensor, Access access);
   at::Tensor sparse_result(const at::Tensor& host);
+  at::Tensor map_nested(const at::Tensor& tensor, Access access);
+  at::Tensor map_quantized(const at::Tensor& tensor, Access access);
+  at::Tensor other_result(const at::Tensor& host);
   void finish_sparse();
   StorageView* find_storage(const c10::Storage& storage);
   StorageView& storage_view(const c10::Storage& storage, Access access);
@@ -101,6 +104,7 @@ class OUTBOARD_API CpuCall {
   c10::SmallVector<StorageView, 4> storages_;
   c10::SmallVector<TensorView, 6> tensors_;
   c10::SmallVector<Adopted, 1> adopted_;
+  // And nested ones: those that are made of other tensors.
   std::vector<TensorView> sparse_tensors_;
 };
 

@@ -5,14 +5,29 @@
 // exists for. Run as a whole on the host they choose as for a CPU tensor. Autograd stands above
 // them, double backward included. The overrideable operators can still be called by name, and by
 // `_convolution`.
+#include <ATen/TracerMode.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/convolution_native.h>
 
-#include "dispatch/router.h"
+#include "cpu_kernels/typed/typed_overload.h"
 
 namespace outboard::cpu_kernels {
 
 namespace {
+
+at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
+                       const std::optional<at::Tensor>& bias, at::IntArrayRef stride,
+                       at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
+                       at::IntArrayRef output_padding, int64_t groups) {
+  if (C10_UNLIKELY(at::tracer::impl::is_dispatch_enabled())) {
+    // torch.jit.trace records what PyTorch's composite calls, and not this.
+    return at::native::convolution(input, weight, bias, stride, padding, dilation, transposed,
+                                   output_padding, groups);
+  }
+  return TypedOverload<"convolution">::routed<at::Tensor>(
+      input, weight, bias, stride, padding, dilation, transposed, output_padding, groups);
+}
 
 at::Tensor convolution_overrideable(const at::Tensor& input, const at::Tensor& weight,
                                     const std::optional<at::Tensor>& bias, at::IntArrayRef stride,
@@ -36,7 +51,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward_overrideable
 
 }  // namespace
 
-OUTBOARD_BOXED("convolution")
+OUTBOARD_DIRECT("convolution", convolution)
 OUTBOARD_BOXED("convolution_backward")
 OUTBOARD_ROUTED("convolution_overrideable", convolution_overrideable)
 OUTBOARD_ROUTED("convolution_backward_overrideable", convolution_backward_overrideable)

@@ -1,0 +1,262 @@
+"""TorchScript on the device: trace, script, save, load, freeze, fuse, boxed and unboxed calls."""
+
+from __future__ import annotations
+
+import copy
+import io
+
+import pytest
+import torch
+from torch import nn
+from torch.utils._pytree import tree_map
+
+pytestmark = [
+    pytest.mark.separate,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning"),
+]
+
+
+class Branching(nn.Module):
+    """Convolution, statistics, a loop and a branch on what is there at run time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(1, 4, 3, padding=1)
+        self.norm = nn.BatchNorm2d(4)
+        self.linear = nn.Linear(4 * 36, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.norm(self.convolution(x)))
+        for step in range(2):
+            if bool(x.sum() > step):
+                x = x + 1
+        return self.linear(x.flatten(1))
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return Branching().eval()
+
+
+@pytest.fixture
+def images():
+    return torch.randn(2, 1, 6, 6, generator=torch.Generator().manual_seed(1))
+
+
+def check(actual, expected, device):
+    assert actual.device == device
+    torch.testing.assert_close(actual.cpu(), expected, atol=1e-4, rtol=1e-4)
+
+
+def saved(module):
+    file = io.BytesIO()
+    torch.jit.save(module, file)
+    file.seek(0)
+    return file
+
+
+def on_device(model, device):
+    return copy.deepcopy(model).to(device)
+
+
+def operators(traced):
+    return [n.kind() for n in traced.inlined_graph.nodes() if n.kind().startswith("aten::")]
+
+
+def test_traced(model, images, device):
+    expected = model(images)
+    traced = torch.jit.trace(on_device(model, device), images.to(device))
+    check(traced(images.to(device)), expected, device)
+    assert operators(traced) == operators(torch.jit.trace(model, images))
+    check(torch.jit.load(saved(traced))(images.to(device)), expected, device)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Conv1d(2, 2, 2),
+        nn.Conv3d(2, 2, 2),
+        nn.ConvTranspose2d(2, 2, 2),
+        nn.Conv2d(2, 2, 2, padding="same", padding_mode="circular", bias=False),
+        nn.LSTM(3, 3),
+        nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_traces_have_the_operators_of_cpu(layer, device):
+    """A kernel for a composite must not hide what a trace records in it."""
+    sizes = {"Conv1d": (1, 2, 5), "Conv3d": (1, 2, 3, 3, 3), "LSTM": (2, 1, 3)}
+    x = torch.randn(sizes.get(type(layer).__name__, (1, 2, 4, 4)))
+    x = x[0] if isinstance(layer, nn.TransformerEncoderLayer) else x
+    expected = operators(torch.jit.trace(layer, x))
+    layer = on_device(layer, device)
+    assert operators(torch.jit.trace(layer, x.to(device))) == expected
+
+
+def test_scripted_with_gradients(model, images, device):
+    model.train()
+    ours = on_device(model, device)
+    scripted = torch.jit.script(ours)
+    for _ in range(4):  # the first calls profile
+        for parameter in (*ours.parameters(), *model.parameters()):
+            parameter.grad = None
+        scripted(images.to(device)).sum().backward()
+        model(images).sum().backward()
+        for parameter, expected in zip(ours.parameters(), model.parameters(), strict=True):
+            torch.testing.assert_close(parameter.grad.cpu(), expected.grad, atol=2e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("first", ["cpu", "device"])
+@pytest.mark.parametrize("then", ["cpu", "device", "as saved"])
+def test_saved_and_loaded(model, images, device, first, then):
+    places = {"cpu": torch.device("cpu"), "device": device}
+    scripted = torch.jit.script(on_device(model, places[first]))
+    target = places[first if then == "as saved" else then]
+    loaded = torch.jit.load(saved(scripted), map_location=None if then == "as saved" else target)
+    check(loaded(images.to(target)), model(images), target)
+    assert {parameter.device for parameter in loaded.parameters()} == {target}
+
+
+def test_moved_after_loading(model, images, device):
+    loaded = torch.jit.load(saved(torch.jit.script(model)))
+    expected = model(images)
+    check(loaded.to(device)(images.to(device)), expected, device)
+    check(copy.deepcopy(loaded)(images.to(device)), expected, device)
+    check(loaded.cpu()(images), expected, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("optimize", [torch.jit.freeze, torch.jit.optimize_for_inference])
+def test_frozen(model, images, device, optimize):
+    frozen = optimize(torch.jit.script(on_device(model, device)))
+    for _ in range(3):
+        check(frozen(images.to(device)), model(images), device)
+    check(torch.jit.load(saved(frozen))(images.to(device)), model(images), device)
+
+
+@pytest.mark.parametrize("fuser", ["fuser0", "fuser1"])
+def test_fusers_leave_the_device_right(device, fuser):
+    """PyTorch's fusers make code for CPU and CUDA; here the operators run one by one."""
+
+    @torch.jit.script
+    def chain(a, b):
+        return torch.tanh(a * b + a).relu() * 2.0 + b
+
+    a, b = torch.randn(5, 6), torch.randn(6)
+    expected = torch.tanh(a * b + a).relu() * 2.0 + b
+    with torch.jit.fuser(fuser):
+        for _ in range(4):
+            check(chain(a.to(device), b.to(device)), expected, device)
+
+
+def test_devices_in_scripts(device):
+    unit = torch.jit.CompilationUnit(
+        f"""
+def made():
+    return torch.ones([2], device=torch.device("{device.type}", 0))
+
+def moved(x: Tensor):
+    return x.to("{device.type}")
+
+def asked(x: Tensor):
+    return x.device.type, x.device.index, torch.zeros([2], device=x.device)
+"""
+    )
+    assert unit.made().device == device
+    assert unit.moved(torch.ones(2)).device == device
+    name, index, zeros = unit.asked(unit.made())
+    assert (name, index, zeros.device) == (device.type, device.index, device)
+
+
+def test_boxed_and_unboxed(device):
+    x = torch.tensor([-1.0, 2.0])
+    ours = x.to(device)
+    operation, _ = torch._C._jit_get_operation("aten::relu")
+    check(operation(ours), x.relu(), device)
+    check(torch.ops.aten.relu.default(ours), x.relu(), device)
+    check(torch.ops.aten.add.Tensor(ours, ours, alpha=2), x + 2 * x, device)
+    operation, _ = torch._C._jit_get_operation("aten::linalg_vector_norm")  # no typed kernel for it
+    check(operation(ours, 2), torch.linalg.vector_norm(x), device)
+
+
+def test_forked(device):
+    @torch.jit.script
+    def both(a):
+        future = torch.jit.fork(torch.neg, a)
+        return torch.jit.wait(future) + a
+
+    check(both(torch.ones(3).to(device)), torch.zeros(3), device)
+
+
+def test_random_numbers_follow_the_seed(device):
+    @torch.jit.script
+    def noise(x):
+        return torch.rand_like(x) + torch.dropout(x, 0.5, True)
+
+    x = torch.ones(20).to(device)
+    torch.manual_seed(3)
+    first = noise(x)
+    torch.manual_seed(3)
+    assert torch.equal(noise(x).cpu(), first.cpu())
+
+
+def test_autocast_is_seen(device):
+    @torch.jit.script
+    def product(a, b):
+        return torch.mm(a, b)
+
+    x = torch.ones(2, 2).to(device)
+    with torch.autocast(device.type, dtype=torch.bfloat16):
+        assert product(x, x).dtype == torch.bfloat16
+
+
+def test_lite_interpreter(model, images, device):
+    from torch.jit.mobile import _load_for_lite_interpreter
+
+    data = torch.jit.script(on_device(model, device))._save_to_buffer_for_lite_interpreter()
+    loaded = _load_for_lite_interpreter(io.BytesIO(data), map_location=device)
+    check(loaded.forward(images.to(device)), model(images), device)
+
+
+@pytest.mark.slow
+def test_every_operator_is_traced_as_on_cpu(device):
+    # It changes how the whole process runs scripts.
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    compared, different = 0, []
+    for op in op_db:
+        # Its argument with the places to split at has to be on CPU.
+        if torch.float32 not in op.supported_dtypes("cpu") or op.name == "tensor_split":
+            continue
+        try:
+            sample = next(iter(op.sample_inputs("cpu", torch.float32)))
+            expected = traced_operators(op, sample, torch.device("cpu"))
+        except Exception:  # not every operator can be traced
+            continue
+        compared += 1
+        found = traced_operators(op, sample, device)
+        if found != expected:
+            different.append((op.formatted_name, found, expected))
+    assert compared > 500
+    assert different == []
+
+
+def traced_operators(op, sample, device):
+    def move(value):
+        if isinstance(value, torch.Tensor):
+            return value.to(device)
+        return device if isinstance(value, torch.device) else value
+
+    arguments = tree_map(move, [sample.input, *sample.args])
+    keywords = tree_map(move, sample.kwargs)
+    places = [i for i, value in enumerate(arguments) if isinstance(value, torch.Tensor)]
+
+    def call(*tensors):
+        given = list(arguments)
+        for place, tensor in zip(places, tensors, strict=True):
+            given[place] = tensor
+        return op(*given, **keywords)
+
+    traced = torch.jit.trace(call, tuple(arguments[i] for i in places), check_trace=False)
+    return operators(traced)

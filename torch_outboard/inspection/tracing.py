@@ -1,0 +1,124 @@
+"""A trace of dispatch: which operators a program calls, by which keys, and what they call.
+
+PyTorch's own needs a debug build. This one records what PyTorch tells any observer of operators,
+on all threads, those of backward passes included, and adds by which way the router ran them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+
+from torch_outboard import _C
+from torch_outboard.columns import columns
+from torch_outboard.dispatch.fallback import DTYPES
+from torch_outboard.inspection import dispatcher, keys
+
+__all__ = ["Call", "Trace", "trace"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of an operator, or a range of time that PyTorch or the program has named."""
+
+    name: str
+    # With kernels, in the order in which the call met them; empty for what is no operator. The last
+    # one computed, or called the parts.
+    keys: tuple[str, ...]
+    way: str | None  # "device", "shared" or "copied"; None where the router was not asked
+    dtype: torch.dtype | None  # of the first tensor argument
+    device: str  # of the same; "" if there is none
+    thread: int  # from 0, in the order of their first calls
+    seconds: float  # in the calling thread; 0 if it had not ended
+    raised: bool  # it ended with an exception
+    parts: list[Call] = field(default_factory=list, repr=False)
+
+    def walk(self) -> Iterator[Call]:
+        """This call and all that it is made of, outer ones first."""
+        yield self
+        for part in self.parts:
+            yield from part.walk()
+
+
+@dataclass
+class Trace:
+    """What ran inside a `with torch_outboard.trace()` block; filled when it ends.
+
+    `str(trace)` is a table in which parts stand below what they are parts of, further in.
+    """
+
+    # Those that are part of no other, in the order in which they began.
+    calls: list[Call] = field(default_factory=list)
+    # How many calls came after the million that is kept.
+    dropped: int = 0
+
+    def walk(self) -> Iterator[Call]:
+        """All calls, outer ones first."""
+        for call in self.calls:
+            yield from call.walk()
+
+    def __str__(self) -> str:
+        rows: list[tuple[str, ...]] = [("call", "keys", "way", "dtype", "device", "us")]
+        threads = {call.thread for call in self.calls}
+        for call in self.calls:
+            rows += _lines(call, 0, f"[{call.thread}] " if len(threads) > 1 else "")
+        text = columns(rows, right=(5,))
+        return text + (f"\n... and {self.dropped} more" if self.dropped else "")
+
+
+def _lines(call: Call, depth: int, thread: str) -> Iterator[tuple[str, ...]]:
+    name = thread + "  " * depth + call.name + (" (raised)" if call.raised else "")
+    dtype = str(call.dtype).removeprefix("torch.") if call.dtype else ""
+    met = " > ".join(call.keys)
+    yield name, met, call.way or "", dtype, call.device, f"{call.seconds * 1e6:.0f}"
+    for part in call.parts:
+        yield from _lines(part, depth + 1, thread)
+
+
+@contextmanager
+def trace() -> Iterator[Trace]:
+    """Records the calls of all operators in the process while the block runs.
+
+    Operators run as they do where a report is on: each is asked of the router, so that typed host
+    kernels are slower than without. Traces do not nest.
+
+    Raises:
+        RuntimeError: if another trace runs.
+
+    Examples::
+
+        with torch_outboard.trace() as trace:
+            model(x).sum().backward()
+        print(trace)
+    """
+    result = Trace()
+    _C.start_dispatch_trace()
+    try:
+        yield result
+    finally:
+        recorded, result.dropped = _C.stop_dispatch_trace()
+        result.calls = _tree(recorded)
+
+
+_Recorded = tuple[str, bool, list[str], str | None, str, str | None, int, int, int, bool]
+
+
+def _tree(recorded: list[_Recorded]) -> list[Call]:
+    entries: dict[str, Mapping[str, dispatcher.Entry]] = {}
+    calls: list[Call] = []
+    roots: list[Call] = []
+    for name, is_operator, met, dtype, device, way, parent, thread, nanoseconds, raised in recorded:
+        kernels: tuple[str, ...] = ()
+        if is_operator:
+            if name not in entries:
+                entries[name] = dispatcher.entries(name)
+            kernels = tuple(e.key for e in keys.path(met, entries[name]) if not e.fallthrough)
+        call = Call(
+            name, kernels, way, DTYPES.get(dtype or ""), device, thread, nanoseconds * 1e-9, raised
+        )
+        calls.append(call)
+        (calls[parent].parts if parent >= 0 else roots).append(call)
+    return roots
