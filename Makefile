@@ -127,6 +127,13 @@ test-packages: wheel sdist ## install both in fresh environments, and use the de
 bench: build ## the benchmarks, written to benchmarks/results
 	@$(PY) -m benchmarks.run
 
+.PHONY: docs
+docs: build $(VENV)/ready-docs ## the site of the documents, in build/docs/index.html; a dead link inside fails
+	@rm -rf build/docs
+	@$(PY) tools/site_sources.py build/docs-source
+	@$(PY) -m sphinx -q -W --keep-going -n -c docs -d build/docs-cache -b html build/docs-source build/docs
+	@echo "build/docs/index.html"
+
 .PHONY: lint
 lint: $(VENV)/ready-lint ## check style, types and structure of the sources
 	$(PY) -m ruff check .
@@ -190,6 +197,11 @@ $(VENV)/ready-libraries: requirements/libraries.txt | $(VENV)/ready
 
 $(VENV)/ready-lint: requirements/lint.txt | $(VENV)/ready
 	$(call say,Installing linters and formatters)
+	@$(PY) -m pip install -q -r $<
+	@touch $@
+
+$(VENV)/ready-docs: requirements/docs.txt | $(VENV)/ready
+	$(call say,Installing what makes the site of the documents)
 	@$(PY) -m pip install -q -r $<
 	@touch $@
 
