@@ -26,6 +26,7 @@ myst_heading_anchors = 3
 # Documents show outputs and dialects of C that no highlighter knows. Two modules have a `Launch`.
 suppress_warnings = ["misc.highlighting_failure", "ref.python"]
 
+default_role = "code"  # docstrings have single backticks
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 napoleon_google_docstring = True
@@ -35,3 +36,6 @@ html_theme = "furo"
 html_title = "torch_outboard"
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
+html_static_path = ["static"]
+html_css_files = ["site.css"]

@@ -77,18 +77,17 @@ class Site:
         language = LANGUAGES.get(file.suffix, "text")
         path = os.path.relpath(file, page.parent)
         shown = f"```{{literalinclude}} {path}\n:language: {language}\n```\n"
-        return f"---\norphan: true\n---\n# {file.relative_to(ROOT)}\n\n{shown}"
+        where = f"In `{file.parent.relative_to(ROOT)}/`:"
+        return f"---\norphan: true\n---\n# {file.name}\n\n{where}\n\n{shown}"
 
     def folder(self, folder: Path, page: Path) -> str:
-        """The files in it, each with its page."""
+        """What is in it, each with its page."""
         lines = [f"---\norphan: true\n---\n# {folder.relative_to(ROOT)}/\n"]
         for path in sorted(folder.iterdir()):
             if path.name.endswith(MADE) or path.name.startswith("."):
                 continue
-            if path.is_dir():
-                lines.append(f"- {path.name}/")
-            else:
-                lines.append(f"- [{path.name}]({os.path.relpath(self.page(path), page.parent)})")
+            link = os.path.relpath(self.page(path), page.parent)
+            lines.append(f"- [{path.name}{'/' if path.is_dir() else ''}]({link})")
         return "\n".join(lines) + "\n"
 
 

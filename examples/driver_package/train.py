@@ -37,7 +37,8 @@ def main() -> int:
     found = model(place.to(device)).argmax(1).cpu()
     right = (found == label).float().mean().item()
     print(f"{right:.1%} of new points are told right by {device}")
-    print("\n".join(str(report).splitlines()[:6]))
+    print(*sorted(line for line in str(report).splitlines() if "mm " in line), sep="\n")
+    print(", ".join(f"{way}: {share:.0%}" for way, share in report.share_by_way().items()))
     return 0 if right > 0.95 else 1
 
 

@@ -30,7 +30,7 @@ def steps(page: Path) -> list[tuple[Block, Block]]:
     return [
         (command, output)
         for command, output in pairwise(found)
-        if command.language == "sh" and output.language == "text"
+        if command.language == "sh" and output.language == "text" and not output.relation
     ]
 
 
