@@ -75,6 +75,7 @@ test-intel: build $(INTEL)/ready ## the tests of drivers and device kernels thro
 .PHONY: test-riscv
 test-riscv: build $(CLANG)/ready $(RISCV)/ready ## the tests of drivers and device kernels, and a slice of the operator sweep, on an emulated RISC-V
 	@$(ON_RISCV) $(PY) -m pytest --configuration riscv -m "not slow" -q -n $(MAX_JOBS) --timeout 1800 tests/drivers tests/device_kernels \
+		tests/examples/test_compile_by_hand.py tests/examples/test_wrong_kernel.py \
 		--deselect 'tests/device_kernels/ways/test_model_paths.py::test_training_step_is_native[ResNet-18]'
 	@$(ON_RISCV) $(PY) -m tests.opinfo.sweep --dtype float32 --driver riscv --way device --jobs $(MAX_JOBS) --timeout 900 \
 		$(addprefix --entry ,$(RISCV_ENTRIES))
@@ -127,6 +128,13 @@ test-packages: wheel sdist ## install both in fresh environments, and use the de
 .PHONY: bench
 bench: build ## the benchmarks, written to benchmarks/results
 	@$(PY) -m benchmarks.run
+
+.PHONY: docs
+docs: build $(VENV)/ready-docs ## the site of the documents, in build/docs/index.html; a dead link inside fails
+	@rm -rf build/docs
+	@$(PY) tools/site_sources.py build/docs-source
+	@$(PY) -m sphinx -q -W --keep-going -n -c docs -d build/docs-cache -b html build/docs-source build/docs
+	@echo "build/docs/index.html"
 
 .PHONY: lint
 lint: $(VENV)/ready-lint ## check style, types and structure of the sources
@@ -199,6 +207,11 @@ $(LIBRARIES)/ready: requirements/libraries.txt requirements/vision.txt | $(VENV)
 
 $(VENV)/ready-lint: requirements/lint.txt | $(VENV)/ready
 	$(call say,Installing linters and formatters)
+	@$(PY) -m pip install -q -r $<
+	@touch $@
+
+$(VENV)/ready-docs: requirements/docs.txt | $(VENV)/ready
+	$(call say,Installing what makes the site of the documents)
 	@$(PY) -m pip install -q -r $<
 	@touch $@
 

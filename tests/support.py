@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from functools import cache
 from pathlib import Path
 
 # How many times as long as usual processes may take: sanitizers are slow.
@@ -48,6 +49,15 @@ def try_python(
         env=environment,
         check=False,
     )
+
+
+@cache
+def kernels_run_on(driver: str) -> bool:
+    """Whether the first device of a driver runs kernels on this machine."""
+    command = [sys.executable, "-m", "tests.kernels_run"]
+    root = Path(__file__).resolve().parent.parent
+    environment = {**os.environ, "OUTBOARD_DRIVER": driver}
+    return subprocess.run(command, cwd=root, env=environment, capture_output=True).returncode == 0
 
 
 def compile_library(source: Path, output: Path) -> None:

@@ -232,7 +232,8 @@ void bind_programs(py::module_& m) {
   });
 }
 
-using Value = std::variant<bool, int64_t, double, std::vector<int64_t>, std::vector<double>>;
+using Value = std::variant<std::monostate, bool, int64_t, double, std::string, at::Tensor,
+                           std::vector<int64_t>, std::vector<double>>;
 
 py::object python_number(const ExpressionNumber& number) {
   if (number.is_real()) return py::cast(number.as_real());
@@ -245,7 +246,15 @@ py::object evaluate_expression(const std::string& text,
   std::vector<c10::IValue> arguments;  // outlive the values made of them
   std::vector<ExpressionValue> values;
   for (const auto& [name, value] : given) {
-    arguments.push_back(std::visit([](const auto& known) { return c10::IValue(known); }, value));
+    arguments.push_back(std::visit(
+        [](const auto& known) {
+          if constexpr (std::is_same_v<decltype(known), const std::monostate&>) {
+            return c10::IValue();
+          } else {
+            return c10::IValue(known);
+          }
+        },
+        value));
   }
   for (const c10::IValue& argument : arguments) values.push_back(ExpressionValue::of(argument));
   const Expression expression(text, [&](const std::string& wanted) {

@@ -11,12 +11,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.support import SLOWNESS
+from tests.support import SLOWNESS, kernels_run_on
 from torch_outboard.drivers import host, ocl
 
 FOLDER = Path(__file__).parent
@@ -39,13 +38,6 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
-@cache
-def kernels_run() -> bool:
-    command = [sys.executable, "-m", "tests.kernels_run"]
-    environment = {**os.environ, "OUTBOARD_DRIVER": "ocl"}
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True).returncode == 0
-
-
 def cases() -> Iterator[object]:
     """The operator database is swept once by default."""
     for kind in DEVICES:
@@ -64,7 +56,7 @@ def test_library(driver: Path, kind: str, checks: str) -> None:
         "LIBRARY_DRIVER_BASE": base.library_path(),
         "OUTBOARD_DRIVER": str(driver),
     }
-    if kind == "ocl" and not kernels_run():
+    if kind == "ocl" and not kernels_run_on("ocl"):
         pytest.skip("no device compiles code; `python -m torch_outboard doctor` says why")
     result = subprocess.run(
         [sys.executable, "-m", "pytest", str(FOLDER / checks), "-q", "-p", "no:cacheprovider"],

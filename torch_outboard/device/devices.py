@@ -74,7 +74,11 @@ def current_device() -> int:
 
 
 def set_device(device: DeviceLike) -> None:
-    """Makes `device` current in this thread. A negative index changes nothing."""
+    """Makes `device` current in this thread. A negative index changes nothing.
+
+    Raises:
+        RuntimeError: if there is no such device.
+    """
     index = device_index(device)
     if index >= 0:
         _lazy_init()
@@ -212,17 +216,17 @@ def memory_usage(device: DeviceLike = None) -> int:
 
 
 def temperature(device: DeviceLike = None) -> int:
-    """Degrees Celsius."""
+    """The temperature of a device in degrees Celsius. Raises as `utilization` does."""
     return round(_state("temperature", "temperature", device))
 
 
 def power_draw(device: DeviceLike = None) -> int:
-    """Milliwatts."""
+    """The power that a device draws, in milliwatts. Raises as `utilization` does."""
     return round(1000 * _state("power", "power draw", device))
 
 
 def clock_rate(device: DeviceLike = None) -> int:
-    """MHz."""
+    """The clock rate of a device in MHz. Raises as `utilization` does."""
     return round(_state("clock", "clock rate", device))
 
 

@@ -80,13 +80,17 @@ def set_rng_state(new_state: torch.Tensor, device: DeviceLike = None) -> None:
     Args:
         new_state: what `get_rng_state` returned.
         device: the device; the current one by default.
+
+    Raises:
+        RuntimeError: if the state has another size.
+        TypeError: if it is no CPU tensor of dtype uint8.
     """
     _lazy_init()
     _C.default_generator(device_index(device)).set_state(new_state)
 
 
 def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
-    """Sets the states of all devices' default generators."""
+    """Sets the states of all devices' default generators; raises as `set_rng_state` does."""
     for index, new_state in enumerate(new_states):
         set_rng_state(new_state, index)
 

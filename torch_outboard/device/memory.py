@@ -61,7 +61,7 @@ def empty_cache() -> None:
 
 
 def memory_stats(device: DeviceLike = None) -> OrderedDict[str, Any]:
-    """Statistics of the allocator as in `torch.accelerator.memory_stats`."""
+    """Bytes and numbers of blocks of the allocator, as in `torch.accelerator.memory_stats`."""
     return torch.accelerator.memory_stats(_checked_index(device))
 
 
@@ -203,6 +203,10 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) 
     Args:
         fraction: of the total memory, in [0, 1].
         device: the device; the current one by default.
+
+    Raises:
+        TypeError: if the fraction is no number.
+        ValueError: if it is not in [0, 1].
     """
     if not isinstance(fraction, (int, float)):
         raise TypeError(f"the fraction is a number in [0, 1], not {type(fraction).__name__}")
@@ -213,7 +217,7 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) 
 
 
 def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
-    """The limit set by `set_per_process_memory_fraction`."""
+    """The limit set by `set_per_process_memory_fraction`: a share of the memory, in [0, 1]."""
     _lazy_init()
     return _C.memory_fraction(device_index(device))
 

@@ -90,7 +90,7 @@ def templated(
         results: in order; a string names the only one.
         accepts, let, numbers, reals, lists, constants, conditions, reads, properties (`meta`,
             `compute`, `vectors`, `random`, `read_after`, `requires`, `reports`,
-            `resizes_silently`, `family`): as in template.h.
+            `resizes_silently`, `family`): as in docs/rows.md.
     """
     launched = [launches] if isinstance(launches, Launch) else list(launches)
     if isinstance(results, str):

@@ -5,35 +5,8 @@
 //   training ? size(self, 1) : 0
 //   mode == "mean" && given(weight)
 //
-// Values are numbers (also flags), lists of numbers, texts, tensors and none. Numbers are integers
-// or reals (device_kernels/expressions/expression_number.h): what integers of 64 bits cannot hold
-// raises. Operators are those of C with their precedence, the loosest first:
-//
-//   ? :
-//   ||
-//   &&
-//   == != < <= > >=
-//   + -              + joins lists
-//   * / // %         `/` divides reals, `//` rounds down
-//   ! -              of one value
-//   [a, b]  l[i]  l[a:b]
-//                    a list, an element (also from its end, with negative places), a part of one
-//
-// Names, functions, numbers of arguments and kinds of values are checked when an expression is
-// made, as far as the kinds are known before a call. Functions:
-//
-//   numel(t) dims(t) size(t, d) stride(t, d) sizes(t) bytes(t) floating(t)   of tensors
-//   given(v): not none and not undefined; either(v, w): v if it is given, else w
-//   len(l) prod(l) sum(l) drop(l, i) set(l, i, v) insert(l, i, v) fill(v, n)  of lists
-//   broadcast(l, m): the sizes to which both lists of sizes broadcast; raises as PyTorch does
-//   each(v, n): the list v, or n times its only element or the number v
-//   wrap(d, n): a dimension counted from the end becomes one counted from the start; another one
-//               raises as PyTorch does
-//   min_of(l) max_of(l): of a list
-//   padded_sizes(l, amounts): sizes with amounts before and after, two per size from the last one
-//   min(a, b) max(a, b): where a is a list, of each of its elements
-//   floor(x) ceil(x) abs(x) log1p(x) log2_ceil(n)
-//   real(x): the nearest real
+// docs/rows.md is the reference: values, operators and functions, each with an example. Numbers:
+// device_kernels/expressions/expression_number.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,71 +1,10 @@
 // The template engine: kernels written in OpenCL C, and a description of what surrounds them: which
 // tensors they read and write, of which sizes and dtypes, and how many work items each launch has.
 //
-// A call goes through a row's properties, besides those that every row may have (engine.h), in the
-// order in which they stand here; docs/kernels.md has an example. An expression is one of
-// device_kernels/expressions/expression.h. Its names are the arguments of the overload (without
-// those of out=), the results once they have sizes, those of `let`, `group_lanes`, the work items
-// of a work-group in launches of groups, and `deterministic`, whether
-// torch.use_deterministic_algorithms is on.
-//
-// Which calls the row serves (template_operands.cpp)
-//   operands       tensor arguments that kernels read; "weight?" may be None, and
-//                  "index=indices[-1]" is called index, an element of a list of tensors; as a value
-//                  of an expression such a list says which of its tensors are given
-//   scalars        arguments that are numbers: parameters of type V (items where items are moved)
-//   let            "name = expression", in order; earlier names may be used
-//   conditions     expressions without which a call is declined
-//   dtypes         bits of the dtypes that are served: of the first operand, or, without operands,
-//                  of the first result
-//   accepts        per further operand the names of its dtypes, "int32 int64", or "any"; an operand
-//                  without an entry must have the dtype of the first one
-//   compute        what has the dtype of values, V, where it is not the first tensor: the name of
-//                  another one, or a dtype's name
-//   items_of       tensors whose elements are moved as whole items, whatever their dtype: all
-//                  tensors with the dtype of the first one, or none
-//   strided        tensors that come with sizes and strides (at most 8 dimensions) instead of dense
-//
-// What it makes (template_results.cpp)
-//   meta           a functional overload whose Meta kernel checks the call with PyTorch's messages
-//                  and says sizes, strides and dtypes of the results: "aten::gather"
-//   results        names of the results, in order; none may be an argument of the functional form
-//   sizes          per result an expression, without `meta`
-//   result_dtypes  per result the name of an operand or a temporary, whose dtype it has (default:
-//                  the first operand), "dtype" for the argument of that name, "value" for the
-//                  dtype of values, or a dtype's name
-//   like           per result the name of an operand whose strides it gets, as in empty_like, or ""
-//   strides        per result name an expression: a list, or an empty one for row-major order
-//   wanted         per result name an expression: 0, and the result is an undefined tensor
-//   resizes_silently
-//                  given results of another size are resized without a warning
-//   temporaries    names of further tensors
-//   temporary_sizes, temporary_dtypes
-//                  expressions for their numbers of elements, and as in result_dtypes
-//   initial        per result or temporary what it holds before: a number, or an operand's name
-//
-// What kernels get besides tensors and scalars (template_source.cpp, template_launch.cpp)
-//   source         text of the kernels
-//   vectors        kernels use vectors, T, of as many elements as suit the device
-//   constants      "NAME = expression": integers that the compiler sees
-//   numbers        "name = expression": parameters of type ob_index, which has 64 bits where a
-//                  tensor or a number needs more than 32
-//   reals          "name = expression": parameters of type R
-//   lists          "name = expression": parameters of type ob_list: up to 16 numbers, name.at[i]
-//   random         expression: draws of random numbers to reserve; gives ob_seed and ob_offset
-//   reports        kernels say OB_REPORT where a value is wrong; the next wait then raises this:
-//                  "IndexError" or "RuntimeError", and words after ": " if they are not to be
-//                  "index out of range" (runtime/programs/kernel_faults.h)
-//
-// What is launched (template_launch.cpp), an entry per launch
-//   kernels        name
-//   items          expression for its work items
-//   groups         "1" if items are work-groups
-//   when, repeat   expressions: whether (default 1) and how often (default 1; ob_step counts)
-//   read_after, reads
-//                  after so many launches the first elements of temporaries are read, "name =
-//                  temporary"; results get their sizes only then
-//
-// What a text can use is said in torch_outboard/kernels/template.cl.
+// docs/rows.md describes the properties of a row, in the order in which a call goes through them:
+// which calls it serves (template_operands.cpp), what it makes (template_results.cpp), what kernels
+// get besides tensors and scalars (template_source.cpp, template_launch.cpp), and what is launched
+// (template_launch.cpp). Those that every row may have: engine.h.
 #pragma once
 
 #include <map>

@@ -1,0 +1,36 @@
+"""A kernel that writes 1 GiB behind its result, for tools that see that: on a device that does not
+look it damages what lies there, or ends the process.
+
+OUTBOARD_DRIVER=riscv OUTBOARD_RISCV_MEMORY=67108864 python examples/wrong_kernel/run.py
+OUTBOARD_OCL_LIBRARY=/usr/lib/oclgrind/liboclgrind-rt-icd.so python examples/wrong_kernel/run.py
+"""
+
+import os
+import sys
+
+import torch
+
+import torch_outboard
+from torch_outboard import Launch, ways
+
+if os.environ.get("OUTBOARD_DRIVER") != "riscv" and "grind" not in os.environ.get(
+    "OUTBOARD_OCL_LIBRARY", ""
+):
+    sys.exit("This device does not see what a kernel writes: use the driver `riscv`, or oclgrind.")
+
+torch.library.define("wrong::far", "(Tensor x) -> Tensor")
+torch_outboard.kernel(
+    "wrong::far",
+    source="""
+        __kernel void far(OB_PARAMETERS) {
+          OB_BEGIN
+          OB_ITEM(i)
+          out_store(i + (1 << 28), x_load(i));
+        }
+    """,
+    launches=Launch("far", "numel(out)"),
+)
+device = torch.device(torch_outboard.device_name())
+with ways.way("device"):
+    torch.ops.wrong.far(torch.ones(4, device=device))
+    torch.get_device_module(device).synchronize()
