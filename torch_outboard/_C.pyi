@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._C._distributed_c10d import Backend
 
 # ---- bind_driver.cpp
 
@@ -162,11 +163,18 @@ def clear_report() -> None: ...
 def report_rows() -> list[tuple[str, str | None, str, str, int, int, int]]: ...
 def router_names() -> list[str]: ...
 
-# ---- bind_inspection.cpp; kernels are (source, way, family, device, dtypes, separate memory only,
-# origin), and None if the overload does not reach the router; calls are (name, is operator, keys, dtype,
-# device, way, parent, thread, nanoseconds, raised)
+# ---- bind_distributed.cpp
 
-def router_kernels(name: str, /) -> list[tuple[str, str, str | None, int, int, bool, str]] | None: ...
+class ProcessGroup(Backend):
+    def __init__(self, engine: Backend, name: str) -> None: ...
+
+# ---- bind_inspection.cpp; kernels are (source, way, family, device, dtypes, separate memory only,
+# origin), and None if the overload does not reach the router; calls are (name, is operator, keys,
+# dtype, device, way, parent, thread, nanoseconds, raised)
+
+def router_kernels(
+    name: str, /
+) -> list[tuple[str, str, str | None, int, int, bool, str]] | None: ...
 def start_dispatch_trace() -> None: ...
 def stop_dispatch_trace() -> tuple[
     list[tuple[str, bool, list[str], str | None, str, str | None, int, int, int, bool]],

@@ -9,8 +9,8 @@ namespace outboard {
 namespace py = pybind11;
 
 void bind_distributed(py::module_& m) {
-  // Registered by PyTorch's own binding: the base class has to be known.
-  py::module_::import("torch._C._distributed_c10d");
+  // PyTorch's own binding has the base class, unless it was built without.
+  if (!py::hasattr(py::module_::import("torch._C"), "_distributed_c10d")) return;
   using distributed::ProcessGroup;
   py::class_<ProcessGroup, c10d::Backend, c10::intrusive_ptr<ProcessGroup>>(m, "ProcessGroup")
       .def(py::init([](const c10::intrusive_ptr<c10d::Backend>& engine, std::string name) {

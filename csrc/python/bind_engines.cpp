@@ -9,7 +9,7 @@
 #include "device_kernels/pointwise/pointwise_source.h"
 #include "device_kernels/pointwise/scalar_functions.h"
 #include "python/bindings.h"
-#include "python/python_function.h"
+#include "python/functions/python_function.h"
 #include "runtime/programs/compiler_probe.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"

@@ -8,8 +8,8 @@
 #include "dispatch/makers/stub_slots.h"
 #include "dispatch/router.h"
 #include "python/bindings.h"
-#include "python/python_function.h"
-#include "python/result_check.h"
+#include "python/functions/python_function.h"
+#include "python/functions/result_check.h"
 
 namespace py = pybind11;
 

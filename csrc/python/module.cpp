@@ -14,8 +14,6 @@ PYBIND11_MODULE(_C, m) {
   outboard::bind_inspection(m);
   outboard::bind_kernels(m);
   outboard::bind_engines(m);
-  m.def(
-      "bind_distributed", [m]() mutable { outboard::bind_distributed(m); },
-      "Adds ProcessGroup, once: PyTorch's own part is imported for it.");
+  outboard::bind_distributed(m);
   outboard::register_operators();
 }

@@ -20,7 +20,8 @@ def test_reductions(tmp_path: Path) -> None:
         whole = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
         cases = [(dtype, op) for dtype in real + whole for op in (O.SUM, O.PRODUCT, O.MIN, O.MAX)]
         cases += [(dtype, op) for dtype in whole for op in (O.BAND, O.BOR, O.BXOR)]
-        cases += [(torch.bool, op) for op in (O.SUM, O.PRODUCT, O.MIN, O.MAX, O.BAND, O.BOR, O.BXOR)]
+        every = (O.SUM, O.PRODUCT, O.MIN, O.MAX, O.BAND, O.BOR, O.BXOR)
+        cases += [(torch.bool, op) for op in every]
         cases += [(dtype, O.AVG) for dtype in (*real, torch.int32, torch.complex64)]
         cases += [(dtype, O.SUM) for dtype in (torch.complex64, torch.complex128, torch.uint16)]
         cases += [(torch.float32, dist._make_nccl_premul_sum(0.5))]

@@ -11,7 +11,7 @@ from torch_outboard import _C
 
 __all__ = ["Kernel", "notice", "registrations"]
 
-# "PrivateUse1: registered at file.cpp:12 :: (Tensor _0) -> Tensor _0 [ boxed unboxed ]"; what
+# "PrivateUse1: registered at <file>:12 :: (Tensor _0) -> Tensor _0 [ boxed unboxed ]"; what
 # another registration hides has "(inactive)" after the key.
 _DISPATCHED = re.compile(
     r"^(?P<key>\w+)(?:\[alias\])?(?P<hidden> \(inactive\))?: (?:registered at )?(?P<origin>.*?) :: "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from torch.distributed import Backend
+    from torch._C._distributed_c10d import Backend
 
 NAME = "outboard"
 
@@ -32,12 +32,11 @@ def register(device: str) -> bool:
 
 def _create(options: Any, backend_options: Any = None) -> Backend:
     """A group's backend, from what torch.distributed says of the group."""
-    from torch.distributed import PrefixStore, ProcessGroupGloo
+    from torch._C._distributed_c10d import PrefixStore
+    from torch.distributed import ProcessGroupGloo
 
     from torch_outboard import _C
 
-    if not hasattr(_C, "ProcessGroup"):
-        _C.bind_distributed()
     # The store of an agent that starts workers again holds the addresses of those before.
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     store = PrefixStore(f"attempt{attempt}", options.store)

@@ -58,9 +58,7 @@ assert tuple(COLUMNS) == tuple(field.name for field in fields(Overload))
 def overloads(device: int = 0) -> list[Overload]:
     """The list for a device of the driver in use, by name; starts the device."""
     return [
-        _overload(name, device)
-        for name in _all_names()
-        if dispatcher.schema_of(name) is not None
+        _overload(name, device) for name in _all_names() if dispatcher.schema_of(name) is not None
     ]
 
 

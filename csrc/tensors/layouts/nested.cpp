@@ -68,7 +68,7 @@ void register_nested_operators(torch::Library& dense) {
       continue;
     }
     kernels.impl(c10::toString(name).substr(6).c_str(),
-                  torch::CppFunction::makeFromBoxedFunction<&run_as_on_any_device>());
+                 torch::CppFunction::makeFromBoxedFunction<&run_as_on_any_device>());
   }
   route_operators_like(c10::DispatchKey::NestedTensorCPU, kNestedKey, *library);
   register_layout_fallback(kNestedKey);

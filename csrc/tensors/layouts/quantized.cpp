@@ -110,7 +110,7 @@ void register_quantized_operators() {
   kernels.impl("empty_quantized", TORCH_FN(at::native::empty_quantized));
   kernels.impl("_empty_affine_quantized", TORCH_FN(at::native::empty_affine_quantized));
   kernels.impl("_empty_per_channel_affine_quantized",
-                TORCH_FN(at::native::empty_per_channel_affine_quantized));
+               TORCH_FN(at::native::empty_per_channel_affine_quantized));
   kernels.impl("q_scale", TORCH_FN(at::native::q_scale_quant));
   kernels.impl("q_zero_point", TORCH_FN(at::native::q_zero_point_quant));
   kernels.impl("qscheme", TORCH_FN(at::native::qscheme_quant));

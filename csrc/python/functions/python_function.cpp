@@ -1,4 +1,4 @@
-#include "python/python_function.h"
+#include "python/functions/python_function.h"
 
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <torch/csrc/jit/frontend/tracer.h>

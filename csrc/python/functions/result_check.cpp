@@ -1,4 +1,4 @@
-#include "python/result_check.h"
+#include "python/functions/result_check.h"
 
 #include <c10/util/Exception.h>
 
