@@ -25,6 +25,7 @@ SPELLINGS = {
     "SupportsInt": "int",
     "SupportsFloat": "float",
     "torch.StorageBase": "torch.UntypedStorage",
+    "torch._C._distributed_c10d.Backend": "Backend",
     "_C.": "",
 }
 

@@ -255,7 +255,10 @@ def hand_over_tables(
     /,
 ) -> None: ...
 def evaluate_expression(
-    text: str, values: Sequence[tuple[str, bool | int | float | Sequence[int] | Sequence[float]]]
+    text: str,
+    values: Sequence[
+        tuple[str, bool | int | float | str | torch.Tensor | Sequence[int] | Sequence[float] | None]
+    ],
 ) -> bool | int | float | list[int | float]: ...
 def add_row_kernel(
     name: str, row: dict[str, Any], dtypes: Sequence[torch.dtype] | None, device: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import re
 import shlex
 import subprocess
@@ -54,7 +55,9 @@ def test_commands(block: Block) -> None:
             command = ""
             if module == "torch_outboard" and len(words) > 3 and not words[3].startswith("-"):
                 command = words[3]
-            for option in (word for word in words[3:] if word.startswith("--")):
+            # Behind the name of a program stand that program's.
+            ours = itertools.takewhile(lambda word: not word.endswith(".py"), words[3:])
+            for option in (word for word in ours if word.startswith("--")):
                 if option != "--help":
                     assert option.split("=")[0] in help_of(module, command), f"{module} {option}"
             if command:

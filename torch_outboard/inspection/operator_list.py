@@ -172,7 +172,7 @@ def _stubs() -> Mapping[str, str]:
     """The stubs of each overload that asks some."""
     found: dict[str, str] = {}
     for stub, overloads_of_it in sorted(_C.stub_operators().items()):
-        for name in overloads_of_it.split():
+        for name in (f"aten::{short}" for short in overloads_of_it.split()):
             found[name] = f"{found[name]} {stub}" if name in found else stub
     return found
 
