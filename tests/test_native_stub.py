@@ -71,6 +71,8 @@ def spelled(annotation: ast.expr | None) -> str:
     text = re.sub(r"\b(typing|collections\.abc|torch_outboard)\.", "", text)
     for theirs, ours in SPELLINGS.items():
         text = text.replace(theirs, ours)
+    # The linter puts None last.
+    text = re.sub(r"\bNone \| ((?:[^,\[\]]|\[[^\]]*\])*)", r"\1 | None", text)
     # Sizes of arrays are said beside their types.
     return re.sub(r"Annotated\[(.*?), 'FixedSize\(\d+\)'\]", r"\1", text)
 
