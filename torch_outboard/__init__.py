@@ -15,14 +15,17 @@ from torch_outboard.loading import activation as _activation
 from torch_outboard.paths import cmake_path, include_paths, library_path
 
 if TYPE_CHECKING:
+    from torch_outboard._C import Declined
     from torch_outboard.device.host_memory import as_cpu, from_cpu
     from torch_outboard.dispatch import fallback, ways
+    from torch_outboard.dispatch.registrations import registrations
     from torch_outboard.dispatch.user_kernels import kernel
     from torch_outboard.inspection.tracing import trace
     from torch_outboard.loading.driver_choice import use_driver
     from torch_outboard.ops.template import Launch
 
 __all__ = [
+    "Declined",
     "Launch",
     "__version__",
     "as_cpu",
@@ -33,6 +36,7 @@ __all__ = [
     "include_paths",
     "kernel",
     "library_path",
+    "registrations",
     "trace",
     "use_driver",
     "ways",
@@ -40,10 +44,12 @@ __all__ = [
 
 # Imported at the first access, so that `import torch` stays fast.
 _LAZY = {
+    "Declined": "torch_outboard._C",
     "Launch": "torch_outboard.ops.template",
     "as_cpu": "torch_outboard.device.host_memory",
     "kernel": "torch_outboard.dispatch.user_kernels",
     "from_cpu": "torch_outboard.device.host_memory",
+    "registrations": "torch_outboard.dispatch.registrations",
     "trace": "torch_outboard.inspection.tracing",
     "use_driver": "torch_outboard.loading.driver_choice",
 }

@@ -1,6 +1,7 @@
 // What PyTorch's dispatcher is told, once, when the library is loaded.
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
+#include <link.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -11,10 +12,14 @@
 #include <unordered_map>
 
 #include "accelerator_operators/integer_histograms.h"
+#include "dispatch/makers/raw_kernels.h"
+#include "dispatch/makers/stub_slots.h"
+#include "dispatch/makers/yielding_library.h"
 #include "dispatch/registration.h"
 #include "dispatch/router.h"
 #include "tensors/layouts/layouts.h"
 #include "tensors/sparse.h"
+#include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
 
 namespace outboard {
@@ -56,11 +61,16 @@ void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::ji
 }
 
 struct Registrations {
-  std::mutex mutex;
+  std::recursive_mutex mutex;  // who adds a row may register the forms that follow it
   std::set<std::string> names;
+  // What has no entry, since there is one way to do it.
+  std::set<std::string> required = {"aten::_lazy_clone", "aten::_has_compatible_shallow_copy_type"};
   // Registrations live as long as the process: a destructor would take operators away while
   // tensors still exist.
   std::vector<torch::Library*> libraries;
+  bool started = false;
+  bool finished = false;
+  uint64_t loaded_libraries = 0;  // when others' registrations were looked for
 };
 
 Registrations& registrations() {
@@ -69,14 +79,35 @@ Registrations& registrations() {
 }
 
 torch::Library& library(const std::string& name_space, c10::DispatchKey key = kKey) {
-  auto* made = new torch::Library(torch::Library::IMPL, name_space, key, __FILE__, __LINE__);
+  static const std::string* signature = new std::string(std::string(kKitSignature) + ", " __FILE__);
+  auto* made =
+      new torch::Library(torch::Library::IMPL, name_space, key, signature->c_str(), __LINE__);
   registrations().libraries.push_back(made);
   return *made;
 }
 
+// PyTorch warns once in a process that a kernel takes another's place. Here that is how things are
+// meant: by a maker's registration for an operator of the kit, and by the router in front of it.
+class NoWarnings final : c10::WarningHandler {
+ public:
+  NoWarnings() : guard_(this) {}
+  void process(const c10::Warning&) override {}
+
+ private:
+  c10::WarningUtils::WarningHandlerGuard guard_;
+};
+
 torch::CppFunction router_kernel(const std::string& name) {
   return torch::CppFunction::makeFromBoxedFunctor(
       std::make_unique<RouterKernel>(router_entry(name)));
+}
+
+// Lets PyTorch give that warning where nobody hears it.
+void spend_override_warning() {
+  const NoWarnings no_warnings;
+  torch::Library first(torch::Library::IMPL, "aten", kKey, kKitSignature, __LINE__);
+  torch::Library second(torch::Library::IMPL, "aten", kKey, kKitSignature, __LINE__);
+  for (torch::Library* each : {&first, &second}) each->impl("abs", router_kernel("aten::abs"));
 }
 
 c10::OperatorName parse_name(const std::string& name) {
@@ -86,6 +117,18 @@ c10::OperatorName parse_name(const std::string& name) {
   const size_t dot = name.find('.', separator);
   return dot == std::string::npos ? c10::OperatorName(name, "")
                                   : c10::OperatorName(name.substr(0, dot), name.substr(dot + 1));
+}
+
+// How many shared libraries the process has loaded so far.
+uint64_t loaded_libraries() {
+  uint64_t count = 0;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* result) {
+        *static_cast<uint64_t*>(result) = info->dlpi_adds;
+        return 1;  // the first says it for all
+      },
+      &count);
+  return count;
 }
 
 // Whether autograd knows this operator only by what it is composed of.
@@ -122,6 +165,19 @@ KernelRow* g_rows = nullptr;
 // they see the CPU.
 constexpr std::array<const char*, 2> kCompositesOnHost = {"mode.values", "conj_physical_"};
 
+// PyTorch has one place for a fallback of all operators of a device, and ends the process where a
+// second library wants it. So the kit takes it last.
+void register_fallback() {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  constexpr const char* kTaken =
+      "by torch_outboard, which took the free place when the device was first used (load a library "
+      "with a fallback of its own before that)";
+  if (!dispatcher.hasBackendFallbackForDispatchKey(kKey)) {
+    library("_").fallback(
+        torch::CppFunction::makeFromBoxedFunction<&fallback>().debug(std::string(kTaken)));
+  }
+}
+
 }  // namespace
 
 void add_row(KernelRow* row) noexcept {
@@ -132,20 +188,25 @@ void add_row(KernelRow* row) noexcept {
 void ensure_registered(const std::string& name) {
   const c10::OperatorName parsed = parse_name(name);
   Registrations& all = registrations();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  if (all.names.count(name) != 0) return;
+  const std::lock_guard lock(all.mutex);
+  TORCH_CHECK_VALUE(all.required.count(name) == 0, "operator '", name,
+                    "' cannot be replaced: its kernel for this device is registered with "
+                    "PyTorch's dispatcher itself, as memory, views and copies are");
   const auto handle = c10::Dispatcher::singleton().findSchema(parsed);
   const std::string name_space(*parsed.getNamespace());
   // Other libraries may define their operators later.
   TORCH_CHECK_VALUE(handle.has_value() || name_space != "aten", "operator '", name,
                     "' does not exist; write it as 'aten::add.Tensor'");
-  TORCH_CHECK_VALUE(!handle.has_value() || !handle->hasKernelForDispatchKey(kKey), "operator '",
-                    name,
-                    "' cannot be replaced: its kernel for this device is registered with "
-                    "PyTorch's dispatcher itself, as memory, views and copies are");
+  std::optional<RoutedKernel> raw;
+  if (handle.has_value()) raw = raw_kernel(*handle);
+  if (!raw.has_value() && all.names.count(name) != 0) return;
+  const bool composite =
+      handle.has_value() && !raw.has_value() && is_decomposed_for_autograd(*handle);
+  if (raw.has_value()) add_kernel_to_entry(router_entry(name), std::move(*raw));
   const std::string local = name.substr(name_space.size() + 2);
+  const NoWarnings no_warnings;
   library(name_space).impl(local.c_str(), router_kernel(name));
-  if (handle.has_value() && is_decomposed_for_autograd(*handle)) {
+  if (composite) {
     library(name_space, c10::DispatchKey::AutogradPrivateUse1)
         .impl(local.c_str(), torch::CppFunction::makeFromBoxedFunction<&composite_autograd>());
   }
@@ -154,8 +215,30 @@ void ensure_registered(const std::string& name) {
 
 bool reaches_router(const std::string& name) {
   Registrations& all = registrations();
-  std::lock_guard<std::mutex> lock(all.mutex);
+  const std::lock_guard lock(all.mutex);
   return all.names.count(name) != 0;
+}
+
+void find_raw_kernels(const std::vector<std::string>& names) {
+  Registrations& all = registrations();
+  const std::lock_guard lock(all.mutex);
+  auto& dispatcher = c10::Dispatcher::singleton();
+  std::vector<c10::OperatorName> wanted;
+  const uint64_t loaded = loaded_libraries();
+  if (std::exchange(all.loaded_libraries, loaded) != loaded) {
+    wanted = dispatcher.getAllOpNames();
+  } else {
+    for (const std::string& name : names) wanted.push_back(parse_name(name));
+  }
+  for (const c10::OperatorName& name : wanted) {
+    if (!name.name.starts_with("aten::")) continue;
+    const auto handle = dispatcher.findSchema(name);
+    const std::string full = full_name(name);
+    if (handle.has_value() && handle->hasKernelForDispatchKey(kKey) &&
+        all.required.count(full) == 0 && raw_kernel(*handle).has_value()) {
+      ensure_registered(full);
+    }
+  }
 }
 
 void route_operators_like(c10::DispatchKey model, c10::DispatchKey key, torch::Library& library) {
@@ -173,29 +256,41 @@ void route_operators_like(c10::DispatchKey model, c10::DispatchKey key, torch::L
   }
 }
 
-void register_fallback(c10::DispatchKey key) {
+void register_layout_fallback(c10::DispatchKey key) {
   auto* every = new torch::Library(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
   registrations().libraries.push_back(every);
   every->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
 
+void finish_registrations() {
+  Registrations& all = registrations();
+  const std::lock_guard lock(all.mutex);
+  if (std::exchange(all.finished, true)) return;
+  register_fallback();
+  find_raw_kernels({});
+}
+
 void register_operators() {
   Registrations& all = registrations();
-  std::lock_guard<std::mutex> lock(all.mutex);
-  if (!all.libraries.empty()) return;
+  const std::lock_guard lock(all.mutex);
+  if (std::exchange(all.started, true)) return;
   torch::Library& aten = library("aten");
-  register_required_operators(aten);
+  YieldingLibrary kernels(aten, kKey);
+  register_required_operators(kernels);
+  all.required.insert(kernels.names().begin(), kernels.names().end());
+  std::set<std::string> direct;
   // Typed kernels first: an overload may have one for the short way and a routed one for the rest.
   for (const KernelRow* row = g_rows; row != nullptr; row = row->next) {
     if (row->make_direct == nullptr) continue;
     const std::string name = std::string("aten::") + row->name;
-    TORCH_INTERNAL_ASSERT(all.names.insert(name).second, name, " has two kernels");
-    aten.impl(row->name, row->make_direct());
+    TORCH_INTERNAL_ASSERT(direct.insert(name).second, name, " has two kernels");
+    // A maker's library that was loaded before may have brought the router for it.
+    if (all.names.insert(name).second) kernels.impl(row->name, row->make_direct());
   }
   for (const KernelRow* row = g_rows; row != nullptr; row = row->next) {
     if (row->make_direct != nullptr) continue;
     const std::string name = std::string("aten::") + row->name;
-    if (all.names.insert(name).second) aten.impl(row->name, router_kernel(name));
+    if (all.names.insert(name).second) kernels.impl(row->name, router_kernel(name));
     if (row->make_routed == nullptr) continue;
     RoutedKernel kernel;
     kernel.kernel = row->make_routed();
@@ -204,14 +299,16 @@ void register_operators() {
   }
   for (const char* name : kCompositesOnHost) {
     const std::string full = std::string("aten::") + name;
-    if (all.names.insert(full).second) aten.impl(name, router_kernel(full));
+    if (all.names.insert(full).second) kernels.impl(name, router_kernel(full));
   }
-  register_nested_operators();
+  register_nested_operators(aten);
   register_quantized_operators();
   route_operators_like(c10::DispatchKey::CPU, kKey, aten);
   register_sparse_operators();
   register_integer_histograms();
-  register_fallback(kKey);
+  spend_override_warning();
+  connect_stubs();
+  at_first_use(&finish_registrations);
 }
 
 }  // namespace outboard

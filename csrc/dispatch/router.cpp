@@ -1,6 +1,7 @@
 #include "dispatch/router.h"
 
 #include <c10/util/Exception.h>
+#include <c10/util/SmallVector.h>
 
 #include <algorithm>
 #include <map>
@@ -8,6 +9,10 @@
 #include <optional>
 
 #include "dispatch/fallback_policy.h"
+#include "dispatch/makers/decline.h"
+#include "dispatch/makers/following_forms.h"
+#include "dispatch/makers/raw_kernels.h"
+#include "dispatch/makers/stub_slots.h"
 #include "cpu_kernels/call/boxed_cpu_call.h"
 #include "dispatch/report.h"
 #include "dispatch/ways.h"
@@ -201,6 +206,62 @@ bool run_device_kernel(std::optional<bool>& device_way, Operator& entry, const R
   return took;
 }
 
+// Calls what may leave the call to the next kernel by throwing; then the arguments are on the stack
+// as before, although PyTorch's wrappers take them off.
+template <class Call>
+bool call_unless_declined(torch::jit::Stack* stack, size_t arguments, const Call& call) {
+  const size_t base = stack->size() - arguments;
+  const auto first = stack->begin() + static_cast<ptrdiff_t>(base);
+  const c10::SmallVector<c10::IValue, 8> given(first, stack->end());
+  const auto give_back = [&] {
+    stack->resize(base);
+    stack->insert(stack->end(), given.begin(), given.end());
+  };
+  try {
+    if (call()) return true;
+  } catch (...) {
+    if (!declined()) throw;
+  }
+  give_back();
+  return false;
+}
+
+// Whether a kernel of a maker or a user took the call.
+bool run_brought_kernel(Operator& entry, const std::shared_ptr<RoutedKernel>& kernel,
+                        const Subject& subject, const c10::OperatorHandle& op,
+                        c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const size_t arguments = op.schema().arguments().size();
+  return call_unless_declined(stack, arguments, [&] {
+    try {
+      ReportedCall reported(entry, subject.dtype, Way::kDevice);
+      // The out= form counts.
+      if (kernel->follows) reported.cancel();
+      run_on_stream(*stack, arguments, subject.device,
+                    [&] { kernel->kernel.callBoxed(op, keys, stack); });
+      return true;
+    } catch (const c10::Error& error) {
+      if (!is_withdrawn(*kernel, op, error)) throw;
+    }
+    remove_kernel(entry.name, kernel);
+    return false;
+  });
+}
+
+// Whether a stub's kernel that is not the kit's took the call.
+bool run_stub_kernel(Operator& entry, const Subject& subject, const c10::OperatorHandle& op,
+                     torch::jit::Stack* stack) {
+  const StubUses* stubs = entry.stubs.load(std::memory_order_acquire);
+  if (C10_LIKELY(stubs == nullptr || !brought_by_others(*stubs))) return false;
+  const size_t arguments = op.schema().arguments().size();
+  return call_unless_declined(stack, arguments, [&] {
+    // The out= form counts, and comes by here.
+    if (run_composed(op, stack)) return true;
+    ReportedCall reported(entry, subject.dtype, Way::kDevice);
+    run_on_stream(*stack, arguments, subject.device, [&] { run_with_stubs(op, stack); });
+    return true;
+  });
+}
+
 // Under the lock. Readers may still hold what is replaced, so it is kept.
 void publish_ways_of(Operator& entry, const Kernels& kernels) {
   OperatorWays ways = {};
@@ -230,7 +291,8 @@ void publish_ways_of(Operator& entry, const Kernels& kernels) {
 // since the code of removed kernels goes).
 void replace_kernels(Operator& entry, Kernels kernels) {
   std::stable_sort(kernels.begin(), kernels.end(), [](const auto& a, const auto& b) {
-    return static_cast<int>(a->source) > static_cast<int>(b->source);
+    if (a->source != b->source) return static_cast<int>(a->source) > static_cast<int>(b->source);
+    return a->follows < b->follows;
   });
   // Whoever sees a new kernel sees its ways; whoever does not, needs none.
   publish_ways_of(entry, kernels);
@@ -240,6 +302,22 @@ void replace_kernels(Operator& entry, Kernels kernels) {
 Kernels kernels_of(const Operator& entry) {
   const Kernels* kernels = entry.kernels.load(std::memory_order_acquire);
   return kernels != nullptr ? *kernels : Kernels();
+}
+
+// What a kernel of an out= form means for the other forms.
+void add_followers(const Operator& entry, RoutedKernel& kernel) {
+  const size_t dot = entry.name.find('.');
+  if (dot == std::string::npos) return;
+  const auto op = c10::Dispatcher::singleton().findSchema(
+      {entry.name.substr(0, dot), entry.name.substr(dot + 1)});
+  if (!op.has_value()) return;
+  for (const c10::OperatorHandle& form : following_forms(*op)) {
+    const std::string name = c10::toString(form.operator_name());
+    ensure_registered(name);
+    Operator& its_entry = router_entry(name);
+    kernel.followers.emplace_back(&its_entry,
+                                  add_kernel_to_entry(its_entry, following_kernel(kernel)));
+  }
 }
 
 }  // namespace
@@ -275,6 +353,10 @@ std::vector<std::string> router_names() {
   return names;
 }
 
+std::vector<std::shared_ptr<RoutedKernel>> kernels_of(const std::string& name) {
+  return kernels_of(router_entry(name));
+}
+
 std::shared_ptr<RoutedKernel> add_kernel(const std::string& name, RoutedKernel kernel) {
   ensure_registered(name);
   return add_kernel_to_entry(router_entry(name), std::move(kernel));
@@ -282,7 +364,10 @@ std::shared_ptr<RoutedKernel> add_kernel(const std::string& name, RoutedKernel k
 
 std::shared_ptr<RoutedKernel> add_kernel_to_entry(Operator& entry, RoutedKernel kernel) {
   auto shared = std::make_shared<RoutedKernel>(std::move(kernel));
-  if (shared->source >= Source::kMaker) shared->uses = std::make_shared<KernelUses>();
+  if (shared->source >= Source::kMaker) {
+    shared->uses = std::make_shared<KernelUses>();
+    if (!shared->follows) add_followers(entry, *shared);
+  }
   std::lock_guard<std::mutex> lock(entries().mutex);
   Kernels kernels = kernels_of(entry);
   kernels.insert(kernels.begin(), shared);
@@ -298,6 +383,7 @@ void remove_kernel(const std::string& name, const std::shared_ptr<RoutedKernel>&
     kernels.erase(std::remove(kernels.begin(), kernels.end(), kernel), kernels.end());
     replace_kernels(entry, std::move(kernels));
   }
+  for (const auto& [form, follower] : kernel->followers) remove_kernel(form->name, follower);
   if (kernel->uses == nullptr) return;
   // Outside of the lock: a Python function's end takes the interpreter's.
   kernel->uses->removed.store(true);
@@ -311,15 +397,25 @@ void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op, c10::Disp
   const Subject subject = subject_of(op.schema(), *stack);
   const Way host_way = shares_host_memory(subject.device) ? Way::kShared : Way::kCopied;
   std::optional<bool> device_way;
+  // A stub's kernel has the rank of a maker's, behind those that were brought for the operator.
+  bool stubs_asked = keys.has_any(kOtherLayoutKeys);
   if (const Kernels* kernels = entry.kernels.load(std::memory_order_acquire)) {
     for (const auto& kernel : *kernels) {
       if (!matches(*kernel, subject)) continue;
       // The kit's kernels know dense tensors alone.
       if (kernel->source == Source::kKit && keys.has_any(kOtherLayoutKeys)) continue;
+      if (kernel->source < Source::kMaker && !std::exchange(stubs_asked, true) &&
+          run_stub_kernel(entry, subject, op, stack)) {
+        return;
+      }
       const KernelUse use(*kernel);
       if (!use.usable()) continue;
       if (kernel->device_kernel != nullptr) {
         if (run_device_kernel(device_way, entry, *kernel, subject, op, keys, stack)) return;
+        continue;
+      }
+      if (kernel->way == Way::kDevice && kernel->uses != nullptr) {
+        if (run_brought_kernel(entry, kernel, subject, op, keys, stack)) return;
         continue;
       }
       const Way way = kernel->way == Way::kDevice ? Way::kDevice : host_way;
@@ -334,6 +430,7 @@ void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op, c10::Disp
       return;
     }
   }
+  if (!stubs_asked && run_stub_kernel(entry, subject, op, stack)) return;
   check_fallback(entry, host_way, subject.dtype, subject.device);
   ReportedCall reported(entry, subject.dtype, host_way);
   run_on_host(entry, op, keys, stack, subject.device, reported);

@@ -2,7 +2,8 @@
 //
 // Every dense overload is registered with PyTorch's dispatcher once, either as a boxed functor that
 // asks the router, or as a typed kernel that asks `runs_plainly` first. Kernels of the kit, of
-// makers and of users are rows in an entry; the dispatcher never hears of them.
+// makers and of users are rows in an entry; the dispatcher never hears of them. What others
+// registered with the dispatcher themselves becomes a row, too (makers/raw_kernels.h).
 #pragma once
 
 #include <ATen/core/boxing/KernelFunction.h>
@@ -44,6 +45,8 @@ struct KernelUses {
   std::atomic<bool> released{false};
 };
 
+struct Operator;
+
 // A kernel over device tensors.
 struct RoutedKernel {
   c10::KernelFunction kernel;
@@ -55,11 +58,18 @@ struct RoutedKernel {
   c10::DeviceIndex device = -1;       // -1: every device
   uint64_t dtypes = kAllDtypes;       // of the first tensor argument, else of the dtype argument
   bool separate_memory_only = false;  // not on devices that share memory with the host
-  // Of those that makers and users brought: the kit's stay.
+  // Of those that makers and users brought: the kit's stay. They may decline a call by throwing
+  // (makers/decline.h).
   std::shared_ptr<KernelUses> uses;
+  std::string origin;    // of those: where they were registered, "file:line" or a library's path
+  bool raw = false;      // registered with PyTorch's dispatcher
+  bool follows = false;  // made of the kernel of the out= form (makers/following_forms.h)
+  // The kernels that were made of this one, which go with it.
+  std::vector<std::pair<Operator*, std::shared_ptr<RoutedKernel>>> followers;
 };
 
 struct CpuPlan;
+struct StubUses;
 
 struct Operator {
   explicit Operator(std::string name_);
@@ -78,6 +88,8 @@ struct Operator {
   // How to bring the arguments to the host (cpu_kernels/call/boxed_cpu_call.h), made at the first
   // use.
   std::atomic<const CpuPlan*> cpu_plan{nullptr};
+  // The stubs behind PyTorch's implementation (makers/stub_slots.h); null if there are none.
+  std::atomic<const StubUses*> stubs{nullptr};
 };
 
 // The entry of an overload ("aten::add.Tensor"), made when it does not exist. Never moves or dies.
@@ -109,16 +121,27 @@ void publish_ways();
 // Says of work on the device that is no row in an entry, but asks takes_device_way, what it is.
 void set_family(Operator& entry, const char* family);
 
+// The kernels of an overload, best first.
+OUTBOARD_API std::vector<std::shared_ptr<RoutedKernel>> kernels_of(const std::string& name);
+
 // Every name that has an entry, sorted.
 OUTBOARD_API std::vector<std::string> router_names();
 
-// Registers a boxed functor with the dispatcher for every overload that has a CPU kernel, the rows
-// of the kit, and the fallback. Once, at load.
+// Registers a boxed functor with the dispatcher for every overload that has a CPU kernel, and the
+// rows of the kit, where nobody else was first. Once, at load.
 OUTBOARD_API void register_operators();
-// Makes sure that calls of this overload reach the router.
+// Registers what others may want to register between the load of the kit and the first use of the
+// device, and looks for their kernels. Doing it twice does nothing.
+OUTBOARD_API void finish_registrations();
+// Makes sure that calls of this overload reach the router. Somebody else's kernel that they reach
+// now becomes a row of the entry.
 void ensure_registered(const std::string& name);
 // Whether they do: the kit's memory, views and copies do not.
 OUTBOARD_API bool reaches_router(const std::string& name);
+// The same for overloads of aten that others registered for the device: for all if a library was
+// loaded since the last time, else for `names`. Called at the first use of the device, and where it
+// matters who registered what; names that do not exist do not matter.
+OUTBOARD_API void find_raw_kernels(const std::vector<std::string>& names);
 
 // Runs an operator with its arguments on a stack, the way its entry says.
 OUTBOARD_API void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op,

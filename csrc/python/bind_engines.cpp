@@ -284,7 +284,7 @@ void bind_engines(py::module_& m) {
       },
       NoGil(), "The functions of the driver's library that operators use, by their names.");
   m.def("load_device_kernels", &ensure_device_kernels, NoGil());
-  m.attr("Declined") = declined();
+  m.attr("Declined") = declined_in_python();
   m.def("stop_row_functions", &stop_row_functions, NoGil());
   // The whole of the tables in one call; rows of one overload are tried in their order.
   m.def("hand_over_tables",

@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kWayNames[] = {"device", "shared", "copied"};
 constexpr const char* kSourceNames[] = {"kit", "library", "maker", "user"};
 
-py::object kernels_of(const std::string& name) {
+py::object kernels_of_overload(const std::string& name) {
   if (!reaches_router(name)) return py::none();
   py::list rows;
   const auto* kernels = router_entry(name).kernels.load(std::memory_order_acquire);
@@ -23,7 +23,7 @@ py::object kernels_of(const std::string& name) {
     if (kernel->device_kernel != nullptr) family = py::str(kernel->device_kernel->family());
     rows.append(py::make_tuple(kSourceNames[static_cast<int>(kernel->source)],
                                kWayNames[static_cast<int>(kernel->way)], family, kernel->device,
-                               kernel->dtypes, kernel->separate_memory_only));
+                               kernel->dtypes, kernel->separate_memory_only, kernel->origin));
   }
   return std::move(rows);
 }
@@ -51,7 +51,7 @@ py::tuple stop_trace() {
 }  // namespace
 
 void bind_inspection(py::module_& m) {
-  m.def("router_kernels", &kernels_of);
+  m.def("router_kernels", &kernels_of_overload);
   m.def("start_dispatch_trace", &start_dispatch_trace, py::call_guard<py::gil_scoped_release>());
   m.def("stop_dispatch_trace", &stop_trace);
 }

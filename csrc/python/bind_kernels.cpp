@@ -1,8 +1,11 @@
 // Kernels written in Python: rows of the router that call a Python function.
 #include <pybind11/stl.h>
+#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
 #include "device_kernels/kernel_types.h"
+#include "dispatch/makers/decline.h"
+#include "dispatch/makers/stub_slots.h"
 #include "dispatch/router.h"
 #include "python/bindings.h"
 #include "python/python_function.h"
@@ -37,7 +40,7 @@ class PythonKernel final : public c10::OperatorKernel {
     }
     torch::jit::Stack given(stack->end() - static_cast<ptrdiff_t>(count), stack->end());
     torch::jit::drop(*stack, count);
-    const py::object result = (*function_)(*positional, **keywords);
+    const py::object result = call(positional, keywords);
     const auto& returns = schema.returns();
     std::vector<c10::IValue> returned;
     if (returns.size() == 1) {
@@ -58,6 +61,15 @@ class PythonKernel final : public c10::OperatorKernel {
   }
 
  private:
+  py::object call(const py::list& positional, const py::dict& keywords) const {
+    try {
+      return (*function_)(*positional, **keywords);
+    } catch (const py::error_already_set& error) {
+      if (!error.matches(declined_in_python())) throw;
+    }
+    throw Declined();
+  }
+
   struct Checked {
     std::once_flag made;
     std::unique_ptr<ResultCheck> check;
@@ -66,6 +78,48 @@ class PythonKernel final : public c10::OperatorKernel {
   const PythonFunction function_;
   std::shared_ptr<Checked> checked_ = std::make_shared<Checked>();
 };
+
+// Whether the exception in flight is the Python exception by which kernels decline: one that a
+// function of torch.library raised reaches the router as PyTorch's own dispatcher passes it on.
+bool recognize_decline() {
+  if (!Py_IsInitialized()) return false;
+  try {
+    throw;
+  } catch (python_error& error) {
+    const py::gil_scoped_acquire lock;
+    if (error.type == nullptr) error.persist();
+    return error.type != nullptr &&
+           PyErr_GivenExceptionMatches(error.type, declined_in_python().ptr()) != 0;
+  } catch (const py::error_already_set& error) {
+    const py::gil_scoped_acquire lock;
+    return error.matches(declined_in_python());
+  } catch (...) {
+    return false;
+  }
+}
+
+constexpr const char* kSourceNames[] = {"kit", "library", "maker", "user"};
+constexpr const char* kWayNames[] = {"device", "shared", "copied"};
+
+// Best first: source, way, origin, dtypes (None: all), device (-1: every), whether it is registered
+// with PyTorch's dispatcher, whether it was made of the out= form's kernel.
+py::list kernels_by_rank(const std::string& name) {
+  py::list all;
+  for (const auto& kernel : kernels_of(name)) {
+    py::object dtypes = py::none();
+    if (kernel->dtypes != kAllDtypes) {
+      py::list names;
+      for (int i = 0; i < static_cast<int>(at::ScalarType::NumOptions); ++i) {
+        if ((kernel->dtypes >> i) & 1) names.append(py::cast(static_cast<at::ScalarType>(i)));
+      }
+      dtypes = names;
+    }
+    all.append(py::make_tuple(kSourceNames[static_cast<int>(kernel->source)],
+                              kWayNames[static_cast<int>(kernel->way)], kernel->origin, dtypes,
+                              kernel->device, kernel->raw, kernel->follows));
+  }
+  return all;
+}
 
 }  // namespace
 
@@ -81,7 +135,8 @@ void bind_kernels(py::module_& m) {
   m.def(
       "add_kernel",
       [](const std::string& name, py::function function,
-         const std::optional<std::vector<at::ScalarType>>& dtypes, c10::DeviceIndex device) {
+         const std::optional<std::vector<at::ScalarType>>& dtypes, c10::DeviceIndex device,
+         const std::string& origin) {
         RoutedKernel row;
         row.kernel = c10::KernelFunction::makeFromBoxedFunctor(
             std::make_unique<PythonKernel>(std::move(function)));
@@ -89,9 +144,26 @@ void bind_kernels(py::module_& m) {
         row.way = Way::kDevice;
         row.device = device;
         row.dtypes = dtype_bits(dtypes);
+        row.origin = origin;
         return add_kernel(name, std::move(row));
       },
-      py::arg("name"), py::arg("function"), py::arg("dtypes"), py::arg("device"));
+      py::arg("name"), py::arg("function"), py::arg("dtypes"), py::arg("device"),
+      py::arg("origin") = "");
+  set_recognize_decline(&recognize_decline);
+  m.def("kernels_by_rank", &kernels_by_rank);
+  m.def("finish_registrations", &finish_registrations);
+  m.def("find_raw_kernels", &find_raw_kernels);
+  m.def("stub_state", [](const std::string& name) {
+    const StubState state = stub_state(name);
+    return py::make_tuple(state.exists, state.filled, state.by_kit, state.library);
+  });
+  m.def("disconnect_stubs", &disconnect_stubs);
+  m.def("brought_stubs", &brought_stubs);
+  m.def("stub_operators", [] {
+    py::dict table;
+    for (const auto& [stub, overloads] : kStubOperators) table[stub] = py::str(overloads);
+    return table;
+  });
   m.def("remove_kernel", &remove_kernel);
   m.def("dtype_bits", &dtype_bits);
 }

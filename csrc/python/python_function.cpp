@@ -110,7 +110,7 @@ py::object call(const py::function& function, const RowFunction::Arguments& para
   PyObject* result = PyObject_Vectorcall(function.ptr(), pointers.data(), pointers.size(), nullptr);
   if (result != nullptr) return py::reinterpret_steal<py::object>(result);
   py::error_already_set error;
-  if (!error.matches(declined()) && !error.matches(PyExc_ArithmeticError)) throw error;
+  if (!error.matches(declined_in_python()) && !error.matches(PyExc_ArithmeticError)) throw error;
   return {};
 }
 
@@ -168,8 +168,8 @@ py::object to_python(const c10::IValue& value, const c10::Argument& argument) {
   return torch::jit::toPyObject(value);
 }
 
-py::object declined() {
-  static PyObject* exception = PyErr_NewException("torch_outboard._C.Declined", nullptr, nullptr);
+py::object declined_in_python() {
+  static PyObject* exception = PyErr_NewException("torch_outboard.Declined", nullptr, nullptr);
   return py::reinterpret_borrow<py::object>(exception);
 }
 

@@ -31,6 +31,6 @@ Row::Function make_row_function(pybind11::function function);
 void stop_row_functions();
 
 // The exception `Declined`.
-pybind11::object declined();
+pybind11::object declined_in_python();
 
 }  // namespace outboard

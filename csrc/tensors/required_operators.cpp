@@ -188,7 +188,7 @@ void record_stream(at::Tensor& self, c10::Stream stream) {
 
 }  // namespace
 
-void register_required_operators(torch::Library& library) {
+void register_required_operators(YieldingLibrary& library) {
   set_resize_storage(&resize_storage_bytes);
   register_fills();
 

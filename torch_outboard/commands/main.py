@@ -20,6 +20,7 @@ COMMANDS = {
         "measure which kernels are faster, the device's or the host's, and let way `auto` use that"
     ),
     "prebuild": "compile kernels ahead of their use and keep them on disk",
+    "stubs": "list the stubs behind PyTorch's operators, and whose kernels are in them",
     "cache": "show or clear what is kept on disk between runs",
     "operators": "list every operator of PyTorch, whether the device needs a kernel, and what runs",
     "schemas": "compare what is registered here with the operators of another PyTorch",

@@ -20,6 +20,7 @@ import torch
 
 from torch_outboard import _C
 from torch_outboard.columns import columns
+from torch_outboard.dispatch.registrations import notice
 from torch_outboard.variables import (
     FALLBACK_ALLOW_VARIABLE,
     FALLBACK_COPIED_VARIABLE,
@@ -43,6 +44,7 @@ def set_policy(*, shared: str | None = None, copied: str | None = None) -> None:
     Raises:
         ValueError: if a policy is none of these.
     """
+    notice()
     for way, value in (("shared", shared), ("copied", copied)):
         if value is not None:
             _C.set_fallback_policy(way, value)
@@ -79,6 +81,7 @@ def allow(*names: str) -> None:
     A name is an overload (`"aten::add.Tensor"`) or an operator with all overloads (`"aten::add"`);
     without a namespace it is of `aten`.
     """
+    notice()
     for name in names:
         _C.set_fallback_listing(_qualified(name), "allowed")
 
@@ -92,6 +95,7 @@ def deny(*names: str) -> None:
         ValueError: if there is no such operator, or it is never asked for on the device because
             PyTorch composes it of others (`aten::linear`).
     """
+    notice()
     for name in [_deniable(name) for name in names]:
         _C.set_fallback_listing(name, "denied")
 
@@ -114,6 +118,7 @@ def policy(
     before = policies()
     listed = dict.fromkeys(_C.fallback_listing("allowed"), "allowed")
     listed |= dict.fromkeys(_C.fallback_listing("denied"), "denied")
+    notice()
     wanted = [(_qualified(name), "allowed") for name in allow]
     wanted += [(_deniable(name), "denied") for name in deny]
     try:
@@ -196,6 +201,7 @@ def report(*, call_sites: bool = False) -> Iterator[Report]:
     lock on every call. Blocks do not nest: an inner one starts the counting anew.
     """
     result = Report()
+    notice()
     _C.clear_report()
     _C.start_report(call_sites)
     try:

@@ -3,6 +3,7 @@ on the device."""
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -121,7 +122,10 @@ def kernel(
     Kernels run below autograd, and the operator's own derivative stays in force; an operator whose
     only derivative is that of its parts runs in parts, without the kernel, where autograd records.
     They win over the kit's and the maker's kernels from the next call on; among users' kernels the
-    latest wins. An expression leaves calls that it does not serve to those.
+    latest wins. An expression leaves calls that it does not serve to those, and so does a function
+    that raises `torch_outboard.Declined` before it has written to a tensor. A kernel of an `out=`
+    form is taken for the functional and the in-place form of a structured operator, too, where
+    those have none of their own.
 
     Args:
         name: the overload, for example `"aten::relu"` or `"aten::add.Tensor"`; without a namespace
@@ -195,10 +199,18 @@ def kernel(
         return Registration(qualified, None, _C.add_row_kernel(qualified, row, wanted, index))
 
     def register(function: Callable[..., Any]) -> Registration:
-        token = _C.add_kernel(qualified, function, wanted, index)
+        token = _C.add_kernel(qualified, function, wanted, index, _place_of(function))
         return Registration(qualified, function, token)
 
     return register
+
+
+def _place_of(function: Callable[..., Any]) -> str:
+    """ "file:line" of a function in Python, else the name of its type."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None:
+        return type(function).__qualname__
+    return f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def _template_row(

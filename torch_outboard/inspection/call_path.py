@@ -10,6 +10,7 @@ import torch
 
 from torch_outboard import _C
 from torch_outboard.dispatch import fallback, ways
+from torch_outboard.dispatch.registrations import notice
 from torch_outboard.inspection import dispatcher, keys
 from torch_outboard.inspection.origins import brought_by, shortened
 from torch_outboard.inspection.table_rows import table_rows
@@ -109,6 +110,8 @@ def call_path(name: str, x: torch.Tensor, modes: Sequence[str] = ()) -> CallPath
     Raises:
         ValueError: if there is no such overload.
     """
+    _C.finish_registrations()
+    notice()
     schema = dispatcher.schema_of(name)
     if schema is None:
         raise ValueError(f"there is no overload '{name}'; `operators` lists them")
@@ -182,7 +185,7 @@ def _asked(name: str, x: torch.Tensor) -> list[Step]:
     shared = _C.shares_host_memory(index)
     steps = []
     rows = iter(table_rows().get(name, ()))
-    for source, way, family, device, dtypes, separate_only in _C.router_kernels(name) or ():
+    for source, way, family, device, dtypes, separate_only, origin in _C.router_kernels(name) or ():
         row = next(rows, None) if source == "kit" and family is not None else None
         what = f"device kernel, engine {row.engine}" if row else f"kernel ({way})"
         if family is not None and row is None:
@@ -195,7 +198,7 @@ def _asked(name: str, x: torch.Tensor) -> list[Step]:
             what += f"; not for {str(x.dtype).removeprefix('torch.')}"
         elif row is not None:
             what += _when(index)
-        steps.append(Step(source, what, row.file if row else ""))
+        steps.append(Step(source, what, row.file if row else shortened(origin)))
     return [*steps, _host(name, x, "shared" if shared else "copied")]
 
 

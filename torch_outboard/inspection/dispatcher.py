@@ -8,13 +8,15 @@ from dataclasses import dataclass
 
 import torch
 
+# The kit signs what it registers for dense tensors.
+_SIGNATURE = "torch_outboard, "
 _REGISTRATION = re.compile(
     r"^(?P<key>\w+)(?P<alias>\[alias\])?(?P<inactive> \(inactive\))?: "
-    r"(?:registered at )?(?P<place>.*) :: .* \[ (?P<forms>[\w ]*) \]$"
+    rf"(?:registered at )?(?:{_SIGNATURE})?(?P<place>.*) :: .* \[ (?P<forms>[\w ]*) \]$"
 )
 _ENTRY = re.compile(
-    r"^(?P<key>\w+): (?P<fallthrough>fallthrough )?(?:registered at )?(?P<place>.*) "
-    r"\[(?P<origin>[^\[\]]*)\]$"
+    r"^(?P<key>\w+): (?P<fallthrough>fallthrough )?(?:registered at )?"
+    rf"(?:{_SIGNATURE})?(?P<place>.*) \[(?P<origin>[^\[\]]*)\]$"
 )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from torch_outboard import _C
 from torch_outboard.dispatch import ways
+from torch_outboard.dispatch.registrations import notice
 from torch_outboard.inspection import dispatcher
-from torch_outboard.inspection.native_functions import structured_groups, stub_of
+from torch_outboard.inspection.native_functions import structured_groups
 from torch_outboard.inspection.origins import brought_by, shortened
 from torch_outboard.inspection.table_rows import table_rows
 
@@ -23,7 +26,7 @@ COLUMNS = {
     "composite": "PyTorch's own kernel for every device: implicit (with the derivative of its "
     "parts), explicit, nonfunctional (the structured form around out=)",
     "structured": "the form whose kernel serves the whole group",
-    "stub": "the stub of the operator's name",
+    "stub": "the stubs that it asks for a loop of the device; see the command `stubs`",
     "runs": "by what the device runs it now: device kernel, typed host kernel, host kernel, "
     "own code, library call, composite, nothing",
     "engine": "what makes the device kernel",
@@ -54,16 +57,26 @@ assert tuple(COLUMNS) == tuple(field.name for field in fields(Overload))
 
 def overloads(device: int = 0) -> list[Overload]:
     """The list for a device of the driver in use, by name; starts the device."""
-    _C.load_device_kernels()
     return [
-        overload(name, device)
-        for name in dispatcher.overload_names()
-        if dispatcher.schema_of(name) is not None
+        _overload(name, device) for name in _all_names() if dispatcher.schema_of(name) is not None
     ]
 
 
 def overload(name: str, device: int = 0) -> Overload:
     """The line of one overload, `"aten::add.Tensor"`."""
+    _all_names()
+    return _overload(name, device)
+
+
+def _all_names() -> list[str]:
+    """Every overload, after what others registered meanwhile was noticed."""
+    _C.finish_registrations()
+    notice()
+    _C.load_device_kernels()
+    return dispatcher.overload_names()
+
+
+def _overload(name: str, device: int) -> Overload:
     kernels = {r.key: r for r in dispatcher.registrations(name) if r.active}
     composite = composite_of(kernels)
     group = structured_groups().get(name, "")
@@ -73,7 +86,7 @@ def overload(name: str, device: int = 0) -> Overload:
         needs=_needs(name, composite, dense="CPU" in kernels or name in _OF_ACCELERATORS),
         composite=composite,
         structured=group,
-        stub=stub_of(name),
+        stub=_stubs().get(name, ""),
         runs=runs,
         engine=engine,
         by=by,
@@ -136,11 +149,12 @@ def _runs(name: str, device: int) -> tuple[str, str, str, str]:
     kernels = _C.router_kernels(name) if by == "kit" else None
     if kernels is None:
         return "own code", "", by, place
-    for source, way, family, index, _, separate_only in kernels:
+    for source, way, family, index, _, separate_only, origin in kernels:
         if index not in (-1, device) or (separate_only and _C.shares_host_memory(device)):
             continue
         if source in ("maker", "user"):
-            return ("device kernel" if family else "own code"), family or "", source, ""
+            what = "device kernel" if family else "own code"
+            return what, family or "", source, shortened(origin)
         if source == "library":
             return "library call", family or "", source, ""
         if family is None:
@@ -151,6 +165,16 @@ def _runs(name: str, device: int) -> tuple[str, str, str, str]:
     boxed = dispatcher.registration(name, _KEY)
     typed = boxed is not None and not boxed.boxed_only
     return ("typed host kernel" if typed else "host kernel"), "", "kit", place
+
+
+@functools.cache
+def _stubs() -> Mapping[str, str]:
+    """The stubs of each overload that asks some."""
+    found: dict[str, str] = {}
+    for stub, overloads_of_it in sorted(_C.stub_operators().items()):
+        for name in (f"aten::{short}" for short in overloads_of_it.split()):
+            found[name] = f"{found[name]} {stub}" if name in found else stub
+    return found
 
 
 def _takes_device_kernels(device: int) -> bool:

@@ -13,6 +13,8 @@ from torch_outboard.paths import PACKAGE
 # An overload that the kit has always registered itself, and one of PyTorch's.
 _OWN = "aten::_copy_from"
 _PYTORCH = "aten::add.Tensor"
+# How the kit signs its fallback, which says more than a file.
+_OWN_FALLBACK = "by torch_outboard"
 _INSTALLED = str(Path(torch.__file__).parent)
 
 
@@ -37,7 +39,7 @@ def _pytorch_sources() -> str:
 
 def is_kit(place: str) -> bool:
     """Whether a file ("file:line") is one of the kit's."""
-    return place.startswith((_kit_sources(), f"{PACKAGE}/"))
+    return place.startswith((_kit_sources(), f"{PACKAGE}/", _OWN_FALLBACK))
 
 
 def is_pytorch(place: str) -> bool:
@@ -54,6 +56,8 @@ def brought_by(place: str) -> str:
 
 def shortened(place: str) -> str:
     """A place without the folders above the sources: `"csrc/dispatch/registration.cpp:71"`."""
+    if place.startswith(_OWN_FALLBACK):
+        return "csrc/dispatch/registration.cpp"
     if place.startswith(_kit_sources()):
         return "csrc/" + place.removeprefix(_kit_sources())
     if place.startswith(f"{PACKAGE}/"):

@@ -9,6 +9,7 @@ from operator import attrgetter
 import torch
 
 from torch_outboard import _C
+from torch_outboard.dispatch.registrations import notice
 from torch_outboard.inspection import dispatcher
 from torch_outboard.inspection.origins import brought_by
 from torch_outboard.inspection.table_rows import table_rows
@@ -44,6 +45,8 @@ class Drift:
 
 def registered() -> list[Registered]:
     """Everything that is registered for the device now, by name."""
+    _C.finish_registrations()
+    notice()
     found = set()
     for name in {*dispatcher.overload_names(), *torch._C._dispatch_find_dangling_impls()}:
         for kernel in dispatcher.registrations(name):

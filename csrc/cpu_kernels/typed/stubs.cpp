@@ -2,7 +2,8 @@
 //
 // A stub dispatches on the device type, and a kernel behind it sees a TensorIterator: sizes,
 // strides and pointers. On a device that shares memory with the host the pointers are good as they
-// are. A slot is one for all devices, so each call looks at its device.
+// are. A slot is one for all devices, so each call looks at its device. Slots that a maker filled
+// before stay the maker's.
 #ifdef OUTBOARD_CPU_STUBS
 
 #include <ATen/TensorIterator.h>
@@ -17,6 +18,8 @@
 #include <ATen/native/IndexKernel.h>
 #include <c10/core/Scalar.h>
 
+#include "dispatch/makers/decline.h"
+#include "dispatch/makers/stub_slots.h"
 #include "runtime/driver/device.h"
 
 namespace outboard::cpu_kernels {
@@ -25,9 +28,10 @@ namespace {
 
 void check_shares_memory(const at::TensorIteratorBase& iterator) {
   const c10::Device device = iterator.device(0);
+  if (C10_LIKELY(device.is_cpu() || shares_host_memory(device.index()))) return;
+  if (in_stub_run()) throw Declined();
   TORCH_CHECK_NOT_IMPLEMENTED(
-      device.is_cpu() || shares_host_memory(device.index()), "a CPU kernel was asked to run on ",
-      device,
+      false, "a CPU kernel was asked to run on ", device,
       ", whose memory the host cannot touch; call the operator through PyTorch's dispatcher, "
       "which copies, or register a kernel for this device");
 }
@@ -45,8 +49,8 @@ struct HostKernel<Return (*)(Iterator&, Args...)> {
 
 template <auto&... stubs>
 bool fill_slots() {
-  (stubs.set_privateuse1_dispatch_ptr(
-       &HostKernel<typename std::remove_reference_t<decltype(stubs)>::FnPtr>::template run<stubs>),
+  (fill_slot(&stubs, reinterpret_cast<void*>(&HostKernel<typename std::remove_reference_t<
+                                                 decltype(stubs)>::FnPtr>::template run<stubs>)),
    ...);
   return true;
 }

@@ -5,7 +5,9 @@
 //
 // A kernel takes and returns device tensors and has the C++ signature of its overload. It replaces
 // the kit's way of running the operator, for calls on the device and dtypes it was registered for;
-// all other calls go on as before. Nothing is registered with PyTorch's dispatcher twice.
+// all other calls go on as before. Nothing is registered with PyTorch's dispatcher twice. A kernel
+// of an out= form also serves the functional and the in-place form of a structured operator, unless
+// those have kernels of their own: "aten::add.out" is enough for all of "aten::add".
 #pragma once
 
 #include <ATen/core/boxing/KernelFunction.h>
@@ -14,6 +16,7 @@
 
 #include <initializer_list>
 #include <memory>
+#include <source_location>
 #include <string>
 
 #define OUTBOARD_KERNEL_PUBLIC __attribute__((visibility("default")))
@@ -34,10 +37,22 @@ OUTBOARD_KERNEL_PUBLIC void register_maker_kernel(const std::string& name,
                                                   c10::KernelFunction kernel,
                                                   const KernelScope& scope = {});
 
+// The same; `origin` says where, as "file:line".
+OUTBOARD_KERNEL_PUBLIC void register_maker_kernel(const std::string& name,
+                                                  c10::KernelFunction kernel,
+                                                  const KernelScope& scope,
+                                                  const std::string& origin);
+
+// Leaves the call to the next kernel of the operator: another maker's, the driver's library, the
+// kit's, or the host. To be called from a kernel before it has written to any tensor. It ends the
+// kernel by an exception of the kit's own, which a `catch (...)` on the way must let through.
+[[noreturn]] OUTBOARD_KERNEL_PUBLIC void decline();
+
 struct MakerKernelRegistrar {
-  MakerKernelRegistrar(const char* name, c10::KernelFunction kernel,
-                       const KernelScope& scope = {}) {
-    register_maker_kernel(name, std::move(kernel), scope);
+  MakerKernelRegistrar(const char* name, c10::KernelFunction kernel, const KernelScope& scope = {},
+                       const std::source_location& place = std::source_location::current()) {
+    register_maker_kernel(name, std::move(kernel), scope,
+                          place.file_name() + (":" + std::to_string(place.line())));
   }
 };
 

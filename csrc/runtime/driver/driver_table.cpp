@@ -206,6 +206,18 @@ void find_driver(State& s) {
   if (find != nullptr) find();
 }
 
+std::atomic<void (*)()> g_first_use{nullptr};
+
+void run_first_use() {
+  void (*function)() = g_first_use.load();
+  if (function == nullptr) return;
+  try {
+    function();
+  } catch (const std::exception& error) {
+    TORCH_WARN("preparing operators for the device failed: ", error.what());
+  }
+}
+
 const ob_driver& load_once() {
   check_fork();
   if (const ob_driver* table = g_driver.load(std::memory_order_acquire)) {
@@ -226,6 +238,7 @@ const ob_driver& load_once() {
   }
   TORCH_CHECK(s.failure.empty(), "device '", s.choice.name, "' is not available: ", s.failure);
   watch_forks();
+  run_first_use();
   g_driver.store(&s.table, std::memory_order_release);
   return s.table;
 }
@@ -282,6 +295,8 @@ void use_driver_finder(const std::string& name, void (*find)()) {
   choice.no_driver_reason = "it was not found";
   choose(std::move(choice));
 }
+
+void at_first_use(void (*function)()) { g_first_use.store(function); }
 
 void use_wrapper_library(const std::string& path) {
   State& s = state();

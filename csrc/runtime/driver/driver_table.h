@@ -19,6 +19,9 @@ OUTBOARD_API void use_no_driver(const std::string& name, const std::string& reas
 // For a driver that only others can find: `find` is called at the first use, with no lock held and
 // possibly by several threads, and makes the choice with one of the functions above.
 OUTBOARD_API void use_driver_finder(const std::string& name, void (*find)());
+// Calls `function` when the driver has been initialized, before anybody gets it. The function must
+// not ask for the driver; what it raises becomes a warning. One function.
+OUTBOARD_API void at_first_use(void (*function)());
 // A library exporting `ob_torture_wrap`, put between the kit and the driver.
 OUTBOARD_API void use_wrapper_library(const std::string& path);
 

@@ -7,6 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/quantized/Quantizer.h>
+#include <torch/library.h>
 
 namespace outboard {
 
@@ -22,8 +23,9 @@ at::Tensor nested_over(c10::Storage storage, c10::DispatchKeySet keys, const at:
 // The same for a quantized tensor; `like` is one, and its quantizer moves along.
 at::Tensor quantized_over(c10::Storage storage, c10::DispatchKeySet keys, const at::Tensor& like);
 
-// Registers what PyTorch has for nested and for quantized tensors on CPU. Once, at load.
-void register_nested_operators();
+// Registers what PyTorch has for nested and for quantized tensors on CPU, where nobody else was
+// first. Once, at load. `dense` is the kit's library for tensors of the device.
+void register_nested_operators(torch::Library& dense);
 void register_quantized_operators();
 
 }  // namespace outboard

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "dispatch/makers/yielding_library.h"
 #include "dispatch/registration.h"
 #include "tensors/layouts/layouts.h"
 
@@ -49,14 +50,14 @@ at::Tensor nested_over(c10::Storage storage, c10::DispatchKeySet keys, const at:
       from.get_storage_offsets());
 }
 
-void register_nested_operators() {
+void register_nested_operators(torch::Library& dense) {
   // Its sizes, strides and offsets are on CPU.
-  auto* dense = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1,
-                                   __FILE__, __LINE__);
-  dense->impl("_nested_view_from_buffer", TORCH_FN(at::native::_nested_view_from_buffer));
+  YieldingLibrary(dense, c10::DispatchKey::PrivateUse1)
+      .impl("_nested_view_from_buffer", TORCH_FN(at::native::_nested_view_from_buffer));
   auto* library = new torch::Library(torch::Library::IMPL, "aten", kNestedKey, __FILE__, __LINE__);
-  library->impl("_nested_tensor_storage_offsets", TORCH_FN(storage_offsets));
-  library->impl("is_pinned", TORCH_FN(is_pinned));
+  YieldingLibrary kernels(*library, kNestedKey);
+  kernels.impl("_nested_tensor_storage_offsets", TORCH_FN(storage_offsets));
+  kernels.impl("is_pinned", TORCH_FN(is_pinned));
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     if (name.name.compare(0, 6, "aten::") != 0) continue;
@@ -66,11 +67,11 @@ void register_nested_operators() {
             kOfTheProcessor.end()) {
       continue;
     }
-    library->impl(c10::toString(name).substr(6).c_str(),
-                  torch::CppFunction::makeFromBoxedFunction<&run_as_on_any_device>());
+    kernels.impl(c10::toString(name).substr(6).c_str(),
+                 torch::CppFunction::makeFromBoxedFunction<&run_as_on_any_device>());
   }
   route_operators_like(c10::DispatchKey::NestedTensorCPU, kNestedKey, *library);
-  register_fallback(kNestedKey);
+  register_layout_fallback(kNestedKey);
 }
 
 }  // namespace outboard

@@ -14,6 +14,7 @@
 
 #include <utility>
 
+#include "dispatch/makers/yielding_library.h"
 #include "dispatch/registration.h"
 #include "tensors/layouts/layouts.h"
 
@@ -99,24 +100,25 @@ at::Tensor quantized_over(c10::Storage storage, c10::DispatchKeySet keys, const 
 void register_quantized_operators() {
   auto* library =
       new torch::Library(torch::Library::IMPL, "aten", kQuantizedKey, __FILE__, __LINE__);
-  library->impl("_copy_from", TORCH_FN(copy_from));
-  library->impl("as_strided", TORCH_FN(at::native::as_strided_qtensorimpl));
-  library->impl("view", TORCH_FN(at::native::view));
-  library->impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
-  library->impl("unfold", TORCH_FN(at::native::unfold));
-  library->impl("set_.source_Storage_storage_offset", TORCH_FN(at::native::set_storage_quantized_));
-  library->impl("empty_quantized", TORCH_FN(at::native::empty_quantized));
-  library->impl("_empty_affine_quantized", TORCH_FN(at::native::empty_affine_quantized));
-  library->impl("_empty_per_channel_affine_quantized",
-                TORCH_FN(at::native::empty_per_channel_affine_quantized));
-  library->impl("q_scale", TORCH_FN(at::native::q_scale_quant));
-  library->impl("q_zero_point", TORCH_FN(at::native::q_zero_point_quant));
-  library->impl("qscheme", TORCH_FN(at::native::qscheme_quant));
-  library->impl("q_per_channel_scales", TORCH_FN(scales));
-  library->impl("q_per_channel_zero_points", TORCH_FN(zero_points));
-  library->impl("q_per_channel_axis", TORCH_FN(axis));
+  YieldingLibrary kernels(*library, kQuantizedKey);
+  kernels.impl("_copy_from", TORCH_FN(copy_from));
+  kernels.impl("as_strided", TORCH_FN(at::native::as_strided_qtensorimpl));
+  kernels.impl("view", TORCH_FN(at::native::view));
+  kernels.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
+  kernels.impl("unfold", TORCH_FN(at::native::unfold));
+  kernels.impl("set_.source_Storage_storage_offset", TORCH_FN(at::native::set_storage_quantized_));
+  kernels.impl("empty_quantized", TORCH_FN(at::native::empty_quantized));
+  kernels.impl("_empty_affine_quantized", TORCH_FN(at::native::empty_affine_quantized));
+  kernels.impl("_empty_per_channel_affine_quantized",
+               TORCH_FN(at::native::empty_per_channel_affine_quantized));
+  kernels.impl("q_scale", TORCH_FN(at::native::q_scale_quant));
+  kernels.impl("q_zero_point", TORCH_FN(at::native::q_zero_point_quant));
+  kernels.impl("qscheme", TORCH_FN(at::native::qscheme_quant));
+  kernels.impl("q_per_channel_scales", TORCH_FN(scales));
+  kernels.impl("q_per_channel_zero_points", TORCH_FN(zero_points));
+  kernels.impl("q_per_channel_axis", TORCH_FN(axis));
   route_operators_like(c10::DispatchKey::QuantizedCPU, kQuantizedKey, *library);
-  register_fallback(kQuantizedKey);
+  register_layout_fallback(kQuantizedKey);
 }
 
 }  // namespace outboard

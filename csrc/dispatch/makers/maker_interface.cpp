@@ -49,7 +49,13 @@ void* host_pointer(const at::Tensor& tensor) {
 
 void register_maker_kernel(const std::string& name, c10::KernelFunction kernel,
                            const KernelScope& scope) {
+  register_maker_kernel(name, std::move(kernel), scope, "");
+}
+
+void register_maker_kernel(const std::string& name, c10::KernelFunction kernel,
+                           const KernelScope& scope, const std::string& origin) {
   RoutedKernel row;
+  row.origin = origin;
   row.kernel = std::move(kernel);
   row.source = Source::kMaker;
   row.way = Way::kDevice;

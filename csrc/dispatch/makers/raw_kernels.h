@@ -1,0 +1,27 @@
+// Kernels that others registered with PyTorch's dispatcher for the device: TORCH_LIBRARY_IMPL and
+// torch.library. The router learns of them, so that they have a rank among other kernels, appear in
+// reports, and may decline calls.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <optional>
+#include <string>
+
+#include "dispatch/router.h"
+#include "runtime/export.h"
+
+namespace outboard {
+
+// How the kit signs its own registrations, where PyTorch wants a file name.
+constexpr const char* kKitSignature = "torch_outboard";
+
+// The kernel that calls of `op` on the device reach now, as a row for the router, if somebody else
+// registered it. Kernels of Python files count as a user's, all others as a maker's.
+std::optional<RoutedKernel> raw_kernel(const c10::OperatorHandle& op);
+
+// Whether the kernel of such a row is no longer registered; `error` is what a call of it raised.
+bool is_withdrawn(const RoutedKernel& kernel, const c10::OperatorHandle& op,
+                  const std::exception& error);
+
+}  // namespace outboard

@@ -1,0 +1,312 @@
+"""Kernels that were registered with PyTorch's dispatcher, and who registered what."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+import torch_outboard
+from tests.support import run_python, try_python
+from torch_outboard import fallback
+
+pytestmark = pytest.mark.separate
+
+
+@pytest.fixture(autouse=True)
+def allowed() -> Iterator[None]:
+    with fallback.policy(copied="allow"):
+        yield
+
+
+@pytest.fixture
+def library() -> Iterator[torch.library.Library]:
+    with torch.library._scoped_library("aten", "IMPL") as library:
+        yield library
+
+
+def ones(device: torch.device, *shape: int) -> torch.Tensor:
+    return torch.ones(*(shape or (3,)), device=device)
+
+
+def constant(value: float):
+    return lambda x, *others, **numbers: torch.full_like(x, value)
+
+
+def ways(report: fallback.Report) -> dict[str, str]:
+    return {row.op: row.way for row in report.rows}
+
+
+# ---- Kernels of PyTorch's dispatcher
+
+
+def test_appears_in_reports(device, library):
+    library.impl("erf", constant(4), "PrivateUse1")
+    with fallback.report() as report:
+        assert torch.erf(ones(device)).tolist() == [4, 4, 4]
+    assert ways(report)["aten::erf"] == "device"
+
+
+def test_ranks_with_kernels_of_users(device, library):
+    library.impl("erf", constant(4), "PrivateUse1")
+    with torch_outboard.kernel("aten::erf")(constant(5)):
+        assert torch.erf(ones(device)).tolist() == [5, 5, 5]
+        sources = [(k.source, k.raw) for k in torch_outboard.registrations("aten::erf")]
+        assert sources[:2] == [("user", False), ("user", True)]
+    assert torch.erf(ones(device)).tolist() == [4, 4, 4]
+
+
+def test_goes_with_its_library(device):
+    expected = torch.erf(torch.ones(3)).tolist()
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("erf", constant(4), "PrivateUse1")
+    with fallback.report():
+        assert torch.erf(ones(device)).tolist() == [4, 4, 4]
+    library._destroy()
+    del library
+    gc.collect()
+    for _ in range(2):
+        assert torch.erf(ones(device)).tolist() == pytest.approx(expected)
+    assert all(not kernel.raw for kernel in torch_outboard.registrations("aten::erf"))
+
+
+def test_a_second_one_wins(device, library):
+    library.impl("erf", constant(4), "PrivateUse1")
+    with fallback.report():
+        assert torch.erf(ones(device)).tolist() == [4, 4, 4]
+    with torch.library._scoped_library("aten", "IMPL") as second:
+        second.impl("erf", constant(6), "PrivateUse1")
+        assert torch.erf(ones(device)).tolist() == [6, 6, 6]
+        with fallback.report() as report:
+            assert torch.erf(ones(device)).tolist() == [6, 6, 6]
+        assert ways(report)["aten::erf"] == "device"
+    assert torch.erf(ones(device)).tolist() == [4, 4, 4]
+
+
+def test_denying_refuses_what_it_declines(device, library):
+    def erf(x):
+        if x.numel() > 1:
+            raise torch_outboard.Declined
+        return torch.full_like(x, 4)
+
+    library.impl("erf", erf, "PrivateUse1")
+    with fallback.policy(deny=["aten::erf"]):
+        assert torch.erf(ones(device, 1)).tolist() == [4]
+        if torch_outboard.ways.get_way(device) != "device":
+            with pytest.raises(NotImplementedError, match="the operator is denied"):
+                torch.erf(ones(device))
+
+
+def test_exceptions_are_its_own(device, library):
+    def erf(x):
+        raise KeyError("from the kernel")
+
+    library.impl("erf", erf, "PrivateUse1")
+    for _ in range(2):
+        with fallback.report(), pytest.raises(KeyError, match="from the kernel"):
+            torch.erf(ones(device))
+
+
+def test_memory_stays_with_the_dispatcher(device):
+    code = """
+        import torch, torch_outboard
+        calls = []
+        library = torch.library.Library("aten", "IMPL")
+        def view(x, size):
+            calls.append(size)
+            return torch.as_strided(x, size, [1] * len(size))
+        library.impl("view", view, "PrivateUse1")
+        x = torch.ones(4, device="host")
+        with torch_outboard.fallback.report():
+            assert x.view(4, 1).shape == (4, 1)
+        print(calls, [k.source for k in torch_outboard.registrations("aten::view")])
+    """
+    assert run_python(code, OUTBOARD_DRIVER="host").split("\n")[0] == "[[4, 1]] ['user']"
+
+
+ORDERS = """
+    import sys, os
+    import torch
+    order = sys.argv[1]
+    def relu(x):
+        return torch.full_like(x, 7)
+    library = torch.library.Library("aten", "IMPL")
+    if order == "before":
+        library.impl("relu", relu, "PrivateUse1")
+        library.impl("mul.Tensor", lambda x, y: torch.full_like(x, 8), "PrivateUse1")
+    import torch_outboard
+    if order == "late":
+        torch.ones(1, device=torch_outboard.device_name())
+    if order != "before":
+        library.impl("relu", relu, "PrivateUse1")
+        library.impl("mul.Tensor", lambda x, y: torch.full_like(x, 8), "PrivateUse1")
+    x = torch.ones(2, device=torch_outboard.device_name())
+    with torch_outboard.fallback.report() as report:
+        print(torch.relu(x).tolist(), (x * x).tolist())
+    ways = {row.op: row.way for row in report.rows}
+    print(ways["aten::relu"], ways["aten::mul.Tensor"])
+"""
+
+
+@pytest.mark.parametrize("order", ["before", "after", "late"])
+def test_every_order_of_loading(order):
+    done = try_python(
+        ORDERS,
+        order,
+        TORCH_DEVICE_BACKEND_AUTOLOAD="0",
+        OUTBOARD_DRIVER="host",
+        OUTBOARD_FALLBACK_COPIED="allow",
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "[7.0, 7.0] [8.0, 8.0]",
+        "device device",
+    ]
+
+
+def test_autograd_key(device, library):
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            with torch._C._AutoDispatchBelowAutograd():
+                return torch.erf(x)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * 100
+
+    library.impl("erf", Square.apply, "AutogradPrivateUse1")
+    x = ones(device).requires_grad_()
+    torch.erf(x).sum().backward()
+    assert x.grad.tolist() == [100, 100, 100]
+    kernels = torch_outboard.registrations("aten::erf")
+    assert next((k.key, k.source) for k in kernels) == ("AutogradPrivateUse1", "user")
+
+
+# ---- Forms that follow
+
+
+def fill_out(value: float):
+    return lambda x, *others, out, **numbers: out.fill_(value)
+
+
+def test_forms_follow_the_out_form(device):
+    x = ones(device)
+    with torch_outboard.kernel("aten::add.out")(fill_out(9)):
+        assert (x + x).tolist() == [9, 9, 9]
+        assert x.clone().add_(1).tolist() == [9, 9, 9]
+        assert (x.int() + x.double()).dtype == torch.float64
+        assert (ones(device, 2, 1) + x).shape == (2, 3)
+        with pytest.raises(RuntimeError, match="can't be cast"):
+            x.int().add_(1.5)
+        with pytest.raises(RuntimeError, match="must match the size"):
+            x + ones(device, 2)
+    assert (x + x).tolist() == [2, 2, 2]
+
+
+def test_forms_follow_where_pytorch_generates_nothing(device):
+    """`abs` is no structured operator, and still one of its out= form."""
+    with torch_outboard.kernel("aten::abs.out")(lambda x, *, out: out.resize_(3).fill_(9)):
+        assert ones(device).abs().tolist() == [9, 9, 9]
+        assert ones(device).abs_().tolist() == [9, 9, 9]
+
+
+def test_forms_with_kernels_of_their_own_do_not_follow(device):
+    x = ones(device)
+    with (
+        torch_outboard.kernel("aten::add.Tensor")(constant(3)),
+        torch_outboard.kernel("aten::add.out")(fill_out(9)),
+    ):
+        assert (x + x).tolist() == [3, 3, 3]
+        assert x.clone().add_(x).tolist() == [9, 9, 9]
+        assert [k.follows for k in torch_outboard.registrations("add.Tensor")][:2] == [False, True]
+
+
+def test_forms_follow_for_the_same_dtypes(device):
+    with torch_outboard.kernel("aten::add.out", dtypes=[torch.float64])(fill_out(9)):
+        assert (ones(device) + 1).tolist() == [2, 2, 2]
+        assert (ones(device).double() + 1).tolist() == [9, 9, 9]
+
+
+def test_forms_follow_a_kernel_of_the_dispatcher(device, library):
+    library.impl("add.out", fill_out(9), "PrivateUse1")
+    with fallback.report() as report:
+        assert (ones(device) + 1).tolist() == [9, 9, 9]
+    assert ways(report)["aten::add.out"] == "device"
+    assert "aten::add.Tensor" not in ways(report)
+
+
+def test_derivative_of_forms_that_follow(device):
+    x = ones(device).requires_grad_()
+    with torch_outboard.kernel("aten::mul.out")(lambda a, b, *, out: torch.div(a, 1 / b, out=out)):
+        (x * 3).sum().backward()
+    assert x.grad.tolist() == pytest.approx([3, 3, 3])
+
+
+# ---- Declining
+
+
+def test_a_function_declines(device):
+    seen = []
+
+    @torch_outboard.kernel("aten::cat")
+    def cat(tensors, dim=0):
+        seen.append(len(tensors))
+        raise torch_outboard.Declined
+
+    with cat:
+        x = ones(device)
+        # What PyTorch takes off the stack for the kernel is there for the next.
+        assert torch.cat([x, 2 * x]).tolist() == [1, 1, 1, 2, 2, 2]
+        assert torch.cat([ones(device, 1, 2)] * 3, 1).shape == (1, 6)
+    assert seen == [2, 3]
+
+
+def test_declined_calls_reach_the_next_kernel(device):
+    @torch_outboard.kernel("aten::neg")
+    def second(x):
+        return torch.full_like(x, 2)
+
+    @torch_outboard.kernel("aten::neg")
+    def first(x):
+        if x.dim() == 1:
+            raise torch_outboard.Declined
+        return torch.full_like(x, 1)
+
+    with second, first, fallback.report() as report:
+        assert torch.neg(ones(device)).tolist() == [2, 2, 2]
+        assert torch.neg(ones(device, 1, 1)).tolist() == [[1]]
+    assert [(r.op, r.calls) for r in report.rows if r.op == "aten::neg"] == [("aten::neg", 2)]
+
+
+def test_other_exceptions_are_no_declining(device):
+    class Other(Exception):
+        pass
+
+    @torch_outboard.kernel("aten::neg")
+    def neg(x):
+        raise Other
+
+    with neg, pytest.raises(Other):
+        torch.neg(ones(device))
+
+
+# ---- Who registered what
+
+
+def test_places_of_kernels(device):
+    with torch_outboard.kernel("aten::relu", dtypes=[torch.float32])(constant(1)) as relu:
+        kernel = torch_outboard.registrations("relu")[0]
+    assert relu.function is not None
+    assert (kernel.source, kernel.dtypes, kernel.device) == ("user", (torch.float32,), -1)
+    file, _, line = kernel.origin.rpartition(":")
+    assert file == __file__
+    assert int(line) == constant.__code__.co_firstlineno + 1
+
+
+def test_no_such_operator():
+    with pytest.raises(ValueError, match="does not exist"):
+        torch_outboard.registrations("aten::no_such_operator")

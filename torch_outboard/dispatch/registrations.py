@@ -1,0 +1,119 @@
+"""Who registered which kernels of an operator, and which of them runs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import torch
+
+from torch_outboard import _C
+
+__all__ = ["Kernel", "notice", "registrations"]
+
+# "PrivateUse1: registered at file.cpp:12 :: (Tensor _0) -> Tensor _0 [ boxed unboxed ]"; what
+# another registration hides has "(inactive)" after the key.
+_DISPATCHED = re.compile(
+    r"^(?P<key>\w+)(?:\[alias\])?(?P<hidden> \(inactive\))?: (?:registered at )?(?P<origin>.*?) :: "
+)
+_PYTHON = re.compile(r"<|.*\.py:\d+$")
+# For the device; those of autograd and autocast run before them.
+_KEYS = ("AutocastPrivateUse1", "AutogradPrivateUse1", "PrivateUse1")
+_KIT = "torch_outboard"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel of an overload.
+
+    Attributes:
+        source: who brought it: `"user"`, `"maker"`, `"library"` (a call of the driver's library) or
+            `"kit"`.
+        origin: where it was registered, "file:line"; a library's path for the kernel of a stub; ""
+            for the kit's own.
+        key: the dispatch key: `"PrivateUse1"`, or one of autograd and autocast.
+        raw: whether it was registered with PyTorch's dispatcher, and not with the kit.
+        follows: whether it is PyTorch's implementation around a kernel of the `out=` form.
+        dtypes: for calls whose first tensor has one of these; None: every dtype.
+        device: index of the device that it is for; -1: every device.
+    """
+
+    source: str
+    origin: str
+    key: str = "PrivateUse1"
+    raw: bool = False
+    follows: bool = False
+    dtypes: tuple[torch.dtype, ...] | None = None
+    device: int = -1
+
+
+def notice() -> None:
+    """Tells the router of kernels that were registered with PyTorch's dispatcher meanwhile.
+
+    That happens by itself at the first use of the device, and where reports, policies and lists are
+    asked for. Until then such a kernel runs, but without them.
+    """
+    suffix = "/PrivateUse1"
+    # What Python code has registered; libraries are noticed by being loaded.
+    known = getattr(torch.library, "_impls", ())
+    names = [key.removesuffix(suffix) for key in known if key.endswith(suffix)]
+    _C.find_raw_kernels([name.replace("/", "::", 1) for name in names])
+
+
+def registrations(name: str) -> list[Kernel]:
+    """The kernels of an overload, the one that is asked first at the beginning.
+
+    A call takes the first kernel for its device and dtype that does not decline it, and else runs
+    on the host. Kernels for autograd and autocast come first; they are no alternatives to the
+    others but run before them. Memory, views and copies have one kernel of the kit.
+
+    Args:
+        name: for example `"aten::add.Tensor"`; without a namespace it is of `aten`.
+
+    Raises:
+        ValueError: if there is no such operator.
+    """
+    qualified = (name if "::" in name else f"aten::{name}").removesuffix(".default")
+    if not torch._C._dispatch_has_kernel(qualified):
+        raise ValueError(f"operator '{qualified}' does not exist; write it as 'aten::add.Tensor'")
+    notice()
+    dispatched = _dispatched(qualified)
+    found = [kernel for kernel in dispatched if kernel.key != "PrivateUse1"]
+    routed = [
+        Kernel(
+            source,
+            origin,
+            "PrivateUse1",
+            raw,
+            follows,
+            None if dtypes is None else tuple(dtypes),
+            device,
+        )
+        for source, _, origin, dtypes, device, raw, follows in _C.kernels_by_rank(qualified)
+    ]
+    behind = next((i for i, k in enumerate(routed) if k.source in ("kit", "library")), len(routed))
+    routed[behind:behind] = _of_stubs(qualified)
+    known = {kernel.origin for kernel in routed}
+    found += [k for k in dispatched if k.key == "PrivateUse1" and k.origin not in known]
+    return found + routed
+
+
+def _dispatched(name: str) -> list[Kernel]:
+    """What PyTorch's dispatcher has for the device, without what other registrations hide."""
+    kernels = []
+    for line in torch._C._dispatch_dump(name).splitlines():
+        match = _DISPATCHED.match(line)
+        if match is None or match["key"] not in _KEYS or match["hidden"]:
+            continue
+        by_kit = match["origin"].startswith(_KIT) or "/csrc/" in match["origin"]
+        if by_kit and match["key"] == "PrivateUse1":
+            continue
+        source = "kit" if by_kit else "user" if _PYTHON.match(match["origin"]) else "maker"
+        origin = "" if by_kit else match["origin"]
+        kernels.append(Kernel(source, origin, match["key"], raw=not by_kit))
+    return sorted(kernels, key=lambda kernel: _KEYS.index(kernel.key))
+
+
+def _of_stubs(name: str) -> list[Kernel]:
+    """Kernels that makers put into the stubs behind an operator."""
+    return [Kernel("maker", _C.stub_state(stub)[3]) for stub in _C.brought_stubs(name)]
