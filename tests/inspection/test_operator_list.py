@@ -40,7 +40,9 @@ def test_what_a_device_must_bring(name, needs, composite, structured):
 def test_every_overload_with_a_schema_is_listed(listed):
     names = torch._C._dispatch_get_all_op_names()
     assert set(listed) == {name for name in names if dispatcher.schema_of(name) is not None}
-    assert all(line.schema.startswith(name + "(") for name, line in listed.items())
+    # Other libraries may define an overload while they are asked for.
+    own = {name: line.schema for name, line in listed.items() if name.startswith("aten::")}
+    assert [name for name, schema in own.items() if not schema.startswith(name + "(")] == []
 
 
 def test_composite_operators_run_on_a_device_without_a_kernel_and_others_do_not(listed):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from torch_outboard.commands.main import main
-from torch_outboard.inspection import schemas
+from torch_outboard.inspection import dispatcher, schemas
 from torch_outboard.inspection.schema_drift import (
     BREAKS,
     FITS,
@@ -152,3 +152,10 @@ def test_the_kit_fits_every_supported_version(capsys):
     first, last, _ = schemas.read_changes(schemas.CHANGES.read_text())
     for minor in range(first, last + 1):
         assert main(["schemas", "--against", f"2.{minor}"]) == 0, capsys.readouterr().out
+
+
+def test_kernels_of_an_operator_that_nobody_has_defined():
+    with torch.library._scoped_library("nowhere_tests", "IMPL") as library:
+        library.impl("nothing", lambda x: x, "PrivateUse1")
+        assert "nowhere_tests::nothing" in dispatcher.names_without_schema()
+        assert registered()

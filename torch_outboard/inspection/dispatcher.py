@@ -55,6 +55,12 @@ def overloads_of(operator: str) -> list[str]:
     return [f"{operator}.{overload}".removesuffix(".default") for overload in packet.overloads()]
 
 
+def names_without_schema() -> list[str]:
+    """Overloads that have kernels, but nobody has defined; perhaps in another PyTorch."""
+    dumps = torch._C._dispatch_find_dangling_impls()
+    return [dump.splitlines()[0].removeprefix("name: ") for dump in dumps]
+
+
 def schema_of(name: str) -> str | None:
     """The schema of an overload; None if there is no such overload, or kernels alone."""
     for line in torch._C._dispatch_dump(name).splitlines():

@@ -48,7 +48,7 @@ def registered() -> list[Registered]:
     _C.finish_registrations()
     notice()
     found = set()
-    for name in {*dispatcher.overload_names(), *torch._C._dispatch_find_dangling_impls()}:
+    for name in {*dispatcher.overload_names(), *dispatcher.names_without_schema()}:
         for kernel in dispatcher.registrations(name):
             by = brought_by(kernel.place)
             if "PrivateUse1" not in kernel.key or kernel.fallthrough or by == "PyTorch":
