@@ -3,7 +3,9 @@
 //
 // A row's properties are those of convolution_call.h and
 //   source  text of the kernels, those of products first
-//   planes  text of the kernels of plane_convolution.h, which processors take for large maps
+//   planes  text of the kernels of plane_convolution.h and winograd.h, which processors take for
+//   large
+//           maps
 #include <ATen/ops/sum.h>
 
 #include <algorithm>
@@ -13,6 +15,7 @@
 
 #include "device_kernels/convolution/convolution_call.h"
 #include "device_kernels/convolution/plane_convolution.h"
+#include "device_kernels/convolution/winograd.h"
 #include "device_kernels/engine.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/product/product_program.h"
@@ -233,6 +236,7 @@ std::vector<at::Tensor> ConvolutionKernel::run_backward(const ConvolutionOperand
 void ConvolutionKernel::write_output(const ConvolutionGeometry& geometry, const at::Tensor& input,
                                      const at::Tensor& weight, const at::Tensor& bias,
                                      const at::Tensor& output) const {
+  if (write_output_by_winograd(geometry, input, weight, bias, output, planes_)) return;
   if (write_output_by_planes(geometry, input, weight, bias, output, planes_)) return;
   const at::Tensor left = weight.contiguous();
   ProductLayout layout;
@@ -308,6 +312,7 @@ void ConvolutionKernel::write_input_with_steps(const ConvolutionGeometry& geomet
 void ConvolutionKernel::write_input(const ConvolutionGeometry& geometry, const at::Tensor& output,
                                     const at::Tensor& weight, const at::Tensor& bias,
                                     const at::Tensor& input, GradientPlanes& kept) const {
+  if (write_input_by_winograd(geometry, output, weight, bias, input, planes_)) return;
   if (write_input_by_planes(geometry, output, weight, bias, input, planes_, kept)) return;
   const bool steps = std::any_of(geometry.stride.begin(), geometry.stride.end(),
                                  [](int64_t step) { return step > 1; });

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "device_kernels/convolution/plane_arguments.h"
 #include "device_kernels/convolution/plane_program.h"
 #include "runtime/driver/device.h"
 #include "tensors/span.h"
@@ -24,7 +25,6 @@ constexpr int64_t kGatheredImages = 16;  // at a time: each has up to a quarter 
 constexpr int64_t kGradientPositions = 256;
 // Passes of a gradient of an input with steps, each of which reads all planes.
 constexpr int64_t kMostPasses = 16;
-constexpr int64_t kLargestIndex = (int64_t{1} << 31) - 65536;
 
 SpatialValues divide_up(const SpatialValues& sizes, const SpatialValues& by) {
   SpatialValues result;
@@ -37,7 +37,7 @@ bool suits(const at::Tensor& result, const at::Tensor& weight,
   return device_properties(result.device().index()).kind == OB_DEVICE_CPU &&
          result.is_floating_point() && volume(spatial(weight.sizes(), 1)) <= PlaneProgram::kTaps &&
          weight.size(0) / geometry.groups >= kRows &&
-         std::max(span_elements(result), 2 * weight.numel()) <= kLargestIndex;
+         std::max(span_elements(result), 2 * weight.numel()) <= kLargestPlaneIndex;
 }
 
 // How many images are packed at a time; 0: not one.
@@ -51,7 +51,8 @@ int64_t images_at_a_time(const PlaneProgram& program, const PlaneLayout& layout,
   const int64_t plane = layout.plane(some, program.tile_columns());
   at::DimVector sizes(source.sizes());
   sizes[0] = some;
-  if (std::max(planes * plane, span_elements(sizes, source.strides())) > kLargestIndex) return 0;
+  if (std::max(planes * plane, span_elements(sizes, source.strides())) > kLargestPlaneIndex)
+    return 0;
   // As many each time.
   const int64_t times = (images + some - 1) / some;
   return (images + times - 1) / times;
@@ -72,21 +73,6 @@ double used_part(const PlaneLayout& layout, const SpatialValues& extent) {
 void* image_address(const at::Tensor& image, int64_t number) {
   return static_cast<char*>(image.mutable_data_ptr()) +
          number * image.stride(0) * static_cast<int64_t>(image.element_size());
-}
-
-// Of the product that makes the output of a convolution, or (`backward`) its input.
-WeightLayout weight_layout(const at::Tensor& weight, int64_t groups, bool backward) {
-  WeightLayout layout;
-  layout.groups = groups;
-  layout.size = spatial(weight.sizes(), 1);
-  const int64_t taps = volume(layout.size);
-  const int64_t filters = weight.size(0) / groups, channels = weight.size(1);
-  layout.rows = backward ? channels : filters;
-  layout.channels = backward ? filters : channels;
-  layout.row = backward ? taps : channels * taps;
-  layout.channel = backward ? channels * taps : taps;
-  layout.group = filters * channels * taps;
-  return layout;
 }
 
 }  // namespace
@@ -111,7 +97,7 @@ bool write_output_by_planes(const ConvolutionGeometry& geometry, const at::Tenso
   if (gathers) at_a_time = std::min(at_a_time, kGatheredImages);
 
   const at::Tensor dense = weight.contiguous();
-  const WeightLayout weights = weight_layout(weight, geometry.groups, false);
+  const WeightLayout weights = WeightLayout::of(weight, geometry.groups, false);
   const at::Tensor packed = program.pack_weights(dense, weights, pattern);
   for (int64_t begin = 0; begin < input.size(0); begin += at_a_time) {
     const int64_t images = std::min(at_a_time, input.size(0) - begin);
@@ -158,7 +144,7 @@ bool write_input_by_planes(const ConvolutionGeometry& geometry, const at::Tensor
   if (gathers) at_a_time = std::min(at_a_time, kGatheredImages);
 
   const at::Tensor dense = weight.contiguous();
-  const WeightLayout weights = weight_layout(weight, geometry.groups, true);
+  const WeightLayout weights = WeightLayout::of(weight, geometry.groups, true);
   std::vector<at::Tensor> packed;
   for (const auto& pass : passes) {
     packed.push_back(program.pack_weights(dense, weights, pass.second));
@@ -214,9 +200,9 @@ bool write_weight_by_planes(const ConvolutionGeometry& geometry, const at::Tenso
   }
   if (at_a_time == 0) return false;
   const int64_t parts = program.gradient_parts(gradient_layout, at_a_time);
-  if (parts * weight.numel() > kLargestIndex) return false;
+  if (parts * weight.numel() > kLargestPlaneIndex) return false;
 
-  const WeightLayout weights = weight_layout(weight, geometry.groups, false);
+  const WeightLayout weights = WeightLayout::of(weight, geometry.groups, false);
   const bool direct = parts == 1 && weight.scalar_type() == program.value_dtype();
   const at::Tensor sums = direct ? weight : program.workspace(parts * weight.numel());
   TapPattern plain = {};

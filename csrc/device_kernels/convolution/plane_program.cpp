@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "device_kernels/convolution/plane_arguments.h"
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/product/product_program.h"
@@ -31,58 +32,30 @@ constexpr int64_t kElementTiles = 16;  // of a work item
 constexpr int64_t kSlice = 1024;       // elements that a work item adds up
 constexpr int64_t kItems = 8;          // for each processor, where there is work for so many
 
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-NarrowTriple narrow(const SpatialValues& values) {
-  NarrowTriple result;
-  std::transform(values.begin(), values.end(), result.begin(),
-                 [](int64_t value) { return static_cast<int32_t>(value); });
-  return result;
-}
-
-int32_t narrow(int64_t value) { return static_cast<int32_t>(value); }
-
 std::string define(const std::string& name, int64_t number) {
   return "#define " + name + " " + std::to_string(number) + "\n";
 }
 
-// As the kernels have them.
-struct Planes {
-  NarrowTriple phases, grid;
-  int32_t lead, plane;
-};
-
-struct Taps {
-  NarrowTriple count, scale, offset, step, cycle;
-};
-
-struct Source {
-  int32_t images, channels, image, channel;
-  NarrowTriple stride, size, scale, offset, step;
-};
-
-struct Weights {
-  int32_t rows, channels, group, row, channel;
-  NarrowTriple size, count, first, step;
-};
-
-struct Result {
-  int32_t groups, rows, channels, count;
-  NarrowTriple grid, extent;
-  int32_t image, row, first;
-  NarrowTriple stride;
-};
-
+// As the kernel has it.
 struct Gradient {
   int32_t groups, filters, channels, plane, positions, part, block, elements;
 };
 
-Taps taps_of(const TapPattern& pattern) {
-  return {narrow(pattern.count), narrow(pattern.scale), narrow(pattern.offset),
-          narrow(pattern.step), narrow(pattern.cycle)};
-}
-
 }  // namespace
+
+WeightLayout WeightLayout::of(const at::Tensor& weight, int64_t groups, bool backward) {
+  WeightLayout layout;
+  layout.groups = groups;
+  layout.size = spatial(weight.sizes(), 1);
+  const int64_t taps = volume(layout.size);
+  const int64_t filters = weight.size(0) / groups, channels = weight.size(1);
+  layout.rows = backward ? channels : filters;
+  layout.channels = backward ? filters : channels;
+  layout.row = backward ? taps : channels * taps;
+  layout.channel = backward ? channels * taps : taps;
+  layout.group = filters * channels * taps;
+  return layout;
+}
 
 PlaneProgram::PlaneProgram(c10::DeviceIndex device, ScalarType dtype, const std::string& source)
     : device_(device), value_(outboard::value_dtype(dtype)) {
@@ -99,9 +72,8 @@ PlaneProgram::PlaneProgram(c10::DeviceIndex device, ScalarType dtype, const std:
   text += define("ROWS", rows_) + define("COLUMNS", columns_);
   text += define("FILTERS", filters_) + define("ELEMENTS", elements_);
   text += define("TAPS", kTaps) + define("SLICE", kSlice) + source;
-  const auto kernel = [&](const char* name) {
-    return &find_kernel(device, text, name, literal_options(value_));
-  };
+  text_ = text;
+  const auto kernel = [&](const char* name) { return &this->kernel(name); };
   pack_planes_ = kernel("pack_planes");
   pack_weights_ = kernel("pack_weights");
   gather_patches_ = kernel("gather_patches");
@@ -117,6 +89,10 @@ const PlaneProgram& PlaneProgram::find(c10::DeviceIndex device, ScalarType dtype
   static auto* programs = new KernelTable<Key, const PlaneProgram*>;
   return *programs->find(Key{&source, device, dtype},
                          [&] { return new PlaneProgram(device, dtype, source); });
+}
+
+Kernel& PlaneProgram::kernel(const char* name) const {
+  return find_kernel(device_, text_, name, literal_options(value_));
 }
 
 at::Tensor PlaneProgram::workspace(int64_t elements) const {
@@ -166,6 +142,10 @@ at::Tensor PlaneProgram::pack_weights(const at::Tensor& weight, const WeightLayo
   return packed;
 }
 
+int64_t PlaneProgram::panels_of_item(int64_t tiles) const {
+  return std::clamp<int64_t>(tiles / (processors_ * kItems), 1, kPanels);
+}
+
 void PlaneProgram::multiply(const WeightLayout& weights, const at::Tensor& packed,
                             const PlaneLayout& layout, const TapPattern& pattern,
                             const at::Tensor& planes, bool gathers, const ResultLayout& result,
@@ -191,8 +171,7 @@ void PlaneProgram::multiply(const WeightLayout& weights, const at::Tensor& packe
             arguments);
   }
   const int64_t row_panels = divide_up(weights.rows, rows_);
-  const int64_t tiles = weights.groups * column_panels * row_panels;
-  const int64_t panels = std::clamp<int64_t>(tiles / (processors_ * kItems), 1, kPanels);
+  const int64_t panels = panels_of_item(weights.groups * column_panels * row_panels);
   LaunchArguments arguments;
   arguments.address(packed.const_data_ptr()).address(right.const_data_ptr()).address(out);
   arguments.address(bias.defined() ? bias.const_data_ptr() : out);

@@ -16,6 +16,9 @@ struct WeightLayout {
   int64_t groups, rows, channels;
   int64_t group, row, channel;
   SpatialValues size;
+
+  // Of the product that makes the output of a convolution, or (`backward`) its input.
+  static WeightLayout of(const at::Tensor& weight, int64_t groups, bool backward);
 };
 
 // Where results lie: a row of `row` elements' distance for each channel, an image every `image`
@@ -34,6 +37,9 @@ class PlaneProgram {
   static constexpr int64_t kTaps = 64;
 
   at::ScalarType value_dtype() const noexcept { return value_; }
+  c10::DeviceIndex device() const noexcept { return device_; }
+  int tile_width() const noexcept { return width_; }
+  int64_t tile_rows() const noexcept { return rows_; }
   int64_t tile_columns() const noexcept { return columns_; }
   int64_t value_bytes() const noexcept { return value_bytes_; }
 
@@ -66,12 +72,17 @@ class PlaneProgram {
                      const at::Tensor& sums) const;
   void sum_parts(const at::Tensor& sums, int64_t parts, const at::Tensor& out) const;
 
+  // Pieces for algorithms with kernels of their own in the program.
+  Kernel& kernel(const char* name) const;
   at::Tensor workspace(int64_t elements) const;
+  // How many panels of rows a work item does, where there are so many tiles.
+  int64_t panels_of_item(int64_t tiles) const;
+  // Adds the number of items, the last argument of every kernel.
+  void enqueue(Kernel& kernel, int64_t items, LaunchArguments& arguments) const;
 
  private:
   PlaneProgram(c10::DeviceIndex device, at::ScalarType dtype, const std::string& source);
   int64_t gradient_part(const PlaneLayout& layout, int64_t images) const;
-  void enqueue(Kernel& kernel, int64_t items, LaunchArguments& arguments) const;
 
   c10::DeviceIndex device_;
   at::ScalarType value_;
@@ -80,6 +91,7 @@ class PlaneProgram {
   int rows_, columns_;      // of a tile
   int filters_, elements_;  // of a tile of gradients
   int64_t processors_;
+  std::string text_;
   Kernel* pack_planes_;
   Kernel* pack_weights_;
   Kernel* gather_patches_;

@@ -125,8 +125,8 @@ typedef struct {
 } Weights;
 
 // ROWS rows of W elements each, at `stride`, as W columns.
-static inline void transpose(const __global X *from, const I stride, __global S *to) {
-  V rows[ROWS], mixed[ROWS];
+static inline void load_transposed(const __global X *from, const I stride, V *rows) {
+  V mixed[ROWS];
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) rows[r] = LOADV(from, r * stride);
   // From `n` sequences of `m` vectors, half as many twice as long: element by element from one of the
@@ -144,6 +144,11 @@ static inline void transpose(const __global X *from, const I stride, __global S 
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) rows[i] = mixed[i];
   }
+}
+
+static inline void transpose(const __global X *from, const I stride, __global S *to) {
+  V rows[ROWS];
+  load_transposed(from, stride, rows);
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) VSTORE(rows[r], r, to);
 }

@@ -1,0 +1,57 @@
+// What kernels of kernels/products/plane_convolution.cl and winograd_convolution.cl get, as they
+// have it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "device_kernels/convolution/plane_layout.h"
+
+namespace outboard {
+
+// Kernels have indices of 32 bits; sizes that are rounded up stay below them.
+constexpr int64_t kLargestPlaneIndex = (int64_t{1} << 31) - 65536;
+
+inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+inline NarrowTriple narrow(const SpatialValues& values) {
+  NarrowTriple result;
+  std::transform(values.begin(), values.end(), result.begin(),
+                 [](int64_t value) { return static_cast<int32_t>(value); });
+  return result;
+}
+
+inline int32_t narrow(int64_t value) { return static_cast<int32_t>(value); }
+
+struct Planes {
+  NarrowTriple phases, grid;
+  int32_t lead, plane;
+};
+
+struct Taps {
+  NarrowTriple count, scale, offset, step, cycle;
+};
+
+struct Source {
+  int32_t images, channels, image, channel;
+  NarrowTriple stride, size, scale, offset, step;
+};
+
+struct Weights {
+  int32_t rows, channels, group, row, channel;
+  NarrowTriple size, count, first, step;
+};
+
+struct Result {
+  int32_t groups, rows, channels, count;
+  NarrowTriple grid, extent;
+  int32_t image, row, first;
+  NarrowTriple stride;
+};
+
+inline Taps taps_of(const TapPattern& pattern) {
+  return {narrow(pattern.count), narrow(pattern.scale), narrow(pattern.offset),
+          narrow(pattern.step), narrow(pattern.cycle)};
+}
+
+}  // namespace outboard

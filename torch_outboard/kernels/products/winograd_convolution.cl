@@ -1,0 +1,201 @@
+// Convolutions with kernels of 3 x 3 in steps of 1, by the algorithm F(2 x 2, 3 x 3) of Lavin and Gray,
+// "Fast algorithms for convolutional neural networks" (CVPR 2016): tiles of 2 x 2 results are made of
+// 16 products instead of 36, whose operands are sums of elements of the image and of the kernel.
+//
+// Behind plane_convolution.cl, whose planes, tiles and products these are.
+
+#define POINTS 16  // products of a tile: 4 x 4
+
+typedef struct {
+  I images, high, wide;  // rows and columns of tiles of an image
+  I pitch;               // elements of a point of a channel: all tiles, and room for a vector more
+  I weights, places;     // elements from point to point
+} Grid;
+
+// What tiles of 4 x 4 places, 2 apart, become: B' d B. `to` is the first point of the first tile,
+// points lie `point` apart, and W tiles that follow each other are written.
+static inline void transform_places(const __global S *from, const I row, __global S *to, const I point) {
+  V d[4][4];
+#pragma unroll
+  for (int y = 0; y < 4; ++y) {
+    const __global S *places = from + y * row;
+    const V a = VLOAD(0, places), b = VLOAD(1, places);
+    const V c = VLOAD(0, places + 2), e = VLOAD(1, places + 2);
+    const V first = (V)(a.even, b.even), second = (V)(a.odd, b.odd);
+    const V third = (V)(c.even, e.even), fourth = (V)(c.odd, e.odd);
+    d[y][0] = first - third;
+    d[y][1] = second + third;
+    d[y][2] = third - second;
+    d[y][3] = second - fourth;
+  }
+#pragma unroll
+  for (int x = 0; x < 4; ++x) {
+    VSTORE(d[0][x] - d[2][x], 0, to + x * point);
+    VSTORE(d[1][x] + d[2][x], 0, to + (4 + x) * point);
+    VSTORE(d[2][x] - d[1][x], 0, to + (8 + x) * point);
+    VSTORE(d[1][x] - d[3][x], 0, to + (12 + x) * point);
+  }
+}
+
+// The tiles of a channel, point by point. A work item does a channel.
+__kernel void winograd_places(OB_POINTER(S, planes), OB_POINTER(S, points), const Planes p, const Taps t,
+                              const Grid g, const I items) {
+  OB_BIND(S, planes) OB_BIND(S, points)
+  const I item = get_global_id(0);
+  if (item >= items) return;
+  I offsets[TAPS];
+  const Taps taps = t;
+  const Planes source = p;
+  find_offsets(&taps, &source, offsets);
+  const __global S *from = planes + item * p.plane + offsets[0];
+  __global S *to = points + item * g.pitch;
+  for (I image = 0; image < g.images; ++image) {
+    for (I y = 0; y < g.high; ++y, to += g.wide) {
+      const __global S *row = from + (image * p.grid[1] + 2 * y) * p.grid[2];
+      // What the last vector of a row has too much of is overwritten by the next row.
+      for (I x = 0; x < g.wide; x += W) {
+        transform_places(row + 2 * x, p.grid[2], to + x, g.places);
+      }
+    }
+  }
+}
+
+// What kernels become: G g G', ROWS rows side by side. A work item does `slice` channels of a panel.
+__kernel void winograd_weights(OB_POINTER(X, weight), OB_POINTER(S, packed), const Weights w,
+                               const Grid grid, const int flipped, const I panels, const I slice,
+                               const I items) {
+  OB_BIND(X, weight) OB_BIND(S, packed)
+  const I item = get_global_id(0);
+  if (item >= items) return;
+  const I slices = (w.channels + slice - 1) / slice;
+  const I begin = item % slices * slice, end = min(begin + slice, w.channels);
+  const I panel = item / slices % panels, group = item / slices / panels;
+  const __global X *from = weight + group * w.group + panel * ROWS * w.row;
+  __global S *to = packed + ((group * panels + panel) * w.channels + begin) * ROWS;
+  const I height = min((I)ROWS, w.rows - panel * ROWS);
+  // Vectors may be read where elements of further channels follow in the same row.
+  const int whole = height == ROWS && W >= 9;
+  for (I c = begin; c < end; ++c, to += ROWS) {
+    S g[(W < 9 ? 9 : W) * ROWS], rows[12][ROWS];
+    if (whole && w.channel == 9 && (w.channels - c) * 9 >= W) {
+      V elements[ROWS];
+      load_transposed(from + c * 9, w.row, elements);
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) VSTORE(elements[r], r, g);
+    } else {
+      for (int r = 0; r < ROWS; ++r) {
+        const __global X *elements = from + min((I)r, height - 1) * w.row + c * w.channel;
+        for (int i = 0; i < 9; ++i) g[i * ROWS + r] = r < height ? LOAD(elements, i) : (S)0;
+      }
+    }
+#pragma unroll
+    for (int x = 0; x < 3; ++x) {
+      const S *top = g + (flipped ? 8 - x : x) * ROWS, *bottom = g + (flipped ? 2 - x : 6 + x) * ROWS;
+      const S *between = g + (flipped ? 5 - x : 3 + x) * ROWS;
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) {
+        const S sum = (top[r] + bottom[r]) * (S)0.5, middle = between[r] * (S)0.5;
+        rows[x][r] = top[r];
+        rows[3 + x][r] = sum + middle;
+        rows[6 + x][r] = sum - middle;
+        rows[9 + x][r] = bottom[r];
+      }
+    }
+#pragma unroll
+    for (int y = 0; y < 4; ++y) {
+      __global S *points = to + 4 * y * grid.weights;
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) {
+        const S sum = (rows[3 * y][r] + rows[3 * y + 2][r]) * (S)0.5;
+        const S middle = rows[3 * y + 1][r] * (S)0.5;
+        points[r] = rows[3 * y][r];
+        points[grid.weights + r] = sum + middle;
+        points[2 * grid.weights + r] = sum - middle;
+        points[3 * grid.weights + r] = rows[3 * y + 2][r];
+      }
+    }
+  }
+}
+
+// `count` elements that follow each other, of which `from` has a vector more.
+static inline void write_row(const S *from, __global X *out, const I at, const I count) {
+  I i = 0;
+  for (; i + W <= count; i += W) STOREV(out, at + i, VLOAD(0, from + i));
+  if (i == count) return;
+  if (count >= W) {
+    STOREV(out, at + count - W, VLOAD(0, from + count - W));
+    return;
+  }
+  for (; i < count; ++i) STORE(out, at + i, from[i]);
+}
+
+// Products of all points and A' m A, the results of tiles: out = weights * places (+ bias), `panels`
+// panels of rows in a work item.
+__kernel void winograd_tiles(OB_POINTER(S, weights), OB_POINTER(S, points), OB_POINTER(X, out),
+                             OB_POINTER(X, bias), const Result l, const Grid g, const I bias_stride,
+                             const int adds, const I panels, const I items) {
+  OB_BIND(S, weights) OB_BIND(S, points) OB_BIND(X, out) OB_BIND(X, bias)
+  const I item = get_global_id(0);
+  if (item >= items) return;
+  const I row_panels = (l.rows + ROWS - 1) / ROWS, column_panels = (l.count + COLUMNS - 1) / COLUMNS;
+  const I parts = (row_panels + panels - 1) / panels;
+  const I column = item / parts % column_panels * COLUMNS, group = item / parts / column_panels;
+  const I last = min((item % parts + 1) * panels, row_panels);
+  const I offsets[1] = {0};
+  const __global S *b = points + group * l.channels * g.pitch + column;
+  // Tiles of one row, that follow each other: the first, where their results are, of how many places
+  // in x, and in y.
+  I starts[COLUMNS + 1], places[COLUMNS], widths[COLUMNS], heights[COLUMNS], runs = 0;
+  const I width = min((I)COLUMNS, l.count - column);
+  for (I i = 0; i < width;) {
+    const I x = (column + i) % g.wide, y = (column + i) / g.wide % g.high;
+    const I image = (column + i) / g.wide / g.high;
+    const I tiles = min(g.wide - x, width - i);
+    starts[runs] = i;
+    places[runs] = image * l.image + 2 * y * l.stride[1] + 2 * x;
+    widths[runs] = min(2 * tiles, l.extent[2] - 2 * x);
+    heights[runs++] = min((I)2, l.extent[1] - 2 * y);
+    i += tiles;
+  }
+  for (I panel = item % parts * panels; panel < last; ++panel) {
+    S tile[POINTS * ROWS * COLUMNS];
+    const __global S *a = weights + (group * row_panels + panel) * l.channels * ROWS;
+    for (int e = 0; e < POINTS; ++e) {
+      multiply(a + e * g.weights, b + e * g.places, l.channels, g.pitch, offsets, 1,
+               tile + e * ROWS * COLUMNS);
+    }
+    const I height = min((I)ROWS, l.rows - panel * ROWS);
+    for (I r = 0; r < height; ++r) {
+      const I row = group * l.rows + panel * ROWS + r;
+      const V first = (V)(adds ? LOAD(bias, row * bias_stride) : (S)0);
+      S results[2][2 * COLUMNS + W];
+      for (int v = 0; v < VECTORS; ++v) {
+        const S *products = tile + r * COLUMNS + v * W;
+        V sums[2][4];
+#pragma unroll
+        for (int x = 0; x < 4; ++x) {
+          V m[4];
+#pragma unroll
+          for (int y = 0; y < 4; ++y) m[y] = VLOAD(0, products + (4 * y + x) * ROWS * COLUMNS);
+          sums[0][x] = m[0] + m[1] + m[2];
+          sums[1][x] = m[1] - m[2] - m[3];
+        }
+#pragma unroll
+        for (int y = 0; y < 2; ++y) {
+          const V even = sums[y][0] + sums[y][1] + sums[y][2] + first;
+          const V odd = sums[y][1] - sums[y][2] - sums[y][3] + first;
+          V low, high;
+          low.even = even.lo, low.odd = odd.lo;
+          high.even = even.hi, high.odd = odd.hi;
+          VSTORE(low, 2 * v, results[y]);
+          VSTORE(high, 2 * v + 1, results[y]);
+        }
+      }
+      for (I n = 0; n < runs; ++n) {
+        for (I y = 0; y < heights[n]; ++y) {
+          write_row(results[y] + 2 * starts[n], out, row * l.row + places[n] + y * l.stride[1], widths[n]);
+        }
+      }
+    }
+  }
+}
