@@ -133,9 +133,10 @@ __kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(X, out
   const I row_panels = (l.rows + ROWS - 1) / ROWS;
   const I column_panels = (columns + COLUMNS - 1) / COLUMNS;
   const I groups = (row_panels + PANELS - 1) / PANELS;
-  const I column_panel = item / groups % column_panels;
-  const I batch = item / groups / column_panels;
-  const I last = min((item % groups + 1) * PANELS, row_panels);
+  const I column_panel = item % column_panels;
+  const I group = item / column_panels % groups;
+  const I batch = item / column_panels / groups;
+  const I last = min((group + 1) * PANELS, row_panels);
   const I column = begin + column_panel * COLUMNS;
   const int width = (int)min((I)COLUMNS, columns - column_panel * COLUMNS);
   I out_at[COLUMNS], added_at[COLUMNS];
@@ -144,7 +145,7 @@ __kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(X, out
     out_at[c] = batch * l.out.batch + column_offset(at, l.inner_columns, l.out);
     added_at[c] = batch * l.added.batch + column_offset(at, l.inner_columns, l.added);
   }
-  for (I panel = item % groups * PANELS; panel < last; ++panel) {
+  for (I panel = group * PANELS; panel < last; ++panel) {
     const __global S *a = left + batch * left_batch + panel * ROWS * l.depth;
     const __global S *b = right + batch * right_batch + column_panel * COLUMNS * l.depth;
     V sums[ROWS][VECTORS];
