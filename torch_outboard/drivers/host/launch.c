@@ -8,8 +8,9 @@
 /* Launches that take so long by one thread, in nanoseconds: shorter ones are done by the thread
  * that asks for them if the queue is idle, and longer ones are shared. */
 enum { SHORT_NANOSECONDS = 4000, SHARED_NANOSECONDS = 8000 };
-/* For each thread, so that one that is interrupted does not hold up all, of so many nanoseconds. */
-enum { PARTS_OF_THREAD = 4, PART_NANOSECONDS = 2000 };
+/* For each thread, so that one that is interrupted does not hold up all, of so many nanoseconds;
+ * more of them where each would be longer than LONGEST_PART. */
+enum { PARTS_OF_THREAD = 4, PART_NANOSECONDS = 2000, LONGEST_PART = 100000 };
 /* The alignment that the largest vector of OpenCL C, double16, has. */
 enum { LARGEST_ALIGNMENT = 128 };
 
@@ -112,6 +113,7 @@ void run_launch(const launched* work) {
   if (expected >= SHARED_NANOSECONDS) {
     uint64_t wanted = (uint64_t)host_settings.threads * PARTS_OF_THREAD;
     if (expected / PART_NANOSECONDS < wanted) wanted = expected / PART_NANOSECONDS;
+    if (expected < UINT32_MAX && expected / LONGEST_PART > wanted) wanted = expected / LONGEST_PART;
     shared_launch shared = {.work = work};
     uint64_t parts = cut(&work->items, wanted, shared.cuts);
     if (parts > 1 && share_work(run_part, &shared, parts)) {

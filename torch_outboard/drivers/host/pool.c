@@ -30,6 +30,8 @@ static struct {
   _Alignas(64) atomic_uint jobs; /* so far; helpers sleep on it */
   atomic_int sleeping;
   atomic_bool stopping;
+  atomic_bool asleep[MAX_THREADS], moved[MAX_THREADS];
+  cpu_set_t allowed[MAX_THREADS]; /* where a moved one may run otherwise */
 } pool = {.busy = PTHREAD_MUTEX_INITIALIZER};
 
 uint64_t nanoseconds(void) {
@@ -56,9 +58,27 @@ bool keep_spinning(spin* waiting) {
   return now - waiting->start < SPIN_NANOSECONDS;
 }
 
+/* Linux may queue a woken thread behind the one that woke it, beside an idle processor, and leaves
+ * it there for milliseconds. Whoever still sleeps after a piece of work is kept off this one's
+ * processor until it runs. */
+static void move_sleepers(void) {
+  int here = sched_getcpu();
+  for (int i = 0; i < pool.helpers && here >= 0; i++) {
+    if (!atomic_load(&pool.asleep[i]) || atomic_load(&pool.moved[i])) continue;
+    cpu_set_t others;
+    if (pthread_getaffinity_np(pool.threads[i], sizeof others, &others) != 0) return;
+    pool.allowed[i] = others;
+    CPU_CLR(here, &others);
+    atomic_store(&pool.moved[i], true);
+    if (CPU_COUNT(&others) > 0) pthread_setaffinity_np(pool.threads[i], sizeof others, &others);
+  }
+}
+
 static void take_pieces(int thread) {
-  for (uint64_t piece; (piece = atomic_fetch_add(&pool.next, 1)) < pool.pieces;) {
+  bool looks = thread == 0;
+  for (uint64_t piece; (piece = atomic_fetch_add(&pool.next, 1)) < pool.pieces; looks = false) {
     pool.run(pool.argument, piece, thread);
+    if (looks && atomic_load(&pool.sleeping) > 0) move_sleepers();
   }
 }
 
@@ -71,9 +91,15 @@ static void* help(void* argument) {
     }
     if (atomic_load(&pool.jobs) == seen) {
       atomic_fetch_add(&pool.sleeping, 1);
+      atomic_store(&pool.asleep[thread - 1], true);
       /* Returns at once if the number is another one already. */
       syscall(SYS_futex, &pool.jobs, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+      atomic_store(&pool.asleep[thread - 1], false);
       atomic_fetch_sub(&pool.sleeping, 1);
+      if (atomic_exchange(&pool.moved[thread - 1], false)) {
+        cpu_set_t* allowed = &pool.allowed[thread - 1];
+        pthread_setaffinity_np(pthread_self(), sizeof *allowed, allowed);
+      }
     }
     if (atomic_load(&pool.stopping)) return NULL;
     seen = atomic_load(&pool.jobs);
