@@ -13,6 +13,8 @@
 /* Nanoseconds for which a thread looks for work before it sleeps: waking it costs the one that has
  * work a few thousand. */
 enum { SPIN_NANOSECONDS = 30000 };
+/* Nanoseconds of a piece behind which it pays to look where threads run. */
+enum { LONG_PIECE = 20000 };
 
 static struct {
   pthread_mutex_t busy; /* held by the thread that shares its work */
@@ -30,7 +32,8 @@ static struct {
   _Alignas(64) atomic_uint jobs; /* so far; helpers sleep on it */
   atomic_int sleeping;
   atomic_bool stopping;
-  atomic_bool asleep[MAX_THREADS], moved[MAX_THREADS];
+  atomic_int processors[MAX_THREADS]; /* where each began its latest job; -1: it sleeps */
+  atomic_bool moved[MAX_THREADS];
   cpu_set_t allowed[MAX_THREADS]; /* where a moved one may run otherwise */
 } pool = {.busy = PTHREAD_MUTEX_INITIALIZER};
 
@@ -58,27 +61,43 @@ bool keep_spinning(spin* waiting) {
   return now - waiting->start < SPIN_NANOSECONDS;
 }
 
-/* Linux may queue a woken thread behind the one that woke it, beside an idle processor, and leaves
- * it there for milliseconds. Whoever still sleeps after a piece of work is kept off this one's
- * processor until it runs. */
-static void move_sleepers(void) {
+/* Linux may queue a woken thread behind the one that woke it, or one helper behind another, beside
+ * an idle processor, and leave it there for milliseconds. Whoever sleeps, or shares a processor,
+ * after the first piece of long work is sent to the processors that no thread of the pool has,
+ * until its next job. */
+static void spread_helpers(void) {
+  cpu_set_t taken;
   int here = sched_getcpu();
-  for (int i = 0; i < pool.helpers && here >= 0; i++) {
-    if (!atomic_load(&pool.asleep[i]) || atomic_load(&pool.moved[i])) continue;
-    cpu_set_t others;
-    if (pthread_getaffinity_np(pool.threads[i], sizeof others, &others) != 0) return;
-    pool.allowed[i] = others;
-    CPU_CLR(here, &others);
+  if (here < 0 || here >= CPU_SETSIZE) return;
+  CPU_ZERO(&taken);
+  CPU_SET(here, &taken);
+  bool stuck[MAX_THREADS];
+  for (int i = 0; i < pool.helpers; i++) {
+    int processor = atomic_load(&pool.processors[i]);
+    stuck[i] = processor < 0 || CPU_ISSET(processor, &taken);
+    if (!stuck[i]) CPU_SET(processor, &taken);
+  }
+  for (int i = 0; i < pool.helpers; i++) {
+    cpu_set_t free_ones;
+    if (!stuck[i] || atomic_load(&pool.moved[i]) ||
+        pthread_getaffinity_np(pool.threads[i], sizeof free_ones, &free_ones) != 0) {
+      continue;
+    }
+    pool.allowed[i] = free_ones;
+    for (int processor = 0; processor < CPU_SETSIZE; processor++) {
+      if (CPU_ISSET(processor, &taken)) CPU_CLR(processor, &free_ones);
+    }
+    if (CPU_COUNT(&free_ones) == 0) continue;
+    pthread_setaffinity_np(pool.threads[i], sizeof free_ones, &free_ones);
     atomic_store(&pool.moved[i], true);
-    if (CPU_COUNT(&others) > 0) pthread_setaffinity_np(pool.threads[i], sizeof others, &others);
   }
 }
 
 static void take_pieces(int thread) {
-  bool looks = thread == 0;
-  for (uint64_t piece; (piece = atomic_fetch_add(&pool.next, 1)) < pool.pieces; looks = false) {
+  uint64_t start = thread == 0 ? nanoseconds() : 0;
+  for (uint64_t piece; (piece = atomic_fetch_add(&pool.next, 1)) < pool.pieces; start = 0) {
     pool.run(pool.argument, piece, thread);
-    if (looks && atomic_load(&pool.sleeping) > 0) move_sleepers();
+    if (start != 0 && nanoseconds() - start > LONG_PIECE) spread_helpers();
   }
 }
 
@@ -91,16 +110,17 @@ static void* help(void* argument) {
     }
     if (atomic_load(&pool.jobs) == seen) {
       atomic_fetch_add(&pool.sleeping, 1);
-      atomic_store(&pool.asleep[thread - 1], true);
+      atomic_store(&pool.processors[thread - 1], -1);
       /* Returns at once if the number is another one already. */
       syscall(SYS_futex, &pool.jobs, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
-      atomic_store(&pool.asleep[thread - 1], false);
       atomic_fetch_sub(&pool.sleeping, 1);
-      if (atomic_exchange(&pool.moved[thread - 1], false)) {
-        cpu_set_t* allowed = &pool.allowed[thread - 1];
-        pthread_setaffinity_np(pthread_self(), sizeof *allowed, allowed);
-      }
     }
+    if (atomic_load(&pool.moved[thread - 1])) {
+      cpu_set_t* allowed = &pool.allowed[thread - 1];
+      pthread_setaffinity_np(pthread_self(), sizeof *allowed, allowed);
+      atomic_store(&pool.moved[thread - 1], false);
+    }
+    atomic_store(&pool.processors[thread - 1], sched_getcpu());
     if (atomic_load(&pool.stopping)) return NULL;
     seen = atomic_load(&pool.jobs);
     /* First inside, then a look whether the job is still there: the other side closes it, then
