@@ -26,7 +26,7 @@ NO_TESTS_COLLECTED = 5
 CLANG_DRIVER = ("tests/drivers/test_host_kernels.py", "tests/drivers/test_driver_programs.py")
 CLANG_KERNELS = (
     "tests/device_kernels/test_every_family.py",
-    # The driver `ocl` has no graphs.
+    # Its graphs are not those of the driver `ocl`.
     "tests/device_kernels/programs/test_graphed_callables.py",
     # Its launches record no events of their own.
     "tests/profiler/test_kernels.py",

@@ -1,4 +1,4 @@
-"""The `ocl` driver with graphs, for tests.
+"""The `ocl` driver with graphs that tests can look into.
 
 What a queue is given while it captures is kept, and done at each launch of the graph.
 """

@@ -12,9 +12,6 @@ from driver_support import DriverUnderTest, assert_bytes
 from torch_outboard.drivers.client import DriverError
 from torch_outboard.drivers.contract import Status
 
-# OpenCL has no graphs; a driver under --driver may.
-pytestmark = pytest.mark.host_only(unless_own=True)
-
 Make = Callable[..., int]
 
 

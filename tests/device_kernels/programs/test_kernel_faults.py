@@ -212,7 +212,7 @@ def test_blocking_launches_raise_at_the_call():
 
 # ---- Graphs
 
-# `ocl` captures no graphs by itself.
+# Copies to the host and live graphs are counted, which the driver's own do not show.
 _WITH_GRAPHS = """
 import torch, torch_outboard
 import torch.nn.functional as F

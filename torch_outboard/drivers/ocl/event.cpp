@@ -75,6 +75,7 @@ void on_event(cl_event, cl_int, void* argument) {
 // A marker, with a reference of its own for the caller. The caller holds the queue's mutex.
 EventReference enqueue_marker(ob_queue queue) {
   check_usable();
+  check_not_recording(queue, "events");
   cl_event marker = nullptr;
   check(queue->device.api->clEnqueueMarkerWithWaitList(queue->commands, 0, nullptr, &marker),
         "clEnqueueMarkerWithWaitList");
@@ -85,6 +86,7 @@ EventReference enqueue_marker(ob_queue queue) {
 // The caller holds the queue's mutex.
 void enqueue_barrier(ob_queue queue, const EventReference& awaited) {
   check_usable();
+  check_not_recording(queue, "waits for events");
   const cl_event event = awaited.get();
   cl_event barrier = nullptr;
   check(queue->device.api->clEnqueueBarrierWithWaitList(queue->commands, 1, &event, &barrier),
@@ -201,8 +203,12 @@ ob_status event_time(ob_event event, uint64_t* nanoseconds) {
 ob_status host_callback(ob_queue queue, ob_host_function function, void* argument) {
   if (function == nullptr) fail(OB_INVALID_ARGUMENT, "The callback is NULL.");
   const OpenCL& api = *queue->device.api;
-  const EventReference returned = make_user_event(queue->device);
   std::lock_guard lock(queue->mutex);
+  if (queue->graph != nullptr) {
+    queue->graph->work.emplace_back([=](ob_queue q) { host_callback(q, function, argument); });
+    return OB_OK;
+  }
+  const EventReference returned = make_user_event(queue->device);
   const EventReference marker = enqueue_marker(queue);
   enqueue_barrier(queue, returned);
   try {

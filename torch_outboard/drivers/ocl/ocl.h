@@ -8,7 +8,7 @@
  *   pocl_processor.cpp  the processor that PoCL compiles for
  *   memory.cpp    memory of devices and pinned memory
  *   worker.cpp    threads for host callbacks
- *   queue.cpp     queues
+ *   queue.cpp     queues, and graphs that they record
  *   event.cpp     events, waits, callbacks
  *   clock.cpp     the clock of a device and that of the host
  *   transfer.cpp  copies and fills
@@ -206,12 +206,23 @@ class EventReference {
 
 }  // namespace ocl
 
+// Work that was given to a queue while it recorded, each piece as a function that gives it to a
+// queue.
+struct ob_graph_t {
+  explicit ob_graph_t(ocl::Device& device) : device(device) {}
+
+  ocl::Device& device;
+  std::vector<std::function<void(ob_queue)>> work;
+};
+
 struct ob_queue_t {
   explicit ob_queue_t(ocl::Device& device) : device(device) {}
 
   ocl::Device& device;
   cl_command_queue commands = nullptr;
-  std::mutex mutex;  // around every enqueue, so that `last` is the last
+  // Around every enqueue, so that `last` is the last, and around all of a graph.
+  std::recursive_mutex mutex;
+  std::unique_ptr<ob_graph_t> graph;  // being recorded
   // Of the last command; empty when all work is known to be done and no failure is to be reported.
   ocl::EventReference last;
 };
@@ -226,11 +237,16 @@ void set_last(ob_queue queue, cl_event event);
 // Whether all work is done. Likewise.
 bool is_idle(ob_queue queue);
 
-// Enqueues one command: calls function(commands, &event), which returns OpenCL's code.
+// Enqueues one command: calls function(commands, &event), which returns OpenCL's code. The function
+// holds what it needs by value: a graph calls it again.
 template <class Function>
 void enqueue(ob_queue queue, const char* call, Function function) {
   std::lock_guard lock(queue->mutex);
   check_usable();
+  if (queue->graph != nullptr) {
+    queue->graph->work.emplace_back([call, function](ob_queue q) { enqueue(q, call, function); });
+    return;
+  }
   cl_event event = nullptr;
   check(function(queue->commands, &event), call);
   set_last(queue, event);
@@ -313,6 +329,16 @@ ob_status kernel_create(ob_program program, const char* name, ob_kernel* kernel)
 ob_status kernel_release(ob_kernel kernel);
 ob_status kernel_attributes(ob_kernel kernel, ob_kernel_attributes* attributes);
 ob_status launch(ob_queue queue, const ob_launch* launch);
+
+// ---- queue.cpp: graphs
+
+// Throws while the queue records a graph: `what` cannot be in one. The caller holds its mutex.
+void check_not_recording(ob_queue queue, const char* what);
+
+ob_status graph_begin(ob_queue queue);
+ob_status graph_end(ob_queue queue, ob_graph* graph);
+ob_status graph_launch(ob_queue queue, ob_graph graph);
+ob_status graph_release(ob_graph graph);
 
 }  // namespace ocl
 

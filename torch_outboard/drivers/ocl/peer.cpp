@@ -90,11 +90,16 @@ ob_status copy_peer(ob_queue queue, int32_t destination_device, ob_address desti
   const Place from = locate(from_device, source, bytes);
   if (bytes == 0) fail(OB_INVALID_ARGUMENT, "A copy of 0 bytes.");
   if (reach_each_other(to_device, from_device)) {
-    enqueue(queue, "clEnqueueSVMMemcpy", [&](cl_command_queue commands, cl_event* event) {
-      return queue->device.api->clEnqueueSVMMemcpy(commands, CL_FALSE, to.pointer, from.pointer,
-                                                   bytes, 0, nullptr, event);
+    const OpenCL* api = queue->device.api;
+    enqueue(queue, "clEnqueueSVMMemcpy", [=](cl_command_queue commands, cl_event* event) {
+      return api->clEnqueueSVMMemcpy(commands, CL_FALSE, to.pointer, from.pointer, bytes, 0,
+                                     nullptr, event);
     });
   } else {
+    {
+      std::lock_guard lock(queue->mutex);
+      check_not_recording(queue, "copies between devices that do not reach each other's memory");
+    }
     copy_through_host(queue, to_device, destination, from_device, source, bytes);
   }
   return OB_OK;

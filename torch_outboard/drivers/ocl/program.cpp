@@ -1,5 +1,7 @@
 // Programs, kernels and launches.
+#include <array>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "ocl.h"
@@ -12,10 +14,26 @@ struct ob_program_t {
 };
 
 struct ob_kernel_t {
+  ob_kernel_t(ocl::Device& device, cl_program program, std::string name);
+  ob_kernel_t(const ob_kernel_t&) = delete;
+  ob_kernel_t& operator=(const ob_kernel_t&) = delete;
+  ~ob_kernel_t() { device.api->clReleaseKernel(kernel); }
+
   ocl::Device& device;
+  cl_program program;  // which the kernel keeps alive
   cl_kernel kernel = nullptr;
   std::string name;
 };
+
+ob_kernel_t::ob_kernel_t(ocl::Device& device, cl_program program, std::string name)
+    : device(device), program(program), name(std::move(name)) {
+  cl_int code = CL_SUCCESS;
+  kernel = device.api->clCreateKernel(program, this->name.c_str(), &code);
+  if (code == CL_INVALID_KERNEL_NAME) {
+    ocl::fail(OB_INVALID_ARGUMENT, "The program has no kernel named %s.", this->name.c_str());
+  }
+  ocl::check(code, "clCreateKernel");
+}
 
 namespace ocl {
 namespace {
@@ -208,19 +226,12 @@ ob_status program_release(ob_program program) {
 }
 
 ob_status kernel_create(ob_program program, const char* name, ob_kernel* kernel) {
-  cl_int code = CL_SUCCESS;
-  cl_kernel created = program->device.api->clCreateKernel(program->program, name, &code);
-  if (code == CL_INVALID_KERNEL_NAME) {
-    fail(OB_INVALID_ARGUMENT, "The program has no kernel named %s.", name);
-  }
-  check(code, "clCreateKernel");
-  *kernel = new ob_kernel_t{program->device, created, name};
+  *kernel = new ob_kernel_t(program->device, program->program, name);
   return OB_OK;
 }
 
 ob_status kernel_release(ob_kernel kernel) {
-  const std::unique_ptr<ob_kernel_t> released(kernel);
-  check(kernel->device.api->clReleaseKernel(kernel->kernel), "clReleaseKernel");
+  delete kernel;
   return OB_OK;
 }
 
@@ -250,6 +261,12 @@ ob_status launch(ob_queue queue, const ob_launch* launch) {
     fail(OB_INVALID_ARGUMENT, "Kernel %s was launched in %u dimensions; there are 1 to 3.",
          kernel->name.c_str(), launch->dimensions);
   }
+  std::lock_guard lock(queue->mutex);
+  std::shared_ptr<ob_kernel_t> captured;  // with arguments that no other launch sets
+  if (queue->graph != nullptr) {
+    captured = std::make_shared<ob_kernel_t>(kernel->device, kernel->program, kernel->name);
+    kernel = captured.get();
+  }
   cl_uint place = 0;
   for (uint32_t i = 0; i < launch->argument_count; ++i) {
     const ob_argument& argument = *ob_argument_of(launch, i);
@@ -268,8 +285,8 @@ ob_status launch(ob_queue queue, const ob_launch* launch) {
              kernel->name.c_str(), argument.kind);
     }
   }
-  size_t global[3] = {};
-  size_t local[3] = {};
+  std::array<size_t, 3> global = {};
+  std::array<size_t, 3> local = {};
   for (uint32_t i = 0; i < launch->dimensions; ++i) {
     global[i] = launch->global[i];
     local[i] = launch->local[i];
@@ -283,27 +300,24 @@ ob_status launch(ob_queue queue, const ob_launch* launch) {
   check_launch_event(start, queue->device);
   check_launch_event(end, queue->device);
   const bool timed = start != nullptr || end != nullptr;
-  const OpenCL& api = *queue->device.api;
-  EventReference launched;
+  if (timed) check_not_recording(queue, "events of launches");
+  const OpenCL* api = queue->device.api;
+  const cl_uint dimensions = launch->dimensions;
   try {
-    enqueue(queue, "clEnqueueNDRangeKernel", [&](cl_command_queue commands, cl_event* event) {
-      const cl_int code = api.clEnqueueNDRangeKernel(commands, kernel->kernel, launch->dimensions,
-                                                     nullptr, global, local, 0, nullptr, event);
-      if (timed && code == CL_SUCCESS) {
-        api.clRetainEvent(*event);
-        launched = EventReference(&api, *event);
-      }
-      return code;
-    });
+    enqueue(queue, "clEnqueueNDRangeKernel",
+            [=, own = std::move(captured)](cl_command_queue commands, cl_event* event) {
+              return api->clEnqueueNDRangeKernel(commands, kernel->kernel, dimensions, nullptr,
+                                                 global.data(), local.data(), 0, nullptr, event);
+            });
   } catch (Failure& failure) {
-    failure.message = "Kernel " + kernel->name + ": " + failure.message;
+    failure.message = "Kernel " + launch->kernel->name + ": " + failure.message;
     throw;
   }
   if (timed) {
-    record_launch(start, launched, true);
-    record_launch(end, launched, false);
+    record_launch(start, queue->last, true);
+    record_launch(end, queue->last, false);
     // Or who waits for an event might wait forever for what was never sent to the device.
-    check(api.clFlush(queue->commands), "clFlush");
+    check(api->clFlush(queue->commands), "clFlush");
   }
   return OB_OK;
 }

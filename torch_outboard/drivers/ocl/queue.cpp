@@ -1,6 +1,6 @@
 // Queues. Each remembers the event of its last command, which answers whether it is idle and is
 // what to wait for. Commands are flushed to the device when somebody waits, asks or records an
-// event, not one by one.
+// event, not one by one. A queue that records a graph keeps them for it instead.
 #include <algorithm>
 #include <utility>
 
@@ -175,6 +175,49 @@ ob_status device_synchronize(int32_t index) {
 
 ob_status queue_native_handle(ob_queue queue, void** handle) {
   *handle = queue->commands;
+  return OB_OK;
+}
+
+// ---- Graphs
+//
+// OpenCL's command buffers (cl_khr_command_buffer) are provisional, and neither PoCL 3.0 nor
+// Intel's driver has them. So a graph is a list of calls; kernels of their own hold the arguments.
+
+void check_not_recording(ob_queue queue, const char* what) {
+  if (queue->graph == nullptr) return;
+  fail(OB_UNSUPPORTED, "The ocl driver cannot capture %s in a graph.", what);
+}
+
+ob_status graph_begin(ob_queue queue) {
+  auto graph = std::make_unique<ob_graph_t>(queue->device);
+  std::lock_guard lock(queue->mutex);
+  if (queue->graph != nullptr) {
+    fail(OB_INVALID_ARGUMENT, "The queue is already capturing a graph.");
+  }
+  queue->graph = std::move(graph);
+  return OB_OK;
+}
+
+ob_status graph_end(ob_queue queue, ob_graph* graph) {
+  std::lock_guard lock(queue->mutex);
+  if (queue->graph == nullptr) fail(OB_INVALID_ARGUMENT, "The queue is not capturing a graph.");
+  *graph = queue->graph.release();
+  return OB_OK;
+}
+
+ob_status graph_launch(ob_queue queue, ob_graph graph) {
+  if (&queue->device != &graph->device) {
+    fail(OB_INVALID_ARGUMENT, "A graph of device %d cannot be launched on device %d.",
+         graph->device.index, queue->device.index);
+  }
+  std::lock_guard lock(queue->mutex);
+  for (const auto& work : graph->work) work(queue);
+  return OB_OK;
+}
+
+// OpenCL keeps kernels until their launches are done.
+ob_status graph_release(ob_graph graph) {
+  delete graph;
   return OB_OK;
 }
 

@@ -130,6 +130,10 @@ extern "C" __attribute__((visibility("default"))) const ob_driver* ob_driver_tab
     OB_SET(t, kernel_release);
     OB_SET(t, kernel_attributes);
     OB_SET(t, launch);
+    OB_SET(t, graph_begin);
+    OB_SET(t, graph_end);
+    OB_SET(t, graph_launch);
+    OB_SET(t, graph_release);
     OB_SET(t, event_time);
     return t;
   }();

@@ -1,5 +1,6 @@
 // Copies and fills. An ordinary copy is one row of a 2-D copy.
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "ocl.h"
@@ -27,10 +28,10 @@ void copy_rows(ob_queue queue, void* destination, uint64_t destination_pitch, co
     row_bytes *= rows;
     rows = 1;
   }
-  const OpenCL& api = *queue->device.api;
+  const OpenCL* api = queue->device.api;
   for (uint64_t row = 0; row < rows; ++row) {
-    enqueue(queue, "clEnqueueSVMMemcpy", [&](cl_command_queue commands, cl_event* event) {
-      return api.clEnqueueSVMMemcpy(
+    enqueue(queue, "clEnqueueSVMMemcpy", [=](cl_command_queue commands, cl_event* event) {
+      return api->clEnqueueSVMMemcpy(
           commands, CL_FALSE, static_cast<char*>(destination) + row * destination_pitch,
           static_cast<const char*>(source) + row * source_pitch, row_bytes, 0, nullptr, event);
     });
@@ -42,24 +43,26 @@ void copy_bytes(ob_queue queue, const Place& destination, const Place& source, u
     copy_rows(queue, destination.pointer, bytes, source.pointer, bytes, bytes, 1);
     return;
   }
-  enqueue(queue, "clEnqueueCopyBuffer", [&](cl_command_queue commands, cl_event* event) {
-    return queue->device.api->clEnqueueCopyBuffer(commands, source.buffer, destination.buffer,
-                                                  source.offset, destination.offset, bytes, 0,
-                                                  nullptr, event);
+  const OpenCL* api = queue->device.api;
+  enqueue(queue, "clEnqueueCopyBuffer", [=](cl_command_queue commands, cl_event* event) {
+    return api->clEnqueueCopyBuffer(commands, source.buffer, destination.buffer, source.offset,
+                                    destination.offset, bytes, 0, nullptr, event);
   });
 }
 
 void fill_aligned(ob_queue queue, const Place& place, const void* pattern, uint32_t pattern_bytes,
                   uint64_t bytes) {
-  const OpenCL& api = *queue->device.api;
+  const OpenCL* api = queue->device.api;
+  std::array<unsigned char, 16> kept = {};
+  std::memcpy(kept.data(), pattern, pattern_bytes);
   enqueue(queue, "clEnqueueFillBuffer or clEnqueueSVMMemFill",
-          [&](cl_command_queue commands, cl_event* event) {
+          [=](cl_command_queue commands, cl_event* event) {
             if (place.buffer == nullptr) {
-              return api.clEnqueueSVMMemFill(commands, place.pointer, pattern, pattern_bytes, bytes,
-                                             0, nullptr, event);
+              return api->clEnqueueSVMMemFill(commands, place.pointer, kept.data(), pattern_bytes,
+                                              bytes, 0, nullptr, event);
             }
-            return api.clEnqueueFillBuffer(commands, place.buffer, pattern, pattern_bytes,
-                                           place.offset, bytes, 0, nullptr, event);
+            return api->clEnqueueFillBuffer(commands, place.buffer, kept.data(), pattern_bytes,
+                                            place.offset, bytes, 0, nullptr, event);
           });
 }
 
@@ -92,21 +95,21 @@ ob_status copy_host_to_device_2d(ob_queue queue, ob_address destination, uint64_
     copy_rows(queue, to.pointer, destination_pitch, source, source_pitch, row_bytes, rows);
     return OB_OK;
   }
-  const OpenCL& api = *queue->device.api;
+  const OpenCL* api = queue->device.api;
   if (rows == 1) {
-    enqueue(queue, "clEnqueueWriteBuffer", [&](cl_command_queue commands, cl_event* event) {
-      return api.clEnqueueWriteBuffer(commands, to.buffer, CL_FALSE, to.offset, row_bytes, source,
-                                      0, nullptr, event);
+    enqueue(queue, "clEnqueueWriteBuffer", [=](cl_command_queue commands, cl_event* event) {
+      return api->clEnqueueWriteBuffer(commands, to.buffer, CL_FALSE, to.offset, row_bytes, source,
+                                       0, nullptr, event);
     });
     return OB_OK;
   }
   const size_t buffer_origin[] = {to.offset % destination_pitch, to.offset / destination_pitch, 0};
   const size_t host_origin[] = {0, 0, 0};
   const size_t region[] = {row_bytes, rows, 1};
-  enqueue(queue, "clEnqueueWriteBufferRect", [&](cl_command_queue commands, cl_event* event) {
-    return api.clEnqueueWriteBufferRect(commands, to.buffer, CL_FALSE, buffer_origin, host_origin,
-                                        region, destination_pitch, 0, source_pitch, 0, source, 0,
-                                        nullptr, event);
+  enqueue(queue, "clEnqueueWriteBufferRect", [=](cl_command_queue commands, cl_event* event) {
+    return api->clEnqueueWriteBufferRect(commands, to.buffer, CL_FALSE, buffer_origin, host_origin,
+                                         region, destination_pitch, 0, source_pitch, 0, source, 0,
+                                         nullptr, event);
   });
   return OB_OK;
 }
@@ -120,21 +123,21 @@ ob_status copy_device_to_host_2d(ob_queue queue, void* destination, uint64_t des
     copy_rows(queue, destination, destination_pitch, from.pointer, source_pitch, row_bytes, rows);
     return OB_OK;
   }
-  const OpenCL& api = *queue->device.api;
+  const OpenCL* api = queue->device.api;
   if (rows == 1) {
-    enqueue(queue, "clEnqueueReadBuffer", [&](cl_command_queue commands, cl_event* event) {
-      return api.clEnqueueReadBuffer(commands, from.buffer, CL_FALSE, from.offset, row_bytes,
-                                     destination, 0, nullptr, event);
+    enqueue(queue, "clEnqueueReadBuffer", [=](cl_command_queue commands, cl_event* event) {
+      return api->clEnqueueReadBuffer(commands, from.buffer, CL_FALSE, from.offset, row_bytes,
+                                      destination, 0, nullptr, event);
     });
     return OB_OK;
   }
   const size_t buffer_origin[] = {from.offset % source_pitch, from.offset / source_pitch, 0};
   const size_t host_origin[] = {0, 0, 0};
   const size_t region[] = {row_bytes, rows, 1};
-  enqueue(queue, "clEnqueueReadBufferRect", [&](cl_command_queue commands, cl_event* event) {
-    return api.clEnqueueReadBufferRect(commands, from.buffer, CL_FALSE, buffer_origin, host_origin,
-                                       region, source_pitch, 0, destination_pitch, 0, destination,
-                                       0, nullptr, event);
+  enqueue(queue, "clEnqueueReadBufferRect", [=](cl_command_queue commands, cl_event* event) {
+    return api->clEnqueueReadBufferRect(commands, from.buffer, CL_FALSE, buffer_origin, host_origin,
+                                        region, source_pitch, 0, destination_pitch, 0, destination,
+                                        0, nullptr, event);
   });
   return OB_OK;
 }
@@ -158,10 +161,11 @@ ob_status copy_device_to_device_2d(ob_queue queue, ob_address destination,
   const size_t to_origin[] = {to.offset % destination_pitch, to.offset / destination_pitch, 0};
   const size_t from_origin[] = {from.offset % source_pitch, from.offset / source_pitch, 0};
   const size_t region[] = {row_bytes, rows, 1};
-  enqueue(queue, "clEnqueueCopyBufferRect", [&](cl_command_queue commands, cl_event* event) {
-    return queue->device.api->clEnqueueCopyBufferRect(commands, from.buffer, to.buffer, from_origin,
-                                                      to_origin, region, source_pitch, 0,
-                                                      destination_pitch, 0, 0, nullptr, event);
+  const OpenCL* api = queue->device.api;
+  enqueue(queue, "clEnqueueCopyBufferRect", [=](cl_command_queue commands, cl_event* event) {
+    return api->clEnqueueCopyBufferRect(commands, from.buffer, to.buffer, from_origin, to_origin,
+                                        region, source_pitch, 0, destination_pitch, 0, 0, nullptr,
+                                        event);
   });
   return OB_OK;
 }
