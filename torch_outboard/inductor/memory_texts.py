@@ -168,7 +168,7 @@ def _atomic_add(name: str, lanes: int) -> str:
     mask = (1 << bits) - 1
     unsigned = "ushort" if bits == 16 else "uchar"
     if name == "half":
-        added = "as_ushort((half)0); { half sum; vstore_half_rte(vload_half(0, (half *)&old) + v, 0, &sum); fresh = as_ushort(sum); }"
+        added = "0; vstore_half_rte(vload_half(0, (half *)&old) + v, 0, (half *)&fresh);"
     elif name == "bfloat":
         added = "ob_bits_of_bfloat(as_float((uint)old << 16) + v);"
     else:

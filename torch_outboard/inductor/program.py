@@ -212,8 +212,8 @@ def _common_text() -> str:
         " static inline float##w ob_round_bfloat##w(float##w value) {"
         " return as_float##w(convert_uint##w(ob_bits_of_bfloat##w(value)) << 16); }",
         "#define OB_HALF(w) static inline float##w ob_round_half##w(float##w value) {"
-        " half stored[sizeof(float##w) / 4]; vstore_half##w##_rte(value, 0, stored);"
-        " return vload_half##w(0, stored); }",
+        " ushort stored[sizeof(float##w) / 4]; vstore_half##w##_rte(value, 0, (half *)stored);"
+        " return vload_half##w(0, (half *)stored); }",
         "OB_BFLOAT()\nOB_HALF()",
         "#define ob_any(m) (m)\n#define ob_all(m) (m)",
         *(_checked_index(kind, 1) for kind in ("int", "long")),
