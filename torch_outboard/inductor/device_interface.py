@@ -13,6 +13,7 @@ from torch_outboard.state import state
 
 # Work items that PyTorch's heuristics are to think of as running together.
 _ITEMS_PER_PROCESSOR = 2048
+_LEAST_WARP = 32
 
 
 class _Properties:
@@ -23,7 +24,8 @@ class _Properties:
         self.name = properties.name
         self.multi_processor_count = max(1, properties.multi_processor_count)
         self.max_threads_per_multi_processor = _ITEMS_PER_PROCESSOR
-        self.warp_size = max(1, properties.subgroup_size) or 32
+        # Splits of reductions are chosen by it; processors say 1.
+        self.warp_size = max(_LEAST_WARP, properties.subgroup_size)
         self.total_memory = properties.total_memory
 
 

@@ -283,10 +283,16 @@ class OpenCLOverrides(OpOverrides):
         return f"ldexp({operand(x, dtype, vector)}, ({'int'}{lanes})({power}))"
 
     @staticmethod
-    def frexp(x: Any) -> tuple[str, str]:
-        vector = any_vector((x,))
-        kind = value_type(dtype_of(x)) + (LANES if vector else "")
-        return f"ob_mantissa_{kind}({x})", f"ob_exponent_{kind}({x})"
+    def frexp(x: Any) -> tuple[Any, Any]:
+        kernel, dtype = V.kernel, dtype_of(x)
+        lanes = LANES if any_vector((x,)) else ""
+        kind = value_type(dtype)
+        mantissa = f"ob_mantissa_{kind}{lanes}({x})"
+        exponent = f"ob_exponent_{kind}{lanes}({x})"
+        return (
+            kernel.cse.generate(kernel.compute, mantissa, dtype=dtype),
+            kernel.cse.generate(kernel.compute, exponent, dtype=torch.int32),
+        )
 
     # ---- Comparison and logic
 

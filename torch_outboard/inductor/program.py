@@ -165,6 +165,8 @@ def table_functions(kind: str, lanes: int, names: tuple[str, ...]) -> str:
 
 def _each(name: str, kind: str, lanes: int) -> str:
     """A function for vectors that calls the one for scalars."""
+    if lanes == 1:
+        return f"#define ob_each_{name}_{kind} ob_{name}_{kind}\n"
     count = functions()[name].parameters.count(",") + 1
     letters = "abcd"[:count]
     parts = [
@@ -192,6 +194,19 @@ def _checked_index(kind: str, lanes: int) -> str:
     )
 
 
+def _frexp(kind: str, lanes: int) -> str:
+    """Mantissa and exponent; infinities and NaN have the exponent 0."""
+    t, n = (kind, "int") if lanes == 1 else (f"{kind}{lanes}", f"int{lanes}")
+    end = "" if lanes == 1 else str(lanes)
+    wide = "isfinite(v)" if lanes == 1 or kind == "float" else f"convert_int{lanes}(isfinite(v))"
+    text = (
+        f"static inline {t} ob_mantissa_{kind}{end}(const {t} v) {{ {n} e; return frexp(v, &e); }}\n"
+        f"static inline {n} ob_exponent_{kind}{end}(const {t} v) {{"
+        f" {n} e; frexp(v, &e); return {wide} ? e : ({n})(0); }}"
+    )
+    return text if kind == "float" else f"#ifdef OB_HAS_FLOAT64\n{text}\n#endif"
+
+
 def _common_text() -> str:
     lines = [
         "#ifdef OB_HAS_FLOAT64\ntypedef double ob_real;\n#else\ntypedef float ob_real;\n#endif",
@@ -217,6 +232,7 @@ def _common_text() -> str:
         "OB_BFLOAT()\nOB_HALF()",
         "#define ob_any(m) (m)\n#define ob_all(m) (m)",
         *(_checked_index(kind, 1) for kind in ("int", "long")),
+        *(_frexp(kind, 1) for kind in _FLOATING),
     ]
     for lanes in _WIDTHS:
         numbers = ", ".join(str(lane) for lane in range(lanes))
@@ -225,6 +241,7 @@ def _common_text() -> str:
             f"#define ob_iota_int{lanes} ((int{lanes})({numbers}))",
             f"#define ob_iota_long{lanes} ((long{lanes})({numbers}))",
             f"OB_BFLOAT({lanes})\nOB_HALF({lanes})",
+            *(_frexp(kind, lanes) for kind in _FLOATING),
             f"#define ob_any{lanes}(m) any(m)\n#define ob_all{lanes}(m) all(m)",
             *(_checked_index(kind, lanes) for kind in ("int", "long")),
         ]

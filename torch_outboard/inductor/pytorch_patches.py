@@ -7,6 +7,9 @@ needs it (tests/inductor/test_pytorch_patches.py).
 from __future__ import annotations
 
 import functools
+from typing import Any
+
+import torch
 
 
 
@@ -55,9 +58,122 @@ def need_no_triton() -> None:
     scheduler.has_triton = has_triton
 
 
+# Settings of Inductor that have no value of their own for a device before 2.15.
+SETTINGS: dict[str, Any] = {
+    # Kernels of the kit take any layout; a change of layouts moves memory.
+    "layout_optimization": False,
+    "comprehensive_padding": False,
+    # Loads need the alignment of their elements alone, so nothing is copied to aligned memory.
+    "assume_aligned_inputs": True,
+    # Both plan for Triton's blocks.
+    "triton.mix_order_reduction": False,
+    "triton.coalesce_tiling_analysis": False,
+}
+
+
+def set_options_of_graphs() -> None:
+    """Compiles graphs that have tensors of the device with settings of their own.
+
+    Reason: settings hold for all devices of a process.
+    Where: torch/_inductor/compile_fx.py, `compile_fx`.
+    Can go: from 2.15 on, which has options for a device.
+    """
+    from torch._inductor import compile_fx as module
+    from torch._inductor import config
+
+    original = module.compile_fx
+    if hasattr(original, "__wrapped__"):
+        return
+
+    @functools.wraps(original)
+    def compile_fx(
+        model_: Any,
+        example_inputs_: Any,
+        *arguments: Any,
+        config_patches: dict[str, Any] | None = None,
+        **rest: Any,
+    ) -> Any:
+        patches = dict(config_patches or {})
+        # The original calls itself with the settings in place.
+        for name, value in SETTINGS.items():
+            if getattr(config, name) != value and _uses_device(model_, example_inputs_):
+                patches.setdefault(name, value)
+        return original(
+            model_, example_inputs_, *arguments, config_patches=patches or None, **rest
+        )
+
+    module.compile_fx = compile_fx
+
+
+def _uses_device(model: Any, inputs: Any) -> bool:
+    def of_device(value: object) -> bool:
+        return isinstance(value, torch.Tensor) and value.device.type == state.name
+
+    if any(map(of_device, inputs)):
+        return True
+    graph = getattr(model, "graph", None)
+    for node in graph.nodes if graph is not None else ():
+        value = node.meta.get("val", node.meta.get("example_value"))
+        if any(map(of_device, value if isinstance(value, (tuple, list)) else (value,))):
+            return True
+    return False
+
+
+def know_layouts_of_convolutions() -> None:
+    """Predicts the strides of convolutions as the device's kernels choose them.
+
+    Reason: for devices out of PyTorch's tree a result is said to be contiguous; ours follows its
+    input, or else its weight, as on CPU. Compiled code checks strides.
+    Where: torch/_subclasses/fake_impls.py, `conv`.
+    Can go: when the Meta kernel of a backend is asked.
+    """
+    from torch._subclasses import fake_impls
+
+    aten = torch.ops.aten
+    for operator in (
+        aten.convolution.default,
+        aten._convolution.default,
+        aten.convolution_backward.default,
+    ):
+        original = fake_impls.op_implementations_dict[operator]
+        if not hasattr(original, "__wrapped__"):
+            fake_impls.op_implementations_dict[operator] = _with_layout(original)
+
+
+def _with_layout(original: Any) -> Any:
+    @functools.wraps(original)
+    def convolution(fake_mode: Any, func: Any, *arguments: Any, **rest: Any) -> Any:
+        result = original(fake_mode, func, *arguments, **rest)
+        names = [argument.name for argument in func._schema.arguments]
+        given = {**dict(zip(names, arguments, strict=False)), **rest}
+        x, weight = given["input"], given["weight"]
+        if x.device.type != state.name or x.dim() not in (4, 5):
+            return result
+        layout = torch.channels_last if x.dim() == 4 else torch.channels_last_3d
+
+        def follows(tensor: torch.Tensor) -> bool:
+            return torch._prims_common.suggest_memory_format(tensor) == layout
+
+        if not follows(x) and not follows(weight):
+            return result
+        with fake_mode:
+            if isinstance(result, tuple):
+                laid = tuple(
+                    part if part is None or part.dim() != x.dim()
+                    else part.contiguous(memory_format=layout)
+                    for part in result
+                )  # fmt: skip
+                return laid
+            return result.contiguous(memory_format=layout)
+
+    return convolution
+
+
 def install() -> None:
     """All of them."""
     be_a_gpu()
     need_no_triton()
+    set_options_of_graphs()
+    know_layouts_of_convolutions()
 
 
