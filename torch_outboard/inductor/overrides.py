@@ -218,6 +218,12 @@ class OpenCLOverrides(OpOverrides):
     def where(condition: Any, a: Any, b: Any) -> str:
         return _choose(condition, a, b, promoted((a, b)))
 
+    @staticmethod
+    def randint64(seed: Any, index: Any, offset: Any, high: Any) -> str:
+        """A word of Philox, as random_numbers.py asks for it."""
+        texts, vector = operands((seed, index, offset), torch.int64)
+        return f"ob_philox_word_long{LANES if vector else ''}({', '.join(texts)})"
+
     def indirect_indexing(
         self, index_var: Any, size: Any, check: bool = True, wrap_neg: bool = True
     ) -> sympy.Symbol:

@@ -68,6 +68,8 @@ SETTINGS: dict[str, Any] = {
     # Both plan for Triton's blocks.
     "triton.mix_order_reduction": False,
     "triton.coalesce_tiling_analysis": False,
+    # Operators that random_numbers.py does not rewrite draw as in eager mode.
+    "fallback_random": True,
 }
 
 
@@ -80,6 +82,8 @@ def set_options_of_graphs() -> None:
     """
     from torch._inductor import compile_fx as module
     from torch._inductor import config
+
+    from torch_outboard.inductor.random_numbers import UseOwnNumbers
 
     original = module.compile_fx
     if hasattr(original, "__wrapped__"):
@@ -98,6 +102,8 @@ def set_options_of_graphs() -> None:
         for name, value in SETTINGS.items():
             if getattr(config, name) != value and _uses_device(model_, example_inputs_):
                 patches.setdefault(name, value)
+        if config.joint_custom_pre_pass is None and patches:
+            patches.setdefault("joint_custom_pre_pass", UseOwnNumbers())
         return original(
             model_, example_inputs_, *arguments, config_patches=patches or None, **rest
         )
