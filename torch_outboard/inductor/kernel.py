@@ -41,6 +41,7 @@ from torch.utils._sympy.functions import CeilDiv
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 from torch.utils._sympy.value_ranges import ValueRanges
 
+from torch_outboard.inductor.lanes import lanes_along_results
 from torch_outboard.inductor.overrides import OpenCLOverrides, dtype_of, operand
 from torch_outboard.inductor.printer import print_expression
 from torch_outboard.inductor.reductions import Reductions
@@ -58,6 +59,7 @@ from torch_outboard.inductor.value_types import (
 
 # Elements of x that belong to one unit, where there are more of them; a multiple of all widths.
 _BLOCK = 512
+_REDUCTION_BLOCK = 32
 # Elements that are worth a work item of a processor, for a body of one line.
 _GRAIN = 1 << 16
 _LEAST_GRAIN = 1 << 11
@@ -147,9 +149,7 @@ class OpenCLKernel(Reductions, SIMDKernel[CSEVariable]):
         known = V.graph.sizevars.statically_known_equals
         self.lane_tree: IterationRangesRoot | None = inner
         if reductions and self.features.is_reduction():
-            contiguous = self.features.get_reduction_hint().name != "OUTER"
-            small = inner is None or known(inner.numel, 1)
-            if small or contiguous:
+            if inner is None or not lanes_along_results(self.features.node_schedule):
                 self.lane_tree = reductions[-1]
         if self.lanes == 1 or (
             self.lane_tree is not None and known(self.lane_tree.numel, 1)
@@ -424,6 +424,8 @@ class OpenCLKernel(Reductions, SIMDKernel[CSEVariable]):
         tree = self.inner_tree
         if tree is None or tree is not self.lane_tree:
             return 1
+        if self.features.is_reduction():
+            return _REDUCTION_BLOCK
         if isinstance(tree.numel, sympy.Integer) and tree.numel <= 2 * _BLOCK:
             return int(tree.numel)
         return _BLOCK

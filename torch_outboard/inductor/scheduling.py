@@ -11,8 +11,10 @@ from torch._inductor.codegen.simd import SIMDScheduling
 from torch._inductor.utils import get_kernel_metadata
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
+from torch.utils._sympy.functions import FloorDiv
 
 from torch_outboard.inductor.kernel import OpenCLKernel
+from torch_outboard.inductor.lanes import inner_size
 from torch_outboard.inductor.target import target_of
 
 
@@ -37,8 +39,15 @@ class OpenCLScheduling(SIMDScheduling):
         reduction_numel: sympy.Expr = sympy.S.One,
         coalesce_analysis: Any = None,
     ) -> tuple[dict[str, sympy.Expr], dict[str, sympy.Expr] | None]:
-        # One range each for results and reductions. Lanes find what is contiguous.
-        return cls.create_tiling([numel], [reduction_numel]), None
+        """One range for results, or two where memory is not contiguous across the inner loop."""
+        one = cls.create_tiling([numel], [reduction_numel])
+        inner = inner_size(node_schedule, reduction_numel != 1)
+        if inner is None or V.graph.sizevars.statically_known_equals(inner, numel):
+            return one, None
+        two = cls.create_tiling([FloorDiv(numel, inner), inner], [reduction_numel])
+        if cls.tiling_is_compatible(node_schedule, numel, reduction_numel, two):
+            return two, None
+        return one, None
 
     def define_kernel(self, src_code: str, node_schedule: Any, kernel: OpenCLKernel) -> str:
         wrapper = V.graph.wrapper_code

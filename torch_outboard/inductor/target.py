@@ -10,10 +10,7 @@ import torch
 from torch_outboard import _C
 
 _GROUP = 256
-_MOST_LANES = 16
-_LEAST_LANES = 4
-_FLOAT_BYTES = 4
-_USUAL_VECTOR_BYTES = 32
+_LANES = 16
 
 
 @dataclass(frozen=True)
@@ -40,5 +37,5 @@ def target_of(device: torch.device) -> Target:
     if properties.kind != "cpu":
         group = min(_GROUP, properties.max_work_group_size)
         return Target(1, group, processors, double)
-    width = properties.preferred_vector_width or _USUAL_VECTOR_BYTES // _FLOAT_BYTES
-    return Target(max(_LEAST_LANES, min(_MOST_LANES, width)), 1, processors, double)
+    # Two registers of most processors: neighbouring instructions do not wait for each other.
+    return Target(_LANES, 1, processors, double)
