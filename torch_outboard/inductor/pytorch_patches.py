@@ -80,9 +80,11 @@ def set_options_of_graphs() -> None:
     Where: torch/_inductor/compile_fx.py, `compile_fx`.
     Can go: from 2.15 on, which has options for a device.
     """
+    from torch._dynamo.backends.debugging import aot_eager
     from torch._inductor import compile_fx as module
     from torch._inductor import config
 
+    from torch_outboard.inductor.policy import compiles_kernels
     from torch_outboard.inductor.random_numbers import UseOwnNumbers
 
     original = module.compile_fx
@@ -98,11 +100,14 @@ def set_options_of_graphs() -> None:
         **rest: Any,
     ) -> Any:
         patches = dict(config_patches or {})
+        devices = _devices(model_, example_inputs_)
+        if not all(map(compiles_kernels, devices)):
+            return aot_eager(model_, example_inputs_)
         # The original calls itself with the settings in place.
-        for name, value in SETTINGS.items():
-            if getattr(config, name) != value and _uses_device(model_, example_inputs_):
+        for name, value in SETTINGS.items() if devices else ():
+            if getattr(config, name) != value:
                 patches.setdefault(name, value)
-        if config.joint_custom_pre_pass is None and patches:
+        if config.joint_custom_pre_pass is None and devices:
             patches.setdefault("joint_custom_pre_pass", UseOwnNumbers())
         return original(
             model_, example_inputs_, *arguments, config_patches=patches or None, **rest
@@ -111,18 +116,18 @@ def set_options_of_graphs() -> None:
     module.compile_fx = compile_fx
 
 
-def _uses_device(model: Any, inputs: Any) -> bool:
-    def of_device(value: object) -> bool:
-        return isinstance(value, torch.Tensor) and value.device.type == state.name
-
-    if any(map(of_device, inputs)):
-        return True
+def _devices(model: Any, inputs: Any) -> set[int]:
+    """Indices of the kit's devices in a graph."""
+    values = list(inputs)
     graph = getattr(model, "graph", None)
     for node in graph.nodes if graph is not None else ():
         value = node.meta.get("val", node.meta.get("example_value"))
-        if any(map(of_device, value if isinstance(value, (tuple, list)) else (value,))):
-            return True
-    return False
+        values += value if isinstance(value, (tuple, list)) else [value]
+    return {
+        value.device.index or 0
+        for value in values
+        if isinstance(value, torch.Tensor) and value.device.type == state.name
+    }
 
 
 def know_layouts_of_convolutions() -> None:
