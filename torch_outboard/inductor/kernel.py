@@ -65,6 +65,17 @@ _GRAIN = 1 << 16
 _LEAST_GRAIN = 1 << 11
 
 
+# Of parameters that are passed by value, by their letters for GraphKernel.
+_SCALARS = {"f": "float", "d": "double", "i": "int", "l": "long"}
+
+
+def _letter(dtype: torch.dtype) -> str:
+    """How a number of the host is passed."""
+    if dtype.is_floating_point:
+        return "d" if dtype == torch.float64 else "f"
+    return "l" if dtype.itemsize == 8 or dtype == torch.uint32 else "i"
+
+
 class OpenCLCSE(CSE[CSEVariable, str]):
     """Variables with types; a mark in the name of one with lanes."""
 
@@ -300,6 +311,10 @@ class OpenCLKernel(Reductions, SIMDKernel[CSEVariable]):
     def load(self, name: str, index: sympy.Expr) -> CSEVariable:
         pointer = self.args.input(name)
         dtype = V.graph.get_dtype(name)
+        if V.graph.is_unspec_arg(name):
+            # A scalar tensor of the host: its value is passed.
+            text = f"({pointer} != 0)" if dtype == torch.bool else f"(({value_type(dtype)}){pointer})"
+            return self.cse.generate(self.loads, text, dtype=dtype)
         return self.load_from(pointer, dtype, self.prepare_indexing(index))
 
     def load_from(self, pointer: str, dtype: torch.dtype, index: sympy.Expr) -> CSEVariable:
@@ -401,7 +416,9 @@ class OpenCLKernel(Reductions, SIMDKernel[CSEVariable]):
         names, _, arguments, _ = self.args.python_argdefs()
         parameters, binds = [], []
         for name, argument in zip(names, arguments, strict=True):
-            if isinstance(argument, TensorArg):
+            if isinstance(argument, TensorArg) and V.graph.is_unspec_arg(argument.buffer):
+                parameters.append(f"const {_SCALARS[_letter(argument.dtype)]} {name.name}")
+            elif isinstance(argument, TensorArg):
                 kind = STORED_TYPES[argument.dtype]
                 parameters.append(f"OB_POINTER({kind}, {name.name})")
                 binds.append(f"OB_BIND({kind}, {name.name})")
@@ -519,7 +536,9 @@ class OpenCLKernel(Reductions, SIMDKernel[CSEVariable]):
         size = "i" if self.index_torch_dtype == torch.int32 else "l"
         letters = ""
         for argument in arguments:
-            if isinstance(argument, TensorArg):
+            if isinstance(argument, TensorArg) and V.graph.is_unspec_arg(argument.buffer):
+                letters += _letter(argument.dtype)
+            elif isinstance(argument, TensorArg):
                 letters += "t"
             else:
                 real = symbol_is_type(argument.expr, SymT.UNBACKED_FLOAT)
@@ -548,7 +567,10 @@ class OpenCLKernel(Reductions, SIMDKernel[CSEVariable]):
         cost = sympy.S.One
         for tree in self.range_trees:
             cost = cost * tree.numel
-        arguments = [str(argument) for argument in call_args]
+        arguments = [
+            f"{argument}.item()" if V.graph.is_unspec_arg(str(argument)) else str(argument)
+            for argument in call_args
+        ]
         for expression in (simplify(self.units()), simplify(cost)):
             arguments.append(str(self.pexpr(expression)))
             arg_types.append(int)

@@ -27,8 +27,11 @@ _LIBRARY = torch.library.Library("outboard_compiled", "DEF")
 _WORDS = 1 << 32
 
 
-def _philox_states(count: int, device: torch.device) -> torch.Tensor:
-    """Seed and offset of `count` operators: int64 of sizes (count, 2), on the device."""
+def _philox_states(count: int, device: torch.device, run: int) -> torch.Tensor:
+    """Seed and offset of `count` operators: int64 of sizes (count, 2), on the device.
+
+    `run` is another number for each call in a graph, lest two are taken for the same.
+    """
     index = device.index if device.index is not None else _C.current_device()
     numbers = [
         [_signed(number) for number in _C.reserve_philox(index, 1)] for _ in range(count)
@@ -40,7 +43,7 @@ def _signed(number: int) -> int:
     return number - (1 << 64) if number >= 1 << 63 else number
 
 
-def _fake_states(count: int, device: torch.device) -> torch.Tensor:
+def _fake_states(count: int, device: torch.device, run: int) -> torch.Tensor:
     return torch.empty((count, 2), dtype=torch.int64, device=device)
 
 
@@ -51,7 +54,7 @@ def _fake_words(size: Sequence[int], states: torch.Tensor, draw: int) -> torch.T
 def define() -> None:
     """Defines the operators, and how Inductor writes them."""
     _LIBRARY.define(
-        "philox_states(int count, Device device) -> Tensor",
+        "philox_states(int count, Device device, int run) -> Tensor",
         tags=(torch.Tag.nondeterministic_seeded,),
     )
     _LIBRARY.define("philox_words(SymInt[] size, Tensor states, int draw) -> Tensor")
@@ -86,11 +89,11 @@ class UseOwnNumbers(CustomGraphPass):
     """Rewrites operators that draw, before the graph is split into forward and backward."""
 
     def __call__(self, graph: torch.fx.Graph) -> None:
-        for device, nodes in _runs(graph):
+        for run, (device, nodes) in enumerate(_runs(graph)):
             with graph.inserting_before(nodes[0]):
                 states = _insert(
                     graph, nodes[0], torch.ops.outboard_compiled.philox_states.default,
-                    len(nodes), device,
+                    len(nodes), device, run,
                 )  # fmt: skip
             for draw, node in enumerate(nodes):
                 rewrite = _rewrite_of(node)

@@ -42,7 +42,12 @@ class OpenCLScheduling(SIMDScheduling):
         """One range for results, or two where memory is not contiguous across the inner loop."""
         one = cls.create_tiling([numel], [reduction_numel])
         inner = inner_size(node_schedule, reduction_numel != 1)
-        if inner is None or V.graph.sizevars.statically_known_equals(inner, numel):
+        sizes = V.graph.sizevars
+        if (
+            inner is None
+            or sizes.statically_known_equals(inner, numel)
+            or not sizes.statically_known_multiple_of(numel, inner)
+        ):
             return one, None
         two = cls.create_tiling([FloorDiv(numel, inner), inner], [reduction_numel])
         if cls.tiling_is_compatible(node_schedule, numel, reduction_numel, two):
