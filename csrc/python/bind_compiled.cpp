@@ -56,9 +56,9 @@ constexpr const char* kCuts[] = {"chunks", "items", "groups"};
 // call it.
 class GraphKernel {
  public:
-  // `parameters`: a letter for each, in order: t a tensor, i an int, l a long, f a float, d a double,
-  // F the word for faults, which callers do not pass. `local`: work items of a group. `grain`: what
-  // a chunk costs at least. `limit`: most chunks.
+  // `parameters`: a letter for each, in order: t a tensor, i an int, l a long, f a float, d a
+  // double, F the word for faults, which callers do not pass. `local`: work items of a group.
+  // `grain`: what a chunk costs at least. `limit`: most chunks.
   GraphKernel(std::shared_ptr<GraphProgram> program, std::string name, std::string parameters,
               const std::string& cut, uint64_t local, uint64_t grain, uint64_t limit)
       : program_(std::move(program)),
@@ -87,7 +87,8 @@ class GraphKernel {
       switch (kind) {
         case 't': {
           PyObject* object = take();
-          if (!THPVariable_Check(object)) throw py::type_error("a kernel of a graph needs a tensor");
+          if (!THPVariable_Check(object))
+            throw py::type_error("a kernel of a graph needs a tensor");
           const at::Tensor& tensor = THPVariable_Unpack(object);
           if (device < 0) device = tensor.device().index();
           arguments.address(tensor.const_data_ptr());

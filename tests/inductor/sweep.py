@@ -133,16 +133,18 @@ def check_sample(op: Any, sample: Any, device: str, backward: bool, dynamic: boo
         if difference is not None and want.dtype.is_floating_point:
             wide = moved(tree, "cpu")
             wide = torch.utils._pytree.tree_map(
-                lambda t: t.detach().double().requires_grad_(t.requires_grad)
-                if isinstance(t, torch.Tensor) and t.dtype.is_floating_point
-                else t,
+                lambda t: (
+                    t.detach().double().requires_grad_(t.requires_grad)
+                    if isinstance(t, torch.Tensor) and t.dtype.is_floating_point
+                    else t
+                ),
                 wide,
             )
             try:
                 exact = run(op, wide)[[t is want for t in expected].index(True)]
                 if as_exact_as(want, got, exact):
                     difference = None
-            except Exception:  # noqa: S110, such as operators without float64
+            except Exception:
                 pass
         if difference is not None:
             return difference
@@ -152,9 +154,7 @@ def check_sample(op: Any, sample: Any, device: str, backward: bool, dynamic: boo
 def check_entry(op: Any, dtype: Any, device: str, dynamic: bool = False) -> dict[str, Any]:
     """Runs the first samples of an entry."""
     backward = dtype.is_floating_point and op.supports_autograd
-    samples = list(
-        islice(op.sample_inputs("cpu", dtype, requires_grad=backward), SAMPLES)
-    )
+    samples = list(islice(op.sample_inputs("cpu", dtype, requires_grad=backward), SAMPLES))
     reasons = [check_sample(op, sample, device, backward, dynamic) for sample in samples]
     # What Inductor's own backend for CPU gets wrong, or cannot compile, is not held against ours.
     for place, reason in enumerate(reasons):
@@ -213,7 +213,8 @@ class Worker:
     def read(self) -> str:
         import select
 
-        assert self.process is not None and self.process.stdout is not None
+        assert self.process is not None
+        assert self.process.stdout is not None
         ready, _, _ = select.select([self.process.stdout], [], [], TIMEOUT)
         line = self.process.stdout.readline() if ready else ""
         if not line:
@@ -226,7 +227,8 @@ class Worker:
     def check(self, name: str) -> dict[str, Any]:
         if self.process is None:
             self.start()
-        assert self.process is not None and self.process.stdin is not None
+        assert self.process is not None
+        assert self.process.stdin is not None
         try:
             self.process.stdin.write(f"{name}\n")
             self.process.stdin.flush()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-
 import torch_outboard
 from tests.support import run_python
 

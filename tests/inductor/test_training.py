@@ -66,7 +66,8 @@ def gpt() -> tuple[nn.Module, torch.Tensor, Loss]:
 
 
 @pytest.mark.parametrize(
-    "make", [mlp, pytest.param(cnn, marks=pytest.mark.slow), pytest.param(gpt, marks=pytest.mark.slow)]
+    "make",
+    [mlp, pytest.param(cnn, marks=pytest.mark.slow), pytest.param(gpt, marks=pytest.mark.slow)],
 )
 def test_training_steps(make: Callable[[], tuple[nn.Module, torch.Tensor, Loss]], device: object):
     torch.manual_seed(0)

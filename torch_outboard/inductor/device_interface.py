@@ -32,9 +32,9 @@ class _Properties:
 class OutboardInterface(DeviceInterface):
     """The device of this process; methods are those of the base class."""
 
-    device = device_module.device  # type: ignore[assignment]
-    Event = torch.Event  # type: ignore[assignment]
-    Stream = device_module.Stream  # type: ignore[assignment]
+    device = device_module.device
+    Event = torch.Event
+    Stream = device_module.Stream
 
     class Worker:
         """Runs in processes that compile; they ask the parent's device."""

@@ -42,11 +42,8 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from torch_outboard.inductor.lanes import lanes_along_results
-from torch_outboard.inductor.overrides import OpenCLOverrides, dtype_of, operand
-from torch_outboard.inductor.printer import print_expression
-from torch_outboard.inductor.reductions import Reductions
-from torch_outboard.inductor.target import Target, target_of
-from torch_outboard.inductor.value_types import (
+from torch_outboard.inductor.opencl.printer import print_expression
+from torch_outboard.inductor.opencl.value_types import (
     LANES,
     STORED_NAMES,
     STORED_TYPES,
@@ -56,6 +53,9 @@ from torch_outboard.inductor.value_types import (
     is_vector,
     value_type,
 )
+from torch_outboard.inductor.overrides import OpenCLOverrides, dtype_of, operand
+from torch_outboard.inductor.reductions import Reductions
+from torch_outboard.inductor.target import Target, target_of
 
 # Elements of x that belong to one unit, where there are more of them; a multiple of all widths.
 _BLOCK = 512
@@ -63,6 +63,8 @@ _REDUCTION_BLOCK = 32
 # Elements that are worth a work item of a processor, for a body of one line.
 _GRAIN = 1 << 16
 _LEAST_GRAIN = 1 << 11
+
+_UNKNOWN: ValueRanges[Any] = ValueRanges.unknown()
 
 
 # Of parameters that are passed by value, by their letters for GraphKernel.
@@ -84,7 +86,7 @@ class OpenCLCSE(CSE[CSEVariable, str]):
         buffer: IndentedBuffer,
         expr: Any,
         *,
-        bounds: ValueRanges[Any] = ValueRanges.unknown(),
+        bounds: ValueRanges[Any] = _UNKNOWN,
         write: bool = True,
         assignment: bool = True,
         dtype: torch.dtype | None = None,
@@ -159,18 +161,15 @@ class OpenCLKernel(Reductions, SIMDKernel[CSEVariable]):
         reductions = [tree for tree in self.range_trees if tree.is_reduction]
         known = V.graph.sizevars.statically_known_equals
         self.lane_tree: IterationRangesRoot | None = inner
-        if reductions and self.features.is_reduction():
-            if inner is None or not lanes_along_results(self.features.node_schedule):
-                self.lane_tree = reductions[-1]
-        if self.lanes == 1 or (
-            self.lane_tree is not None and known(self.lane_tree.numel, 1)
+        if (reductions and self.features.is_reduction()) and (
+            inner is None or not lanes_along_results(self.features.node_schedule)
         ):
+            self.lane_tree = reductions[-1]
+        if self.lanes == 1 or (self.lane_tree is not None and known(self.lane_tree.numel, 1)):
             self.lanes = 1
         # Work items of a group share the loop over a reduction.
         self.grouped = (
-            self.target.group > 1
-            and self.lane_tree is not None
-            and self.lane_tree.is_reduction
+            self.target.group > 1 and self.lane_tree is not None and self.lane_tree.is_reduction
         )
         if self.lanes == 1 and not (self.lane_tree is not None and self.lane_tree.is_reduction):
             self.lane_tree = None
@@ -313,7 +312,9 @@ class OpenCLKernel(Reductions, SIMDKernel[CSEVariable]):
         dtype = V.graph.get_dtype(name)
         if V.graph.is_unspec_arg(name):
             # A scalar tensor of the host: its value is passed.
-            text = f"({pointer} != 0)" if dtype == torch.bool else f"(({value_type(dtype)}){pointer})"
+            text = (
+                f"({pointer} != 0)" if dtype == torch.bool else f"(({value_type(dtype)}){pointer})"
+            )
             return self.cse.generate(self.loads, text, dtype=dtype)
         return self.load_from(pointer, dtype, self.prepare_indexing(index))
 
@@ -365,9 +366,7 @@ class OpenCLKernel(Reductions, SIMDKernel[CSEVariable]):
             operation = "atomic_add"
         else:
             operation = "store" if not vector or stride == 1 else "scatter"
-        if not vector:
-            at = self.scalar_index(index)
-        elif operation == "store":
+        if not vector or operation == "store":
             at = self.scalar_index(index)
         else:
             at = str(self.lane_indices(index))
@@ -493,9 +492,7 @@ class OpenCLKernel(Reductions, SIMDKernel[CSEVariable]):
                     rest = f"({rest} / ({blocks}))"
                 else:
                     size = self.numel_text(tree)
-                    code.writeline(
-                        f"const {kind} {tree.index_sym().name} = {rest} % ({size});"
-                    )
+                    code.writeline(f"const {kind} {tree.index_sym().name} = {rest} % ({size});")
                     rest = f"({rest} / ({size}))"
             self._write_lanes(code, body)
         code.writeline("}")

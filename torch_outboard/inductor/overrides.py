@@ -17,7 +17,7 @@ from torch._inductor.utils import get_bounds_index_expr
 from torch._inductor.virtualized import V, ops
 from torch._prims_common import type_to_dtype
 
-from torch_outboard.inductor.value_types import (
+from torch_outboard.inductor.opencl.value_types import (
     LANES,
     broadcast,
     constant,
@@ -25,7 +25,6 @@ from torch_outboard.inductor.value_types import (
     is_vector,
     mask_for,
     mask_of,
-    value_bytes,
     value_type,
 )
 from torch_outboard.ops.functions.table import scalar_only
@@ -345,18 +344,75 @@ def _choose(condition: Any, a: Any, b: Any, dtype: torch.dtype) -> str:
 
 
 # Functions that PyTorch has for floating-point values.
-_ELEMENTARY = (
-    "exp exp2 expm1 sqrt cos sin lgamma erf cosh sinh acos acosh asin asinh atan2 atan atanh "
-    "copysign erfc erfinv hypot log10 log2 nextafter rsqrt log1p tan tanh sigmoid log "
-    "digamma i0 i0e i1 i1e ndtri zeta igamma igammac "
-    "bessel_j0 bessel_j1 bessel_y0 bessel_y1 modified_bessel_i0 modified_bessel_i1 "
-    "modified_bessel_k0 modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1 "
-    "spherical_bessel_j0 airy_ai erfcx log_ndtr ndtr polygamma "
-    "chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w "
-    "legendre_polynomial_p shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u "
-    "shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w hermite_polynomial_h "
-    "hermite_polynomial_he laguerre_polynomial_l"
-).split()
+_ELEMENTARY = [
+    "exp",
+    "exp2",
+    "expm1",
+    "sqrt",
+    "cos",
+    "sin",
+    "lgamma",
+    "erf",
+    "cosh",
+    "sinh",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan2",
+    "atan",
+    "atanh",
+    "copysign",
+    "erfc",
+    "erfinv",
+    "hypot",
+    "log10",
+    "log2",
+    "nextafter",
+    "rsqrt",
+    "log1p",
+    "tan",
+    "tanh",
+    "sigmoid",
+    "log",
+    "digamma",
+    "i0",
+    "i0e",
+    "i1",
+    "i1e",
+    "ndtri",
+    "zeta",
+    "igamma",
+    "igammac",
+    "bessel_j0",
+    "bessel_j1",
+    "bessel_y0",
+    "bessel_y1",
+    "modified_bessel_i0",
+    "modified_bessel_i1",
+    "modified_bessel_k0",
+    "modified_bessel_k1",
+    "scaled_modified_bessel_k0",
+    "scaled_modified_bessel_k1",
+    "spherical_bessel_j0",
+    "airy_ai",
+    "erfcx",
+    "log_ndtr",
+    "ndtr",
+    "polygamma",
+    "chebyshev_polynomial_t",
+    "chebyshev_polynomial_u",
+    "chebyshev_polynomial_v",
+    "chebyshev_polynomial_w",
+    "legendre_polynomial_p",
+    "shifted_chebyshev_polynomial_t",
+    "shifted_chebyshev_polynomial_u",
+    "shifted_chebyshev_polynomial_v",
+    "shifted_chebyshev_polynomial_w",
+    "hermite_polynomial_h",
+    "hermite_polynomial_he",
+    "laguerre_polynomial_l",
+]
 
 
 def _add_functions() -> None:

@@ -11,9 +11,6 @@ from typing import Any
 
 import torch
 
-
-
-
 from torch_outboard.state import state
 
 
@@ -54,7 +51,7 @@ def need_no_triton() -> None:
         device = V.graph.device_type if isinstance(V.graph.device_type, str) else ""
         return original() or device == state.name or state.name in V.graph.device_types
 
-    has_triton.outboard = True  # type: ignore[attr-defined]
+    has_triton.outboard = True
     scheduler.has_triton = has_triton
 
 
@@ -109,9 +106,7 @@ def set_options_of_graphs() -> None:
                 patches.setdefault(name, value)
         if config.joint_custom_pre_pass is None and devices:
             patches.setdefault("joint_custom_pre_pass", UseOwnNumbers())
-        return original(
-            model_, example_inputs_, *arguments, config_patches=patches or None, **rest
-        )
+        return original(model_, example_inputs_, *arguments, config_patches=patches or None, **rest)
 
     module.compile_fx = compile_fx
 
@@ -169,12 +164,11 @@ def _with_layout(original: Any) -> Any:
             return result
         with fake_mode:
             if isinstance(result, tuple):
-                laid = tuple(
+                return tuple(
                     part if part is None or part.dim() != x.dim()
                     else part.contiguous(memory_format=layout)
                     for part in result
                 )  # fmt: skip
-                return laid
             return result.contiguous(memory_format=layout)
 
     return convolution
@@ -199,11 +193,7 @@ def count_places_in_logical_order() -> None:
         described = original(x, *arguments, **rest)
         sizes = described["reduction_ranges"]
         kind = rest.get("reduction_type") or ""
-        if (
-            ir.get_device_type(x) == state.name
-            and kind in ("argmax", "argmin")
-            and len(sizes) > 1
-        ):
+        if ir.get_device_type(x) == state.name and kind in ("argmax", "argmin") and len(sizes) > 1:
             described["inner_fn"] = _with_place(described["inner_fn"], sizes)
         return described
 
@@ -231,5 +221,3 @@ def install() -> None:
     need_no_triton()
     set_options_of_graphs()
     know_layouts_of_convolutions()
-
-

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import sympy
@@ -20,6 +21,7 @@ from torch._inductor.virtualized import V, ops
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from torch_outboard import _C
+from torch_outboard.inductor.target import target_of
 from torch_outboard.state import state
 
 aten = torch.ops.aten
@@ -33,9 +35,7 @@ def _philox_states(count: int, device: torch.device, run: int) -> torch.Tensor:
     `run` is another number for each call in a graph, lest two are taken for the same.
     """
     index = device.index if device.index is not None else _C.current_device()
-    numbers = [
-        [_signed(number) for number in _C.reserve_philox(index, 1)] for _ in range(count)
-    ]
+    numbers = [[_signed(number) for number in _C.reserve_philox(index, 1)] for _ in range(count)]
     return torch.tensor(numbers, dtype=torch.int64).to(device)
 
 
@@ -103,7 +103,15 @@ class UseOwnNumbers(CustomGraphPass):
         graph.eliminate_dead_code()
 
     def uuid(self) -> Any:
-        return get_hash_for_files((__file__,))
+        """What code in PyTorch's caches depends on: the backend's sources, and the device."""
+        properties = _C.device_properties(_C.current_device())
+        device = torch.device(state.name, _C.current_device())
+        sources = sorted(str(path) for path in Path(__file__).parent.rglob("*.py"))
+        target = target_of(device)
+        return (
+            get_hash_for_files(tuple(sources)),
+            f"{state.name} {properties.name} {properties.driver_version} {target}",
+        )
 
 
 def _runs(graph: torch.fx.Graph) -> list[tuple[torch.device, list[torch.fx.Node]]]:
@@ -122,8 +130,7 @@ def _runs(graph: torch.fx.Graph) -> list[tuple[torch.device, list[torch.fx.Node]
 
 def _value(node: torch.fx.Node) -> torch.Tensor:
     value = node.meta.get("val")
-    first = value[0] if isinstance(value, (tuple, list)) and value else value
-    return first  # type: ignore[no-any-return]
+    return value[0] if isinstance(value, (tuple, list)) and value else value
 
 
 def _rewrite_of(node: torch.fx.Node) -> Any:
@@ -137,9 +144,13 @@ def _rewrite_of(node: torch.fx.Node) -> Any:
         _, p, train = node.args
         if train is not False and isinstance(p, (int, float)) and 0 < p < 1:
             return _dropout
-    if node.target is aten.bernoulli.p and isinstance(node.args[1], (int, float)):
-        if node.kwargs.get("generator") is None and 0 <= node.args[1] <= 1:
-            return _bernoulli
+    if (
+        node.target is aten.bernoulli.p
+        and isinstance(node.args[1], (int, float))
+        and node.kwargs.get("generator") is None
+        and 0 <= node.args[1] <= 1
+    ):
+        return _bernoulli
     if node.target in (aten.rand.default, aten.rand_like.default):
         return _rand if value.dtype == torch.float32 else None
     return None
@@ -155,9 +166,7 @@ def _words(graph: Any, node: Any, states: Any, draw: int) -> torch.fx.Node:
     else:
         x = node.args[0]
         size = [
-            length
-            if isinstance(length, int)
-            else _insert(graph, node, aten.sym_size.int, x, place)
+            length if isinstance(length, int) else _insert(graph, node, aten.sym_size.int, x, place)
             for place, length in enumerate(x.meta["val"].shape)
         ]
     op = torch.ops.outboard_compiled.philox_words.default
@@ -185,9 +194,7 @@ def _bernoulli(graph: Any, node: Any, states: Any, draw: int) -> None:
 def _rand(graph: Any, node: Any, states: Any, draw: int) -> None:
     words = _words(graph, node, states, draw)
     high = _insert(graph, node, aten.__rshift__.Scalar, words, 8)
-    whole = _insert(
-        graph, node, torch.ops.prims.convert_element_type.default, high, torch.float32
-    )
+    whole = _insert(graph, node, torch.ops.prims.convert_element_type.default, high, torch.float32)
     _replace(graph, node, _insert(graph, node, aten.mul.Tensor, whole, 2.0**-24), None)
 
 
@@ -210,4 +217,4 @@ def _insert(graph: Any, like: torch.fx.Node, op: Any, *arguments: Any) -> torch.
         mode = torch._guards.detect_fake_mode(like.meta["val"])
     with mode:
         node.meta["val"] = op(*values)
-    return node  # type: ignore[no-any-return]
+    return node

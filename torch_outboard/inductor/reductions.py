@@ -14,9 +14,8 @@ from typing import Any
 import torch
 from torch._inductor.codegen.common import CSEVariable, IndentedBuffer
 
-from torch_outboard.inductor.fold_texts import combine
-from torch_outboard.inductor.overrides import operand
-from torch_outboard.inductor.value_types import (
+from torch_outboard.inductor.opencl.fold_texts import combine
+from torch_outboard.inductor.opencl.value_types import (
     LANES,
     MASK,
     at_lanes,
@@ -26,6 +25,7 @@ from torch_outboard.inductor.value_types import (
     mask_of,
     value_type,
 )
+from torch_outboard.inductor.overrides import operand
 
 _KINDS = {"sum": 0, "prod": 1, "xor_sum": 0}
 
@@ -290,7 +290,9 @@ class Reductions:
         if dtype == torch.bool and kind == "all":
             lanes_initial = "-1"
         if dtype == torch.bool:
-            self.accumulators.append(_MaskAccumulator(name, initial, lanes_initial, fold, fold_vector))
+            self.accumulators.append(
+                _MaskAccumulator(name, initial, lanes_initial, fold, fold_vector)
+            )
         else:
             self.accumulators.append(Accumulator([(name, t, initial)], fold, fold_vector))
         return self._result(name, dtype)
@@ -314,7 +316,9 @@ class Reductions:
             flat = trees[0].full_range().symbol()
             for tree in trees[1:]:
                 flat = flat * tree.numel + tree.full_range().symbol()
-            place = broadcast(self.vector_index(self.prepare_indexing(flat)), self.index_torch_dtype)
+            place = broadcast(
+                self.vector_index(self.prepare_indexing(flat)), self.index_torch_dtype
+            )
         best, at = f"{name}_{LANES}", f"{name}_at_{LANES}"
         operator = ">" if kind == "argmax" else "<"
         better = mask_of(
@@ -338,9 +342,7 @@ class Reductions:
                 f" {a} = {b}; {i} = {k}; }}"
             ]
 
-        self.accumulators.append(
-            Accumulator([(name, t, "0"), (f"{name}_at", index, "-1")], fold)
-        )
+        self.accumulators.append(Accumulator([(name, t, "0"), (f"{name}_at", index, "-1")], fold))
         result = self._result(f"{name}_at", self.index_torch_dtype)
         if dtype != self.index_torch_dtype:
             text = operand(result, dtype, False)
@@ -368,13 +370,9 @@ class Reductions:
         else:
             texts = [self._in_lanes(part, dtype) for part in value]
             a, b, c = (self.cse.generate(self.compute, text, dtype=dtype) for text in texts)
-            new, ratio, delta = (
-                f"{name}_{part}_{LANES}" for part in ("sum", "ratio", "delta")
-            )
+            new, ratio, delta = (f"{name}_{part}_{LANES}" for part in ("sum", "ratio", "delta"))
             write(f"const {t}{LANES} {new} = {count} + {c};")
-            write(
-                f"const {t}{LANES} {ratio} = ({new} == {zero}) ? {zero} : {c} / {new};"
-            )
+            write(f"const {t}{LANES} {ratio} = ({new} == {zero}) ? {zero} : {c} / {new};")
             write(f"const {t}{LANES} {delta} = {a} - {mean};")
             write(f"{mean} += {delta} * {ratio};")
             write(f"{m2} += {b} + {delta} * {delta} * {count} * {ratio};")
@@ -414,4 +412,3 @@ def _initial(kind: str, dtype: torch.dtype) -> str:
         return constant(float("-inf") if kind == "max" else float("inf"), dtype)
     info = torch.iinfo(dtype)
     return constant(info.min if kind == "max" else info.max, dtype)
-

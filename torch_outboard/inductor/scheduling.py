@@ -21,7 +21,7 @@ from torch_outboard.inductor.target import target_of
 class OpenCLScheduling(SIMDScheduling):
     """Writes kernels in OpenCL C; all of a graph stand in one program."""
 
-    kernel_type = OpenCLKernel  # type: ignore[assignment]
+    kernel_type = OpenCLKernel
 
     @classmethod
     def get_backend_features(cls, device: torch.device) -> OrderedSet[BackendFeature]:

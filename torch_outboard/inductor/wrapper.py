@@ -26,7 +26,7 @@ class _OutboardCode:
         if device is not None and device.type == state.name:
             self.writeline(self.wrap_kernel_call(kernel_name, call_args))
             return
-        super()._generate_kernel_call_helper(  # type: ignore[misc]
+        super()._generate_kernel_call_helper(
             kernel_name, call_args, device=device, triton=triton, **rest
         )
 
@@ -40,9 +40,7 @@ class _OutboardCode:
         *arguments: Any,
         **rest: Any,
     ) -> str:
-        line: str = super().make_allocation(  # type: ignore[misc]
-            name, device, dtype, shape, stride, *arguments, **rest
-        )
+        line: str = super().make_allocation(name, device, dtype, shape, stride, *arguments, **rest)
         if device.type != state.name:
             return line
         # PyTorch writes the type alone, which is device 0 or the current one.
@@ -61,7 +59,8 @@ class OutboardWrapper(_OutboardCode, PythonWrapperCodegen):
         partition_signatures: Any = None,
     ) -> PythonWrapperCodegen:
         if is_subgraph:
-            assert subgraph_name is not None and parent_wrapper is not None
+            assert subgraph_name is not None
+            assert parent_wrapper is not None
             return OutboardSubgraphWrapper(subgraph_name, parent_wrapper, partition_signatures)
         return OutboardWrapper()
 
@@ -71,7 +70,7 @@ class OutboardWrapper(_OutboardCode, PythonWrapperCodegen):
 
     def write_header(self) -> None:
         super().write_header()
-        self.header.writeline("from torch_outboard.inductor.program import Program")
+        self.header.writeline("from torch_outboard.inductor.opencl.program import Program")
         self.header.writeline("program = Program()")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch_outboard.inductor.memory_texts import element
+from torch_outboard.inductor.opencl.memory_texts import element
 
 # Name, and the functions of the table that its text calls.
 FOLDS: dict[str, tuple[str, ...]] = {
@@ -30,9 +30,7 @@ def _fold(name: str, kind: str, parts: list[str]) -> str:
     """In pairs, so that sums of many numbers lose little."""
     while len(parts) > 1:
         half = len(parts) // 2
-        parts = [
-            combine(name, kind, a, b) for a, b in zip(parts[:half], parts[half:], strict=True)
-        ]
+        parts = [combine(name, kind, a, b) for a, b in zip(parts[:half], parts[half:], strict=True)]
     return parts[0]
 
 

@@ -1,4 +1,4 @@
-"""Helpers that generated kernels call to read and write memory, for a stored type and a number of lanes.
+"""Helpers of generated kernels that read and write memory, by stored type and number of lanes.
 
     load(p, i)            elements from i on, one for each lane
     gather(p, i)          elements at the places of a vector of integers
@@ -21,7 +21,18 @@ STORED = {
     "bfloat": ("ushort", "float"),
     **{
         name: (name, name)
-        for name in "uchar char short ushort int uint long ulong float double".split()
+        for name in [
+            "uchar",
+            "char",
+            "short",
+            "ushort",
+            "int",
+            "uint",
+            "long",
+            "ulong",
+            "float",
+            "double",
+        ]
     },
 }
 
@@ -147,7 +158,9 @@ def _atomic_add(name: str, lanes: int) -> str:
             f"ob_atomic_add_{name}(p, {element('i', lane)}, {element('v', lane)});"
             for lane in range(lanes)
         ]
-        return _define("atomic_add", name, lanes, "p, i, v", f"do {{ {' '.join(parts)} }} while (0)")
+        return _define(
+            "atomic_add", name, lanes, "p, i, v", f"do {{ {' '.join(parts)} }} while (0)"
+        )
     stored, value = STORED[name]
     head = f"static void ob_atomic_add_{name}(__global {stored} *p, long i, {value} v) {{\n"
     if name in ("int", "uint"):

@@ -10,7 +10,7 @@ import sympy
 from sympy.printing.precedence import PRECEDENCE
 from torch.utils._sympy.printers import ExprPrinter
 
-from torch_outboard.inductor.value_types import is_vector
+from torch_outboard.inductor.opencl.value_types import is_vector
 
 
 class OpenCLPrinter(ExprPrinter):

@@ -10,12 +10,12 @@ import re
 from functools import cache
 
 from torch_outboard import _C
-from torch_outboard.inductor.fold_texts import FOLDS, fold_text
-from torch_outboard.inductor.memory_texts import OPERATIONS, STORED, element, memory_text
+from torch_outboard.inductor.opencl.fold_texts import FOLDS, fold_text
+from torch_outboard.inductor.opencl.memory_texts import OPERATIONS, STORED, element, memory_text
 from torch_outboard.ops.functions.table import functions, texts
 
 _WIDTHS = (16, 8, 4, 2)
-_TYPES = "float double int uint long ulong short ushort char uchar".split()
+_TYPES = ["float", "double", "int", "uint", "long", "ulong", "short", "ushort", "char", "uchar"]
 _SIGNED = {
     "float": "int", "double": "long", "uint": "int", "ulong": "long", "ushort": "short",
     "uchar": "char",
@@ -66,7 +66,7 @@ class Kernel:
         self.native: _C.GraphKernel | None = None
 
     def attach(self, program: _C.GraphProgram) -> None:
-        self.native = _C.GraphKernel(program, self.name, **self.properties)
+        self.native = _C.GraphKernel(program, self.name, **self.properties)  # type: ignore[arg-type]
 
     def build(self) -> None:
         assert self.native is not None
@@ -121,7 +121,7 @@ def _unique_lines(text: str) -> str:
 
 @cache
 def table_functions(kind: str, lanes: int, names: tuple[str, ...]) -> str:
-    """Functions of the table for one type of values, and what they call, under names of their own."""
+    """Functions of the table for one type of values, with what they call, by other names."""
     table = texts()
     variant = "float" if kind in _FLOATING else "integer"
     ending = f"_{kind}{lanes if lanes > 1 else ''}"
@@ -200,7 +200,8 @@ def _frexp(kind: str, lanes: int) -> str:
     end = "" if lanes == 1 else str(lanes)
     wide = "isfinite(v)" if lanes == 1 or kind == "float" else f"convert_int{lanes}(isfinite(v))"
     text = (
-        f"static inline {t} ob_mantissa_{kind}{end}(const {t} v) {{ {n} e; return frexp(v, &e); }}\n"
+        f"static inline {t} ob_mantissa_{kind}{end}(const {t} v) {{"
+        f" {n} e; return frexp(v, &e); }}\n"
         f"static inline {n} ob_exponent_{kind}{end}(const {t} v) {{"
         f" {n} e; frexp(v, &e); return {wide} ? e : ({n})(0); }}"
     )

@@ -134,10 +134,10 @@ def convert(text: str, source: torch.dtype, target: torch.dtype) -> str:
         return ones if after == MASK else f"convert_{after}{lanes}({ones})"
     if before == after:
         return text
-    if source.is_floating_point and not target.is_floating_point and value_bytes(target) < 8:
+    whole = not target.is_floating_point and target != torch.int32 and value_bytes(target) < 8
+    if source.is_floating_point and whole:
         # Values in the range of a wide integer wrap, as they do on CPU.
-        if target != torch.int32:
-            text = f"convert_long{lanes}({text})"
+        text = f"convert_long{lanes}({text})"
     return f"convert_{after}{lanes}({text})"
 
 
