@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import torch_outboard
 from tests.support import run_python
 
@@ -19,6 +21,14 @@ def test_importing_pytorch_imports_no_compiler():
     )
 
 
+def test_the_packages_own_python_is_not_traced():
+    from torch._dynamo import trace_rules
+
+    from torch_outboard.ops import tables
+
+    assert trace_rules.check_file(tables.__file__).skipped
+
+
 def test_the_compiler_knows_the_device():
     from torch._dynamo.device_interface import get_interface_for_device
     from torch._inductor import compile_fx  # noqa: F401
@@ -32,6 +42,7 @@ def test_the_compiler_knows_the_device():
     assert "device" in common.get_device_op_overrides(name).device_guard(0)
 
 
+@pytest.mark.slow
 def test_a_second_process_compiles_nothing(tmp_path):
     program = """
         import torch, torch_outboard

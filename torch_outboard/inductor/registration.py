@@ -1,7 +1,7 @@
 """Tells PyTorch's compiler of the device, when the compiler is imported and not before.
 
-Importing it takes as long as importing PyTorch itself. So an import hook waits for the two modules
-that know devices, and registers when they are there.
+Importing it takes as long as importing PyTorch itself. So an import hook waits for the modules that
+have to know of the device, and registers when they are there.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ def register_when_imported() -> None:
     """Registers the device with the modules of the compiler as soon as they are imported."""
     waiting: dict[str, Callable[[], None]] = {
         "torch._dynamo.device_interface": _register_interface,
+        "torch._dynamo.trace_rules": _leave_package_alone,
         "torch._inductor.compile_fx": _register_backend,
     }
     for name in list(waiting):
@@ -76,6 +77,13 @@ def _register_interface() -> None:
     from torch_outboard.inductor.device_interface import OutboardInterface
 
     register_interface_for_device(state.name, OutboardInterface)
+
+
+def _leave_package_alone() -> None:
+    """Operators of a compiled function that run by themselves may enter the package's Python."""
+    from torch._dynamo import trace_rules
+
+    trace_rules.add("torch_outboard")
 
 
 def _register_backend() -> None:
