@@ -59,7 +59,8 @@ def pytest_stage(configuration: str, marker: str | None) -> Stage:
     selection = ("-m", marker) if marker else ()
     arguments = ("-m", "pytest", "--configuration", configuration, *selection)
     if configuration not in ("ocl", "gpu", "clang"):
-        arguments += ("--ignore=tests/device_kernels",)  # the host driver compiles no kernels
+        # The host driver compiles no kernels.
+        arguments += ("--ignore=tests/device_kernels", "--ignore=tests/inductor")
     report = f"--junitxml={RESULTS / configuration}.xml"
     return Stage(configuration, (*arguments, "-q", "-n", str(jobs()), report))
 

@@ -39,6 +39,11 @@ def test_without_triton_pytorch_refuses_graphs():
     assert 'device.type == "mps"' in source
 
 
+def test_small_devices_are_warned_of(device: torch.device):
+    assert not utils.is_big_gpu(device)
+    assert "Not enough SMs" in inspect.getsource(utils)
+
+
 def test_settings_have_no_value_for_a_device():
     """The usual ones stay as they are for other devices."""
     for name, value in SETTINGS.items():

@@ -70,6 +70,28 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+def want_no_templates_of_triton() -> None:
+    """Says without a warning that Triton's templates are not for the device.
+
+    Reason: each device with few processors is told that it is too small for "max_autotune_gemm".
+    Where: torch/_inductor/utils.py, `is_big_gpu`.
+    Can go: when the backend's features are asked first.
+    """
+    from torch._inductor import utils
+
+    original = utils.is_big_gpu
+    if hasattr(original, "outboard"):
+        return
+
+    def is_big_gpu(index_or_device: Any = 0) -> bool:
+        if getattr(index_or_device, "type", utils.get_gpu_type()) == state.name:
+            return False
+        return original(index_or_device)
+
+    is_big_gpu.outboard = True
+    utils.is_big_gpu = is_big_gpu
+
+
 def set_options_of_graphs() -> None:
     """Compiles graphs that have tensors of the device with settings of their own.
 
@@ -216,6 +238,7 @@ def _with_place(inner: Any, sizes: Any) -> Any:
 
 def install() -> None:
     """All of them."""
+    want_no_templates_of_triton()
     count_places_in_logical_order()
     be_a_gpu()
     need_no_triton()
