@@ -39,7 +39,7 @@ def test_the_compiler_knows_the_device():
     assert interface.is_available()
     assert interface.Worker.get_device_properties(0).multi_processor_count >= 1
     assert common.get_scheduling_for_device(name) is not None
-    assert "device" in common.get_device_op_overrides(name).device_guard(0)
+    assert "DeviceGuard(0)" in common.get_device_op_overrides(name).device_guard(0)
 
 
 @pytest.mark.slow

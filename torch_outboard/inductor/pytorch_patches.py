@@ -60,8 +60,6 @@ SETTINGS: dict[str, Any] = {
     # Kernels of the kit take any layout; a change of layouts moves memory.
     "layout_optimization": False,
     "comprehensive_padding": False,
-    # Loads need the alignment of their elements alone, so nothing is copied to aligned memory.
-    "assume_aligned_inputs": True,
     # Both plan for Triton's blocks.
     "triton.mix_order_reduction": False,
     "triton.coalesce_tiling_analysis": False,

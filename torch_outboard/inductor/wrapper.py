@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch._inductor.codegen.common import DeviceOpOverrides
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
+from torch._inductor.virtualized import V
 
 from torch_outboard.state import state
 
@@ -66,11 +67,16 @@ class OutboardWrapper(_OutboardCode, PythonWrapperCodegen):
 
     def write_async_compile_wait(self) -> None:
         super().write_async_compile_wait()
-        self.prefix.writeline("program.build()")
+        self.prefix.writeline("program.build(globals())")
+
+    def register_alignment_check_inputs(self) -> None:
+        # Loads need the alignment of their elements alone: nothing is copied to aligned memory.
+        V.graph._defers_input_alignment = True
 
     def write_header(self) -> None:
         super().write_header()
         self.header.writeline("from torch_outboard.inductor.opencl.program import Program")
+        self.header.writeline("from torch_outboard.inductor.device_guard import DeviceGuard")
         self.header.writeline("program = Program()")
 
 
@@ -88,13 +94,13 @@ class OutboardOperations(DeviceOpOverrides):
         )
 
     def set_device(self, device_idx: int) -> str:
-        return f"torch.{state.name}.set_device({device_idx})"
+        return "pass"  # the guard around it has done so
 
     def synchronize(self) -> str:
         return f"torch.{state.name}.synchronize()"
 
     def device_guard(self, device_idx: int) -> str:
-        return f"torch.{state.name}.device({device_idx})"
+        return f"DeviceGuard({device_idx})"
 
     def current_stream(self) -> str:
         return f"torch.{state.name}.current_stream()"

@@ -41,8 +41,11 @@ class Program:
         self.kernels[name] = kernel = Kernel(name, device, properties)
         return kernel
 
-    def build(self) -> None:
+    def build(self, names: dict[str, object] | None = None) -> None:
         """Compiles all kernels, or loads them from disk.
+
+        Args:
+            names: the names of generated code, where kernels are replaced by what they wrap.
 
         Raises:
             RuntimeError: with the compiler's words and the lines that they mean.
@@ -54,6 +57,8 @@ class Program:
             kernel.attach(program)
         for kernel in {kernel.device: kernel for kernel in self.kernels.values()}.values():
             kernel.build()
+        if names is not None:
+            names.update({name: kernel.native for name, kernel in self.kernels.items()})
 
 
 class Kernel:
