@@ -30,10 +30,13 @@ CLANG_KERNELS = (
     "tests/device_kernels/programs/test_graphed_callables.py",
     # Its launches record no events of their own.
     "tests/profiler/test_kernels.py",
+    "tests/inductor/test_reductions.py",
 )
 
 # Those that a driver with kernels runs.
-KERNEL_TESTS = ("tests/device_kernels", "tests/programs", "tests/profiler", "tests/examples")
+KERNEL_TESTS = (
+    "tests/device_kernels", "tests/programs", "tests/profiler", "tests/examples", "tests/inductor",
+)  # fmt: skip
 
 SWEEP_DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool", "complex64",
@@ -56,7 +59,8 @@ def pytest_stage(configuration: str, marker: str | None) -> Stage:
     selection = ("-m", marker) if marker else ()
     arguments = ("-m", "pytest", "--configuration", configuration, *selection)
     if configuration not in ("ocl", "gpu", "clang"):
-        arguments += ("--ignore=tests/device_kernels",)  # the host driver compiles no kernels
+        # The host driver compiles no kernels.
+        arguments += ("--ignore=tests/device_kernels", "--ignore=tests/inductor")
     report = f"--junitxml={RESULTS / configuration}.xml"
     return Stage(configuration, (*arguments, "-q", "-n", str(jobs()), report))
 

@@ -14,6 +14,7 @@ PYBIND11_MODULE(_C, m) {
   outboard::bind_inspection(m);
   outboard::bind_kernels(m);
   outboard::bind_engines(m);
+  outboard::bind_compiled(m);
   outboard::bind_distributed(m);
   outboard::register_operators();
 }

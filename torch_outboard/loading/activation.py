@@ -101,12 +101,14 @@ def _register(choice: DriverChoice) -> None:
     if state.extension_error is None:
         from torch_outboard import distributed
         from torch_outboard.device.device_module import finish_registration
+        from torch_outboard.inductor.registration import register_when_imported
         from torch_outboard.loading import other_devices, pytorch_workarounds
 
         other_devices.register(name)
         distributed.register(name)
         finish_registration(name)
         pytorch_workarounds.install()
+        register_when_imported()
         _apply_settings()
 
 

@@ -1,0 +1,186 @@
+// Kernels of compiled graphs: a program for all kernels of a graph, and calls of them from the code
+// that torch.compile generates.
+#include <pybind11/stl.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "python/bindings.h"
+#include "runtime/driver/device.h"
+#include "runtime/programs/kernel_faults.h"
+#include "runtime/programs/launch.h"
+#include "runtime/programs/program.h"
+#include "runtime/streams/stream.h"
+
+namespace py = pybind11;
+
+namespace outboard {
+namespace {
+
+// What kernels of compiled graphs find wrong, one word for each device. Leaked, as the words are.
+KernelFault& graph_fault(c10::DeviceIndex device) {
+  struct Faults {
+    std::mutex mutex;
+    std::map<c10::DeviceIndex, KernelFault*> by_device;
+  };
+  static auto* faults = new Faults;
+  std::lock_guard<std::mutex> lock(faults->mutex);
+  KernelFault*& fault = faults->by_device[device];
+  if (fault == nullptr) {
+    fault = &KernelFault::make(device, KernelFault::Kind::kIndexError,
+                               "index out of range in a compiled graph");
+  }
+  return *fault;
+}
+
+struct GraphProgram {
+  std::string source;
+  std::string options;
+};
+
+// How work becomes work items.
+enum class Cut {
+  kChunks,  // an item takes a run of the work: processors
+  kItems,   // an item for each piece of work
+  kGroups,  // a work-group for each
+};
+constexpr const char* kCuts[] = {"chunks", "items", "groups"};
+
+// A kernel of a graph's program, on whatever device its first tensor is. Any number of threads may
+// call it.
+class GraphKernel {
+ public:
+  // `parameters`: a letter for each, in order: t a tensor, i an int, l a long, f a float, d a
+  // double, F the word for faults, which callers do not pass. `local`: work items of a group.
+  // `grain`: what a chunk costs at least. `limit`: most chunks.
+  GraphKernel(std::shared_ptr<GraphProgram> program, std::string name, std::string parameters,
+              const std::string& cut, uint64_t local, uint64_t grain, uint64_t limit)
+      : program_(std::move(program)),
+        name_(std::move(name)),
+        parameters_(std::move(parameters)),
+        cut_(parse_name<Cut>(cut, kCuts, "way to cut work")),
+        local_(local),
+        grain_(std::max<uint64_t>(grain, 1)),
+        limit_(std::max<uint64_t>(limit, 1)) {}
+
+  // Compiles, or loads from disk. Raises RuntimeError with the compiler's words.
+  void build(c10::DeviceIndex device) { find(device); }
+
+  // Arguments as `parameters` says, then pieces of work, and what all of it costs.
+  void call(const py::args& given) {
+    LaunchArguments arguments;
+    c10::DeviceIndex device = -1;
+    size_t next = 0;
+    bool faults = false;
+    const size_t count = given.size();
+    const auto take = [&]() -> PyObject* {
+      if (next >= count) throw py::value_error("a kernel of a graph has too few arguments");
+      return PyTuple_GET_ITEM(given.ptr(), static_cast<Py_ssize_t>(next++));
+    };
+    for (const char kind : parameters_) {
+      switch (kind) {
+        case 't': {
+          PyObject* object = take();
+          if (!THPVariable_Check(object))
+            throw py::type_error("a kernel of a graph needs a tensor");
+          const at::Tensor& tensor = THPVariable_Unpack(object);
+          if (device < 0) device = tensor.device().index();
+          arguments.address(tensor.const_data_ptr());
+          break;
+        }
+        case 'i':
+          arguments.value(static_cast<int32_t>(integer(take())));
+          break;
+        case 'l':
+          arguments.value(integer(take()));
+          break;
+        case 'f':
+          arguments.value(static_cast<float>(PyFloat_AsDouble(take())));
+          break;
+        case 'd':
+          arguments.value(PyFloat_AsDouble(take()));
+          break;
+        case 'F':
+          arguments.address(graph_fault(device).address());
+          faults = true;
+          break;
+        default:
+          throw py::value_error("unknown kind of parameter");
+      }
+    }
+    const auto work = static_cast<uint64_t>(std::max<int64_t>(integer(take()), 0));
+    const auto cost = static_cast<uint64_t>(std::max<int64_t>(integer(take()), 0));
+    if (PyErr_Occurred() != nullptr) throw py::error_already_set();
+    if (next != count) throw py::value_error("a kernel of a graph has too many arguments");
+    if (work == 0) return;
+    py::gil_scoped_release no_gil;
+    StreamState& stream = current_stream_state(device);
+    launch(stream, find(device), grid(work, cost), arguments);
+    if (faults) expect_fault(stream, graph_fault(device));
+  }
+
+ private:
+  static int64_t integer(PyObject* object) { return PyLong_AsLongLong(object); }
+
+  Grid grid(uint64_t work, uint64_t cost) const {
+    switch (cut_) {
+      case Cut::kChunks: {
+        const uint64_t chunks = std::min({work, (cost + grain_ - 1) / grain_, limit_});
+        return Grid::linear(std::max<uint64_t>(chunks, 1), 1);
+      }
+      case Cut::kItems:
+        return Grid::linear(work, local_);
+      default:
+        return Grid::linear(std::min<uint64_t>(work, 65535) * local_, local_);
+    }
+  }
+
+  Kernel& find(c10::DeviceIndex device) {
+    if (device < 0) throw py::value_error("a kernel of a graph needs a tensor of the device");
+    const size_t slot = static_cast<size_t>(device);
+    if (slot < kDevices) {
+      if (Kernel* kernel = kernels_[slot].load(std::memory_order_acquire)) return *kernel;
+    }
+    Kernel& kernel = find_kernel(device, program_->source, name_, program_->options);
+    if (slot < kDevices) kernels_[slot].store(&kernel, std::memory_order_release);
+    return kernel;
+  }
+
+  static constexpr size_t kDevices = 16;  // later ones look the kernel up for every call
+
+  const std::shared_ptr<GraphProgram> program_;
+  const std::string name_;
+  const std::string parameters_;
+  const Cut cut_;
+  const uint64_t local_;
+  const uint64_t grain_;
+  const uint64_t limit_;
+  std::array<std::atomic<Kernel*>, kDevices> kernels_{};
+};
+
+}  // namespace
+
+void bind_compiled(py::module_& m) {
+  py::class_<GraphProgram, std::shared_ptr<GraphProgram>>(m, "GraphProgram")
+      .def(py::init([](std::string source, std::string options) {
+             return std::make_shared<GraphProgram>(
+                 GraphProgram{std::move(source), std::move(options)});
+           }),
+           py::arg("source"), py::arg("options"))
+      .def_readonly("source", &GraphProgram::source);
+  py::class_<GraphKernel>(m, "GraphKernel")
+      .def(py::init<std::shared_ptr<GraphProgram>, std::string, std::string, const std::string&,
+                    uint64_t, uint64_t, uint64_t>(),
+           py::arg("program"), py::arg("name"), py::arg("parameters"), py::arg("cut"),
+           py::arg("local"), py::arg("grain"), py::arg("limit"))
+      .def("build", &GraphKernel::build, py::call_guard<py::gil_scoped_release>())
+      .def("__call__", &GraphKernel::call);
+}
+
+}  // namespace outboard

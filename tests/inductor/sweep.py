@@ -1,0 +1,289 @@
+"""Runs the operator database compiled, and writes what is right.
+
+    python -m tests.inductor.sweep --dtype float32 --driver ocl --resume
+
+Each sample is compiled alone, forward and where possible backward, and compared with eager CPU.
+Results appear in `.test-results/inductor/<dtype>-<driver>.jsonl`, a line for each entry; a stopped
+sweep goes on with --resume. Exit status 1 means that an entry is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / ".test-results" / "inductor"
+SAMPLES = 3  # of an entry, from its first and last
+TIMEOUT = 240  # seconds for an entry
+
+# Entries whose results are not determined by their arguments, or that compile nowhere.
+EXCLUDED = {
+    "empty": "memory as it was",
+    "empty_like": "memory as it was",
+    "empty_permuted": "memory as it was",
+    "empty_strided": "memory as it was",
+    "new_empty": "memory as it was",
+    "new_empty_strided": "memory as it was",
+    "bernoulli": "draws",
+    "cauchy": "draws",
+    "exponential": "draws",
+    "geometric": "draws",
+    "log_normal": "draws",
+    "multinomial": "draws",
+    "normal": "draws",
+    "normal.in_place": "draws",
+    "normal.number_mean": "draws",
+    "rand_like": "draws",
+    "randint": "draws",
+    "randint_like": "draws",
+    "randn": "draws",
+    "randn_like": "draws",
+    "uniform": "draws",
+    "nn.functional.alpha_dropout": "draws",
+    "nn.functional.dropout": "draws",
+    "nn.functional.dropout2d": "draws",
+    "nn.functional.dropout3d": "draws",
+    "nn.functional.feature_alpha_dropout.with_train": "draws",
+    "nn.functional.fractional_max_pool2d": "draws",
+    "nn.functional.fractional_max_pool3d": "draws",
+    "nn.functional.rrelu": "draws",
+    "as_strided.partial_views": "moving a sample loses the rest of its storage",
+    "native_batch_norm": "decomposed, it has empty statistics on CPU alone",
+    "_native_batch_norm_legit": "decomposed, it has empty statistics on CPU alone",
+    "tensor_split": "takes a tensor of the host, and samples are moved as a whole",
+    "sparse.mm.reduce": "its backward pass ends the process in eager mode, too",
+    "kthvalue": "of equal values any place is right",
+    "svd_lowrank": "draws",
+    "pca_lowrank": "draws",
+}
+
+
+def entry_name(op: Any) -> str:
+    return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else str(op.name)
+
+
+def moved(tree: Any, device: str) -> Any:
+    import torch
+    from torch.utils._pytree import tree_map
+
+    def move(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value.detach().to(device).requires_grad_(value.requires_grad)
+        if isinstance(value, torch.device):
+            return torch.device(device)
+        return value
+
+    return tree_map(move, tree)
+
+
+def check_sample(op: Any, sample: Any, device: str, backward: bool, dynamic: bool) -> str:
+    """How a compiled sample differs from eager CPU; "" if it does not."""
+    import torch
+    from torch.utils._pytree import tree_flatten
+
+    from tests.opinfo.comparison import as_exact_as, tensors_in, value_difference
+
+    def run(function: Any, tree: Any) -> list[torch.Tensor]:
+        given, args, kwargs = tree
+        result = tensors_in(function(given, *args, **kwargs))
+        if not backward:
+            return result
+        heads = [t for t in result if t.requires_grad and not t.is_complex()]
+        leaves = [
+            t for t in tree_flatten(tree)[0] if isinstance(t, torch.Tensor) and t.requires_grad
+        ]
+        if not heads or not leaves:
+            return result
+        loss = sum(t.sum() for t in heads)
+        gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
+        return [*result, *(g for g in gradients if g is not None)]
+
+    tree = (sample.input, sample.args, sample.kwargs)
+    try:
+        expected = run(op, moved(tree, "cpu"))
+    except Exception:
+        return "not runnable"
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x, *a, **k: op(x, *a, **k), dynamic=dynamic or None)
+    try:
+        actual = run(compiled, moved(tree, device))
+    except Exception as error:
+        lines = [line for line in str(error).splitlines() if line.strip()] or [""]
+        return f"{type(error).__name__}: {lines[0][:200]}"
+    if len(actual) != len(expected):
+        return f"{len(actual)} results instead of {len(expected)}"
+    for want, got in zip(expected, actual, strict=True):
+        if want.shape != got.shape or want.dtype != got.dtype:
+            return f"{got.dtype} of {tuple(got.shape)} instead of {want.dtype}, {tuple(want.shape)}"
+        difference = value_difference(want, got)
+        if difference is not None and want.dtype in (torch.float16, torch.bfloat16):
+            # Compiled kernels round once, at their end.
+            close = torch.allclose(
+                want.float(), got.detach().cpu().float(), 0.05, 0.05, equal_nan=True
+            )
+            difference = None if close else difference
+        if difference is not None and want.dtype.is_floating_point:
+            wide = moved(tree, "cpu")
+            wide = torch.utils._pytree.tree_map(
+                lambda t: (
+                    t.detach().double().requires_grad_(t.requires_grad)
+                    if isinstance(t, torch.Tensor) and t.dtype.is_floating_point
+                    else t
+                ),
+                wide,
+            )
+            try:
+                exact = run(op, wide)[[t is want for t in expected].index(True)]
+                if as_exact_as(want, got, exact):
+                    difference = None
+            except Exception:
+                pass
+        if difference is not None:
+            return difference
+    return ""
+
+
+def check_entry(
+    op: Any, dtype: Any, device: str, dynamic: bool = False, count: int = SAMPLES
+) -> dict[str, Any]:
+    """Runs the first samples of an entry."""
+    backward = dtype.is_floating_point and op.supports_autograd
+    samples = list(islice(op.sample_inputs("cpu", dtype, requires_grad=backward), count))
+    reasons = [check_sample(op, sample, device, backward, dynamic) for sample in samples]
+    # What Inductor's own backend for CPU gets wrong, or cannot compile, is not held against ours.
+    for place, reason in enumerate(reasons):
+        if reason and check_sample(op, samples[place], "cpu", backward, dynamic):
+            reasons[place] = "not runnable"
+    ran = [reason for reason in reasons if reason != "not runnable"]
+    wrong = [reason for reason in ran if reason]
+    status = "wrong" if wrong else ("right" if ran else "not runnable")
+    return {"entry": entry_name(op), "status": status, "samples": len(ran), "reasons": wrong[:2]}
+
+
+def work(dtype_name: str, dynamic: bool) -> None:
+    """Answers names of entries on standard input with lines on standard output."""
+    import logging
+
+    import torch
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    import torch_outboard
+
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    dtype = getattr(torch, dtype_name)
+    by_name = {entry_name(op): op for op in op_db if dtype in op.dtypes}
+    device = torch_outboard.device_name()
+    print(json.dumps(sorted(by_name)), file=answers, flush=True)
+    for line in sys.stdin:
+        answer = check_entry(by_name[line.strip()], dtype, device, dynamic)
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+class Worker:
+    """A process that checks entries, and is started anew when one of them kills it."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.process: subprocess.Popen[str] | None = None
+        self.names: list[str] = []
+
+    def start(self) -> None:
+        environment = {**os.environ, "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
+        if self.options.driver:
+            environment["OUTBOARD_DRIVER"] = self.options.driver
+        environment.setdefault("OUTBOARD_WAY", "device")
+        command = [sys.executable, "-m", "tests.inductor.sweep", "--work"]
+        command += ["--dtype", self.options.dtype]
+        command += ["--dynamic"] if self.options.dynamic else []
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        self.names = json.loads(self.read())
+
+    def read(self) -> str:
+        import select
+
+        assert self.process is not None
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], TIMEOUT)
+        line = self.process.stdout.readline() if ready else ""
+        if not line:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+            raise TimeoutError("no answer" if not ready else "the process ended")
+        return line
+
+    def check(self, name: str) -> dict[str, Any]:
+        if self.process is None:
+            self.start()
+        assert self.process is not None
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(f"{name}\n")
+            self.process.stdin.flush()
+            return json.loads(self.read())  # type: ignore[no-any-return]
+        except (TimeoutError, BrokenPipeError) as error:
+            self.process = None
+            return {"entry": name, "status": "crash", "samples": 0, "reasons": [str(error)]}
+
+
+def known(path: Path) -> Iterator[dict[str, Any]]:
+    if path.exists():
+        for line in path.read_text().splitlines():
+            yield json.loads(line)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.inductor.sweep", description=__doc__)
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--driver", default="", help="default: as the environment says")
+    parser.add_argument("--dynamic", action="store_true", help="with dynamic shapes")
+    parser.add_argument("--entry", action="append", help="only this entry; may be repeated")
+    parser.add_argument("--resume", action="store_true", help="keep what is known to be right")
+    parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work:
+        work(options.dtype, options.dynamic)
+        return 0
+    worker = Worker(options)
+    worker.start()
+    words = [options.dtype, options.driver, "dynamic" if options.dynamic else ""]
+    path = FOLDER / f"{'-'.join(word for word in words if word)}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    answers = {}
+    if options.resume or options.entry:
+        answers = {a["entry"]: a for a in known(path)}
+    for name in options.entry or worker.names:
+        if name in EXCLUDED or (
+            options.resume and answers.get(name, {}).get("status") in ("right", "not runnable")
+        ):
+            continue
+        answers[name] = answer = worker.check(name)
+        path.write_text("".join(json.dumps(a) + "\n" for a in answers.values()))
+        if answer["status"] not in ("right", "not runnable"):
+            print(answer["entry"], answer["status"], *answer["reasons"], sep=": ", flush=True)
+    if worker.process is not None:
+        worker.process.kill()
+    counts = Counter(answer["status"] for answer in answers.values())
+    runnable = sum(counts.values()) - counts["not runnable"]
+    print(f"{counts['right']} of {runnable} entries are right; {len(EXCLUDED)} are excluded")
+    return 0 if counts["right"] == runnable else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

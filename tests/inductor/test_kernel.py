@@ -1,0 +1,116 @@
+"""Kernels of compiled graphs: values, memory, indices."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import torch_outboard
+from tests.inductor.support import check, kernels_of
+
+
+def test_a_chain_becomes_one_kernel(device: torch.device):
+    """Four operators, a tail of vectors, an operand that is broadcast, one transposed."""
+
+    def function(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        return (x * y + z.t()).relu().sin()
+
+    x, y, z = torch.randn(37, 53), torch.randn(53), torch.randn(53, 37)
+    check(function, x, y, z, device=device)
+    code = kernels_of(function, x.to(device), y.to(device), z.to(device))
+    assert code.count("__kernel void") == 1
+
+
+def test_dtypes_meet_as_in_eager_mode(device: torch.device):
+    def function(
+        a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor, e: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        flags = (a > 2) & (b < 1)
+        return (
+            a + b, a // 3, b % 4, c * c, c + 200, flags, ~flags, a.float() / 2, e.double() + d,
+            torch.where(flags, a, b), (a * 3).to(torch.int8), d.to(torch.bool), a**2, e.exp(),
+            e.half() + 1, flags.sum(), c.sum(0), d.amax(0), d.argmax(1), flags.any(1),
+        )  # fmt: skip
+
+    check(
+        function,
+        torch.randint(-9, 9, (33, 21)),
+        torch.randint(-9, 9, (33, 21), dtype=torch.int32),
+        torch.randint(0, 99, (33, 21), dtype=torch.uint8),
+        torch.randn(33, 21, dtype=torch.float64),
+        torch.randn(33, 21).to(torch.bfloat16),
+        device=device,
+        tolerance=1e-2,
+    )
+
+
+def test_masks_keep_loads_within_memory(device: torch.device):
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        padded = F.pad(x, (1, 2, 3, 4))
+        return padded + 1, torch.cat([x, x[..., :5] * 2], -1), F.max_pool2d(x, 2)
+
+    check(function, torch.randn(2, 3, 20, 20), device=device)
+
+
+def test_indices_that_are_read(device: torch.device):
+    def function(x: torch.Tensor, i: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x[i] * 2, x.index_add(0, i, y), x.scatter_add(0, i[:, None] % 3 + y.long() * 0, y)
+
+    i = torch.randint(-20, 20, (50,))
+    check(function, torch.randn(20, 5), i % 20, torch.randn(50, 5), device=device, tolerance=1e-4)
+
+
+def test_a_wrong_index_is_raised_and_not_followed(device: torch.device):
+    x, i = torch.randn(4, 3, device=device), torch.tensor([0, 9], device=device)
+    with pytest.raises((IndexError, RuntimeError), match=r"out of (range|bounds)"):
+        torch.compile(lambda x, i: x[i] + 1)(x, i).cpu()
+    assert torch.compile(lambda x: x + 1)(x).cpu().shape == (4, 3)
+
+
+def test_sizes_may_change(device: torch.device):
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (x * 2).softmax(-1).sum(0), x.t().contiguous() + 1, x[1:].mean(), x.argmax(-1)
+
+    compiled = torch.compile(function, dynamic=True)
+    for sizes in ((5, 9), (7, 33), (20, 100)):
+        x = torch.randn(sizes)
+        actual = [result.cpu() for result in compiled(x.to(device))]
+        torch.testing.assert_close(actual, list(function(x)), rtol=1e-5, atol=1e-5)
+
+
+def test_mutation_views_and_scalars_of_the_host(device: torch.device):
+    def function(x: torch.Tensor, scale: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        x.mul_(2)
+        y = x.clone()
+        y[2].add_(scale)
+        return y, y.t(), x[1:]
+
+    x = torch.randn(6, 40)
+    ours, theirs = x.to(device), x.clone()
+    actual = torch.compile(function)(ours, torch.tensor(3.0))
+    expected = function(theirs, torch.tensor(3.0))
+    torch.testing.assert_close([a.cpu() for a in actual], list(expected))
+    torch.testing.assert_close(ours.cpu(), theirs)
+    # The second result is a view of the first, as in eager mode.
+    assert actual[1].data_ptr() == actual[0].data_ptr()
+
+
+@pytest.mark.slow
+def test_branches(device: torch.device):
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x.sin() * 2, (x,))
+
+    for shift in (-5.0, 5.0):
+        check(function, torch.randn(20, 33) + shift, device=device, tolerance=1e-5)
+        torch.compiler.reset()
+
+
+@pytest.mark.slow
+def test_every_device_of_a_process(device_module: object):
+    if torch.accelerator.device_count() < 2:
+        pytest.skip("there is one device")
+    second = torch.device(torch_outboard.device_name(), 1)
+    result = torch.compile(lambda x: x * 2 + 1)(torch.ones(5, device=second))
+    assert result.device == second
+    assert result.tolist() == [3.0] * 5

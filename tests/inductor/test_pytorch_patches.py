@@ -1,0 +1,72 @@
+"""Each work-around in PyTorch is still needed: these fail when one can go."""
+
+from __future__ import annotations
+
+import inspect
+from unittest import mock
+
+import pytest
+import torch
+import torch._inductor.compile_fx  # registers the backend
+from torch._inductor import config, lowering, scheduler, utils
+from torch._subclasses import fake_impls
+
+import torch_outboard
+from torch_outboard import _C
+from torch_outboard.inductor.pytorch_patches import SETTINGS
+
+pytestmark = pytest.mark.skipif(
+    not _C.runs_code(0), reason="graphs become kernels where the device has a compiler"
+)
+
+
+def test_without_being_a_gpu_results_get_lost(device: torch.device):
+    """An operation of a host scalar and a tensor of the device is a CPU kernel."""
+    name = torch_outboard.device_name()
+    others = [known for known in utils.GPU_TYPES if known != name]
+    assert len(others) < len(utils.GPU_TYPES)
+    x, scalar = torch.ones(5, device=device), torch.tensor(2.0)
+    with mock.patch.object(utils, "GPU_TYPES", others):
+        assert not utils.is_gpu(name)
+    assert torch.compile(lambda s, x: s + x)(scalar, x).device.type == name
+
+
+def test_without_triton_pytorch_refuses_graphs():
+    """Who is an accelerator and not known by name needs Triton."""
+    assert scheduler.has_triton.outboard
+    source = inspect.getsource(scheduler.Scheduler.create_backend)
+    assert "TritonMissing" in source
+    assert 'device.type == "mps"' in source
+
+
+def test_small_devices_are_warned_of(device: torch.device):
+    assert not utils.is_big_gpu(device)
+    assert "Not enough SMs" in inspect.getsource(utils)
+
+
+def test_settings_have_no_value_for_a_device():
+    """The usual ones stay as they are for other devices."""
+    for name, value in SETTINGS.items():
+        assert getattr(config, name) != value, name
+
+
+def test_strides_of_convolutions_are_not_asked_for(device: torch.device):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    operator = torch.ops.aten.convolution.default
+    ours = fake_impls.op_implementations_dict[operator]
+    arguments = (None, (1, 1), (0, 0), (1, 1), False, (0, 0), 1)
+    x = torch.randn(2, 3, 8, 8, device=device).contiguous(memory_format=torch.channels_last)
+    weight = torch.randn(4, 3, 3, 3, device=device)
+    real = operator(x, weight, *arguments)
+    with FakeTensorMode() as mode:
+        fake_x, fake_weight = mode.from_tensor(x), mode.from_tensor(weight)
+        predicted = ours(mode, operator, fake_x, fake_weight, *arguments)
+        unaided = ours.__wrapped__(mode, operator, fake_x, fake_weight, *arguments)
+    assert predicted.stride() == real.stride()
+    assert unaided.stride() != real.stride()
+
+
+def test_places_are_left_to_known_backends():
+    source = inspect.getsource(lowering._make_reduction_inner.__wrapped__)
+    assert "is_triton" in source

@@ -1,0 +1,38 @@
+"""Random numbers in compiled graphs are those of eager mode for the same seed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+
+def test_numbers_are_those_of_eager_mode(device: torch.device):
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            F.dropout(x, 0.3),
+            torch.rand(5, 7, device=x.device),
+            F.dropout(x.sin(), 0.1),
+            torch.randn(3, device=x.device),
+            torch.bernoulli(x, 0.4),
+        )
+
+    compiled = torch.compile(function)
+    x = torch.randn(33, 10, device=device)
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        expected = [*function(x), *function(x)]
+        torch.manual_seed(seed)
+        actual = [*compiled(x), *compiled(x)]
+        for want, got in zip(expected, actual, strict=True):
+            torch.testing.assert_close(got.cpu(), want.cpu(), rtol=1e-6, atol=1e-6)
+            assert torch.equal(got.cpu() == 0, want.cpu() == 0)
+
+
+@pytest.mark.slow
+def test_a_backward_pass_uses_the_same_mask(device: torch.device):
+    x = torch.randn(64, 64, device=device, requires_grad=True)
+    torch.manual_seed(5)
+    y = torch.compile(lambda x: F.dropout(x * 2, 0.5) * 3)(x)
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close((gradient != 0).cpu(), (y != 0).cpu())

@@ -1,0 +1,56 @@
+"""Reductions in compiled graphs: both directions of lanes, several passes, ties and NaN."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.inductor.support import check, kernels_of
+
+
+def test_reductions_along_either_dimension(device: torch.device):
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            x.sum(1), x.sum(0), x.sum(), x.amax(1), x.amin(0), x.prod(1), x.argmax(1), x.argmin(0),
+            (x > 3).any(0), (x > -9).all(1), x.var(1), x.mean(0),
+        )  # fmt: skip
+
+    check(function, torch.randn(37, 110) * 0.5 + 1, device=device, tolerance=1e-4)
+
+
+def test_softmax_and_norms_are_one_kernel(device: torch.device):
+    def function(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return F.layer_norm(x, (110,), w, b)
+
+    arguments = torch.randn(37, 110), torch.randn(110), torch.randn(110)
+    check(function, *arguments, device=device, tolerance=1e-4)
+    code = kernels_of(function, *(a.to(device) for a in arguments))
+    assert code.count("__kernel void") == 1
+    check(lambda x: x.softmax(1), arguments[0], device=device)
+
+
+def test_places_of_equal_and_missing_values(device: torch.device):
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.argmax(1), x.argmin(1), x.amax(1)
+
+    x = torch.zeros(4, 67)
+    x[1, 40] = x[1, 60] = 2
+    x[2, 35] = x[2, 66] = float("nan")
+    x[3] = float("-inf")
+    check(function, x, device=device)
+
+
+def test_places_count_in_logical_order(device: torch.device):
+    """Also where memory has another order: PyTorch's lowering leaves that to known backends."""
+    check(lambda x: x.permute(1, 0, 2).argmax(), torch.randn(5, 6, 7), device=device)
+
+
+def test_long_reductions_are_split(device: torch.device):
+    check(lambda x: (x * 2).sum(), torch.randn(1 << 20), device=device, tolerance=1e-2)
+
+
+@pytest.mark.slow
+def test_sums_that_ignore_the_reduction(device: torch.device):
+    """The value does not depend on the reduced dimension."""
+    check(lambda x: x[:, None].expand(20, 9, 30).sum(1), torch.randn(20, 30), device=device)

@@ -1,0 +1,64 @@
+"""The compiler is told of the device when it is imported, and not before."""
+
+from __future__ import annotations
+
+import pytest
+
+import torch_outboard
+from tests.support import run_python
+
+
+def test_importing_pytorch_imports_no_compiler():
+    run_python(
+        """
+        import sys
+        import torch, torch_outboard
+        torch_outboard.device_name()
+        assert "torch._inductor.compile_fx" not in sys.modules
+        assert "torch._dynamo.device_interface" not in sys.modules
+        assert "torch_outboard.inductor.kernel" not in sys.modules
+        """
+    )
+
+
+def test_the_packages_own_python_is_not_traced():
+    from torch._dynamo import trace_rules
+
+    from torch_outboard.ops import tables
+
+    assert trace_rules.check_file(tables.__file__).skipped
+
+
+def test_the_compiler_knows_the_device():
+    from torch._dynamo.device_interface import get_interface_for_device
+    from torch._inductor import compile_fx  # noqa: F401
+    from torch._inductor.codegen import common
+
+    name = torch_outboard.device_name()
+    interface = get_interface_for_device(name)
+    assert interface.is_available()
+    assert interface.Worker.get_device_properties(0).multi_processor_count >= 1
+    assert common.get_scheduling_for_device(name) is not None
+    assert "DeviceGuard(0)" in common.get_device_op_overrides(name).device_guard(0)
+
+
+@pytest.mark.slow
+def test_a_second_process_compiles_nothing(tmp_path):
+    program = """
+        import torch, torch_outboard
+        from torch_outboard import _C
+        device = torch_outboard.device_name()
+        x = torch.ones(9, device=device)
+        x.cpu()
+        before = _C.program_counts()
+        assert torch.compile(lambda x: x.sin() * 3)(x).cpu().shape == (9,)
+        _C.flush_disk_cache()
+        print(_C.program_counts()[0] - before[0])
+    """
+    environment = {
+        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor"),
+        "OUTBOARD_CACHE_DIR": str(tmp_path / "programs"),
+    }
+    first, second = (int(run_python(program, **environment).split()[-1]) for _ in range(2))
+    assert second == 0
+    assert first == (1 if torch_outboard._C.runs_code(0) else 0)

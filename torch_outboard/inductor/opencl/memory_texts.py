@@ -1,0 +1,211 @@
+"""Helpers of generated kernels that read and write memory, by stored type and number of lanes.
+
+    load(p, i)            elements from i on, one for each lane
+    gather(p, i)          elements at the places of a vector of integers
+    masked_load, masked_gather(p, i, m)
+                          only where the mask m says so, 0 elsewhere: memory is not touched there
+    store(p, i, v), scatter(p, i, v)
+    atomic_add(p, i, v)   adds at places that may be equal
+
+They are macros, so that indices may be int or long.
+"""
+
+from __future__ import annotations
+
+_ELEMENT = "0123456789abcdef"
+
+# Stored name: type behind the pointer, value type.
+STORED = {
+    "bool": ("uchar", "int"),
+    "half": ("half", "float"),
+    "bfloat": ("ushort", "float"),
+    **{
+        name: (name, name)
+        for name in [
+            "uchar",
+            "char",
+            "short",
+            "ushort",
+            "int",
+            "uint",
+            "long",
+            "ulong",
+            "float",
+            "double",
+        ]
+    },
+}
+
+_WORD = {4: "uint", 8: "ulong"}
+
+
+def element(vector: str, lane: int) -> str:
+    """One lane of a vector."""
+    return f"({vector}).s{_ELEMENT[lane]}"
+
+
+def memory_text(operation: str, name: str, lanes: int) -> str:
+    """The definition of ob_<operation>_<name><lanes>."""
+    return _OPERATIONS[operation](name, lanes)
+
+
+def _wide(kind: str, lanes: int) -> str:
+    return kind if lanes == 1 else f"{kind}{lanes}"
+
+
+def _one(name: str, place: str) -> str:
+    """An element as a value."""
+    if name == "bool":
+        return f"((p)[{place}] != 0)"
+    if name == "half":
+        return f"vload_half({place}, p)"
+    if name == "bfloat":
+        return f"as_float((uint)(p)[{place}] << 16)"
+    return f"(p)[{place}]"
+
+
+def _vector(name: str, lanes: int, parts: list[str]) -> str:
+    if name == "bool":
+        parts = [f"-({part})" for part in parts]
+    return f"(({_wide(STORED[name][1], lanes)})({', '.join(parts)}))"
+
+
+def _define(operation: str, name: str, lanes: int, parameters: str, body: str) -> str:
+    end = "" if lanes == 1 else str(lanes)
+    return f"#define ob_{operation}_{name}{end}({parameters}) {body}\n"
+
+
+def _whole(name: str, lanes: int) -> str:
+    """A vector of elements that follow each other."""
+    raw = f"vload{lanes}(0, (p) + (i))"
+    if name == "bool":
+        return f"(convert_int{lanes}({raw}) != (int{lanes})(0))"
+    if name == "half":
+        return f"vload_half{lanes}(0, (p) + (i))"
+    if name == "bfloat":
+        return f"as_float{lanes}(convert_uint{lanes}({raw}) << 16)"
+    return raw
+
+
+def _load(name: str, lanes: int) -> str:
+    body = _one(name, "i") if lanes == 1 else _whole(name, lanes)
+    return _define("load", name, lanes, "p, i", body)
+
+
+def _gather(name: str, lanes: int) -> str:
+    if lanes == 1:
+        return _define("gather", name, 1, "p, i", _one(name, "i"))
+    parts = [_one(name, element("i", lane)) for lane in range(lanes)]
+    return _define("gather", name, lanes, "p, i", _vector(name, lanes, parts))
+
+
+def _masked_gather(name: str, lanes: int) -> str:
+    if lanes == 1:
+        return _define("masked_gather", name, 1, "p, i, m", f"((m) ? {_one(name, 'i')} : 0)")
+    parts = [
+        f"({element('m', lane)} ? {_one(name, element('i', lane))} : 0)" for lane in range(lanes)
+    ]
+    return _define("masked_gather", name, lanes, "p, i, m", _vector(name, lanes, parts))
+
+
+def _masked_load(name: str, lanes: int) -> str:
+    if lanes == 1:
+        return _define("masked_load", name, 1, "p, i, m", f"((m) ? {_one(name, 'i')} : 0)")
+    parts = [f"({element('m', lane)} ? {_one(name, f'(i) + {lane}')} : 0)" for lane in range(lanes)]
+    some = _vector(name, lanes, parts)
+    return _define(
+        "masked_load", name, lanes, "p, i, m", f"(all(m) ? {_whole(name, lanes)} : {some})"
+    )
+
+
+def _store_one(name: str, place: str, value: str) -> str:
+    if name == "bool":
+        return f"(p)[{place}] = ({value}) != 0"
+    if name == "half":
+        return f"vstore_half_rte({value}, {place}, p)"
+    if name == "bfloat":
+        return f"(p)[{place}] = ob_bits_of_bfloat({value})"
+    return f"(p)[{place}] = ({value})"
+
+
+def _store(name: str, lanes: int) -> str:
+    if lanes == 1:
+        return _define("store", name, 1, "p, i, v", _store_one(name, "i", "v"))
+    at = "0, (p) + (i))"
+    if name == "bool":
+        body = f"vstore{lanes}(convert_uchar{lanes}((v) & (int{lanes})(1)), {at}"
+    elif name == "half":
+        body = f"vstore_half{lanes}_rte(v, {at}"
+    elif name == "bfloat":
+        body = f"vstore{lanes}(ob_bits_of_bfloat{lanes}(v), {at}"
+    else:
+        body = f"vstore{lanes}(v, {at}"
+    return _define("store", name, lanes, "p, i, v", body)
+
+
+def _scatter(name: str, lanes: int) -> str:
+    if lanes == 1:
+        return _define("scatter", name, 1, "p, i, v", _store_one(name, "i", "v"))
+    parts = [
+        _store_one(name, element("i", lane), element("v", lane)) + ";" for lane in range(lanes)
+    ]
+    return _define("scatter", name, lanes, "p, i, v", f"do {{ {' '.join(parts)} }} while (0)")
+
+
+def _atomic_add(name: str, lanes: int) -> str:
+    if lanes > 1:
+        parts = [
+            f"ob_atomic_add_{name}(p, {element('i', lane)}, {element('v', lane)});"
+            for lane in range(lanes)
+        ]
+        return _define(
+            "atomic_add", name, lanes, "p, i, v", f"do {{ {' '.join(parts)} }} while (0)"
+        )
+    stored, value = STORED[name]
+    head = f"static void ob_atomic_add_{name}(__global {stored} *p, long i, {value} v) {{\n"
+    if name in ("int", "uint"):
+        return head + "  atomic_add(p + i, v);\n}\n"
+    if name in ("long", "ulong", "double", "float"):
+        size = 4 if name == "float" else 8
+        exchange = "atomic_cmpxchg" if size == 4 else "atom_cmpxchg"
+        word = _WORD[size]
+        return (
+            head
+            + f"  volatile __global {word} *at = (volatile __global {word} *)(p + i);\n"
+            + f"  {word} seen = *at, found;\n"
+            + f"  while ((found = {exchange}(at, seen, as_{word}(as_{name}(seen) + v))) != seen)"
+            + " seen = found;\n}\n"
+        )
+    # A part of a word: the whole word is exchanged.
+    bits = {"half": 16, "bfloat": 16, "short": 16, "ushort": 16}.get(name, 8)
+    mask = (1 << bits) - 1
+    unsigned = "ushort" if bits == 16 else "uchar"
+    if name == "half":
+        added = "0; vstore_half_rte(vload_half(0, (half *)&old) + v, 0, (half *)&fresh);"
+    elif name == "bfloat":
+        added = "ob_bits_of_bfloat(as_float((uint)old << 16) + v);"
+    else:
+        added = f"({unsigned})(old + v);"
+    return (
+        head
+        + f"  const ulong place = (ulong)(p + i), shift = (place & {4 - bits // 8}) * 8;\n"
+        + "  volatile __global uint *at = (volatile __global uint *)(place & ~3UL);\n"
+        + "  uint seen = *at, found;\n  for (;;) {\n"
+        + f"    {unsigned} old = ({unsigned})(seen >> shift);\n"
+        + f"    {unsigned} fresh = {added}\n"
+        + f"    const uint both = (seen & ~({mask}u << shift)) | ((uint)fresh << shift);\n"
+        + "    if ((found = atomic_cmpxchg(at, seen, both)) == seen) break;\n"
+        + "    seen = found;\n  }\n}\n"
+    )
+
+
+_OPERATIONS = {
+    "load": _load,
+    "gather": _gather,
+    "masked_load": _masked_load,
+    "masked_gather": _masked_gather,
+    "store": _store,
+    "scatter": _scatter,
+    "atomic_add": _atomic_add,
+}
+OPERATIONS = tuple(_OPERATIONS)

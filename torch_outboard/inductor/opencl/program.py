@@ -1,0 +1,282 @@
+"""The program of a compiled graph: all of its kernels, and before them what they call.
+
+Generated code makes one `Program`, names its kernels, and builds it once. The kit's own cache of
+programs keeps it: a second process compiles nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from torch_outboard import _C
+from torch_outboard.inductor.opencl.fold_texts import FOLDS, fold_text
+from torch_outboard.inductor.opencl.memory_texts import OPERATIONS, STORED, element, memory_text
+from torch_outboard.ops.functions.table import functions, texts
+
+_WIDTHS = (16, 8, 4, 2)
+_TYPES = ["float", "double", "int", "uint", "long", "ulong", "short", "ushort", "char", "uchar"]
+_SIGNED = {
+    "float": "int", "double": "long", "uint": "int", "ulong": "long", "ushort": "short",
+    "uchar": "char",
+}  # fmt: skip
+_FLOATING = ("float", "double")
+_MEMORY = re.compile(rf"\bob_({'|'.join(OPERATIONS)})_({'|'.join(STORED)})(16|8|4|2)?\b")
+_CALL = re.compile(rf"\bob_(\w+?)_({'|'.join(_TYPES)})(16|8|4|2)?\b")
+_TABLE_CALL = re.compile(r"\bob_(\w+)\b")
+# A number with a point or an exponent, and no suffix.
+_LITERAL = re.compile(r"(?<![\w.])((?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)(?![\w.])")
+
+
+class Program:
+    """Kernels of one graph."""
+
+    def __init__(self) -> None:
+        self.sources: list[str] = []
+        self.kernels: dict[str, Kernel] = {}
+
+    def kernel(self, name: str, source: str, device: int, **properties: object) -> Kernel:
+        """A kernel for a device of this index, to be called once the program is built."""
+        self.sources.append(source)
+        self.kernels[name] = kernel = Kernel(name, device, properties)
+        return kernel
+
+    def build(self, names: dict[str, object] | None = None) -> None:
+        """Compiles all kernels, or loads them from disk.
+
+        Args:
+            names: the names of generated code, where kernels are replaced by what they wrap.
+
+        Raises:
+            RuntimeError: with the compiler's words and the lines that they mean.
+        """
+        if not self.kernels:
+            return
+        program = _C.GraphProgram(program_source("\n".join(self.sources)), "")
+        for kernel in self.kernels.values():
+            kernel.attach(program)
+        for kernel in {kernel.device: kernel for kernel in self.kernels.values()}.values():
+            kernel.build()
+        if names is not None:
+            names.update({name: kernel.native for name, kernel in self.kernels.items()})
+
+
+class Kernel:
+    """A kernel of a graph; calling it launches it."""
+
+    def __init__(self, name: str, device: int, properties: dict[str, object]) -> None:
+        self.name = name
+        self.device = device
+        self.properties = properties
+        self.native: _C.GraphKernel | None = None
+
+    def attach(self, program: _C.GraphProgram) -> None:
+        self.native = _C.GraphKernel(program, self.name, **self.properties)  # type: ignore[arg-type]
+
+    def build(self) -> None:
+        assert self.native is not None
+        self.native.build(self.device)
+
+    def __call__(self, *arguments: object) -> None:
+        assert self.native is not None
+        self.native(*arguments)
+
+
+def program_source(kernels: str) -> str:
+    """Kernels with the definitions of all helpers that they call."""
+    return _COMMON + _definitions(kernels) + kernels
+
+
+def _definitions(text: str) -> str:
+    calls = {(m[1], m[2], int(m[3] or 1)) for m in _CALL.finditer(text)}
+    table, folds = texts(), functions()
+    blocks: dict[tuple[str, int], list[str]] = {}
+    wide: list[str] = []
+    fold_list: list[str] = []
+    for name, kind, lanes in sorted(calls):
+        if name in FOLDS:
+            fold_list.append(fold_text(name, kind, lanes))
+            for function in FOLDS[name]:
+                blocks.setdefault((kind, 1), []).append(function)
+            continue
+        if name in ("round", "iota") and name not in folds:
+            continue
+        if name.startswith("each_"):
+            blocks.setdefault((kind, 1), []).append(name[5:])
+            wide.append(_each(name[5:], kind, lanes))
+        elif name in table:
+            blocks.setdefault((kind, lanes), []).append(name)
+    result = ""
+    for m in sorted({(m[1], m[2], int(m[3] or 1)) for m in _MEMORY.finditer(text)},
+                    key=lambda key: (key[2], key)):  # fmt: skip
+        if m[0] == "atomic_add" and m[2] > 1:
+            result += memory_text(m[0], m[1], 1)
+        result += memory_text(*m)
+    result = _unique_lines(result)
+    for (kind, lanes), names in sorted(blocks.items(), key=lambda item: (item[0][1], item[0])):
+        result += table_functions(kind, lanes, tuple(dict.fromkeys(names)))
+    return result + "".join(wide) + "".join(fold_list)
+
+
+def _unique_lines(text: str) -> str:
+    """Definitions of memory helpers, each once."""
+    parts = re.split(r"(?m)^(?=#define|static)", text)
+    return "".join(dict.fromkeys(parts))
+
+
+@cache
+def table_functions(kind: str, lanes: int, names: tuple[str, ...]) -> str:
+    """Functions of the table for one type of values, with what they call, by other names."""
+    table = texts()
+    variant = "float" if kind in _FLOATING else "integer"
+    ending = f"_{kind}{lanes if lanes > 1 else ''}"
+    done: dict[str, str] = {}
+
+    def define(name: str) -> None:
+        if name in done or name not in table:
+            return
+        if variant not in table[name]:
+            raise NotImplementedError(f"'{name}' does not exist for {kind} in compiled graphs")
+        text = table[name][variant]
+        done[name] = ""
+        for called in _TABLE_CALL.findall(text):
+            define(called)
+        del done[name]
+        text = _TABLE_CALL.sub(lambda m: m[0] + ending if m[1] in table else m[0], text)
+        done[name] = _LITERAL.sub(r"\1f", text) if kind == "float" else text
+
+    for name in names:
+        define(name)
+    t = kind if lanes == 1 else f"{kind}{lanes}"
+    signed = _SIGNED.get(kind, kind)
+    mask = "int" if lanes == 1 else f"{signed}{lanes}"
+    defines = {
+        "T": t,
+        "M": mask,
+        "C(x)": "((T)(x))",
+        "S": kind,
+        "OB_ANY(m)": "(m)" if lanes == 1 else "any(m)",
+        "OB_WIDTH": str(lanes),
+    }
+    if kind == "float":
+        defines["OB_BITS(x)"] = f"as_{'int' if lanes == 1 else f'int{lanes}'}(x)"
+        defines["OB_VALUE(x)"] = f"as_{t}(x)"
+    if kind == "double":
+        defines["OB_DOUBLE"] = ""
+    head = "".join(f"#define {name} {value}\n" for name, value in defines.items())
+    tail = "".join(f"#undef {name.split('(')[0]}\n" for name in defines)
+    return head + "".join(done.values()) + tail
+
+
+def _each(name: str, kind: str, lanes: int) -> str:
+    """A function for vectors that calls the one for scalars."""
+    if lanes == 1:
+        return f"#define ob_each_{name}_{kind} ob_{name}_{kind}\n"
+    count = functions()[name].parameters.count(",") + 1
+    letters = "abcd"[:count]
+    parts = [
+        f"ob_{name}_{kind}({', '.join(element(x, lane) for x in letters)})" for lane in range(lanes)
+    ]
+    t = f"{kind}{lanes}"
+    parameters = ", ".join(f"{t} {x}" for x in letters)
+    return (
+        f"static inline {t} ob_each_{name}_{t}({parameters}) {{\n"
+        f"  return ({t})({', '.join(parts)});\n}}\n"
+    )
+
+
+def _checked_index(kind: str, lanes: int) -> str:
+    """An index, of which those that are wrong where the mask counts are reported and become 0."""
+    t = kind if lanes == 1 else f"{kind}{lanes}"
+    mask = "int" if lanes == 1 else f"int{lanes}"
+    counts = "m" if lanes == 1 else f"convert_{t}(m)"
+    m = mask if lanes == 1 else t
+    return (
+        f"static inline {t} ob_checked_{t}(const {t} i, const long n, const {mask} m,"
+        f" __global int *fault) {{ const {m} wrong = ((i < ({t})(0)) | (i >= ({t})(({kind})n)));"
+        f" if (ob_any{lanes if lanes > 1 else ''}(wrong & ({counts}))) *fault = 1;"
+        f" return wrong ? ({t})(0) : i; }}"
+    )
+
+
+def _frexp(kind: str, lanes: int) -> str:
+    """Mantissa and exponent; infinities and NaN have the exponent 0."""
+    t, n = (kind, "int") if lanes == 1 else (f"{kind}{lanes}", f"int{lanes}")
+    end = "" if lanes == 1 else str(lanes)
+    wide = "isfinite(v)" if lanes == 1 or kind == "float" else f"convert_int{lanes}(isfinite(v))"
+    text = (
+        f"static inline {t} ob_mantissa_{kind}{end}(const {t} v) {{"
+        f" {n} e; return frexp(v, &e); }}\n"
+        f"static inline {n} ob_exponent_{kind}{end}(const {t} v) {{"
+        f" {n} e; frexp(v, &e); return {wide} ? e : ({n})(0); }}"
+    )
+    return text if kind == "float" else f"#ifdef OB_HAS_FLOAT64\n{text}\n#endif"
+
+
+def _philox_word(lanes: int) -> str:
+    """Word i % 4 of block i / 4 of Philox4x32-10, as kernels/random_numbers/philox.cl draws it."""
+    w = "" if lanes == 1 else str(lanes)
+    u, signed, wide = f"uint{w}", f"int{w}", f"ulong{w}"
+    select = "((part & 2) != 0 ? ((part & 1) != 0 ? w : z) : ((part & 1) != 0 ? y : x))"
+    return (
+        f"static inline long{w} ob_philox_word_long{w}(const long{w} seed, const long{w} i,"
+        f" const long{w} offset) {{\n"
+        f"  const {wide} block = as_ulong{w}(i) >> 2, at = as_ulong{w}(offset);\n"
+        f"  {u} x = convert_{u}(block), y = convert_{u}(block >> 32);\n"
+        f"  {u} z = convert_{u}(at), w = convert_{u}(at >> 32);\n"
+        f"  const {wide} key = as_ulong{w}(seed);\n"
+        f"  {u} low = convert_{u}(key), high = convert_{u}(key >> 32);\n"
+        "  for (int round = 0; round < 10; ++round) {\n"
+        f"    const {u} a = mul_hi(({u})(0xD2511F53u), x), b = 0xD2511F53u * x;\n"
+        f"    const {u} c = mul_hi(({u})(0xCD9E8D57u), z), d = 0xCD9E8D57u * z;\n"
+        "    x = c ^ y ^ low; y = d; z = a ^ w ^ high; w = b;\n"
+        "    low += 0x9E3779B9u; high += 0xBB67AE85u;\n  }\n"
+        f"  const {signed} part = convert_{signed}(i) & ({signed})(3);\n"
+        f"  return convert_long{w}({select});\n}}"
+    )
+
+
+def _common_text() -> str:
+    lines = [
+        "#ifdef OB_HAS_FLOAT64\ntypedef double ob_real;\n#else\ntypedef float ob_real;\n#endif",
+        "#ifdef cl_khr_int64_base_atomics",
+        "#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable",
+        "#endif",
+        "#define ob_lane_mask(x) ((x) ? 1 : 0)",
+        "#define ob_iota_int 0",
+        "#define ob_iota_long 0",
+        "static inline long ob_floor_divide(long a, long b) {"
+        " const long q = a / b; return q * b != a && (a < 0) != (b < 0) ? q - 1 : q; }",
+        "static inline long ob_natural_power(long base, long exponent) {"
+        " long result = 1; for (; exponent > 0; --exponent) result *= base; return result; }",
+        "#define OB_BFLOAT(w) static inline ushort##w ob_bits_of_bfloat##w(float##w value) {"
+        " const uint##w bits = as_uint##w(value);"
+        " const uint##w rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;"
+        " return convert_ushort##w(value != value ? (uint##w)(0x7fc0u) : rounded); }"
+        " static inline float##w ob_round_bfloat##w(float##w value) {"
+        " return as_float##w(convert_uint##w(ob_bits_of_bfloat##w(value)) << 16); }",
+        "#define OB_HALF(w) static inline float##w ob_round_half##w(float##w value) {"
+        " ushort stored[sizeof(float##w) / 4]; vstore_half##w##_rte(value, 0, (half *)stored);"
+        " return vload_half##w(0, (half *)stored); }",
+        "OB_BFLOAT()\nOB_HALF()",
+        "#define ob_any(m) (m)\n#define ob_all(m) (m)",
+        *(_checked_index(kind, 1) for kind in ("int", "long")),
+        *(_frexp(kind, 1) for kind in _FLOATING),
+        _philox_word(1),
+    ]
+    for lanes in _WIDTHS:
+        numbers = ", ".join(str(lane) for lane in range(lanes))
+        lines += [
+            f"#define ob_lane_mask{lanes}(x) ((x) ? -1 : 0)",
+            f"#define ob_iota_int{lanes} ((int{lanes})({numbers}))",
+            f"#define ob_iota_long{lanes} ((long{lanes})({numbers}))",
+            f"OB_BFLOAT({lanes})\nOB_HALF({lanes})",
+            *(_frexp(kind, lanes) for kind in _FLOATING),
+            _philox_word(lanes),
+            f"#define ob_any{lanes}(m) any(m)\n#define ob_all{lanes}(m) all(m)",
+            *(_checked_index(kind, lanes) for kind in ("int", "long")),
+        ]
+    return "\n".join(lines) + "\n"
+
+
+_COMMON = _common_text()

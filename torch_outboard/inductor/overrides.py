@@ -1,0 +1,429 @@
+"""Inductor's scalar operations in OpenCL C.
+
+Each method gives the text of a value. Functions come from the table that eager kernels use
+(torch_outboard/ops/functions): a call of `ob_exp_float@` is defined by program.py from the text of
+`exp` there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+import torch
+from torch._inductor.codegen.common import CSEVariable, OpOverrides
+from torch._inductor.utils import get_bounds_index_expr
+from torch._inductor.virtualized import V, ops
+from torch._prims_common import type_to_dtype
+
+from torch_outboard.inductor.opencl.value_types import (
+    LANES,
+    broadcast,
+    constant,
+    convert,
+    is_vector,
+    mask_for,
+    mask_of,
+    value_type,
+)
+from torch_outboard.ops.functions.table import scalar_only
+
+_INT32 = torch.iinfo(torch.int32)
+
+
+def dtype_of(value: Any) -> torch.dtype:
+    """Of a variable, or of a number that stands for itself."""
+    if isinstance(value, CSEVariable):
+        if value.dtype is None:
+            raise NotImplementedError(f"the dtype of {value} in a compiled graph is not known")
+        return value.dtype
+    if isinstance(value, (bool, int, float)):
+        return type_to_dtype(type(value))
+    if isinstance(value, sympy.Expr):
+        return torch.int64 if value.is_integer else torch.float64
+    raise NotImplementedError(f"{value!r} is no value in a compiled graph")
+
+
+def promoted(values: tuple[Any, ...]) -> torch.dtype:
+    """The dtype in which variables meet; numbers that stand for themselves take that of others."""
+    variables = [dtype_of(value) for value in values if isinstance(value, CSEVariable)]
+    dtypes = variables or [dtype_of(value) for value in values]
+    result = dtypes[0]
+    for dtype in dtypes[1:]:
+        result = torch.promote_types(result, dtype)
+    if variables and not result.is_floating_point:
+        if any(isinstance(value, float) for value in values):
+            result = torch.float32
+        elif result == torch.bool and any(type(value) is int for value in values):
+            result = torch.int64
+    # Of float16 and bfloat16 together, say, that is what they are computed in.
+    return torch.float32 if result in (torch.float16, torch.bfloat16) else result
+
+
+def operand(value: Any, dtype: torch.dtype, vector: bool) -> str:
+    """A value in another dtype, in all lanes if `vector`."""
+    if isinstance(value, CSEVariable):
+        text = convert(str(value), dtype_of(value), dtype)
+    else:
+        text = constant(value, dtype)
+    return broadcast(text, dtype) if vector else text
+
+
+def any_vector(values: tuple[Any, ...]) -> bool:
+    return any(isinstance(value, CSEVariable) and is_vector(value) for value in values)
+
+
+def operands(values: tuple[Any, ...], dtype: torch.dtype) -> tuple[list[str], bool]:
+    """Values in one dtype, and whether they are vectors."""
+    vector = any_vector(values)
+    return [operand(value, dtype, vector) for value in values], vector
+
+
+def call(name: str, texts: list[str], dtype: torch.dtype, vector: bool) -> str:
+    """A call of a function of the table, for values of `dtype`."""
+    if vector and name in scalar_only():
+        # It branches, so each lane has a call of its own.
+        name = f"each_{name}"
+    lanes = LANES if vector else ""
+    return f"ob_{name}_{value_type(dtype)}{lanes}({', '.join(texts)})"
+
+
+def _function(name: str, floating: bool = False) -> Callable[..., str]:
+    def method(*values: Any) -> str:
+        dtype = promoted(values)
+        if floating and not dtype.is_floating_point:
+            dtype = torch.float32
+        if dtype == torch.bool:
+            dtype = torch.uint8
+        texts, vector = operands(values, dtype)
+        return call(name, texts, dtype, vector)
+
+    return method
+
+
+def _infix(operator: str) -> Callable[..., str]:
+    def method(a: Any, b: Any) -> str:
+        (x, y), _ = operands((a, b), promoted((a, b)))
+        return f"({x} {operator} {y})"
+
+    return method
+
+
+def _comparison(operator: str) -> Callable[..., str]:
+    def method(a: Any, b: Any) -> str:
+        dtype = promoted((a, b))
+        if dtype == torch.bool and operator not in ("==", "!="):
+            dtype = torch.uint8
+        (x, y), vector = operands((a, b), dtype)
+        return mask_of(f"({x} {operator} {y})", dtype, vector)
+
+    return method
+
+
+def _predicate(name: str) -> Callable[..., str]:
+    def method(a: Any) -> str:
+        dtype = promoted((a,))
+        if dtype == torch.bool:
+            dtype = torch.uint8
+        texts, vector = operands((a,), dtype)
+        return mask_of(call(name, texts, dtype, vector), dtype, vector)
+
+    return method
+
+
+def _logical(operator: str) -> Callable[..., str]:
+    def method(a: Any, b: Any) -> str:
+        (x, y), _ = operands((a, b), torch.bool)
+        return f"({x} {operator} {y})"
+
+    return method
+
+
+class OpenCLOverrides(OpOverrides):
+    """Operations as texts; see the module."""
+
+    # ---- Values that are no function of others
+
+    @staticmethod
+    def constant(value: Any, dtype: torch.dtype) -> str:
+        return constant(value, dtype)
+
+    @staticmethod
+    def index_expr(expr: sympy.Expr, dtype: torch.dtype) -> Any:
+        kernel = V.kernel
+        index = kernel.prepare_indexing(expr)
+        bounds = get_bounds_index_expr(expr)
+        source = kernel.index_torch_dtype
+        wide = source == torch.int32 and not (
+            bounds.lower >= _INT32.min and bounds.upper <= _INT32.max
+        )
+        if not expr.is_integer:
+            text = kernel.vector_index(index)
+            variable = kernel.cse.generate(
+                kernel.compute, f"(ob_real)({text})", bounds=bounds, dtype=kernel.real_dtype
+            )
+        else:
+            text = kernel.vector_index(index, wide=wide and dtype != torch.int32)
+            if wide and dtype != torch.int32:
+                source = torch.int64
+            variable = kernel.cse.generate(kernel.compute, text, bounds=bounds, dtype=source)
+        return ops.to_dtype(variable, dtype)
+
+    @classmethod
+    def value_expr(cls, expr: sympy.Expr, dtype: torch.dtype) -> Any:
+        return cls.index_expr(expr, dtype)
+
+    @staticmethod
+    def to_dtype(
+        x: Any,
+        dtype: torch.dtype,
+        src_dtype: torch.dtype | None = None,
+        use_compute_types: bool = True,
+    ) -> str:
+        vector = any_vector((x,))
+        if vector or isinstance(x, CSEVariable):
+            text = convert(str(x), dtype_of(x), dtype)
+        else:
+            text = constant(x, dtype)
+        if not use_compute_types and dtype in (torch.float16, torch.bfloat16):
+            name = "half" if dtype == torch.float16 else "bfloat"
+            return f"ob_round_{name}{LANES if vector else ''}({text})"
+        # A plain copy would share the variable and with it its dtype.
+        return f"({text})" if text == str(x) else text
+
+    @staticmethod
+    def to_dtype_bitcast(x: Any, dtype: torch.dtype, src_dtype: torch.dtype) -> str:
+        lanes = LANES if any_vector((x,)) else ""
+        for low in (torch.float16, torch.bfloat16):
+            if low in (dtype, src_dtype):
+                raise NotImplementedError(f"the bits of {low} are not taken in compiled graphs")
+        return f"as_{value_type(dtype)}{lanes}({x})"
+
+    @staticmethod
+    def masked(mask: Any, body: Callable[[], Any], other: Any) -> Any:
+        kernel = V.kernel
+        with kernel.mask_loads(mask, other) as new_mask:
+            result = body()
+        if not isinstance(result, CSEVariable):
+            result = kernel.cse.generate(
+                kernel.compute, str(result), dtype=getattr(result, "dtype", None)
+            )
+        dtype = dtype_of(result)
+        text = _choose(new_mask, result, other, dtype)
+        return kernel.cse.generate(kernel.compute, text, dtype=dtype)
+
+    @staticmethod
+    def where(condition: Any, a: Any, b: Any) -> str:
+        return _choose(condition, a, b, promoted((a, b)))
+
+    @staticmethod
+    def randint64(seed: Any, index: Any, offset: Any, high: Any) -> str:
+        """A word of Philox, as random_numbers.py asks for it."""
+        texts, vector = operands((seed, index, offset), torch.int64)
+        return f"ob_philox_word_long{LANES if vector else ''}({', '.join(texts)})"
+
+    def indirect_indexing(
+        self, index_var: Any, size: Any, check: bool = True, wrap_neg: bool = True
+    ) -> sympy.Symbol:
+        return V.kernel.checked_index(index_var, size, check)
+
+    # ---- Arithmetic
+
+    add = staticmethod(_infix("+"))
+    sub = staticmethod(_infix("-"))
+    mul = staticmethod(_infix("*"))
+    truncdiv = staticmethod(_function("truncdiv"))
+    floordiv = staticmethod(_function("floordiv"))
+    mod = staticmethod(_function("fmod"))
+    fmod = staticmethod(_function("fmod"))
+    remainder = staticmethod(_function("remainder"))
+    maximum = staticmethod(_function("maximum"))
+    minimum = staticmethod(_function("minimum"))
+    abs = staticmethod(_function("abs"))
+    neg = staticmethod(_function("neg"))
+    sign = staticmethod(_function("sign"))
+    square = staticmethod(_function("square"))
+    relu = staticmethod(_function("relu"))
+    pow = staticmethod(_function("pow"))
+
+    @staticmethod
+    def fma(x: Any, y: Any, z: Any) -> str:
+        dtype = promoted((x, y, z))
+        (a, b, c), vector = operands((x, y, z), dtype)
+        if not dtype.is_floating_point:
+            return f"({a} * {b} + {c})"
+        return call("fma", [a, b, c], dtype, vector)
+
+    @staticmethod
+    def truediv(a: Any, b: Any) -> str:
+        dtype = promoted((a, b))
+        (x, y), _ = operands((a, b), dtype if dtype.is_floating_point else torch.float32)
+        return f"({x} / {y})"
+
+    div_rn = truediv
+    mul_rn = mul
+
+    @staticmethod
+    def int_truediv(a: Any, b: Any) -> str:
+        (x, y), _ = operands((a, b), torch.float32)
+        return f"({x} / {y})"
+
+    reciprocal = staticmethod(_function("reciprocal", floating=True))
+    floor = staticmethod(_function("floor"))
+    ceil = staticmethod(_function("ceil"))
+    trunc = staticmethod(_function("trunc"))
+    round = staticmethod(_function("round"))
+
+    @staticmethod
+    def identity(x: Any) -> str:
+        return f"({x})"
+
+    @staticmethod
+    def ldexp(x: Any, n: Any) -> str:
+        dtype = promoted((x,))
+        vector = any_vector((x, n))
+        lanes = LANES if vector else ""
+        power = operand(n, torch.int32, vector)
+        return f"ldexp({operand(x, dtype, vector)}, ({'int'}{lanes})({power}))"
+
+    @staticmethod
+    def frexp(x: Any) -> tuple[Any, Any]:
+        kernel, dtype = V.kernel, dtype_of(x)
+        lanes = LANES if any_vector((x,)) else ""
+        kind = value_type(dtype)
+        mantissa = f"ob_mantissa_{kind}{lanes}({x})"
+        exponent = f"ob_exponent_{kind}{lanes}({x})"
+        return (
+            kernel.cse.generate(kernel.compute, mantissa, dtype=dtype),
+            kernel.cse.generate(kernel.compute, exponent, dtype=torch.int32),
+        )
+
+    # ---- Comparison and logic
+
+    eq = staticmethod(_comparison("=="))
+    ne = staticmethod(_comparison("!="))
+    lt = staticmethod(_comparison("<"))
+    le = staticmethod(_comparison("<="))
+    gt = staticmethod(_comparison(">"))
+    ge = staticmethod(_comparison(">="))
+    isnan = staticmethod(_predicate("isnan"))
+    isinf = staticmethod(_predicate("isinf"))
+    signbit = staticmethod(_predicate("signbit"))
+    logical_and = staticmethod(_logical("&"))
+    logical_or = staticmethod(_logical("|"))
+    logical_xor = staticmethod(_logical("^"))
+
+    @staticmethod
+    def logical_not(a: Any) -> str:
+        (x,), vector = operands((a,), torch.bool)
+        return f"({x} == ({'int' + (LANES if vector else '')})(0))"
+
+    bitwise_and = staticmethod(_infix("&"))
+    bitwise_or = staticmethod(_infix("|"))
+    bitwise_xor = staticmethod(_infix("^"))
+
+    @classmethod
+    def bitwise_not(cls, a: Any) -> str:
+        return cls.logical_not(a) if dtype_of(a) == torch.bool else f"(~{a})"
+
+    bitwise_left_shift = staticmethod(_function("bitwise_left_shift"))
+    bitwise_right_shift = staticmethod(_function("bitwise_right_shift"))
+    and_ = bitwise_and
+    or_ = bitwise_or
+    xor = bitwise_xor
+    lshift = bitwise_left_shift
+    rshift = bitwise_right_shift
+
+
+def _choose(condition: Any, a: Any, b: Any, dtype: torch.dtype) -> str:
+    vector = any_vector((condition, a, b))
+    yes, no = operand(a, dtype, vector), operand(b, dtype, vector)
+    mask = operand(condition, torch.bool, vector)
+    return f"({mask_for(mask, dtype, vector)} ? {yes} : {no})"
+
+
+# Functions that PyTorch has for floating-point values.
+_ELEMENTARY = [
+    "exp",
+    "exp2",
+    "expm1",
+    "sqrt",
+    "cos",
+    "sin",
+    "lgamma",
+    "erf",
+    "cosh",
+    "sinh",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan2",
+    "atan",
+    "atanh",
+    "copysign",
+    "erfc",
+    "erfinv",
+    "hypot",
+    "log10",
+    "log2",
+    "nextafter",
+    "rsqrt",
+    "log1p",
+    "tan",
+    "tanh",
+    "sigmoid",
+    "log",
+    "digamma",
+    "i0",
+    "i0e",
+    "i1",
+    "i1e",
+    "ndtri",
+    "zeta",
+    "igamma",
+    "igammac",
+    "bessel_j0",
+    "bessel_j1",
+    "bessel_y0",
+    "bessel_y1",
+    "modified_bessel_i0",
+    "modified_bessel_i1",
+    "modified_bessel_k0",
+    "modified_bessel_k1",
+    "scaled_modified_bessel_k0",
+    "scaled_modified_bessel_k1",
+    "spherical_bessel_j0",
+    "airy_ai",
+    "erfcx",
+    "log_ndtr",
+    "ndtr",
+    "polygamma",
+    "chebyshev_polynomial_t",
+    "chebyshev_polynomial_u",
+    "chebyshev_polynomial_v",
+    "chebyshev_polynomial_w",
+    "legendre_polynomial_p",
+    "shifted_chebyshev_polynomial_t",
+    "shifted_chebyshev_polynomial_u",
+    "shifted_chebyshev_polynomial_v",
+    "shifted_chebyshev_polynomial_w",
+    "hermite_polynomial_h",
+    "hermite_polynomial_he",
+    "laguerre_polynomial_l",
+]
+
+
+def _add_functions() -> None:
+    """Adds a method for each function of the table that Inductor has an operation for."""
+    from torch_outboard.ops.functions.table import functions
+
+    known = functions()
+    for name in _ELEMENTARY:
+        if name in known and known[name].real is not None:
+            setattr(OpenCLOverrides, name, staticmethod(_function(name, floating=True)))
+
+
+_add_functions()
+OpenCLOverrides._initialize_pointwise_overrides("mps")

@@ -1,0 +1,244 @@
+"""What Inductor has to be told that it has no registry for; each entry with its reason and its end.
+
+Installed when the compiler is imported. Every entry has a test that fails when PyTorch no longer
+needs it (tests/inductor/test_pytorch_patches.py).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from torch_outboard.state import state
+
+
+def be_a_gpu() -> None:
+    """Makes Inductor treat the device as an accelerator.
+
+    Reason: lists of accelerators are fixed names. Without it, an operation of a CPU scalar and a
+    tensor of the device becomes a CPU kernel, and indices of devices get lost.
+    Where: torch/_inductor/utils.py, `GPU_TYPES`.
+    Upstream: RFC 189137.
+    Can go: from 2.15 on, where `DeviceInterface.is_gpu` says it.
+    """
+    from torch._inductor import utils
+
+    if state.name not in utils.GPU_TYPES:
+        utils.GPU_TYPES.append(state.name)
+        utils.get_gpu_type.cache_clear()
+
+
+def need_no_triton() -> None:
+    """Lets graphs of the device through without Triton.
+
+    Reason: whoever is an accelerator and not "mps" is refused with TritonMissing.
+    Where: torch/_inductor/scheduler.py, `Scheduler.create_backend`.
+    Upstream: RFC 189137.
+    Can go: when the backend is asked what it needs.
+    """
+    from torch._inductor import scheduler
+
+    original = scheduler.has_triton
+    if getattr(original, "outboard", False):
+        return
+
+    @functools.wraps(original)
+    def has_triton() -> bool:
+        from torch._inductor.virtualized import V
+
+        device = V.graph.device_type if isinstance(V.graph.device_type, str) else ""
+        return original() or device == state.name or state.name in V.graph.device_types
+
+    has_triton.outboard = True
+    scheduler.has_triton = has_triton
+
+
+# Settings of Inductor that have no value of their own for a device before 2.15.
+SETTINGS: dict[str, Any] = {
+    # Kernels of the kit take any layout; a change of layouts moves memory.
+    "layout_optimization": False,
+    "comprehensive_padding": False,
+    # Both plan for Triton's blocks.
+    "triton.mix_order_reduction": False,
+    "triton.coalesce_tiling_analysis": False,
+    # Operators that random_numbers.py does not rewrite draw as in eager mode.
+    "fallback_random": True,
+}
+
+
+def want_no_templates_of_triton() -> None:
+    """Says without a warning that Triton's templates are not for the device.
+
+    Reason: each device with few processors is told that it is too small for "max_autotune_gemm".
+    Where: torch/_inductor/utils.py, `is_big_gpu`.
+    Can go: when the backend's features are asked first.
+    """
+    from torch._inductor import utils
+
+    original = utils.is_big_gpu
+    if hasattr(original, "outboard"):
+        return
+
+    def is_big_gpu(index_or_device: Any = 0) -> bool:
+        if getattr(index_or_device, "type", utils.get_gpu_type()) == state.name:
+            return False
+        return original(index_or_device)
+
+    is_big_gpu.outboard = True
+    utils.is_big_gpu = is_big_gpu
+
+
+def set_options_of_graphs() -> None:
+    """Compiles graphs that have tensors of the device with settings of their own.
+
+    Reason: settings hold for all devices of a process.
+    Where: torch/_inductor/compile_fx.py, `compile_fx`.
+    Can go: from 2.15 on, which has options for a device.
+    """
+    from torch._dynamo.backends.debugging import aot_eager
+    from torch._inductor import compile_fx as module
+    from torch._inductor import config
+
+    from torch_outboard.inductor.policy import compiles_kernels
+    from torch_outboard.inductor.random_numbers import UseOwnNumbers
+
+    original = module.compile_fx
+    if hasattr(original, "__wrapped__"):
+        return
+
+    @functools.wraps(original)
+    def compile_fx(
+        model_: Any,
+        example_inputs_: Any,
+        *arguments: Any,
+        config_patches: dict[str, Any] | None = None,
+        **rest: Any,
+    ) -> Any:
+        patches = dict(config_patches or {})
+        devices = _devices(model_, example_inputs_)
+        if not all(map(compiles_kernels, devices)):
+            return aot_eager(model_, example_inputs_)
+        # The original calls itself with the settings in place.
+        for name, value in SETTINGS.items() if devices else ():
+            if getattr(config, name) != value:
+                patches.setdefault(name, value)
+        if config.joint_custom_pre_pass is None and devices:
+            patches.setdefault("joint_custom_pre_pass", UseOwnNumbers())
+        return original(model_, example_inputs_, *arguments, config_patches=patches or None, **rest)
+
+    module.compile_fx = compile_fx
+
+
+def _devices(model: Any, inputs: Any) -> set[int]:
+    """Indices of the kit's devices in a graph."""
+    values = list(inputs)
+    graph = getattr(model, "graph", None)
+    for node in graph.nodes if graph is not None else ():
+        value = node.meta.get("val", node.meta.get("example_value"))
+        values += value if isinstance(value, (tuple, list)) else [value]
+    return {
+        value.device.index or 0
+        for value in values
+        if isinstance(value, torch.Tensor) and value.device.type == state.name
+    }
+
+
+def know_layouts_of_convolutions() -> None:
+    """Predicts the strides of convolutions as the device's kernels choose them.
+
+    Reason: for devices out of PyTorch's tree a result is said to be contiguous; ours follows its
+    input, or else its weight, as on CPU. Compiled code checks strides.
+    Where: torch/_subclasses/fake_impls.py, `conv`.
+    Can go: when the Meta kernel of a backend is asked.
+    """
+    from torch._subclasses import fake_impls
+
+    aten = torch.ops.aten
+    for operator in (
+        aten.convolution.default,
+        aten._convolution.default,
+        aten.convolution_backward.default,
+    ):
+        original = fake_impls.op_implementations_dict[operator]
+        if not hasattr(original, "__wrapped__"):
+            fake_impls.op_implementations_dict[operator] = _with_layout(original)
+
+
+def _with_layout(original: Any) -> Any:
+    @functools.wraps(original)
+    def convolution(fake_mode: Any, func: Any, *arguments: Any, **rest: Any) -> Any:
+        result = original(fake_mode, func, *arguments, **rest)
+        names = [argument.name for argument in func._schema.arguments]
+        given = {**dict(zip(names, arguments, strict=False)), **rest}
+        x, weight = given["input"], given["weight"]
+        if x.device.type != state.name or x.dim() not in (4, 5):
+            return result
+        layout = torch.channels_last if x.dim() == 4 else torch.channels_last_3d
+
+        def follows(tensor: torch.Tensor) -> bool:
+            return torch._prims_common.suggest_memory_format(tensor) == layout
+
+        if not follows(x) and not follows(weight):
+            return result
+        with fake_mode:
+            if isinstance(result, tuple):
+                return tuple(
+                    part if part is None or part.dim() != x.dim()
+                    else part.contiguous(memory_format=layout)
+                    for part in result
+                )  # fmt: skip
+            return result.contiguous(memory_format=layout)
+
+    return convolution
+
+
+def count_places_in_logical_order() -> None:
+    """Makes argmax and argmin of all dimensions count as eager mode does, whatever the strides.
+
+    Reason: loops over a reduction may be exchanged later, and only for Triton and CPU, known by
+    name, the place is taken along with the value.
+    Where: torch/_inductor/lowering.py, `_make_reduction_inner`.
+    Can go: when that is a feature of a backend.
+    """
+    from torch._inductor import ir, lowering
+
+    original = lowering._make_reduction_inner
+    if hasattr(original, "__wrapped__"):
+        return
+
+    @functools.wraps(original)
+    def make_reduction_inner(x: Any, *arguments: Any, **rest: Any) -> Any:
+        described = original(x, *arguments, **rest)
+        sizes = described["reduction_ranges"]
+        kind = rest.get("reduction_type") or ""
+        if ir.get_device_type(x) == state.name and kind in ("argmax", "argmin") and len(sizes) > 1:
+            described["inner_fn"] = _with_place(described["inner_fn"], sizes)
+        return described
+
+    lowering._make_reduction_inner = make_reduction_inner
+
+
+def _with_place(inner: Any, sizes: Any) -> Any:
+    """Values of a reduction, each with its place in row-major order."""
+    from torch._inductor.virtualized import ops
+
+    def loader(index: Any, reduced: Any) -> Any:
+        value = inner(index, reduced)
+        place = reduced[0]
+        for size, part in zip(sizes[1:], reduced[1:], strict=True):
+            place = place * size + part
+        return value if isinstance(value, tuple) else (value, ops.index_expr(place, torch.int64))
+
+    return loader
+
+
+def install() -> None:
+    """All of them."""
+    want_no_templates_of_triton()
+    count_places_in_logical_order()
+    be_a_gpu()
+    need_no_triton()
+    set_options_of_graphs()
+    know_layouts_of_convolutions()

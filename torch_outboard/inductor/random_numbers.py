@@ -1,0 +1,220 @@
+"""Random numbers in compiled graphs: those that eager kernels draw, for the same seed.
+
+A graph reserves states of the generator as its operators would, one after the other, when it runs.
+Numbers are pure functions of a state and a place, so they are fused into kernels, and a backward
+pass may compute them again. Operators that are not rewritten here run as in eager mode.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import sympy
+import torch
+from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
+from torch._inductor.ir import FlexibleLayout, Pointwise
+from torch._inductor.lowering import make_fallback, register_lowering
+from torch._inductor.virtualized import V, ops
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from torch_outboard import _C
+from torch_outboard.inductor.target import target_of
+from torch_outboard.state import state
+
+aten = torch.ops.aten
+_LIBRARY = torch.library.Library("outboard_compiled", "DEF")
+_WORDS = 1 << 32
+
+
+def _philox_states(count: int, device: torch.device, run: int) -> torch.Tensor:
+    """Seed and offset of `count` operators: int64 of sizes (count, 2), on the device.
+
+    `run` is another number for each call in a graph, lest two are taken for the same.
+    """
+    index = device.index if device.index is not None else _C.current_device()
+    numbers = [[_signed(number) for number in _C.reserve_philox(index, 1)] for _ in range(count)]
+    return torch.tensor(numbers, dtype=torch.int64).to(device)
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+def _fake_states(count: int, device: torch.device, run: int) -> torch.Tensor:
+    return torch.empty((count, 2), dtype=torch.int64, device=device)
+
+
+def _fake_words(size: Sequence[int], states: torch.Tensor, draw: int) -> torch.Tensor:
+    return torch.empty(size, dtype=torch.int64, device=states.device)
+
+
+def define() -> None:
+    """Defines the operators, and how Inductor writes them."""
+    _LIBRARY.define(
+        "philox_states(int count, Device device, int run) -> Tensor",
+        tags=(torch.Tag.nondeterministic_seeded,),
+    )
+    _LIBRARY.define("philox_words(SymInt[] size, Tensor states, int draw) -> Tensor")
+    _LIBRARY.impl("philox_states", _philox_states, "CompositeExplicitAutograd")
+    library = torch.ops.outboard_compiled
+    torch.library.register_fake("outboard_compiled::philox_states", _fake_states, lib=_LIBRARY)
+    torch.library.register_fake("outboard_compiled::philox_words", _fake_words, lib=_LIBRARY)
+    make_fallback(library.philox_states.default, warn=False)
+    register_lowering(library.philox_words.default, type_promotion_kind=None)(_lower_words)
+
+
+def _lower_words(size: Sequence[Any], states: Any, draw: int) -> Any:
+    """Words of 32 bits: number i of an operator is word i % 4 of block i / 4."""
+    states.realize()
+    load = states.make_loader()
+    strides = FlexibleLayout.contiguous_strides(size)
+
+    def inner(index: Sequence[sympy.Expr]) -> Any:
+        place = sum((i * s for i, s in zip(index, strides, strict=True)), sympy.S.Zero)
+        seed, offset = (load([sympy.Integer(draw), sympy.Integer(part)]) for part in (0, 1))
+        # The one operation of Inductor with four arguments that makes random integers.
+        return ops.randint64(
+            seed, ops.index_expr(place, torch.int64), offset, ops.constant(0, torch.int64)
+        )
+
+    return Pointwise.create(
+        device=states.get_device(), dtype=torch.int64, inner_fn=inner, ranges=list(size)
+    )
+
+
+class UseOwnNumbers(CustomGraphPass):
+    """Rewrites operators that draw, before the graph is split into forward and backward."""
+
+    def __call__(self, graph: torch.fx.Graph) -> None:
+        for run, (device, nodes) in enumerate(_runs(graph)):
+            with graph.inserting_before(nodes[0]):
+                states = _insert(
+                    graph, nodes[0], torch.ops.outboard_compiled.philox_states.default,
+                    len(nodes), device, run,
+                )  # fmt: skip
+            for draw, node in enumerate(nodes):
+                rewrite = _rewrite_of(node)
+                assert rewrite is not None
+                with graph.inserting_before(node):
+                    rewrite(graph, node, states, draw)
+        graph.eliminate_dead_code()
+
+    def uuid(self) -> Any:
+        """What code in PyTorch's caches depends on: the backend's sources, and the device."""
+        properties = _C.device_properties(_C.current_device())
+        device = torch.device(state.name, _C.current_device())
+        sources = sorted(str(path) for path in Path(__file__).parent.rglob("*.py"))
+        target = target_of(device)
+        return (
+            get_hash_for_files(tuple(sources)),
+            f"{state.name} {properties.name} {properties.driver_version} {target}",
+        )
+
+
+def _runs(graph: torch.fx.Graph) -> list[tuple[torch.device, list[torch.fx.Node]]]:
+    """Nodes to rewrite by device, cut where another operator draws in between."""
+    runs: list[tuple[torch.device, list[torch.fx.Node]]] = []
+    for node in graph.nodes:
+        if _rewrite_of(node) is not None:
+            device = _value(node).device
+            if not runs or runs[-1][0] != device:
+                runs.append((device, []))
+            runs[-1][1].append(node)
+        elif torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            runs.append((torch.device("meta"), []))
+    return [(device, nodes) for device, nodes in runs if nodes]
+
+
+def _value(node: torch.fx.Node) -> torch.Tensor:
+    value = node.meta.get("val")
+    return value[0] if isinstance(value, (tuple, list)) and value else value
+
+
+def _rewrite_of(node: torch.fx.Node) -> Any:
+    """What writes a node anew; None to leave it."""
+    if node.op != "call_function":
+        return None
+    value = _value(node)
+    if not isinstance(value, torch.Tensor) or value.device.type != state.name:
+        return None
+    if node.target is aten.native_dropout.default:
+        _, p, train = node.args
+        if train is not False and isinstance(p, (int, float)) and 0 < p < 1:
+            return _dropout
+    if (
+        node.target is aten.bernoulli.p
+        and isinstance(node.args[1], (int, float))
+        and node.kwargs.get("generator") is None
+        and 0 <= node.args[1] <= 1
+    ):
+        return _bernoulli
+    if node.target in (aten.rand.default, aten.rand_like.default):
+        return _rand if value.dtype == torch.float32 else None
+    return None
+
+
+def _threshold(p: float) -> int:
+    return math.ceil(p * _WORDS)
+
+
+def _words(graph: Any, node: Any, states: Any, draw: int) -> torch.fx.Node:
+    if node.target is aten.rand.default:
+        size = node.args[0]
+    else:
+        x = node.args[0]
+        size = [
+            length if isinstance(length, int) else _insert(graph, node, aten.sym_size.int, x, place)
+            for place, length in enumerate(x.meta["val"].shape)
+        ]
+    op = torch.ops.outboard_compiled.philox_words.default
+    return _insert(graph, node, op, size, states, draw)
+
+
+def _dropout(graph: Any, node: Any, states: Any, draw: int) -> None:
+    x, p, _ = node.args
+    words = _words(graph, node, states, draw)
+    mask = _insert(graph, node, aten.lt.Scalar, words, _threshold(1 - p))
+    kept = _insert(graph, node, aten.mul.Tensor, x, mask)
+    out = _insert(graph, node, aten.mul.Tensor, kept, 1 / (1 - p))
+    for user in list(node.users):
+        user.replace_all_uses_with(mask if user.args[1] == 1 else out)
+        graph.erase_node(user)
+    graph.erase_node(node)
+
+
+def _bernoulli(graph: Any, node: Any, states: Any, draw: int) -> None:
+    words = _words(graph, node, states, draw)
+    mask = _insert(graph, node, aten.lt.Scalar, words, _threshold(node.args[1]))
+    _replace(graph, node, mask, _value(node).dtype)
+
+
+def _rand(graph: Any, node: Any, states: Any, draw: int) -> None:
+    words = _words(graph, node, states, draw)
+    high = _insert(graph, node, aten.__rshift__.Scalar, words, 8)
+    whole = _insert(graph, node, torch.ops.prims.convert_element_type.default, high, torch.float32)
+    _replace(graph, node, _insert(graph, node, aten.mul.Tensor, whole, 2.0**-24), None)
+
+
+def _replace(graph: Any, node: Any, by: Any, dtype: torch.dtype | None) -> None:
+    if dtype is not None:
+        by = _insert(graph, node, torch.ops.prims.convert_element_type.default, by, dtype)
+    node.replace_all_uses_with(by)
+    graph.erase_node(node)
+
+
+def _insert(graph: Any, like: torch.fx.Node, op: Any, *arguments: Any) -> torch.fx.Node:
+    """A call of `op` with the metadata that later passes read."""
+    node = graph.call_function(op, arguments)
+    for name in ("stack_trace", "partitioner_tag", "nn_module_stack", "original_aten"):
+        if name in like.meta:
+            node.meta[name] = like.meta[name]
+    values = torch.fx.map_arg(arguments, lambda argument: argument.meta["val"])
+    mode = V.fake_mode
+    if not isinstance(mode, FakeTensorMode):
+        mode = torch._guards.detect_fake_mode(like.meta["val"])
+    with mode:
+        node.meta["val"] = op(*values)
+    return node

@@ -1,0 +1,414 @@
+"""Loops over reductions, and what they accumulate.
+
+Where the lanes belong to the reduction, each has accumulators of its own. They are folded into
+scalar ones after the main loop, the tail goes on with these, and on a GPU the items of a group are
+folded last, in local memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._inductor.codegen.common import CSEVariable, IndentedBuffer
+
+from torch_outboard.inductor.opencl.fold_texts import combine
+from torch_outboard.inductor.opencl.value_types import (
+    LANES,
+    MASK,
+    at_lanes,
+    broadcast,
+    constant,
+    mask_for,
+    mask_of,
+    value_type,
+)
+from torch_outboard.inductor.overrides import operand
+
+_KINDS = {"sum": 0, "prod": 1, "xor_sum": 0}
+
+
+@dataclass
+class Accumulator:
+    """Variables that live as long as a loop.
+
+    Attributes:
+        variables: name without ending, type, initial value.
+        fold: statements that put scalars `a` into the scalar variables, for the names of both.
+    """
+
+    variables: list[tuple[str, str, str]]
+    fold: Callable[[list[str], list[str]], list[str]]
+    # A statement that does it for a whole vector, where there is a shorter one than lane by lane.
+    fold_vector: Callable[[int], str] | None = None
+
+
+@dataclass
+class Loop:
+    """A loop over a reduction, to be written when it is known which buffers are needed."""
+
+    kernel: Any
+    indexing: IndentedBuffer
+    body: IndentedBuffer
+    after: IndentedBuffer
+    accumulators: list[Accumulator] = field(default_factory=list)
+
+    def write(self, out: IndentedBuffer) -> None:
+        kernel = self.kernel
+        lane_tree = kernel.lane_tree
+        folded = lane_tree is not None and lane_tree.is_reduction
+        lanes = kernel.lanes if folded else 1
+        for accumulator in self.accumulators:
+            for name, kind, initial in accumulator.variables:
+                if folded:
+                    for width in dict.fromkeys((1, lanes)):
+                        line = f"{kind}{LANES} {name}_{LANES} = {initial};"
+                        out.writeline(at_lanes(line, width))
+                else:
+                    out.writeline(f"{kind}{LANES} {name}_{LANES} = {initial};")
+        trees = [tree for tree in kernel.range_trees if tree.is_reduction]
+        for tree in trees[:-1]:
+            index = tree.index_sym().name
+            out.writeline(
+                f"for ({kernel.index_type} {index} = 0; {index} < {kernel.numel_text(tree)};"
+                f" ++{index}) {{"
+            )
+        self._write_inner(out, trees[-1], folded, lanes)
+        for _ in trees[:-1]:
+            out.writeline("}")
+        if lanes > 1 and len(trees) > 1:
+            self._fold_vectors(out, lanes)
+        if kernel.grouped:
+            self._fold_group(out)
+        out.splice(self.after)
+
+    def _write_inner(self, out: IndentedBuffer, tree: Any, folded: bool, lanes: int) -> None:
+        kernel = self.kernel
+        kind, index, size = kernel.index_type, tree.index_sym().name, kernel.numel_text(tree)
+        text = f"{self.indexing.getvalue()}\n{self.body.getvalue()}"
+        if not folded:
+            out.writeline(f"for ({kind} {index} = 0; {index} < {size}; ++{index}) {{")
+            with out.indent():
+                out.splice(text)
+            out.writeline("}")
+            return
+        iota = f"const {kind}{LANES} {index}_{LANES} = {index} + ob_iota_{kind}{LANES};\n"
+        out.writeline("{")
+        with out.indent():
+            step = "get_local_size(0)" if kernel.grouped else "1"
+            start = "get_local_id(0)" if kernel.grouped else "0"
+            out.writeline(f"{kind} {index} = {start};")
+            if lanes > 1:
+                out.writeline(f"for (; ({size}) - {index} >= {lanes}; {index} += {lanes}) {{")
+                with out.indent():
+                    out.splice(at_lanes(iota + text, lanes))
+                out.writeline("}")
+                only_loop = len([t for t in kernel.range_trees if t.is_reduction]) == 1
+                if only_loop:
+                    self._fold_vectors(out, lanes)
+            out.writeline(f"for (; {index} < {size}; {index} += {step}) {{")
+            with out.indent():
+                out.splice(at_lanes(iota + text, 1))
+            out.writeline("}")
+        out.writeline("}")
+
+    def _fold_vectors(self, out: IndentedBuffer, lanes: int) -> None:
+        for accumulator in self.accumulators:
+            if accumulator.fold_vector is not None:
+                out.writeline(accumulator.fold_vector(lanes))
+                continue
+            out.writeline("{")
+            with out.indent():
+                arrays = []
+                for name, kind, _ in accumulator.variables:
+                    arrays.append(f"{name}_each[lane]")
+                    out.writeline(f"{kind} {name}_each[{lanes}];")
+                    out.writeline(f"vstore{lanes}({name}_{lanes}, 0, {name}_each);")
+                out.writeline(f"for (int lane = 0; lane < {lanes}; ++lane) {{")
+                with out.indent():
+                    scalars = [f"{name}_" for name, _, _ in accumulator.variables]
+                    for line in accumulator.fold(scalars, arrays):
+                        out.writeline(line)
+                out.writeline("}")
+            out.writeline("}")
+
+    def _fold_group(self, out: IndentedBuffer) -> None:
+        """Local memory has the values of all items; each item goes through all of them."""
+        for accumulator in self.accumulators:
+            names = [name for name, _, _ in accumulator.variables]
+            out.writeline("barrier(CLK_LOCAL_MEM_FENCE);")
+            for place, name in enumerate(names):
+                scratch = self.kernel.scratch(place, accumulator.variables[place][1])
+                out.writeline(f"{scratch}[get_local_id(0)] = {name}_;")
+            # In halves; a group may have any number of items.
+            out.writeline(
+                "for (uint count = get_local_size(0), kept = (count + 1) / 2; count > 1;"
+                " count = kept, kept = (kept + 1) / 2) {"
+            )
+            with out.indent():
+                out.writeline("barrier(CLK_LOCAL_MEM_FENCE);")
+                out.writeline("if (get_local_id(0) < count - kept) {")
+                with out.indent():
+                    others = [
+                        f"{self.kernel.scratch(place, kind)}[get_local_id(0) + kept]"
+                        for place, (_, kind, _) in enumerate(accumulator.variables)
+                    ]
+                    for line in accumulator.fold([f"{name}_" for name in names], others):
+                        out.writeline(line)
+                    for place, (name, kind, _) in enumerate(accumulator.variables):
+                        scratch = self.kernel.scratch(place, kind)
+                        out.writeline(f"{scratch}[get_local_id(0)] = {name}_;")
+                out.writeline("}")
+            out.writeline("}")
+            out.writeline("barrier(CLK_LOCAL_MEM_FENCE);")
+            for place, (name, kind, _) in enumerate(accumulator.variables):
+                out.writeline(f"{name}_ = {self.kernel.scratch(place, kind)}[0];")
+
+
+class Reductions:
+    """The part of a kernel that reduces."""
+
+    def start_loop(self: Any) -> None:
+        self.accumulators: list[Accumulator] = []
+        self.after_loop = IndentedBuffer()
+        self.scratches: dict[tuple[int, str], str] = getattr(self, "scratches", {})
+
+    def scratch(self: Any, place: int, kind: str) -> str:
+        """Local memory for a value of each item."""
+        return str(self.scratches.setdefault((place, kind), f"scratch_{kind}_{place}"))
+
+    def write_scratch(self: Any, code: IndentedBuffer) -> None:
+        for (_, kind), name in self.scratches.items():
+            code.writeline(f"__local {kind} {name}[{self.target.group}];")
+
+    def close_loop(self: Any) -> None:
+        """Ends the loop over the reduction; what was computed in it is not known any more."""
+        body = IndentedBuffer()
+        for buffer in (self.loads, self.compute, self.stores):
+            body.splice(buffer)
+        if not body._lines and not self.after_loop._lines:
+            return
+        indexing = IndentedBuffer()
+        indexing.splice(self.loop_indexing)
+        self.segments.append(Loop(self, indexing, body, self.after_loop, self.accumulators))
+        self.start_loop()
+        self.loop_indexing.clear()
+        self.cse.invalidate(self.outer_variables)
+        for tree in self.range_trees:
+            if tree.is_reduction:
+                tree.cache_clear()
+
+    def store_reduction(self: Any, name: str, index: Any, value: CSEVariable) -> None:
+        inside, stores, compute = self.inside_reduction, self.stores, self.compute
+        self.inside_reduction = False
+        self.stores = self.compute = self.after_loop
+        try:
+            self.store(name, index, value)
+        finally:
+            self.inside_reduction, self.stores, self.compute = inside, stores, compute
+
+    def reduction(
+        self: Any, dtype: torch.dtype, src_dtype: torch.dtype, reduction_type: str, value: Any
+    ) -> Any:
+        key = (src_dtype, reduction_type, value)
+        if key not in self.cse.reduction_cache:
+            self.cse.reduction_cache[key] = self._reduce(dtype, src_dtype, reduction_type, value)
+        return self.cse.reduction_cache[key]
+
+    def _reduce(
+        self: Any, dtype: torch.dtype, src_dtype: torch.dtype, reduction_type: str, value: Any
+    ) -> Any:
+        if self._load_mask is not None:
+            raise NotImplementedError("reductions under a mask in compiled graphs")
+        if reduction_type in ("argmax", "argmin"):
+            return self._reduce_place(dtype, src_dtype, reduction_type, value)
+        if reduction_type in ("welford_reduce", "welford_combine"):
+            return self._reduce_moments(dtype, reduction_type, value)
+        if reduction_type in ("sum", "prod", "xor_sum", "max", "min", "any"):
+            return self._reduce_values(dtype, src_dtype, reduction_type, value)
+        raise NotImplementedError(f"the reduction '{reduction_type}' in compiled graphs")
+
+    def _new_name(self: Any) -> str:
+        return f"acc{next(self.accumulator_ids)}"
+
+    def _result(self: Any, name: str, dtype: torch.dtype) -> CSEVariable:
+        """What a loop leaves, as a variable."""
+        tree = self.lane_tree
+        folded = tree is not None and tree.is_reduction
+        text = f"{name}_" if folded else f"{name}_{LANES}"
+        result: CSEVariable = self.cse.generate(self.after_loop, text, dtype=dtype)
+        self.outer_variables.add(result)
+        return result
+
+    def _in_lanes(self: Any, value: Any, dtype: torch.dtype) -> str:
+        return broadcast(operand(value, dtype, False), dtype)
+
+    def _reduce_values(
+        self: Any, dtype: torch.dtype, src_dtype: torch.dtype, kind: str, value: Any
+    ) -> CSEVariable:
+        if kind == "any":
+            dtype = torch.bool
+        elif kind in ("max", "min"):
+            dtype = src_dtype
+        if dtype in (torch.float16, torch.bfloat16):
+            dtype = torch.float32
+        if dtype == torch.bool:
+            kind = {"max": "any", "sum": "any", "min": "all", "prod": "all"}.get(kind, kind)
+        name, t = self._new_name(), value_type(dtype)
+        text = self._in_lanes(value, dtype)
+        initial = _initial(kind, dtype)
+        acc = f"{name}_{LANES}"
+        if kind == "any":
+            update = f"({acc} | {text})"
+        elif kind == "all":
+            update, initial = f"({acc} & {text})", "1"
+        elif kind in ("max", "min"):
+            function = "maximum" if kind == "max" else "minimum"
+            update = f"ob_{function}_{t}{LANES}({acc}, {text})"
+        else:
+            operator = {"sum": "+", "prod": "*", "xor_sum": "^"}[kind]
+            update = f"({acc} {operator} {text})"
+        self.compute.writeline(f"{acc} = {update};")
+
+        def fold(scalars: list[str], others: list[str]) -> list[str]:
+            (a,), (b,) = scalars, others
+            if kind in ("any", "all"):
+                operator = "|" if kind == "any" else "&"
+                return [f"{a} = (({a}) {operator} ({b})) != 0;"]
+            return [f"{a} = {combine(f'fold_{kind}', t, a, b)};"]
+
+        def fold_vector(lanes: int) -> str:
+            if kind in ("any", "all"):
+                operator = "|" if kind == "any" else "&"
+                return f"{name}_ = {name}_ {operator} ({kind}({name}_{lanes}) != 0);"
+            whole = f"ob_fold_{kind}_{t}{lanes}({name}_{lanes})"
+            return f"{name}_ = {combine(f'fold_{kind}', t, f'{name}_', whole)};"
+
+        lanes_initial = initial
+        if dtype == torch.bool and kind == "all":
+            lanes_initial = "-1"
+        if dtype == torch.bool:
+            self.accumulators.append(
+                _MaskAccumulator(name, initial, lanes_initial, fold, fold_vector)
+            )
+        else:
+            self.accumulators.append(Accumulator([(name, t, initial)], fold, fold_vector))
+        return self._result(name, dtype)
+
+    def _reduce_place(
+        self: Any, dtype: torch.dtype, src_dtype: torch.dtype, kind: str, value: Any
+    ) -> CSEVariable:
+        place: str | None = None
+        if isinstance(value, tuple):
+            value, logical = value
+            place = self._in_lanes(logical, self.index_torch_dtype)
+        if src_dtype in (torch.float16, torch.bfloat16):
+            src_dtype = torch.float32
+        if src_dtype == torch.bool:
+            src_dtype = torch.int32
+        name, t, index = self._new_name(), value_type(src_dtype), self.index_type
+        text = self._in_lanes(value, src_dtype)
+        variable = self.cse.generate(self.compute, text, dtype=src_dtype)
+        if place is None:
+            trees = [tree for tree in self.range_trees if tree.is_reduction]
+            flat = trees[0].full_range().symbol()
+            for tree in trees[1:]:
+                flat = flat * tree.numel + tree.full_range().symbol()
+            place = broadcast(
+                self.vector_index(self.prepare_indexing(flat)), self.index_torch_dtype
+            )
+        best, at = f"{name}_{LANES}", f"{name}_at_{LANES}"
+        operator = ">" if kind == "argmax" else "<"
+        better = mask_of(
+            f"(({variable} {operator} {best}) | (({variable} != {variable}) & ({best} == {best})))",
+            src_dtype, True,
+        )  # fmt: skip
+        first = mask_of(f"({at} < ({index}{LANES})(0))", self.index_torch_dtype, True)
+        mask = f"{name}_better_{LANES}"
+        self.compute.writeline(f"const {MASK}{LANES} {mask} = {better} | {first};")
+        chosen = mask_for(mask, src_dtype, True)
+        self.compute.writeline(f"{best} = {chosen} ? {variable} : {best};")
+        chosen = mask_for(mask, self.index_torch_dtype, True)
+        self.compute.writeline(f"{at} = {chosen} ? {place} : {at};")
+
+        def fold(scalars: list[str], others: list[str]) -> list[str]:
+            (a, i), (b, k) = scalars, others
+            wins = f"({b} {operator} {a} || ({b} != {b} && {a} == {a}))"
+            equal = f"({b} == {a} || ({b} != {b} && {a} != {a}))"
+            return [
+                f"if ({k} >= 0 && ({i} < 0 || {wins} || ({equal} && {k} < {i}))) {{"
+                f" {a} = {b}; {i} = {k}; }}"
+            ]
+
+        self.accumulators.append(Accumulator([(name, t, "0"), (f"{name}_at", index, "-1")], fold))
+        result = self._result(f"{name}_at", self.index_torch_dtype)
+        if dtype != self.index_torch_dtype:
+            text = operand(result, dtype, False)
+            result = self.cse.generate(self.after_loop, text, dtype=dtype)
+            self.outer_variables.add(result)
+        return result
+
+    def _reduce_moments(
+        self: Any, dtype: torch.dtype, kind: str, value: Any
+    ) -> tuple[CSEVariable, ...]:
+        """Mean, sum of squared distances from it, and count, by Welford's and Chan's formulas."""
+        if dtype in (torch.float16, torch.bfloat16):
+            dtype = torch.float32
+        name, t = self._new_name(), value_type(dtype)
+        mean, m2, count = (f"{name}_{part}_{LANES}" for part in ("mean", "m_two", "count"))
+        write = self.compute.writeline
+        zero = f"(({t}{LANES})(0))"
+        if kind == "welford_reduce":
+            text = self._in_lanes(value, dtype)
+            variable = self.cse.generate(self.compute, text, dtype=dtype)
+            write(f"{count} += {constant(1.0, dtype)};")
+            write(f"const {t}{LANES} {name}_delta_{LANES} = {variable} - {mean};")
+            write(f"{mean} += {name}_delta_{LANES} / {count};")
+            write(f"{m2} += {name}_delta_{LANES} * ({variable} - {mean});")
+        else:
+            texts = [self._in_lanes(part, dtype) for part in value]
+            a, b, c = (self.cse.generate(self.compute, text, dtype=dtype) for text in texts)
+            new, ratio, delta = (f"{name}_{part}_{LANES}" for part in ("sum", "ratio", "delta"))
+            write(f"const {t}{LANES} {new} = {count} + {c};")
+            write(f"const {t}{LANES} {ratio} = ({new} == {zero}) ? {zero} : {c} / {new};")
+            write(f"const {t}{LANES} {delta} = {a} - {mean};")
+            write(f"{mean} += {delta} * {ratio};")
+            write(f"{m2} += {b} + {delta} * {delta} * {count} * {ratio};")
+            write(f"{count} = {new};")
+
+        def fold(scalars: list[str], others: list[str]) -> list[str]:
+            (m, s, w), (om, os, ow) = scalars, others
+            return [
+                f"const {t} total = {w} + {ow};",
+                f"const {t} ratio = total == 0 ? 0 : {ow} / total;",
+                f"const {t} delta = {om} - {m};",
+                f"{m} += delta * ratio;",
+                f"{s} += {os} + delta * delta * {w} * ratio;",
+                f"{w} = total;",
+            ]
+
+        parts = [f"{name}_{part}" for part in ("mean", "m_two", "count")]
+        self.accumulators.append(Accumulator([(part, t, "0") for part in parts], fold))
+        return tuple(self._result(part, dtype) for part in parts)
+
+
+class _MaskAccumulator(Accumulator):
+    """Of truth values, whose true is another number in vectors."""
+
+    def __init__(self, name: str, scalar: str, lanes: str, fold: Any, fold_vector: Any) -> None:
+        initial = scalar if scalar == lanes else f"ob_lane_mask{LANES}(1)"
+        super().__init__([(name, MASK, initial)], fold, fold_vector)
+
+
+def _initial(kind: str, dtype: torch.dtype) -> str:
+    """What does not change the result."""
+    if kind in _KINDS:
+        return constant(_KINDS[kind], dtype)
+    if kind in ("any", "all"):
+        return "0" if kind == "any" else "1"
+    if dtype.is_floating_point:
+        return constant(float("-inf") if kind == "max" else float("inf"), dtype)
+    info = torch.iinfo(dtype)
+    return constant(info.min if kind == "max" else info.max, dtype)

@@ -1,0 +1,99 @@
+"""Tells PyTorch's compiler of the device, when the compiler is imported and not before.
+
+Importing it takes as long as importing PyTorch itself. So an import hook waits for the modules that
+have to know of the device, and registers when they are there.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+import types
+from collections.abc import Callable, Sequence
+
+from torch_outboard.state import state
+
+
+def register_when_imported() -> None:
+    """Registers the device with the modules of the compiler as soon as they are imported."""
+    waiting: dict[str, Callable[[], None]] = {
+        "torch._dynamo.device_interface": _register_interface,
+        "torch._dynamo.trace_rules": _leave_package_alone,
+        "torch._inductor.compile_fx": _register_backend,
+    }
+    for name in list(waiting):
+        if name in sys.modules:
+            waiting.pop(name)()
+    if waiting:
+        sys.meta_path.insert(0, _AfterImport(waiting))
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Finds nothing by itself; runs functions after modules of some names were imported."""
+
+    def __init__(self, waiting: dict[str, Callable[[], None]]) -> None:
+        self.waiting = waiting
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: types.ModuleType | None = None,
+    ) -> importlib.machinery.ModuleSpec | None:
+        action = self.waiting.pop(fullname, None)
+        if action is None:
+            return None
+        if not self.waiting and self in sys.meta_path:
+            sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader, action)
+        return spec
+
+
+class _Loader(importlib.abc.Loader):
+    """Another loader, and a function to call at its end."""
+
+    def __init__(self, loader: importlib.abc.Loader, action: Callable[[], None]) -> None:
+        self.loader = loader
+        self.action = action
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        if module.__spec__ is not None:
+            module.__spec__.loader = self.loader
+        module.__loader__ = self.loader
+        self.loader.exec_module(module)
+        self.action()
+
+
+def _register_interface() -> None:
+    from torch._dynamo.device_interface import register_interface_for_device
+
+    from torch_outboard.inductor.device_interface import OutboardInterface
+
+    register_interface_for_device(state.name, OutboardInterface)
+
+
+def _leave_package_alone() -> None:
+    """Operators of a compiled function that run by themselves may enter the package's Python."""
+    from torch._dynamo import trace_rules
+
+    trace_rules.add("torch_outboard")
+
+
+def _register_backend() -> None:
+    from torch._inductor.codegen import common
+
+    from torch_outboard.inductor import pytorch_patches, random_numbers
+    from torch_outboard.inductor.scheduling import OpenCLScheduling
+    from torch_outboard.inductor.wrapper import OutboardOperations, OutboardWrapper
+
+    common.register_backend_for_device(state.name, OpenCLScheduling, OutboardWrapper)
+    common.register_device_op_overrides(state.name, OutboardOperations())
+    random_numbers.define()
+    pytorch_patches.install()

@@ -1,0 +1,81 @@
+"""Which kernels a graph becomes: Inductor's scheduling with this backend's kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy
+import torch
+from torch._inductor.codegen.common import BackendFeature
+from torch._inductor.codegen.simd import SIMDScheduling
+from torch._inductor.utils import get_kernel_metadata
+from torch._inductor.virtualized import V
+from torch.utils._ordered_set import OrderedSet
+from torch.utils._sympy.functions import FloorDiv
+
+from torch_outboard.inductor.kernel import OpenCLKernel
+from torch_outboard.inductor.lanes import inner_size
+from torch_outboard.inductor.target import target_of
+
+
+class OpenCLScheduling(SIMDScheduling):
+    """Writes kernels in OpenCL C; all of a graph stand in one program."""
+
+    kernel_type = OpenCLKernel
+
+    @classmethod
+    def get_backend_features(cls, device: torch.device) -> OrderedSet[BackendFeature]:
+        features = OrderedSet([BackendFeature.MASKED_SCATTER_WITH_INDEX])
+        if target_of(device).group == 1:
+            # Items of a group read what another one writes.
+            features.add(BackendFeature.INPLACE_BUFFERS)
+        return features
+
+    @classmethod
+    def get_tiling_and_scores(
+        cls,
+        node_schedule: Any,
+        numel: sympy.Expr,
+        reduction_numel: sympy.Expr = sympy.S.One,
+        coalesce_analysis: Any = None,
+    ) -> tuple[dict[str, sympy.Expr], dict[str, sympy.Expr] | None]:
+        """One range for results, or two where memory is not contiguous across the inner loop."""
+        one = cls.create_tiling([numel], [reduction_numel])
+        inner = inner_size(node_schedule, reduction_numel != 1)
+        sizes = V.graph.sizevars
+        if (
+            inner is None
+            or sizes.statically_known_equals(inner, numel)
+            or not sizes.statically_known_multiple_of(numel, inner)
+        ):
+            return one, None
+        two = cls.create_tiling([FloorDiv(numel, inner), inner], [reduction_numel])
+        if cls.tiling_is_compatible(node_schedule, numel, reduction_numel, two):
+            return two, None
+        return one, None
+
+    def define_kernel(self, src_code: str, node_schedule: Any, kernel: OpenCLKernel) -> str:
+        wrapper = V.graph.wrapper_code
+        properties = kernel.launch_properties()
+        letters = kernel.parameter_letters()
+        key = f"{src_code}{letters}{properties}"
+        if key in wrapper.src_to_kernel:
+            return str(wrapper.src_to_kernel[key])
+        name = f"kernel_{wrapper.next_kernel_suffix()}"
+        wrapper.src_to_kernel[key] = name
+        origins, detailed = get_kernel_metadata(node_schedule, wrapper)
+        comment = "\n".join(
+            line for line in f"{origins}\n{detailed}".splitlines() if line.startswith("#")
+        )
+        described = ", ".join(f"{key}={value!r}" for key, value in properties.items())
+        source = src_code.replace("__kernel void NAME(", f"__kernel void {name}(")
+        device = V.graph.get_current_device_or_throw().index or 0
+        body = (
+            f"program.kernel({name!r}, r'''\n{source}''', device={device}, "
+            f"parameters={letters!r}, {described})"
+        )
+        wrapper.define_kernel(name, body, comment, gpu=False)
+        return name
+
+    def flush(self) -> None:
+        """Nothing waits: kernels are defined when they are generated."""

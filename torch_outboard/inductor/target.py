@@ -1,0 +1,41 @@
+"""What kernels are written for: the kind of a device, its vectors and work-groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+
+from torch_outboard import _C
+
+_GROUP = 256
+_LANES = 16
+
+
+@dataclass(frozen=True)
+class Target:
+    """Attributes:
+    lanes: values of a vector in kernels; 1 on a GPU.
+    group: work items of a group; 1 on a processor, which runs them one after the other.
+    processors: how many work at once.
+    float64: whether kernels may compute in double precision.
+    """
+
+    lanes: int
+    group: int
+    processors: int
+    float64: bool
+
+
+@cache
+def target_of(device: torch.device) -> Target:
+    """Of a device of the kit."""
+    properties = _C.device_properties(device.index or 0)
+    double = bool(properties.dtypes & (1 << 9))  # OB_DTYPE_FLOAT64
+    processors = max(1, properties.multi_processor_count)
+    if properties.kind != "cpu":
+        group = min(_GROUP, properties.max_work_group_size)
+        return Target(1, group, processors, double)
+    # Two registers of most processors: neighbouring instructions do not wait for each other.
+    return Target(_LANES, 1, processors, double)

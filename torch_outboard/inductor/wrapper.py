@@ -1,0 +1,106 @@
+"""The Python code around a graph's kernels: allocation, calls, and the building of the program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._inductor.codegen.common import DeviceOpOverrides
+from torch._inductor.codegen.wrapper import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
+from torch._inductor.virtualized import V
+
+from torch_outboard.state import state
+
+
+class _OutboardCode:
+    """What a graph and its subgraphs do differently."""
+
+    def _generate_kernel_call_helper(
+        self: Any,
+        kernel_name: str,
+        call_args: Any,
+        *,
+        device: torch.device | None = None,
+        triton: bool = True,
+        **rest: Any,
+    ) -> None:
+        if device is not None and device.type == state.name:
+            self.writeline(self.wrap_kernel_call(kernel_name, call_args))
+            return
+        super()._generate_kernel_call_helper(
+            kernel_name, call_args, device=device, triton=triton, **rest
+        )
+
+    def make_allocation(
+        self: Any,
+        name: str,
+        device: torch.device,
+        dtype: torch.dtype,
+        shape: Any,
+        stride: Any,
+        *arguments: Any,
+        **rest: Any,
+    ) -> str:
+        line: str = super().make_allocation(name, device, dtype, shape, stride, *arguments, **rest)
+        if device.type != state.name:
+            return line
+        # PyTorch writes the type alone, which is device 0 or the current one.
+        index = device.index or 0
+        return line.replace(f"device='{device.type}'", f"device='{device.type}:{index}'")
+
+
+class OutboardWrapper(_OutboardCode, PythonWrapperCodegen):
+    """Code of a graph."""
+
+    @staticmethod
+    def create(
+        is_subgraph: bool,
+        subgraph_name: str | None,
+        parent_wrapper: Any,
+        partition_signatures: Any = None,
+    ) -> PythonWrapperCodegen:
+        if is_subgraph:
+            assert subgraph_name is not None
+            assert parent_wrapper is not None
+            return OutboardSubgraphWrapper(subgraph_name, parent_wrapper, partition_signatures)
+        return OutboardWrapper()
+
+    def write_async_compile_wait(self) -> None:
+        super().write_async_compile_wait()
+        self.prefix.writeline("program.build(globals())")
+
+    def register_alignment_check_inputs(self) -> None:
+        # Loads need the alignment of their elements alone: nothing is copied to aligned memory.
+        V.graph._defers_input_alignment = True
+
+    def write_header(self) -> None:
+        super().write_header()
+        self.header.writeline("from torch_outboard.inductor.opencl.program import Program")
+        self.header.writeline("from torch_outboard.inductor.device_guard import DeviceGuard")
+        self.header.writeline("program = Program()")
+
+
+class OutboardSubgraphWrapper(_OutboardCode, SubgraphPythonWrapperCodegen):
+    """Code of a graph in a graph, such as a branch of torch.cond."""
+
+
+class OutboardOperations(DeviceOpOverrides):
+    """Texts in generated code that name the device."""
+
+    def import_get_raw_stream_as(self, name: str) -> str:
+        return (
+            "from torch_outboard.inductor.device_interface import OutboardInterface\n"
+            f"{name} = OutboardInterface.get_raw_stream"
+        )
+
+    def set_device(self, device_idx: int) -> str:
+        return "pass"  # the guard around it has done so
+
+    def synchronize(self) -> str:
+        return f"torch.{state.name}.synchronize()"
+
+    def device_guard(self, device_idx: int) -> str:
+        return f"DeviceGuard({device_idx})"
+
+    def current_stream(self) -> str:
+        return f"torch.{state.name}.current_stream()"
