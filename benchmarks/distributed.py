@@ -63,7 +63,7 @@ def run_ranks(work: str, settings: dict[str, str], ranks: int, rounds: int) -> l
         started = [
             subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "benchmarks.distributed_ranks"),
+                    *(sys.executable, "-W", "ignore", "-m", "benchmarks.distributed_ranks"),
                     *(str(rank), str(ranks), f"{folder}/store", work, str(rounds)),
                 ],
                 env=variables,

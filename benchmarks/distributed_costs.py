@@ -21,6 +21,12 @@ from pathlib import Path
 
 from benchmarks import network
 
+# What the extrapolation takes for a network of hosts: seconds each way, bytes per second, and bytes
+# per second of a copy between device and host.
+LATENCY, BANDWIDTH, COPY = 20e-6, 1.25e9, 10e9
+HOSTS = (8, 64, 512)
+SIZES = {"4 KiB": 1 << 12, "1 MiB": 1 << 20, "64 MiB": 64 << 20}
+
 ROUNDS = 5
 DELAYS = (0.0, 0.004)  # seconds
 LOSSES = (0.001, 0.01)
@@ -32,7 +38,8 @@ class Cost:
 
     Attributes:
         sent: what the rank that sends most sends.
-        steps: messages that wait for each other.
+        steps: messages that wait for each other. Each takes one delay of the network, or two where
+            the receiver has to say first that it is there.
         copied: what a rank copies to the host and back on separate memory.
     """
 
@@ -70,7 +77,7 @@ def measure(ranks: int, delay: float, loss: float = 0.0) -> dict[tuple[str, int]
     with network.Network(ranks, delay, loss) as hosts, tempfile.TemporaryDirectory() as folder:
         started = []
         for rank in range(ranks):
-            command = [sys.executable, "-m", "benchmarks.distributed_ranks"]
+            command = [sys.executable, "-W", "ignore", "-m", "benchmarks.distributed_ranks"]
             command += [str(rank), str(ranks), f"{folder}/store", "costs", str(ROUNDS)]
             variables = os.environ | {
                 "OUTBOARD_DRIVER": "host",
@@ -101,13 +108,46 @@ def measure(ranks: int, delay: float, loss: float = 0.0) -> dict[tuple[str, int]
     return found
 
 
+def terms(name: str, hosts: int, size: int) -> dict[str, float]:
+    """Seconds of each term, for the larger of a collective's tensors in bytes."""
+    cost = MODEL[name]
+    return {
+        "latency": 2 * cost.steps(hosts) * LATENCY,
+        "wire": cost.sent(hosts) * size / BANDWIDTH,
+        "copies": cost.copied(hosts) * size / COPY,
+    }
+
+
+def extrapolate() -> None:
+    """Prints what the model says of many hosts."""
+    print(
+        f"\nMany hosts, {1e6 * LATENCY:g} us each way, {8e-9 * BANDWIDTH:g} Gbit/s, copies of "
+        f"{1e-9 * COPY:g} GB/s: ms, and the largest term\n"
+    )
+    names = [f"{hosts} hosts, {size}" for size in SIZES for hosts in HOSTS]
+    print("| collective | " + " | ".join(names) + " |")
+    print("|---" * (len(names) + 1) + "|")
+    for name in MODEL:
+        cells = []
+        for size in SIZES.values():
+            for hosts in HOSTS:
+                found = terms(name, hosts, size)
+                most = max(found, key=lambda term: found[term])
+                # Copies go on beside the wire, in pieces.
+                total = found["latency"] + max(found["wire"], found["copies"])
+                cells.append(f"{1e3 * total:.3g} {most}")
+        print(f"| {name} | " + " | ".join(cells) + " |")
+
+
 def report() -> None:
     """Prints the model and, where there can be a network, what was measured beside it."""
     reason = network.problem()
     if reason is not None:
         print(f"No network is measured here: {reason}. The model alone:\n")
     counts = (2, 3, 4)
-    print("| collective | ranks | sent, model | sent | steps, model | steps | copied |")
+    print(
+        "| collective | ranks | sent, model | sent | messages in a row, model | delays | copied |"
+    )
     print("|---|---|---|---|---|---|---|")
     for ranks in counts:
         at = {delay: measure(ranks, delay) for delay in DELAYS} if reason is None else {}
@@ -123,6 +163,7 @@ def report() -> None:
                 f"| {steps} | {cost.copied(ranks):.2f} |",
                 flush=True,
             )
+    extrapolate()
     if reason is not None:
         return
     print("\n| all_reduce of 1 MiB, 2 ranks, 1 ms each way | ms |\n|---|---|")

@@ -23,7 +23,9 @@ def register(device: str) -> bool:
         return False
     from torch.distributed import Backend, is_gloo_available
 
-    if not is_gloo_available():
+    from torch_outboard import _C
+
+    if not is_gloo_available() or not hasattr(_C, "ProcessGroup"):
         return False
     if NAME not in Backend.backend_list:
         Backend.register_backend(NAME, _create, extended_api=True, devices=[device])
@@ -67,4 +69,7 @@ def _create(options: Any, backend_options: Any = None) -> Backend:
     engine = ProcessGroupGloo(
         store, options.group_rank, options.group_size, timeout=options.timeout
     )
+    # Groups that are split off look there for the ranks of theirs.
+    ranks = options.global_ranks_in_group or list(range(options.group_size))
+    engine.options.global_ranks_in_group = ranks
     return _C.ProcessGroup(engine, store, options.group_id, options.timeout)

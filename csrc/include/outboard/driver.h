@@ -469,8 +469,9 @@ typedef struct ob_communicator_description {
 } ob_communicator_description;
 
 /* What happens, where each of the ranks has `elements` to give, or to get where
- * each gets other ones. `source` and `destination` may be the same address, and
- * else do not overlap. */
+ * each gets other ones. `source` and `destination` do not overlap, unless they
+ * are the same address or, where one has the elements of all ranks, the other is
+ * this rank's part of it. */
 typedef int32_t ob_communication_kind;
 enum {
   /* `destination` of each rank: the reduction of all their sources. */
@@ -483,7 +484,7 @@ enum {
   /* `destination` of each rank: the sources of all ranks, ranks * elements. */
   OB_COMMUNICATION_ALL_GATHER = 3,
   /* `source` has ranks * elements, `destination` of a rank its part of their
-   * reduction. These two do not overlap. */
+   * reduction. */
   OB_COMMUNICATION_REDUCE_SCATTER = 4,
   /* `source` goes to the rank `peer`, whose OB_COMMUNICATION_RECEIVE it meets; those between two
    * ranks in their order. */
