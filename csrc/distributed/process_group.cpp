@@ -14,6 +14,7 @@
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
+#include "torch_version.h"
 
 namespace outboard::distributed {
 namespace {
@@ -470,8 +471,10 @@ ProcessGroup::WorkPointer ProcessGroup::reduce_scatter_tensor_coalesced(
         "its dtype");
     const Reduction checked(outputs[i].scalar_type(), options.reduceOp, size_);
   }
-  const c10d::OpType type = outputs.size() == 1 ? c10d::OpType::_REDUCE_SCATTER_BASE
-                                                : c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED;
+  c10d::OpType type = c10d::OpType::_REDUCE_SCATTER_BASE;
+#if OUTBOARD_TORCH_AT_LEAST(12)
+  if (outputs.size() != 1) type = c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED;
+#endif
   Call call = {type, inputs, outputs, false,
                [this, options](auto& host_inputs, auto& host_outputs) {
                  for (size_t i = 0; i < host_outputs.size(); ++i) {
