@@ -175,7 +175,7 @@ class ProcessGroup(Backend):
     @property
     def _reason(self) -> str: ...
     @property
-    def options(self) -> SplitOptions: ...
+    def options(self) -> SplitOptions: ...  # type: ignore[override]
 
 # ---- bind_inspection.cpp; kernels are (source, way, family, device, dtypes, separate memory only,
 # origin), and None if the overload does not reach the router; calls are (name, is operator, keys,
