@@ -86,9 +86,22 @@ def sources(folder: str) -> list[str]:
     return sorted(str(p.relative_to(ROOT)) for p in (ROOT / "csrc" / folder).rglob("*.cpp"))
 
 
+def has_distributed() -> bool:
+    """Whether this PyTorch has torch.distributed; OUTBOARD_DISTRIBUTED=0 says no."""
+    import torch
+
+    return os.environ.get("OUTBOARD_DISTRIBUTED", "1") != "0" and torch.distributed.is_available()
+
+
+def binding_sources() -> list[str]:
+    left_out = set() if has_distributed() else {"csrc/python/bind_distributed.cpp"}
+    return [path for path in sources("python") if path not in left_out]
+
+
 def library_sources() -> list[str]:
     """Everything but the binding."""
-    return sorted(set(sources(".")) - set(sources("python")))
+    left_out = set() if has_distributed() else set(sources("distributed"))
+    return sorted(set(sources(".")) - set(sources("python")) - left_out)
 
 
 def driver_sources(name: str) -> list[str]:
@@ -365,10 +378,10 @@ def native_extensions() -> list[Extension]:
     library.libraries = [name for name in library.libraries if "python" not in name]
     binding = CppExtension(
         f"{PACKAGE}._C",
-        sources("python"),
+        binding_sources(),
         include_dirs=include,
         libraries=["torch_outboard"],
-        extra_compile_args=flags,
+        extra_compile_args=[*flags, *([] if has_distributed() else ["-DOUTBOARD_NO_DISTRIBUTED"])],
         extra_link_args=["-Wl,-rpath,$ORIGIN/lib"],
     )
     drivers = [

@@ -402,6 +402,19 @@ def reset() -> object:
     return use_copy()
 
 
+def communicated() -> object:
+    """A group of one rank; the answer says why the driver does not communicate."""
+    use_copy()
+    from torch_outboard.distributed import why_not_by_driver
+
+    torch.distributed.init_process_group(store=torch.distributed.HashStore(), rank=0, world_size=1)
+    x = torch.ones(3, device="host")
+    torch.distributed.all_reduce(x)
+    reason = why_not_by_driver()
+    torch.distributed.destroy_process_group()
+    return x.tolist(), reason
+
+
 LIES: dict[str, Callable[[], object]] = {
     "nothing": use_copy,
     # the table
@@ -414,6 +427,7 @@ LIES: dict[str, Callable[[], object]] = {
     "half of the graphs": without("graph_launch"),
     "half of the registration": without("host_unregister"),
     "half of the sharing": without("memory_close"),
+    "half of the communication": without("communicator_abort"),
     "half of the mapping": maps(only=("address_reserve", "memory_map")),
     # properties
     "addressing": properties(addressing=7),
@@ -459,6 +473,7 @@ LIES: dict[str, Callable[[], object]] = {
     "closed descriptor": separate(answers("memory_export", no_descriptor, sent)),
     "null import": separate(lies("memory_import", use=received)),
     "import of what is there": separate(imports_what_is_there),
+    "null communicator": lies("communicator_create", use=communicated),
     "reset that does nothing": lies("device_reset", use=reset),
     "message in Latin-1": message(b"kein Ger\xe4t"),
     "no message": message(None),

@@ -32,6 +32,7 @@ EXPECTED = {
     "pinned memory that stays": TABLE + "has `host_allocate` and lacks `host_deallocate`",
     "half of the graphs": TABLE + "has `graph_begin` and lacks `graph_launch`",
     "half of the registration": TABLE + "has `host_register` and lacks `host_unregister`",
+    "half of the communication": TABLE + "has `communicator_id` and lacks `communicator_abort`",
     "half of the mapping": TABLE + "has `address_reserve` and lacks `address_release`",
     "half of the sharing": TABLE + "has `memory_export` and lacks `memory_close`",
     "addressing": DEVICE + "has addressing 7, and there are 0 (pointers) and 1 (handles)",
@@ -75,6 +76,7 @@ EXPECTED = {
     "closed descriptor": answer("memory_export") + "answered OK and gave no open descriptor",
     "null import": answer("memory_import") + "answered OK and gave nothing",
     "import of what is there": answer("memory_import") + "gave memory that is in use already",
+    "null communicator": "returned ([1.0, 1.0, 1.0], 'it answered OK and gave nothing; ",
     "reset that does nothing": "returned [2.0, 2.0, 2.0]",
     "message in Latin-1": (
         "AcceleratorError: driver 'host' answered device lost to `queue_create`: kein Ger?t"

@@ -26,6 +26,9 @@ SPELLINGS = {
     "SupportsFloat": "float",
     "torch.StorageBase": "torch.UntypedStorage",
     "torch._C._distributed_c10d.Backend": "Backend",
+    "torch._C._distributed_c10d.Store": "Store",
+    "torch.distributed.distributed_c10d.Store": "Store",
+    "datetime.timedelta": "timedelta",
     "_C.": "",
 }
 

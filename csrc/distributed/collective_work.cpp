@@ -7,13 +7,26 @@
 #include "runtime/streams/deferred_failure.h"
 
 namespace outboard::distributed {
+namespace {
+
+thread_local HostPart* t_running = nullptr;
+
+}  // namespace
+
+std::shared_ptr<HostPart> HostPart::running() {
+  return t_running != nullptr ? t_running->shared_from_this() : nullptr;
+}
 
 void HostPart::run() noexcept {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (done_) return;
+    if (done_) {
+      over_ = true;
+      return;
+    }
   }
   std::exception_ptr failure;
+  t_running = this;
   try {
     body_();
   } catch (const std::exception& error) {
@@ -28,15 +41,18 @@ void HostPart::run() noexcept {
   } catch (...) {
     failure = std::current_exception();
   }
+  t_running = nullptr;
   finish(failure);
+  over_ = true;
 }
 
 void HostPart::refuse(std::exception_ptr failure) noexcept { finish(std::move(failure)); }
 
 void HostPart::finish(std::exception_ptr failure) noexcept {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (done_) return;
   // Whoever waits for the stream only learns of it, too.
   if (failure != nullptr) defer_failure(failure);
-  std::lock_guard<std::mutex> lock(mutex_);
   done_ = true;
   failure_ = std::move(failure);
   changed_.notify_all();

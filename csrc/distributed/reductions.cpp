@@ -3,10 +3,17 @@
 #include <ATen/Functions.h>
 #include <c10/util/Exception.h>
 
+#include "torch_version.h"
+
 namespace outboard::distributed {
 namespace {
 
 using c10d::ReduceOp;
+#if OUTBOARD_TORCH_AT_LEAST(13)
+using Factor = c10d::PreMulSumSupplement;
+#else
+using Factor = c10d::NCCLPreMulSumSupplement;
+#endif
 
 // Gloo's dtypes. Integers between are carried in larger ones, of which the lower bits are the same.
 at::ScalarType carrier_of(at::ScalarType dtype) {
@@ -70,7 +77,7 @@ Reduction::Reduction(at::ScalarType dtype, const ReduceOp& op, int64_t ranks)
     kind = ReduceOp::SUM;
   }
   if (kind == ReduceOp::PREMUL_SUM) {
-    const auto* factor = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
+    const auto* factor = dynamic_cast<const Factor*>(op.supplement_.get());
     TORCH_CHECK_VALUE(factor != nullptr, "PREMUL_SUM has no factor");
     factor_ = factor->tensor_factor.defined()
                   ? factor->tensor_factor.cpu()

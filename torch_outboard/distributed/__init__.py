@@ -23,11 +23,37 @@ def register(device: str) -> bool:
         return False
     from torch.distributed import Backend, is_gloo_available
 
-    if not is_gloo_available():
+    from torch_outboard import _C
+
+    if not is_gloo_available() or not hasattr(_C, "ProcessGroup"):
         return False
     if NAME not in Backend.backend_list:
         Backend.register_backend(NAME, _create, extended_api=True, devices=[device])
     return True
+
+
+def ways(group: Any = None) -> dict[str, dict[str, int]]:
+    """How a group's operations on the device were done, and how often.
+
+    Args:
+        group: a process group; None: the default one.
+
+    Returns:
+        By operation, counts by "driver", for communication of the driver's own, and "gloo".
+    """
+    taken: dict[str, dict[str, int]] = _backend(group)._taken()
+    return taken
+
+
+def why_not_by_driver(group: Any = None) -> str:
+    """Why the driver does not communicate for a group; empty if it does."""
+    reason: str = _backend(group)._reason
+    return reason
+
+
+def _backend(group: Any) -> Any:
+    group = group or torch.distributed.group.WORLD
+    return group._get_backend(torch.accelerator.current_accelerator())
 
 
 def _create(options: Any, backend_options: Any = None) -> Backend:
@@ -43,4 +69,7 @@ def _create(options: Any, backend_options: Any = None) -> Backend:
     engine = ProcessGroupGloo(
         store, options.group_rank, options.group_size, timeout=options.timeout
     )
-    return _C.ProcessGroup(engine, options.group_id)
+    # Groups that are split off look there for the ranks of theirs.
+    ranks = options.global_ranks_in_group or list(range(options.group_size))
+    engine.options.global_ranks_in_group = ranks
+    return _C.ProcessGroup(engine, store, options.group_id, options.timeout)

@@ -1,0 +1,68 @@
+"""A group that is given up while others do not answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.distributed.ranks import try_ranks
+
+pytestmark = pytest.mark.separate
+
+
+@pytest.mark.parametrize("setting", ["auto", "gloo"])
+@pytest.mark.parametrize("kind", ["all_reduce", "recv"])
+def test_abort_of_work_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, kind: str
+) -> None:
+    """Waiters raise at once, the device goes on, memory is not used twice, the process ends."""
+    monkeypatch.setenv("OUTBOARD_COMMUNICATION", setting)
+    results = try_ranks(
+        f"""
+        import os, threading, time
+        begin(seconds=600)
+        x = torch.ones(1000, device=device)
+        dist.all_reduce(x)
+        x.cpu()
+        if rank == 1:
+            time.sleep(8)
+            os._exit(0)
+        kind = {kind!r}
+        start = time.monotonic()
+        def call(): return dist.irecv(x, 1) if kind == "recv" else dist.all_reduce(x, async_op=True)
+        works = [call(), call()]
+        raised = []
+        def wait(work):
+            try:
+                if kind == "recv": work.wait()
+                else: work.wait(datetime.timedelta(seconds=300))
+                x.cpu()
+            except RuntimeError as error:
+                raised.append(error)
+        waiters = [threading.Thread(target=wait, args=(work,)) for work in works]
+        for waiter in waiters: waiter.start()
+        time.sleep(0.5)
+        assert not raised
+        dist.group.WORLD._get_backend(device).abort()
+        for waiter in waiters: waiter.join(5)
+        assert not any(waiter.is_alive() for waiter in waiters)
+        assert raised and "aborted" in str(raised[0]), raised
+        assert time.monotonic() - start < 6
+        try:
+            torch.accelerator.synchronize()
+        except RuntimeError as error:
+            assert "aborted" in str(error), error
+        # What the engine may still write is nobody else's.
+        del x, works
+        others = [torch.full((1000,), -1.0, device=device) for _ in range(10)]
+        assert all(bool((o == -1).all()) for o in others)
+        dist.destroy_process_group()
+        assert time.monotonic() - start < 7
+        print("done", flush=True)
+        """,
+        tmp_path,
+        timeout=60,
+    )
+    assert results[0].returncode == 0, results[0].stderr
+    assert "done" in results[0].stdout
