@@ -8,6 +8,23 @@
 
 namespace outboard::distributed {
 
+std::exception_ptr described(std::exception_ptr failure, const std::string& what) noexcept {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    try {
+      // Gloo's messages are of several lines, with a stack.
+      std::string cause = error.what();
+      cause = cause.substr(0, cause.find('\n'));
+      TORCH_CHECK_WITH(DistBackendError, false, what, " failed: ", cause);
+    } catch (...) {
+      return std::current_exception();
+    }
+  } catch (...) {
+  }
+  return failure;
+}
+
 void HostPart::run() noexcept {
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -16,17 +33,8 @@ void HostPart::run() noexcept {
   std::exception_ptr failure;
   try {
     body_();
-  } catch (const std::exception& error) {
-    try {
-      // Gloo's messages are of several lines, with a stack.
-      std::string cause = error.what();
-      cause = cause.substr(0, cause.find('\n'));
-      TORCH_CHECK_WITH(DistBackendError, false, description_, " failed: ", cause);
-    } catch (...) {
-      failure = std::current_exception();
-    }
   } catch (...) {
-    failure = std::current_exception();
+    failure = described(std::current_exception(), description_);
   }
   finish(failure);
 }

@@ -11,6 +11,10 @@
 
 namespace outboard::distributed {
 
+// A DistBackendError that names the collective, `what`, in front of the first line of the failure.
+// What is no std::exception stays as it is.
+std::exception_ptr described(std::exception_ptr failure, const std::string& what) noexcept;
+
 // The part on the host. Shared by the queue, which runs it, and the group, which lets go of it
 // later: its tensors may belong to objects of Python, whose end takes the interpreter's lock, and
 // their memory may go back to the driver.

@@ -199,8 +199,9 @@ ProcessGroup::WorkPointer ProcessGroup::run(Call call) {
   for (const at::Tensor& tensor : all) tensor.record_stream(stream);
   const auto inputs = on_host(call.inputs, /*read=*/true);
   const auto outputs = on_host(call.outputs, call.in_place);
+  const std::string name = description(call, number);
   auto part = std::make_shared<HostPart>(
-      [engine = engine_, state = state_, body = std::move(call.body), inputs, outputs] {
+      [engine = engine_, state = state_, name, body = std::move(call.body), inputs, outputs] {
         {
           std::lock_guard<std::mutex> state_lock(state->mutex);
           if (state->failure != nullptr) std::rethrow_exception(state->failure);
@@ -210,11 +211,11 @@ ProcessGroup::WorkPointer ProcessGroup::run(Call call) {
         } catch (...) {
           // What the others do after this, nobody knows.
           std::lock_guard<std::mutex> state_lock(state->mutex);
-          state->failure = std::current_exception();
+          state->failure = described(std::current_exception(), name);
           throw;
         }
       },
-      description(call, number));
+      name);
   parts_.push_back(part);
   enqueue(stream, part);
   write_back(outputs);

@@ -21,7 +21,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.testing._internal.common_distributed import TEST_SKIPS
 from torch.testing._internal.distributed import distributed_test
 from torch.testing._internal.distributed.distributed_test import DistributedTest, TestDistBackend
 
@@ -140,8 +139,6 @@ def main() -> None:
         request = json.loads(line)
         print(json.dumps(in_fork(side, request["name"], request["timeout"])), file=answers)
 
-
-assert TEST_SKIPS
 
 if __name__ == "__main__":
     main()
