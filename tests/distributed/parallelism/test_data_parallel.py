@@ -166,7 +166,8 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 
 def normalized():
     torch.manual_seed(0)
-    layers = nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 4)
+    # Without a bias, of which the gradient would be rounding alone.
+    layers = nn.Linear(8, 16, bias=False), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 4)
     return nn.Sequential(*layers)
 
 reference, losses = alone(model=normalized())
