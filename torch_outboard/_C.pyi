@@ -5,10 +5,11 @@ ids, addresses integers, sizes bytes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import Backend
+from torch._C._distributed_c10d import Backend, Store
 
 # ---- bind_driver.cpp
 
@@ -166,7 +167,10 @@ def router_names() -> list[str]: ...
 # ---- bind_distributed.cpp
 
 class ProcessGroup(Backend):
-    def __init__(self, engine: Backend, name: str) -> None: ...
+    def __init__(self, engine: Backend, store: Store, name: str, timeout: timedelta) -> None: ...
+    def _taken(self) -> dict[str, dict[str, int]]: ...
+    @property
+    def _reason(self) -> str: ...
 
 # ---- bind_inspection.cpp; kernels are (source, way, family, device, dtypes, separate memory only,
 # origin), and None if the overload does not reach the router; calls are (name, is operator, keys,

@@ -7,6 +7,15 @@
 #include "runtime/streams/deferred_failure.h"
 
 namespace outboard::distributed {
+namespace {
+
+thread_local HostPart* t_running = nullptr;
+
+}  // namespace
+
+std::shared_ptr<HostPart> HostPart::running() {
+  return t_running != nullptr ? t_running->shared_from_this() : nullptr;
+}
 
 std::exception_ptr described(std::exception_ptr failure, const std::string& what) noexcept {
   try {
@@ -28,23 +37,28 @@ std::exception_ptr described(std::exception_ptr failure, const std::string& what
 void HostPart::run() noexcept {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (done_) return;
+    if (done_) {
+      over_ = true;
+      return;
+    }
   }
   std::exception_ptr failure;
+  t_running = this;
   try {
     body_();
   } catch (...) {
-    failure = described(std::current_exception(), description_);
+    failure = std::current_exception();
   }
+  t_running = nullptr;
   finish(failure);
+  over_ = true;
 }
 
 void HostPart::refuse(std::exception_ptr failure) noexcept { finish(std::move(failure)); }
 
 void HostPart::finish(std::exception_ptr failure) noexcept {
-  // Whoever waits for the stream only learns of it, too.
-  if (failure != nullptr) defer_failure(failure);
   std::lock_guard<std::mutex> lock(mutex_);
+  if (done_) return;
   done_ = true;
   failure_ = std::move(failure);
   changed_.notify_all();

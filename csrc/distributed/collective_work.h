@@ -3,7 +3,9 @@
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <atomic>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "runtime/streams/event.h"
@@ -18,29 +20,32 @@ std::exception_ptr described(std::exception_ptr failure, const std::string& what
 // The part on the host. Shared by the queue, which runs it, and the group, which lets go of it
 // later: its tensors may belong to objects of Python, whose end takes the interpreter's lock, and
 // their memory may go back to the driver.
-class HostPart {
+class HostPart : public std::enable_shared_from_this<HostPart> {
  public:
-  HostPart(std::function<void()> body, std::string description)
-      : body_(std::move(body)), description_(std::move(description)) {}
+  explicit HostPart(std::function<void()> body) : body_(std::move(body)) {}
 
   // On a thread of the driver's: never throws, takes no lock of the interpreter.
   void run() noexcept;
   bool done() const;
+  // Whether run() has ended, after which nothing uses the memory of the part.
+  bool over() const { return over_; }
   // nullptr as long as nothing failed.
   std::exception_ptr failure() const;
   // Waits at most so long; 0: without an end. Returns whether it is done.
   bool wait(std::chrono::milliseconds timeout) const;
-  // For those that come after a failure.
+  // The part that runs on this thread, or nullptr.
+  static std::shared_ptr<HostPart> running();
+  // Ends it with a failure, also while it runs: what comes of that is nobody's concern any more.
   void refuse(std::exception_ptr failure) noexcept;
 
  private:
   void finish(std::exception_ptr failure) noexcept;
 
   std::function<void()> body_;
-  const std::string description_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   bool done_ = false;
+  std::atomic<bool> over_{false};
   std::exception_ptr failure_;
 };
 

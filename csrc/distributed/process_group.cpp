@@ -9,10 +9,12 @@
 
 #include <algorithm>
 
+#include "distributed/driver/calls.h"
 #include "distributed/reductions.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
+#include "runtime/streams/deferred_failure.h"
 
 namespace outboard::distributed {
 namespace {
@@ -44,23 +46,27 @@ c10::Stream take_stream(c10::DeviceIndex device) {
   return new_stream(device, device_properties(device).greatest_priority);
 }
 
-void run_part(void* argument) {
-  auto* part = static_cast<std::shared_ptr<HostPart>*>(argument);
-  (*part)->run();
-  delete part;
+// Work of engines that was given up when a group was aborted, with the parts that hold its memory
+// and the engine.
+struct GivenUp {
+  std::mutex mutex;
+  std::vector<std::pair<ProcessGroup::WorkPointer, std::shared_ptr<HostPart>>> works;
+};
+
+GivenUp& given_up() {
+  static auto* instance = new GivenUp;
+  return *instance;
 }
 
-void enqueue(const c10::Stream& stream, const std::shared_ptr<HostPart>& part) {
-  auto* argument = new std::shared_ptr<HostPart>(part);
-  StreamState& state = stream_state(stream);
-  const ob_status status = OB_ASK(host_callback, state.queue, &run_part, argument);
-  if (status != OB_OK) delete argument;
-  check_status(status, "host_callback");
-  state.mark_submitted();
-}
-
-void finish(const ProcessGroup::WorkPointer& work) {
-  if (work != nullptr) work->wait();
+// Not on a thread of a driver's.
+void forget_given_up() {
+  std::vector<std::pair<ProcessGroup::WorkPointer, std::shared_ptr<HostPart>>> ended;
+  GivenUp& all = given_up();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  const auto open = std::partition(all.works.begin(), all.works.end(),
+                                   [](const auto& pair) { return !pair.first->isCompleted(); });
+  ended.assign(std::make_move_iterator(open), std::make_move_iterator(all.works.end()));
+  all.works.erase(open, all.works.end());
 }
 
 void check_one(const Tensors& tensors) {
@@ -107,14 +113,18 @@ void spread(const at::Tensor& bytes, const std::vector<HostTensor>& tensors) {
 
 }  // namespace
 
-ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::Backend> engine, std::string name)
+ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::Backend> engine, c10d::Store& store,
+                           std::string name, std::chrono::milliseconds timeout)
     : Backend(engine->getRank(), engine->getSize()),
       engine_(std::move(engine)),
-      name_(std::move(name)) {
+      name_(std::move(name)),
+      communicator_(Communicator::create(*engine_, store, &reason_)),
+      timeout_(timeout) {
   init();
 }
 
 ProcessGroup::~ProcessGroup() {
+  forget_given_up();
   // What queues still hold must not end on their threads.
   {
     static auto* left = new std::pair<std::mutex, std::vector<std::shared_ptr<HostPart>>>;
@@ -122,7 +132,7 @@ ProcessGroup::~ProcessGroup() {
     auto& parts = left->second;
     for (auto& part : parts_) parts.push_back(std::move(part));
     parts.erase(
-        std::remove_if(parts.begin(), parts.end(), [](const auto& part) { return part->done(); }),
+        std::remove_if(parts.begin(), parts.end(), [](const auto& part) { return part->over(); }),
         parts.end());
   }
   if (in_bad_fork() || driver_finalized()) return;
@@ -168,13 +178,20 @@ std::string ProcessGroup::description(const Call& call, uint64_t number) const {
   return text + ")";
 }
 
-c10::Stream ProcessGroup::stream_for(c10::Device device, const Call& call) {
-  const bool sends = call.type == c10d::OpType::SEND;
-  const std::tuple<c10::DeviceIndex, int, int> key = {device.index(), call.peer.value_or(-1),
-                                                      call.peer.has_value() ? (sends ? 1 : 2) : 0};
+c10::Stream ProcessGroup::kept_stream(c10::Device device, int peer, int direction) {
+  const std::tuple<c10::DeviceIndex, int, int> key = {device.index(), peer, direction};
   auto found = streams_.find(key);
   if (found == streams_.end()) found = streams_.emplace(key, take_stream(device.index())).first;
   return found->second;
+}
+
+c10::Stream ProcessGroup::copy_stream(c10::Device device, int direction) {
+  return kept_stream(device, -2, direction);
+}
+
+c10::Stream ProcessGroup::stream_for(c10::Device device, const Call& call) {
+  const bool sends = call.type == c10d::OpType::SEND;
+  return kept_stream(device, call.peer.value_or(-1), call.peer.has_value() ? (sends ? 1 : 2) : 0);
 }
 
 ProcessGroup::WorkPointer ProcessGroup::run(Call call) {
@@ -187,7 +204,10 @@ ProcessGroup::WorkPointer ProcessGroup::run(Call call) {
   sweep();
   {
     std::lock_guard<std::mutex> state_lock(state_->mutex);
-    if (state_->failure != nullptr) std::rethrow_exception(state_->failure);
+    if (state_->failure != nullptr) {
+      forget_failure(state_->failure);
+      std::rethrow_exception(state_->failure);
+    }
   }
   const uint64_t number = ++number_;
   const c10::Stream stream = stream_for(device, call);
@@ -195,47 +215,34 @@ ProcessGroup::WorkPointer ProcessGroup::run(Call call) {
   begin.record(current_stream(device.index()));
   begin.block(stream);
 
-  const c10::StreamGuard guard(stream);
   for (const at::Tensor& tensor : all) tensor.record_stream(stream);
-  const auto inputs = on_host(call.inputs, /*read=*/true);
-  const auto outputs = on_host(call.outputs, call.in_place);
-  const std::string name = description(call, number);
-  auto part = std::make_shared<HostPart>(
-      [engine = engine_, state = state_, name, body = std::move(call.body), inputs, outputs] {
-        {
-          std::lock_guard<std::mutex> state_lock(state->mutex);
-          if (state->failure != nullptr) std::rethrow_exception(state->failure);
-        }
-        try {
-          body(inputs, outputs);
-        } catch (...) {
-          // What the others do after this, nobody knows.
-          std::lock_guard<std::mutex> state_lock(state->mutex);
-          state->failure = described(std::current_exception(), name);
-          throw;
-        }
-      },
-      name);
-  parts_.push_back(part);
-  enqueue(stream, part);
-  write_back(outputs);
-
+  const std::string words = description(call, number);
+  std::optional<Enqueued> enqueued = enqueue_by_driver(call, stream, words);
+  taken_[c10d::opTypeToString(call.type)][enqueued.has_value() ? "driver" : "gloo"] += 1;
+  if (!enqueued.has_value()) enqueued = enqueue_by_engine(call, stream, words);
+  const auto& [parts, streams] = *enqueued;
+  parts_.insert(parts_.end(), parts.begin(), parts.end());
   if (coalescing_) {
-    coalesced_parts_.push_back(part);
-    if (std::find(coalesced_streams_.begin(), coalesced_streams_.end(), stream) ==
-        coalesced_streams_.end()) {
-      coalesced_streams_.push_back(stream);
+    coalesced_parts_.insert(coalesced_parts_.end(), parts.begin(), parts.end());
+    for (const c10::Stream& used : streams) {
+      if (std::find(coalesced_streams_.begin(), coalesced_streams_.end(), used) ==
+          coalesced_streams_.end()) {
+        coalesced_streams_.push_back(used);
+      }
     }
     coalesced_outputs_.insert(coalesced_outputs_.end(), call.outputs.begin(), call.outputs.end());
   }
-  return c10::make_intrusive<CollectiveWork>(rank_, call.type,
-                                             std::vector<std::shared_ptr<HostPart>>{part},
-                                             std::vector<c10::Stream>{stream}, call.outputs);
+  return c10::make_intrusive<CollectiveWork>(rank_, call.type, parts, streams, call.outputs);
+}
+
+std::map<std::string, std::map<std::string, int64_t>> ProcessGroup::taken() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return taken_;
 }
 
 void ProcessGroup::sweep() {
   parts_.erase(
-      std::remove_if(parts_.begin(), parts_.end(), [](const auto& part) { return part->done(); }),
+      std::remove_if(parts_.begin(), parts_.end(), [](const auto& part) { return part->over(); }),
       parts_.end());
 }
 
@@ -265,8 +272,73 @@ void ProcessGroup::abort() {
   } catch (...) {
     aborted = std::current_exception();
   }
-  std::lock_guard<std::mutex> lock(state_->mutex);
-  if (state_->failure == nullptr) state_->failure = aborted;
+  bool first = false;
+  {
+    std::lock_guard<std::mutex> lock(state_->mutex);
+    first = state_->failure == nullptr;
+    if (first) state_->failure = aborted;
+    state_->aborted = true;
+    for (const WorkPointer& message : state_->messages) message->abort();
+  }
+  state_->changed.notify_all();
+  if (communicator_ != nullptr) communicator_->abort();
+  // Those behind other work of their stream would learn of it late.
+  std::vector<std::shared_ptr<HostPart>> parts;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    parts = parts_;
+  }
+  for (const auto& part : parts) {
+    if (part->done()) continue;
+    part->refuse(aborted);
+    // Whoever waits for the stream only learns of it, too; of an earlier failure he has.
+    if (std::exchange(first, false)) defer_failure(aborted);
+  }
+}
+
+void ProcessGroup::finish(const WorkPointer& work) const {
+  if (work == nullptr) return;
+  const std::shared_ptr<State> state = state_;
+  c10::intrusive_ptr<c10::ivalue::Future> future;
+  try {
+    future = work->getFuture();
+  } catch (const c10::Error&) {
+    // Messages have none, but can be ended.
+  }
+  if (future == nullptr) {
+    {
+      std::lock_guard<std::mutex> lock(state->mutex);
+      if (state->aborted) std::rethrow_exception(state->failure);
+      state->messages.push_back(work);
+    }
+    std::exception_ptr failure;
+    try {
+      work->wait();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    std::lock_guard<std::mutex> lock(state->mutex);
+    auto& messages = state->messages;
+    messages.erase(std::find(messages.begin(), messages.end(), work));
+    if (state->aborted) failure = state->failure;
+    if (failure != nullptr) std::rethrow_exception(failure);
+    return;
+  }
+  future->addCallback([state](c10::ivalue::Future&) {
+    std::lock_guard<std::mutex> lock(state->mutex);
+    state->changed.notify_all();
+  });
+  {
+    std::unique_lock<std::mutex> lock(state->mutex);
+    state->changed.wait(lock, [&] { return future->completed() || state->aborted; });
+    if (!future->completed()) {
+      GivenUp& all = given_up();
+      std::lock_guard<std::mutex> all_lock(all.mutex);
+      all.works.emplace_back(work, HostPart::running());
+      std::rethrow_exception(state->failure);
+    }
+  }
+  work->wait();
 }
 
 void ProcessGroup::shutdown() {
@@ -296,15 +368,19 @@ void ProcessGroup::reduce_on_host(
 ProcessGroup::WorkPointer ProcessGroup::allreduce(Tensors& tensors,
                                                   const c10d::AllreduceOptions& options) {
   check_one(tensors);
-  TORCH_CHECK_VALUE(!options.sparseIndices.has_value(), "sparse tensors are not reduced");
+  if (tensors[0].defined() && tensors[0].is_sparse()) return allreduce_sparse(tensors, options);
   const Reduction checked(tensors[0].scalar_type(), options.reduceOp, size_);
-  return run({c10d::OpType::ALLREDUCE, {}, tensors, true, [this, options](auto&, auto& outputs) {
-                reduce_on_host(outputs, options.reduceOp, [&](Tensors& carried, auto& op) {
-                  c10d::AllreduceOptions mine = options;
-                  mine.reduceOp = op;
-                  return engine_->allreduce(carried, mine);
-                });
-              }});
+  Call call = {c10d::OpType::ALLREDUCE, {}, tensors, true, [this, options](auto&, auto& outputs) {
+                 reduce_on_host(outputs, options.reduceOp, [&](Tensors& carried, auto& op) {
+                   c10d::AllreduceOptions mine = options;
+                   mine.reduceOp = op;
+                   return engine_->allreduce(carried, mine);
+                 });
+               }};
+  call.to_driver = reduced_by_driver(OB_COMMUNICATION_ALL_REDUCE, options.reduceOp);
+  call.parts = Call::kFlat;
+  call.timeout = options.timeout;
+  return run(std::move(call));
 }
 
 ProcessGroup::WorkPointer ProcessGroup::allreduce_coalesced(
@@ -312,34 +388,41 @@ ProcessGroup::WorkPointer ProcessGroup::allreduce_coalesced(
   for (const at::Tensor& tensor : tensors) {
     const Reduction checked(tensor.scalar_type(), options.reduceOp, size_);
   }
-  return run(
-      {c10d::OpType::ALLREDUCE_COALESCED, {}, tensors, true, [this, options](auto&, auto& outputs) {
-         reduce_on_host(outputs, options.reduceOp, [&](Tensors& carried, auto& op) {
-           c10d::AllreduceOptions mine = options;
-           mine.reduceOp = op;
-           return engine_->allreduce(carried, mine);
-         });
-       }});
+  Call call = {
+      c10d::OpType::ALLREDUCE_COALESCED, {}, tensors, true, [this, options](auto&, auto& outputs) {
+        reduce_on_host(outputs, options.reduceOp, [&](Tensors& carried, auto& op) {
+          c10d::AllreduceOptions mine = options;
+          mine.reduceOp = op;
+          return engine_->allreduce(carried, mine);
+        });
+      }};
+  call.to_driver = reduced_by_driver(OB_COMMUNICATION_ALL_REDUCE, options.reduceOp);
+  call.timeout = options.timeout;
+  return run(std::move(call));
 }
 
 ProcessGroup::WorkPointer ProcessGroup::reduce(Tensors& tensors,
                                                const c10d::ReduceOptions& options) {
   check_one(tensors);
   const Reduction checked(tensors[0].scalar_type(), options.reduceOp, size_);
-  return run({c10d::OpType::REDUCE, {}, tensors, true, [this, options](auto&, auto& outputs) {
-                const at::Tensor& host = outputs[0].tensor();
-                const Reduction reduction(host.scalar_type(), options.reduceOp, size_);
-                // The engine may use those of other ranks as it likes, and they keep their values.
-                Tensors carried = {reduction.carried(host)};
-                const bool root = rank_ == options.rootRank;
-                if (!root && carried[0].data_ptr() == host.data_ptr()) {
-                  carried[0] = carried[0].clone();
-                }
-                c10d::ReduceOptions mine = options;
-                mine.reduceOp = reduction.op();
-                finish(engine_->reduce(carried, mine));
-                if (root) reduction.finish(host, carried[0]);
-              }});
+  Call call = {c10d::OpType::REDUCE, {}, tensors, true, [this, options](auto&, auto& outputs) {
+                 const at::Tensor& host = outputs[0].tensor();
+                 const Reduction reduction(host.scalar_type(), options.reduceOp, size_);
+                 // The engine may use those of other ranks as it likes, and they keep their values.
+                 Tensors carried = {reduction.carried(host)};
+                 const bool root = rank_ == options.rootRank;
+                 if (!root && carried[0].data_ptr() == host.data_ptr()) {
+                   carried[0] = carried[0].clone();
+                 }
+                 c10d::ReduceOptions mine = options;
+                 mine.reduceOp = reduction.op();
+                 finish(engine_->reduce(carried, mine));
+                 if (root) reduction.finish(host, carried[0]);
+               }};
+  call.to_driver = reduced_by_driver(OB_COMMUNICATION_REDUCE, options.reduceOp,
+                                     static_cast<int>(options.rootRank));
+  call.timeout = options.timeout;
+  return run(std::move(call));
 }
 
 void ProcessGroup::scatter_reduced(const at::Tensor& output, const at::Tensor& input,
@@ -366,14 +449,17 @@ ProcessGroup::WorkPointer ProcessGroup::reduce_scatter(Tensors& outputs,
                       "tensors of reduce_scatter have the shape and dtype of its output");
   }
   const Reduction checked(outputs[0].scalar_type(), options.reduceOp, size_);
-  return run({c10d::OpType::REDUCE_SCATTER, inputs[0], outputs, false,
-              [this, options](auto& host_inputs, auto& host_outputs) {
-                Tensors parts;
-                for (const HostTensor& input : host_inputs) {
-                  parts.push_back(input.tensor().reshape({-1}));
-                }
-                scatter_reduced(host_outputs[0].tensor().view({-1}), at::cat(parts), options);
-              }});
+  Call call = {c10d::OpType::REDUCE_SCATTER, inputs[0], outputs, false,
+               [this, options](auto& host_inputs, auto& host_outputs) {
+                 Tensors parts;
+                 for (const HostTensor& input : host_inputs) {
+                   parts.push_back(input.tensor().reshape({-1}));
+                 }
+                 scatter_reduced(host_outputs[0].tensor().view({-1}), at::cat(parts), options);
+               }};
+  call.to_driver = list_scattered_by_driver(options.reduceOp);
+  call.timeout = options.timeout;
+  return run(std::move(call));
 }
 
 ProcessGroup::WorkPointer ProcessGroup::_reduce_scatter_base(
@@ -395,12 +481,17 @@ ProcessGroup::WorkPointer ProcessGroup::reduce_scatter_tensor_coalesced(
   }
   const c10d::OpType type = outputs.size() == 1 ? c10d::OpType::_REDUCE_SCATTER_BASE
                                                 : c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED;
-  return run({type, inputs, outputs, false, [this, options](auto& host_inputs, auto& host_outputs) {
-                for (size_t i = 0; i < host_outputs.size(); ++i) {
-                  scatter_reduced(host_outputs[i].tensor().view({-1}),
-                                  host_inputs[i].tensor().view({-1}), options);
-                }
-              }});
+  Call call = {type, inputs, outputs, false,
+               [this, options](auto& host_inputs, auto& host_outputs) {
+                 for (size_t i = 0; i < host_outputs.size(); ++i) {
+                   scatter_reduced(host_outputs[i].tensor().view({-1}),
+                                   host_inputs[i].tensor().view({-1}), options);
+                 }
+               }};
+  call.to_driver = reduced_by_driver(OB_COMMUNICATION_REDUCE_SCATTER, options.reduceOp);
+  if (outputs.size() == 1) call.parts = Call::kByRank;
+  call.timeout = options.timeout;
+  return run(std::move(call));
 }
 
 // ---- What moves bytes ----
@@ -408,10 +499,14 @@ ProcessGroup::WorkPointer ProcessGroup::reduce_scatter_tensor_coalesced(
 ProcessGroup::WorkPointer ProcessGroup::broadcast(Tensors& tensors,
                                                   const c10d::BroadcastOptions& options) {
   check_one(tensors);
-  return run({c10d::OpType::BROADCAST, {}, tensors, true, [this, options](auto&, auto& outputs) {
-                Tensors bytes = bytes_of(outputs);
-                finish(engine_->broadcast(bytes, options));
-              }});
+  Call call = {c10d::OpType::BROADCAST, {}, tensors, true, [this, options](auto&, auto& outputs) {
+                 Tensors bytes = bytes_of(outputs);
+                 finish(engine_->broadcast(bytes, options));
+               }};
+  call.to_driver = broadcast_by_driver(static_cast<int>(options.rootRank), rank_);
+  call.parts = Call::kFlat;
+  call.timeout = options.timeout;
+  return run(std::move(call));
 }
 
 ProcessGroup::WorkPointer ProcessGroup::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -424,12 +519,15 @@ ProcessGroup::WorkPointer ProcessGroup::allgather(std::vector<Tensors>& outputs,
                       "tensors of all_gather have one dtype, and got ", output.scalar_type(),
                       " and ", inputs[0].scalar_type());
   }
-  return run({c10d::OpType::ALLGATHER, inputs, outputs[0], false,
-              [this, options](auto& host_inputs, auto& host_outputs) {
-                std::vector<Tensors> to = {bytes_of(host_outputs)};
-                Tensors from = bytes_of(host_inputs);
-                finish(engine_->allgather(to, from, options));
-              }});
+  Call call = {c10d::OpType::ALLGATHER, inputs, outputs[0], false,
+               [this, options](auto& host_inputs, auto& host_outputs) {
+                 std::vector<Tensors> to = {bytes_of(host_outputs)};
+                 Tensors from = bytes_of(host_inputs);
+                 finish(engine_->allgather(to, from, options));
+               }};
+  call.to_driver = list_gathered_by_driver(size_);
+  call.timeout = options.timeout;
+  return run(std::move(call));
 }
 
 ProcessGroup::WorkPointer ProcessGroup::_allgather_base(at::Tensor& output, at::Tensor& input,
@@ -449,12 +547,17 @@ ProcessGroup::WorkPointer ProcessGroup::allgather_into_tensor_coalesced(
   }
   const c10d::OpType type =
       outputs.size() == 1 ? c10d::OpType::_ALLGATHER_BASE : c10d::OpType::ALLGATHER_COALESCED;
-  return run({type, inputs, outputs, false, [this, options](auto& host_inputs, auto& host_outputs) {
-                for (size_t i = 0; i < host_outputs.size(); ++i) {
-                  at::Tensor to = host_outputs[i].bytes(), from = host_inputs[i].bytes();
-                  finish(engine_->_allgather_base(to, from, options));
-                }
-              }});
+  Call call = {type, inputs, outputs, false,
+               [this, options](auto& host_inputs, auto& host_outputs) {
+                 for (size_t i = 0; i < host_outputs.size(); ++i) {
+                   at::Tensor to = host_outputs[i].bytes(), from = host_inputs[i].bytes();
+                   finish(engine_->_allgather_base(to, from, options));
+                 }
+               }};
+  call.to_driver = gathered_by_driver();
+  if (outputs.size() == 1) call.parts = Call::kByRank;
+  call.timeout = options.timeout;
+  return run(std::move(call));
 }
 
 ProcessGroup::WorkPointer ProcessGroup::allgather_coalesced(std::vector<Tensors>& outputs,
@@ -466,17 +569,20 @@ ProcessGroup::WorkPointer ProcessGroup::allgather_coalesced(std::vector<Tensors>
     TORCH_CHECK_VALUE(list.size() == inputs.size(), "each list has as many tensors as the inputs");
   }
   const size_t count = inputs.size();
-  return run({c10d::OpType::ALLGATHER_COALESCED, inputs, flattened(outputs), false,
-              [this, options, count](auto& host_inputs, auto& host_outputs) {
-                for (size_t i = 0; i < count; ++i) {
-                  std::vector<Tensors> to(1);
-                  for (int rank = 0; rank < size_; ++rank) {
-                    to[0].push_back(host_outputs[rank * count + i].bytes());
-                  }
-                  Tensors from = {host_inputs[i].bytes()};
-                  finish(engine_->allgather(to, from, options));
-                }
-              }});
+  Call call = {c10d::OpType::ALLGATHER_COALESCED, inputs, flattened(outputs), false,
+               [this, options, count](auto& host_inputs, auto& host_outputs) {
+                 for (size_t i = 0; i < count; ++i) {
+                   std::vector<Tensors> to(1);
+                   for (int rank = 0; rank < size_; ++rank) {
+                     to[0].push_back(host_outputs[rank * count + i].bytes());
+                   }
+                   Tensors from = {host_inputs[i].bytes()};
+                   finish(engine_->allgather(to, from, options));
+                 }
+               }};
+  call.to_driver = list_gathered_by_driver(size_);
+  call.timeout = options.timeout;
+  return run(std::move(call));
 }
 
 ProcessGroup::WorkPointer ProcessGroup::gather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -487,13 +593,16 @@ ProcessGroup::WorkPointer ProcessGroup::gather(std::vector<Tensors>& outputs, Te
                          : outputs.empty(),
                     "gather takes a list with a tensor for each of the ", size_,
                     " ranks on the root, and none elsewhere");
-  return run({c10d::OpType::GATHER, inputs, flattened(outputs), false,
-              [this, options, root](auto& host_inputs, auto& host_outputs) {
-                std::vector<Tensors> to;
-                if (root) to.push_back(bytes_of(host_outputs));
-                Tensors from = bytes_of(host_inputs);
-                finish(engine_->gather(to, from, options));
-              }});
+  Call call = {c10d::OpType::GATHER, inputs, flattened(outputs), false,
+               [this, options, root](auto& host_inputs, auto& host_outputs) {
+                 std::vector<Tensors> to;
+                 if (root) to.push_back(bytes_of(host_outputs));
+                 Tensors from = bytes_of(host_inputs);
+                 finish(engine_->gather(to, from, options));
+               }};
+  call.to_driver = exchanged_by_driver(rank_, {static_cast<int>(options.rootRank)}, {});
+  call.timeout = options.timeout;
+  return run(std::move(call));
 }
 
 ProcessGroup::WorkPointer ProcessGroup::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
@@ -504,13 +613,16 @@ ProcessGroup::WorkPointer ProcessGroup::scatter(Tensors& outputs, std::vector<Te
       root ? inputs.size() == 1 && inputs[0].size() == static_cast<size_t>(size_) : inputs.empty(),
       "scatter takes a list with a tensor for each of the ", size_,
       " ranks on the root, and none elsewhere");
-  return run({c10d::OpType::SCATTER, flattened(inputs), outputs, false,
-              [this, options, root](auto& host_inputs, auto& host_outputs) {
-                std::vector<Tensors> from;
-                if (root) from.push_back(bytes_of(host_inputs));
-                Tensors to = bytes_of(host_outputs);
-                finish(engine_->scatter(to, from, options));
-              }});
+  Call call = {c10d::OpType::SCATTER, flattened(inputs), outputs, false,
+               [this, options, root](auto& host_inputs, auto& host_outputs) {
+                 std::vector<Tensors> from;
+                 if (root) from.push_back(bytes_of(host_inputs));
+                 Tensors to = bytes_of(host_outputs);
+                 finish(engine_->scatter(to, from, options));
+               }};
+  call.to_driver = exchanged_by_driver(rank_, {}, {static_cast<int>(options.rootRank)});
+  call.timeout = options.timeout;
+  return run(std::move(call));
 }
 
 ProcessGroup::WorkPointer ProcessGroup::alltoall_base(at::Tensor& output, at::Tensor& input,
@@ -522,45 +634,53 @@ ProcessGroup::WorkPointer ProcessGroup::alltoall_base(at::Tensor& output, at::Te
                    input.scalar_type());
   c10d::checkSplitSizes(input_sizes, input, size_);
   c10d::checkSplitSizes(output_sizes, output, size_);
-  // Of rows, as sizes are; the engine moves their bytes.
-  auto in_bytes = [this](const at::Tensor& tensor, std::vector<int64_t> sizes) {
+  // Sizes are of rows; the engine moves their bytes.
+  auto times = [this](int64_t item, const at::Tensor& tensor, std::vector<int64_t> sizes) {
     const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
-    const int64_t row = rows == 0 ? 0 : tensor.numel() / rows * tensor.element_size();
+    const int64_t row = rows == 0 ? 0 : tensor.numel() / rows * item;
     if (sizes.empty()) sizes.assign(size_, rows / size_);
     for (int64_t& size : sizes) size *= row;
     return sizes;
   };
-  return run({c10d::OpType::ALLTOALL_BASE,
-              {input},
-              {output},
-              false,
-              [this, options, to_sizes = in_bytes(output, output_sizes),
-               from_sizes = in_bytes(input, input_sizes)](auto& inputs, auto& outputs) mutable {
-                at::Tensor to = outputs[0].bytes(), from = inputs[0].bytes();
-                finish(engine_->alltoall_base(to, from, to_sizes, from_sizes, options));
-              }});
+  const int64_t item = input.element_size();
+  Call call = {c10d::OpType::ALLTOALL_BASE,
+               {input},
+               {output},
+               false,
+               [this, options, to_sizes = times(item, output, output_sizes),
+                from_sizes = times(item, input, input_sizes)](auto& inputs, auto& outputs) mutable {
+                 at::Tensor to = outputs[0].bytes(), from = inputs[0].bytes();
+                 finish(engine_->alltoall_base(to, from, to_sizes, from_sizes, options));
+               }};
+  call.to_driver =
+      split_by_driver(rank_, times(1, input, input_sizes), times(1, output, output_sizes));
+  call.timeout = options.timeout;
+  return run(std::move(call));
 }
 
 ProcessGroup::WorkPointer ProcessGroup::alltoall(Tensors& outputs, Tensors& inputs,
                                                  const c10d::AllToAllOptions& options) {
   TORCH_CHECK_VALUE(outputs.size() == static_cast<size_t>(size_) && inputs.size() == outputs.size(),
                     "all_to_all takes lists with a tensor for each of the ", size_, " ranks");
-  return run({c10d::OpType::ALLTOALL, inputs, outputs, false,
-              [this, options](auto& host_inputs, auto& host_outputs) {
-                std::vector<int64_t> from_sizes, to_sizes;
-                int64_t total = 0;
-                for (const HostTensor& input : host_inputs) {
-                  from_sizes.push_back(static_cast<int64_t>(input.tensor().nbytes()));
-                }
-                for (const HostTensor& output : host_outputs) {
-                  to_sizes.push_back(static_cast<int64_t>(output.tensor().nbytes()));
-                  total += to_sizes.back();
-                }
-                at::Tensor from = gathered_bytes(host_inputs);
-                at::Tensor to = at::empty({total}, from.options());
-                finish(engine_->alltoall_base(to, from, to_sizes, from_sizes, options));
-                spread(to, host_outputs);
-              }});
+  Call call = {c10d::OpType::ALLTOALL, inputs, outputs, false,
+               [this, options](auto& host_inputs, auto& host_outputs) {
+                 std::vector<int64_t> from_sizes, to_sizes;
+                 int64_t total = 0;
+                 for (const HostTensor& input : host_inputs) {
+                   from_sizes.push_back(static_cast<int64_t>(input.tensor().nbytes()));
+                 }
+                 for (const HostTensor& output : host_outputs) {
+                   to_sizes.push_back(static_cast<int64_t>(output.tensor().nbytes()));
+                   total += to_sizes.back();
+                 }
+                 at::Tensor from = gathered_bytes(host_inputs);
+                 at::Tensor to = at::empty({total}, from.options());
+                 finish(engine_->alltoall_base(to, from, to_sizes, from_sizes, options));
+                 spread(to, host_outputs);
+               }};
+  call.to_driver = exchanged_by_driver(rank_, {}, {});
+  call.timeout = options.timeout;
+  return run(std::move(call));
 }
 
 // ---- From rank to rank ----
@@ -593,7 +713,7 @@ ProcessGroup::WorkPointer ProcessGroup::recvAnysource(Tensors& tensors, int tag)
       c10d::OpType::RECVANYSOURCE, {}, tensors, false, [this, source, tag](auto&, auto& outputs) {
         Tensors bytes = bytes_of(outputs);
         const WorkPointer work = engine_->recvAnysource(bytes, tag);
-        work->wait();
+        finish(work);
         *source = work->sourceRank();
       }};
   call.peer = -1;

@@ -1,10 +1,12 @@
-// The communication of a device: collectives in the order of a stream, by an engine for tensors of
-// the host, which is Gloo.
+// The communication of a device: collectives in the order of a stream, by the driver where it has
+// communication of its own, else by an engine for tensors of the host, which is Gloo.
 //
 // A collective is enqueued on a stream of the group: wait for the caller's stream, copy to the host
-// where it does not share the memory, the engine's call in a callback of the queue, copy back. The
-// caller goes on at once, and whoever waits for the work lets its stream wait. Sends and receives
-// have a stream for each peer and direction, so that none waits for another.
+// where it does not share the memory, the engine's call in a callback of the queue, copy back; what
+// is large goes so in pieces, whose copies have streams of their own (enqueueing.cpp). The caller
+// goes on at once, and whoever waits for the work lets its stream wait. Sends and receives have a
+// stream for each peer and direction, so that none waits for another; they have tags and may come
+// from any rank, so they are the engine's.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -14,6 +16,7 @@
 #include <mutex>
 
 #include "distributed/collective_work.h"
+#include "distributed/driver/communicator.h"
 #include "distributed/host_tensors.h"
 #include "runtime/export.h"
 
@@ -24,25 +27,45 @@ class OUTBOARD_API ProcessGroup final : public c10d::Backend {
   using Tensors = std::vector<at::Tensor>;
   using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 
-  // `engine` communicates tensors of the host among the same ranks. `name` is the group's.
-  ProcessGroup(c10::intrusive_ptr<c10d::Backend> engine, std::string name);
+  // Every rank of the group at once. `engine` communicates tensors of the host among the same
+  // ranks, `store` is for this group alone, `name` is the group's. Raises ValueError for a wrong
+  // OUTBOARD_COMMUNICATION.
+  ProcessGroup(c10::intrusive_ptr<c10d::Backend> engine, c10d::Store& store, std::string name,
+               std::chrono::milliseconds timeout);
   ~ProcessGroup() override;
 
   const std::string getBackendName() const override { return "outboard"; }
   bool supportsCoalescing() const override { return true; }
+  bool supportsSplitting() const override { return true; }
+  // Those of the engine, whose split() takes them.
+  c10::intrusive_ptr<Options> getBackendOptions() override { return engine_->getBackendOptions(); }
+  c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
+                                          const std::vector<int>& ranks,
+                                          const c10::intrusive_ptr<Options>& options) override;
+  const c10::intrusive_ptr<c10d::Backend>& engine() const { return engine_; }
   void startCoalescing() override;
   WorkPointer endCoalescing() override;
-  void setTimeout(std::chrono::milliseconds timeout) override { engine_->setTimeout(timeout); }
+  void setTimeout(std::chrono::milliseconds timeout) override {
+    timeout_ = timeout;
+    engine_->setTimeout(timeout);
+  }
   void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override { return number_; }
   c10d::ErrorType getError() override;
-  // What was not begun fails; what the engine is at ends with its timeout.
+  // Nobody waits any longer, and nothing is begun. What the engine is at goes on in its threads
+  // until its timeout, with memory that stays.
   void abort() override;
+  // How often each operation was done by each of "driver" and "gloo".
+  std::map<std::string, std::map<std::string, int64_t>> taken();
+  // Why the driver does not communicate; empty if it does.
+  const std::string& reason() const { return reason_; }
   // Waits for what was enqueued.
   void shutdown() override;
 
   WorkPointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkPointer allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  // Returns when it is done.
+  WorkPointer allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   WorkPointer allreduce_coalesced(Tensors& tensors,
                                   const c10d::AllreduceCoalescedOptions& options) override;
   WorkPointer reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
@@ -87,31 +110,70 @@ class OUTBOARD_API ProcessGroup final : public c10d::Backend {
         body;
     // Of sends and receives: the peer, -1 for any.
     std::optional<int> peer = std::nullopt;
+    // The same to the driver, for dense tensors on the communicator's device.
+    std::function<void(const Tensors& inputs, const Tensors& outputs, Communications& wanted)>
+        to_driver = nullptr;
+    // Whether parts of the tensors can go one after another: of the one output, or of each rank's
+    // part of the one input and the one output.
+    enum { kWhole, kFlat, kByRank } parts = kWhole;
+    std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
+  };
+  // What one piece of a collective is about.
+  struct Piece {
+    Tensors inputs, outputs;
+  };
+  // What was enqueued, and the streams of which the ends are the work's end.
+  struct Enqueued {
+    std::vector<std::shared_ptr<HostPart>> parts;
+    std::vector<c10::Stream> streams;
   };
 
   WorkPointer run(Call call);
+  // Nothing if the driver does not do it.
+  std::optional<Enqueued> enqueue_by_driver(const Call& call, const c10::Stream& stream,
+                                            const std::string& description);
+  Enqueued enqueue_by_engine(const Call& call, const c10::Stream& stream,
+                             const std::string& description);
+  std::vector<Piece> pieces_of(const Call& call) const;
+  // Fails if the group has failed before, and lets it fail with the part.
+  std::shared_ptr<HostPart> guarded_part(std::function<void()> body,
+                                         const std::string& description) const;
   c10::Stream stream_for(c10::Device device, const Call& call);
+  // For copies to the host (0) and back (1).
+  c10::Stream copy_stream(c10::Device device, int direction);
+  c10::Stream kept_stream(c10::Device device, int peer, int direction);
   std::string description(const Call& call, uint64_t number) const;
   void reduce_on_host(const std::vector<HostTensor>& tensors, const c10d::ReduceOp& op,
                       const std::function<WorkPointer(Tensors&, const c10d::ReduceOp&)>& call);
   void scatter_reduced(const at::Tensor& output, const at::Tensor& input,
                        const c10d::ReduceScatterOptions& options);
+  // Waits for work of the engine, or raises when the group is aborted.
+  void finish(const WorkPointer& work) const;
   void sweep();
   void correct_default_backend();
 
   const c10::intrusive_ptr<c10d::Backend> engine_;
   const std::string name_;
+  std::string reason_;
+  // nullptr: the engine does everything.
+  const std::shared_ptr<Communicator> communicator_;
   // Shared with what runs on queues, which may outlive the group.
   struct State {
     std::mutex mutex;
+    std::condition_variable changed;
     std::exception_ptr failure;
+    bool aborted = false;
+    // Messages that are under way, which can be ended.
+    std::vector<WorkPointer> messages;
   };
   const std::shared_ptr<State> state_ = std::make_shared<State>();
 
+  std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<bool> default_checked_{false};
   std::mutex mutex_;
   uint64_t number_ = 0;
-  // By device, and by peer and direction; -1, 0 for collectives.
+  std::map<std::string, std::map<std::string, int64_t>> taken_;
+  // By device, and by peer and direction; -1, 0 for collectives, -2 for copies.
   std::map<std::tuple<c10::DeviceIndex, int, int>, c10::Stream> streams_;
   // What may still be on a queue: callbacks must not free memory, which can call the driver.
   std::vector<std::shared_ptr<HostPart>> parts_;

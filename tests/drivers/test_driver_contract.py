@@ -21,6 +21,9 @@ STRUCTS = {
     "ob_tensor": contract.Tensor,
     "ob_matrix_product": contract.MatrixProduct,
     "ob_convolution": contract.Convolution,
+    "ob_communicator_id": contract.CommunicatorId,
+    "ob_communicator_description": contract.CommunicatorDescription,
+    "ob_communication": contract.Communication,
     "ob_device_state": contract.DeviceState,
     "ob_kernel_attributes": contract.KernelAttributes,
     "ob_allocation": contract.Allocation,
@@ -48,6 +51,8 @@ ENUMS = {
     "OB_ACTIVATION_": contract.Activation,
     "OB_LIBRARY_": contract.LibraryFlag,
     "OB_CONVOLUTION_": contract.ConvolutionPass,
+    "OB_COMMUNICATION_": contract.CommunicationKind,
+    "OB_REDUCTION_": contract.Reduction,
 }
 
 

@@ -64,6 +64,7 @@ def test_live_objects(tortured: DriverUnderTest) -> None:
         "registered": 0,
         "imports": 0,
         "addresses": 0,
+        "communicators": 0,
     }
     leaks = tortured.torture.leaks()
     assert len(leaks) == 5
@@ -192,6 +193,14 @@ def test_every_function_can_fail(tortured: DriverUnderTest, name: str) -> None:
     handle = tortured.memory_export(0, shareable)
     imported = tortured.memory_import(0, handle)
     os.close(handle.descriptor)
+    id = tortured.communicator_id()
+    communicator = tortured.communicator_create(id, 0, 0, 1)
+    other = contract.described(
+        contract.CommunicatorDescription, id=ctypes.pointer(tortured.communicator_id()), ranks=1
+    )
+    sent = contract.described(
+        contract.Communication, dtype=1, elements=1, source=address, destination=address
+    )
     buffer, out = ctypes.create_string_buffer(64), ctypes.create_string_buffer(4096)
     memory = contract.described(contract.Allocation, device=0, bytes=64)
     host_memory = contract.described(contract.HostAllocation, bytes=64)
@@ -239,6 +248,14 @@ def test_every_function_can_fail(tortured: DriverUnderTest, name: str) -> None:
         "memory_import": (0, ctypes.byref(handle), ctypes.byref(contract.Address())),
         "memory_close": (0, imported),
         "device_reset": (0,),
+        "communicator_id": (ctypes.byref(id),),
+        "communicator_create": (other, ctypes.byref(contract.Communicator())),
+        "communicator_destroy": (communicator,),
+        "communicator_abort": (communicator,),
+        "communicator_error": (communicator,),
+        "communicate": (queue, communicator, sent),
+        "communication_begin": (),
+        "communication_end": (),
     }
     destroying = (
         "deallocate",
@@ -248,6 +265,7 @@ def test_every_function_can_fail(tortured: DriverUnderTest, name: str) -> None:
         "graph_release",
         "host_unregister",
         "memory_close",
+        "communicator_destroy",
     )
     before = sum(tortured.torture.live().values())
     tortured.torture.fail(name, status="device_lost")

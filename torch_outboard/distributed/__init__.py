@@ -30,6 +30,30 @@ def register(device: str) -> bool:
     return True
 
 
+def ways(group: Any = None) -> dict[str, dict[str, int]]:
+    """How a group's operations on the device were done, and how often.
+
+    Args:
+        group: a process group; None: the default one.
+
+    Returns:
+        By operation, counts by "driver", for communication of the driver's own, and "gloo".
+    """
+    taken: dict[str, dict[str, int]] = _backend(group)._taken()
+    return taken
+
+
+def why_not_by_driver(group: Any = None) -> str:
+    """Why the driver does not communicate for a group; empty if it does."""
+    reason: str = _backend(group)._reason
+    return reason
+
+
+def _backend(group: Any) -> Any:
+    group = group or torch.distributed.group.WORLD
+    return group._get_backend(torch.accelerator.current_accelerator())
+
+
 def _create(options: Any, backend_options: Any = None) -> Backend:
     """A group's backend, from what torch.distributed says of the group."""
     from torch._C._distributed_c10d import PrefixStore
@@ -43,4 +67,4 @@ def _create(options: Any, backend_options: Any = None) -> Backend:
     engine = ProcessGroupGloo(
         store, options.group_rank, options.group_size, timeout=options.timeout
     )
-    return _C.ProcessGroup(engine, options.group_id)
+    return _C.ProcessGroup(engine, store, options.group_id, options.timeout)

@@ -172,6 +172,33 @@ class Client:
         """The graph captured since `graph_begin`."""
         return self._handle(contract.Graph, "graph_end", queue)
 
+    def communicator_id(self) -> contract.CommunicatorId:
+        """The id of a new communicator."""
+        made = contract.described(contract.CommunicatorId)
+        self.call("communicator_id", ctypes.byref(made))
+        return made
+
+    def communicator_create(
+        self, id: contract.CommunicatorId, device: int, rank: int, ranks: int
+    ) -> int:
+        """One rank's end of a communicator."""
+        wanted = contract.described(
+            contract.CommunicatorDescription,
+            id=ctypes.pointer(id),
+            device=device,
+            rank=rank,
+            ranks=ranks,
+        )
+        return self._handle(contract.Communicator, "communicator_create", wanted)
+
+    def communicate(
+        self, queue: int, communicator: int, kind: contract.CommunicationKind, **fields: int
+    ) -> None:
+        """Enqueues a piece of communication; `fields` are those of `contract.Communication`."""
+        wanted = contract.described(contract.Communication, **fields)
+        wanted.kind = kind
+        self.call("communicate", queue, communicator, ctypes.byref(wanted))
+
     def program_build(self, device: int, source: str, options: str = "") -> int:
         """A program compiled from OpenCL C."""
         described = contract.described(

@@ -25,7 +25,7 @@ from ctypes import (
 from typing import Any, TypeVar
 
 VERSION_MAJOR = 2
-VERSION_MINOR = 1
+VERSION_MINOR = 2
 ENTRY_POINT = "ob_driver_table"
 
 
@@ -152,12 +152,35 @@ class ConvolutionPass(enum.IntEnum):
     BACKWARD_WEIGHT = 2
 
 
+class CommunicationKind(enum.IntEnum):
+    """What ranks do together."""
+
+    ALL_REDUCE = 0
+    REDUCE = 1
+    BROADCAST = 2
+    ALL_GATHER = 3
+    REDUCE_SCATTER = 4
+    SEND = 5
+    RECEIVE = 6
+
+
+class Reduction(enum.IntEnum):
+    """How ranks reduce."""
+
+    SUM = 0
+    PRODUCT = 1
+    MINIMUM = 2
+    MAXIMUM = 3
+    AVERAGE = 4
+
+
 Address = c_uint64
 Queue = c_void_p
 Event = c_void_p
 Program = c_void_p
 Kernel = c_void_p
 Graph = c_void_p
+Communicator = c_void_p
 
 
 class DeviceProperties(ctypes.Structure):
@@ -361,6 +384,40 @@ class Convolution(ctypes.Structure):
     )
 
 
+class CommunicatorId(ctypes.Structure):
+    """`ob_communicator_id`."""
+
+    _fields_ = (("struct_size", c_size_t), ("data", c_ubyte * 128))
+
+
+class CommunicatorDescription(ctypes.Structure):
+    """`ob_communicator_description`."""
+
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("id", POINTER(CommunicatorId)),
+        ("device", c_int32),
+        ("rank", c_uint32),
+        ("ranks", c_uint32),
+    )
+
+
+class Communication(ctypes.Structure):
+    """`ob_communication`."""
+
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("kind", c_int32),
+        ("reduction", c_int32),
+        ("dtype", c_uint32),
+        ("peer", c_uint32),
+        ("elements", c_uint64),
+        ("source", Address),
+        ("destination", Address),
+        ("timeout", c_uint64),
+    )
+
+
 HostFunction = CFUNCTYPE(None, c_void_p)
 
 # The pitches and extents that end the 2-D copies: source pitch, bytes of a row, rows.
@@ -427,6 +484,14 @@ _SIGNATURES: dict[str, tuple[type, ...]] = {
     "address_release": (c_int32, Address, c_uint64),
     "memory_map": (c_int32, Address, c_uint64),
     "memory_unmap": (c_int32, Address, c_uint64),
+    "communicator_id": (POINTER(CommunicatorId),),
+    "communicator_create": (POINTER(CommunicatorDescription), POINTER(Communicator)),
+    "communicator_destroy": (Communicator,),
+    "communicator_abort": (Communicator,),
+    "communicator_error": (Communicator,),
+    "communicate": (Queue, Communicator, POINTER(Communication)),
+    "communication_begin": (),
+    "communication_end": (),
 }
 
 # Functions that a table may leave NULL; the header says what happens then.
@@ -439,7 +504,9 @@ OPTIONAL = frozenset(
         "kernel_create", "kernel_release", "launch", "matrix_product", "convolution", "graph_begin",
         "graph_end", "graph_launch", "graph_release", "event_time", "host_register",
         "host_unregister", "memory_export", "memory_import", "memory_close", "device_reset",
-        "address_reserve", "address_release", "memory_map", "memory_unmap",
+        "address_reserve", "address_release", "memory_map", "memory_unmap", "communicator_id",
+        "communicator_create", "communicator_destroy", "communicator_abort", "communicator_error",
+        "communicate", "communication_begin", "communication_end",
     )
 )  # fmt: skip
 

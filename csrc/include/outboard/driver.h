@@ -60,7 +60,7 @@ extern "C" {
 #endif
 
 #define OB_VERSION_MAJOR 2u
-#define OB_VERSION_MINOR 1u
+#define OB_VERSION_MINOR 2u
 
 /* ---- Status ------------------------------------------------------------- */
 
@@ -108,6 +108,7 @@ typedef struct ob_event_t* ob_event;
 typedef struct ob_program_t* ob_program;
 typedef struct ob_kernel_t* ob_kernel;
 typedef struct ob_graph_t* ob_graph;
+typedef struct ob_communicator_t* ob_communicator;
 
 /* ---- Devices ------------------------------------------------------------ */
 
@@ -450,6 +451,69 @@ typedef struct ob_convolution {
   uint64_t workspace_bytes;
 } ob_convolution;
 
+/* ---- Communication ------------------------------------------------------ */
+
+/* By what the processes of a communicator know it. One of them makes it, the
+ * others get its bytes, by ways that are not the driver's. */
+typedef struct ob_communicator_id {
+  size_t struct_size;
+  unsigned char data[128];
+} ob_communicator_id;
+
+typedef struct ob_communicator_description {
+  size_t struct_size;
+  const ob_communicator_id* id; /* lives as long as the call */
+  int32_t device;               /* of this rank: all its memory and queues are this one's */
+  uint32_t rank;                /* < ranks; each is taken once */
+  uint32_t ranks;               /* > 0 */
+} ob_communicator_description;
+
+/* What happens, where each of the ranks has `elements` to give, or to get where
+ * each gets other ones. `source` and `destination` may be the same address, and
+ * else do not overlap. */
+typedef int32_t ob_communication_kind;
+enum {
+  /* `destination` of each rank: the reduction of all their sources. */
+  OB_COMMUNICATION_ALL_REDUCE = 0,
+  /* The same for the rank `peer` alone; the others have no destination. */
+  OB_COMMUNICATION_REDUCE = 1,
+  /* `destination` of each rank: what `source` of the rank `peer` holds, which is
+   * the only one with a source. */
+  OB_COMMUNICATION_BROADCAST = 2,
+  /* `destination` of each rank: the sources of all ranks, ranks * elements. */
+  OB_COMMUNICATION_ALL_GATHER = 3,
+  /* `source` has ranks * elements, `destination` of a rank its part of their
+   * reduction. These two do not overlap. */
+  OB_COMMUNICATION_REDUCE_SCATTER = 4,
+  /* `source` goes to the rank `peer`, whose OB_COMMUNICATION_RECEIVE it meets; those between two
+   * ranks in their order. */
+  OB_COMMUNICATION_SEND = 5,
+  OB_COMMUNICATION_RECEIVE = 6
+};
+
+/* Floating point of 16 bits is added up in 32 or better, and all ranks get the
+ * same bits. Integers wrap around. */
+typedef int32_t ob_reduction;
+enum {
+  OB_REDUCTION_SUM = 0,
+  OB_REDUCTION_PRODUCT = 1,
+  OB_REDUCTION_MINIMUM = 2,
+  OB_REDUCTION_MAXIMUM = 3,
+  OB_REDUCTION_AVERAGE = 4 /* the sum divided by the number of ranks */
+};
+
+typedef struct ob_communication {
+  size_t struct_size;
+  ob_communication_kind kind;
+  ob_reduction reduction; /* of kinds that reduce */
+  uint32_t dtype;         /* one OB_DTYPE_* bit; OB_DTYPE_UINT8 for bytes of anything else */
+  uint32_t peer;          /* another rank, or the root, as the kind says */
+  uint64_t elements;      /* > 0 */
+  ob_address source;      /* 0 where this rank has none */
+  ob_address destination; /* 0 where this rank has none */
+  uint64_t timeout;       /* milliseconds that this rank waits for others; 0: without end */
+} ob_communication;
+
 /* ---- The table ---------------------------------------------------------- */
 
 typedef void (*ob_host_function)(void* argument);
@@ -596,7 +660,8 @@ typedef struct ob_driver {
   /* (optional: the kit waits for the queue and calls, and `torture` cannot delay
    * work, so that missing waits stay unseen in tests) Calls function(argument)
    * once, on a thread of the driver's, when earlier work on the queue is done;
-   * later work waits for it to return. The function calls no driver function. */
+   * later work waits for it to return. The function calls no driver function but
+   * communicator_error. */
   ob_status (*host_callback)(void* context, ob_queue queue, ob_host_function function,
                              void* argument);
 
@@ -696,6 +761,41 @@ typedef struct ob_driver {
   /* Takes the memory away from a part of what was mapped, by one call or several. No work
    * uses it. */
   ob_status (*memory_unmap)(void* context, int32_t device, ob_address address, uint64_t bytes);
+
+  /* ---- Since 2.2: communication between processes, or between devices of one
+   *      (all or none; optional: torch.distributed communicates by the host) ---- */
+
+  /* A new id, for one communicator. Called by the process of rank 0, which then
+   * creates it, too. */
+  ob_status (*communicator_id)(void* context, ob_communicator_id* id);
+  /* One rank's end of a communicator. May wait for the other ranks, which are
+   * creating theirs. OB_UNSUPPORTED if this rank cannot reach the one that made the
+   * id, as from another machine: the kit then takes another way on all ranks. */
+  ob_status (*communicator_create)(void* context, const ob_communicator_description* wanted,
+                                   ob_communicator* communicator);
+  /* Pending work ends as by communicator_abort. Does not wait for other ranks. */
+  ob_status (*communicator_destroy)(void* context, ob_communicator communicator);
+  /* Ends pending work, here and on the other ranks as soon as they can learn of it:
+   * nobody waits any longer. Its results are worth nothing, communicator_error says
+   * so, and later work is passed over. Does not wait. */
+  ob_status (*communicator_abort)(void* context, ob_communicator communicator);
+  /* OB_OK, or the first failure of work of this communicator, for ever: a rank that
+   * ended, did not come in time or came with something else, with rank and kind in
+   * last_error, or an abort. Queues do not report these. Does not wait; functions of
+   * host_callback may call it. */
+  ob_status (*communicator_error)(void* context, ob_communicator communicator);
+  /* Enqueues one piece of work, which all ranks (of a message: both) enqueue in the
+   * same order. Does not wait. OB_UNSUPPORTED for a combination of kind, reduction
+   * and dtype that the driver does not do: the same on all ranks, and nothing was
+   * enqueued. */
+  ob_status (*communicate)(void* context, ob_queue queue, ob_communicator communicator,
+                           const ob_communication* description);
+  /* What this thread gives to `communicate` from communication_begin on begins with
+   * communication_end, together: messages in it wait for no other of it. If a call
+   * of it failed, communication_end enqueues nothing and answers the same. Of one
+   * communicator on one queue; not nested. */
+  ob_status (*communication_begin)(void* context);
+  ob_status (*communication_end)(void* context);
 } ob_driver;
 
 /* The one symbol a driver's shared library exports. */

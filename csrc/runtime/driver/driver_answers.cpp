@@ -351,6 +351,14 @@ ob_status checked_graph_end(void* context, ob_queue queue, ob_graph* graph) {
   return created(g_theirs.graph_end(context, queue, graph), graph, "graph_end");
 }
 
+ob_status checked_communicator_create(void* context, const ob_communicator_description* wanted,
+                                      ob_communicator* communicator) {
+  t_message_is_ours = false;
+  *communicator = nullptr;
+  return created(g_theirs.communicator_create(context, wanted, communicator), communicator,
+                 "communicator_create");
+}
+
 // ---- The table ----
 
 struct Member {
@@ -390,7 +398,12 @@ std::string table_problem(const ob_driver& table) {
         group_problem({OUTBOARD_MEMBER(memory_export), OUTBOARD_MEMBER(memory_import),
                        OUTBOARD_MEMBER(memory_close)}),
         group_problem({OUTBOARD_MEMBER(address_reserve), OUTBOARD_MEMBER(address_release),
-                       OUTBOARD_MEMBER(memory_map), OUTBOARD_MEMBER(memory_unmap)})}) {
+                       OUTBOARD_MEMBER(memory_map), OUTBOARD_MEMBER(memory_unmap)}),
+        group_problem({OUTBOARD_MEMBER(communicator_id), OUTBOARD_MEMBER(communicator_create),
+                       OUTBOARD_MEMBER(communicator_destroy), OUTBOARD_MEMBER(communicator_abort),
+                       OUTBOARD_MEMBER(communicator_error), OUTBOARD_MEMBER(communicate),
+                       OUTBOARD_MEMBER(communication_begin),
+                       OUTBOARD_MEMBER(communication_end)})}) {
     if (!problem.empty()) return problem;
   }
 #undef OUTBOARD_MEMBER
@@ -421,6 +434,7 @@ void check_answers(ob_driver& table) {
   OUTBOARD_CHECKED(address_reserve)
   OUTBOARD_CHECKED(address_release)
   OUTBOARD_CHECKED(memory_map)
+  OUTBOARD_CHECKED(communicator_create)
 #undef OUTBOARD_CHECKED
 }
 

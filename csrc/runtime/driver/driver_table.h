@@ -27,9 +27,9 @@ OUTBOARD_API void use_wrapper_library(const std::string& path);
 
 // The table; loads and initializes at the first call. Every optional transfer, query and host
 // function is filled with its default, so those can be called without looking; the groups code,
-// library calls and graphs keep NULL, and so does what was added in 2.1. Throws c10::Error with the
-// reason on every call if there is no usable driver, and in a forked child of a process that had
-// initialized it.
+// library calls and graphs keep NULL, and so does what was added since 2.1. Throws c10::Error with
+// the reason on every call if there is no usable driver, and in a forked child of a process that
+// had initialized it.
 OUTBOARD_API const ob_driver& driver();
 
 // Whether driver() has succeeded in this process. Never loads anything.

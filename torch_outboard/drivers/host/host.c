@@ -220,6 +220,14 @@ __attribute__((visibility("default"))) const ob_driver* ob_driver_table(void) {
       .memory_import = memory_import,
       .memory_close = memory_close,
       .device_reset = device_reset,
+      .communicator_id = communicator_id,
+      .communicator_create = communicator_create,
+      .communicator_destroy = communicator_destroy,
+      .communicator_abort = communicator_abort,
+      .communicator_error = communicator_error,
+      .communicate = communicate,
+      .communication_begin = communication_begin,
+      .communication_end = communication_end,
   };
   return &table;
 }

@@ -12,6 +12,7 @@
  *   program.c   programs and kernels
  *   launch.c    launches
  *   pool.c      the threads that share the work of launches
+ *   communicator.c, collectives.c  communication between processes
  *
  * Functions that stand in the table have the contract's names and are described there.
  */
@@ -268,5 +269,92 @@ bool keep_spinning(spin* waiting);
 bool share_work(void (*run)(void* argument, uint64_t piece, int thread), void* argument,
                 uint64_t pieces);
 void stop_pool(void);
+
+/* ---- communicator.c ---- */
+
+enum { MAX_RANKS = 256, SLOT_BYTES = 512 * 1024, PIPE_BYTES = 64 * 1024 };
+
+/* A ring of bytes from one rank to another; the counts are of all bytes so far. */
+typedef struct message_pipe {
+  _Alignas(64) _Atomic uint64_t written;
+  _Alignas(64) _Atomic uint64_t taken;
+  _Alignas(64) char bytes[PIPE_BYTES];
+} message_pipe;
+
+/* What a rank has come for. */
+typedef struct intent {
+  uint64_t elements;
+  int32_t kind, reduction;
+  uint32_t dtype, peer;
+} intent;
+
+typedef struct shared_rank {
+  _Alignas(64) _Atomic uint64_t steps; /* of collectives, to which the rank has come */
+  atomic_bool joined;
+  intent intents[2]; /* of this step and the one before */
+} shared_rank;
+
+/* What begins the file of a communicator: a new one reads as zeros but for the key. */
+typedef struct shared_file {
+  unsigned char key[16];
+  _Atomic uint32_t ended; /* one more than the rank that ended everything */
+  _Alignas(64) _Atomic uint32_t bell;
+  _Atomic uint32_t sleepers;
+  shared_rank ranks[MAX_RANKS];
+} shared_file;
+
+struct ob_communicator_t {
+  atomic_int references; /* of its owner and of work */
+  int32_t device;
+  uint32_t rank, ranks;
+  uint64_t steps; /* of collectives that are done */
+  int file;
+  int original; /* of the id, in the process of rank 0; else -1 */
+  shared_file* shared;
+  atomic_bool failed; /* for ever; then there is a message */
+  pthread_mutex_t lock;
+  char message[256];
+};
+
+void release_communicator(ob_communicator released);
+/* Where a rank puts what it gives in this step. */
+char* slot_of(ob_communicator communicator, uint32_t rank);
+message_pipe* pipe_between(ob_communicator communicator, uint32_t from, uint32_t to);
+/* Ends everything on all ranks; the first message stays. */
+void fail_communicator(ob_communicator communicator, const char* format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Whether no rank has ended everything; `work` is what this one is about to do. */
+bool goes_on(ob_communicator communicator, const char* work);
+/* Tells all ranks that something happened. */
+void ring(ob_communicator communicator);
+
+/* A wait for another rank, `while (not_yet && keep_waiting(&waiting, rank))`. Begins with the first
+ * three fields. */
+typedef struct patience {
+  ob_communicator communicator;
+  const char* work;
+  uint64_t timeout; /* milliseconds; 0: without end */
+  uint64_t start;
+  uint32_t bell;
+  spin spinning;
+  bool looked_again;
+} patience;
+
+/* False when there is nothing to wait for any more: the communicator has failed. */
+bool keep_waiting(patience* waiting, uint32_t rank);
+
+ob_status communicator_id(void* context, ob_communicator_id* id);
+ob_status communicator_create(void* context, const ob_communicator_description* wanted,
+                              ob_communicator* communicator);
+ob_status communicator_destroy(void* context, ob_communicator communicator);
+ob_status communicator_abort(void* context, ob_communicator communicator);
+ob_status communicator_error(void* context, ob_communicator communicator);
+
+/* ---- collectives.c ---- */
+
+ob_status communicate(void* context, ob_queue queue, ob_communicator communicator,
+                      const ob_communication* wanted);
+ob_status communication_begin(void* context);
+ob_status communication_end(void* context);
 
 #endif /* OUTBOARD_DRIVERS_HOST_H */

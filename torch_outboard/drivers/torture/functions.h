@@ -141,7 +141,24 @@
   F(CALL, memory_map, (int32_t device, ob_address address, uint64_t bytes),                        \
     (device, address, bytes), check_lost(device) ?: check_reserved(device, address, bytes))        \
   F(CALL, memory_unmap, (int32_t device, ob_address address, uint64_t bytes),                      \
-    (device, address, bytes), check_reserved(device, address, bytes))
+    (device, address, bytes), check_reserved(device, address, bytes))                              \
+  F(CALL, communicator_id, (ob_communicator_id* id), (id), OB_OK)                                  \
+  F(CREATE, communicator_create,                                                                   \
+    (const ob_communicator_description* wanted, ob_communicator* communicator),                    \
+    (wanted, communicator), check_lost(wanted->device), COMMUNICATOR, KEY(*communicator),          \
+    wanted->device, 0)                                                                             \
+  F(DESTROY, communicator_destroy, (ob_communicator communicator), (communicator), COMMUNICATOR,   \
+    KEY(communicator))                                                                             \
+  F(WAIT, communicator_abort, (ob_communicator communicator), (communicator),                      \
+    check_live(COMMUNICATOR, KEY(communicator)))                                                   \
+  F(CALL, communicator_error, (ob_communicator communicator), (communicator),                      \
+    check_live(COMMUNICATOR, KEY(communicator)))                                                   \
+  F(WORK, communicate,                                                                             \
+    (ob_queue queue, ob_communicator communicator, const ob_communication* description),           \
+    (queue, communicator, description), queue,                                                     \
+    check_live(COMMUNICATOR, KEY(communicator)))                                                   \
+  F(CALL, communication_begin, (), (), OB_OK)                                                      \
+  F(CALL, communication_end, (), (), OB_OK)
 /* clang-format on */
 
 #endif /* OUTBOARD_DRIVERS_TORTURE_FUNCTIONS_H */

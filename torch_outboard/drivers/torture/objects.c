@@ -11,8 +11,8 @@
 #include "torture.h"
 
 const char* const object_kind_names[OBJECT_KIND_COUNT] = {
-    "allocations", "pinned", "queues",     "events",  "programs",
-    "kernels",     "graphs", "registered", "imports", "addresses"};
+    "allocations", "pinned",     "queues",  "events",    "programs",     "kernels",
+    "graphs",      "registered", "imports", "addresses", "communicators"};
 
 enum { MAX_DEVICES = 64 };
 

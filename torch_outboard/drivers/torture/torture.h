@@ -68,6 +68,7 @@ typedef enum object_kind {
   REGISTERED,
   IMPORT,
   ADDRESSES,
+  COMMUNICATOR,
   OBJECT_KIND_COUNT
 } object_kind;
 

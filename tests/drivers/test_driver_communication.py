@@ -1,0 +1,427 @@
+"""Communication by the driver: between ranks of one process, and of two."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from driver_support import DriverUnderTest, assert_bytes
+
+from torch_outboard.drivers import contract
+from torch_outboard.drivers.client import DriverError
+from torch_outboard.drivers.contract import CommunicationKind as Kind
+from torch_outboard.drivers.contract import DType, Reduction, Status
+
+# More than what goes at once, and not a multiple of it.
+MANY = 300_001
+
+
+class Rank:
+    """One end of a communicator with a queue of its own."""
+
+    def __init__(
+        self,
+        driver: DriverUnderTest,
+        id: contract.CommunicatorId,
+        rank: int,
+        ranks: int,
+        queue: int,
+    ) -> None:
+        self.driver, self.rank, self.queue = driver, rank, queue
+        self.handle = driver.communicator_create(id, 0, rank, ranks)
+
+    def do(self, kind: Kind, **fields: int) -> None:
+        self.driver.communicate(
+            self.queue, self.handle, kind, **{"dtype": DType.INT32, "timeout": 60_000, **fields}
+        )
+
+    def error(self) -> str | None:
+        if self.driver.status("communicator_error", self.handle) == Status.OK:
+            return None
+        return self.driver.last_error()
+
+
+MakeRanks = Callable[[int], list[Rank]]
+
+
+@pytest.fixture
+def make_ranks(driver: DriverUnderTest, make_queue: Callable[..., int]) -> Iterator[MakeRanks]:
+    """Ranks of one communicator on device 0 until after the test."""
+    driver.need("communicate")
+    made: list[Rank] = []
+
+    def make(count: int) -> list[Rank]:
+        id = driver.communicator_id()
+        made.extend(Rank(driver, id, rank, count, make_queue()) for rank in range(count))
+        return made[-count:]
+
+    yield make
+    for rank in made:
+        driver.communicator_destroy(rank.handle)
+
+
+def packed(values: Sequence[int]) -> bytes:
+    return struct.pack(f"{len(values)}i", *values)
+
+
+def synchronize(ranks: Sequence[Rank]) -> None:
+    for rank in ranks:
+        rank.driver.queue_synchronize(rank.queue)
+        assert rank.error() is None
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("elements", [1, MANY])
+def test_collectives(
+    driver: DriverUnderTest,
+    make_ranks: MakeRanks,
+    make_memory: Callable[..., int],
+    count: int,
+    elements: int,
+) -> None:
+    ranks = make_ranks(count)
+    size = 4 * elements
+    given = [packed([(r + 1) * (i % 100) for i in range(elements)]) for r in range(count)]
+    total = packed([sum(r + 1 for r in range(count)) * (i % 100) for i in range(elements)])
+    source = [make_memory(size * count) for _ in ranks]
+    out = [make_memory(size * count) for _ in ranks]
+
+    def all_do(kind: Kind, peer: int = 0, **fields: int) -> None:
+        for rank in ranks:
+            driver.fill(rank.queue, out[rank.rank], b"\xff", size * count)
+            wanted = {"source": source[rank.rank], "destination": out[rank.rank], **fields}
+            rank.do(kind, elements=elements, peer=peer, **wanted)
+        synchronize(ranks)
+
+    def result(rank: int, length: int = size) -> bytes:
+        return driver.read(ranks[rank].queue, out[rank], length)
+
+    untouched = b"\xff" * size
+    for rank in ranks:
+        driver.write(rank.queue, source[rank.rank], given[rank.rank])
+    all_do(Kind.ALL_REDUCE)
+    for r in range(count):
+        assert_bytes(result(r), total)
+    root = count - 1
+    all_do(Kind.REDUCE, peer=root)
+    for r in range(count):
+        assert_bytes(result(r), total if r == root else untouched)
+    all_do(Kind.BROADCAST, peer=root)
+    for r in range(count):
+        assert_bytes(result(r), given[root])
+    all_do(Kind.ALL_GATHER)
+    for r in range(count):
+        assert_bytes(result(r, size * count), b"".join(given))
+    # Of each rank a part of the sum: every rank gives the parts of all in their order.
+    for rank in ranks:
+        driver.write(rank.queue, source[rank.rank], b"".join(given))
+    all_do(Kind.REDUCE_SCATTER)
+    for r in range(count):
+        wanted = packed([count * (r + 1) * (i % 100) for i in range(elements)])
+        assert_bytes(result(r), wanted)
+    # In place.
+    for rank in ranks:
+        driver.write(rank.queue, out[rank.rank], given[rank.rank])
+        rank.do(
+            Kind.ALL_REDUCE,
+            elements=elements,
+            source=out[rank.rank],
+            destination=out[rank.rank],
+        )
+    synchronize(ranks)
+    assert_bytes(result(root), total)
+
+
+@pytest.mark.parametrize(
+    ("reduction", "wanted"),
+    [
+        (Reduction.SUM, 6.0),
+        (Reduction.PRODUCT, 6.0),
+        (Reduction.MINIMUM, 1.0),
+        (Reduction.MAXIMUM, 3.0),
+        (Reduction.AVERAGE, 2.0),
+    ],
+)
+def test_reductions(
+    driver: DriverUnderTest,
+    make_ranks: MakeRanks,
+    make_memory: Callable[..., int],
+    reduction: Reduction,
+    wanted: float,
+) -> None:
+    """Each dtype is reduced right, or refused, and then on all ranks."""
+    formats = {
+        DType.FLOAT32: "f", DType.FLOAT64: "d", DType.FLOAT16: "e", DType.INT8: "b",
+        DType.UINT8: "B", DType.INT16: "h", DType.UINT16: "H", DType.INT32: "i",
+        DType.UINT32: "I", DType.INT64: "q", DType.UINT64: "Q", DType.BOOL: "?",
+    }  # fmt: skip
+    ranks = make_ranks(3)
+    memory = [make_memory(4096) for _ in ranks]
+    done = []
+    for dtype, letter in formats.items():
+        kind = f"301{letter}"
+        number = float if letter in "fde" else int
+        answers = []
+        for rank, address in zip(ranks, memory, strict=True):
+            values = [number(rank.rank + 1)] * 301
+            driver.write(rank.queue, address, struct.pack(kind, *values))
+            try:
+                rank.do(
+                    Kind.ALL_REDUCE, reduction=reduction, dtype=dtype, elements=301,
+                    source=address, destination=address,
+                )  # fmt: skip
+                answers.append(Status.OK)
+            except DriverError as error:
+                answers.append(error.status)
+        assert set(answers) in ({Status.OK}, {Status.UNSUPPORTED}), dtype
+        if answers[0] == Status.OK:
+            synchronize(ranks)
+            found = driver.read(ranks[1].queue, memory[1], struct.calcsize(kind))
+            assert struct.unpack(kind, found) == (number(wanted),) * 301, dtype
+            done.append(dtype)
+    assert DType.FLOAT32 in done
+
+
+def test_bfloat16_is_added_up_in_float32(
+    driver: DriverUnderTest, make_ranks: MakeRanks, make_memory: Callable[..., int]
+) -> None:
+    """256 + 1 + 1 is 258; with a sum of bfloat16 it would be 256."""
+    ranks = make_ranks(3)
+    memory = [make_memory(1024) for _ in ranks]
+    try:
+        for rank, address, bits in zip(ranks, memory, (0x4380, 0x3F80, 0x3F80), strict=True):
+            driver.write(rank.queue, address, struct.pack("300H", *[bits] * 300))
+            rank.do(
+                Kind.ALL_REDUCE, dtype=DType.BFLOAT16, elements=300, source=address,
+                destination=address,
+            )  # fmt: skip
+    except DriverError as error:
+        if error.status != Status.UNSUPPORTED:
+            raise
+        pytest.skip("the driver does not reduce bfloat16")
+    synchronize(ranks)
+    assert driver.read(ranks[0].queue, memory[0], 600) == struct.pack("300H", *[0x4381] * 300)
+
+
+def test_messages_of_a_group_wait_for_no_other_of_it(
+    driver: DriverUnderTest, make_ranks: MakeRanks, make_memory: Callable[..., int]
+) -> None:
+    """Each sends to each, itself included, before it receives, more than is kept on the way."""
+    ranks = make_ranks(3)
+    size = 4 * MANY
+    out = [make_memory(size) for _ in ranks]
+    received = [[make_memory(size) for _ in ranks] for _ in ranks]
+    for rank in ranks:
+        driver.fill(rank.queue, out[rank.rank], packed([rank.rank + 7]), size)
+        driver.call("communication_begin")
+        for other in range(3):
+            rank.do(Kind.SEND, peer=other, elements=MANY, source=out[rank.rank])
+        for other in range(3):
+            into = received[rank.rank][other]
+            rank.do(Kind.RECEIVE, peer=other, elements=MANY, destination=into)
+        driver.call("communication_end")
+    synchronize(ranks)
+    for r, row in enumerate(received):
+        for other, address in enumerate(row):
+            assert_bytes(driver.read(ranks[r].queue, address, size), packed([other + 7] * MANY))
+
+
+def test_a_group_with_a_refused_call_does_nothing(
+    driver: DriverUnderTest, make_ranks: MakeRanks, make_memory: Callable[..., int]
+) -> None:
+    rank = make_ranks(1)[0]
+    address = make_memory(64)
+    driver.write(rank.queue, address, bytes(64))
+    driver.call("communication_begin")
+    rank.do(Kind.ALL_REDUCE, elements=1, source=address + 32, destination=address)
+    wanted = contract.described(
+        contract.Communication, reduction=99, dtype=DType.FLOAT32, elements=1, source=address,
+        destination=address,
+    )  # fmt: skip
+    status = driver.status("communicate", rank.queue, rank.handle, ctypes.byref(wanted))
+    assert status == Status.UNSUPPORTED
+    assert driver.status("communication_end") == Status.UNSUPPORTED
+    synchronize([rank])
+    rank.do(Kind.ALL_REDUCE, elements=1, source=address, destination=address)
+    synchronize([rank])
+
+
+def test_a_rank_that_does_not_come(
+    driver: DriverUnderTest, make_ranks: MakeRanks, make_memory: Callable[..., int]
+) -> None:
+    first, second = make_ranks(2)
+    address = make_memory(64)
+    start = time.monotonic()
+    first.do(Kind.ALL_REDUCE, elements=1, source=address, destination=address, timeout=300)
+    driver.queue_synchronize(first.queue)
+    assert 0.2 < time.monotonic() - start < 30
+    assert "1" in (first.error() or "")
+    # The other learns of it, and both stay as they are.
+    second.do(Kind.ALL_REDUCE, elements=1, source=address, destination=address)
+    driver.queue_synchronize(second.queue)
+    assert second.error() is not None
+    first.do(Kind.ALL_REDUCE, elements=1, source=address, destination=address)
+    driver.queue_synchronize(first.queue)
+    assert first.error() is not None
+
+
+def test_ranks_that_come_for_different_things(
+    driver: DriverUnderTest, make_ranks: MakeRanks, make_memory: Callable[..., int]
+) -> None:
+    ranks = make_ranks(2)
+    address = make_memory(1024)
+    for rank in ranks:
+        rank.do(
+            Kind.ALL_REDUCE, elements=100 + rank.rank, source=address, destination=address,
+            timeout=20_000,
+        )  # fmt: skip
+    for rank in ranks:
+        driver.queue_synchronize(rank.queue)
+        assert rank.error() is not None
+
+
+@pytest.mark.parametrize("end", ["communicator_abort", "communicator_destroy"])
+def test_abort_and_destroy_end_pending_work(
+    driver: DriverUnderTest,
+    make_queue: Callable[..., int],
+    make_memory: Callable[..., int],
+    end: str,
+) -> None:
+    driver.need("communicate")
+    id = driver.communicator_id()
+    ranks = [Rank(driver, id, r, 2, make_queue()) for r in range(2)]
+    address = make_memory(64)
+    ranks[0].do(Kind.ALL_REDUCE, elements=1, source=address, destination=address, timeout=0)
+    time.sleep(0.05)
+    assert not driver.queue_query(ranks[0].queue)
+    driver.call(end, ranks[0].handle)
+    driver.queue_synchronize(ranks[0].queue)
+    ranks[1].do(Kind.ALL_REDUCE, elements=1, source=address, destination=address, timeout=0)
+    driver.queue_synchronize(ranks[1].queue)
+    assert ranks[1].error() is not None
+    driver.communicator_destroy(ranks[1].handle)
+    if end == "communicator_abort":
+        driver.communicator_destroy(ranks[0].handle)
+
+
+def test_wrong_arguments(
+    driver: DriverUnderTest, make_ranks: MakeRanks, make_memory: Callable[..., int]
+) -> None:
+    rank = make_ranks(2)[0]
+    address = make_memory(64)
+    good = {"elements": 4, "source": address, "destination": address}
+    for wrong in (
+        {"elements": 0},
+        {"elements": 2**62},
+        {"source": 0},
+        {"destination": 0},
+        {"kind": Kind.BROADCAST, "peer": 2},
+    ):
+        fields = {"kind": Kind.ALL_REDUCE, **good, **wrong}
+        with pytest.raises(DriverError) as error:
+            rank.do(Kind(fields.pop("kind")), **fields)
+        assert error.value.status == Status.INVALID_ARGUMENT, wrong
+    with pytest.raises(DriverError) as error:
+        rank.do(Kind.ALL_REDUCE, **good, dtype=0)
+    assert error.value.status == Status.UNSUPPORTED
+    with pytest.raises(DriverError) as error:
+        driver.communicator_create(driver.communicator_id(), 0, 2, 2)
+    assert error.value.status == Status.INVALID_ARGUMENT
+
+
+_OTHER_PROCESS = """
+import ctypes, sys, time
+from torch_outboard.drivers import contract
+from torch_outboard.drivers.client import Client
+from torch_outboard.drivers.contract import CommunicationKind as Kind
+
+driver = Client(contract.load(sys.argv[1]))
+id = contract.described(contract.CommunicatorId)
+id.data[:] = bytes.fromhex(sys.argv[2])
+try:
+    communicator = driver.communicator_create(id, 0, 1, 2)
+except RuntimeError as error:
+    print(error.status.name, flush=True)
+    sys.exit()
+queue, address = driver.queue_create(0), driver.allocate(0, 1 << 20)
+driver.fill(queue, address, (5).to_bytes(4, "little"), 1 << 20)
+driver.communicate(queue, communicator, Kind.ALL_REDUCE, dtype=contract.DType.INT32,
+                   elements=1 << 18, source=address, destination=address, timeout=60000)
+driver.queue_synchronize(queue)
+driver.call("communicator_error", communicator)
+print(driver.read(queue, address + (1 << 20) - 4, 4).hex(), flush=True)
+time.sleep(600)
+"""
+
+
+@contextlib.contextmanager
+def other_process(
+    driver: DriverUnderTest, id: contract.CommunicatorId
+) -> Iterator[subprocess.Popen[str]]:
+    library = importlib.import_module(f"torch_outboard.drivers.{driver.name}").library_path()
+    # It has the other kind of memory, where there are two.
+    kind = "separate" if b"shared" in driver.device_properties(0).name else "shared"
+    environment = os.environ | {
+        "OUTBOARD_HOST_ACCESS": kind,
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+    }
+    command = [sys.executable, "-c", _OTHER_PROCESS, str(library), bytes(id.data).hex()]
+    started = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        yield started
+    finally:
+        started.kill()
+        started.communicate()
+
+
+@pytest.mark.shipped_only
+def test_another_process_that_is_killed(
+    driver: DriverUnderTest, make_queue: Callable[..., int], make_memory: Callable[..., int]
+) -> None:
+    """It takes part, and its end is noticed long before the timeout; nothing is left in memory."""
+    driver.need("communicate")
+    id = driver.communicator_id()
+    files = len(os.listdir("/proc/self/fd"))
+    rank = Rank(driver, id, 0, 2, make_queue())
+    address = make_memory(1 << 20)
+    driver.fill(rank.queue, address, packed([2]), 1 << 20)
+    same = {"elements": 1 << 18, "source": address, "destination": address}
+    with other_process(driver, id) as other:
+        rank.do(Kind.ALL_REDUCE, **same)
+        assert other.stdout is not None
+        assert other.stdout.readline().strip() == packed([7]).hex()
+        synchronize([rank])
+        rank.do(Kind.ALL_REDUCE, **same)
+        time.sleep(0.1)
+        other.send_signal(signal.SIGKILL)
+        start = time.monotonic()
+        driver.queue_synchronize(rank.queue)
+        assert time.monotonic() - start < 30
+        assert "1" in (rank.error() or "")
+    driver.communicator_destroy(rank.handle)
+    assert len(os.listdir("/proc/self/fd")) <= files
+    assert not [name for name in os.listdir("/dev/shm") if "outboard" in name]
+
+
+@pytest.mark.shipped_only
+def test_an_id_that_cannot_be_reached(driver: DriverUnderTest) -> None:
+    """As from another machine: of a process that is gone, or another's file."""
+    driver.need("communicate")
+    id = driver.communicator_id()
+    for byte in (0, 16, 24):  # of key, process and file
+        wrong = contract.described(contract.CommunicatorId, data=id.data)
+        wrong.data[byte] ^= 0x55
+        with other_process(driver, wrong) as other:
+            assert other.stdout is not None
+            assert other.stdout.readline().strip() == "UNSUPPORTED"
+    rank = driver.communicator_create(id, 0, 0, 1)
+    driver.communicator_destroy(rank)
