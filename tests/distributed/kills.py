@@ -10,6 +10,7 @@ nothing left behind: no process, no shared memory. Exit status 1 means that one 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
 import random
 import shutil
@@ -33,7 +34,8 @@ import torch.distributed as dist
 RANKS = 3
 TIMEOUT = 5.0  # seconds, of the group
 MARGIN = 10.0  # for machines that do much else
-LATEST = 1.5  # seconds after which the kill comes at the latest
+LATEST = 1.0  # seconds after which the kill comes at the latest
+START_LIMIT = 30.0  # seconds that processes may take to begin
 SHARED_MEMORY = Path("/dev/shm")
 
 
@@ -86,7 +88,9 @@ def communicate(rank: int, seed: int, folder: Path) -> None:
                 dist.all_reduce(x, async_op=True).wait()
             if draws.random() < 0.3:
                 x.cpu()
-            begun = True
+            if not begun:
+                begun = True
+                Path(folder, f"begun-{rank}").touch()
     except RuntimeError as error:
         text = str(error).splitlines()[0]
         Path(folder, f"error-{rank}").write_text(f"{'' if begun else 'at the start: '}{text}")
@@ -115,7 +119,10 @@ def run(seed: int) -> Outcome | None:
             log = os.open(folder / f"log-{rank}", os.O_WRONLY | os.O_CREAT)
             os.dup2(log, 1)
             os.dup2(log, 2)
+            # Where it is, should it hang.
+            faulthandler.dump_traceback_later(TIMEOUT + MARGIN, file=log)
             communicate(rank, seed, folder)
+            faulthandler.cancel_dump_traceback_later()
             return None
         try:
             os.setpgid(pid, pids[0] if pids else 0)
@@ -123,8 +130,12 @@ def run(seed: int) -> Outcome | None:
             pass  # it did so itself
         pids.append(pid)
     victim = draws.randrange(RANKS)
-    # Late enough for most to be communicating, early enough for some to be beginning.
-    time.sleep(draws.uniform(0.2, LATEST))
+    # Some while the group begins, most while it communicates.
+    if draws.random() < 0.8:
+        deadline = time.monotonic() + START_LIMIT
+        while len(list(folder.glob("begun-*"))) < RANKS and time.monotonic() < deadline:
+            time.sleep(0.01)
+    time.sleep(draws.uniform(0, LATEST))
     start = time.monotonic()
     os.kill(pids[victim], signal.SIGKILL)
     outcome = Outcome()
