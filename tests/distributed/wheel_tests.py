@@ -128,14 +128,15 @@ def judged(answer: Answer) -> Answer:
         reason = f"exclusion is needless: {exclusion.reason}"
         return Answer(answer.entry, "wrong", failures=[{"check": "excluded", "reason": reason}])
     if answer.status == "wrong" and exclusion.hides(answer.failures[0]["reason"]):
-        return Answer(
-            answer.entry, "excluded", excluded=[exclusion.reason], seconds=answer.seconds
-        )
+        return Answer(answer.entry, "excluded", excluded=[exclusion.reason], seconds=answer.seconds)
     return answer
 
 
 def run_all(
-    make_worker: Callable[[], Worker], tests: Sequence[str], jobs: int, done: Callable[[Answer], None]
+    make_worker: Callable[[], Worker],
+    tests: Sequence[str],
+    jobs: int,
+    done: Callable[[Answer], None],
 ) -> None:
     """`done` is called in the caller's thread, in any order."""
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()

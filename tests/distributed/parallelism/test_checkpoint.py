@@ -54,7 +54,10 @@ def check_loaded(path):
     check_losses(train(model, device, slice(None), optimizer, steps=2),
                  train(reference, "cpu", slice(None), theirs, steps=2))
 """
-SAVE = PROGRAM + "dcp.save(state_of(*trained()), checkpoint_id={path!r})\ndist.destroy_process_group()\n"
+SAVE = (
+    PROGRAM
+    + "dcp.save(state_of(*trained()), checkpoint_id={path!r})\ndist.destroy_process_group()\n"
+)
 LOAD = PROGRAM + "check_loaded({path!r})\ndist.destroy_process_group()\n"
 
 
