@@ -2,12 +2,12 @@
 
     torchrun --nproc-per-node 2 --max-restarts 1 examples/distributed_digits.py
 
-Without torchrun the script starts itself so. Each process uses the device that LOCAL_RANK names, if
-there are as many. First one process learns alone, then all together with DistributedDataParallel, then
-with sharded parameters. In the middle of that a worker is killed: torchrun starts all again, and they go
-on from the last distributed checkpoint (with `--max-restarts 0` nobody is killed). The run exits with
-status 1 if a network recognizes clearly less of the digits it has not seen than the one that learned
-alone, or if the restart did not happen.
+Without torchrun the script starts itself so. Each process uses the device that LOCAL_RANK names,
+if there are as many. First one process learns alone, then all together with
+DistributedDataParallel, then with sharded parameters. In the middle of that a worker is killed:
+torchrun starts all again, and they go on from the last distributed checkpoint (with `--max-
+restarts 0` nobody is killed). The run exits with status 1 if a network recognizes clearly less of
+the digits it has not seen than the one that learned alone, or if the restart did not happen.
 """
 
 from __future__ import annotations
@@ -214,8 +214,8 @@ def failures(results: dict[str, Result], restarted: bool, restart_wanted: bool) 
 def store_of(attempt: int) -> dist.Store:
     """Where processes of one attempt find each other.
 
-    Torchrun keeps its store when it starts processes again, and on CPU Gloo would find the addresses of
-    those that are gone.
+    Torchrun keeps its store when it starts processes again, and on CPU Gloo would find the
+    addresses of those that are gone.
     """
     store = dist.TCPStore(
         os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False

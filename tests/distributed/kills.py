@@ -3,8 +3,8 @@
     python -m tests.distributed.kills --runs 200
 
 Each run starts three processes that communicate without an end, and kills one. The others have to
-raise within the group's timeout, naming rank and operation, to go on using the device, and to end with
-nothing left behind: no process, no shared memory. Exit status 1 means that one did not.
+raise within the group's timeout, naming rank and operation, to go on using the device, and to end
+with nothing left behind: no process, no shared memory. Exit status 1 means that one did not.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -97,10 +98,8 @@ def communicate(rank: int, seed: int, folder: Path) -> None:
         text = str(error).splitlines()[0]
         where = "" if begun else "at the start: "
         Path(folder, f"error-{rank}").write_text(f"{time.monotonic()} {where}{text}")
-    try:
+    with suppress(AssertionError):  # there may be none yet
         dist.destroy_process_group()
-    except AssertionError:
-        pass  # there is none yet
     assert (torch.ones(3, device=device) + 1).tolist() == [2.0] * 3
     Path(folder, f"survived-{rank}").touch()
 
@@ -127,10 +126,8 @@ def run(seed: int) -> Outcome | None:
             communicate(rank, seed, folder)
             faulthandler.cancel_dump_traceback_later()
             return None
-        try:
+        with suppress(PermissionError):  # it may have done so itself
             os.setpgid(pid, pids[0] if pids else 0)
-        except PermissionError:
-            pass  # it did so itself
         pids.append(pid)
     victim = draws.randrange(RANKS)
     # Some while the group begins, most while it communicates.
@@ -142,16 +139,16 @@ def run(seed: int) -> Outcome | None:
     start = time.monotonic()
     os.kill(pids[victim], signal.SIGKILL)
     outcome = Outcome()
-    left = {rank: pid for rank, pid in enumerate(pids)}
+    left = dict(enumerate(pids))
     while left and time.monotonic() < start + TIMEOUT + MARGIN:
         for rank, pid in list(left.items()):
             done, status = os.waitpid(pid, os.WNOHANG)
             if not done:
                 continue
             del left[rank]
-            if rank != victim:
-                if code := os.waitstatus_to_exitcode(status):
-                    outcome.faults.append(f"rank {rank} ended with {code}")
+            code = os.waitstatus_to_exitcode(status)
+            if rank != victim and code:
+                outcome.faults.append(f"rank {rank} ended with {code}")
         time.sleep(0.01)
     for rank, pid in left.items():
         outcome.faults.append(f"rank {rank} hangs")

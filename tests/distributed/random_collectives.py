@@ -1,10 +1,10 @@
-"""Collectives of random kinds, sizes, dtypes and groups on the device, against the same on CPU by Gloo.
+"""Collectives of random kinds, sizes, dtypes and groups on the device, against Gloo on CPU.
 
     python -m tests.distributed.random_collectives --count 10000 --seed 0
 
-starts three processes, which draw the same calls and make each twice: on the device, several of them
-under way at once, and on CPU. Exit status 1 means that a result differs; the line says which call, and
-`--seed` and `--first` bring it again.
+starts three processes, which draw the same calls and make each twice: on the device, several of
+them under way at once, and on CPU. Exit status 1 means that a result differs; the line says which
+call, and `--seed` and `--first` bring it again.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ REDUCED = (torch.float32, torch.float64, torch.float16, torch.int8, torch.uint8,
 MOVED = (*REDUCED, torch.bool)
 REDUCTIONS = (dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN, dist.ReduceOp.MAX)
 KINDS = (
-    "all_reduce", "broadcast", "reduce", "all_gather", "all_gather_into_tensor", "gather", "scatter",
-    "reduce_scatter_tensor", "all_to_all_single", "send_recv", "all_reduce_coalesced",
+    "all_reduce", "broadcast", "reduce", "all_gather", "all_gather_into_tensor", "gather",
+    "scatter", "reduce_scatter_tensor", "all_to_all_single", "send_recv", "all_reduce_coalesced",
 )  # fmt: skip
 
 

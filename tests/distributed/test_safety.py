@@ -23,7 +23,8 @@ def test_other_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert x.tolist() == [2.0] * 3
         for call, words in (
             (lambda: dist.all_reduce(torch.ones(3 + rank, device=device)), ("shapes", "rank")),
-            (lambda: dist.all_reduce(x) if rank else dist.broadcast(x, 0), ("ALLREDUCE", "BROADCAST")),
+            (lambda: dist.all_reduce(x) if rank else dist.broadcast(x, 0),
+             ("ALLREDUCE", "BROADCAST")),
         ):
             try:
                 call()
@@ -63,8 +64,8 @@ def test_other_shapes_are_not_waited_for_longer_than_the_timeout(
         """,
         tmp_path,
     )
-    # On a thread of its own, where nobody can catch it, Gloo ends a process to which more comes than
-    # it has asked for, on CPU as well.
+    # On a thread of its own, where nobody can catch it, Gloo ends a process to which more comes
+    # than it has asked for, on CPU as well.
     ended = [r for r in results if way == "gloo" and "collective mismatch" in r.stderr]
     assert [r.returncode for r in results if r not in ended] == [0] * (2 - len(ended)), results
     raised = [result.stdout for result in results if "raised:" in result.stdout]
@@ -72,7 +73,7 @@ def test_other_shapes_are_not_waited_for_longer_than_the_timeout(
 
 
 def test_monitored_barrier(tmp_path: Path) -> None:
-    """Names the rank that is not there; of a group of Gloo's, which is the one that PyTorch takes."""
+    """Names the rank that is not there; of a group of Gloo's, which PyTorch asks for."""
     run_ranks(
         """
         import time
@@ -185,7 +186,8 @@ def test_interfaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 fields = line.split()
                 if fields[3] == "0A" and f"socket:[{fields[9]}]" in own:
                     listening.add(fields[1].split(":")[0])
-        loopback = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
+        loopback = {"0100007F", "00000000000000000000000001000000",
+                    "0000000000000000FFFF00000100007F"}
         assert listening and listening <= loopback, listening
         dist.barrier()
         dist.destroy_process_group()

@@ -1,10 +1,10 @@
-"""Runs the distributed tests that PyTorch's wheel brings on the device, those that CPU passes by Gloo.
+"""Runs distributed tests of PyTorch's wheel on the device: those that CPU passes by Gloo.
 
     python -m tests.distributed.wheel_tests --access separate --jobs 2
 
 Results appear in `.test-results/distributed/<driver>-<access>.jsonl` and `.md`, those of CPU in
 `cpu.jsonl`. Exit status 1 means that a test which passes on CPU fails and is not excluded
-(`wheel_exclusions.py`).
+(`wheel/exclusions.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.distributed.wheel_exclusions import exclusion_of
+from tests.distributed.wheel.exclusions import exclusion_of
 from tests.opinfo.sweep import NOT_RIGHT, Journal
 from tests.opinfo.worker import Answer
 from tests.run import RESULTS
@@ -63,7 +63,7 @@ class Worker:
     def process(self, ranks: int) -> subprocess.Popen[str]:
         if ranks not in self._processes:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.distributed.wheel_worker", self.side],
+                [sys.executable, "-m", "tests.distributed.wheel.worker", self.side],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -178,8 +178,8 @@ def scoreboard(title: str, answers: Sequence[Answer], available: int) -> str:
     counts = Counter(answer.status for answer in answers)
     lines = [
         f"# Distributed tests of the wheel: {title}", "",
-        f"Of {available} tests CPU passes {len(answers)} by Gloo; of these {counts['right']} are right, "
-        f"{counts['excluded']} excluded.", "",
+        f"Of {available} tests CPU passes {len(answers)} by Gloo; of these {counts['right']} are "
+        f"right, {counts['excluded']} excluded.", "",
         "| test | | reason |", "|---|---|---|",
     ]  # fmt: skip
     for answer in answers:
@@ -250,8 +250,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     answers = sorted(ran if options.test else journal.answers, key=lambda a: a.entry)
     counts = Counter(answer.status for answer in answers)
     print(
-        f"{driver}, {options.access}: of {len(answers)} tests that CPU passes {counts['right']} are "
-        f"right, {counts['excluded']} excluded"
+        f"{driver}, {options.access}: of {len(answers)} tests that CPU passes {counts['right']} "
+        f"are right, {counts['excluded']} excluded"
     )
     if not options.test:
         title = f"{driver}, {options.access} memory, {versions}"

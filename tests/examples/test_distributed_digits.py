@@ -1,4 +1,4 @@
-"""The example of training in several processes ends well, with a worker killed and started again."""
+"""The example of training in several processes ends well, with a worker killed on the way."""
 
 from __future__ import annotations
 

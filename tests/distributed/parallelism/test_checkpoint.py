@@ -48,7 +48,8 @@ def check_loaded(path):
     optimizer = adam(model.parameters())
     state = state_of(model, optimizer)
     dcp.load(state, checkpoint_id=path)
-    set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+    set_state_dict(
+        model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
     check_parameters(model.parameters(), reference.parameters())
     # And the optimizer's state: training goes on as if nothing had been.
     check_losses(train(model, device, slice(None), optimizer, steps=2),
@@ -77,7 +78,8 @@ check_loaded(path + "/sync")
 check_loaded(path + "/async")
 
 # The whole of it, on CPU.
-whole = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+whole = get_model_state_dict(model, options=options)
 if rank == 0:
     assert {{t.device.type for t in whole.values()}} == {{"cpu"}}
     assert whole["2.weight"].shape == (32, 32)

@@ -210,7 +210,7 @@ dist.destroy_process_group()
 
 
 def test_times_of_steps(tmp_path: Path) -> None:
-    """Those that PyTorch keeps of each step, with the part of communication behind the backward pass."""
+    """Those that PyTorch keeps of each step, with what is hidden behind the backward pass."""
     run_ranks(
         PROGRAM
         + """

@@ -34,7 +34,8 @@ def sharded(**options):
         if isinstance(layer, nn.Linear): fully_shard(layer, **options)
     return fully_shard(model, **options)
 
-for options in ({}, {"reshard_after_forward": False}, {"mesh": init_device_mesh(device.type, (2,))}):
+mesh = init_device_mesh(device.type, (2,))
+for options in ({}, {"reshard_after_forward": False}, {"mesh": mesh}):
     model = sharded(**options)
     check_losses(mean_over_ranks(train(model, device, mine), device), losses)
     check_parameters(model.parameters(), reference.parameters())
@@ -133,8 +134,8 @@ model = FullyShardedDataParallel(
     network(), device_id=device, cpu_offload=CPUOffload(offload_params=True), use_orig_params=True)
 check_losses(mean_over_ranks(train(model, device, mine), device), losses)
 
-model = FullyShardedDataParallel(network().to(device), device_id=device, mixed_precision=MixedPrecision(
-    param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16))
+mixed = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16)
+model = FullyShardedDataParallel(network().to(device), device_id=device, mixed_precision=mixed)
 check_losses(mean_over_ranks(train(model, device, mine), device), losses, 0.15)
 
 model = FullyShardedDataParallel(network().to(device), device_id=device)

@@ -57,7 +57,8 @@ def test_eager_and_compiled(tmp_path: Path) -> None:
         from tests.distributed.parallelism.networks import *
         reference, losses = alone(steps=4)
         model = torch.nn.parallel.DistributedDataParallel(network().to(device))
-        found = train(torch.compile(model, backend="aot_eager"), device, part_of(rank, ranks), steps=4)
+        compiled = torch.compile(model, backend="aot_eager")
+        found = train(compiled, device, part_of(rank, ranks), steps=4)
         check_losses(mean_over_ranks(found, device), losses)
         dist.destroy_process_group()
         """,

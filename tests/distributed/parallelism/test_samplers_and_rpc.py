@@ -12,7 +12,7 @@ pytestmark = pytest.mark.separate
 
 
 def test_distributed_sampler(tmp_path: Path) -> None:
-    """Every sample is one rank's in each epoch, in another order; through workers and pinned memory."""
+    """Every sample is one rank's in each epoch, in another order; by workers and pinned memory."""
     run_ranks(
         """
         from torch.utils.data import DataLoader, TensorDataset

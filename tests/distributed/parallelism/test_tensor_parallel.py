@@ -43,7 +43,8 @@ calls = [
 for placement in (Shard(0), Shard(1), Replicate()):
     for number, call in enumerate(calls):
         ours = [distribute_tensor(t.to(device), mesh, [placement]) for t in (x, y, w)]
-        torch.testing.assert_close(whole(call(*ours)).cpu(), call(x, y, w), msg=lambda m: f"{number}: {m}")
+        found = whole(call(*ours)).cpu()
+        torch.testing.assert_close(found, call(x, y, w), msg=lambda m: f"{number}: {m}")
 # Every redistribution.
 for before in (Shard(0), Shard(1), Replicate()):
     for after in (Shard(0), Shard(1), Replicate()):
@@ -55,10 +56,12 @@ for reduction in ("sum", "avg", "max"):
     factor = {"sum": 3.0, "avg": 1.5}.get(reduction)
     wanted = x * factor if factor else torch.maximum(x, 2 * x)
     torch.testing.assert_close(part.full_tensor().cpu(), wanted)
-    torch.testing.assert_close(part.redistribute(mesh, [Shard(0)]).to_local().cpu(), wanted.chunk(2)[rank])
+    mine = part.redistribute(mesh, [Shard(0)]).to_local().cpu()
+    torch.testing.assert_close(mine, wanted.chunk(2)[rank])
 # Uneven shards.
 odd = torch.arange(10.0).reshape(5, 2)
-torch.testing.assert_close(distribute_tensor(odd.to(device), mesh, [Shard(0)]).full_tensor().cpu(), odd)
+parts = distribute_tensor(odd.to(device), mesh, [Shard(0)])
+torch.testing.assert_close(parts.full_tensor().cpu(), odd)
 # Gradients.
 a = distribute_tensor(x.to(device), mesh, [Shard(0)]).requires_grad_()
 b = distribute_tensor(w.to(device), mesh, [Replicate()]).requires_grad_()
@@ -93,7 +96,8 @@ from torch.distributed.tensor.parallel import (
     loss_parallel, parallelize_module)
 mesh = init_device_mesh(device.type, (ranks,))
 reference, losses = alone()
-model = parallelize_module(network().to(device), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+two = {"0": ColwiseParallel(), "2": RowwiseParallel()}
+model = parallelize_module(network().to(device), mesh, two)
 # Layers that stay as they are cannot be in one call with DTensors.
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, foreach=False)
 check_losses(train(model, device, optimizer=optimizer), losses)

@@ -1,10 +1,10 @@
 """A process that runs distributed tests of PyTorch's wheel one by one, as it is told.
 
-    BACKEND=gloo WORLD_SIZE=3 python -m tests.distributed.wheel_worker cpu|device
+    BACKEND=gloo WORLD_SIZE=3 python -m tests.distributed.wheel.worker cpu|device
 
-It reads names of tests from standard input and answers each with a line of JSON. PyTorch and its tests
-are imported once. For each test it forks a process that leads the ranks, which are forked as well: so
-a test takes a fraction of a second, where it would take many with ranks that import everything.
+It reads requests from standard input and answers each with a line of JSON. PyTorch and its tests
+are imported once. For each test it forks a process that leads the ranks, which are forked as
+well: so a test takes about a second, where it would take many with ranks that import everything.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import unittest
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -113,10 +114,8 @@ def in_fork(side: type[OnCPU], name: str, timeout: float) -> dict[str, Any]:
         if answer:
             found = json.loads(answer)
         os.close(read)
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         os.waitpid(pid, 0)
         log.seek(0)
         output = log.read()

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.distributed.wheel_exclusions import EXCLUSIONS, Exclusion
+from tests.distributed.wheel.exclusions import EXCLUSIONS, Exclusion
 from tests.distributed.wheel_tests import RANKS, Worker, judged, last_line, scoreboard
 from tests.opinfo.worker import Answer
 
 # Of each kind of communication one, and a model.
 SLICE = (
-    "test_all_gather_object_default_pg", "test_all_reduce_full_group_max", "test_all_reduce_sum_complex",
+    "test_all_gather_object_default_pg", "test_all_reduce_full_group_max",
+    "test_all_reduce_sum_complex",
     "test_broadcast", "test_DistributedDataParallelCPU",
     "test_gather", "test_reduce_sum", "test_scatter_full_group", "test_send_recv_any_source",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Distributed tests of the wheel that Gloo on CPU passes and the device does not, each with its reason.
+"""Distributed tests of the wheel that CPU passes by Gloo and the device does not, with reasons.
 
 An exclusion that hides no failure any more fails the test that it names, so this table cannot
 outlive its reasons.
@@ -31,8 +31,8 @@ class Exclusion:
 
 
 WAITS_ON_THE_STREAM = (
-    "the test asks whether the work is done right after `wait()`, which lets the stream wait and not "
-    "the host; it leaves NCCL out for the same reason"
+    "the test asks whether the work is done right after `wait()`, which lets the stream wait and "
+    "not the host; it leaves NCCL out for the same reason"
 )
 GLOO_BY_NAME = (
     "PyTorch's frontend takes no backend for it that is not named gloo; "
@@ -60,8 +60,8 @@ EXCLUSIONS = (
     ),
     Exclusion(
         "test_ddp_logging_data_cpu", "String comparison failed: 'custom'",
-        "PyTorch calls every backend from outside 'custom' in this record; the times that are compared "
-        "before are there",
+        "PyTorch calls every backend from outside 'custom' in this record; the times that are "
+        "compared before are there",
     ),
     Exclusion(
         "test_sparse_all_reduce_sum", "Sparse|sparse", "sparse tensors are not reduced yet",
