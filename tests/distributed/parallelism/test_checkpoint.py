@@ -89,7 +89,7 @@ dist.destroy_process_group()
     )
 
 
-@pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
+@pytest.mark.parametrize(("before", "after"), [(2, 1), pytest.param(1, 2, marks=pytest.mark.slow)])
 def test_other_numbers_of_ranks(tmp_path: Path, before: int, after: int) -> None:
     path = str(tmp_path / "checkpoint")
     for name, program, ranks in (("save", SAVE, before), ("load", LOAD, after)):
@@ -97,6 +97,7 @@ def test_other_numbers_of_ranks(tmp_path: Path, before: int, after: int) -> None
         run_ranks(program.replace("{path!r}", repr(path)), tmp_path / name, ranks=ranks)
 
 
+@pytest.mark.slow
 def test_on_cpu_alone(tmp_path: Path) -> None:
     """Read without any group or device, also as a file of torch.save."""
     path = str(tmp_path / "checkpoint")

@@ -165,6 +165,7 @@ dist.destroy_process_group()
     )
 
 
+@pytest.mark.slow
 def test_both_dimensions(tmp_path: Path) -> None:
     """Tensor parallelism in pairs of ranks, FSDP2 between pairs."""
     run_ranks(
