@@ -1,6 +1,7 @@
 #include "distributed/process_group.h"
 
 #include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
 
@@ -197,6 +198,8 @@ c10::Stream ProcessGroup::stream_for(c10::Device device, const Call& call) {
 ProcessGroup::WorkPointer ProcessGroup::run(Call call) {
   check_fork();
   correct_default_backend();
+  // What is received is copied into tensors that may want gradients, as a pipeline's do.
+  const at::NoGradGuard no_grad;
   Tensors all = call.inputs;
   all.insert(all.end(), call.outputs.begin(), call.outputs.end());
   const c10::Device device = all.empty() ? device_of(current_device()) : device_of_all(all);
