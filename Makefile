@@ -50,6 +50,11 @@ demo: build ## train a network on handwritten digits on the device, and compare 
 demo-riscv: build $(CLANG)/ready $(RISCV)/ready ## the same, smaller, on an emulated RISC-V processor with kernels compiled for it
 	@$(ON_RISCV) $(PY) examples/digits.py --device riscv --channels 8 --epochs 6 --output demo-output/riscv
 
+.PHONY: demo-distributed
+demo-distributed: build ## the same in two processes, by DDP and FSDP2, with one killed and started again
+	@for driver in host ocl; do OUTBOARD_DRIVER=$$driver OMP_NUM_THREADS=1 \
+		$(PY) examples/distributed_digits.py --output demo-output/distributed-$$driver; done
+
 .PHONY: test
 test: build ## the default tests: shared memory, then separate memory, torture, and OpenCL
 	@$(PY) -m tests.run default

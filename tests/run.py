@@ -36,6 +36,7 @@ CLANG_KERNELS = (
 # Those that a driver with kernels runs.
 KERNEL_TESTS = (
     "tests/device_kernels", "tests/programs", "tests/profiler", "tests/examples", "tests/inductor",
+    "tests/distributed/parallelism",
 )  # fmt: skip
 
 SWEEP_DTYPES = (
@@ -94,6 +95,12 @@ def sweep_stage(dtype: str, access: str) -> Stage:
     return Stage(f"sweep-{dtype}-{access}", (*arguments, "--jobs", str(jobs()), "--resume"))
 
 
+def wheel_stage(access: str) -> Stage:
+    """The distributed tests that PyTorch brings."""
+    arguments = ("-m", "tests.distributed.wheel_tests", "--driver", "host", "--access", access)
+    return Stage(f"wheel-distributed-{access}", (*arguments, "--jobs", str(jobs()), "--resume"))
+
+
 def jobs() -> int:
     """Processes of a stage; the Makefile passes MAX_JOBS on."""
     return min(int(os.environ.get("MAX_JOBS") or os.cpu_count() or 1), 8)
@@ -117,6 +124,7 @@ def full_stages() -> list[Stage]:
         engines_stage(None),
         engines_stage("not slow", "gpu"),
         *clang_stages(*CLANG_DRIVER, "tests/device_kernels"),
+        *(wheel_stage(access) for access in ("shared", "separate")),
     ]
     for access in ("shared", "separate"):
         stages += [sweep_stage(dtype, access) for dtype in SWEEP_DTYPES]

@@ -17,6 +17,23 @@ std::shared_ptr<HostPart> HostPart::running() {
   return t_running != nullptr ? t_running->shared_from_this() : nullptr;
 }
 
+std::exception_ptr described(std::exception_ptr failure, const std::string& what) noexcept {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    try {
+      // Gloo's messages are of several lines, with a stack.
+      std::string cause = error.what();
+      cause = cause.substr(0, cause.find('\n'));
+      TORCH_CHECK_WITH(DistBackendError, false, what, " failed: ", cause);
+    } catch (...) {
+      return std::current_exception();
+    }
+  } catch (...) {
+  }
+  return failure;
+}
+
 void HostPart::run() noexcept {
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -29,15 +46,6 @@ void HostPart::run() noexcept {
   t_running = this;
   try {
     body_();
-  } catch (const std::exception& error) {
-    try {
-      // Gloo's messages are of several lines, with a stack.
-      std::string cause = error.what();
-      cause = cause.substr(0, cause.find('\n'));
-      TORCH_CHECK_WITH(DistBackendError, false, description_, " failed: ", cause);
-    } catch (...) {
-      failure = std::current_exception();
-    }
   } catch (...) {
     failure = std::current_exception();
   }
@@ -51,8 +59,6 @@ void HostPart::refuse(std::exception_ptr failure) noexcept { finish(std::move(fa
 void HostPart::finish(std::exception_ptr failure) noexcept {
   std::lock_guard<std::mutex> lock(mutex_);
   if (done_) return;
-  // Whoever waits for the stream only learns of it, too.
-  if (failure != nullptr) defer_failure(failure);
   done_ = true;
   failure_ = std::move(failure);
   changed_.notify_all();

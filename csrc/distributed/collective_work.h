@@ -13,13 +13,16 @@
 
 namespace outboard::distributed {
 
+// A DistBackendError that names the collective, `what`, in front of the first line of the failure.
+// What is no std::exception stays as it is.
+std::exception_ptr described(std::exception_ptr failure, const std::string& what) noexcept;
+
 // The part on the host. Shared by the queue, which runs it, and the group, which lets go of it
 // later: its tensors may belong to objects of Python, whose end takes the interpreter's lock, and
 // their memory may go back to the driver.
 class HostPart : public std::enable_shared_from_this<HostPart> {
  public:
-  HostPart(std::function<void()> body, std::string description)
-      : body_(std::move(body)), description_(std::move(description)) {}
+  explicit HostPart(std::function<void()> body) : body_(std::move(body)) {}
 
   // On a thread of the driver's: never throws, takes no lock of the interpreter.
   void run() noexcept;
@@ -39,7 +42,6 @@ class HostPart : public std::enable_shared_from_this<HostPart> {
   void finish(std::exception_ptr failure) noexcept;
 
   std::function<void()> body_;
-  const std::string description_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   bool done_ = false;

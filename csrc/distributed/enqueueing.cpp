@@ -5,6 +5,7 @@
 #include "distributed/process_group.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
+#include "runtime/streams/deferred_failure.h"
 
 namespace outboard::distributed {
 namespace {
@@ -50,22 +51,24 @@ constexpr int64_t kPieceBytes = int64_t{4} << 20;
 
 std::shared_ptr<HostPart> ProcessGroup::guarded_part(std::function<void()> body,
                                                      const std::string& description) const {
-  return std::make_shared<HostPart>(
-      [state = state_, body = std::move(body)] {
-        {
-          std::lock_guard<std::mutex> state_lock(state->mutex);
-          if (state->failure != nullptr) std::rethrow_exception(state->failure);
-        }
-        try {
-          body();
-        } catch (...) {
-          // What the others do after this, nobody knows.
-          std::lock_guard<std::mutex> state_lock(state->mutex);
-          if (state->failure == nullptr) state->failure = std::current_exception();
-          throw;
-        }
-      },
-      description);
+  return std::make_shared<HostPart>([state = state_, body = std::move(body), description] {
+    {
+      std::lock_guard<std::mutex> state_lock(state->mutex);
+      if (state->failure != nullptr) std::rethrow_exception(state->failure);
+    }
+    try {
+      body();
+    } catch (...) {
+      // What the others do after this, nobody knows: it is the group's failure, and everything
+      // behind it fails by the same. Whoever waits for the stream only learns of it, too.
+      std::lock_guard<std::mutex> state_lock(state->mutex);
+      if (state->failure == nullptr) {
+        state->failure = described(std::current_exception(), description);
+        defer_failure(state->failure);
+      }
+      std::rethrow_exception(state->failure);
+    }
+  });
 }
 
 std::optional<ProcessGroup::Enqueued> ProcessGroup::enqueue_by_driver(

@@ -1,6 +1,7 @@
 #include "distributed/process_group.h"
 
 #include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
 
@@ -14,6 +15,7 @@
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
+#include "runtime/streams/deferred_failure.h"
 #include "torch_version.h"
 
 namespace outboard::distributed {
@@ -197,6 +199,8 @@ c10::Stream ProcessGroup::stream_for(c10::Device device, const Call& call) {
 ProcessGroup::WorkPointer ProcessGroup::run(Call call) {
   check_fork();
   correct_default_backend();
+  // What is received is copied into tensors that may want gradients, as a pipeline's do.
+  const at::NoGradGuard no_grad;
   Tensors all = call.inputs;
   all.insert(all.end(), call.outputs.begin(), call.outputs.end());
   const c10::Device device = all.empty() ? device_of(current_device()) : device_of_all(all);
@@ -204,7 +208,10 @@ ProcessGroup::WorkPointer ProcessGroup::run(Call call) {
   sweep();
   {
     std::lock_guard<std::mutex> state_lock(state_->mutex);
-    if (state_->failure != nullptr) std::rethrow_exception(state_->failure);
+    if (state_->failure != nullptr) {
+      forget_failure(state_->failure);
+      std::rethrow_exception(state_->failure);
+    }
   }
   const uint64_t number = ++number_;
   const c10::Stream stream = stream_for(device, call);
@@ -269,9 +276,11 @@ void ProcessGroup::abort() {
   } catch (...) {
     aborted = std::current_exception();
   }
+  bool first = false;
   {
     std::lock_guard<std::mutex> lock(state_->mutex);
-    if (state_->failure == nullptr) state_->failure = aborted;
+    first = state_->failure == nullptr;
+    if (first) state_->failure = aborted;
     state_->aborted = true;
     for (const WorkPointer& message : state_->messages) message->abort();
   }
@@ -284,7 +293,10 @@ void ProcessGroup::abort() {
     parts = parts_;
   }
   for (const auto& part : parts) {
-    if (!part->done()) part->refuse(aborted);
+    if (part->done()) continue;
+    part->refuse(aborted);
+    // Whoever waits for the stream only learns of it, too; of an earlier failure he has.
+    if (std::exchange(first, false)) defer_failure(aborted);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/copy_native.h>
 
+#include "runtime/memory/pinned_allocator.h"
 #include "tensors/span.h"
 #include "transfer/copy_plan.h"
 #include "transfer/transfer.h"
@@ -69,6 +70,8 @@ void write_from_host(const at::Tensor& destination, const at::Tensor& source, St
       plan_copy(destination.sizes(), destination.strides(), host.strides(), itemsize);
   if (plan.suits_driver()) {
     with_bits_of(host, destination);
+    // What the stream still has to do may be to fill it.
+    if (is_pinned(source.const_data_ptr())) drain(stream);
     at::native::copy_(host, source);
     HostMemoryInUse in_use(stream, host);
     enqueue_copy(stream, to, Place::on_host(host.data_ptr()), plan);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -27,6 +28,12 @@ def begin(seconds=60, **options):
         init_method=f"file://{{path}}", rank=rank, world_size=ranks,
         timeout=datetime.timedelta(seconds=seconds), **options,
     )
+
+def use_own_device():
+    # As a device mesh does in a process that has not used any.
+    global device
+    device = torch.device(device.type, rank % torch.accelerator.device_count())
+    torch.accelerator.set_device_index(device.index)
 
 def of_rank(rank, *size, dtype=torch.float32):
     # What a rank draws, known to all.
@@ -76,3 +83,21 @@ def try_ranks(
         subprocess.CompletedProcess(process.args, process.returncode, *output)
         for process, output in zip(started, outputs, strict=True)
     ]
+
+
+def torchrun(*arguments: str, timeout: float = 240, **env: str) -> subprocess.CompletedProcess[str]:
+    """`torchrun --standalone` with these arguments; programs can import from `tests`.
+
+    Args:
+        timeout: seconds, times `SLOWNESS`.
+        env: environment variables on top of this process's.
+    """
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout * SLOWNESS,
+        env={**os.environ, "PYTHONPATH": path, **env},
+        check=False,
+    )

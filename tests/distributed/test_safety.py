@@ -1,0 +1,196 @@
+"""What finds ranks that do something else: PyTorch's own means, for groups of the device."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.distributed.ranks import run_ranks, try_ranks
+
+pytestmark = pytest.mark.separate
+
+
+def test_other_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With TORCH_DISTRIBUTED_DEBUG=DETAIL a call is compared before it is made."""
+    monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL")
+    run_ranks(
+        """
+        begin(seconds=20)
+        x = torch.ones(3, device=device)
+        dist.all_reduce(x)
+        assert x.tolist() == [2.0] * 3
+        for call, words in (
+            (lambda: dist.all_reduce(torch.ones(3 + rank, device=device)), ("shapes", "rank")),
+            (lambda: dist.all_reduce(x) if rank else dist.broadcast(x, 0),
+             ("ALLREDUCE", "BROADCAST")),
+        ):
+            try:
+                call()
+            except RuntimeError as error:
+                assert all(word in str(error) for word in words), error
+            else:
+                raise AssertionError(words)
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2).to(device))
+        model(torch.ones(1, 2, device=device)).sum().backward()
+        dist.destroy_process_group()
+        """,
+        tmp_path,
+    )
+
+
+@pytest.mark.parametrize("way", ["auto", "gloo"])
+def test_other_shapes_are_not_waited_for_longer_than_the_timeout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Without that mode somebody raises within the timeout, and all can go on."""
+    monkeypatch.setenv("OUTBOARD_COMMUNICATION", way)
+    results = try_ranks(
+        """
+        import os, time
+        begin(seconds=5)
+        start = time.monotonic()
+        try:
+            x = torch.ones(3 + 1000 * rank, device=device)
+            dist.all_reduce(x)
+            x.cpu()
+            dist.barrier()
+        except RuntimeError as error:
+            print("raised:", str(error).splitlines()[0])
+        assert time.monotonic() - start < 30
+        dist.destroy_process_group()
+        print("ended", (torch.ones(2, device=device) + 1).tolist())
+        """,
+        tmp_path,
+    )
+    # On a thread of its own, where nobody can catch it, Gloo ends a process to which more comes
+    # than it has asked for, on CPU as well.
+    ended = [r for r in results if way == "gloo" and "collective mismatch" in r.stderr]
+    assert [r.returncode for r in results if r not in ended] == [0] * (2 - len(ended)), results
+    raised = [result.stdout for result in results if "raised:" in result.stdout]
+    assert any(f"rank {rank} of 2" in text for text in raised for rank in (0, 1)), results
+
+
+def test_monitored_barrier(tmp_path: Path) -> None:
+    """Names the rank that is not there; of a group of Gloo's, which PyTorch asks for."""
+    run_ranks(
+        """
+        import time
+        begin(backend=f"cpu:gloo,{device.type}:outboard", seconds=30)
+        group = dist.new_group(backend="gloo")
+        dist.monitored_barrier(group)
+        if rank == 0:
+            try:
+                dist.monitored_barrier(group, timeout=datetime.timedelta(seconds=1))
+            except RuntimeError as error:
+                assert "Rank" in str(error) and "1" in str(error), error
+            else:
+                raise AssertionError("rank 1 was there")
+        else:
+            time.sleep(3)
+        dist.destroy_process_group()
+        """,
+        tmp_path,
+    )
+
+
+def test_flight_recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Gloo did last, with sizes and groups; a driver's own communication is not in it."""
+    monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", "100")
+    monkeypatch.setenv("OUTBOARD_COMMUNICATION", "gloo")
+    run_ranks(
+        """
+        import json
+        from torch._C._distributed_c10d import _dump_fr_trace_json
+        begin()
+        x = torch.ones(5, device=device)
+        dist.all_reduce(x)
+        dist.all_gather([torch.empty_like(x) for _ in range(ranks)], x)
+        x.cpu()
+        entries = json.loads(_dump_fr_trace_json())["entries"]
+        names = [entry["profiling_name"] for entry in entries]
+        assert {"gloo:all_reduce", "gloo:all_gather"} <= set(names), names
+        dist.destroy_process_group()
+        """,
+        tmp_path,
+    )
+
+
+def test_fork(tmp_path: Path) -> None:
+    """A forked child is refused, and the parent goes on."""
+    run_ranks(
+        """
+        from tests.forking import in_child
+        begin()
+        x = torch.ones(3, device=device)
+        dist.all_reduce(x)
+        outcome = in_child(lambda: dist.all_reduce(x))
+        assert "forked child" in outcome and "spawn" in outcome, outcome
+        dist.all_reduce(x)
+        assert x.tolist() == [4.0] * 3
+        dist.destroy_process_group()
+        """,
+        tmp_path,
+    )
+
+
+def test_nothing_stays_after_destroy(tmp_path: Path) -> None:
+    """Groups that come and go leave no threads, files, sockets or shared memory."""
+    before = set(os.listdir("/dev/shm"))
+    run_ranks(
+        """
+        import os
+        begin()
+        x = torch.ones(100, device=device)
+        def one_group():
+            group = dist.new_group()
+            dist.all_reduce(x.fill_(1), group=group)
+            assert x[0].item() == 2
+            work = dist.all_reduce(x, group=group, async_op=True)
+            work.wait()
+            dist.barrier(group)
+            dist.destroy_process_group(group)
+        def counts():
+            return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+        for _ in range(4): one_group()
+        dist.barrier()
+        threads, files = counts()
+        for _ in range(12): one_group()
+        dist.barrier()
+        now = counts()
+        assert now[0] <= threads + 2 and now[1] <= files + 4, ((threads, files), now)
+        dist.destroy_process_group()
+        """,
+        tmp_path,
+    )
+    left = {name for name in set(os.listdir("/dev/shm")) - before if "outboard" in name}
+    assert not left
+
+
+def test_interfaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing listens elsewhere than on the interface that was asked for."""
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    run_ranks(
+        """
+        import os
+        begin(backend=f"cpu:gloo,{device.type}:outboard")
+        x = torch.ones(3, device=device)
+        dist.all_reduce(x)
+        x.cpu()
+        own = {os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")
+               if os.path.exists(f"/proc/self/fd/{fd}")}
+        listening = set()
+        for kind in ("tcp", "tcp6"):
+            for line in open(f"/proc/net/{kind}").read().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == "0A" and f"socket:[{fields[9]}]" in own:
+                    listening.add(fields[1].split(":")[0])
+        loopback = {"0100007F", "00000000000000000000000001000000",
+                    "0000000000000000FFFF00000100007F"}
+        assert listening and listening <= loopback, listening
+        dist.barrier()
+        dist.destroy_process_group()
+        """,
+        tmp_path,
+    )

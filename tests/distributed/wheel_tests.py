@@ -1,0 +1,264 @@
+"""Runs distributed tests of PyTorch's wheel on the device: those that CPU passes by Gloo.
+
+    python -m tests.distributed.wheel_tests --access separate --jobs 2
+
+Results appear in `.test-results/distributed/<driver>-<access>.jsonl` and `.md`, those of CPU in
+`cpu.jsonl`. Exit status 1 means that a test which passes on CPU fails and is not excluded
+(`wheel/exclusions.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.distributed.wheel.exclusions import exclusion_of
+from tests.opinfo.sweep import NOT_RIGHT, Journal
+from tests.opinfo.worker import Answer
+from tests.run import RESULTS
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = RESULTS / "distributed"
+RANKS = 4
+# Some tests of groups ask for more.
+MORE_RANKS = 8
+TOO_FEW = "Skipped due to small world size."
+
+
+class Worker:
+    """Processes that run tests, one for each number of ranks.
+
+    Args:
+        side: "cpu" or "device".
+        driver: as OUTBOARD_DRIVER; "" is the one of the environment, else `host`.
+        access: "shared" or "separate", for the driver `host`.
+        timeout: seconds for one test.
+    """
+
+    def __init__(self, side: str, driver: str, access: str, timeout: float = 300.0) -> None:
+        self.side = side
+        self.timeout = timeout
+        self._environment = {
+            **os.environ,
+            "BACKEND": "gloo",
+            # Ranks use the device, which the process that they are forked from must not have done.
+            "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+            "OUTBOARD_DRIVER": driver or os.environ.get("OUTBOARD_DRIVER", "host"),
+            "OUTBOARD_HOST_ACCESS": access,
+            "OMP_NUM_THREADS": "1",
+        }
+        self._processes: dict[int, subprocess.Popen[str]] = {}
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115, lives as long as this object
+        self.names: list[str] = []
+
+    def process(self, ranks: int) -> subprocess.Popen[str]:
+        if ranks not in self._processes:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tests.distributed.wheel.worker", self.side],
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                text=True,
+                env={**self._environment, "WORLD_SIZE": str(ranks)},
+            )
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            if not line:
+                self._log.seek(0)
+                raise RuntimeError(f"the worker does not start: {self._log.read()[-2000:]}")
+            self.names = json.loads(line)
+            self._processes[ranks] = process
+        return self._processes[ranks]
+
+    def run(self, test: str) -> Answer:
+        """With as many ranks as the test asks for."""
+        answer = self._ask(test, RANKS)
+        if answer.failures and answer.failures[0]["reason"] == TOO_FEW:
+            answer = self._ask(test, MORE_RANKS)
+        return answer
+
+    def _ask(self, test: str, ranks: int) -> Answer:
+        process = self.process(ranks)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        request = json.dumps({"name": test, "timeout": self.timeout})
+        print(request, file=process.stdin, flush=True)
+        line = process.stdout.readline()
+        if not line:
+            del self._processes[ranks]
+            failure = {"check": "crash", "reason": f"the worker ended with {process.wait()}"}
+            return Answer(test, "crash", failures=[failure])
+        row = json.loads(line)
+        statuses = {"passed": "right", "failed": "wrong", "skipped": "not runnable"}
+        status = statuses.get(row["status"], row["status"])
+        answer = Answer(test, status, samples=ranks, seconds=row["seconds"])
+        if status != "right":
+            failure = {"check": row["status"], "reason": row["reason"], "output": row["output"]}
+            answer.failures.append(failure)
+        return answer
+
+    def close(self) -> None:
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                assert stream is not None
+                stream.close()
+        self._processes.clear()
+
+
+def judged(answer: Answer) -> Answer:
+    """On the device: what is excluded does not count, and what need not be excluded does."""
+    exclusion = exclusion_of(answer.entry)
+    if exclusion is None:
+        return answer
+    if answer.status == "right":
+        if not exclusion.always:
+            return answer
+        reason = f"exclusion is needless: {exclusion.reason}"
+        return Answer(answer.entry, "wrong", failures=[{"check": "excluded", "reason": reason}])
+    if answer.status == "wrong" and exclusion.hides(answer.failures[0]["reason"]):
+        return Answer(answer.entry, "excluded", excluded=[exclusion.reason], seconds=answer.seconds)
+    return answer
+
+
+def run_all(
+    make_worker: Callable[[], Worker],
+    tests: Sequence[str],
+    jobs: int,
+    done: Callable[[Answer], None],
+) -> None:
+    """`done` is called in the caller's thread, in any order."""
+    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
+    answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+    for test in tests:
+        waiting.put(test)
+
+    def work() -> None:
+        worker = make_worker()
+        try:
+            while True:
+                test = waiting.get_nowait()
+                try:
+                    answers.put(worker.run(test))
+                except Exception as error:
+                    failure = {"check": "crash", "reason": repr(error)}
+                    answers.put(Answer(test, "crash", failures=[failure]))
+        except queue.Empty:
+            worker.close()
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(jobs, len(tests)))]
+    for thread in threads:
+        thread.start()
+    for _ in tests:
+        done(answers.get())
+    for thread in threads:
+        thread.join()
+
+
+def last_line(reason: str) -> str:
+    """What a traceback of PyTorch's tests ends with, without its advice."""
+    lines = [line for line in reason.partition("To execute this test")[0].splitlines() if line]
+    errors = [line for line in lines if "Error: " in line or "Exception: " in line]
+    return (errors or lines or [""])[-1].strip()[:300]
+
+
+def scoreboard(title: str, answers: Sequence[Answer], available: int) -> str:
+    """As Markdown."""
+    counts = Counter(answer.status for answer in answers)
+    lines = [
+        f"# Distributed tests of the wheel: {title}", "",
+        f"Of {available} tests CPU passes {len(answers)} by Gloo; of these {counts['right']} are "
+        f"right, {counts['excluded']} excluded.", "",
+        "| test | | reason |", "|---|---|---|",
+    ]  # fmt: skip
+    for answer in answers:
+        reason = answer.excluded or [last_line(f["reason"]) for f in answer.failures]
+        if answer.status != "right":
+            lines.append(f"| {answer.entry} | {answer.status} | {reason[0].replace('|', ' ')} |")
+    return "\n".join(lines) + "\n"
+
+
+def names_of_tests() -> list[str]:
+    worker = Worker("cpu", "", "shared")
+    worker.process(RANKS)
+    worker.close()
+    return worker.names
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.distributed.wheel_tests", description=__doc__
+    )
+    parser.add_argument("--driver", default="", help="default: as the environment says, else host")
+    parser.add_argument("--access", choices=("shared", "separate"), default="shared")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--timeout", type=float, default=300, help="seconds for one test")
+    parser.add_argument("--test", action="append", help="only this test; may be repeated")
+    parser.add_argument("--resume", action="store_true", help="go on from a stopped run")
+    options = parser.parse_args(argv)
+
+    import torch
+
+    every = names_of_tests()
+    if options.test and (unknown := set(options.test) - set(every)):
+        parser.error(f"no test is named {', '.join(sorted(unknown))}")
+    versions = f"torch {torch.__version__}, Python {sys.version.split()[0]}"
+    on_cpu = Journal(FOLDER / "cpu.jsonl", resume=True, sources=versions)
+    known = {answer.entry for answer in on_cpu.answers}
+    missing = [name for name in options.test or every if name not in known]
+    if missing:
+        print(f"{len(missing)} tests on CPU first", flush=True)
+        run_all(
+            lambda: Worker("cpu", "", "shared", options.timeout), missing, options.jobs, on_cpu.add
+        )
+    passed = sorted(a.entry for a in on_cpu.answers if a.status == "right")
+
+    driver = options.driver or os.environ.get("OUTBOARD_DRIVER", "host")
+    stem = f"{Path(driver).stem}-{options.access}"
+    journal = Journal(FOLDER / f"{stem}.jsonl", options.resume, options.test or ())
+    finished = {answer.entry for answer in journal.answers}
+    tests = [t for t in passed if t not in finished and t in (options.test or passed)]
+    ran: list[Answer] = []
+
+    def done(answer: Answer) -> None:
+        answer = judged(answer)
+        journal.add(answer)
+        ran.append(answer)
+        if answer.status in NOT_RIGHT:
+            reason = answer.failures[0]["reason"]
+            print(f"{answer.entry}: {reason if options.test else last_line(reason)}", flush=True)
+            if options.test:
+                print(answer.failures[0].get("output", ""))
+        elif options.test:
+            print(f"{answer.entry}: {answer.status}")
+
+    run_all(
+        lambda: Worker("device", options.driver, options.access, options.timeout),
+        tests, options.jobs, done,
+    )  # fmt: skip
+    answers = sorted(ran if options.test else journal.answers, key=lambda a: a.entry)
+    counts = Counter(answer.status for answer in answers)
+    print(
+        f"{driver}, {options.access}: of {len(answers)} tests that CPU passes {counts['right']} "
+        f"are right, {counts['excluded']} excluded"
+    )
+    if not options.test:
+        title = f"{driver}, {options.access} memory, {versions}"
+        (FOLDER / f"{stem}.md").write_text(scoreboard(title, answers, len(every)))
+        print(f"scoreboard: {FOLDER / stem}.md")
+    return int(any(answer.status in NOT_RIGHT for answer in answers))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
