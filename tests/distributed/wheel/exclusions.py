@@ -63,9 +63,6 @@ EXCLUSIONS = (
         "PyTorch calls every backend from outside 'custom' in this record; the times that are "
         "compared before are there",
     ),
-    Exclusion(
-        "test_sparse_all_reduce_sum", "Sparse|sparse", "sparse tensors are not reduced yet",
-    ),
 )  # fmt: skip
 
 
