@@ -154,7 +154,8 @@ def test_nothing_stays_after_destroy(tmp_path: Path) -> None:
         def counts():
             # Without those of queues, which belong to PyTorch's pool of 32 streams: groups take
             # one after the other from it.
-            names = [open(f"/proc/self/task/{task}/comm").read() for task in os.listdir("/proc/self/task")]
+            tasks = os.listdir("/proc/self/task")
+            names = [open(f"/proc/self/task/{task}/comm").read() for task in tasks]
             threads = [name for name in names if not name.startswith("outboard_")]
             return len(threads), len(os.listdir("/proc/self/fd"))
         for _ in range(4): one_group()
