@@ -240,6 +240,9 @@ def launch_kernel(
     local_size: Sequence[int],
     arguments: Sequence[tuple[str, object]],
 ) -> None: ...
+def call_on_host(
+    device: int, compiled: Callable[[list[Any]], Any], inputs: list[Any], written: Sequence[int], /
+) -> list[Any]: ...
 
 class GraphProgram:
     def __init__(self, source: str, options: str) -> None: ...

@@ -9,8 +9,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "cpu_kernels/call/cpu_call.h"
 #include "python/bindings.h"
 #include "runtime/driver/device.h"
 #include "runtime/programs/kernel_faults.h"
@@ -164,9 +167,44 @@ class GraphKernel {
   std::array<std::atomic<Kernel*>, kDevices> kernels_{};
 };
 
+// Calls what was compiled for the CPU with tensors of a device: CPU tensors over the same memory,
+// or copies where the host does not reach it. `written`: the inputs whose content changes. Empties
+// `inputs`. Returns the results, on the device.
+py::list call_on_host(c10::DeviceIndex device, const py::object& compiled, const py::list& inputs,
+                      const std::vector<size_t>& written) {
+  std::optional<CpuCall> call;
+  {
+    py::gil_scoped_release release;  // it waits for the current stream
+    call.emplace(device);
+  }
+  py::list host;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const py::object input = inputs[i];
+    if (!THPVariable_Check(input.ptr())) {
+      host.append(input);
+      continue;
+    }
+    const bool writes = std::find(written.begin(), written.end(), i) != written.end();
+    host.append(py::cast(
+        call->map(THPVariable_Unpack(input.ptr()), writes ? Access::kWrite : Access::kRead)));
+  }
+  inputs.attr("clear")();
+  py::list results;
+  for (const py::handle given : compiled(host)) {
+    if (THPVariable_Check(given.ptr())) {
+      results.append(py::cast(call->result(THPVariable_Unpack(given.ptr()))));
+    } else {
+      results.append(given);
+    }
+  }
+  call->finish();
+  return results;
+}
+
 }  // namespace
 
 void bind_compiled(py::module_& m) {
+  m.def("call_on_host", &call_on_host);
   py::class_<GraphProgram, std::shared_ptr<GraphProgram>>(m, "GraphProgram")
       .def(py::init([](std::string source, std::string options) {
              return std::make_shared<GraphProgram>(

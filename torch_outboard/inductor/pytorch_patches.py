@@ -101,7 +101,7 @@ def set_options_of_graphs() -> None:
     from torch._inductor import compile_fx as module
     from torch._inductor import config
 
-    from torch_outboard.inductor.policy import compiles_kernels
+    from torch_outboard.inductor.policy import way_of_graphs
     from torch_outboard.inductor.random_numbers import UseOwnNumbers
 
     original = module.compile_fx
@@ -118,7 +118,10 @@ def set_options_of_graphs() -> None:
     ) -> Any:
         patches = dict(config_patches or {})
         devices = _devices(model_, example_inputs_)
-        if not all(map(compiles_kernels, devices)):
+        ways = set(map(way_of_graphs, devices))
+        if ways == {"host"}:
+            return original(model_, example_inputs_, *arguments, **_for_host(module, patches, rest))
+        if ways - {"kernels"}:
             return aot_eager(model_, example_inputs_)
         # The original calls itself with the settings in place.
         for name, value in SETTINGS.items() if devices else ():
@@ -129,6 +132,22 @@ def set_options_of_graphs() -> None:
         return original(model_, example_inputs_, *arguments, config_patches=patches or None, **rest)
 
     module.compile_fx = compile_fx
+
+
+def _for_host(module: Any, patches: dict[str, Any], rest: dict[str, Any]) -> dict[str, Any]:
+    """Named arguments of compile_fx for graphs that become code for the CPU."""
+    from torch._inductor import config
+
+    from torch_outboard.inductor import host_code
+
+    for name, value in host_code.SETTINGS.items():
+        if getattr(config, name) != value:
+            patches.setdefault(name, value)
+    step = rest.get("inner_compile", module.compile_fx_inner)
+    # The original calls itself with the settings in place.
+    if not hasattr(step, "compiles_for_host"):
+        step = host_code.compiling_for_host(step)
+    return {**rest, "inner_compile": step, "config_patches": patches or None}
 
 
 def _devices(model: Any, inputs: Any) -> set[int]:
