@@ -9,7 +9,8 @@ by the device's own kernels and by whatever `auto` finds better. The run exits w
 - the trained network recognizes less than 97 % of the digits it has not seen,
 - its checkpoint does not give the same network again,
 - the device can run code and launched no kernel,
-- or a loss of the first steps in float32 differs from CPU's by more than 0.001.
+- or a loss of the first steps in float32 is further from that of float64 on CPU than 0.001 and than
+  twice what float32 on CPU is.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ BATCH = 64
 COMPARED_STEPS = 60
 # Sums in another order differ by rounding, and training makes more of that from step to step.
 ALLOWED_DIFFERENCE = 1e-3
+# AdamW divides gradients by their size. Those of biases before a batch normalization are nothing
+# but rounding, and would become whole steps: losses of two correct sides are 0.008 apart then.
+COMPARED_EPSILON = 1e-3
 REPORTED_STEPS = 10
 
 console = Console()
@@ -141,8 +145,8 @@ def accuracy(model: nn.Module, data: TensorDataset, device: torch.device) -> flo
     return hits
 
 
-def new_optimizer(model: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=1e-2)
+def new_optimizer(model: nn.Module, epsilon: float = 1e-8) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=1e-2, eps=epsilon)
 
 
 def step(
@@ -226,14 +230,23 @@ def load(path: Path, device: torch.device) -> tuple[nn.Module, torch.optim.Optim
     return model, optimizer
 
 
-def compare(train_set: TensorDataset, sides: list[Side], channels: int) -> list[Steps]:
-    """The first float32 steps on all sides in turn, with the same weights and batches."""
+def compare(
+    train_set: TensorDataset, sides: list[Side], channels: int
+) -> tuple[list[Steps], list[float]]:
+    """The first float32 steps on all sides in turn, with the same weights and batches.
+
+    Returns:
+        the steps of each side, and by how much its losses differ from those of float64 on CPU
+    """
     torch.manual_seed(0)
     start = DigitNet(channels)
+    reference = Side("float64", torch.device("cpu"))
+    sides = [*sides, reference]
     models = [DigitNet(channels).to(side.device) for side in sides]
     for model in models:
         model.load_state_dict(start.state_dict())
-    optimizers = [new_optimizer(model) for model in models]
+    models[-1].double()
+    optimizers = [new_optimizer(model, COMPARED_EPSILON) for model in models]
     results = [Steps() for _ in sides]
     loader = DataLoader(train_set, batch_size=BATCH, shuffle=True, drop_last=True)
     batches = [batch for _ in range(-(-COMPARED_STEPS // len(loader))) for batch in loader]
@@ -241,11 +254,14 @@ def compare(train_set: TensorDataset, sides: list[Side], channels: int) -> list[
         for side, model, optimizer, result in zip(sides, models, optimizers, results, strict=True):
             with side.taken():
                 x, y = images.to(side.device), labels.to(side.device)
+                if side is reference:
+                    x = x.double()
                 begin = time.perf_counter()
                 loss = step(model, optimizer, x, y)
                 result.losses.append(loss.item())  # waits for the device
                 result.times.append(time.perf_counter() - begin)
-    return results
+    exact = results.pop()
+    return results, [result.difference(exact) for result in results]
 
 
 def shares(train_set: TensorDataset, side: Side, channels: int) -> dict[str, float]:
@@ -286,6 +302,7 @@ def result_table(
     sides: list[Side],
     accuracies: list[float],
     results: list[Steps],
+    differences: list[float],
     peak_memory: int,
     by_way: list[dict[str, float]],
 ) -> Table:
@@ -294,8 +311,8 @@ def result_table(
     for side in sides:
         table.add_column(side.title, justify="right")
     table.add_row("test accuracy, trained network", *(f"{a:.2%}" for a in accuracies))
-    differences = [f"{result.difference(results[0]):.1e}" for result in results[1:]]
-    table.add_row(f"loss difference, {COMPARED_STEPS} steps", "", *differences)
+    shown = [f"{difference:.1e}" for difference in differences]
+    table.add_row(f"loss off float64's, {COMPARED_STEPS} steps", *shown)
     times = [f"{statistics.median(result.times) * 1e3:.2f} ms" for result in results]
     table.add_row("time per float32 step (median)", *times)
     table.add_row("peak memory in training", "", f"{peak_memory / 2**20:.1f} MiB")
@@ -312,7 +329,7 @@ def result_table(
 def failures(
     sides: list[Side],
     accuracies: list[float],
-    results: list[Steps],
+    differences: list[float],
     by_way: list[dict[str, float]],
     test_size: int,
 ) -> list[str]:
@@ -324,12 +341,12 @@ def failures(
         # Another order of sums may decide on a single digit.
         if abs(accuracy_here - accuracies[1]) > 1 / test_size + 1e-6:
             found.append(f"the checkpoint is another network on {side.title}")
-    for side, result, share in zip(sides[1:], results[1:], by_way, strict=True):
-        difference = result.difference(results[0])
-        if not difference <= ALLOWED_DIFFERENCE:  # nor NaN
+    allowed = max(ALLOWED_DIFFERENCE, 2 * differences[0])
+    for side, difference, share in zip(sides[1:], differences[1:], by_way, strict=True):
+        if not difference <= allowed:  # nor NaN
             found.append(
-                f"a loss on {side.title} differs from CPU's by {difference:.1e}, and "
-                f"{ALLOWED_DIFFERENCE:.0e} is allowed"
+                f"a loss on {side.title} differs from float64's on CPU by {difference:.1e}, and "
+                f"{allowed:.0e} is allowed"
             )
         if side.way == "device" and not share["device"]:
             found.append(f"{side.device} runs code, and no operator launched a kernel")
@@ -366,14 +383,14 @@ def main() -> int:
             with side.taken():
                 loaded, _ = load(checkpoint, side.device)
                 accuracies.append(accuracy(loaded, test_set, side.device))
-    results = compare(train_set, all_sides, options.channels)
+    results, differences = compare(train_set, all_sides, options.channels)
     by_way = [shares(train_set, side, options.channels) for side in all_sides[1:]]
 
-    console.print(result_table(all_sides, accuracies, results, peak_memory, by_way))
+    console.print(result_table(all_sides, accuracies, results, differences, peak_memory, by_way))
     picture = options.output / "digits.png"
     draw(training, all_sides, results, picture)
     console.print(f"trained in {training.seconds:.1f} s; loss curves in {picture}")
-    problems = failures(all_sides, accuracies, results, by_way, len(test_set))
+    problems = failures(all_sides, accuracies, differences, by_way, len(test_set))
     for problem in problems:
         console.print(f"FAILED: {problem}", style="red")
     return 1 if problems else 0
