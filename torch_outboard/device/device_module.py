@@ -12,6 +12,7 @@ from torch_outboard.device import (
     generators,
     graphs,
     legacy_storage,
+    legacy_tensors,
     memory,
     serialization,
     streams,
@@ -232,6 +233,7 @@ def finish_registration(name: str) -> None:
     serialization.register()
     _C.register_graphs()
     globals().update(legacy_storage.make_classes(name))
+    globals().update(legacy_tensors.make_types(name))
     # Makes `import torch.<name>.memory` and the like work.
     parts = {
         "amp": amp,

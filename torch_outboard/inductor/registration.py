@@ -12,6 +12,9 @@ import importlib.util
 import sys
 import types
 from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
 
 from torch_outboard.state import state
 
@@ -21,6 +24,7 @@ def register_when_imported() -> None:
     waiting: dict[str, Callable[[], None]] = {
         "torch._dynamo.device_interface": _register_interface,
         "torch._dynamo.trace_rules": _leave_package_alone,
+        "torch._dynamo.backends.registry": _register_name,
         "torch._inductor.compile_fx": _register_backend,
     }
     for name in list(waiting):
@@ -84,6 +88,27 @@ def _leave_package_alone() -> None:
     from torch._dynamo import trace_rules
 
     trace_rules.add("torch_outboard")
+
+
+def _register_name() -> None:
+    """Makes `torch.compile(backend=<name>)` another way to ask for Inductor."""
+    from torch._dynamo.backends import registry
+
+    registry.register_backend(_compile, name=state.name)
+
+
+def _compile(
+    graph: torch.fx.GraphModule,
+    inputs: list[torch.Tensor],
+    *,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+) -> Callable[..., Any]:
+    from torch._inductor import list_mode_options
+    from torch._inductor.compile_fx import compile_fx
+
+    settings = {**(list_mode_options(mode) if mode else {}), **(options or {})}
+    return cast(Callable[..., Any], compile_fx(graph, inputs, config_patches=settings or None))
 
 
 def _register_backend() -> None:

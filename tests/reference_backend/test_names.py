@@ -1,0 +1,118 @@
+"""Names of the backend, its module, generated methods, legacy types."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+import torch
+from torch._C._autograd import DeviceType
+from torch._C._profiler import ProfilerActivity
+from torch.nn.utils.rnn import PackedSequence
+from torch.utils import backend_registration
+
+pytestmark = [
+    pytest.mark.separate,
+    pytest.mark.filterwarnings("ignore:TypedStorage is deprecated"),
+]
+
+LEGACY = {
+    torch.bool: "Bool",
+    torch.float64: "Double",
+    torch.float32: "Float",
+    torch.float16: "Half",
+    torch.bfloat16: "BFloat16",
+    torch.int32: "Int",
+    torch.int64: "Long",
+    torch.int8: "Char",
+    torch.int16: "Short",
+    torch.uint8: "Byte",
+}
+
+
+@pytest.mark.parametrize("kind", [ProfilerActivity, DeviceType])
+def test_enumerations_know_the_name(device, kind):
+    name = device.type.upper()
+    if not hasattr(kind, name):
+        pytest.skip("this PyTorch names no backends in its enumerations")
+    member = getattr(kind, name)
+    assert member == kind.PrivateUse1
+    assert (str(member), member.name) == (f"{kind.__name__}.{name}", name)
+    assert repr(member) == f"<{kind.__name__}.{name}: {int(kind.PrivateUse1)}>"
+
+
+def test_modules_are_registered_once_and_for_devices(device):
+    module = types.ModuleType("another")
+    with pytest.raises(RuntimeError, match="Expected one of cpu"):
+        torch._register_device_module("unheard", module)
+    with pytest.raises(RuntimeError, match="The runtime module of"):
+        torch._register_device_module(device.type, module)
+    with pytest.raises(RuntimeError, match="The custom device module of"):
+        torch.utils.generate_methods_for_privateuse1_backend()
+
+
+def test_functions_of_the_module_by_name(device, device_module):
+    found = backend_registration._get_custom_mod_func("device_count")
+    assert found() == device_module.device_count()
+    with pytest.raises(RuntimeError, match=f"Try to call torch.{device.type}"):
+        backend_registration._get_custom_mod_func("nothing_of_this_name")
+
+
+@pytest.mark.parametrize(
+    "owner", [torch.Tensor, torch.TypedStorage, torch.UntypedStorage, PackedSequence]
+)
+def test_methods_and_properties_are_generated(device, owner):
+    assert hasattr(owner, device.type)
+    assert hasattr(owner, f"is_{device.type}")
+    assert hasattr(torch.nn.Module, device.type)
+
+
+def test_parameters_made_by_hand_move(device):
+    class Holder(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.x = torch.nn.Parameter(torch.ones(3, 3))
+
+    assert getattr(Holder(), device.type)().x.device == device
+
+
+def test_packed_sequences_that_are_made_by_hand(device):
+    packed = PackedSequence(torch.ones(5, 3), torch.ones(5, dtype=torch.int64))
+    assert not getattr(packed, f"is_{device.type}")
+    moved = getattr(packed, device.type)()
+    assert getattr(moved, f"is_{device.type}")
+    assert moved.data.device == device
+
+
+@pytest.mark.parametrize("dtype", LEGACY, ids=str)
+def test_tensors_say_their_legacy_type(device, dtype):
+    x = torch.empty(4, 4, dtype=dtype, device=device)
+    assert x.type() == f"torch.{device.type}.{LEGACY[dtype]}Tensor"
+    assert x.storage().type() == f"torch.{device.type}.{LEGACY[dtype]}Storage"
+    assert x.storage().size() == x.numel()
+
+
+@pytest.mark.parametrize("dtype", LEGACY, ids=str)
+def test_legacy_types(device, device_module, dtype):
+    kind = getattr(device_module, f"{LEGACY[dtype]}Tensor")
+    assert (kind.__name__, kind.dtype) == (f"{LEGACY[dtype]}Tensor", dtype)
+    assert repr(kind) == f"<class 'torch.{device.type}.{LEGACY[dtype]}Tensor'>"
+    moved = torch.tensor([0, 1]).type(kind)
+    assert (moved.device, moved.dtype, moved.tolist()) == (device, dtype, [0, 1])
+    assert isinstance(moved, kind)
+    assert not isinstance(moved.cpu(), kind)
+    assert not isinstance(moved.to(torch.complex64), kind)
+    assert kind().shape == (0,)
+    assert kind(2, 3).shape == kind(torch.Size([2, 3])).shape == (2, 3)
+    assert kind([0, 1]).tolist() == [0, 1]
+    for source in (moved, moved.storage(), moved.untyped_storage()):
+        shared = kind(source)
+        assert isinstance(shared, kind)
+        assert shared.data_ptr() == moved.data_ptr()
+        assert torch.equal(shared, moved)
+    with pytest.raises(TypeError, match="of its own type"):
+        kind(moved.cpu())
+    with pytest.raises(TypeError, match="of its own type"):
+        kind(moved.cpu().storage())
+    with pytest.raises(RuntimeError, match="makes tensors of"):
+        kind(2, device="cpu")

@@ -1,0 +1,99 @@
+"""`torch.<name>.FloatTensor` and the like: the types that `tensor.type()` names.
+
+PyTorch makes such types for CPU and CUDA alone. Old programs call them, compare with them, and hand
+them to `tensor.type()`, which reads no more of a type than its name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+_DTYPES = {
+    "BFloat16Tensor": torch.bfloat16,
+    "BoolTensor": torch.bool,
+    "ByteTensor": torch.uint8,
+    "CharTensor": torch.int8,
+    "DoubleTensor": torch.float64,
+    "FloatTensor": torch.float32,
+    "HalfTensor": torch.float16,
+    "IntTensor": torch.int32,
+    "LongTensor": torch.int64,
+    "ShortTensor": torch.int16,
+}
+
+
+class _LegacyType(type):
+    """The type of such types. Their instances are tensors."""
+
+    dtype: torch.dtype
+    layout = torch.strided
+    is_cuda = False
+    is_sparse = False
+    _device: str
+
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]
+        return cls.__qualname__
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return (
+            isinstance(instance, torch.Tensor)
+            and instance.device.type == cls._device
+            and (instance.dtype, instance.layout) == (cls.dtype, cls.layout)
+        )
+
+    def __call__(cls, *arguments: Any, device: torch.types.Device = None) -> torch.Tensor:
+        """A tensor of sizes (its elements are whatever the memory held), or of elements.
+
+        Args:
+            arguments: nothing, for a tensor without elements; sizes, or one `torch.Size`; a
+                sequence, whose elements are copied; a tensor or storage of this type, whose memory
+                is shared.
+            device: with an index, where not the current one is meant.
+
+        Raises:
+            TypeError: if a tensor or storage is of another type.
+            RuntimeError: if `device` is another kind of device.
+        """
+        where = torch.device(cls._device if device is None else device)
+        if where.type != cls._device:
+            raise RuntimeError(
+                f"torch.{cls._device}.{cls.__name__} makes tensors of '{cls._device}', and one of "
+                f"'{where}' was asked for; use torch.tensor(..., device='{where}')"
+            )
+        given = arguments[0] if len(arguments) == 1 else None
+        if isinstance(given, torch.Tensor):
+            if not isinstance(given, cls):
+                raise TypeError(_another_type(cls, given.type()))
+            return given.detach()
+        if isinstance(given, (torch.TypedStorage, torch.UntypedStorage)):
+            storage = given if isinstance(given, torch.UntypedStorage) else given._untyped_storage
+            dtype = given.dtype if isinstance(given, torch.TypedStorage) else cls.dtype
+            if (storage.device.type, dtype) != (cls._device, cls.dtype):
+                raise TypeError(_another_type(cls, f"a storage of {dtype} on {storage.device}"))
+            return torch.empty(0, dtype=cls.dtype, device=storage.device).set_(storage)
+        if given is None or isinstance(given, (int, torch.Size)):
+            sizes = given if isinstance(given, torch.Size) else (arguments or (0,))
+            return torch.empty(sizes, dtype=cls.dtype, device=where)
+        return torch.tensor(given, dtype=cls.dtype, device=where)
+
+
+def _another_type(cls: _LegacyType, given: str) -> str:
+    return (
+        f"torch.{cls._device}.{cls.__name__} takes tensors and storages of its own type, and got "
+        f"{given}; convert it with .to('{cls._device}', {cls.dtype})"
+    )
+
+
+def make_types(name: str) -> dict[str, type]:
+    """The legacy types of the device `name`, by their names in the device module."""
+    return {kind: _make_type(kind, dtype, name) for kind, dtype in _DTYPES.items()}
+
+
+def _make_type(kind: str, dtype: torch.dtype, name: str) -> type:
+    module = f"torch.{name}"
+    namespace = {"__module__": module, "__qualname__": kind, "dtype": dtype, "_device": name}
+    # With the module: that is what `tensor.type()` reads.
+    return _LegacyType(f"{module}.{kind}", (), namespace)
