@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch_outboard.device.host_memory import as_cpu, from_cpu
     from torch_outboard.dispatch import fallback, ways
     from torch_outboard.dispatch.operator_checks import opcheck
-    from torch_outboard.dispatch.registrations import registrations
+    from torch_outboard.dispatch.registrations import registering, registrations
     from torch_outboard.dispatch.user_kernels import kernel
     from torch_outboard.inspection.tracing import trace
     from torch_outboard.loading.driver_choice import use_driver
@@ -38,6 +38,7 @@ __all__ = [
     "kernel",
     "library_path",
     "opcheck",
+    "registering",
     "registrations",
     "trace",
     "use_driver",
@@ -52,6 +53,7 @@ _LAZY = {
     "kernel": "torch_outboard.dispatch.user_kernels",
     "from_cpu": "torch_outboard.device.host_memory",
     "opcheck": "torch_outboard.dispatch.operator_checks",
+    "registering": "torch_outboard.dispatch.registrations",
     "registrations": "torch_outboard.dispatch.registrations",
     "trace": "torch_outboard.inspection.tracing",
     "use_driver": "torch_outboard.loading.driver_choice",

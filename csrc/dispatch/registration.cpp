@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <shared_mutex>
@@ -68,6 +69,8 @@ struct Registrations {
   // Registrations live as long as the process: a destructor would take operators away while
   // tensors still exist.
   std::vector<torch::Library*> libraries;
+  std::unique_ptr<torch::Library> fallback;  // goes while a maker's may come
+  int fallback_leaves = 0;
   bool started = false;
   bool finished = false;
   uint64_t loaded_libraries = 0;  // when others' registrations were looked for
@@ -78,10 +81,14 @@ Registrations& registrations() {
   return *instance;
 }
 
-torch::Library& library(const std::string& name_space, c10::DispatchKey key = kKey) {
+std::unique_ptr<torch::Library> make_library(const std::string& name_space, c10::DispatchKey key) {
   static const std::string* signature = new std::string(std::string(kKitSignature) + ", " __FILE__);
-  auto* made =
-      new torch::Library(torch::Library::IMPL, name_space, key, signature->c_str(), __LINE__);
+  return std::make_unique<torch::Library>(torch::Library::IMPL, name_space, key, signature->c_str(),
+                                          __LINE__);
+}
+
+torch::Library& library(const std::string& name_space, c10::DispatchKey key = kKey) {
+  torch::Library* made = make_library(name_space, key).release();
   registrations().libraries.push_back(made);
   return *made;
 }
@@ -168,14 +175,17 @@ constexpr std::array<const char*, 2> kCompositesOnHost = {"mode.values", "conj_p
 // PyTorch has one place for a fallback of all operators of a device, and ends the process where a
 // second library wants it. So the kit takes it last.
 void register_fallback() {
-  auto& dispatcher = c10::Dispatcher::singleton();
+  Registrations& all = registrations();
   constexpr const char* kTaken =
       "by torch_outboard, which took the free place when the device was first used (load a library "
-      "with a fallback of its own before that)";
-  if (!dispatcher.hasBackendFallbackForDispatchKey(kKey)) {
-    library("_").fallback(
-        torch::CppFunction::makeFromBoxedFunction<&fallback>().debug(std::string(kTaken)));
+      "with a fallback of its own before that, or in a `with torch_outboard.registering():`)";
+  if (all.fallback != nullptr || all.fallback_leaves != 0 ||
+      c10::Dispatcher::singleton().hasBackendFallbackForDispatchKey(kKey)) {
+    return;
   }
+  all.fallback = make_library("_", kKey);
+  all.fallback->fallback(
+      torch::CppFunction::makeFromBoxedFunction<&fallback>().debug(std::string(kTaken)));
 }
 
 }  // namespace
@@ -260,6 +270,19 @@ void register_layout_fallback(c10::DispatchKey key) {
   auto* every = new torch::Library(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
   registrations().libraries.push_back(every);
   every->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
+
+void leave_fallback() {
+  Registrations& all = registrations();
+  const std::lock_guard lock(all.mutex);
+  ++all.fallback_leaves;
+  all.fallback.reset();
+}
+
+void return_fallback() {
+  Registrations& all = registrations();
+  const std::lock_guard lock(all.mutex);
+  if (--all.fallback_leaves == 0 && all.finished) register_fallback();
 }
 
 void finish_registrations() {

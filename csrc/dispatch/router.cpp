@@ -250,7 +250,8 @@ bool run_brought_kernel(Operator& entry, const std::shared_ptr<RoutedKernel>& ke
                         const Subject& subject, const c10::OperatorHandle& op,
                         c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const size_t arguments = op.schema().arguments().size();
-  return call_unless_declined(stack, arguments, [&] {
+  bool withdrawn = false;
+  const bool took = call_unless_declined(stack, arguments, [&] {
     try {
       ReportedCall reported(entry, subject.dtype, Way::kDevice);
       // The out= form counts.
@@ -261,9 +262,12 @@ bool run_brought_kernel(Operator& entry, const std::shared_ptr<RoutedKernel>& ke
     } catch (const c10::Error& error) {
       if (!is_withdrawn(*kernel, op, error)) throw;
     }
+    withdrawn = true;
     remove_kernel(entry.name, kernel);
     return false;
   });
+  if (withdrawn && runs_for_following_form(entry)) throw Declined();
+  return took;
 }
 
 // Whether a stub's kernel that is not the kit's took the call.
@@ -335,7 +339,7 @@ void add_followers(const Operator& entry, RoutedKernel& kernel) {
     ensure_registered(name);
     Operator& its_entry = router_entry(name);
     kernel.followers.emplace_back(&its_entry,
-                                  add_kernel_to_entry(its_entry, following_kernel(kernel)));
+                                  add_kernel_to_entry(its_entry, following_kernel(entry, kernel)));
   }
 }
 

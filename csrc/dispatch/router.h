@@ -133,6 +133,11 @@ OUTBOARD_API void register_operators();
 // Registers what others may want to register between the load of the kit and the first use of the
 // device, and looks for their kernels. Doing it twice does nothing.
 OUTBOARD_API void finish_registrations();
+// Gives the place of the fallback for all operators away, and takes it again if it is free: for a
+// maker's that comes after the first use. Pairs nest. Meanwhile PyTorch refuses operators of other
+// libraries that have no kernel for the device.
+OUTBOARD_API void leave_fallback();
+OUTBOARD_API void return_fallback();
 // Makes sure that calls of this overload reach the router. Somebody else's kernel that they reach
 // now becomes a row of the entry.
 void ensure_registered(const std::string& name);

@@ -153,6 +153,8 @@ void bind_kernels(py::module_& m) {
   m.def("kernels_by_rank", &kernels_by_rank);
   m.def("finish_registrations", &finish_registrations);
   m.def("find_raw_kernels", &find_raw_kernels);
+  m.def("leave_fallback", &leave_fallback);
+  m.def("return_fallback", &return_fallback);
   m.def("stub_state", [](const std::string& name) {
     const StubState state = stub_state(name);
     return py::make_tuple(state.exists, state.filled, state.by_kit, state.library);

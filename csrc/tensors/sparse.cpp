@@ -10,6 +10,7 @@
 
 #include "dispatch/registration.h"
 #include "runtime/driver/device.h"
+#include "tensors/layouts/layouts.h"
 
 namespace outboard {
 namespace {
@@ -67,6 +68,7 @@ void register_sparse_operators() {
   auto* compressed =
       new torch::Library(torch::Library::IMPL, "aten", kCompressed, __FILE__, __LINE__);
   compressed->impl("normal_", TORCH_FN(normal_of_compressed));
+  register_reduced_products(*compressed);
   route_operators_like(c10::DispatchKey::SparseCsrCPU, kCompressed, *compressed);
 }
 

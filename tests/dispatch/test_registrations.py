@@ -35,6 +35,10 @@ def constant(value: float):
     return lambda x, *others, **numbers: torch.full_like(x, value)
 
 
+def decline(*arguments):
+    raise torch_outboard.Declined
+
+
 def ways(report: fallback.Report) -> dict[str, str]:
     return {row.op: row.way for row in report.rows}
 
@@ -166,6 +170,79 @@ def test_every_order_of_loading(order):
     ]
 
 
+def test_registering_gives_late_kernels_their_rank(device, library):
+    x = ones(device)
+    assert (x + x).tolist() == [2, 2, 2]  # the device has been used
+    with torch_outboard.registering():
+        library.impl("add.out", fill_out(9), "PrivateUse1")
+        library.impl("neg", constant(4), "PrivateUse1")
+    assert (x + x).tolist() == [9, 9, 9]
+    with torch_outboard.kernel("aten::neg")(constant(5)):
+        assert (-x).tolist() == [5, 5, 5]
+    with torch_outboard.registering(), torch_outboard.registering():
+        library.impl("sign", decline, "PrivateUse1")
+    assert torch.sign(x).tolist() == [1, 1, 1]
+
+
+FALLBACKS = """
+    import torch, torch_outboard
+    device = torch_outboard.device_name()
+    module = torch.get_device_module(device)
+    definitions = torch.library.Library("late_fallback", "DEF")
+    for name in ("twice", "also_twice"):
+        definitions.define(f"{name}(Tensor x) -> Tensor")
+        definitions.impl(name, lambda x: x * 2, "CPU")
+    def call(name="twice"):
+        return getattr(torch.ops.late_fallback, name)(torch.ones(2, device=device)).tolist()
+    def theirs(op, *arguments):
+        return torch.full_like(arguments[0], 7)
+    def bring():
+        library = torch.library.Library("_", "IMPL")
+        library.fallback(theirs, "PrivateUse1")
+        return library
+    print(call())
+    try:
+        bring()
+    except RuntimeError as error:
+        assert "in a `with torch_outboard.registering():`" in str(error), error
+    with torch_outboard.registering():
+        pass
+    print(call())
+    with torch_outboard.registering():
+        library = bring()
+        with torch_outboard.registering():
+            pass
+    print(call())
+    with torch_outboard.kernel("late_fallback::also_twice")(lambda x: x * 3):
+        print(call("also_twice"))
+    print(call("also_twice"))
+    library._destroy()
+    with torch_outboard.registering():
+        pass
+    print(call())
+"""
+
+
+def test_a_fallback_that_comes_late():
+    out = run_python(FALLBACKS, OUTBOARD_FALLBACK_COPIED="allow")
+    expected = ([2, 2], [2, 2], [7, 7], [3, 3], [7, 7], [2, 2])
+    assert out.splitlines() == [str([float(x) for x in line]) for line in expected]
+
+
+def test_a_place_for_a_fallback_before_the_first_use():
+    code = """
+        import torch, torch_outboard
+        device = torch_outboard.device_name()
+        with torch_outboard.registering():
+            assert torch.ones(2, device=device).sum() == 2  # the first use
+            library = torch.library.Library("_", "IMPL")
+            library.fallback(lambda op, x: torch.full_like(x, 7), "PrivateUse1")
+        torch.library.define("late_fallback::twice", "(Tensor x) -> Tensor")
+        print(torch.ops.late_fallback.twice(torch.ones(2, device=device)).tolist())
+    """
+    assert run_python(code).strip() == "[7.0, 7.0]"
+
+
 def test_autograd_key(device, library):
     class Square(torch.autograd.Function):
         @staticmethod
@@ -240,6 +317,22 @@ def test_forms_follow_a_kernel_of_the_dispatcher(device):
         assert "aten::add.Tensor" not in ways(report)
     # The first call afterwards finds that the kernel is gone.
     assert (ones(device) + 1).tolist() == [2, 2, 2]
+
+
+def test_a_form_is_denied_where_its_out_form_has_gone(device):
+    x = ones(device)
+    with torch.library._scoped_library("aten", "IMPL") as library:
+        library.impl("add.out", fill_out(9), "PrivateUse1")
+        with fallback.report():
+            assert (x + 1).tolist() == [9, 9, 9]
+    with fallback.policy(deny=["aten::add.Tensor"]):
+        for _ in range(2):
+            if torch_outboard.ways.get_way(device) == "device":
+                assert (x + 1).tolist() == [2, 2, 2]
+            else:
+                with pytest.raises(NotImplementedError, match="the operator is denied"):
+                    x + 1
+    assert (x + 1).tolist() == [2, 2, 2]
 
 
 def test_derivative_of_forms_that_follow(device):

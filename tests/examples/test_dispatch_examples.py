@@ -42,7 +42,12 @@ if order != "before":
     import torch_outboard
 if order == "late":
     torch.ones(1, device=torch_outboard.device_name())
-load(name, [source], is_python_module=False)
+if order == "registering":
+    torch.ones(1, device=torch_outboard.device_name())
+    with torch_outboard.registering():
+        load(name, [source], is_python_module=False)
+else:
+    load(name, [source], is_python_module=False)
 import torch_outboard
 
 torch_outboard.fallback.set_policy(copied="allow")
@@ -97,8 +102,8 @@ def test_stubs_in_every_order(order, configuration):
 
 @pytest.mark.slow
 @everywhere
-@pytest.mark.parametrize("order", ["before", "after"])
-def test_a_makers_fallback_in_both_orders(order, configuration):
+@pytest.mark.parametrize("order", ["before", "after", "registering"])
+def test_a_makers_fallback_in_every_order(order, configuration):
     assert in_order(order, "fallback", FALLBACK, configuration).splitlines() == [
         "  the maker's fallback runs fallback_example::third",
         "[-0.25, 0.5]",
@@ -108,7 +113,7 @@ def test_a_makers_fallback_in_both_orders(order, configuration):
 
 
 @pytest.mark.slow
-def test_a_makers_fallback_after_the_first_use():
+def test_a_makers_fallback_that_was_not_announced():
     """PyTorch ends the process, and says what to do."""
-    with pytest.raises(AssertionError, match="load a library with a fallback of its own before"):
+    with pytest.raises(AssertionError, match="or in a `with torch_outboard"):
         in_order("late", "fallback", FALLBACK, "shared")

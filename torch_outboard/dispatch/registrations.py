@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 
 from torch_outboard import _C
 
-__all__ = ["Kernel", "notice", "registrations"]
+__all__ = ["Kernel", "notice", "registering", "registrations"]
 
 # "PrivateUse1: registered at <file>:12 :: (Tensor _0) -> Tensor _0 [ boxed unboxed ]"; what
 # another registration hides has "(inactive)" after the key.
@@ -58,6 +60,24 @@ def notice() -> None:
     known = getattr(torch.library, "_impls", ())
     names = [key.removesuffix(suffix) for key in known if key.endswith(suffix)]
     _C.find_raw_kernels([name.replace("/", "::", 1) for name in names])
+
+
+@contextmanager
+def registering() -> Iterator[None]:
+    """For registrations with PyTorch's dispatcher that come after the first use of the device.
+
+    Whatever libraries that are loaded in the block, and functions of `torch.library`, register for
+    operators of PyTorch has its rank when the block ends: in reports and policies, for the forms
+    that follow an `out=` form, and for calls that it declines. A library may also bring a fallback
+    for all operators, of which PyTorch has one: until the end of the block the kit gives its own
+    up, and other threads must not call operators of other libraries.
+    """
+    _C.leave_fallback()
+    try:
+        yield
+    finally:
+        _C.return_fallback()
+        notice()
 
 
 def registrations(name: str) -> list[Kernel]:

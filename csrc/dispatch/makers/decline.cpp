@@ -14,7 +14,7 @@ std::atomic<RecognizeDecline> g_recognize{nullptr};
 const char* Declined::what() const noexcept {
   return "a kernel declined a call that reached it without torch_outboard, so there is no next "
          "kernel; bring it with OUTBOARD_KERNEL, or load its library before the device is first "
-         "used";
+         "used or in a `with torch_outboard.registering():`";
 }
 
 void set_recognize_decline(RecognizeDecline function) noexcept { g_recognize.store(function); }

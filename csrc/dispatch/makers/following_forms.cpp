@@ -46,11 +46,23 @@ c10::DispatchKey composing_key(const c10::OperatorHandle& op) {
   return c10::DispatchKey::Undefined;
 }
 
+thread_local const Operator* t_followed = nullptr;
+
 class FollowingKernel final : public c10::OperatorKernel {
  public:
+  explicit FollowingKernel(const Operator& out) : out_(out) {}
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    struct Scope {
+      explicit Scope(const Operator* out) : before(std::exchange(t_followed, out)) {}
+      ~Scope() { t_followed = before; }
+      const Operator* const before;
+    };
+    const Scope scope(&out_);
     TORCH_INTERNAL_ASSERT(run_composed(op, stack));
   }
+
+ private:
+  const Operator& out_;
 };
 
 }  // namespace
@@ -78,17 +90,19 @@ std::vector<c10::OperatorHandle> following_forms(const c10::OperatorHandle& out)
   return forms;
 }
 
-RoutedKernel following_kernel(const RoutedKernel& out) {
+RoutedKernel following_kernel(const Operator& out, const RoutedKernel& kernel) {
   RoutedKernel row;
-  row.kernel = c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<FollowingKernel>());
-  row.source = out.source;
+  row.kernel = c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<FollowingKernel>(out));
+  row.source = kernel.source;
   row.way = Way::kDevice;
-  row.device = out.device;
-  row.dtypes = out.dtypes;
-  row.origin = out.origin;
+  row.device = kernel.device;
+  row.dtypes = kernel.dtypes;
+  row.origin = kernel.origin;
   row.follows = true;
   return row;
 }
+
+bool runs_for_following_form(const Operator& out) noexcept { return t_followed == &out; }
 
 bool run_composed(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const c10::DispatchKey key = composing_key(op);

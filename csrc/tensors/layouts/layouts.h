@@ -28,4 +28,8 @@ at::Tensor quantized_over(c10::Storage storage, c10::DispatchKeySet keys, const 
 void register_nested_operators(torch::Library& dense);
 void register_quantized_operators();
 
+// The same for products of compressed tensors whose kernel on the CPU cannot be used;
+// `compressed` is the library for them.
+void register_reduced_products(torch::Library& compressed);
+
 }  // namespace outboard
