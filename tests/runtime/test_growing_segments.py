@@ -268,3 +268,58 @@ del inside, outside
 _C.release_memory_pool(0, pool)
 everything_goes()
 """)
+
+
+def test_history() -> None:
+    """Memory that comes and goes behind addresses, in the history and in PyTorch's viewer."""
+    run("""
+import itertools, pickle, tempfile
+from torch.cuda import _memory_viz
+
+history = torch.host.memory
+torch.accelerator.empty_cache()
+history._record_memory_history(stacks="python", clear_history=True)
+first, second = filled(40 * MIB, 1), filled(30 * MIB, 2)
+del first
+third = filled(60 * MIB, 3)
+snapshot = history._snapshot()
+assert snapshot["segments"] and all(s["is_expandable"] for s in snapshot["segments"])
+assert sum(s["total_size"] for s in snapshot["segments"]) == len(memory.mapped) * PIECE
+del second, third
+torch.accelerator.synchronize()
+torch.accelerator.empty_cache()
+
+mapped, alive = set(), set()
+for event in history._snapshot()["device_traces"][0]:
+    start, end = event["addr"], event["addr"] + event["size"]
+    pieces = set(range(start // PIECE, -(-end // PIECE)))
+    match event["action"]:
+        case "segment_map":
+            assert start % PIECE == end % PIECE == 0
+            assert not pieces & mapped, "mapped twice"
+            mapped |= pieces
+        case "segment_unmap":
+            assert pieces <= mapped, "what was unmapped had not been mapped"
+            mapped -= pieces
+        case "alloc":
+            assert pieces <= mapped, "a tensor lies where no memory is"
+            assert event["frames"], "nobody knows who made it"
+            alive.add(start)
+        case "free_completed":
+            alive.remove(start)
+        case action:
+            assert action in ("free_requested", "snapshot"), action
+assert not mapped and not alive
+
+kept = filled(20 * MIB, 4)
+with tempfile.NamedTemporaryFile() as file:
+    history._dump_snapshot(file.name)
+    dumped = pickle.loads(file.read())
+assert "MemoryViz" in _memory_viz.trace_plot(dumped)
+assert "MemoryViz" in _memory_viz.segment_plot(dumped)
+assert "filled" in _memory_viz.memory(dumped, format_flamegraph=str)
+assert str(20 * MIB) in _memory_viz.trace(dumped) or "20.0M" in _memory_viz.segsum(dumped)
+history._record_memory_history(None)
+del kept
+everything_goes()
+""")
