@@ -7,6 +7,7 @@ needs it (tests/inductor/test_pytorch_patches.py).
 from __future__ import annotations
 
 import functools
+import warnings
 from typing import Any
 
 import torch
@@ -129,9 +130,26 @@ def set_options_of_graphs() -> None:
                 patches.setdefault(name, value)
         if config.joint_custom_pre_pass is None and devices:
             patches.setdefault("joint_custom_pre_pass", UseOwnNumbers())
+        if devices and patches.get("triton.cudagraphs", config.triton.cudagraphs):
+            _capture_graphs(patches)
         return original(model_, example_inputs_, *arguments, config_patches=patches or None, **rest)
 
     module.compile_fx = compile_fx
+
+
+def _capture_graphs(patches: dict[str, Any]) -> None:
+    """Sets what graphs of `mode="reduce-overhead"` are captured by."""
+    from torch._inductor import config
+
+    if not hasattr(config, "cudagraph_policy"):
+        warnings.warn(
+            f"PyTorch {torch.__version__} cannot be told to capture compiled graphs; use 2.13",
+            stacklevel=2,
+        )
+    elif config.cudagraph_policy is None:
+        from torch_outboard.inductor.graphs.policy import CaptureGraphs
+
+        patches.setdefault("cudagraph_policy", CaptureGraphs())
 
 
 def _for_host(module: Any, patches: dict[str, Any], rest: dict[str, Any]) -> dict[str, Any]:
