@@ -102,6 +102,7 @@ def set_options_of_graphs() -> None:
     from torch._inductor import compile_fx as module
     from torch._inductor import config
 
+    from torch_outboard.inductor.lowerings import expressions
     from torch_outboard.inductor.policy import way_of_graphs
     from torch_outboard.inductor.random_numbers import UseOwnNumbers
 
@@ -130,6 +131,8 @@ def set_options_of_graphs() -> None:
                 patches.setdefault(name, value)
         if config.joint_custom_pre_pass is None and devices:
             patches.setdefault("joint_custom_pre_pass", UseOwnNumbers())
+        if devices:
+            expressions.define_lowerings()
         if devices and patches.get("triton.cudagraphs", config.triton.cudagraphs):
             _capture_graphs(patches)
         return original(model_, example_inputs_, *arguments, config_patches=patches or None, **rest)
