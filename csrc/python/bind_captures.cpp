@@ -1,5 +1,5 @@
-// Tensors of captured graphs that torch.compile made: what is copied in before a replay, and the
-// results that are given out after it.
+// What runs graphs that PyTorch has compiled: tensors of captured graphs, which are copied in
+// before a replay and given out after it; packages.
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/StorageImpl.h>
 #include <pybind11/stl.h>
@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cpu_kernels/call/packaged_models.h"
 #include "python/bindings.h"
 #include "runtime/driver/driver_table.h"
 
@@ -216,6 +217,7 @@ void bind_captures(py::module_& m) {
   m.def(
       "captures_graphs", [] { return driver().graph_begin != nullptr; },
       "Whether the driver captures graphs.");
+  m.def("register_packaged_models", &register_packaged_models);
   py::class_<CapturedTensors>(m, "CapturedTensors")
       .def(py::init<>())
       .def("add_fixed", &CapturedTensors::add_fixed)

@@ -101,7 +101,10 @@ def set_options_of_graphs() -> None:
     from torch._dynamo.backends.debugging import aot_eager
     from torch._inductor import compile_fx as module
     from torch._inductor import config
+    from torch._inductor.virtualized import V
 
+    from torch_outboard.inductor import host_code
+    from torch_outboard.inductor.ahead_of_time import package
     from torch_outboard.inductor.lowerings import expressions
     from torch_outboard.inductor.policy import way_of_graphs
     from torch_outboard.inductor.random_numbers import UseOwnNumbers
@@ -120,9 +123,24 @@ def set_options_of_graphs() -> None:
     ) -> Any:
         patches = dict(config_patches or {})
         devices = _devices(model_, example_inputs_)
+        if V.aot_compilation and devices:
+            package.check_memory(devices)
+            compile_step = package.compiling_packages
+            return original(
+                model_,
+                example_inputs_,
+                *arguments,
+                **_for_host(module, compile_step, patches, rest),
+            )
         ways = set(map(way_of_graphs, devices))
         if ways == {"host"}:
-            return original(model_, example_inputs_, *arguments, **_for_host(module, patches, rest))
+            compile_step = host_code.compiling_for_host
+            return original(
+                model_,
+                example_inputs_,
+                *arguments,
+                **_for_host(module, compile_step, patches, rest),
+            )
         if ways - {"kernels"}:
             return aot_eager(model_, example_inputs_)
         # The original calls itself with the settings in place.
@@ -155,8 +173,10 @@ def _capture_graphs(patches: dict[str, Any]) -> None:
         patches.setdefault("cudagraph_policy", CaptureGraphs())
 
 
-def _for_host(module: Any, patches: dict[str, Any], rest: dict[str, Any]) -> dict[str, Any]:
-    """Named arguments of compile_fx for graphs that become code for the CPU."""
+def _for_host(
+    module: Any, compile_step: Any, patches: dict[str, Any], rest: dict[str, Any]
+) -> dict[str, Any]:
+    """Named arguments of compile_fx for graphs that become code for the CPU by a step of ours."""
     from torch._inductor import config
 
     from torch_outboard.inductor import host_code
@@ -167,7 +187,7 @@ def _for_host(module: Any, patches: dict[str, Any], rest: dict[str, Any]) -> dic
     step = rest.get("inner_compile", module.compile_fx_inner)
     # The original calls itself with the settings in place.
     if not hasattr(step, "compiles_for_host"):
-        step = host_code.compiling_for_host(step)
+        step = compile_step(step)
     return {**rest, "inner_compile": step, "config_patches": patches or None}
 
 
