@@ -151,6 +151,7 @@ def set_options_of_graphs() -> None:
             patches.setdefault("joint_custom_pre_pass", UseOwnNumbers())
         if devices:
             expressions.define_lowerings()
+            _fuse_products(patches)
         if devices and patches.get("triton.cudagraphs", config.triton.cudagraphs):
             _capture_graphs(patches)
         return original(model_, example_inputs_, *arguments, config_patches=patches or None, **rest)
@@ -171,6 +172,19 @@ def _capture_graphs(patches: dict[str, Any]) -> None:
         from torch_outboard.inductor.graphs.policy import CaptureGraphs
 
         patches.setdefault("cudagraph_policy", CaptureGraphs())
+
+
+def _fuse_products(patches: dict[str, Any]) -> None:
+    """Sets the pass over graphs that `max_autotune` asks for."""
+    from torch._inductor import config
+
+    from torch_outboard.inductor.lowerings.products import FuseProducts
+
+    wanted = [
+        patches.get(name, getattr(config, name)) for name in ("max_autotune", "max_autotune_gemm")
+    ]
+    if any(wanted) and config.post_grad_custom_pre_pass is None:
+        patches.setdefault("post_grad_custom_pre_pass", FuseProducts())
 
 
 def _for_host(

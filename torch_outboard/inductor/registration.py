@@ -90,10 +90,12 @@ def _register_backend() -> None:
     from torch._inductor.codegen import common
 
     from torch_outboard.inductor import pytorch_patches, random_numbers
+    from torch_outboard.inductor.lowerings import products
     from torch_outboard.inductor.scheduling import OpenCLScheduling
     from torch_outboard.inductor.wrapper import OutboardOperations, OutboardWrapper
 
     common.register_backend_for_device(state.name, OpenCLScheduling, OutboardWrapper)
     common.register_device_op_overrides(state.name, OutboardOperations())
     random_numbers.define()
+    products.define()
     pytorch_patches.install()
