@@ -106,6 +106,7 @@ def set_options_of_graphs() -> None:
     from torch_outboard.inductor import host_code
     from torch_outboard.inductor.ahead_of_time import package
     from torch_outboard.inductor.lowerings import expressions
+    from torch_outboard.inductor.lowerings.attention import InlineAttention
     from torch_outboard.inductor.policy import way_of_graphs
     from torch_outboard.inductor.random_numbers import UseOwnNumbers
 
@@ -148,7 +149,7 @@ def set_options_of_graphs() -> None:
             if getattr(config, name) != value:
                 patches.setdefault(name, value)
         if config.joint_custom_pre_pass is None and devices:
-            patches.setdefault("joint_custom_pre_pass", UseOwnNumbers())
+            patches.setdefault("joint_custom_pre_pass", InlineAttention(UseOwnNumbers()))
         if devices:
             expressions.define_lowerings()
             _fuse_products(patches)
@@ -306,6 +307,26 @@ def _with_place(inner: Any, sizes: Any) -> Any:
         return value if isinstance(value, tuple) else (value, ops.index_expr(place, torch.int64))
 
     return loader
+
+
+def take_flex_attention() -> None:
+    """Lets tensors of the device into flex_attention.
+
+    Reason: it refuses devices that it does not know by name.
+    Where: torch/nn/attention/flex_attention.py, `_validate_device`.
+    Upstream: a note there says that it is to go once other devices are supported.
+    Can go: when that is done.
+    """
+    from torch.nn.attention import flex_attention as module
+
+    def with_device(constant: Any) -> Any:
+        known = isinstance(constant, frozenset) and "cuda" in constant
+        return constant | {state.name} if known else constant
+
+    # A function of this package would break graphs: Dynamo does not look into it.
+    code = module._validate_device.__code__
+    constants = tuple(with_device(constant) for constant in code.co_consts)
+    module._validate_device.__code__ = code.replace(co_consts=constants)
 
 
 def install() -> None:

@@ -22,7 +22,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from torch_outboard import _C
 from torch_outboard.inductor.graphs.states import reserve_or_place
-from torch_outboard.inductor.lowerings.expressions import texts_in_use
 from torch_outboard.inductor.target import target_of
 from torch_outboard.state import state
 
@@ -118,7 +117,6 @@ class UseOwnNumbers(CustomGraphPass):
         return (
             get_hash_for_files(tuple(sources)),
             f"{state.name} {properties.name} {properties.driver_version} {target}",
-            *texts_in_use(),
         )
 
 

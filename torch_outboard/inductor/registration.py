@@ -22,6 +22,7 @@ def register_when_imported() -> None:
         "torch._dynamo.device_interface": _register_interface,
         "torch._dynamo.trace_rules": _leave_package_alone,
         "torch._inductor.compile_fx": _register_backend,
+        "torch.nn.attention.flex_attention": _take_flex_attention,
     }
     for name in list(waiting):
         if name in sys.modules:
@@ -99,3 +100,9 @@ def _register_backend() -> None:
     random_numbers.define()
     products.define()
     pytorch_patches.install()
+
+
+def _take_flex_attention() -> None:
+    from torch_outboard.inductor import pytorch_patches
+
+    pytorch_patches.take_flex_attention()

@@ -33,6 +33,7 @@ _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _LEAST_WORK, _LEAST_SIZE = 32768, 4
 _VIEWS = (aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten.expand.default)
 _ROUNDS = 7
+_WORTH = 0.97
 
 
 def define() -> None:
@@ -325,4 +326,5 @@ def _measured(device: torch.device, dtype: torch.dtype, layouts: Sequence[Any], 
                 torch.accelerator.synchronize()
                 if turn > 0:  # the first one compiles
                     measured.append(time.perf_counter() - start)
-        return min(times[together]) < min(times[separate])
+        # A kernel of a graph has a little less to do before its launch than an eager operator.
+        return min(times[together]) < _WORTH * min(times[separate])
