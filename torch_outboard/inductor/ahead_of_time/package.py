@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._inductor.codecache import get_device_information
+from torch._inductor import codecache
 from torch._inductor.output_code import CompiledAOTI
 
 from torch_outboard import _C
@@ -63,6 +63,8 @@ def _named(compiled: Any) -> Any:
         if isinstance(file, str) and file.endswith("_metadata.json"):
             path = Path(file)
             metadata = json.loads(path.read_text())
-            metadata |= {"AOTI_DEVICE_KEY": state.name, **get_device_information(state.name)}
+            metadata["AOTI_DEVICE_KEY"] = state.name
+            if hasattr(codecache, "get_device_information"):  # loading compares it
+                metadata |= codecache.get_device_information(state.name)
             path.write_text(json.dumps(metadata))
     return compiled
