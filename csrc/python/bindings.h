@@ -19,6 +19,7 @@ void bind_inspection(pybind11::module_& m);   // kernels of an operator, traces 
 void bind_kernels(pybind11::module_& m);      // kernels written in Python
 void bind_engines(pybind11::module_& m);      // operator tables, programs, ways
 void bind_compiled(pybind11::module_& m);     // kernels of compiled graphs
+void bind_captures(pybind11::module_& m);     // captured graphs that were compiled
 void bind_autograd(pybind11::module_& m);     // autograd's threads at exit
 void bind_distributed(pybind11::module_& m);  // the process group
 void bind_profiler(pybind11::module_& m);     // times of launches, history of memory

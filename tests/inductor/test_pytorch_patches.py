@@ -70,3 +70,15 @@ def test_strides_of_convolutions_are_not_asked_for(device: torch.device):
 def test_places_are_left_to_known_backends():
     source = inspect.getsource(lowering._make_reduction_inner.__wrapped__)
     assert "is_triton" in source
+
+
+def test_flex_attention_refuses_devices_by_name(device: torch.device):
+    from torch.nn.attention import flex_attention
+
+    x = torch.ones(1, device=device)
+    flex_attention._validate_device(x, x, x)
+    assert '{"cuda", "cpu", "xpu", "hpu", "mps"}' in inspect.getsource(
+        flex_attention._validate_device
+    )
+    with pytest.raises(ValueError, match="only supported on"):
+        flex_attention._validate_device(*[torch.ones(1, device="meta")] * 3)

@@ -232,6 +232,7 @@ def finish_registration(name: str) -> None:
     atexit.register(_C.finalize_driver)
     serialization.register()
     _C.register_graphs()
+    _C.register_packaged_models()
     globals().update(legacy_storage.make_classes(name))
     globals().update(legacy_tensors.make_types(name))
     # Makes `import torch.<name>.memory` and the like work.

@@ -6,6 +6,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, overload
 
@@ -18,18 +19,47 @@ if TYPE_CHECKING:
     from torch_outboard.ops.row import Row
     from torch_outboard.ops.template import Launch
 
-__all__ = ["Registration", "kernel"]
+__all__ = ["Expression", "Registration", "kernel", "registrations"]
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A kernel that is an expression; see `kernel`.
+
+    Attributes:
+        text: the expression.
+        operands: names of tensor arguments, which the text calls a, b, c and so on.
+        scalars: names of numbers that it mentions.
+        types, result, requires: as for `kernel`.
+    """
+
+    text: str
+    operands: tuple[str, ...]
+    scalars: tuple[str, ...]
+    types: str
+    result: str
+    requires: tuple[tuple[str, object], ...]
 
 
 class Registration:
     """A registered kernel. `remove()`, or leaving a `with` block, takes it back."""
 
     def __init__(
-        self, name: str, function: Callable[..., Any] | None, token: _C.RoutedKernel
+        self,
+        name: str,
+        function: Callable[..., Any] | None,
+        token: _C.RoutedKernel,
+        expression: Expression | None = None,
+        dtypes: Iterable[torch.dtype] | None = None,
+        device: int = -1,
     ) -> None:
         self.name = name
         self.function = function
+        self.expression = expression
+        self.dtypes = None if dtypes is None else frozenset(dtypes)
+        self.device = device
         self._token: _C.RoutedKernel | None = token
+        registrations.setdefault(name, []).append(self)
 
     def __call__(self, *args: object, **kwargs: object) -> object:
         if self.function is None:
@@ -41,6 +71,7 @@ class Registration:
         if self._token is not None:
             _C.remove_kernel(self.name, self._token)
             self._token = None
+            registrations[self.name].remove(self)
 
     def __enter__(self) -> Registration:
         return self
@@ -52,6 +83,10 @@ class Registration:
         trace: TracebackType | None,
     ) -> None:
         self.remove()
+
+
+# Kernels of users by the names of overloads, the latest last.
+registrations: dict[str, list[Registration]] = {}
 
 
 @overload
@@ -186,7 +221,8 @@ def kernel(
         schema = getattr(packet, overload_name or "default")._schema
         made = _template_row(qualified, schema, source, launches, wanted, description)
         _C.load_device_kernels()
-        return Registration(qualified, None, _C.add_row_kernel(qualified, made, wanted, index))
+        token = _C.add_row_kernel(qualified, made, wanted, index)
+        return Registration(qualified, None, token, None, wanted, index)
 
     if description or launches is not None:
         unknown = ", ".join([*description, *(["launches"] if launches is not None else [])])
@@ -196,11 +232,16 @@ def kernel(
         schema = getattr(packet, overload_name or "default")._schema
         row = _expression_row(qualified, schema, expression, types, result, requires or {})
         _C.load_device_kernels()
-        return Registration(qualified, None, _C.add_row_kernel(qualified, row, wanted, index))
+        token = _C.add_row_kernel(qualified, row, wanted, index)
+        described = Expression(
+            expression, tuple(row["operands"]), tuple(row["scalars"]), types, result,
+            tuple((requires or {}).items()),
+        )  # fmt: skip
+        return Registration(qualified, None, token, described, wanted, index)
 
     def register(function: Callable[..., Any]) -> Registration:
         token = _C.add_kernel(qualified, function, wanted, index, _place_of(function))
-        return Registration(qualified, function, token)
+        return Registration(qualified, function, token, None, wanted, index)
 
     return register
 
@@ -249,7 +290,7 @@ def _expression_row(
     types: str,
     result: str,
     requires: dict[str, object],
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """A row of the engine `pointwise` for an expression over the arguments of a schema."""
     from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, dtype_bits
 

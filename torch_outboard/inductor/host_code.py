@@ -57,13 +57,13 @@ def compiling_for_host(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
     def compile_graph(
         graph: torch.fx.GraphModule, inputs: Sequence[Any], *arguments: Any, **rest: Any
     ) -> Any:
-        devices = {value.device for value in _tensors(graph, inputs) if _is_ours(value)}
+        devices = {value.device for value in tensors_of(graph, inputs) if _is_ours(value)}
         if not devices:
             return inner_compile(graph, inputs, *arguments, **rest)
-        if len(devices) > 1 or not _suits(graph, inputs):
+        if len(devices) > 1 or not suits(graph, inputs):
             return EagerGraph(graph)
         index = devices.pop().index or 0
-        compiled = inner_compile(_move(graph), [_on_cpu(x) for x in inputs], *arguments, **rest)
+        compiled = inner_compile(move(graph), [on_cpu(x) for x in inputs], *arguments, **rest)
         return HostGraph(compiled, index)
 
     compile_graph.compiles_for_host = True
@@ -74,23 +74,24 @@ def _is_ours(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.device.type == state.name
 
 
-def _tensors(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Iterator[torch.Tensor]:
+def tensors_of(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Iterator[torch.Tensor]:
     for value in (*inputs, *(node.meta.get("val") for node in graph.graph.nodes)):
         for part in value if isinstance(value, (tuple, list)) else [value]:
             if isinstance(part, torch.Tensor):
                 yield part
 
 
-def _suits(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:
+def suits(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:
     """Whether the CPU gives what the device gives: no draws, no graphs in the graph, one memory."""
-    if any(value.device.type == "cpu" and value.dim() > 0 for value in _tensors(graph, inputs)):
+    if any(value.device.type == "cpu" and value.dim() > 0 for value in tensors_of(graph, inputs)):
         return False
     return all(_node_suits(graph, node) for node in graph.graph.nodes)
 
 
 def _node_suits(graph: torch.fx.GraphModule, node: torch.fx.Node) -> bool:
     if node.op == "get_attr":
-        return _is_ours(getattr(graph, str(node.target), None))
+        owner, name = _place_of(graph, str(node.target))
+        return _is_ours(getattr(owner, name, None))
     if node.op == "output":
         results = (result.meta.get("val") for result in node.all_input_nodes)
         return all(_is_ours(r) for r in results if isinstance(r, torch.Tensor))
@@ -99,6 +100,12 @@ def _node_suits(graph: torch.fx.GraphModule, node: torch.fx.Node) -> bool:
     if isinstance(node.target, torch._ops.OpOverload):
         return torch.Tag.nondeterministic_seeded not in node.target.tags and _is_cpus(node.target)
     return _is_python(node.target)
+
+
+def _place_of(graph: torch.fx.GraphModule, target: str) -> tuple[torch.nn.Module, str]:
+    """The module that has a constant, and its name there."""
+    path, _, name = target.rpartition(".")
+    return graph.get_submodule(path), name
 
 
 def _is_cpus(operator: torch._ops.OpOverload) -> bool:
@@ -119,14 +126,14 @@ def _is_python(target: Any) -> bool:
     )
 
 
-def _on_cpu(value: Any) -> Any:
+def on_cpu(value: Any) -> Any:
     if not _is_ours(value):
         return value
     with getattr(value, "fake_mode", None) or nullcontext():
         return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=CPU)
 
 
-def _move(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
+def move(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
     """The same graph for the CPU; Inductor works out the shapes of it again."""
 
     def moved(argument: Any) -> Any:
@@ -138,15 +145,18 @@ def _move(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
         node.args = tree_map(moved, node.args)
         node.kwargs = tree_map(moved, node.kwargs)
         if "val" in node.meta:
-            node.meta["val"] = tree_map(_on_cpu, node.meta["val"])
+            node.meta["val"] = tree_map(on_cpu, node.meta["val"])
         if node.op == "get_attr":
             with unset_fake_temporarily():
-                constant = getattr(graph, node.target)
+                owner, name = _place_of(graph, str(node.target))
+                constant = getattr(owner, name)
+                if constant.device.type == CPU.type:
+                    continue  # of another node
                 storage = _C.alias_as_cpu_storage(constant.untyped_storage())
                 alias = torch.empty(0, dtype=constant.dtype).set_(
                     storage, constant.storage_offset(), constant.size(), constant.stride()
                 )
-            delattr(graph, node.target)
-            setattr(graph, node.target, alias)
+            delattr(owner, name)
+            setattr(owner, name, alias)
     graph.recompile()
     return graph

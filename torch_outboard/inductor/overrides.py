@@ -7,6 +7,7 @@ Each method gives the text of a value. Functions come from the table that eager 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,7 @@ from torch_outboard.inductor.opencl.value_types import (
     is_vector,
     mask_for,
     mask_of,
+    mask_type,
     value_type,
 )
 from torch_outboard.ops.functions.table import scalar_only
@@ -140,6 +142,45 @@ def _logical(operator: str) -> Callable[..., str]:
     return method
 
 
+_WORD = re.compile(r"\bC\(|(?<![\w.])[A-Za-z_]\w*")
+_NUMBER = re.compile(r"(?<![\w.])((?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)(?![\w.])")
+
+
+def inline_expression(text: str, described: str | None, values: tuple[Any, ...]) -> str:
+    """An expression over named values in terms of variables.
+
+    Args:
+        text: in the words of `torch_outboard.kernel`.
+        described: "dtype result names": what it computes in, "value" or "mask", and its names.
+    """
+    if described is None:
+        raise NotImplementedError("assembly is not inlined into kernels in OpenCL C")
+    dtype_name, result, *names = described.split()
+    dtype = getattr(torch, dtype_name)
+    texts, vector = operands(values, dtype)
+    lanes = LANES if vector else ""
+    kind = value_type(dtype)
+    words = dict(zip(names, texts, strict=True))
+    words |= {
+        "T": kind + lanes,
+        "S": kind,
+        "M": mask_type(dtype) + lanes,
+        "C(": f"({kind}{lanes})(",
+    }
+
+    def replace(match: re.Match[str]) -> str:
+        word = match[0]
+        if not word.startswith("ob_"):
+            return words.get(word, word)
+        each = "each_" if vector and word[3:] in scalar_only() else ""
+        return f"ob_{each}{word[3:]}_{kind}{lanes}"
+
+    if kind == "float":
+        text = _NUMBER.sub(r"\1f", text)
+    text = f"({_WORD.sub(replace, text)})"
+    return mask_of(text, dtype, vector) if result == "mask" else text
+
+
 class OpenCLOverrides(OpOverrides):
     """Operations as texts; see the module."""
 
@@ -222,6 +263,13 @@ class OpenCLOverrides(OpOverrides):
         """A word of Philox, as random_numbers.py asks for it."""
         texts, vector = operands((seed, index, offset), torch.int64)
         return f"ob_philox_word_long{LANES if vector else ''}({', '.join(texts)})"
+
+    @staticmethod
+    def inline_asm_elementwise(
+        *inputs: Any, asm: str, constraints: str | None = None, **rest: Any
+    ) -> str:
+        """An expression of a user, as lowerings/expressions.py asks for it."""
+        return inline_expression(asm, constraints, inputs)
 
     def indirect_indexing(
         self, index_var: Any, size: Any, check: bool = True, wrap_neg: bool = True

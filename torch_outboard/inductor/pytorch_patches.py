@@ -7,6 +7,7 @@ needs it (tests/inductor/test_pytorch_patches.py).
 from __future__ import annotations
 
 import functools
+import warnings
 from typing import Any
 
 import torch
@@ -100,7 +101,12 @@ def set_options_of_graphs() -> None:
     from torch._dynamo.backends.debugging import aot_eager
     from torch._inductor import compile_fx as module
     from torch._inductor import config
+    from torch._inductor.virtualized import V
 
+    from torch_outboard.inductor import host_code
+    from torch_outboard.inductor.ahead_of_time import package
+    from torch_outboard.inductor.lowerings import expressions
+    from torch_outboard.inductor.lowerings.attention import InlineAttention
     from torch_outboard.inductor.policy import way_of_graphs
     from torch_outboard.inductor.random_numbers import UseOwnNumbers
 
@@ -118,9 +124,24 @@ def set_options_of_graphs() -> None:
     ) -> Any:
         patches = dict(config_patches or {})
         devices = _devices(model_, example_inputs_)
+        if V.aot_compilation and devices:
+            package.check_memory(devices)
+            compile_step = package.compiling_packages
+            return original(
+                model_,
+                example_inputs_,
+                *arguments,
+                **_for_host(module, compile_step, patches, rest),
+            )
         ways = set(map(way_of_graphs, devices))
         if ways == {"host"}:
-            return original(model_, example_inputs_, *arguments, **_for_host(module, patches, rest))
+            compile_step = host_code.compiling_for_host
+            return original(
+                model_,
+                example_inputs_,
+                *arguments,
+                **_for_host(module, compile_step, patches, rest),
+            )
         if ways - {"kernels"}:
             return aot_eager(model_, example_inputs_)
         # The original calls itself with the settings in place.
@@ -128,14 +149,49 @@ def set_options_of_graphs() -> None:
             if getattr(config, name) != value:
                 patches.setdefault(name, value)
         if config.joint_custom_pre_pass is None and devices:
-            patches.setdefault("joint_custom_pre_pass", UseOwnNumbers())
+            patches.setdefault("joint_custom_pre_pass", InlineAttention(UseOwnNumbers()))
+        if devices:
+            expressions.define_lowerings()
+            _fuse_products(patches)
+        if devices and patches.get("triton.cudagraphs", config.triton.cudagraphs):
+            _capture_graphs(patches)
         return original(model_, example_inputs_, *arguments, config_patches=patches or None, **rest)
 
     module.compile_fx = compile_fx
 
 
-def _for_host(module: Any, patches: dict[str, Any], rest: dict[str, Any]) -> dict[str, Any]:
-    """Named arguments of compile_fx for graphs that become code for the CPU."""
+def _capture_graphs(patches: dict[str, Any]) -> None:
+    """Sets what graphs of `mode="reduce-overhead"` are captured by."""
+    from torch._inductor import config
+
+    if not hasattr(config, "cudagraph_policy"):
+        warnings.warn(
+            f"PyTorch {torch.__version__} cannot be told to capture compiled graphs; use 2.13",
+            stacklevel=2,
+        )
+    elif config.cudagraph_policy is None:
+        from torch_outboard.inductor.graphs.policy import CaptureGraphs
+
+        patches.setdefault("cudagraph_policy", CaptureGraphs())
+
+
+def _fuse_products(patches: dict[str, Any]) -> None:
+    """Sets the pass over graphs that `max_autotune` asks for."""
+    from torch._inductor import config
+
+    from torch_outboard.inductor.lowerings.products import FuseProducts
+
+    wanted = [
+        patches.get(name, getattr(config, name)) for name in ("max_autotune", "max_autotune_gemm")
+    ]
+    if any(wanted) and config.post_grad_custom_pre_pass is None:
+        patches.setdefault("post_grad_custom_pre_pass", FuseProducts())
+
+
+def _for_host(
+    module: Any, compile_step: Any, patches: dict[str, Any], rest: dict[str, Any]
+) -> dict[str, Any]:
+    """Named arguments of compile_fx for graphs that become code for the CPU by a step of ours."""
     from torch._inductor import config
 
     from torch_outboard.inductor import host_code
@@ -146,7 +202,7 @@ def _for_host(module: Any, patches: dict[str, Any], rest: dict[str, Any]) -> dic
     step = rest.get("inner_compile", module.compile_fx_inner)
     # The original calls itself with the settings in place.
     if not hasattr(step, "compiles_for_host"):
-        step = host_code.compiling_for_host(step)
+        step = compile_step(step)
     return {**rest, "inner_compile": step, "config_patches": patches or None}
 
 
@@ -251,6 +307,26 @@ def _with_place(inner: Any, sizes: Any) -> Any:
         return value if isinstance(value, tuple) else (value, ops.index_expr(place, torch.int64))
 
     return loader
+
+
+def take_flex_attention() -> None:
+    """Lets tensors of the device into flex_attention.
+
+    Reason: it refuses devices that it does not know by name.
+    Where: torch/nn/attention/flex_attention.py, `_validate_device`.
+    Upstream: a note there says that it is to go once other devices are supported.
+    Can go: when that is done.
+    """
+    from torch.nn.attention import flex_attention as module
+
+    def with_device(constant: Any) -> Any:
+        known = isinstance(constant, frozenset) and "cuda" in constant
+        return constant | {state.name} if known else constant
+
+    # A function of this package would break graphs: Dynamo does not look into it.
+    code = module._validate_device.__code__
+    constants = tuple(with_device(constant) for constant in code.co_consts)
+    module._validate_device.__code__ = code.replace(co_consts=constants)
 
 
 def install() -> None:

@@ -21,6 +21,7 @@ from torch._inductor.virtualized import V, ops
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from torch_outboard import _C
+from torch_outboard.inductor.graphs.states import reserve_or_place
 from torch_outboard.inductor.target import target_of
 from torch_outboard.state import state
 
@@ -35,8 +36,13 @@ def _philox_states(count: int, device: torch.device, run: int) -> torch.Tensor:
     `run` is another number for each call in a graph, lest two are taken for the same.
     """
     index = device.index if device.index is not None else _C.current_device()
-    numbers = [[_signed(number) for number in _C.reserve_philox(index, 1)] for _ in range(count)]
-    return torch.tensor(numbers, dtype=torch.int64).to(device)
+
+    def reserve() -> torch.Tensor:
+        states = [_C.reserve_philox(index, 1) for _ in range(count)]
+        numbers = [[_signed(number) for number in state] for state in states]
+        return torch.tensor(numbers, dtype=torch.int64).to(device)
+
+    return reserve_or_place(count, device, reserve)
 
 
 def _signed(number: int) -> int:

@@ -26,6 +26,7 @@ def register_when_imported() -> None:
         "torch._dynamo.trace_rules": _leave_package_alone,
         "torch._dynamo.backends.registry": _register_name,
         "torch._inductor.compile_fx": _register_backend,
+        "torch.nn.attention.flex_attention": _take_flex_attention,
     }
     for name in list(waiting):
         if name in sys.modules:
@@ -115,10 +116,18 @@ def _register_backend() -> None:
     from torch._inductor.codegen import common
 
     from torch_outboard.inductor import pytorch_patches, random_numbers
+    from torch_outboard.inductor.lowerings import products
     from torch_outboard.inductor.scheduling import OpenCLScheduling
     from torch_outboard.inductor.wrapper import OutboardOperations, OutboardWrapper
 
     common.register_backend_for_device(state.name, OpenCLScheduling, OutboardWrapper)
     common.register_device_op_overrides(state.name, OutboardOperations())
     random_numbers.define()
+    products.define()
     pytorch_patches.install()
+
+
+def _take_flex_attention() -> None:
+    from torch_outboard.inductor import pytorch_patches
+
+    pytorch_patches.take_flex_attention()

@@ -45,14 +45,24 @@ struct ProductScalars {
   bool adds = false;  // whether `added` is read
 };
 
+// What is computed of each result before it is stored, in the kernel that stores it.
+struct ProductFusion {
+  // The body of a function of T a, the result, and T b, an element of `other`, in the words of the
+  // table of scalar functions; `ProductProgram::keep` returned it.
+  const std::string* body = nullptr;
+  const void* other = nullptr;
+  int64_t row = 0, column = 0;  // strides of `other`
+};
+
 class OUTBOARD_API ProductProgram {
  public:
   // The one copy of a text of kernels, for `find`.
   static const std::string& keep(const std::string& source);
   // The program of `source`, which `keep` returned: a text that begins with that of the template;
-  // `wide` for indices of 64 bits. Lives for ever.
+  // `wide` for indices of 64 bits. With `fused`, the body of a fusion, only `multiply` makes sense.
+  // Lives for ever.
   static const ProductProgram& find(c10::DeviceIndex device, at::ScalarType dtype, bool wide,
-                                    const std::string& source);
+                                    const std::string& source, const std::string* fused = nullptr);
 
   // The dtype of sums and of packed operands: at least 32 bits wide.
   at::ScalarType value_dtype() const noexcept { return value_; }
@@ -69,8 +79,8 @@ class OUTBOARD_API ProductProgram {
   // Columns [begin, begin + count) from packed operands, `right` holding those columns alone.
   // Batches of packed operands follow each other.
   void multiply(const ProductLayout& layout, const ProductScalars& scalars, const at::Tensor& left,
-                const at::Tensor& right, void* out, const void* added, int64_t begin,
-                int64_t count) const;
+                const at::Tensor& right, void* out, const void* added, int64_t begin, int64_t count,
+                const ProductFusion& fusion = {}) const;
 
   // Products without packing: `multiply_rows` where the columns of `right` are neighbours in
   // memory, `multiply_single` anywhere, `multiply_slices` for one long row and one column.
@@ -102,7 +112,7 @@ class OUTBOARD_API ProductProgram {
 
  private:
   ProductProgram(c10::DeviceIndex device, at::ScalarType dtype, bool wide,
-                 const ProductBlocks& blocks, const std::string& source);
+                 const ProductBlocks& blocks, const std::string& source, const std::string* fused);
   void add_indices(LaunchArguments& arguments, const int64_t* values, size_t count) const;
   void add_operands(LaunchArguments& arguments, const ProductLayout& layout,
                     const ProductScalars& scalars, const void* left, const void* right, void* out,

@@ -5,10 +5,21 @@
 // ROWS x (VECTORS * W), the tile that a work item holds in registers; PANELS, the tiles of a work
 // item; SLICE, the depth that a work item packs.
 //
+// FUSED, if it is defined, says that `ob_fused` makes a result of the tiles of a sum and of an
+// element of `other`.
+//
 // Two-level indices: index i along the depth lies at (i / inner) * outer stride + (i % inner) *
 // stride, and the same for columns of `out`. That is how a batch becomes part of one dimension.
 
 #define COLUMNS (VECTORS * W)
+
+#ifdef FUSED
+#define FUSED_PARAMETERS OB_POINTER(X, other), const I other_row, const I other_column,
+#define FUSED_BIND OB_BIND(X, other)
+#else
+#define FUSED_PARAMETERS
+#define FUSED_BIND
+#endif
 
 typedef struct {
   I batch, row, column, outer;  // strides; `row` of the right operand is along the depth
@@ -126,8 +137,8 @@ static inline S combine(S sum, const __global X *added, I at, S alpha, S beta, i
 __kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(X, out),
                     OB_POINTER(X, added), const Layout l, const S alpha, const S beta,
                     const int adds, const I begin, const I columns, const I left_batch,
-                    const I right_batch, const I items) {
-  OB_BIND(S, left) OB_BIND(S, right) OB_BIND(X, out) OB_BIND(X, added)
+                    const I right_batch, FUSED_PARAMETERS const I items) {
+  OB_BIND(S, left) OB_BIND(S, right) OB_BIND(X, out) OB_BIND(X, added) FUSED_BIND
   const I item = get_global_id(0);
   if (item >= items) return;
   const I row_panels = (l.rows + ROWS - 1) / ROWS;
@@ -185,11 +196,29 @@ __kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(X, out
           V value = (V)(alpha) * VLOAD(v, tile + r * COLUMNS);
           if (adds && l.added.column == 0) value += (V)(beta * LOAD(addends, added_at[c]));
           if (adds && l.added.column == 1) value += (V)(beta) * LOADV(addends, added_at[c]);
+#ifdef FUSED
+          const __global X *others = other + row * other_row + (column + c) * other_column;
+          V operand;
+          if (other_column == 1) {
+            operand = LOADV(others, 0);
+          } else {
+            S lanes[W];
+            for (int i = 0; i < W; ++i) lanes[i] = LOAD(others, i * other_column);
+            operand = VLOAD(0, lanes);
+          }
+          value = ob_fused(value, operand);
+#endif
           STOREV(results, out_at[c], value);
           continue;
         }
         for (int i = c; i < min(c + W, width); ++i) {
-          const S value = combine(tile[r * COLUMNS + i], addends, added_at[i], alpha, beta, adds);
+          S value = combine(tile[r * COLUMNS + i], addends, added_at[i], alpha, beta, adds);
+#ifdef FUSED
+          S lanes[W];
+          const S operand = LOAD(other, row * other_row + (column + i) * other_column);
+          VSTORE(ob_fused((V)(value), (V)(operand)), 0, lanes);
+          value = lanes[0];
+#endif
           STORE(results, out_at[i], value);
         }
       }

@@ -1,0 +1,61 @@
+"""Packages made by torch._inductor.aoti_compile_and_package, loaded by another process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from tests.support import run_python
+from torch_outboard import _C
+from torch_outboard.inductor.ahead_of_time import package
+
+
+@pytest.mark.slow
+def test_a_package_for_another_process(device, tmp_path: Path) -> None:
+    if not _C.shares_host_memory(0):
+        pytest.skip("the host does not reach the device's memory")
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.BatchNorm1d(8), nn.Linear(8, 3)).eval()
+    x = torch.randn(5, 6)
+    torch.save((x, model(x).detach()), tmp_path / "values.pt")
+    model = model.to(device)
+    rows = torch.export.Dim("rows", min=2, max=64)
+    program = torch.export.export(model, (x.to(device),), dynamic_shapes={"input": {0: rows}})
+    path = tmp_path / "model.pt2"
+    torch._inductor.aoti_compile_and_package(program, package_path=str(path))
+    assert all(parameter.device == device for parameter in model.parameters())
+    lines = run_python(
+        f"""
+import torch
+x, expected = torch.load({str(tmp_path / "values.pt")!r})
+model = torch._inductor.aoti_load_package({str(path)!r})
+for repeats in (1, 3):
+    y = model(x.repeat(repeats, 1).to({str(device)!r}))
+    torch.testing.assert_close(y.cpu(), expected.repeat(repeats, 1))
+    print(y.device)
+""",
+        timeout=200,
+    ).splitlines()
+    assert lines == [str(device)] * 2
+
+
+def test_graphs_that_draw_are_refused(device) -> None:
+    if not _C.shares_host_memory(0):
+        pytest.skip("the host does not reach the device's memory")
+
+    class Noise(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + torch.rand_like(x)
+
+    program = torch.export.export(Noise(), (torch.zeros(3, device=device),))
+    with pytest.raises(Exception, match="draws random numbers"):
+        torch._inductor.aoti_compile_and_package(program)
+
+
+def test_memory_of_its_own_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_C, "shares_host_memory", lambda device: False)
+    with pytest.raises(NotImplementedError, match="the host does not share the memory"):
+        package.check_memory({0})

@@ -1,0 +1,192 @@
+"""Graphs that are captured and replayed, against eager CPU."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch._dynamo.utils import counters
+
+from torch_outboard import _C
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(torch.accelerator, "Graph"), reason="this PyTorch has no graphs for accelerators"
+)
+
+
+@pytest.fixture(autouse=True)
+def capturing_driver() -> None:
+    if not (_C.captures_graphs() and _C.runs_code(0)):
+        pytest.skip("the driver captures no graphs, or compiles no kernels")
+    counters.clear()
+
+
+def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    return torch.compile(function, mode="reduce-overhead", **options)
+
+
+def captures(device: torch.device) -> int:
+    return int(counters[device.type]["captured_graphs"])
+
+
+def test_inputs_that_move_and_parameters_that_stay(device):
+    def function(x, weight):
+        return (x @ weight).relu() + 1, x * 2, x, x.t()
+
+    graph = compiled(function)
+    weight = torch.randn(8, 8)
+    there, kept = weight.to(device), []
+    with torch.no_grad():
+        for _ in range(8):
+            x = torch.randn(4, 8)
+            kept.append(x.to(device))  # so that the next one lies elsewhere
+            torch.testing.assert_close(
+                graph(kept[-1], there), function(x, weight), check_device=False
+            )
+    assert 1 <= captures(device) <= 3
+
+
+def test_results_in_use_are_not_overwritten(device):
+    graph = compiled(lambda x: x.sin() + 1)
+    inputs = [torch.randn(10) for _ in range(9)]
+    results = [graph(x.to(device)) for x in inputs]
+    for x, result in zip(inputs, results, strict=True):
+        torch.testing.assert_close(result, x.sin() + 1, check_device=False)
+    x = inputs[0].to(device)
+    for _ in range(5):
+        x = graph(x)  # which lies where the call before put it
+    for _ in range(5):
+        inputs[0] = inputs[0].sin() + 1
+    torch.testing.assert_close(x, inputs[0], check_device=False)
+
+
+def test_a_new_step_takes_the_results_of_the_last_one(device):
+    graph = compiled(lambda x: x.sin() + 1)
+    results = []
+    for step in range(5):
+        torch.compiler.cudagraph_mark_step_begin()
+        results.append(graph(torch.full((10,), float(step), device=device)))
+    assert captures(device) <= 2
+    expected = torch.full((10,), 4.0).sin() + 1
+    torch.testing.assert_close(results[-1], expected, check_device=False)
+    with pytest.raises(RuntimeError, match="overwritten by a later call"):
+        results[-2].cpu()
+
+
+def test_results_outlive_the_graph(device):
+    graph = compiled(lambda x: x.sin() + 1)
+    x = torch.randn(1000)
+    for _ in range(3):
+        result = graph(x.to(device))
+    del graph
+    torch.compiler.reset()
+    torch.zeros(1000, device=device).add_(7)
+    torch.testing.assert_close(result, x.sin() + 1, check_device=False)
+
+
+def test_training(device):
+    torch.manual_seed(0)
+    reference = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4))
+    mine = copy.deepcopy(reference).to(device)
+    graph = compiled(mine)
+    sides = ((reference, reference, "cpu"), (graph, mine, device))
+    for _ in range(6):
+        x, y = torch.randn(8, 16), torch.randn(8, 4)
+        losses = []
+        for model, owner, place in sides:
+            losses.append(F.mse_loss(model(x.to(place)), y.to(place)))
+            losses[-1].backward()
+            with torch.no_grad():
+                for parameter in owner.parameters():
+                    parameter -= 0.1 * parameter.grad
+                    parameter.grad = None
+        torch.testing.assert_close(losses[1], losses[0], check_device=False)
+    for ours, theirs in zip(mine.parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, check_device=False)
+    assert captures(device) >= 2  # forward and backward
+
+
+def test_replays_draw_what_eager_mode_draws(device):
+    x = torch.ones(1000, device=device)
+    function = F.dropout
+    torch.manual_seed(3)
+    expected = [function(x) for _ in range(6)]
+    graph = compiled(function)
+    torch.manual_seed(3)
+    for one in expected:
+        assert torch.equal(graph(x), one)
+    assert captures(device) == 1
+
+
+def test_inputs_that_are_changed(device):
+    def function(x, y):
+        x.add_(y)
+        return x.sin()
+
+    graph, kept = compiled(function), []
+    for _ in range(6):
+        x, y = torch.randn(10), torch.randn(10)
+        kept.append(x.to(device))
+        torch.testing.assert_close(
+            graph(kept[-1], y.to(device)), function(x, y), check_device=False
+        )
+        torch.testing.assert_close(kept[-1], x, check_device=False)
+    assert captures(device) >= 1
+
+
+def test_a_user_may_capture_around_it(device):
+    module = torch.get_device_module(device)
+    graph = compiled(lambda x: x.sin() + 1)
+    x = torch.zeros(10, device=device)
+    for _ in range(3):
+        graph(x)
+    around = module.Graph()
+    with module.graph(around):
+        result = graph(x)
+    x.fill_(2)
+    around.replay()
+    torch.testing.assert_close(result, torch.full((10,), 2.0).sin() + 1, check_device=False)
+
+
+@pytest.mark.slow
+def test_sizes_up_to_a_limit(device):
+    graph = compiled(lambda x: (x.sin() * x.shape[0]).sum(0), dynamic=True)
+    for _ in range(2):
+        for size in range(3, 25):
+            x = torch.randn(size, 7)
+            expected = (x.sin() * size).sum(0)
+            torch.testing.assert_close(graph(x.to(device)), expected, check_device=False)
+    assert 8 <= captures(device) <= 16
+
+
+@pytest.mark.slow
+def test_parts_on_the_host_are_left_out(device):
+    def function(x, y):
+        host = (x.sin() + 1).cpu() * 2
+        return host.to(x.device) * y.exp()
+
+    graph = compiled(function)
+    for _ in range(6):
+        x, y = torch.randn(10), torch.randn(10)
+        torch.testing.assert_close(
+            graph(x.to(device), y.to(device)), function(x, y), check_device=False
+        )
+    assert captures(device) >= 2
+
+
+@pytest.mark.slow
+def test_what_cannot_be_captured_runs_and_says_why(device, caplog):
+    def function(x):
+        return torch.randn_like(x) * 0 + x.sin()
+
+    graph = compiled(function)
+    x = torch.randn(10)
+    for _ in range(4):
+        torch.testing.assert_close(graph(x.to(device)), x.sin(), check_device=False)
+    assert captures(device) == 0
+    assert "every replay would draw the same" in caplog.text

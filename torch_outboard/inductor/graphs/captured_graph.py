@@ -1,0 +1,240 @@
+"""A compiled graph, or a part of one, that is captured when it runs for the second time.
+
+The first run finds out what is compiled and chosen on the way. The second one is captured: its
+launches go into a graph of the driver, which this run and later ones replay. Inputs stay where they
+are if they lay there before, or are parameters; others are copied. A result is never overwritten
+while somebody has it, unless a new step has begun since: the call captures another time instead.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._dynamo.utils import counters
+from torch._inductor.cudagraph_trees import MarkStepBox
+from torch._inductor.cudagraph_utils import log_cudagraph_skip_and_bump_counter
+
+from torch_outboard import _C
+from torch_outboard.device.graphs import Graph, graph_pool_handle
+from torch_outboard.dispatch.ways import way
+from torch_outboard.inductor.device_guard import DeviceGuard
+from torch_outboard.inductor.graphs.states import States, noting
+from torch_outboard.state import state
+
+MOST_SIZES = 16  # sets of sizes that are captured
+MOST_CAPTURES = 4  # for one set: of other places of parameters, or while results are in use
+_OVERWRITTEN = (
+    "a result of a compiled graph was overwritten by a later call, since "
+    "torch.compiler.cudagraph_mark_step_begin() has begun a new step; clone what a step has to keep"
+)
+
+
+class _Capture:
+    """One graph of the driver and its tensors."""
+
+    def __init__(self, states: States) -> None:
+        self.graph = Graph()
+        self.tensors = _C.CapturedTensors()
+        self.states = states
+        self.moving: list[torch.Tensor] = []
+        self.step = 0
+
+    def replay(self, inputs: list[Any]) -> list[Any]:
+        self.step = MarkStepBox.mark_step_counter
+        self.tensors.begin(inputs, _OVERWRITTEN)
+        if self.states.places:
+            self.states.refill()
+        self.graph.replay()
+        return self.tensors.end(inputs)
+
+
+class _Sizes:
+    """What is known of the graph for one set of sizes."""
+
+    def __init__(self, addresses: dict[int, int]) -> None:
+        self.addresses = addresses
+        self.moving: set[int] = set()
+        self.captures: list[_Capture] = []
+        self.states = States()
+        self.failed = False
+
+
+class CapturedGraph:
+    """Takes a list of inputs, which it empties, and returns a list, as compiled graphs do.
+
+    Args:
+        function: the graph.
+        device: its index.
+        static: inputs that do not move as a rule, such as parameters.
+        written: inputs whose content the graph changes.
+        inner: inputs that come from another part of the same graph; their content may change, too.
+        reuses: whether the graph may use the memory of inputs for results.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[list[Any]], Any],
+        device: int,
+        static: Sequence[int] = (),
+        written: Sequence[int] = (),
+        inner: Sequence[int] = (),
+        reuses: bool = False,
+    ) -> None:
+        self._boxed_call = True
+        self.function = function
+        self.device = device
+        self.static = frozenset(static)
+        self.written = frozenset(written)
+        self.inner = frozenset(inner)
+        self.reuses = reuses
+        self.sizes: dict[tuple[Any, ...], _Sizes] = {}
+        self.lock = threading.RLock()
+        self.given_up = False
+
+    def __call__(self, inputs: list[Any]) -> Any:
+        with self.lock, DeviceGuard(self.device):
+            if _C.stream_is_capturing(self.device):  # by somebody else, who gets what it does
+                return self.function(inputs)
+            numbers = tuple(x for x in inputs if not isinstance(x, torch.Tensor))
+            key = (torch.accelerator.current_stream(self.device).stream_id, *numbers)
+            sizes = self.sizes.get(key)
+            if sizes is None:
+                return self._run_first(key, inputs)
+            capture = None if sizes.failed else self._find(sizes, inputs)
+            return self.function(inputs) if capture is None else capture.replay(inputs)
+
+    def _run_first(self, key: tuple[Any, ...], inputs: list[Any]) -> Any:
+        if self.given_up or not all(isinstance(x, (int, float)) for x in key):
+            return self.function(inputs)
+        if len(self.sizes) == MOST_SIZES:
+            self.given_up = True
+            _tell(
+                f"{MOST_SIZES} graphs for other sizes; mark fewer sizes as dynamic, or pad inputs"
+            )
+            return self.function(inputs)
+        sizes = self.sizes[key] = _Sizes(
+            {i: x.data_ptr() for i, x in enumerate(inputs) if isinstance(x, torch.Tensor)}
+        )
+        here = torch.device(state.name, self.device)
+        other = next((x for x in inputs if isinstance(x, torch.Tensor) and x.device != here), None)
+        if other is not None:
+            sizes.failed = True
+            _tell(f"an input on {other.device}")
+            return self.function(inputs)
+        with way(_way(self.device), self.device), noting(sizes.states):
+            return self.function(inputs)
+
+    def _find(self, sizes: _Sizes, inputs: list[Any]) -> _Capture | None:
+        """A capture for these inputs whose results nobody needs; made if there is none."""
+        for capture in sizes.captures:
+            in_use = capture.step == MarkStepBox.mark_step_counter and capture.tensors.is_used()
+            if not in_use and capture.tensors.takes(inputs):
+                return capture
+        # An input that moves is copied from now on, and no capture is needed for each place.
+        misplaced = {x for capture in sizes.captures for x in capture.tensors.misplaced(inputs)}
+        moved = misplaced - self.static - self.inner
+        if len(sizes.captures) == MOST_CAPTURES:
+            moved = misplaced  # parameters that move all the time are none
+        if not sizes.captures:
+            moved |= {
+                place for place, address in sizes.addresses.items()
+                if place not in self.static | self.inner and inputs[place].data_ptr() != address
+            }  # fmt: skip
+        if moved - sizes.moving:
+            sizes.moving |= moved
+            sizes.captures.clear()
+        if len(sizes.captures) == MOST_CAPTURES:
+            return None
+        try:
+            capture = self._capture(sizes, inputs)
+        except Exception as error:
+            sizes.failed = True
+            _tell(f"{str(error).splitlines()[0] if str(error) else type(error).__name__}")
+            return None
+        sizes.captures.append(capture)
+        counters[state.name]["captured_graphs"] += 1
+        return capture
+
+    def _capture(self, sizes: _Sizes, inputs: list[Any]) -> _Capture:
+        states = States()
+        states.calls = sizes.states.calls
+        states.make_places()
+        capture = _Capture(states)
+        arguments = list(inputs)
+        buffers: dict[int, torch.Tensor] = {}
+        for place in sorted(sizes.moving):
+            x = inputs[place]
+            span = 1 + sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True))
+            memory = torch.empty(span if x.numel() else 0, dtype=x.dtype, device=x.device)
+            arguments[place] = buffers[place] = memory.as_strided(x.shape, x.stride())
+        given = list(arguments)
+        pool = graph_pool_handle()
+        with way(_way(self.device), self.device), noting(states):
+            capture.graph.capture_begin(pool)
+            try:
+                outputs = self.function(arguments)
+            finally:
+                capture.graph.capture_end()
+        self._describe(capture, inputs, given, buffers, outputs)
+        return capture
+
+    def _describe(
+        self,
+        capture: _Capture,
+        inputs: list[Any],
+        given: list[Any],
+        buffers: dict[int, torch.Tensor],
+        outputs: Any,
+    ) -> None:
+        """Says which tensors a capture reads and gives out; `given`: inputs, or their buffers."""
+        tensors = capture.tensors
+        owners = {
+            x.untyped_storage()._cdata: place
+            for place, x in enumerate(given)
+            if isinstance(x, torch.Tensor)
+        }
+        # Of inner inputs it is not known whether the graph changes them.
+        copied_back = self.written | self.inner
+        self._check_copies(inputs, copied_back & buffers.keys())
+        for output in outputs:
+            if not isinstance(output, torch.Tensor):
+                tensors.add_constant(output)
+                continue
+            place = owners.get(output.untyped_storage()._cdata)
+            if place is None:
+                tensors.add_result(output)
+                continue
+            x = given[place]
+            if output.dtype != x.dtype:
+                raise NotImplementedError(
+                    f"a result that is an input of {x.dtype}, taken as {output.dtype}"
+                )
+            tensors.add_view(place, output, output.storage_offset() - x.storage_offset())
+            if self.reuses:
+                copied_back |= {place}
+        for place, x in enumerate(given):
+            if place in buffers:
+                tensors.add_moving(place, buffers[place], place in copied_back)
+            elif isinstance(x, torch.Tensor):
+                tensors.add_fixed(place, x)
+
+    @staticmethod
+    def _check_copies(inputs: list[Any], copied_back: frozenset[int]) -> None:
+        """Of two copies that overlap, the later one would undo what the graph did."""
+        owners = [x.untyped_storage()._cdata for x in inputs if isinstance(x, torch.Tensor)]
+        for place in copied_back:
+            if owners.count(inputs[place].untyped_storage()._cdata) > 1:
+                raise NotImplementedError(f"input {place}, which moves and shares memory")
+
+
+def _way(device: int) -> str:
+    """Host kernels cannot be captured, so they are not chosen for being faster."""
+    setting = _C.way_setting(device)
+    return "device" if setting == "auto" else setting
+
+
+def _tell(reason: str) -> None:
+    log_cudagraph_skip_and_bump_counter(f"skipping cudagraphs due to {reason}")

@@ -1,0 +1,144 @@
+"""`flex_attention` and its derivative in compiled graphs, as operators on whole scores.
+
+PyTorch's own kernels for it are Triton's. Here its dense formula takes the place of the call before
+the graph is cut into forward and backward: two products, and what Inductor fuses between them,
+`score_mod` and `mask_mod` included. Memory is that of the scores.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._higher_order_ops.flex_attention import sdpa_dense, sdpa_dense_backward
+from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
+from torch._inductor.decomposition import select_decomp_table
+from torch._inductor.virtualized import V
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+
+from torch_outboard.inductor.lowerings.expressions import texts_in_use
+from torch_outboard.state import state
+
+_DENSE: dict[Any, Callable[..., Any]] = {
+    torch.ops.higher_order.flex_attention: sdpa_dense,
+    torch.ops.higher_order.flex_attention_backward: sdpa_dense_backward,
+}
+_BUFFERS = 12  # the argument of the derivative that holds what `score_mod` captured
+
+
+class InlineAttention(CustomGraphPass):
+    """Puts formulas in the place of calls, and does what another pass does."""
+
+    def __init__(self, further: CustomGraphPass) -> None:
+        self.further = further
+
+    def __call__(self, graph: torch.fx.Graph) -> None:
+        for node in list(graph.nodes):
+            if node.op == "call_function" and node.target in _DENSE:
+                value = node.args[0].meta["val"]
+                if value.device.type == state.name:
+                    _inline(graph, node)
+        self.further(graph)
+
+    def uuid(self) -> Any:
+        return (get_hash_for_files((__file__,)), *texts_in_use(), self.further.uuid())
+
+
+def _inline(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+    """Puts the operators of a dense formula in the place of a call."""
+    module = graph.owning_module
+    assert module is not None
+    leaves, structure = pytree.tree_flatten(node.args)
+    values = [_value(module, leaf) for leaf in leaves]
+    traced_places = [
+        place for place, value in enumerate(values)
+        if isinstance(leaves[place], torch.fx.Node) and not isinstance(value, torch.nn.Module)
+    ]  # fmt: skip
+
+    differentiated = _differentiated_buffers(node)
+
+    def dense(*given: Any) -> Any:
+        arguments = list(values)
+        for place, value in zip(traced_places, given, strict=True):
+            arguments[place] = value
+        nested = list(pytree.tree_unflatten(arguments, structure))
+        for place in differentiated:
+            buffers = list(nested[_BUFFERS])
+            buffers[place] = buffers[place].detach().requires_grad_()
+            nested[_BUFFERS] = tuple(buffers)
+        return _DENSE[node.target](*nested)
+
+    results: list[Any] = []
+
+    def flat(*given: Any) -> Any:
+        found, described = pytree.tree_flatten(dense(*given))
+        results[:] = [described]
+        return found
+
+    mode = torch._guards.detect_fake_mode([values[place] for place in traced_places]) or V.fake_mode
+    with mode, torch.no_grad():
+        traced = make_fx(flat, select_decomp_table())(*(values[place] for place in traced_places))
+    for one in traced.graph.nodes:
+        if one.target is torch.ops.aten.copy_.default:  # into new memory, for the sake of strides
+            one.target = torch.ops.aten.copy.default
+    with graph.inserting_before(node):
+        outputs = _copy(graph, node, traced, [leaves[place] for place in traced_places])
+    _replace(graph, node, pytree.tree_unflatten(outputs, results[0]))
+
+
+def _differentiated_buffers(node: torch.fx.Node) -> list[int]:
+    """Which of the tensors that `score_mod` captured a backward pass needs the gradients of."""
+    if node.target is not torch.ops.higher_order.flex_attention_backward:
+        return []
+    return [part.args[1] for user in node.users if user.args[1] == 3 for part in user.users]
+
+
+def _value(module: torch.nn.Module, leaf: Any) -> Any:
+    if not isinstance(leaf, torch.fx.Node):
+        return leaf
+    if leaf.op == "get_attr":
+        attribute = operator.attrgetter(str(leaf.target))(module)
+        if isinstance(attribute, torch.nn.Module):
+            return attribute
+    return leaf.meta["val"]
+
+
+def _copy(
+    graph: torch.fx.Graph, node: torch.fx.Node, traced: torch.fx.GraphModule, given: list[Any]
+) -> list[Any]:
+    """Copies the nodes of a traced function; returns what it returns."""
+    known: dict[torch.fx.Node, Any] = {}
+    inputs = iter(given)
+    for one in traced.graph.nodes:
+        if one.op == "placeholder":
+            known[one] = next(inputs)
+            continue
+        if one.op == "output":
+            return list(torch.fx.map_arg(one.args[0], lambda x: known[x]))
+        copied = graph.node_copy(one, lambda x: known[x])
+        if one.op == "get_attr":
+            name = f"_{node.name}_{str(one.target).replace('.', '_')}"
+            setattr(graph.owning_module, name, operator.attrgetter(str(one.target))(traced))
+            copied.target = name
+        for key in ("stack_trace", "partitioner_tag", "nn_module_stack"):
+            if key in node.meta:
+                copied.meta[key] = node.meta[key]
+        known[one] = copied
+    raise AssertionError("a traced function has an output")
+
+
+def _replace(graph: torch.fx.Graph, node: torch.fx.Node, result: Any) -> None:
+    """Replaces a node that stands for a nest of values."""
+    for user in list(node.users):
+        if user.target is operator.getitem:
+            part = result[user.args[1]]
+            if isinstance(part, torch.fx.Node):
+                user.replace_all_uses_with(part)
+                graph.erase_node(user)
+            else:
+                _replace(graph, user, part)
+    if not node.users:
+        graph.erase_node(node)
