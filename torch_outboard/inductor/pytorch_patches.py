@@ -102,7 +102,7 @@ def set_options_of_graphs() -> None:
     from torch._inductor import config
 
     from torch_outboard.inductor.policy import way_of_graphs
-    from torch_outboard.inductor.random_numbers import UseOwnNumbers
+    from torch_outboard.inductor.random_numbers import UseOwnNumbers, Words
 
     original = module.compile_fx
     if hasattr(original, "__wrapped__"):
@@ -128,7 +128,7 @@ def set_options_of_graphs() -> None:
             if getattr(config, name) != value:
                 patches.setdefault(name, value)
         if config.joint_custom_pre_pass is None and devices:
-            patches.setdefault("joint_custom_pre_pass", UseOwnNumbers())
+            patches.setdefault("joint_custom_pre_pass", UseOwnNumbers(Words))
         return original(model_, example_inputs_, *arguments, config_patches=patches or None, **rest)
 
     module.compile_fx = compile_fx
@@ -139,10 +139,13 @@ def _for_host(module: Any, patches: dict[str, Any], rest: dict[str, Any]) -> dic
     from torch._inductor import config
 
     from torch_outboard.inductor import host_code
+    from torch_outboard.inductor.random_numbers import HostValues, UseOwnNumbers
 
     for name, value in host_code.SETTINGS.items():
         if getattr(config, name) != value:
             patches.setdefault(name, value)
+    if config.joint_custom_pre_pass is None:
+        patches.setdefault("joint_custom_pre_pass", UseOwnNumbers(HostValues))
     step = rest.get("inner_compile", module.compile_fx_inner)
     # The original calls itself with the settings in place.
     if not hasattr(step, "compiles_for_host"):
