@@ -12,18 +12,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import queue
-import subprocess
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.inductor.worker import ROOT, Worker, answers_of, known, write
+
 FOLDER = ROOT / ".test-results" / "inductor"
 SAMPLES = 3  # of an entry, from its first and last
 TIMEOUT = 300  # seconds for an entry
@@ -71,9 +67,11 @@ EXCLUDED = {
 # The same, but for float32 and float64.
 EXCLUDED_IN_OTHER_DTYPES = {
     "topk": "of equal values any place is right",
+    "sort": "of equal values any place is right",
     "argsort": "of equal values any place is right",
     "_batch_norm_with_update": "decomposed, its statistics have the input's dtype on CPU alone",
     "native_layer_norm": "decomposed, its statistics have the input's dtype on CPU alone",
+    "nn.functional.multi_head_attention_forward": "draws",
 }
 
 
@@ -207,60 +205,16 @@ def work(dtype_name: str, dynamic: bool, count: int) -> None:
         print(json.dumps(answer), file=answers, flush=True)
 
 
-class Worker:
-    """A process that checks entries, and is started anew when one of them kills it."""
-
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
-        self.process: subprocess.Popen[str] | None = None
-        self.names: list[str] = []
-
-    def start(self) -> None:
-        environment = {**os.environ, "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
-        if self.options.driver:
-            environment["OUTBOARD_DRIVER"] = self.options.driver
-        environment.setdefault("OUTBOARD_WAY", "device")
-        command = [sys.executable, "-m", "tests.inductor.sweep", "--work"]
-        command += ["--dtype", self.options.dtype, "--samples", str(self.options.samples)]
-        command += ["--dynamic"] if self.options.dynamic else []
-        self.process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
-        self.names = json.loads(self.read())
-
-    def read(self) -> str:
-        import select
-
-        assert self.process is not None
-        assert self.process.stdout is not None
-        ready, _, _ = select.select([self.process.stdout], [], [], TIMEOUT)
-        line = self.process.stdout.readline() if ready else ""
-        if not line:
-            self.process.kill()
-            self.process.wait()
-            self.process = None
-            raise TimeoutError("no answer" if not ready else "the process ended")
-        return line
-
-    def check(self, name: str) -> dict[str, Any]:
-        if self.process is None:
-            self.start()
-        assert self.process is not None
-        assert self.process.stdin is not None
-        try:
-            self.process.stdin.write(f"{name}\n")
-            self.process.stdin.flush()
-            return json.loads(self.read())  # type: ignore[no-any-return]
-        except (TimeoutError, BrokenPipeError) as error:
-            self.process = None
-            return {"entry": name, "status": "crash", "samples": 0, "reasons": [str(error)]}
-
-
-def known(path: Path) -> Iterator[dict[str, Any]]:
-    if path.exists():
-        for line in path.read_text().splitlines():
-            yield json.loads(line)
+def worker(options: argparse.Namespace) -> Worker:
+    """A process that checks entries."""
+    environment = {**os.environ, "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
+    if options.driver:
+        environment["OUTBOARD_DRIVER"] = options.driver
+    environment.setdefault("OUTBOARD_WAY", "device")
+    command = [sys.executable, "-m", "tests.inductor.sweep", "--work"]
+    command += ["--dtype", options.dtype, "--samples", str(options.samples)]
+    command += ["--dynamic"] if options.dynamic else []
+    return Worker(command, environment, TIMEOUT)
 
 
 def main() -> int:
@@ -279,40 +233,24 @@ def main() -> int:
         return 0
     words = [options.dtype, options.driver, "dynamic" if options.dynamic else ""]
     path = FOLDER / f"{'-'.join(word for word in words if word)}.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    answers = {}
-    if options.resume or options.entry:
-        answers = {a["entry"]: a for a in known(path)}
-    workers = [Worker(options) for _ in range(options.jobs)]
+    answers = known(path) if options.resume or options.entry else {}
+    workers = [worker(options) for _ in range(options.jobs)]
     workers[0].start()
+    done = {
+        name
+        for name, answer in answers.items()
+        if options.resume and answer["status"] in ("right", "not runnable")
+    }
     names = [
         name
         for name in options.entry or workers[0].names
-        if not excluded(name, options.dtype)
-        and not (
-            options.resume and answers.get(name, {}).get("status") in ("right", "not runnable")
-        )
+        if name not in done and not excluded(name, options.dtype)
     ]
-    free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
-    for worker in workers:
-        free.put(worker)
-
-    def check(name: str) -> dict[str, Any]:
-        worker = free.get()
-        try:
-            return worker.check(name)
-        finally:
-            free.put(worker)
-
-    with ThreadPoolExecutor(options.jobs) as pool:
-        for answer in pool.map(check, names):
-            answers[answer["entry"]] = answer
-            path.write_text("".join(json.dumps(a) + "\n" for a in answers.values()))
-            if answer["status"] not in ("right", "not runnable"):
-                print(answer["entry"], answer["status"], *answer["reasons"], sep=": ", flush=True)
-    for worker in workers:
-        if worker.process is not None:
-            worker.process.kill()
+    for answer in answers_of(workers, names):
+        answers[answer["entry"]] = answer
+        write(path, answers)
+        if answer["status"] not in ("right", "not runnable"):
+            print(answer["entry"], answer["status"], *answer["reasons"], sep=": ", flush=True)
     counts = Counter(
         answer["status"] for name, answer in answers.items() if not excluded(name, options.dtype)
     )
