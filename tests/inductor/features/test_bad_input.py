@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from unittest import mock
 
@@ -83,7 +84,7 @@ def test_broken_cache_entries_are_compiled_anew(tmp_path: Path):
     files = [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size > 0]
     assert files
     for path in files:
-        if path.suffix not in (".lock", ".so"):
+        if path.suffix not in (".lock", ".so", ".py"):  # PyTorch imports its code as it is
             content = path.read_bytes()
             path.write_bytes(content[: len(content) // 2])
     again = run_python(COMPILING, **environment(tmp_path))
@@ -92,8 +93,6 @@ def test_broken_cache_entries_are_compiled_anew(tmp_path: Path):
 
 @pytest.mark.slow
 def test_two_processes_compile_the_same_at_once(tmp_path: Path):
-    import textwrap
-
     processes = [
         subprocess.Popen(
             [sys.executable, "-P", "-c", textwrap.dedent(COMPILING)],

@@ -289,8 +289,15 @@ def _common_text() -> str:
         " static inline float##w ob_round_bfloat##w(float##w value) {"
         " return as_float##w(convert_uint##w(ob_bits_of_bfloat##w(value)) << 16); }",
         "#define OB_HALF(w) static inline float##w ob_round_half##w(float##w value) {"
-        " ushort stored[sizeof(float##w) / 4]; vstore_half##w##_rte(value, 0, (half *)stored);"
-        " return vload_half##w(0, (half *)stored); }",
+        " ushort##w stored; vstore_half##w##_rte(value, 0, (half *)&stored);"
+        " return vload_half##w(0, (half *)&stored); }",
+        # PoCL takes addresses of vload_half16 for those of whole vectors, and crashes elsewhere.
+        "#define OB_HALVES(w)"
+        " static inline float##w ob_from_halves##w(const __global ushort *p) {"
+        " ushort##w stored = vload##w(0, p); return vload_half##w(0, (half *)&stored); }"
+        " static inline void ob_to_halves##w(float##w value, __global ushort *p) {"
+        " ushort##w stored; vstore_half##w##_rte(value, 0, (half *)&stored);"
+        " vstore##w(stored, 0, p); }",
         "OB_BFLOAT()\nOB_HALF()",
         "#define ob_any(m) (m)\n#define ob_all(m) (m)",
         *(_checked_index(kind, 1) for kind in ("int", "long")),
@@ -303,7 +310,7 @@ def _common_text() -> str:
             f"#define ob_lane_mask{lanes}(x) ((x) ? -1 : 0)",
             f"#define ob_iota_int{lanes} ((int{lanes})({numbers}))",
             f"#define ob_iota_long{lanes} ((long{lanes})({numbers}))",
-            f"OB_BFLOAT({lanes})\nOB_HALF({lanes})",
+            f"OB_BFLOAT({lanes})\nOB_HALF({lanes})\nOB_HALVES({lanes})",
             *(_frexp(kind, lanes) for kind in _FLOATING),
             _philox_word(lanes),
             f"#define ob_any{lanes}(m) any(m)\n#define ob_all{lanes}(m) all(m)",
