@@ -45,7 +45,7 @@ SWEEP_DTYPES = (
 )  # fmt: skip
 
 COMPILED_DTYPES = (
-    "float32", "float64", "float16", "bfloat16", "int64", "int32", "bool", "complex64",
+    "float32", "float64", "float16", "bfloat16", "int64", "int32", "bool",
 )  # fmt: skip
 
 
