@@ -44,6 +44,10 @@ SWEEP_DTYPES = (
     "refusals",  # of every dtype, what CPU does not take
 )  # fmt: skip
 
+COMPILED_DTYPES = (
+    "float32", "float64", "float16", "bfloat16", "int64", "int32", "bool",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -95,6 +99,15 @@ def sweep_stage(dtype: str, access: str) -> Stage:
     return Stage(f"sweep-{dtype}-{access}", (*arguments, "--jobs", str(jobs()), "--resume"))
 
 
+def compiled_sweep_stage(dtype: str, driver: str = "ocl", dynamic: bool = False) -> Stage:
+    """Entries compiled, with few samples: each is a graph or two."""
+    arguments = ("-m", "tests.inductor.sweep", "--dtype", dtype, "--driver", driver, "--resume")
+    arguments = (*arguments, "--samples", "1", "--jobs", str(jobs()))
+    arguments += ("--dynamic",) if dynamic else ()
+    name = f"compiled-{dtype}-{driver}{'-dynamic' if dynamic else ''}"
+    return Stage(name, arguments, driver=driver, needs_kernels=driver == "ocl")
+
+
 def wheel_stage(access: str) -> Stage:
     """The distributed tests that PyTorch brings."""
     arguments = ("-m", "tests.distributed.wheel_tests", "--driver", "host", "--access", access)
@@ -128,7 +141,13 @@ def full_stages() -> list[Stage]:
     ]
     for access in ("shared", "separate"):
         stages += [sweep_stage(dtype, access) for dtype in SWEEP_DTYPES]
-    return stages + [device_sweep_stage(dtype) for dtype in SWEEP_DTYPES]
+    stages += [device_sweep_stage(dtype) for dtype in SWEEP_DTYPES]
+    stages += [compiled_sweep_stage(dtype) for dtype in COMPILED_DTYPES]
+    return [
+        *stages,
+        compiled_sweep_stage("float32", dynamic=True),
+        compiled_sweep_stage("float32", driver="host"),
+    ]
 
 
 SUITES = {"default": default_stages, "full": full_stages}

@@ -168,10 +168,11 @@ class GraphKernel {
 };
 
 // Calls what was compiled for the CPU with tensors of a device: CPU tensors over the same memory,
-// or copies where the host does not reach it. `written`: the inputs whose content changes. Empties
-// `inputs`. Returns the results, on the device.
+// or copies where the host does not reach it. `written`: the inputs whose content changes. `kept`:
+// the results that are CPU tensors for the caller, too. Empties `inputs`. Returns the results, on
+// the device but for those.
 py::list call_on_host(c10::DeviceIndex device, const py::object& compiled, const py::list& inputs,
-                      const std::vector<size_t>& written) {
+                      const std::vector<size_t>& written, const std::vector<size_t>& kept) {
   std::optional<CpuCall> call;
   {
     py::gil_scoped_release release;  // it waits for the current stream
@@ -191,7 +192,8 @@ py::list call_on_host(c10::DeviceIndex device, const py::object& compiled, const
   inputs.attr("clear")();
   py::list results;
   for (const py::handle given : compiled(host)) {
-    if (THPVariable_Check(given.ptr())) {
+    const bool keep = std::find(kept.begin(), kept.end(), results.size()) != kept.end();
+    if (!keep && THPVariable_Check(given.ptr())) {
       results.append(py::cast(call->result(THPVariable_Unpack(given.ptr()))));
     } else {
       results.append(given);

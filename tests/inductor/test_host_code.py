@@ -114,16 +114,99 @@ print(torch.equal(torch.compile(layer)(x), expected))
     assert lines == ["True"]
 
 
-def test_graphs_with_memory_of_both_run_operator_by_operator() -> None:
+NO_EAGER_GRAPHS = """
+from torch_outboard.inductor import host_code
+def fail(*arguments):
+    raise AssertionError("a graph runs operator by operator")
+host_code.EagerGraph.__init__ = fail
+"""
+
+
+def test_draws_are_those_of_eager_mode() -> None:
     lines = run(
-        """
-def function(x, y):
-    return (x + 1).cpu() + y, x * 2
-x, y = torch.randn(3), torch.randn(3)
-on_cpu, on_device = torch.compile(function)(x.to(name), y)
-torch.testing.assert_close(on_cpu, x + 1 + y)
-torch.testing.assert_close(on_device.cpu(), x * 2)
-print(on_cpu.device, on_device.device.type == name)
+        NO_EAGER_GRAPHS
+        + """
+import torch.nn.functional as F
+def function(x):
+    return (
+        F.dropout(x, 0.3), torch.rand(5, 7, device=x.device), torch.randn(3, device=x.device),
+        torch.bernoulli(x.detach(), 0.4), torch.normal(x.detach(), 1.0),
+        torch.bernoulli(x.detach().sigmoid()),
+        torch.randint(0, 9, (4,), device=x.device), F.dropout(x.sin(), 0.1),
+    )
+x = torch.randn(33, 10, device=name, requires_grad=True)
+compiled = torch.compile(function)
+def drawn(f):
+    torch.manual_seed(3)
+    results = [*f(x), *f(x)]
+    (gradient,) = torch.autograd.grad(sum(r.float().sum() for r in results if r.requires_grad), x)
+    return [*results, gradient]
+for got, want in zip(drawn(compiled), drawn(function), strict=True):
+    torch.testing.assert_close(got, want)
+print("right")
 """
     )
-    assert lines == ["cpu True"]
+    assert lines == ["right"]
+
+
+def test_graphs_with_memory_of_both() -> None:
+    lines = run(
+        NO_EAGER_GRAPHS
+        + """
+def function(x, y, scalar):
+    y.mul_(2)
+    x.add_(scalar)
+    return (x + 1).cpu() + y, x * 2, x.cpu(), y * scalar, scalar + 1
+x, y, scalar = torch.randn(3), torch.randn(3), torch.tensor(2.5)
+expected = function(x1 := x.clone(), y1 := y.clone(), scalar)
+actual = torch.compile(function)(x2 := x.to(name), y2 := y.clone(), scalar)
+for got, want in zip([*actual, x2, y2], [*expected, x1, y1], strict=True):
+    torch.testing.assert_close(got.cpu(), want)
+print(*(result.device.type == name for result in actual))
+x2.zero_()
+print(actual[2].abs().sum().item() > 0)
+"""
+    )
+    assert lines == ["False True False False False", "True"]
+
+
+def test_graphs_in_graphs() -> None:
+    lines = run(
+        NO_EAGER_GRAPHS
+        + """
+from torch._higher_order_ops import while_loop
+def branches(x):
+    return torch.cond(x.sum() > 0, lambda x: x.sin() + 1, lambda x: x.cos(), (x,))
+def loop(i, x):
+    return while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, x * 2), (i, x))
+x = torch.rand(5) + 0.1
+compiled = torch.compile(branches)
+for value in (x, -x):
+    torch.testing.assert_close(compiled(value.to(name)).cpu(), branches(value))
+i, y = torch.compile(loop)(torch.tensor(0, device=name), x.to(name))
+torch.testing.assert_close(y.cpu(), x * 32)
+print(i.item(), y.device.type == name)
+"""
+    )
+    assert lines == ["5 True"]
+
+
+def test_operators_of_an_extension_run_on_the_device() -> None:
+    lines = run(
+        NO_EAGER_GRAPHS
+        + """
+library = torch.library.Library("breadth", "DEF")
+library.define("twice(Tensor x) -> Tensor")
+devices = []
+def twice(x):
+    devices.append(x.device.type == name)
+    return x * 2
+library.impl("twice", twice, "PrivateUse1")
+torch.library.register_fake("breadth::twice", lambda x: torch.empty_like(x), lib=library)
+x = torch.randn(4, device=name)
+compiled = torch.compile(lambda x: torch.ops.breadth.twice(x + 1) - 1)
+torch.testing.assert_close(compiled(x), (x + 1) * 2 - 1)
+print(devices)
+"""
+    )
+    assert lines == ["[True]"]

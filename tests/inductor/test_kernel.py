@@ -114,3 +114,21 @@ def test_every_device_of_a_process(device_module: object):
     result = torch.compile(lambda x: x * 2 + 1)(torch.ones(5, device=second))
     assert result.device == second
     assert result.tolist() == [3.0] * 5
+
+
+def test_halves_at_any_place(device: torch.device):
+    """Vectors of them that do not begin at an address of whole vectors, and places that add up."""
+    x, i = torch.randn(3, 25).half(), torch.tensor([1, 4, 1])
+
+    def function(x: torch.Tensor, i: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        zeros = torch.zeros(5, 25, dtype=x.dtype, device=x.device)
+        return zeros.index_put((i,), x, True), x[1:, 1:].float() * 2, (x[1:] * 2).relu()
+
+    check(function, x, i, device=device, tolerance=2e-3)
+
+
+def test_flags_are_compared(device: torch.device):
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.amax(1), x.amin(0), torch.maximum(x, x.t()), torch.minimum(x, x.t())
+
+    check(function, torch.randn(21, 21) > 0, device=device)

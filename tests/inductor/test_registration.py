@@ -43,6 +43,24 @@ def test_the_compiler_knows_the_device():
 
 
 @pytest.mark.slow
+def test_a_pytorch_that_has_changed_is_told_of():
+    run_python(
+        """
+        import sys, warnings
+        import torch, torch_outboard
+        sys.modules["torch_outboard.inductor.scheduling"] = None  # as if PyTorch lacked something
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            import torch._inductor.compile_fx
+        (message,) = [str(w.message) for w in caught if "has no backend" in str(w.message)]
+        assert "use PyTorch 2.13" in message
+        x = torch.ones(3, device=torch_outboard.device_name())
+        assert torch.compile(lambda x: x + 1, backend="aot_eager")(x).sum().item() == 6
+        """
+    )
+
+
+@pytest.mark.slow
 def test_a_second_process_compiles_nothing(tmp_path):
     program = """
         import torch, torch_outboard

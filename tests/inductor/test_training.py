@@ -65,9 +65,51 @@ def gpt() -> tuple[nn.Module, torch.Tensor, Loss]:
     return Language(), words, lambda m, i: F.cross_entropy(m(i).flatten(0, 1), i.flatten())
 
 
+class UNet(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Conv2d(3, 8, 3, stride=2, padding=1)
+        self.inner = nn.Sequential(nn.GroupNorm(2, 8), nn.SiLU(), nn.Conv2d(8, 8, 3, padding=1))
+        self.up = nn.ConvTranspose2d(8, 8, 2, stride=2)
+        self.out = nn.Conv2d(11, 3, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.down(x)
+        y = F.interpolate(self.up(y + self.inner(y)), x.shape[-2:], mode="bilinear")
+        return self.out(torch.cat([x, y], 1))
+
+
+def unet() -> tuple[nn.Module, torch.Tensor, Loss]:
+    return UNet(), torch.randn(2, 3, 12, 12), lambda m, x: (m(x) - x).square().mean()
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells, self.head = nn.LSTM(6, 12, 2, batch_first=True), nn.Linear(12, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.cells(x)[0][:, -1])
+
+
+def lstm() -> tuple[nn.Module, torch.Tensor, Loss]:
+    return Recurrent(), torch.randn(4, 5, 6), lambda m, x: m(x).square().mean()
+
+
+def transformer() -> tuple[nn.Module, torch.Tensor, Loss]:
+    model = nn.Transformer(16, 2, 1, 1, 32, dropout=0.1, batch_first=True)
+    return model, torch.randn(2, 6, 16), lambda m, x: (m(x, x) - x).square().mean()
+
+
 @pytest.mark.parametrize(
     "make",
-    [mlp, pytest.param(cnn, marks=pytest.mark.slow), pytest.param(gpt, marks=pytest.mark.slow)],
+    [
+        mlp,
+        *(
+            pytest.param(make, marks=pytest.mark.slow)
+            for make in (cnn, gpt, unet, lstm, transformer)
+        ),
+    ],
 )
 def test_training_steps(make: Callable[[], tuple[nn.Module, torch.Tensor, Loss]], device: object):
     torch.manual_seed(0)

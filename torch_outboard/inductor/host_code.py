@@ -17,24 +17,37 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._pytree import tree_map
 
 from torch_outboard import _C
+from torch_outboard.inductor.device_guard import DeviceGuard
+from torch_outboard.inductor.operators.calls_on_device import on_device, runs_on_device
 from torch_outboard.state import state
 
 CPU = torch.device("cpu")
 # Inductor rewrites operators that draw so that they give other numbers than eager mode.
 SETTINGS: dict[str, Any] = {"fallback_random": True}
+# Operators whose arguments are graphs.
+_GRAPHS_IN_GRAPHS = frozenset(
+    {"cond", "while_loop", "scan", "associative_scan", "map_impl", "invoke_subgraph"}
+)
 
 
 class HostGraph(OutputCode):
-    """A graph compiled for the CPU that takes and gives tensors of a device."""
+    """A graph compiled for the CPU that takes and gives tensors of a device.
 
-    def __init__(self, compiled: Any, device: int) -> None:
+    Attributes:
+        device: index of the device.
+        kept: the results that are CPU tensors in the graph itself, too.
+    """
+
+    def __init__(self, compiled: Any, device: int, kept: Sequence[int]) -> None:
         self._boxed_call = True  # of the object: PyTorch copies what an object has to its wrappers
         self.compiled = compiled
         self.device = device
+        self.kept = list(kept)
         self.written = sorted(getattr(compiled, "mutated_input_idxs", ()))
 
     def __call__(self, inputs: Any) -> Any:
-        return _C.call_on_host(self.device, self.compiled, inputs, self.written)
+        with DeviceGuard(self.device):  # for operators that draw on the device
+            return _C.call_on_host(self.device, self.compiled, inputs, self.written, self.kept)
 
 
 class EagerGraph(OutputCode):
@@ -60,11 +73,14 @@ def compiling_for_host(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
         devices = {value.device for value in tensors_of(graph, inputs) if _is_ours(value)}
         if not devices:
             return inner_compile(graph, inputs, *arguments, **rest)
-        if len(devices) > 1 or not suits(graph, inputs):
+        if len(devices) > 1 or not _suits_with_calls(graph):
             return EagerGraph(graph)
         index = devices.pop().index or 0
-        compiled = inner_compile(move(graph), [on_cpu(x) for x in inputs], *arguments, **rest)
-        return HostGraph(compiled, index)
+        kept = _results_of_cpu(graph)
+        compiled = inner_compile(
+            move(graph, index), [on_cpu(x) for x in inputs], *arguments, **rest
+        )
+        return HostGraph(compiled, index, kept)
 
     compile_graph.compiles_for_host = True
     return compile_graph
@@ -82,24 +98,36 @@ def tensors_of(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Iterator[t
 
 
 def suits(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:
-    """Whether the CPU gives what the device gives: no draws, no graphs in the graph, one memory."""
+    """Whether the CPU alone gives what the device gives: no draws, no graphs within, one memory."""
     if any(value.device.type == "cpu" and value.dim() > 0 for value in tensors_of(graph, inputs)):
+        return False
+    if _results_of_cpu(graph):
         return False
     return all(_node_suits(graph, node) for node in graph.graph.nodes)
 
 
-def _node_suits(graph: torch.fx.GraphModule, node: torch.fx.Node) -> bool:
+def _suits_with_calls(graph: torch.fx.GraphModule) -> bool:
+    """The same where code for the CPU may call the device in between."""
+    return all(_node_suits(graph, node, calls=True) for node in graph.graph.nodes)
+
+
+def _node_suits(graph: torch.fx.GraphModule, node: torch.fx.Node, calls: bool = False) -> bool:
+    target = node.target
     if node.op == "get_attr":
-        owner, name = _place_of(graph, str(node.target))
-        return _is_ours(getattr(owner, name, None))
-    if node.op == "output":
-        results = (result.meta.get("val") for result in node.all_input_nodes)
-        return all(_is_ours(r) for r in results if isinstance(r, torch.Tensor))
+        owner, name = _place_of(graph, str(target))
+        constant = getattr(owner, name, None)
+        if isinstance(constant, torch.fx.GraphModule):
+            return calls and _suits_with_calls(constant)
+        return _is_ours(constant) or (calls and isinstance(constant, torch.Tensor))
     if node.op != "call_function":
         return True
-    if isinstance(node.target, torch._ops.OpOverload):
-        return torch.Tag.nondeterministic_seeded not in node.target.tags and _is_cpus(node.target)
-    return _is_python(node.target)
+    if isinstance(target, torch._ops.OpOverload):
+        if calls and target.namespace == "outboard_compiled":
+            return True
+        return is_cpus(target) or (calls and runs_on_device(target))
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return calls and target.name() in _GRAPHS_IN_GRAPHS
+    return _is_python(target)
 
 
 def _place_of(graph: torch.fx.GraphModule, target: str) -> tuple[torch.nn.Module, str]:
@@ -108,8 +136,10 @@ def _place_of(graph: torch.fx.GraphModule, target: str) -> tuple[torch.nn.Module
     return graph.get_submodule(path), name
 
 
-def _is_cpus(operator: torch._ops.OpOverload) -> bool:
-    """Whether the CPU has it, and the device no kernel of an extension's own."""
+def is_cpus(operator: torch._ops.OpOverload) -> bool:
+    """Whether the CPU gives what the device gives, and no extension has a kernel of its own."""
+    if torch.Tag.nondeterministic_seeded in operator.tags:
+        return False
     if operator.namespace in ("aten", "prims"):
         return True
     keys = torch._C.DispatchKey
@@ -133,30 +163,66 @@ def on_cpu(value: Any) -> Any:
         return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=CPU)
 
 
-def move(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
+def _results_of_cpu(graph: torch.fx.GraphModule) -> list[int]:
+    (output,) = graph.graph.find_nodes(op="output")
+    results = output.args[0] if isinstance(output.args[0], (tuple, list)) else [output.args[0]]
+    return [
+        place
+        for place, result in enumerate(results)
+        if isinstance(result, torch.fx.Node)
+        and isinstance(value := result.meta.get("val"), torch.Tensor)
+        and value.device == CPU
+    ]
+
+
+def move(graph: torch.fx.GraphModule, index: int = 0) -> torch.fx.GraphModule:
     """The same graph for the CPU; Inductor works out the shapes of it again."""
+    for node in graph.graph.nodes:
+        _move_call(node, index)
+        if "val" in node.meta:
+            node.meta["val"] = tree_map(on_cpu, node.meta["val"])
+        if node.op == "get_attr":
+            owner, name = _place_of(graph, str(node.target))
+            constant = getattr(owner, name)
+            if isinstance(constant, torch.fx.GraphModule):
+                move(constant, index)
+            elif _is_ours(constant):  # otherwise another node has moved it
+                delattr(owner, name)
+                setattr(owner, name, _alias(constant))
+    graph.recompile()
+    return graph
+
+
+def _alias(constant: torch.Tensor) -> torch.Tensor:
+    with unset_fake_temporarily():
+        storage = _C.alias_as_cpu_storage(constant.untyped_storage())
+        return torch.empty(0, dtype=constant.dtype).set_(
+            storage, constant.storage_offset(), constant.size(), constant.stride()
+        )
+
+
+def _move_call(node: torch.fx.Node, index: int) -> None:
+    """Device arguments become the CPU, and some operators others."""
 
     def moved(argument: Any) -> Any:
         if isinstance(argument, torch.device) and argument.type == state.name:
             return CPU
         return argument
 
-    for node in graph.graph.nodes:
-        node.args = tree_map(moved, node.args)
-        node.kwargs = tree_map(moved, node.kwargs)
-        if "val" in node.meta:
-            node.meta["val"] = tree_map(on_cpu, node.meta["val"])
-        if node.op == "get_attr":
-            with unset_fake_temporarily():
-                owner, name = _place_of(graph, str(node.target))
-                constant = getattr(owner, name)
-                if constant.device.type == CPU.type:
-                    continue  # of another node
-                storage = _C.alias_as_cpu_storage(constant.untyped_storage())
-                alias = torch.empty(0, dtype=constant.dtype).set_(
-                    storage, constant.storage_offset(), constant.size(), constant.stride()
-                )
-            delattr(owner, name)
-            setattr(owner, name, alias)
-    graph.recompile()
-    return graph
+    target = node.target
+    if target is torch.ops.outboard_compiled.philox_states.default:
+        node.target = torch.ops.outboard_compiled.philox_host_states.default
+        count, _, run = node.args
+        node.args = (count, index, run)
+    elif target is torch.ops.prims.device_put.default:
+        # From one device to the other it makes a copy; on the CPU alone it would make none.
+        node.target = torch.ops.aten.clone.default
+        node.args, node.kwargs = node.args[:1], {}
+    elif (
+        isinstance(target, torch._ops.OpOverload)
+        and target.namespace != "outboard_compiled"
+        and not is_cpus(target)
+    ):
+        node.target = on_device(target)
+    node.args = tree_map(moved, node.args)
+    node.kwargs = tree_map(moved, node.kwargs)

@@ -97,7 +97,8 @@ def _function(name: str, floating: bool = False) -> Callable[..., str]:
         if floating and not dtype.is_floating_point:
             dtype = torch.float32
         if dtype == torch.bool:
-            dtype = torch.uint8
+            texts, vector = operands(values, torch.uint8)
+            return convert(call(name, texts, torch.uint8, vector), torch.uint8, torch.bool)
         texts, vector = operands(values, dtype)
         return call(name, texts, dtype, vector)
 

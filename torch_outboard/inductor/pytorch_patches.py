@@ -108,7 +108,7 @@ def set_options_of_graphs() -> None:
     from torch_outboard.inductor.lowerings import expressions
     from torch_outboard.inductor.lowerings.attention import InlineAttention
     from torch_outboard.inductor.policy import way_of_graphs
-    from torch_outboard.inductor.random_numbers import UseOwnNumbers
+    from torch_outboard.inductor.random_numbers import UseOwnNumbers, Words
 
     original = module.compile_fx
     if hasattr(original, "__wrapped__"):
@@ -149,7 +149,7 @@ def set_options_of_graphs() -> None:
             if getattr(config, name) != value:
                 patches.setdefault(name, value)
         if config.joint_custom_pre_pass is None and devices:
-            patches.setdefault("joint_custom_pre_pass", InlineAttention(UseOwnNumbers()))
+            patches.setdefault("joint_custom_pre_pass", InlineAttention(UseOwnNumbers(Words)))
         if devices:
             expressions.define_lowerings()
             _fuse_products(patches)
@@ -195,10 +195,13 @@ def _for_host(
     from torch._inductor import config
 
     from torch_outboard.inductor import host_code
+    from torch_outboard.inductor.random_numbers import HostValues, UseOwnNumbers
 
     for name, value in host_code.SETTINGS.items():
         if getattr(config, name) != value:
             patches.setdefault(name, value)
+    if config.joint_custom_pre_pass is None:
+        patches.setdefault("joint_custom_pre_pass", UseOwnNumbers(HostValues))
     step = rest.get("inner_compile", module.compile_fx_inner)
     # The original calls itself with the settings in place.
     if not hasattr(step, "compiles_for_host"):

@@ -2,7 +2,8 @@
 
 A graph reserves states of the generator as its operators would, one after the other, when it runs.
 Numbers are pure functions of a state and a place, so they are fused into kernels, and a backward
-pass may compute them again. Operators that are not rewritten here run as in eager mode.
+pass may compute them again. Code for the CPU calls a function for them, which is faster there.
+Operators that are not rewritten here run as in eager mode.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import sympy
 import torch
@@ -19,6 +20,7 @@ from torch._inductor.ir import FlexibleLayout, Pointwise
 from torch._inductor.lowering import make_fallback, register_lowering
 from torch._inductor.virtualized import V, ops
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.checkpoint import CheckpointPolicy
 
 from torch_outboard import _C
 from torch_outboard.inductor.graphs.states import reserve_or_place
@@ -57,6 +59,37 @@ def _fake_words(size: Sequence[int], states: torch.Tensor, draw: int) -> torch.T
     return torch.empty(size, dtype=torch.int64, device=states.device)
 
 
+def _fake_below(
+    size: Sequence[int], states: torch.Tensor, draw: int, threshold: int
+) -> torch.Tensor:
+    return torch.empty(size, dtype=torch.bool, device=states.device)
+
+
+def _fake_uniform(size: Sequence[int], states: torch.Tensor, draw: int) -> torch.Tensor:
+    return torch.empty(size, dtype=torch.float32, device=states.device)
+
+
+def _below(size: Sequence[int], states: torch.Tensor, draw: int, threshold: int) -> torch.Tensor:
+    out = torch.empty(size, dtype=torch.bool)
+    _C.draw_below(out, *_unsigned(states, draw), threshold)
+    return out.to(states.device)
+
+
+def _uniform(size: Sequence[int], states: torch.Tensor, draw: int) -> torch.Tensor:
+    out = torch.empty(size, dtype=torch.float32)
+    _C.draw_uniform(out, *_unsigned(states, draw))
+    return out.to(states.device)
+
+
+def _unsigned(states: torch.Tensor, draw: int) -> tuple[int, int]:
+    seed, offset = states[draw].tolist()
+    return seed % (1 << 64), offset % (1 << 64)
+
+
+def _host_states(count: int, index: int, run: int) -> torch.Tensor:
+    return _philox_states(count, torch.device(state.name, index), run).cpu()
+
+
 def define() -> None:
     """Defines the operators, and how Inductor writes them."""
     _LIBRARY.define(
@@ -65,7 +98,27 @@ def define() -> None:
     )
     _LIBRARY.define("philox_words(SymInt[] size, Tensor states, int draw) -> Tensor")
     _LIBRARY.impl("philox_states", _philox_states, "CompositeExplicitAutograd")
+    # The same as a tensor of the host, for code for the CPU.
+    _LIBRARY.define(
+        "philox_host_states(int count, int index, int run) -> Tensor",
+        tags=(torch.Tag.nondeterministic_seeded,),
+    )
+    _LIBRARY.define("philox_below(SymInt[] size, Tensor states, int draw, int threshold) -> Tensor")
+    _LIBRARY.define("philox_uniform(SymInt[] size, Tensor states, int draw) -> Tensor")
+    for name, function in (
+        ("philox_host_states", _host_states),
+        ("philox_below", _below),
+        ("philox_uniform", _uniform),
+    ):
+        _LIBRARY.impl(name, function, "CompositeExplicitAutograd")
     library = torch.ops.outboard_compiled
+    for name, fake in (
+        ("philox_host_states", lambda count, index, run: torch.empty(count, 2, dtype=torch.int64)),
+        ("philox_below", _fake_below),
+        ("philox_uniform", _fake_uniform),
+    ):
+        torch.library.register_fake(f"outboard_compiled::{name}", fake, lib=_LIBRARY)
+        make_fallback(getattr(library, name).default, warn=False)
     torch.library.register_fake("outboard_compiled::philox_states", _fake_states, lib=_LIBRARY)
     torch.library.register_fake("outboard_compiled::philox_words", _fake_words, lib=_LIBRARY)
     make_fallback(library.philox_states.default, warn=False)
@@ -94,6 +147,9 @@ def _lower_words(size: Sequence[Any], states: Any, draw: int) -> Any:
 class UseOwnNumbers(CustomGraphPass):
     """Rewrites operators that draw, before the graph is split into forward and backward."""
 
+    def __init__(self, writes: type[Words]) -> None:
+        self.writes = writes
+
     def __call__(self, graph: torch.fx.Graph) -> None:
         for run, (device, nodes) in enumerate(_runs(graph)):
             with graph.inserting_before(nodes[0]):
@@ -105,7 +161,7 @@ class UseOwnNumbers(CustomGraphPass):
                 rewrite = _rewrite_of(node)
                 assert rewrite is not None
                 with graph.inserting_before(node):
-                    rewrite(graph, node, states, draw)
+                    rewrite(graph, node, self.writes(graph, node, states, draw))
         graph.eliminate_dead_code()
 
     def uuid(self) -> Any:
@@ -117,6 +173,7 @@ class UseOwnNumbers(CustomGraphPass):
         return (
             get_hash_for_files(tuple(sources)),
             f"{state.name} {properties.name} {properties.driver_version} {target}",
+            self.writes.__name__,
         )
 
 
@@ -131,6 +188,9 @@ def _runs(graph: torch.fx.Graph) -> list[tuple[torch.device, list[torch.fx.Node]
             runs[-1][1].append(node)
         elif torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             runs.append((torch.device("meta"), []))
+            # Drawn once: activation checkpointing would have to draw it again in the backward.
+            if "recompute" in node.meta:
+                node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
     return [(device, nodes) for device, nodes in runs if nodes]
 
 
@@ -162,27 +222,61 @@ def _rewrite_of(node: torch.fx.Node) -> Any:
     return None
 
 
-def _threshold(p: float) -> int:
-    return math.ceil(p * _WORDS)
+class Words:
+    """Values of a draw, as words of 32 bits that kernels compute in place."""
 
+    def __init__(self, graph: Any, node: torch.fx.Node, states: torch.fx.Node, draw: int) -> None:
+        self.graph = graph
+        self.node = node
+        self.states = states
+        self.draw = draw
 
-def _words(graph: Any, node: Any, states: Any, draw: int) -> torch.fx.Node:
-    if node.target is aten.rand.default:
-        size = node.args[0]
-    else:
-        x = node.args[0]
-        size = [
-            length if isinstance(length, int) else _insert(graph, node, aten.sym_size.int, x, place)
+    def _size(self) -> list[Any]:
+        node, arguments = self.node, cast(Any, self.node.args)
+        if node.target is aten.rand.default:
+            return list(arguments[0])
+        x = arguments[0]
+        return [
+            length
+            if isinstance(length, int)
+            else _insert(self.graph, node, aten.sym_size.int, x, place)
             for place, length in enumerate(x.meta["val"].shape)
         ]
-    op = torch.ops.outboard_compiled.philox_words.default
-    return _insert(graph, node, op, size, states, draw)
+
+    def _draw(self, op: Any, *rest: Any) -> torch.fx.Node:
+        return _insert(self.graph, self.node, op, self._size(), self.states, self.draw, *rest)
+
+    def _words(self) -> torch.fx.Node:
+        return self._draw(torch.ops.outboard_compiled.philox_words.default)
+
+    def below(self, p: float) -> torch.fx.Node:
+        """True with a probability; bool."""
+        threshold = math.ceil(p * _WORDS)
+        return _insert(self.graph, self.node, aten.lt.Scalar, self._words(), threshold)
+
+    def uniform(self) -> torch.fx.Node:
+        """Numbers in [0, 1); float32."""
+        graph, node = self.graph, self.node
+        high = _insert(graph, node, aten.__rshift__.Scalar, self._words(), 8)
+        convert = torch.ops.prims.convert_element_type.default
+        whole = _insert(graph, node, convert, high, torch.float32)
+        return _insert(graph, node, aten.mul.Tensor, whole, 2.0**-24)
 
 
-def _dropout(graph: Any, node: Any, states: Any, draw: int) -> None:
+class HostValues(Words):
+    """The same by functions of the host, for code for the CPU."""
+
+    def below(self, p: float) -> torch.fx.Node:
+        op = torch.ops.outboard_compiled.philox_below.default
+        return self._draw(op, math.ceil(p * _WORDS))
+
+    def uniform(self) -> torch.fx.Node:
+        return self._draw(torch.ops.outboard_compiled.philox_uniform.default)
+
+
+def _dropout(graph: Any, node: Any, values: Words) -> None:
     x, p, _ = node.args
-    words = _words(graph, node, states, draw)
-    mask = _insert(graph, node, aten.lt.Scalar, words, _threshold(1 - p))
+    mask = values.below(1 - p)
     kept = _insert(graph, node, aten.mul.Tensor, x, mask)
     out = _insert(graph, node, aten.mul.Tensor, kept, 1 / (1 - p))
     for user in list(node.users):
@@ -191,17 +285,12 @@ def _dropout(graph: Any, node: Any, states: Any, draw: int) -> None:
     graph.erase_node(node)
 
 
-def _bernoulli(graph: Any, node: Any, states: Any, draw: int) -> None:
-    words = _words(graph, node, states, draw)
-    mask = _insert(graph, node, aten.lt.Scalar, words, _threshold(node.args[1]))
-    _replace(graph, node, mask, _value(node).dtype)
+def _bernoulli(graph: Any, node: Any, values: Words) -> None:
+    _replace(graph, node, values.below(node.args[1]), _value(node).dtype)
 
 
-def _rand(graph: Any, node: Any, states: Any, draw: int) -> None:
-    words = _words(graph, node, states, draw)
-    high = _insert(graph, node, aten.__rshift__.Scalar, words, 8)
-    whole = _insert(graph, node, torch.ops.prims.convert_element_type.default, high, torch.float32)
-    _replace(graph, node, _insert(graph, node, aten.mul.Tensor, whole, 2.0**-24), None)
+def _rand(graph: Any, node: Any, values: Words) -> None:
+    _replace(graph, node, values.uniform(), None)
 
 
 def _replace(graph: Any, node: Any, by: Any, dtype: torch.dtype | None) -> None:

@@ -11,6 +11,7 @@ import importlib.machinery
 import importlib.util
 import sys
 import types
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -113,13 +114,22 @@ def _compile(
 
 
 def _register_backend() -> None:
-    from torch._inductor.codegen import common
+    try:
+        from torch._inductor.codegen import common
 
-    from torch_outboard.inductor import pytorch_patches, random_numbers
-    from torch_outboard.inductor.lowerings import products
-    from torch_outboard.inductor.scheduling import OpenCLScheduling
-    from torch_outboard.inductor.wrapper import OutboardOperations, OutboardWrapper
-
+        from torch_outboard.inductor import pytorch_patches, random_numbers
+        from torch_outboard.inductor.lowerings import products
+        from torch_outboard.inductor.scheduling import OpenCLScheduling
+        from torch_outboard.inductor.wrapper import OutboardOperations, OutboardWrapper
+    except (ImportError, AttributeError) as problem:
+        # The rest of the compiler must go on being importable.
+        warnings.warn(
+            f"torch.compile has no backend for '{state.name}' in this PyTorch, which has changed "
+            f"what the backend builds on ({problem}); use PyTorch 2.13, or "
+            'torch.compile(..., backend="aot_eager")',
+            stacklevel=2,
+        )
+        return
     common.register_backend_for_device(state.name, OpenCLScheduling, OutboardWrapper)
     common.register_device_op_overrides(state.name, OutboardOperations())
     random_numbers.define()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import sympy
@@ -16,6 +17,24 @@ from torch.utils._sympy.functions import FloorDiv
 from torch_outboard.inductor.kernel import OpenCLKernel
 from torch_outboard.inductor.lanes import inner_size
 from torch_outboard.inductor.target import target_of
+
+# Of a traceback: file, number and text of a line.
+_LINE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]+\n\s*([^\n]*)')
+
+
+def _origins(node_schedule: Any) -> tuple[str, ...]:
+    """The nodes of the graph that a kernel computes, each with its line of source."""
+    nodes = dict.fromkeys(
+        origin
+        for node in node_schedule
+        if getattr(node, "node", None) is not None
+        for origin in node.node.get_origins()
+    )
+    described = []
+    for node in sorted(nodes):
+        lines = _LINE.findall(node.meta.get("stack_trace") or "")
+        described.append(node.name + (" ({}:{}: {})".format(*lines[-1]) if lines else ""))
+    return tuple(described)
 
 
 class OpenCLScheduling(SIMDScheduling):
@@ -72,7 +91,8 @@ class OpenCLScheduling(SIMDScheduling):
         device = V.graph.get_current_device_or_throw().index or 0
         body = (
             f"program.kernel({name!r}, r'''\n{source}''', device={device}, "
-            f"parameters={letters!r}, {described})"
+            f"parameters={letters!r}, {described},\n"
+            f"    origins={_origins(node_schedule)!r})"
         )
         wrapper.define_kernel(name, body, comment, gpu=False)
         return name

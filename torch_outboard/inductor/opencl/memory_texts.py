@@ -81,7 +81,7 @@ def _whole(name: str, lanes: int) -> str:
     if name == "bool":
         return f"(convert_int{lanes}({raw}) != (int{lanes})(0))"
     if name == "half":
-        return f"vload_half{lanes}(0, (p) + (i))"
+        return f"ob_from_halves{lanes}((const __global ushort *)((p) + (i)))"
     if name == "bfloat":
         return f"as_float{lanes}(convert_uint{lanes}({raw}) << 16)"
     return raw
@@ -135,7 +135,7 @@ def _store(name: str, lanes: int) -> str:
     if name == "bool":
         body = f"vstore{lanes}(convert_uchar{lanes}((v) & (int{lanes})(1)), {at}"
     elif name == "half":
-        body = f"vstore_half{lanes}_rte(v, {at}"
+        body = f"ob_to_halves{lanes}(v, (__global ushort *)((p) + (i)))"
     elif name == "bfloat":
         body = f"vstore{lanes}(ob_bits_of_bfloat{lanes}(v), {at}"
     else:

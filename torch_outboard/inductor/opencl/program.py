@@ -7,6 +7,7 @@ programs keeps it: a second process compiles nothing.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 
 from torch_outboard import _C
@@ -34,10 +35,22 @@ class Program:
     def __init__(self) -> None:
         self.sources: list[str] = []
         self.kernels: dict[str, Kernel] = {}
+        self.origins: dict[str, Sequence[str]] = {}
 
-    def kernel(self, name: str, source: str, device: int, **properties: object) -> Kernel:
-        """A kernel for a device of this index, to be called once the program is built."""
+    def kernel(
+        self,
+        name: str,
+        source: str,
+        device: int,
+        origins: Sequence[str] = (),
+        **properties: object,
+    ) -> Kernel:
+        """A kernel for a device of this index, to be called once the program is built.
+
+        `origins`: what it computes, for errors.
+        """
         self.sources.append(source)
+        self.origins[name] = origins
         self.kernels[name] = kernel = Kernel(name, device, properties)
         return kernel
 
@@ -48,7 +61,8 @@ class Program:
             names: the names of generated code, where kernels are replaced by what they wrap.
 
         Raises:
-            RuntimeError: with the compiler's words and the lines that they mean.
+            RuntimeError: with the compiler's words, the lines that they mean, and which nodes of
+                the graph and lines of source the kernel is for.
         """
         if not self.kernels:
             return
@@ -56,9 +70,28 @@ class Program:
         for kernel in self.kernels.values():
             kernel.attach(program)
         for kernel in {kernel.device: kernel for kernel in self.kernels.values()}.values():
-            kernel.build()
+            try:
+                kernel.build()
+            except RuntimeError as error:
+                raise RuntimeError(f"{error}\n{self._blame()}") from error
         if names is not None:
             names.update({name: kernel.native for name, kernel in self.kernels.items()})
+
+    def _blame(self) -> str:
+        """Which kernels do not compile alone, and what they compute."""
+        lines = []
+        for source, (name, kernel) in zip(self.sources, self.kernels.items(), strict=True):
+            kernel.attach(_C.GraphProgram(program_source(source), ""))
+            try:
+                kernel.build()
+            except RuntimeError:
+                lines.append(
+                    f"{name} of the compiled graph computes {', '.join(self.origins[name])}"
+                )
+        lines.append(
+            "torch._dynamo.config.suppress_errors = True runs such graphs operator by operator."
+        )
+        return "\n".join(lines)
 
 
 class Kernel:
@@ -256,8 +289,15 @@ def _common_text() -> str:
         " static inline float##w ob_round_bfloat##w(float##w value) {"
         " return as_float##w(convert_uint##w(ob_bits_of_bfloat##w(value)) << 16); }",
         "#define OB_HALF(w) static inline float##w ob_round_half##w(float##w value) {"
-        " ushort stored[sizeof(float##w) / 4]; vstore_half##w##_rte(value, 0, (half *)stored);"
-        " return vload_half##w(0, (half *)stored); }",
+        " ushort##w stored; vstore_half##w##_rte(value, 0, (half *)&stored);"
+        " return vload_half##w(0, (half *)&stored); }",
+        # PoCL takes addresses of vload_half16 for those of whole vectors, and crashes elsewhere.
+        "#define OB_HALVES(w)"
+        " static inline float##w ob_from_halves##w(const __global ushort *p) {"
+        " ushort##w stored = vload##w(0, p); return vload_half##w(0, (half *)&stored); }"
+        " static inline void ob_to_halves##w(float##w value, __global ushort *p) {"
+        " ushort##w stored; vstore_half##w##_rte(value, 0, (half *)&stored);"
+        " vstore##w(stored, 0, p); }",
         "OB_BFLOAT()\nOB_HALF()",
         "#define ob_any(m) (m)\n#define ob_all(m) (m)",
         *(_checked_index(kind, 1) for kind in ("int", "long")),
@@ -270,7 +310,7 @@ def _common_text() -> str:
             f"#define ob_lane_mask{lanes}(x) ((x) ? -1 : 0)",
             f"#define ob_iota_int{lanes} ((int{lanes})({numbers}))",
             f"#define ob_iota_long{lanes} ((long{lanes})({numbers}))",
-            f"OB_BFLOAT({lanes})\nOB_HALF({lanes})",
+            f"OB_BFLOAT({lanes})\nOB_HALF({lanes})\nOB_HALVES({lanes})",
             *(_frexp(kind, lanes) for kind in _FLOATING),
             _philox_word(lanes),
             f"#define ob_any{lanes}(m) any(m)\n#define ob_all{lanes}(m) all(m)",

@@ -1,0 +1,82 @@
+"""What surrounds a compiled backward pass: hooks, donated memory, AMP, compiled autograd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+pytestmark = pytest.mark.slow
+
+
+def gradient(function: Callable[[torch.Tensor], torch.Tensor], device: object) -> torch.Tensor:
+    x = torch.linspace(0, 1, 60).reshape(6, 10).to(device).requires_grad_()
+    function(x).square().sum().backward()
+    assert x.grad is not None
+    return x.grad.cpu()
+
+
+def function(x: torch.Tensor) -> torch.Tensor:
+    return (x.sin().exp() * x.cos()).softmax(-1)
+
+
+def test_donated_buffers(device: torch.device):
+    with torch._functorch.config.patch(donated_buffer=True):
+        torch.testing.assert_close(
+            gradient(torch.compile(function), device), gradient(function, "cpu")
+        )
+
+
+def test_hooks_of_saved_tensors(device: torch.device):
+    packed = []
+
+    def pack(saved: torch.Tensor) -> torch.Tensor:
+        packed.append(saved.device.type)
+        return saved.cpu()
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved.to(device)):
+        got = gradient(torch.compile(function), device)
+    torch.testing.assert_close(got, gradient(function, "cpu"))
+    assert device.type in packed
+
+
+def test_compiled_autograd(device: torch.device):
+    import torch._dynamo.compiled_autograd as compiled_autograd
+
+    model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 1)).to(device)
+    x = torch.randn(3, 4, device=device)
+    model(x).sum().backward()
+    expected = [parameter.grad for parameter in model.parameters()]
+    model.zero_grad()
+    with compiled_autograd._enable(torch.compile()):
+        model(x).sum().backward()
+    for parameter, want in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, want)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_autocast_and_a_scaler(dtype: torch.dtype, device: torch.device):
+    def weight(compiled: bool) -> torch.Tensor:
+        torch.manual_seed(0)
+        model = nn.Linear(8, 8).to(device)
+        x = torch.randn(4, 8).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler(device.type, init_scale=64.0)
+
+        def loss(x: torch.Tensor) -> torch.Tensor:
+            with torch.autocast(device.type, dtype=dtype):
+                y = model(x)
+                assert y.dtype == dtype
+                return y.float().square().mean()
+
+        step = torch.compile(loss) if compiled else loss
+        for _ in range(2):
+            scaler.scale(step(x)).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+        return model.weight.detach().cpu()
+
+    torch.testing.assert_close(weight(True), weight(False), rtol=1e-2, atol=1e-2)

@@ -1,0 +1,109 @@
+"""Wrong indices, kernels that do not compile, broken caches, two who compile the same at once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import torch
+
+from tests.support import SLOWNESS, run_python
+from torch_outboard import _C
+
+needs_kernels = pytest.mark.skipif(
+    not _C.runs_code(0), reason="graphs become kernels where the device has a compiler"
+)
+
+
+@needs_kernels
+def test_a_wrong_index_is_raised_by_the_next_wait(device: torch.device):
+    compiled = torch.compile(lambda x, i: x[i] * 2)
+    x = torch.randn(5, device=device)
+    compiled(x, torch.tensor([1, 9], device=device))
+    with pytest.raises(IndexError, match="index out of range in a compiled graph"):
+        torch.accelerator.synchronize()
+    got = compiled(x, torch.tensor([1, 2], device=device))
+    torch.testing.assert_close(got, x[[1, 2]] * 2)
+
+
+def layer(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    return y.sin() + 1
+
+
+@needs_kernels
+def test_a_kernel_that_does_not_compile_is_named(device: torch.device):
+    from torch_outboard.inductor.overrides import OpenCLOverrides
+
+    x = torch.ones(3, device=device)
+
+    def broken(value: object) -> str:
+        return f"no_such_function({value})"
+
+    with mock.patch.object(OpenCLOverrides, "sin", staticmethod(broken)):
+        with pytest.raises(RuntimeError, match="no_such_function") as raised:
+            torch.compile(layer)(x)
+        message = str(raised.value)
+        assert "kernel_0 of the compiled graph computes" in message
+        assert "sin (" in message
+        assert "return y.sin() + 1" in message
+        torch.compiler.reset()
+        with torch._dynamo.config.patch(suppress_errors=True):
+            torch.testing.assert_close(torch.compile(layer)(x), layer(x))
+
+
+# Prints how many programs were compiled.
+COMPILING = """
+    import torch, torch_outboard
+    from torch_outboard import _C
+    x = torch.arange(50.0, device=torch_outboard.device_name())
+    x.cpu()
+    before = _C.program_counts()[0]
+    y = torch.compile(lambda x: (x.sin() * 3).softmax(0))(x)
+    torch.testing.assert_close(y.cpu(), (x.cpu().sin() * 3).softmax(0))
+    _C.flush_disk_cache()
+    print(_C.program_counts()[0] - before)
+"""
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "OUTBOARD_CACHE_DIR": str(folder / "programs"),
+    }
+
+
+@pytest.mark.slow
+def test_broken_cache_entries_are_compiled_anew(tmp_path: Path):
+    first = run_python(COMPILING, **environment(tmp_path))
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size > 0]
+    assert files
+    for path in files:
+        if path.suffix not in (".lock", ".so", ".py"):  # PyTorch imports its code as it is
+            content = path.read_bytes()
+            path.write_bytes(content[: len(content) // 2])
+    again = run_python(COMPILING, **environment(tmp_path))
+    assert again == first
+
+
+@pytest.mark.slow
+def test_two_processes_compile_the_same_at_once(tmp_path: Path):
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-P", "-c", textwrap.dedent(COMPILING)],
+            env={**os.environ, **environment(tmp_path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    for process in processes:
+        _, errors = process.communicate(timeout=240 * SLOWNESS)
+        assert process.returncode == 0, errors
+    assert run_python(COMPILING, **environment(tmp_path)).split() == ["0"]

@@ -1,0 +1,112 @@
+"""Operators whose arguments are functions: branches, loops, checkpoints, transforms."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.func import grad, jacrev, jvp, vmap
+from torch.utils.checkpoint import checkpoint
+
+from tests.inductor.support import check, moved
+
+
+def branches(x: torch.Tensor) -> torch.Tensor:
+    return torch.cond(x.sum() > 0, lambda x: x.sin() + 1, lambda x: x.cos(), (x,))
+
+
+def test_a_branch_is_chosen_by_a_tensor(device: torch.device):
+    compiled = torch.compile(branches)
+    for x in (torch.rand(7), -torch.rand(7)):
+        torch.testing.assert_close(compiled(x.to(device)).cpu(), branches(x))
+
+
+@pytest.mark.slow
+def test_a_loop_ends_by_a_tensor(device: torch.device):
+    from torch._higher_order_ops import while_loop
+
+    def function(i: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, x * 2), (i, x))
+
+    check(function, torch.tensor(0), torch.rand(7), device=device)
+
+
+@pytest.mark.slow
+def test_scans_and_maps(device: torch.device):
+    from torch._higher_order_ops import associative_scan, scan
+    from torch._higher_order_ops.map import map as map_function
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            *scan(lambda c, y: (c + y, (c * y).clone()), torch.zeros_like(x[0]), x),
+            map_function(lambda a, y: a.sin() + y, x, y),
+        )
+
+    # PyTorch's code for them reads the place of a step.
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        check(function, torch.rand(5, 3), torch.rand(3), device=device)
+
+    def running(x: torch.Tensor) -> torch.Tensor:
+        return associative_scan(lambda a, b: a * b + 1, x, 0, combine_mode="generic")
+
+    x = torch.rand(6, 3)
+    torch.testing.assert_close(
+        torch.compile(running)(x.to(device)).cpu(), torch.compile(running)(x)
+    )
+
+
+def dropout_block(x: torch.Tensor) -> torch.Tensor:
+    return F.dropout(x.relu(), 0.4) * 2
+
+
+def noise_block(x: torch.Tensor) -> torch.Tensor:
+    return (x * torch.randn_like(x)).sin()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", [dropout_block, noise_block])
+def test_checkpointing_uses_the_same_numbers_again(block, device: torch.device):
+    """Of dropout, which is fused, and of randn, which runs as in eager mode."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return checkpoint(block, x, use_reentrant=False).cos() + torch.rand_like(x)
+
+    def results(function) -> list[torch.Tensor]:
+        torch.manual_seed(2)
+        x = torch.linspace(0, 1, 64).to(device).requires_grad_()
+        y = function(x)
+        return [y, *torch.autograd.grad(y.sum(), x), torch.rand(3, device=device)]
+
+    for got, want in zip(results(torch.compile(function)), results(function), strict=True):
+        torch.testing.assert_close(got, want)
+
+
+@pytest.mark.slow
+def test_transforms_of_functions(device: torch.device):
+    def function(w: torch.Tensor, xs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        def loss(w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+            return (w @ x).tanh().sum()
+
+        return (
+            vmap(grad(loss), (None, 0))(w, xs),
+            jacrev(lambda x: (w @ x).sin())(xs[0]),
+            jvp(lambda x: x.sin(), (xs,), (xs,))[1],
+        )
+
+    check(function, torch.randn(3, 3), torch.randn(4, 3), device=device)
+
+
+@pytest.mark.slow
+def test_a_function_with_other_graphs_in_it(device: torch.device):
+    inner = torch.compile(lambda x: x.sin() + 1)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        torch._dynamo.graph_break()
+        return inner(y).cos()
+
+    x = torch.randn(5)
+    check(function, x, device=device)
+    explained = torch._dynamo.explain(function)(moved(x, device))
+    assert explained.graph_break_count == 1
+    assert explained.graph_count >= 2

@@ -1,0 +1,148 @@
+"""Streams, several devices, changed inputs, operators of one's own, deterministic mode."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import torch_outboard
+from tests.inductor.support import check
+from tests.support import run_python
+
+
+def test_streams(device: torch.device):
+    stream = torch.Stream(device)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x.sin()
+        with stream:
+            z = y * 2
+        return z + 1
+
+    x = torch.randn(500)
+    check(function, x, device=device)
+    with stream:
+        y = torch.compile(lambda x: x.cos() + 1)(x.to(device))
+    stream.synchronize()
+    torch.testing.assert_close(y.cpu(), x.cos() + 1)
+
+
+@pytest.mark.slow
+def test_events_and_waits(device: torch.device):
+    def function(x: torch.Tensor) -> torch.Tensor:
+        event = torch.Event(device)
+        y = x * 3
+        event.record()
+        event.synchronize()
+        torch.accelerator.synchronize()
+        return y
+
+    x = torch.randn(500)
+    torch.testing.assert_close(torch.compile(function)(x.to(device)).cpu(), x * 3)
+
+
+@pytest.mark.slow
+def test_inputs_change_and_come_back_as_views(device: torch.device):
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        x[1:].mul_(2)
+        y.t_()
+        return x.view(-1)[3:], y + 1, x
+
+    x, y = torch.randn(4, 3), torch.randn(2, 5)
+    x_there, y_there = x.to(device), y.to(device)
+    results = torch.compile(function)(x_there, y_there)
+    for got, want in zip(results, function(x, y), strict=True):
+        torch.testing.assert_close(got.cpu(), want)
+    torch.testing.assert_close(x_there.cpu(), x)
+    assert y_there.shape == y.shape
+    assert results[0].data_ptr() == x_there.data_ptr() + 3 * x.element_size()
+    assert results[2] is x_there
+
+
+@pytest.mark.slow
+def test_deterministic_mode(device: torch.device):
+    def function(x: torch.Tensor, i: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        where = i[:, None].expand(9, 4)
+        return x.index_add(0, i, y), x.scatter_add(0, where, y), x.cumsum(0)
+
+    torch.use_deterministic_algorithms(True)
+    try:
+        arguments = torch.randn(5, 4), torch.randint(0, 5, (9,)), torch.randn(9, 4)
+        check(function, *arguments, device=device)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.slow
+def test_operators_of_ones_own(device: torch.device):
+    with torch.library._scoped_library("breadth_of_compile", "FRAGMENT"):
+
+        @torch.library.custom_op("breadth_of_compile::triple", mutates_args=("out",))
+        def triple(x: torch.Tensor, out: torch.Tensor) -> None:
+            out.copy_(x * 3)
+
+        @torch.library.custom_op("breadth_of_compile::own_sin", mutates_args=())
+        def own_sin(x: torch.Tensor) -> torch.Tensor:
+            return x.sin()
+
+        own_sin.register_fake(torch.empty_like)
+
+        def function(x: torch.Tensor) -> torch.Tensor:
+            out = torch.zeros_like(x)
+            triple(x + 1, out)
+            return own_sin(out) * 2
+
+        check(function, torch.randn(5), device=device)
+
+
+@pytest.mark.slow
+def test_a_kernel_of_ones_own(device: torch.device):
+    if not torch_outboard._C.runs_code(0):
+        pytest.skip("the device has no compiler for kernels")
+    with torch.library._scoped_library("breadth_kernels", "DEF") as library:
+        library.define("blend(Tensor a, Tensor b, float alpha) -> Tensor")
+        torch.library.register_fake(
+            "breadth_kernels::blend", lambda a, b, alpha: torch.empty_like(a), lib=library
+        )
+        library.impl("blend", lambda a, b, alpha: a * alpha + b, "CPU")
+        kernel = torch_outboard.kernel("breadth_kernels::blend", expression="a * alpha + b")
+
+        def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return torch.ops.breadth_kernels.blend(x.sin(), y, 2.0) + 1
+
+        check(function, torch.randn(5, 4), torch.randn(5, 4), device=device)
+        kernel.remove()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["device", "host"])
+def test_several_devices_in_a_process(way: str):
+    """Kernels where the driver `host` has a clang; C++ code on shared memory."""
+    printed = run_python(
+        """
+        import torch, torch_outboard
+        devices = [torch.device("host", i) for i in range(3)]
+        compiled = torch.compile(lambda x: torch.dropout(x.sin(), 0.5, True) + 1)
+        def both(x, y):
+            return (x * 2).sum(), (y * 3).to(x.device) + x
+        for device in devices:
+            x = torch.linspace(0, 1, 300, device=device)
+            torch.manual_seed(4)
+            want = torch.dropout(x.sin(), 0.5, True) + 1
+            torch.manual_seed(4)
+            got = compiled(x)
+            assert got.device == device, got.device
+            torch.testing.assert_close(got, want)
+        x, y = (torch.arange(5.0, device=device) for device in devices[1:])
+        for got, want in zip(torch.compile(both)(x, y), both(x, y)):
+            assert got.device == devices[1]
+            torch.testing.assert_close(got, want)
+        print(torch.accelerator.current_device_index())
+        """,
+        OUTBOARD_DRIVER="host",
+        OUTBOARD_HOST_DEVICES="3",
+        OUTBOARD_HOST_ACCESS=None,
+        OUTBOARD_WAY=way,
+        timeout=280,
+    )
+    assert printed.split() == ["0"]

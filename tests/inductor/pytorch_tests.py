@@ -1,0 +1,252 @@
+"""Runs PyTorch's own tests of Inductor for the device, and for its backend for CPU.
+
+    python -m tests.inductor.pytorch_tests --pytorch-tests DIR --driver ocl --resume
+
+DIR is a source tree of the PyTorch that is installed; nothing of it is kept. Tests that are written
+for a device to be named later are bound to both, as test_mps_basic.py there does for "mps". Counted
+are those that pass for CPU. Answers appear in `.test-results/inductor/`; a stopped run goes on with
+--resume. Exit status 1 means that less than SHARE of them pass on the device.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import json
+import os
+import re
+import sys
+import unittest
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from tests.inductor.worker import ROOT, Worker, answers_of, known, write
+
+SHARE = 0.97
+TIMEOUT = 300  # seconds for a test
+# Each file, and the class that holds tests for any device; "" where classes name the devices.
+FILES = {
+    "test_torchinductor": "CommonTemplate",
+    "test_torchinductor_dynamic_shapes": "DynamicShapesCommonTemplate",
+    "test_torchinductor_opinfo": "",
+    "test_control_flow": "",
+    "test_compiled_optimizers": "",
+}
+
+
+def load(folder: str, file: str) -> ModuleType:
+    """Imports a file of PyTorch's tests, with the device as what it takes for a GPU.
+
+    Raises:
+        FileNotFoundError: if the folder holds no such file.
+    """
+    from torch._inductor import utils
+    from torch.testing._internal import inductor_utils
+
+    import torch_outboard
+
+    path = Path(folder) / "test" / "inductor" / f"{file}.py"
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{folder} has no test/inductor/{file}.py; --pytorch-tests takes a source tree of "
+            "PyTorch"
+        )
+    name = torch_outboard.device_name()
+    assert utils.get_gpu_type() == name, utils.get_gpu_type()
+    inductor_utils.GPU_TYPE = name
+    # Written for CUDA or XPU otherwise; what a template holds needs none of them.
+    if not FILES[file]:
+        for flag in ("HAS_GPU", "HAS_GPU_AND_TRITON", "RUN_GPU"):
+            if hasattr(inductor_utils, flag):
+                setattr(inductor_utils, flag, True)
+        inductor_utils.requires_gpu = unittest.skipIf(False, "")
+    os.environ["PYTORCH_TESTING_DEVICE_FOR_CUSTOM"] = name
+    sys.path[:0] = [str(path.parent.parent), str(path.parent)]
+    return importlib.import_module(f"inductor.{file}")
+
+
+def bound(module: ModuleType, template: str, device: str, common: str) -> type[unittest.TestCase]:
+    """The tests of a template for a device; `common` names the function that compares."""
+    values = {"device": device, "common": getattr(module, common)}
+    source = module if hasattr(module, "copy_tests") else sys.modules["inductor.test_torchinductor"]
+    kind = type(f"Tests_{device}", (source.TestCase,), values)
+    kind.__module__ = module.__name__
+    source.copy_tests(
+        getattr(module, template), kind, device, getattr(module, "test_failures", None)
+    )
+    return kind
+
+
+def collect(module: ModuleType, template: str) -> dict[str, unittest.TestCase]:
+    """Tests by "name@device", where device is "cpu" or "device"."""
+    import torch_outboard
+
+    name = torch_outboard.device_name()
+    if template:
+        kinds = [
+            bound(module, template, "cpu", "check_model"),
+            bound(module, template, name, "check_model_gpu"),
+        ]
+    else:
+        kinds = [
+            kind
+            for kind in vars(module).values()
+            if isinstance(kind, type)
+            and issubclass(kind, unittest.TestCase)
+            and kind.__module__ == module.__name__
+        ]
+    tests = {}
+    for kind in kinds:
+        for method in unittest.defaultTestLoader.getTestCaseNames(kind):
+            side = side_of(f"{kind.__name__}.{method}", name)
+            if side is not None:
+                tests[f"{plain(f'{kind.__name__}.{method}', name)}@{side}"] = kind(method)
+    return tests
+
+
+def _words(device: str) -> str:
+    return rf"(?i:(?<![a-z])(?:cpu|{re.escape(device)}|privateuse1|privateuse|gpu)(?![a-z]))"
+
+
+def side_of(test: str, device: str) -> str | None:
+    """Whether a test is for "cpu" or for the "device"; None if its name does not say."""
+    test = re.sub(r"(CPU|GPU)(?=\b|[A-Z._])|(?<=[a-z])(Cpu|Gpu)", r"_\1\2_", test)
+    found = re.findall(_words(device), test)
+    if not found:
+        return None
+    return "cpu" if found[-1].lower() == "cpu" else "device"
+
+
+def plain(test: str, device: str) -> str:
+    """The name without devices: that of a test is the same for all."""
+    test = re.sub(r"(CPU|GPU)(?=\b|[A-Z._])|(?<=[a-z])(Cpu|Gpu)", r"_\1\2_", test)
+    return re.sub(rf"_*{_words(device)}_*", "", test)
+
+
+def run(test: unittest.TestCase) -> tuple[str, str]:
+    """Status, and the last line of an error."""
+    import torch
+
+    torch._dynamo.reset()
+    result = unittest.TestResult()
+    suite = unittest.TestSuite([test])
+    suite.run(result)
+    wrong = [text for _, text in (*result.failures, *result.errors)]
+    if wrong:
+        lines = [line for line in wrong[0].splitlines() if re.match(r"\w[\w.]*(Error|Exc)", line)]
+        return "wrong", (lines or wrong[0].strip().splitlines())[-1][:300]
+    if result.skipped:
+        return "skipped", result.skipped[0][1][:200]
+    if result.expectedFailures or result.unexpectedSuccesses:
+        return "skipped", "marked as a failure there"
+    return "right", ""
+
+
+def work(folder: str, file: str) -> None:
+    """Answers names of tests on standard input with lines on standard output."""
+    import logging
+
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    sys.argv = sys.argv[:1]
+    try:
+        tests = collect(load(folder, file), FILES[file])
+    except Exception as error:
+        print(json.dumps([f"error: {type(error).__name__}: {error}"]), file=answers, flush=True)
+        return
+    print(json.dumps(sorted(tests)), file=answers, flush=True)
+    for line in sys.stdin:
+        name = line.strip()
+        sys.stdout = io.StringIO()
+        status, reason = run(tests[name])
+        answer = {"entry": name, "status": status, "reasons": [reason]}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def report(file: str, answers: dict[str, dict[str, Any]]) -> tuple[int, int]:
+    """Prints what passes for CPU and not on the device; how many pass of how many."""
+    passing = sorted(
+        name[: -len("@cpu")]
+        for name, answer in answers.items()
+        if name.endswith("@cpu") and answer["status"] == "right"
+    )
+    both = [name for name in passing if f"{name}@device" in answers]
+    counted = [name for name in both if answers[f"{name}@device"]["status"] != "skipped"]
+    wrong = [name for name in counted if answers[f"{name}@device"]["status"] != "right"]
+    for name in wrong:
+        answer = answers[f"{name}@device"]
+        print(name, answer["status"], *answer["reasons"], sep=": ")
+    right = len(counted) - len(wrong)
+    print(
+        f"{file}: {right} of {len(counted)} are right that pass for CPU, and "
+        f"{len(both) - len(counted)} more are skipped on the device"
+    )
+    return right, len(counted)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.inductor.pytorch_tests", description=__doc__
+    )
+    parser.add_argument("--pytorch-tests", required=True, metavar="DIR")
+    parser.add_argument("--file", action="append", choices=FILES, help="only this; may be repeated")
+    parser.add_argument("--driver", default="", help="default: as the environment says")
+    parser.add_argument("--match", default="", help="only tests whose name this expression finds")
+    parser.add_argument("--limit", type=int, default=0, help="the first of them; 0: all")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--resume", action="store_true", help="keep what is known")
+    parser.add_argument("--results", type=Path, default=ROOT / ".test-results" / "inductor")
+    parser.add_argument("--work", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    folder = str(Path(options.pytorch_tests).resolve())
+    if options.work:
+        work(folder, options.work)
+        return 0
+    environment = {**os.environ, "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
+    if options.driver:
+        environment["OUTBOARD_DRIVER"] = options.driver
+    environment.setdefault("OUTBOARD_WAY", "device")
+    right = counted = 0
+    for file in options.file or FILES:
+        command = [sys.executable, "-m", "tests.inductor.pytorch_tests", "--work", file]
+        command += ["--pytorch-tests", folder]
+        workers = [Worker(command, environment, TIMEOUT) for _ in range(options.jobs)]
+        more, of = run_file(file, workers, options)
+        right, counted = right + more, counted + of
+    if not counted:
+        print("No test was run on both.")
+        return 1
+    print(f"{right} of {counted}, {100 * right / counted:.1f} %")
+    return 0 if right >= SHARE * counted else 1
+
+
+def run_file(file: str, workers: list[Worker], options: argparse.Namespace) -> tuple[int, int]:
+    """Runs a file for CPU, then on the device what passes; how many are right of how many."""
+    workers[0].start()
+    if workers[0].names[0].startswith("error: "):
+        print(f"{file}: {workers[0].names[0]}")
+        workers[0].stop()
+        return 0, 0
+    path = options.results / f"pytorch-{file}-{options.driver or 'default'}.jsonl"
+    answers = known(path) if options.resume else {}
+    names = [name for name in workers[0].names if re.search(options.match, name)]
+    names = names[: 2 * options.limit] if options.limit else names
+
+    def check(chosen: Callable[[str], bool]) -> None:
+        for answer in answers_of(workers, [n for n in names if n not in answers and chosen(n)]):
+            answers[answer["entry"]] = answer
+            write(path, answers)
+
+    check(lambda name: name.endswith("@cpu"))
+    check(lambda name: answers.get(name.split("@")[0] + "@cpu", {}).get("status") == "right")
+    return report(file, answers)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

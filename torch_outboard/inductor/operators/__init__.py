@@ -1,0 +1,1 @@
+"""Operators that compiled graphs alone call."""
