@@ -14,7 +14,7 @@ from torch.utils._ordered_set import OrderedSet
 from torch.utils._sympy.functions import FloorDiv
 
 from torch_outboard.inductor.kernel import OpenCLKernel
-from torch_outboard.inductor.lanes import inner_size
+from torch_outboard.inductor.kernel.lanes import inner_size
 from torch_outboard.inductor.target import target_of
 
 

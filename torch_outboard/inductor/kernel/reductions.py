@@ -1,24 +1,17 @@
-"""Loops over reductions, and what they accumulate.
-
-Where the lanes belong to the reduction, each has accumulators of its own. They are folded into
-scalar ones after the main loop, the tail goes on with these, and on a GPU the items of a group are
-folded last, in local memory.
-"""
+"""Reductions of a kernel: what they accumulate, and how two results become one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch._inductor.codegen.common import CSEVariable, IndentedBuffer
 
+from torch_outboard.inductor.kernel.loops import Accumulator, Loop, MaskAccumulator
 from torch_outboard.inductor.opencl.fold_texts import combine
 from torch_outboard.inductor.opencl.value_types import (
     LANES,
     MASK,
-    at_lanes,
     broadcast,
     constant,
     mask_for,
@@ -28,143 +21,6 @@ from torch_outboard.inductor.opencl.value_types import (
 from torch_outboard.inductor.overrides import operand
 
 _KINDS = {"sum": 0, "prod": 1, "xor_sum": 0}
-
-
-@dataclass
-class Accumulator:
-    """Variables that live as long as a loop.
-
-    Attributes:
-        variables: name without ending, type, initial value.
-        fold: statements that put scalars `a` into the scalar variables, for the names of both.
-    """
-
-    variables: list[tuple[str, str, str]]
-    fold: Callable[[list[str], list[str]], list[str]]
-    # A statement that does it for a whole vector, where there is a shorter one than lane by lane.
-    fold_vector: Callable[[int], str] | None = None
-
-
-@dataclass
-class Loop:
-    """A loop over a reduction, to be written when it is known which buffers are needed."""
-
-    kernel: Any
-    indexing: IndentedBuffer
-    body: IndentedBuffer
-    after: IndentedBuffer
-    accumulators: list[Accumulator] = field(default_factory=list)
-
-    def write(self, out: IndentedBuffer) -> None:
-        kernel = self.kernel
-        lane_tree = kernel.lane_tree
-        folded = lane_tree is not None and lane_tree.is_reduction
-        lanes = kernel.lanes if folded else 1
-        for accumulator in self.accumulators:
-            for name, kind, initial in accumulator.variables:
-                if folded:
-                    for width in dict.fromkeys((1, lanes)):
-                        line = f"{kind}{LANES} {name}_{LANES} = {initial};"
-                        out.writeline(at_lanes(line, width))
-                else:
-                    out.writeline(f"{kind}{LANES} {name}_{LANES} = {initial};")
-        trees = [tree for tree in kernel.range_trees if tree.is_reduction]
-        for tree in trees[:-1]:
-            index = tree.index_sym().name
-            out.writeline(
-                f"for ({kernel.index_type} {index} = 0; {index} < {kernel.numel_text(tree)};"
-                f" ++{index}) {{"
-            )
-        self._write_inner(out, trees[-1], folded, lanes)
-        for _ in trees[:-1]:
-            out.writeline("}")
-        if lanes > 1 and len(trees) > 1:
-            self._fold_vectors(out, lanes)
-        if kernel.grouped:
-            self._fold_group(out)
-        out.splice(self.after)
-
-    def _write_inner(self, out: IndentedBuffer, tree: Any, folded: bool, lanes: int) -> None:
-        kernel = self.kernel
-        kind, index, size = kernel.index_type, tree.index_sym().name, kernel.numel_text(tree)
-        text = f"{self.indexing.getvalue()}\n{self.body.getvalue()}"
-        if not folded:
-            out.writeline(f"for ({kind} {index} = 0; {index} < {size}; ++{index}) {{")
-            with out.indent():
-                out.splice(text)
-            out.writeline("}")
-            return
-        iota = f"const {kind}{LANES} {index}_{LANES} = {index} + ob_iota_{kind}{LANES};\n"
-        out.writeline("{")
-        with out.indent():
-            step = "get_local_size(0)" if kernel.grouped else "1"
-            start = "get_local_id(0)" if kernel.grouped else "0"
-            out.writeline(f"{kind} {index} = {start};")
-            if lanes > 1:
-                out.writeline(f"for (; ({size}) - {index} >= {lanes}; {index} += {lanes}) {{")
-                with out.indent():
-                    out.splice(at_lanes(iota + text, lanes))
-                out.writeline("}")
-                only_loop = len([t for t in kernel.range_trees if t.is_reduction]) == 1
-                if only_loop:
-                    self._fold_vectors(out, lanes)
-            out.writeline(f"for (; {index} < {size}; {index} += {step}) {{")
-            with out.indent():
-                out.splice(at_lanes(iota + text, 1))
-            out.writeline("}")
-        out.writeline("}")
-
-    def _fold_vectors(self, out: IndentedBuffer, lanes: int) -> None:
-        for accumulator in self.accumulators:
-            if accumulator.fold_vector is not None:
-                out.writeline(accumulator.fold_vector(lanes))
-                continue
-            out.writeline("{")
-            with out.indent():
-                arrays = []
-                for name, kind, _ in accumulator.variables:
-                    arrays.append(f"{name}_each[lane]")
-                    out.writeline(f"{kind} {name}_each[{lanes}];")
-                    out.writeline(f"vstore{lanes}({name}_{lanes}, 0, {name}_each);")
-                out.writeline(f"for (int lane = 0; lane < {lanes}; ++lane) {{")
-                with out.indent():
-                    scalars = [f"{name}_" for name, _, _ in accumulator.variables]
-                    for line in accumulator.fold(scalars, arrays):
-                        out.writeline(line)
-                out.writeline("}")
-            out.writeline("}")
-
-    def _fold_group(self, out: IndentedBuffer) -> None:
-        """Local memory has the values of all items; each item goes through all of them."""
-        for accumulator in self.accumulators:
-            names = [name for name, _, _ in accumulator.variables]
-            out.writeline("barrier(CLK_LOCAL_MEM_FENCE);")
-            for place, name in enumerate(names):
-                scratch = self.kernel.scratch(place, accumulator.variables[place][1])
-                out.writeline(f"{scratch}[get_local_id(0)] = {name}_;")
-            # In halves; a group may have any number of items.
-            out.writeline(
-                "for (uint count = get_local_size(0), kept = (count + 1) / 2; count > 1;"
-                " count = kept, kept = (kept + 1) / 2) {"
-            )
-            with out.indent():
-                out.writeline("barrier(CLK_LOCAL_MEM_FENCE);")
-                out.writeline("if (get_local_id(0) < count - kept) {")
-                with out.indent():
-                    others = [
-                        f"{self.kernel.scratch(place, kind)}[get_local_id(0) + kept]"
-                        for place, (_, kind, _) in enumerate(accumulator.variables)
-                    ]
-                    for line in accumulator.fold([f"{name}_" for name in names], others):
-                        out.writeline(line)
-                    for place, (name, kind, _) in enumerate(accumulator.variables):
-                        scratch = self.kernel.scratch(place, kind)
-                        out.writeline(f"{scratch}[get_local_id(0)] = {name}_;")
-                out.writeline("}")
-            out.writeline("}")
-            out.writeline("barrier(CLK_LOCAL_MEM_FENCE);")
-            for place, (name, kind, _) in enumerate(accumulator.variables):
-                out.writeline(f"{name}_ = {self.kernel.scratch(place, kind)}[0];")
 
 
 class Reductions:
@@ -291,7 +147,7 @@ class Reductions:
             lanes_initial = "-1"
         if dtype == torch.bool:
             self.accumulators.append(
-                _MaskAccumulator(name, initial, lanes_initial, fold, fold_vector)
+                MaskAccumulator(name, initial, lanes_initial, fold, fold_vector)
             )
         else:
             self.accumulators.append(Accumulator([(name, t, initial)], fold, fold_vector))
@@ -392,14 +248,6 @@ class Reductions:
         parts = [f"{name}_{part}" for part in ("mean", "m_two", "count")]
         self.accumulators.append(Accumulator([(part, t, "0") for part in parts], fold))
         return tuple(self._result(part, dtype) for part in parts)
-
-
-class _MaskAccumulator(Accumulator):
-    """Of truth values, whose true is another number in vectors."""
-
-    def __init__(self, name: str, scalar: str, lanes: str, fold: Any, fold_vector: Any) -> None:
-        initial = scalar if scalar == lanes else f"ob_lane_mask{LANES}(1)"
-        super().__init__([(name, MASK, initial)], fold, fold_vector)
 
 
 def _initial(kind: str, dtype: torch.dtype) -> str:
