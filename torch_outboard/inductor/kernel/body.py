@@ -68,6 +68,8 @@ class OpenCLKernel(Units, Indices, Memory, Reductions, SIMDKernel[CSEVariable]):
         self.outer_variables: OrderedSet[CSEVariable] = OrderedSet()
         self.loop_indexing = IndentedBuffer()
         self.segments: list[Any] = []
+        # Indices that were widened to 64 bits, as they were before.
+        self.int32_of: dict[str, CSEVariable] = {}
         self.reports = False
         self.checked: set[sympy.Symbol] = set()
         self.accumulator_ids = itertools.count()
@@ -91,14 +93,7 @@ class OpenCLKernel(Units, Indices, Memory, Reductions, SIMDKernel[CSEVariable]):
     def codegen_kernel(self, name: str | None = None) -> str:
         self.codegen_body()
         code = IndentedBuffer()
-        body = IndentedBuffer()
-        body.splice(self.indexing_code)
-        for segment in self.segments:
-            if isinstance(segment, IndentedBuffer):
-                body.splice(segment)
-            else:
-                segment.write(body)
-        self._write_units(code, body)
+        self._write_units(code)
         parameters, binds = self._parameters()
         whole = IndentedBuffer()
         whole.writeline(f"__kernel void {name or 'NAME'}({', '.join(parameters)}) {{")
@@ -108,6 +103,17 @@ class OpenCLKernel(Units, Indices, Memory, Reductions, SIMDKernel[CSEVariable]):
             whole.splice(code)
         whole.writeline("}")
         return whole.getvalue()
+
+    def body_text(self) -> str:
+        """What is done for a unit, or for each vector of it, with marks."""
+        body = IndentedBuffer()
+        body.splice(self.indexing_code)
+        for segment in self.segments:
+            if isinstance(segment, IndentedBuffer):
+                body.splice(segment)
+            else:
+                segment.write(body)
+        return body.getvalue()
 
     def _parameters(self) -> tuple[list[str], list[str]]:
         names, _, arguments, _ = self.args.python_argdefs()

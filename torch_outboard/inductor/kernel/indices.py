@@ -11,8 +11,13 @@ from torch._inductor.codegen.simd import IterationRangesEntry, IterationRangesRo
 from torch._inductor.sizevars import stride_at_vec_range
 from torch._inductor.utils import sympy_subs
 from torch._inductor.virtualized import V
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
-from torch_outboard.inductor.kernel.lanes import lanes_along_results
+from torch_outboard.inductor.kernel.lanes import (
+    lanes_along_results,
+    steady_across_lanes,
+    without_identities,
+)
 from torch_outboard.inductor.opencl.printer import print_expression
 from torch_outboard.inductor.opencl.value_types import LANES, broadcast, is_vector, value_type
 from torch_outboard.inductor.overrides import dtype_of, operand
@@ -74,7 +79,8 @@ class Indices:
             if (entry := self.range_tree_nodes.get(symbol)) is not None
             and entry.root is self.lane_tree
         }
-        stride = stride_at_vec_range(sympy_subs(index, entries), root, self.lanes)
+        index = steady_across_lanes(sympy_subs(index, entries), root, self.lanes)
+        stride = stride_at_vec_range(index, root, self.lanes)
         return stride if isinstance(stride, sympy.Integer) else None
 
     # ---- Indices
@@ -112,6 +118,17 @@ class Indices:
             if text != symbol.name:
                 replaced[symbol] = sympy.Symbol(text, integer=True, nonnegative=True)
         return str(print_expression(sympy_subs(index, replaced)))
+
+    def bounds_of(self: Any, index: sympy.Expr) -> ValueRanges[Any]:
+        """Between which numbers an index is, by the sizes of its loops; unknown for others."""
+        ranges = {}
+        index = without_identities(index)
+        for symbol in index.free_symbols:
+            entry = self.range_tree_nodes.get(symbol)
+            if entry is None or not index.is_integer or not isinstance(entry.length, sympy.Integer):
+                return ValueRanges.unknown()
+            ranges[symbol] = ValueRanges(0, entry.length - 1)
+        return bound_sympy(index, ranges)
 
     def lane_indices(self: Any, index: sympy.Expr) -> CSEVariable:
         """A variable with the indices of all lanes."""

@@ -7,6 +7,7 @@ folded last, in local memory.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,12 +24,24 @@ class Accumulator:
     Attributes:
         variables: name without ending, type, initial value.
         fold: statements that put scalars `a` into the scalar variables, for the names of both.
+        fold_vector: statements that do it for a whole vector, where lane by lane would be longer.
+        inner: more variables, which the end of the loop puts into the others.
+        finish: statements with marks that do that.
     """
 
     variables: list[tuple[str, str, str]]
     fold: Callable[[list[str], list[str]], list[str]]
-    # A statement that does it for a whole vector, where there is a shorter one than lane by lane.
-    fold_vector: Callable[[int], str] | None = None
+    fold_vector: Callable[[int], list[str]] | None = None
+    inner: list[tuple[str, str, str]] = field(default_factory=list)
+    finish: list[str] = field(default_factory=list)
+
+    def declarations(self) -> list[str]:
+        """With marks."""
+        lines = [f"{kind}{LANES} {name}_{LANES} = {start};" for name, kind, start in self.variables]
+        return lines + [f"{kind} {name}_{LANES} = {start};" for name, kind, start in self.inner]
+
+    def names(self) -> list[str]:
+        return [name for name, _, _ in (*self.variables, *self.inner)]
 
 
 @dataclass
@@ -47,35 +60,69 @@ class Loop:
         folded = lane_tree is not None and lane_tree.is_reduction
         lanes = kernel.lanes if folded else 1
         for accumulator in self.accumulators:
-            for name, kind, initial in accumulator.variables:
-                if folded:
-                    for width in dict.fromkeys((1, lanes)):
-                        line = f"{kind}{LANES} {name}_{LANES} = {initial};"
-                        out.writeline(at_lanes(line, width))
-                else:
-                    out.writeline(f"{kind}{LANES} {name}_{LANES} = {initial};")
+            for line in accumulator.declarations():
+                for text in dict.fromkeys((at_lanes(line, 1), at_lanes(line, lanes))):
+                    out.writeline(text if folded else line)
         trees = [tree for tree in kernel.range_trees if tree.is_reduction]
         for tree in trees[:-1]:
-            index = tree.index_sym().name
-            out.writeline(
-                f"for ({kernel.index_type} {index} = 0; {index} < {kernel.numel_text(tree)};"
-                f" ++{index}) {{"
-            )
+            self._open(out, tree)
         self._write_inner(out, trees[-1], folded, lanes)
         for _ in trees[:-1]:
             out.writeline("}")
         if lanes > 1 and len(trees) > 1:
             self._fold_vectors(out, lanes)
+        self._finish(out, 1 if folded else 0)
         if kernel.grouped:
             self._fold_group(out)
         out.splice(self.after)
+
+    def _open(self, out: IndentedBuffer, tree: Any) -> None:
+        index, kernel = tree.index_sym().name, self.kernel
+        size = kernel.numel_text(tree)
+        out.writeline(f"for ({kernel.index_type} {index} = 0; {index} < {size}; ++{index}) {{")
+
+    def width(self) -> int:
+        """Vectors that change with each turn."""
+        return sum(len(a.inner or a.variables) for a in self.accumulators)
+
+    def copied(self, copies: int, iota: str, after: list[IndentedBuffer]) -> str:
+        """The loop, and what follows, for vectors of results beside each other, from `base` on."""
+        kernel, out = self.kernel, IndentedBuffer()
+        names = [name for accumulator in self.accumulators for name in accumulator.names()]
+        pattern = re.compile(rf"\b({'|'.join(names) or '-'})_{LANES}")
+        kind, x = kernel.index_type, kernel.lane_tree.index_sym().name
+
+        def write(*parts: IndentedBuffer) -> None:
+            text = "\n".join(part.getvalue() for part in parts)
+            for copy in range(copies):
+                out.writeline("{")
+                with out.indent():
+                    out.writeline(f"const {kind} {x} = base + {copy * kernel.lanes};")
+                    out.splice(f"{iota}\n{kernel.indexing_code.getvalue()}")
+                    out.splice(pattern.sub(rf"\1_{LANES}_copy{copy}", text))
+                out.writeline("}")
+
+        for accumulator in self.accumulators:
+            for line in accumulator.declarations():
+                for copy in range(copies):
+                    out.writeline(pattern.sub(rf"\1_{LANES}_copy{copy}", line))
+        trees = [tree for tree in kernel.range_trees if tree.is_reduction]
+        for tree in trees:
+            self._open(out, tree)
+        write(self.indexing, self.body)
+        for _ in trees:
+            out.writeline("}")
+        end = IndentedBuffer()
+        self._finish(end, 0)
+        write(end, self.after, *after)
+        return out.getvalue()
 
     def _write_inner(self, out: IndentedBuffer, tree: Any, folded: bool, lanes: int) -> None:
         kernel = self.kernel
         kind, index, size = kernel.index_type, tree.index_sym().name, kernel.numel_text(tree)
         text = f"{self.indexing.getvalue()}\n{self.body.getvalue()}"
         if not folded:
-            out.writeline(f"for ({kind} {index} = 0; {index} < {size}; ++{index}) {{")
+            self._open(out, tree)
             with out.indent():
                 out.splice(text)
             out.writeline("}")
@@ -100,10 +147,17 @@ class Loop:
             out.writeline("}")
         out.writeline("}")
 
+    def _finish(self, out: IndentedBuffer, lanes: int) -> None:
+        """For a number of lanes, or 0: the marks stay."""
+        for accumulator in self.accumulators:
+            for line in accumulator.finish:
+                out.writeline(at_lanes(line, lanes) if lanes else line)
+
     def _fold_vectors(self, out: IndentedBuffer, lanes: int) -> None:
+        self._finish(out, lanes)
         for accumulator in self.accumulators:
             if accumulator.fold_vector is not None:
-                out.writeline(accumulator.fold_vector(lanes))
+                out.writelines(accumulator.fold_vector(lanes))
                 continue
             out.writeline("{")
             with out.indent():

@@ -8,14 +8,15 @@ import torch
 from torch._inductor.codegen.common import CSEVariable, IndentedBuffer
 
 from torch_outboard.inductor.kernel.loops import Accumulator, Loop, MaskAccumulator
+from torch_outboard.inductor.kernel.moments import Moments, ShiftedSums, Welford
 from torch_outboard.inductor.opencl.fold_texts import combine
 from torch_outboard.inductor.opencl.value_types import (
     LANES,
-    MASK,
     broadcast,
     constant,
     mask_for,
     mask_of,
+    mask_type,
     value_type,
 )
 from torch_outboard.inductor.overrides import operand
@@ -121,8 +122,12 @@ class Reductions:
         elif kind == "all":
             update, initial = f"({acc} & {text})", "1"
         elif kind in ("max", "min"):
-            function = "maximum" if kind == "max" else "minimum"
-            update = f"ob_{function}_{t}{LANES}({acc}, {text})"
+            # NaN wins; what is known of the new value does not wait for the one before.
+            new = self.cse.generate(self.compute, text, dtype=dtype)
+            better = f"({acc} {'<' if kind == 'max' else '>'} {new})"
+            if dtype.is_floating_point:
+                better = f"({better} | ({new} != {new}))"
+            update = f"({better} ? {new} : {acc})"
         else:
             operator = {"sum": "+", "prod": "*", "xor_sum": "^"}[kind]
             update = f"({acc} {operator} {text})"
@@ -135,12 +140,12 @@ class Reductions:
                 return [f"{a} = (({a}) {operator} ({b})) != 0;"]
             return [f"{a} = {combine(f'fold_{kind}', t, a, b)};"]
 
-        def fold_vector(lanes: int) -> str:
+        def fold_vector(lanes: int) -> list[str]:
             if kind in ("any", "all"):
                 operator = "|" if kind == "any" else "&"
-                return f"{name}_ = {name}_ {operator} ({kind}({name}_{lanes}) != 0);"
+                return [f"{name}_ = {name}_ {operator} ({kind}({name}_{lanes}) != 0);"]
             whole = f"ob_fold_{kind}_{t}{lanes}({name}_{lanes})"
-            return f"{name}_ = {combine(f'fold_{kind}', t, f'{name}_', whole)};"
+            return [f"{name}_ = {combine(f'fold_{kind}', t, f'{name}_', whole)};"]
 
         lanes_initial = initial
         if dtype == torch.bool and kind == "all":
@@ -177,16 +182,14 @@ class Reductions:
             )
         best, at = f"{name}_{LANES}", f"{name}_at_{LANES}"
         operator = ">" if kind == "argmax" else "<"
-        better = mask_of(
-            f"(({variable} {operator} {best}) | (({variable} != {variable}) & ({best} == {best})))",
-            src_dtype, True,
-        )  # fmt: skip
-        first = mask_of(f"({at} < ({index}{LANES})(0))", self.index_torch_dtype, True)
+        better = f"({variable} {operator} {best})"
+        if src_dtype.is_floating_point:
+            # NaN is better than all numbers, and nothing is better than NaN.
+            better = f"({better} | (({variable} != {variable}) & ({best} == {best})))"
         mask = f"{name}_better_{LANES}"
-        self.compute.writeline(f"const {MASK}{LANES} {mask} = {better} | {first};")
-        chosen = mask_for(mask, src_dtype, True)
-        self.compute.writeline(f"{best} = {chosen} ? {variable} : {best};")
-        chosen = mask_for(mask, self.index_torch_dtype, True)
+        self.compute.writeline(f"const {mask_type(src_dtype)}{LANES} {mask} = {better};")
+        self.compute.writeline(f"{best} = {mask} ? {variable} : {best};")
+        chosen = mask_for(mask_of(mask, src_dtype, True), self.index_torch_dtype, True)
         self.compute.writeline(f"{at} = {chosen} ? {place} : {at};")
 
         def fold(scalars: list[str], others: list[str]) -> list[str]:
@@ -198,7 +201,11 @@ class Reductions:
                 f" {a} = {b}; {i} = {k}; }}"
             ]
 
-        self.accumulators.append(Accumulator([(name, t, "0"), (f"{name}_at", index, "-1")], fold))
+        initial = _initial("max" if kind == "argmax" else "min", src_dtype)
+        found = Accumulator([(name, t, initial), (f"{name}_at", index, "-1")], fold)
+        # Where nothing is better than the worst value of all, the first one is it.
+        found.finish = [f"{at} = {at} < 0 ? 0 : {at};"]
+        self.accumulators.append(found)
         result = self._result(f"{name}_at", self.index_torch_dtype)
         if dtype != self.index_torch_dtype:
             text = operand(result, dtype, False)
@@ -209,45 +216,23 @@ class Reductions:
     def _reduce_moments(
         self: Any, dtype: torch.dtype, kind: str, value: Any
     ) -> tuple[CSEVariable, ...]:
-        """Mean, sum of squared distances from it, and count, by Welford's and Chan's formulas."""
+        """Mean, sum of squared distances from it, and count."""
         if dtype in (torch.float16, torch.bfloat16):
             dtype = torch.float32
         name, t = self._new_name(), value_type(dtype)
-        mean, m2, count = (f"{name}_{part}_{LANES}" for part in ("mean", "m_two", "count"))
-        write = self.compute.writeline
-        zero = f"(({t}{LANES})(0))"
         if kind == "welford_reduce":
             text = self._in_lanes(value, dtype)
             variable = self.cse.generate(self.compute, text, dtype=dtype)
-            write(f"{count} += {constant(1.0, dtype)};")
-            write(f"const {t}{LANES} {name}_delta_{LANES} = {variable} - {mean};")
-            write(f"{mean} += {name}_delta_{LANES} / {count};")
-            write(f"{m2} += {name}_delta_{LANES} * ({variable} - {mean});")
+            # Items of a group have few values each; a loop of a processor many.
+            moments = (Welford if self.grouped else ShiftedSums)(name, t)
+            self.compute.writelines(moments.add(str(variable)))
         else:
             texts = [self._in_lanes(part, dtype) for part in value]
-            a, b, c = (self.cse.generate(self.compute, text, dtype=dtype) for text in texts)
-            new, ratio, delta = (f"{name}_{part}_{LANES}" for part in ("sum", "ratio", "delta"))
-            write(f"const {t}{LANES} {new} = {count} + {c};")
-            write(f"const {t}{LANES} {ratio} = ({new} == {zero}) ? {zero} : {c} / {new};")
-            write(f"const {t}{LANES} {delta} = {a} - {mean};")
-            write(f"{mean} += {delta} * {ratio};")
-            write(f"{m2} += {b} + {delta} * {delta} * {count} * {ratio};")
-            write(f"{count} = {new};")
-
-        def fold(scalars: list[str], others: list[str]) -> list[str]:
-            (m, s, w), (om, os, ow) = scalars, others
-            return [
-                f"const {t} total = {w} + {ow};",
-                f"const {t} ratio = total == 0 ? 0 : {ow} / total;",
-                f"const {t} delta = {om} - {m};",
-                f"{m} += delta * ratio;",
-                f"{s} += {os} + delta * delta * {w} * ratio;",
-                f"{w} = total;",
-            ]
-
-        parts = [f"{name}_{part}" for part in ("mean", "m_two", "count")]
-        self.accumulators.append(Accumulator([(part, t, "0") for part in parts], fold))
-        return tuple(self._result(part, dtype) for part in parts)
+            parts = [str(self.cse.generate(self.compute, text, dtype=dtype)) for text in texts]
+            moments = Moments(name, t)
+            self.compute.writelines(moments.combine(*parts))
+        self.accumulators.append(moments.accumulator())
+        return tuple(self._result(part, dtype) for part in moments.names)
 
 
 def _initial(kind: str, dtype: torch.dtype) -> str:

@@ -7,14 +7,18 @@ from typing import Any
 import sympy
 from torch._inductor.codegen.common import IndentedBuffer
 from torch._inductor.codegen.simd import IterationRangesRoot
+from torch._inductor.utils import sympy_product
 from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import CeilDiv
 
+from torch_outboard.inductor.kernel.loops import Loop
 from torch_outboard.inductor.opencl.value_types import LANES, at_lanes
 
 # Elements of x that belong to one unit, where there are more of them; a multiple of all widths.
 _BLOCK = 512
-_REDUCTION_BLOCK = 32
+_REDUCTION_BLOCKS = (128, 64, 32)
+# Vectors of accumulators that registers hold.
+_COPIES = 8
 # Elements that are worth a work item of a processor, for a body of one line.
 _GRAIN = 1 << 16
 _LEAST_GRAIN = 1 << 11
@@ -32,10 +36,19 @@ class Units:
         if tree is None or tree is not self.lane_tree:
             return 1
         if self.features.is_reduction():
-            return _REDUCTION_BLOCK
+            return self._reduction_block(tree)
         if isinstance(tree.numel, sympy.Integer) and tree.numel <= 2 * _BLOCK:
             return int(tree.numel)
         return _BLOCK
+
+    def _reduction_block(self: Any, tree: IterationRangesRoot) -> int:
+        """Long ones read memory in longer pieces, but all processors need units."""
+        others = [t.numel for t in self._pointwise_trees() if t is not tree]
+        for block in _REDUCTION_BLOCKS:
+            units = sympy_product([CeilDiv(tree.numel, block), *others])
+            if isinstance(units, sympy.Integer) and units >= 2 * self.target.processors:
+                return block
+        return _REDUCTION_BLOCKS[-1]
 
     def units(self: Any) -> sympy.Expr:
         """Pieces of work that are not divided."""
@@ -46,7 +59,7 @@ class Units:
                 result = result * size
         return result
 
-    def _write_units(self: Any, code: IndentedBuffer, body: IndentedBuffer) -> None:
+    def _write_units(self: Any, code: IndentedBuffer) -> None:
         kind = self.index_type
         units = self.scalar_index(V.graph.sizevars.simplify(self.units()))
         code.writeline(f"const {kind} units = {units};")
@@ -85,7 +98,7 @@ class Units:
                     size = self.numel_text(tree)
                     code.writeline(f"const {kind} {tree.index_sym().name} = {rest} % ({size});")
                     rest = f"({rest} / ({size}))"
-            self._write_lanes(code, body)
+            self._write_lanes(code)
         code.writeline("}")
 
     def _pointwise_trees(self: Any) -> list[IterationRangesRoot]:
@@ -96,9 +109,9 @@ class Units:
     def _many(self: Any) -> bool:
         return len(self._pointwise_trees()) > 1
 
-    def _write_lanes(self: Any, code: IndentedBuffer, body: IndentedBuffer) -> None:
+    def _write_lanes(self: Any, code: IndentedBuffer) -> None:
         tree = self.lane_tree
-        text = body.getvalue()
+        text = self.body_text()
         if tree is None or tree.is_reduction:
             # What has lanes in loops was rendered with them.
             code.splice(at_lanes(text, 1))
@@ -108,15 +121,32 @@ class Units:
         code.writeline(f"const {kind} size = {size};")
         code.writeline(f"const {kind} end = size - start < {block} ? size : start + {block};")
         code.writeline(f"{kind} {index} = start;")
-        code.writeline(f"for (; end - {index} >= {self.lanes}; {index} += {self.lanes}) {{")
         iota = f"const {kind}{LANES} {index}_{LANES} = {index} + ob_iota_{kind}{LANES};"
-        with code.indent():
-            code.splice(at_lanes(f"{iota}\n{text}", self.lanes))
-        code.writeline("}")
-        code.writeline(f"for (; {index} < end; ++{index}) {{")
-        with code.indent():
-            code.splice(at_lanes(f"{iota}\n{text}", 1))
-        code.writeline("}")
+        copies = self.copies()
+        if copies > 1 and block >= copies * self.lanes:
+            step = copies * self.lanes
+            code.writeline(f"for (; end - {index} >= {step}; {index} += {step}) {{")
+            with code.indent():
+                code.writeline(f"const {kind} base = {index};")
+                loop, after = self.segments[0], self.segments[1:]
+                code.splice(at_lanes(loop.copied(copies, iota, after), self.lanes))
+            code.writeline("}")
+        for lanes in (self.lanes, 1):
+            code.writeline(f"for (; end - {index} >= {lanes}; {index} += {lanes}) {{")
+            with code.indent():
+                code.splice(at_lanes(f"{iota}\n{text}", lanes))
+            code.writeline("}")
+
+    def copies(self: Any) -> int:
+        """Vectors of results whose loops over a reduction are one: 1 if there is no such loop.
+
+        Rows of memory are then read in longer pieces, and sums do not wait for each other.
+        """
+        if not self.segments or len(self.segments) > 2 or not isinstance(self.segments[0], Loop):
+            return 1
+        if len(self.segments) == 2 and isinstance(self.segments[1], Loop):
+            return 1
+        return max(1, _COPIES // max(1, self.segments[0].width()))
 
     def launch_properties(self: Any) -> dict[str, Any]:
         """How work is cut, for GraphKernel."""
