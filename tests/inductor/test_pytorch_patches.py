@@ -70,3 +70,10 @@ def test_strides_of_convolutions_are_not_asked_for(device: torch.device):
 def test_places_are_left_to_known_backends():
     source = inspect.getsource(lowering._make_reduction_inner.__wrapped__)
     assert "is_triton" in source
+
+
+def test_costly_values_are_kept_on_devices_called_cpu():
+    from torch._inductor import ir
+
+    original = ir.StorageBox.should_realize_on_reuse.__wrapped__
+    assert "is_cpu(self.data)" in inspect.getsource(original)

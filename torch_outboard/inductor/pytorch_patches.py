@@ -253,6 +253,40 @@ def _with_place(inner: Any, sizes: Any) -> Any:
     return loader
 
 
+def keep_costly_values() -> None:
+    """Writes what takes an exponential or logarithm, say, to memory if it is used twice.
+
+    Reason: a processor reads it again from its cache sooner than it computes it again. Inductor
+    knows that of devices called "cpu".
+    Where: torch/_inductor/ir.py, `StorageBox.should_realize_on_reuse`.
+    Can go: when the heuristic asks what kind of device it is.
+    """
+    from torch._inductor import ir
+
+    from torch_outboard.inductor.target import target_of
+
+    original = ir.StorageBox.should_realize_on_reuse
+    if hasattr(original, "__wrapped__"):
+        return
+
+    @functools.wraps(original)
+    def should_realize_on_reuse(self: Any, users: int, **rest: Any) -> bool:
+        data = self.data
+        if users > 1 and isinstance(data, (ir.Pointwise, ir.Reduction)):
+            device = data.get_device()
+            ours = device is not None and device.type == state.name
+            if ours and target_of(device).group == 1:
+                used = data.inner_fn_opcount().used_ops
+                if not used.isdisjoint(_COSTLY):
+                    return True
+        return bool(original(self, users, **rest))
+
+    ir.StorageBox.should_realize_on_reuse = should_realize_on_reuse
+
+
+_COSTLY = ("exp", "log", "log10", "log1p", "log2", "sigmoid", "tanh", "erf", "pow")
+
+
 def install() -> None:
     """All of them."""
     want_no_templates_of_triton()
@@ -261,3 +295,4 @@ def install() -> None:
     need_no_triton()
     set_options_of_graphs()
     know_layouts_of_convolutions()
+    keep_costly_values()

@@ -29,6 +29,8 @@ class OpenCLScheduling(SIMDScheduling):
         if target_of(device).group == 1:
             # Items of a group read what another one writes.
             features.add(BackendFeature.INPLACE_BUFFERS)
+            # Work-groups do not scan.
+            features |= OrderedSet([BackendFeature.SCAN, BackendFeature.TUPLE_REDUCTION])
         return features
 
     @classmethod

@@ -34,6 +34,7 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 from torch_outboard.inductor.kernel.indices import Indices
 from torch_outboard.inductor.kernel.memory import Memory
 from torch_outboard.inductor.kernel.reductions import Reductions
+from torch_outboard.inductor.kernel.scans import Scans
 from torch_outboard.inductor.kernel.units import Units
 from torch_outboard.inductor.kernel.variables import OpenCLCSE
 from torch_outboard.inductor.opencl.printer import print_expression
@@ -52,7 +53,7 @@ def _letter(dtype: torch.dtype) -> str:
     return "l" if dtype.itemsize == 8 or dtype == torch.uint32 else "i"
 
 
-class OpenCLKernel(Units, Indices, Memory, Reductions, SIMDKernel[CSEVariable]):
+class OpenCLKernel(Units, Indices, Memory, Reductions, Scans, SIMDKernel[CSEVariable]):
     """A kernel while its body is generated; see the module."""
 
     overrides = OpenCLOverrides
