@@ -11,6 +11,7 @@ from torch._inductor.codegen.simd import IterationRangesEntry, IterationRangesRo
 from torch._inductor.sizevars import stride_at_vec_range
 from torch._inductor.utils import sympy_subs
 from torch._inductor.virtualized import V
+from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from torch_outboard.inductor.kernel.lanes import (
@@ -107,9 +108,23 @@ class Indices:
     def vector_index(self: Any, index: sympy.Expr, wide: bool = False) -> str:
         """The indices of all lanes; with 64 bits if `wide`."""
         index = self.rename_indexing(index)
+        if any(self.has_lanes(symbol) for symbol in index.free_symbols):
+            # Quotients of sizes are long, which vectors of int do not take.
+            kind = "long" if wide else self.index_type
+            index = index.replace(
+                lambda part: (
+                    isinstance(part, FloorDiv | ModularIndexing)
+                    and not any(self.has_lanes(symbol) for symbol in part.free_symbols)
+                ),
+                lambda part: sympy.Symbol(
+                    f"({kind})({print_expression(part)})", integer=True, nonnegative=True
+                ),
+            )
         replaced = {}
         for symbol in index.free_symbols:
             name = symbol.name
+            if name.startswith("("):
+                continue
             if self.has_lanes(symbol):
                 name = name if is_vector(name) else f"{name}_{LANES}"
                 text = f"convert_long{LANES}({name})" if wide else name

@@ -87,9 +87,12 @@ class Scans:
     ) -> Values:
         return tuple(
             self._variable(
-                f"({mask_for(mask, dtype, True)} ? {operand(getattr(value, 'value', value), dtype, True)}"
-                f" : {other})",
-                dtype,
+                f"({mask_for(mask, dtype, True)} ? {_text(value, dtype)} : {other})", dtype
             )
             for value, other, dtype in zip(values, others, dtypes, strict=True)
         )
+
+
+def _text(value: Any, dtype: torch.dtype) -> str:
+    """In all lanes, of a variable or of what an operation gave."""
+    return operand(getattr(value, "value", value), dtype, True)
