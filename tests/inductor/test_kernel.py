@@ -114,3 +114,14 @@ def test_every_device_of_a_process(device_module: object):
     result = torch.compile(lambda x: x * 2 + 1)(torch.ones(5, device=second))
     assert result.device == second
     assert result.tolist() == [3.0] * 5
+
+
+def test_places_that_are_checked_from_below_alone(device: torch.device):
+    """The gradient of a maximum of windows adds at places that cannot be too large."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        (gradient,) = torch.autograd.grad(F.max_pool2d(x.relu(), 3, 2, 1).sum(), x)
+        return gradient
+
+    check(function, torch.randn(2, 3, 32, 32, requires_grad=True), device=device)
+    torch.get_device_module(device).synchronize()

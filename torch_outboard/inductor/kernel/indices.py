@@ -204,8 +204,8 @@ class Indices:
         mask = "1" if self._load_mask is None else str(self._load_mask)
         if lanes:
             mask = broadcast(mask, torch.bool)
-        end = self.scalar_index(size) if upper else "LONG_MAX"
         kind = self.index_type
+        end = self.scalar_index(size) if upper else f"{kind.upper()}_MAX"
         self.compute.writeline(f"ob_checked_{kind}{lanes}({index}, {end}, {mask}, ob_fault);")
 
     def device_assert_async(self: Any, cond: CSEVariable, msg: str) -> None:
