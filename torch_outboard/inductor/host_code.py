@@ -57,10 +57,10 @@ def compiling_for_host(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
     def compile_graph(
         graph: torch.fx.GraphModule, inputs: Sequence[Any], *arguments: Any, **rest: Any
     ) -> Any:
-        devices = {value.device for value in _tensors(graph, inputs) if _is_ours(value)}
+        devices = {value.device for value in tensors_of(graph, inputs) if is_ours(value)}
         if not devices:
             return inner_compile(graph, inputs, *arguments, **rest)
-        if len(devices) > 1 or not _suits(graph, inputs):
+        if len(devices) > 1 or not suits(graph, inputs):
             return EagerGraph(graph)
         index = devices.pop().index or 0
         compiled = inner_compile(_move(graph), [_on_cpu(x) for x in inputs], *arguments, **rest)
@@ -70,30 +70,30 @@ def compiling_for_host(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
     return compile_graph
 
 
-def _is_ours(value: Any) -> bool:
+def is_ours(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.device.type == state.name
 
 
-def _tensors(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Iterator[torch.Tensor]:
+def tensors_of(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Iterator[torch.Tensor]:
     for value in (*inputs, *(node.meta.get("val") for node in graph.graph.nodes)):
         for part in value if isinstance(value, (tuple, list)) else [value]:
             if isinstance(part, torch.Tensor):
                 yield part
 
 
-def _suits(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:
+def suits(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:
     """Whether the CPU gives what the device gives: no draws, no graphs in the graph, one memory."""
-    if any(value.device.type == "cpu" and value.dim() > 0 for value in _tensors(graph, inputs)):
+    if any(value.device.type == "cpu" and value.dim() > 0 for value in tensors_of(graph, inputs)):
         return False
     return all(_node_suits(graph, node) for node in graph.graph.nodes)
 
 
 def _node_suits(graph: torch.fx.GraphModule, node: torch.fx.Node) -> bool:
     if node.op == "get_attr":
-        return _is_ours(getattr(graph, str(node.target), None))
+        return is_ours(getattr(graph, str(node.target), None))
     if node.op == "output":
         results = (result.meta.get("val") for result in node.all_input_nodes)
-        return all(_is_ours(r) for r in results if isinstance(r, torch.Tensor))
+        return all(is_ours(r) for r in results if isinstance(r, torch.Tensor))
     if node.op != "call_function":
         return True
     if isinstance(node.target, torch._ops.OpOverload):
@@ -120,7 +120,7 @@ def _is_python(target: Any) -> bool:
 
 
 def _on_cpu(value: Any) -> Any:
-    if not _is_ours(value):
+    if not is_ours(value):
         return value
     with getattr(value, "fake_mode", None) or nullcontext():
         return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=CPU)

@@ -101,6 +101,7 @@ def set_options_of_graphs() -> None:
     from torch._inductor import compile_fx as module
     from torch._inductor import config
 
+    from torch_outboard.inductor.choice import compiling_by_choice
     from torch_outboard.inductor.policy import way_of_graphs
     from torch_outboard.inductor.random_numbers import UseOwnNumbers
 
@@ -121,8 +122,12 @@ def set_options_of_graphs() -> None:
         ways = set(map(way_of_graphs, devices))
         if ways == {"host"}:
             return original(model_, example_inputs_, *arguments, **_for_host(module, patches, rest))
-        if ways - {"kernels"}:
+        if ways - {"kernels", "measured"}:
             return aot_eager(model_, example_inputs_)
+        if ways == {"measured"}:
+            step = rest.get("inner_compile", module.compile_fx_inner)
+            if not hasattr(step, "compiles_by_choice"):
+                rest = {**rest, "inner_compile": compiling_by_choice(step)}
         # The original calls itself with the settings in place.
         for name, value in SETTINGS.items() if devices else ():
             if getattr(config, name) != value:
