@@ -17,7 +17,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
@@ -153,53 +152,60 @@ def paired(names: list[str], device: str, how: str, reference: str, rounds: int)
     return [replace(result, name=f"{result.name}, {ending}") for result in results]
 
 
-def call_cost(device: str, calls: int = 2000, repeats: int = 15) -> dict[str, float]:
-    """Microseconds of a call of a compiled graph of one small kernel, least of several, in turn."""
-    runs = {}
-    for where in (device, "cpu"):
-        x = torch.ones(4, device=where)
-        function = torch.compile(lambda x: x + 1)
-        function(x)
-        runs[where] = lambda function=function, x=x: function(x)
-    times: dict[str, float] = {}
-    for _ in range(repeats):
-        for where, run in runs.items():
-            start = time.perf_counter()
-            for _ in range(calls):
-                run()
-            taken = (time.perf_counter() - start) / calls * 1e6
-            torch.get_device_module(device).synchronize()
-            times[where] = min(times.get(where, taken), taken)
-    return times
-
-
+_CALLS = """
+import json, time, torch
+runs, times = {{}}, {{}}
+for where in ({device!r}, "cpu"):
+    x, function = torch.ones(4, device=where), torch.compile(lambda x: x + 1)
+    function(x)
+    runs[where] = lambda function=function, x=x: function(x)
+for _ in range(15):
+    for where, run in runs.items():
+        start = time.perf_counter()
+        for _ in range(2000):
+            run()
+        taken = (time.perf_counter() - start) / 2000 * 1e6
+        torch.get_device_module({device!r}).synchronize()
+        times[where] = min(times.get(where, taken), taken)
+print(json.dumps(times))
+"""
 _FIRST = """
 import time, benchmarks.compiled as compiled, torch
-device = {device!r}
-torch.ones(1, device=device) + 1
+torch.ones(1, device={device!r}) + 1
 start = time.perf_counter()
-compiled._step("small GPT")(device)
-torch.get_device_module(device).synchronize()
+compiled.WORKS["small GPT"]({device!r})
+torch.get_device_module({device!r}).synchronize()
 print(time.perf_counter() - start)
 """
 
 
+def _apart(code: str, device: str, settings: dict[str, str]) -> float | dict[str, float]:
+    """What code prints last, in a process of its own: the driver is chosen at its start."""
+    answer = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code.format(device=device)],
+        env={**os.environ, "OUTBOARD_DRIVER": device, **settings},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return json.loads(answer.stdout.splitlines()[-1])
+
+
+def call_cost(device: str, how: str) -> dict[str, float]:
+    """Microseconds of a call of a compiled graph of one small kernel, least of several, in turn."""
+    return _apart(_CALLS, device, {"OUTBOARD_WAY": how})
+
+
 def first_calls(device: str, how: str) -> dict[str, float]:
     """Seconds of the first step of the compiled transformer: without caches, then with them."""
-    times = {}
     with tempfile.TemporaryDirectory() as folder:
         settings = {
-            **os.environ, "OUTBOARD_DRIVER": device, "OUTBOARD_CACHE_DIR": f"{folder}/kernels",
-            "OUTBOARD_WAY": how, "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
+            "OUTBOARD_CACHE_DIR": f"{folder}/kernels",
+            "OUTBOARD_WAY": how,
+            "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
             "POCL_CACHE_DIR": f"{folder}/pocl",
-        }  # fmt: skip
-        for name in ("cold", "warm"):
-            command = [sys.executable, "-c", _FIRST.format(device=device)]
-            answer = subprocess.run(
-                command, env=settings, check=True, capture_output=True, text=True
-            )
-            times[name] = float(answer.stdout.split()[-1])
-    return times
+        }
+        return {name: _apart(_FIRST, device, settings) for name in ("cold", "warm")}
 
 
 def main() -> None:
@@ -215,17 +221,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--save", default="", help="a name in benchmarks/results")
     options = parser.parse_args()
-    os.environ.setdefault("OUTBOARD_DRIVER", options.device)
     names = options.names or list(GROUPS)
     if unknown := set(names) - set(WORKS) - set(GROUPS) - {"calls", "first"}:
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     saved: list[Ratio] = []
     for name in names:
         if name in ("calls", "first"):
-            measured = (
-                call_cost(options.device) if name == "calls"
-                else first_calls(options.device, options.how)
-            )  # fmt: skip
+            measure = call_cost if name == "calls" else first_calls
+            measured = measure(options.device, options.how)
             print(f"{name}, {options.device}: {json.dumps(measured)}")
             continue
         results = paired(
