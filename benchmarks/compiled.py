@@ -17,6 +17,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
@@ -32,6 +33,7 @@ Function = Callable[..., object]
 
 # Steps of training follow each other.
 STEP_SECONDS = 0.3
+AUTO_SECONDS = 20
 _HOW = "OUTBOARD_BENCHMARK"
 
 
@@ -113,6 +115,10 @@ def _step(name: str) -> Work:
             update()
 
         step()
+        # Until each graph has chosen its way.
+        end = time.perf_counter() + (AUTO_SECONDS if os.environ.get(_HOW) == "auto" else 0)
+        while time.perf_counter() < end:
+            step()
         return step
 
     return make
