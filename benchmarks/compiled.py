@@ -1,29 +1,46 @@
 """Times of compiled functions on a device against Inductor's own code for CPU.
 
-    python -m benchmarks.compiled [--rounds 21] [names...]
+    python -m benchmarks.compiled [--device ocl] [--rounds 21] [--save NAME] [names or groups...]
 
-Each function is measured twice: compiled on both devices, and eager on the device against compiled
-on CPU. The quotient of the two ratios is what compiling is worth on the device.
+Groups are fused, chain and steps. By default what is compiled runs by device kernels alone
+(OUTBOARD_WAY=device) and is compared with Inductor's code for CPU; `--how eager` is eager mode on
+the device, `--how auto` compiled with the way chosen. `--reference` is compiled or eager on CPU, or
+"device eager". Besides, `calls` measures what a call of a compiled graph of one small kernel takes,
+and `first` the first call of a compiled training step, without and with its caches.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import Callable
+from dataclasses import replace
+from statistics import median
 
 import torch
 import torch.nn.functional as F
 
-from benchmarks.command import run_as_command
-from benchmarks.paired import Work
+from benchmarks import training_steps
+from benchmarks.compiled_models import MODELS
+from benchmarks.paired import RESULTS, Ratio, Work, compare, save
 
-Function = Callable[..., torch.Tensor]
+Function = Callable[..., object]
+
+# Steps of training follow each other.
+STEP_SECONDS = 0.3
+AUTO_SECONDS = 20
+_HOW = "OUTBOARD_BENCHMARK"
 
 
 def _cases() -> dict[str, tuple[Function, tuple[torch.Tensor, ...]]]:
     torch.manual_seed(0)
     r = torch.randn
     return {
-        "chain and sum": (lambda x, y, z: (x * y + z).relu().sum(), tuple(r(3, 10**7))),
         "layer norm": (
             lambda x, w, b: F.layer_norm(x, (768,), w, b), (r(2048, 768), r(768), r(768)),
         ),
@@ -44,15 +61,24 @@ def _cases() -> dict[str, tuple[Function, tuple[torch.Tensor, ...]]]:
             lambda x, w, b: F.silu(F.group_norm(x, 8, w, b)), (r(4, 64, 32, 32), r(64), r(64)),
         ),
         "argmax": (lambda x: x.argmax(-1), (r(1024, 2000),)),
+        "cumsum": (lambda x: x.cumsum(-1), (r(1024, 2000),)),
+        "chain and sum": (lambda x, y, z: (x * y + z).relu().sum(), tuple(r(3, 10**7))),
         "sum of columns": (lambda x: x.sum(0), (r(4000, 1000),)),
+        "one small kernel": (lambda x: x + 1, (r(4),)),
     }  # fmt: skip
 
 
-def _work(name: str, compiled: bool) -> Work:
+def _compiled() -> bool:
+    """Whether this process is a side of a pair that compiles; forgets what it compiled before."""
+    torch.compiler.reset()
+    return os.environ.get(_HOW) != "eager"
+
+
+def _work(name: str) -> Work:
     def make(device: str) -> Callable[[], object]:
         function, arguments = _cases()[name]
         given = tuple(argument.to(device) for argument in arguments)
-        if compiled or device == "cpu":
+        if _compiled():
             function = torch.compile(function)
         function(*given)
         return lambda: function(*given)
@@ -60,11 +86,170 @@ def _work(name: str, compiled: bool) -> Work:
     return make
 
 
-WORKS: dict[str, Work] = {
-    f"{name}, {how}": _work(name, how == "compiled")
-    for name in _cases()
-    for how in ("compiled", "eager")
+def _adam(device: str) -> Callable[[], object]:
+    """A step of Adam on the parameters of a small transformer."""
+    torch.manual_seed(0)
+    parameters = list(training_steps.Gpt().to(device).parameters())
+    for parameter in parameters:
+        parameter.grad = torch.randn_like(parameter)
+    optimizer = torch.optim.Adam(parameters, lr=1e-4)
+    step = torch.compile(optimizer.step) if _compiled() else optimizer.step
+    step()
+    return step
+
+
+def _step(name: str) -> Work:
+    """A whole step of training; forward and backward are compiled, and the optimizer by itself."""
+
+    def make(device: str) -> Callable[[], object]:
+        model, inputs, loss = MODELS[name]()
+        net, given = model.to(device), [x.to(device) for x in inputs]
+        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
+        forward, update = net, optimizer.step
+        if _compiled():
+            forward, update = torch.compile(net), torch.compile(optimizer.step)
+
+        def step() -> None:
+            optimizer.zero_grad(set_to_none=True)
+            loss(forward(*given[:-1]), given[-1]).backward()
+            update()
+
+        step()
+        # Until each graph has chosen its way.
+        end = time.perf_counter() + (AUTO_SECONDS if os.environ.get(_HOW) == "auto" else 0)
+        while time.perf_counter() < end:
+            step()
+        return step
+
+    return make
+
+
+GROUPS = {
+    "fused": [*list(_cases())[:9], "Adam step"],
+    "chain": ["chain and sum", "sum of columns"],
+    "steps": list(MODELS),
 }
+WORKS: dict[str, Work] = {name: _work(name) for name in _cases()}
+WORKS |= {"Adam step": _adam} | {name: _step(name) for name in MODELS}
+
+
+def paired(names: list[str], device: str, how: str, reference: str, rounds: int) -> list[Ratio]:
+    """`how` on the device ("device", "auto" or "eager") against `reference`; see the module."""
+    module = "benchmarks.compiled"
+    settings = {
+        "OUTBOARD_DRIVER": device,
+        "OUTBOARD_WAY": "auto" if how == "auto" else "device",
+        "OUTBOARD_FALLBACK_COPIED": "allow",
+        "POCL_MAX_PTHREAD_COUNT": str(len(os.sched_getaffinity(0))),
+        _HOW: how,
+    }
+    # A device with an index, so that it is another name.
+    other = f"{device}:0" if reference == "device eager" else "cpu"
+    of_reference = {**settings, _HOW: "eager" if "eager" in reference else "compiled"}
+    if other == "cpu":
+        # Else its threads sit on one processor now and then, and spin.
+        of_reference["OMP_PROC_BIND"] = "true"
+    results = compare(
+        names, device=device, reference=other, rounds=rounds, module=module,
+        environment=settings, reference_environment=of_reference,
+        round_seconds=STEP_SECONDS if set(names) <= set(MODELS) else None,
+    )  # fmt: skip
+    ending = f"{device} {how} / {reference if other != 'cpu' else f'CPU {reference}'}"
+    return [replace(result, name=f"{result.name}, {ending}") for result in results]
+
+
+_CALLS = """
+import json, time, torch
+runs, times = {{}}, {{}}
+for where in ({device!r}, "cpu"):
+    x, function = torch.ones(4, device=where), torch.compile(lambda x: x + 1)
+    function(x)
+    runs[where] = lambda function=function, x=x: function(x)
+for _ in range(15):
+    for where, run in runs.items():
+        start = time.perf_counter()
+        for _ in range(2000):
+            run()
+        taken = (time.perf_counter() - start) / 2000 * 1e6
+        torch.get_device_module({device!r}).synchronize()
+        times[where] = min(times.get(where, taken), taken)
+print(json.dumps(times))
+"""
+_FIRST = """
+import time, benchmarks.compiled as compiled, torch
+torch.ones(1, device={device!r}) + 1
+start = time.perf_counter()
+compiled.WORKS["small GPT"]({device!r})
+torch.get_device_module({device!r}).synchronize()
+print(time.perf_counter() - start)
+"""
+
+
+def _apart(code: str, device: str, settings: dict[str, str]) -> float | dict[str, float]:
+    """What code prints last, in a process of its own: the driver is chosen at its start."""
+    answer = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code.format(device=device)],
+        env={**os.environ, "OUTBOARD_DRIVER": device, **settings},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return json.loads(answer.stdout.splitlines()[-1])
+
+
+def call_cost(device: str, how: str) -> dict[str, float]:
+    """Microseconds of a call of a compiled graph of one small kernel, least of several, in turn."""
+    return _apart(_CALLS, device, {"OUTBOARD_WAY": how})
+
+
+def first_calls(device: str, how: str) -> dict[str, float]:
+    """Seconds of the first step of the compiled transformer: without caches, then with them."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = {
+            "OUTBOARD_CACHE_DIR": f"{folder}/kernels",
+            "OUTBOARD_WAY": how,
+            "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
+            "POCL_CACHE_DIR": f"{folder}/pocl",
+        }
+        return {name: _apart(_FIRST, device, settings) for name in ("cold", "warm")}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", help=f"of: {', '.join((*GROUPS, *WORKS))}")
+    parser.add_argument("--device", default=os.environ.get("OUTBOARD_DRIVER", "ocl"))
+    parser.add_argument("--how", default="device", choices=("device", "auto", "eager"))
+    parser.add_argument(
+        "--reference", default="compiled", choices=("compiled", "eager", "device eager")
+    )
+    parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--save", default="", help="a name in benchmarks/results")
+    options = parser.parse_args()
+    names = options.names or list(GROUPS)
+    if unknown := set(names) - set(WORKS) - set(GROUPS) - {"calls", "first"}:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    saved: list[Ratio] = []
+    for name in names:
+        if name in ("calls", "first"):
+            measure = call_cost if name == "calls" else first_calls
+            measured = measure(options.device, options.how)
+            print(f"{name}, {options.device}: {json.dumps(measured)}")
+            continue
+        results = paired(
+            GROUPS.get(name, [name]), options.device, options.how, options.reference, options.rounds
+        )
+        if len(results) > 1:
+            print(f"{name}: median {median(r.ratio for r in results):.3f}")
+        saved += results
+    if options.save:
+        path = RESULTS / f"{options.save}.json"
+        earlier = json.loads(path.read_text())["results"] if path.exists() else []
+        new = {result.name for result in saved}
+        kept = [Ratio(**row) for row in earlier if row["name"] not in new]
+        print("written to", save(options.save, [*kept, *saved]))
+
 
 if __name__ == "__main__":
-    run_as_command(__doc__ or "", "benchmarks.compiled", WORKS)
+    main()

@@ -132,3 +132,14 @@ def test_flags_are_compared(device: torch.device):
         return x.amax(1), x.amin(0), torch.maximum(x, x.t()), torch.minimum(x, x.t())
 
     check(function, torch.randn(21, 21) > 0, device=device)
+
+
+def test_places_that_are_checked_from_below_alone(device: torch.device):
+    """The gradient of a maximum of windows adds at places that cannot be too large."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        (gradient,) = torch.autograd.grad(F.max_pool2d(x.relu(), 3, 2, 1).sum(), x)
+        return gradient
+
+    check(function, torch.randn(2, 3, 32, 32, requires_grad=True), device=device)
+    torch.get_device_module(device).synchronize()

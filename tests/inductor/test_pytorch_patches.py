@@ -82,3 +82,10 @@ def test_flex_attention_refuses_devices_by_name(device: torch.device):
     )
     with pytest.raises(ValueError, match="only supported on"):
         flex_attention._validate_device(*[torch.ones(1, device="meta")] * 3)
+
+
+def test_costly_values_are_kept_on_devices_called_cpu():
+    from torch._inductor import ir
+
+    original = ir.StorageBox.should_realize_on_reuse.__wrapped__
+    assert "is_cpu(self.data)" in inspect.getsource(original)

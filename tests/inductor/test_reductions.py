@@ -54,3 +54,41 @@ def test_long_reductions_are_split(device: torch.device):
 def test_sums_that_ignore_the_reduction(device: torch.device):
     """The value does not depend on the reduced dimension."""
     check(lambda x: x[:, None].expand(20, 9, 30).sum(1), torch.randn(20, 30), device=device)
+
+
+def test_scans_along_either_dimension(device: torch.device):
+    """Rows of several vectors and a rest, whose carry goes from one to the other."""
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.cumsum(1) + x.softmax(1), x.cumsum(0), (x * 0.1 + 1).cumprod(1), *x.cummax(1)
+
+    check(function, torch.randn(5, 71), device=device, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+def test_variances_far_from_zero(device: torch.device, offset: float):
+    """Sums of squares alone would have no digit left; the first value of a row is far off."""
+    x = torch.randn(3, 3000, dtype=torch.float64) + offset
+    x[:, 0] -= 50
+    expected = torch.cat([*torch.var_mean(x, 1), *torch.var_mean(x, 0)])
+    x = x.float().to(device)
+    actual = torch.compile(lambda x: (*torch.var_mean(x, 1), *torch.var_mean(x, 0)))(x)
+    torch.testing.assert_close(torch.cat(actual).cpu().double(), expected, rtol=2e-4, atol=2e-3)
+
+
+def test_columns_of_several_vectors_and_a_rest(device: torch.device):
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (x.sum(0) * 2, x.amax(0), x.var(0))
+
+    check(function, torch.randn(19, 3001), device=device, tolerance=1e-4)
+
+
+def test_weights_of_channels_are_no_gathers(device: torch.device):
+    """A quotient of an index that is the same for all lanes of a vector."""
+
+    def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return F.silu(F.group_norm(x, 2, w, w))
+
+    arguments = torch.randn(2, 4, 8, 8), torch.randn(4)
+    check(function, *arguments, device=device, tolerance=1e-4)
+    assert "ob_gather_float16" not in kernels_of(function, *(a.to(device) for a in arguments))

@@ -70,7 +70,7 @@ def compiling_for_host(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
     def compile_graph(
         graph: torch.fx.GraphModule, inputs: Sequence[Any], *arguments: Any, **rest: Any
     ) -> Any:
-        devices = {value.device for value in tensors_of(graph, inputs) if _is_ours(value)}
+        devices = {value.device for value in tensors_of(graph, inputs) if is_ours(value)}
         if not devices:
             return inner_compile(graph, inputs, *arguments, **rest)
         if len(devices) > 1 or not _suits_with_calls(graph):
@@ -86,7 +86,7 @@ def compiling_for_host(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
     return compile_graph
 
 
-def _is_ours(value: Any) -> bool:
+def is_ours(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.device.type == state.name
 
 
@@ -118,7 +118,7 @@ def _node_suits(graph: torch.fx.GraphModule, node: torch.fx.Node, calls: bool = 
         constant = getattr(owner, name, None)
         if isinstance(constant, torch.fx.GraphModule):
             return calls and _suits_with_calls(constant)
-        return _is_ours(constant) or (calls and isinstance(constant, torch.Tensor))
+        return is_ours(constant) or (calls and isinstance(constant, torch.Tensor))
     if node.op != "call_function":
         return True
     if isinstance(target, torch._ops.OpOverload):
@@ -157,7 +157,7 @@ def _is_python(target: Any) -> bool:
 
 
 def on_cpu(value: Any) -> Any:
-    if not _is_ours(value):
+    if not is_ours(value):
         return value
     with getattr(value, "fake_mode", None) or nullcontext():
         return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=CPU)
@@ -186,7 +186,7 @@ def move(graph: torch.fx.GraphModule, index: int = 0) -> torch.fx.GraphModule:
             constant = getattr(owner, name)
             if isinstance(constant, torch.fx.GraphModule):
                 move(constant, index)
-            elif _is_ours(constant):  # otherwise another node has moved it
+            elif is_ours(constant):  # otherwise another node has moved it
                 delattr(owner, name)
                 setattr(owner, name, _alias(constant))
     graph.recompile()

@@ -113,9 +113,25 @@ def _infix(operator: str) -> Callable[..., str]:
     return method
 
 
+def _as_int32(values: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Indices that were only widened for their dtype, and constants, as they fit into 32 bits."""
+    narrow: list[Any] = []
+    for value in values:
+        bounds = getattr(value, "bounds", None)
+        if (known := V.kernel.int32_of.get(str(value))) is not None:
+            narrow.append(known)
+        elif bounds is not None and bounds.is_singleton() and abs(bounds.lower) <= _INT32.max:
+            narrow.append(int(bounds.lower))
+        else:
+            return None
+    return tuple(narrow) if any(isinstance(x, CSEVariable) for x in narrow) else None
+
+
 def _comparison(operator: str) -> Callable[..., str]:
     def method(a: Any, b: Any) -> str:
         dtype = promoted((a, b))
+        if dtype == torch.int64 and (narrow := _as_int32((a, b))):
+            (a, b), dtype = narrow, torch.int32
         if dtype == torch.bool and operator not in ("==", "!="):
             dtype = torch.uint8
         (x, y), vector = operands((a, b), dtype)
@@ -195,7 +211,7 @@ class OpenCLOverrides(OpOverrides):
     def index_expr(expr: sympy.Expr, dtype: torch.dtype) -> Any:
         kernel = V.kernel
         index = kernel.prepare_indexing(expr)
-        bounds = get_bounds_index_expr(expr)
+        bounds = get_bounds_index_expr(expr) & kernel.bounds_of(index)
         source = kernel.index_torch_dtype
         wide = source == torch.int32 and not (
             bounds.lower >= _INT32.min and bounds.upper <= _INT32.max
@@ -210,7 +226,10 @@ class OpenCLOverrides(OpOverrides):
             if wide and dtype != torch.int32:
                 source = torch.int64
             variable = kernel.cse.generate(kernel.compute, text, bounds=bounds, dtype=source)
-        return ops.to_dtype(variable, dtype)
+        result = ops.to_dtype(variable, dtype)
+        if source == torch.int32 and dtype == torch.int64:
+            kernel.int32_of[str(getattr(result, "value", result))] = variable
+        return result
 
     @classmethod
     def value_expr(cls, expr: sympy.Expr, dtype: torch.dtype) -> Any:

@@ -11,16 +11,19 @@ from torch_outboard.state import state
 
 @cache
 def way_of_graphs(device: int) -> str:
-    """ "kernels" of the device, "host" for Inductor's C++ code on shared memory, or "eager".
+    """ "kernels" of the device, "host" for Inductor's C++ code on shared memory, "eager", or
+    "measured", which is whatever is fastest (choice.py).
 
-    Warns once of the last.
+    Warns once of "eager".
     """
     if not _C.runs_code(device):
         why = "its driver has no compiler for kernels"
     elif _C.way_setting(device) == "host":
         why = "OUTBOARD_WAY, or torch_outboard.ways, keeps its operators on the host"
-    else:
+    elif _C.way_setting(device) == "device" or not _C.shares_host_memory(device):
         return "kernels"
+    else:
+        return "kernels" if _problem_of_compiler() else "measured"
     if not _C.shares_host_memory(device):
         why += " and the host does not share its memory"
     elif problem := _problem_of_compiler():

@@ -105,6 +105,7 @@ def set_options_of_graphs() -> None:
 
     from torch_outboard.inductor import host_code
     from torch_outboard.inductor.ahead_of_time import package
+    from torch_outboard.inductor.choice import compiling_by_choice
     from torch_outboard.inductor.lowerings import expressions
     from torch_outboard.inductor.lowerings.attention import InlineAttention
     from torch_outboard.inductor.policy import way_of_graphs
@@ -142,8 +143,13 @@ def set_options_of_graphs() -> None:
                 *arguments,
                 **_for_host(module, compile_step, patches, rest),
             )
-        if ways - {"kernels"}:
+        if ways - {"kernels", "measured"}:
             return aot_eager(model_, example_inputs_)
+        captured = patches.get("triton.cudagraphs", config.triton.cudagraphs)
+        if ways == {"measured"} and not captured:  # code for the CPU cannot be captured
+            step = rest.get("inner_compile", module.compile_fx_inner)
+            if not hasattr(step, "compiles_by_choice"):
+                rest = {**rest, "inner_compile": compiling_by_choice(step)}
         # The original calls itself with the settings in place.
         for name, value in SETTINGS.items() if devices else ():
             if getattr(config, name) != value:
@@ -153,7 +159,7 @@ def set_options_of_graphs() -> None:
         if devices:
             expressions.define_lowerings()
             _fuse_products(patches)
-        if devices and patches.get("triton.cudagraphs", config.triton.cudagraphs):
+        if devices and captured:
             _capture_graphs(patches)
         return original(model_, example_inputs_, *arguments, config_patches=patches or None, **rest)
 
@@ -332,6 +338,40 @@ def take_flex_attention() -> None:
     module._validate_device.__code__ = code.replace(co_consts=constants)
 
 
+def keep_costly_values() -> None:
+    """Writes what takes an exponential or logarithm, say, to memory if it is used twice.
+
+    Reason: a processor reads it again from its cache sooner than it computes it again. Inductor
+    knows that of devices called "cpu".
+    Where: torch/_inductor/ir.py, `StorageBox.should_realize_on_reuse`.
+    Can go: when the heuristic asks what kind of device it is.
+    """
+    from torch._inductor import ir
+
+    from torch_outboard.inductor.target import target_of
+
+    original = ir.StorageBox.should_realize_on_reuse
+    if hasattr(original, "__wrapped__"):
+        return
+
+    @functools.wraps(original)
+    def should_realize_on_reuse(self: Any, users: int, **rest: Any) -> bool:
+        data = self.data
+        if users > 1 and isinstance(data, (ir.Pointwise, ir.Reduction)):
+            device = data.get_device()
+            ours = device is not None and device.type == state.name
+            if ours and target_of(device).group == 1:
+                used = data.inner_fn_opcount().used_ops
+                if not used.isdisjoint(_COSTLY):
+                    return True
+        return bool(original(self, users, **rest))
+
+    ir.StorageBox.should_realize_on_reuse = should_realize_on_reuse
+
+
+_COSTLY = ("exp", "log", "log10", "log1p", "log2", "sigmoid", "tanh", "erf", "pow")
+
+
 def install() -> None:
     """All of them."""
     want_no_templates_of_triton()
@@ -340,3 +380,4 @@ def install() -> None:
     need_no_triton()
     set_options_of_graphs()
     know_layouts_of_convolutions()
+    keep_costly_values()

@@ -15,7 +15,7 @@ from torch.utils._ordered_set import OrderedSet
 from torch.utils._sympy.functions import FloorDiv
 
 from torch_outboard.inductor.kernel import OpenCLKernel
-from torch_outboard.inductor.lanes import inner_size
+from torch_outboard.inductor.kernel.lanes import inner_size
 from torch_outboard.inductor.target import target_of
 
 # Of a traceback: file, number and text of a line.
@@ -48,6 +48,8 @@ class OpenCLScheduling(SIMDScheduling):
         if target_of(device).group == 1:
             # Items of a group read what another one writes.
             features.add(BackendFeature.INPLACE_BUFFERS)
+            # Work-groups do not scan.
+            features |= OrderedSet([BackendFeature.SCAN, BackendFeature.TUPLE_REDUCTION])
         return features
 
     @classmethod

@@ -112,10 +112,9 @@ def _masked_load(name: str, lanes: int) -> str:
     if lanes == 1:
         return _define("masked_load", name, 1, "p, i, m", f"((m) ? {_one(name, 'i')} : 0)")
     parts = [f"({element('m', lane)} ? {_one(name, f'(i) + {lane}')} : 0)" for lane in range(lanes)]
-    some = _vector(name, lanes, parts)
-    return _define(
-        "masked_load", name, lanes, "p, i, m", f"(all(m) ? {_whole(name, lanes)} : {some})"
-    )
+    some, none = _vector(name, lanes, parts), f"({_wide(STORED[name][1], lanes)})(0)"
+    body = f"(all(m) ? {_whole(name, lanes)} : (any(m) ? {some} : {none}))"
+    return _define("masked_load", name, lanes, "p, i, m", body)
 
 
 def _store_one(name: str, place: str, value: str) -> str:

@@ -13,6 +13,7 @@ from functools import cache
 from torch_outboard import _C
 from torch_outboard.inductor.opencl.fold_texts import FOLDS, fold_text
 from torch_outboard.inductor.opencl.memory_texts import OPERATIONS, STORED, element, memory_text
+from torch_outboard.inductor.opencl.scan_texts import SCANS, scan_text
 from torch_outboard.ops.functions.table import functions, texts
 
 _WIDTHS = (16, 8, 4, 2)
@@ -131,6 +132,9 @@ def _definitions(text: str) -> str:
             fold_list.append(fold_text(name, kind, lanes))
             for function in FOLDS[name]:
                 blocks.setdefault((kind, 1), []).append(function)
+            continue
+        if name in SCANS:
+            fold_list.append(scan_text(name, kind, lanes))
             continue
         if name in ("round", "iota") and name not in folds:
             continue

@@ -8,6 +8,7 @@ import sympy
 from torch._inductor.codegen.simd_kernel_features import EnableReduction
 from torch._inductor.sizevars import stride_at
 from torch._inductor.virtualized import V
+from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
 
 # Shorter loops leave most lanes without work.
 LEAST_LOOP = 8
@@ -52,3 +53,46 @@ def inner_size(node_schedule: Any, reduces: bool) -> sympy.Expr | None:
 
 def short_loop(size: sympy.Expr) -> bool:
     return bool(V.graph.sizevars.statically_known_lt(size, LEAST_LOOP))
+
+
+def without_identities(index: sympy.Expr) -> sympy.Expr:
+    """Inductor marks parts of an index that it does not want simplified."""
+    return index.replace(Identity, lambda inner: inner)
+
+
+def steady_across_lanes(index: sympy.Expr, root: sympy.Symbol, lanes: int) -> sympy.Expr:
+    """An index, with quotients that are the same for all lanes of a vector as symbols.
+
+    Vectors start at multiples of `lanes` of the loop `root`. For finding strides only.
+    """
+    index = without_identities(index)
+    steps = sympy.Symbol("steps", integer=True, nonnegative=True)
+
+    def starts_at_multiple(base: sympy.Expr) -> bool:
+        terms = sympy.Add.make_args(sympy.expand(base.subs(root, lanes * steps)))
+        return base.coeff(root) == 1 and all(term.as_coeff_Mul()[0] % lanes == 0 for term in terms)
+
+    def steady(base: sympy.Expr, divisor: sympy.Expr) -> bool:
+        return bool(
+            base.has(root)
+            and divisor.is_Integer
+            and divisor % lanes == 0
+            and starts_at_multiple(base)
+        )
+
+    def symbol(expression: sympy.Expr) -> sympy.Symbol:
+        return sympy.Symbol(f"steady_{expression}", integer=True, nonnegative=True)
+
+    def quotient(base: sympy.Expr, divisor: sympy.Expr) -> sympy.Expr:
+        whole = FloorDiv(base, divisor)
+        return symbol(whole) if steady(base, divisor) else whole
+
+    def rest(base: sympy.Expr, divisor: sympy.Expr, modulus: sympy.Expr) -> sympy.Expr:
+        whole = ModularIndexing(base, divisor, modulus)
+        if steady(base, divisor):
+            return symbol(whole)
+        if divisor == 1 and steady(base, modulus):
+            return root + symbol(whole)
+        return whole
+
+    return index.replace(FloorDiv, quotient).replace(ModularIndexing, rest)

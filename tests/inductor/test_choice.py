@@ -1,0 +1,115 @@
+"""The choice of a graph's way by the times of its own calls."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch._inductor.compile_fx  # registers the backend
+
+import torch_outboard
+from tests.support import run_python
+from torch_outboard.inductor import choice
+
+SLOW, FAST = 0.02, 0.0
+
+
+@pytest.fixture(autouse=True)
+def own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setenv("OUTBOARD_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(choice, "PATIENCE", 0.0)
+
+
+def graph(seconds: dict[str, float], device: torch.device, calls: list[str]) -> Any:
+    """A graph whose ways take their time and say that they were called."""
+
+    def way(name: str) -> Callable[[], Any]:
+        def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+            time.sleep(seconds[name])
+            calls.append(name)
+            return [inputs[0] + 1]
+
+        return lambda: run
+
+    return choice.MeasuredGraph("key", device.index or 0, {name: way(name) for name in seconds})
+
+
+@pytest.mark.parametrize("best", ["kernels", "host", "eager"])
+def test_the_fastest_way_stays_and_is_remembered(device: torch.device, best: str):
+    calls: list[str] = []
+    seconds = {name: FAST if name == best else SLOW for name in ("kernels", "host", "eager")}
+    run = graph(seconds, device, calls)
+    for count in range(1, 21):
+        (result,) = run([torch.ones(3, device=device)])
+        assert result.tolist() == [2, 2, 2]
+        assert len(calls) == count  # each call happens once
+    assert {*calls} == {*seconds}
+    assert calls[-1] == best
+    assert choice.remembered() == {"key": best}
+
+
+def test_a_way_that_does_not_compile_is_left_out(device: torch.device):
+    calls: list[str] = []
+    run = graph({"kernels": SLOW, "host": FAST}, device, calls)
+
+    def fails() -> Any:
+        raise RuntimeError("no")
+
+    run.makers["host"] = fails
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(9):
+            run([torch.ones(3, device=device)])
+    assert ["way 'host': no" in str(warning.message) for warning in caught] == [True]
+    assert {*calls} == {"kernels"}
+
+
+def test_results_are_laid_out_as_by_the_first_way(device: torch.device):
+    """Code of the gradients was compiled for the strides that it saw."""
+    ways = {"kernels": lambda: lambda i: [i[0] + 0], "host": lambda: lambda i: [i[0].t().clone()]}
+    run = choice.MeasuredGraph("key", device.index or 0, ways)
+    x = torch.arange(9.0, device=device).view(3, 3)
+    strides = {run([x])[0].stride() for _ in range(9)}
+    assert strides == {(3, 1)}
+
+
+def test_broken_files_hold_no_choice(tmp_path: Any):
+    (tmp_path / "graph_ways.json").write_text("{")
+    assert choice.remembered() == {}
+
+
+TRAINING = """
+import copy, torch, torch_outboard
+from torch_outboard.inductor import choice
+choice.PATIENCE = 0.0
+name = torch_outboard.device_name()
+torch.manual_seed(0)
+layers = torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Flatten()
+net = torch.nn.Sequential(*layers, torch.nn.Linear(288, 5))
+ours = copy.deepcopy(net).to(name)
+compiled, x = torch.compile(ours), torch.randn(4, 3, 8, 8)
+pairs = [(net, torch.optim.SGD(net.parameters(), 0.01), x)]
+pairs.append((compiled, torch.optim.SGD(ours.parameters(), 0.01), x.to(name)))
+for _ in range(16):
+    for model, optimizer, given in pairs:
+        optimizer.zero_grad()
+        model(given).square().sum().backward()
+        optimizer.step()
+for ours, theirs in zip(ours.parameters(), net.parameters()):
+    torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-3, atol=1e-3)
+print(len(choice.remembered()))
+"""
+
+
+@pytest.mark.slow
+def test_training_is_right_while_ways_are_tried(tmp_path: Any):
+    if not torch_outboard._C.shares_host_memory(0):
+        pytest.skip("the host does not reach the device's memory")
+    settings = {"OUTBOARD_WAY": "auto", "OUTBOARD_CACHE_DIR": str(tmp_path)}
+    # The forward and the backward graph; again, with what was chosen.
+    for _ in range(2):
+        assert run_python(TRAINING, timeout=280, **settings).split() == ["2"]

@@ -1,0 +1,262 @@
+"""Which way a graph runs, where its device's memory is the host's: measured, on its own calls.
+
+A graph starts with device kernels. When it has run for a while, its next calls go the other ways:
+Inductor's C++ code for the CPU, and operator by operator. The fastest way has the rest. Each call
+happens once, whichever way it goes, so what it changes or returns is right at any time. What was
+chosen is kept on disk, and another process compiles that alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import hashlib
+import json
+import os
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch._guards import TracingContext, tracing
+from torch._inductor.output_code import OutputCode
+
+from torch_outboard import _C
+from torch_outboard.inductor import host_code
+from torch_outboard.ops.program_cache import folder
+from torch_outboard.state import state
+
+# Seconds of work by device kernels after which compiling another way may pay.
+PATIENCE = 1.0
+# Calls that are timed of each way, after one that is not.
+_TIMED = 3
+# Another way has to save this much.
+_MARGIN = 0.95
+
+Compile = Callable[..., Any]
+
+
+class MeasuredGraph(OutputCode):
+    """A graph that tries ways on its first calls, and stays with the fastest."""
+
+    def __init__(self, key: str, device: int, ways: dict[str, Callable[[], Any]]) -> None:
+        self._boxed_call = True
+        self.key = key
+        self.device = device
+        self.makers = ways
+        self.run: Any = None
+        self.lock = threading.Lock()
+        self.times: dict[str, list[float]] = {}
+        self.runs: dict[str, Any] = {}
+        self.calls = 0
+        self.layouts: list[Any] | None = None
+        self._take(next(iter(ways)))
+
+    def _take(self, name: str) -> bool:
+        self.way = name
+        if name not in self.runs:
+            try:
+                self.runs[name] = self.makers[name]()
+            except Exception as problem:
+                if name == next(iter(self.makers)):
+                    raise
+                warnings.warn(f"a graph stays as it is: way '{name}': {problem}", stacklevel=2)
+                self.times[name] = [float("inf")]
+                return False
+            self.times[name] = []
+        self.run = self.runs[name]
+        return True
+
+    def __call__(self, inputs: Any) -> Any:
+        # Another thread's call, one that is recorded, or one that must give the same bits as the
+        # others, is not for trying ways.
+        module = torch.get_device_module(state.name)
+        trying = bool(self.makers) and not torch.are_deterministic_algorithms_enabled()
+        if (
+            not trying
+            or module.is_current_stream_capturing()
+            or not self.lock.acquire(blocking=False)
+        ):
+            return self._like_first(self.run(inputs))
+        try:
+            if not self.makers or (len(self.times[self.way]) > _TIMED and not self._next()):
+                return self._like_first(self.run(inputs))
+            module.synchronize(self.device)
+            start = time.perf_counter()
+            results = self.run(inputs)
+            module.synchronize(self.device)
+            self.times[self.way].append(time.perf_counter() - start)
+            return self._like_first(results)
+        finally:
+            self.lock.release()
+
+    def _next(self) -> bool:
+        """Goes on to another way when it is time; whether the call is to be timed."""
+        ways = list(self.makers)
+        if self.way == ways[0]:
+            self.calls += 1
+            if self.calls * min(self.times[self.way]) < PATIENCE:
+                return False
+        for name in ways[ways.index(self.way) + 1 :]:
+            if self._take(name):
+                return True
+        self._decide()
+        return False
+
+    def _decide(self) -> None:
+        """By the least time of each, its first call left out."""
+        first = next(iter(self.makers))
+        least = {name: min(times[1:] or times) for name, times in self.times.items()}
+        best = min(least, key=lambda name: least[name])
+        if least[best] > _MARGIN * least[first]:
+            best = first
+        self._take(best)
+        self.makers, self.runs = {}, {}
+        remember(self.key, best)
+
+    def _like_first(self, results: Any) -> Any:
+        """Results laid out in memory as by the first way: code of other graphs relies on that."""
+        results = list(results)
+        layouts = [_strides(result) for result in results]
+        if self.layouts is None:
+            self.layouts = layouts
+        for place, (found, wanted) in enumerate(zip(layouts, self.layouts, strict=True)):
+            result = results[place]
+            if found != wanted:
+                like = torch.empty_strided(
+                    result.size(), wanted, dtype=result.dtype, device=result.device
+                )
+                results[place] = like.copy_(result)
+        return results
+
+
+def _strides(result: Any) -> tuple[int, ...] | None:
+    """Of a result that is a tensor; 1 where a dimension has no neighbours."""
+    if not isinstance(result, torch.Tensor) or result.layout != torch.strided:
+        return None
+    sizes = zip(result.size(), result.stride(), strict=True)
+    return tuple(stride if size > 1 else 1 for size, stride in sizes)
+
+
+def compiling_by_choice(inner_compile: Compile) -> Compile:
+    """The step of Inductor that compiles a graph, for devices whose memory is the host's."""
+
+    @functools.wraps(inner_compile)
+    def compile_graph(
+        graph: torch.fx.GraphModule, inputs: Sequence[Any], *arguments: Any, **rest: Any
+    ) -> Any:
+        def kernels() -> Any:
+            return inner_compile(graph, inputs, *arguments, **rest)
+
+        device = _device(graph, inputs)
+        if device is None:
+            return kernels()
+        key = key_of(graph, inputs, device)
+        chosen = remembered().get(key)
+        if chosen == "kernels":
+            return kernels()
+        spare = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
+        on_host = _later(
+            host_code.compiling_for_host(inner_compile), spare, inputs, arguments, rest
+        )
+        if chosen == "host":
+            return on_host()
+        ways: dict[str, Callable[[], Any]] = {"kernels": kernels, "host": on_host}
+        if _is_plain(graph):
+            eager = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
+            ways["eager"] = functools.partial(host_code.EagerGraph, eager)
+        if chosen in ways:
+            return ways[chosen]()
+        return MeasuredGraph(key, device, ways)
+
+    compile_graph.compiles_by_choice = True
+    return compile_graph
+
+
+def _device(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> int | None:
+    """Of a graph that may go any way; None if sizes are open, or where the CPU differs."""
+    if any(not isinstance(value, torch.Tensor) for value in inputs):
+        return None
+    tensors = list(host_code.tensors_of(graph, inputs))
+    devices = {value.device for value in tensors if host_code.is_ours(value)}
+    if len(devices) != 1 or not host_code.suits(graph, inputs):
+        return None
+    if any(not isinstance(size, int) for value in tensors for size in value.size()):
+        return None
+    return devices.pop().index or 0
+
+
+def _is_plain(graph: torch.fx.GraphModule) -> bool:
+    """Whether all operators are PyTorch's own, which eager mode has."""
+    return all(
+        node.op != "call_function"
+        or (isinstance(node.target, torch._ops.OpOverload) and node.target.namespace == "aten")
+        or getattr(node.target, "__module__", "") == "_operator"
+        for node in graph.graph.nodes
+    )
+
+
+def _later(
+    step: Compile, graph: torch.fx.GraphModule, inputs: Sequence[Any], arguments: Any, rest: Any
+) -> Callable[[], Any]:
+    """The step, to be run after the settings and the trace of now are gone."""
+    from torch._inductor import config
+
+    context = TracingContext.try_get()
+    settings = config.get_config_copy()
+
+    def compile_now() -> Any:
+        changed = {
+            name: value
+            for name, value in settings.items()
+            if name in config._config and getattr(config, name) != value
+        }
+        with tracing(context) if context is not None else nullcontext(), config.patch(changed):
+            return step(graph, inputs, *arguments, **rest)
+
+    return compile_now
+
+
+def key_of(graph: torch.fx.GraphModule, inputs: Sequence[Any], device: int) -> str:
+    """What a choice holds for: the graph, what it gets, and what it runs on."""
+    properties = _C.device_properties(device)
+    layouts = [(str(x.dtype), tuple(x.size()), tuple(x.stride())) for x in inputs]
+    parts = (
+        graph.code, layouts, properties.name, properties.driver_version,
+        properties.multi_processor_count, torch.get_num_threads(), torch.__version__,
+    )  # fmt: skip
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+
+
+def _path() -> str:
+    """Beside the compiled programs; "" if none are kept."""
+    return os.path.join(folder(), "graph_ways.json") if folder() else ""
+
+
+def remembered() -> dict[str, str]:
+    """What was chosen, by key; empty if nothing can be read."""
+    try:
+        with open(_path()) as file:
+            known = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def remember(key: str, way: str) -> None:
+    """Keeps a choice; without a folder to write to, it holds for this process."""
+    path = _path()
+    if not path:
+        return
+    known = {**remembered(), key: way}
+    try:
+        os.makedirs(folder(), mode=0o700, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=folder(), delete=False) as file:
+            json.dump(known, file)
+        os.replace(file.name, path)
+    except OSError:
+        pass

@@ -1,0 +1,215 @@
+"""Loops over reductions, and what they accumulate.
+
+Where the lanes belong to the reduction, each has accumulators of its own. They are folded into
+scalar ones after the main loop, the tail goes on with these, and on a GPU the items of a group are
+folded last, in local memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch._inductor.codegen.common import IndentedBuffer
+
+from torch_outboard.inductor.opencl.value_types import LANES, MASK, at_lanes
+
+
+@dataclass
+class Accumulator:
+    """Variables that live as long as a loop.
+
+    Attributes:
+        variables: name without ending, type, initial value.
+        fold: statements that put scalars `a` into the scalar variables, for the names of both.
+        fold_vector: statements that do it for a whole vector, where lane by lane would be longer.
+        inner: more variables, which the end of the loop puts into the others.
+        finish: statements with marks that do that.
+    """
+
+    variables: list[tuple[str, str, str]]
+    fold: Callable[[list[str], list[str]], list[str]]
+    fold_vector: Callable[[int], list[str]] | None = None
+    inner: list[tuple[str, str, str]] = field(default_factory=list)
+    finish: list[str] = field(default_factory=list)
+
+    def declarations(self) -> list[str]:
+        """With marks."""
+        lines = [f"{kind}{LANES} {name}_{LANES} = {start};" for name, kind, start in self.variables]
+        return lines + [f"{kind} {name}_{LANES} = {start};" for name, kind, start in self.inner]
+
+    def names(self) -> list[str]:
+        return [name for name, _, _ in (*self.variables, *self.inner)]
+
+
+@dataclass
+class Loop:
+    """A loop over a reduction, to be written when it is known which buffers are needed."""
+
+    kernel: Any
+    indexing: IndentedBuffer
+    body: IndentedBuffer
+    after: IndentedBuffer
+    accumulators: list[Accumulator] = field(default_factory=list)
+
+    def write(self, out: IndentedBuffer) -> None:
+        kernel = self.kernel
+        lane_tree = kernel.lane_tree
+        folded = lane_tree is not None and lane_tree.is_reduction
+        lanes = kernel.lanes if folded else 1
+        for accumulator in self.accumulators:
+            for line in accumulator.declarations():
+                for text in dict.fromkeys((at_lanes(line, 1), at_lanes(line, lanes))):
+                    out.writeline(text if folded else line)
+        trees = [tree for tree in kernel.range_trees if tree.is_reduction]
+        for tree in trees[:-1]:
+            self._open(out, tree)
+        self._write_inner(out, trees[-1], folded, lanes)
+        for _ in trees[:-1]:
+            out.writeline("}")
+        if lanes > 1 and len(trees) > 1:
+            self._fold_vectors(out, lanes)
+        self._finish(out, 1 if folded else 0)
+        if kernel.grouped:
+            self._fold_group(out)
+        out.splice(self.after)
+
+    def _open(self, out: IndentedBuffer, tree: Any) -> None:
+        index, kernel = tree.index_sym().name, self.kernel
+        size = kernel.numel_text(tree)
+        out.writeline(f"for ({kernel.index_type} {index} = 0; {index} < {size}; ++{index}) {{")
+
+    def width(self) -> int:
+        """Vectors that change with each turn."""
+        return sum(len(a.inner or a.variables) for a in self.accumulators)
+
+    def copied(self, copies: int, iota: str, after: list[IndentedBuffer]) -> str:
+        """The loop, and what follows, for vectors of results beside each other, from `base` on."""
+        kernel, out = self.kernel, IndentedBuffer()
+        names = [name for accumulator in self.accumulators for name in accumulator.names()]
+        pattern = re.compile(rf"\b({'|'.join(names) or '-'})_{LANES}")
+        kind, x = kernel.index_type, kernel.lane_tree.index_sym().name
+
+        def write(*parts: IndentedBuffer) -> None:
+            text = "\n".join(part.getvalue() for part in parts)
+            for copy in range(copies):
+                out.writeline("{")
+                with out.indent():
+                    out.writeline(f"const {kind} {x} = base + {copy * kernel.lanes};")
+                    out.splice(f"{iota}\n{kernel.indexing_code.getvalue()}")
+                    out.splice(pattern.sub(rf"\1_{LANES}_copy{copy}", text))
+                out.writeline("}")
+
+        for accumulator in self.accumulators:
+            for line in accumulator.declarations():
+                for copy in range(copies):
+                    out.writeline(pattern.sub(rf"\1_{LANES}_copy{copy}", line))
+        trees = [tree for tree in kernel.range_trees if tree.is_reduction]
+        for tree in trees:
+            self._open(out, tree)
+        write(self.indexing, self.body)
+        for _ in trees:
+            out.writeline("}")
+        end = IndentedBuffer()
+        self._finish(end, 0)
+        write(end, self.after, *after)
+        return out.getvalue()
+
+    def _write_inner(self, out: IndentedBuffer, tree: Any, folded: bool, lanes: int) -> None:
+        kernel = self.kernel
+        kind, index, size = kernel.index_type, tree.index_sym().name, kernel.numel_text(tree)
+        text = f"{self.indexing.getvalue()}\n{self.body.getvalue()}"
+        if not folded:
+            self._open(out, tree)
+            with out.indent():
+                out.splice(text)
+            out.writeline("}")
+            return
+        iota = f"const {kind}{LANES} {index}_{LANES} = {index} + ob_iota_{kind}{LANES};\n"
+        out.writeline("{")
+        with out.indent():
+            step = "get_local_size(0)" if kernel.grouped else "1"
+            start = "get_local_id(0)" if kernel.grouped else "0"
+            out.writeline(f"{kind} {index} = {start};")
+            if lanes > 1:
+                out.writeline(f"for (; ({size}) - {index} >= {lanes}; {index} += {lanes}) {{")
+                with out.indent():
+                    out.splice(at_lanes(iota + text, lanes))
+                out.writeline("}")
+                only_loop = len([t for t in kernel.range_trees if t.is_reduction]) == 1
+                if only_loop:
+                    self._fold_vectors(out, lanes)
+            out.writeline(f"for (; {index} < {size}; {index} += {step}) {{")
+            with out.indent():
+                out.splice(at_lanes(iota + text, 1))
+            out.writeline("}")
+        out.writeline("}")
+
+    def _finish(self, out: IndentedBuffer, lanes: int) -> None:
+        """For a number of lanes, or 0: the marks stay."""
+        for accumulator in self.accumulators:
+            for line in accumulator.finish:
+                out.writeline(at_lanes(line, lanes) if lanes else line)
+
+    def _fold_vectors(self, out: IndentedBuffer, lanes: int) -> None:
+        self._finish(out, lanes)
+        for accumulator in self.accumulators:
+            if accumulator.fold_vector is not None:
+                out.writelines(accumulator.fold_vector(lanes))
+                continue
+            out.writeline("{")
+            with out.indent():
+                arrays = []
+                for name, kind, _ in accumulator.variables:
+                    arrays.append(f"{name}_each[lane]")
+                    out.writeline(f"{kind} {name}_each[{lanes}];")
+                    out.writeline(f"vstore{lanes}({name}_{lanes}, 0, {name}_each);")
+                out.writeline(f"for (int lane = 0; lane < {lanes}; ++lane) {{")
+                with out.indent():
+                    scalars = [f"{name}_" for name, _, _ in accumulator.variables]
+                    for line in accumulator.fold(scalars, arrays):
+                        out.writeline(line)
+                out.writeline("}")
+            out.writeline("}")
+
+    def _fold_group(self, out: IndentedBuffer) -> None:
+        """Local memory has the values of all items; each item goes through all of them."""
+        for accumulator in self.accumulators:
+            names = [name for name, _, _ in accumulator.variables]
+            out.writeline("barrier(CLK_LOCAL_MEM_FENCE);")
+            for place, name in enumerate(names):
+                scratch = self.kernel.scratch(place, accumulator.variables[place][1])
+                out.writeline(f"{scratch}[get_local_id(0)] = {name}_;")
+            # In halves; a group may have any number of items.
+            out.writeline(
+                "for (uint count = get_local_size(0), kept = (count + 1) / 2; count > 1;"
+                " count = kept, kept = (kept + 1) / 2) {"
+            )
+            with out.indent():
+                out.writeline("barrier(CLK_LOCAL_MEM_FENCE);")
+                out.writeline("if (get_local_id(0) < count - kept) {")
+                with out.indent():
+                    others = [
+                        f"{self.kernel.scratch(place, kind)}[get_local_id(0) + kept]"
+                        for place, (_, kind, _) in enumerate(accumulator.variables)
+                    ]
+                    for line in accumulator.fold([f"{name}_" for name in names], others):
+                        out.writeline(line)
+                    for place, (name, kind, _) in enumerate(accumulator.variables):
+                        scratch = self.kernel.scratch(place, kind)
+                        out.writeline(f"{scratch}[get_local_id(0)] = {name}_;")
+                out.writeline("}")
+            out.writeline("}")
+            out.writeline("barrier(CLK_LOCAL_MEM_FENCE);")
+            for place, (name, kind, _) in enumerate(accumulator.variables):
+                out.writeline(f"{name}_ = {self.kernel.scratch(place, kind)}[0];")
+
+
+class MaskAccumulator(Accumulator):
+    """Of truth values, whose true is another number in vectors."""
+
+    def __init__(self, name: str, scalar: str, lanes: str, fold: Any, fold_vector: Any) -> None:
+        initial = scalar if scalar == lanes else f"ob_lane_mask{LANES}(1)"
+        super().__init__([(name, MASK, initial)], fold, fold_vector)

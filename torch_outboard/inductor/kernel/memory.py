@@ -1,0 +1,94 @@
+"""Loads and stores of a kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy
+import torch
+from torch._inductor.codegen.common import CSEVariable, DeferredLine
+from torch._inductor.virtualized import V
+
+from torch_outboard.inductor.opencl.value_types import (
+    LANES,
+    STORED_NAMES,
+    VALUE_TYPES,
+    broadcast,
+    is_vector,
+    value_type,
+)
+from torch_outboard.inductor.overrides import operand
+
+
+class Memory:
+    """The part of a kernel that reads and writes."""
+
+    def load(self: Any, name: str, index: sympy.Expr) -> CSEVariable:
+        pointer = self.args.input(name)
+        dtype = V.graph.get_dtype(name)
+        if V.graph.is_unspec_arg(name):
+            # A scalar tensor of the host: its value is passed.
+            text = (
+                f"({pointer} != 0)" if dtype == torch.bool else f"(({value_type(dtype)}){pointer})"
+            )
+            return self.cse.generate(self.loads, text, dtype=dtype)
+        return self.load_from(pointer, dtype, self.prepare_indexing(index))
+
+    def load_from(self: Any, pointer: str, dtype: torch.dtype, index: sympy.Expr) -> CSEVariable:
+        """Elements at an index, where the mask of loads allows."""
+        value_type(dtype)
+        stored = STORED_NAMES[dtype]
+        mask = None if self._load_mask is None else str(self._load_mask)
+        buffer = self.loads if mask is None else self.compute
+        stride = self.lane_stride(index)
+        if stride == 0:
+            text = f"ob_load_{stored}({pointer}, {self.scalar_index(index)})"
+            if mask is not None and is_vector(mask):
+                one = VALUE_TYPES[dtype]
+                text = f"(({one}{LANES})(ob_any{LANES}({mask}) ? {text} : 0))"
+                if dtype == torch.bool:
+                    text = f"({text} != (int{LANES})(0))"
+            elif mask is not None:
+                at = self.scalar_index(index)
+                text = f"ob_masked_load_{stored}({pointer}, {at}, {mask})"
+        elif stride == 1:
+            masked, end = self._mask_argument(mask)
+            at = self.scalar_index(index)
+            text = f"ob_{masked}load_{stored}{LANES}({pointer}, {at}{end})"
+        else:
+            masked, end = self._mask_argument(mask)
+            buffer = self.compute
+            at = str(self.lane_indices(index))
+            text = f"ob_{masked}gather_{stored}{LANES}({pointer}, {at}{end})"
+        return self.cse.generate(buffer, text, dtype=dtype)
+
+    @staticmethod
+    def _mask_argument(mask: str | None) -> tuple[str, str]:
+        return ("", "") if mask is None else ("masked_", f", {broadcast(mask, torch.bool)}")
+
+    def store(
+        self: Any, name: str, index: sympy.Expr, value: CSEVariable, mode: Any = None
+    ) -> None:
+        pointer = self.args.output(name)
+        dtype = V.graph.get_dtype(name)
+        stored = STORED_NAMES[dtype]
+        index = self.prepare_indexing(index)
+        stride = self.lane_stride(index)
+        vector = self.lanes_active and (
+            stride != 0 or is_vector(value) or any(map(self.has_lanes, index.free_symbols))
+        )
+        text = operand(value, dtype, vector)
+        if mode is not None and mode != "atomic_add":
+            raise NotImplementedError(f"stores of the kind '{mode}' in compiled graphs")
+        if mode == "atomic_add":
+            operation = "atomic_add"
+        else:
+            operation = "store" if not vector or stride == 1 else "scatter"
+        if not vector or operation == "store":
+            at = self.scalar_index(index)
+        else:
+            at = str(self.lane_indices(index))
+        line = f"ob_{operation}_{stored}{LANES if vector else ''}({pointer}, {at}, {text});"
+        if self.grouped and not self.inside_reduction:
+            line = f"if (get_local_id(0) == 0) {{ {line} }}"
+        self.stores.writeline(DeferredLine(name, line))

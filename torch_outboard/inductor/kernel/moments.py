@@ -1,0 +1,133 @@
+"""Mean and variance in one loop: texts of accumulators.
+
+A result is the mean, the sum of squared distances from it, and the count. Two of them become one by
+Chan's formula (Chan, Golub and LeVeque, 1979). A GPU's items add values by Welford's (1962). On a
+processor a division for each vector would cost more than all the rest, so a run of values is summed
+up as distances from the first of them, plain and squared, and put together at its end. Runs are
+short, so a first value far from the others loses few digits.
+"""
+
+from __future__ import annotations
+
+from torch_outboard.inductor.kernel.loops import Accumulator
+from torch_outboard.inductor.opencl.value_types import LANES
+
+_PARTS = ("mean", "m_two", "count")
+_RUN = 64
+
+
+def _chan(kind: str, a: tuple[str, ...], b: tuple[str, ...]) -> list[str]:
+    """Statements that put the result b into a, in braces of their own."""
+    (mean, m_two, count), (other, other_two, other_count) = a, b
+    return [
+        f"{{ const {kind} total = {count} + {other_count};",
+        f"const {kind} ratio = total == 0 ? 0 : {other_count} / total;",
+        f"const {kind} delta = {other} - {mean};",
+        f"{mean} += delta * ratio;",
+        f"{m_two} += {other_two} + delta * delta * {count} * ratio;",
+        f"{count} = total; }}",
+    ]
+
+
+class Moments:
+    """Names and texts of one result, for values of the type `kind`."""
+
+    def __init__(self, name: str, kind: str) -> None:
+        self.name = name
+        self.kind = kind
+        self.names = [f"{name}_{part}" for part in _PARTS]
+        self.marked = tuple(f"{part}_{LANES}" for part in self.names)
+
+    def accumulator(self) -> Accumulator:
+        def fold(scalars: list[str], others: list[str]) -> list[str]:
+            return _chan(self.kind, tuple(scalars), tuple(others))
+
+        return Accumulator([(name, self.kind, "0") for name in self.names], fold)
+
+    def combine(self, other: str, other_two: str, other_count: str) -> list[str]:
+        """Statements that put another result, with marks, into this one."""
+        mean, m_two, count = self.marked
+        t, zero = f"{self.kind}{LANES}", f"(({self.kind}{LANES})(0))"
+        total, ratio, delta = (f"{self.name}_{x}_{LANES}" for x in ("total", "ratio", "delta"))
+        return [
+            f"const {t} {total} = {count} + {other_count};",
+            f"const {t} {ratio} = ({total} == {zero}) ? {zero} : {other_count} / {total};",
+            f"const {t} {delta} = {other} - {mean};",
+            f"{mean} += {delta} * {ratio};",
+            f"{m_two} += {other_two} + {delta} * {delta} * {count} * {ratio};",
+            f"{count} = {total};",
+        ]
+
+
+class Welford(Moments):
+    """One value after the other."""
+
+    def add(self, value: str) -> list[str]:
+        mean, m_two, count = self.marked
+        delta = f"{self.name}_delta_{LANES}"
+        return [
+            f"{count} += 1;",
+            f"const {self.kind}{LANES} {delta} = {value} - {mean};",
+            f"{mean} += {delta} / {count};",
+            f"{m_two} += {delta} * ({value} - {mean});",
+        ]
+
+
+class ShiftedSums(Moments):
+    """Runs of values, as distances from the first."""
+
+    def __init__(self, name: str, kind: str) -> None:
+        super().__init__(name, kind)
+        self.shift, self.sum, self.squares, self.taken = (
+            f"{name}_{part}" for part in ("shift", "sum", "squares", "taken")
+        )
+
+    def add(self, value: str) -> list[str]:
+        distance = f"{self.name}_distance_{LANES}"
+        return [
+            f"if ({self.taken}_{LANES} == 0) {self.shift}_{LANES} = {value};",
+            f"const {self.kind}{LANES} {distance} = {value} - {self.shift}_{LANES};",
+            f"{self.sum}_{LANES} += {distance};",
+            f"{self.squares}_{LANES} += {distance} * {distance};",
+            f"if (++{self.taken}_{LANES} == {_RUN}) {{",
+            *self._close(),
+            "}",
+        ]
+
+    def _close(self) -> list[str]:
+        """Puts a run into the result."""
+        t, total = f"{self.kind}{LANES}", f"{self.sum}_{LANES}"
+        return [
+            f"const {t} run = ({t})(({self.kind}){self.taken}_{LANES});",
+            f"const {t} apart = {total} / run;",
+            f"const {t} run_mean = {self.shift}_{LANES} + apart;",
+            f"const {t} run_two = {self.squares}_{LANES} - {total} * apart;",
+            f"const {t} all_of = {self.marked[2]} + run, delta = run_mean - {self.marked[0]};",
+            f"const {t} ratio = run / all_of;",
+            f"{self.marked[0]} += delta * ratio;",
+            f"{self.marked[1]} += run_two + delta * delta * {self.marked[2]} * ratio;",
+            f"{self.marked[2]} = all_of;",
+            f"{self.sum}_{LANES} = 0; {self.squares}_{LANES} = 0; {self.taken}_{LANES} = 0;",
+        ]
+
+    def _fold_vector(self, lanes: int) -> list[str]:
+        """All lanes have taken as many values."""
+        mean, m_two, count = (f"{name}_{lanes}" for name in self.names)
+        t, fold = self.kind, f"ob_fold_sum_{self.kind}{lanes}"
+        scalars = tuple(f"{name}_" for name in self.names)
+        return [
+            f"{{ const {t} lanes_mean = {fold}({mean}) / {lanes};",
+            f"const {t}{lanes} apart = {mean} - lanes_mean;",
+            f"const {t} lanes_two = {fold}({m_two} + apart * apart * {count});",
+            f"const {t} lanes_count = {fold}({count});",
+            *_chan(t, scalars, ("lanes_mean", "lanes_two", "lanes_count")),
+            "}",
+        ]
+
+    def accumulator(self) -> Accumulator:
+        result = super().accumulator()
+        result.fold_vector = self._fold_vector
+        zero = [(f"{name}", f"{self.kind}{LANES}", "0") for name in (self.shift, self.sum)]
+        result.inner = [*zero, (self.squares, f"{self.kind}{LANES}", "0"), (self.taken, "int", "0")]
+        result.finish = [f"if ({self.taken}_{LANES} > 0) {{", *self._close(), "}"]
+        return result

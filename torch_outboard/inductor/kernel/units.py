@@ -1,0 +1,162 @@
+"""How the work of a kernel becomes units, and units loops over lanes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy
+from torch._inductor.codegen.common import IndentedBuffer
+from torch._inductor.codegen.simd import IterationRangesRoot
+from torch._inductor.utils import sympy_product
+from torch._inductor.virtualized import V
+from torch.utils._sympy.functions import CeilDiv
+
+from torch_outboard.inductor.kernel.loops import Loop
+from torch_outboard.inductor.opencl.value_types import LANES, at_lanes
+
+# Elements of x that belong to one unit, where there are more of them; a multiple of all widths.
+_BLOCK = 512
+_REDUCTION_BLOCKS = (128, 64, 32)
+# Vectors of accumulators that registers hold.
+_COPIES = 8
+# Elements that are worth a work item of a processor, for a body of one line.
+_GRAIN = 1 << 16
+_LEAST_GRAIN = 1 << 11
+
+
+class Units:
+    """The part of a kernel that divides its work."""
+
+    def numel_text(self: Any, tree: IterationRangesRoot) -> str:
+        return self.scalar_index(tree.numel)
+
+    def block(self: Any) -> sympy.Expr | int:
+        """Elements of the inner tree in a unit."""
+        tree = self.inner_tree
+        if tree is None or tree is not self.lane_tree:
+            return 1
+        if self.features.is_reduction():
+            return self._reduction_block(tree)
+        if isinstance(tree.numel, sympy.Integer) and tree.numel <= 2 * _BLOCK:
+            return int(tree.numel)
+        return _BLOCK
+
+    def _reduction_block(self: Any, tree: IterationRangesRoot) -> int:
+        """Long ones read memory in longer pieces, but all processors need units."""
+        others = [t.numel for t in self._pointwise_trees() if t is not tree]
+        for block in _REDUCTION_BLOCKS:
+            units = sympy_product([CeilDiv(tree.numel, block), *others])
+            if isinstance(units, sympy.Integer) and units >= 2 * self.target.processors:
+                return block
+        return _REDUCTION_BLOCKS[-1]
+
+    def units(self: Any) -> sympy.Expr:
+        """Pieces of work that are not divided."""
+        result: sympy.Expr = sympy.S.One
+        for tree in self.range_trees:
+            if not tree.is_reduction:
+                size = CeilDiv(tree.numel, self.block()) if tree is self.inner_tree else tree.numel
+                result = result * size
+        return result
+
+    def _write_units(self: Any, code: IndentedBuffer) -> None:
+        kind = self.index_type
+        units = self.scalar_index(V.graph.sizevars.simplify(self.units()))
+        code.writeline(f"const {kind} units = {units};")
+        if self.target.group == 1:
+            code.writeline(
+                f"const {kind} part = (units + ({kind})get_global_size(0) - 1) /"
+                f" ({kind})get_global_size(0);"
+            )
+            code.writeline(f"const {kind} first = ({kind})get_global_id(0) * part;")
+            code.writeline(
+                f"for ({kind} unit = first; unit < units && unit < first + part; ++unit) {{"
+            )
+        elif self.grouped:
+            self.write_scratch(code)
+            code.writeline(
+                f"for ({kind} unit = get_group_id(0); unit < units; unit += get_num_groups(0)) {{"
+            )
+        else:
+            code.writeline(f"const {kind} unit = get_global_id(0);")
+            code.writeline("if (unit < units) {")
+        with code.indent():
+            rest = "unit"
+            inner = self.inner_tree
+            block = self.block()
+            for tree in reversed(self._pointwise_trees()):
+                if tree is inner:
+                    blocks = self.scalar_index(
+                        V.graph.sizevars.simplify(CeilDiv(tree.numel, block))
+                    )
+                    start = f"({rest} % ({blocks}))" if rest != "unit" or self._many() else rest
+                    name = "start" if tree is self.lane_tree else tree.index_sym().name
+                    times = f" * {block}" if block != 1 else ""
+                    code.writeline(f"const {kind} {name} = {start}{times};")
+                    rest = f"({rest} / ({blocks}))"
+                else:
+                    size = self.numel_text(tree)
+                    code.writeline(f"const {kind} {tree.index_sym().name} = {rest} % ({size});")
+                    rest = f"({rest} / ({size}))"
+            self._write_lanes(code)
+        code.writeline("}")
+
+    def _pointwise_trees(self: Any) -> list[IterationRangesRoot]:
+        """Those of results, the inner one last."""
+        trees = [tree for tree in self.range_trees if not tree.is_reduction]
+        return sorted(trees, key=lambda tree: tree is self.inner_tree)
+
+    def _many(self: Any) -> bool:
+        return len(self._pointwise_trees()) > 1
+
+    def _write_lanes(self: Any, code: IndentedBuffer) -> None:
+        tree = self.lane_tree
+        text = self.body_text()
+        if tree is None or tree.is_reduction:
+            # What has lanes in loops was rendered with them.
+            code.splice(at_lanes(text, 1))
+            return
+        kind, index = self.index_type, tree.index_sym().name
+        size, block = self.numel_text(tree), self.block()
+        code.writeline(f"const {kind} size = {size};")
+        code.writeline(f"const {kind} end = size - start < {block} ? size : start + {block};")
+        code.writeline(f"{kind} {index} = start;")
+        iota = f"const {kind}{LANES} {index}_{LANES} = {index} + ob_iota_{kind}{LANES};"
+        copies = self.copies()
+        if copies > 1 and block >= copies * self.lanes:
+            step = copies * self.lanes
+            code.writeline(f"for (; end - {index} >= {step}; {index} += {step}) {{")
+            with code.indent():
+                code.writeline(f"const {kind} base = {index};")
+                loop, after = self.segments[0], self.segments[1:]
+                code.splice(at_lanes(loop.copied(copies, iota, after), self.lanes))
+            code.writeline("}")
+        for lanes in (self.lanes, 1):
+            code.writeline(f"for (; end - {index} >= {lanes}; {index} += {lanes}) {{")
+            with code.indent():
+                code.splice(at_lanes(f"{iota}\n{text}", lanes))
+            code.writeline("}")
+
+    def copies(self: Any) -> int:
+        """Vectors of results whose loops over a reduction are one: 1 if there is no such loop.
+
+        Rows of memory are then read in longer pieces, and sums do not wait for each other.
+        """
+        if not self.segments or len(self.segments) > 2 or not isinstance(self.segments[0], Loop):
+            return 1
+        if len(self.segments) == 2 and isinstance(self.segments[1], Loop):
+            return 1
+        return max(1, _COPIES // max(1, self.segments[0].width()))
+
+    def launch_properties(self: Any) -> dict[str, Any]:
+        """How work is cut, for GraphKernel."""
+        if self.target.group == 1:
+            grain = max(_LEAST_GRAIN, _GRAIN // max(1, self.lines))
+            return {
+                "cut": "chunks",
+                "local": 1,
+                "grain": grain,
+                "limit": 4 * self.target.processors,
+            }
+        cut = "groups" if self.grouped else "items"
+        return {"cut": cut, "local": self.target.group, "grain": 1, "limit": 1}
