@@ -128,6 +128,7 @@ class OUTBOARD_API ProcessGroup final : public c10d::Backend {
     std::vector<c10::Stream> streams;
   };
 
+  static void check_one(const Tensors& tensors);
   WorkPointer run(Call call);
   // Nothing if the driver does not do it.
   std::optional<Enqueued> enqueue_by_driver(const Call& call, const c10::Stream& stream,
