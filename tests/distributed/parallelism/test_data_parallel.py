@@ -47,6 +47,7 @@ dist.destroy_process_group()
     )
 
 
+@pytest.mark.slow
 def test_unused_parameters_and_accumulation(tmp_path: Path) -> None:
     run_ranks(
         PROGRAM
@@ -107,6 +108,7 @@ dist.destroy_process_group()
     )
 
 
+@pytest.mark.slow
 def test_hooks_and_mixed_precision(tmp_path: Path) -> None:
     run_ranks(
         PROGRAM
@@ -157,6 +159,7 @@ dist.destroy_process_group()
     )
 
 
+@pytest.mark.slow
 def test_normalization_uneven_inputs_and_sharded_optimizers(tmp_path: Path) -> None:
     run_ranks(
         PROGRAM
@@ -209,6 +212,7 @@ dist.destroy_process_group()
     )
 
 
+@pytest.mark.slow
 def test_times_of_steps(tmp_path: Path) -> None:
     """Those that PyTorch keeps of each step, with what is hidden behind the backward pass."""
     run_ranks(
@@ -228,6 +232,7 @@ dist.destroy_process_group()
     )
 
 
+@pytest.mark.slow
 def test_a_device_for_each_process(tmp_path: Path) -> None:
     """LOCAL_RANK picks it: torchrun starts as many processes as there are devices."""
     program = tmp_path / "program.py"
