@@ -117,6 +117,15 @@ ProcessGroup::WorkPointer ProcessGroup::run(Call call) {
   Event begin;
   begin.record(current_stream(device.index()));
   begin.block(stream);
+  // Ranks may not differ in the order of collectives, which streams of several devices would bring.
+  if (!call.peer.has_value()) {
+    if (last_collective_.has_value() && *last_collective_ != stream) {
+      Event earlier;
+      earlier.record(*last_collective_);
+      earlier.block(stream);
+    }
+    last_collective_ = stream;
+  }
 
   for (const at::Tensor& tensor : all) tensor.record_stream(stream);
   const std::string words = description(call, number);

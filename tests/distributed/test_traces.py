@@ -17,10 +17,10 @@ def test_collectives_in_a_profile(
 ) -> None:
     monkeypatch.setenv("OUTBOARD_COMMUNICATION", setting)
     run_ranks(
-        f"""
+        """
         from torch.profiler import profile
         from benchmarks.overlap import common, hidden_share, merged, total
-        begin(backend=f"cpu:gloo,{{device.type}}:outboard")
+        begin(backend=f"cpu:gloo,{device.type}:outboard")
         x = torch.ones(1000, device=device)
         dist.all_reduce(x)
         with profile() as found:
