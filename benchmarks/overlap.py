@@ -1,4 +1,4 @@
-"""How much of communication is hidden behind the backward pass, from a profile of training steps."""
+"""How much of communication the backward pass hides, from a profile of training steps."""
 
 from __future__ import annotations
 
@@ -64,11 +64,13 @@ def hidden_share(step: Callable[[], object], on_device: bool, steps: int = 3) ->
         of_cpu = event.device_type() == torch.autograd.DeviceType.CPU
         if event.name() == (OF_DEVICE if on_device else OF_CPU) and of_cpu != on_device:
             communication.append(span)
-        elif event.name().startswith(BACKWARD):
+        elif event.name().startswith(BACKWARD) or (
+            on_device
+            and not of_cpu
+            and event.activity_type() in WORK
+            and event.device_resource_id() == stream
+        ):
             compute.append(span)
-        elif on_device and not of_cpu and event.activity_type() in WORK:
-            if event.device_resource_id() == stream:
-                compute.append(span)
     communication, compute = merged(communication), merged(compute)
     if not communication:
         raise RuntimeError("no communication is in the profile")

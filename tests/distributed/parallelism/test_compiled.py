@@ -1,4 +1,4 @@
-"""What torch.compile makes of programs that communicate, by the device's own backend of Inductor."""
+"""What torch.compile makes of programs that communicate, by the device's part of Inductor."""
 
 from __future__ import annotations
 

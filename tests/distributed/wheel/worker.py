@@ -50,7 +50,7 @@ class OnDevice(OnCPU):
         import torch_outboard
 
         # A fork leaves PyTorch a pool of threads that the next who asks for it makes anew. That
-        # would be autograd's threads, one for each device and all at once: some find none and abort.
+        # would be autograd's threads, one for each device, of which some find none and abort.
         torch.set_num_threads(1)
         self = cls(test_name)
         self.rank = rank
