@@ -53,7 +53,7 @@ demo-riscv: build $(CLANG)/ready $(RISCV)/ready ## the same, smaller, on an emul
 .PHONY: demo-distributed
 demo-distributed: build ## the same in two processes, by DDP and FSDP2, with one killed and started again
 	@for driver in host ocl; do OUTBOARD_DRIVER=$$driver OMP_NUM_THREADS=1 \
-		$(PY) examples/distributed_digits.py --output demo-output/distributed-$$driver; done
+		$(PY) examples/distributed_digits.py --output demo-output/distributed-$$driver || exit 1; done
 
 .PHONY: test
 test: build ## the default tests: shared memory, then separate memory, torture, and OpenCL

@@ -74,7 +74,7 @@ LIBRARY = f"{PACKAGE}.lib.libtorch_outboard"
 DRIVERS = ("host", "torture", "ocl", "riscv")
 # Sources that drivers have in common are compiled into each.
 COMMON_SOURCES = {
-    "host": ("compiler",),
+    "host": ("compiler", "communication"),
     "ocl": ("common",),
     "riscv": ("common", "queues", "compiler"),
 }

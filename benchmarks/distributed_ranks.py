@@ -21,6 +21,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
+from benchmarks.overlap import hidden_share
 from benchmarks.training_steps import Mlp, ResNet18
 
 SIZES = {"4 B": 4, "1 MiB": 1 << 20, "64 MiB": 64 << 20}
@@ -94,45 +95,21 @@ def all_reduce(rounds: int) -> None:
         in_turns(name, {"device": by_device, "cpu": by_cpu, "copies": by_copies}, rounds)
 
 
-def classifier(
+def training_step(
     model: Callable[[], nn.Module], shape: tuple[int, ...], where: torch.device | str
-) -> tuple[Step, Step, Step]:
-    """A step with communication, the same without, and the communication alone."""
+) -> Step:
     torch.manual_seed(0)
     net = DistributedDataParallel(model().to(where), gradient_as_bucket_view=True)
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)
     x = torch.randn(shape).to(where)
     y = torch.randint(10, shape[:1]).to(where)
 
-    def compute() -> None:
+    def step() -> None:
         optimizer.zero_grad(set_to_none=True)
         functional.cross_entropy(net(x), y).backward()
         optimizer.step()
 
-    def step() -> None:
-        compute()
-
-    def alone() -> None:
-        with net.no_sync():
-            compute()
-
-    step()
-    # As many bytes as DistributedDataParallel's buckets, in their sizes.
-    sizes, room = [], 1 << 20
-    left = sum(p.numel() for p in net.parameters()) * 4
-    while left > 0:
-        sizes.append(min(room, left))
-        left -= sizes[-1]
-        room = 25 << 20
-    buckets = [torch.zeros(size // 4, device=where) for size in sizes]
-
-    def communicate() -> None:
-        works = [dist.all_reduce(bucket, async_op=True) for bucket in buckets]
-        for work in works:
-            assert work is not None
-            work.wait()
-
-    return step, alone, communicate
+    return step
 
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
@@ -141,21 +118,29 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
+def steps_of(model: str) -> dict[str, Step]:
+    make, shape = MODELS[model]
+    return {
+        "device": training_step(make, shape, device()),
+        "cpu": training_step(make, shape, "cpu"),
+    }
+
+
 def ddp(rounds: int) -> None:
-    for name, (model, shape) in MODELS.items():
-        steps = {}
-        for where in (device(), "cpu"):
-            parts = classifier(model, shape, where)
-            side = "cpu" if where == "cpu" else "device"
-            for kind, step in zip(("", " compute", " communicate"), parts, strict=True):
-                steps[side + kind] = step
-        times = in_turns(name, steps, rounds)
-        if dist.get_rank() == 0:
-            for side in ("device", "cpu"):
-                median = {key: statistics.median(value) for key, value in times.items()}
-                visible = median[side] - median[f"{side} compute"]
-                hidden = 1 - visible / median[f"{side} communicate"]
-                print(json.dumps({"name": name, "side": side, "hidden": hidden}), flush=True)
+    for name in MODELS:
+        in_turns(name, steps_of(name), rounds)
+
+
+def overlap(rounds: int) -> None:
+    """What ResNet-18 hides, of both sides in turns."""
+    steps = steps_of("ResNet-18")
+    for _ in range(rounds):
+        for side, step in steps.items():
+            synchronize()
+            dist.barrier(group=_cpu)
+            share = hidden_share(step, on_device=side == "device")
+            if dist.get_rank() == 0:
+                print(json.dumps({"side": side, "hidden": share}), flush=True)
 
 
 def collectives(elements: int) -> dict[str, Step]:
@@ -199,7 +184,7 @@ def costs(rounds: int) -> None:
                 print(json.dumps({"end": name, "bytes": size, "seconds": median}), flush=True)
 
 
-WORKS = {"all_reduce": all_reduce, "ddp": ddp, "costs": costs}
+WORKS = {"all_reduce": all_reduce, "ddp": ddp, "overlap": overlap, "costs": costs}
 
 
 def main() -> None:

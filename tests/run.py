@@ -33,11 +33,12 @@ CLANG_KERNELS = (
     "tests/inductor/test_reductions.py",
 )
 
-# Those that a driver with kernels runs.
+# Those that a driver with kernels runs, whose every process waits for kernels that are compiled.
 KERNEL_TESTS = (
     "tests/device_kernels", "tests/programs", "tests/profiler", "tests/examples", "tests/inductor",
-    "tests/distributed/parallelism",
 )  # fmt: skip
+KERNEL_TESTS_BY_DEFAULT = ("tests/distributed/parallelism/test_data_parallel.py",)
+KERNEL_TESTS_IN_FULL = ("tests/distributed/parallelism",)
 
 SWEEP_DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool", "complex64",
@@ -73,7 +74,8 @@ def pytest_stage(configuration: str, marker: str | None) -> Stage:
 def engines_stage(marker: str | None, configuration: str = "ocl") -> Stage:
     """The tests of device kernels and of what uses them, which need a driver that compiles."""
     stage = pytest_stage(configuration, marker)
-    arguments = (*stage.arguments, *KERNEL_TESTS)
+    more = KERNEL_TESTS_IN_FULL if marker is None else KERNEL_TESTS_BY_DEFAULT
+    arguments = (*stage.arguments, *KERNEL_TESTS, *more)
     return Stage(configuration, arguments, driver="ocl", needs_kernels=True)
 
 

@@ -5,6 +5,7 @@
 #include "distributed/process_group.h"
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
+#include "runtime/recording/recorded_call.h"
 #include "runtime/streams/deferred_failure.h"
 
 namespace outboard::distributed {
@@ -19,8 +20,8 @@ void run_part(void* argument) {
 }
 
 void enqueue(const c10::Stream& stream, const std::shared_ptr<HostPart>& part) {
-  auto* argument = new std::shared_ptr<HostPart>(part);
   StreamState& state = stream_state(stream);
+  auto* argument = new std::shared_ptr<HostPart>(part);
   const ob_status status = OB_ASK(host_callback, state.queue, &run_part, argument);
   if (status != OB_OK) delete argument;
   check_status(status, "host_callback");
@@ -42,6 +43,16 @@ at::Tensor dense_on(c10::DeviceIndex device, const at::Tensor& tensor, bool read
   at::Tensor dense = at::empty(tensor.sizes(), tensor.options().device(device_of(device)));
   if (read) dense.copy_(tensor, /*non_blocking=*/true);
   return dense;
+}
+
+// Of what a rank has of a collective.
+uint64_t bytes_of_larger(const Tensors& inputs, const Tensors& outputs) {
+  const auto sum = [](const Tensors& tensors) {
+    uint64_t bytes = 0;
+    for (const at::Tensor& tensor : tensors) bytes += tensor.nbytes();
+    return bytes;
+  };
+  return std::max(sum(inputs), sum(outputs));
 }
 
 // Below twice this a collective is one piece.
@@ -88,7 +99,10 @@ std::optional<ProcessGroup::Enqueued> ProcessGroup::enqueue_by_driver(
   Communications wanted;
   call.to_driver(inputs, outputs, wanted);
   const auto timeout = call.timeout == c10d::kUnsetTimeout ? timeout_.load() : call.timeout;
+  RecordedWork record(stream_state(theirs), ActivityKind::kLibraryCall, "communicate",
+                      c10d::opTypeToString(call.type).c_str(), bytes_of_larger(inputs, outputs));
   if (!communicator_->enqueue(theirs, wanted, timeout)) return std::nullopt;
+  record.enqueued();
   const auto part =
       guarded_part([communicator = communicator_] { communicator->check(); }, description);
   enqueue(theirs, part);
@@ -166,7 +180,13 @@ ProcessGroup::Enqueued ProcessGroup::enqueue_by_engine(const Call& call, const c
         [engine = engine_, body = call.body, inputs, outputs] { body(inputs, outputs); },
         description);
     enqueued.parts.push_back(part);
-    enqueue(stream, part);
+    {
+      RecordedWork record(stream_state(stream), ActivityKind::kLibraryCall, "host_callback",
+                          c10d::opTypeToString(call.type).c_str(),
+                          bytes_of_larger(piece.inputs, piece.outputs));
+      enqueue(stream, part);
+      record.enqueued();
+    }
     if (!one) wait_for(stream, back);
     const c10::StreamGuard guard(back);
     write_back(outputs);

@@ -128,6 +128,7 @@ class OUTBOARD_API ProcessGroup final : public c10d::Backend {
     std::vector<c10::Stream> streams;
   };
 
+  static void check_one(const Tensors& tensors);
   WorkPointer run(Call call);
   // Nothing if the driver does not do it.
   std::optional<Enqueued> enqueue_by_driver(const Call& call, const c10::Stream& stream,
@@ -175,6 +176,7 @@ class OUTBOARD_API ProcessGroup final : public c10d::Backend {
   std::map<std::string, std::map<std::string, int64_t>> taken_;
   // By device, and by peer and direction; -1, 0 for collectives, -2 for copies.
   std::map<std::tuple<c10::DeviceIndex, int, int>, c10::Stream> streams_;
+  std::optional<c10::Stream> last_collective_;
   // What may still be on a queue: callbacks must not free memory, which can call the driver.
   std::vector<std::shared_ptr<HostPart>> parts_;
   bool coalescing_ = false;

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # What each begins with. `rank`, `ranks`, `device`; a group over a file, so that no port is needed.
 PROGRAM = f"""
-import datetime, sys
+import datetime, os, sys, time
 sys.path.append({str(ROOT)!r})
 import torch
 import torch.distributed as dist
@@ -34,6 +34,13 @@ def use_own_device():
     global device
     device = torch.device(device.type, rank % torch.accelerator.device_count())
     torch.accelerator.set_device_index(device.index)
+
+def say_done():
+    open(path + ".done", "w").close()
+
+def wait_until_the_other_is_done(seconds=60):
+    end = time.monotonic() + seconds
+    while not os.path.exists(path + ".done") and time.monotonic() < end: time.sleep(0.02)
 
 def of_rank(rank, *size, dtype=torch.float32):
     # What a rank draws, known to all.

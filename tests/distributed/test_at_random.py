@@ -14,7 +14,7 @@ from tests.support import SLOWNESS
 pytestmark = pytest.mark.separate
 
 
-@pytest.mark.parametrize("way", ["auto", "gloo"])
+@pytest.mark.parametrize("way", ["auto", pytest.param("gloo", marks=pytest.mark.slow)])
 def test_collectives(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     monkeypatch.setenv("OUTBOARD_COMMUNICATION", way)
     lines: list[str] = []

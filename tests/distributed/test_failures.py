@@ -11,17 +11,16 @@ from tests.distributed.ranks import run_ranks, try_ranks
 pytestmark = pytest.mark.separate
 
 
-@pytest.mark.parametrize("end", ["ends", "hangs"])
+@pytest.mark.parametrize("end", ["ends", pytest.param("hangs", marks=pytest.mark.slow)])
 def test_a_rank_that_is_not_there(tmp_path: Path, end: str) -> None:
     results = try_ranks(
         f"""
-        import os, time
         begin(seconds=5)
         x = torch.ones(3, device=device)
         dist.all_reduce(x)
         assert x.tolist() == [2.0] * 3
         if rank == 1:
-            if {end!r} == "hangs": time.sleep(12)
+            if {end!r} == "hangs": wait_until_the_other_is_done()
             os._exit(0)
         start = time.monotonic()
         work = dist.all_reduce(x, async_op=True)
@@ -34,6 +33,7 @@ def test_a_rank_that_is_not_there(tmp_path: Path, end: str) -> None:
         else:
             raise AssertionError("nobody answered, and nobody said so")
         assert time.monotonic() - start < 15
+        say_done()
         assert not work.is_success()
         try:
             dist.all_reduce(x)
@@ -85,6 +85,7 @@ def test_wrong_arguments(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_exit_without_destroying(tmp_path: Path) -> None:
     """With work that the other rank never joins."""
     for result in try_ranks(

@@ -12,6 +12,7 @@ from tests.distributed.ranks import run_ranks, try_ranks
 pytestmark = pytest.mark.separate
 
 
+@pytest.mark.slow
 def test_other_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With TORCH_DISTRIBUTED_DEBUG=DETAIL a call is compared before it is made."""
     monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL")
@@ -40,6 +41,7 @@ def test_other_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["auto", "gloo"])
 def test_other_shapes_are_not_waited_for_longer_than_the_timeout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
@@ -72,6 +74,7 @@ def test_other_shapes_are_not_waited_for_longer_than_the_timeout(
     assert any(f"rank {rank} of 2" in text for text in raised for rank in (0, 1)), results
 
 
+@pytest.mark.slow
 def test_monitored_barrier(tmp_path: Path) -> None:
     """Names the rank that is not there; of a group of Gloo's, which PyTorch asks for."""
     run_ranks(
@@ -95,6 +98,7 @@ def test_monitored_barrier(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_flight_recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What Gloo did last, with sizes and groups; a driver's own communication is not in it."""
     monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", "100")
@@ -135,6 +139,7 @@ def test_fork(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_nothing_stays_after_destroy(tmp_path: Path) -> None:
     """Groups that come and go leave no threads, files, sockets or shared memory."""
     before = set(os.listdir("/dev/shm"))
@@ -173,6 +178,7 @@ def test_nothing_stays_after_destroy(tmp_path: Path) -> None:
     assert not left
 
 
+@pytest.mark.slow
 def test_interfaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing listens elsewhere than on the interface that was asked for."""
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")

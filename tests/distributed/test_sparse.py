@@ -11,6 +11,7 @@ from tests.distributed.ranks import run_ranks
 pytestmark = pytest.mark.separate
 
 
+@pytest.mark.slow
 def test_all_reduce_of_sparse_tensors(tmp_path: Path) -> None:
     run_ranks(
         """

@@ -11,6 +11,7 @@ from tests.distributed.ranks import run_ranks
 pytestmark = pytest.mark.separate
 
 
+@pytest.mark.slow
 def test_split_group_and_meshes_of_two_dimensions(tmp_path: Path) -> None:
     run_ranks(
         """

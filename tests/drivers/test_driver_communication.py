@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
+import math
 import os
 import signal
 import struct
@@ -191,25 +192,73 @@ def test_reductions(
     assert DType.FLOAT32 in done
 
 
-def test_bfloat16_is_added_up_in_float32(
-    driver: DriverUnderTest, make_ranks: MakeRanks, make_memory: Callable[..., int]
+@pytest.mark.parametrize(
+    ("dtype", "given", "wanted"),
+    [
+        # 256 + 1 + 1, which by sums of bfloat16 would be 256.
+        (DType.BFLOAT16, (0x4380, 0x3F80, 0x3F80), 0x4381),
+        # 2048 + 1 + 1, which by sums of float16 would be 2048.
+        (DType.FLOAT16, (0x6800, 0x3C00, 0x3C00), 0x6801),
+    ],
+)
+def test_floats_of_16_bits_are_added_up_in_float32(
+    driver: DriverUnderTest,
+    make_ranks: MakeRanks,
+    make_memory: Callable[..., int],
+    dtype: DType,
+    given: tuple[int, int, int],
+    wanted: int,
 ) -> None:
-    """256 + 1 + 1 is 258; with a sum of bfloat16 it would be 256."""
     ranks = make_ranks(3)
     memory = [make_memory(1024) for _ in ranks]
     try:
-        for rank, address, bits in zip(ranks, memory, (0x4380, 0x3F80, 0x3F80), strict=True):
+        for rank, address, bits in zip(ranks, memory, given, strict=True):
             driver.write(rank.queue, address, struct.pack("300H", *[bits] * 300))
-            rank.do(
-                Kind.ALL_REDUCE, dtype=DType.BFLOAT16, elements=300, source=address,
-                destination=address,
-            )  # fmt: skip
+            rank.do(Kind.ALL_REDUCE, dtype=dtype, elements=300, source=address, destination=address)
     except DriverError as error:
         if error.status != Status.UNSUPPORTED:
             raise
-        pytest.skip("the driver does not reduce bfloat16")
+        pytest.skip(f"the driver does not reduce {dtype.name}")
     synchronize(ranks)
-    assert driver.read(ranks[0].queue, memory[0], 600) == struct.pack("300H", *[0x4381] * 300)
+    assert driver.read(ranks[0].queue, memory[0], 600) == struct.pack("300H", *[wanted] * 300)
+
+
+@pytest.mark.host_only
+@pytest.mark.parametrize("factor", [0.0, 1.0, -1.0, 0.5, 3.0, 1 / 3, 2.0**-14, 2.0**15])
+def test_every_float16(
+    driver: DriverUnderTest,
+    make_ranks: MakeRanks,
+    make_memory: Callable[..., int],
+    factor: float,
+) -> None:
+    """Every bit pattern times a factor, rounded as Python rounds: to the nearest, ties to even."""
+    ranks = make_ranks(2)
+    count = 1 << 16
+    every = struct.unpack("65536e", struct.pack("65536H", *range(count)))
+    factor = struct.unpack("e", struct.pack("e", factor))[0]
+
+    def rounded(value: float) -> float:
+        try:
+            return struct.unpack("e", struct.pack("e", value))[0]
+        except OverflowError:
+            return math.copysign(math.inf, value)
+
+    memory = [make_memory(2 * count) for _ in ranks]
+    driver.write(ranks[0].queue, memory[0], struct.pack("65536H", *range(count)))
+    driver.write(ranks[1].queue, memory[1], struct.pack("65536e", *[factor] * count))
+    for rank, address in zip(ranks, memory, strict=True):
+        rank.do(
+            Kind.ALL_REDUCE, reduction=Reduction.PRODUCT, dtype=DType.FLOAT16, elements=count,
+            source=address, destination=address,
+        )  # fmt: skip
+    synchronize(ranks)
+    found = struct.unpack("65536e", driver.read(ranks[1].queue, memory[1], 2 * count))
+    for value, product in zip(every, found, strict=True):
+        wanted = rounded(value * factor)
+        if math.isnan(wanted):
+            assert math.isnan(product), value
+        else:
+            assert (product, math.copysign(1, product)) == (wanted, math.copysign(1, wanted)), value
 
 
 def test_messages_of_a_group_wait_for_no_other_of_it(

@@ -62,6 +62,7 @@ SAVE = (
 LOAD = PROGRAM + "check_loaded({path!r})\ndist.destroy_process_group()\n"
 
 
+@pytest.mark.slow
 def test_saved_and_loaded(tmp_path: Path) -> None:
     """By two ranks: at once, and in the background while training goes on."""
     run_ranks(
@@ -89,6 +90,7 @@ dist.destroy_process_group()
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [(2, 1), pytest.param(1, 2, marks=pytest.mark.slow)])
 def test_other_numbers_of_ranks(tmp_path: Path, before: int, after: int) -> None:
     path = str(tmp_path / "checkpoint")

@@ -47,6 +47,7 @@ dist.destroy_process_group()
     )
 
 
+@pytest.mark.slow
 def test_unused_parameters_and_accumulation(tmp_path: Path) -> None:
     run_ranks(
         PROGRAM
@@ -107,6 +108,7 @@ dist.destroy_process_group()
     )
 
 
+@pytest.mark.slow
 def test_hooks_and_mixed_precision(tmp_path: Path) -> None:
     run_ranks(
         PROGRAM
@@ -157,6 +159,7 @@ dist.destroy_process_group()
     )
 
 
+@pytest.mark.slow
 def test_normalization_uneven_inputs_and_sharded_optimizers(tmp_path: Path) -> None:
     run_ranks(
         PROGRAM
@@ -209,6 +212,7 @@ dist.destroy_process_group()
     )
 
 
+@pytest.mark.slow
 def test_times_of_steps(tmp_path: Path) -> None:
     """Those that PyTorch keeps of each step, with what is hidden behind the backward pass."""
     run_ranks(
@@ -228,6 +232,38 @@ dist.destroy_process_group()
     )
 
 
+@pytest.mark.slow
+def test_several_devices_of_each_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layers on two devices, which the ranks use the other way round; two ranks on each device."""
+    for name in ("OUTBOARD_HOST_DEVICES", "OUTBOARD_OCL_COPIES"):
+        monkeypatch.setenv(name, "2")
+    run_ranks(
+        PROGRAM
+        + """
+assert torch.accelerator.device_count() == 2
+first, second = (torch.device(device.type, i) for i in ((0, 1) if rank == 0 else (1, 0)))
+
+class Halves(nn.Module):
+    def __init__(self):
+        super().__init__()
+        layers = network()
+        self.front, self.back = layers[:2].to(first), layers[2:].to(second)
+    def forward(self, x):
+        return self.back(self.front(x.to(first)).to(second)).to(device)
+
+reference, losses = alone()
+model = DistributedDataParallel(Halves())
+assert {p.device for p in model.parameters()} == {first, second}
+found = train(model, device, mine)
+check_losses(mean_over_ranks(found, device), losses)
+check_parameters(model.parameters(), reference.parameters())
+dist.destroy_process_group()
+""",
+        tmp_path,
+    )
+
+
+@pytest.mark.slow
 def test_a_device_for_each_process(tmp_path: Path) -> None:
     """LOCAL_RANK picks it: torchrun starts as many processes as there are devices."""
     program = tmp_path / "program.py"

@@ -71,6 +71,7 @@ dist.destroy_process_group()
     )
 
 
+@pytest.mark.slow
 def test_hybrid(tmp_path: Path) -> None:
     """Shards in pairs of ranks, copies between pairs; with the device named at the beginning."""
     run_ranks(
@@ -102,6 +103,7 @@ dist.destroy_process_group()
     )
 
 
+@pytest.mark.slow
 def test_fsdp1(tmp_path: Path) -> None:
     run_ranks(
         PROGRAM

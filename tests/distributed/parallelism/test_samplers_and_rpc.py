@@ -11,6 +11,7 @@ from tests.distributed.ranks import run_ranks
 pytestmark = pytest.mark.separate
 
 
+@pytest.mark.slow
 def test_distributed_sampler(tmp_path: Path) -> None:
     """Every sample is one rank's in each epoch, in another order; by workers and pinned memory."""
     run_ranks(
@@ -38,6 +39,7 @@ def test_distributed_sampler(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_remote_calls(tmp_path: Path) -> None:
     """A remote call takes and gives CPU tensors, and the callee uses its device in between."""
     run_ranks(

@@ -21,6 +21,7 @@ def whole(tensor): return tensor.full_tensor() if isinstance(tensor, DTensor) el
 """
 
 
+@pytest.mark.slow
 def test_distributed_tensors(tmp_path: Path) -> None:
     """Operators on every placement, against the same on CPU; and gradients."""
     run_ranks(
@@ -87,6 +88,7 @@ dist.destroy_process_group()
     )
 
 
+@pytest.mark.slow
 def test_tensor_and_sequence_parallel(tmp_path: Path) -> None:
     run_ranks(
         PROGRAM

@@ -13,10 +13,12 @@ from tests.opinfo.worker import Answer
 
 # Of each kind of communication one, and a model.
 SLICE = (
-    "test_all_gather_object_default_pg", "test_all_reduce_full_group_max",
-    "test_all_reduce_sum_complex",
-    "test_broadcast", "test_DistributedDataParallelCPU",
-    "test_gather", "test_reduce_sum", "test_scatter_full_group", "test_send_recv_any_source",
+    "test_all_reduce_full_group_max", "test_broadcast", "test_DistributedDataParallelCPU",
+    "test_send_recv_any_source",
+)  # fmt: skip
+SLOW_SLICE = (
+    "test_all_gather_object_default_pg", "test_all_reduce_sum_complex", "test_gather",
+    "test_reduce_sum", "test_scatter_full_group",
 )  # fmt: skip
 
 
@@ -29,7 +31,9 @@ def worker() -> Iterator[Worker]:
 
 
 @pytest.mark.separate
-@pytest.mark.parametrize("test", SLICE)
+@pytest.mark.parametrize(
+    "test", [*SLICE, *(pytest.param(test, marks=pytest.mark.slow) for test in SLOW_SLICE)]
+)
 def test_slice(worker: Worker, test: str) -> None:
     answer = worker.run(test)
     assert answer.status == "right", answer.failures
@@ -40,7 +44,7 @@ def test_exclusions_name_tests(worker: Worker) -> None:
     names = [exclusion.test for exclusion in EXCLUSIONS]
     assert set(names) <= set(worker.names)
     assert len(set(names)) == len(names)
-    assert not set(names) & set(SLICE)
+    assert not set(names) & {*SLICE, *SLOW_SLICE}
 
 
 def test_judgement() -> None:

@@ -49,6 +49,9 @@ class OnDevice(OnCPU):
 
         import torch_outboard
 
+        # A fork leaves PyTorch a pool of threads that the next who asks for it makes anew. That
+        # would be autograd's threads, one for each device, of which some find none and abort.
+        torch.set_num_threads(1)
         self = cls(test_name)
         self.rank = rank
         self.file_name = file_name

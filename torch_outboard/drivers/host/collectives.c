@@ -9,11 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "communication/reductions.h"
 #include "host.h"
-
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("O3") /* or loops whose length is unknown get no vectors */
-#endif
 
 typedef struct transfer {
   intent meant;
@@ -31,116 +28,6 @@ typedef struct batch {
   uint32_t count, capacity;
   transfer transfers[];
 } batch;
-
-/* ---- Reductions ---- */
-
-static float from_bfloat16(uint16_t bits) {
-  uint32_t wide = (uint32_t)bits << 16;
-  float value;
-  memcpy(&value, &wide, sizeof value);
-  return value;
-}
-
-/* To the nearest, ties to even; a NaN stays one. */
-static uint16_t to_bfloat16(float value) {
-  uint32_t wide;
-  memcpy(&wide, &value, sizeof wide);
-  if (value != value) return (uint16_t)((wide >> 16) | 0x40);
-  return (uint16_t)((wide + 0x7fff + ((wide >> 16) & 1)) >> 16);
-}
-
-#define COMBINE(type, result)                     \
-  for (uint32_t r = 1; r < ranks; r++) {          \
-    const type* before = r == 1 ? parts[0] : out; \
-    const type* next = parts[r];                  \
-    for (uint64_t i = 0; i < count; i++) {        \
-      const type a = before[i], b = next[i];      \
-      out[i] = (type)(result);                    \
-    }                                             \
-  }                                               \
-  break;
-
-/* Integers are computed with as `wide`, which wraps around. */
-#define REDUCE(type, wide)                                                                       \
-  static void reduce_##type(type* out, const type* const* parts, uint32_t ranks, uint64_t count, \
-                            ob_reduction reduction) {                                            \
-    if (ranks == 1) memcpy(out, parts[0], count * sizeof *out);                                  \
-    switch (reduction) {                                                                         \
-      case OB_REDUCTION_SUM:                                                                     \
-      case OB_REDUCTION_AVERAGE:                                                                 \
-        COMBINE(type, (wide)a + (wide)b)                                                         \
-      case OB_REDUCTION_PRODUCT:                                                                 \
-        COMBINE(type, (wide)a*(wide)b)                                                           \
-      case OB_REDUCTION_MINIMUM:                                                                 \
-        COMBINE(type, b < a ? b : a)                                                             \
-      case OB_REDUCTION_MAXIMUM:                                                                 \
-        COMBINE(type, a < b ? b : a)                                                             \
-    }                                                                                            \
-    if (reduction != OB_REDUCTION_AVERAGE) return;                                               \
-    for (uint64_t i = 0; i < count; i++) out[i] = (type)(out[i] / (type)ranks);                  \
-  }
-
-REDUCE(uint8_t, uint64_t)
-REDUCE(int8_t, uint64_t)
-REDUCE(uint16_t, uint64_t)
-REDUCE(int16_t, uint64_t)
-REDUCE(uint32_t, uint64_t)
-REDUCE(int32_t, uint64_t)
-REDUCE(uint64_t, uint64_t)
-REDUCE(int64_t, uint64_t)
-REDUCE(float, float)
-REDUCE(double, double)
-
-static void reduce_bfloat16(uint16_t* out, const uint16_t* const* parts, uint32_t ranks,
-                            uint64_t count, ob_reduction reduction) {
-  enum { PIECE = 256 };
-  float sums[PIECE], next[PIECE];
-  for (uint64_t begin = 0; begin < count; begin += PIECE) {
-    uint64_t n = count - begin < PIECE ? count - begin : PIECE;
-    for (uint64_t i = 0; i < n; i++) sums[i] = from_bfloat16(parts[0][begin + i]);
-    for (uint32_t r = 1; r < ranks; r++) {
-      for (uint64_t i = 0; i < n; i++) next[i] = from_bfloat16(parts[r][begin + i]);
-      ob_reduction step = reduction == OB_REDUCTION_AVERAGE ? OB_REDUCTION_SUM : reduction;
-      reduce_float(sums, (const float*[]){sums, next}, 2, n, step);
-    }
-    float divisor = reduction == OB_REDUCTION_AVERAGE ? (float)ranks : 1;
-    for (uint64_t i = 0; i < n; i++) out[begin + i] = to_bfloat16(sums[i] / divisor);
-  }
-}
-
-/* `parts` are those of all ranks; false for a dtype that is not reduced. With `count` 0 nothing
- * happens. */
-static bool reduce_parts(uint32_t dtype, ob_reduction reduction, void* out,
-                         const void* const* parts, uint32_t ranks, uint64_t count) {
-#define CASE(bit, type)                                                                    \
-  case bit:                                                                                \
-    if (count > 0) reduce_##type(out, (const type* const*)parts, ranks, count, reduction); \
-    return true;
-  bool averages = reduction == OB_REDUCTION_AVERAGE;
-  switch (dtype) {
-    CASE(OB_DTYPE_FLOAT32, float)
-    CASE(OB_DTYPE_FLOAT64, double)
-    case OB_DTYPE_BFLOAT16:
-      reduce_bfloat16(out, (const uint16_t* const*)parts, ranks, count, reduction);
-      return true;
-    default:
-      break;
-  }
-  if (averages) return false;
-  switch (dtype) {
-    CASE(OB_DTYPE_UINT8, uint8_t)
-    CASE(OB_DTYPE_INT8, int8_t)
-    CASE(OB_DTYPE_UINT16, uint16_t)
-    CASE(OB_DTYPE_INT16, int16_t)
-    CASE(OB_DTYPE_UINT32, uint32_t)
-    CASE(OB_DTYPE_INT32, int32_t)
-    CASE(OB_DTYPE_UINT64, uint64_t)
-    CASE(OB_DTYPE_INT64, int64_t)
-    default:
-      return false;
-  }
-#undef CASE
-}
 
 /* ---- Collectives ---- */
 

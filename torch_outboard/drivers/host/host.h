@@ -12,7 +12,7 @@
  *   program.c   programs and kernels
  *   launch.c    launches
  *   pool.c      the threads that share the work of launches
- *   communicator.c, collectives.c  communication between processes
+ *   communicator.c, collectives.c  communication between processes, with drivers/communication
  *
  * Functions that stand in the table have the contract's names and are described there.
  */

@@ -1,4 +1,4 @@
-#include "distributed/reductions.h"
+#include "distributed/collectives/reductions.h"
 
 #include <ATen/Functions.h>
 #include <c10/util/Exception.h>
