@@ -34,7 +34,7 @@ Function = Callable[..., object]
 # Steps of training follow each other.
 STEP_SECONDS = 0.3
 AUTO_SECONDS = 20
-_HOW = "OUTBOARD_BENCHMARK"
+_HOW = "BENCHMARK_HOW"
 
 
 def _cases() -> dict[str, tuple[Function, tuple[torch.Tensor, ...]]]:
