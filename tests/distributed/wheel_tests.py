@@ -12,21 +12,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import queue
-import subprocess
 import sys
-import tempfile
-import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.distributed.wheel.exclusions import exclusion_of
+from tests.line_process import START_TIMEOUT, LineProcess, ask_all
 from tests.opinfo.sweep import NOT_RIGHT, Journal
 from tests.opinfo.worker import Answer
 from tests.run import RESULTS
 
-ROOT = Path(__file__).resolve().parents[2]
 FOLDER = RESULTS / "distributed"
 RANKS = 4
 # Some tests of groups ask for more.
@@ -48,7 +44,6 @@ class Worker:
         self.side = side
         self.timeout = timeout
         self._environment = {
-            **os.environ,
             "BACKEND": "gloo",
             # Ranks use the device, which the process that they are forked from must not have done.
             "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
@@ -56,29 +51,20 @@ class Worker:
             "OUTBOARD_HOST_ACCESS": access,
             "OMP_NUM_THREADS": "1",
         }
-        self._processes: dict[int, subprocess.Popen[str]] = {}
-        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115, lives as long as this object
-        self.names: list[str] = []
+        self._processes: dict[int, LineProcess] = {}
 
-    def process(self, ranks: int) -> subprocess.Popen[str]:
+    def process(self, ranks: int) -> LineProcess:
+        """The one whose tests have so many ranks; it may not have been started."""
         if ranks not in self._processes:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "tests.distributed.wheel.worker", self.side],
-                cwd=ROOT,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._log,
-                text=True,
-                env={**self._environment, "WORLD_SIZE": str(ranks)},
+            self._processes[ranks] = LineProcess(
+                ["-m", "tests.distributed.wheel.worker", self.side],
+                {**self._environment, "WORLD_SIZE": str(ranks)},
             )
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            if not line:
-                self._log.seek(0)
-                raise RuntimeError(f"the worker does not start: {self._log.read()[-2000:]}")
-            self.names = json.loads(line)
-            self._processes[ranks] = process
         return self._processes[ranks]
+
+    def names(self) -> list[str]:
+        """Of the tests that it has."""
+        return json.loads(self.process(RANKS).start())
 
     def run(self, test: str) -> Answer:
         """With as many ranks as the test asks for."""
@@ -88,17 +74,12 @@ class Worker:
         return answer
 
     def _ask(self, test: str, ranks: int) -> Answer:
-        process = self.process(ranks)
-        assert process.stdin is not None
-        assert process.stdout is not None
         request = json.dumps({"name": test, "timeout": self.timeout})
-        print(request, file=process.stdin, flush=True)
-        line = process.stdout.readline()
-        if not line:
-            del self._processes[ranks]
-            failure = {"check": "crash", "reason": f"the worker ended with {process.wait()}"}
-            return Answer(test, "crash", failures=[failure])
-        row = json.loads(line)
+        try:
+            # It ends a test itself, and its ranks, when its time is up.
+            row = json.loads(self.process(ranks).ask(request, 2 * self.timeout + START_TIMEOUT))
+        except (TimeoutError, EOFError, RuntimeError) as error:
+            return Answer(test, "crash", failures=[{"check": "crash", "reason": str(error)}])
         statuses = {"passed": "right", "failed": "wrong", "skipped": "not runnable"}
         status = statuses.get(row["status"], row["status"])
         answer = Answer(test, status, samples=ranks, seconds=row["seconds"])
@@ -109,11 +90,7 @@ class Worker:
 
     def close(self) -> None:
         for process in self._processes.values():
-            process.kill()
-            process.wait()
-            for stream in (process.stdin, process.stdout):
-                assert stream is not None
-                stream.close()
+            process.close()
         self._processes.clear()
 
 
@@ -139,31 +116,9 @@ def run_all(
     done: Callable[[Answer], None],
 ) -> None:
     """`done` is called in the caller's thread, in any order."""
-    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
-    answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
-    for test in tests:
-        waiting.put(test)
-
-    def work() -> None:
-        worker = make_worker()
-        try:
-            while True:
-                test = waiting.get_nowait()
-                try:
-                    answers.put(worker.run(test))
-                except Exception as error:
-                    failure = {"check": "crash", "reason": repr(error)}
-                    answers.put(Answer(test, "crash", failures=[failure]))
-        except queue.Empty:
-            worker.close()
-
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(jobs, len(tests)))]
-    for thread in threads:
-        thread.start()
-    for _ in tests:
-        done(answers.get())
-    for thread in threads:
-        thread.join()
+    workers = [make_worker() for _ in range(min(jobs, len(tests)))]
+    for answer in ask_all(workers, tests, Worker.run):
+        done(answer)
 
 
 def last_line(reason: str) -> str:
@@ -191,9 +146,9 @@ def scoreboard(title: str, answers: Sequence[Answer], available: int) -> str:
 
 def names_of_tests() -> list[str]:
     worker = Worker("cpu", "", "shared")
-    worker.process(RANKS)
+    names = worker.names()
     worker.close()
-    return worker.names
+    return names
 
 
 def main(argv: Sequence[str] | None = None) -> int:

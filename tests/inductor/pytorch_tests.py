@@ -24,7 +24,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tests.inductor.worker import ROOT, Worker, answers_of, known, write
+from tests.inductor.worker import Worker, answers_of, known, write
+from tests.line_process import ROOT
 
 SHARE = 0.97
 TIMEOUT = 300  # seconds for a test
@@ -208,13 +209,15 @@ def main(arguments: list[str] | None = None) -> int:
     if options.work:
         work(folder, options.work)
         return 0
-    environment = {**os.environ, "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
+    environment = {
+        "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1",
+        "OUTBOARD_WAY": os.environ.get("OUTBOARD_WAY", "device"),
+    }
     if options.driver:
         environment["OUTBOARD_DRIVER"] = options.driver
-    environment.setdefault("OUTBOARD_WAY", "device")
     right = counted = 0
     for file in options.file or FILES:
-        command = [sys.executable, "-m", "tests.inductor.pytorch_tests", "--work", file]
+        command = ["-m", "tests.inductor.pytorch_tests", "--work", file]
         command += ["--pytorch-tests", folder]
         workers = [Worker(command, environment, TIMEOUT) for _ in range(options.jobs)]
         more, of = run_file(file, workers, options)
@@ -228,14 +231,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run_file(file: str, workers: list[Worker], options: argparse.Namespace) -> tuple[int, int]:
     """Runs a file for CPU, then on the device what passes; how many are right of how many."""
-    workers[0].start()
-    if workers[0].names[0].startswith("error: "):
-        print(f"{file}: {workers[0].names[0]}")
-        workers[0].stop()
+    listed = workers[0].names()
+    if listed[0].startswith("error: "):
+        print(f"{file}: {listed[0]}")
+        workers[0].close()
         return 0, 0
     path = options.results / f"pytorch-{file}-{options.driver or 'default'}.jsonl"
     answers = known(path) if options.resume else {}
-    names = [name for name in workers[0].names if re.search(options.match, name)]
+    names = [name for name in listed if re.search(options.match, name)]
     names = names[: 2 * options.limit] if options.limit else names
 
     def check(chosen: Callable[[str], bool]) -> None:

@@ -18,7 +18,8 @@ from collections import Counter
 from itertools import islice, product
 from typing import Any
 
-from tests.inductor.worker import ROOT, Worker, answers_of, known, write
+from tests.inductor.worker import Worker, answers_of, known, write
+from tests.line_process import ROOT
 from tests.opinfo.exclusions import exclusions_for
 
 FOLDER = ROOT / ".test-results" / "inductor"
@@ -211,12 +212,12 @@ def work(dtype_name: str, dynamic: bool, count: int) -> None:
 
 def worker(options: argparse.Namespace) -> Worker:
     """A process that checks entries."""
-    environment = {**os.environ, "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
+    environment = {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
     if options.driver:
         environment["OUTBOARD_DRIVER"] = options.driver
     if options.driver != "host":  # which may compile no kernels
-        environment.setdefault("OUTBOARD_WAY", "device")
-    command = [sys.executable, "-m", "tests.inductor.sweep", "--work"]
+        environment["OUTBOARD_WAY"] = os.environ.get("OUTBOARD_WAY", "device")
+    command = ["-m", "tests.inductor.sweep", "--work"]
     command += ["--dtype", options.dtype, "--samples", str(options.samples)]
     command += ["--dynamic"] if options.dynamic else []
     return Worker(command, environment, TIMEOUT)
@@ -240,7 +241,7 @@ def main() -> int:
     path = FOLDER / f"{'-'.join(word for word in words if word)}.jsonl"
     answers = known(path) if options.resume or options.entry else {}
     workers = [worker(options) for _ in range(options.jobs)]
-    workers[0].start()
+    listed = workers[0].names()
     done = {
         name
         for name, answer in answers.items()
@@ -248,7 +249,7 @@ def main() -> int:
     }
     names = [
         name
-        for name in options.entry or workers[0].names
+        for name in options.entry or listed
         if name not in done and not excluded(name, options.dtype)
     ]
     for answer in answers_of(workers, names):
@@ -260,7 +261,7 @@ def main() -> int:
         answer["status"] for name, answer in answers.items() if not excluded(name, options.dtype)
     )
     runnable = sum(counts.values()) - counts["not runnable"]
-    without = sum(excluded(name, options.dtype) for name in workers[0].names)
+    without = sum(excluded(name, options.dtype) for name in listed)
     print(f"{counts['right']} of {runnable} entries are right; {without} are excluded")
     return 0 if counts["right"] == runnable else 1
 

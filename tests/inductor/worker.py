@@ -1,90 +1,40 @@
-"""A process that answers lines on its standard input with lines of JSON."""
+"""Processes that check entries of a list by name, and the file that keeps their answers."""
 
 from __future__ import annotations
 
 import json
-import queue
-import select
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.line_process import LineProcess, ask_all
 
 
-class Worker:
-    """Asks such a process, and starts it anew when a question kills it.
-
-    Its first line, a list, says what it can be asked: `names`.
-    """
+class Worker(LineProcess):
+    """Its greeting is the list of what it can be asked, its answers are dictionaries."""
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], timeout: float
+        self, arguments: Sequence[str], environment: Mapping[str, str], timeout: float
     ) -> None:
-        """`timeout`: seconds for an answer."""
-        self.command = command
-        self.environment = environment
+        """`timeout`: seconds for an answer; the others as for LineProcess."""
+        super().__init__(arguments, environment)
         self.timeout = timeout
-        self.process: subprocess.Popen[str] | None = None
-        self.names: list[str] = []
 
-    def start(self) -> None:
-        self.process = subprocess.Popen(
-            self.command, cwd=ROOT, env=self.environment, stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
-        self.names = json.loads(self._read())
-
-    def stop(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-            self.process = None
-
-    def _read(self) -> str:
-        assert self.process is not None
-        assert self.process.stdout is not None
-        ready, _, _ = select.select([self.process.stdout], [], [], self.timeout)
-        line = self.process.stdout.readline() if ready else ""
-        if not line:
-            self.stop()
-            raise TimeoutError("no answer" if not ready else "the process ended")
-        return line
+    def names(self) -> list[str]:
+        """Raises RuntimeError if it does not start."""
+        return json.loads(self.start())
 
     def check(self, name: str) -> dict[str, Any]:
         """The answer, or one with the status "crash"."""
         try:
-            if self.process is None:
-                self.start()
-            assert self.process is not None
-            assert self.process.stdin is not None
-            self.process.stdin.write(f"{name}\n")
-            self.process.stdin.flush()
-            return json.loads(self._read())  # type: ignore[no-any-return]
-        except (TimeoutError, BrokenPipeError) as error:
-            self.stop()
+            return json.loads(self.ask(name, self.timeout))
+        except (TimeoutError, EOFError, RuntimeError) as error:
             return {"entry": name, "status": "crash", "samples": 0, "reasons": [str(error)]}
 
 
 def answers_of(workers: Sequence[Worker], names: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Asks several workers, each one question at a time; answers in the order of names."""
-    free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
-    for worker in workers:
-        free.put(worker)
-
-    def check(name: str) -> dict[str, Any]:
-        worker = free.get()
-        try:
-            return worker.check(name)
-        finally:
-            free.put(worker)
-
-    with ThreadPoolExecutor(len(workers)) as pool:
-        yield from pool.map(check, names)
-    for worker in workers:
-        worker.stop()
+    """Of several workers that are asked at once, in any order."""
+    return ask_all(workers, list(names), Worker.check)
 
 
 def known(path: Path) -> dict[str, dict[str, Any]]:

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import queue
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tests.line_process import ask_all
 from tests.opinfo.worker import REFUSALS, Answer, WorkerProcess
 from tests.run import RESULTS, fingerprint
 
@@ -34,33 +33,9 @@ def run_sweep(
     done: Callable[[Answer], None],
 ) -> None:
     """Checks entries in `jobs` processes; `done` is called in the caller's thread, in any order."""
-    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
-    answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
-    names = list(entries)
-    for name in names:
-        waiting.put(name)
-
-    def work() -> None:
-        worker = make_worker()
-        try:
-            while True:
-                name = waiting.get_nowait()
-                try:
-                    answers.put(worker.check(name, dtype))
-                except Exception as error:
-                    reason = f"the worker does not start: {error!r}"
-                    failure = {"check": "crash", "sample": -1, "reason": reason}
-                    answers.put(Answer(name, "crash", failures=[failure]))
-        except queue.Empty:
-            worker.close()
-
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(jobs)]
-    for thread in threads:
-        thread.start()
-    for _ in names:
-        done(answers.get())
-    for thread in threads:
-        thread.join()
+    workers = [make_worker() for _ in range(jobs)]
+    for answer in ask_all(workers, list(entries), lambda worker, name: worker.check(name, dtype)):
+        done(answer)
 
 
 def score(answers: Sequence[Answer]) -> tuple[int, int]:

@@ -10,20 +10,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
-import signal
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.line_process import START_TIMEOUT, LineProcess
+
 REFUSALS = "refusals"  # instead of a dtype: tests.opinfo.refusals
-START_TIMEOUT = 300.0  # seconds; importing PyTorch's operator database takes a while
 
 
 @dataclass
@@ -75,94 +70,41 @@ class WorkerProcess:
     def __init__(
         self, device: str, access: str, timeout: float = 300.0, driver: str = "", way: str = ""
     ) -> None:
-        self.settings = {"device": device, "access": access, "driver": driver, "way": way}
         self.timeout = timeout
-        self._process: subprocess.Popen[bytes] | None = None
-        self._log = tempfile.TemporaryFile("a+b")  # noqa: SIM115, lives as long as this object
+        settings = {"device": device, "access": access, "driver": driver, "way": way}
+        environment = {
+            "OMP_NUM_THREADS": "1",
+            "OUTBOARD_HOST_ACCESS": access,
+            "OUTBOARD_DRIVER": driver or os.environ.get("OUTBOARD_DRIVER", "host"),
+            "OUTBOARD_WAY": way,
+        }
+        self._process = LineProcess(
+            ["-m", "tests.opinfo.worker", json.dumps(settings)],
+            {name: value for name, value in environment.items() if value},
+        )
 
     def entries(self, dtype: str) -> list[str]:
         """Names of the entries whose CPU kernels take the dtype, a name such as "float32".
 
         Of all entries for "refusals".
         """
-        return json.loads(self._ask({"dtype": dtype}, START_TIMEOUT))
+        return json.loads(self._process.ask(json.dumps({"dtype": dtype}), START_TIMEOUT))
 
     def check(self, entry: str, dtype: str) -> Answer:
         """Runs all checks of an entry; whatever happens to the worker becomes the answer."""
         start = time.monotonic()
-        self._start()
+        request = json.dumps({"entry": entry, "dtype": dtype})
         try:
-            text = self._ask({"entry": entry, "dtype": dtype}, self.timeout)
-            answer = Answer.read(json.loads(text))
-        except TimeoutError:
-            answer = self._lost(entry, "timeout", f"no answer within {self.timeout:.0f} s")
-        except EOFError:
-            answer = self._lost(entry, "crash", self._death())
+            answer = Answer.read(json.loads(self._process.ask(request, self.timeout)))
+        except (TimeoutError, EOFError, RuntimeError) as error:
+            status = "timeout" if isinstance(error, TimeoutError) else "crash"
+            failure = {"check": status, "sample": -1, "reason": str(error)}
+            answer = Answer(entry, status, failures=[failure])
         answer.seconds = round(time.monotonic() - start, 2)
         return answer
 
     def close(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def _lost(self, entry: str, status: str, reason: str) -> Answer:
-        self.close()
-        return Answer(entry, status, failures=[{"check": status, "sample": -1, "reason": reason}])
-
-    def _death(self) -> str:
-        assert self._process is not None
-        code = self._process.wait()
-        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 2000))
-        tail = self._log.read().decode(errors="replace").strip().splitlines()[-1:]
-        cause = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-        return f"process ended with {cause}: {' '.join(tail)[:200]}"
-
-    def _start(self) -> None:
-        if self._process is not None and self._process.poll() is None:
-            return
-        settings = {
-            "OUTBOARD_HOST_ACCESS": self.settings["access"],
-            "OUTBOARD_DRIVER": self.settings["driver"] or os.environ.get("OUTBOARD_DRIVER", "host"),
-            "OUTBOARD_WAY": self.settings["way"],
-        }
-        self._log.truncate(0)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.opinfo.worker", json.dumps(self.settings)],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            env={
-                **os.environ,
-                "OMP_NUM_THREADS": "1",
-                **{name: value for name, value in settings.items() if value},
-            },
-        )
-        self._read_line(START_TIMEOUT)
-
-    def _ask(self, request: dict[str, Any], timeout: float) -> str:
-        self._start()
-        assert self._process is not None
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
-        except BrokenPipeError as error:
-            raise EOFError from error
-        return self._read_line(timeout)
-
-    def _read_line(self, timeout: float) -> str:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], timeout)
-        if not ready:
-            raise TimeoutError
-        line = self._process.stdout.readline()
-        if not line.endswith(b"\n"):
-            raise EOFError
-        return line.decode()
+        self._process.close()
 
 
 def serve(settings: dict[str, str]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.distributed.wheel.exclusions import EXCLUSIONS, Exclusion
-from tests.distributed.wheel_tests import RANKS, Worker, judged, last_line, scoreboard
+from tests.distributed.wheel_tests import Worker, judged, last_line, scoreboard
 from tests.opinfo.worker import Answer
 
 # Of each kind of communication one, and a model.
@@ -25,7 +25,6 @@ SLOW_SLICE = (
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Worker]:
     made = Worker("device", "", os.environ.get("OUTBOARD_HOST_ACCESS", "shared"), timeout=120)
-    made.process(RANKS)
     yield made
     made.close()
 
@@ -42,7 +41,7 @@ def test_slice(worker: Worker, test: str) -> None:
 def test_exclusions_name_tests(worker: Worker) -> None:
     """Each once, and no test of the slice."""
     names = [exclusion.test for exclusion in EXCLUSIONS]
-    assert set(names) <= set(worker.names)
+    assert set(names) <= set(worker.names())
     assert len(set(names)) == len(names)
     assert not set(names) & {*SLICE, *SLOW_SLICE}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.inductor.pytorch_tests import plain, side_of
-from tests.inductor.worker import ROOT
+from tests.line_process import ROOT
 from tests.support import SLOWNESS
 
 # In the shape of PyTorch's file: a template, what compares, and what copies tests.
