@@ -45,6 +45,30 @@ def test_dtypes_meet_as_in_eager_mode(device: torch.device):
     )
 
 
+def test_bits_of_values(device: torch.device):
+    """Of what a kernel has computed: rounded to 16 bits before."""
+
+    def function(x: torch.Tensor, i: torch.Tensor, flags: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x / 3
+        return (
+            y.view(torch.int16) * 2, y.view(torch.bfloat16) + 1, (i * 3).view(torch.float16) * 2,
+            (i & 0x3FFF).view(torch.bfloat16) * 2, x.float().view(torch.int32) + 1,
+            flags.view(torch.uint8) + 1, (i.to(torch.uint8) & 1).view(torch.bool) | flags,
+        )  # fmt: skip
+
+    x = torch.randn(37).half()
+    check(function, x, torch.randint(0, 999, (37,)).short(), x > 0, device=device, tolerance=0)
+
+
+def test_numbers_from_open_sizes(device: torch.device):
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        n = x.shape[0]
+        return x + round(n / 7.0, 2), x + round(n * 123.4, -2), x * n**0.5, x / (n // 4 + 1)
+
+    check(function, torch.randn(37), device=device, dynamic=True)
+    check(function, torch.randn(5), device=device, dynamic=True)
+
+
 def test_masks_keep_loads_within_memory(device: torch.device):
     def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         padded = F.pad(x, (1, 2, 3, 4))

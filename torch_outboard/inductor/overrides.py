@@ -19,6 +19,7 @@ from torch._inductor.virtualized import V, ops
 from torch._prims_common import type_to_dtype
 
 from torch_outboard.inductor.opencl.value_types import (
+    HALVES,
     LANES,
     broadcast,
     constant,
@@ -247,19 +248,23 @@ class OpenCLOverrides(OpOverrides):
             text = convert(str(x), dtype_of(x), dtype)
         else:
             text = constant(x, dtype)
-        if not use_compute_types and dtype in (torch.float16, torch.bfloat16):
-            name = "half" if dtype == torch.float16 else "bfloat"
-            return f"ob_round_{name}{LANES if vector else ''}({text})"
+        if not use_compute_types and dtype in HALVES:
+            return f"ob_round_{HALVES[dtype]}{LANES if vector else ''}({text})"
         # A plain copy would share the variable and with it its dtype.
         return f"({text})" if text == str(x) else text
 
     @staticmethod
     def to_dtype_bitcast(x: Any, dtype: torch.dtype, src_dtype: torch.dtype) -> str:
+        """Values of 16 bits are floats here, and rounded before their bits are taken."""
+        if torch.bool in (dtype, src_dtype):  # a mask; another byte than 0 and 1 is true
+            return convert(str(x), src_dtype, dtype)
         lanes = LANES if any_vector((x,)) else ""
-        for low in (torch.float16, torch.bfloat16):
-            if low in (dtype, src_dtype):
-                raise NotImplementedError(f"the bits of {low} are not taken in compiled graphs")
-        return f"as_{value_type(dtype)}{lanes}({x})"
+        text = str(x)
+        if src_dtype in HALVES:
+            text = f"ob_bits_of_{HALVES[src_dtype]}{lanes}({text})"
+        if dtype not in HALVES:
+            return f"as_{value_type(dtype)}{lanes}({text})"
+        return f"ob_value_of_{HALVES[dtype]}{lanes}(as_ushort{lanes}({text}))"
 
     @staticmethod
     def masked(mask: Any, body: Callable[[], Any], other: Any) -> Any:

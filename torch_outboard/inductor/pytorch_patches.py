@@ -150,7 +150,6 @@ def set_options_of_graphs() -> None:
             step = rest.get("inner_compile", module.compile_fx_inner)
             if not hasattr(step, "compiles_by_choice"):
                 rest = {**rest, "inner_compile": compiling_by_choice(step)}
-        # The original calls itself with the settings in place.
         for name, value in SETTINGS.items() if devices else ():
             if getattr(config, name) != value:
                 patches.setdefault(name, value)
@@ -161,7 +160,9 @@ def set_options_of_graphs() -> None:
             _fuse_products(patches)
         if devices and captured:
             _capture_graphs(patches)
-        return original(model_, example_inputs_, *arguments, config_patches=patches or None, **rest)
+        if not patches:  # the original's call of itself, with the settings in place
+            return original(model_, example_inputs_, *arguments, **rest)
+        return original(model_, example_inputs_, *arguments, config_patches=patches, **rest)
 
     module.compile_fx = compile_fx
 

@@ -6,6 +6,8 @@ negative says so, as a FloorDiv or PythonMod.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import sympy
 from sympy.printing.precedence import PRECEDENCE
 from torch.utils._sympy.printers import ExprPrinter
@@ -115,17 +117,67 @@ class OpenCLPrinter(ExprPrinter):
     _print_floor = _print_FloorToInt
     _print_ceiling = _print_CeilToInt
 
+    def _print_RoundDecimal(self, expr: sympy.Expr) -> str:
+        number, digits = expr.args
+        factor = f"(ob_real)1e{abs(int(digits))}"
+        up, down = ("*", "/") if digits >= 0 else ("/", "*")
+        return f"(rint((ob_real)({self._print(number)}) {up} {factor}) {down} {factor})"
+
+    def _print_TruncToFloat(self, expr: sympy.Expr) -> str:
+        return self._unary("trunc", expr)
+
+    def _print_Infinity(self, expr: sympy.Expr) -> str:
+        return "((ob_real)INFINITY)"
+
+    def _print_NegativeInfinity(self, expr: sympy.Expr) -> str:
+        return "((ob_real)-INFINITY)"
+
+    def _print_NaN(self, expr: sympy.Expr) -> str:
+        return "((ob_real)NAN)"
+
+    def _print_Rational(self, expr: sympy.Rational) -> str:
+        return f"((ob_real){expr.p} / (ob_real){expr.q})"
+
+    def _print_Not(self, expr: sympy.Expr) -> str:
+        return f"(!({self._print(expr.args[0])}))"
+
+    def _print_And(self, expr: sympy.Expr) -> str:
+        return self._all_of("&&", expr)
+
+    def _print_Or(self, expr: sympy.Expr) -> str:
+        return self._all_of("||", expr)
+
+    def _all_of(self, operator: str, expr: sympy.Expr) -> str:
+        return "(" + f" {operator} ".join(f"({self._print(x)})" for x in expr.args) + ")"
+
+    def _print_BooleanTrue(self, expr: sympy.Expr) -> str:
+        return "1"
+
+    def _print_BooleanFalse(self, expr: sympy.Expr) -> str:
+        return "0"
+
+    def _print_Piecewise(self, expr: sympy.Expr) -> str:
+        text = ""
+        for value, condition in reversed(expr.args):
+            text = (
+                f"(({self._print(condition)}) ? ({self._print(value)}) : {text})"
+                if text
+                else f"({self._print(value)})"
+            )
+        return text
+
     def _unary(self, function: str, expr: sympy.Expr) -> str:
         return f"{function}((ob_real)({self._print(expr.args[0])}))"
 
-    def _print_OpaqueUnaryFn_sqrt(self, expr: sympy.Expr) -> str:
-        return self._unary("sqrt", expr)
 
-    def _print_OpaqueUnaryFn_log2(self, expr: sympy.Expr) -> str:
-        return self._unary("log2", expr)
+def _opaque(function: str) -> Callable[[OpenCLPrinter, sympy.Expr], str]:
+    return lambda self, expr: self._unary(function, expr)
 
-    def _print_OpaqueUnaryFn_exp(self, expr: sympy.Expr) -> str:
-        return self._unary("exp", expr)
 
+for _name in (
+    "sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "exp", "log",
+    "asinh", "log2",
+):  # fmt: skip
+    setattr(OpenCLPrinter, f"_print_OpaqueUnaryFn_{_name}", _opaque(_name))
 
 print_expression = OpenCLPrinter().doprint

@@ -290,18 +290,22 @@ def _common_text() -> str:
         " const uint##w bits = as_uint##w(value);"
         " const uint##w rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;"
         " return convert_ushort##w(value != value ? (uint##w)(0x7fc0u) : rounded); }"
+        " static inline float##w ob_value_of_bfloat##w(ushort##w bits) {"
+        " return as_float##w(convert_uint##w(bits) << 16); }"
         " static inline float##w ob_round_bfloat##w(float##w value) {"
-        " return as_float##w(convert_uint##w(ob_bits_of_bfloat##w(value)) << 16); }",
-        "#define OB_HALF(w) static inline float##w ob_round_half##w(float##w value) {"
-        " ushort##w stored; vstore_half##w##_rte(value, 0, (half *)&stored);"
-        " return vload_half##w(0, (half *)&stored); }",
+        " return ob_value_of_bfloat##w(ob_bits_of_bfloat##w(value)); }",
+        "#define OB_HALF(w) static inline ushort##w ob_bits_of_half##w(float##w value) {"
+        " ushort##w stored; vstore_half##w##_rte(value, 0, (half *)&stored); return stored; }"
+        " static inline float##w ob_value_of_half##w(ushort##w bits) {"
+        " return vload_half##w(0, (half *)&bits); }"
+        " static inline float##w ob_round_half##w(float##w value) {"
+        " return ob_value_of_half##w(ob_bits_of_half##w(value)); }",
         # PoCL takes addresses of vload_half16 for those of whole vectors, and crashes elsewhere.
         "#define OB_HALVES(w)"
         " static inline float##w ob_from_halves##w(const __global ushort *p) {"
-        " ushort##w stored = vload##w(0, p); return vload_half##w(0, (half *)&stored); }"
+        " return ob_value_of_half##w(vload##w(0, p)); }"
         " static inline void ob_to_halves##w(float##w value, __global ushort *p) {"
-        " ushort##w stored; vstore_half##w##_rte(value, 0, (half *)&stored);"
-        " vstore##w(stored, 0, p); }",
+        " vstore##w(ob_bits_of_half##w(value), 0, p); }",
         "OB_BFLOAT()\nOB_HALF()",
         "#define ob_any(m) (m)\n#define ob_all(m) (m)",
         *(_checked_index(kind, 1) for kind in ("int", "long")),

@@ -32,6 +32,8 @@ VALUE_TYPES = {
     torch.float32: "float",
     torch.float64: "double",
 }
+# Names of these in helpers.
+HALVES = {torch.float16: "half", torch.bfloat16: "bfloat"}
 # In memory; the helpers that load and store are named after the dtypes.
 STORED_TYPES = {**VALUE_TYPES, torch.bool: "uchar", torch.float16: "half", torch.bfloat16: "ushort"}
 STORED_NAMES = {**STORED_TYPES, torch.bool: "bool", torch.bfloat16: "bfloat"}
