@@ -77,6 +77,16 @@ def test_masks_keep_loads_within_memory(device: torch.device):
     check(function, torch.randn(2, 3, 20, 20), device=device)
 
 
+@torch._inductor.config.patch(debug_index_asserts=True)
+def test_computed_indices_that_are_checked(device: torch.device):
+    """One of a whole row, which counts where a mask of its elements does."""
+
+    def function(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.aten.reflection_pad2d_backward(gradient, x, (1, 2, 3, 4))
+
+    check(function, torch.randn(1, 1, 15, 11), torch.randn(1, 1, 8, 8), device=device)
+
+
 def test_indices_that_are_read(device: torch.device):
     def function(x: torch.Tensor, i: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return x[i] * 2, x.index_add(0, i, y), x.scatter_add(0, i[:, None] % 3 + y.long() * 0, y)

@@ -204,6 +204,8 @@ class Indices:
         mask = "1" if self._load_mask is None else str(self._load_mask)
         if lanes:
             mask = broadcast(mask, torch.bool)
+        elif is_vector(mask):  # it counts if it counts for any of the lanes
+            mask = f"ob_any{LANES}({mask})"
         kind = self.index_type
         end = self.scalar_index(size) if upper else f"{kind.upper()}_MAX"
         self.compute.writeline(f"ob_checked_{kind}{lanes}({index}, {end}, {mask}, ob_fault);")
