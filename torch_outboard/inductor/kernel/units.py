@@ -62,6 +62,8 @@ class Units:
     def _write_units(self: Any, code: IndentedBuffer) -> None:
         kind = self.index_type
         units = self.scalar_index(V.graph.sizevars.simplify(self.units()))
+        body = IndentedBuffer()
+        self._write_lanes(body)  # says which local memory it needs
         code.writeline(f"const {kind} units = {units};")
         if self.target.group == 1:
             code.writeline(
@@ -98,7 +100,7 @@ class Units:
                     size = self.numel_text(tree)
                     code.writeline(f"const {kind} {tree.index_sym().name} = {rest} % ({size});")
                     rest = f"({rest} / ({size}))"
-            self._write_lanes(code)
+            code.splice(body)
         code.writeline("}")
 
     def _pointwise_trees(self: Any) -> list[IterationRangesRoot]:
