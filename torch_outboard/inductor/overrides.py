@@ -261,10 +261,10 @@ class OpenCLOverrides(OpOverrides):
         lanes = LANES if any_vector((x,)) else ""
         text = str(x)
         if src_dtype in HALVES:
-            text = f"ob_bits_of_{HALVES[src_dtype]}{lanes}({text})"
+            text = f"ob_pack_{HALVES[src_dtype]}{lanes}({text})"
         if dtype not in HALVES:
             return f"as_{value_type(dtype)}{lanes}({text})"
-        return f"ob_value_of_{HALVES[dtype]}{lanes}(as_ushort{lanes}({text}))"
+        return f"ob_unpack_{HALVES[dtype]}{lanes}(as_ushort{lanes}({text}))"
 
     @staticmethod
     def masked(mask: Any, body: Callable[[], Any], other: Any) -> Any:

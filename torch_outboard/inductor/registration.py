@@ -118,7 +118,7 @@ def _register_backend() -> None:
         from torch._inductor.codegen import common
 
         from torch_outboard.inductor import pytorch_patches, random_numbers
-        from torch_outboard.inductor.lowerings import products
+        from torch_outboard.inductor.lowerings import flex_kernels, products
         from torch_outboard.inductor.scheduling import OpenCLScheduling
         from torch_outboard.inductor.wrapper import OutboardOperations, OutboardWrapper
     except (ImportError, AttributeError) as problem:
@@ -134,10 +134,13 @@ def _register_backend() -> None:
     common.register_device_op_overrides(state.name, OutboardOperations())
     random_numbers.define()
     products.define()
+    flex_kernels.define()
     pytorch_patches.install()
 
 
 def _take_flex_attention() -> None:
     from torch_outboard.inductor import pytorch_patches
+    from torch_outboard.inductor.lowerings import flex_autocast
 
     pytorch_patches.take_flex_attention()
+    flex_autocast.register()

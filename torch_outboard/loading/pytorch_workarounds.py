@@ -11,6 +11,7 @@ from multiprocessing import reduction
 from typing import Any
 
 import torch
+from torch import _ops
 from torch.autograd import profiler_util
 from torch.multiprocessing import reductions
 
@@ -89,6 +90,24 @@ _DEVICE_TIMES = (
 )
 
 
+def let_higher_order_operators_through_autocast() -> None:
+    """Lets `torch.cond`, `while_loop`, `scan` and the like run under the device's autocast.
+
+    Reason: operators of higher order leave autocast to the operators in them on CPU, CUDA and XPU,
+    by a list of keys; with any other they raise "could not find kernel".
+    Where: torch/_ops.py, `_HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS`.
+    Can go: when the list has AutocastPrivateUse1.
+    """
+    key = torch._C.DispatchKey.AutocastPrivateUse1  # type: ignore[attr-defined]
+    keys = _ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS
+    if key in keys:
+        return
+    keys.append(key)
+    for higher_order in _ops._higher_order_ops.values():
+        if key not in higher_order.py_kernels:
+            higher_order.fallthrough(key)
+
+
 def stop_autograd_threads_at_exit() -> None:
     """Ends autograd's threads of the device before the interpreter ends.
 
@@ -130,5 +149,6 @@ def install() -> None:
     share_storages_between_processes()
     name_the_device_in_dlpack()
     name_the_device_in_profiles()
+    let_higher_order_operators_through_autocast()
     end_profiles_at_exit()
     stop_autograd_threads_at_exit()

@@ -110,3 +110,21 @@ def test_a_function_with_other_graphs_in_it(device: torch.device):
     explained = torch._dynamo.explain(function)(moved(x, device))
     assert explained.graph_break_count == 1
     assert explained.graph_count >= 2
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_branches_under_autocast(compiled: bool, device: torch.device):
+    """The operators in them are cast, as on CPU."""
+    weight = torch.randn(8, 8)
+
+    def function(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(x.device.type, dtype=torch.bfloat16):
+            return torch.cond(x.sum() > 0, lambda x: x @ weight, lambda x: x @ weight * 2, (x,))
+
+    x = torch.randn(4, 8)
+    expected = function(x, weight)
+    torch.compiler.reset()
+    chosen = torch.compile(function) if compiled else function
+    actual = chosen(x.to(device), weight.to(device))
+    assert actual.dtype == expected.dtype == torch.bfloat16
+    torch.testing.assert_close(actual.cpu(), expected, rtol=2e-2, atol=2e-2)

@@ -1,4 +1,4 @@
-"""Attention in compiled graphs: the device's kernel, and flex_attention by its dense formula."""
+"""Attention in compiled graphs: the device's kernel; flex_attention by kernels and formula."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._dynamo.utils import counters
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from tests.inductor.support import kernels_of
+from torch_outboard import _C
 
 SIZES = ((4, 48), (2, 32), (2, 32))  # heads and length of queries, keys, values
 
@@ -68,3 +70,166 @@ def test_flex_attention_of_half_precision(device):
     torch.testing.assert_close(
         actual.float(), written_out(*given, slope), check_device=False, rtol=1e-2, atol=5e-3
     )
+
+
+# ---- Kernels against eager mode
+
+
+@pytest.fixture
+def compiles() -> None:
+    if not _C.runs_code(0):
+        pytest.skip("the device has no compiler for kernels")
+
+
+def documents(device: Any) -> Any:
+    owner = (torch.arange(300) // 60).to(device)
+    return lambda b, h, m, n: (owner[m] == owner[n]) & ((m - n).abs() < 50) | (n == 0)
+
+
+def causal(device: Any) -> Any:
+    return lambda b, h, m, n: m >= n
+
+
+def soft_cap(device: Any) -> Any:
+    return lambda score, b, h, m, n: torch.tanh(score / 20) * 20
+
+
+def distances(device: Any) -> Any:
+    """A table, a tensor of one number, and arithmetic of integers."""
+    torch.manual_seed(1)
+    table, half = torch.randn(4, 200).to(device), torch.tensor(0.5, device=device)
+    return lambda score, b, h, m, n: (
+        torch.where(m >= n, score * half, score.clamp(-1, 1))
+        + table[h, torch.clamp(m - n, -100, 99)]
+        + (m - n) // 7 * 0.1 + (n - m) % 5
+    )  # fmt: skip
+
+
+def by_both(
+    device: Any, sizes: Any, score: Any, mask: Any, dtype: Any = torch.float32, **blocks: Any
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Output and gradients: compiled, and of eager mode in float32; kernels have to be used."""
+    from torch_outboard.inductor.lowerings import flex_kernels
+
+    batch, heads, key_heads, queries, keys, size = sizes
+    torch.manual_seed(0)
+    shapes = [(batch, queries, heads, size), *[(batch, key_heads, keys, size)] * 2]
+    given = [torch.randn(shape) for shape in shapes]
+    given[0] = given[0].transpose(1, 2)
+    gradient = torch.randn(batch, heads, queries, size)
+    allowed = mask and create_block_mask(
+        mask(device), None, None, queries, keys, device=device, **blocks
+    )
+    results = []
+    for function, kind in ((torch.compile(flex_attention), dtype), (flex_attention, torch.float32)):
+        leaves = [x.to(kind).to(device).requires_grad_() for x in given]
+        before = counters[device.type]["flex_attention_kernels"]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(flex_kernels, "DENSE_BYTES", 0)
+            out = function(
+                *leaves, score_mod=score and score(device), block_mask=allowed,
+                enable_gqa=heads != key_heads,
+            )  # fmt: skip
+            found = torch.autograd.grad(out, leaves, gradient.to(kind).to(device))
+        if function is not flex_attention:
+            assert counters[device.type]["flex_attention_kernels"] == before + 2
+        assert [x.stride() for x in found] == [x.stride() for x in leaves]
+        results.append([x.float().cpu() for x in (out.detach(), *found)])
+    return results[0], results[1]
+
+
+CASES = {
+    "plain": ((1, 2, 2, 100, 70, 16), None, None, {}),
+    "soft cap": ((2, 4, 4, 70, 70, 16), soft_cap, causal, {}),
+    "blocks": ((1, 4, 1, 300, 300, 20), distances, documents, {"BLOCK_SIZE": 64}),
+    "blocks of two sizes": ((1, 2, 2, 300, 300, 64), None, documents, {"BLOCK_SIZE": (32, 64)}),
+}
+
+
+@pytest.mark.parametrize(
+    "case",
+    ["soft cap", *(pytest.param(c, marks=pytest.mark.slow) for c in CASES if c != "soft cap")],
+)
+@pytest.mark.usefixtures("compiles")
+def test_kernels(device, case):
+    sizes, score, mask, blocks = CASES[case]
+    actual, expected = by_both(device, sizes, score, mask, **blocks)
+    torch.testing.assert_close(actual, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.usefixtures("compiles")
+def test_kernels_of_half_precision(device, dtype):
+    actual, expected = by_both(device, (2, 4, 2, 130, 70, 32), distances, causal, dtype)
+    tolerance = 1e-2 if dtype == torch.float16 else 8e-2
+    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiles")
+def test_rows_without_keys(device):
+    """Are zero, and have no gradient."""
+    actual, expected = by_both(
+        device, (1, 2, 2, 128, 70, 16), None, lambda device: lambda b, h, m, n: (m > 40) & (n < m)
+    )
+    assert torch.equal(actual[0][:, :, :41], torch.zeros(1, 2, 41, 16))
+    torch.testing.assert_close(actual, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiles")
+def test_a_wrong_index_of_a_score(device):
+    """Is never followed; the next wait raises it."""
+    table = torch.randn(10).to(device)
+    q = torch.randn(1, 1, 64, 16).to(device)
+    mask = create_block_mask(lambda b, h, m, n: m >= n, None, None, 64, 64, device=device)
+
+    def attend(q: torch.Tensor) -> torch.Tensor:
+        return flex_attention(
+            q, q, q, score_mod=lambda s, b, h, m, n: s + table[m], block_mask=mask
+        )
+
+    with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
+        from torch_outboard.inductor.lowerings import flex_kernels
+
+        patch.setattr(flex_kernels, "DENSE_BYTES", 0)
+        torch.compile(attend)(q)
+        with pytest.raises(IndexError):
+            torch.accelerator.synchronize()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiles")
+def test_what_has_no_text_is_computed_by_the_formula(device):
+    """A cumulative sum over a tensor from outside."""
+    before = counters[device.type]["dense_attention"]
+    q = torch.randn(1, 2, 64, 16)
+    table = torch.randn(64)
+
+    def attend(q: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+        return flex_attention(
+            q, q, q, score_mod=lambda s, b, h, m, n: s + table.cumsum(0)[m] * 0 + table.sum()
+        )
+
+    with torch.no_grad():
+        actual = torch.compile(attend)(q.to(device), table.to(device))
+    assert counters[device.type]["dense_attention"] == before + 1
+    scores = q @ q.transpose(-1, -2) / 4
+    torch.testing.assert_close(actual.cpu(), scores.softmax(-1) @ q, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_autocast(device, compiled):
+    """Casts what is attended to, with its gradient."""
+    q, v = torch.randn(1, 2, 128, 16), torch.randn(1, 2, 128, 16)
+    mask = create_block_mask(lambda b, h, m, n: m >= n, None, None, 128, 128, device=device)
+    function = torch.compile(flex_attention) if compiled else flex_attention
+    query = q.to(device).requires_grad_()
+    with torch.autocast(device.type, dtype=torch.bfloat16):
+        out = function(query, query, v.half().to(device), block_mask=mask)
+    assert out.dtype == torch.bfloat16
+    out.float().sum().backward()
+    assert query.grad.dtype == torch.float32
+    expected = F.scaled_dot_product_attention(q, q, v, is_causal=True)
+    torch.testing.assert_close(out.float().cpu(), expected, rtol=3e-2, atol=3e-2)

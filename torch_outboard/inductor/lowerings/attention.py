@@ -1,14 +1,16 @@
-"""`flex_attention` and its derivative in compiled graphs, as operators on whole scores.
+"""`flex_attention` and its derivative in compiled graphs: kernels, or operators on whole scores.
 
-PyTorch's own kernels for it are Triton's. Here its dense formula takes the place of the call before
-the graph is cut into forward and backward: two products, and what Inductor fuses between them,
-`score_mod` and `mask_mod` included. Memory is that of the scores.
+PyTorch's own kernels for it are Triton's. Before the graph is cut into forward and backward, a call
+becomes one of ours (flex_kernels.py). What these cannot do becomes the dense formula: two products,
+and what Inductor fuses between them, `score_mod` and `mask_mod` included. Memory is that of the
+scores then.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +21,7 @@ from torch._inductor.virtualized import V
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
+from torch_outboard.inductor.lowerings import flex_kernels, score_texts
 from torch_outboard.inductor.lowerings.expressions import texts_in_use
 from torch_outboard.state import state
 
@@ -26,6 +29,7 @@ _DENSE: dict[Any, Callable[..., Any]] = {
     torch.ops.higher_order.flex_attention: sdpa_dense,
     torch.ops.higher_order.flex_attention_backward: sdpa_dense_backward,
 }
+_FILES = (__file__, flex_kernels.__file__, score_texts.__file__)
 _BUFFERS = 12  # the argument of the derivative that holds what `score_mod` captured
 
 
@@ -40,11 +44,14 @@ class InlineAttention(CustomGraphPass):
             if node.op == "call_function" and node.target in _DENSE:
                 value = node.args[0].meta["val"]
                 if value.device.type == state.name:
-                    _inline(graph, node)
+                    assert graph.owning_module is not None
+                    module_of = partial(_value, graph.owning_module)
+                    if not flex_kernels.replace(graph, node, module_of):
+                        _inline(graph, node)
         self.further(graph)
 
     def uuid(self) -> Any:
-        return (get_hash_for_files((__file__,)), *texts_in_use(), self.further.uuid())
+        return (get_hash_for_files(_FILES), *texts_in_use(), self.further.uuid())
 
 
 def _inline(graph: torch.fx.Graph, node: torch.fx.Node) -> None:

@@ -123,7 +123,7 @@ def _store_one(name: str, place: str, value: str) -> str:
     if name == "half":
         return f"vstore_half_rte({value}, {place}, p)"
     if name == "bfloat":
-        return f"(p)[{place}] = ob_bits_of_bfloat({value})"
+        return f"(p)[{place}] = ob_pack_bfloat({value})"
     return f"(p)[{place}] = ({value})"
 
 
@@ -136,7 +136,7 @@ def _store(name: str, lanes: int) -> str:
     elif name == "half":
         body = f"ob_to_halves{lanes}(v, (__global ushort *)((p) + (i)))"
     elif name == "bfloat":
-        body = f"vstore{lanes}(ob_bits_of_bfloat{lanes}(v), {at}"
+        body = f"vstore{lanes}(ob_pack_bfloat{lanes}(v), {at}"
     else:
         body = f"vstore{lanes}(v, {at}"
     return _define("store", name, lanes, "p, i, v", body)
@@ -182,7 +182,7 @@ def _atomic_add(name: str, lanes: int) -> str:
     if name == "half":
         added = "0; vstore_half_rte(vload_half(0, (half *)&old) + v, 0, (half *)&fresh);"
     elif name == "bfloat":
-        added = "ob_bits_of_bfloat(as_float((uint)old << 16) + v);"
+        added = "ob_pack_bfloat(as_float((uint)old << 16) + v);"
     else:
         added = f"({unsigned})(old + v);"
     return (

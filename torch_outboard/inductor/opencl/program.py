@@ -286,26 +286,26 @@ def _common_text() -> str:
         " const long q = a / b; return q * b != a && (a < 0) != (b < 0) ? q - 1 : q; }",
         "static inline long ob_natural_power(long base, long exponent) {"
         " long result = 1; for (; exponent > 0; --exponent) result *= base; return result; }",
-        "#define OB_BFLOAT(w) static inline ushort##w ob_bits_of_bfloat##w(float##w value) {"
+        "#define OB_BFLOAT(w) static inline ushort##w ob_pack_bfloat##w(float##w value) {"
         " const uint##w bits = as_uint##w(value);"
         " const uint##w rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;"
         " return convert_ushort##w(value != value ? (uint##w)(0x7fc0u) : rounded); }"
-        " static inline float##w ob_value_of_bfloat##w(ushort##w bits) {"
+        " static inline float##w ob_unpack_bfloat##w(ushort##w bits) {"
         " return as_float##w(convert_uint##w(bits) << 16); }"
         " static inline float##w ob_round_bfloat##w(float##w value) {"
-        " return ob_value_of_bfloat##w(ob_bits_of_bfloat##w(value)); }",
-        "#define OB_HALF(w) static inline ushort##w ob_bits_of_half##w(float##w value) {"
+        " return ob_unpack_bfloat##w(ob_pack_bfloat##w(value)); }",
+        "#define OB_HALF(w) static inline ushort##w ob_pack_half##w(float##w value) {"
         " ushort##w stored; vstore_half##w##_rte(value, 0, (half *)&stored); return stored; }"
-        " static inline float##w ob_value_of_half##w(ushort##w bits) {"
+        " static inline float##w ob_unpack_half##w(ushort##w bits) {"
         " return vload_half##w(0, (half *)&bits); }"
         " static inline float##w ob_round_half##w(float##w value) {"
-        " return ob_value_of_half##w(ob_bits_of_half##w(value)); }",
+        " return ob_unpack_half##w(ob_pack_half##w(value)); }",
         # PoCL takes addresses of vload_half16 for those of whole vectors, and crashes elsewhere.
         "#define OB_HALVES(w)"
         " static inline float##w ob_from_halves##w(const __global ushort *p) {"
-        " return ob_value_of_half##w(vload##w(0, p)); }"
+        " return ob_unpack_half##w(vload##w(0, p)); }"
         " static inline void ob_to_halves##w(float##w value, __global ushort *p) {"
-        " vstore##w(ob_bits_of_half##w(value), 0, p); }",
+        " vstore##w(ob_pack_half##w(value), 0, p); }",
         "OB_BFLOAT()\nOB_HALF()",
         "#define ob_any(m) (m)\n#define ob_all(m) (m)",
         *(_checked_index(kind, 1) for kind in ("int", "long")),

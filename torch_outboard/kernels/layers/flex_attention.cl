@@ -1,0 +1,33 @@
+// Attention whose scores go through functions of their places, over the blocks of keys that a mask
+// leaves to each block of queries: those of `indices`, where VISIBLE says which keys count, and those
+// of `full_indices`, where all do. Softmax is kept as a running maximum and sum.
+//
+// SCORE(to, s, b, h, m, n), VISIBLE(to, b, h, m, n) and SCORE_GRADIENT(to, s, b, h, m, n, g) are
+// written before this.
+
+#define LN2 ((V)0.693147180559945309417)
+
+// Where the lists of block `block` of head h stand; masks may have one batch or head for all.
+#define LIST(counts, b, h, block) \
+  ((((b) % mask_batches) * mask_heads + (h) % mask_heads) * (counts) + (block))
+
+// The blocks that belong to a list: first those that need the mask, then the others.
+#if HAS_full_counts
+#define LISTS 2
+#define COUNT(kind, at) ((kind) == 0 ? counts_load(at) : full_counts_load(at))
+#define BLOCK(kind, at) ((kind) == 0 ? indices_load(at) : full_indices_load(at))
+#else
+#define LISTS 1
+#define COUNT(kind, at) (counts_load(at))
+#define BLOCK(kind, at) (indices_load(at))
+#endif
+
+// The score of a query and a key after `mask_mod` and `score_mod`.
+#define FINISH_SCORE(to, s, kind, b, h, m, n)       \
+  {                                                 \
+    const V ob_s = (s);                             \
+    int ob_seen = 1;                                \
+    if ((kind) == 0) VISIBLE(ob_seen, b, h, m, n)   \
+    if (ob_seen) SCORE(to, ob_s, b, h, m, n)        \
+    else to = NEVER;                                \
+  }
