@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.line_process import ROOT
 from tests.support import run_python
 
 PROGRAM = """
@@ -41,6 +42,6 @@ def test_reductions(device, tmp_path: Path, lanes: int):
         pytest.skip("the driver of GPUs' forms wraps the driver 'ocl'")
     printed = run_python(
         PROGRAM, str(lanes), timeout=300, OUTBOARD_DRIVER="ocl", OUTBOARD_WAY="device",
-        TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor"),
+        TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor"), PYTHONPATH=str(ROOT),
     )  # fmt: skip
     assert printed.strip() == "True"
