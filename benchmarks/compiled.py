@@ -2,11 +2,12 @@
 
     python -m benchmarks.compiled [--device ocl] [--rounds 21] [--save NAME] [names or groups...]
 
-Groups are fused, chain and steps. By default what is compiled runs by device kernels alone
-(OUTBOARD_WAY=device) and is compared with Inductor's code for CPU; `--how eager` is eager mode on
-the device, `--how auto` compiled with the way chosen. `--reference` is compiled or eager on CPU, or
-"device eager". Besides, `calls` measures what a call of a compiled graph of one small kernel takes,
-and `first` the first call of a compiled training step, without and with its caches.
+Groups are fused, chain, steps and optimizers. By default what is compiled runs by device kernels
+alone (OUTBOARD_WAY=device) and is compared with Inductor's code for CPU; `--how eager` is eager
+mode on the device, `--how auto` compiled with the way chosen. `--reference` is compiled or eager on
+CPU, or "device eager", or "device separate", in which an optimizer has kernels for each tensor.
+Besides, `calls` measures what a call of a compiled graph of one small kernel takes, and `first` the
+first call of a compiled training step, without and with its caches.
 """
 
 from __future__ import annotations
@@ -86,16 +87,21 @@ def _work(name: str) -> Work:
     return make
 
 
-def _adam(device: str) -> Callable[[], object]:
-    """A step of Adam on the parameters of a small transformer."""
-    torch.manual_seed(0)
-    parameters = list(training_steps.Gpt().to(device).parameters())
-    for parameter in parameters:
-        parameter.grad = torch.randn_like(parameter)
-    optimizer = torch.optim.Adam(parameters, lr=1e-4)
-    step = torch.compile(optimizer.step) if _compiled() else optimizer.step
-    step()
-    return step
+def _optimizer(kind: str, make_model: Callable[[], torch.nn.Module]) -> Work:
+    """A step of an optimizer on the parameters of a model."""
+
+    def make(device: str) -> Callable[[], object]:
+        torch.manual_seed(0)
+        parameters = list(make_model().to(device).parameters())
+        for parameter in parameters:
+            parameter.grad = torch.randn_like(parameter)
+        foreach = False if os.environ.get(_HOW) == "separate" else None
+        optimizer = getattr(torch.optim, kind)(parameters, lr=1e-4, foreach=foreach)
+        step = torch.compile(optimizer.step) if _compiled() else optimizer.step
+        step()
+        return step
+
+    return make
 
 
 def _step(name: str) -> Work:
@@ -128,9 +134,15 @@ GROUPS = {
     "fused": [*list(_cases())[:9], "Adam step"],
     "chain": ["chain and sum", "sum of columns"],
     "steps": list(MODELS),
+    "optimizers": ["AdamW step, small GPT", "AdamW step, ResNet-18"],
 }
 WORKS: dict[str, Work] = {name: _work(name) for name in _cases()}
-WORKS |= {"Adam step": _adam} | {name: _step(name) for name in MODELS}
+WORKS |= {name: _step(name) for name in MODELS}
+WORKS |= {
+    "Adam step": _optimizer("Adam", training_steps.Gpt),
+    "AdamW step, small GPT": _optimizer("AdamW", training_steps.Gpt),
+    "AdamW step, ResNet-18": _optimizer("AdamW", training_steps.ResNet18),
+}
 
 
 def paired(names: list[str], device: str, how: str, reference: str, rounds: int) -> list[Ratio]:
@@ -144,8 +156,8 @@ def paired(names: list[str], device: str, how: str, reference: str, rounds: int)
         _HOW: how,
     }
     # A device with an index, so that it is another name.
-    other = f"{device}:0" if reference == "device eager" else "cpu"
-    of_reference = {**settings, _HOW: "eager" if "eager" in reference else "compiled"}
+    other = f"{device}:0" if reference.startswith("device ") else "cpu"
+    of_reference = {**settings, _HOW: reference.removeprefix("device ")}
     if other == "cpu":
         # Else its threads sit on one processor now and then, and spin.
         of_reference["OMP_PROC_BIND"] = "true"
@@ -222,7 +234,9 @@ def main() -> None:
     parser.add_argument("--device", default=os.environ.get("OUTBOARD_DRIVER", "ocl"))
     parser.add_argument("--how", default="device", choices=("device", "auto", "eager"))
     parser.add_argument(
-        "--reference", default="compiled", choices=("compiled", "eager", "device eager")
+        "--reference",
+        default="compiled",
+        choices=("compiled", "eager", "device eager", "device separate"),
     )
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--save", default="", help="a name in benchmarks/results")

@@ -75,7 +75,8 @@ class GraphKernel {
   // Compiles, or loads from disk. Raises RuntimeError with the compiler's words.
   void build(c10::DeviceIndex device) { find(device); }
 
-  // Arguments as `parameters` says, then pieces of work, and what all of it costs.
+  // Arguments as `parameters` says, then pieces of work, and what all of it costs. Numbers may be
+  // CPU tensors of one element.
   void call(const py::args& given) {
     LaunchArguments arguments;
     c10::DeviceIndex device = -1;
@@ -104,10 +105,10 @@ class GraphKernel {
           arguments.value(integer(take()));
           break;
         case 'f':
-          arguments.value(static_cast<float>(PyFloat_AsDouble(take())));
+          arguments.value(static_cast<float>(real(take())));
           break;
         case 'd':
-          arguments.value(PyFloat_AsDouble(take()));
+          arguments.value(real(take()));
           break;
         case 'F':
           arguments.address(graph_fault(device).address());
@@ -129,7 +130,15 @@ class GraphKernel {
   }
 
  private:
-  static int64_t integer(PyObject* object) { return PyLong_AsLongLong(object); }
+  static int64_t integer(PyObject* object) {
+    if (THPVariable_Check(object)) return THPVariable_Unpack(object).item<int64_t>();
+    return PyLong_AsLongLong(object);
+  }
+
+  static double real(PyObject* object) {
+    if (THPVariable_Check(object)) return THPVariable_Unpack(object).item<double>();
+    return PyFloat_AsDouble(object);
+  }
 
   Grid grid(uint64_t work, uint64_t cost) const {
     switch (cut_) {

@@ -106,7 +106,7 @@ def set_options_of_graphs() -> None:
     from torch_outboard.inductor import host_code
     from torch_outboard.inductor.ahead_of_time import package
     from torch_outboard.inductor.choice import compiling_by_choice
-    from torch_outboard.inductor.lowerings import expressions
+    from torch_outboard.inductor.lowerings import complex_numbers, expressions
     from torch_outboard.inductor.lowerings.attention import InlineAttention
     from torch_outboard.inductor.policy import way_of_graphs
     from torch_outboard.inductor.random_numbers import UseOwnNumbers, Words
@@ -156,6 +156,7 @@ def set_options_of_graphs() -> None:
         if config.joint_custom_pre_pass is None and devices:
             patches.setdefault("joint_custom_pre_pass", InlineAttention(UseOwnNumbers(Words)))
         if devices:
+            complex_numbers.define_lowerings()
             expressions.define_lowerings()
             _fuse_products(patches)
         if devices and captured:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
@@ -9,12 +10,14 @@ import sympy
 import torch
 from torch._inductor.codegen.common import BackendFeature
 from torch._inductor.codegen.simd import SIMDScheduling
+from torch._inductor.codegen.simd_kernel_features import SIMDKernelFeatures
 from torch._inductor.utils import get_kernel_metadata
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
 from torch.utils._sympy.functions import FloorDiv
 
 from torch_outboard.inductor.kernel import OpenCLKernel
+from torch_outboard.inductor.kernel.combined import CombinedKernel, combined
 from torch_outboard.inductor.kernel.lanes import inner_size
 from torch_outboard.inductor.target import target_of
 
@@ -44,7 +47,7 @@ class OpenCLScheduling(SIMDScheduling):
 
     @classmethod
     def get_backend_features(cls, device: torch.device) -> OrderedSet[BackendFeature]:
-        features = OrderedSet([BackendFeature.MASKED_SCATTER_WITH_INDEX])
+        features = OrderedSet([BackendFeature.MASKED_SCATTER_WITH_INDEX, BackendFeature.FOREACH])
         if target_of(device).group == 1:
             # Items of a group read what another one writes.
             features.add(BackendFeature.INPLACE_BUFFERS)
@@ -75,10 +78,58 @@ class OpenCLScheduling(SIMDScheduling):
             return two, None
         return one, None
 
-    def define_kernel(self, src_code: str, node_schedule: Any, kernel: OpenCLKernel) -> str:
+    def can_fuse(self, node1: Any, node2: Any) -> bool:
+        """Not into a kernel of more tensors than a device takes."""
+        if not (node1.is_foreach() or node2.is_foreach()):
+            accesses = (node.read_writes.reads_and_writes() for node in (node1, node2))
+            names = {access.name for access in itertools.chain(*accesses)}
+            target = target_of(node1.get_device())
+            if (len(names) + 1) * target.pointer_bytes > target.parameter_bytes:
+                return False
+        return bool(super().can_fuse(node1, node2))
+
+    can_fuse_vertical = can_fuse
+    can_fuse_horizontal = can_fuse
+
+    def codegen_combo_kernel(self, combo_kernel_node: Any) -> None:
+        """Nodes that need nothing of each other, in as few launches as take their parameters."""
+        schedule: list[Any] = []
+        kernels = []
+        for piece in combo_kernel_node.get_subkernel_nodes():
+            nodes = [node for node in piece.get_nodes() if not self._is_removed(node)]
+            if nodes:
+                schedule += nodes
+                kernels.append(self._generate_piece(nodes))
+        for kernel in combined(kernels):
+            name = self.define_kernel(kernel.codegen_kernel(), schedule, kernel)
+            self.codegen_comment(schedule, name)
+            kernel.call_kernel(name)
+        self.free_buffers_in_scheduler()
+
+    def _is_removed(self, node: Any) -> bool:
+        return node.get_name() in getattr(self.scheduler, "removed_ops", ())
+
+    def _generate_piece(self, nodes: list[Any]) -> OpenCLKernel:
+        """A kernel with the body of some nodes, which are then said to have run."""
+        _, (numel, reduction_numel) = max(nodes, key=lambda node: int(node.is_reduction())).group
+        schedule = self.generate_node_schedule(nodes, numel, reduction_numel)
+        tiling, _ = self.get_tiling_and_scores(schedule, numel, reduction_numel)
+        features = SIMDKernelFeatures(schedule, numel, reduction_numel)
+        kernel = self.kernel_type(tiling, features=features, shared_text=True)
+        self.codegen_node_schedule_with_kernel(schedule, kernel)
+        with V.set_kernel_handler(kernel):
+            for node in features.scheduler_nodes():
+                node.mark_run()
+        V.graph.removed_buffers |= kernel.removed_buffers
+        V.graph.inplaced_to_remove |= kernel.inplaced_to_remove
+        return kernel
+
+    def define_kernel(
+        self, src_code: str, node_schedule: Any, kernel: OpenCLKernel | CombinedKernel
+    ) -> str:
         wrapper = V.graph.wrapper_code
         properties = kernel.launch_properties()
-        letters = kernel.parameter_letters()
+        letters = "".join(parameter.letter for parameter in kernel.parameters())
         key = f"{src_code}{letters}{properties}"
         if key in wrapper.src_to_kernel:
             return str(wrapper.src_to_kernel[key])

@@ -97,8 +97,9 @@ class LaunchArguments {
   uint32_t count_ = 0;
   size_t used_ = 0;
   uint64_t local_bytes_ = 0;
-  std::array<ob_argument, 64> arguments_;           // uninitialized beyond count_
-  alignas(16) std::array<std::byte, 2048> values_;  // OpenCL guarantees room for 1024
+  // OpenCL guarantees room for 1024 bytes: 256 numbers of 4, each in 8 bytes here.
+  std::array<ob_argument, 256> arguments_;  // uninitialized beyond count_
+  alignas(16) std::array<std::byte, 2048> values_;
 };
 
 // Enqueues `kernel` on `stream`, a stream of the kernel's device. Does not wait. Raises ValueError

@@ -18,39 +18,22 @@ import itertools
 from typing import Any
 
 import sympy
-import torch
-from torch._inductor.codegen.common import (
-    CSEVariable,
-    IndentedBuffer,
-    PythonPrinter,
-    SizeArg,
-    TensorArg,
-)
+from torch._inductor.codegen.common import CSEVariable, IndentedBuffer, PythonPrinter
 from torch._inductor.codegen.simd import SIMDKernel
+from torch._inductor.utils import sympy_product
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
-from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from torch_outboard.inductor.kernel.indices import Indices
 from torch_outboard.inductor.kernel.memory import Memory
+from torch_outboard.inductor.kernel.parameters import Parameter, parameters_of, text_of_kernel
 from torch_outboard.inductor.kernel.reductions import Reductions
 from torch_outboard.inductor.kernel.scans import Scans
 from torch_outboard.inductor.kernel.units import Units
 from torch_outboard.inductor.kernel.variables import OpenCLCSE
 from torch_outboard.inductor.opencl.printer import print_expression
-from torch_outboard.inductor.opencl.value_types import STORED_TYPES
 from torch_outboard.inductor.overrides import OpenCLOverrides
 from torch_outboard.inductor.target import Target, target_of
-
-# Of parameters that are passed by value, by their letters for GraphKernel.
-_SCALARS = {"f": "float", "d": "double", "i": "int", "l": "long"}
-
-
-def _letter(dtype: torch.dtype) -> str:
-    """How a number of the host is passed."""
-    if dtype.is_floating_point:
-        return "d" if dtype == torch.float64 else "f"
-    return "l" if dtype.itemsize == 8 or dtype == torch.uint32 else "i"
 
 
 class OpenCLKernel(Units, Indices, Memory, Reductions, Scans, SIMDKernel[CSEVariable]):
@@ -61,8 +44,12 @@ class OpenCLKernel(Units, Indices, Memory, Reductions, Scans, SIMDKernel[CSEVari
     kexpr = staticmethod(print_expression)
     pexpr = PythonPrinter().doprint
 
-    def __init__(self, tiling: dict[str, sympy.Expr], **kwargs: Any) -> None:
+    def __init__(
+        self, tiling: dict[str, sympy.Expr], shared_text: bool = False, **kwargs: Any
+    ) -> None:
+        """`shared_text`: for any sizes of the loops, which are variables; see combined.py."""
         super().__init__(tiling, **kwargs)
+        self.shared_text = shared_text
         self.cse = OpenCLCSE()
         self.target: Target = target_of(V.graph.get_current_device_or_throw())
         # Of values that stay known after a loop over a reduction.
@@ -95,15 +82,8 @@ class OpenCLKernel(Units, Indices, Memory, Reductions, Scans, SIMDKernel[CSEVari
         self.codegen_body()
         code = IndentedBuffer()
         self._write_units(code)
-        parameters, binds = self._parameters()
-        whole = IndentedBuffer()
-        whole.writeline(f"__kernel void {name or 'NAME'}({', '.join(parameters)}) {{")
-        with whole.indent():
-            for line in binds:
-                whole.writeline(line)
-            whole.splice(code)
-        whole.writeline("}")
-        return whole.getvalue()
+        lines = text_of_kernel(name or "NAME", parameters_of(self), code.getvalue())
+        return "\n".join(lines) + "\n"
 
     def body_text(self) -> str:
         """What is done for a unit, or for each vector of it, with marks."""
@@ -116,62 +96,35 @@ class OpenCLKernel(Units, Indices, Memory, Reductions, Scans, SIMDKernel[CSEVari
                 segment.write(body)
         return body.getvalue()
 
-    def _parameters(self) -> tuple[list[str], list[str]]:
-        names, _, arguments, _ = self.args.python_argdefs()
-        parameters, binds = [], []
-        for name, argument in zip(names, arguments, strict=True):
-            if isinstance(argument, TensorArg) and V.graph.is_unspec_arg(argument.buffer):
-                parameters.append(f"const {_SCALARS[_letter(argument.dtype)]} {name.name}")
-            elif isinstance(argument, TensorArg):
-                kind = STORED_TYPES[argument.dtype]
-                parameters.append(f"OB_POINTER({kind}, {name.name})")
-                binds.append(f"OB_BIND({kind}, {name.name})")
-            elif isinstance(argument, SizeArg):
-                real = symbol_is_type(argument.expr, SymT.UNBACKED_FLOAT)
-                kind = "float" if real else self.index_type
-                parameters.append(f"const {kind} {name.name}")
-            else:
-                raise NotImplementedError("kernels of compiled graphs have no workspaces")
-        if self.reports:
-            parameters.append("OB_POINTER(int, ob_fault)")
-            binds.append("OB_BIND(int, ob_fault)")
-        return parameters, binds
+    def parameters(self) -> list[Parameter]:
+        return parameters_of(self)
 
-    def parameter_letters(self) -> str:
-        """The kinds of parameters, as GraphKernel takes them."""
-        _, _, arguments, _ = self.args.python_argdefs()
-        size = "i" if self.index_torch_dtype == torch.int32 else "l"
-        letters = ""
-        for argument in arguments:
-            if isinstance(argument, TensorArg) and V.graph.is_unspec_arg(argument.buffer):
-                letters += _letter(argument.dtype)
-            elif isinstance(argument, TensorArg):
-                letters += "t"
-            else:
-                real = symbol_is_type(argument.expr, SymT.UNBACKED_FLOAT)
-                letters += "f" if real else size
-        return letters + ("F" if self.reports else "")
+    def cost(self) -> sympy.Expr:
+        """Values that are computed."""
+        return sympy_product([tree.numel for tree in self.range_trees])
 
     def call_kernel(self, name: str, node: Any = None, deallocate_ws: bool = True) -> None:
-        wrapper = V.graph.wrapper_code
-        _, call_args, _, arg_types = self.args.python_argdefs()
+        self.ensure_sizes()
+        call_kernel(name, self.parameters(), self.units(), self.cost())
+
+    def ensure_sizes(self) -> None:
+        """Has generated code compute the sizes that the kernel is given."""
         for symbol in self.args.sizevars:
-            wrapper.ensure_size_computed(symbol)
-        simplify = V.graph.sizevars.simplify
-        cost = sympy.S.One
-        for tree in self.range_trees:
-            cost = cost * tree.numel
-        arguments = [
-            f"{argument}.item()" if V.graph.is_unspec_arg(str(argument)) else str(argument)
-            for argument in call_args
-        ]
-        for expression in (simplify(self.units()), simplify(cost)):
-            arguments.append(str(self.pexpr(expression)))
-            arg_types.append(int)
-        wrapper.generate_kernel_call(
-            name,
-            arguments,
-            device=V.graph.get_current_device_or_throw(),
-            triton=False,
-            arg_types=arg_types,
-        )
+            V.graph.wrapper_code.ensure_size_computed(symbol)
+
+
+def call_kernel(
+    name: str, parameters: list[Parameter], units: sympy.Expr, cost: sympy.Expr
+) -> None:
+    """Writes the call of a kernel."""
+    arguments = [parameter.argument for parameter in parameters if parameter.argument]
+    for expression in (units, cost):
+        simple = V.graph.sizevars.simplify(expression)
+        arguments.append(str(OpenCLKernel.pexpr(simple)))
+    V.graph.wrapper_code.generate_kernel_call(
+        name,
+        arguments,
+        device=V.graph.get_current_device_or_throw(),
+        triton=False,
+        arg_types=[object] * len(arguments),
+    )

@@ -36,9 +36,12 @@ class Reductions:
         """Local memory for a value of each item."""
         return str(self.scratches.setdefault((place, kind), f"scratch_{kind}_{place}"))
 
-    def write_scratch(self: Any, code: IndentedBuffer) -> None:
-        for (_, kind), name in self.scratches.items():
-            code.writeline(f"__local {kind} {name}[{self.target.group}];")
+    def scratch_lines(self: Any) -> list[str]:
+        """Declarations, which stand outside of all blocks of a kernel."""
+        return [
+            f"__local {kind} {name}[{self.target.group}];"
+            for (_, kind), name in self.scratches.items()
+        ]
 
     def close_loop(self: Any) -> None:
         """Ends the loop over the reduction; what was computed in it is not known any more."""

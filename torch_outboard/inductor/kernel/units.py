@@ -13,6 +13,7 @@ from torch.utils._sympy.functions import CeilDiv
 
 from torch_outboard.inductor.kernel.loops import Loop
 from torch_outboard.inductor.opencl.value_types import LANES, at_lanes
+from torch_outboard.inductor.target import Target
 
 # Elements of x that belong to one unit, where there are more of them; a multiple of all widths.
 _BLOCK = 512
@@ -28,7 +29,7 @@ class Units:
     """The part of a kernel that divides its work."""
 
     def numel_text(self: Any, tree: IterationRangesRoot) -> str:
-        return self.scalar_index(tree.numel)
+        return numel_name(tree) if self.shared_text else self.scalar_index(tree.numel)
 
     def block(self: Any) -> sympy.Expr | int:
         """Elements of the inner tree in a unit."""
@@ -37,7 +38,11 @@ class Units:
             return 1
         if self.features.is_reduction():
             return self._reduction_block(tree)
-        if isinstance(tree.numel, sympy.Integer) and tree.numel <= 2 * _BLOCK:
+        if (
+            isinstance(tree.numel, sympy.Integer)
+            and tree.numel <= 2 * _BLOCK
+            and not self.shared_text
+        ):
             return int(tree.numel)
         return _BLOCK
 
@@ -60,10 +65,9 @@ class Units:
         return result
 
     def _write_units(self: Any, code: IndentedBuffer) -> None:
-        kind = self.index_type
+        kind, body = self.index_type, IndentedBuffer()
+        self.write_unit(body)  # says which local memory it needs
         units = self.scalar_index(V.graph.sizevars.simplify(self.units()))
-        body = IndentedBuffer()
-        self._write_lanes(body)  # says which local memory it needs
         code.writeline(f"const {kind} units = {units};")
         if self.target.group == 1:
             code.writeline(
@@ -75,7 +79,7 @@ class Units:
                 f"for ({kind} unit = first; unit < units && unit < first + part; ++unit) {{"
             )
         elif self.grouped:
-            self.write_scratch(code)
+            code.writelines(self.scratch_lines())
             code.writeline(
                 f"for ({kind} unit = get_group_id(0); unit < units; unit += get_num_groups(0)) {{"
             )
@@ -83,25 +87,32 @@ class Units:
             code.writeline(f"const {kind} unit = get_global_id(0);")
             code.writeline("if (unit < units) {")
         with code.indent():
-            rest = "unit"
-            inner = self.inner_tree
-            block = self.block()
-            for tree in reversed(self._pointwise_trees()):
-                if tree is inner:
-                    blocks = self.scalar_index(
-                        V.graph.sizevars.simplify(CeilDiv(tree.numel, block))
-                    )
-                    start = f"({rest} % ({blocks}))" if rest != "unit" or self._many() else rest
-                    name = "start" if tree is self.lane_tree else tree.index_sym().name
-                    times = f" * {block}" if block != 1 else ""
-                    code.writeline(f"const {kind} {name} = {start}{times};")
-                    rest = f"({rest} / ({blocks}))"
-                else:
-                    size = self.numel_text(tree)
-                    code.writeline(f"const {kind} {tree.index_sym().name} = {rest} % ({size});")
-                    rest = f"({rest} / ({size}))"
             code.splice(body)
         code.writeline("}")
+
+    def write_unit(self: Any, code: IndentedBuffer) -> None:
+        """What is done for one unit."""
+        kind, rest = self.index_type, "unit"
+        for tree in reversed(self._pointwise_trees()):
+            if tree is self.inner_tree:
+                blocks, block = self._blocks_text(tree), self.block()
+                start = f"({rest} % ({blocks}))" if rest != "unit" or self._many() else rest
+                name = "start" if tree is self.lane_tree else tree.index_sym().name
+                times = f" * {block}" if block != 1 else ""
+                code.writeline(f"const {kind} {name} = {start}{times};")
+                rest = f"({rest} / ({blocks}))"
+            else:
+                size = self.numel_text(tree)
+                code.writeline(f"const {kind} {tree.index_sym().name} = {rest} % ({size});")
+                rest = f"({rest} / ({size}))"
+        self._write_lanes(code)
+
+    def _blocks_text(self: Any, tree: IterationRangesRoot) -> str:
+        """Blocks of the inner tree."""
+        block = self.block()
+        if self.shared_text:
+            return f"({numel_name(tree)} + {block - 1}) / {block}"
+        return self.scalar_index(V.graph.sizevars.simplify(CeilDiv(tree.numel, block)))
 
     def _pointwise_trees(self: Any) -> list[IterationRangesRoot]:
         """Those of results, the inner one last."""
@@ -151,14 +162,18 @@ class Units:
         return max(1, _COPIES // max(1, self.segments[0].width()))
 
     def launch_properties(self: Any) -> dict[str, Any]:
-        """How work is cut, for GraphKernel."""
-        if self.target.group == 1:
-            grain = max(_LEAST_GRAIN, _GRAIN // max(1, self.lines))
-            return {
-                "cut": "chunks",
-                "local": 1,
-                "grain": grain,
-                "limit": 4 * self.target.processors,
-            }
-        cut = "groups" if self.grouped else "items"
-        return {"cut": cut, "local": self.target.group, "grain": 1, "limit": 1}
+        return launch_properties(self.target, self.lines, self.grouped)
+
+
+def numel_name(tree: IterationRangesRoot) -> str:
+    """The variable with the size of a loop, in texts that are shared."""
+    return f"{tree.prefix}numel"
+
+
+def launch_properties(target: Target, lines: int, grouped: bool) -> dict[str, Any]:
+    """How the work of a body of so many lines is cut, for GraphKernel."""
+    if target.group == 1:
+        grain = max(_LEAST_GRAIN, _GRAIN // max(1, lines))
+        return {"cut": "chunks", "local": 1, "grain": grain, "limit": 4 * target.processors}
+    cut = "groups" if grouped else "items"
+    return {"cut": cut, "local": target.group, "grain": 1, "limit": 1}

@@ -1,0 +1,180 @@
+"""Kernels of several bodies: of torch._foreach_ operators, and of independent nodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+from torch._inductor import config
+
+from tests.inductor.support import check, kernels_of, moved
+from torch_outboard import _C
+from torch_outboard.inductor import target
+
+SIZES = ((4, 5), (), (3000, 7), (0, 3), (1,), (64, 3, 3, 3), (17,), (2, 0))
+
+
+def launches(code: str) -> int:
+    return len(re.findall(r"(?m)^\s+kernel_\d+\(", code))
+
+
+def tensors(*dtypes: torch.dtype) -> list[torch.Tensor]:
+    return [(torch.randn(size) * 9).to(dtype) for dtype in dtypes for size in SIZES]
+
+
+def update(x: list[torch.Tensor], y: list[torch.Tensor]) -> list[torch.Tensor]:
+    return torch._foreach_add(torch._foreach_mul(x, 3), y, alpha=2)
+
+
+def test_lists_become_one_launch_of_few_texts(device: torch.device):
+    """Large tensors share a text, whatever their sizes; those of one element have another."""
+    x, y = tensors(torch.float32), tensors(torch.float32)
+    check(update, x, y, device=device)
+    code = kernels_of(update, moved(x, device), moved(y, device))
+    assert launches(code) == 1
+    assert code.count("switch (piece") <= 2
+    assert len(re.findall(r"ob_store_float\w*\(", code)) <= 5
+
+
+def test_dtypes_of_one_list(device: torch.device):
+    x = tensors(torch.float32, torch.int64, torch.float16, torch.uint8)
+    check(update, x, x, device=device, tolerance=1e-2)
+    assert launches(kernels_of(update, moved(x, device), moved(x, device))) == 1
+
+
+@pytest.fixture
+def little_room(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A device with room for eight pointers and the word for reports."""
+    pointer = 16 if _C.device_properties(0).addressing == "handle" else 8
+    monkeypatch.setattr(target, "_PARAMETER_BYTES", 9 * pointer)
+    target.target_of.cache_clear()
+    yield
+    monkeypatch.undo()
+    target.target_of.cache_clear()
+
+
+@pytest.mark.usefixtures("little_room")
+def test_as_many_parameters_as_a_device_has_room_for(device: torch.device):
+    x, y = tensors(torch.float32), tensors(torch.float32)
+    check(update, x, y, device=device)
+    code = kernels_of(update, moved(x, device), moved(y, device))
+    # Six tensors with elements, of three pointers each.
+    assert launches(code) == 3
+    assert max(head.count("OB_POINTER") for head in code.split("__kernel")) <= 9
+
+
+@pytest.mark.slow
+def test_more_tensors_than_a_kernel_takes(device: torch.device):
+    """Without a limit, fusing makes one kernel of all."""
+
+    def function(x: list[torch.Tensor]) -> torch.Tensor:
+        total = x[0]
+        for part in x[1:]:
+            total = total * 0.5 + part
+        return total
+
+    check(function, list(torch.randn(300, 40)), device=device)
+
+
+def test_numbers_of_the_host(device: torch.device):
+    def function(x: list[torch.Tensor], y: list[torch.Tensor]) -> list[torch.Tensor]:
+        return torch._foreach_addcdiv(x, x, y, value=0.5)
+
+    x = tensors(torch.float32)
+    steps = [torch.tensor(i + 1.0) for i in range(len(x))]
+    actual = torch.compile(function)(moved(x, device), steps)
+    torch.testing.assert_close(moved(actual, "cpu"), function(x, steps))
+
+
+def test_tensors_that_change(device: torch.device):
+    def function(x: list[torch.Tensor], y: list[torch.Tensor]) -> list[torch.Tensor]:
+        torch._foreach_mul_(x, 0.5)
+        torch._foreach_add_(x, y)
+        return torch._foreach_sqrt(torch._foreach_abs(x))
+
+    x, y = tensors(torch.float32), tensors(torch.float32)
+    ours = moved(x, device)
+    actual = torch.compile(function)(ours, moved(y, device))
+    expected = function(x, y)
+    torch.testing.assert_close(moved(actual, "cpu"), expected)
+    torch.testing.assert_close(moved(ours, "cpu"), x)
+
+
+def test_sizes_may_change(device: torch.device):
+    def function(x: list[torch.Tensor]) -> list[torch.Tensor]:
+        return torch._foreach_add(torch._foreach_mul(x, 3), 1)
+
+    compiled = torch.compile(function, dynamic=True)
+    for sizes in ((5, 3000), (3000, 7), (1200, 20)):
+        x = [torch.randn(size) for size in sizes]
+        x.append(torch.randn(sizes)[:, ::2])
+        torch.testing.assert_close(moved(compiled(moved(x, device)), "cpu"), function(x))
+
+
+@pytest.fixture
+def combo_kernels() -> Iterator[None]:
+    with config.patch(combo_kernels=True):
+        yield
+
+
+def independent(
+    x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, i: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    return x.sin() + 1, y.sum(1), y.t().contiguous() * 2, z[i] + 1, z.softmax(-1), z.argmax(0)
+
+
+@pytest.mark.usefixtures("combo_kernels")
+def test_independent_nodes(device: torch.device):
+    i = torch.randint(0, 70, (50,))
+    given = (torch.randn(1000), torch.randn(33, 700), torch.randn(70, 100), i)
+    check(independent, *given, device=device)
+    code = kernels_of(independent, *moved(given, device))
+    # On a GPU, those with a work-group for each result are another.
+    assert launches(code) <= 3
+
+
+@pytest.mark.usefixtures("combo_kernels")
+def test_a_wrong_index_in_one_of_several(device: torch.device):
+    given = (torch.randn(1000), torch.randn(33, 700), torch.randn(70, 100), torch.tensor([1, 99]))
+    with pytest.raises((IndexError, RuntimeError), match=r"out of (range|bounds)"):
+        torch.compile(independent)(*moved(given, device))[0].cpu()
+    assert torch.compile(lambda x: x + 1)(torch.zeros(3, device=device)).tolist() == [1, 1, 1]
+
+
+def test_captured_graphs(device: torch.device):
+    if not (hasattr(torch.accelerator, "Graph") and _C.captures_graphs() and _C.runs_code(0)):
+        pytest.skip("the driver captures no graphs, or compiles no kernels")
+    counters.clear()
+    x = moved(tensors(torch.float32), device)
+    compiled = torch.compile(update, mode="reduce-overhead")
+    for _ in range(4):
+        actual = moved(compiled(x, x), "cpu")
+        torch.testing.assert_close(actual, update(moved(x, "cpu"), moved(x, "cpu")))
+    assert counters[device.type]["captured_graphs"] >= 1
+
+
+def steps_of(step: Callable[[], Any], parameters: list[torch.nn.Parameter]) -> str:
+    from torch._inductor.utils import run_and_get_code
+
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    return "\n".join(run_and_get_code(torch.compile(step))[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["AdamW", "SGD", "RMSprop", "NAdam", "Adadelta"])
+def test_an_optimizer_of_many_parameters(name: str, device: torch.device):
+    """Launches follow from the room for parameters, and texts do not become more with tensors."""
+    if not _C.runs_code(0):
+        pytest.skip("the device has no compiler for kernels")
+    parameters = [
+        torch.nn.Parameter(torch.randn(size, device=device))
+        for size in ((300, 20), (20,), (), (7, 3)) * 10
+    ]
+    code = steps_of(getattr(torch.optim, name)(parameters, lr=0.01).step, parameters)
+    assert launches(code) <= 8
+    assert len(re.findall(r"(?m)^\s+for \(; end", code)) <= 20

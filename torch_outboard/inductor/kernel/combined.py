@@ -1,0 +1,276 @@
+"""Several kernels in one launch: of torch._foreach_ operators, or of nodes that need nothing of
+each other.
+
+Each *piece* has a loop body of its own, and loops and units of its own. Pieces whose texts differ
+in nothing but names have one text in the program, such as all parameters of an optimizer: it is for
+any sizes, and a switch gives it the pointers and sizes of a piece. The units of all pieces are
+counted through, so that large pieces are spread over processors, and small ones share a work item
+or group.
+
+A device has room for so many parameters: pieces beyond it become another launch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+from torch._inductor.codegen.common import IndentedBuffer
+from torch._inductor.utils import sympy_subs
+from torch._inductor.virtualized import V
+
+from torch_outboard.inductor.kernel.body import OpenCLKernel, call_kernel
+from torch_outboard.inductor.kernel.parameters import FAULT, Parameter, text_of_kernel
+from torch_outboard.inductor.kernel.units import launch_properties, numel_name
+from torch_outboard.inductor.opencl.printer import print_expression
+from torch_outboard.inductor.target import Target
+
+
+class Piece:
+    """A kernel whose body is generated, with the parameters of its text by names of all texts.
+
+    Attributes:
+        kernel: with `shared_text`.
+        text: what is done for a unit, with arg0, arg1 ... in the order in which they occur.
+        parameters: those.
+        others: parameters that only sizes of loops need.
+        sizes: of the loops, by the names of their variables.
+        units: pieces of work.
+    """
+
+    def __init__(self, kernel: OpenCLKernel) -> None:
+        self.kernel = kernel
+        with V.set_kernel_handler(kernel):
+            kernel.codegen_body()
+            code = IndentedBuffer()
+            kernel.write_unit(code)
+            text = code.getvalue()
+            simplify = V.graph.sizevars.simplify
+            self.sizes = {
+                numel_name(tree): kernel.rename_indexing(simplify(tree.numel))
+                for tree in kernel.range_trees
+                if re.search(rf"\b{numel_name(tree)}\b", text)
+            }
+            self.units = kernel.rename_indexing(simplify(kernel.units()))
+            by_name = {p.name: p for p in kernel.parameters() if p.letter != "F"}
+        self.parameters: list[Parameter] = []
+        places: dict[str, str] = {}
+
+        def rename(found: re.Match[str]) -> str:
+            name = found[0]
+            if name in by_name and name not in places:
+                places[name] = f"arg{len(places)}"
+                self.parameters.append(by_name[name])
+            return places.get(name, name)
+
+        self.text = re.sub(r"\b[a-z]\w*\b", rename, text)
+        self.others = [p for name, p in by_name.items() if name not in places]
+
+    @property
+    def shared(self) -> tuple[Any, ...]:
+        """What is the same for pieces with one text."""
+        kinds = tuple((p.letter, p.kind) for p in self.parameters)
+        return self.text, kinds, tuple(self.sizes), self.kernel.index_type, self.kernel.grouped
+
+
+@dataclass
+class CombinedKernel:
+    """The kernel of one launch.
+
+    Attributes:
+        pieces: all or none of them have a work-group for a unit.
+        names: parameters by what is passed for them.
+    """
+
+    target: Target
+    pieces: list[Piece] = field(default_factory=list)
+    names: dict[tuple[str, str, str], Parameter] = field(default_factory=dict)
+
+    # ---- Parameters
+
+    def takes(self, piece: Piece) -> bool:
+        """Adds a piece, if there is room for its parameters and work is cut as it is here."""
+        names = dict(self.names)
+        for parameter in (*piece.parameters, *piece.others):
+            key = (parameter.letter, parameter.kind, parameter.argument)
+            start = "ptr" if parameter.is_pointer else "value"
+            names.setdefault(key, Parameter(f"{start}{len(names)}", *key))
+        room = self.target.parameter_bytes - FAULT.bytes(self.target)
+        if self.pieces and (
+            sum(p.bytes(self.target) for p in names.values()) > room
+            or self.pieces[0].kernel.grouped != piece.kernel.grouped
+        ):
+            return False
+        self.names = names
+        self.pieces.append(piece)
+        return True
+
+    def parameters(self) -> list[Parameter]:
+        reports = any(piece.kernel.reports for piece in self.pieces)
+        return [*self.names.values(), *([FAULT] if reports else [])]
+
+    def _name(self, parameter: Parameter) -> str:
+        return self.names[parameter.letter, parameter.kind, parameter.argument].name
+
+    def _size(self, piece: Piece, expression: sympy.Expr) -> str:
+        """A size of a piece, whose symbols are parameters of it."""
+        names = {p.name: self._name(p) for p in (*piece.parameters, *piece.others)}
+        symbols = {
+            symbol: sympy.Symbol(names[symbol.name], integer=True, nonnegative=True)
+            for symbol in expression.free_symbols
+        }
+        return str(print_expression(sympy_subs(expression, symbols)))
+
+    # ---- Text
+
+    def codegen_kernel(self) -> str:
+        bodies = self._bodies()
+        code = IndentedBuffer()
+        if self.target.group == 1:
+            self._write_for_processor(code, bodies)
+        else:
+            self._write_for_groups(code, bodies)
+        return "\n".join(text_of_kernel("NAME", self.parameters(), code.getvalue())) + "\n"
+
+    def _bodies(self) -> list[list[Piece]]:
+        """Pieces by text."""
+        bodies: dict[Any, list[Piece]] = {}
+        for piece in self.pieces:
+            bodies.setdefault(piece.shared, []).append(piece)
+        return list(bodies.values())
+
+    def _write_for_processor(self, code: IndentedBuffer, bodies: list[list[Piece]]) -> None:
+        """A work item takes a run of units, of one piece after the other."""
+        units = [self._size(p, p.units) for body in bodies for p in body]
+        code.writelines(
+            [
+                f"const long total = {' + '.join(map(_long, units))};",
+                "const long part = (total + get_global_size(0) - 1) / get_global_size(0);",
+                "const long first = get_global_id(0) * part;",
+                "const long last = first + part < total ? first + part : total;",
+                "long begin = 0;",
+            ]
+        )
+        for body in bodies:
+            kind = body[0].kernel.index_type
+            code.writeline("{")
+            with code.indent():
+                self._declare(code, body[0])
+                code.writeline(f"{kind} units;")
+                code.writeline(
+                    f"for (int piece = 0; piece < {len(body)} && begin < last;"
+                    " ++piece, begin += units) {"
+                )
+                with code.indent():
+                    cases = [[*self._values(p), f"units = {self._size(p, p.units)};"] for p in body]
+                    _write_switch(code, "piece", cases)
+                    code.writelines(
+                        [
+                            "if (begin + units <= first) continue;",
+                            f"const {kind} stop = last - begin < units ? last - begin : units;",
+                            f"for ({kind} unit = first > begin ? first - begin : 0; unit < stop;"
+                            " ++unit) {",
+                        ]
+                    )
+                    with code.indent():
+                        code.splice(body[0].text)
+                    code.writeline("}")
+                code.writeline("}")
+            code.writeline("}")
+
+    def _write_for_groups(self, code: IndentedBuffer, bodies: list[list[Piece]]) -> None:
+        """A work item, or a group, finds the piece of its unit."""
+        pieces = [piece for body in bodies for piece in body]
+        starts = ["0"]
+        for i, piece in enumerate(pieces):
+            units = self._size(piece, piece.units)
+            code.writeline(f"const long end{i} = {starts[-1]} + {_long(units)};")
+            starts.append(f"end{i}")
+        if self.pieces[0].kernel.grouped:
+            for line in dict.fromkeys(line for p in pieces for line in p.kernel.scratch_lines()):
+                code.writeline(line)
+            step = "get_num_groups(0)"
+            code.writeline(f"for (long at = get_group_id(0); at < {starts[-1]}; at += {step}) {{")
+        else:
+            code.writeline("const long at = get_global_id(0);")
+            code.writeline(f"if (at < {starts[-1]}) {{")
+        with code.indent():
+            passed = " + ".join(f"(at >= {start})" for start in starts[1:-1])
+            code.writeline(f"const int piece = {passed or '0'};")
+            done = 0
+            for body in bodies:
+                code.writeline(f"if (piece >= {done} && piece < {done + len(body)}) {{")
+                with code.indent():
+                    self._declare(code, body[0])
+                    code.writeline("long begin;")
+                    cases = [
+                        [*self._values(piece), f"begin = {starts[done + i]};"]
+                        for i, piece in enumerate(body)
+                    ]
+                    _write_switch(code, f"piece - {done}", cases)
+                    code.writeline(f"const {body[0].kernel.index_type} unit = at - begin;")
+                    code.splice(body[0].text)
+                code.writeline("}")
+                done += len(body)
+        code.writeline("}")
+
+    @staticmethod
+    def _declare(code: IndentedBuffer, piece: Piece) -> None:
+        """The variables of a text."""
+        for i, parameter in enumerate(piece.parameters):
+            pointer = f"__global {parameter.kind} *" if parameter.is_pointer else parameter.kind
+            code.writeline(f"{pointer} arg{i};")
+        for name in piece.sizes:
+            code.writeline(f"{piece.kernel.index_type} {name};")
+
+    def _values(self, piece: Piece) -> list[str]:
+        """What a piece gives them."""
+        lines = [f"arg{i} = {self._name(p)};" for i, p in enumerate(piece.parameters)]
+        for name, size in piece.sizes.items():
+            lines.append(f"{name} = {self._size(piece, size)};")
+        return lines
+
+    # ---- Launch
+
+    def launch_properties(self) -> dict[str, Any]:
+        lines = max(piece.kernel.lines for piece in self.pieces)
+        return launch_properties(self.target, lines, self.pieces[0].kernel.grouped)
+
+    def call_kernel(self, name: str) -> None:
+        for piece in self.pieces:
+            piece.kernel.ensure_sizes()
+        units = sum((piece.kernel.units() for piece in self.pieces), sympy.S.Zero)
+        cost = sum((piece.kernel.cost() for piece in self.pieces), sympy.S.Zero)
+        call_kernel(name, self.parameters(), units, cost)
+
+
+def combined(kernels: Sequence[OpenCLKernel]) -> list[CombinedKernel]:
+    """The launches of kernels of one device that need nothing of each other."""
+    texts: dict[Any, list[Piece]] = {}
+    for piece in map(Piece, kernels):
+        texts.setdefault(piece.shared, []).append(piece)
+    launches: list[CombinedKernel] = []
+    for piece in (piece for pieces in texts.values() for piece in pieces):
+        if not any(launch.takes(piece) for launch in launches[-2:]):
+            launches.append(CombinedKernel(piece.kernel.target))
+            launches[-1].takes(piece)
+    return launches
+
+
+def _long(text: str) -> str:
+    return f"{text}L" if text.isdigit() else f"(long)({text})"
+
+
+def _write_switch(code: IndentedBuffer, value: str, cases: list[list[str]]) -> None:
+    """Statements for each of the numbers from 0 on that a value may be."""
+    if len(cases) == 1:
+        code.writelines(cases[0])
+        return
+    code.writeline(f"switch ({value}) {{")
+    for i, lines in enumerate(cases):
+        label = f"case {i}:" if i + 1 < len(cases) else "default:"
+        code.writeline(f"{label} {' '.join(lines)} break;")
+    code.writeline("}")

@@ -1,0 +1,90 @@
+"""What a kernel is given: tensors, sizes, and numbers of the host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._inductor.codegen.common import SizeArg, TensorArg
+from torch._inductor.virtualized import V
+from torch.utils._sympy.symbol import SymT, symbol_is_type
+
+from torch_outboard.inductor.opencl.value_types import STORED_TYPES
+from torch_outboard.inductor.target import Target
+
+# Of parameters that are passed by value, by their letters for GraphKernel.
+_SCALARS = {"f": "float", "d": "double", "i": "int", "l": "long"}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a kernel.
+
+    Attributes:
+        name: in the kernel's text.
+        letter: its kind, as GraphKernel takes it: "t" for a tensor, "F" for the word of reports.
+        kind: the type of the value, or of what a pointer points to.
+        argument: what the call passes, as text; empty for what callers do not pass.
+    """
+
+    name: str
+    letter: str
+    kind: str
+    argument: str
+
+    @property
+    def is_pointer(self) -> bool:
+        return self.letter in "tF"
+
+    def declaration(self) -> str:
+        if self.is_pointer:
+            return f"OB_POINTER({self.kind}, {self.name})"
+        return f"const {self.kind} {self.name}"
+
+    def bytes(self, target: Target) -> int:
+        """Of the room that a device has for parameters."""
+        if self.is_pointer:
+            return target.pointer_bytes
+        return 8 if self.letter in "dl" else 4
+
+
+FAULT = Parameter("ob_fault", "F", "int", "")
+
+
+def parameters_of(kernel: Any) -> list[Parameter]:
+    """Of a kernel whose body is generated."""
+    names, calls, arguments, _ = kernel.args.python_argdefs()
+    parameters = [
+        _parameter(kernel, name.name, str(call), argument)
+        for name, call, argument in zip(names, calls, arguments, strict=True)
+    ]
+    return [*parameters, FAULT] if kernel.reports else parameters
+
+
+def _parameter(kernel: Any, name: str, call: str, argument: Any) -> Parameter:
+    if isinstance(argument, TensorArg) and V.graph.is_unspec_arg(argument.buffer):
+        letter = _letter(argument.dtype)
+        return Parameter(name, letter, _SCALARS[letter], call)
+    if isinstance(argument, TensorArg):
+        return Parameter(name, "t", STORED_TYPES[argument.dtype], call)
+    if isinstance(argument, SizeArg):
+        letter = "i" if kernel.index_torch_dtype == torch.int32 else "l"
+        if symbol_is_type(argument.expr, SymT.UNBACKED_FLOAT):
+            letter = "f"
+        return Parameter(name, letter, _SCALARS[letter], call)
+    raise NotImplementedError("kernels of compiled graphs have no workspaces")
+
+
+def _letter(dtype: torch.dtype) -> str:
+    """How a number of the host is passed."""
+    if dtype.is_floating_point:
+        return "d" if dtype == torch.float64 else "f"
+    return "l" if dtype.itemsize == 8 or dtype == torch.uint32 else "i"
+
+
+def text_of_kernel(name: str, parameters: list[Parameter], body: str) -> list[str]:
+    """The lines of a kernel."""
+    binds = [f"OB_BIND({p.kind}, {p.name})" for p in parameters if p.is_pointer]
+    head = f"__kernel void {name}({', '.join(p.declaration() for p in parameters)}) {{"
+    return [head, *(f"    {line}" for line in (*binds, *body.splitlines())), "}"]
