@@ -95,7 +95,10 @@ class GraphKernel {
             throw py::type_error("a kernel of a graph needs a tensor");
           const at::Tensor& tensor = THPVariable_Unpack(object);
           if (device < 0) device = tensor.device().index();
-          arguments.address(tensor.const_data_ptr());
+          const void* data = tensor.const_data_ptr();
+          // Of a tensor without elements nothing is read, but the parameter needs some memory.
+          if (data == nullptr) data = placeholder(tensor.device().index());
+          arguments.address(data);
           break;
         }
         case 'i':
@@ -133,6 +136,10 @@ class GraphKernel {
   static int64_t integer(PyObject* object) {
     if (THPVariable_Check(object)) return THPVariable_Unpack(object).item<int64_t>();
     return PyLong_AsLongLong(object);
+  }
+
+  static const void* placeholder(c10::DeviceIndex device) {
+    return reinterpret_cast<const void*>(graph_fault(device).address());
   }
 
   static double real(PyObject* object) {

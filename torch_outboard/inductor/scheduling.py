@@ -47,7 +47,13 @@ class OpenCLScheduling(SIMDScheduling):
 
     @classmethod
     def get_backend_features(cls, device: torch.device) -> OrderedSet[BackendFeature]:
-        features = OrderedSet([BackendFeature.MASKED_SCATTER_WITH_INDEX, BackendFeature.FOREACH])
+        features = OrderedSet(
+            [
+                BackendFeature.MASKED_SCATTER_WITH_INDEX,
+                BackendFeature.FOREACH,
+                BackendFeature.BUCKETIZE,
+            ]
+        )
         if target_of(device).group == 1:
             # Items of a group read what another one writes.
             features.add(BackendFeature.INPLACE_BUFFERS)
@@ -93,21 +99,18 @@ class OpenCLScheduling(SIMDScheduling):
 
     def codegen_combo_kernel(self, combo_kernel_node: Any) -> None:
         """Nodes that need nothing of each other, in as few launches as take their parameters."""
-        schedule: list[Any] = []
+        removed = getattr(self.scheduler, "removed_ops", ())
         kernels = []
         for piece in combo_kernel_node.get_subkernel_nodes():
-            nodes = [node for node in piece.get_nodes() if not self._is_removed(node)]
+            nodes = [node for node in piece.get_nodes() if node.get_name() not in removed]
             if nodes:
-                schedule += nodes
                 kernels.append(self._generate_piece(nodes))
         for kernel in combined(kernels):
+            schedule = kernel.nodes()
             name = self.define_kernel(kernel.codegen_kernel(), schedule, kernel)
             self.codegen_comment(schedule, name)
             kernel.call_kernel(name)
         self.free_buffers_in_scheduler()
-
-    def _is_removed(self, node: Any) -> bool:
-        return node.get_name() in getattr(self.scheduler, "removed_ops", ())
 
     def _generate_piece(self, nodes: list[Any]) -> OpenCLKernel:
         """A kernel with the body of some nodes, which are then said to have run."""

@@ -112,7 +112,7 @@ static void write_type(FILE* out, const parameter* written) {
 /* Writes the entry of the kernel `name` whose parameters stand behind the parenthesis at `c`. False
  * if they cannot be read. */
 static bool write_entry(FILE* out, range name, const char* c, const char* text) {
-  enum { MOST = 64 };
+  enum { MOST = 256 };
   parameter parameters[MOST];
   int count = 0;
   range first = next_token(c + 1, text);

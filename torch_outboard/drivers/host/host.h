@@ -205,7 +205,7 @@ ob_status graph_release(void* context, ob_graph graph);
 
 /* ---- program.c ---- */
 
-enum { LOCAL_MEMORY_BYTES = 64 * 1024, MAX_PARAMETERS = 64, KERNEL_TIMES = 16 };
+enum { LOCAL_MEMORY_BYTES = 64 * 1024, MAX_PARAMETERS = 256, KERNEL_TIMES = 16 };
 
 /* Looks for a compiler; once, and may take a tenth of a second. */
 void find_code(void);

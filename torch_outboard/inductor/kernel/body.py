@@ -29,6 +29,7 @@ from torch_outboard.inductor.kernel.memory import Memory
 from torch_outboard.inductor.kernel.parameters import Parameter, parameters_of, text_of_kernel
 from torch_outboard.inductor.kernel.reductions import Reductions
 from torch_outboard.inductor.kernel.scans import Scans
+from torch_outboard.inductor.kernel.searches import Searches
 from torch_outboard.inductor.kernel.units import Units
 from torch_outboard.inductor.kernel.variables import OpenCLCSE
 from torch_outboard.inductor.opencl.printer import print_expression
@@ -36,7 +37,7 @@ from torch_outboard.inductor.overrides import OpenCLOverrides
 from torch_outboard.inductor.target import Target, target_of
 
 
-class OpenCLKernel(Units, Indices, Memory, Reductions, Scans, SIMDKernel[CSEVariable]):
+class OpenCLKernel(Units, Indices, Memory, Reductions, Scans, Searches, SIMDKernel[CSEVariable]):
     """A kernel while its body is generated; see the module."""
 
     overrides = OpenCLOverrides

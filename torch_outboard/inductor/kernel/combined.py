@@ -235,6 +235,10 @@ class CombinedKernel:
 
     # ---- Launch
 
+    def nodes(self) -> list[Any]:
+        """What the kernel computes."""
+        return [node for p in self.pieces for node in p.kernel.features.scheduler_nodes()]
+
     def launch_properties(self) -> dict[str, Any]:
         lines = max(piece.kernel.lines for piece in self.pieces)
         return launch_properties(self.target, lines, self.pieces[0].kernel.grouped)

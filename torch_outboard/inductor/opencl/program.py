@@ -14,6 +14,7 @@ from torch_outboard import _C
 from torch_outboard.inductor.opencl.fold_texts import FOLDS, fold_text
 from torch_outboard.inductor.opencl.memory_texts import OPERATIONS, STORED, element, memory_text
 from torch_outboard.inductor.opencl.scan_texts import SCANS, scan_text
+from torch_outboard.inductor.opencl.search_texts import SEARCH, search_text
 from torch_outboard.ops.functions.table import functions, texts
 
 _WIDTHS = (16, 8, 4, 2)
@@ -118,7 +119,9 @@ class Kernel:
 
 def program_source(kernels: str) -> str:
     """Kernels with the definitions of all helpers that they call."""
-    return _COMMON + _definitions(kernels) + kernels
+    searches = {(m[1], m[2], m[3], int(m[4] or 1)) for m in SEARCH.finditer(kernels)}
+    functions_of_memory = "".join(search_text(*search) for search in sorted(searches))
+    return _COMMON + _definitions(functions_of_memory + kernels) + functions_of_memory + kernels
 
 
 def _definitions(text: str) -> str:
