@@ -53,8 +53,8 @@ def test_an_order_of_lines(device: torch.device):
 
 def test_a_wrong_place_in_an_order(device: torch.device):
     line, x = torch.tensor([1.0, 2.0, 3.0], device=device), torch.randn(40, device=device)
+    order = torch.tensor([7, 9, 1 << 40], device=device)
     with pytest.raises((IndexError, RuntimeError), match=r"out of (range|bounds)"):
-        order = torch.tensor([7, 9, 1 << 40], device=device)
         torch.compile(lambda: torch.searchsorted(line, x, sorter=order))().cpu()
 
 
