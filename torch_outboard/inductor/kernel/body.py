@@ -72,6 +72,7 @@ class OpenCLKernel(Units, Indices, Memory, Reductions, Scans, SIMDKernel[CSEVari
         # Indices that were widened to 64 bits, as they were before.
         self.int32_of: dict[str, CSEVariable] = {}
         self.reports = False
+        self.adds = False
         self.checked: set[sympy.Symbol] = set()
         self.accumulator_ids = itertools.count()
         self.lines = 0
@@ -103,7 +104,8 @@ class OpenCLKernel(Units, Indices, Memory, Reductions, Scans, SIMDKernel[CSEVari
                 whole.writeline(line)
             whole.splice(code)
         whole.writeline("}")
-        return whole.getvalue()
+        text = whole.getvalue()
+        return text.replace("ob_atomic_add_", "ob_accumulate_") if self.is_one_item() else text
 
     def body_text(self) -> str:
         """What is done for a unit, or for each vector of it, with marks."""

@@ -22,6 +22,8 @@ _COPIES = 8
 # Elements that are worth a work item of a processor, for a body of one line.
 _GRAIN = 1 << 16
 _LEAST_GRAIN = 1 << 11
+# What adding a vector at places of memory takes, in lines of a body: by atomic exchanges, without.
+_ATOMIC, _PLAIN = 100, 15
 
 
 class Units:
@@ -148,6 +150,12 @@ class Units:
             return 1
         return max(1, _COPIES // max(1, self.segments[0].width()))
 
+    def is_one_item(self: Any) -> bool:
+        """Whether one processor that adds without atomic exchanges is sooner ready than all."""
+        if not self.adds or self.target.group > 1:
+            return False
+        return bool(_PLAIN + self.lines < (_ATOMIC + self.lines) / self.target.processors)
+
     def launch_properties(self: Any) -> dict[str, Any]:
         """How work is cut, for GraphKernel."""
         if self.target.group == 1:
@@ -156,7 +164,7 @@ class Units:
                 "cut": "chunks",
                 "local": 1,
                 "grain": grain,
-                "limit": 4 * self.target.processors,
+                "limit": 1 if self.is_one_item() else 4 * self.target.processors,
             }
         cut = "groups" if self.grouped else "items"
         return {"cut": cut, "local": self.target.group, "grain": 1, "limit": 1}
