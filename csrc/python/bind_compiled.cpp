@@ -204,7 +204,8 @@ py::list call_on_host(c10::DeviceIndex device, const py::object& compiled, const
   return results;
 }
 
-// Calls what was compiled to kernels so that the operators that it calls take the device's way, too.
+// Calls what was compiled to kernels so that the operators that it calls take the device's way,
+// too.
 py::object call_on_device(const py::object& compiled, const py::object& inputs) {
   const DeviceWayScope device_way;
   return compiled(inputs);
