@@ -244,6 +244,7 @@ def launch_kernel(
     local_size: Sequence[int],
     arguments: Sequence[tuple[str, object]],
 ) -> None: ...
+def call_on_device(compiled: object, inputs: object) -> Any: ...
 def call_on_host(
     device: int,
     compiled: Callable[[list[Any]], Any],

@@ -106,6 +106,12 @@ void check_fallback(Operator& entry, Way way, at::ScalarType dtype, c10::DeviceI
   }
 }
 
+bool is_allowed(const Operator& entry, Way way) {
+  const Listing listing = listing_of(entry.name);
+  return listing == Listing::kAllowed ||
+         (listing == Listing::kNone && fallback_policy(way) != Policy::kError);
+}
+
 void reset_fallback_warnings() {
   for (const std::string& name : router_names()) {
     for (std::atomic<bool>& warned : router_entry(name).warned) warned.store(false);

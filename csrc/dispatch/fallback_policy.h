@@ -31,6 +31,9 @@ OUTBOARD_API std::vector<std::string> fallback_listing(Listing listing);
 // are for the message.
 void check_fallback(Operator& entry, Way way, at::ScalarType dtype, c10::DeviceIndex device);
 
+// Whether check_fallback would let it.
+bool is_allowed(const Operator& entry, Way way);
+
 // Forgets which operators were warned about.
 OUTBOARD_API void reset_fallback_warnings();
 

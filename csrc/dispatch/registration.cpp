@@ -13,6 +13,7 @@
 #include <unordered_map>
 
 #include "accelerator_operators/integer_histograms.h"
+#include "accelerator_operators/lstm_layers.h"
 #include "dispatch/makers/raw_kernels.h"
 #include "dispatch/makers/stub_slots.h"
 #include "dispatch/makers/yielding_library.h"
@@ -329,6 +330,7 @@ void register_operators() {
   route_operators_like(c10::DispatchKey::CPU, kKey, aten);
   register_sparse_operators();
   register_integer_histograms();
+  register_lstm_layers(library("aten", c10::DispatchKey::AutogradPrivateUse1));
   spend_override_warning();
   connect_stubs();
   at_first_use(&finish_registrations);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cpu_kernels/call/cpu_call.h"
+#include "dispatch/ways.h"
 #include "python/bindings.h"
 #include "runtime/driver/device.h"
 #include "runtime/programs/kernel_faults.h"
@@ -219,10 +220,18 @@ py::list call_on_host(c10::DeviceIndex device, const py::object& compiled, const
   return results;
 }
 
+// Calls what was compiled to kernels so that the operators that it calls take the device's way,
+// too.
+py::object call_on_device(const py::object& compiled, const py::object& inputs) {
+  const DeviceWayScope device_way;
+  return compiled(inputs);
+}
+
 }  // namespace
 
 void bind_compiled(py::module_& m) {
   m.def("call_on_host", &call_on_host);
+  m.def("call_on_device", &call_on_device);
   py::class_<GraphProgram, std::shared_ptr<GraphProgram>>(m, "GraphProgram")
       .def(py::init([](std::string source, std::string options) {
              return std::make_shared<GraphProgram>(

@@ -13,6 +13,7 @@ import torch._inductor.compile_fx  # registers the backend
 
 import torch_outboard
 from tests.support import run_python
+from torch_outboard import fallback
 from torch_outboard.inductor import choice
 
 SLOW, FAST = 0.02, 0.0
@@ -43,7 +44,7 @@ def test_the_fastest_way_stays_and_is_remembered(device: torch.device, best: str
     calls: list[str] = []
     seconds = {name: FAST if name == best else SLOW for name in ("kernels", "host", "eager")}
     run = graph(seconds, device, calls)
-    for count in range(1, 21):
+    for count in range(1, 25):
         (result,) = run([torch.ones(3, device=device)])
         assert result.tolist() == [2, 2, 2]
         assert len(calls) == count  # each call happens once
@@ -77,6 +78,23 @@ def test_results_are_laid_out_as_by_the_first_way(device: torch.device):
     assert strides == {(3, 1)}
 
 
+def test_operators_of_graphs_that_go_the_device_way(device: torch.device, savings: Any):
+    """Whatever `auto` says of them otherwise."""
+    savings({"matrix_product": 10_000.0})
+    x = torch.ones(64, 64, device=device)
+
+    def product(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [inputs[0] @ inputs[0]]
+
+    for run, way in ((product, "shared"), (choice.DeviceGraph(product), "device")):
+        if way == "shared" and not torch_outboard._C.shares_host_memory(device.index or 0):
+            continue
+        with fallback.report() as report:
+            (result,) = run([x])
+        assert {row.op: row.way for row in report.rows}["aten::mm"] == way
+        assert result.cpu().unique().tolist() == [64]
+
+
 def test_broken_files_hold_no_choice(tmp_path: Any):
     (tmp_path / "graph_ways.json").write_text("{")
     assert choice.remembered() == {}
@@ -92,9 +110,9 @@ layers = torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), tor
 net = torch.nn.Sequential(*layers, torch.nn.Linear(288, 5))
 ours = copy.deepcopy(net).to(name)
 compiled, x = torch.compile(ours), torch.randn(4, 3, 8, 8)
-pairs = [(net, torch.optim.SGD(net.parameters(), 0.01), x)]
-pairs.append((compiled, torch.optim.SGD(ours.parameters(), 0.01), x.to(name)))
-for _ in range(16):
+pairs = [(net, torch.optim.SGD(net.parameters(), 0.003), x)]
+pairs.append((compiled, torch.optim.SGD(ours.parameters(), 0.003), x.to(name)))
+for _ in range(36):
     for model, optimizer, given in pairs:
         optimizer.zero_grad()
         model(given).square().sum().backward()

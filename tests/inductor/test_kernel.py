@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._inductor.utils import run_and_get_code
+from torch.testing import assert_close
 
 import torch_outboard
 from tests.inductor.support import check, kernels_of
+from torch_outboard.inductor.target import target_of
 
 
 def test_a_chain_becomes_one_kernel(device: torch.device):
@@ -93,6 +98,30 @@ def test_indices_that_are_read(device: torch.device):
 
     i = torch.randint(-20, 20, (50,))
     check(function, torch.randn(20, 5), i % 20, torch.randn(50, 5), device=device, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("processors", [1, 64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int32])
+def test_places_that_add_up(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, processors: int, dtype: torch.dtype
+):
+    """By one processor, or by many and atomic exchanges, where it takes more of them to pay."""
+    target = target_of(device)
+    if target.group > 1:
+        pytest.skip("a GPU always has many")
+    forced = dataclasses.replace(target, processors=processors)
+    monkeypatch.setattr("torch_outboard.inductor.kernel.body.target_of", lambda _: forced)
+    i, y = torch.arange(3000) * 7 % 11, torch.ones(3000, 20).to(dtype)
+
+    def function(y: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        zeros = torch.zeros(11, 20, dtype=y.dtype, device=y.device)
+        return zeros.index_put((i,), y, True)
+
+    given = y.to(device), i.to(device)
+    result, (code,) = run_and_get_code(torch.compile(function), *given)
+    assert ("ob_accumulate_" in code) == (processors == 1)
+    assert ("ob_atomic_add_" in code) == (processors == 64)
+    assert_close(result.cpu(), function(y, i))
 
 
 def test_a_wrong_index_is_raised_and_not_followed(device: torch.device):

@@ -224,7 +224,7 @@ def _perform(job: Job, device: torch.device) -> bool:
     if job.call is not None:
         with fallback.report() as report:
             job.call.prepare(device, ELEMENTS)()
-        return any(row.way == "device" and row.op == job.overload for row in report.rows)
+        return any(row.way == "device" and row.op == job.call.kernel for row in report.rows)
     return _convert(job, device) if job.family == COPY else _call(job, device)
 
 

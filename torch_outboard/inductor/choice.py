@@ -1,9 +1,10 @@
 """Which way a graph runs, where its device's memory is the host's: measured, on its own calls.
 
-A graph starts with device kernels. When it has run for a while, its next calls go the other ways:
-Inductor's C++ code for the CPU, and operator by operator. The fastest way has the rest. Each call
-happens once, whichever way it goes, so what it changes or returns is right at any time. What was
-chosen is kept on disk, and another process compiles that alone.
+A graph starts with device kernels, and operators that these do not replace go whichever way `auto`
+takes for them. When it has run for a while, its next calls go the other ways in turn: the same with
+such operators on the device, Inductor's C++ code for the CPU, and operator by operator. The fastest
+way has the rest. Each call happens once, whichever way it goes, so what it changes or returns is
+right at any time. What was chosen is kept on disk, and another process compiles that alone.
 """
 
 from __future__ import annotations
@@ -32,12 +33,23 @@ from torch_outboard.state import state
 
 # Seconds of work by device kernels after which compiling another way may pay.
 PATIENCE = 1.0
-# Calls that are timed of each way, after one that is not.
-_TIMED = 3
+# Rounds of all ways, in each of which a way has a call that is timed after one that is not.
+_ROUNDS = 3
 # Another way has to save this much.
 _MARGIN = 0.95
 
 Compile = Callable[..., Any]
+
+
+class DeviceGraph(OutputCode):
+    """A graph of kernels that calls other operators on the device, too."""
+
+    def __init__(self, compiled: Any) -> None:
+        self._boxed_call = True
+        self.compiled = compiled
+
+    def __call__(self, inputs: Any) -> Any:
+        return _C.call_on_device(self.compiled, inputs)
 
 
 class MeasuredGraph(OutputCode):
@@ -48,72 +60,85 @@ class MeasuredGraph(OutputCode):
         self.key = key
         self.device = device
         self.makers = ways
+        self.first = next(iter(ways))
         self.run: Any = None
         self.lock = threading.Lock()
-        self.times: dict[str, list[float]] = {}
+        self.times: dict[str, list[float]] = {self.first: []}
         self.runs: dict[str, Any] = {}
         self.calls = 0
+        self.turns: list[tuple[str, bool]] | None = None
         self.layouts: list[Any] | None = None
-        self._take(next(iter(ways)))
-
-    def _take(self, name: str) -> bool:
-        self.way = name
-        if name not in self.runs:
-            try:
-                self.runs[name] = self.makers[name]()
-            except Exception as problem:
-                if name == next(iter(self.makers)):
-                    raise
-                warnings.warn(f"a graph stays as it is: way '{name}': {problem}", stacklevel=2)
-                self.times[name] = [float("inf")]
-                return False
-            self.times[name] = []
-        self.run = self.runs[name]
-        return True
+        self.runs[self.first] = self.run = ways[self.first]()
 
     def __call__(self, inputs: Any) -> Any:
         # Another thread's call, one that is recorded, or one that must give the same bits as the
         # others, is not for trying ways.
+        if not self.makers:
+            return self._like_first(self.run(inputs))
         module = torch.get_device_module(state.name)
-        trying = bool(self.makers) and not torch.are_deterministic_algorithms_enabled()
         if (
-            not trying
+            torch.are_deterministic_algorithms_enabled()
             or module.is_current_stream_capturing()
             or not self.lock.acquire(blocking=False)
         ):
             return self._like_first(self.run(inputs))
         try:
-            if not self.makers or (len(self.times[self.way]) > _TIMED and not self._next()):
+            way = self._turn()
+            if way is None:
                 return self._like_first(self.run(inputs))
             module.synchronize(self.device)
             start = time.perf_counter()
             results = self.run(inputs)
             module.synchronize(self.device)
-            self.times[self.way].append(time.perf_counter() - start)
+            self.times[way].append(time.perf_counter() - start)
             return self._like_first(results)
         finally:
             self.lock.release()
 
-    def _next(self) -> bool:
-        """Goes on to another way when it is time; whether the call is to be timed."""
-        ways = list(self.makers)
-        if self.way == ways[0]:
+    def _turn(self) -> str | None:
+        """Goes on to another way when it is time; the way, if the call is to be timed."""
+        if not self.makers:
+            return None
+        if self.turns is None:
+            if len(self.times[self.first]) <= _ROUNDS:
+                return self.first
             self.calls += 1
-            if self.calls * min(self.times[self.way]) < PATIENCE:
-                return False
-        for name in ways[ways.index(self.way) + 1 :]:
+            if self.calls * min(self.times[self.first]) < PATIENCE:
+                return None
+            self.times = {name: [] for name in self.makers}
+            self.turns = self._plan()
+        while self.turns:
+            name, timed = self.turns.pop(0)
             if self._take(name):
-                return True
+                return name if timed else None
         self._decide()
-        return False
+        return None
+
+    def _plan(self) -> list[tuple[str, bool]]:
+        """Ways in turn, there and back: what else the machine does hits all of them."""
+        there = list(self.makers)
+        rounds = [there if number % 2 == 0 else there[::-1] for number in range(_ROUNDS)]
+        return [(name, timed) for names in rounds for name in names for timed in (False, True)]
+
+    def _take(self, name: str) -> bool:
+        """Whether the way can be taken; it is compiled when it is taken first."""
+        if name not in self.runs:
+            try:
+                self.runs[name] = self.makers[name]()
+            except Exception as problem:
+                warnings.warn(f"a graph stays as it is: way '{name}': {problem}", stacklevel=2)
+                self.runs[name] = None
+        if self.runs[name] is None:
+            return False
+        self.run = self.runs[name]
+        return True
 
     def _decide(self) -> None:
-        """By the least time of each, its first call left out."""
-        first = next(iter(self.makers))
-        least = {name: min(times[1:] or times) for name, times in self.times.items()}
+        """By the least time of each."""
+        least = {name: min(times) for name, times in self.times.items() if times}
         best = min(least, key=lambda name: least[name])
-        if least[best] > _MARGIN * least[first]:
-            best = first
+        if least[best] > _MARGIN * least[self.first]:
+            best = self.first
         self._take(best)
         self.makers, self.runs = {}, {}
         remember(self.key, best)
@@ -157,15 +182,25 @@ def compiling_by_choice(inner_compile: Compile) -> Compile:
             return kernels()
         key = key_of(graph, inputs, device)
         chosen = remembered().get(key)
-        if chosen == "kernels":
-            return kernels()
+        if chosen in ("kernels", "device"):
+            return kernels() if chosen == "kernels" else DeviceGraph(kernels())
         spare = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
         on_host = _later(
             host_code.compiling_for_host(inner_compile), spare, inputs, arguments, rest
         )
         if chosen == "host":
             return on_host()
-        ways: dict[str, Callable[[], Any]] = {"kernels": kernels, "host": on_host}
+        compiled: list[Any] = []
+
+        def first() -> Any:
+            compiled.append(kernels())
+            return compiled[0]
+
+        ways: dict[str, Callable[[], Any]] = {
+            "kernels": first,
+            "device": lambda: DeviceGraph(compiled[0]),
+            "host": on_host,
+        }
         if _is_plain(graph):
             eager = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
             ways["eager"] = functools.partial(host_code.EagerGraph, eager)

@@ -102,12 +102,13 @@ def _register(choice: DriverChoice) -> None:
         from torch_outboard import distributed
         from torch_outboard.device.device_module import finish_registration
         from torch_outboard.inductor.registration import register_when_imported
-        from torch_outboard.loading import other_devices, pytorch_workarounds
+        from torch_outboard.loading import other_devices, pytorch_workarounds, traced_operators
 
         other_devices.register(name)
         distributed.register(name)
         finish_registration(name)
         pytorch_workarounds.install()
+        traced_operators.trace_as_composed()
         register_when_imported()
         _apply_settings()
 

@@ -21,6 +21,9 @@ Run = Callable[[], object]
 # Copies within a device have no row in the tables; their family, and the overload that does them.
 COPY = "copy"
 COPY_OVERLOAD = "aten::_copy_from"
+# Nor have layers of LSTM: the device composes them of cells, and the host has them in one call.
+LSTM = "recurrent_layer"
+LSTM_OVERLOAD = "aten::lstm.input"
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,12 @@ class Call:
     overload: str  # "aten::add.Tensor"
     # For a device and a number of elements: a function that does the work once.
     prepare: Callable[[torch.device, int], Run]
+    # The overload whose device kernel shows that the device did it: if not that one, a part of it.
+    part: str = ""
+
+    @property
+    def kernel(self) -> str:
+        return self.part or self.overload
 
 
 def _side(elements: int, *others: int) -> int:
@@ -294,6 +303,13 @@ def _lstm_cell(device: torch.device, elements: int) -> Run:
     return lambda: torch.ops.aten._thnn_fused_lstm_cell(gates, more, cells)
 
 
+def _lstm(device: torch.device, elements: int) -> Run:
+    """A layer over 16 steps."""
+    layer = torch.nn.LSTM(128, 128, device=device)
+    x = torch.rand(16, max(1, elements // (16 * 128)), 128, device=device)
+    return lambda: layer(x)
+
+
 CALLS: tuple[Call, ...] = (
     Call("aten::add.Tensor", _add),
     Call("aten::add_.Tensor", _in_place),
@@ -348,6 +364,7 @@ CALLS: tuple[Call, ...] = (
     Call("aten::_scaled_dot_product_flash_attention_for_cpu", _attention),
     Call("aten::_scaled_dot_product_flash_attention_for_cpu_backward", _attention_backward),
     Call("aten::_thnn_fused_lstm_cell", _lstm_cell),
+    Call(LSTM_OVERLOAD, _lstm, part="aten::_thnn_fused_lstm_cell"),
     Call("aten::_cdist_forward", _distances),
     Call("aten::_fft_r2c", _matrix(lambda x: torch.fft.rfft(x, dim=1))),
     Call("aten::_fft_c2c", _fourier),
@@ -360,7 +377,7 @@ def families(calls: Iterable[Call] = CALLS) -> dict[str, list[Call]]:
     """All families of the operator tables, sorted, each with its calls; some may have none."""
     from torch_outboard.ops import tables
 
-    by_overload = {**tables.families(), COPY_OVERLOAD: COPY}
+    by_overload = {**tables.families(), COPY_OVERLOAD: COPY, LSTM_OVERLOAD: LSTM}
     found: dict[str, list[Call]] = defaultdict(list)
     for call in calls:
         found[by_overload[call.overload]].append(call)

@@ -62,7 +62,7 @@ def runs_on_device(run: Run, call: Call) -> bool:
     """Whether a call launches the device kernel that it is about, once the way is the device's."""
     with fallback.report() as report:
         run()
-    return any(row.way == "device" and row.op == call.overload for row in report.rows)
+    return any(row.way == "device" and row.op == call.kernel for row in report.rows)
 
 
 def measure(

@@ -60,6 +60,7 @@ class OpenCLKernel(Units, Indices, Memory, Reductions, Scans, Searches, SIMDKern
         # Indices that were widened to 64 bits, as they were before.
         self.int32_of: dict[str, CSEVariable] = {}
         self.reports = False
+        self.adds = False
         self.checked: set[sympy.Symbol] = set()
         self.accumulator_ids = itertools.count()
         self.lines = 0
@@ -84,7 +85,8 @@ class OpenCLKernel(Units, Indices, Memory, Reductions, Scans, Searches, SIMDKern
         code = IndentedBuffer()
         self._write_units(code)
         lines = text_of_kernel(name or "NAME", parameters_of(self), code.getvalue())
-        return "\n".join(lines) + "\n"
+        text = "\n".join(lines) + "\n"
+        return text.replace("ob_atomic_add_", "ob_accumulate_") if self.is_one_item() else text
 
     def body_text(self) -> str:
         """What is done for a unit, or for each vector of it, with marks."""

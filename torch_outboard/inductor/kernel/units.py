@@ -23,6 +23,8 @@ _COPIES = 8
 # Elements that are worth a work item of a processor, for a body of one line.
 _GRAIN = 1 << 16
 _LEAST_GRAIN = 1 << 11
+# What adding a vector at places of memory takes, in lines of a body: by atomic exchanges, without.
+_ATOMIC, _PLAIN = 100, 15
 
 
 class Units:
@@ -161,8 +163,14 @@ class Units:
             return 1
         return max(1, _COPIES // max(1, self.segments[0].width()))
 
+    def is_one_item(self: Any) -> bool:
+        """Whether one processor that adds without atomic exchanges is sooner ready than all."""
+        if not self.adds or self.target.group > 1:
+            return False
+        return bool(_PLAIN + self.lines < (_ATOMIC + self.lines) / self.target.processors)
+
     def launch_properties(self: Any) -> dict[str, Any]:
-        return launch_properties(self.target, self.lines, self.grouped)
+        return launch_properties(self.target, self.lines, self.grouped, self.is_one_item())
 
 
 def numel_name(tree: IterationRangesRoot) -> str:
@@ -170,10 +178,13 @@ def numel_name(tree: IterationRangesRoot) -> str:
     return f"{tree.prefix}numel"
 
 
-def launch_properties(target: Target, lines: int, grouped: bool) -> dict[str, Any]:
+def launch_properties(
+    target: Target, lines: int, grouped: bool, one_item: bool = False
+) -> dict[str, Any]:
     """How the work of a body of so many lines is cut, for GraphKernel."""
     if target.group == 1:
         grain = max(_LEAST_GRAIN, _GRAIN // max(1, lines))
-        return {"cut": "chunks", "local": 1, "grain": grain, "limit": 4 * target.processors}
+        limit = 1 if one_item else 4 * target.processors
+        return {"cut": "chunks", "local": 1, "grain": grain, "limit": limit}
     cut = "groups" if grouped else "items"
     return {"cut": cut, "local": target.group, "grain": 1, "limit": 1}

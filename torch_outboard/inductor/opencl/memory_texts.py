@@ -5,7 +5,8 @@
     masked_load, masked_gather(p, i, m)
                           only where the mask m says so, 0 elsewhere: memory is not touched there
     store(p, i, v), scatter(p, i, v)
-    atomic_add(p, i, v)   adds at places that may be equal
+    atomic_add(p, i, v)   adds at places that may be equal, also those of other work items
+    accumulate(p, i, v)   the same where there is one work item
 
 They are macros, so that indices may be int or long.
 """
@@ -198,6 +199,23 @@ def _atomic_add(name: str, lanes: int) -> str:
     )
 
 
+def _accumulate(name: str, lanes: int) -> str:
+    if lanes > 1:
+        parts = [
+            f"ob_accumulate_{name}(p, {element('i', lane)}, {element('v', lane)});"
+            for lane in range(lanes)
+        ]
+        return _define(
+            "accumulate", name, lanes, "p, i, v", f"do {{ {' '.join(parts)} }} while (0)"
+        )
+    stored, value = STORED[name]
+    added = _store_one(name, "i", f"{_one(name, 'i')} + v")
+    return (
+        f"static void ob_accumulate_{name}(__global {stored} *p, long i, {value} v) {{"
+        f" {added}; }}\n"
+    )
+
+
 _OPERATIONS = {
     "load": _load,
     "gather": _gather,
@@ -206,5 +224,6 @@ _OPERATIONS = {
     "store": _store,
     "scatter": _scatter,
     "atomic_add": _atomic_add,
+    "accumulate": _accumulate,
 }
 OPERATIONS = tuple(_OPERATIONS)

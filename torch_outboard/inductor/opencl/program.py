@@ -149,7 +149,7 @@ def _definitions(text: str) -> str:
     result = ""
     for m in sorted({(m[1], m[2], int(m[3] or 1)) for m in _MEMORY.finditer(text)},
                     key=lambda key: (key[2], key)):  # fmt: skip
-        if m[0] == "atomic_add" and m[2] > 1:
+        if m[0] in ("atomic_add", "accumulate") and m[2] > 1:
             result += memory_text(m[0], m[1], 1)
         result += memory_text(*m)
     result = _unique_lines(result)

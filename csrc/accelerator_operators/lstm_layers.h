@@ -1,0 +1,12 @@
+// LSTM layers as one call of oneDNN each, where the host may run them on the device's memory.
+#pragma once
+
+#include <torch/library.h>
+
+namespace outboard {
+
+// Registers aten::lstm.input in `autograd`, a library for AutogradPrivateUse1, unless somebody else
+// has. Once, at load.
+void register_lstm_layers(torch::Library& autograd);
+
+}  // namespace outboard

@@ -1,0 +1,39 @@
+"""Which way layers of LSTM go: cells by device kernels, or one call of oneDNN on the host."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from torch_outboard import fallback, ways
+
+
+def operators(layer: torch.nn.LSTM, sequence: torch.Tensor) -> tuple[set[str], torch.Tensor]:
+    with fallback.report() as report:
+        output = layer(sequence)[0]
+    return {row.op for row in report.rows}, output
+
+
+@pytest.mark.parametrize("forced", ["device", "host"])
+def test_a_way_that_is_forced(device, shares_memory, forced):
+    torch.manual_seed(0)
+    layer, sequence = torch.nn.LSTM(6, 20).to(device), torch.randn(5, 4, 6, device=device)
+    with ways.way(forced):
+        seen, output = operators(layer, sequence)
+    one_call = forced == "host" and shares_memory and torch.backends.mkldnn.is_available()
+    assert ("aten::mkldnn_rnn_layer" in seen) == one_call
+    assert ("aten::_thnn_fused_lstm_cell" in seen) == (not one_call)
+    assert_close(output.cpu(), layer.cpu()(sequence.cpu())[0])
+
+
+@pytest.mark.parametrize("saved", [-10_000.0, 10_000.0])
+def test_auto_goes_by_the_table(device, shares_memory, savings, saved):
+    """What a layer saves counts as a whole, and not what its cells would."""
+    if not (shares_memory and torch.backends.mkldnn.is_available()):
+        pytest.skip("there is one way only")
+    layer, sequence = torch.nn.LSTM(6, 20).to(device), torch.randn(5, 4, 6, device=device)
+    savings({"recurrent_layer": saved})
+    with torch.no_grad():
+        seen, _ = operators(layer, sequence)
+    assert ("aten::mkldnn_rnn_layer" in seen) == (saved > 0)
