@@ -176,7 +176,8 @@ def _capture_graphs(patches: dict[str, Any]) -> None:
 
     if not hasattr(config, "cudagraph_policy"):
         warnings.warn(
-            f"PyTorch {torch.__version__} cannot be told to capture compiled graphs; use 2.13",
+            f"PyTorch {torch.__version__} cannot be told to capture compiled graphs; use 2.12 or "
+            "newer",
             stacklevel=2,
         )
     elif config.cudagraph_policy is None:
