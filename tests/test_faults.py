@@ -129,6 +129,10 @@ print(attempts, finished, raised, *sorted(reached))
 '''
 
 
+@pytest.mark.skipif(
+    not hasattr(torch.accelerator, "empty_host_cache"),
+    reason="PyTorch gives cached pinned memory back from 2.12 on",
+)
 @pytest.mark.parametrize("access", ["shared", "separate"])
 @pytest.mark.parametrize("extent", ["few", pytest.param("exhaustive", marks=pytest.mark.slow)])
 def test_a_training_step_survives_any_failing_call(access, extent):

@@ -11,8 +11,10 @@ import torch
 
 pytestmark = pytest.mark.separate
 
-# Operators of a library that belongs to CUDA.
+# Operators of a library that belongs to CUDA; the last one is in builds for CUDA alone.
 CUDA_ALONE = {"aten::cudnn_convolution", "aten::cudnn_convolution_transpose"}
+if torch.version.cuda is not None:
+    CUDA_ALONE.add("aten::_cudnn_rnn")
 
 
 def operators_with_policy(key: str) -> set[str]:
@@ -135,6 +137,9 @@ def test_what_can_have_no_policy(library, register_policy):
         register_policy("aten::mm", "fp32")
 
 
+@pytest.mark.skipif(
+    torch.__version__ < (2, 13), reason="register_autocast knows CPU and CUDA alone before 2.13"
+)
 def test_pytorchs_own_registration(device, library):
     """torch.library.register_autocast, for one fixed dtype."""
 

@@ -8,11 +8,15 @@ from unittest import mock
 import pytest
 import torch
 import torch._inductor.compile_fx  # registers the backend
+from torch._dynamo.device_interface import DeviceInterface
 from torch._inductor import config, lowering, scheduler, utils
+from torch._inductor.codegen import common
+from torch._inductor.codegen.common import DeviceOpOverrides
 from torch._subclasses import fake_impls
 
 import torch_outboard
 from torch_outboard import _C
+from torch_outboard.inductor.order_of_draws import pytorch_keeps_it
 from torch_outboard.inductor.pytorch_patches import SETTINGS
 
 pytestmark = pytest.mark.skipif(
@@ -23,6 +27,10 @@ pytestmark = pytest.mark.skipif(
 def test_without_being_a_gpu_results_get_lost(device: torch.device):
     """An operation of a host scalar and a tensor of the device is a CPU kernel."""
     name = torch_outboard.device_name()
+    if hasattr(DeviceInterface, "is_gpu"):  # from 2.15 on
+        assert name in utils._gpu_types()
+    else:
+        assert not hasattr(utils, "_gpu_types")
     others = [known for known in utils.GPU_TYPES if known != name]
     assert len(others) < len(utils.GPU_TYPES)
     x, scalar = torch.ones(5, device=device), torch.tensor(2.0)
@@ -48,6 +56,9 @@ def test_settings_have_no_value_for_a_device():
     """The usual ones stay as they are for other devices."""
     for name, value in SETTINGS.items():
         assert getattr(config, name) != value, name
+    if hasattr(common, "get_compile_option_owner"):  # from 2.15 on
+        option = f"{torch_outboard.device_name()}.layout_optimization"
+        assert common.get_compile_option_owner(option) is None
 
 
 def test_strides_of_convolutions_are_not_asked_for(device: torch.device):
@@ -77,7 +88,8 @@ def test_flex_attention_refuses_devices_by_name(device: torch.device):
 
     x = torch.ones(1, device=device)
     flex_attention._validate_device(x, x, x)
-    assert '{"cuda", "cpu", "xpu", "hpu", "mps"}' in inspect.getsource(
+    # "mps" is known from 2.13 on.
+    assert 'supported_devices = {"cuda", "cpu", "xpu", "hpu"' in inspect.getsource(
         flex_attention._validate_device
     )
     with pytest.raises(ValueError, match="only supported on"):
@@ -89,3 +101,13 @@ def test_costly_values_are_kept_on_devices_called_cpu():
 
     original = ir.StorageBox.should_realize_on_reuse.__wrapped__
     assert "is_cpu(self.data)" in inspect.getsource(original)
+
+
+def test_draws_are_kept_in_order_from_213_on():
+    """Then inductor/order_of_draws.py does nothing."""
+    assert pytorch_keeps_it() == (torch.__version__ >= (2, 13))
+
+
+def test_streams_are_named_by_the_device_from_213_on():
+    """Then `_StreamLine` of inductor/wrapper.py has no use."""
+    assert hasattr(DeviceOpOverrides, "current_stream") == (torch.__version__ >= (2, 13))

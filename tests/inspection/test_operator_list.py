@@ -62,13 +62,18 @@ def test_nothing_that_needs_a_kernel_is_without_one(listed):
     assert lacking == []
 
 
+def _on_cpu(name):
+    return torch._C._dispatch_has_kernel_for_dispatch_key(name, "CPU")
+
+
 def test_functional_forms_of_structured_operators_name_their_group(listed):
     assert native_functions.path() is not None
     forms = [line for line in listed.values() if line.needs == "out"]
     assert len(forms) > 300
     for line in forms:
         group = listed[line.structured]
-        assert group.needs == "kernel", line.operator
+        # From 2.15 on there are some that a vendor's library alone has, and CPU has not.
+        assert group.needs == ("kernel" if _on_cpu(group.operator) else "other"), line.operator
         assert group.structured == group.operator
 
 

@@ -278,6 +278,9 @@ def test_errors_in_a_profile(device, source):
     assert len(of_category(after, "gpu_memcpy")) == 1
 
 
+@pytest.mark.skipif(
+    torch.__version__ < (2, 12), reason="before 2.12 the outer profile raises, on CPU as well"
+)
 def test_profile_in_a_profile(device, source):
     """As on CPU: the inner one takes over, and the outer one has nothing."""
     with profile(activities=BOTH) as outer:

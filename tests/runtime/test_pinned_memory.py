@@ -14,18 +14,27 @@ from torch_outboard import _C
 
 pytestmark = [pytest.mark.separate, pytest.mark.torture]
 
+GIVES_BACK = hasattr(torch.accelerator, "empty_host_cache")
+needs_giving_back = pytest.mark.skipif(
+    not GIVES_BACK, reason="PyTorch gives cached pinned memory back from 2.12 on"
+)
+
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind(device: torch.device) -> Iterator[None]:
     torch.empty(1, device=device)
+    if not GIVES_BACK:
+        yield
+        return
     torch.accelerator.synchronize()
     torch.accelerator.empty_host_cache()
-    before = _C.pinned_memory_stats()["active_bytes"]["current"]
+    before = _C.pinned_memory_stats()["allocated_bytes"]["current"]
     yield
     gc.collect()
     torch.accelerator.synchronize()
     torch.accelerator.empty_host_cache()
-    assert _C.pinned_memory_stats()["active_bytes"]["current"] == before
+    # Before 2.13 "active_bytes" do not fall where no stream used the memory.
+    assert _C.pinned_memory_stats()["allocated_bytes"]["current"] == before
 
 
 def test_pin_memory_copies_into_pinned_memory() -> None:
@@ -52,6 +61,7 @@ def test_zero_bytes() -> None:
     assert torch.empty(0).pin_memory().numel() == 0
 
 
+@needs_giving_back
 def test_freed_memory_is_used_again_and_can_be_given_back() -> None:
     before = _C.pinned_memory_stats()
     pinned = torch.empty(5000, dtype=torch.uint8, pin_memory=True)
@@ -141,6 +151,7 @@ def test_memory_of_a_late_copy_is_not_reused(device: torch.device) -> None:
     )
 
 
+@needs_giving_back
 def test_driver_failures(device: torch.device) -> None:
     run_python(
         PREPARE

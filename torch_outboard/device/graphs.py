@@ -45,7 +45,7 @@ class Graph(_Base):  # type: ignore[misc]
     def __new__(cls, keep_graph: bool = False) -> Graph:
         if _Base is object:
             raise NotImplementedError(
-                f"PyTorch {torch.__version__} has no graphs for accelerators; use 2.13 or newer"
+                f"PyTorch {torch.__version__} has no graphs for accelerators; use 2.12 or newer"
             )
         _lazy_init()
         return cast(Graph, super().__new__(cls, keep_graph))

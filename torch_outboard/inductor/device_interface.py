@@ -93,5 +93,10 @@ class OutboardInterface(DeviceInterface):
         return True
 
     @staticmethod
+    def is_gpu() -> bool:
+        """Asked from PyTorch 2.15 on; see pytorch_patches.be_a_gpu."""
+        return True
+
+    @staticmethod
     def is_triton_capable(device: Any = None) -> bool:
         return False

@@ -46,17 +46,17 @@ def need_no_triton() -> None:
         return
 
     @functools.wraps(original)
-    def has_triton() -> bool:
+    def has_triton(**options: Any) -> bool:
         from torch._inductor.virtualized import V
 
         device = V.graph.device_type if isinstance(V.graph.device_type, str) else ""
-        return original() or device == state.name or state.name in V.graph.device_types
+        return original(**options) or device == state.name or state.name in V.graph.device_types
 
     has_triton.outboard = True
     scheduler.has_triton = has_triton
 
 
-# Settings of Inductor that have no value of their own for a device before 2.15.
+# Settings of Inductor that have no value of their own for a device.
 SETTINGS: dict[str, Any] = {
     # Kernels of the kit take any layout; a change of layouts moves memory.
     "layout_optimization": False,
@@ -96,7 +96,8 @@ def set_options_of_graphs() -> None:
 
     Reason: settings hold for all devices of a process.
     Where: torch/_inductor/compile_fx.py, `compile_fx`.
-    Can go: from 2.15 on, which has options for a device.
+    Can go: when they can be told from others by device; 2.15 has options for a device, but only of
+    settings that a backend brings.
     """
     from torch._dynamo.backends.debugging import aot_eager
     from torch._inductor import compile_fx as module
@@ -159,6 +160,7 @@ def set_options_of_graphs() -> None:
             complex_numbers.define_lowerings()
             expressions.define_lowerings()
             _fuse_products(patches)
+            _keep_order_of_draws(patches)
         if devices and captured:
             _capture_graphs(patches)
         if not patches:  # the original's call of itself, with the settings in place
@@ -174,13 +176,24 @@ def _capture_graphs(patches: dict[str, Any]) -> None:
 
     if not hasattr(config, "cudagraph_policy"):
         warnings.warn(
-            f"PyTorch {torch.__version__} cannot be told to capture compiled graphs; use 2.13",
+            f"PyTorch {torch.__version__} cannot be told to capture compiled graphs; use 2.12 or "
+            "newer",
             stacklevel=2,
         )
     elif config.cudagraph_policy is None:
         from torch_outboard.inductor.graphs.policy import CaptureGraphs
 
         patches.setdefault("cudagraph_policy", CaptureGraphs())
+
+
+def _keep_order_of_draws(patches: dict[str, Any]) -> None:
+    """Sets a pass over graphs that PyTorch has itself from 2.13 on."""
+    from torch._inductor import config
+
+    from torch_outboard.inductor.order_of_draws import KeepOrder, pytorch_keeps_it
+
+    if not pytorch_keeps_it() and config.post_grad_custom_post_pass is None:
+        patches.setdefault("post_grad_custom_post_pass", KeepOrder())
 
 
 def _fuse_products(patches: dict[str, Any]) -> None:
@@ -210,6 +223,7 @@ def _for_host(
             patches.setdefault(name, value)
     if config.joint_custom_pre_pass is None:
         patches.setdefault("joint_custom_pre_pass", UseOwnNumbers(HostValues))
+    _keep_order_of_draws(patches)
     step = rest.get("inner_compile", module.compile_fx_inner)
     # The original calls itself with the settings in place.
     if not hasattr(step, "compiles_for_host"):
@@ -247,8 +261,9 @@ def know_layouts_of_convolutions() -> None:
         aten._convolution.default,
         aten.convolution_backward.default,
     ):
-        original = fake_impls.op_implementations_dict[operator]
-        if not hasattr(original, "__wrapped__"):
+        original = fake_impls.op_implementations_dict.get(operator)
+        # Before 2.13 nothing is predicted of `_convolution`.
+        if original is not None and not hasattr(original, "__wrapped__"):
             fake_impls.op_implementations_dict[operator] = _with_layout(original)
 
 

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._inductor.codegen.common import DeviceOpOverrides
-from torch._inductor.codegen.wrapper import PythonWrapperCodegen, SubgraphPythonWrapperCodegen
+from torch._inductor.codegen.common import DeviceOpOverrides, IndentedBuffer
+from torch._inductor.codegen.wrapper import (
+    PythonWrapperCodegen,
+    SubgraphPythonWrapperCodegen,
+    WrapperLine,
+)
 from torch._inductor.virtualized import V
 
 from torch_outboard.state import state
+
+
+@dataclass
+class _StreamLine(WrapperLine):
+    """A line of code about streams, for the device where PyTorch writes it for CUDA."""
+
+    line: WrapperLine
+
+    def codegen(self, code: IndentedBuffer) -> None:
+        start = len(code._lines)
+        self.line.codegen(code)
+        for place, text in enumerate(code._lines[start:], start):
+            if isinstance(text, str):
+                code._lines[place] = text.replace("torch.cuda.", f"torch.{state.name}.")
+
+
+def _named_streams(line: WrapperLine) -> WrapperLine:
+    # From 2.13 on PyTorch asks OutboardOperations.
+    return line if hasattr(DeviceOpOverrides, "current_stream") else _StreamLine(line)
 
 
 class _OutboardCode:
@@ -47,6 +71,15 @@ class _OutboardCode:
         # PyTorch writes the type alone, which is device 0 or the current one.
         index = device.index or 0
         return line.replace(f"device='{device.type}'", f"device='{device.type}:{index}'")
+
+    def codegen_device_guard_enter(self: Any, *arguments: Any, **rest: Any) -> None:
+        super().codegen_device_guard_enter(*arguments, **rest)
+        self.lines[-1] = _named_streams(self.lines[-1])
+
+    def codegen_cuda_stream_enter(self: Any, stream_idx: int) -> Any:
+        line = super().codegen_cuda_stream_enter(stream_idx)
+        self.lines[-1] = _named_streams(self.lines[-1])
+        return line
 
 
 class OutboardWrapper(_OutboardCode, PythonWrapperCodegen):

@@ -43,7 +43,7 @@ def _obstacle(graph: CompiledFxGraph) -> str:
     if len(graph.device_idxs) != 1 and len(_indices(graph)) != 1:
         return f"{len(graph.device_idxs)} devices in a graph"
     if not getattr(torch.accelerator, "Graph", None):
-        return f"PyTorch {torch.__version__}, which has no graphs for accelerators before 2.13"
+        return f"PyTorch {torch.__version__}, which has no graphs for accelerators"
     if not _C.captures_graphs():
         return "a driver that cannot capture graphs"
     if not graph.partition_maps and graph.device_types - {state.name, "meta"}:

@@ -8,7 +8,6 @@ import sympy
 import torch
 from torch._inductor.codegen.common import CSEVariable
 from torch._inductor.codegen.simd import IterationRangesEntry, IterationRangesRoot
-from torch._inductor.sizevars import stride_at_vec_range
 from torch._inductor.utils import sympy_subs
 from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import FloorDiv, ModularIndexing
@@ -19,6 +18,7 @@ from torch_outboard.inductor.kernel.lanes import (
     steady_across_lanes,
     without_identities,
 )
+from torch_outboard.inductor.kernel.strides import stride_at_vec_range
 from torch_outboard.inductor.opencl.printer import print_expression
 from torch_outboard.inductor.opencl.value_types import LANES, broadcast, is_vector, value_type
 from torch_outboard.inductor.overrides import dtype_of, operand

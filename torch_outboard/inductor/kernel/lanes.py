@@ -6,9 +6,10 @@ from typing import Any
 
 import sympy
 from torch._inductor.codegen.simd_kernel_features import EnableReduction
-from torch._inductor.sizevars import stride_at
 from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
+
+from torch_outboard.inductor.kernel.strides import stride_at
 
 # Shorter loops leave most lanes without work.
 LEAST_LOOP = 8

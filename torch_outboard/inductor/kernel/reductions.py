@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import sympy
 import torch
 from torch._inductor.codegen.common import CSEVariable, IndentedBuffer
+from torch._inductor.codegen.simd import IterationRangesRoot
 
 from torch_outboard.inductor.kernel.loops import Accumulator, Loop, MaskAccumulator
 from torch_outboard.inductor.kernel.moments import Moments, ShiftedSums, Welford
@@ -177,9 +179,9 @@ class Reductions:
         variable = self.cse.generate(self.compute, text, dtype=src_dtype)
         if place is None:
             trees = [tree for tree in self.range_trees if tree.is_reduction]
-            flat = trees[0].full_range().symbol()
+            flat = _whole(trees[0])
             for tree in trees[1:]:
-                flat = flat * tree.numel + tree.full_range().symbol()
+                flat = flat * tree.numel + _whole(tree)
             place = broadcast(
                 self.vector_index(self.prepare_indexing(flat)), self.index_torch_dtype
             )
@@ -236,6 +238,11 @@ class Reductions:
             self.compute.writelines(moments.combine(*parts))
         self.accumulators.append(moments.accumulator())
         return tuple(self._result(part, dtype) for part in moments.names)
+
+
+def _whole(tree: IterationRangesRoot) -> sympy.Symbol:
+    """The index of a tree of ranges that is not split."""
+    return tree.lookup(sympy.S.One, tree.numel).symbol()
 
 
 def _initial(kind: str, dtype: torch.dtype) -> str:

@@ -9,15 +9,16 @@ from torch_outboard.ops.row import FLOATS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
 # MODE of interpolation.cl, names of the operators, and whether they have align_corners.
-MODES = (
+MODES: tuple[tuple[int, str, bool], ...] = (
     (0, "upsample_nearest1d upsample_nearest2d upsample_nearest3d", False),
     (1, "_upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d", False),
     (2, "upsample_linear1d upsample_bilinear2d upsample_trilinear3d", True),
     (3, "upsample_bicubic2d", True),
     (4, "_upsample_bilinear2d_aa", True),
     (5, "_upsample_bicubic2d_aa", True),
-    (6, "_upsample_lanczos2d_aa", True),
 )
+if hasattr(torch.ops.aten, "_upsample_lanczos2d_aa"):  # from PyTorch 2.12 on
+    MODES += ((6, "_upsample_lanczos2d_aa", True),)
 
 
 def _scales(dimensions: int, sizes: str, outputs: str, align: bool) -> dict[str, str]:
