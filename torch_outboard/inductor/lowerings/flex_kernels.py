@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import operator
+import threading
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from typing import Any
@@ -33,6 +34,7 @@ from torch_outboard.ops.template import Launch, Result
 from torch_outboard.state import state
 
 higher_order = torch.ops.higher_order
+_LOCK = threading.Lock()
 _LIBRARY = torch.library.Library("outboard_attention", "DEF")
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _OTHERS = "float32 float64 float16 bfloat16 int8 uint8 int16 int32 int64 bool"
@@ -100,7 +102,9 @@ def _call(name: str, arguments: Sequence[Any], others: int) -> tuple[torch.Tenso
     """
     rows = [x if x.stride(-1) == 1 else x.contiguous() for x in arguments[:3]]
     given, text, *sizes = arguments[others:]
-    results = list(_kernel(name, text, len(given))(*rows, *arguments[3:others], *given, *sizes))
+    with _LOCK:
+        kernel_of_text = _kernel(name, text, len(given))
+    results = list(kernel_of_text(*rows, *arguments[3:others], *given, *sizes))
     for place, like in enumerate(arguments[: 1 if name == "forward" else 3]):
         strides = _strides_like(like.shape, like.stride())
         if results[place].stride() != strides:
