@@ -131,3 +131,28 @@ def test_training_is_right_while_ways_are_tried(tmp_path: Any):
     # The forward and the backward graph; again, with what was chosen.
     for _ in range(2):
         assert run_python(TRAINING, timeout=280, **settings).split() == ["2"]
+
+
+ATTENTION = """
+import torch, torch_outboard
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from torch_outboard.inductor import choice
+choice.PATIENCE = 0.0
+name = torch_outboard.device_name()
+q, k, v = (torch.randn(1, 2, 256, 16, device=name, requires_grad=True) for _ in range(3))
+mask = create_block_mask(lambda b, h, m, n: m >= n, None, None, 256, 256, device=name)
+attend = torch.compile(lambda q: flex_attention(q * 2, k, v, block_mask=mask).relu())
+results = [torch.autograd.grad(attend(q).sum(), (q, k, v)) for _ in range(36)]
+for each in results[1:]:
+    torch.testing.assert_close(each, results[0], rtol=1e-3, atol=1e-4)
+counted = torch._dynamo.utils.counters[name]["flex_attention_kernels"]
+print(counted, len(choice.remembered()))
+"""
+
+
+@pytest.mark.slow
+def test_graphs_with_operators_of_the_device_alone_keep_their_kernels(tmp_path: Any):
+    if not torch_outboard._C.shares_host_memory(0):
+        pytest.skip("the host does not reach the device's memory")
+    settings = {"OUTBOARD_WAY": "auto", "OUTBOARD_CACHE_DIR": str(tmp_path)}
+    assert run_python(ATTENTION, timeout=280, **settings).split() == ["2", "0"]

@@ -64,7 +64,7 @@ def define() -> None:
         _LIBRARY.define(
             f"{name}({parameters}, Tensor[] others, str text, {_SIZES}) -> (Tensor, Tensor, Tensor)"
         )
-        _LIBRARY.impl(name, function, "CompositeExplicitAutograd")
+        _LIBRARY.impl(name, function, "PrivateUse1")
         torch.library.register_fake(f"outboard_attention::{name}", shape, lib=_LIBRARY)
         make_fallback(getattr(torch.ops.outboard_attention, name).default, warn=False)
 
