@@ -37,26 +37,7 @@ __kernel void attend(OB_PARAMETERS) {
       add_product(q, PADDED, 1, turned, HEAD, KEYS, scores, KEYS, ROWS, KEYS);
       FINISH_SCORES(scores, b, h, row, height, first, width)
       for (int r = 0; r < ROWS; ++r) {
-        V *s = scores + r * KEYS;
-        T most = LOAD_TILE(s);
-        for (int j = W; j < KEYS; j += W) most = fmax(most, LOAD_TILE(s + j));
-        const V next = fmax(largest[r], OB_MAX(most));
-        const V shift = next == NEVER ? (V)0 : next;
-        const V rescale = exp(largest[r] - shift);
-        T added = (T)(0);
-        for (int j = 0; j < KEYS; j += W) {
-          const T p = ob_exp(LOAD_TILE(s + j) - (T)(shift));
-          added += p;
-          STORE_TILE(p, s + j);
-        }
-        total[r] = total[r] * rescale + OB_SUM(added);
-        largest[r] = next;
-        if (rescale != (V)1) {
-          V *sum = sums + r * PADDED;
-          for (int e = 0; e < PADDED; e += W) {
-            STORE_TILE(LOAD_TILE(sum + e) * (T)(rescale), sum + e);
-          }
-        }
+        soften(scores + r * KEYS, largest + r, total + r, sums + r * PADDED);
       }
       add_product(scores, KEYS, 1, values, width, PADDED, sums, PADDED, ROWS, PADDED);
     }

@@ -117,4 +117,26 @@ static inline void clear(V *tile, const int size) {
     for (int j = max(visible, (ob_index)0); j < KEYS; ++j) s[j] = NEVER;                  \
   }
 
+// Takes KEYS scores of a row into its softmax, which is kept as a running maximum and sum: scores
+// become probabilities beside the maximum so far, and what was added before is rescaled to it.
+static inline void soften(V *scores, V *largest, V *total, V *sum) {
+  T most = LOAD_TILE(scores);
+  for (int j = W; j < KEYS; j += W) most = fmax(most, LOAD_TILE(scores + j));
+  const V next = fmax(*largest, OB_MAX(most));
+  const V shift = next == NEVER ? (V)0 : next;
+  const V rescale = exp(*largest - shift);
+  T added = (T)(0);
+  for (int j = 0; j < KEYS; j += W) {
+    const T p = ob_exp(LOAD_TILE(scores + j) - (T)(shift));
+    added += p;
+    STORE_TILE(p, scores + j);
+  }
+  *total = *total * rescale + OB_SUM(added);
+  *largest = next;
+  if (rescale == (V)1) return;
+  for (int e = 0; e < PADDED; e += W) {
+    STORE_TILE(LOAD_TILE(sum + e) * (T)(rescale), sum + e);
+  }
+}
+
 #endif

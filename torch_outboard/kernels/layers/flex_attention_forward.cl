@@ -1,3 +1,5 @@
+// The forward pass: softmax is kept as in attention.cl.
+
 #if OB_LOCAL == 1
 
 __kernel void attend(OB_PARAMETERS) {
@@ -40,25 +42,7 @@ __kernel void attend(OB_PARAMETERS) {
               FINISH_SCORE(s[j], s[j] * scale_value, kind, b, h, row + r, first + j)
             }
             for (; j < KEYS; ++j) s[j] = NEVER;
-            T most = LOAD_TILE(s);
-            for (j = W; j < KEYS; j += W) most = fmax(most, LOAD_TILE(s + j));
-            const V next = fmax(largest[r], OB_MAX(most));
-            const V shift = next == NEVER ? (V)0 : next;
-            const V rescale = exp(largest[r] - shift);
-            T added = (T)(0);
-            for (j = 0; j < KEYS; j += W) {
-              const T p = ob_exp(LOAD_TILE(s + j) - (T)(shift));
-              added += p;
-              STORE_TILE(p, s + j);
-            }
-            total[r] = total[r] * rescale + OB_SUM(added);
-            largest[r] = next;
-            if (rescale != (V)1) {
-              V *sum = sums + r * PADDED;
-              for (int e = 0; e < PADDED; e += W) {
-                STORE_TILE(LOAD_TILE(sum + e) * (T)(rescale), sum + e);
-              }
-            }
+            soften(s, largest + r, total + r, sums + r * PADDED);
           }
           add_product(scores, KEYS, 1, values, width, PADDED, sums, PADDED, ROWS, PADDED);
         }
