@@ -123,9 +123,12 @@ for _name, _sign in (
 _COPIES = {
     *_overloads("alias", "clone", "detach", "_to_copy"), prims.convert_element_type.default,
 }  # fmt: skip
-_WHOLE = {  # no function for integers
-    *_overloads("ceil", "floor", "trunc", "round"),
-}
+_WHOLE = _overloads("ceil", "floor", "trunc", "round")  # change no integer
+_OF_TRUTHS = _overloads("logical_and", "logical_or", "logical_xor", "logical_not")
+_NOT = _overloads("bitwise_not")
+_REMAINDERS = _overloads("remainder")
+_QUOTIENTS = [aten.div.Tensor_mode, aten.div.Scalar_mode, *_overloads("floor_divide")]
+_POWERS = _overloads("pow")
 
 
 class ScoreText:
@@ -223,19 +226,19 @@ class ScoreText:
             return _COMPARISONS[target](*(n.as_kind(common) for n in numbers))
         if target in _WHOLE and kind == INTEGER:
             return numbers[0].text
-        if target in _overloads("logical_and", "logical_or", "logical_xor", "logical_not"):
+        if target in _OF_TRUTHS:
             return _FUNCTIONS[target](*(n.as_kind(TRUTH) for n in numbers))
-        if target in _overloads("bitwise_not"):
+        if target in _NOT:
             return f"(!{numbers[0].text})" if kind == TRUTH else f"(~{numbers[0].text})"
         if target is aten.where.self:
             return _FUNCTIONS[target](numbers[0].text, *(n.as_kind(kind) for n in numbers[1:]))
         given = [n.as_kind(kind) for n in numbers]
-        if target in _overloads("remainder"):
+        if target in _REMAINDERS:
             return _down(given, kind, "remainder")
-        if target in (aten.div.Tensor_mode, aten.div.Scalar_mode, *_overloads("floor_divide")):
+        if target in _QUOTIENTS:
             mode = node.kwargs.get("rounding_mode", "floor")
             return _down(given, kind, "quotient") if mode == "floor" else _towards_zero(given, kind)
-        if (target in _overloads("pow") and kind != VALUE) or target not in _FUNCTIONS:
+        if (target in _POWERS and kind != VALUE) or target not in _FUNCTIONS:
             raise NoTextError(str(target))
         return _FUNCTIONS[target](*given)
 

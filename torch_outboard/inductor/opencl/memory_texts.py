@@ -152,15 +152,19 @@ def _scatter(name: str, lanes: int) -> str:
     return _define("scatter", name, lanes, "p, i, v", f"do {{ {' '.join(parts)} }} while (0)")
 
 
+def _lane_by_lane(operation: str, name: str, lanes: int) -> str:
+    """What stores lanes, by the operation for one."""
+    parts = [
+        f"ob_{operation}_{name}(p, {element('i', lane)}, {element('v', lane)});"
+        for lane in range(lanes)
+    ]
+    body = f"do {{ {' '.join(parts)} }} while (0)"
+    return _define(operation, name, lanes, "p, i, v", body)
+
+
 def _atomic_add(name: str, lanes: int) -> str:
     if lanes > 1:
-        parts = [
-            f"ob_atomic_add_{name}(p, {element('i', lane)}, {element('v', lane)});"
-            for lane in range(lanes)
-        ]
-        return _define(
-            "atomic_add", name, lanes, "p, i, v", f"do {{ {' '.join(parts)} }} while (0)"
-        )
+        return _lane_by_lane("atomic_add", name, lanes)
     stored, value = STORED[name]
     head = f"static void ob_atomic_add_{name}(__global {stored} *p, long i, {value} v) {{\n"
     if name in ("int", "uint"):
@@ -201,13 +205,7 @@ def _atomic_add(name: str, lanes: int) -> str:
 
 def _accumulate(name: str, lanes: int) -> str:
     if lanes > 1:
-        parts = [
-            f"ob_accumulate_{name}(p, {element('i', lane)}, {element('v', lane)});"
-            for lane in range(lanes)
-        ]
-        return _define(
-            "accumulate", name, lanes, "p, i, v", f"do {{ {' '.join(parts)} }} while (0)"
-        )
+        return _lane_by_lane("accumulate", name, lanes)
     stored, value = STORED[name]
     added = _store_one(name, "i", f"{_one(name, 'i')} + v")
     return (
