@@ -101,7 +101,7 @@ def distances(device: Any) -> Any:
     return lambda score, b, h, m, n: (
         torch.where(m >= n, score * half, score.clamp(-1, 1))
         + table[h, torch.clamp(m - n, -100, 99)]
-        + (m - n) // 7 * 0.1 + (n - m) % 5
+        + (m - n) // 7 * 0.1 + (n - m) % 5 + torch.div(m - n, 9, rounding_mode=None)
     )  # fmt: skip
 
 

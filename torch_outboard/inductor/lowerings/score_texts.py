@@ -237,6 +237,8 @@ class ScoreText:
             return _down(given, kind, "remainder")
         if target in _QUOTIENTS:
             mode = node.kwargs.get("rounding_mode", "floor")
+            if mode is None:
+                return f"({given[0]} / {given[1]})"
             return _down(given, kind, "quotient") if mode == "floor" else _towards_zero(given, kind)
         if (target in _POWERS and kind != VALUE) or target not in _FUNCTIONS:
             raise NoTextError(str(target))
