@@ -42,6 +42,7 @@ def test_reductions(device, tmp_path: Path, lanes: int):
         pytest.skip("the driver of GPUs' forms wraps the driver 'ocl'")
     printed = run_python(
         PROGRAM, str(lanes), timeout=300, OUTBOARD_DRIVER="ocl", OUTBOARD_WAY="device",
-        TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor"), PYTHONPATH=str(ROOT),
+        TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor"),
+        OUTBOARD_CACHE_DIR=str(tmp_path / "programs"), PYTHONPATH=str(ROOT),
     )  # fmt: skip
     assert printed.strip() == "True"
