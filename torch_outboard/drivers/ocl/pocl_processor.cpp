@@ -6,9 +6,15 @@
 // PoCL takes no other name from outside. The device record holds a pointer to the name, and before
 // the first build another name can be put there.
 //
+// It also takes processors for older ones of their family: Zen 4 and those after it are "znver3",
+// which has no AVX-512. But PoCL links its functions as compiled for AVX-512 where the processor
+// has it, and code without AVX-512 cannot give them vectors of 64 bytes. So these get another name,
+// too.
+//
 // This touches a structure that is private to PoCL. So it is done for exactly the build whose
-// layout is known, and only where its compiler could build nothing otherwise. It can go when the
-// package holds a PoCL that knows the name of every processor (7.0 asks for features instead).
+// layout is known, and only where kernels would not build, or not fit to its functions. It can go
+// when the package holds a PoCL that knows the name of every processor (7.0 asks for features
+// instead).
 #include <cstring>
 
 #include "ocl.h"
@@ -28,6 +34,8 @@ constexpr size_t kNameOffset = 640;
 
 // What LLVM answers for a processor that it does not know.
 constexpr const char* kNoName = "generic";
+// What it answers for AMD's processors of a family of which the later ones have AVX-512.
+constexpr const char* kNameWithoutAvx512 = "znver3";
 
 bool is_known_build(const Platform& platform) {
   const std::string& file = platform.library;
@@ -54,6 +62,12 @@ bool has_haswell_integers() {
   return __get_cpuid(0x80000001, &a, &b, &c, &d) != 0 && (c & bit_LZCNT) != 0;
 }
 
+bool has_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl");
+}
+
 // The first of the names, from many features to few, all of whose features the processor and the
 // operating system have.
 const char* nearest_known_processor() {
@@ -61,9 +75,7 @@ const char* nearest_known_processor() {
   const bool haswell = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                        __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
                        has_haswell_integers();
-  const bool skylake = haswell && __builtin_cpu_supports("avx512f") &&
-                       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
-                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  const bool skylake = haswell && has_avx512();
   const bool icelake =
       skylake && __builtin_cpu_supports("avx512ifma") && __builtin_cpu_supports("avx512vbmi") &&
       __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512vnni") &&
@@ -81,6 +93,7 @@ const char* nearest_known_processor() {
 
 // The known build exists for x86-64 alone.
 const char* nearest_known_processor() { return kNoName; }
+bool has_avx512() { return false; }
 
 #endif
 
@@ -95,6 +108,9 @@ Processor choose_processor(const Platform& platform, cl_device_id device,
     if (std::strcmp(name, kNoName) == 0 || settings.processor == kUnknownProcessor) {
       name = nearest_known_processor();
       reason = ", since its compiler does not know this processor";
+    } else if (std::strcmp(name, kNameWithoutAvx512) == 0 && has_avx512()) {
+      name = nearest_known_processor();
+      reason = ", since its compiler does not know that this processor has AVX-512";
     }
   } else {
     // The record keeps the pointer, and devices are looked for once.

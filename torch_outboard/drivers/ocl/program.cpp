@@ -95,7 +95,9 @@ ob_program build(Device& device, cl_program program, const char* options, const 
 
 // PoCL brings its functions compiled for several processors. Of those with AVX-512 it takes the
 // functions, even if its compiler is older than the processor and does not know that it has
-// AVX-512. It then inlines none of them, not even vload and min. So the compiler is told.
+// AVX-512. It then inlines none of them, not even vload and min. So the compiler is told. Its own
+// headers are not, so that calls with vectors of 64 bytes do not compile: pocl_processor.cpp sees
+// to it that the packaged PoCL does not come here.
 constexpr const char* kBeforeSource = R"(
 #if defined(__x86_64__) && !defined(__AVX512F__)
 #define OB_AVX512
