@@ -237,7 +237,8 @@ def main() -> int:
     if options.work:
         work(options.dtype, options.dynamic, options.samples)
         return 0
-    words = [options.dtype, options.driver, "dynamic" if options.dynamic else ""]
+    way = os.environ.get("OUTBOARD_WAY", "") if options.driver == "host" else ""
+    words = [options.dtype, options.driver, way, "dynamic" if options.dynamic else ""]
     path = FOLDER / f"{'-'.join(word for word in words if word)}.jsonl"
     answers = known(path) if options.resume or options.entry else {}
     workers = [worker(options) for _ in range(options.jobs)]
