@@ -51,6 +51,15 @@ def test_dtypes_meet_as_in_eager_mode(device: torch.device):
     )
 
 
+def test_truth_values_and_integers_of_the_same_text(device: torch.device):
+    """0 and false are written alike, and mean different things when they are converted."""
+
+    def function(i: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return i.angle(), i.heaviside(i + 1), i.nansum(), i.nan_to_num()
+
+    check(function, torch.arange(-20, 17, dtype=torch.int32), device=device)
+
+
 def test_bits_of_values(device: torch.device):
     """Of what a kernel has computed: rounded to 16 bits before."""
 

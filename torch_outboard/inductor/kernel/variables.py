@@ -41,7 +41,7 @@ class OpenCLCSE(CSE[CSEVariable, str]):
         if dtype in (torch.float16, torch.bfloat16):
             dtype = torch.float32
         kind = value_type(dtype)
-        key = f"{kind} {text}"
+        key = f"{dtype} {text}"  # the type of truth values is that of integers, too
         variable = self.try_get(key)
         if variable is not None:
             variable.bounds = variable.bounds.tighten(bounds)
