@@ -10,7 +10,18 @@ import torch
 from torch_outboard import _C
 
 _GROUP = 256
-_LANES = 16
+# At first two registers of most processors: neighbouring instructions do not wait for each other.
+# PoCL of a processor that its compiler takes for another one refuses vectors beyond its registers.
+_LANES = (16, 8, 4)
+_VECTORS = """
+__kernel void vectors(OB_POINTER(float, x), OB_POINTER(long, y)) {
+    OB_BIND(float, x)
+    OB_BIND(long, y)
+    const long16 whole = vload16(0, y);
+    vstore16(fabs(vload16(0, x)) + convert_float16(whole), 0, x);
+    vstore16(max(whole, (long16)(1)), 0, y);
+}
+"""
 # Of the parameters of a kernel: what OpenCL guarantees, and more than some devices have.
 _PARAMETER_BYTES = 1024
 
@@ -44,5 +55,17 @@ def target_of(device: torch.device) -> Target:
     if properties.kind != "cpu":
         group = min(_GROUP, properties.max_work_group_size)
         return Target(1, group, processors, double, pointer, _PARAMETER_BYTES)
-    # Two registers of most processors: neighbouring instructions do not wait for each other.
-    return Target(_LANES, 1, processors, double, pointer, _PARAMETER_BYTES)
+    index = device.index or 0
+    lanes = next((n for n in _LANES if not _C.runs_code(index) or _compiles(index, n)), _LANES[-1])
+    return Target(lanes, 1, processors, double, pointer, _PARAMETER_BYTES)
+
+
+def _compiles(device: int, lanes: int) -> bool:
+    """Whether a device's compiler takes vectors of so many values of any type."""
+    program = _C.GraphProgram(_VECTORS.replace("16", str(lanes)), "")
+    kernel = _C.GraphKernel(program, "vectors", "tt", cut="chunks", local=1, grain=1, limit=1)
+    try:
+        kernel.build(device)
+    except RuntimeError:
+        return False
+    return True
