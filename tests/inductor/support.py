@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -43,3 +44,8 @@ def kernels_of(function: Callable[..., Any], *arguments: Any) -> str:
         pytest.skip("the device has no compiler for kernels")
     _, codes = run_and_get_code(torch.compile(function), *arguments)
     return "\n".join(codes)
+
+
+def launches(code: str) -> int:
+    """Launches in generated code."""
+    return len(re.findall(r"(?m)^\s+kernel_\d+\(", code))

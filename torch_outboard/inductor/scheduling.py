@@ -18,6 +18,7 @@ from torch.utils._sympy.functions import FloorDiv
 
 from torch_outboard.inductor.kernel import OpenCLKernel
 from torch_outboard.inductor.kernel.combined import CombinedKernel, combined
+from torch_outboard.inductor.kernel.definition import KernelDefinition
 from torch_outboard.inductor.kernel.lanes import inner_size
 from torch_outboard.inductor.target import target_of
 
@@ -131,9 +132,8 @@ class OpenCLScheduling(SIMDScheduling):
         self, src_code: str, node_schedule: Any, kernel: OpenCLKernel | CombinedKernel
     ) -> str:
         wrapper = V.graph.wrapper_code
-        properties = kernel.launch_properties()
-        letters = "".join(parameter.letter for parameter in kernel.parameters())
-        key = f"{src_code}{letters}{properties}"
+        properties, parameters = kernel.launch_properties(), kernel.parameters()
+        key = f"{src_code}{''.join(p.letter for p in parameters)}{properties}"
         if key in wrapper.src_to_kernel:
             return str(wrapper.src_to_kernel[key])
         name = f"kernel_{wrapper.next_kernel_suffix()}"
@@ -142,15 +142,13 @@ class OpenCLScheduling(SIMDScheduling):
         comment = "\n".join(
             line for line in f"{origins}\n{detailed}".splitlines() if line.startswith("#")
         )
-        described = ", ".join(f"{key}={value!r}" for key, value in properties.items())
         source = src_code.replace("__kernel void NAME(", f"__kernel void {name}(")
         device = V.graph.get_current_device_or_throw().index or 0
-        body = (
-            f"program.kernel({name!r}, r'''\n{source}''', device={device}, "
-            f"parameters={letters!r}, {described},\n"
-            f"    origins={_origins(node_schedule)!r})"
+        definition = KernelDefinition(
+            name, source, parameters, properties, _origins(node_schedule), device
         )
-        wrapper.define_kernel(name, body, comment, gpu=False)
+        wrapper.graph_kernels.definitions[name] = definition
+        wrapper.define_kernel(name, definition.text(), comment, gpu=False)
         return name
 
     def flush(self) -> None:

@@ -14,6 +14,7 @@ from torch._inductor.codegen.wrapper import (
 )
 from torch._inductor.virtualized import V
 
+from torch_outboard.inductor.sequences import BuildLine, GraphKernels, merge_small_kernels
 from torch_outboard.state import state
 
 
@@ -38,6 +39,12 @@ def _named_streams(line: WrapperLine) -> WrapperLine:
 
 class _OutboardCode:
     """What a graph and its subgraphs do differently."""
+
+    graph_kernels: GraphKernels
+
+    def run_wrapper_ir_passes(self: Any, is_inference: bool) -> None:
+        super().run_wrapper_ir_passes(is_inference)
+        self.lines = merge_small_kernels(self, self.lines, self.graph_kernels)
 
     def _generate_kernel_call_helper(
         self: Any,
@@ -85,6 +92,10 @@ class _OutboardCode:
 class OutboardWrapper(_OutboardCode, PythonWrapperCodegen):
     """Code of a graph."""
 
+    def __init__(self) -> None:
+        self.graph_kernels = GraphKernels()
+        super().__init__()
+
     @staticmethod
     def create(
         is_subgraph: bool,
@@ -100,7 +111,7 @@ class OutboardWrapper(_OutboardCode, PythonWrapperCodegen):
 
     def write_async_compile_wait(self) -> None:
         super().write_async_compile_wait()
-        self.prefix.writeline("program.build(globals())")
+        self.prefix.writeline(BuildLine(self.graph_kernels))
 
     def register_alignment_check_inputs(self) -> None:
         # Loads need the alignment of their elements alone: nothing is copied to aligned memory.
@@ -115,6 +126,12 @@ class OutboardWrapper(_OutboardCode, PythonWrapperCodegen):
 
 class OutboardSubgraphWrapper(_OutboardCode, SubgraphPythonWrapperCodegen):
     """Code of a graph in a graph, such as a branch of torch.cond."""
+
+    @property
+    def graph_kernels(self) -> GraphKernels:
+        """Names of kernels are shared with the graph."""
+        kernels: GraphKernels = self.get_root_graph().graph_kernels
+        return kernels
 
 
 class OutboardOperations(DeviceOpOverrides):

@@ -11,15 +11,10 @@ import torch
 from torch._dynamo.utils import counters
 from torch._inductor import config
 
-from tests.inductor.support import check, kernels_of, moved
+from tests.inductor.support import check, kernels_of, launches, moved
 from torch_outboard import _C
-from torch_outboard.inductor import target
 
 SIZES = ((4, 5), (), (3000, 7), (0, 3), (1,), (64, 3, 3, 3), (17,), (2, 0))
-
-
-def launches(code: str) -> int:
-    return len(re.findall(r"(?m)^\s+kernel_\d+\(", code))
 
 
 def tensors(*dtypes: torch.dtype) -> list[torch.Tensor]:
@@ -44,17 +39,6 @@ def test_dtypes_of_one_list(device: torch.device):
     x = tensors(torch.float32, torch.int64, torch.float16, torch.uint8)
     check(update, x, x, device=device, tolerance=1e-2)
     assert launches(kernels_of(update, moved(x, device), moved(x, device))) == 1
-
-
-@pytest.fixture
-def little_room(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A device with room for eight pointers and the word for reports."""
-    pointer = 16 if _C.device_properties(0).addressing == "handle" else 8
-    monkeypatch.setattr(target, "_PARAMETER_BYTES", 9 * pointer)
-    target.target_of.cache_clear()
-    yield
-    monkeypatch.undo()
-    target.target_of.cache_clear()
 
 
 @pytest.mark.usefixtures("little_room")

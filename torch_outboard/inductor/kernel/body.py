@@ -124,7 +124,9 @@ def call_kernel(
     for expression in (units, cost):
         simple = V.graph.sizevars.simplify(expression)
         arguments.append(str(OpenCLKernel.pexpr(simple)))
-    V.graph.wrapper_code.generate_kernel_call(
+    wrapper = V.graph.wrapper_code
+    wrapper.graph_kernels.launches[name] += 1
+    wrapper.generate_kernel_call(
         name,
         arguments,
         device=V.graph.get_current_device_or_throw(),

@@ -27,6 +27,10 @@ _FLOATING = ("float", "double")
 _MEMORY = re.compile(rf"\bob_({'|'.join(OPERATIONS)})_({'|'.join(STORED)})(16|8|4|2)?\b")
 _CALL = re.compile(rf"\bob_(\w+?)_({'|'.join(_TYPES)})(16|8|4|2)?\b")
 _TABLE_CALL = re.compile(r"\bob_(\w+)\b")
+# A call of a kernel as a function, in a kernel of several.
+_PART = re.compile(r"\b(\w+)_part\(")
+_HEAD = re.compile(r"__kernel void (\w+)\(([^)]*(?:\([^)]*\)[^)]*)*)\) \{\n((?: *OB_BIND.*\n)*)")
+_POINTER = re.compile(r"OB_POINTER\((.*?), (\w+)\)")
 # A number with a point or an exponent, and no suffix.
 _LITERAL = re.compile(r"(?<![\w.])((?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)(?![\w.])")
 
@@ -35,7 +39,7 @@ class Program:
     """Kernels of one graph."""
 
     def __init__(self) -> None:
-        self.sources: list[str] = []
+        self.sources: dict[str, str] = {}
         self.kernels: dict[str, Kernel] = {}
         self.origins: dict[str, Sequence[str]] = {}
 
@@ -51,16 +55,19 @@ class Program:
 
         `origins`: what it computes, for errors.
         """
-        self.sources.append(source)
+        self.sources[name] = source
         self.origins[name] = origins
         self.kernels[name] = kernel = Kernel(name, device, properties)
         return kernel
 
-    def build(self, names: dict[str, object] | None = None) -> None:
+    def build(
+        self, names: dict[str, object] | None = None, never_launched: Sequence[str] = ()
+    ) -> None:
         """Compiles all kernels, or loads them from disk.
 
         Args:
             names: the names of generated code, where kernels are replaced by what they wrap.
+            never_launched: kernels that are nothing but parts of others.
 
         Raises:
             RuntimeError: with the compiler's words, the lines that they mean, and which nodes of
@@ -68,22 +75,31 @@ class Program:
         """
         if not self.kernels:
             return
-        program = _C.GraphProgram(program_source("\n".join(self.sources)), "")
-        for kernel in self.kernels.values():
+        launched = {
+            name: kernel for name, kernel in self.kernels.items() if name not in never_launched
+        }
+        program = _C.GraphProgram(program_source(self._text(list(launched))), "")
+        for kernel in launched.values():
             kernel.attach(program)
-        for kernel in {kernel.device: kernel for kernel in self.kernels.values()}.values():
+        for kernel in {kernel.device: kernel for kernel in launched.values()}.values():
             try:
                 kernel.build()
             except RuntimeError as error:
                 raise RuntimeError(f"{error}\n{self._blame()}") from error
         if names is not None:
-            names.update({name: kernel.native for name, kernel in self.kernels.items()})
+            names.update({name: kernel.native for name, kernel in launched.items()})
+
+    def _text(self, names: Sequence[str]) -> str:
+        """The sources of kernels, and as functions the kernels that these call."""
+        sources = [self.sources[name] for name in names]
+        parts = dict.fromkeys(m[1] for source in sources for m in _PART.finditer(source))
+        return "\n".join([*(_part(self.sources[part]) for part in parts), *sources])
 
     def _blame(self) -> str:
         """Which kernels do not compile alone, and what they compute."""
         lines = []
-        for source, (name, kernel) in zip(self.sources, self.kernels.items(), strict=True):
-            kernel.attach(_C.GraphProgram(program_source(source), ""))
+        for name, kernel in self.kernels.items():
+            kernel.attach(_C.GraphProgram(program_source(self._text([name])), ""))
             try:
                 kernel.build()
             except RuntimeError:
@@ -122,6 +138,16 @@ def program_source(kernels: str) -> str:
     searches = {(m[1], m[2], m[3], int(m[4] or 1)) for m in SEARCH.finditer(kernels)}
     functions_of_memory = "".join(search_text(*search) for search in sorted(searches))
     return _COMMON + _definitions(functions_of_memory + kernels) + functions_of_memory + kernels
+
+
+def _part(source: str) -> str:
+    """A kernel as a function that is given pointers."""
+
+    def head(found: re.Match[str]) -> str:
+        parameters = _POINTER.sub(r"__global \1 *\2", found[2])
+        return f"static void {found[1]}_part({parameters}) {{\n"
+
+    return _HEAD.sub(head, source)
 
 
 def _definitions(text: str) -> str:
