@@ -32,7 +32,7 @@ def test_the_compiler_takes_the_vectors(device: torch.device, refuses: set[int])
     assert not target._compiles(0, 5)  # OpenCL C has no such vectors
 
 
-@pytest.mark.parametrize("lanes", (8, 4))
+@pytest.mark.parametrize("lanes", [8, 4])
 def test_kernels_with_fewer_lanes(device: torch.device, refuses: set[int], lanes: int):
     """As on a processor whose compiler refuses vectors beyond its registers."""
 
