@@ -46,8 +46,9 @@ SWEEP_DTYPES = (
 )  # fmt: skip
 
 COMPILED_DTYPES = (
-    "float32", "float64", "float16", "bfloat16", "int64", "int32", "bool",
+    "float32", "float64", "float16", "bfloat16", "int64", "int32", "bool", "complex64",
 )  # fmt: skip
+COMPILED_DYNAMIC_DTYPES = ("float32", "float16", "int64")
 
 
 @dataclass(frozen=True)
@@ -79,11 +80,16 @@ def engines_stage(marker: str | None, configuration: str = "ocl") -> Stage:
     return Stage(configuration, arguments, driver="ocl", needs_kernels=True)
 
 
-def clang_stages(*tests: str) -> list[Stage]:
-    """Tests of kernels of the driver `host`, where this machine has a clang."""
+def has_clang() -> bool:
+    """Whether this machine has one that the driver `host` compiles kernels with."""
     from torch_outboard.drivers import host  # which imports PyTorch
 
-    if host.describe().startswith("no kernels"):
+    return not host.describe().startswith("no kernels")
+
+
+def clang_stages(*tests: str) -> list[Stage]:
+    """Tests of kernels of the driver `host`, where this machine has a clang."""
+    if not has_clang():
         return []
     stage = pytest_stage("clang", "not slow")
     return [Stage("clang", (*stage.arguments, *tests), needs_kernels=True, clang=True)]
@@ -101,13 +107,17 @@ def sweep_stage(dtype: str, access: str) -> Stage:
     return Stage(f"sweep-{dtype}-{access}", (*arguments, "--jobs", str(jobs()), "--resume"))
 
 
-def compiled_sweep_stage(dtype: str, driver: str = "ocl", dynamic: bool = False) -> Stage:
+def compiled_sweep_stage(
+    dtype: str, driver: str = "ocl", dynamic: bool = False, clang: bool = False
+) -> Stage:
     """Entries compiled, with few samples: each is a graph or two."""
     arguments = ("-m", "tests.inductor.sweep", "--dtype", dtype, "--driver", driver, "--resume")
     arguments = (*arguments, "--samples", "1", "--jobs", str(jobs()))
     arguments += ("--dynamic",) if dynamic else ()
-    name = f"compiled-{dtype}-{driver}{'-dynamic' if dynamic else ''}"
-    return Stage(name, arguments, driver=driver, needs_kernels=driver == "ocl")
+    words = ("compiled", dtype, driver, "clang" if clang else "", "dynamic" if dynamic else "")
+    name = "-".join(word for word in words if word)
+    kernels = clang or driver == "ocl"
+    return Stage(name, arguments, driver=driver, needs_kernels=kernels, clang=clang)
 
 
 def wheel_stage(access: str) -> Stage:
@@ -138,7 +148,7 @@ def full_stages() -> list[Stage]:
         pytest_stage("torture", "torture"),
         engines_stage(None),
         engines_stage("not slow", "gpu"),
-        *clang_stages(*CLANG_DRIVER, "tests/device_kernels"),
+        *clang_stages(*CLANG_DRIVER, "tests/device_kernels", "tests/inductor"),
         *(wheel_stage(access) for access in ("shared", "separate")),
     ]
     for access in ("shared", "separate"):
@@ -147,8 +157,9 @@ def full_stages() -> list[Stage]:
     stages += [compiled_sweep_stage(dtype) for dtype in COMPILED_DTYPES]
     return [
         *stages,
-        compiled_sweep_stage("float32", dynamic=True),
+        *(compiled_sweep_stage(dtype, dynamic=True) for dtype in COMPILED_DYNAMIC_DTYPES),
         compiled_sweep_stage("float32", driver="host"),
+        *([compiled_sweep_stage("float32", driver="host", clang=True)] if has_clang() else []),
     ]
 
 

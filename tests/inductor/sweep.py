@@ -100,6 +100,21 @@ def moved(tree: Any, device: str) -> Any:
     return tree_map(move, tree)
 
 
+def widened(tree: Any) -> Any:
+    """With twice the digits, to judge what rounding makes different."""
+    import torch
+    from torch.utils._pytree import tree_map
+
+    def widen(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        dtype = torch.promote_types(value.dtype, torch.float64)
+        floating = value.dtype.is_floating_point or value.dtype.is_complex
+        return value.detach().to(dtype).requires_grad_(value.requires_grad) if floating else value
+
+    return tree_map(widen, moved(tree, "cpu"))
+
+
 def check_sample(op: Any, sample: Any, device: str, backward: bool, dynamic: bool) -> str:
     """How a compiled sample differs from eager CPU; "" if it does not."""
     import torch
@@ -146,18 +161,9 @@ def check_sample(op: Any, sample: Any, device: str, backward: bool, dynamic: boo
                 want.float(), got.detach().cpu().float(), 0.05, 0.05, equal_nan=True
             )
             difference = None if close else difference
-        if difference is not None and want.dtype.is_floating_point:
-            wide = moved(tree, "cpu")
-            wide = torch.utils._pytree.tree_map(
-                lambda t: (
-                    t.detach().double().requires_grad_(t.requires_grad)
-                    if isinstance(t, torch.Tensor) and t.dtype.is_floating_point
-                    else t
-                ),
-                wide,
-            )
+        if difference is not None and (want.dtype.is_floating_point or want.dtype.is_complex):
             try:
-                exact = run(op, wide)[[t is want for t in expected].index(True)]
+                exact = run(op, widened(tree))[[t is want for t in expected].index(True)]
                 if as_exact_as(want, got, exact):
                     difference = None
             except Exception:
