@@ -19,7 +19,7 @@ from typing import Any
 
 import sympy
 from torch._inductor.codegen.common import CSEVariable, IndentedBuffer, PythonPrinter
-from torch._inductor.codegen.simd import SIMDKernel
+from torch._inductor.codegen.simd import CantSplit, SIMDKernel
 from torch._inductor.utils import sympy_product
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
@@ -27,6 +27,7 @@ from torch.utils._ordered_set import OrderedSet
 from torch_outboard.inductor.kernel.indices import Indices
 from torch_outboard.inductor.kernel.memory import Memory
 from torch_outboard.inductor.kernel.parameters import Parameter, parameters_of, text_of_kernel
+from torch_outboard.inductor.kernel.ranges import Lengths, ranges_by_place
 from torch_outboard.inductor.kernel.reductions import Reductions
 from torch_outboard.inductor.kernel.scans import Scans
 from torch_outboard.inductor.kernel.searches import Searches
@@ -66,6 +67,18 @@ class OpenCLKernel(Units, Indices, Memory, Reductions, Scans, Searches, SIMDKern
         self.lines = 0
         self.start_loop()
         self.choose_lanes()
+
+    def split_and_set_ranges(self, lengths: Lengths) -> list[list[sympy.Expr]]:
+        try:
+            return super().split_and_set_ranges(lengths)
+        except CantSplit:
+            inside = self.inside_reduction
+            groups = [
+                t.numel if inside or not t.is_reduction else sympy.S.One for t in self.range_trees
+            ]
+            if (ranges := ranges_by_place(groups, lengths, self.set_ranges)) is None:
+                raise
+            return ranges
 
     def codegen_body(self) -> None:
         """Closes a segment: a loop over a reduction, or what stands outside of loops."""

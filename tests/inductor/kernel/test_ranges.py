@@ -1,0 +1,56 @@
+"""Loops of open sizes that are not known to divide each other."""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+
+import pytest
+import sympy
+from torch._inductor.codegen.simd import CantSplit, SIMDKernel
+from torch._inductor.sizevars import SizeVarAllocator
+from torch._inductor.virtualized import V
+from torch.utils._sympy.functions import FloorDiv
+
+from torch_outboard.inductor.kernel.ranges import ranges_by_place
+
+CHANNELS = sympy.Symbol("s0", integer=True, positive=True)
+HALF = FloorDiv(CHANNELS, 2)
+INDICES = sympy.symbols("i:3", integer=True, nonnegative=True)
+
+
+def places(groups: list[sympy.Expr], lengths: list[list[sympy.Expr]]) -> list[tuple[int, ...]]:
+    """Where each turn of a kernel's loops is in a node's, for five channels."""
+    ranges = ranges_by_place(groups, lengths, lambda *sizes: [[i] for i in INDICES[: len(sizes)]])
+    assert ranges is not None
+    flat = [index for indices in ranges for index in indices]
+    result = []
+    for turn in itertools.product(*(range(int(size.subs(CHANNELS, 5))) for size in groups)):
+        numbers = {CHANNELS: 5, **dict(zip(INDICES, turn, strict=False))}
+        result.append(tuple(int(index.subs(numbers)) for index in flat))
+    return result
+
+
+@pytest.fixture(autouse=True)
+def graph():
+    with V.set_graph_handler(SimpleNamespace(sizevars=SizeVarAllocator())):
+        yield
+
+
+def test_a_loop_over_groups_and_their_channels():
+    """As the gradient of group norm has, in a kernel with loops over both."""
+    two = sympy.Integer(2)
+    groups, lengths = [two, HALF], [[2 * HALF], []]
+    with pytest.raises(CantSplit):
+        SIMDKernel._split_iteration_ranges(groups, lengths)
+    assert places(groups, lengths) == [(i,) for i in range(4)]
+
+
+def test_loops_that_divide_others():
+    two, three = sympy.Integer(2), sympy.Integer(3)
+    groups, lengths = [three * two, HALF], [[two, sympy.S.One, 3 * HALF], []]
+    assert places(groups, lengths) == [(i, 0, k) for i in range(2) for k in range(6)]
+
+
+def test_loops_of_other_sizes():
+    assert ranges_by_place([HALF], [[CHANNELS]], lambda *sizes: [[INDICES[0]]]) is None
