@@ -4,8 +4,9 @@
 
 DIR is a source tree of the PyTorch that is installed; nothing of it is kept. Tests that are written
 for a device to be named later are bound to both, as test_mps_basic.py there does for "mps". Counted
-are those that pass for CPU. Answers appear in `.test-results/inductor/`; a stopped run goes on with
---resume. Exit status 1 means that less than SHARE of them pass on the device.
+are those that pass for CPU; those that are not for CPU run, too, and are reported apart. Answers
+appear in `.test-results/inductor/`; a stopped run goes on with --resume. Exit status 1 means that
+less than SHARE of what is counted passes on the device.
 """
 
 from __future__ import annotations
@@ -64,10 +65,15 @@ def load(folder: str, file: str) -> ModuleType:
         for flag in ("HAS_GPU", "HAS_GPU_AND_TRITON", "RUN_GPU"):
             if hasattr(inductor_utils, flag):
                 setattr(inductor_utils, flag, True)
-        inductor_utils.requires_gpu = unittest.skipIf(False, "")
+        inductor_utils.requires_gpu = requires_nothing
     os.environ["PYTORCH_TESTING_DEVICE_FOR_CUSTOM"] = name
     sys.path[:0] = [str(path.parent.parent), str(path.parent)]
     return importlib.import_module(f"inductor.{file}")
+
+
+def requires_nothing(function: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """In place of decorators that skip; some files write it with brackets, and some without."""
+    return function or requires_nothing
 
 
 def bound(module: ModuleType, template: str, device: str, common: str) -> type[unittest.TestCase]:
@@ -83,7 +89,10 @@ def bound(module: ModuleType, template: str, device: str, common: str) -> type[u
 
 
 def collect(module: ModuleType, template: str) -> dict[str, unittest.TestCase]:
-    """Tests by "name@device", where device is "cpu" or "device"."""
+    """Tests by "name@device", where device is "cpu" or "device".
+
+    What names no device is "device": such tests of Inductor take what Inductor takes for a GPU.
+    """
     import torch_outboard
 
     name = torch_outboard.device_name()
@@ -103,9 +112,8 @@ def collect(module: ModuleType, template: str) -> dict[str, unittest.TestCase]:
     tests = {}
     for kind in kinds:
         for method in unittest.defaultTestLoader.getTestCaseNames(kind):
-            side = side_of(f"{kind.__name__}.{method}", name)
-            if side is not None:
-                tests[f"{plain(f'{kind.__name__}.{method}', name)}@{side}"] = kind(method)
+            side = side_of(f"{kind.__name__}.{method}", name) or "device"
+            tests[f"{plain(f'{kind.__name__}.{method}', name)}@{side}"] = kind(method)
     return tests
 
 
@@ -113,9 +121,14 @@ def _words(device: str) -> str:
     return rf"(?i:(?<![a-z])(?:cpu|{re.escape(device)}|privateuse1|privateuse|gpu)(?![a-z]))"
 
 
+def _apart(test: str) -> str:
+    """With what names a device in the name of a class as a word of its own."""
+    return re.sub(r"(CPU|GPU)(?=\b|[A-Z._])|(?<=[a-z])(Cpu|Gpu|PRIVATEUSE1)", r"_\1\2_", test)
+
+
 def side_of(test: str, device: str) -> str | None:
     """Whether a test is for "cpu" or for the "device"; None if its name does not say."""
-    test = re.sub(r"(CPU|GPU)(?=\b|[A-Z._])|(?<=[a-z])(Cpu|Gpu)", r"_\1\2_", test)
+    test = _apart(test)
     found = re.findall(_words(device), test)
     if not found:
         return None
@@ -124,7 +137,7 @@ def side_of(test: str, device: str) -> str | None:
 
 def plain(test: str, device: str) -> str:
     """The name without devices: that of a test is the same for all."""
-    test = re.sub(r"(CPU|GPU)(?=\b|[A-Z._])|(?<=[a-z])(Cpu|Gpu)", r"_\1\2_", test)
+    test = _apart(test)
     return re.sub(rf"_*{_words(device)}_*", "", test)
 
 
@@ -171,16 +184,21 @@ def work(folder: str, file: str) -> None:
 
 
 def report(file: str, answers: dict[str, dict[str, Any]]) -> tuple[int, int]:
-    """Prints what passes for CPU and not on the device; how many pass of how many."""
+    """Prints what is wrong on the device alone; how many are right there of those for CPU."""
     passing = sorted(
         name[: -len("@cpu")]
         for name, answer in answers.items()
         if name.endswith("@cpu") and answer["status"] == "right"
     )
+    alone = {
+        name: answers[f"{name}@device"]["status"]
+        for name in (entry[: -len("@device")] for entry in answers if entry.endswith("@device"))
+        if f"{name}@cpu" not in answers and answers[f"{name}@device"]["status"] != "skipped"
+    }
     both = [name for name in passing if f"{name}@device" in answers]
     counted = [name for name in both if answers[f"{name}@device"]["status"] != "skipped"]
     wrong = [name for name in counted if answers[f"{name}@device"]["status"] != "right"]
-    for name in wrong:
+    for name in [*wrong, *sorted(name for name, status in alone.items() if status != "right")]:
         answer = answers[f"{name}@device"]
         print(name, answer["status"], *answer["reasons"], sep=": ")
     right = len(counted) - len(wrong)
@@ -188,6 +206,10 @@ def report(file: str, answers: dict[str, dict[str, Any]]) -> tuple[int, int]:
         f"{file}: {right} of {len(counted)} are right that pass for CPU, and "
         f"{len(both) - len(counted)} more are skipped on the device"
     )
+    if alone:
+        print(
+            f"{file}: {list(alone.values()).count('right')} of {len(alone)} not for CPU are right"
+        )
     return right, len(counted)
 
 
@@ -247,7 +269,9 @@ def run_file(file: str, workers: list[Worker], options: argparse.Namespace) -> t
             write(path, answers)
 
     check(lambda name: name.endswith("@cpu"))
-    check(lambda name: answers.get(name.split("@")[0] + "@cpu", {}).get("status") == "right")
+    twins = {name: name.split("@")[0] + "@cpu" for name in names}
+    both = set(twins.values()) & set(names)
+    check(lambda name: twins[name] not in both or answers[twins[name]]["status"] == "right")
     return report(file, answers)
 
 

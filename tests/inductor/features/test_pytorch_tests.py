@@ -50,10 +50,16 @@ def copy_tests(template, other, suffix, test_failures=None):
 NAMED = """
 import unittest
 import torch
-from torch.testing._internal.inductor_utils import GPU_TYPE, HAS_GPU
+from torch.testing._internal.inductor_utils import GPU_TYPE, HAS_GPU, requires_gpu
 
 class OptimizerTests(unittest.TestCase):
-    pass
+    @requires_gpu()
+    def test_names_no_device(self):
+        assert torch.ones(3, device=GPU_TYPE).device.type == GPU_TYPE
+
+    @requires_gpu
+    def test_names_no_device_and_fails(self):
+        raise AssertionError("anywhere")
 
 for device in ("cpu", GPU_TYPE):
     def test(self, device=device):
@@ -90,6 +96,8 @@ def test_a_small_tree(tmp_path: Path):
         "device" in lines
     )
     assert "test_compiled_optimizers: 1 of 1 are right" in result.stdout
+    assert "test_compiled_optimizers: 1 of 2 not for CPU are right" in lines
+    assert "OptimizerTests.test_names_no_device_and_fails: wrong: AssertionError: anywhere" in lines
     assert "test_control_flow: error: FileNotFoundError" in result.stdout
     assert lines[-1] == "2 of 3, 66.7 %", result.stdout + result.stderr
     assert result.returncode == 1
@@ -108,5 +116,9 @@ def test_names_without_devices():
     for one, other in (
         ("Tests_cpu.test_add_cpu", "Tests_ocl.test_add_ocl"),
         ("OptTestsGPU.test_adam_gpu", "OptTestsCPU.test_adam_cpu"),
+        (
+            "TestOpInfoPRIVATEUSE1.test_add_privateuse1_float32",
+            "TestOpInfoCPU.test_add_cpu_float32",
+        ),
     ):
         assert plain(one, "ocl") == plain(other, "ocl")
