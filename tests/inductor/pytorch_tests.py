@@ -47,7 +47,7 @@ def load(folder: str, file: str) -> ModuleType:
         FileNotFoundError: if the folder holds no such file.
     """
     from torch._inductor import utils
-    from torch.testing._internal import inductor_utils
+    from torch.testing._internal import common_optimizers, inductor_utils
 
     import torch_outboard
 
@@ -66,6 +66,8 @@ def load(folder: str, file: str) -> ModuleType:
             if hasattr(inductor_utils, flag):
                 setattr(inductor_utils, flag, True)
         inductor_utils.requires_gpu = requires_nothing
+        # Optimizers get their cases with capturable=True on these devices alone.
+        common_optimizers.CUDA_CONFIG_GPUS.append(name)
     os.environ["PYTORCH_TESTING_DEVICE_FOR_CUSTOM"] = name
     sys.path[:0] = [str(path.parent.parent), str(path.parent)]
     return importlib.import_module(f"inductor.{file}")

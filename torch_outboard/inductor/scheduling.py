@@ -8,6 +8,7 @@ from typing import Any
 
 import sympy
 import torch
+from torch._inductor import metrics
 from torch._inductor.codegen.common import BackendFeature
 from torch._inductor.codegen.simd import SIMDScheduling
 from torch._inductor.codegen.simd_kernel_features import SIMDKernelFeatures
@@ -106,7 +107,9 @@ class OpenCLScheduling(SIMDScheduling):
             nodes = [node for node in piece.get_nodes() if node.get_name() not in removed]
             if nodes:
                 kernels.append(self._generate_piece(nodes))
-        for kernel in combined(kernels):
+        launches = combined(kernels)
+        metrics.generated_kernel_count += len(launches) - len(kernels)  # pieces are none
+        for kernel in launches:
             schedule = kernel.nodes()
             name = self.define_kernel(kernel.codegen_kernel(), schedule, kernel)
             self.codegen_comment(schedule, name)

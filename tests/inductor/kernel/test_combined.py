@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch._dynamo.utils import counters
-from torch._inductor import config
+from torch._inductor import config, metrics
 
 from tests.inductor.support import check, kernels_of, launches, moved
 from torch_outboard import _C
@@ -49,6 +49,17 @@ def test_as_many_parameters_as_a_device_has_room_for(device: torch.device):
     # Six tensors with elements, of three pointers each.
     assert launches(code) == 3
     assert max(head.count("OB_POINTER") for head in code.split("__kernel")) <= 9
+
+
+@pytest.mark.parametrize("room", ["enough", "little"])
+def test_launches_are_counted(room: str, device: torch.device, request: pytest.FixtureRequest):
+    """What Inductor counts as generated kernels is what is launched, and not the pieces."""
+    if room == "little":
+        request.getfixturevalue("little_room")
+    x = tensors(torch.float32)
+    metrics.reset()
+    code = kernels_of(update, moved(x, device), moved(x, device))
+    assert metrics.generated_kernel_count == launches(code) >= (1 if room == "enough" else 2)
 
 
 @pytest.mark.slow
