@@ -17,9 +17,9 @@ from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
 from torch.utils._sympy.functions import FloorDiv
 
+from torch_outboard.inductor.definition import KernelDefinition
 from torch_outboard.inductor.kernel import OpenCLKernel
 from torch_outboard.inductor.kernel.combined import CombinedKernel, combined
-from torch_outboard.inductor.kernel.definition import KernelDefinition
 from torch_outboard.inductor.kernel.lanes import inner_size
 from torch_outboard.inductor.target import target_of
 

@@ -26,7 +26,7 @@ from torch._inductor.codegen.wrapper import (
 from torch._inductor.utils import DeferredLineBase, LineContext
 from torch._inductor.virtualized import V
 
-from torch_outboard.inductor.kernel.definition import KernelDefinition
+from torch_outboard.inductor.definition import KernelDefinition
 from torch_outboard.inductor.kernel.parameters import FAULT, Parameter, text_of_kernel
 from torch_outboard.inductor.target import Target, target_of
 
