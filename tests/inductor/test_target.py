@@ -16,8 +16,8 @@ from torch_outboard.inductor import target
 def refuses(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[int]]:
     """Numbers of lanes that the compiler is said to refuse."""
     refused: set[int] = set()
-    compiles = target._compiles
-    monkeypatch.setattr(target, "_compiles", lambda d, n: n not in refused and compiles(d, n))
+    runs = target._runs
+    monkeypatch.setattr(target, "_runs", lambda d, n: n not in refused and runs(d, n))
     target.target_of.cache_clear()
     yield refused
     monkeypatch.undo()
@@ -28,8 +28,8 @@ def test_the_compiler_takes_the_vectors(device: torch.device, refuses: set[int])
     if not _C.runs_code(0):
         pytest.skip("the device has no compiler for kernels")
     lanes = target.target_of(torch.device(device.type, 0)).lanes
-    assert lanes == 1 or target._compiles(0, lanes)
-    assert not target._compiles(0, 5)  # OpenCL C has no such vectors
+    assert lanes == 1 or target._runs(device, lanes)
+    assert not target._runs(device, 5)  # OpenCL C has no such vectors
 
 
 @pytest.mark.parametrize("lanes", [8, 4])

@@ -22,6 +22,7 @@ __kernel void vectors(OB_POINTER(float, x), OB_POINTER(long, y)) {
     vstore16(max(whole, (long16)(1)), 0, y);
 }
 """
+_KINDS = (torch.float32, torch.int64)
 # Of the parameters of a kernel: what OpenCL guarantees, and more than some devices have.
 _PARAMETER_BYTES = 1024
 
@@ -56,16 +57,18 @@ def target_of(device: torch.device) -> Target:
         group = min(_GROUP, properties.max_work_group_size)
         return Target(1, group, processors, double, pointer, _PARAMETER_BYTES)
     index = device.index or 0
-    lanes = next((n for n in _LANES if not _C.runs_code(index) or _compiles(index, n)), _LANES[-1])
+    lanes = next((n for n in _LANES if not _C.runs_code(index) or _runs(device, n)), _LANES[-1])
     return Target(lanes, 1, processors, double, pointer, _PARAMETER_BYTES)
 
 
-def _compiles(device: int, lanes: int) -> bool:
+def _runs(device: torch.device, lanes: int) -> bool:
     """Whether a device's compiler takes vectors of so many values of any type."""
     program = _C.GraphProgram(_VECTORS.replace("16", str(lanes)), "")
     kernel = _C.GraphKernel(program, "vectors", "tt", cut="chunks", local=1, grain=1, limit=1)
     try:
-        kernel.build(device)
+        kernel.build(device.index or 0)
     except RuntimeError:
         return False
+    # What has run is kept on disk, so that another process does not compile it.
+    kernel(*(torch.empty(lanes, dtype=kind, device=device) for kind in _KINDS), 1, 1)
     return True
