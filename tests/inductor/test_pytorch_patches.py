@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch._inductor.compile_fx  # registers the backend
 from torch._dynamo.device_interface import DeviceInterface
+from torch._dynamo.variables.optimizer import OptimizerVariable
 from torch._inductor import config, lowering, scheduler, utils
 from torch._inductor.codegen import common
 from torch._inductor.codegen.common import DeviceOpOverrides
@@ -111,3 +112,21 @@ def test_draws_are_kept_in_order_from_213_on():
 def test_streams_are_named_by_the_device_from_213_on():
     """Then `_StreamLine` of inductor/wrapper.py has no use."""
     assert hasattr(DeviceOpOverrides, "current_stream") == (torch.__version__ >= (2, 13))
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_compiled_steps_are_counted_on_the_device(backend: str, device: torch.device):
+    """Without the patch, formulas of tensors on the device meet counts on the CPU."""
+    parameter = torch.ones(3, device=device, requires_grad=True)
+    reference = torch.ones(3, requires_grad=True)
+    optimizer, expected = torch.optim.AdamW([parameter]), torch.optim.AdamW([reference])
+    step = torch.compile(lambda: optimizer.step(), backend=backend)
+    for factor in (1.0, 3.0, -2.0):
+        parameter.grad = torch.full_like(parameter, factor)
+        reference.grad = torch.full_like(reference, factor)
+        step()
+        expected.step()
+    torch.testing.assert_close(parameter.detach().cpu(), reference.detach())
+    assert optimizer.state[parameter]["step"].device == parameter.device
+    source = inspect.getsource(OptimizerVariable._set_capturable)
+    assert "p.is_cuda or p.is_xpu" in source

@@ -355,6 +355,33 @@ def take_flex_attention() -> None:
     module._validate_device.__code__ = code.replace(co_consts=constants)
 
 
+def count_steps_on_the_device() -> None:
+    """Sets `capturable` of optimizers whose first step is compiled, as for CUDA.
+
+    Reason: a compiled step is traced as if that were set. It is set for parameters on two devices
+    that are known by name; elsewhere counts stay on the CPU, and lists of both devices are refused.
+    Where: torch/_dynamo/variables/optimizer.py, `OptimizerVariable._set_capturable`.
+    Can go: when it asks `_get_capturable_supported_devices` of torch/optim/optimizer.py.
+    """
+    from torch._dynamo.variables.optimizer import OptimizerVariable
+
+    original = OptimizerVariable._set_capturable
+    if hasattr(original, "__wrapped__"):
+        return
+
+    @functools.wraps(original)
+    def set_capturable(self: Any, tx: Any) -> None:
+        for group in self.value.param_groups:
+            if group.get("capturable") is False and all(
+                parameter.device.type == state.name and parameter not in self.value.state
+                for parameter in group["params"]
+            ):
+                group["capturable"] = True
+        original(self, tx)
+
+    OptimizerVariable._set_capturable = set_capturable
+
+
 def keep_costly_values() -> None:
     """Writes what takes an exponential or logarithm, say, to memory if it is used twice.
 

@@ -26,6 +26,7 @@ def register_when_imported() -> None:
         "torch._dynamo.device_interface": _register_interface,
         "torch._dynamo.trace_rules": _leave_package_alone,
         "torch._dynamo.backends.registry": _register_name,
+        "torch._dynamo.variables.optimizer": _count_steps_on_the_device,
         "torch._inductor.compile_fx": _register_backend,
         "torch.nn.attention.flex_attention": _take_flex_attention,
     }
@@ -136,6 +137,12 @@ def _register_backend() -> None:
     products.define()
     flex_kernels.define()
     pytorch_patches.install()
+
+
+def _count_steps_on_the_device() -> None:
+    from torch_outboard.inductor import pytorch_patches
+
+    pytorch_patches.count_steps_on_the_device()
 
 
 def _take_flex_attention() -> None:
