@@ -14,7 +14,7 @@ import torch
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
 from tests.opinfo.checks import CPU, EXACT, HOST_ARGUMENTS, nature
-from tests.opinfo.comparison import as_exact_as, tensors_in, value_difference
+from tests.opinfo.comparison import as_exact_as, significant_strides, tensors_in, value_difference
 from tests.opinfo.exclusions import exclusions_for
 from tests.opinfo.order_statistics import judge, ties_of
 from tests.opinfo.transplant import Transplant
@@ -88,9 +88,12 @@ class Run:
             if entry_name(self.op) in OTHER_STATISTICS and 0 < number < self.forward_results:
                 return None
             return f"{got.dtype} of {tuple(got.shape)} instead of {want.dtype}, {tuple(want.shape)}"
+        forward = number < self.forward_results
+        if forward and significant_strides(want) != significant_strides(got):
+            return f"strides {got.stride()} instead of {want.stride()}"
         if values == "undefined" or (difference := value_difference(want, got)) is None:
             return None
-        again = judge(ties_of(self.op, self.sample), backward=number >= self.forward_results)
+        again = judge(ties_of(self.op, self.sample), backward=not forward)
         if again is not None and again(number, want, got) is None:
             return None
         if (tolerance := _HALVES.get(want.dtype)) is not None:
