@@ -60,6 +60,16 @@ def test_truth_values_and_integers_of_the_same_text(device: torch.device):
     check(function, torch.arange(-20, 17, dtype=torch.int32), device=device)
 
 
+def test_quotients_of_places_before_the_first(device: torch.device):
+    """The gradient of a pool with padding divides negative places, and takes those from 0 on."""
+
+    def function(g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.aten.avg_pool2d_backward(g, x, [4, 4], [2, 3], [1, 1], True, False, 2)
+
+    check(function, torch.randn(1, 3, 5, 4), torch.randn(1, 3, 9, 9), device=device)
+    check(function, torch.randn(1, 3, 13, 12), torch.randn(1, 3, 25, 33), device=device)
+
+
 def test_bits_of_values(device: torch.device):
     """Of what a kernel has computed: rounded to 16 bits before."""
 

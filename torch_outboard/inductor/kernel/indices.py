@@ -16,9 +16,9 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 from torch_outboard.inductor.kernel.lanes import (
     lanes_along_results,
     steady_across_lanes,
+    stride_at_vec_range,
     without_identities,
 )
-from torch_outboard.inductor.kernel.strides import stride_at_vec_range
 from torch_outboard.inductor.opencl.printer import print_expression
 from torch_outboard.inductor.opencl.value_types import LANES, broadcast, is_vector, value_type
 from torch_outboard.inductor.overrides import dtype_of, operand
@@ -116,8 +116,9 @@ class Indices:
                     isinstance(part, FloorDiv | ModularIndexing)
                     and not any(self.has_lanes(symbol) for symbol in part.free_symbols)
                 ),
-                lambda part: sympy.Symbol(
-                    f"({kind})({print_expression(part)})", integer=True, nonnegative=True
+                lambda part: _named(
+                    f"({kind})({print_expression(part)})",
+                    isinstance(part, ModularIndexing) or part.is_nonnegative,
                 ),
             )
         replaced = {}
@@ -131,7 +132,7 @@ class Indices:
             else:
                 text = f"(long){name}" if wide else name
             if text != symbol.name:
-                replaced[symbol] = sympy.Symbol(text, integer=True, nonnegative=True)
+                replaced[symbol] = _named(text, symbol in self.checked or symbol.is_nonnegative)
         return str(print_expression(sympy_subs(index, replaced)))
 
     def bounds_of(self: Any, index: sympy.Expr) -> ValueRanges[Any]:
@@ -214,3 +215,8 @@ class Indices:
         self.reports = True
         lanes = LANES if is_vector(cond) else ""
         self.compute.writeline(f"if (!ob_all{lanes}({cond})) *ob_fault = 1;")
+
+
+def _named(text: str, nonnegative: bool | None) -> sympy.Symbol:
+    """A text as part of an expression, which may be simplified by what is known of it."""
+    return sympy.Symbol(text, integer=True, **({"nonnegative": True} if nonnegative else {}))

@@ -9,7 +9,19 @@ from torch._inductor.codegen.simd_kernel_features import EnableReduction
 from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
 
-from torch_outboard.inductor.kernel.strides import stride_at
+try:  # by how much an index grows with a variable
+    from torch._inductor.sizevars import stride_at, stride_at_vec_range
+except ImportError:  # before 2.13
+    from torch._inductor.codegen.cpp import (  # type: ignore[no-redef]
+        stride_at,
+        stride_at_vec_range,
+    )
+
+__all__ = [
+    "inner_size", "lanes_along_results", "short_loop", "steady_across_lanes",
+    "stride_at_vec_range", "without_identities",
+]  # fmt: skip
+
 
 # Shorter loops leave most lanes without work.
 LEAST_LOOP = 8
