@@ -273,6 +273,40 @@ class GraphKernel:
     def build(self, device: int, /) -> None: ...
     def __call__(self, *arguments: object) -> None: ...
 
+class EpilogueTexts:
+    def __init__(self, of_row: str, row_values: int, body: str, operands: str) -> None: ...
+
+class FusedProduct:
+    def __init__(self, source: str, /) -> None: ...
+    def __call__(
+        self,
+        left: torch.Tensor,
+        right: torch.Tensor,
+        texts: EpilogueTexts,
+        operands: Sequence[torch.Tensor],
+        results: Sequence[torch.dtype],
+        /,
+    ) -> list[torch.Tensor]: ...
+
+class FusedConvolution:
+    def __init__(self, source: str, planes: str, /) -> None: ...
+    def __call__(
+        self,
+        input: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        stride: Sequence[int],
+        padding: Sequence[int],
+        dilation: Sequence[int],
+        transposed: bool,
+        output_padding: Sequence[int],
+        groups: int,
+        texts: EpilogueTexts,
+        operands: Sequence[torch.Tensor],
+        results: Sequence[torch.dtype],
+        /,
+    ) -> list[torch.Tensor]: ...
+
 def runs_code(device: int, /) -> bool: ...
 def compiler_failure(device: int, /) -> str | None: ...
 def configure_disk_cache(folder: str, limit: int, shared: bool) -> str: ...
@@ -311,17 +345,6 @@ def add_row_kernel(
 
 def captures_graphs() -> bool: ...
 def register_packaged_models() -> None: ...
-
-class FusedProduct:
-    def __init__(self, source: str, body: str, /) -> None: ...
-    def __call__(
-        self,
-        left: torch.Tensor,
-        right: torch.Tensor,
-        added: torch.Tensor | None,
-        other: torch.Tensor | None,
-        /,
-    ) -> torch.Tensor: ...
 
 class CapturedTensors:
     def __init__(self) -> None: ...

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "cpu_kernels/call/packaged_models.h"
-#include "device_kernels/product/fused_product.h"
 #include "python/bindings.h"
 #include "runtime/driver/driver_table.h"
 
@@ -218,9 +217,6 @@ void bind_captures(py::module_& m) {
   m.def(
       "captures_graphs", [] { return driver().graph_begin != nullptr; },
       "Whether the driver captures graphs.");
-  py::class_<FusedProduct>(m, "FusedProduct")
-      .def(py::init<const std::string&, const std::string&>())
-      .def("__call__", &FusedProduct::call, py::call_guard<py::gil_scoped_release>());
   m.def("register_packaged_models", &register_packaged_models);
   py::class_<CapturedTensors>(m, "CapturedTensors")
       .def(py::init<>())

@@ -159,7 +159,7 @@ def set_options_of_graphs() -> None:
         if devices:
             complex_numbers.define_lowerings()
             expressions.define_lowerings()
-            _fuse_products(patches)
+            _use_templates(patches)
             _keep_order_of_draws(patches)
         if devices and captured:
             _capture_graphs(patches)
@@ -196,17 +196,17 @@ def _keep_order_of_draws(patches: dict[str, Any]) -> None:
         patches.setdefault("post_grad_custom_post_pass", KeepOrder())
 
 
-def _fuse_products(patches: dict[str, Any]) -> None:
+def _use_templates(patches: dict[str, Any]) -> None:
     """Sets the pass over graphs that `max_autotune` asks for."""
     from torch._inductor import config
 
-    from torch_outboard.inductor.lowerings.products import FuseProducts
+    from torch_outboard.inductor.lowerings.templates import UseTemplates
 
     wanted = [
         patches.get(name, getattr(config, name)) for name in ("max_autotune", "max_autotune_gemm")
     ]
     if any(wanted) and config.post_grad_custom_pre_pass is None:
-        patches.setdefault("post_grad_custom_pre_pass", FuseProducts())
+        patches.setdefault("post_grad_custom_pre_pass", UseTemplates())
 
 
 def _for_host(

@@ -119,7 +119,7 @@ def _register_backend() -> None:
         from torch._inductor.codegen import common
 
         from torch_outboard.inductor import pytorch_patches, random_numbers
-        from torch_outboard.inductor.lowerings import flex_kernels, products
+        from torch_outboard.inductor.lowerings import convolutions, flex_kernels, products
         from torch_outboard.inductor.scheduling import OpenCLScheduling
         from torch_outboard.inductor.wrapper import OutboardOperations, OutboardWrapper
     except (ImportError, AttributeError) as problem:
@@ -135,6 +135,7 @@ def _register_backend() -> None:
     common.register_device_op_overrides(state.name, OutboardOperations())
     random_numbers.define()
     products.define()
+    convolutions.define()
     flex_kernels.define()
     pytorch_patches.install()
 

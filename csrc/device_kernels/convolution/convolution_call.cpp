@@ -8,9 +8,8 @@ namespace outboard {
 namespace {
 
 // A parameter with one value for each of `count` dimensions, or one for all. False if it is wrong.
-bool read_values(const c10::IValue& value, size_t count, int64_t missing, int64_t least,
-                 SpatialValues& values) {
-  const std::vector<int64_t> given = value.toIntVector();
+bool set_values(at::IntArrayRef given, size_t count, int64_t missing, int64_t least,
+                SpatialValues& values) {
   if (given.size() != count && given.size() != 1) return false;
   values = {missing, missing, missing};
   for (size_t i = 0; i < count; ++i) values[3 - count + i] = given[given.size() == 1 ? 0 : i];
@@ -42,10 +41,26 @@ c10::DimVector all_but_channels(const at::Tensor& gradient) {
   return dimensions;
 }
 
+bool ConvolutionGeometry::set(size_t count, at::IntArrayRef strides, at::IntArrayRef paddings,
+                              at::IntArrayRef dilations, at::IntArrayRef output_paddings) {
+  if (!set_values(strides, count, 1, 1, stride) || !set_values(paddings, count, 0, 0, padding) ||
+      !set_values(dilations, count, 1, 1, dilation) ||
+      !set_values(output_paddings, count, 0, 0, output_padding)) {
+    return false;
+  }
+  if (!transposed) return true;
+  for (int d = 0; d < 3; ++d) {
+    if (output_padding[d] >= std::max(stride[d], dilation[d]) && output_padding[d] > 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
 c10::DimVector ConvolutionGeometry::output_sizes(const at::Tensor& input,
                                                  const at::Tensor& weight) const {
   const int64_t in_channels = transposed ? weight.size(0) : weight.size(1) * groups;
-  if (input.size(1) != in_channels || weight.size(0) % groups != 0) return {};
+  if (input.size(1) != in_channels || groups < 1 || weight.size(0) % groups != 0) return {};
   const SpatialValues image = spatial(input.sizes(), 1), kernel = spatial(weight.sizes(), 1);
   c10::DimVector sizes = {input.size(0), transposed ? weight.size(1) * groups : weight.size(0)};
   for (int64_t d = 5 - input.dim(); d < 3; ++d) {
@@ -81,22 +96,11 @@ bool ConvolutionCall::read_geometry(const torch::jit::Stack& stack, size_t dimen
                                     ConvolutionGeometry& geometry) const {
   geometry.transposed = overload_.read(stack, transposed_).toBool();
   geometry.groups = overload_.read(stack, groups_).toInt();
-  if (geometry.groups < 1 ||
-      !read_values(overload_.read(stack, stride_), dimensions, 1, 1, geometry.stride) ||
-      !read_values(overload_.read(stack, padding_), dimensions, 0, 0, geometry.padding) ||
-      !read_values(overload_.read(stack, dilation_), dimensions, 1, 1, geometry.dilation) ||
-      !read_values(overload_.read(stack, output_padding_), dimensions, 0, 0,
-                   geometry.output_padding)) {
-    return false;
-  }
-  if (!geometry.transposed) return true;
-  for (int d = 0; d < 3; ++d) {
-    if (geometry.output_padding[d] >= std::max(geometry.stride[d], geometry.dilation[d]) &&
-        geometry.output_padding[d] > 0) {
-      return false;
-    }
-  }
-  return true;
+  return geometry.groups >= 1 &&
+         geometry.set(dimensions, overload_.read(stack, stride_).toIntVector(),
+                      overload_.read(stack, padding_).toIntVector(),
+                      overload_.read(stack, dilation_).toIntVector(),
+                      overload_.read(stack, output_padding_).toIntVector());
 }
 
 bool ConvolutionCall::read(const torch::jit::Stack& stack, c10::DeviceIndex device,

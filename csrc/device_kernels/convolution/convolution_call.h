@@ -32,6 +32,11 @@ struct ConvolutionGeometry {
   bool transposed = false;
   int64_t groups = 1;
 
+  // Takes parameters with one value for each of `count` dimensions, or one for all. False if one is
+  // wrong; `transposed` is set before.
+  bool set(size_t count, at::IntArrayRef strides, at::IntArrayRef paddings,
+           at::IntArrayRef dilations, at::IntArrayRef output_paddings);
+
   // Sizes of what the operator returns; empty where arguments do not fit each other.
   c10::DimVector output_sizes(const at::Tensor& input, const at::Tensor& weight) const;
 };

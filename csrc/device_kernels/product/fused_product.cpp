@@ -1,7 +1,5 @@
 #include "device_kernels/product/fused_product.h"
 
-#include <ATen/ExpandUtils.h>
-
 #include <algorithm>
 
 #include "device_kernels/product/product_call.h"
@@ -10,28 +8,23 @@
 
 namespace outboard {
 
-FusedProduct::FusedProduct(const std::string& source, const std::string& body)
-    : source_(ProductProgram::keep(source)), body_(ProductProgram::keep(body)) {}
+FusedProduct::FusedProduct(const std::string& source) : source_(ProductProgram::keep(source)) {}
 
-at::Tensor FusedProduct::call(const at::Tensor& left, const at::Tensor& right,
-                              const std::optional<at::Tensor>& added,
-                              const std::optional<at::Tensor>& other) const {
+std::vector<at::Tensor> FusedProduct::call(const at::Tensor& left, const at::Tensor& right,
+                                           const Epilogue::Texts& texts,
+                                           const std::vector<at::Tensor>& operands,
+                                           const std::vector<at::ScalarType>& results) const {
   TORCH_CHECK_VALUE(left.dim() == 2 && right.dim() == 2 && left.size(1) == right.size(0),
                     "a fused product takes matrices that fit, and got sizes ", left.sizes(),
                     " and ", right.sizes());
-  const auto check = [&](const at::Tensor& tensor) {
-    TORCH_CHECK_VALUE(tensor.device().type() == c10::DeviceType::PrivateUse1 &&
-                          tensor.device() == left.device() &&
-                          tensor.scalar_type() == left.scalar_type() &&
-                          at::isFloatingType(tensor.scalar_type()) && !tensor.is_neg(),
+  for (const at::Tensor* tensor : {&left, &right}) {
+    TORCH_CHECK_VALUE(tensor->device().type() == c10::DeviceType::PrivateUse1 &&
+                          tensor->device() == left.device() &&
+                          tensor->scalar_type() == left.scalar_type() &&
+                          at::isFloatingType(tensor->scalar_type()) && !tensor->is_neg(),
                       "a fused product takes tensors of one floating dtype on one device");
-  };
-  check(left);
-  check(right);
-  const int64_t result_sizes[] = {left.size(0), right.size(1)};
-  at::Tensor out = empty_on(left.device().index(), result_sizes, left.scalar_type());
-  if (out.numel() == 0) return out;
-
+  }
+  const c10::DeviceIndex device = left.device().index();
   ProductLayout layout;
   layout.rows = left.size(0);
   layout.columns = right.size(1);
@@ -40,39 +33,23 @@ at::Tensor FusedProduct::call(const at::Tensor& left, const at::Tensor& right,
   layout.inner_columns = layout.columns;
   layout.left = strides_of(left, "mk", 'm', 'k');
   layout.right = strides_of(right, "kn", 'k', 'n');
+  const Epilogue& kind = Epilogue::of(texts, operands, results);
+  const at::Tensor out = empty_on(device, {layout.rows, layout.columns}, results[0]);
+  const BoundEpilogue epilogue(kind, operands, out, layout.rows, layout.columns);
+  if (out.numel() == 0) return epilogue.results();
   layout.out = strides_of(out, "mn", 'm', 'n');
-  at::Tensor addend, operand;  // broadcast
-  ProductFusion fusion;
-  fusion.body = &body_;
-  ProductLayout others = layout;  // whose indices are those of `other`
-  if (other.has_value()) {
-    check(*other);
-    operand = other->expand(result_sizes);
-    others.added = strides_of(operand, "mn", 'm', 'n');
-    fusion.other = operand.const_data_ptr();
-    fusion.row = others.added.row;
-    fusion.column = others.added.column;
-  }
-  ProductScalars scalars;
-  if (added.has_value()) {
-    check(*added);
-    addend = added->expand(result_sizes);
-    layout.added = strides_of(addend, "mn", 'm', 'n');
-    scalars.beta = 1;
-    scalars.adds = true;
-  }
+
   const ProductProgram& program =
-      ProductProgram::find(out.device().index(), out.scalar_type(),
-                           needs_wide_index(layout) || needs_wide_index(others), source_, &body_);
+      ProductProgram::find(device, left.scalar_type(), needs_wide_index(layout), source_);
   void* c = out.mutable_data_ptr();
   // An operand without elements has no address, and is not read.
-  const void* a = left.numel() > 0 ? left.const_data_ptr() : c;
-  const void* b = right.numel() > 0 ? right.const_data_ptr() : c;
-  const at::Tensor packed_left = program.pack_left(layout, a);
-  const at::Tensor packed_right = program.pack_right(layout, b);
-  program.multiply(layout, scalars, packed_left, packed_right, c,
-                   scalars.adds ? addend.const_data_ptr() : nullptr, 0, layout.columns, fusion);
-  return out;
+  const at::Tensor packed_left =
+      program.pack_left(layout, left.numel() > 0 ? left.const_data_ptr() : c);
+  const at::Tensor packed_right =
+      program.pack_right(layout, right.numel() > 0 ? right.const_data_ptr() : c);
+  program.multiply(layout, ProductScalars(), packed_left, packed_right, c, nullptr, 0,
+                   layout.columns, &epilogue);
+  return epilogue.results();
 }
 
 }  // namespace outboard

@@ -3,28 +3,28 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <optional>
 #include <string>
+#include <vector>
 
+#include "device_kernels/product/epilogue.h"
 #include "runtime/export.h"
 
 namespace outboard {
 
 class OUTBOARD_API FusedProduct {
  public:
-  // `source` is the text of the engine's kernels; `body` as in ProductFusion.
-  FusedProduct(const std::string& source, const std::string& body);
+  // `source` is the text of the engine's kernels.
+  explicit FusedProduct(const std::string& source);
 
-  // f(left @ right + added, other), of matrices of one floating dtype on one device; `added` and
-  // `other` are broadcast. Raises ValueError for others, and RuntimeError if the body does not
-  // compile.
-  at::Tensor call(const at::Tensor& left, const at::Tensor& right,
-                  const std::optional<at::Tensor>& added,
-                  const std::optional<at::Tensor>& other) const;
+  // The results of an epilogue of left @ right, of matrices of one floating dtype on one device.
+  // Raises ValueError for others, and RuntimeError if the epilogue does not compile.
+  std::vector<at::Tensor> call(const at::Tensor& left, const at::Tensor& right,
+                               const Epilogue::Texts& texts,
+                               const std::vector<at::Tensor>& operands,
+                               const std::vector<at::ScalarType>& results) const;
 
  private:
   const std::string& source_;
-  const std::string& body_;
 };
 
 }  // namespace outboard

@@ -10,7 +10,6 @@
 #include "tensors/empty.h"
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/kernel_types.h"
-#include "device_kernels/pointwise/scalar_functions.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/driver/device.h"
 
@@ -75,18 +74,11 @@ std::string definitions(ScalarType dtype, ScalarType value, int width, bool wide
   return text + define("SLICE", std::to_string(slice));
 }
 
-std::string fused_function(ScalarType value, int width, const std::string& body) {
-  return scalar_functions_text(value, width, body) +
-         "#define FUSED\nstatic inline T ob_fused(const T a, const T b) { " + body +
-         " }\n#undef T\n#undef M\n#undef C\n";
-}
-
 }  // namespace
 
 ProductProgram::ProductProgram(c10::DeviceIndex device, ScalarType dtype, bool wide,
-                               const ProductBlocks& blocks, const std::string& source,
-                               const std::string* fused)
-    : device_(device), value_(sum_dtype(dtype)), wide_(wide) {
+                               const ProductBlocks& blocks, const std::string& source)
+    : device_(device), value_(sum_dtype(dtype)), wide_(wide), source_(source) {
   const bool cpu = device_properties(device).kind == OB_DEVICE_CPU;
   const Portions& portions = cpu ? kCpuPortions : kGpuPortions;
   const WorkShape shape = work_shape(device);
@@ -98,9 +90,8 @@ ProductProgram::ProductProgram(c10::DeviceIndex device, ScalarType dtype, bool w
   coarse_local_ = std::min(portions.local, shape.local);
   fine_local_ = shape.local;
   packed_bytes_ = portions.packed_bytes;
-  text_ = definitions(dtype, value_, width_, wide, blocks, slice_);
-  if (fused != nullptr) text_ += fused_function(value_, width_, *fused);
-  text_ += source;
+  definitions_ = definitions(dtype, value_, width_, wide, blocks, slice_);
+  text_ = definitions_ + source;
   pack_left_ = &kernel("pack_left");
   pack_right_ = &kernel("pack_right");
   tiles_ = &kernel("tiles");
@@ -118,18 +109,26 @@ const std::string& ProductProgram::keep(const std::string& source) {
 }
 
 const ProductProgram& ProductProgram::find(c10::DeviceIndex device, ScalarType dtype, bool wide,
-                                           const std::string& source, const std::string* fused) {
-  using Key =
-      std::tuple<const void*, const void*, c10::DeviceIndex, ScalarType, bool, int, int, int>;
+                                           const std::string& source) {
+  using Key = std::tuple<const void*, c10::DeviceIndex, ScalarType, bool, int, int, int>;
   static auto* programs = new KernelTable<Key, const ProductProgram*>;
   const ProductBlocks blocks = product_blocks(device, sum_dtype(dtype));
-  const Key key{&source, fused, device, dtype, wide, blocks.rows, blocks.vectors, blocks.panels};
-  return *programs->find(
-      key, [&] { return new ProductProgram(device, dtype, wide, blocks, source, fused); });
+  const Key key{&source, device, dtype, wide, blocks.rows, blocks.vectors, blocks.panels};
+  return *programs->find(key,
+                         [&] { return new ProductProgram(device, dtype, wide, blocks, source); });
 }
 
 Kernel& ProductProgram::kernel(const char* name) const {
   return find_kernel(device_, text_, name, literal_options(value_));
+}
+
+Kernel& ProductProgram::fused_tiles(const Epilogue& epilogue) const {
+  using Key = std::tuple<const void*, const void*>;
+  static auto* kernels = new KernelTable<Key, Kernel*>;
+  return *kernels->find(Key{this, &epilogue}, [&] {
+    return &find_kernel(device_, definitions_ + epilogue.text(value_, width_) + source_, "tiles",
+                        literal_options(value_));
+  });
 }
 
 at::Tensor ProductProgram::workspace(int64_t elements) const {
@@ -201,7 +200,7 @@ void ProductProgram::add_operands(LaunchArguments& arguments, const ProductLayou
 void ProductProgram::multiply(const ProductLayout& layout, const ProductScalars& scalars,
                               const at::Tensor& left, const at::Tensor& right, void* out,
                               const void* added, int64_t begin, int64_t count,
-                              const ProductFusion& fusion) const {
+                              const BoundEpilogue* epilogue) const {
   const int64_t row_panels = round_up(layout.rows, rows_) / rows_;
   const int64_t column_panels = round_up(count, columns_) / columns_;
   LaunchArguments arguments;
@@ -211,13 +210,10 @@ void ProductProgram::multiply(const ProductLayout& layout, const ProductScalars&
   add_index(arguments, count);
   add_index(arguments, row_panels * rows_ * layout.depth);
   add_index(arguments, column_panels * columns_ * layout.depth);
-  if (fusion.body != nullptr) {
-    arguments.address(fusion.other != nullptr ? fusion.other : out);
-    add_index(arguments, fusion.row);
-    add_index(arguments, fusion.column);
-  }
+  if (epilogue != nullptr) epilogue->add_arguments(arguments);
+  Kernel& kernel = epilogue != nullptr ? fused_tiles(epilogue->epilogue()) : *tiles_;
   const int64_t groups = round_up(row_panels, panels_) / panels_;
-  enqueue(*tiles_, layout.batches * column_panels * groups, true, arguments);
+  enqueue(kernel, layout.batches * column_panels * groups, true, arguments);
 }
 
 void ProductProgram::multiply_rows(const ProductLayout& layout, const ProductScalars& scalars,

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "device_kernels/product/epilogue.h"
 #include "device_kernels/product/product_blocks.h"
 #include "runtime/export.h"
 #include "runtime/programs/launch.h"
@@ -45,24 +46,14 @@ struct ProductScalars {
   bool adds = false;  // whether `added` is read
 };
 
-// What is computed of each result before it is stored, in the kernel that stores it.
-struct ProductFusion {
-  // The body of a function of T a, the result, and T b, an element of `other`, in the words of the
-  // table of scalar functions; `ProductProgram::keep` returned it.
-  const std::string* body = nullptr;
-  const void* other = nullptr;
-  int64_t row = 0, column = 0;  // strides of `other`
-};
-
 class OUTBOARD_API ProductProgram {
  public:
   // The one copy of a text of kernels, for `find`.
   static const std::string& keep(const std::string& source);
   // The program of `source`, which `keep` returned: a text that begins with that of the template;
-  // `wide` for indices of 64 bits. With `fused`, the body of a fusion, only `multiply` makes sense.
-  // Lives for ever.
+  // `wide` for indices of 64 bits. Lives for ever.
   static const ProductProgram& find(c10::DeviceIndex device, at::ScalarType dtype, bool wide,
-                                    const std::string& source, const std::string* fused = nullptr);
+                                    const std::string& source);
 
   // The dtype of sums and of packed operands: at least 32 bits wide.
   at::ScalarType value_dtype() const noexcept { return value_; }
@@ -77,10 +68,10 @@ class OUTBOARD_API ProductProgram {
   // Of the whole right operand.
   at::Tensor pack_right(const ProductLayout& layout, const void* right) const;
   // Columns [begin, begin + count) from packed operands, `right` holding those columns alone.
-  // Batches of packed operands follow each other.
+  // Batches of packed operands follow each other. With an epilogue, `out` is its first result.
   void multiply(const ProductLayout& layout, const ProductScalars& scalars, const at::Tensor& left,
                 const at::Tensor& right, void* out, const void* added, int64_t begin, int64_t count,
-                const ProductFusion& fusion = {}) const;
+                const BoundEpilogue* epilogue = nullptr) const;
 
   // Products without packing: `multiply_rows` where the columns of `right` are neighbours in
   // memory, `multiply_single` anywhere, `multiply_slices` for one long row and one column.
@@ -112,7 +103,8 @@ class OUTBOARD_API ProductProgram {
 
  private:
   ProductProgram(c10::DeviceIndex device, at::ScalarType dtype, bool wide,
-                 const ProductBlocks& blocks, const std::string& source, const std::string* fused);
+                 const ProductBlocks& blocks, const std::string& source);
+  Kernel& fused_tiles(const Epilogue& epilogue) const;
   void add_indices(LaunchArguments& arguments, const int64_t* values, size_t count) const;
   void add_operands(LaunchArguments& arguments, const ProductLayout& layout,
                     const ProductScalars& scalars, const void* left, const void* right, void* out,
@@ -129,7 +121,8 @@ class OUTBOARD_API ProductProgram {
   int coarse_local_;
   int fine_local_;
   int64_t packed_bytes_;
-  std::string text_;
+  const std::string& source_;
+  std::string definitions_, text_;  // `text_` is both together
   Kernel* pack_left_;
   Kernel* pack_right_;
   Kernel* tiles_;

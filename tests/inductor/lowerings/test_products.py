@@ -64,14 +64,69 @@ def test_training(device):
     assert counters[device.type]["fused_products"] == 1
 
 
-def test_a_sum_that_somebody_else_needs_is_kept(device):
+def test_a_sum_that_somebody_else_needs_is_stored_too(device):
     def function(x, w):
         product = x @ w
-        return product, product.relu()
+        return product, product.relu(), product.sum(0)
 
     x, w = torch.randn(40, 40), torch.randn(40, 40)
     actual = torch.compile(function, mode=MODE)(x.to(device), w.to(device))
     torch.testing.assert_close(actual, function(x, w), check_device=False, rtol=1e-4, atol=1e-4)
+    assert counters[device.type]["fused_products"] == 1
+
+
+def test_training_with_a_sum_that_is_kept(device):
+    """Forward the sum is stored besides the activation; backward its derivative is computed."""
+
+    def function(x, w, b, v):
+        return F.linear(F.gelu(F.linear(x, w, b)), v)
+
+    given = [torch.randn(size) for size in ((2, 16, 64), (48, 64), (48,), (64, 48))]
+    mine = [t.to(device).requires_grad_() for t in given]
+    reference = [t.clone().requires_grad_() for t in given]
+    torch.compile(function, mode=MODE)(*mine).square().sum().backward()
+    function(*reference).square().sum().backward()
+    for ours, right in zip(mine, reference, strict=True):
+        torch.testing.assert_close(ours.grad, right.grad, check_device=False, rtol=1e-3, atol=1e-2)
+    assert counters[device.type]["fused_products"] == 2
+
+
+def test_what_is_computed_of_the_results_elsewhere_is_no_operand(device):
+    def function(x, w):
+        product = x @ w
+        return (product - product.amax(-1, keepdim=True)).exp() * 2, product * 3
+
+    x, w = torch.randn(40, 40) / 8, torch.randn(40, 40)
+    actual = torch.compile(function, mode=MODE)(x.to(device), w.to(device))
+    torch.testing.assert_close(actual, function(x, w), check_device=False, rtol=1e-4, atol=1e-4)
+    assert counters[device.type]["fused_products"] == 1
+
+
+def test_operands_of_rows_and_columns_masks_and_casts(device):
+    def function(x, w, rows, columns, mask, other):
+        product = x.reshape(-1, 64) @ w
+        shaped = product.view(4, 12, 40) * (rows * 2).sigmoid()
+        chosen = torch.where(mask, shaped + other, -columns)
+        return chosen.half(), chosen > 0, torch.clamp(shaped, -1.0, 1.0)
+
+    given = (
+        torch.randn(4, 12, 64), torch.randn(64, 40), torch.randn(4, 12, 1), torch.randn(40),
+        torch.rand(4, 12, 40) > 0.5, torch.randn(4, 12, 40).bfloat16(),
+    )  # fmt: skip
+    actual = torch.compile(function, mode=MODE)(*(x.to(device) for x in given))
+    torch.testing.assert_close(actual, function(*given), check_device=False, rtol=2e-3, atol=2e-3)
+    assert counters[device.type]["fused_products"] == 1
+
+
+def test_dropout_is_not_written_to_be_read(device):
+    def function(x, w):
+        return F.dropout(x @ w, 0.5)
+
+    x, w = torch.randn(40, 40, device=device), torch.randn(40, 40, device=device)
+    torch.manual_seed(0)
+    actual = torch.compile(function, mode=MODE)(x, w)
+    torch.manual_seed(0)
+    torch.testing.assert_close(actual, function(x, w), rtol=1e-4, atol=1e-4)
     assert counters[device.type]["fused_products"] == 0
 
 
@@ -83,23 +138,49 @@ def test_what_is_not_faster_is_left_alone(device, monkeypatch):
     assert counters[device.type]["fused_products"] == 0
 
 
+def call(left, right, body, places="", operands=(), results=(torch.float32,), of_row="", values=0):
+    texts = _C.EpilogueTexts(of_row, values, body, places)
+    return _C.FusedProduct(template("matrix_product"))(left, right, texts, operands, results)
+
+
 def test_strides_of_operands(device):
-    fused = _C.FusedProduct(template("matrix_product"), "return a * C(2) + b;")
     left, right = torch.randn(64, 33).t(), torch.randn(71, 128).t()[::2]
     added, other = torch.randn(33, 1), torch.randn(71, 33).t()
     expected = (left @ right + added) * 2 + other
-    actual = fused(*(x.to(device) for x in (left, right, added, other)))
+    given = [x.to(device) for x in (left, right, added, other)]
+    (actual,) = call(
+        *given[:2], "r[0] = k[0] + a * C(2) + b1;", "re", given[2:], of_row="k[0] = b0 * C(2);",
+        values=1,
+    )  # fmt: skip
     torch.testing.assert_close(actual, expected, check_device=False, rtol=1e-4, atol=1e-4)
 
 
+def test_results(device):
+    x = torch.randn(19, 37)
+    given = x.to(device)
+    kinds = (torch.bool, torch.float16, torch.float32)
+    body = "r[0] = a > C(0) ? C(1) : C(0); r[1] = a; r[2] = a + a;"
+    actual = call(given, given.t(), body, results=kinds)
+    product = x @ x.t()
+    expected = [product > 0, product.half(), product * 2]
+    torch.testing.assert_close(actual, expected, check_device=False, rtol=2e-3, atol=2e-3)
+
+
 def test_wrong_operands(device):
-    fused = _C.FusedProduct(template("matrix_product"), "return a;")
     x = torch.zeros(4, 5, device=device)
     with pytest.raises(ValueError, match="matrices that fit"):
-        fused(x, x, None, None)
+        call(x, x, "r[0] = a;")
     with pytest.raises(ValueError, match="one floating dtype on one device"):
-        fused(x, x.t().cpu(), None, None)
+        call(x, x.t().cpu(), "r[0] = a;")
     with pytest.raises(ValueError, match="one floating dtype on one device"):
-        fused(x, x.t(), None, torch.zeros(4, 4, dtype=torch.int32, device=device))
+        call(x, x.t().int(), "r[0] = a;")
+    with pytest.raises(ValueError, match="is a tensor on"):
+        call(x, x.t(), "r[0] = a;", "e", [torch.zeros(4, 4)])
+    with pytest.raises(ValueError, match="a letter, 'e', 'r' or 'c', for each operand"):
+        call(x, x.t(), "r[0] = a;", "q", [x])
+    with pytest.raises(ValueError, match="at least one result"):
+        call(x, x.t(), "r[0] = a;", results=())
+    with pytest.raises(ValueError, match="no values of the dtype"):
+        call(x, x.t(), "r[0] = a;", results=(torch.complex64,))
     with pytest.raises(RuntimeError):
-        fused(x, x.t(), torch.zeros(3, device=device), None)
+        call(x, x.t(), "r[0] = a;", "r", [torch.zeros(3, device=device)])

@@ -5,18 +5,20 @@
 // ROWS x (VECTORS * W), the tile that a work item holds in registers; PANELS, the tiles of a work
 // item; SLICE, the depth that a work item packs.
 //
-// FUSED, if it is defined, says that `ob_fused` makes a result of the tiles of a sum and of an
-// element of `other`.
+// FUSED, if it is defined, says that there is an epilogue (epilogue.h), and that kernels which store
+// sums are all that is wanted. Then FUSED_PARAMETERS and FUSED_BIND are parameters of its own, the
+// second of which makes the variable `fused`, and there are
+//   fused_row(&fused, row)                        to be called for each row first
+//   fused_store(&fused, out, at, column, sums)    W columns from `column` on, at `at` and behind it
+//   fused_scatter(&fused, out, at, column, sums)  the same at places[W]; -1 for one that there is not
 //
 // Two-level indices: index i along the depth lies at (i / inner) * outer stride + (i % inner) *
 // stride, and the same for columns of `out`. That is how a batch becomes part of one dimension.
 
 #define COLUMNS (VECTORS * W)
 
-#ifdef FUSED
-#define FUSED_PARAMETERS OB_POINTER(X, other), const I other_row, const I other_column,
-#define FUSED_BIND OB_BIND(X, other)
-#else
+#ifndef FUSED
+#define OUT X
 #define FUSED_PARAMETERS
 #define FUSED_BIND
 #endif
@@ -31,6 +33,7 @@ typedef struct {
   Strides left, right, out, added;
 } Layout;
 
+#ifndef FUSED
 // W elements of each of four lines, at `stride`, as W groups of four every `width` elements.
 static inline void pack_four(const __global X *source, I stride, __global S *to, const int width) {
   const V a = LOADV(source, 0), b = LOADV(source, stride);
@@ -123,6 +126,8 @@ __kernel void pack_right(OB_POINTER(X, source), OB_POINTER(S, packed), const Lay
        item % slices * SLICE, COLUMNS);
 }
 
+#endif
+
 static inline I column_offset(I column, I inner, const Strides strides) {
   return column / inner * strides.outer + column % inner * strides.column;
 }
@@ -134,11 +139,11 @@ static inline S combine(S sum, const __global X *added, I at, S alpha, S beta, i
 
 // Tiles of `columns` columns from column `begin` on, which lie packed in `right`. The packed
 // operands of all batches may be one and the same.
-__kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(X, out),
+__kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(OUT, out),
                     OB_POINTER(X, added), const Layout l, const S alpha, const S beta,
                     const int adds, const I begin, const I columns, const I left_batch,
                     const I right_batch, FUSED_PARAMETERS const I items) {
-  OB_BIND(S, left) OB_BIND(S, right) OB_BIND(X, out) OB_BIND(X, added) FUSED_BIND
+  OB_BIND(S, left) OB_BIND(S, right) OB_BIND(OUT, out) OB_BIND(X, added) FUSED_BIND
   const I item = get_global_id(0);
   if (item >= items) return;
   const I row_panels = (l.rows + ROWS - 1) / ROWS;
@@ -187,7 +192,11 @@ __kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(X, out
     for (int r = 0; r < height; ++r) {
       const I row = panel * ROWS + r;
       const __global X *addends = added + row * l.added.row;
+#ifdef FUSED
+      fused_row(&fused, batch * l.rows + row);
+#else
       __global X *results = out + row * l.out.row;
+#endif
       for (int v = 0; v < VECTORS; ++v) {
         const int c = v * W;
         const int dense = c + W <= width && l.out.column == 1 &&
@@ -197,35 +206,32 @@ __kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(X, out
           if (adds && l.added.column == 0) value += (V)(beta * LOAD(addends, added_at[c]));
           if (adds && l.added.column == 1) value += (V)(beta) * LOADV(addends, added_at[c]);
 #ifdef FUSED
-          const __global X *others = other + row * other_row + (column + c) * other_column;
-          V operand;
-          if (other_column == 1) {
-            operand = LOADV(others, 0);
-          } else {
-            S lanes[W];
-            for (int i = 0; i < W; ++i) lanes[i] = LOAD(others, i * other_column);
-            operand = VLOAD(0, lanes);
-          }
-          value = ob_fused(value, operand);
-#endif
+          fused_store(&fused, out, row * l.out.row + out_at[c], column + c, value);
+#else
           STOREV(results, out_at[c], value);
+#endif
           continue;
         }
-        for (int i = c; i < min(c + W, width); ++i) {
-          S value = combine(tile[r * COLUMNS + i], addends, added_at[i], alpha, beta, adds);
 #ifdef FUSED
-          S lanes[W];
-          const S operand = LOAD(other, row * other_row + (column + i) * other_column);
-          VSTORE(ob_fused((V)(value), (V)(operand)), 0, lanes);
-          value = lanes[0];
-#endif
+        I at[W];
+        S values[W];
+        for (int i = 0; i < W; ++i) {
+          at[i] = c + i < width ? row * l.out.row + out_at[c + i] : -1;
+          values[i] = combine(tile[r * COLUMNS + c + i], addends, added_at[c + i], alpha, beta, adds);
+        }
+        fused_scatter(&fused, out, at, column + c, VLOAD(0, values));
+#else
+        for (int i = c; i < min(c + W, width); ++i) {
+          const S value = combine(tile[r * COLUMNS + i], addends, added_at[i], alpha, beta, adds);
           STORE(results, out_at[i], value);
         }
+#endif
       }
     }
   }
 }
 
+#ifndef FUSED
 // For products that do not pay for packing: W neighbouring columns of a row, where the columns of
 // `right` are neighbours in memory.
 __kernel void row_vectors(OB_POINTER(X, left), OB_POINTER(X, right), OB_POINTER(X, out),
@@ -323,3 +329,4 @@ __kernel void sum_slices(OB_POINTER(S, partials), OB_POINTER(X, out), const I co
   for (I i = 0; i < count; ++i) sum += partials[i];
   STORE(out, 0, sum);
 }
+#endif

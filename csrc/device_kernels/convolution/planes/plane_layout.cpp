@@ -1,4 +1,4 @@
-#include "device_kernels/convolution/plane_layout.h"
+#include "device_kernels/convolution/planes/plane_layout.h"
 
 #include <algorithm>
 #include <numeric>

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "device_kernels/convolution/plane_layout.h"
+#include "device_kernels/convolution/planes/plane_layout.h"
 
 namespace outboard {
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "device_kernels/convolution/convolution_call.h"
+#include "device_kernels/product/epilogue.h"
 
 namespace outboard {
 
@@ -14,9 +15,11 @@ namespace outboard {
 // Each returns false for what other kernels suit better.
 bool write_output_by_winograd(const ConvolutionGeometry& geometry, const at::Tensor& input,
                               const at::Tensor& weight, const at::Tensor& bias,
-                              const at::Tensor& output, const std::string& text);
+                              const at::Tensor& output, const BoundEpilogue* epilogue,
+                              const std::string& text);
 bool write_input_by_winograd(const ConvolutionGeometry& geometry, const at::Tensor& output,
                              const at::Tensor& weight, const at::Tensor& bias,
-                             const at::Tensor& input, const std::string& text);
+                             const at::Tensor& input, const BoundEpilogue* epilogue,
+                             const std::string& text);
 
 }  // namespace outboard

@@ -1,11 +1,11 @@
-#include "device_kernels/convolution/plane_convolution.h"
+#include "device_kernels/convolution/planes/plane_convolution.h"
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "device_kernels/convolution/plane_arguments.h"
-#include "device_kernels/convolution/plane_program.h"
+#include "device_kernels/convolution/planes/plane_arguments.h"
+#include "device_kernels/convolution/planes/plane_program.h"
 #include "runtime/driver/device.h"
 #include "tensors/span.h"
 
@@ -26,7 +26,7 @@ constexpr int64_t kGradientPositions = 256;
 // Passes of a gradient of an input with steps, each of which reads all planes.
 constexpr int64_t kMostPasses = 16;
 
-SpatialValues divide_up(const SpatialValues& sizes, const SpatialValues& by) {
+SpatialValues divide_each_up(const SpatialValues& sizes, const SpatialValues& by) {
   SpatialValues result;
   for (int d = 0; d < 3; ++d) result[d] = (sizes[d] + by[d] - 1) / by[d];
   return result;
@@ -35,7 +35,7 @@ SpatialValues divide_up(const SpatialValues& sizes, const SpatialValues& by) {
 bool suits(const at::Tensor& result, const at::Tensor& weight,
            const ConvolutionGeometry& geometry) {
   return device_properties(result.device().index()).kind == OB_DEVICE_CPU &&
-         result.is_floating_point() && volume(spatial(weight.sizes(), 1)) <= PlaneProgram::kTaps &&
+         weight.is_floating_point() && volume(spatial(weight.sizes(), 1)) <= PlaneProgram::kTaps &&
          weight.size(0) / geometry.groups >= kRows &&
          std::max(span_elements(result), 2 * weight.numel()) <= kLargestPlaneIndex;
 }
@@ -79,16 +79,17 @@ void* image_address(const at::Tensor& image, int64_t number) {
 
 bool write_output_by_planes(const ConvolutionGeometry& geometry, const at::Tensor& input,
                             const at::Tensor& weight, const at::Tensor& bias,
-                            const at::Tensor& output, const std::string& text) {
+                            const at::Tensor& output, const BoundEpilogue* epilogue,
+                            const std::string& text) {
   if (!suits(output, weight, geometry)) return false;
   const SpatialValues kernel = spatial(weight.sizes(), 1);
   const SpatialValues extent = spatial(output.sizes(), 1);
   const TapPattern pattern = forward_taps(geometry, kernel);
   PlaneLayout layout;
-  layout.make_room(pattern, divide_up(spatial(input.sizes(), 1), geometry.stride), extent);
+  layout.make_room(pattern, divide_each_up(spatial(input.sizes(), 1), geometry.stride), extent);
   const double used = used_part(layout, extent);
   if (used < kLeast) return false;
-  const auto& program = PlaneProgram::find(input.device().index(), input.scalar_type(), text);
+  const auto& program = PlaneProgram::find(weight.device().index(), weight.scalar_type(), text);
   const int64_t taps = volume(kernel);
   const bool gathers =
       gathers_patches(program, used, weight.size(0) / geometry.groups, input.size(1), taps, extent);
@@ -105,14 +106,15 @@ bool write_output_by_planes(const ConvolutionGeometry& geometry, const at::Tenso
     const ResultLayout result{
         images, output.stride(0), output.stride(1), 0, spatial(output.strides(), 1), extent};
     program.multiply(weights, packed, layout, pattern, planes, gathers, result, bias,
-                     image_address(output, begin));
+                     image_address(output, begin), epilogue, begin * output.stride(0));
   }
   return true;
 }
 
 bool write_input_by_planes(const ConvolutionGeometry& geometry, const at::Tensor& output,
                            const at::Tensor& weight, const at::Tensor& bias,
-                           const at::Tensor& input, const std::string& text, GradientPlanes& kept) {
+                           const at::Tensor& input, const BoundEpilogue* epilogue,
+                           const std::string& text, GradientPlanes& kept) {
   if (!suits(input, weight, geometry) || weight.size(1) < kRows ||
       volume(geometry.stride) > kMostPasses) {
     return false;
@@ -128,14 +130,14 @@ bool write_input_by_planes(const ConvolutionGeometry& geometry, const at::Tensor
       for (remainder[2] = 0; remainder[2] < std::min(geometry.stride[2], sizes[2]);
            ++remainder[2]) {
         const TapPattern pattern = backward_taps(geometry, kernel, remainder);
-        layout.make_room(pattern, content, divide_up(sizes, geometry.stride));
+        layout.make_room(pattern, content, divide_each_up(sizes, geometry.stride));
         passes.emplace_back(remainder, pattern);
       }
     }
   }
-  const double used = used_part(layout, divide_up(sizes, geometry.stride));
+  const double used = used_part(layout, divide_each_up(sizes, geometry.stride));
   if (used < kLeast) return false;
-  const auto& program = PlaneProgram::find(output.device().index(), output.scalar_type(), text);
+  const auto& program = PlaneProgram::find(weight.device().index(), weight.scalar_type(), text);
   const int64_t taps = volume(kernel);
   const bool gathers =
       gathers_patches(program, used, weight.size(1), output.size(1), taps, content);
@@ -165,7 +167,7 @@ bool write_input_by_planes(const ConvolutionGeometry& geometry, const at::Tensor
         result.extent[d] = (sizes[d] - first[d] + geometry.stride[d] - 1) / geometry.stride[d];
       }
       program.multiply(weights, packed[i], layout, pattern, planes, gathers, result, bias,
-                       image_address(input, begin));
+                       image_address(input, begin), epilogue, begin * input.stride(0));
     }
   }
   return true;
@@ -181,10 +183,10 @@ bool write_weight_by_planes(const ConvolutionGeometry& geometry, const at::Tenso
   }
   const TapPattern pattern = forward_taps(geometry, kernel);
   PlaneLayout layout;
-  layout.make_room(pattern, divide_up(spatial(input.sizes(), 1), geometry.stride), extent);
+  layout.make_room(pattern, divide_each_up(spatial(input.sizes(), 1), geometry.stride), extent);
   const double used = used_part(layout, extent);
   if (used < kLeast) return false;
-  const auto& program = PlaneProgram::find(input.device().index(), input.scalar_type(), text);
+  const auto& program = PlaneProgram::find(weight.device().index(), weight.scalar_type(), text);
   const bool gathers = gathers_patches(program, used, weight.size(0) / geometry.groups,
                                        input.size(1), pattern.taps(), extent);
   PlaneLayout gradient_layout;

@@ -1,9 +1,9 @@
-#include "device_kernels/convolution/winograd.h"
+#include "device_kernels/convolution/planes/winograd.h"
 
 #include <algorithm>
 
-#include "device_kernels/convolution/plane_arguments.h"
-#include "device_kernels/convolution/plane_program.h"
+#include "device_kernels/convolution/planes/plane_arguments.h"
+#include "device_kernels/convolution/planes/plane_program.h"
 #include "runtime/driver/device.h"
 #include "tensors/span.h"
 
@@ -13,11 +13,11 @@ namespace {
 constexpr int64_t kPoints = 16;  // products of a tile
 // Of channels and of rows of a group, below which the sums before and behind the products take
 // longer than what is saved.
-constexpr int64_t kLeast = 32;
+constexpr int64_t kLeastChannels = 32;
 // The kernels are transformed in the time in which so many tiles are multiplied.
 constexpr int64_t kTransformTiles = 48;
 constexpr int64_t kPointBytes = int64_t{16} << 20;  // of the images that are transformed at a time
-constexpr int64_t kSlice = 16;                      // channels of weights of a work item
+constexpr int64_t kTransformed = 16;                // channels of weights of a work item
 
 // As the kernels have it.
 struct Grid {
@@ -28,10 +28,10 @@ bool suits(const ConvolutionGeometry& geometry, const at::Tensor& result, const 
            const WeightLayout& weights) {
   const SpatialValues one = {1, 1, 1}, kernel = {1, 3, 3};
   return device_properties(result.device().index()).kind == OB_DEVICE_CPU && result.dim() == 4 &&
-         result.scalar_type() == at::ScalarType::Float && weights.size == kernel &&
+         weight.scalar_type() == at::ScalarType::Float && weights.size == kernel &&
          geometry.stride == one && geometry.dilation == one && geometry.padding[0] == 0 &&
-         geometry.padding[1] <= 2 && geometry.padding[2] <= 2 && weights.rows >= kLeast &&
-         weights.channels >= kLeast && result.stride(-1) == 1 &&
+         geometry.padding[1] <= 2 && geometry.padding[2] <= 2 && weights.rows >= kLeastChannels &&
+         weights.channels >= kLeastChannels && result.stride(-1) == 1 &&
          std::max(span_elements(result), kPoints * weight.numel()) <= kLargestPlaneIndex;
 }
 
@@ -53,16 +53,16 @@ at::Tensor transform_weights(const PlaneProgram& program, const at::Tensor& weig
   arguments.value(grid)
       .value(static_cast<int32_t>(flipped))
       .value(narrow(panels))
-      .value(narrow(kSlice));
+      .value(narrow(kTransformed));
   program.enqueue(program.kernel("winograd_weights"),
-                  layout.groups * panels * divide_up(layout.channels, kSlice), arguments);
+                  layout.groups * panels * divide_up(layout.channels, kTransformed), arguments);
   return packed;
 }
 
 // result = source * weight, the kernels `flipped` or not, with `padding` around the source.
 bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayout& weights,
            bool flipped, const SpatialValues& padding, const at::Tensor& bias,
-           const at::Tensor& result, const std::string& text) {
+           const at::Tensor& result, const BoundEpilogue* epilogue, const std::string& text) {
   const SpatialValues extent = spatial(result.sizes(), 1);
   const int64_t high = divide_up(extent[1], 2), wide = divide_up(extent[2], 2);
   ConvolutionGeometry geometry = {};
@@ -129,7 +129,8 @@ bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayou
     multiply.value(grid);
     multiply.value(narrow(bias.defined() ? bias.stride(0) : 0)).value(narrow(bias.defined()));
     multiply.value(narrow(panels));
-    program.enqueue(program.kernel("winograd_tiles"),
+    if (epilogue != nullptr) epilogue->add_arguments(multiply, begin * result.stride(0));
+    program.enqueue(program.kernel("winograd_tiles", epilogue),
                     weights.groups * column_panels * divide_up(row_panels, panels), multiply);
   }
   return true;
@@ -139,21 +140,23 @@ bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayou
 
 bool write_output_by_winograd(const ConvolutionGeometry& geometry, const at::Tensor& input,
                               const at::Tensor& weight, const at::Tensor& bias,
-                              const at::Tensor& output, const std::string& text) {
+                              const at::Tensor& output, const BoundEpilogue* epilogue,
+                              const std::string& text) {
   const WeightLayout weights = WeightLayout::of(weight, geometry.groups, /*backward=*/false);
   return suits(geometry, output, weight, weights) &&
-         write(input, weight, weights, false, geometry.padding, bias, output, text);
+         write(input, weight, weights, false, geometry.padding, bias, output, epilogue, text);
 }
 
 // The gradient of an input is a convolution as well, with kernels the other way round and as much
 // padding as makes its size fit.
 bool write_input_by_winograd(const ConvolutionGeometry& geometry, const at::Tensor& output,
                              const at::Tensor& weight, const at::Tensor& bias,
-                             const at::Tensor& input, const std::string& text) {
+                             const at::Tensor& input, const BoundEpilogue* epilogue,
+                             const std::string& text) {
   const WeightLayout weights = WeightLayout::of(weight, geometry.groups, /*backward=*/true);
   const SpatialValues padding = {0, 2 - geometry.padding[1], 2 - geometry.padding[2]};
   return suits(geometry, input, weight, weights) &&
-         write(output, weight, weights, true, padding, bias, input, text);
+         write(output, weight, weights, true, padding, bias, input, epilogue, text);
 }
 
 }  // namespace outboard

@@ -1,0 +1,45 @@
+// The passes of a convolution that is not transposed, each by the kernels that suit its sizes. A
+// transposed one is the backward of such a convolution with respect to its input: what it reads is
+// that one's output.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+#include "device_kernels/convolution/convolution_call.h"
+#include "device_kernels/convolution/planes/plane_convolution.h"
+#include "device_kernels/product/epilogue.h"
+
+namespace outboard {
+
+class ConvolutionPasses {
+ public:
+  // `source` is the text of the kernels, those of products first; `planes` that of the kernels of
+  // plane_convolution.h and winograd.h, which processors take for large maps.
+  ConvolutionPasses(const std::string& source, const std::string& planes);
+
+  // Whether kernels take tensors of these sizes; an undefined one is taken.
+  static bool take(const at::Tensor& tensor);
+
+  // What a convolution returns, transposed or not; with an epilogue, its first result.
+  void write_result(const ConvolutionGeometry& geometry, const at::Tensor& input,
+                    const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& result,
+                    const BoundEpilogue* epilogue = nullptr) const;
+
+  void write_output(const ConvolutionGeometry& geometry, const at::Tensor& input,
+                    const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& output,
+                    const BoundEpilogue* epilogue = nullptr) const;
+  void write_input(const ConvolutionGeometry& geometry, const at::Tensor& output,
+                   const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& input,
+                   GradientPlanes& kept, const BoundEpilogue* epilogue = nullptr) const;
+  void write_weight(const ConvolutionGeometry& geometry, const at::Tensor& input,
+                    const at::Tensor& output, const at::Tensor& weight,
+                    const GradientPlanes& kept) const;
+
+ private:
+  const std::string& source_;
+  const std::string& planes_;
+};
+
+}  // namespace outboard

@@ -1,0 +1,325 @@
+"""Convolutions with what follows them in one kernel, as `max-autotune` makes them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch._dynamo.utils import counters
+
+from torch_outboard import _C
+from torch_outboard.inductor.lowerings import convolutions
+from torch_outboard.ops.row import template
+
+MODE = "max-autotune-no-cudagraphs"
+# Of float32, float16 and bfloat16, against float64.
+TOLERANCES = {torch.float32: 3e-5, torch.float16: 1e-2, torch.bfloat16: 1e-1}
+
+
+@pytest.fixture(autouse=True)
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is measured differs from machine to machine."""
+    if not _C.runs_code(0):
+        pytest.skip("the device has no compiler for kernels")
+    monkeypatch.setattr(convolutions, "_measured", lambda *given: True)
+    counters.clear()
+
+
+def strides_of(tensor: torch.Tensor) -> list[int]:
+    """Of dimensions in which elements have neighbours."""
+    sizes = zip(tensor.shape, tensor.stride(), strict=True)
+    return [stride for size, stride in sizes if size > 1]
+
+
+def check(
+    model: nn.Module, *given: torch.Tensor, device: torch.device, fused: int = 1, **options: Any
+) -> Any:
+    """A compiled model on the device gives what it gives in float64 on CPU; returns the graph."""
+    dtype = given[0].dtype
+    exact = copy.deepcopy(model).double()
+    graph = torch.compile(copy.deepcopy(model).to(device), mode=MODE, **options)
+    with torch.no_grad():
+        layout = model(*given)
+        expected = exact(*(x.double() for x in given))
+        actual = graph(*(x.to(device) for x in given))
+    assert counters[device.type]["fused_convolutions"] == fused
+    single = isinstance(actual, torch.Tensor)
+    results = zip(*(([x] if single else x) for x in (actual, expected, layout)), strict=True)
+    for ours, right, eager in results:
+        assert ours.dtype == eager.dtype
+        assert strides_of(ours) == strides_of(eager)
+        bound = TOLERANCES[dtype] * max(1.0, float(right.abs().max()))
+        torch.testing.assert_close(ours.cpu().double(), right.double(), rtol=0, atol=bound)
+    return graph
+
+
+def normed(channels: int) -> nn.BatchNorm2d:
+    """A batch norm in inference that changes something."""
+    norm = nn.BatchNorm2d(channels)
+    for tensor in (norm.running_mean, norm.running_var, norm.weight.data, norm.bias.data):
+        assert tensor is not None
+        tensor.uniform_(0.5, 2)
+    return norm
+
+
+# Sizes that Winograd's algorithm, planes, gathered patches and products of patches take on
+# processors.
+SHAPES = {
+    "winograd": ((2, 32, 17, 19), {"out_channels": 36, "kernel_size": 3, "padding": 1}),
+    "planes": ((2, 8, 17, 19), {"out_channels": 12, "kernel_size": 3, "stride": 2, "padding": 1}),
+    "gathered": ((3, 16, 6, 6), {"out_channels": 64, "kernel_size": 5, "padding": 2}),
+    "groups": ((2, 12, 11, 13), {"out_channels": 24, "kernel_size": 3, "groups": 3, "dilation": 2}),
+    "depthwise": (
+        (2, 12, 11, 13),
+        {"out_channels": 12, "kernel_size": 3, "groups": 12, "padding": 1},
+    ),
+    "pointwise": ((2, 12, 11, 13), {"out_channels": 20, "kernel_size": 1}),
+    "one position": ((2, 12, 3, 3), {"out_channels": 20, "kernel_size": 3}),
+}
+
+
+class Block(nn.Module):
+    """A convolution, a batch norm, an activation, and what was there before or nothing."""
+
+    def __init__(self, convolution: nn.Module, channels: int, activation: Any) -> None:
+        super().__init__()
+        self.convolution, self.norm = convolution, normed(channels)
+        self.activation = activation
+
+    def forward(self, x: torch.Tensor, other: torch.Tensor | None = None) -> torch.Tensor:
+        result = self.norm(self.convolution(x))
+        return self.activation(result if other is None else result + other)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_norm_and_activation(device, shape, layout):
+    sizes, parameters = SHAPES[shape]
+    convolution = nn.Conv2d(sizes[1], bias=False, **parameters)
+    model = Block(convolution, parameters["out_channels"], F.silu).eval()
+    check(model, torch.randn(sizes).contiguous(memory_format=layout), device=device)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("shape", ["winograd", "planes", "depthwise"])
+def test_residual(device, shape, dtype):
+    sizes, parameters = SHAPES[shape]
+    model = Block(nn.Conv2d(sizes[1], **parameters), parameters["out_channels"], F.relu)
+    model = model.eval().to(dtype)
+    x = torch.randn(sizes, dtype=dtype)
+    with torch.no_grad():
+        other = torch.randn_like(model.convolution(x))
+    check(model, x, other, device=device)
+
+
+@pytest.mark.parametrize("activation", [F.gelu, torch.sigmoid, F.hardswish, F.leaky_relu, F.mish])
+def test_activations(device, activation):
+    model = Activated(nn.Conv2d(5, 7, 3, padding=1), activation)
+    check(model, torch.randn(2, 5, 9, 9), device=device)
+
+
+class Activated(nn.Module):
+    """A layer and a function of its results."""
+
+    def __init__(self, layer: nn.Module, function: Any) -> None:
+        super().__init__()
+        self.layer, self.function = layer, function
+
+    def forward(self, *given: torch.Tensor) -> Any:
+        return self.function(self.layer(given[0]), *given[1:])
+
+
+@pytest.mark.parametrize(
+    ("layer", "sizes"),
+    [
+        (nn.Conv1d(6, 9, 5, padding=2), (3, 6, 31)),
+        (nn.Conv3d(4, 6, 3, padding=1), (2, 4, 5, 7, 9)),
+        (nn.ConvTranspose2d(6, 9, 3, padding=1), (2, 6, 9, 11)),
+        (nn.ConvTranspose2d(6, 9, 4, stride=2, padding=1), (2, 6, 9, 11)),
+        (nn.ConvTranspose2d(32, 40, 3), (2, 32, 13, 13)),
+        (nn.ConvTranspose1d(4, 2, 3, stride=3, output_padding=1), (2, 4, 8)),
+    ],
+    ids=str,
+)
+def test_dimensions_and_transposed(device, layer, sizes):
+    check(Activated(layer, torch.tanh), torch.randn(sizes), device=device)
+
+
+def test_many_images(device):
+    """More than are packed at a time: operands and results go along."""
+    x, other = torch.randn(40, 32, 48, 48), torch.randn(40, 36, 48, 48)
+
+    def follow(result, other):
+        return (result + other).relu(), result
+
+    model = Activated(nn.Conv2d(32, 36, 3, padding=1), follow)
+    check(model, x, other, device=device)
+    counters.clear()
+    model = Activated(nn.Conv2d(32, 36, 5, padding=2), follow)
+    check(model, x, other, device=device)
+
+
+def test_several_results_and_casts(device):
+    def follow(result):
+        return result.relu().half(), result > 0, result.sigmoid() * result
+
+    model = Activated(nn.Conv2d(5, 7, 3), follow)
+    x = torch.randn(2, 5, 9, 9)
+    graph = torch.compile(copy.deepcopy(model).to(device), mode=MODE)
+    with torch.no_grad():
+        actual, expected = graph(x.to(device)), model(x)
+    torch.testing.assert_close(actual, expected, check_device=False, rtol=1e-3, atol=1e-3)
+    assert counters[device.type]["fused_convolutions"] == 1
+
+
+def test_residual_block(device):
+    """Each convolution has its own epilogue, the last one with the other branch."""
+
+    class Residual(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Conv2d(8, 16, 3, padding=1, stride=2, bias=False)
+            self.second = nn.Conv2d(16, 16, 3, padding=1, bias=False)
+            self.shortcut = nn.Conv2d(8, 16, 1, stride=2, bias=False)
+            self.norms = nn.ModuleList(normed(16) for _ in range(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            inner = self.norms[0](self.first(x)).relu()
+            return (self.norms[1](self.second(inner)) + self.norms[2](self.shortcut(x))).relu()
+
+    check(Residual().eval(), torch.randn(2, 8, 18, 18), device=device, fused=3)
+
+
+def test_open_batch_size(device):
+    model = Block(nn.Conv2d(6, 8, 3, padding=1), 8, F.relu).eval()
+    graph = check(model, torch.randn(3, 6, 10, 10), device=device, dynamic=True)
+    x = torch.randn(5, 6, 10, 10)
+    with torch.no_grad():
+        torch.testing.assert_close(
+            graph(x.to(device)), model(x), check_device=False, rtol=1e-4, atol=1e-4
+        )
+    assert counters["stats"]["unique_graphs"] == 1
+
+
+def test_training(device):
+    """Gradients of a convolution are what eager mode calls, of what it kept."""
+    model = nn.Sequential(nn.Conv2d(4, 8, 3), nn.GELU(), nn.Conv2d(8, 4, 3), nn.ReLU())
+    ours = copy.deepcopy(model).to(device)
+    x = torch.randn(2, 4, 12, 12)
+    torch.compile(ours, mode=MODE)(x.to(device)).square().sum().backward()
+    model(x).square().sum().backward()
+    for actual, expected in zip(ours.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(
+            actual.grad, expected.grad, check_device=False, rtol=1e-3, atol=1e-3
+        )
+    assert counters[device.type]["fused_convolutions"] == 2
+
+
+@pytest.mark.parametrize(
+    "follow",
+    [
+        lambda result: result,
+        lambda result: result.double() * 2,
+        lambda result: result.permute(0, 2, 3, 1) + torch.ones(7, device=result.device),
+        lambda result: result - result.mean(),
+    ],
+    ids=["nothing", "double", "permuted", "statistics"],
+)
+def test_what_an_epilogue_cannot_have(device, follow):
+    check(Activated(nn.Conv2d(5, 7, 3), follow), torch.randn(2, 5, 9, 9), device=device, fused=0)
+
+
+def test_what_is_not_faster_is_left_alone(device, monkeypatch):
+    monkeypatch.setattr(convolutions, "_measured", lambda *given: False)
+    check(Activated(nn.Conv2d(5, 7, 3), F.relu), torch.randn(2, 5, 9, 9), device=device, fused=0)
+
+
+def test_measuring(device, monkeypatch):
+    """What is measured can be either; both ways give the same."""
+    monkeypatch.undo()
+    given = torch.randn(2, 6, 10, 10), torch.randn(2, 8, 10, 10)
+
+    def follow(result, other):
+        return (result + other).relu(), result
+
+    model = Activated(nn.Conv2d(6, 8, 3, padding=1), follow).to(device)
+    graph = torch.compile(model, mode=MODE)
+    with torch.no_grad():
+        actual = graph(*(x.to(device) for x in given))
+        expected = model(*(x.to(device) for x in given))
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
+    assert convolutions._measured.cache_info().currsize > 0
+
+
+def test_without_max_autotune_nothing_is_fused(device):
+    graph = torch.compile(lambda x, w: F.conv2d(x, w).relu())
+    x, w = torch.randn(1, 3, 8, 8, device=device), torch.randn(4, 3, 3, 3, device=device)
+    torch.testing.assert_close(graph(x, w), F.conv2d(x, w).relu(), rtol=1e-4, atol=1e-4)
+    assert counters[device.type]["fused_convolutions"] == 0
+
+
+@pytest.mark.parametrize(
+    ("sizes", "weight", "options"),
+    [
+        ((1, 3, 8, 8), (4, 2, 3, 3), {}),
+        ((1, 3, 2, 2), (4, 3, 3, 3), {}),
+        ((1, 4, 8, 8), (4, 2, 3, 3), {"groups": 3}),
+        ((1, 3, 8, 8), (4, 3, 3, 3), {"stride": 0}),
+    ],
+)
+def test_bad_shapes_raise_as_in_eager_mode(device, sizes, weight, options):
+    x, w = torch.randn(sizes, device=device), torch.randn(weight, device=device)
+
+    def function(x, w):
+        return F.conv2d(x, w, **options).relu()
+
+    with pytest.raises(RuntimeError):
+        function(x.cpu(), w.cpu())
+    with pytest.raises(RuntimeError):
+        torch.compile(function, mode=MODE)(x, w)
+
+
+# ---- The kernel alone
+
+
+def call(x, w, bias=None, body="r[0] = a;", places="", operands=(), **given):
+    arguments = {
+        "stride": [1], "padding": [0], "dilation": [1], "transposed": False,
+        "output_padding": [0], "groups": 1, **given,
+    }  # fmt: skip
+    kernel = _C.FusedConvolution(
+        template("matrix_product") + template("convolution"),
+        template("plane_convolution") + template("winograd_convolution"),
+    )
+    texts = _C.EpilogueTexts("", 0, body, places)
+    return kernel(x, w, bias, *arguments.values(), texts, operands, [torch.float32])
+
+
+def test_operands_that_lie_otherwise(device):
+    x, w, other = torch.randn(2, 3, 8, 9), torch.randn(4, 3, 3, 3), torch.randn(4, 2, 7, 6)
+    other = other.permute(1, 0, 3, 2)
+    body = "r[0] = a * b0;"
+    (actual,) = call(x.to(device), w.to(device), None, body, "e", [other.to(device)])
+    expected = F.conv2d(x, w) * other
+    torch.testing.assert_close(actual, expected, check_device=False, rtol=1e-4, atol=1e-4)
+
+
+def test_wrong_operands(device):
+    x, w = torch.zeros(1, 3, 8, 8, device=device), torch.zeros(4, 3, 3, 3, device=device)
+    for wrong in (w[:, :2], w[..., 0], torch.zeros(4, 3, 9, 9, device=device)):
+        with pytest.raises(ValueError, match="images and a weight that fit"):
+            call(x, wrong)
+    for given in ({"groups": 0}, {"stride": [0]}, {"padding": [1, 1, 1]}):
+        with pytest.raises(ValueError, match="images and a weight that fit"):
+            call(x, w, **given)
+    for wrong in (w.cpu(), w.half(), w[:0]):
+        with pytest.raises(ValueError, match="of one floating dtype on one device"):
+            call(x, wrong)
+    with pytest.raises(ValueError, match="the bias of 4 channels"):
+        call(x, w, torch.zeros(3, device=device))
+    with pytest.raises(ValueError, match="a tensor on"):
+        call(x, w, None, "r[0] = a;", "r", [torch.zeros(4)])

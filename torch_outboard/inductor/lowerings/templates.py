@@ -1,0 +1,34 @@
+"""The pass over graphs that `max-autotune` asks for: epilogues of products and convolutions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
+from torch._inductor.pattern_matcher import stable_topological_sort
+
+from torch_outboard import _C
+from torch_outboard.inductor.lowerings import convolutions, products
+from torch_outboard.state import state
+
+_FILES = ("templates", "products", "convolutions", "epilogues", "epilogue_writer", "epilogue_texts")
+
+
+class UseTemplates(CustomGraphPass):
+    """Replaces products and convolutions with what follows them, where that is faster."""
+
+    def __call__(self, graph: torch.fx.Graph) -> None:
+        found = [fuse(graph) for fuse in (products.fuse, convolutions.fuse)]
+        if any(found):
+            # Who uses one of several results may stand before the last.
+            stable_topological_sort(graph)
+            graph.eliminate_dead_code()
+
+    def uuid(self) -> Any:
+        properties = _C.device_properties(_C.current_device())
+        files = tuple(str(Path(__file__).with_name(f"{name}.py")) for name in _FILES)
+        return get_hash_for_files(
+            files
+        ), f"{state.name} {properties.name} {properties.driver_version}"
