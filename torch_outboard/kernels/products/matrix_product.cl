@@ -161,6 +161,12 @@ __kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(OUT, o
     out_at[c] = batch * l.out.batch + column_offset(at, l.inner_columns, l.out);
     added_at[c] = batch * l.added.batch + column_offset(at, l.inner_columns, l.added);
   }
+  int dense[VECTORS];
+  for (int v = 0; v < VECTORS; ++v) {
+    const I first = column + v * W;
+    dense[v] = v * W + W <= width && l.out.column == 1 &&
+               first / l.inner_columns == (first + W - 1) / l.inner_columns;
+  }
   for (I panel = group * PANELS; panel < last; ++panel) {
     const __global S *a = left + batch * left_batch + panel * ROWS * l.depth;
     const __global S *b = right + batch * right_batch + column_panel * COLUMNS * l.depth;
@@ -199,9 +205,7 @@ __kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(OUT, o
 #endif
       for (int v = 0; v < VECTORS; ++v) {
         const int c = v * W;
-        const int dense = c + W <= width && l.out.column == 1 &&
-                          (column + c) / l.inner_columns == (column + c + W - 1) / l.inner_columns;
-        if (dense && (!adds || l.added.column <= 1)) {
+        if (dense[v] && (!adds || l.added.column <= 1)) {
           V value = (V)(alpha) * VLOAD(v, tile + r * COLUMNS);
           if (adds && l.added.column == 0) value += (V)(beta * LOAD(addends, added_at[c]));
           if (adds && l.added.column == 1) value += (V)(beta) * LOADV(addends, added_at[c]);
