@@ -11,6 +11,7 @@ import torch._inductor.compile_fx  # defines the operators
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from torch_outboard import _C
 from torch_outboard.inductor.lowerings import epilogues
 from torch_outboard.inductor.lowerings.convolutions import _Places as ImagePlaces
 from torch_outboard.inductor.lowerings.epilogue_writer import MOST_OPERANDS, value_of
@@ -114,6 +115,7 @@ def test_too_many_operands_end_what_is_fused():
     [
         lambda a: a,
         lambda a: a.view(3, 12),
+        lambda a: a.unsqueeze(0) * 2,
         lambda a: a.t() * 2,
         lambda a: a.sum(0),
         lambda a: a.double(),
@@ -137,3 +139,33 @@ def test_replaced_nodes_give_what_they_gave():
     (call,) = (n for n in root.graph.nodes if "outboard" in str(n.target))
     assert call.args[2:] == found.arguments
     assert [value.shape for value in call.meta["val"]] == [value_of(found.results[0]).shape]
+
+
+@pytest.mark.parametrize("reads", [False, True], ids=["", "reads"])
+@pytest.mark.parametrize("keeps", [False, True], ids=["", "keeps"])
+@pytest.mark.parametrize("transcendental", [False, True], ids=["", "transcendental"])
+def test_what_stands_for_an_epilogue_while_it_is_measured(device, reads, keeps, transcendental):
+    if not _C.runs_code(0):
+        pytest.skip("the device has no compiler for kernels")
+    x, other, added = torch.randn(9, 9), torch.randn(9, 9), torch.randn(9)
+    costs = epilogues.Costs(reads, keeps, transcendental)
+    stand_in = epilogues.StandIn(costs, other.to(device), added.to(device), "c")
+    mine = x.to(device)
+    actual = torch.ops.outboard_products.product(mine, mine, *stand_in.arguments)
+    total = x @ x + added + (other if reads else 0)
+    expected = [torch.nn.functional.gelu(total) if transcendental else total.relu()]
+    expected += [total] if keeps else []
+    torch.testing.assert_close(actual, expected, check_device=False, rtol=1e-4, atol=1e-4)
+    sums = mine @ mine
+    before = sums.clone()
+    stand_in.follow(sums)
+    assert sums.equal(before) == keeps
+
+
+def test_costs_of_an_epilogue():
+    found = product(lambda a, other: (torch.exp(a) * other, a), torch.zeros(6, 6))
+    assert found is not None
+    assert found.costs == epilogues.Costs(reads=True, keeps=True, transcendental=True)
+    found = product(lambda a, columns: a * columns, torch.zeros(6))
+    assert found is not None
+    assert found.costs == epilogues.Costs(reads=False, keeps=False, transcendental=False)

@@ -130,6 +130,23 @@ def test_dropout_is_not_written_to_be_read(device):
     assert counters[device.type]["fused_products"] == 0
 
 
+def test_open_sizes(device):
+    def function(x, w, b, r):
+        hidden = F.relu(F.linear(x, w, b)) + r
+        return hidden, F.linear(x[0], w).tanh()
+
+    graph = torch.compile(function, mode=MODE, dynamic=True)
+    w, b = torch.randn(70, 64), torch.randn(70)
+    for rows in (33, 21):
+        given = torch.randn(3, rows, 64), w, b, torch.randn(3, rows, 70)
+        actual = graph(*(x.to(device) for x in given))
+        torch.testing.assert_close(
+            actual, function(*given), check_device=False, rtol=1e-4, atol=1e-4
+        )
+    assert counters[device.type]["fused_products"] == 2
+    assert counters["stats"]["unique_graphs"] == 1
+
+
 def test_what_is_not_faster_is_left_alone(device, monkeypatch):
     monkeypatch.setattr(products, "_measured", lambda *given: False)
     graph = torch.compile(lambda x, w: (x @ w).relu(), mode=MODE)

@@ -15,7 +15,6 @@ import torch
 from torch._dynamo.utils import counters
 from torch._inductor.lowering import make_fallback
 from torch._subclasses.fake_tensor import unset_fake_temporarily
-from torch.fx.experimental import symbolic_shapes
 
 from torch_outboard import _C
 from torch_outboard.inductor.lowerings import epilogues
@@ -114,20 +113,12 @@ def _tensors(convolution: Node) -> list[torch.Tensor]:
     return [value_of(node) for node in convolution.args[:3] if isinstance(node, Node)]
 
 
-def _hints(sizes: Sequence[Any]) -> tuple[int, ...] | None:
-    """Sizes as they were when a graph was traced; None where they were not known."""
-    # Before 2.13 it had another name.
-    hint = getattr(symbolic_shapes, "optimization_hint", None) or symbolic_shapes.hint_int
-    known = [hint(size, fallback=0) for size in sizes]
-    return tuple(known) if all(size > 0 for size in known) else None
-
-
 def _suits(convolution: Node) -> bool:
     """Whether the kit's own kernels take a convolution."""
     if convolution.kwargs or len(convolution.args) != _GIVEN:
         return False
     value, tensors = value_of(convolution), _tensors(convolution)
-    sizes = [_hints(tensor.shape) for tensor in (value, *tensors)]
+    sizes = [epilogues.hints(tensor.shape) for tensor in (value, *tensors)]
     return (
         value.device.type == state.name
         and value.dtype in FLOATS
@@ -147,21 +138,21 @@ def _elements(sizes: Sequence[int]) -> int:
 def _pays(epilogue: epilogues.Epilogue) -> bool:
     """Whether one kernel is faster; what follows the convolution costs the same in both ways."""
     tensors = _tensors(epilogue.root)
-    layouts = tuple((_hints(tensor.shape), _hints(tensor.stride())) for tensor in tensors)
+    layouts = tuple(
+        (epilogues.hints(tensor.shape), epilogues.hints(tensor.stride())) for tensor in tensors
+    )
     if any(sizes is None or strides is None for sizes, strides in layouts):
         return False
     rest = tuple(tuple(x) if isinstance(x, (list, tuple)) else x for x in epilogue.root.args[3:])
     if any(not isinstance(x, (tuple, bool, int)) for x in rest):
         return False
-    return _measured(
-        tensors[0].device, tensors[0].dtype, layouts, rest, epilogue.reads, epilogue.keeps
-    )
+    return _measured(tensors[0].device, tensors[0].dtype, layouts, rest, epilogue.costs)
 
 
 @cache
 def _measured(
     device: torch.device, dtype: torch.dtype, layouts: Sequence[Any], rest: tuple[Any, ...],
-    reads: bool, keeps: bool,
+    costs: epilogues.Costs,
 ) -> bool:  # fmt: skip
     with unset_fake_temporarily(), torch.no_grad():
         given: list[torch.Tensor | None] = [
@@ -170,7 +161,7 @@ def _measured(
         ]
         given += [None] * (3 - len(given))
         other = torch.ones_like(aten.convolution(*given, *rest))
-        stand_in = epilogues.StandIn(dtype, other, None, "", reads, keeps)
+        stand_in = epilogues.StandIn(costs, other)
 
         def separate() -> None:
             stand_in.follow(aten.convolution(*given, *rest))

@@ -19,9 +19,10 @@ from torch_outboard.inductor.lowerings.epilogue_texts import (
 
 aten = torch.ops.aten
 Node = torch.fx.Node
+RESHAPES = (aten.view.default, aten.reshape.default, aten._unsafe_view.default)
+# What an operand may go through besides.
 VIEWS = (
-    aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten.expand.default,
-    aten.unsqueeze.default, aten.squeeze.dim, aten.squeeze.dims,
+    *RESHAPES, aten.expand.default, aten.unsqueeze.default, aten.squeeze.dim, aten.squeeze.dims,
 )  # fmt: skip
 MOST_OPERANDS = 8
 _MOST_INNER = 64  # nodes that are computed for one operand
@@ -85,7 +86,7 @@ class Writer:
         """Adds a node that uses what is taken; False if that cannot be."""
         if not self._fits(node) or not self.places.follows(value_of(node)):
             return False
-        if node.target in VIEWS:
+        if node.target in RESHAPES:
             self.taken[node] = self.taken[node.args[0]]  # type: ignore[index]
             return True
 

@@ -10,21 +10,45 @@ from __future__ import annotations
 
 import operator
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import torch
+from torch.fx.experimental import symbolic_shapes
 
 from torch_outboard import _C
-from torch_outboard.inductor.lowerings.epilogue_writer import Node, Places, Writer, value_of
+from torch_outboard.inductor.lowerings.epilogue_writer import (
+    RESHAPES,
+    Node,
+    Places,
+    Writer,
+    same_sizes,
+    value_of,
+)
 
 MOST_RESULTS = 3
+TRANSCENDENTAL = ("cos", "erf", "exp", "expm1", "log", "log1p", "sigmoid", "sin", "tanh")
 # Arguments of an operator that ends in an epilogue.
 SCHEMA = "Tensor[] operands, str of_row, int row_values, str body, str places, str results"
-_ROUNDS = 7
+_ROUNDS = 11
 _WORTH = 0.97
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What the time that an epilogue takes depends on.
+
+    Attributes:
+        reads: operands of the size of the results are read.
+        keeps: more than one result is stored.
+        transcendental: functions such as exponentials are computed.
+    """
+
+    reads: bool
+    keeps: bool
+    transcendental: bool
 
 
 @dataclass
@@ -32,14 +56,15 @@ class Epilogue:
     """An epilogue, and the nodes that it replaces.
 
     Attributes:
-        root, last: the operator, and the last of the nodes.
+        root: the operator.
+        nodes: it and the others that are replaced, in the order of the graph.
         results: the nodes that others use, of those that are replaced.
         operands: nodes; `places` has a letter for each.
         of_row, row_values, body: as in csrc/device_kernels/product/epilogue.h.
     """
 
     root: Node
-    last: Node
+    nodes: list[Node]
     results: list[Node]
     operands: list[Node]
     places: str
@@ -48,14 +73,12 @@ class Epilogue:
     body: str
 
     @property
-    def reads(self) -> bool:
-        """Whether operands of the size of the results are read."""
-        return "e" in self.places
-
-    @property
-    def keeps(self) -> bool:
-        """Whether more than one result is stored."""
-        return len(self.results) > 1
+    def costs(self) -> Costs:
+        return Costs(
+            reads="e" in self.places,
+            keeps=len(self.results) > 1,
+            transcendental=any(f"ob_{name}(" in self.body for name in TRANSCENDENTAL),
+        )
 
     @property
     def arguments(self) -> tuple[Any, ...]:
@@ -104,7 +127,7 @@ def find(root: Node, places: Places, added: Any = None) -> Epilogue | None:
     operands = [node for node, _ in writer.operands]
     letters = "".join(place for _, place in writer.operands)
     return Epilogue(
-        root, nodes[-1], results, operands, letters, writer.of_row, writer.row_values,
+        root, nodes, results, operands, letters, writer.of_row, writer.row_values,
         writer.body(results),
     )  # fmt: skip
 
@@ -138,9 +161,10 @@ def replace(epilogue: Epilogue, target: Any, arguments: tuple[Any, ...]) -> None
     """
     graph = epilogue.root.graph
     product = value_of(epilogue.root)
-    with graph.inserting_before(epilogue.last):
+    last = epilogue.nodes[-1]
+    with graph.inserting_before(last):
         call = graph.call_function(target, (*arguments, *epilogue.arguments))
-        call.meta.update(epilogue.last.meta)
+        call.meta.update(last.meta)
         call.meta["val"] = []
         for place, node in enumerate(epilogue.results):
             value = torch.empty_like(product, dtype=value_of(node).dtype)
@@ -149,49 +173,66 @@ def replace(epilogue: Epilogue, target: Any, arguments: tuple[Any, ...]) -> None
             result.meta.update(node.meta)
             result.meta["val"] = value
             if value_of(node).dim() != value.dim():
-                sizes = list(value_of(node).shape)
+                sizes = _sizes(epilogue, node)
                 result = graph.call_function(torch.ops.aten.reshape.default, (result, sizes))
                 result.meta.update(node.meta)
             node.replace_all_uses_with(result)
 
 
+def _sizes(epilogue: Epilogue, node: Node) -> Any:
+    """Sizes of one of the nodes; open ones as the view has them that cut the rows so."""
+    shape = value_of(node).shape
+    if all(isinstance(size, int) for size in shape):
+        return list(shape)
+    views = [one for one in epilogue.nodes if one.target in RESHAPES]
+    return next(view.args[1] for view in views if same_sizes(value_of(view).shape, shape))
+
+
 # ---- Measuring
 
 
+def hints(sizes: Sequence[Any]) -> tuple[int, ...] | None:
+    """Sizes as they were when a graph was traced; None where they were not known."""
+    # Before 2.13 it had another name.
+    hint = getattr(symbolic_shapes, "optimization_hint", None) or symbolic_shapes.hint_int
+    known = [hint(size, fallback=0) for size in sizes]
+    return tuple(known) if all(size > 0 for size in known) else None
+
+
 class StandIn:
-    """What stands for an epilogue while it is measured, with the same traffic of memory.
+    """What stands for an epilogue while it is measured: ReLU or GELU, of sums or of another tensor.
 
     Args:
-        dtype: of results.
-        other: what `reads` reads, laid out like the results.
-        added: a tensor that is part of the operator in eager mode, `place` the letter of it.
-        reads: whether operands of the size of the results are read.
-        keeps: whether more than one result is stored.
+        costs: of the epilogue.
+        other: what is read, of the dtype of results and laid out like them.
+        added: a vector that eager mode adds as part of the operator, and the letter of its place.
     """
 
     def __init__(
-        self, dtype: torch.dtype, other: torch.Tensor, added: torch.Tensor | None, place: str,
-        reads: bool, keeps: bool,
-    ) -> None:  # fmt: skip
-        operands = [tensor for tensor in (added, other if reads else None) if tensor is not None]
-        names = [f"b{i}" for i in range(len(operands))]
-        last = " + ".join(["a", *names])
-        texts = [f"ob_relu({last})", *([last] if keeps else [])]
-        body = " ".join(f"r[{i}] = {text};" for i, text in enumerate(texts))
-        places = ("" if added is None else place) + ("e" if reads else "")
-        names_of_dtypes = ",".join([str(dtype).partition(".")[2]] * len(texts))
-        self.arguments = operands, "", 0, body, places, names_of_dtypes
-        self._other = other if reads else None
-        self._keeps = keeps
+        self, costs: Costs, other: torch.Tensor, added: torch.Tensor | None = None, place: str = ""
+    ) -> None:
+        operands = [] if added is None else [(added, place)]
+        if costs.reads:
+            operands.append((other, "e"))
+        total = " + ".join(["a", *(f"b{i}" for i in range(len(operands)))])
+        text = "ob_relu(t)"
+        if costs.transcendental:
+            text = "t * C(0.5f) * (C(1.0f) + ob_erf(t * C(0.70710678f)))"
+        body = f"const T t = {total}; r[0] = {text};" + (" r[1] = t;" if costs.keeps else "")
+        dtypes = ",".join([str(other.dtype).partition(".")[2]] * (1 + costs.keeps))
+        places = "".join(letter for _, letter in operands)
+        self.arguments = [tensor for tensor, _ in operands], "", 0, body, places, dtypes
+        self._costs, self._other = costs, other
 
     def follow(self, result: torch.Tensor) -> None:
-        """A kernel that does the same with a result that was stored."""
-        if self._other is not None:
-            torch.add(result, self._other, out=None if self._keeps else result)
-        elif self._keeps:
-            torch.relu(result)
+        """A kernel that does about the same with a result that was stored."""
+        to = torch.empty_like(result) if self._costs.keeps else result
+        if self._costs.transcendental:
+            torch.ops.aten.gelu.out(result, out=to)
+        elif self._costs.reads:
+            torch.add(result, self._other, out=to)
         else:
-            torch.relu_(result)
+            torch.clamp_min(result, 0, out=to)
 
 
 def is_faster(together: Callable[[], Any], separate: Callable[[], Any]) -> bool:

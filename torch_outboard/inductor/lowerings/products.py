@@ -1,7 +1,7 @@
 """`max-autotune`: products of matrices with what follows them, in the kernel that stores results.
 
 Products and their epilogues become one operator, if measuring finds that faster than a product and
-a kernel for the rest.
+a kernel for the rest. Sizes may be open: they are measured as they were when the graph was traced.
 """
 
 from __future__ import annotations
@@ -70,7 +70,12 @@ class _Places:
         )
 
     def lies_alike(self, value: torch.Tensor) -> bool:
-        return value.is_contiguous()
+        wanted: Any = 1
+        for size, stride in zip(reversed(value.shape), reversed(value.stride()), strict=True):
+            if not same(size, 1) and not same(stride, wanted):
+                return False
+            wanted = wanted * size
+        return True
 
     def of(self, value: torch.Tensor, user: torch.Tensor) -> str:
         if same_sizes(value.shape, user.shape):
@@ -115,8 +120,8 @@ def _suits(product: Node) -> bool:
         return False
     left, right = map(value_of, _matrices(product))
     value = value_of(product)
-    sizes = (*left.shape, value.shape[1])
-    if not all(isinstance(size, int) for size in sizes):
+    sizes = epilogues.hints((*left.shape, value.shape[1]))
+    if sizes is None:
         return False
     work = sizes[0] * sizes[1] * sizes[2]
     return (
@@ -137,17 +142,16 @@ def _pays(epilogue: epilogues.Epilogue, adds: bool) -> bool:
     return _measured(
         values[0].device,
         values[0].dtype,
-        tuple((tuple(value.shape), tuple(value.stride())) for value in values),
+        tuple((epilogues.hints(value.shape), epilogues.hints(value.stride())) for value in values),
         adds,
-        epilogue.reads,
-        epilogue.keeps,
+        epilogue.costs,
     )
 
 
 @cache
 def _measured(
-    device: torch.device, dtype: torch.dtype, layouts: Sequence[Any], adds: bool, reads: bool,
-    keeps: bool,
+    device: torch.device, dtype: torch.dtype, layouts: Sequence[Any], adds: bool,
+    costs: epilogues.Costs,
 ) -> bool:  # fmt: skip
     with unset_fake_temporarily(), torch.no_grad():
         left, right = (
@@ -156,7 +160,7 @@ def _measured(
         )
         added = torch.ones(right.shape[1], dtype=dtype, device=device) if adds else None
         other = torch.ones(left.shape[0], right.shape[1], dtype=dtype, device=device)
-        stand_in = epilogues.StandIn(dtype, other, added, "c", reads, keeps)
+        stand_in = epilogues.StandIn(costs, other, added, "c")
 
         def separate() -> None:
             product = torch.mm(left, right) if added is None else torch.addmm(added, left, right)

@@ -1,0 +1,49 @@
+"""The pass over graphs that `max-autotune` asks for."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch._inductor.compile_fx  # defines the operators
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from torch_outboard import _C
+from torch_outboard.inductor.lowerings import convolutions, products, templates
+
+
+@pytest.fixture(autouse=True)
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is measured differs from machine to machine."""
+    if not _C.runs_code(0):
+        pytest.skip("the device has no compiler for kernels")
+    for module in (products, convolutions):
+        monkeypatch.setattr(module, "_measured", lambda *given: True)
+
+
+def test_a_graph_is_in_order_when_a_result_is_used_before_the_last_one(device):
+    def function(x, w):
+        image = torch.conv2d(x, w)
+        early = image.sum()
+        return early, (image @ image).relu(), image.relu() + x[:, :1]
+
+    x, w = torch.randn(1, 3, 40, 40), torch.randn(2, 3, 1, 1)
+    given = x.to(device), w.to(device)
+    with FakeTensorMode() as mode:
+        fake = [mode.from_tensor(tensor) for tensor in given]
+        module = make_fx(function)(*fake)
+    templates.UseTemplates()(module.graph)
+    module.graph.lint()
+    targets = [str(node.target) for node in module.graph.nodes]
+    assert "outboard_convolutions.convolution.default" in targets
+    assert "aten.convolution.default" not in targets
+    module.recompile()
+    actual = module(*given)
+    torch.testing.assert_close(actual, function(x, w), check_device=False, rtol=1e-3, atol=1e-3)
+
+
+def test_what_it_does_depends_on_files_and_device(monkeypatch):
+    found = templates.UseTemplates().uuid()
+    assert found == templates.UseTemplates().uuid()
+    monkeypatch.setattr(templates, "_FILES", ("templates",))
+    assert found != templates.UseTemplates().uuid()
