@@ -14,13 +14,14 @@ import argparse
 import os
 import time
 from collections.abc import Callable
+from statistics import median
 from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from benchmarks.paired import median_interval
+from benchmarks.paired import Ratio, median_interval, save
 from benchmarks.training_steps import ResNet18
 
 Layer = tuple[nn.Module, tuple[torch.Tensor, ...]]
@@ -118,9 +119,11 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help=f"of: {', '.join(LAYERS)}")
     parser.add_argument("--device", default=os.environ.get("OUTBOARD_DRIVER", "ocl"))
     parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--save", default="", help="a name in benchmarks/results")
     options = parser.parse_args()
     if unknown := set(options.names) - set(LAYERS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    results = []
     for name in options.names or LAYERS:
         torch.manual_seed(0)
         model, inputs = LAYERS[name]()
@@ -129,11 +132,13 @@ def main() -> None:
             given[0] = given[0].contiguous(memory_format=torch.channels_last)
         model.to(options.device)
         with torch.no_grad():
-            measure(name, model, given, options.rounds)
+            results.append(measure(name, model, given, options.rounds))
+    if options.save:
+        print("written to", save(options.save, results))
 
 
-def measure(name: str, model: nn.Module, given: list[torch.Tensor], rounds: int) -> None:
-    """Prints a line."""
+def measure(name: str, model: nn.Module, given: list[torch.Tensor], rounds: int) -> Ratio:
+    """Prints a line, and returns the time in one kernel over that in two."""
     torch.compiler.reset()
     _, chosen = compiled(model, given, None)
     torch.compiler.reset()
@@ -153,6 +158,8 @@ def measure(name: str, model: nn.Module, given: list[torch.Tensor], rounds: int)
         f"[{low:.3f}, {high:.3f}], chosen {sum(chosen)} of {len(chosen)}",
         flush=True,
     )
+    fused, separate = map(median, times)
+    return Ratio(f"{name}, fused / separate", fused, separate, ratio, low, high, rounds)
 
 
 if __name__ == "__main__":

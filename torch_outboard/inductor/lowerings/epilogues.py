@@ -33,7 +33,7 @@ TRANSCENDENTAL = ("cos", "erf", "exp", "expm1", "log", "log1p", "sigmoid", "sin"
 # Arguments of an operator that ends in an epilogue.
 SCHEMA = "Tensor[] operands, str of_row, int row_values, str body, str places, str results"
 _ROUNDS = 11
-_WORTH = 0.97
+_WORTH = 0.95
 
 
 @dataclass(frozen=True)
