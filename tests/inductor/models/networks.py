@@ -1,0 +1,273 @@
+"""Small networks of torch's own layers and losses, with batches for them.
+
+None draws anything, so that CPU is the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributions import (
+    Beta,
+    Categorical,
+    Dirichlet,
+    Gamma,
+    MixtureSameFamily,
+    MultivariateNormal,
+    Normal,
+    StudentT,
+    kl_divergence,
+)
+from torch.nn import functional
+
+from tests.programs.networks import RootMeanSquare
+
+Batch = dict[str, torch.Tensor]
+LENGTH = 10
+
+
+class Called(nn.Module):
+    """A layer whose arguments have the names of a batch, and a function of its results."""
+
+    def __init__(self, layer: nn.Module, call: Callable[..., Any]) -> None:
+        super().__init__()
+        self.layer, self.call = layer, call
+
+    def forward(self, **batch: torch.Tensor) -> Any:
+        return self.call(self.layer, **batch)
+
+
+class Block(nn.Module):
+    """Two convolutions with a way around them."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(
+            nn.Conv2d(before, after, 3, stride, 1, bias=False), nn.BatchNorm2d(after), nn.SiLU(),
+            nn.Conv2d(after, after, 3, 1, 1, bias=False), nn.BatchNorm2d(after),
+        )  # fmt: skip
+        self.around = nn.Sequential(
+            nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.silu(self.inner(x) + self.around(x))
+
+
+def resnet() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8), nn.SiLU(), nn.MaxPool2d(3, 2, 1),
+        Block(8, 8, 1), Block(8, 16, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 5),
+    )  # fmt: skip
+
+
+def mobilenet() -> nn.Module:
+    """Convolutions within channels and across them, with squeeze and excitation."""
+
+    class Squeeze(nn.Module):
+        def __init__(self, channels: int) -> None:
+            super().__init__()
+            self.weights = nn.Sequential(
+                nn.AdaptiveAvgPool2d(1), nn.Conv2d(channels, 4, 1), nn.SiLU(),
+                nn.Conv2d(4, channels, 1), nn.Hardsigmoid(),
+            )  # fmt: skip
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * self.weights(x)
+
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, 2, 1), nn.GroupNorm(2, 8), nn.Hardswish(),
+        nn.Conv2d(8, 8, 3, 1, 1, groups=8), nn.GroupNorm(2, 8), nn.Hardswish(), Squeeze(8),
+        nn.Conv2d(8, 12, 1), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(12 * 16, 5),
+    )  # fmt: skip
+
+
+class UNet(nn.Module):
+    """Down and up again with links across."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 3, padding=1)
+        self.down = nn.Sequential(nn.MaxPool2d(2), nn.Conv2d(8, 16, 3, padding=1), nn.InstanceNorm2d(16))
+        self.up = nn.Sequential(nn.SiLU(), nn.ConvTranspose2d(16, 8, 2, stride=2))
+        self.last = nn.Conv2d(16, 3, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first = self.first(x)
+        second = self.down(functional.silu(first))
+        wide = functional.interpolate(
+            second, scale_factor=2.0, mode="bilinear", align_corners=False
+        ).mean(1, keepdim=True)
+        return self.last(torch.cat([first, self.up(second) * wide], 1))
+
+
+class Cells(nn.Module):
+    """Recurrent cells, step by step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.LSTMCell(6, 8), nn.GRUCell(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = cell = last = x.new_zeros(x.size(0), 8)
+        for step in x.unbind(1):
+            hidden, cell = self.first(step, (hidden, cell))
+            last = self.second(hidden, last)
+        return last
+
+
+class Words(nn.Module):
+    """Embeddings of all kinds, and a loss of words that are left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(20, 8, padding_idx=0)
+        self.bags = nn.EmbeddingBag(20, 8, mode="mean")
+        self.norm = RootMeanSquare(8)
+        self.scores = nn.Bilinear(8, 8, 20)
+
+    def forward(self, indices: torch.Tensor) -> torch.Tensor:
+        x = self.norm(self.words(indices) + self.bags(indices)[:, None])
+        scores = self.scores(x, x.roll(1, 1))
+        return functional.cross_entropy(scores.mT, indices, ignore_index=0, label_smoothing=0.1)
+
+
+class Losses(nn.Module):
+    """Of torch.distributions: densities, divergences and entropies."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(6, 8)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        raw = self.inner(x)
+        mean, rate = raw.chunk(2, -1)
+        rate = functional.softplus(rate) + 0.1
+        normal, part = Normal(mean, rate), torch.sigmoid(y)
+        mixture = MixtureSameFamily(Categorical(logits=mean), normal)
+        together = MultivariateNormal(mean, scale_tril=torch.diag_embed(rate))
+        terms = (
+            -normal.log_prob(y), kl_divergence(normal, Normal(torch.zeros_like(mean), 1.0)),
+            -mixture.log_prob(y[:, 0]), -together.log_prob(y), normal.entropy(),
+            -StudentT(rate + 2.0, mean, rate).log_prob(y), -Beta(rate, rate + 1).log_prob(part),
+            -Gamma(rate, rate).log_prob(part), -Dirichlet(rate).log_prob(y.softmax(-1)),
+            -Categorical(logits=raw).log_prob(y.abs().argmax(-1)),
+        )  # fmt: skip
+        return torch.stack([term.mean() for term in terms]).sum()
+
+
+class Vectors(nn.Module):
+    """Losses between vectors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(6, 8), nn.PReLU(), nn.utils.parametrizations.weight_norm(nn.Linear(8, 4)))
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        first, sign = self.inner(x), (y[:, 0] > 0) * 2.0 - 1.0
+        terms = (
+            functional.smooth_l1_loss(first, y), functional.huber_loss(first, y, delta=0.3),
+            functional.kl_div(first.log_softmax(-1), y.softmax(-1), reduction="batchmean"),
+            functional.binary_cross_entropy_with_logits(first, y.sigmoid()),
+            functional.cosine_embedding_loss(first, y, sign), functional.poisson_nll_loss(first, y.exp()),
+            functional.triplet_margin_loss(first, y, y.roll(1, 0)), torch.cdist(first, y).mean(),
+            functional.gaussian_nll_loss(first, y, y.exp()), functional.soft_margin_loss(first, sign[:, None]),
+        )  # fmt: skip
+        return torch.stack(terms).sum()
+
+
+def attention() -> nn.Module:
+    def call(layer: nn.Module, x: torch.Tensor, y: torch.Tensor) -> Any:
+        return layer(x, y, y, need_weights=True)
+
+    return Called(nn.MultiheadAttention(16, 4, batch_first=True, add_bias_kv=True), call)
+
+
+def transformer(**others: Any) -> nn.Module:
+    def call(layer: nn.Transformer, x: torch.Tensor, y: torch.Tensor) -> Any:
+        mask = layer.generate_square_subsequent_mask(y.size(1), device=y.device, dtype=y.dtype)
+        return layer(x, y, tgt_mask=mask, tgt_is_causal=True)
+
+    return Called(
+        nn.Transformer(16, 4, 1, 1, 32, dropout=0.0, batch_first=True, **others), call
+    )
+
+
+def encoder(padded: bool) -> nn.Module:
+    """In evaluation, its layers are one call each."""
+
+    def call(layer: nn.TransformerEncoder, x: torch.Tensor, y: torch.Tensor) -> Any:
+        if not padded:
+            return layer(x)
+        lengths = torch.tensor([x.size(1), 4], device=x.device)
+        mask = torch.arange(x.size(1), device=x.device)[None] >= lengths[:, None]
+        return layer(x, src_key_padding_mask=mask).masked_fill(mask[..., None], 0.0)
+
+    layer = nn.TransformerEncoderLayer(
+        16, 4, 32, dropout=0.0, activation="gelu", batch_first=True
+    )
+    return Called(nn.TransformerEncoder(layer, 2, enable_nested_tensor=padded), call)
+
+
+def recurrent(kind: type[nn.RNNBase], **others: Any) -> nn.Module:
+    def call(layer: nn.RNNBase, x: torch.Tensor, y: torch.Tensor) -> Any:
+        return layer(x)[0]
+
+    return Called(kind(16, 8, batch_first=True, **others), call)
+
+
+@dataclass(frozen=True)
+class Network:
+    """Attributes:
+    make: a module in training mode, from the current random state.
+    batch: makes the arguments of a call.
+    """
+
+    make: Callable[[], nn.Module]
+    batch: Callable[..., Batch]
+
+
+def sequences(length: int = LENGTH) -> Batch:
+    return {"x": torch.randn(2, length, 16), "y": torch.randn(2, 6, 16)}
+
+
+def images(side: int = 16) -> Batch:
+    return {"input": torch.randn(2, 3, side, side)}
+
+
+def pictures(side: int = 16) -> Batch:
+    return {"x": torch.randn(2, 3, side, side)}
+
+
+def vectors(count: int = 5) -> Batch:
+    return {"x": torch.randn(count, 6), "y": torch.randn(count, 4)}
+
+
+NETWORKS: dict[str, Network] = {
+    "perceptron": Network(
+        lambda: nn.Sequential(nn.Linear(6, 32), nn.LayerNorm(32), nn.GELU(), nn.Linear(32, 3)),
+        lambda count=5: {"input": torch.randn(count, 6)},
+    ),
+    "ResNet": Network(resnet, lambda: images(32)),
+    "MobileNet": Network(mobilenet, images),
+    "U-Net": Network(UNet, pictures),
+    "cells": Network(Cells, lambda length=4: {"x": torch.randn(3, length, 6)}),
+    "LSTM": Network(partial(recurrent, nn.LSTM, num_layers=2, bidirectional=True), sequences),
+    "GRU": Network(partial(recurrent, nn.GRU), sequences),
+    "RNN": Network(partial(recurrent, nn.RNN), sequences),
+    "embeddings": Network(Words, lambda length=8: {"indices": torch.randint(0, 20, (3, length))}),
+    "distributions": Network(Losses, vectors),
+    "losses": Network(Vectors, vectors),
+    "MultiheadAttention": Network(attention, sequences),
+    "Transformer": Network(transformer, sequences),
+    "Transformer, norms first": Network(
+        partial(transformer, norm_first=True, activation=functional.silu), sequences
+    ),
+    "TransformerEncoder": Network(partial(encoder, False), sequences),
+    "TransformerEncoder, padded": Network(partial(encoder, True), sequences),
+}
