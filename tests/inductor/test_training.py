@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from tests.inductor.support import check
+
 Loss = Callable[[nn.Module, torch.Tensor], torch.Tensor]
 
 
@@ -130,3 +132,16 @@ def test_training_steps(make: Callable[[], tuple[nn.Module, torch.Tensor, Loss]]
             steps.append(value.item())
         losses.append(steps)
     torch.testing.assert_close(losses[0], losses[1], rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_of_a_convolution_whose_input_has_channels_last(device: torch.device):
+    """The gradient of its weight, in memory as the compiler expects it."""
+
+    def function(x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        normal = F.layer_norm(x.permute(0, 2, 3, 1), (8,)).permute(0, 3, 1, 2)
+        y = F.conv2d(normal, weight, stride=2).square().sum()
+        return torch.autograd.grad(y, (x, weight))
+
+    x = torch.randn(2, 8, 4, 4, requires_grad=True)
+    weight = torch.randn(16, 8, 2, 2, requires_grad=True)
+    check(function, x, weight, device=device, tolerance=1e-4)

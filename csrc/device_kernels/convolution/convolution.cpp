@@ -81,6 +81,7 @@ std::vector<at::Tensor> ConvolutionKernel::run_backward(const ConvolutionOperand
     } else {
       passes_.write_weight(geometry, input, gradient, results[1], kept);
     }
+    results[1] = results[1].contiguous(convolution_format(input, weight));
   }
   if (operands.wanted[2]) {
     results[2] = empty_on(device, {operands.output_sizes[1]}, dtype);

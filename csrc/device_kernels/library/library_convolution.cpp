@@ -137,6 +137,7 @@ std::vector<at::Tensor> LibraryConvolutionKernel::run_backward(
     const Pass pass = {OB_CONVOLUTION_BACKWARD_WEIGHT, geometry.transposed ? gradient : input,
                        results[1], geometry.transposed ? input : gradient};
     missing[1] = !convolve(geometry, pass, at::Tensor());
+    if (!missing[1]) results[1] = results[1].contiguous(convolution_format(input, weight));
   }
   const bool took_all = !missing[0] && !missing[1];
   if (missing[0] == operands.wanted[0] && missing[1] == operands.wanted[1]) return {};

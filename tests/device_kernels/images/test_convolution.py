@@ -139,6 +139,32 @@ def test_channels_last(device):
     assert y.is_contiguous(memory_format=torch.channels_last)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("last", ["input", "weight", "both", "neither"])
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_layouts_of_results_are_those_of_cpu(device, dimensions, last, transposed):
+    """Where channels are last in the input or in the weight, they are last in all results."""
+    layout = torch.channels_last if dimensions == 2 else torch.channels_last_3d
+    x, weight = torch.randn(2, 4, *[6] * dimensions), torch.randn(4, 4, *[3] * dimensions)
+    if last in ("input", "both"):
+        x = x.contiguous(memory_format=layout)
+    if last in ("weight", "both"):
+        weight = weight.contiguous(memory_format=layout)
+    options = ([2] * dimensions, [1] * dimensions, [1] * dimensions)
+    options = (*options, transposed, [0] * dimensions, 1)
+    strides, values = [], []
+    for place in ("cpu", device):
+        there = x.to(place), weight.to(place)
+        y = torch.ops.aten.convolution(*there, None, *options)
+        results = torch.ops.aten.convolution_backward(
+            y, *there, None, *options, [True, True, False]
+        )
+        strides.append([result.stride() for result in (y, *results[:2])])
+        values.append([result.cpu() for result in (y, *results[:2])])
+    assert strides[0] == strides[1]
+    torch.testing.assert_close(*values, rtol=1e-4, atol=1e-3)
+
+
 def test_strided_input(device):
     x, weight = torch.randn(2, 8, 20, 40), torch.randn(5, 4, 3, 3)
     there = x.to(device)
