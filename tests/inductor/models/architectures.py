@@ -222,7 +222,8 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "DeepSeek V3": causal(
         "DeepseekV3", base(
-            num_key_value_heads=4, max_position_embeddings=64, n_routed_experts=4, num_experts_per_tok=2, n_group=2, topk_group=1,
+            num_key_value_heads=4, max_position_embeddings=64, n_routed_experts=4,
+            num_experts_per_tok=2, n_group=2, topk_group=1,
             moe_intermediate_size=8, kv_lora_rank=8, q_lora_rank=8, qk_rope_head_dim=4,
             qk_nope_head_dim=4, v_head_dim=4, first_k_dense_replace=1, n_shared_experts=1),
     ),

@@ -93,7 +93,9 @@ class UNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.first = nn.Conv2d(3, 8, 3, padding=1)
-        self.down = nn.Sequential(nn.MaxPool2d(2), nn.Conv2d(8, 16, 3, padding=1), nn.InstanceNorm2d(16))
+        self.down = nn.Sequential(
+            nn.MaxPool2d(2), nn.Conv2d(8, 16, 3, padding=1), nn.InstanceNorm2d(16)
+        )
         self.up = nn.Sequential(nn.SiLU(), nn.ConvTranspose2d(16, 8, 2, stride=2))
         self.last = nn.Conv2d(16, 3, 1)
 
@@ -166,7 +168,9 @@ class Vectors(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.inner = nn.Sequential(nn.Linear(6, 8), nn.PReLU(), nn.utils.parametrizations.weight_norm(nn.Linear(8, 4)))
+        self.inner = nn.Sequential(
+            nn.Linear(6, 8), nn.PReLU(), nn.utils.parametrizations.weight_norm(nn.Linear(8, 4))
+        )
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         first, sign = self.inner(x), (y[:, 0] > 0) * 2.0 - 1.0
@@ -174,9 +178,11 @@ class Vectors(nn.Module):
             functional.smooth_l1_loss(first, y), functional.huber_loss(first, y, delta=0.3),
             functional.kl_div(first.log_softmax(-1), y.softmax(-1), reduction="batchmean"),
             functional.binary_cross_entropy_with_logits(first, y.sigmoid()),
-            functional.cosine_embedding_loss(first, y, sign), functional.poisson_nll_loss(first, y.exp()),
+            functional.cosine_embedding_loss(first, y, sign),
+            functional.poisson_nll_loss(first, y.exp()),
             functional.triplet_margin_loss(first, y, y.roll(1, 0)), torch.cdist(first, y).mean(),
-            functional.gaussian_nll_loss(first, y, y.exp()), functional.soft_margin_loss(first, sign[:, None]),
+            functional.gaussian_nll_loss(first, y, y.exp()),
+            functional.soft_margin_loss(first, sign[:, None]),
         )  # fmt: skip
         return torch.stack(terms).sum()
 
@@ -193,9 +199,7 @@ def transformer(**others: Any) -> nn.Module:
         mask = layer.generate_square_subsequent_mask(y.size(1), device=y.device, dtype=y.dtype)
         return layer(x, y, tgt_mask=mask, tgt_is_causal=True)
 
-    return Called(
-        nn.Transformer(16, 4, 1, 1, 32, dropout=0.0, batch_first=True, **others), call
-    )
+    return Called(nn.Transformer(16, 4, 1, 1, 32, dropout=0.0, batch_first=True, **others), call)
 
 
 def encoder(padded: bool) -> nn.Module:
@@ -208,9 +212,7 @@ def encoder(padded: bool) -> nn.Module:
         mask = torch.arange(x.size(1), device=x.device)[None] >= lengths[:, None]
         return layer(x, src_key_padding_mask=mask).masked_fill(mask[..., None], 0.0)
 
-    layer = nn.TransformerEncoderLayer(
-        16, 4, 32, dropout=0.0, activation="gelu", batch_first=True
-    )
+    layer = nn.TransformerEncoderLayer(16, 4, 32, dropout=0.0, activation="gelu", batch_first=True)
     return Called(nn.TransformerEncoder(layer, 2, enable_nested_tensor=padded), call)
 
 

@@ -35,9 +35,7 @@ def cases() -> list[object]:
     every = [
         (name, how) for name in NETWORKS for how in HOW if how != "dynamic" or name in SEQUENCES
     ]
-    return [
-        pytest.param(*case, marks=[] if case in FEW else pytest.mark.slow) for case in every
-    ]
+    return [pytest.param(*case, marks=[] if case in FEW else pytest.mark.slow) for case in every]
 
 
 @pytest.mark.parametrize(("name", "how"), cases())

@@ -45,8 +45,7 @@ HOW: dict[str, tuple[How, Iterable[str], set[str]]] = {
 
 def chosen(names: Iterable[str], few: set[str]) -> list[object]:
     return [
-        pytest.param(name, marks=[] if name in few else pytest.mark.slow, id=name)
-        for name in names
+        pytest.param(name, marks=[] if name in few else pytest.mark.slow, id=name) for name in names
     ]
 
 
