@@ -85,7 +85,12 @@ def numbers(output: Any) -> dict[str, torch.Tensor]:
 
 def loss_of(output: Any) -> torch.Tensor:
     found = numbers(output)
-    return found["loss"] if "loss" in found else next(iter(found.values())).square().mean()
+    if "loss" in found:
+        return found["loss"]
+    first = next(iter(found.values()))
+    # Squares alone say nothing of what a norm has made, and autocast on CPU squares in its dtype.
+    wide = first.to(torch.promote_types(first.dtype, torch.float32))
+    return wide.cumsum(-1).square().mean()
 
 
 def calls(make: Make, batch: Batch, how: How) -> Program:
