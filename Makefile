@@ -97,6 +97,8 @@ test-libraries: build $(LIBRARIES)/ready ## other libraries as they are, from tr
 	@for configuration in shared separate ocl; do \
 		OMP_WAIT_POLICY=PASSIVE OMP_NUM_THREADS=1 $(LIBRARIES)/bin/python -m pytest \
 			--configuration $$configuration -q -n $(MAX_JOBS) tests/libraries; done
+	@OMP_WAIT_POLICY=PASSIVE OMP_NUM_THREADS=1 $(LIBRARIES)/bin/python -m pytest --configuration ocl \
+		-m "not slow" -q -n $(MAX_JOBS) tests/inductor/models/test_transformers.py
 
 .PHONY: test-asan
 test-asan: build ## runtime, operators and drivers under AddressSanitizer and UndefinedBehaviorSanitizer
