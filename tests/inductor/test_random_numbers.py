@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.nn.functional as F
+
+Draw = Callable[[torch.Tensor], torch.Tensor]
 
 
 def test_numbers_are_those_of_eager_mode(device: torch.device):
@@ -36,3 +40,22 @@ def test_a_backward_pass_uses_the_same_mask(device: torch.device):
     y = torch.compile(lambda x: F.dropout(x * 2, 0.5) * 3)(x)
     (gradient,) = torch.autograd.grad(y.sum(), x)
     torch.testing.assert_close((gradient != 0).cpu(), (y != 0).cpu())
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda x: F.dropout(x, 0.3).sum(-1),
+        lambda x: F.dropout(x.transpose(0, 2), 0.3) + 1,
+        lambda x: F.dropout(x[:, 1:, 3:], 0.3).sum(0),
+        lambda x: F.dropout(x[:, :, :23], 0.3).sum(-1),
+        lambda x: torch.rand_like(x)[:, 1:],
+    ],
+    ids=["rows", "transposed", "over rows", "rows of 23", "part"],
+)
+def test_vectors_that_begin_anywhere_have_the_same_numbers(device: torch.device, draw: Draw):
+    x = torch.randn(4, 7, 68, device=device)
+    torch.manual_seed(3)
+    expected = draw(x)
+    torch.manual_seed(3)
+    torch.testing.assert_close(torch.compile(draw)(x).cpu(), expected.cpu())

@@ -286,6 +286,9 @@ class OpenCLOverrides(OpOverrides):
     @staticmethod
     def randint64(seed: Any, index: Any, offset: Any, high: Any) -> str:
         """A word of Philox, as random_numbers.py asks for it."""
+        known = V.kernel.int32_of.get(str(index))
+        if known is not None and is_vector(known) and not any_vector((seed, offset)):
+            return f"ob_philox_row_long{LANES}({seed}, {known}, {offset})"
         texts, vector = operands((seed, index, offset), torch.int64)
         return f"ob_philox_word_long{LANES if vector else ''}({', '.join(texts)})"
 

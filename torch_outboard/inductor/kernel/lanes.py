@@ -9,6 +9,8 @@ from torch._inductor.codegen.simd_kernel_features import EnableReduction
 from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
 
+from torch_outboard.inductor.target import target_of
+
 try:  # by how much an index grows with a variable
     from torch._inductor.sizevars import stride_at, stride_at_vec_range
 except ImportError:  # before 2.13
@@ -41,11 +43,19 @@ def lanes_along_results(node_schedule: Any) -> bool:
         if short_loop(sizes[results[-1]]) and len(results) == 1:
             continue
         for index in node._body.get_read_exprs():
-            if stride_at(index, reduced[-1]) == 1:
+            if _neighbours(index, reduced[-1], sizes):
                 votes -= 1
-            elif stride_at(index, results[-1]) == 1:
+            elif _neighbours(index, results[-1], sizes):
                 votes += 1
     return votes > 0
+
+
+def _neighbours(index: sympy.Expr, variable: sympy.Symbol, sizes: Any) -> bool:
+    """Whether vectors along a loop lie in one piece of memory."""
+    if stride_at(index, variable) == 1:
+        return True
+    lanes = target_of(V.graph.get_current_device_or_throw()).lanes
+    return lanes > 1 and stride_at(steady_across_lanes(index, variable, lanes), variable) == 1
 
 
 def inner_size(node_schedule: Any, reduces: bool) -> sympy.Expr | None:
@@ -105,7 +115,7 @@ def steady_across_lanes(index: sympy.Expr, root: sympy.Symbol, lanes: int) -> sy
         if steady(base, divisor):
             return symbol(whole)
         if divisor == 1 and steady(base, modulus):
-            return root + symbol(whole)
+            return root + modulus * symbol(whole)
         return whole
 
     return index.replace(FloorDiv, quotient).replace(ModularIndexing, rest)

@@ -138,7 +138,7 @@ class Units:
         code.writeline(f"{kind} {index} = start;")
         iota = f"const {kind}{LANES} {index}_{LANES} = {index} + ob_iota_{kind}{LANES};"
         copies = self.copies()
-        if copies > 1 and block >= copies * self.lanes:
+        if copies > 1:
             step = copies * self.lanes
             code.writeline(f"for (; end - {index} >= {step}; {index} += {step}) {{")
             with code.indent():
@@ -161,7 +161,8 @@ class Units:
             return 1
         if len(self.segments) == 2 and isinstance(self.segments[1], Loop):
             return 1
-        return max(1, _COPIES // max(1, self.segments[0].width()))
+        fitting = self.block() // self.lanes
+        return max(1, min(_COPIES // max(1, self.segments[0].width()), fitting))
 
     def is_one_item(self: Any) -> bool:
         """Whether one processor that adds without atomic exchanges is sooner ready than all."""

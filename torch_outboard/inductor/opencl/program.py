@@ -13,6 +13,7 @@ from functools import cache
 from torch_outboard import _C
 from torch_outboard.inductor.opencl.fold_texts import FOLDS, fold_text
 from torch_outboard.inductor.opencl.memory_texts import OPERATIONS, STORED, element, memory_text
+from torch_outboard.inductor.opencl.philox_texts import philox_text
 from torch_outboard.inductor.opencl.scan_texts import SCANS, scan_text
 from torch_outboard.inductor.opencl.search_texts import SEARCH, search_text
 from torch_outboard.ops.functions.table import functions, texts
@@ -279,29 +280,6 @@ def _frexp(kind: str, lanes: int) -> str:
     return text if kind == "float" else f"#ifdef OB_HAS_FLOAT64\n{text}\n#endif"
 
 
-def _philox_word(lanes: int) -> str:
-    """Word i % 4 of block i / 4 of Philox4x32-10, as kernels/random_numbers/philox.cl draws it."""
-    w = "" if lanes == 1 else str(lanes)
-    u, signed, wide = f"uint{w}", f"int{w}", f"ulong{w}"
-    select = "((part & 2) != 0 ? ((part & 1) != 0 ? w : z) : ((part & 1) != 0 ? y : x))"
-    return (
-        f"static inline long{w} ob_philox_word_long{w}(const long{w} seed, const long{w} i,"
-        f" const long{w} offset) {{\n"
-        f"  const {wide} block = as_ulong{w}(i) >> 2, at = as_ulong{w}(offset);\n"
-        f"  {u} x = convert_{u}(block), y = convert_{u}(block >> 32);\n"
-        f"  {u} z = convert_{u}(at), w = convert_{u}(at >> 32);\n"
-        f"  const {wide} key = as_ulong{w}(seed);\n"
-        f"  {u} low = convert_{u}(key), high = convert_{u}(key >> 32);\n"
-        "  for (int round = 0; round < 10; ++round) {\n"
-        f"    const {u} a = mul_hi(({u})(0xD2511F53u), x), b = 0xD2511F53u * x;\n"
-        f"    const {u} c = mul_hi(({u})(0xCD9E8D57u), z), d = 0xCD9E8D57u * z;\n"
-        "    x = c ^ y ^ low; y = d; z = a ^ w ^ high; w = b;\n"
-        "    low += 0x9E3779B9u; high += 0xBB67AE85u;\n  }\n"
-        f"  const {signed} part = convert_{signed}(i) & ({signed})(3);\n"
-        f"  return convert_long{w}({select});\n}}"
-    )
-
-
 def _common_text() -> str:
     lines = [
         "#ifdef OB_HAS_FLOAT64\ntypedef double ob_real;\n#else\ntypedef float ob_real;\n#endif",
@@ -339,7 +317,7 @@ def _common_text() -> str:
         "#define ob_any(m) (m)\n#define ob_all(m) (m)",
         *(_checked_index(kind, 1) for kind in ("int", "long")),
         *(_frexp(kind, 1) for kind in _FLOATING),
-        _philox_word(1),
+        philox_text(1),
     ]
     for lanes in _WIDTHS:
         numbers = ", ".join(str(lane) for lane in range(lanes))
@@ -349,7 +327,7 @@ def _common_text() -> str:
             f"#define ob_iota_long{lanes} ((long{lanes})({numbers}))",
             f"OB_BFLOAT({lanes})\nOB_HALF({lanes})\nOB_HALVES({lanes})",
             *(_frexp(kind, lanes) for kind in _FLOATING),
-            _philox_word(lanes),
+            philox_text(lanes),
             f"#define ob_any{lanes}(m) any(m)\n#define ob_all{lanes}(m) all(m)",
             *(_checked_index(kind, lanes) for kind in ("int", "long")),
         ]
