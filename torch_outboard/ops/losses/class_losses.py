@@ -85,11 +85,13 @@ def _nll_loss() -> list[Row]:
 
 
 def _nll_loss_backward() -> list[Row]:
+    by_rows = "group_lanes == 1 ? (inner == 1 ? count : numel(self) // inner)"
+
     def row(name: str, conditions: list[str]) -> Row:
         return templated(
             f"{name} {name}.grad_input",
             "nll_loss_backward",
-            Launch("nll_loss_backward", "numel(self)"),
+            Launch("nll_loss_backward", f"numel(self) == 0 ? 0 : {by_rows} : numel(self)"),
             dtypes=FLOATS,
             operands="self target grad_output weight? total_weight",
             accepts={"target": "int64"},
