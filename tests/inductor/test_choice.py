@@ -156,3 +156,50 @@ def test_graphs_with_operators_of_the_device_alone_keep_their_kernels(tmp_path: 
         pytest.skip("the host does not reach the device's memory")
     settings = {"OUTBOARD_WAY": "auto", "OUTBOARD_CACHE_DIR": str(tmp_path)}
     assert run_python(ATTENTION, timeout=280, **settings).split() == ["2", "0"]
+
+
+DRAWS = """
+import copy, torch, torch_outboard
+import torch.nn.functional as F
+from torch_outboard.inductor import choice, host_code
+choice.PATIENCE = 0.0
+name = torch_outboard.device_name()
+tried, decide, call = [], choice.MeasuredGraph._decide, host_code.HostGraph.__call__
+def decide_and_tell(self):
+    tried.append(" ".join(sorted(way for way, times in self.times.items() if times)))
+    decide(self)
+choice.MeasuredGraph._decide = decide_and_tell
+def loss_of(net, x):
+    noise = torch.randn(9, device=x.device)
+    hidden = F.dropout(net[0](x + torch.rand_like(x)).relu(), 0.3)
+    return (net[1](F.alpha_dropout(hidden, 0.2)).square() * torch.bernoulli(noise, 0.5)).sum()
+torch.manual_seed(0)
+eager = torch.nn.ModuleList([torch.nn.Linear(7, 12), torch.nn.Linear(12, 9)]).to(name)
+ours = copy.deepcopy(eager)
+compiled, x = torch.compile(loss_of), torch.randn(33, 7, device=name)
+for step in range(36):
+    losses = []
+    for function, net in ((loss_of, eager), (compiled, ours)):
+        torch.manual_seed(step)
+        net.zero_grad()
+        loss = function(net, x)
+        loss.backward()
+        losses.append(loss.item())
+        with torch.no_grad():
+            for parameter in net.parameters():
+                parameter -= 1e-4 * parameter.grad
+    torch.testing.assert_close(losses[0], losses[1], rtol=1e-4, atol=1e-4)
+for ours, theirs in zip(ours.parameters(), eager.parameters()):
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+print(*tried, sep=";")
+"""
+
+
+@pytest.mark.slow
+def test_graphs_that_draw_have_the_same_numbers_by_every_way(tmp_path: Any):
+    if not torch_outboard._C.shares_host_memory(0):
+        pytest.skip("the host does not reach the device's memory")
+    settings = {"OUTBOARD_WAY": "auto", "OUTBOARD_CACHE_DIR": str(tmp_path)}
+    ways = run_python(DRAWS, timeout=280, **settings).strip().split(";")
+    assert len(ways) == 2
+    assert {"device host kernels" in ways, all("host" in way for way in ways)} == {True}

@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_map
 from torch_outboard import _C
 from torch_outboard.inductor.device_guard import DeviceGuard
 from torch_outboard.inductor.operators.calls_on_device import on_device, runs_on_device
+from torch_outboard.inductor.random_numbers import call_host_functions, has_host_values
 from torch_outboard.state import state
 
 CPU = torch.device("cpu")
@@ -98,12 +99,22 @@ def tensors_of(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Iterator[t
 
 
 def suits(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:
-    """Whether the CPU alone gives what the device gives: no draws, no graphs within, one memory."""
+    """Whether code for the CPU gives what the device gives: no graphs within, one memory."""
     if any(value.device.type == "cpu" and value.dim() > 0 for value in tensors_of(graph, inputs)):
         return False
     if _results_of_cpu(graph):
         return False
-    return all(_node_suits(graph, node) for node in graph.graph.nodes)
+    return all(_node_suits(graph, node) or _draws(node) for node in graph.graph.nodes)
+
+
+def _draws(node: torch.fx.Node) -> bool:
+    """Whether a node draws in a way that code for the CPU has a function, or a call, for."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    if target.namespace == "outboard_compiled":
+        return has_host_values(node)
+    return torch.Tag.nondeterministic_seeded in target.tags and runs_on_device(target)
 
 
 def _suits_with_calls(graph: torch.fx.GraphModule) -> bool:
@@ -177,6 +188,7 @@ def _results_of_cpu(graph: torch.fx.GraphModule) -> list[int]:
 
 def move(graph: torch.fx.GraphModule, index: int = 0) -> torch.fx.GraphModule:
     """The same graph for the CPU; Inductor works out the shapes of it again."""
+    call_host_functions(graph.graph)
     for node in graph.graph.nodes:
         _move_call(node, index)
         if "val" in node.meta:

@@ -30,6 +30,7 @@ from torch_outboard.state import state
 aten = torch.ops.aten
 _LIBRARY = torch.library.Library("outboard_compiled", "DEF")
 _WORDS = 1 << 32
+_UNIT = 2.0**-24
 
 
 def _philox_states(count: int, device: torch.device, run: int) -> torch.Tensor:
@@ -260,7 +261,7 @@ class Words:
         high = _insert(graph, node, aten.__rshift__.Scalar, self._words(), 8)
         convert = torch.ops.prims.convert_element_type.default
         whole = _insert(graph, node, convert, high, torch.float32)
-        return _insert(graph, node, aten.mul.Tensor, whole, 2.0**-24)
+        return _insert(graph, node, aten.mul.Tensor, whole, _UNIT)
 
 
 class HostValues(Words):
@@ -272,6 +273,55 @@ class HostValues(Words):
 
     def uniform(self) -> torch.fx.Node:
         return self._draw(torch.ops.outboard_compiled.philox_uniform.default)
+
+
+def has_host_values(node: torch.fx.Node) -> bool:
+    """Whether `call_host_functions` takes a node: states, or words that become values at once."""
+    library = torch.ops.outboard_compiled
+    if node.target is library.philox_words.default:
+        return all(_host_value(user) is not None for user in node.users)
+    return node.target is library.philox_states.default
+
+
+def call_host_functions(graph: torch.fx.Graph) -> None:
+    """Rewrites what kernels would compute in place, for code for the CPU."""
+    words = torch.ops.outboard_compiled.philox_words.default
+    for node in graph.find_nodes(op="call_function", target=words):
+        for user in list(node.users):
+            found = _host_value(user)
+            assert found is not None
+            chain, op, rest = found
+            with graph.inserting_before(chain[-1]):
+                value = graph.call_function(op, (*node.args, *rest))
+            value.meta.update(chain[-1].meta)
+            chain[-1].replace_all_uses_with(value)
+            for step in reversed(chain):
+                graph.erase_node(step)
+        graph.erase_node(node)
+
+
+def _host_value(
+    user: torch.fx.Node,
+) -> tuple[list[torch.fx.Node], torch._ops.OpOverload, list[Any]] | None:
+    """What `Words` wrote for a value, the function of the host for it, and its last arguments."""
+    library = torch.ops.outboard_compiled
+    if user.target is aten.lt.Scalar and isinstance(user.args[1], int):
+        return [user], library.philox_below.default, [user.args[1]]
+    chain = [user]
+    convert = torch.ops.prims.convert_element_type.default
+    for target, last in (
+        (aten.__rshift__.Scalar, 8),
+        (convert, torch.float32),
+        (aten.mul.Tensor, _UNIT),
+    ):
+        step = chain[-1]
+        if step.target is not target or step.args[1] != last:
+            return None
+        if target is not aten.mul.Tensor:
+            if len(step.users) != 1:
+                return None
+            chain.append(next(iter(step.users)))
+    return chain, library.philox_uniform.default, []
 
 
 def _dropout(graph: Any, node: Any, values: Words) -> None:
