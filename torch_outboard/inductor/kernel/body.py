@@ -61,8 +61,10 @@ class OpenCLKernel(Units, Indices, Memory, Reductions, Scans, Searches, SIMDKern
         # Indices that were widened to 64 bits, as they were before.
         self.int32_of: dict[str, CSEVariable] = {}
         self.reports = False
-        self.adds = False
-        self.checked: set[sympy.Symbol] = set()
+        # Buffers and places of sums whose places are read.
+        self.added_at: list[tuple[str, sympy.Expr]] = []
+        # Indices that were read and are within a size.
+        self.checked: dict[sympy.Symbol, sympy.Expr] = {}
         self.accumulator_ids = itertools.count()
         self.lines = 0
         self.start_loop()
@@ -99,7 +101,8 @@ class OpenCLKernel(Units, Indices, Memory, Reductions, Scans, Searches, SIMDKern
         self._write_units(code)
         lines = text_of_kernel(name or "NAME", parameters_of(self), code.getvalue())
         text = "\n".join(lines) + "\n"
-        return text.replace("ob_atomic_add_", "ob_accumulate_") if self.is_one_item() else text
+        alone = self.is_one_item() or self.owned_units() is not None
+        return text.replace("ob_atomic_add_", "ob_accumulate_") if alone else text
 
     def body_text(self) -> str:
         """What is done for a unit, or for each vector of it, with marks."""

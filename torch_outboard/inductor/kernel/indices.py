@@ -191,7 +191,7 @@ class Indices:
             self.compute, text, bounds=variable.bounds, dtype=self.index_torch_dtype
         )
         symbol = sympy.Symbol(str(index), integer=True)
-        self.checked.add(symbol)
+        self.checked[symbol] = size if check or within else sympy.oo
         return symbol
 
     def check_bounds(

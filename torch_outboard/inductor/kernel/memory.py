@@ -82,7 +82,7 @@ class Memory:
             raise NotImplementedError(f"stores of the kind '{mode}' in compiled graphs")
         if mode == "atomic_add":
             operation = "atomic_add"
-            self.adds = True
+            self.added_at.append((name, index))
         else:
             operation = "store" if not vector or stride == 1 else "scatter"
         if not vector or operation == "store":

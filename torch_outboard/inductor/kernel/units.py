@@ -12,6 +12,7 @@ from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import CeilDiv
 
 from torch_outboard.inductor.kernel.loops import Loop
+from torch_outboard.inductor.kernel.ownership import units_together
 from torch_outboard.inductor.opencl.value_types import LANES, at_lanes
 from torch_outboard.inductor.target import Target
 
@@ -72,10 +73,14 @@ class Units:
         units = self.scalar_index(V.graph.sizevars.simplify(self.units()))
         code.writeline(f"const {kind} units = {units};")
         if self.target.group == 1:
+            owned = self.owned_units() or 1
+            const = "const " if owned == 1 else ""
             code.writeline(
-                f"const {kind} part = (units + ({kind})get_global_size(0) - 1) /"
+                f"{const}{kind} part = (units + ({kind})get_global_size(0) - 1) /"
                 f" ({kind})get_global_size(0);"
             )
+            if owned > 1:
+                code.writeline(f"part = (part + {owned - 1}) / {owned} * {owned};")
             code.writeline(f"const {kind} first = ({kind})get_global_id(0) * part;")
             code.writeline(
                 f"for ({kind} unit = first; unit < units && unit < first + part; ++unit) {{"
@@ -166,9 +171,18 @@ class Units:
 
     def is_one_item(self: Any) -> bool:
         """Whether one processor that adds without atomic exchanges is sooner ready than all."""
-        if not self.adds or self.target.group > 1:
+        if not self.added_at or self.target.group > 1 or self.owned_units() is not None:
             return False
         return bool(_PLAIN + self.lines < (_ATOMIC + self.lines) / self.target.processors)
+
+    def owned_units(self: Any) -> int | None:
+        """Units whose sums a processor has for itself, if there are enough for all processors."""
+        if not self.added_at or self.target.group > 1:
+            return None
+        together = units_together(self)
+        if together is None or self.units() < together * self.target.processors:
+            return None
+        return together
 
     def launch_properties(self: Any) -> dict[str, Any]:
         return launch_properties(self.target, self.lines, self.grouped, self.is_one_item())
