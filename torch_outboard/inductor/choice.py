@@ -218,7 +218,7 @@ def _device(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> int | None:
         return None
     tensors = list(host_code.tensors_of(graph, inputs))
     devices = {value.device for value in tensors if host_code.is_ours(value)}
-    if len(devices) != 1 or not host_code.suits(graph, inputs):
+    if len(devices) != 1 or not host_code.suits(graph, inputs, with_draws=True):
         return None
     if any(not isinstance(size, int) for value in tensors for size in value.size()):
         return None

@@ -98,16 +98,22 @@ def tensors_of(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Iterator[t
                 yield part
 
 
-def suits(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:
-    """Whether code for the CPU gives what the device gives: no graphs within, one memory."""
+def suits(graph: torch.fx.GraphModule, inputs: Sequence[Any], with_draws: bool = False) -> bool:
+    """Whether code for the CPU gives what the device gives: no graphs within, one memory.
+
+    Args:
+        with_draws: whether it may call functions and operators of the device for random numbers.
+    """
     if any(value.device.type == "cpu" and value.dim() > 0 for value in tensors_of(graph, inputs)):
         return False
     if _results_of_cpu(graph):
         return False
-    return all(_node_suits(graph, node) or _draws(node) for node in graph.graph.nodes)
+    return all(
+        _node_suits(graph, node) or (with_draws and _can_draw(node)) for node in graph.graph.nodes
+    )
 
 
-def _draws(node: torch.fx.Node) -> bool:
+def _can_draw(node: torch.fx.Node) -> bool:
     """Whether a node draws in a way that code for the CPU has a function, or a call, for."""
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
