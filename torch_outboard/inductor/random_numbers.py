@@ -20,10 +20,10 @@ from torch._inductor.ir import FlexibleLayout, Pointwise
 from torch._inductor.lowering import make_fallback, register_lowering
 from torch._inductor.virtualized import V, ops
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils.checkpoint import CheckpointPolicy
 
 from torch_outboard import _C
 from torch_outboard.inductor.graphs.states import reserve_or_place
+from torch_outboard.inductor.operators import recomputation
 from torch_outboard.inductor.target import target_of
 from torch_outboard.state import state
 
@@ -124,6 +124,7 @@ def define() -> None:
     torch.library.register_fake("outboard_compiled::philox_words", _fake_words, lib=_LIBRARY)
     make_fallback(library.philox_states.default, warn=False)
     register_lowering(library.philox_words.default, type_promotion_kind=None)(_lower_words)
+    recomputation.define(_LIBRARY)
 
 
 def _lower_words(size: Sequence[Any], states: Any, draw: int) -> Any:
@@ -189,9 +190,7 @@ def _runs(graph: torch.fx.Graph) -> list[tuple[torch.device, list[torch.fx.Node]
             runs[-1][1].append(node)
         elif torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             runs.append((torch.device("meta"), []))
-            # Drawn once: activation checkpointing would have to draw it again in the backward.
-            if "recompute" in node.meta:
-                node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+            recomputation.keep(node)
     return [(device, nodes) for device, nodes in runs if nodes]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._inductor.utils import run_and_get_code
 from torch.func import grad, jacrev, jvp, vmap
 from torch.utils.checkpoint import checkpoint
 
@@ -63,10 +64,23 @@ def noise_block(x: torch.Tensor) -> torch.Tensor:
     return (x * torch.randn_like(x)).sin()
 
 
+def rrelu_block(x: torch.Tensor) -> torch.Tensor:
+    return F.rrelu(x - 0.5, training=True).sin()
+
+
+def attention_block(x: torch.Tensor) -> torch.Tensor:
+    x = x.view(2, 2, 4, 4)
+    return F.scaled_dot_product_attention(x, x.sin(), x.cos(), is_causal=True).flatten()
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("block", [dropout_block, noise_block])
+@pytest.mark.parametrize("block", [dropout_block, noise_block, rrelu_block])
 def test_checkpointing_uses_the_same_numbers_again(block, device: torch.device):
-    """Of dropout, which is fused, and of randn, which runs as in eager mode."""
+    """Of dropout, which is fused, and of others that run as in eager mode, with several results."""
+
+    # With checkpoints, eager rrelu is wrong on any device.
+    def eager(x: torch.Tensor) -> torch.Tensor:
+        return block(x).cos() + torch.rand_like(x)
 
     def function(x: torch.Tensor) -> torch.Tensor:
         return checkpoint(block, x, use_reentrant=False).cos() + torch.rand_like(x)
@@ -77,8 +91,25 @@ def test_checkpointing_uses_the_same_numbers_again(block, device: torch.device):
         y = function(x)
         return [y, *torch.autograd.grad(y.sum(), x), torch.rand(3, device=device)]
 
-    for got, want in zip(results(torch.compile(function)), results(function), strict=True):
+    for got, want in zip(results(torch.compile(function)), results(eager), strict=True):
         torch.testing.assert_close(got, want)
+
+
+@pytest.mark.slow
+def test_checkpointing_computes_attention_again(device: torch.device):
+    """Its operator is among those that draw, which checkpointing keeps, but draws nothing."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return checkpoint(attention_block, x, use_reentrant=False).cos()
+
+    def gradient(function, device: object) -> torch.Tensor:
+        x = torch.linspace(0, 1, 64).to(device).requires_grad_()
+        return torch.autograd.grad(function(x).sum(), x)[0].cpu()
+
+    compiled, codes = run_and_get_code(gradient, torch.compile(function), device)
+    torch.testing.assert_close(compiled, gradient(function, "cpu"))
+    forward, backward = (code.count("attention_for_cpu.default(") for code in codes)
+    assert (forward, backward) == (1, 1), "kept, or computed another time"
 
 
 @pytest.mark.slow
