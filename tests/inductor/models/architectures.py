@@ -99,7 +99,10 @@ class Architecture:
         configuration = getattr(transformers, self.configuration)(**self.settings)
         if not drawing:
             without_draws(configuration)
-        return getattr(transformers, self.model)(configuration).train()
+        model = getattr(transformers, self.model)(configuration).train()
+        # Not told by the name of every class: a warning, which cuts the graph.
+        model.loss_type = self.settings.get("loss_type", model.loss_type)
+        return model
 
 
 def without_draws(configuration: Any) -> None:

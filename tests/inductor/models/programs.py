@@ -30,7 +30,8 @@ class How:
 
     Attributes:
         options: arguments of torch.compile.
-    attention: what computes attention on the device; CPU always takes a model's own choice.
+        attention: what computes attention, if not a model's own choice. CPU has that in place of
+            flex_attention, which would have to be compiled.
         autocast: the dtype of mixed precision, if any.
         checkpointing: whether layers are computed again for their derivatives.
         dynamic: whether batches have different lengths.
@@ -64,11 +65,10 @@ def prepared(run: Run, make: Make, how: How) -> tuple[nn.Module, Callable[..., A
         model.gradient_checkpointing_enable({"use_reentrant": False})
     if run.exact and hasattr(model, "set_experts_implementation"):
         model.set_experts_implementation("eager")  # grouped products know no float64
-    if run.device.type == "cpu":
-        return model, model
-    if how.attention is not None:
+    on_cpu = run.device.type == "cpu"
+    if how.attention is not None and not (on_cpu and how.attention == "flex_attention"):
         model.set_attn_implementation(how.attention)
-    return model, torch.compile(model, **how.options)
+    return model, model if on_cpu else torch.compile(model, **how.options)
 
 
 def numbers(output: Any) -> dict[str, torch.Tensor]:
