@@ -106,7 +106,11 @@ from torch_outboard.inductor import choice
 choice.PATIENCE = 0.0
 name = torch_outboard.device_name()
 torch.manual_seed(0)
-layers = torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Flatten()
+class Attention(torch.nn.Module):
+    def forward(self, x):
+        x = x.flatten(2)
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x).flatten(1)
+layers = torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), Attention()
 net = torch.nn.Sequential(*layers, torch.nn.Linear(288, 5))
 ours = copy.deepcopy(net).to(name)
 compiled, x = torch.compile(ours), torch.randn(4, 3, 8, 8)

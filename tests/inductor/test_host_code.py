@@ -42,6 +42,19 @@ print("cpp_fused" in code)
     assert lines == ["True"]
 
 
+def test_attention_draws_nothing_and_is_the_cpus() -> None:
+    lines = run(
+        """
+from torch.nn.functional import scaled_dot_product_attention
+def function(q):
+    return (scaled_dot_product_attention(q, q.sin(), q.cos(), is_causal=True).relu(),)
+_, code = check(function, torch.randn(2, 2, 5, 8))
+print("flash_attention_for_cpu" in code, "outboard_on_device" in code)
+"""
+    )
+    assert lines == ["True False"]
+
+
 def test_constants_of_a_graph() -> None:
     assert run("check(lambda x: (x[[0, 2]], x + 1), torch.randn(5, 3)); print('right')") == [
         "right"

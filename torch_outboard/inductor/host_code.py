@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_map
 from torch_outboard import _C
 from torch_outboard.inductor.device_guard import DeviceGuard
 from torch_outboard.inductor.operators.calls_on_device import on_device, runs_on_device
+from torch_outboard.inductor.operators.draws import draws
 from torch_outboard.inductor.random_numbers import call_host_functions, has_host_values
 from torch_outboard.state import state
 
@@ -120,7 +121,7 @@ def _can_draw(node: torch.fx.Node) -> bool:
         return False
     if target.namespace == "outboard_compiled":
         return has_host_values(node)
-    return torch.Tag.nondeterministic_seeded in target.tags and runs_on_device(target)
+    return draws(target) and runs_on_device(target)
 
 
 def _suits_with_calls(graph: torch.fx.GraphModule) -> bool:
@@ -155,7 +156,7 @@ def _place_of(graph: torch.fx.GraphModule, target: str) -> tuple[torch.nn.Module
 
 def is_cpus(operator: torch._ops.OpOverload) -> bool:
     """Whether the CPU gives what the device gives, and no extension has a kernel of its own."""
-    if torch.Tag.nondeterministic_seeded in operator.tags:
+    if draws(operator):
         return False
     if operator.namespace in ("aten", "prims"):
         return True

@@ -23,7 +23,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from torch_outboard import _C
 from torch_outboard.inductor.graphs.states import reserve_or_place
-from torch_outboard.inductor.operators import recomputation
+from torch_outboard.inductor.operators import draws
 from torch_outboard.inductor.target import target_of
 from torch_outboard.state import state
 
@@ -124,7 +124,7 @@ def define() -> None:
     torch.library.register_fake("outboard_compiled::philox_words", _fake_words, lib=_LIBRARY)
     make_fallback(library.philox_states.default, warn=False)
     register_lowering(library.philox_words.default, type_promotion_kind=None)(_lower_words)
-    recomputation.define(_LIBRARY)
+    draws.define(_LIBRARY)
 
 
 def _lower_words(size: Sequence[Any], states: Any, draw: int) -> Any:
@@ -188,9 +188,10 @@ def _runs(graph: torch.fx.Graph) -> list[tuple[torch.device, list[torch.fx.Node]
             if not runs or runs[-1][0] != device:
                 runs.append((device, []))
             runs[-1][1].append(node)
-        elif torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-            runs.append((torch.device("meta"), []))
-            recomputation.keep(node)
+        elif draws.is_marked(node.target):
+            if draws.draws(node.target):
+                runs.append((torch.device("meta"), []))
+            draws.keep(node)
     return [(device, nodes) for device, nodes in runs if nodes]
 
 

@@ -42,6 +42,24 @@ for repeats in (1, 3):
     assert lines == [str(device)] * 2
 
 
+@pytest.mark.slow
+def test_attention_is_packaged(device, tmp_path: Path) -> None:
+    if not _C.shares_host_memory(0):
+        pytest.skip("the host does not reach the device's memory")
+
+    class Attention(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return nn.functional.scaled_dot_product_attention(x, x.sin(), x.cos(), is_causal=True)
+
+    x = torch.randn(2, 2, 5, 8)
+    program = torch.export.export(Attention(), (x.to(device),))
+    path = str(tmp_path / "model.pt2")
+    torch._inductor.aoti_compile_and_package(program, package_path=path)
+    y = torch._inductor.aoti_load_package(path)(x.to(device))
+    assert y.device == device
+    torch.testing.assert_close(y.cpu(), Attention()(x))
+
+
 def test_graphs_that_draw_are_refused(device) -> None:
     if not _C.shares_host_memory(0):
         pytest.skip("the host does not reach the device's memory")

@@ -1,0 +1,56 @@
+"""Which operators draw random numbers, and what activation checkpointing makes of them.
+
+PyTorch marks by a tag what may draw on some device. Attention has it, which on this device never
+draws: with dropout, eager mode takes another formula.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch._inductor.lowering import lowerings, make_fallback, sdpa_constraint
+from torch.utils.checkpoint import CheckpointPolicy
+
+_ATTENTION = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+
+
+def is_marked(target: Any) -> bool:
+    """Whether PyTorch treats the target of a node as one that draws."""
+    return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
+
+
+def draws(target: Any) -> bool:
+    """Whether the target of a node draws."""
+    return is_marked(target) and target is not _ATTENTION
+
+
+def define(library: torch.library.Library) -> None:
+    """Defines attention without the tag; compiled graphs call PyTorch's operator for it."""
+    library.define("attention(" + str(_ATTENTION._schema).split("(", 1)[1])
+    library.impl("attention", _ATTENTION, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"{library.ns}::attention", _ATTENTION, lib=library)
+    ours = _attention()
+    make_fallback(ours, sdpa_constraint, warn=False)
+    lowerings[ours] = lowerings[_ATTENTION]
+
+
+def keep(node: torch.fx.Node) -> None:
+    """Lets activation checkpointing keep what a node has drawn.
+
+    PyTorch would have the generator draw it again, which works for devices that it knows, and does
+    so by the tag. So attention, which is to be computed again, becomes an operator without it.
+    """
+    if "recompute" not in node.meta:
+        return
+    if not draws(node.target):
+        node.target = _attention()
+        return
+    parts = [user for user in node.users if user.target is operator.getitem]
+    for kept in (node, *parts):
+        kept.meta["recompute"] = CheckpointPolicy.MUST_SAVE
+
+
+def _attention() -> Any:
+    return torch.ops.outboard_compiled.attention.default
