@@ -34,7 +34,7 @@ Function = Callable[..., object]
 
 # Steps of training follow each other.
 STEP_SECONDS = 0.3
-AUTO_SECONDS = 20
+AUTO_SECONDS, AUTO_STEPS = 20, 40
 _HOW = "BENCHMARK_HOW"
 
 
@@ -122,9 +122,11 @@ def _step(name: str) -> Work:
 
         step()
         # Until each graph has chosen its way.
-        end = time.perf_counter() + (AUTO_SECONDS if os.environ.get(_HOW) == "auto" else 0)
-        while time.perf_counter() < end:
-            step()
+        if os.environ.get(_HOW) == "auto":
+            end, steps = time.perf_counter() + AUTO_SECONDS, 0
+            while time.perf_counter() < end or steps < AUTO_STEPS:
+                step()
+                steps += 1
         return step
 
     return make
