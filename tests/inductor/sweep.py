@@ -3,7 +3,8 @@
     python -m tests.inductor.sweep --dtype float32 --driver ocl --resume
 
 checks.py says what is compared. Results appear in `.test-results/inductor/<dtype>-<driver>.jsonl`,
-a line for each entry; a stopped sweep goes on with --resume. Exit status 1 means that an entry is
+a line for each entry; a stopped sweep goes on with --resume. What is known of other sources, or of
+another number of samples, is neither taken up nor counted. Exit status 1 means that an entry is
 wrong.
 """
 
@@ -15,11 +16,13 @@ import os
 import sys
 import warnings
 from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
 
 from tests.inductor.worker import Worker, answers_of, known, write
-from tests.line_process import ROOT
+from tests.run import RESULTS, fingerprint
 
-FOLDER = ROOT / ".test-results" / "inductor"
+FOLDER = RESULTS / "inductor"
 SAMPLES = 3  # of an entry, from its first and last
 TIMEOUT = 300  # seconds for an entry
 BAD = ("wrong", "crash")
@@ -62,7 +65,7 @@ def worker(options: argparse.Namespace) -> Worker:
     return Worker(command, environment, TIMEOUT)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.inductor.sweep", description=__doc__)
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--driver", default="", help="default: as the environment says")
@@ -71,22 +74,28 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes that check entries")
     parser.add_argument("--entry", action="append", help="only this entry; may be repeated")
     parser.add_argument("--resume", action="store_true", help="keep what is known to be right")
+    parser.add_argument("--results", type=Path, default=FOLDER, help="where answers are kept")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.work:
         work(options.dtype, options.dynamic, options.samples)
         return 0
     way = os.environ.get("OUTBOARD_WAY", "") if options.driver == "host" else ""
     words = [options.dtype, options.driver, way, "dynamic" if options.dynamic else ""]
-    path = FOLDER / f"{'-'.join(word for word in words if word)}.jsonl"
-    answers = known(path) if options.resume or options.entry else {}
+    path = options.results / f"{'-'.join(word for word in words if word)}.jsonl"
+    about = f"{fingerprint()}, {options.samples} samples"
+    kept = known(path) if options.resume or options.entry else {}
+    answers = {name: answer for name, answer in kept.items() if answer.get("about") == about}
     workers = [worker(options) for _ in range(options.jobs)]
     listed = workers[0].names()
+    if unknown := sorted(set(options.entry or ()) - set(listed)):
+        workers[0].close()
+        parser.error(f"no entry takes {options.dtype} and is named {', '.join(unknown)}")
     done = {name for name, answer in answers.items() if answer["status"] not in BAD}
     names = [name for name in options.entry or listed if not (options.resume and name in done)]
     for answer in answers_of(workers, names):
-        answers[answer["entry"]] = answer
-        write(path, answers)
+        answers[answer["entry"]] = {**answer, "about": about}
+        write(path, {**kept, **answers})
         if answer["status"] in BAD:
             print(answer["entry"], answer["status"], *answer["reasons"], sep=": ", flush=True)
     counts = Counter(answer["status"] for answer in answers.values())
