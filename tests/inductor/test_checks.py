@@ -68,3 +68,23 @@ def test_what_inductor_has_wrong_on_cpu_is_told_apart(device: torch.device):
 
     assert check(lambda x: x + (1 if compiling() else 2)) == LIKE_CPU
     assert check(lambda x: x + (1 if compiling() and not x.is_cpu else 2)) == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("function", "status"),
+    [
+        (lambda x: torch.special.i1(x), "right"),
+        (lambda x: torch.special.i1(x) + (compiling() and not x.is_cpu), "wrong"),
+        (lambda x: x.nothing, NOT_RUNNABLE),
+    ],
+)
+def test_what_has_no_gradient_on_cpu_is_compared_forward(
+    function: Callable[..., object], status: str, device: torch.device
+):
+    def samples(op: object, device: str, dtype: torch.dtype, requires_grad: bool, **_: object):
+        yield SampleInput(torch.tensor([1.0, 2.0], dtype=dtype, requires_grad=requires_grad))
+
+    op = entry("special.i1", function)
+    op.sample_inputs_func = samples
+    answer = check_entry(op, torch.bfloat16, device, dynamic=False, count=1)
+    assert answer["status"] == status, answer["reasons"]
