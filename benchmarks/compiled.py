@@ -66,6 +66,7 @@ def _cases() -> dict[str, tuple[Function, tuple[torch.Tensor, ...]]]:
         "chain and sum": (lambda x, y, z: (x * y + z).relu().sum(), tuple(r(3, 10**7))),
         "sum of columns": (lambda x: x.sum(0), (r(4000, 1000),)),
         "one small kernel": (lambda x: x + 1, (r(4),)),
+        "dropout": (lambda x: F.dropout(x, 0.1), (r(1024, 3072),)),
     }  # fmt: skip
 
 
