@@ -22,6 +22,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / ".test-results"
 CLOSING = re.compile(r"^=*\s*((?:\d+ \w+(?:, )?)+|no tests ran) in [\d.]+s.*$")
+# Those of pytest's own summary, which long runs print far above the end.
+FAILURE = re.compile(r"^(?:FAILED|ERROR) \S.*$")
+FAILURES_SHOWN = 12
+FAILURE_WIDTH = 300  # characters
 NO_TESTS_COLLECTED = 5
 CLANG_DRIVER = ("tests/drivers/test_host_kernels.py", "tests/drivers/test_driver_programs.py")
 CLANG_KERNELS = (
@@ -188,14 +192,22 @@ def missing(stage: Stage, environment: Mapping[str, str]) -> str:
     return "" if answer.returncode == 0 else (answer.stdout + answer.stderr).strip()
 
 
-def run(stage: Stage) -> tuple[int, str]:
-    """Runs a stage, passes its output on, and returns its exit code and its closing line."""
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    closing: str  # the line that pytest ends with; "" if there was none
+    failures: tuple[str, ...] = ()  # what pytest says of each test that failed
+
+
+def run(stage: Stage) -> Outcome:
+    """Runs a stage, passes its output on, and returns what came of it."""
     environment = environment_of(stage)
     closing = ""
+    failures: list[str] = []
     if lack := missing(stage, environment):
         print(f"The device of driver '{stage.driver}' runs no kernels, and this stage needs them:")
         print(lack, flush=True)
-        return 1, "not run: no device kernels"
+        return Outcome(1, "not run: no device kernels")
     process = subprocess.Popen(
         [sys.executable, *stage.arguments],
         cwd=ROOT,
@@ -208,9 +220,11 @@ def run(stage: Stage) -> tuple[int, str]:
     for line in process.stdout:
         print(line, end="", flush=True)
         closing = line.strip("= \n") if CLOSING.match(line) else closing
+        if FAILURE.match(line):
+            failures.append(line.rstrip()[:FAILURE_WIDTH])
     code = process.wait()
     # A stage that selects no test checks nothing.
-    return (1 if code == NO_TESTS_COLLECTED else code), closing
+    return Outcome(1 if code == NO_TESTS_COLLECTED else code, closing, tuple(failures))
 
 
 def fingerprint() -> str:
@@ -264,6 +278,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sources = fingerprint()
     passed = json.loads(record.read_text()) if options.resume and record.exists() else {}
     rows: list[tuple[str, str, str]] = []
+    failed: list[str] = []
     for number, stage in enumerate(stages, 1):
         print(f"\n==> {number}/{len(stages)} {stage.name}", flush=True)
         if passed.get(stage.name) == sources:
@@ -271,16 +286,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             rows.append((stage.name, "passed", "before"))
             continue
         start = time.monotonic()
-        code, closing = run(stage)
-        outcome = "passed" if code == 0 else f"FAILED ({code})"
-        rows.append((stage.name, outcome, closing or f"{time.monotonic() - start:.0f}s"))
-        if code == 0:
+        result = run(stage)
+        outcome = "passed" if result.code == 0 else f"FAILED ({result.code})"
+        rows.append((stage.name, outcome, result.closing or f"{time.monotonic() - start:.0f}s"))
+        if result.code:
+            failed += [f"{stage.name}: {line}" for line in result.failures]
+        else:
             passed[stage.name] = sources
             record.write_text(json.dumps(passed, indent=1))
 
     print("\n==> summary")
     from torch_outboard.columns import print_columns  # loads PyTorch, so not before it is needed
 
+    for line in failed[:FAILURES_SHOWN]:
+        print(line)
+    if len(failed) > FAILURES_SHOWN:
+        print(f"and {len(failed) - FAILURES_SHOWN} more tests")
     print_columns(rows)
     total = sum(int(count) for row in rows for count in re.findall(r"(\d+) passed", row[2]))
     failures = sum(outcome != "passed" for _, outcome, _ in rows)

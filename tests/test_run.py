@@ -37,7 +37,7 @@ def test_a_stage_gets_none_of_the_settings_of_its_caller(monkeypatch, capfd):
     monkeypatch.setenv("OUTBOARD_DRIVER", "warp")
     code = "import os; print(sorted(n for n in os.environ if n.startswith('OUTBOARD_')))"
     code += "; print(os.environ['OUTBOARD_DRIVER'], os.environ['PATH'])"
-    assert run.run(stage("any", code, driver="host")) == (0, "")
+    assert run.run(stage("any", code, driver="host")) == run.Outcome(0, "")
     printed = capfd.readouterr().out
     assert printed.split("\n")[:2] == [
         "['OUTBOARD_CLANG', 'OUTBOARD_DRIVER']",
@@ -51,6 +51,22 @@ def test_all_stages_run_and_one_that_fails_fails_the_run(suite, capfd):
     lines = capfd.readouterr().out.splitlines()
     assert lines[-1] == "5 passed in all stages, 1 of 2 stages failed"
     assert [line.split()[:2] for line in lines[-3:-1]] == [["one", "FAILED"], ["two", "passed"]]
+
+
+def test_the_summary_names_the_tests_that_failed(suite, capfd):
+    """Also where the end of the output is all that is kept."""
+    lines = [f"FAILED tests/test_a.py::test_{number} - " + "x" * 1000 for number in range(14)]
+    lines += ["ERROR tests/test_b.py", "FAILED", "==== 14 failed, 1 error in 0.10s ===="]
+    failing = f"print({chr(10).join(lines)!r}); raise SystemExit(1)"
+    suite(stage("one", failing), stage("two", PASSING))
+    assert run.main(["default"]) == 1
+    summary = capfd.readouterr().out.split("==> summary\n")[1].splitlines()
+    assert len(summary) == run.FAILURES_SHOWN + 4
+    shown = [line.split(" - ")[0] for line in summary[: run.FAILURES_SHOWN]]
+    names = [f"one: FAILED tests/test_a.py::test_{number}" for number in range(12)]
+    assert shown == names
+    assert all(len(line) < run.FAILURE_WIDTH + 10 for line in summary)
+    assert summary[run.FAILURES_SHOWN] == "and 3 more tests"
 
 
 def test_stages_that_pass_pass(suite, capfd):
