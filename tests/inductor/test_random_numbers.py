@@ -59,3 +59,27 @@ def test_vectors_that_begin_anywhere_have_the_same_numbers(device: torch.device,
     expected = draw(x)
     torch.manual_seed(3)
     torch.testing.assert_close(torch.compile(draw)(x).cpu(), expected.cpu())
+
+
+def test_distributions_of_other_devices_decompositions(device: torch.device):
+    """They are called, also where Inductor may call no operator that it was not told of."""
+    x = torch.rand(33, device=device)
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            x.clone().cauchy_(),
+            x.clone().geometric_(0.5),
+            x.clone().log_normal_(),
+            x.clone().exponential_(),
+            x.clone().normal_(1, 2),
+            torch.normal(x, 1.0),
+            torch.normal(0.0, x),
+            torch.normal(x, x),
+        )
+
+    with torch._inductor.config.patch(implicit_fallbacks=False):
+        torch.manual_seed(2)
+        actual = torch.compile(function)(x)
+    torch.manual_seed(2)
+    for want, got in zip(function(x), actual, strict=True):
+        assert torch.equal(got.cpu(), want.cpu())

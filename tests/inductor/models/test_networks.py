@@ -25,7 +25,8 @@ SEQUENCES = {
     "perceptron", "embeddings", "distributions", "losses", "MultiheadAttention", "Transformer",
     "TransformerEncoder", "TransformerEncoder, padded",
 }  # fmt: skip
-# Layers that Dynamo leaves to eager mode, and a parametrization: several graphs on any device.
+# Layers that Dynamo leaves to eager mode unless told otherwise, and a parametrization: several
+# graphs on any device.
 IN_PIECES = {"LSTM", "GRU", "RNN", "losses"}
 # CPU, which is the reference, solves no triangular systems in bfloat16.
 NOT_ON_CPU = {("distributions", "autocast")}
@@ -54,3 +55,12 @@ def test_network(name: str, how: str, device: torch.device):
         options = {key: value for key, value in described.options.items() if key != "fullgraph"}
         described = replace(described, options=options)
     compare(calls(network.make, network.batch, described), device, False, described.relative)
+
+
+@pytest.mark.parametrize("name", ["RNN", "GRU", "LSTM"])
+@pytest.mark.parametrize("how", [pytest.param("training", marks=pytest.mark.slow), "inference"])
+def test_recurrent_layers_within_the_graph(name: str, how: str, device: torch.device):
+    """As steps one after the other, by PyTorch's decomposition."""
+    network, described = NETWORKS[name], HOW[how]
+    with torch._dynamo.config.patch(allow_rnn=True):
+        compare(calls(network.make, network.batch, described), device, False, described.relative)

@@ -10,6 +10,7 @@ import operator
 from typing import Any
 
 import torch
+from torch._decomp.decompositions_for_rng import extra_random_decomps
 from torch._inductor.lowering import lowerings, make_fallback, sdpa_constraint
 from torch.utils.checkpoint import CheckpointPolicy
 
@@ -34,6 +35,19 @@ def define(library: torch.library.Library) -> None:
     ours = _attention()
     make_fallback(ours, sdpa_constraint, warn=False)
     lowerings[ours] = lowerings[_ATTENTION]
+    _call_what_else_draws()
+
+
+def _call_what_else_draws() -> None:
+    """Has graphs call operators that draw and that Inductor has decompositions of alone.
+
+    Those would draw other numbers than eager mode. Without being asked, Inductor calls no operator
+    where `implicit_fallbacks` is off.
+    """
+    normal_functional = torch.ops.aten.normal_functional.default
+    for target in (*extra_random_decomps, normal_functional):
+        if not target._schema.is_mutable and target not in lowerings:
+            make_fallback(target, warn=False, override_decomp=True)
 
 
 def keep(node: torch.fx.Node) -> None:
