@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
+from torch._inductor.codegen.cpp_utils import DTYPE_TO_CPP
 from torch._inductor.output_code import OutputCode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._pytree import tree_map
@@ -72,10 +73,12 @@ def compiling_for_host(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
     def compile_graph(
         graph: torch.fx.GraphModule, inputs: Sequence[Any], *arguments: Any, **rest: Any
     ) -> Any:
-        devices = {value.device for value in tensors_of(graph, inputs) if is_ours(value)}
+        tensors = list(tensors_of(graph, inputs))
+        devices = {value.device for value in tensors if is_ours(value)}
         if not devices:
             return inner_compile(graph, inputs, *arguments, **rest)
-        if len(devices) > 1 or not _suits_with_calls(graph):
+        typed = all(value.dtype in DTYPE_TO_CPP for value in tensors)
+        if len(devices) > 1 or not typed or not _suits_with_calls(graph):
             return EagerGraph(graph)
         index = devices.pop().index or 0
         kept = _results_of_cpu(graph)

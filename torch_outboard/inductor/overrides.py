@@ -19,9 +19,10 @@ from torch._inductor.virtualized import V, ops
 from torch._prims_common import type_to_dtype
 
 from torch_outboard.inductor.opencl.value_types import (
-    HALVES,
     LANES,
+    SMALL_FLOATS,
     broadcast,
+    computed_dtype,
     constant,
     convert,
     is_vector,
@@ -61,7 +62,7 @@ def promoted(values: tuple[Any, ...]) -> torch.dtype:
         elif result == torch.bool and any(type(value) is int for value in values):
             result = torch.int64
     # Of float16 and bfloat16 together, say, that is what they are computed in.
-    return torch.float32 if result in (torch.float16, torch.bfloat16) else result
+    return computed_dtype(result)
 
 
 def operand(value: Any, dtype: torch.dtype, vector: bool) -> str:
@@ -248,23 +249,25 @@ class OpenCLOverrides(OpOverrides):
             text = convert(str(x), dtype_of(x), dtype)
         else:
             text = constant(x, dtype)
-        if not use_compute_types and dtype in HALVES:
-            return f"ob_round_{HALVES[dtype]}{LANES if vector else ''}({text})"
+        # Casts to floats of 8 bits are asked for to round; Inductor rounds them on any device.
+        if dtype in SMALL_FLOATS and (dtype.itemsize == 1 or not use_compute_types):
+            return f"ob_round_{SMALL_FLOATS[dtype]}{LANES if vector else ''}({text})"
         # A plain copy would share the variable and with it its dtype.
         return f"({text})" if text == str(x) else text
 
     @staticmethod
     def to_dtype_bitcast(x: Any, dtype: torch.dtype, src_dtype: torch.dtype) -> str:
-        """Values of 16 bits are floats here, and rounded before their bits are taken."""
+        """Small floats are single ones here, and rounded before their bits are taken."""
         if torch.bool in (dtype, src_dtype):  # a mask; another byte than 0 and 1 is true
             return convert(str(x), src_dtype, dtype)
         lanes = LANES if any_vector((x,)) else ""
         text = str(x)
-        if src_dtype in HALVES:
-            text = f"ob_pack_{HALVES[src_dtype]}{lanes}({text})"
-        if dtype not in HALVES:
+        if src_dtype in SMALL_FLOATS:
+            text = f"ob_pack_{SMALL_FLOATS[src_dtype]}{lanes}({text})"
+        if dtype not in SMALL_FLOATS:
             return f"as_{value_type(dtype)}{lanes}({text})"
-        return f"ob_unpack_{HALVES[dtype]}{lanes}(as_ushort{lanes}({text}))"
+        bits = "uchar" if dtype.itemsize == 1 else "ushort"
+        return f"ob_unpack_{SMALL_FLOATS[dtype]}{lanes}(as_{bits}{lanes}({text}))"
 
     @staticmethod
     def masked(mask: Any, body: Callable[[], Any], other: Any) -> Any:

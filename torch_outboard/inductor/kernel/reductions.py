@@ -15,6 +15,7 @@ from torch_outboard.inductor.opencl.fold_texts import combine
 from torch_outboard.inductor.opencl.value_types import (
     LANES,
     broadcast,
+    computed_dtype,
     constant,
     mask_for,
     mask_of,
@@ -114,8 +115,7 @@ class Reductions:
             dtype = torch.bool
         elif kind in ("max", "min"):
             dtype = src_dtype
-        if dtype in (torch.float16, torch.bfloat16):
-            dtype = torch.float32
+        dtype = computed_dtype(dtype)
         if dtype == torch.bool:
             kind = {"max": "any", "sum": "any", "min": "all", "prod": "all"}.get(kind, kind)
         name, t = self._new_name(), value_type(dtype)
@@ -170,8 +170,7 @@ class Reductions:
         if isinstance(value, tuple):
             value, logical = value
             place = self._in_lanes(logical, self.index_torch_dtype)
-        if src_dtype in (torch.float16, torch.bfloat16):
-            src_dtype = torch.float32
+        src_dtype = computed_dtype(src_dtype)
         if src_dtype == torch.bool:
             src_dtype = torch.int32
         name, t, index = self._new_name(), value_type(src_dtype), self.index_type
@@ -222,8 +221,7 @@ class Reductions:
         self: Any, dtype: torch.dtype, kind: str, value: Any
     ) -> tuple[CSEVariable, ...]:
         """Mean, sum of squared distances from it, and count."""
-        if dtype in (torch.float16, torch.bfloat16):
-            dtype = torch.float32
+        dtype = computed_dtype(dtype)
         name, t = self._new_name(), value_type(dtype)
         if kind == "welford_reduce":
             text = self._in_lanes(value, dtype)

@@ -14,7 +14,13 @@ import torch
 from torch._inductor.codegen.common import CSEVariable
 
 from torch_outboard.inductor.kernel.loops import Accumulator
-from torch_outboard.inductor.opencl.value_types import LANES, broadcast, mask_for, value_type
+from torch_outboard.inductor.opencl.value_types import (
+    LANES,
+    broadcast,
+    computed_dtype,
+    mask_for,
+    value_type,
+)
 from torch_outboard.inductor.overrides import operand
 
 Values = tuple[CSEVariable, ...]
@@ -32,7 +38,7 @@ class Scans:
         trees = [tree for tree in self.range_trees if tree.is_reduction]
         if self._load_mask is not None or len(trees) > 1 or self.grouped:
             raise NotImplementedError("scans under a mask in compiled graphs")
-        computed = [self._computed(dtype) for dtype in dtypes]
+        computed = [computed_dtype(dtype) for dtype in dtypes]
         scanned = self._in_variables(values, computed)
         along = self.lane_tree is trees[0]
         step = 1
@@ -67,10 +73,6 @@ class Scans:
 
         self.accumulators.append(Accumulator([], lambda *_: [], go_on, inner))
         return scanned
-
-    @staticmethod
-    def _computed(dtype: torch.dtype) -> torch.dtype:
-        return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
     def _variable(self: Any, text: str, dtype: torch.dtype) -> CSEVariable:
         variable: CSEVariable = self.cse.generate(self.compute, text, dtype=dtype)

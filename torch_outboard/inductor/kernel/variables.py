@@ -9,7 +9,7 @@ from torch._inductor.codegen.common import CSE, CSEVariable, IndentedBuffer
 from torch._inductor.virtualized import OpsValue, V
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from torch_outboard.inductor.opencl.value_types import LANES, is_vector, value_type
+from torch_outboard.inductor.opencl.value_types import LANES, computed_dtype, is_vector, value_type
 
 _UNKNOWN: ValueRanges[Any] = ValueRanges.unknown()
 
@@ -38,8 +38,7 @@ class OpenCLCSE(CSE[CSEVariable, str]):
         text = str(expr)
         if dtype is None:
             raise NotImplementedError(f"the dtype of '{text}' in a compiled graph is not known")
-        if dtype in (torch.float16, torch.bfloat16):
-            dtype = torch.float32
+        dtype = computed_dtype(dtype)
         kind = value_type(dtype)
         key = f"{dtype} {text}"  # the type of truth values is that of integers, too
         variable = self.try_get(key)

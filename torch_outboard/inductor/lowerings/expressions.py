@@ -15,6 +15,7 @@ from torch._inductor.virtualized import V, ops
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as KIND
 
 from torch_outboard.dispatch.user_kernels import Expression, Registration, registrations
+from torch_outboard.inductor.opencl.value_types import computed_dtype
 from torch_outboard.state import state
 
 _BUILT_IN = ("aten", "prims", "prim", "quantized")
@@ -139,7 +140,7 @@ def _pointwise(
     expected: torch.Tensor,
 ) -> Any:
     loaders = [x.make_loader() for x in operands]
-    computed = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+    computed = computed_dtype(dtype)
     letters = [chr(ord("a") + place) for place in range(len(operands))]
     words = [str(computed).removeprefix("torch."), expression.result, *letters]
 

@@ -13,13 +13,17 @@ They are macros, so that indices may be int or long.
 
 from __future__ import annotations
 
+from torch_outboard.inductor.opencl.float8_texts import FORMATS
+
 _ELEMENT = "0123456789abcdef"
+# Stored as integers, which functions named after them unpack to floats and pack.
+_PACKED = {"bfloat": "ushort", **dict.fromkeys(FORMATS, "uchar")}
 
 # Stored name: type behind the pointer, value type.
 STORED = {
     "bool": ("uchar", "int"),
     "half": ("half", "float"),
-    "bfloat": ("ushort", "float"),
+    **{name: (kind, "float") for name, kind in _PACKED.items()},
     **{
         name: (name, name)
         for name in [
@@ -60,8 +64,8 @@ def _one(name: str, place: str) -> str:
         return f"((p)[{place}] != 0)"
     if name == "half":
         return f"vload_half({place}, p)"
-    if name == "bfloat":
-        return f"as_float((uint)(p)[{place}] << 16)"
+    if name in _PACKED:
+        return f"ob_unpack_{name}((p)[{place}])"
     return f"(p)[{place}]"
 
 
@@ -83,8 +87,8 @@ def _whole(name: str, lanes: int) -> str:
         return f"(convert_int{lanes}({raw}) != (int{lanes})(0))"
     if name == "half":
         return f"ob_from_halves{lanes}((const __global ushort *)((p) + (i)))"
-    if name == "bfloat":
-        return f"as_float{lanes}(convert_uint{lanes}({raw}) << 16)"
+    if name in _PACKED:
+        return f"ob_unpack_{name}{lanes}({raw})"
     return raw
 
 
@@ -123,8 +127,8 @@ def _store_one(name: str, place: str, value: str) -> str:
         return f"(p)[{place}] = ({value}) != 0"
     if name == "half":
         return f"vstore_half_rte({value}, {place}, p)"
-    if name == "bfloat":
-        return f"(p)[{place}] = ob_pack_bfloat({value})"
+    if name in _PACKED:
+        return f"(p)[{place}] = ob_pack_{name}({value})"
     return f"(p)[{place}] = ({value})"
 
 
@@ -136,8 +140,8 @@ def _store(name: str, lanes: int) -> str:
         body = f"vstore{lanes}(convert_uchar{lanes}((v) & (int{lanes})(1)), {at}"
     elif name == "half":
         body = f"ob_to_halves{lanes}(v, (__global ushort *)((p) + (i)))"
-    elif name == "bfloat":
-        body = f"vstore{lanes}(ob_pack_bfloat{lanes}(v), {at}"
+    elif name in _PACKED:
+        body = f"vstore{lanes}(ob_pack_{name}{lanes}(v), {at}"
     else:
         body = f"vstore{lanes}(v, {at}"
     return _define("store", name, lanes, "p, i, v", body)
@@ -181,13 +185,13 @@ def _atomic_add(name: str, lanes: int) -> str:
             + " seen = found;\n}\n"
         )
     # A part of a word: the whole word is exchanged.
-    bits = {"half": 16, "bfloat": 16, "short": 16, "ushort": 16}.get(name, 8)
+    bits = 16 if stored in ("half", "short", "ushort") else 8
     mask = (1 << bits) - 1
     unsigned = "ushort" if bits == 16 else "uchar"
     if name == "half":
         added = "0; vstore_half_rte(vload_half(0, (half *)&old) + v, 0, (half *)&fresh);"
-    elif name == "bfloat":
-        added = "ob_pack_bfloat(as_float((uint)old << 16) + v);"
+    elif name in _PACKED:
+        added = f"ob_pack_{name}(ob_unpack_{name}(old) + v);"
     else:
         added = f"({unsigned})(old + v);"
     return (

@@ -13,10 +13,18 @@ import math
 import sympy
 import torch
 
+from torch_outboard.inductor.opencl.float8_texts import FORMATS
+
 LANES = "@"
 MASK = "int"
 
-# Of values. Those of 16 bits are computed in single precision and rounded when they are stored.
+# Names in helpers of floats that are computed in single precision and rounded when they are stored.
+SMALL_FLOATS = {
+    torch.float16: "half",
+    torch.bfloat16: "bfloat",
+    **{known.dtype: name for name, known in FORMATS.items()},
+}
+# Of values.
 VALUE_TYPES = {
     torch.bool: MASK,
     torch.uint8: "uchar",
@@ -27,16 +35,19 @@ VALUE_TYPES = {
     torch.uint32: "uint",
     torch.int64: "long",
     torch.uint64: "ulong",
-    torch.float16: "float",
-    torch.bfloat16: "float",
     torch.float32: "float",
     torch.float64: "double",
+    **dict.fromkeys(SMALL_FLOATS, "float"),
 }
-# Names of these in helpers.
-HALVES = {torch.float16: "half", torch.bfloat16: "bfloat"}
 # In memory; the helpers that load and store are named after the dtypes.
-STORED_TYPES = {**VALUE_TYPES, torch.bool: "uchar", torch.float16: "half", torch.bfloat16: "ushort"}
-STORED_NAMES = {**STORED_TYPES, torch.bool: "bool", torch.bfloat16: "bfloat"}
+STORED_TYPES = {
+    **VALUE_TYPES,
+    torch.bool: "uchar",
+    torch.float16: "half",
+    torch.bfloat16: "ushort",
+    **{known.dtype: "uchar" for known in FORMATS.values()},
+}
+STORED_NAMES = {**STORED_TYPES, torch.bool: "bool", **SMALL_FLOATS}
 
 _SIGNED = {1: "char", 2: "short", 4: "int", 8: "long"}
 
@@ -63,12 +74,13 @@ def mask_type(dtype: torch.dtype) -> str:
 
 
 def value_bytes(dtype: torch.dtype) -> int:
-    """Size of a value: 4 for float16 and bool."""
+    """Size of a value: 4 for small floats and bool."""
     return 4 if VALUE_TYPES[dtype] in ("float", MASK) else dtype.itemsize
 
 
-def is_floating(dtype: torch.dtype) -> bool:
-    return dtype.is_floating_point
+def computed_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype that values are computed in."""
+    return torch.float32 if dtype in SMALL_FLOATS else dtype
 
 
 def constant(value: float | bool | sympy.Expr, dtype: torch.dtype) -> str:

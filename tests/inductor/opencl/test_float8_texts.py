@@ -1,0 +1,67 @@
+"""Floats of 8 bits in kernels of compiled graphs: every byte, and what values are rounded to."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from torch_outboard.inductor.opencl.float8_texts import FORMATS
+
+DTYPES = [known.dtype for known in FORMATS.values()]
+
+
+def values() -> torch.Tensor:
+    """Float32 of any bits, of the formats' sizes, halves between numbers, and the ends."""
+    any_bits = torch.randint(-(1 << 31), 1 << 31, (1 << 16,)).to(torch.int32).view(torch.float32)
+    sizes = torch.randn(1 << 16) * torch.randint(-30, 20, (1 << 16,)).exp2()
+    ties = (torch.arange(1 << 12).to(torch.int32) << 19).view(torch.float32)
+    ends = [0.0, -0.0, math.inf, -math.inf, math.nan, 1e30, -1e30, 448, 464, 470, 480, 240, 248]
+    return torch.cat([any_bits, sizes, ties, torch.tensor(ends)])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_every_byte_is_the_number_that_it_is_on_cpu(dtype: torch.dtype, device: torch.device):
+    x = torch.arange(256, dtype=torch.uint8).view(dtype)
+    actual = torch.compile(lambda x: x.float() * 1)(x.to(device)).cpu()
+    torch.testing.assert_close(actual, x.float(), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_values_are_rounded_as_on_cpu(dtype: torch.dtype, device: torch.device):
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        small = (x * 1).to(dtype)
+        # Kept in the kernel, every other one, and added up.
+        return small, small.float(), (x[::2] * 1).to(dtype).bfloat16(), small.view(torch.uint8) + 1
+
+    x = values()
+    for want, got in zip(function(x), torch.compile(function)(x.to(device)), strict=True):
+        assert got.dtype == want.dtype
+        if want.dtype == dtype:
+            want, got = want.view(torch.uint8), got.view(torch.uint8)
+        torch.testing.assert_close(got.cpu(), want, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:2], ids=str)
+def test_quantized_weights_are_read_in_fused_kernels(dtype: torch.dtype, device: torch.device):
+    def function(x: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.linear(x, weight.float() * scale) + weight.float().sum(-1)
+
+    arguments = torch.randn(5, 70), torch.randn(9, 70).to(dtype), torch.rand(9, 1)
+    actual = torch.compile(function)(*(argument.to(device) for argument in arguments))
+    torch.testing.assert_close(actual.cpu(), function(*arguments), rtol=1e-4, atol=1e-4)
+
+
+def test_scaled_products(device: torch.device):
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        scale = torch.ones((), device=x.device)
+        small = (x * 2).to(torch.float8_e4m3fn)
+        product = torch._scaled_mm(
+            small, y.t(), scale_a=scale, scale_b=scale, out_dtype=torch.bfloat16
+        )
+        return product.float().relu() + 1
+
+    x, y = torch.randn(32, 64), torch.randn(16, 64).to(torch.float8_e4m3fn)
+    actual = torch.compile(function)(x.to(device), y.to(device))
+    torch.testing.assert_close(actual.cpu(), function(x, y), rtol=1e-2, atol=1e-1)
