@@ -1,5 +1,6 @@
 // Kernels of compiled graphs: a program for all kernels of a graph, and calls of them from the code
 // that torch.compile generates.
+#include <c10/util/SmallVector.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -11,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cpu_kernels/call/cpu_call.h"
@@ -45,6 +47,22 @@ KernelFault& graph_fault(c10::DeviceIndex device) {
   return *fault;
 }
 
+// The same for an assertion with this message.
+KernelFault& graph_assertion(c10::DeviceIndex device, std::string message) {
+  struct Faults {
+    std::mutex mutex;
+    std::map<std::pair<c10::DeviceIndex, std::string>, KernelFault*> by_message;
+  };
+  static auto* faults = new Faults;
+  std::lock_guard<std::mutex> lock(faults->mutex);
+  KernelFault*& fault = faults->by_message[{device, message}];
+  if (fault == nullptr) {
+    if (message.empty()) message = "an assertion of a compiled graph failed";
+    fault = &KernelFault::make(device, KernelFault::Kind::kRuntimeError, std::move(message));
+  }
+  return *fault;
+}
+
 struct GraphProgram {
   std::string source;
   std::string options;
@@ -63,7 +81,8 @@ constexpr const char* kCuts[] = {"chunks", "items", "groups"};
 class GraphKernel {
  public:
   // `parameters`: a letter for each, in order: t a tensor, i an int, l a long, f a float, d a
-  // double, F the word for faults, which callers do not pass. `local`: work items of a group.
+  // double, A the word for an assertion, whose message callers pass, F the word for wrong indices,
+  // which callers do not pass. `local`: work items of a group.
   // `grain`: what a chunk costs at least. `limit`: most chunks.
   GraphKernel(std::shared_ptr<GraphProgram> program, std::string name, std::string parameters,
               const std::string& cut, uint64_t local, uint64_t grain, uint64_t limit)
@@ -84,7 +103,7 @@ class GraphKernel {
     LaunchArguments arguments;
     c10::DeviceIndex device = -1;
     size_t next = 0;
-    bool faults = false;
+    c10::SmallVector<KernelFault*, 2> faults;
     const size_t count = given.size();
     const auto take = [&]() -> PyObject* {
       if (next >= count) throw py::value_error("a kernel of a graph has too few arguments");
@@ -117,8 +136,12 @@ class GraphKernel {
           arguments.value(real(take()));
           break;
         case 'F':
-          arguments.address(graph_fault(device).address());
-          faults = true;
+          faults.push_back(&graph_fault(device));
+          arguments.address(faults.back()->address());
+          break;
+        case 'A':
+          faults.push_back(&graph_assertion(device, py::handle(take()).cast<std::string>()));
+          arguments.address(faults.back()->address());
           break;
         default:
           throw py::value_error("unknown kind of parameter");
@@ -132,7 +155,7 @@ class GraphKernel {
     py::gil_scoped_release no_gil;
     StreamState& stream = current_stream_state(device);
     launch(stream, find(device), grid(work, cost), arguments);
-    if (faults) expect_fault(stream, graph_fault(device));
+    expect_faults(stream, faults);
   }
 
  private:

@@ -31,6 +31,27 @@ def test_a_wrong_index_is_raised_by_the_next_wait(device: torch.device):
     torch.testing.assert_close(got, x[[1, 2]] * 2)
 
 
+@needs_kernels
+def test_an_assertion_that_fails_is_raised_by_the_next_wait(device: torch.device):
+    """With its own words, and as the error that it is in eager mode."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        torch._assert_async((x > 0).all(), "not above 0")
+        y = x.sin()
+        torch._assert_async((y.sum() < 100), "too much")
+        return y * 2
+
+    compiled = torch.compile(function)
+    good, negative, long = torch.ones(3), -torch.ones(3), torch.ones(300)
+    for x, message in ((negative, "not above 0"), (long, "too much")):
+        with pytest.raises(RuntimeError, match=f"{message}, which ran on") as raised:
+            compiled(x.to(device)).cpu()
+        assert not isinstance(raised.value, IndexError)
+        with pytest.raises(RuntimeError, match=message):
+            function(x)
+        torch.testing.assert_close(compiled(good.to(device)).cpu(), function(good))
+
+
 def layer(x: torch.Tensor) -> torch.Tensor:
     y = x * 2
     return y.sin() + 1

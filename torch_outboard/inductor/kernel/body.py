@@ -61,6 +61,7 @@ class OpenCLKernel(Units, Indices, Memory, Reductions, Scans, Searches, SIMDKern
         # Indices that were widened to 64 bits, as they were before.
         self.int32_of: dict[str, CSEVariable] = {}
         self.reports = False
+        self.assertions: dict[str, Parameter] = {}  # by message
         # Buffers and places of sums whose places are read.
         self.added_at: list[tuple[str, sympy.Expr]] = []
         # Indices that were read and are within a size.

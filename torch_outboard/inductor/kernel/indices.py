@@ -19,6 +19,7 @@ from torch_outboard.inductor.kernel.lanes import (
     stride_at_vec_range,
     without_identities,
 )
+from torch_outboard.inductor.kernel.parameters import assertion
 from torch_outboard.inductor.opencl.printer import print_expression
 from torch_outboard.inductor.opencl.value_types import LANES, broadcast, is_vector, value_type
 from torch_outboard.inductor.overrides import dtype_of, operand
@@ -212,9 +213,9 @@ class Indices:
         self.compute.writeline(f"ob_checked_{kind}{lanes}({index}, {end}, {mask}, ob_fault);")
 
     def device_assert_async(self: Any, cond: CSEVariable, msg: str) -> None:
-        self.reports = True
+        word = self.assertions.setdefault(msg, assertion(len(self.assertions), msg)).name
         lanes = LANES if is_vector(cond) else ""
-        self.compute.writeline(f"if (!ob_all{lanes}({cond})) *ob_fault = 1;")
+        self.compute.writeline(f"if (!ob_all{lanes}({cond})) *{word} = 1;")
 
 
 def _named(text: str, nonnegative: bool | None) -> sympy.Symbol:

@@ -23,7 +23,8 @@ class Parameter:
 
     Attributes:
         name: in the kernel's text.
-        letter: its kind, as GraphKernel takes it: "t" for a tensor, "F" for the word of reports.
+        letter: its kind, as GraphKernel takes it: "t" for a tensor, "F" for the word of wrong
+            indices, "A" for that of an assertion.
         kind: the type of the value, or of what a pointer points to.
         argument: what the call passes, as text; empty for what callers do not pass.
     """
@@ -35,7 +36,7 @@ class Parameter:
 
     @property
     def is_pointer(self) -> bool:
-        return self.letter in "tF"
+        return self.letter in "tFA"
 
     def declaration(self) -> str:
         if self.is_pointer:
@@ -59,7 +60,12 @@ def parameters_of(kernel: Any) -> list[Parameter]:
         _parameter(kernel, name.name, str(call), argument)
         for name, call, argument in zip(names, calls, arguments, strict=True)
     ]
-    return [*parameters, FAULT] if kernel.reports else parameters
+    return [*parameters, *kernel.assertions.values(), *([FAULT] if kernel.reports else [])]
+
+
+def assertion(number: int, message: str) -> Parameter:
+    """The word into which a kernel writes that an assertion failed."""
+    return Parameter(f"ob_assertion{number}", "A", "int", repr(message))
 
 
 def _parameter(kernel: Any, name: str, call: str, argument: Any) -> Parameter:
