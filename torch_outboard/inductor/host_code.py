@@ -102,18 +102,25 @@ def tensors_of(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Iterator[t
                 yield part
 
 
-def suits(graph: torch.fx.GraphModule, inputs: Sequence[Any], with_draws: bool = False) -> bool:
-    """Whether code for the CPU gives what the device gives: no graphs within, one memory.
+def suits(
+    graph: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    with_draws: bool = False,
+    with_graphs: bool = False,
+) -> bool:
+    """Whether code for the CPU gives what the device gives, in one memory.
 
     Args:
         with_draws: whether it may call functions and operators of the device for random numbers.
+        with_graphs: whether there may be graphs within, such as the branches of `cond`.
     """
     if any(value.device.type == "cpu" and value.dim() > 0 for value in tensors_of(graph, inputs)):
         return False
     if _results_of_cpu(graph):
         return False
     return all(
-        _node_suits(graph, node) or (with_draws and _can_draw(node)) for node in graph.graph.nodes
+        _node_suits(graph, node, graphs=with_graphs) or (with_draws and _can_draw(node))
+        for node in graph.graph.nodes
     )
 
 
@@ -128,17 +135,23 @@ def _can_draw(node: torch.fx.Node) -> bool:
 
 
 def _suits_with_calls(graph: torch.fx.GraphModule) -> bool:
-    """The same where code for the CPU may call the device in between."""
-    return all(_node_suits(graph, node, calls=True) for node in graph.graph.nodes)
+    """The same where code for the CPU may call the device in between, and with graphs within."""
+    return _suits_within(graph, calls=True)
 
 
-def _node_suits(graph: torch.fx.GraphModule, node: torch.fx.Node, calls: bool = False) -> bool:
+def _suits_within(graph: torch.fx.GraphModule, calls: bool) -> bool:
+    return all(_node_suits(graph, node, calls, graphs=True) for node in graph.graph.nodes)
+
+
+def _node_suits(
+    graph: torch.fx.GraphModule, node: torch.fx.Node, calls: bool = False, graphs: bool = False
+) -> bool:
     target = node.target
     if node.op == "get_attr":
         owner, name = _place_of(graph, str(target))
         constant = getattr(owner, name, None)
         if isinstance(constant, torch.fx.GraphModule):
-            return calls and _suits_with_calls(constant)
+            return graphs and _suits_within(constant, calls)
         return is_ours(constant) or (calls and isinstance(constant, torch.Tensor))
     if node.op != "call_function":
         return True
@@ -147,7 +160,7 @@ def _node_suits(graph: torch.fx.GraphModule, node: torch.fx.Node, calls: bool = 
             return True
         return is_cpus(target) or (calls and runs_on_device(target))
     if isinstance(target, torch._ops.HigherOrderOperator):
-        return calls and target.name() in _GRAPHS_IN_GRAPHS
+        return graphs and target.name() in _GRAPHS_IN_GRAPHS
     return _is_python(target)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch._higher_order_ops import associative_scan, scan, while_loop
 
 from tests.support import run_python
 from torch_outboard import _C
@@ -58,6 +59,45 @@ def test_attention_is_packaged(device, tmp_path: Path) -> None:
     y = torch._inductor.aoti_load_package(path)(x.to(device))
     assert y.device == device
     torch.testing.assert_close(y.cpu(), Attention()(x))
+
+
+class Flow(nn.Module):
+    """Runs graphs within its graph."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind, self.layer = kind, nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        x = self.layer(x)
+        if self.kind == "cond":
+            return (torch.cond(x.sum() > 0, lambda x: x.sin() * 2, lambda x: x.exp(), (x,)),)
+        if self.kind == "while_loop":
+            start = x.new_zeros(1)
+            return while_loop(lambda i, x: (i < 5).all(), lambda i, x: (i + 1, x * 1.5), (start, x))
+        if self.kind == "scan":
+            return scan(lambda c, x: (c + x, c * x), x[0].clone(), x)
+        return (associative_scan(lambda a, b: a * b, x, 0, combine_mode="generic"),)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["cond", "while_loop", "scan", "associative_scan"])
+def test_graphs_within_are_packaged(kind: str, device, tmp_path: Path) -> None:
+    if not _C.shares_host_memory(0):
+        pytest.skip("the host does not reach the device's memory")
+    torch.manual_seed(0)
+    model, x = Flow(kind), torch.randn(6, 4)
+    expected = [model(sign * x) for sign in (1, -1)]
+    model = model.to(device)
+    program = torch.export.export(model, (x.to(device),))
+    path = str(tmp_path / "model.pt2")
+    torch._inductor.aoti_compile_and_package(program, package_path=path)
+    package = torch._inductor.aoti_load_package(path)
+    for sign, want in zip((1, -1), expected, strict=True):
+        got = package(sign * x.to(device))
+        got = got if isinstance(got, (tuple, list)) else (got,)
+        assert all(value.device == device for value in got)
+        torch.testing.assert_close([value.cpu() for value in got], list(want))
 
 
 def test_graphs_that_draw_are_refused(device) -> None:

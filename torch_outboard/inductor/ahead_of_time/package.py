@@ -32,11 +32,11 @@ def compiling_packages(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
         devices = {value.device for value in tensors if value.device.type == state.name}
         if not devices:
             return inner_compile(graph, inputs, *arguments, **rest)
-        if len(devices) > 1 or not host_code.suits(graph, inputs):
+        if len(devices) > 1 or not host_code.suits(graph, inputs, with_graphs=True):
             raise NotImplementedError(
                 f"a graph that is compiled ahead of time for '{state.name}' becomes code for the "
-                "CPU, and this one draws random numbers, mixes devices, or has operators or graphs "
-                "inside that the CPU lacks; use torch.compile for it"
+                "CPU, and this one draws random numbers, mixes devices, or has operators that the "
+                "CPU lacks; use torch.compile for it"
             )
         moved = [host_code.on_cpu(value) for value in inputs]
         return _named(inner_compile(host_code.move(graph), moved, *arguments, **rest))
