@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 
 from benchmarks import training_steps
-from benchmarks.compiled_models import MODELS, TRACED_LAYERS
+from benchmarks.compiled_models import MODELS
 from benchmarks.paired import RESULTS, Ratio, Work, compare, save
 
 Function = Callable[..., object]
@@ -121,8 +121,6 @@ def _step(name: str) -> Work:
             loss(forward(*given[:-1]), given[-1]).backward()
             update()
 
-        # Read when graphs are traced, which is at the first step.
-        torch._dynamo.config.allow_rnn = name in TRACED_LAYERS
         step()
         # Until each graph has chosen its way.
         if os.environ.get(_HOW) == "auto":

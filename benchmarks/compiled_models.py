@@ -94,10 +94,7 @@ MODELS: dict[str, Model] = {
         UNet, lambda: [torch.randn(2, 3, 64, 64), torch.randn(2, 4, 64, 64)], functional.mse_loss
     ),
     "LSTM": _made(Lstm, lambda: [_tokens(500, 16, 32), _tokens(500, 16, 32)]),
-    "LSTM within the graph": _made(Lstm, lambda: [_tokens(500, 16, 32), _tokens(500, 16, 32)]),
     "ResNet-18, 8 x 3 x 224 x 224": _made(
         ResNet18, lambda: [torch.randn(8, 3, 224, 224), _tokens(1000, 8)]
     ),
 }
-# Whose recurrent layers Dynamo is told to trace; by default it leaves them to eager mode.
-TRACED_LAYERS = {"LSTM within the graph"}
