@@ -3,6 +3,9 @@
 The same tests run in several settings of the host driver, and those of the engines on `ocl`, which
 `make test-full` also makes look like a GPU. A stage is one such run, in a process of its own,
 because the driver and its settings are fixed when the device is first used.
+
+A few tests that fail run again, alone: what another load of the machine lets pass is told from what
+is broken, and both are named at the end.
 """
 
 import argparse
@@ -15,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 
@@ -23,9 +26,10 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / ".test-results"
 CLOSING = re.compile(r"^=*\s*((?:\d+ \w+(?:, )?)+|no tests ran) in [\d.]+s.*$")
 # Those of pytest's own summary, which long runs print far above the end.
-FAILURE = re.compile(r"^(?:FAILED|ERROR) \S.*$")
+FAILURE = re.compile(r"^(?:FAILED|ERROR) (\S.*)$")
 FAILURES_SHOWN = 12
 FAILURE_WIDTH = 300  # characters
+RUN_AGAIN = 5  # tests of a stage, at most
 NO_TESTS_COLLECTED = 5
 CLANG_DRIVER = ("tests/drivers/test_host_kernels.py", "tests/drivers/test_driver_programs.py")
 CLANG_KERNELS = (
@@ -64,6 +68,8 @@ class Stage:
     needs_kernels: bool = False
     # The driver `host` has kernels where there is a clang; most stages are without.
     clang: bool = False
+    # What runs tests whose names follow, in the same setting; empty where that is not possible.
+    again: tuple[str, ...] = ()
 
 
 def pytest_stage(configuration: str, marker: str | None) -> Stage:
@@ -73,7 +79,8 @@ def pytest_stage(configuration: str, marker: str | None) -> Stage:
         # The host driver compiles no kernels.
         arguments += ("--ignore=tests/device_kernels", "--ignore=tests/inductor")
     report = f"--junitxml={RESULTS / configuration}.xml"
-    return Stage(configuration, (*arguments, "-q", "-n", str(jobs()), report))
+    again = ("-m", "pytest", "--configuration", configuration, "-q")
+    return Stage(configuration, (*arguments, "-q", "-n", str(jobs()), report), again=again)
 
 
 def engines_stage(marker: str | None, configuration: str = "ocl") -> Stage:
@@ -81,7 +88,7 @@ def engines_stage(marker: str | None, configuration: str = "ocl") -> Stage:
     stage = pytest_stage(configuration, marker)
     more = KERNEL_TESTS_IN_FULL if marker is None else KERNEL_TESTS_BY_DEFAULT
     arguments = (*stage.arguments, *KERNEL_TESTS, *more)
-    return Stage(configuration, arguments, driver="ocl", needs_kernels=True)
+    return replace(stage, arguments=arguments, driver="ocl", needs_kernels=True)
 
 
 def has_clang() -> bool:
@@ -96,7 +103,8 @@ def clang_stages(*tests: str) -> list[Stage]:
     if not has_clang():
         return []
     stage = pytest_stage("clang", "not slow")
-    return [Stage("clang", (*stage.arguments, *tests), needs_kernels=True, clang=True)]
+    arguments = (*stage.arguments, *tests)
+    return [replace(stage, arguments=arguments, needs_kernels=True, clang=True)]
 
 
 def device_sweep_stage(dtype: str) -> Stage:
@@ -227,6 +235,16 @@ def run(stage: Stage) -> Outcome:
     return Outcome(1 if code == NO_TESTS_COLLECTED else code, closing, tuple(failures))
 
 
+def run_again(stage: Stage, result: Outcome) -> Outcome | None:
+    """Runs the tests that failed alone, if they are few; None if they are not, or fail again."""
+    names = [match[1].split(" - ")[0] for line in result.failures if (match := FAILURE.match(line))]
+    if not (stage.again and names) or len(names) > RUN_AGAIN:
+        return None
+    print(f"\n==> {stage.name}: {len(names)} again", flush=True)
+    outcome = run(replace(stage, arguments=(*stage.again, *names)))
+    return outcome if outcome.code == 0 else None
+
+
 def fingerprint() -> str:
     """Of what tests depend on: what passed on the same sources and binaries need not run again.
 
@@ -287,11 +305,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             continue
         start = time.monotonic()
         result = run(stage)
-        outcome = "passed" if result.code == 0 else f"FAILED ({result.code})"
-        rows.append((stage.name, outcome, result.closing or f"{time.monotonic() - start:.0f}s"))
-        if result.code:
-            failed += [f"{stage.name}: {line}" for line in result.failures]
-        else:
+        again = run_again(stage, result) if result.code else None
+        words = result.closing or f"{time.monotonic() - start:.0f}s"
+        if again is not None:
+            words += f"; alone: {again.closing}"
+        right = result.code == 0 or again is not None
+        rows.append((stage.name, "passed" if right else f"FAILED ({result.code})", words))
+        ending = " (passed alone)" if again is not None else ""
+        failed += [f"{stage.name}: {line}{ending}" for line in result.failures]
+        if right:
             passed[stage.name] = sources
             record.write_text(json.dumps(passed, indent=1))
 
