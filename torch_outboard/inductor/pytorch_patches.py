@@ -111,6 +111,7 @@ def set_options_of_graphs() -> None:
     from torch_outboard.inductor.lowerings.attention import InlineAttention
     from torch_outboard.inductor.policy import way_of_graphs
     from torch_outboard.inductor.random_numbers import UseOwnNumbers, Words
+    from torch_outboard.inductor.wrapper import keep_python
 
     original = module.compile_fx
     if hasattr(original, "__wrapped__"):
@@ -159,6 +160,7 @@ def set_options_of_graphs() -> None:
         if devices:
             complex_numbers.define_lowerings()
             expressions.define_lowerings()
+            keep_python(patches)
             _use_templates(patches)
             _keep_order_of_draws(patches)
         if devices and captured:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._inductor import config
 from torch._inductor.codegen.common import DeviceOpOverrides, IndentedBuffer
 from torch._inductor.codegen.wrapper import (
     PythonWrapperCodegen,
@@ -16,6 +18,18 @@ from torch._inductor.virtualized import V
 
 from torch_outboard.inductor.sequences import BuildLine, GraphKernels, merge_small_kernels
 from torch_outboard.state import state
+
+
+def keep_python(patches: dict[str, Any]) -> None:
+    """Has the code around kernels stay Python, also where C++ is asked for, with a warning."""
+    if patches.get("cpp_wrapper", config.cpp_wrapper):
+        patches["cpp_wrapper"] = False
+        warnings.warn(
+            f"cpp_wrapper has no effect on graphs of '{state.name}' that are kernels: Inductor "
+            "writes C++ around kernels for devices of its own alone; set OUTBOARD_WAY=host for "
+            "code for the CPU where the host shares the memory",
+            stacklevel=2,
+        )
 
 
 @dataclass

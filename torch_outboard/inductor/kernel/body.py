@@ -18,7 +18,7 @@ import itertools
 from typing import Any
 
 import sympy
-from torch._inductor.codegen.common import CSEVariable, IndentedBuffer, PythonPrinter
+from torch._inductor.codegen.common import CSEVariable, IndentedBuffer, PythonPrinter, TensorArg
 from torch._inductor.codegen.simd import CantSplit, SIMDKernel
 from torch._inductor.utils import sympy_product
 from torch._inductor.virtualized import V
@@ -126,6 +126,17 @@ class OpenCLKernel(Units, Indices, Memory, Reductions, Scans, Searches, SIMDKern
     def call_kernel(self, name: str, node: Any = None, deallocate_ws: bool = True) -> None:
         self.ensure_sizes()
         call_kernel(name, self.parameters(), self.units(), self.cost())
+
+    def codegen_nan_check(self) -> None:
+        """Has generated code look at what a kernel was given and gave, for `nan_asserts`."""
+        _, calls, arguments, _ = self.args.python_argdefs()
+        for tensor, argument in zip(calls, arguments, strict=True):
+            if not isinstance(argument, TensorArg) or not argument.dtype.is_floating_point:
+                continue
+            values = f"{tensor}.float()" if argument.dtype.itemsize == 1 else tensor
+            V.graph.wrapper_code.writeline(
+                f"assert {values}.isfinite().all().item(), 'NaN or infinity in {tensor}'"
+            )
 
     def ensure_sizes(self) -> None:
         """Has generated code compute the sizes that the kernel is given."""
