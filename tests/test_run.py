@@ -55,15 +55,15 @@ def test_all_stages_run_and_one_that_fails_fails_the_run(suite, capfd):
 
 def test_the_summary_names_the_tests_that_failed(suite, capfd):
     """Also where the end of the output is all that is kept."""
-    lines = [f"FAILED tests/test_a.py::test_{number} - " + "x" * 1000 for number in range(14)]
-    lines += ["ERROR tests/test_b.py", "FAILED", "==== 14 failed, 1 error in 0.10s ===="]
+    lines = [f"FAILED tests/test_run.py::test_{number} - " + "x" * 1000 for number in range(14)]
+    lines += ["ERROR tests/test_demo.py", "FAILED", "==== 14 failed, 1 error in 0.10s ===="]
     failing = f"print({chr(10).join(lines)!r}); raise SystemExit(1)"
     suite(stage("one", failing), stage("two", PASSING))
     assert run.main(["default"]) == 1
     summary = capfd.readouterr().out.split("==> summary\n")[1].splitlines()
     assert len(summary) == run.FAILURES_SHOWN + 4
     shown = [line.split(" - ")[0] for line in summary[: run.FAILURES_SHOWN]]
-    names = [f"one: FAILED tests/test_a.py::test_{number}" for number in range(12)]
+    names = [f"one: FAILED tests/test_run.py::test_{number}" for number in range(12)]
     assert shown == names
     assert all(len(line) < run.FAILURE_WIDTH + 10 for line in summary)
     assert summary[run.FAILURES_SHOWN] == "and 3 more tests"
