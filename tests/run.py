@@ -4,8 +4,8 @@ The same tests run in several settings of the host driver, and those of the engi
 `make test-full` also makes look like a GPU. A stage is one such run, in a process of its own,
 because the driver and its settings are fixed when the device is first used.
 
-A few tests that fail run again, alone: what another load of the machine lets pass is told from what
-is broken, and both are named at the end.
+A few tests that fail run again, alone, and the end names them and says what came of it. The stage
+has failed all the same: what fails now and then is as wrong as what always does.
 """
 
 import argparse
@@ -235,14 +235,14 @@ def run(stage: Stage) -> Outcome:
     return Outcome(1 if code == NO_TESTS_COLLECTED else code, closing, tuple(failures))
 
 
-def run_again(stage: Stage, result: Outcome) -> Outcome | None:
-    """Runs the tests that failed alone, if they are few; None if they are not, or fail again."""
+def run_again(stage: Stage, result: Outcome) -> str:
+    """Runs the tests that failed alone, if they are few; what came of it, in words."""
     names = [match[1].split(" - ")[0] for line in result.failures if (match := FAILURE.match(line))]
     if not (stage.again and names) or len(names) > RUN_AGAIN:
-        return None
+        return ""
     print(f"\n==> {stage.name}: {len(names)} again", flush=True)
     outcome = run(replace(stage, arguments=(*stage.again, *names)))
-    return outcome if outcome.code == 0 else None
+    return f"; alone: {outcome.closing}"
 
 
 def fingerprint() -> str:
@@ -305,15 +305,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             continue
         start = time.monotonic()
         result = run(stage)
-        again = run_again(stage, result) if result.code else None
-        words = result.closing or f"{time.monotonic() - start:.0f}s"
-        if again is not None:
-            words += f"; alone: {again.closing}"
-        right = result.code == 0 or again is not None
-        rows.append((stage.name, "passed" if right else f"FAILED ({result.code})", words))
-        ending = " (passed alone)" if again is not None else ""
-        failed += [f"{stage.name}: {line}{ending}" for line in result.failures]
-        if right:
+        outcome = "passed" if result.code == 0 else f"FAILED ({result.code})"
+        rows.append((stage.name, outcome, result.closing or f"{time.monotonic() - start:.0f}s"))
+        if result.code:
+            again = run_again(stage, result)
+            failed += [f"{stage.name}: {line}{again}" for line in result.failures]
+        else:
             passed[stage.name] = sources
             record.write_text(json.dumps(passed, indent=1))
 
