@@ -7,7 +7,8 @@ alone (OUTBOARD_WAY=device) and is compared with Inductor's code for CPU; `--how
 mode on the device, `--how auto` compiled with the way chosen. `--reference` is compiled or eager on
 CPU, or "device eager", or "device separate", in which an optimizer has kernels for each tensor.
 Besides, `calls` measures what a call of a compiled graph of one small kernel takes, and `first` the
-first call of a compiled training step, without and with its caches.
+first call of a compiled training step, without and with its caches. `--save` keeps both as
+NAME_calls.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import torch.nn.functional as F
 
 from benchmarks import training_steps
 from benchmarks.compiled_models import MODELS
-from benchmarks.paired import RESULTS, Ratio, Work, compare, save
+from benchmarks.paired import RESULTS, Ratio, Work, compare, environment, save, save_values
 
 Function = Callable[..., object]
 
@@ -253,6 +254,9 @@ def main() -> None:
             measure = call_cost if name == "calls" else first_calls
             measured = measure(options.device, options.how)
             print(f"{name}, {options.device}: {json.dumps(measured)}")
+            if options.save:
+                case = f"{name}, {options.device} {options.how}"
+                print("written to", save_values(f"{options.save}_calls", case, measured))
             continue
         results = paired(
             GROUPS.get(name, [name]), options.device, options.how, options.reference, options.rounds
@@ -260,10 +264,11 @@ def main() -> None:
         if len(results) > 1:
             print(f"{name}: median {median(r.ratio for r in results):.3f}")
         saved += results
-    if options.save:
+    if options.save and saved:
         path = RESULTS / f"{options.save}.json"
         earlier = json.loads(path.read_text())["results"] if path.exists() else []
         new = {result.name for result in saved}
+        saved = [replace(result, commit=str(environment()["commit"])) for result in saved]
         kept = [Ratio(**row) for row in earlier if row["name"] not in new]
         print("written to", save(options.save, [*kept, *saved]))
 

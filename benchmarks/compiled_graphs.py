@@ -1,6 +1,6 @@
 """Times of compiled graphs that are captured and replayed against the same graphs launched anew.
 
-    python -m benchmarks.compiled_graphs [--device ocl] [--rounds 21]
+    python -m benchmarks.compiled_graphs [--device ocl] [--rounds 21] [--save NAME]
 
 The graph is a chain of 50 kernels of 1024 values each, since what is added up alternates between
 rows and columns. For both ways: microseconds of the host until the call returns, and until the
@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import torch
 
-from benchmarks.paired import median_interval
+from benchmarks.paired import median_interval, save_values
 
 KERNELS = 50
 _CALLS = 20
@@ -47,6 +47,7 @@ def main() -> None:
     )
     parser.add_argument("--device", default=os.environ.get("OUTBOARD_DRIVER", "host"))
     parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--save", default="", help="a name in benchmarks/results")
     options = parser.parse_args()
     x = torch.randn(32, 32, device=options.device)
     sides = {
@@ -66,6 +67,9 @@ def main() -> None:
             statistics.median(time[i] for time in measured) / KERNELS * 1e6 for i in (0, 1)
         )
         print(f"{name:10} {host:6.2f} us a kernel for the host, {done:6.2f} us until it is done")
+        if options.save:
+            case = f"chain of {KERNELS}, {options.device}, {name}, us a kernel"
+            save_values(options.save, case, {"host": host, "done": done})
     pairs = zip(times["replayed"], times["launched"], strict=True)
     ratio, low, high = median_interval([ours[1] / theirs[1] for ours, theirs in pairs])
     print(f"{'ratio':10} {ratio:6.3f} [{low:.3f}, {high:.3f}]")

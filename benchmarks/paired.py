@@ -54,6 +54,7 @@ class Ratio:
     low: float  # 95 % interval of the median
     high: float
     rounds: int
+    commit: str = ""  # in files that keep results of several; "" is an earlier one, not known
 
     def __str__(self) -> str:
         return (
@@ -269,4 +270,13 @@ def save(name: str, results: Iterable[Ratio], folder: Path = RESULTS) -> Path:
     path = folder / f"{name}.json"
     content = {"environment": environment(), "results": [asdict(result) for result in results]}
     path.write_text(json.dumps(content, indent=2) + "\n")
+    return path
+
+
+def save_values(name: str, case: str, values: Mapping[str, float], folder: Path = RESULTS) -> Path:
+    """Writes what is no ratio to `folder/name.json`, each case with the environment of its own."""
+    path = folder / f"{name}.json"
+    cases = json.loads(path.read_text()) if path.exists() else {}
+    cases[case] = {"environment": environment(), **values}
+    path.write_text(json.dumps(dict(sorted(cases.items())), indent=2) + "\n")
     return path
