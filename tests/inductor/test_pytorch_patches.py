@@ -17,7 +17,7 @@ from torch._subclasses import fake_impls
 
 import torch_outboard
 from torch_outboard import _C
-from torch_outboard.inductor.order_of_draws import pytorch_keeps_it
+from torch_outboard.inductor.passes.order_of_draws import pytorch_keeps_it
 from torch_outboard.inductor.pytorch_patches import SETTINGS
 
 pytestmark = pytest.mark.skipif(
@@ -105,7 +105,7 @@ def test_costly_values_are_kept_on_devices_called_cpu():
 
 
 def test_draws_are_kept_in_order_from_213_on():
-    """Then inductor/order_of_draws.py does nothing."""
+    """Then inductor/passes/order_of_draws.py does nothing."""
     assert pytorch_keeps_it() == (torch.__version__ >= (2, 13))
 
 

@@ -21,7 +21,7 @@ from torch_outboard import _C
 from torch_outboard.inductor.device_guard import DeviceGuard
 from torch_outboard.inductor.operators.calls_on_device import on_device, runs_on_device
 from torch_outboard.inductor.operators.draws import draws
-from torch_outboard.inductor.random_numbers import call_host_functions, has_host_values
+from torch_outboard.inductor.passes.random_numbers import call_host_functions, has_host_values
 from torch_outboard.state import state
 
 CPU = torch.device("cpu")

@@ -109,8 +109,8 @@ def set_options_of_graphs() -> None:
     from torch_outboard.inductor.choice import compiling_by_choice
     from torch_outboard.inductor.lowerings import complex_numbers, expressions
     from torch_outboard.inductor.lowerings.attention import InlineAttention
+    from torch_outboard.inductor.passes.random_numbers import UseOwnNumbers, Words
     from torch_outboard.inductor.policy import way_of_graphs
-    from torch_outboard.inductor.random_numbers import UseOwnNumbers, Words
     from torch_outboard.inductor.wrapper import keep_python
 
     original = module.compile_fx
@@ -162,7 +162,7 @@ def set_options_of_graphs() -> None:
             expressions.define_lowerings()
             keep_python(patches)
             _use_templates(patches)
-            _keep_order_of_draws(patches)
+            _set_last_pass(patches)
         if devices and captured:
             _capture_graphs(patches)
         if not patches:  # the original's call of itself, with the settings in place
@@ -188,11 +188,23 @@ def _capture_graphs(patches: dict[str, Any]) -> None:
         patches.setdefault("cudagraph_policy", CaptureGraphs())
 
 
+def _set_last_pass(patches: dict[str, Any]) -> None:
+    """Sets the passes over graphs of kernels that come after all of Inductor's."""
+    from torch._inductor import config
+
+    from torch_outboard.inductor.passes.reused_values import StoreReused
+
+    if config.post_grad_custom_post_pass is None:
+        _keep_order_of_draws(patches)
+        order = patches.pop("post_grad_custom_post_pass", None)
+        patches["post_grad_custom_post_pass"] = StoreReused(then=order)
+
+
 def _keep_order_of_draws(patches: dict[str, Any]) -> None:
     """Sets a pass over graphs that PyTorch has itself from 2.13 on."""
     from torch._inductor import config
 
-    from torch_outboard.inductor.order_of_draws import KeepOrder, pytorch_keeps_it
+    from torch_outboard.inductor.passes.order_of_draws import KeepOrder, pytorch_keeps_it
 
     if not pytorch_keeps_it() and config.post_grad_custom_post_pass is None:
         patches.setdefault("post_grad_custom_post_pass", KeepOrder())
@@ -218,7 +230,7 @@ def _for_host(
     from torch._inductor import config
 
     from torch_outboard.inductor import host_code
-    from torch_outboard.inductor.random_numbers import HostValues, UseOwnNumbers
+    from torch_outboard.inductor.passes.random_numbers import HostValues, UseOwnNumbers
 
     for name, value in host_code.SETTINGS.items():
         if getattr(config, name) != value:

@@ -118,8 +118,9 @@ def _register_backend() -> None:
     try:
         from torch._inductor.codegen import common
 
-        from torch_outboard.inductor import pytorch_patches, random_numbers
+        from torch_outboard.inductor import pytorch_patches
         from torch_outboard.inductor.lowerings import convolutions, flex_kernels, products
+        from torch_outboard.inductor.passes import random_numbers
         from torch_outboard.inductor.scheduling import OpenCLScheduling
         from torch_outboard.inductor.wrapper import OutboardOperations, OutboardWrapper
     except (ImportError, AttributeError) as problem:

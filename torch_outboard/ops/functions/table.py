@@ -32,6 +32,16 @@ def scalar_only() -> Functions:
 
 
 @cache
+def costly() -> frozenset[str]:
+    """Names of those that take as long as several loads, on a processor."""
+    groups = (
+        elementary.EXPONENTIAL, elementary.TRIGONOMETRIC, special.SPECIAL, bessel.BESSEL,
+        scalar_only(),
+    )  # fmt: skip
+    return frozenset().union(*groups) - {"sqrt", "rsqrt"}
+
+
+@cache
 def functions() -> Functions:
     """The whole table."""
     table = {

@@ -1,0 +1,75 @@
+"""Values that cost much and have several readers."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+from tests.inductor.support import check, kernels_of
+from torch_outboard.inductor.target import target_of
+
+
+def waves(x: torch.Tensor) -> torch.Tensor:
+    """A sine with two readers, which are not in one kernel: sums of columns come first."""
+    wave = x.sin()
+    return (wave - wave.sum(0) * 0.1).cos()
+
+
+def sines(code: str) -> int:
+    """Variables of all kernels that are sines."""
+    kernels = code.split("program.kernel(")[1:]
+    return sum(len(set(re.findall(r"(tmp\d+)\w* = ob_sin_", kernel))) for kernel in kernels)
+
+
+def test_a_small_one_is_stored(device: torch.device):
+    x = torch.randn(24, 40)
+    # A GPU waits for memory.
+    assert sines(kernels_of(waves, x.to(device))) == (1 if target_of(device).lanes > 1 else 2)
+    check(waves, x, device=device, tolerance=1e-4)
+
+
+def test_a_large_one_is_computed_anew(device: torch.device):
+    x = torch.randn(300, 400)
+    assert sines(kernels_of(waves, x.to(device))) == 2
+    check(waves, x, device=device, tolerance=1e-4)
+
+
+def test_readers_of_views_count(device: torch.device):
+    """A view that several read, of a value that nobody else does."""
+
+    def function(x):
+        turned = (x.sin() * 2).t()
+        return turned.sum(0).exp(), (turned - turned.sum(1, keepdim=True)).cos().sum(0)
+
+    x = torch.randn(24, 40)
+    code = kernels_of(function, x.to(device))
+    if target_of(device).lanes > 1:
+        assert sines(code) == 1
+    check(function, x, device=device)
+
+
+def test_sizes_stay_open(device: torch.device):
+    compiled = torch.compile(waves, dynamic=True)
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for size in (8, 24, 700):
+            x = torch.randn(size, 9)
+            actual = compiled(x.to(device)).cpu()
+            torch.testing.assert_close(actual, waves(x), rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_and_other_layouts(device: torch.device):
+    def function(x):
+        wave = x.sin()
+        return (wave.sum(1, keepdim=True) - wave).tanh().mean(0) + wave.exp().amax(0)
+
+    x = torch.randn(4, 5, 6, 7).to(memory_format=torch.channels_last)
+    check(function, x, device=device)
+    x = x.requires_grad_()
+
+    def step(x):
+        (gradient,) = torch.autograd.grad(function(x).square().sum(), x)
+        return gradient
+
+    on_device = x.detach().to(device).requires_grad_()
+    torch.testing.assert_close(torch.compile(step)(on_device).cpu(), step(x), rtol=1e-4, atol=1e-4)

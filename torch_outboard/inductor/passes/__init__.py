@@ -1,0 +1,1 @@
+"""Passes over graphs: random numbers, their order, values that are read several times."""
