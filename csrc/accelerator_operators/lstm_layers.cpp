@@ -1,9 +1,11 @@
-// LSTM layers as one call of oneDNN each, where the host may run them on the device's memory.
+// LSTM layers as one call of aten::mkldnn_rnn_layer each, where that runs by oneDNN on the device's
+// memory, or by device kernels (lstm_steps.cpp).
 //
 // PyTorch does that for CPU tensors alone, and composes the layers of other devices of a cell for
-// each step in time, which is many small kernels. Here the router runs aten::mkldnn_rnn_layer and
-// its backward as any operator without a device kernel. Only LSTM has such a form on CPU.
+// each step in time, which is many small kernels. Only LSTM has such a form on CPU.
 #include "accelerator_operators/lstm_layers.h"
+
+#include "accelerator_operators/lstm_steps.h"
 
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
@@ -37,25 +39,11 @@ using at::TensorList;
 using Outputs = std::tuple<Tensor, Tensor, Tensor>;
 
 constexpr const char* kName = "aten::lstm.input";
-constexpr int64_t kLstm = 2;  // oneDNN's kinds of layers: RNN with ReLU, with tanh, LSTM, GRU
 constexpr int64_t kGates = 4;
 
 Operator& entry() {
   static Operator& found = router_entry(kName);
   return found;
-}
-
-bool asks(const char* name) {
-  const auto op = c10::Dispatcher::singleton().findSchema({name, ""});
-  return op.has_value() && op->typed<bool()>().call();
-}
-
-// As PyTorch asks it for CPU tensors.
-bool computes(c10::ScalarType dtype) {
-  static const bool bfloat16 = asks("mkldnn::_is_mkldnn_bf16_supported");
-  static const bool float16 = asks("mkldnn::_is_mkldnn_fp16_supported");
-  return dtype == at::kFloat || (dtype == at::kBFloat16 && bfloat16) ||
-         (dtype == at::kHalf && float16 && !at::GradMode::is_enabled());
 }
 
 bool has_shape(const Tensor& tensor, at::IntArrayRef shape) {
@@ -99,20 +87,13 @@ bool is_plain(const Tensor& input, TensorList hx, TensorList params, bool has_bi
   return true;
 }
 
-// Whether the host is to run the layers.
-bool takes_host_way(const Tensor& input) {
-  const c10::DeviceIndex device = input.device().index();
-  static Operator& layer = router_entry("aten::mkldnn_rnn_layer");
-  static Operator& backward = router_entry("aten::mkldnn_rnn_layer_backward");
-  if (!at::globalContext().userEnabledMkldnn() || !at::globalContext().hasMKLDNN() ||
-      !computes(input.scalar_type()) || at::autocast::is_autocast_enabled(at::kPrivateUse1) ||
-      !shares_host_memory(device) || current_stream_state(device).capturing.load() ||
-      !is_allowed(layer, Way::kShared) || !is_allowed(backward, Way::kShared)) {
+// Whether layers are one call each. Where only the device has that, they are weighed here.
+bool takes_one_call(const Tensor& input) {
+  if (!at::globalContext().userEnabledMkldnn() ||
+      at::autocast::is_autocast_enabled(at::kPrivateUse1)) {
     return false;
   }
-  if (!runs_code(device)) return true;
-  ensure_device_kernels();
-  return !takes_device_way(*entry().ways.load(std::memory_order_acquire), device, input.numel());
+  return host_runs_layers(input) || (device_runs_layers(input) && weighs_for_device(input));
 }
 
 Outputs layers(const Tensor& input, TensorList hx, TensorList params, bool has_biases,
@@ -122,7 +103,7 @@ Outputs layers(const Tensor& input, TensorList hx, TensorList params, bool has_b
   const int64_t hidden = hx[0].size(2);
   const Tensor hidden_states = hx[0].contiguous();
   const Tensor cell_states = hx[1].contiguous();
-  // oneDNN wants biases; zeros are what none means.
+  // The operator wants biases; zeros are what none means.
   const Tensor zeros = has_biases ? Tensor() : at::zeros({kGates * hidden}, input.options());
   const int64_t each = has_biases ? 4 : 2;
   // (length, batch, features) from here on.
@@ -138,7 +119,7 @@ Outputs layers(const Tensor& input, TensorList hx, TensorList params, bool has_b
       auto [output, hy, cy, workspace] = at::mkldnn_rnn_layer(
           values, own[0], own[1], has_biases ? own[2] : zeros, has_biases ? own[3] : zeros,
           hidden_states[index], cell_states[index], /*reverse=*/direction == 1, /*batch_sizes=*/{},
-          kLstm, hidden, num_layers, has_biases, bidirectional, batch_first, train);
+          kLstmMode, hidden, num_layers, has_biases, bidirectional, batch_first, train);
       outputs.push_back(std::move(output));
       last_hidden.push_back(std::move(hy));
       last_cells.push_back(std::move(cy));
@@ -156,7 +137,7 @@ Outputs choose(const Tensor& input, TensorList hx, TensorList params, bool has_b
                bool batch_first) {
   const bool one_call =
       is_plain(input, hx, params, has_biases, num_layers, bidirectional, batch_first) &&
-      takes_host_way(input);
+      takes_one_call(input);
   return one_call ? layers(input, hx, params, has_biases, num_layers, dropout, train, bidirectional,
                            batch_first)
                   : at::native::lstm(input, hx, params, has_biases, num_layers, dropout, train,

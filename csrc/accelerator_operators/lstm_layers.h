@@ -1,4 +1,4 @@
-// LSTM layers as one call of oneDNN each, where the host may run them on the device's memory.
+// LSTM layers as one call each, of oneDNN or of device kernels.
 #pragma once
 
 #include <torch/library.h>

@@ -143,7 +143,7 @@ std::string load_text(ScalarType dtype, int width, const std::string& pointer,
     if (dtype == ScalarType::BFloat16) return "as_float((uint)" + element + " << 16)";
     return element;
   }
-  if (dtype == ScalarType::Half) return "vload_half" + w + "(0, " + at + ")";
+  if (dtype == ScalarType::Half) return "ob_from_halves" + w + "(" + at + ")";
   const std::string raw = "vload" + w + "(0, " + at + ")";
   if (is_bool(dtype)) {
     return "as_uchar" + w + "((" + raw + " != (uchar" + w + ")(0)) & (char" + w + ")(1))";
@@ -165,7 +165,9 @@ std::string store_text(ScalarType dtype, int width, const std::string& pointer,
     return element + value + ";";
   }
   const std::string at = "0, " + pointer + " + " + index + ");";
-  if (dtype == ScalarType::Half) return "vstore_half" + w + "_rte(" + value + ", " + at;
+  if (dtype == ScalarType::Half) {
+    return "ob_to_halves" + w + "(" + value + ", " + pointer + " + " + index + ");";
+  }
   if (dtype == ScalarType::BFloat16)
     return "vstore" + w + "(ob_bfloat16_" + w + "(" + value + "), " + at;
   return "vstore" + w + "(" + value + ", " + at;
@@ -227,6 +229,22 @@ OB_DEFINE_BFLOAT16(ob_bfloat16_2, uint2, ushort2, float2, convert_ushort2)
 OB_DEFINE_BFLOAT16(ob_bfloat16_4, uint4, ushort4, float4, convert_ushort4)
 OB_DEFINE_BFLOAT16(ob_bfloat16_8, uint8, ushort8, float8, convert_ushort8)
 OB_DEFINE_BFLOAT16(ob_bfloat16_16, uint16, ushort16, float16, convert_ushort16)
+// PoCL 3.0 reads vectors of halves as if they were aligned, which fails where the processor loads
+// them without converting at once: they go by way of integers.
+#define OB_DEFINE_HALVES(w)                                                      \
+  static inline float##w ob_from_halves##w(const __global half *p) {             \
+    const ushort##w bits = vload##w(0, (const __global ushort *)p);              \
+    return vload_half##w(0, (const half *)&bits);                                \
+  }                                                                              \
+  static inline void ob_to_halves##w(const float##w value, __global half *p) {   \
+    ushort##w bits;                                                              \
+    vstore_half##w##_rte(value, 0, (half *)&bits);                               \
+    vstore##w(bits, 0, (__global ushort *)p);                                    \
+  }
+OB_DEFINE_HALVES(2)
+OB_DEFINE_HALVES(4)
+OB_DEFINE_HALVES(8)
+OB_DEFINE_HALVES(16)
 #define ob_complex_nonzero(value) ((value).x != 0 || (value).y != 0)
 )";
 }

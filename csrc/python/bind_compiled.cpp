@@ -116,6 +116,12 @@ class GraphKernel {
           if (!THPVariable_Check(object))
             throw py::type_error("a kernel of a graph needs a tensor");
           const at::Tensor& tensor = THPVariable_Unpack(object);
+          TORCH_CHECK(tensor.is_privateuseone(), "the kernel ", name_,
+                      " of a graph reads and writes "
+                      "memory of its device, and was called with a tensor on ",
+                      tensor.device(),
+                      "; this is a fault of the compiler, and torch.compile(..., "
+                      "backend=\"aot_eager\") does without kernels");
           if (device < 0) device = tensor.device().index();
           const void* data = tensor.const_data_ptr();
           // Of a tensor without elements nothing is read, but the parameter needs some memory.

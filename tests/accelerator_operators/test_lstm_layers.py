@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 
 import pytest
 import torch
 from torch.testing import assert_close
 
 import torch_outboard
-from torch_outboard import fallback
+from torch_outboard import fallback, ways
 
 LAYER = ("aten::mkldnn_rnn_layer", "aten::mkldnn_rnn_layer_backward")
 
 
 @pytest.fixture(autouse=True)
-def one_memory(shares_memory: bool) -> None:
+def on_the_host(shares_memory: bool) -> Iterator[None]:
     if not shares_memory:
         pytest.skip("the host does not reach the device's memory, so layers are composed of cells")
     if not torch.backends.mkldnn.is_available():
         pytest.skip("this PyTorch has no oneDNN")
+    with ways.way("host"):
+        yield
 
 
 def trained(layer: torch.nn.LSTM, sequence: torch.Tensor) -> list[torch.Tensor]:

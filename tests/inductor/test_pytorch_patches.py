@@ -97,13 +97,6 @@ def test_flex_attention_refuses_devices_by_name(device: torch.device):
         flex_attention._validate_device(*[torch.ones(1, device="meta")] * 3)
 
 
-def test_costly_values_are_kept_on_devices_called_cpu():
-    from torch._inductor import ir
-
-    original = ir.StorageBox.should_realize_on_reuse.__wrapped__
-    assert "is_cpu(self.data)" in inspect.getsource(original)
-
-
 def test_draws_are_kept_in_order_from_213_on():
     """Then inductor/passes/order_of_draws.py does nothing."""
     assert pytorch_keeps_it() == (torch.__version__ >= (2, 13))
@@ -128,5 +121,7 @@ def test_compiled_steps_are_counted_on_the_device(backend: str, device: torch.de
         expected.step()
     torch.testing.assert_close(parameter.detach().cpu(), reference.detach())
     assert optimizer.state[parameter]["step"].device == parameter.device
-    source = inspect.getsource(OptimizerVariable._set_capturable)
-    assert "p.is_cuda or p.is_xpu" in source
+    # From 2.15 on in a method of its own.
+    name = "_safe_to_set_capturable"
+    asks = getattr(OptimizerVariable, name, OptimizerVariable._set_capturable)
+    assert "p.is_cuda or p.is_xpu" in inspect.getsource(asks)

@@ -107,7 +107,7 @@ def set_options_of_graphs() -> None:
     from torch_outboard.inductor import host_code
     from torch_outboard.inductor.ahead_of_time import package
     from torch_outboard.inductor.choice import compiling_by_choice
-    from torch_outboard.inductor.lowerings import complex_numbers, expressions
+    from torch_outboard.inductor.lowerings import complex_numbers, embedding_bags, expressions
     from torch_outboard.inductor.lowerings.attention import InlineAttention
     from torch_outboard.inductor.passes.random_numbers import UseOwnNumbers, Words
     from torch_outboard.inductor.policy import way_of_graphs
@@ -156,9 +156,11 @@ def set_options_of_graphs() -> None:
             if getattr(config, name) != value:
                 patches.setdefault(name, value)
         if config.joint_custom_pre_pass is None and devices:
-            patches.setdefault("joint_custom_pre_pass", InlineAttention(UseOwnNumbers(Words)))
+            own_numbers = InlineAttention(UseOwnNumbers(Words))
+            patches.setdefault("joint_custom_pre_pass", embedding_bags.DescribeBags(own_numbers))
         if devices:
             complex_numbers.define_lowerings()
+            embedding_bags.define_lowerings()
             expressions.define_lowerings()
             keep_python(patches)
             _use_templates(patches)
@@ -374,60 +376,36 @@ def count_steps_on_the_device() -> None:
 
     Reason: a compiled step is traced as if that were set. It is set for parameters on two devices
     that are known by name; elsewhere counts stay on the CPU, and lists of both devices are refused.
-    Where: torch/_dynamo/variables/optimizer.py, `OptimizerVariable._set_capturable`.
+    Where: torch/_dynamo/variables/optimizer.py, `OptimizerVariable._set_capturable`; from 2.15 on
+    `_safe_to_set_capturable`, which is asked for the time of the step's preparation.
     Can go: when it asks `_get_capturable_supported_devices` of torch/optim/optimizer.py.
     """
     from torch._dynamo.variables.optimizer import OptimizerVariable
 
-    original = OptimizerVariable._set_capturable
+    asked = hasattr(OptimizerVariable, "_safe_to_set_capturable")
+    name = "_safe_to_set_capturable" if asked else "_set_capturable"
+    original = getattr(OptimizerVariable, name)
     if hasattr(original, "__wrapped__"):
         return
+
+    def counts_on_the_device(self: Any, group: dict[str, Any]) -> bool:
+        return group.get("capturable") is False and all(
+            parameter.device.type == state.name and parameter not in self.value.state
+            for parameter in group["params"]
+        )
+
+    @functools.wraps(original)
+    def safe_to_set_capturable(self: Any, group: dict[str, Any]) -> bool:
+        return original(self, group) or counts_on_the_device(self, group)
 
     @functools.wraps(original)
     def set_capturable(self: Any, tx: Any) -> None:
         for group in self.value.param_groups:
-            if group.get("capturable") is False and all(
-                parameter.device.type == state.name and parameter not in self.value.state
-                for parameter in group["params"]
-            ):
+            if counts_on_the_device(self, group):
                 group["capturable"] = True
         original(self, tx)
 
-    OptimizerVariable._set_capturable = set_capturable
-
-
-def keep_costly_values() -> None:
-    """Writes what takes an exponential or logarithm, say, to memory if it is used twice.
-
-    Reason: a processor reads it again from its cache sooner than it computes it again. Inductor
-    knows that of devices called "cpu".
-    Where: torch/_inductor/ir.py, `StorageBox.should_realize_on_reuse`.
-    Can go: when the heuristic asks what kind of device it is.
-    """
-    from torch._inductor import ir
-
-    from torch_outboard.inductor.target import target_of
-
-    original = ir.StorageBox.should_realize_on_reuse
-    if hasattr(original, "__wrapped__"):
-        return
-
-    @functools.wraps(original)
-    def should_realize_on_reuse(self: Any, users: int, **rest: Any) -> bool:
-        data = self.data
-        if users > 1 and isinstance(data, (ir.Pointwise, ir.Reduction)):
-            device = data.get_device()
-            ours = device is not None and device.type == state.name
-            if ours and target_of(device).group == 1:
-                used = data.inner_fn_opcount().used_ops
-                if not used.isdisjoint(_COSTLY):
-                    return True
-        return bool(original(self, users, **rest))
-
-    ir.StorageBox.should_realize_on_reuse = should_realize_on_reuse
-
-
-_COSTLY = ("exp", "log", "log10", "log1p", "log2", "sigmoid", "tanh", "erf", "pow")
+    setattr(OptimizerVariable, name, safe_to_set_capturable if asked else set_capturable)
 
 
 def install() -> None:
@@ -438,4 +416,3 @@ def install() -> None:
     need_no_triton()
     set_options_of_graphs()
     know_layouts_of_convolutions()
-    keep_costly_values()

@@ -21,7 +21,7 @@ Run = Callable[[], object]
 # Copies within a device have no row in the tables; their family, and the overload that does them.
 COPY = "copy"
 COPY_OVERLOAD = "aten::_copy_from"
-# Nor have layers of LSTM: the device composes them of cells, and the host has them in one call.
+# Nor have layers of LSTM, which are a call of their steps in time on the device.
 LSTM = "recurrent_layer"
 LSTM_OVERLOAD = "aten::lstm.input"
 
@@ -364,7 +364,7 @@ CALLS: tuple[Call, ...] = (
     Call("aten::_scaled_dot_product_flash_attention_for_cpu", _attention),
     Call("aten::_scaled_dot_product_flash_attention_for_cpu_backward", _attention_backward),
     Call("aten::_thnn_fused_lstm_cell", _lstm_cell),
-    Call(LSTM_OVERLOAD, _lstm, part="aten::_thnn_fused_lstm_cell"),
+    Call(LSTM_OVERLOAD, _lstm, part="outboard_layers::lstm_steps"),
     Call("aten::_cdist_forward", _distances),
     Call("aten::_fft_r2c", _matrix(lambda x: torch.fft.rfft(x, dim=1))),
     Call("aten::_fft_c2c", _fourier),

@@ -1,4 +1,7 @@
-"""LSTM and GRU cells as one kernel each, against CPU's layers and against the composed cells."""
+"""LSTM and GRU cells as one kernel each, against CPU's layers and against the composed cells.
+
+Layers of LSTM as one launch for each step in time.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,8 @@ def test_training(device, kind, hidden, bias, dtype):
     sequence = torch.randn(5, 4, 6, dtype=dtype)
     expected = run(layer, sequence)
     moved = copy.deepcopy(layer).to(device)
-    with fallback.report() as report:
+    # Else layers of LSTM are not composed.
+    with fallback.report() as report, torch.backends.mkldnn.flags(enabled=False):
         actual = run(moved, sequence.to(device))
     for want, got in zip(expected, actual, strict=True):
         assert_close(got, want)
@@ -52,7 +56,7 @@ def test_workspaces_fit_those_of_composed_cells(device, kind):
     sequence = torch.randn(3, 4, 6, dtype=torch.bfloat16).to(device).requires_grad_()
     gradients = []
     for forward, backward in (("device", "host"), ("host", "device"), ("device", "device")):
-        # Else the host takes a layer at once.
+        # Else layers of LSTM are not composed.
         with ways.way(forward), torch.backends.mkldnn.flags(enabled=False):
             total = layer(sequence)[0].float().square().sum()
         with ways.way(backward):
@@ -68,3 +72,116 @@ def test_gradcheck(device, kind):
     layer = kind(3, 4, dtype=torch.float64).to(device)
     sequence = torch.randn(2, 2, 3, dtype=torch.float64).to(device).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: layer(x)[0], [sequence])
+
+
+STEPS = ("outboard_layers::lstm_steps", "outboard_layers::lstm_steps_backward")
+
+
+@pytest.fixture
+def by_steps(device):
+    """Forces the device's way, and holds that layers took it."""
+    with ways.way("device"), fallback.report() as report:
+        yield
+    taken = {row.op: row.way for row in report.rows}
+    assert {taken.get(op) for op in STEPS} == {"device"}
+    assert "aten::_thnn_fused_lstm_cell" not in taken
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("bidirectional", [True, False])
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize(
+    ("steps", "batch", "inputs", "hidden"),
+    [(5, 4, 6, 8), (3, 9, 5, 70), (1, 1, 1, 1), (4, 3, 33, 19)],
+)
+def test_layers(device, by_steps, bias, bidirectional, batch_first, steps, batch, inputs, hidden):
+    """Whole vectors and less than one, rows of the batch that four do not divide."""
+    torch.manual_seed(0)
+    layer = torch.nn.LSTM(
+        inputs,
+        hidden,
+        num_layers=2,
+        bias=bias,
+        bidirectional=bidirectional,
+        batch_first=batch_first,
+    )
+    sequence = torch.randn(steps, batch, inputs)
+    actual = run_layer(copy.deepcopy(layer).to(device), sequence.to(device))
+    for want, got in zip(run_layer(layer, sequence), actual, strict=True):
+        assert_close(got, want, rtol=1e-4, atol=1e-5)
+
+
+def run_layer(layer, sequence):
+    """Outputs, last states, and gradients of all, the first states' included."""
+    count = layer.num_layers * (2 if layer.bidirectional else 1)
+    batch = sequence.shape[0 if layer.batch_first else 1]
+    torch.manual_seed(1)
+    states = [torch.randn(count, batch, layer.hidden_size) for _ in range(2)]
+    states = [s.to(sequence).requires_grad_() for s in states]
+    sequence = sequence.detach().requires_grad_()
+    output, last = layer(sequence, states)
+    total = sum((s * s.detach().cos()).sum() for s in (output, *last))
+    gradients = torch.autograd.grad(total, [sequence, *states, *layer.parameters()])
+    return [t.detach().cpu() for t in (output, *last, *gradients)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_layers_of_other_dtypes(device, by_steps, dtype):
+    torch.manual_seed(0)
+    layer = torch.nn.LSTM(6, 20, dtype=dtype)
+    sequence = torch.randn(5, 4, 6, dtype=dtype)
+    actual = run_layer(copy.deepcopy(layer).to(device), sequence.to(device))
+    expected = run_layer(copy.deepcopy(layer).double(), sequence.double())
+    close = {"rtol": 1e-9, "atol": 1e-9} if dtype == torch.float64 else {"rtol": 0.1, "atol": 0.05}
+    for want, got in zip(expected, actual, strict=True):
+        assert got.dtype == dtype
+        assert_close(got.double(), want, **close)
+
+
+@pytest.mark.parametrize("used", ["output", "hidden", "cells"])
+def test_gradients_of_one_result(device, by_steps, used):
+    def gradient(layer, x):
+        x = x.detach().requires_grad_()
+        output, (hidden, cells) = layer(x)
+        result = {"output": output, "hidden": hidden, "cells": cells}[used]
+        return torch.autograd.grad(result.sin().sum(), [x, *layer.parameters()])
+
+    torch.manual_seed(0)
+    layer, sequence = torch.nn.LSTM(6, 8), torch.randn(5, 4, 6)
+    actual = gradient(copy.deepcopy(layer).to(device), sequence.to(device))
+    for want, got in zip(gradient(layer, sequence), actual, strict=True):
+        assert_close(got.cpu(), want, rtol=1e-4, atol=1e-5)
+
+
+def test_second_derivatives_of_layers(device, by_steps):
+    torch.manual_seed(0)
+    layer = torch.nn.LSTM(3, 4, dtype=torch.float64).to(device)
+    sequence = torch.randn(2, 2, 3, dtype=torch.float64).to(device).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: layer(x)[0], [sequence])
+    assert torch.autograd.gradgradcheck(lambda x: layer(x)[0], [sequence])
+
+
+def test_biases_have_gradients_of_their_own(device, by_steps):
+    layer = torch.nn.LSTM(6, 8).to(device)
+    layer(torch.randn(5, 4, 6, device=device))[0].sum().backward()
+    expected = layer.bias_hh_l0.grad.clone()
+    layer.bias_ih_l0.grad.zero_()
+    assert torch.equal(layer.bias_hh_l0.grad, expected)
+
+
+def test_a_backward_goes_the_way_of_its_forward(device, shares_memory):
+    """Workspaces differ."""
+    if not (shares_memory and torch.backends.mkldnn.is_available()):
+        pytest.skip("there is one way only")
+    torch.manual_seed(0)
+    layer = torch.nn.LSTM(6, 20).to(device)
+    sequence = torch.randn(5, 4, 6, device=device, requires_grad=True)
+    gradients = []
+    for forward, backward in (("device", "host"), ("host", "device"), ("host", "host")):
+        with ways.way(forward):
+            total = layer(sequence)[0].square().sum()
+        with ways.way(backward):
+            gradients.append(torch.autograd.grad(total, [sequence, *layer.parameters()]))
+    for mixed in gradients[:2]:
+        for got, want in zip(mixed, gradients[2], strict=True):
+            assert_close(got, want, rtol=1e-4, atol=1e-5)

@@ -1,4 +1,4 @@
-"""Which way layers of LSTM go: cells by device kernels, or one call of oneDNN on the host."""
+"""Which way layers of LSTM go: steps by device kernels, or one call of oneDNN on the host."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ def test_a_way_that_is_forced(device, shares_memory, forced):
         seen, output = operators(layer, sequence)
     one_call = forced == "host" and shares_memory and torch.backends.mkldnn.is_available()
     assert ("aten::mkldnn_rnn_layer" in seen) == one_call
-    assert ("aten::_thnn_fused_lstm_cell" in seen) == (not one_call)
+    assert ("outboard_layers::lstm_steps" in seen) == (forced == "device")
+    assert ("aten::_thnn_fused_lstm_cell" in seen) == (forced == "host" and not one_call)
     assert_close(output.cpu(), layer.cpu()(sequence.cpu())[0])
 
 
 @pytest.mark.parametrize("saved", [-10_000.0, 10_000.0])
 def test_auto_goes_by_the_table(device, shares_memory, savings, saved):
-    """What a layer saves counts as a whole, and not what its cells would."""
+    """What a layer saves counts as a whole, and not what its products would."""
     if not (shares_memory and torch.backends.mkldnn.is_available()):
         pytest.skip("there is one way only")
     layer, sequence = torch.nn.LSTM(6, 20).to(device), torch.randn(5, 4, 6, device=device)
@@ -37,3 +38,4 @@ def test_auto_goes_by_the_table(device, shares_memory, savings, saved):
     with torch.no_grad():
         seen, _ = operators(layer, sequence)
     assert ("aten::mkldnn_rnn_layer" in seen) == (saved > 0)
+    assert ("outboard_layers::lstm_steps" in seen) == (saved < 0)

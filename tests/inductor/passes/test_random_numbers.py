@@ -8,6 +8,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from torch_outboard.inductor.passes import random_numbers
+
 Draw = Callable[[torch.Tensor], torch.Tensor]
 
 
@@ -83,3 +85,15 @@ def test_distributions_of_other_devices_decompositions(device: torch.device):
     torch.manual_seed(2)
     for want, got in zip(function(x), actual, strict=True):
         assert torch.equal(got.cpu(), want.cpu())
+
+
+def test_graphs_in_caches_depend_on_all_sources(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(random_numbers, "get_hash_for_files", lambda files: files)
+    sources = random_numbers.UseOwnNumbers(random_numbers.Words).uuid()[0]
+    for name in (
+        "scheduling.py",
+        "kernel/body.py",
+        "opencl/printer.py",
+        "passes/random_numbers.py",
+    ):
+        assert any(source.endswith(f"inductor/{name}") for source in sources)

@@ -9,6 +9,7 @@ import torch
 from torch._inductor.codegen.common import CSEVariable, DeferredLine
 from torch._inductor.virtualized import V
 
+from torch_outboard.inductor.kernel.parameters import is_number_of_host
 from torch_outboard.inductor.opencl.value_types import (
     LANES,
     STORED_NAMES,
@@ -26,7 +27,7 @@ class Memory:
     def load(self: Any, name: str, index: sympy.Expr) -> CSEVariable:
         pointer = self.args.input(name)
         dtype = V.graph.get_dtype(name)
-        if V.graph.is_unspec_arg(name):
+        if is_number_of_host(name):
             # A scalar tensor of the host: its value is passed.
             text = (
                 f"({pointer} != 0)" if dtype == torch.bool else f"(({value_type(dtype)}){pointer})"

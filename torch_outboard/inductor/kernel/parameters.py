@@ -53,6 +53,18 @@ class Parameter:
 FAULT = Parameter("ob_fault", "F", "int", "")
 
 
+def is_number_of_host(name: str) -> bool:
+    """Whether a buffer is one number in memory of the host, whose value is passed.
+
+    Before 2.12 Inductor copies such an argument, with another shape, to a buffer of the host.
+    """
+    if V.graph.is_unspec_arg(name):
+        return True
+    buffer = V.graph.try_get_buffer(name)
+    device = None if buffer is None else buffer.get_device()
+    return device is not None and device.type == "cpu" and buffer.get_numel() == 1
+
+
 def parameters_of(kernel: Any) -> list[Parameter]:
     """Of a kernel whose body is generated."""
     names, calls, arguments, _ = kernel.args.python_argdefs()
@@ -69,7 +81,7 @@ def assertion(number: int, message: str) -> Parameter:
 
 
 def _parameter(kernel: Any, name: str, call: str, argument: Any) -> Parameter:
-    if isinstance(argument, TensorArg) and V.graph.is_unspec_arg(argument.buffer):
+    if isinstance(argument, TensorArg) and is_number_of_host(argument.buffer):
         letter = _letter(argument.dtype)
         return Parameter(name, letter, _SCALARS[letter], call)
     if isinstance(argument, TensorArg):

@@ -13,6 +13,8 @@ from torch.utils._sympy.functions import CeilDiv
 
 from torch_outboard.inductor.kernel.loops import Loop
 from torch_outboard.inductor.kernel.ownership import units_together
+from torch_outboard.inductor.kernel.parameters import parameters_of
+from torch_outboard.inductor.opencl.hoisting import hoist
 from torch_outboard.inductor.opencl.value_types import LANES, at_lanes
 from torch_outboard.inductor.target import Target
 
@@ -112,7 +114,16 @@ class Units:
                 size = self.numel_text(tree)
                 code.writeline(f"const {kind} {tree.index_sym().name} = {rest} % ({size});")
                 rest = f"({rest} / ({size}))"
-        self._write_lanes(code)
+        body = IndentedBuffer()
+        self._write_lanes(body)
+        before, text = "", body.getvalue()
+        if self.target.group == 1:
+            parameters = parameters_of(self)
+            pointers = {p.name: p.argument for p in parameters if p.is_pointer}
+            numbers = [p.name for p in parameters if not p.is_pointer]
+            before, text = hoist(text, pointers, numbers)
+        code.splice(before)
+        code.splice(text)
 
     def _blocks_text(self: Any, tree: IterationRangesRoot) -> str:
         """Blocks of the inner tree."""

@@ -28,6 +28,7 @@ from torch_outboard.inductor.target import target_of
 from torch_outboard.state import state
 
 aten = torch.ops.aten
+_BACKEND = Path(__file__).parents[1]
 _LIBRARY = torch.library.Library("outboard_compiled", "DEF")
 _WORDS = 1 << 32
 _UNIT = 2.0**-24
@@ -170,7 +171,7 @@ class UseOwnNumbers(CustomGraphPass):
         """What code in PyTorch's caches depends on: the backend's sources, and the device."""
         properties = _C.device_properties(_C.current_device())
         device = torch.device(state.name, _C.current_device())
-        sources = sorted(str(path) for path in Path(__file__).parent.rglob("*.py"))
+        sources = sorted(str(path) for path in _BACKEND.rglob("*.py"))
         target = target_of(device)
         return (
             get_hash_for_files(tuple(sources)),

@@ -1,8 +1,8 @@
 """Values that cost much and have several readers: stored once, for devices that compute in vectors.
 
 Inductor computes a value anew in every kernel that reads it while that takes few loads, and knows
-functions that cost more than a load for the device "cpu" alone. A GPU waits for memory; a processor
-waits for a sine where what it would load is in its cache.
+functions that cost more than a load for the device "cpu" alone, and few. A GPU waits for memory; a
+processor has a value from its cache sooner than a sine, and from memory about as soon.
 """
 
 from __future__ import annotations
@@ -16,10 +16,6 @@ from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_file
 from torch_outboard.inductor.target import target_of
 from torch_outboard.ops.functions.table import costly
 from torch_outboard.state import state
-
-# Bytes of a value that the cache of one processor has room for, beside others. From memory it would
-# take as long as computing it: softmax over 4 MB was no faster.
-_CACHED = 1 << 18
 
 
 class StoreReused(CustomGraphPass):
@@ -40,7 +36,7 @@ class StoreReused(CustomGraphPass):
                 if node.args[0] in unstored:
                     unstored.add(node)
             elif _is_pointwise(node) and (
-                _name(node) in costly() or not unstored.isdisjoint(node.all_input_nodes)
+                _costs(node) or not unstored.isdisjoint(node.all_input_nodes)
             ):
                 if _readers(node) > 1 and _pays(node):
                     node.meta["inductor_realize_to_strides"] = True
@@ -65,9 +61,13 @@ def _is_view(node: torch.fx.Node) -> bool:
     return isinstance(node.target, torch._ops.OpOverload) and node.target.is_view
 
 
-def _name(node: torch.fx.Node) -> str:
-    """Of the scalar function, which Inductor's operation handlers and `aten` call alike."""
-    return node.target._schema.name.partition("::")[2].removeprefix("special_")
+def _costs(node: torch.fx.Node) -> bool:
+    # `aten` and Inductor's operation handlers call scalar functions alike.
+    name = node.target._schema.name.partition("::")[2].removeprefix("special_")
+    if name == "pow":  # halves of integers are products, and roots
+        exponent = node.args[1]
+        return not isinstance(exponent, (int, float)) or not float(2 * exponent).is_integer()
+    return name in costly()
 
 
 def _readers(node: torch.fx.Node) -> int:
@@ -77,15 +77,5 @@ def _readers(node: torch.fx.Node) -> int:
 
 def _pays(node: torch.fx.Node) -> bool:
     value = node.meta.get("val")
-    if not isinstance(value, torch.Tensor) or value.device.type != state.name:
-        return False
-    return target_of(value.device).lanes > 1 and _count(value) * value.itemsize <= _CACHED
-
-
-def _count(value: torch.Tensor) -> float:
-    """Elements; with open sizes those of the first call, since asking would make them fixed."""
-    count = value.numel()
-    if isinstance(count, int):
-        return count
-    known = count.node.hint
-    return known if isinstance(known, int) else float("inf")
+    ours = isinstance(value, torch.Tensor) and value.device.type == state.name
+    return ours and target_of(value.device).lanes > 1

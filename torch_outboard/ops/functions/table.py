@@ -38,7 +38,7 @@ def costly() -> frozenset[str]:
         elementary.EXPONENTIAL, elementary.TRIGONOMETRIC, special.SPECIAL, bessel.BESSEL,
         scalar_only(),
     )  # fmt: skip
-    return frozenset().union(*groups) - {"sqrt", "rsqrt"}
+    return frozenset().union(*groups, ["pow"]) - {"sqrt", "rsqrt"}
 
 
 @cache

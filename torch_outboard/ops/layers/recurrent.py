@@ -1,15 +1,28 @@
-"""The cells of LSTM and GRU layers, each one kernel.
+"""The cells of LSTM and GRU layers, each one kernel, and all steps in time of an LSTM layer.
 
-The workspaces have the layout of the cells that are composed of operators
+The workspaces of cells have the layout of those that are composed of operators
 (csrc/accelerator_operators/recurrent_cells.cpp), so that forwards and backwards of both fit.
+Steps are what csrc/accelerator_operators/lstm_steps.cpp calls.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from torch_outboard.ops.row import FLOATS, Row
 from torch_outboard.ops.template import Launch, Result, templated
+
+_LIBRARY = torch.library.Library("outboard_layers", "DEF")
+_LIBRARY.define(
+    "lstm_steps(Tensor gates, Tensor weight, Tensor hx, Tensor cx, bool reverse)"
+    " -> (Tensor, Tensor)"
+)
+_LIBRARY.define(
+    "lstm_steps_backward(Tensor workspace, Tensor weight, Tensor? grad_output, Tensor? grad_hy,"
+    " Tensor? grad_cy, int steps, int batch, bool reverse) -> (Tensor, Tensor, Tensor)"
+)
 
 
 def _cell(overload: str, state: str, gates: int, *, backward: bool, **properties: Any) -> Row:
@@ -53,10 +66,90 @@ def _forward(overload: str, state: str, gates: int, kept: int, results: list[Res
     )
 
 
+def _steps(overload: str, launches: list[Launch], *, backward: bool, **properties: Any) -> Row:
+    """A row of all steps; a work-group takes 4 rows of the batch and `chunk` hidden values."""
+    return templated(
+        f"outboard_layers::{overload}",
+        "recurrent_steps",
+        launches,
+        dtypes=FLOATS,
+        numbers={
+            "steps": "steps", "batch": "batch", "hidden": "hidden", "chunk": "chunk",
+            "chunks": "chunks", "cells_at": "4 * steps * states",
+            "states_at": "(5 * steps + 1) * states",
+        },
+        constants={"BACKWARD": str(int(backward)), "reverse": "reverse"},
+        vectors=True,
+        family="recurrent",
+        **properties,
+    )  # fmt: skip
+
+
+_PARTS = {
+    "states": "batch * hidden",
+    "chunk": "max(64, group_lanes)",
+    "chunks": "(hidden + chunk - 1) // chunk",
+    "parts": "(batch + 3) // 4 * chunks",
+}
+
+
+def _step_rows() -> list[Row]:
+    gates = "[steps, batch, 4 * hidden]"
+    state = "[batch, hidden]"
+    return [
+        _steps(
+            "lstm_steps",
+            [
+                Launch("first_states", "states"),
+                Launch("turn_weights", "4 * hidden * ((hidden + 15) // 16)"),
+                Launch("step_in_time", "parts", groups=True, repeat="steps"),
+            ],
+            backward=False,
+            operands="gates weight hx cx",
+            let={
+                "steps": "size(gates, 0)", "batch": "size(gates, 1)", "hidden": "size(weight, 1)",
+                **_PARTS,
+            },
+            conditions=[
+                "dims(gates) == 3 && dims(weight) == 2 && numel(gates) > 0",
+                f"sizes(gates) == {gates} && sizes(weight) == [4 * hidden, hidden]",
+                f"sizes(hx) == {state} && sizes(cx) == {state}",
+            ],
+            results=[
+                Result("out", sizes="[steps, batch, hidden]"),
+                Result("workspace", sizes="[(6 * steps + 2) * states]"),
+            ],
+            temporaries=[Result("turned", sizes="4 * hidden * hidden")],
+        ),
+        _steps(
+            "lstm_steps_backward",
+            [Launch("step_in_time", "parts", groups=True, repeat="steps + 1")],
+            backward=True,
+            operands="workspace weight grad_output? grad_hy? grad_cy?",
+            let={"hidden": "size(weight, 1)", **_PARTS},
+            conditions=[
+                "dims(weight) == 2 && steps > 0 && batch > 0 && numel(weight) > 0",
+                "sizes(weight) == [4 * hidden, hidden]",
+                "sizes(workspace) == [(6 * steps + 2) * states]",
+                "!given(grad_output) || sizes(grad_output) == [steps, batch, hidden]",
+                f"!given(grad_hy) || sizes(grad_hy) == {state}",
+                f"!given(grad_cy) || sizes(grad_cy) == {state}",
+            ],
+            results=[
+                Result("grad_gates", sizes=gates),
+                Result("grad_hx", sizes=state),
+                Result("grad_cx", sizes=state),
+            ],
+            temporaries=[Result("to_cells", sizes="2 * states")],
+        ),
+    ]  # fmt: skip
+
+
 def rows() -> list[Row]:
     """Every row."""
     state = "[batch, hidden]"
     return [
+        *_step_rows(),
         _forward(
             "_thnn_fused_lstm_cell",
             "cx",

@@ -1,0 +1,161 @@
+// The steps in time of an LSTM layer, one launch each. A work-group takes ROWS rows of the batch and
+// `chunk` hidden values: their part of the product with the hidden weights, and then their cells,
+// while all of it is in registers.
+//
+// State s is the one before step s, and step s computes time t, which goes back in reverse. The
+// workspace holds, one after the other: the activated input, forget, cell and output gates
+// (steps, batch, 4, hidden), cell states (steps + 1, batch, hidden), and hidden states of the same
+// shape. Values go in vectors, the last of which may overlap the one before it; layers with fewer
+// than a vector go one by one.
+
+#define ROWS 4
+#define TIME(s) (reverse ? steps - 1 - (s) : (s))
+#define GATE(s, row, gate) (((TIME(s) * batch + (row)) * 4 + (gate)) * hidden)
+#define OUTPUT(s, row) ((TIME(s) * batch + (row)) * hidden)
+#define CELL(s, row) (cells_at + ((s) * batch + (row)) * hidden)
+#define HIDDEN(s, row) (states_at + ((s) * batch + (row)) * hidden)
+
+static inline V sigmoid_of_one(const V x) { return (V)1 / ((V)1 + exp(-x)); }
+
+// For hidden values `j` of rows `row[0]` to `row[ROWS - 1]`; rows beyond the last are the last.
+#define FOR_PART(VECTOR_BODY, SCALAR_BODY)                                                  \
+  OB_FOR_GROUPS(part) {                                                                     \
+    const ob_index from = part % chunks * chunk, end = min(from + chunk, hidden);           \
+    ob_index row[ROWS];                                                                     \
+    for (int r = 0; r < ROWS; ++r) row[r] = min(part / chunks * ROWS + r, batch - 1);       \
+    if (hidden >= W) {                                                                      \
+      for (ob_index next = from + OB_LANE * W; next < end; next += OB_LOCAL * W) {          \
+        const ob_index j = min(next, hidden - W);                                           \
+        VECTOR_BODY                                                                         \
+      }                                                                                     \
+    } else {                                                                                \
+      for (ob_index j = from + OB_LANE; j < end; j += OB_LOCAL) {                           \
+        SCALAR_BODY                                                                         \
+      }                                                                                     \
+    }                                                                                       \
+  }
+
+#if !BACKWARD
+
+__kernel void first_states(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_ITEM(i)
+  workspace_store(cells_at + i, cx_load(i));
+  workspace_store(states_at + i, hx_load(i));
+}
+
+// Weights by the value that they multiply: (hidden, 4, hidden). An item takes a line of the cache.
+__kernel void turn_weights(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_ITEM(item)
+  const ob_index all = 4 * hidden, gate = item % all, from = item / all * 16;
+  const ob_index end = min(from + 16, hidden);
+  for (ob_index k = from; k < end; ++k) turned_store(k * all + gate, weight_load(gate * hidden + k));
+}
+
+#define STEP(type, load, store, sigmoid, tanh_of)                                           \
+  type sum[ROWS][4];                                                                        \
+  _Pragma("unroll") for (int r = 0; r < ROWS; ++r) {                                        \
+    _Pragma("unroll") for (int gate = 0; gate < 4; ++gate) {                                \
+      sum[r][gate] = gates##load(GATE(ob_step, row[r], gate) + j);                          \
+    }                                                                                       \
+  }                                                                                         \
+  for (ob_index k = 0; k < hidden; ++k) {                                                   \
+    type weights[4];                                                                        \
+    _Pragma("unroll") for (int gate = 0; gate < 4; ++gate) {                                \
+      weights[gate] = turned##load((k * 4 + gate) * hidden + j);                            \
+    }                                                                                       \
+    _Pragma("unroll") for (int r = 0; r < ROWS; ++r) {                                      \
+      const type before = (type)(workspace_load(HIDDEN(ob_step, row[r]) + k));              \
+      _Pragma("unroll") for (int gate = 0; gate < 4; ++gate) {                              \
+        sum[r][gate] += before * weights[gate];                                             \
+      }                                                                                     \
+    }                                                                                       \
+  }                                                                                         \
+  _Pragma("unroll") for (int r = 0; r < ROWS; ++r) {                                        \
+    const type input = sigmoid(sum[r][0]), forget = sigmoid(sum[r][1]);                     \
+    const type cell = tanh_of(sum[r][2]), output = sigmoid(sum[r][3]);                      \
+    const type state = forget * workspace##load(CELL(ob_step, row[r]) + j) + input * cell;  \
+    const type result = output * tanh_of(state);                                            \
+    workspace##store(GATE(ob_step, row[r], 0) + j, input);                                  \
+    workspace##store(GATE(ob_step, row[r], 1) + j, forget);                                 \
+    workspace##store(GATE(ob_step, row[r], 2) + j, cell);                                   \
+    workspace##store(GATE(ob_step, row[r], 3) + j, output);                                 \
+    workspace##store(CELL(ob_step + 1, row[r]) + j, state);                                 \
+    workspace##store(HIDDEN(ob_step + 1, row[r]) + j, result);                              \
+    out##store(OUTPUT(ob_step, row[r]) + j, result);                                        \
+  }
+
+#else
+
+// The last launch of `steps + 1` has what goes into the first states. What comes to cell states
+// alternates between the halves of `to_cells`: vectors that overlap read what they write.
+#define SLOT(turn, row) (((turn) % 2 * batch + (row)) * hidden)
+
+#if HAS_grad_hy
+#define LAST_HIDDEN(type, load, row) grad_hy##load((row) * hidden + j)
+#else
+#define LAST_HIDDEN(type, load, row) (type)(0)
+#endif
+#if HAS_grad_cy
+#define LAST_CELL(type, load, row) grad_cy##load((row) * hidden + j)
+#else
+#define LAST_CELL(type, load, row) (type)(0)
+#endif
+#if HAS_grad_output
+#define OF_OUTPUT(load, s, row) +grad_output##load(OUTPUT(s, row) + j)
+#else
+#define OF_OUTPUT(load, s, row)
+#endif
+
+#define STEP(type, load, store, sigmoid, tanh_of)                                           \
+  const ob_index s = steps - 1 - ob_step;                                                   \
+  type to_hidden[ROWS], rest[ROWS], to_cell[ROWS];                                          \
+  if (ob_step == 0) {                                                                       \
+    _Pragma("unroll") for (int r = 0; r < ROWS; ++r) {                                      \
+      to_hidden[r] = LAST_HIDDEN(type, load, row[r]);                                       \
+      to_cell[r] = LAST_CELL(type, load, row[r]);                                           \
+    }                                                                                       \
+  } else {                                                                                  \
+    _Pragma("unroll") for (int r = 0; r < ROWS; ++r) {                                      \
+      to_hidden[r] = rest[r] = (type)(0);                                                   \
+      to_cell[r] = to_cells##load(SLOT(ob_step, row[r]) + j);                               \
+    }                                                                                       \
+    for (ob_index k = 0; k < 4 * hidden; k += 2) {                                          \
+      const type even = weight##load(k * hidden + j);                                       \
+      const type odd = weight##load((k + 1) * hidden + j);                                  \
+      _Pragma("unroll") for (int r = 0; r < ROWS; ++r) {                                    \
+        to_hidden[r] += (type)(grad_gates_load(GATE(s + 1, row[r], 0) + k)) * even;         \
+        rest[r] += (type)(grad_gates_load(GATE(s + 1, row[r], 0) + k + 1)) * odd;           \
+      }                                                                                     \
+    }                                                                                       \
+    _Pragma("unroll") for (int r = 0; r < ROWS; ++r) to_hidden[r] += rest[r];               \
+  }                                                                                         \
+  _Pragma("unroll") for (int r = 0; r < ROWS; ++r) {                                        \
+    if (ob_step == steps) {                                                                 \
+      grad_hx##store(row[r] * hidden + j, to_hidden[r]);                                    \
+      grad_cx##store(row[r] * hidden + j, to_cell[r]);                                      \
+    } else {                                                                                \
+      const type one = (type)(1), to_output = to_hidden[r] OF_OUTPUT(load, s, row[r]);      \
+      const type input = workspace##load(GATE(s, row[r], 0) + j);                           \
+      const type forget = workspace##load(GATE(s, row[r], 1) + j);                          \
+      const type cell = workspace##load(GATE(s, row[r], 2) + j);                            \
+      const type output = workspace##load(GATE(s, row[r], 3) + j);                          \
+      const type state = tanh_of(workspace##load(CELL(s + 1, row[r]) + j));                 \
+      const type before = workspace##load(CELL(s, row[r]) + j);                             \
+      const type to_state = to_cell[r] + to_output * output * (one - state * state);        \
+      grad_gates##store(GATE(s, row[r], 0) + j, to_state *cell *input *(one - input));      \
+      grad_gates##store(GATE(s, row[r], 1) + j, to_state *before *forget *(one - forget));  \
+      grad_gates##store(GATE(s, row[r], 2) + j, to_state *input *(one - cell * cell));      \
+      grad_gates##store(GATE(s, row[r], 3) + j, to_output *state *output *(one - output));  \
+      to_cells##store(SLOT(ob_step + 1, row[r]) + j, to_state *forget);                     \
+    }                                                                                       \
+  }
+
+#endif
+
+__kernel void step_in_time(OB_PARAMETERS) {
+  OB_BEGIN
+  FOR_PART(STEP(T, _load_vector, _store_vector, ob_sigmoid, ob_tanh),
+           STEP(V, _load, _store, sigmoid_of_one, tanh))
+}
