@@ -16,7 +16,7 @@ from tests.support import run_python
 from torch_outboard import fallback
 from torch_outboard.inductor import choice
 
-SLOW, FAST = 0.02, 0.0
+SLOW, FAST = 0.06, 0.0
 
 
 @pytest.fixture(autouse=True)

@@ -128,8 +128,8 @@ def test_independent_nodes(device: torch.device):
     given = (torch.randn(1000), torch.randn(33, 700), torch.randn(70, 100), i)
     check(independent, *given, device=device)
     code = kernels_of(independent, *moved(given, device))
-    # On a GPU, those with a work-group for each result are another.
-    assert launches(code) <= 3
+    # Of six. A GPU has another for work-groups, and 2.15 leaves one out.
+    assert launches(code) <= (3 if torch.__version__ < (2, 15) else 4)
 
 
 @pytest.mark.usefixtures("combo_kernels")
