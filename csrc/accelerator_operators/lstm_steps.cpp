@@ -74,6 +74,11 @@ Layer forward(const Tensor& input, const Tensor& weight_ih, const Tensor& weight
   return {std::move(output), std::move(hy), std::move(cy), std::move(workspace)};
 }
 
+bool others_brought_kernels(const Operator& entry) {
+  const OperatorWays* ways = entry.ways.load(std::memory_order_acquire);
+  return ways != nullptr && ways->others;
+}
+
 using StepGradients = std::tuple<Tensor, Tensor, Tensor>;
 
 // The same as the kernels of the backward, of operators: for who forbids device kernels after a
@@ -152,7 +157,9 @@ Layer rnn_layer(const Tensor& input, const Tensor& weight0, const Tensor& weight
     return tensor.device() == input.device() && tensor.scalar_type() == input.scalar_type() &&
            tensor.sizes() == sizes;
   };
-  if (mode == kLstmMode && batch_sizes.empty() && input.dim() == 3 && input.numel() > 0) {
+  static Operator& entry = router_entry("aten::mkldnn_rnn_layer");
+  if (!others_brought_kernels(entry) && mode == kLstmMode && batch_sizes.empty() &&
+      input.dim() == 3 && input.numel() > 0) {
     const int64_t batch = input.size(1), gates = 4 * hidden_size;
     if (has(weight0, {gates, input.size(2)}) && has(weight1, {gates, hidden_size}) &&
         has(weight2, {gates}) && has(weight3, {gates}) && has(hx_, {batch, hidden_size}) &&
@@ -163,7 +170,6 @@ Layer rnn_layer(const Tensor& input, const Tensor& weight0, const Tensor& weight
   }
   static const auto op =
       c10::Dispatcher::singleton().findSchemaOrThrow("aten::mkldnn_rnn_layer", "");
-  static Operator& entry = router_entry("aten::mkldnn_rnn_layer");
   return CallRouted<decltype(rnn_layer)>::call(
       entry, op, input, weight0, weight1, weight2, weight3, hx_, cx_, reverse, batch_sizes, mode,
       hidden_size, num_layers, has_biases, bidirectional, batch_first, train);
@@ -178,12 +184,13 @@ LayerGradients rnn_layer_backward(const Tensor& input, const Tensor& weight1, co
                                   int64_t num_layers, bool has_biases, bool train,
                                   bool bidirectional, at::IntArrayRef batch_sizes, bool batch_first,
                                   const Tensor& workspace) {
-  if (workspace.defined() && workspace.scalar_type() == input.scalar_type()) {
+  static Operator& entry = router_entry("aten::mkldnn_rnn_layer_backward");
+  if (!others_brought_kernels(entry) && workspace.defined() &&
+      workspace.scalar_type() == input.scalar_type()) {
     return backward(input, weight1, weight2, grad_output, grad_hy, grad_cy, reverse, workspace);
   }
   static const auto op =
       c10::Dispatcher::singleton().findSchemaOrThrow("aten::mkldnn_rnn_layer_backward", "");
-  static Operator& entry = router_entry("aten::mkldnn_rnn_layer_backward");
   return CallRouted<decltype(rnn_layer_backward)>::call(
       entry, op, input, weight1, weight2, weight3, weight4, hx_, cx_tmp, output, hy_, cy_,
       grad_output, grad_hy, grad_cy, reverse, mode, hidden_size, num_layers, has_biases, train,

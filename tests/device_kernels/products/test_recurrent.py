@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+import torch_outboard
 from torch_outboard import fallback, ways
 
 CELLS = {
@@ -185,3 +186,22 @@ def test_a_backward_goes_the_way_of_its_forward(device, shares_memory):
     for mixed in gradients[:2]:
         for got, want in zip(mixed, gradients[2], strict=True):
             assert_close(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_a_kernel_of_a_user_serves_layers(device):
+    """And not the kit's steps."""
+    layer = torch.nn.LSTM(6, 8).to(device)
+    sequence = torch.randn(5, 4, 6, device=device)
+
+    def zeros(input, weight_ih, weight_hh, bias_ih, bias_hh, hx, cx, *rest):
+        output = input.new_zeros(*input.shape[:2], 8)
+        return output, hx, cx, input.new_zeros(0, dtype=torch.uint8)
+
+    handle = torch_outboard.kernel("mkldnn_rnn_layer")(zeros)
+    try:
+        with torch.no_grad(), ways.way("device"):
+            assert not layer(sequence)[0].any()
+    finally:
+        handle.remove()
+    with torch.no_grad(), ways.way("device"):
+        assert layer(sequence)[0].any()
