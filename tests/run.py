@@ -38,7 +38,7 @@ CLANG_KERNELS = (
     "tests/device_kernels/programs/test_graphed_callables.py",
     # Its launches record no events of their own.
     "tests/profiler/test_kernels.py",
-    "tests/inductor/test_reductions.py",
+    "tests/inductor/kernel/reduction/test_reductions.py",
 )
 
 # Those that a driver with kernels runs, whose every process waits for kernels that are compiled.

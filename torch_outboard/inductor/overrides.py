@@ -272,6 +272,8 @@ class OpenCLOverrides(OpOverrides):
     @staticmethod
     def masked(mask: Any, body: Callable[[], Any], other: Any) -> Any:
         kernel = V.kernel
+        if kernel.target.group == 1 and isinstance(mask, CSEVariable) and not is_vector(mask):
+            return kernel.branch(mask, body, other)
         with kernel.mask_loads(mask, other) as new_mask:
             result = body()
         if not isinstance(result, CSEVariable):

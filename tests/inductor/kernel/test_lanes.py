@@ -39,3 +39,40 @@ def test_sums_over_rows_take_several_vectors_at_once(columns: int, device: torch
     x = torch.randn(300, columns)
     check(function, x, device=device, tolerance=1e-3)
     assert "_copy1" in kernels_of(function, *moved((x,), device))
+
+
+DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int8, torch.bool]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [5, 31, 33, 257])
+def test_every_second_element(size: int, dtype: torch.dtype, device: torch.device):
+    """Also where the last one is the last of the memory."""
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        odd = x[:, 1::2].logical_not()
+        return x[:, ::2].clone(), odd, torch.nn.functional.pad(odd, (3, 2), value=1)
+
+    x = (torch.randn(3, size) * 2).to(dtype)
+    check(function, x, device=device)
+    if target_of(device).lanes > 1 and size > 200:
+        code = kernels_of(function, *moved((x,), device))
+        assert "ob_stride2_load" in code
+        assert "ob_gather" not in code
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("times", [2, 3, 4, 8, 16])
+def test_elements_for_several_lanes(times: int, dtype: torch.dtype, device: torch.device):
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        longer = x[:, :, None].expand(3, 64, times).reshape(3, 64 * times).logical_not()
+        part = x[:, :32, None].expand(3, 32, times).reshape(3, 32 * times).repeat(1, 2)
+        return longer[:, : 37 * times], part, torch.nn.functional.pad(longer, (3, 2), value=1)
+
+    x = (torch.randn(3, 64) * 2).to(dtype)
+    check(function, x, device=device)
+    lanes = target_of(device).lanes
+    if lanes > times and times % 2 == 0:
+        code = kernels_of(lambda x: function(x)[0], *moved((x,), device))
+        assert f"ob_repeat{times}_load" in code
+        assert "ob_gather" not in code

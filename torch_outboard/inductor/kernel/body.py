@@ -24,12 +24,13 @@ from torch._inductor.utils import sympy_product
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
 
+from torch_outboard.inductor.kernel.branches import Branches
 from torch_outboard.inductor.kernel.indices import Indices
 from torch_outboard.inductor.kernel.memory import Memory
 from torch_outboard.inductor.kernel.parameters import Parameter, parameters_of, text_of_kernel
 from torch_outboard.inductor.kernel.ranges import Lengths, ranges_by_place
-from torch_outboard.inductor.kernel.reductions import Reductions
-from torch_outboard.inductor.kernel.scans import Scans
+from torch_outboard.inductor.kernel.reduction.reductions import Reductions
+from torch_outboard.inductor.kernel.reduction.scans import Scans
 from torch_outboard.inductor.kernel.searches import Searches
 from torch_outboard.inductor.kernel.units import Units
 from torch_outboard.inductor.kernel.variables import OpenCLCSE
@@ -38,7 +39,9 @@ from torch_outboard.inductor.overrides import OpenCLOverrides
 from torch_outboard.inductor.target import Target, target_of
 
 
-class OpenCLKernel(Units, Indices, Memory, Reductions, Scans, Searches, SIMDKernel[CSEVariable]):
+class OpenCLKernel(
+    Units, Indices, Memory, Branches, Reductions, Scans, Searches, SIMDKernel[CSEVariable]
+):
     """A kernel while its body is generated; see the module."""
 
     overrides = OpenCLOverrides

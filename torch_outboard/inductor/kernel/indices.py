@@ -15,6 +15,7 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from torch_outboard.inductor.kernel.lanes import (
     lanes_along_results,
+    repeats_across_lanes,
     steady_across_lanes,
     stride_at_vec_range,
     without_identities,
@@ -73,17 +74,28 @@ class Indices:
             return sympy.S.Zero
         if any(is_vector(symbol.name) for symbol in index.free_symbols):
             return None
+        root, index = self._along_lanes(index)
+        index = steady_across_lanes(index, root, self.lanes)
+        stride = stride_at_vec_range(index, root, self.lanes)
+        return stride if isinstance(stride, sympy.Integer) else None
+
+    def lane_repeats(self: Any, index: sympy.Expr) -> int:
+        """How many neighbouring lanes share an element, if the next ones have the next; else 0."""
+        if any(is_vector(symbol.name) for symbol in index.free_symbols) or self.lanes == 1:
+            return 0
+        root, index = self._along_lanes(index)
+        return repeats_across_lanes(index, root, self.lanes)
+
+    def _along_lanes(self: Any, index: sympy.Expr) -> tuple[sympy.Symbol, sympy.Expr]:
+        """The loop with lanes, and an index by it."""
         assert self.lane_tree is not None
-        root = self.lane_tree.index_sym()
         entries = {
             symbol: entry.expr
             for symbol in index.free_symbols
             if (entry := self.range_tree_nodes.get(symbol)) is not None
             and entry.root is self.lane_tree
         }
-        index = steady_across_lanes(sympy_subs(index, entries), root, self.lanes)
-        stride = stride_at_vec_range(index, root, self.lanes)
-        return stride if isinstance(stride, sympy.Integer) else None
+        return self.lane_tree.index_sym(), sympy_subs(index, entries)
 
     # ---- Indices
 

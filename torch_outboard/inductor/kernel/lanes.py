@@ -9,6 +9,7 @@ from torch._inductor.codegen.simd_kernel_features import EnableReduction
 from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import FloorDiv, Identity, ModularIndexing
 
+from torch_outboard.inductor.opencl.memory_texts import REPEATED
 from torch_outboard.inductor.target import target_of
 
 try:  # by how much an index grows with a variable
@@ -20,8 +21,8 @@ except ImportError:  # before 2.13
     )
 
 __all__ = [
-    "inner_size", "lanes_along_results", "short_loop", "steady_across_lanes",
-    "stride_at_vec_range", "without_identities",
+    "inner_size", "lanes_along_results", "repeats_across_lanes", "short_loop",
+    "steady_across_lanes", "stride_at_vec_range", "without_identities",
 ]  # fmt: skip
 
 
@@ -89,33 +90,63 @@ def steady_across_lanes(index: sympy.Expr, root: sympy.Symbol, lanes: int) -> sy
     Vectors start at multiples of `lanes` of the loop `root`. For finding strides only.
     """
     index = without_identities(index)
-    steps = sympy.Symbol("steps", integer=True, nonnegative=True)
-
-    def starts_at_multiple(base: sympy.Expr) -> bool:
-        terms = sympy.Add.make_args(sympy.expand(base.subs(root, lanes * steps)))
-        return base.coeff(root) == 1 and all(term.as_coeff_Mul()[0] % lanes == 0 for term in terms)
 
     def steady(base: sympy.Expr, divisor: sympy.Expr) -> bool:
-        return bool(
-            base.has(root)
-            and divisor.is_Integer
-            and divisor % lanes == 0
-            and starts_at_multiple(base)
-        )
-
-    def symbol(expression: sympy.Expr) -> sympy.Symbol:
-        return sympy.Symbol(f"steady_{expression}", integer=True, nonnegative=True)
+        multiple = divisor.is_Integer and divisor % lanes == 0
+        return bool(multiple and _starts_at_multiple(base, root, lanes))
 
     def quotient(base: sympy.Expr, divisor: sympy.Expr) -> sympy.Expr:
         whole = FloorDiv(base, divisor)
-        return symbol(whole) if steady(base, divisor) else whole
+        return _steady(whole) if steady(base, divisor) else whole
 
     def rest(base: sympy.Expr, divisor: sympy.Expr, modulus: sympy.Expr) -> sympy.Expr:
         whole = ModularIndexing(base, divisor, modulus)
         if steady(base, divisor):
-            return symbol(whole)
+            return _steady(whole)
         if divisor == 1 and steady(base, modulus):
-            return root + modulus * symbol(whole)
+            return root + modulus * _steady(whole)
         return whole
 
     return index.replace(FloorDiv, quotient).replace(ModularIndexing, rest)
+
+
+def repeats_across_lanes(index: sympy.Expr, root: sympy.Symbol, lanes: int) -> int:
+    """How many lanes beside each other have one place, and the next ones the next; 0: not so.
+
+    As where an image is made larger. Vectors start at multiples of `lanes` of the loop `root`.
+    """
+    index = steady_across_lanes(index, root, lanes)
+    place = sympy.Symbol("place", integer=True, nonnegative=True)
+    for times in REPEATED:
+        if times >= lanes:
+            break
+
+        def quotient(base: sympy.Expr, divisor: sympy.Expr, times: int = times) -> sympy.Expr:
+            whole = FloorDiv(base, divisor)
+            known = divisor == times and _starts_at_multiple(base, root, lanes)
+            return _steady(whole) + place if known else whole
+
+        def rest(
+            base: sympy.Expr, divisor: sympy.Expr, modulus: sympy.Expr, times: int = times
+        ) -> sympy.Expr:
+            whole = ModularIndexing(base, divisor, modulus)
+            wraps = not modulus.is_Integer or modulus * times % lanes != 0
+            known = divisor == times and not wraps and _starts_at_multiple(base, root, lanes)
+            return _steady(whole) + place if known else whole
+
+        found = index.replace(FloorDiv, quotient).replace(ModularIndexing, rest)
+        if not found.has(root) and not sympy.expand(found - place).has(place):
+            return times
+    return 0
+
+
+def _starts_at_multiple(base: sympy.Expr, root: sympy.Symbol, lanes: int) -> bool:
+    """Whether an expression counts lanes from a multiple of their number."""
+    steps = sympy.Symbol("steps", integer=True, nonnegative=True)
+    terms = sympy.Add.make_args(sympy.expand(base.subs(root, lanes * steps)))
+    counts = base.has(root) and base.coeff(root) == 1
+    return bool(counts and all(term.as_coeff_Mul()[0] % lanes == 0 for term in terms))
+
+
+def _steady(expression: sympy.Expr) -> sympy.Symbol:
+    return sympy.Symbol(f"steady_{expression}", integer=True, nonnegative=True)

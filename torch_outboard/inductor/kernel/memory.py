@@ -52,16 +52,23 @@ class Memory:
             elif mask is not None:
                 at = self.scalar_index(index)
                 text = f"ob_masked_load_{stored}({pointer}, {at}, {mask})"
-        elif stride == 1:
+        elif load := self._regular_load(index, stride):
             masked, end = self._mask_argument(mask)
             at = self.scalar_index(index)
-            text = f"ob_{masked}load_{stored}{LANES}({pointer}, {at}{end})"
+            text = f"ob_{masked}{load}_{stored}{LANES}({pointer}, {at}{end})"
         else:
             masked, end = self._mask_argument(mask)
             buffer = self.compute
             at = str(self.lane_indices(index))
             text = f"ob_{masked}gather_{stored}{LANES}({pointer}, {at}{end})"
         return self.cse.generate(buffer, text, dtype=dtype)
+
+    def _regular_load(self: Any, index: sympy.Expr, stride: Any) -> str:
+        """What loads elements whose places follow from the first one; "" if none does."""
+        if stride in (1, 2):
+            return "load" if stride == 1 else "stride2_load"
+        repeats = self.lane_repeats(index) if stride is None else 0
+        return f"repeat{repeats}_load" if repeats else ""
 
     @staticmethod
     def _mask_argument(mask: str | None) -> tuple[str, str]:

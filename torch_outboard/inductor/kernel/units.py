@@ -11,9 +11,9 @@ from torch._inductor.utils import sympy_product
 from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import CeilDiv
 
-from torch_outboard.inductor.kernel.loops import Loop
 from torch_outboard.inductor.kernel.ownership import units_together
 from torch_outboard.inductor.kernel.parameters import parameters_of
+from torch_outboard.inductor.kernel.reduction.loops import Loop
 from torch_outboard.inductor.opencl.hoisting import hoist
 from torch_outboard.inductor.opencl.value_types import LANES, at_lanes
 from torch_outboard.inductor.target import Target

@@ -18,7 +18,7 @@ _STATEMENT = re.compile(rf"^ *const (?:{'|'.join(_KINDS.split())}) (tmp\d+) = (.
 _LOAD = re.compile(r"\bob_load_\w+\((\w+), \d+\)")
 _NUMBER = re.compile(r"(?<![\w.])(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\w*")
 _CALL = re.compile(r"^ob_(\w+)_[a-z]+$")
-_READ = r"\bob_(?:masked_)?load_\w+\({}\b"
+_READ = r"\bob_(?:masked_)?(?:stride2_|repeat._)?(?:load|gather)_\w+\({}\b"
 
 
 def hoist(text: str, pointers: dict[str, str], numbers: Collection[str]) -> tuple[str, str]:
@@ -35,7 +35,11 @@ def hoist(text: str, pointers: dict[str, str], numbers: Collection[str]) -> tupl
     fixed = _only_read(text, pointers)
     moved: dict[str, str] = {}
     ambiguous: set[str] = set()
+    inside = 0  # of how many branches
     for line in text.splitlines():
+        if inside or (line.lstrip().startswith("if (") and line.endswith("{")):
+            inside += line.count("{") - line.count("}")
+            continue
         if (found := _STATEMENT.match(line)) is None or found[1] in ambiguous:
             continue
         if found[1] in moved and moved[found[1]] != line.strip():

@@ -1,8 +1,11 @@
 """Helpers of generated kernels that read and write memory, by stored type and number of lanes.
 
     load(p, i)            elements from i on, one for each lane
+    stride2_load(p, i)    every second element from i on
+    repeat2_load, repeat4_load, repeat8_load(p, i)
+                          elements from i on, each in so many lanes
     gather(p, i)          elements at the places of a vector of integers
-    masked_load, masked_gather(p, i, m)
+    masked_<load or gather>(p, i, m)
                           only where the mask m says so, 0 elsewhere: memory is not touched there
     store(p, i, v), scatter(p, i, v)
     atomic_add(p, i, v)   adds at places that may be equal, also those of other work items
@@ -12,6 +15,9 @@ They are macros, so that indices may be int or long.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
 
 from torch_outboard.inductor.opencl.float8_texts import FORMATS
 
@@ -41,6 +47,8 @@ STORED = {
     },
 }
 
+# How many lanes may have one element, in vectors of more.
+REPEATED = (2, 4, 8)
 _WORD = {4: "uint", 8: "ulong"}
 
 
@@ -80,21 +88,59 @@ def _define(operation: str, name: str, lanes: int, parameters: str, body: str) -
     return f"#define ob_{operation}_{name}{end}({parameters}) {body}\n"
 
 
-def _whole(name: str, lanes: int) -> str:
+def _whole(name: str, lanes: int, place: str = "(i)") -> str:
     """A vector of elements that follow each other."""
-    raw = f"vload{lanes}(0, (p) + (i))"
+    raw = f"vload{lanes}(0, (p) + {place})"
     if name == "bool":
         return f"(convert_int{lanes}({raw}) != (int{lanes})(0))"
     if name == "half":
-        return f"ob_from_halves{lanes}((const __global ushort *)((p) + (i)))"
+        return f"ob_from_halves{lanes}((const __global ushort *)((p) + {place}))"
     if name in _PACKED:
         return f"ob_unpack_{name}{lanes}({raw})"
     return raw
 
 
-def _load(name: str, lanes: int) -> str:
-    body = _one(name, "i") if lanes == 1 else _whole(name, lanes)
-    return _define("load", name, lanes, "p, i", body)
+def _second(name: str, lanes: int) -> str:
+    """A vector of every second element: of two that meet in its middle, none behind its last."""
+    low, high = _whole(name, lanes), _whole(name, lanes, f"(i) + {lanes - 1}")
+    return f"(({_wide(STORED[name][1], lanes)})(({low}).even, ({high}).odd))"
+
+
+def _repeated(name: str, lanes: int, times: int) -> str:
+    places = "".join(_ELEMENT[lane // times] for lane in range(lanes))
+    return f"({_whole(name, lanes // times)}).s{places}"
+
+
+# Loads of elements whose places follow from the first: the text of a vector, and the places.
+_REGULAR: dict[str, tuple[Callable[[str, int], str], Callable[[int], int]]] = {
+    "load": (_whole, lambda lane: lane),
+    "stride2_load": (_second, lambda lane: 2 * lane),
+    **{
+        f"repeat{times}_load": (
+            partial(_repeated, times=times),
+            partial(lambda times, lane: lane // times, times),
+        )
+        for times in REPEATED
+    },
+}
+
+
+def _regular(operation: str, name: str, lanes: int) -> str:
+    body = _one(name, "i") if lanes == 1 else _REGULAR[operation][0](name, lanes)
+    return _define(operation, name, lanes, "p, i", body)
+
+
+def _masked_regular(operation: str, name: str, lanes: int) -> str:
+    """A vector, if a mask says so for all lanes; else those elements alone that it allows."""
+    if lanes == 1:
+        body = f"((m) ? {_one(name, 'i')} : 0)"
+    else:
+        whole, place = _REGULAR[operation]
+        places = [f"(i) + {place(lane)}" for lane in range(lanes)]
+        parts = [f"({element('m', lane)} ? {_one(name, at)} : 0)" for lane, at in enumerate(places)]
+        some, none = _vector(name, lanes, parts), f"({_wide(STORED[name][1], lanes)})(0)"
+        body = f"(all(m) ? {whole(name, lanes)} : (any(m) ? {some} : {none}))"
+    return _define(f"masked_{operation}", name, lanes, "p, i, m", body)
 
 
 def _gather(name: str, lanes: int) -> str:
@@ -111,15 +157,6 @@ def _masked_gather(name: str, lanes: int) -> str:
         f"({element('m', lane)} ? {_one(name, element('i', lane))} : 0)" for lane in range(lanes)
     ]
     return _define("masked_gather", name, lanes, "p, i, m", _vector(name, lanes, parts))
-
-
-def _masked_load(name: str, lanes: int) -> str:
-    if lanes == 1:
-        return _define("masked_load", name, 1, "p, i, m", f"((m) ? {_one(name, 'i')} : 0)")
-    parts = [f"({element('m', lane)} ? {_one(name, f'(i) + {lane}')} : 0)" for lane in range(lanes)]
-    some, none = _vector(name, lanes, parts), f"({_wide(STORED[name][1], lanes)})(0)"
-    body = f"(all(m) ? {_whole(name, lanes)} : (any(m) ? {some} : {none}))"
-    return _define("masked_load", name, lanes, "p, i, m", body)
 
 
 def _store_one(name: str, place: str, value: str) -> str:
@@ -218,14 +255,14 @@ def _accumulate(name: str, lanes: int) -> str:
     )
 
 
-_OPERATIONS = {
-    "load": _load,
+_OPERATIONS: dict[str, Callable[[str, int], str]] = {
     "gather": _gather,
-    "masked_load": _masked_load,
     "masked_gather": _masked_gather,
     "store": _store,
     "scatter": _scatter,
     "atomic_add": _atomic_add,
     "accumulate": _accumulate,
+    **{name: partial(_regular, name) for name in _REGULAR},
+    **{f"masked_{name}": partial(_masked_regular, name) for name in _REGULAR},
 }
 OPERATIONS = tuple(_OPERATIONS)

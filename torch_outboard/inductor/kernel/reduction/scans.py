@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch._inductor.codegen.common import CSEVariable
 
-from torch_outboard.inductor.kernel.loops import Accumulator
+from torch_outboard.inductor.kernel.reduction.loops import Accumulator
 from torch_outboard.inductor.opencl.value_types import (
     LANES,
     broadcast,

@@ -9,8 +9,8 @@ import torch
 from torch._inductor.codegen.common import CSEVariable, IndentedBuffer
 from torch._inductor.codegen.simd import IterationRangesRoot
 
-from torch_outboard.inductor.kernel.loops import Accumulator, Loop, MaskAccumulator
-from torch_outboard.inductor.kernel.moments import Moments, ShiftedSums, Welford
+from torch_outboard.inductor.kernel.reduction.loops import Accumulator, Loop, MaskAccumulator
+from torch_outboard.inductor.kernel.reduction.moments import Moments, ShiftedSums, Welford
 from torch_outboard.inductor.opencl.fold_texts import combine
 from torch_outboard.inductor.opencl.value_types import (
     LANES,

@@ -1,0 +1,81 @@
+"""Work that is left out where a condition says so for all lanes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.inductor.support import check, kernels_of, moved
+from torch_outboard.inductor.target import target_of
+
+
+def together(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Rows of one part, then of another."""
+    return torch.cat([x.exp() + 1, F.pad(y.sin(), (0, 0, 1, 2))])
+
+
+def test_rows_of_a_concatenation_are_computed_by_their_part_alone(device: torch.device):
+    x, y = torch.randn(30, 37), torch.randn(5, 37)
+    check(together, x, y, device=device)
+    if target_of(device).group > 1:
+        pytest.skip("items of a GPU choose one by one")
+    code = kernels_of(together, *moved((x, y), device))
+    inside = re.findall(r"if \(tmp\d+\) \{\n(.*?)\n +\}", code, re.DOTALL)
+    assert any("ob_exp_" in text for text in inside)
+    assert any("ob_sin_" in text for text in inside)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.int64, torch.bool])
+def test_other_dtypes(dtype: torch.dtype, device: torch.device):
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x, y.logical_not().to(dtype)]).flip(1)
+
+    x, y = (torch.randn(3, 20) > 0).to(dtype), (torch.randn(4, 20) > 0).to(dtype)
+    check(function, x, y, device=device)
+
+
+def test_followed_by_sums(device: torch.device):
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        rows = torch.cat([x.exp(), y.sin()])
+        return rows.softmax(1) - rows.mean(0)
+
+    check(function, torch.randn(3, 37), torch.randn(5, 37), device=device)
+
+
+def test_an_index_that_is_not_read_is_not_looked_at(device: torch.device):
+    """One that is read is."""
+
+    def function(x: torch.Tensor, y: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x.exp(), y[rows].sin()])
+
+    x, y, rows = torch.randn(3, 37), torch.randn(5, 37), torch.tensor([1, 4, 2, 0])
+    check(function, x, y, rows, device=device)
+    compiled = torch.compile(function)
+    with pytest.raises(IndexError, match="out of range"):
+        compiled(*moved((x, y, rows + 3), device)).cpu()
+
+
+def test_an_index_counts_as_checked_only_where_it_was(device: torch.device):
+    """Read under a condition first, and then without."""
+
+    def function(x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        some = torch.cat([torch.zeros_like(x[:1]), x[rows].exp()[1:]])
+        return some + x[rows]
+
+    x, rows = torch.randn(5, 37), torch.tensor([1, 4, 2, 0])
+    check(function, x, rows, device=device)
+    compiled = torch.compile(function)
+    with pytest.raises(IndexError, match="out of range"):
+        compiled(*moved((x, torch.tensor([5, 1, 2, 3])), device)).cpu()
+
+
+def test_gradients(device: torch.device):
+    x, y = torch.randn(6, 37, requires_grad=True), torch.randn(5, 37, requires_grad=True)
+
+    def step(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.autograd.grad(together(x, y).square().sum(), (x, y))
+
+    check(step, x, y, device=device, tolerance=1e-4)

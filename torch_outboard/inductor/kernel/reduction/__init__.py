@@ -1,0 +1,1 @@
+"""Values that come from many: loops, what they accumulate, and running results."""
