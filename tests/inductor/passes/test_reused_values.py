@@ -78,3 +78,56 @@ def test_gradients_and_other_layouts(device: torch.device):
 
     on_device = x.detach().to(device).requires_grad_()
     torch.testing.assert_close(torch.compile(step)(on_device).cpu(), step(x), rtol=1e-4, atol=1e-4)
+
+
+def test_what_several_read_is_stored_alone(device: torch.device):
+    """The derivative of SiLU uses a sigmoid twice; two kernels read its product."""
+
+    def function(x, y):
+        gate = x.sigmoid()
+        slope = y * gate * (1 + x * (1 - gate))
+        return (slope - slope.sum(0) * 0.1).cos()
+
+    x, y = torch.randn(24, 40), torch.randn(24, 40)
+    if target_of(device).lanes > 1:
+        first = kernels_of(function, x.to(device), y.to(device)).split("program.kernel(")[1]
+        # The product, in whose place the result is written at last.
+        assert set(re.findall(r"ob_store_\w+\((\w+),", first)) == {"in_out_ptr0"}
+    check(function, x, y, device=device, tolerance=1e-4)
+
+
+def test_one_that_is_turned_on_the_way_is_stored(device: torch.device):
+    """It would be computed at two places."""
+
+    def function(x):
+        wave = x.sin()
+        return (wave + wave.t() * 2).exp()
+
+    x = torch.randn(40, 40)
+    if target_of(device).lanes > 1:
+        assert sines(kernels_of(function, x.to(device))) == 1
+    check(function, x, device=device)
+
+
+def test_one_that_many_elements_come_from_is_stored(device: torch.device):
+    def gathered(x):
+        return torch.nn.functional.interpolate(x.sin(), scale_factor=2.0) + 1
+
+    def expanded(x):
+        return x.sin()[None].expand(9, -1, -1, -1, -1) + 1
+
+    x = torch.randn(4, 5, 70, 71)
+    for function in (gathered, expanded):
+        if target_of(device).lanes > 1:
+            kernels = kernels_of(function, x.to(device)).split("program.kernel(")[1:]
+            assert ["ob_sin_" in kernel for kernel in kernels] == [True, False]
+        check(function, x, device=device)
+
+
+def test_rows_that_are_the_same_are_computed_once_anyway(device: torch.device):
+    def function(x):
+        return x.sin()[:, None].expand(-1, 300) + 1
+
+    code = kernels_of(function, torch.randn(500).to(device))
+    assert code.count("program.kernel(") == 1
+    check(function, torch.randn(500), device=device)

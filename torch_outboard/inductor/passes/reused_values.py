@@ -3,6 +3,10 @@
 Inductor computes a value anew in every kernel that reads it while that takes few loads, and knows
 functions that cost more than a load for the device "cpu" alone, and few. A GPU waits for memory; a
 processor has a value from its cache sooner than a sine, and from memory about as soon.
+
+Of what is computed on the way from such a value, one node is stored: the last that all ways to its
+readers lead through. The derivative of SiLU has two uses of a sigmoid; its product is stored, if
+that is what several kernels read.
 """
 
 from __future__ import annotations
@@ -13,9 +17,18 @@ from typing import Any
 import torch
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 
+from torch_outboard.inductor.passes.meeting_points import MeetingPoints
 from torch_outboard.inductor.target import target_of
 from torch_outboard.ops.functions.table import costly
 from torch_outboard.state import state
+
+aten = torch.ops.aten
+# Operators that read elements of what may be computed for them, some of them several times.
+_GATHERS = frozenset(
+    {aten.index.Tensor, aten._unsafe_index.Tensor, aten.index_select.default, aten.gather.default}
+)
+_MANY = 1 << 16  # elements, which take longer than a kernel that stores them
+_ROW = 16  # elements that are the same, from which on they are computed once
 
 
 class StoreReused(CustomGraphPass):
@@ -29,16 +42,17 @@ class StoreReused(CustomGraphPass):
         self.then = then
 
     def __call__(self, graph: torch.fx.Graph) -> None:
+        points = MeetingPoints(graph, is_pointwise, is_view)
         # Of values that are computed where they are read.
         unstored: set[torch.fx.Node] = set()
         for node in graph.nodes:
-            if _is_view(node):
+            if is_view(node):
                 if node.args[0] in unstored:
                     unstored.add(node)
-            elif _is_pointwise(node) and (
+            elif is_pointwise(node) and (
                 _costs(node) or not unstored.isdisjoint(node.all_input_nodes)
             ):
-                if _readers(node) > 1 and _pays(node):
+                if (points.part(node) or _is_spread(node)) and _pays(node):
                     node.meta["inductor_realize_to_strides"] = True
                 else:
                     unstored.add(node)
@@ -50,14 +64,16 @@ class StoreReused(CustomGraphPass):
         return [get_hash_for_files((str(Path(__file__)),)), self.then and self.then.uuid()]
 
 
-def _is_pointwise(node: torch.fx.Node) -> bool:
+def is_pointwise(node: torch.fx.Node) -> bool:
+    """Whether each element of a value comes from the elements at its place."""
     return isinstance(node.target, torch._ops.OpOverload) and (
         torch.Tag.pointwise in node.target.tags
         or node.target is torch.ops.prims.convert_element_type.default
     )
 
 
-def _is_view(node: torch.fx.Node) -> bool:
+def is_view(node: torch.fx.Node) -> bool:
+    """Whether a node gives values of another one at other places."""
     return isinstance(node.target, torch._ops.OpOverload) and node.target.is_view
 
 
@@ -70,9 +86,37 @@ def _costs(node: torch.fx.Node) -> bool:
     return name in costly()
 
 
-def _readers(node: torch.fx.Node) -> int:
-    """How many compute with a value, or with a view of it."""
-    return sum(_readers(user) if _is_view(user) else 1 for user in node.users)
+def _is_spread(node: torch.fx.Node, value: Any = None) -> bool:
+    """Whether a reader takes elements so often that computing them each time takes long."""
+    value = node.meta.get("val") if value is None else value
+    if not isinstance(value, torch.Tensor):
+        return False
+    return any(_spreads(user, value) for user in node.users)
+
+
+def _spreads(user: torch.fx.Node, value: torch.Tensor) -> bool:
+    result = user.meta.get("val")
+    if not isinstance(result, torch.Tensor):
+        return False
+    sizes = [*value.shape, *result.shape]
+    if any(not isinstance(size, int) for size in sizes):
+        return False
+    if user.target in _GATHERS:
+        return result.numel() - value.numel() >= _MANY
+    if user.target is aten.expand.default:
+        return _computed(value, result) - value.numel() >= _MANY
+    return is_view(user) and _is_spread(user, result)
+
+
+def _computed(value: torch.Tensor, spread: torch.Tensor) -> int:
+    """How often elements are computed: once for rows that are all the same."""
+    sizes = [1] * (spread.dim() - value.dim()) + list(value.shape)
+    row = 1
+    for size, length in zip(reversed(sizes), reversed(spread.shape), strict=True):
+        if size != 1:
+            break
+        row *= length
+    return spread.numel() // (row if row >= _ROW else 1)
 
 
 def _pays(node: torch.fx.Node) -> bool:
