@@ -107,8 +107,14 @@ def set_options_of_graphs() -> None:
     from torch_outboard.inductor import host_code
     from torch_outboard.inductor.ahead_of_time import package
     from torch_outboard.inductor.choice import compiling_by_choice
-    from torch_outboard.inductor.lowerings import complex_numbers, embedding_bags, expressions
+    from torch_outboard.inductor.lowerings import (
+        complex_numbers,
+        convolutions,
+        embedding_bags,
+        expressions,
+    )
     from torch_outboard.inductor.lowerings.attention import InlineAttention
+    from torch_outboard.inductor.passes.known_indices import RepeatByViews
     from torch_outboard.inductor.passes.random_numbers import UseOwnNumbers, Words
     from torch_outboard.inductor.policy import way_of_graphs
     from torch_outboard.inductor.wrapper import keep_python
@@ -157,9 +163,11 @@ def set_options_of_graphs() -> None:
                 patches.setdefault(name, value)
         if config.joint_custom_pre_pass is None and devices:
             own_numbers = InlineAttention(UseOwnNumbers(Words))
-            patches.setdefault("joint_custom_pre_pass", embedding_bags.DescribeBags(own_numbers))
+            described = embedding_bags.DescribeBags(own_numbers)
+            patches.setdefault("joint_custom_pre_pass", RepeatByViews(described))
         if devices:
             complex_numbers.define_lowerings()
+            convolutions.define_lowerings()
             embedding_bags.define_lowerings()
             expressions.define_lowerings()
             keep_python(patches)

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch._dynamo.utils import counters
+from torch._inductor.utils import run_and_get_code
 
 from torch_outboard import _C
 from torch_outboard.inductor.lowerings import convolutions
@@ -323,3 +324,28 @@ def test_wrong_operands(device):
         call(x, w, torch.zeros(3, device=device))
     with pytest.raises(ValueError, match="a tensor on"):
         call(x, w, None, "r[0] = a;", "r", [torch.zeros(4)])
+
+
+@pytest.mark.parametrize("mode", [None, MODE])
+def test_a_bias_is_given_to_the_kernel(mode: str | None, device: torch.device):
+    """Nothing is left to a kernel of its own where sums over a result follow."""
+
+    def function(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return F.group_norm(F.conv2d(x, weight, bias, padding=1), 2)
+
+    given = (torch.randn(2, 3, 9, 11), torch.randn(4, 3, 3, 3), torch.randn(4))
+    compiled = torch.compile(function, mode=mode)
+    _, codes = run_and_get_code(compiled, *(x.to(device) for x in given))
+    assert "bias=None" not in codes[0]
+    actual = compiled(*(x.to(device) for x in given)).cpu()
+    torch.testing.assert_close(actual, function(*given), rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_with_a_bias(device: torch.device):
+    model = nn.Sequential(nn.Conv1d(3, 4, 3), nn.Tanh(), nn.ConvTranspose1d(4, 2, 3, stride=2))
+    x = torch.randn(2, 3, 20)
+    expected, actual = copy.deepcopy(model), copy.deepcopy(model).to(device)
+    expected(x).square().sum().backward()
+    torch.compile(actual)(x.to(device)).square().sum().backward()
+    for ours, theirs in zip(actual.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad.cpu(), theirs.grad, rtol=1e-4, atol=1e-4)

@@ -1,8 +1,12 @@
-"""`max-autotune`: convolutions with what follows them, in the kernel that stores results.
+"""Convolutions with what follows them, in the kernel that stores results.
 
-Convolutions in 1 to 3 dimensions, with groups and transposed ones included, and their epilogues
-become one operator, if measuring finds that faster than whatever eager mode calls and a kernel for
-the rest. Sizes may be open: they are measured as they were when the graph was traced.
+A bias is always given to the engine's kernel: Inductor would add it in one of its own, and store
+the sum once more where more than a kernel for elements follows.
+
+With `max-autotune`, convolutions in 1 to 3 dimensions, also with groups and transposed ones, and
+their epilogues become one operator, if measuring finds that faster than whatever eager mode calls
+and a kernel for the rest. Sizes may be open: they are measured as they were when the graph was
+traced.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.utils import counters
-from torch._inductor.lowering import make_fallback
+from torch._inductor import ir, lowering
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from torch_outboard import _C
@@ -40,7 +44,26 @@ def define() -> None:
     torch.library.register_fake(
         "outboard_convolutions::convolution", _fake_convolution, lib=_LIBRARY
     )
-    make_fallback(torch.ops.outboard_convolutions.convolution.default, warn=False)
+    lowering.make_fallback(torch.ops.outboard_convolutions.convolution.default, warn=False)
+
+
+def define_lowerings() -> None:
+    """Gives convolutions of the device their bias."""
+    original = lowering.lowerings[aten.convolution.default]
+    if not hasattr(original, "gives_bias"):
+        lowering.lowerings[aten.convolution.default] = _lower(original)
+
+
+def _lower(original: Any) -> Any:
+    call = lowering.fallback_handler(aten.convolution.default, add_to_fallback_set=False)
+
+    def lower(x: Any, weight: Any, bias: Any, *arguments: Any, **named: Any) -> Any:
+        ours = isinstance(x, ir.IRNode) and x.get_device().type == state.name
+        chosen = call if ours and bias is not None else original
+        return chosen(x, weight, bias, *arguments, **named)
+
+    lower.gives_bias = True
+    return lower
 
 
 @cache

@@ -1,0 +1,78 @@
+"""Elements that are repeated at places that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.inductor.support import check, kernels_of, moved
+
+SIZES = {
+    "twice": ((2, 3, 8, 8), {"scale_factor": 2.0}),
+    "twice and three times": ((2, 3, 8, 9), {"scale_factor": (2.0, 3.0)}),
+    "one dimension": ((2, 3, 8, 9), {"size": (16, 9)}),
+    "lines": ((2, 3, 19), {"scale_factor": 3}),
+    "volumes": ((2, 3, 4, 5, 6), {"scale_factor": 2}),
+    "exact": ((2, 3, 8, 8), {"scale_factor": 2, "mode": "nearest-exact"}),
+    "unevenly": ((2, 3, 8, 9), {"scale_factor": 1.7}),
+    "smaller": ((2, 3, 8, 8), {"scale_factor": 0.5}),
+}
+
+
+def larger(options: dict[str, Any]) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda x: F.interpolate(x * 2, **{"mode": "nearest", **options}) + 1
+
+
+def derivative(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., torch.Tensor]:
+    def compute(x: torch.Tensor) -> torch.Tensor:
+        (gradient,) = torch.autograd.grad(function(x).sin().sum(), x)
+        return gradient
+
+    return compute
+
+
+@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_values_and_derivatives(name: str, dtype: torch.dtype, device: torch.device):
+    size, options = SIZES[name]
+    x = torch.randn(size, dtype=dtype)
+    tolerance = 1e-5 if dtype == torch.float32 else 5e-2
+    check(larger(options), x, device=device, tolerance=tolerance)
+    check(derivative(larger(options)), x.requires_grad_(), device=device, tolerance=tolerance)
+
+
+@pytest.mark.parametrize("name", ["twice", "twice and three times", "lines", "exact"])
+def test_nothing_is_added_one_by_one(name: str, device: torch.device):
+    size, options = SIZES[name]
+    x = torch.randn(size, requires_grad=True)
+    code = kernels_of(derivative(larger(options)), *moved((x,), device))
+    assert "ob_atomic_add" not in code
+    assert "ob_accumulate" not in code
+
+
+def test_other_layouts(device: torch.device):
+    x = torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last)
+    function = larger({"scale_factor": 2})
+    compiled = torch.compile(function)(x.to(device))
+    torch.testing.assert_close(compiled.cpu(), function(x))
+    assert compiled.stride() == function(x).stride()
+
+
+def test_indices_of_users(device: torch.device):
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        at = torch.arange(8, device=x.device)
+        return x[at // 2] * 3, x[at // 2 + 0 * at], x[(at + 1) // 2 % 4], x[at.flip(0) // 2]
+
+    check(function, torch.randn(4, 5), device=device)
+
+
+def test_sizes_stay_open(device: torch.device):
+    function = larger({"scale_factor": 2})
+    compiled = torch.compile(function, dynamic=True)
+    for size in (4, 6, 9):
+        x = torch.randn(2, 3, size, 8)
+        torch.testing.assert_close(compiled(x.to(device)).cpu(), function(x))
