@@ -203,11 +203,12 @@ def _set_last_pass(patches: dict[str, Any]) -> None:
     from torch._inductor import config
 
     from torch_outboard.inductor.passes.reused_values import StoreReused
+    from torch_outboard.inductor.passes.sums_by_rows import SumRowsFirst
 
     if config.post_grad_custom_post_pass is None:
         _keep_order_of_draws(patches)
         order = patches.pop("post_grad_custom_post_pass", None)
-        patches["post_grad_custom_post_pass"] = StoreReused(then=order)
+        patches["post_grad_custom_post_pass"] = SumRowsFirst(then=StoreReused(then=order))
 
 
 def _keep_order_of_draws(patches: dict[str, Any]) -> None:
