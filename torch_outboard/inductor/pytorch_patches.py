@@ -202,13 +202,15 @@ def _set_last_pass(patches: dict[str, Any]) -> None:
     """Sets the passes over graphs of kernels that come after all of Inductor's."""
     from torch._inductor import config
 
+    from torch_outboard.inductor.passes.joined_parts import JoinParts
     from torch_outboard.inductor.passes.reused_values import StoreReused
     from torch_outboard.inductor.passes.sums_by_rows import SumRowsFirst
 
     if config.post_grad_custom_post_pass is None:
         _keep_order_of_draws(patches)
         order = patches.pop("post_grad_custom_post_pass", None)
-        patches["post_grad_custom_post_pass"] = SumRowsFirst(then=StoreReused(then=order))
+        last = SumRowsFirst(then=StoreReused(then=order))
+        patches["post_grad_custom_post_pass"] = JoinParts(then=last)
 
 
 def _keep_order_of_draws(patches: dict[str, Any]) -> None:

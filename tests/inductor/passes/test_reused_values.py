@@ -6,7 +6,7 @@ import re
 
 import torch
 
-from tests.inductor.support import check, kernels_of
+from tests.inductor.support import check, kernels_of, moved
 from torch_outboard.inductor.target import target_of
 
 
@@ -131,3 +131,17 @@ def test_rows_that_are_the_same_are_computed_once_anyway(device: torch.device):
     code = kernels_of(function, torch.randn(500).to(device))
     assert code.count("program.kernel(") == 1
     check(function, torch.randn(500), device=device)
+
+
+def test_sums_of_what_an_operator_takes_read_it(device: torch.device):
+    """Though they come before the operator."""
+
+    def function(x, y, weight):
+        rows = x.transpose(0, 1) + y
+        return rows.sum(0), rows.reshape(-1, 24) @ weight
+
+    given = torch.randn(24, 8, 40).transpose(1, 2), torch.randn(40, 24, 8), torch.randn(24, 5)
+    check(function, *given, device=device, tolerance=1e-4)
+    if target_of(device).lanes > 1:
+        kernels = kernels_of(function, *moved(given, device)).split("program.kernel(")[1:]
+        assert sum("OB_POINTER(float, in_ptr1)" in kernel for kernel in kernels) == 1

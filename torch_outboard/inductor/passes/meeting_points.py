@@ -51,6 +51,10 @@ class MeetingPoints:
             return list(uses.values()).count(False) > 0 and self._count(node) > 1
         return len(uses) > 1 and (self._next[node] is None or self._is_moved(node))
 
+    def readers(self, node: Node) -> list[Node]:
+        """The nodes that use a value, or a view of it."""
+        return list(self._uses[node])
+
     def _uses_of(self, node: Node, moved: bool = False) -> dict[Node, bool]:
         uses: dict[Node, bool] = {}
         for user in node.users:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch._inductor import lowering
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 
 from torch_outboard.inductor.passes.meeting_points import MeetingPoints
@@ -27,6 +28,12 @@ aten = torch.ops.aten
 _GATHERS = frozenset(
     {aten.index.Tensor, aten._unsafe_index.Tensor, aten.index_select.default, aten.gather.default}
 )
+_CALLS = frozenset(
+    {
+        aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default,
+        aten.convolution.default, aten.convolution_backward.default,
+    }
+)  # fmt: skip
 _MANY = 1 << 16  # elements, which take longer than a kernel that stores them
 _ROW = 16  # elements that are the same, from which on they are computed once
 
@@ -49,12 +56,16 @@ class StoreReused(CustomGraphPass):
             if is_view(node):
                 if node.args[0] in unstored:
                     unstored.add(node)
-            elif is_pointwise(node) and (
-                _costs(node) or not unstored.isdisjoint(node.all_input_nodes)
-            ):
-                if (points.part(node) or _is_spread(node)) and _pays(node):
+            elif is_pointwise(node):
+                costs = _costs(node) or not unstored.isdisjoint(node.all_input_nodes)
+                wanted = costs and _is_spread(node)
+                if points.part(node):
+                    # Of those that are stored for an operator, Inductor has readers that come
+                    # before it compute the value.
+                    wanted |= costs or any(_is_call(reader) for reader in points.readers(node))
+                if wanted and _pays(node):
                     node.meta["inductor_realize_to_strides"] = True
-                else:
+                elif costs:
                     unstored.add(node)
         if self.then is not None:
             self.then(graph)
@@ -75,6 +86,11 @@ def is_pointwise(node: torch.fx.Node) -> bool:
 def is_view(node: torch.fx.Node) -> bool:
     """Whether a node gives values of another one at other places."""
     return isinstance(node.target, torch._ops.OpOverload) and node.target.is_view
+
+
+def _is_call(node: torch.fx.Node) -> bool:
+    """Whether a node is an operator that takes and gives memory."""
+    return node.target in lowering.fallbacks or node.target in _CALLS
 
 
 def _costs(node: torch.fx.Node) -> bool:

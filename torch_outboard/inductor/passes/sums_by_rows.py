@@ -46,7 +46,7 @@ class SumRowsFirst(CustomGraphPass):
 
 def _suits(node: Node) -> bool:
     source: Any = node.args[0]
-    dims: Any = node.args[1]
+    dims: Any = node.args[1] or ()
     value = source.meta.get("val") if isinstance(source, Node) else None
     if not isinstance(value, torch.Tensor) or value.device.type != state.name:
         return False
