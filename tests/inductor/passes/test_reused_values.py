@@ -145,3 +145,15 @@ def test_sums_of_what_an_operator_takes_read_it(device: torch.device):
     if target_of(device).lanes > 1:
         kernels = kernels_of(function, *moved(given, device)).split("program.kernel(")[1:]
         assert sum("OB_POINTER(float, in_ptr1)" in kernel for kernel in kernels) == 1
+
+
+def test_operators_take_values_in_the_layout_that_eager_mode_gives_them(device: torch.device):
+    """Nothing is turned on the way to a product, which takes any layout."""
+
+    def function(x, y):
+        return (x.transpose(1, 2) * 2) @ y
+
+    given = torch.randn(3, 24, 40), torch.randn(3, 24, 5)
+    if target_of(device).lanes > 1:
+        assert "ob_gather" not in kernels_of(function, *moved(given, device))
+    check(function, *given, device=device, tolerance=1e-4)

@@ -58,11 +58,11 @@ class StoreReused(CustomGraphPass):
                     unstored.add(node)
             elif is_pointwise(node):
                 costs = _costs(node) or not unstored.isdisjoint(node.all_input_nodes)
-                wanted = costs and _is_spread(node)
-                if points.part(node):
-                    # Of those that are stored for an operator, Inductor has readers that come
-                    # before it compute the value.
-                    wanted |= costs or any(_is_call(reader) for reader in points.readers(node))
+                taken = any(_is_call(reader) for reader in points.readers(node))
+                # What an operator takes is stored: as eager mode would, which reads along memory,
+                # and for readers that come before it, too.
+                wanted = (costs and _is_spread(node)) or (taken and _is_turned(node))
+                wanted |= points.part(node) and (costs or taken)
                 if wanted and _pays(node):
                     node.meta["inductor_realize_to_strides"] = True
                 elif costs:
@@ -91,6 +91,19 @@ def is_view(node: torch.fx.Node) -> bool:
 def _is_call(node: torch.fx.Node) -> bool:
     """Whether a node is an operator that takes and gives memory."""
     return node.target in lowering.fallbacks or node.target in _CALLS
+
+
+def _is_turned(node: torch.fx.Node) -> bool:
+    """Whether eager mode gives a value another order of dimensions than that of its memory."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or any(not isinstance(x, int) for x in value.shape):
+        return False
+    following = 1
+    for stride, size in sorted(zip(value.stride(), value.shape, strict=True)):
+        if size > 1 and stride != following:
+            return False  # elements share memory, or leave some out
+        following *= size
+    return not value.is_contiguous()
 
 
 def _costs(node: torch.fx.Node) -> bool:
