@@ -140,6 +140,8 @@ bool TemplateKernel::prepare(Call& call, const torch::jit::Stack& stack) const {
   call.values[overload_.argument_count()] = ExpressionValue::of(int64_t{group_lanes(call.device)});
   call.values[overload_.argument_count() + 1] =
       ExpressionValue::of(at::globalContext().deterministicAlgorithms());
+  call.values[overload_.argument_count() + 2] =
+      ExpressionValue::of(int64_t{device_properties(call.device).compute_units});
   for (const int argument : scalars_) {
     const c10::IValue& value = overload_.read(stack, argument);
     if (!value.isScalar()) return false;

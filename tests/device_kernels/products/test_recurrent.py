@@ -1,6 +1,6 @@
 """LSTM and GRU cells as one kernel each, against CPU's layers and against the composed cells.
 
-Layers of LSTM as one launch for each step in time.
+Layers of LSTM as launches for steps in time.
 """
 
 from __future__ import annotations
@@ -97,6 +97,21 @@ def by_steps(device):
 )
 def test_layers(device, by_steps, bias, bidirectional, batch_first, steps, batch, inputs, hidden):
     """Whole vectors and less than one, rows of the batch that four do not divide."""
+    check_layers(device, steps, batch, inputs, hidden, bias, bidirectional, batch_first)
+
+
+@pytest.mark.parametrize("enough", [True, False])
+def test_rows_for_all_processors(device, by_steps, enough):
+    """Then all steps are one launch on a processor, else each has the values of a row in parts."""
+    processors = torch.get_device_module(device).get_device_properties(0).multi_processor_count
+    if processors > 64:
+        pytest.skip("the batch would be large")
+    check_layers(device, 3, 4 * processors + 1 if enough else 1, 5, 140)
+
+
+def check_layers(
+    device, steps, batch, inputs, hidden, bias=True, bidirectional=False, batch_first=False
+):
     torch.manual_seed(0)
     layer = torch.nn.LSTM(
         inputs,

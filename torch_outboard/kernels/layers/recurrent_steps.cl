@@ -1,6 +1,7 @@
-// The steps in time of an LSTM layer, one launch each. A work-group takes ROWS rows of the batch and
-// `chunk` hidden values: their part of the product with the hidden weights, and then their cells,
-// while all of it is in registers.
+// The steps in time of an LSTM layer. A work-group takes ROWS rows of the batch and `chunk` hidden
+// values: their part of the product with the hidden weights, and then their cells, while all of it
+// is in registers. A step needs all hidden values of the one before, so each is a launch; where
+// there are rows for all processors, an item takes all values of its rows, and all steps.
 //
 // State s is the one before step s, and step s computes time t, which goes back in reverse. The
 // workspace holds, one after the other: the activated input, forget, cell and output gates
@@ -17,22 +18,22 @@
 
 static inline V sigmoid_of_one(const V x) { return (V)1 / ((V)1 + exp(-x)); }
 
-// For hidden values `j` of rows `row[0]` to `row[ROWS - 1]`; rows beyond the last are the last.
-#define FOR_PART(VECTOR_BODY, SCALAR_BODY)                                                  \
-  OB_FOR_GROUPS(part) {                                                                     \
-    const ob_index from = part % chunks * chunk, end = min(from + chunk, hidden);           \
-    ob_index row[ROWS];                                                                     \
-    for (int r = 0; r < ROWS; ++r) row[r] = min(part / chunks * ROWS + r, batch - 1);       \
-    if (hidden >= W) {                                                                      \
-      for (ob_index next = from + OB_LANE * W; next < end; next += OB_LOCAL * W) {          \
-        const ob_index j = min(next, hidden - W);                                           \
-        VECTOR_BODY                                                                         \
-      }                                                                                     \
-    } else {                                                                                \
-      for (ob_index j = from + OB_LANE; j < end; j += OB_LOCAL) {                           \
-        SCALAR_BODY                                                                         \
-      }                                                                                     \
-    }                                                                                       \
+// Rows of a part of the batch; those beyond the last are the last.
+#define TAKE_ROWS(part)  \
+  ob_index row[ROWS];    \
+  for (int r = 0; r < ROWS; ++r) row[r] = min((part)*ROWS + r, batch - 1);
+
+// For their hidden values `j`.
+#define FOR_VALUES(from, end, VECTOR_BODY, SCALAR_BODY)                                \
+  if (hidden >= W) {                                                                   \
+    for (ob_index next = (from) + OB_LANE * W; next < (end); next += OB_LOCAL * W) {   \
+      const ob_index j = min(next, hidden - W);                                        \
+      VECTOR_BODY                                                                      \
+    }                                                                                  \
+  } else {                                                                             \
+    for (ob_index j = (from) + OB_LANE; j < (end); j += OB_LOCAL) {                    \
+      SCALAR_BODY                                                                      \
+    }                                                                                  \
   }
 
 #if !BACKWARD
@@ -154,8 +155,26 @@ __kernel void turn_weights(OB_PARAMETERS) {
 
 #endif
 
+#define VECTOR_STEP STEP(T, _load_vector, _store_vector, ob_sigmoid, ob_tanh)
+#define SCALAR_STEP STEP(V, _load, _store, sigmoid_of_one, tanh)
+
 __kernel void step_in_time(OB_PARAMETERS) {
   OB_BEGIN
-  FOR_PART(STEP(T, _load_vector, _store_vector, ob_sigmoid, ob_tanh),
-           STEP(V, _load, _store, sigmoid_of_one, tanh))
+  OB_FOR_GROUPS(part) {
+    TAKE_ROWS(part / chunks)
+    const ob_index from = part % chunks * chunk, end = min(from + chunk, hidden);
+    FOR_VALUES(from, end, VECTOR_STEP, SCALAR_STEP)
+  }
+}
+
+__kernel void all_steps(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_FOR_GROUPS(part) {
+    TAKE_ROWS(part)
+    for (ob_index step = 0; step < steps + BACKWARD; ++step) {
+      const ob_index ob_step = step;
+      FOR_VALUES(0, hidden, VECTOR_STEP, SCALAR_STEP)
+      OB_BARRIER
+    }
+  }
 }

@@ -89,8 +89,17 @@ _PARTS = {
     "states": "batch * hidden",
     "chunk": "max(64, group_lanes)",
     "chunks": "(hidden + chunk - 1) // chunk",
-    "parts": "(batch + 3) // 4 * chunks",
+    "parts": "(batch + 3) // 4",
+    # An item of a processor goes through all steps of its rows.
+    "at_once": "group_lanes == 1 && (chunks == 1 || parts >= processors)",
 }
+
+
+def _launches(steps: str) -> list[Launch]:
+    return [
+        Launch("all_steps", "parts", groups=True, when="at_once"),
+        Launch("step_in_time", "parts * chunks", groups=True, when="!at_once", repeat=steps),
+    ]
 
 
 def _step_rows() -> list[Row]:
@@ -102,7 +111,7 @@ def _step_rows() -> list[Row]:
             [
                 Launch("first_states", "states"),
                 Launch("turn_weights", "4 * hidden * ((hidden + 15) // 16)"),
-                Launch("step_in_time", "parts", groups=True, repeat="steps"),
+                *_launches("steps"),
             ],
             backward=False,
             operands="gates weight hx cx",
@@ -123,7 +132,7 @@ def _step_rows() -> list[Row]:
         ),
         _steps(
             "lstm_steps_backward",
-            [Launch("step_in_time", "parts", groups=True, repeat="steps + 1")],
+            _launches("steps + 1"),
             backward=True,
             operands="workspace weight grad_output? grad_hy? grad_cy?",
             let={"hidden": "size(weight, 1)", **_PARTS},
