@@ -57,11 +57,24 @@ static inline void pack(const __global X *source, __global S *packed, I lines, I
                         I depth, I inner, I stride, I outer, I first, const int width) {
   const I last = min(first + (I)SLICE, depth);
   packed += first * width;
-  if (line_stride == 1 && lines >= width && width % W == 0) {
-    for (I k = first; k < last; ++k) {
-      const __global X *from = source + (k / inner) * outer + (k % inner) * stride;
-      for (int i = 0; i < width; i += W) VSTORE(LOADV(from, i), 0, packed + i);
-      packed += width;
+  if (line_stride == 1) {
+    I low = first % inner;
+    const __global X *from = source + first / inner * outer + low * stride;
+    for (I k = first; k < last; ++k, packed += width) {
+      int i = 0;
+      if (lines >= width) {
+        for (; i + W <= width; i += W) VSTORE(LOADV(from, i), 0, packed + i);
+#pragma unroll
+        for (int j = 0; j < width % W; ++j) packed[i + j] = LOAD(from, i + j);
+      } else {
+        for (; i < lines; ++i) packed[i] = LOAD(from, i);
+        for (; i < width; ++i) packed[i] = 0;
+      }
+      from += stride;
+      if (++low == inner) {
+        low = 0;
+        from += outer - inner * stride;
+      }
     }
     return;
   }
