@@ -79,7 +79,7 @@ void multiply_patches(const ProductProgram& program, const ProductLayout& layout
   ProductScalars scalars;
   scalars.adds = bias.defined();
   scalars.beta = 1;
-  const at::Tensor packed_left = program.pack_left(layout, left.const_data_ptr());
+  const TileOperand rows = program.left_operand(layout, left.const_data_ptr());
   const int64_t step = program.columns_at_a_time(layout);
   const int64_t width = program.tile_columns();
   Kernel& pack = program.kernel("pack_patches");
@@ -94,7 +94,8 @@ void multiply_patches(const ProductProgram& program, const ProductLayout& layout
     program.add_layout(arguments, patches);
     const int64_t panels = (patches.count + width - 1) / width;
     program.enqueue(pack, layout.batches * panels * program.slices(layout.depth), true, arguments);
-    program.multiply(layout, scalars, packed_left, packed, out.mutable_data_ptr(),
+    const TileOperand columns = program.packed_right(packed, layout.depth, patches.count);
+    program.multiply(layout, scalars, rows, columns, out.mutable_data_ptr(),
                      bias.defined() ? bias.const_data_ptr() : nullptr, begin, patches.count,
                      epilogue);
   }
@@ -132,7 +133,6 @@ void write_input_with_steps(const ConvolutionGeometry& geometry, const at::Tenso
   const int64_t patch = layout.rows * geometry.groups;
   const int64_t image_bytes = patch * positions * static_cast<int64_t>(output.element_size());
   const int64_t at_a_time = std::clamp<int64_t>(kColumnBytes / image_bytes, 1, output.size(0));
-  at::Tensor packed_left;
   for (int64_t begin = 0; begin < output.size(0); begin += at_a_time) {
     const int64_t images = std::min(at_a_time, output.size(0) - begin);
     const at::Tensor right = output.narrow(0, begin, images).transpose(0, 1).contiguous();
@@ -145,12 +145,12 @@ void write_input_with_steps(const ConvolutionGeometry& geometry, const at::Tenso
     layout.out.batch = layout.rows * layout.columns;
     const auto& program = ProductProgram::find(weight.device().index(), weight.scalar_type(),
                                                needs_wide_index(layout), source);
-    packed_left = program.pack_left(layout, left.const_data_ptr());
-    const at::Tensor packed_right = program.pack_right(layout, right.const_data_ptr());
+    const TileOperand a = program.left_operand(layout, left.const_data_ptr());
+    const TileOperand b = program.right_operand(layout, right.const_data_ptr());
     const at::Tensor columns =
         empty_on(input.device().index(), {patch, layout.columns}, input.scalar_type());
-    program.multiply(layout, ProductScalars(), packed_left, packed_right,
-                     columns.mutable_data_ptr(), nullptr, 0, layout.columns);
+    program.multiply(layout, ProductScalars(), a, b, columns.mutable_data_ptr(), nullptr, 0,
+                     layout.columns);
     const at::Tensor part = input.narrow(0, begin, images);
     Patches patches =
         patches_of(geometry, part, spatial(weight.sizes(), 1), spatial(output.sizes(), 1));

@@ -43,12 +43,10 @@ std::vector<at::Tensor> FusedProduct::call(const at::Tensor& left, const at::Ten
       ProductProgram::find(device, left.scalar_type(), needs_wide_index(layout), source_);
   void* c = out.mutable_data_ptr();
   // An operand without elements has no address, and is not read.
-  const at::Tensor packed_left =
-      program.pack_left(layout, left.numel() > 0 ? left.const_data_ptr() : c);
-  const at::Tensor packed_right =
-      program.pack_right(layout, right.numel() > 0 ? right.const_data_ptr() : c);
-  program.multiply(layout, ProductScalars(), packed_left, packed_right, c, nullptr, 0,
-                   layout.columns, &epilogue);
+  const TileOperand a = program.left_operand(layout, left.numel() > 0 ? left.const_data_ptr() : c);
+  const TileOperand b =
+      program.right_operand(layout, right.numel() > 0 ? right.const_data_ptr() : c);
+  program.multiply(layout, ProductScalars(), a, b, c, nullptr, 0, layout.columns, &epilogue);
   return epilogue.results();
 }
 

@@ -73,9 +73,9 @@ void multiply(const ProductProgram& program, const ProductLayout& layout,
   const int64_t work = layout.batches * layout.rows * layout.columns * layout.depth;
   const int64_t least = std::min({layout.rows, layout.columns, layout.depth});
   if (work >= kPackedWork && least >= kPackedSize) {
-    const at::Tensor packed_left = program.pack_left(layout, a);
-    const at::Tensor packed_right = program.pack_right(layout, b);
-    program.multiply(layout, scalars, packed_left, packed_right, c, d, 0, layout.columns);
+    const TileOperand left = program.left_operand(layout, a);
+    const TileOperand right = program.right_operand(layout, b);
+    program.multiply(layout, scalars, left, right, c, d, 0, layout.columns);
   } else if (layout.batches == 1 && layout.rows == 1 && layout.columns == 1 &&
              layout.depth >= kLongRow && !scalars.adds && scalars.alpha.equal(1)) {
     program.multiply_slices(layout, a, b, c);

@@ -90,7 +90,9 @@ ProductProgram::ProductProgram(c10::DeviceIndex device, ScalarType dtype, bool w
   coarse_local_ = std::min(portions.local, shape.local);
   fine_local_ = shape.local;
   packed_bytes_ = portions.packed_bytes;
+  in_place_ = cpu && value_ == dtype;
   definitions_ = definitions(dtype, value_, width_, wide, blocks, slice_);
+  if (in_place_) definitions_ += define("IN_PLACE", "");
   text_ = definitions_ + source;
   pack_left_ = &kernel("pack_left");
   pack_right_ = &kernel("pack_right");
@@ -179,12 +181,26 @@ at::Tensor ProductProgram::pack(Kernel& kernel, const ProductLayout& layout, int
   return packed;
 }
 
-at::Tensor ProductProgram::pack_left(const ProductLayout& layout, const void* left) const {
-  return pack(*pack_left_, layout, layout.rows, rows_, left);
+TileOperand ProductProgram::left_operand(const ProductLayout& layout, const void* left) const {
+  const TileSize tile = {rows_, columns_};
+  const auto places = in_place_ ? left_in_place(layout, tile) : std::nullopt;
+  if (places) return {left, *places, {}};
+  const at::Tensor packed = pack(*pack_left_, layout, layout.rows, rows_, left);
+  return {packed.const_data_ptr(), packed_places(layout.depth, layout.rows, rows_), packed};
 }
 
-at::Tensor ProductProgram::pack_right(const ProductLayout& layout, const void* right) const {
-  return pack(*pack_right_, layout, layout.columns, columns_, right);
+TileOperand ProductProgram::right_operand(const ProductLayout& layout, const void* right) const {
+  const TileSize tile = {rows_, columns_};
+  const auto bytes = static_cast<int64_t>(c10::elementSize(value_));
+  const auto places = in_place_ ? right_in_place(layout, tile, bytes) : std::nullopt;
+  if (places) return {right, *places, {}};
+  return packed_right(pack(*pack_right_, layout, layout.columns, columns_, right), layout.depth,
+                      layout.columns);
+}
+
+TileOperand ProductProgram::packed_right(const at::Tensor& packed, int64_t depth,
+                                         int64_t columns) const {
+  return {packed.const_data_ptr(), packed_places(depth, columns, columns_), packed};
 }
 
 void ProductProgram::add_operands(LaunchArguments& arguments, const ProductLayout& layout,
@@ -198,18 +214,17 @@ void ProductProgram::add_operands(LaunchArguments& arguments, const ProductLayou
 }
 
 void ProductProgram::multiply(const ProductLayout& layout, const ProductScalars& scalars,
-                              const at::Tensor& left, const at::Tensor& right, void* out,
+                              const TileOperand& left, const TileOperand& right, void* out,
                               const void* added, int64_t begin, int64_t count,
                               const BoundEpilogue* epilogue) const {
   const int64_t row_panels = round_up(layout.rows, rows_) / rows_;
   const int64_t column_panels = round_up(count, columns_) / columns_;
   LaunchArguments arguments;
-  add_operands(arguments, layout, scalars, left.const_data_ptr(), right.const_data_ptr(), out,
-               added);
+  add_operands(arguments, layout, scalars, left.address, right.address, out, added);
   add_index(arguments, begin);
   add_index(arguments, count);
-  add_index(arguments, row_panels * rows_ * layout.depth);
-  add_index(arguments, column_panels * columns_ * layout.depth);
+  add_layout(arguments, left.places);
+  add_layout(arguments, right.places);
   if (epilogue != nullptr) epilogue->add_arguments(arguments);
   Kernel& kernel = epilogue != nullptr ? fused_tiles(epilogue->epilogue()) : *tiles_;
   const int64_t groups = round_up(row_panels, panels_) / panels_;

@@ -12,6 +12,7 @@
 
 #include "device_kernels/product/epilogue.h"
 #include "device_kernels/product/product_blocks.h"
+#include "device_kernels/product/tile_places.h"
 #include "runtime/export.h"
 #include "runtime/programs/launch.h"
 
@@ -46,6 +47,13 @@ struct ProductScalars {
   bool adds = false;  // whether `added` is read
 };
 
+// An operand of tiles. Its memory, where it was packed, may be freed as soon as work is enqueued.
+struct TileOperand {
+  const void* address;
+  TilePlaces places;
+  at::Tensor packed;
+};
+
 class OUTBOARD_API ProductProgram {
  public:
   // The one copy of a text of kernels, for `find`.
@@ -63,15 +71,17 @@ class OUTBOARD_API ProductProgram {
   // Columns that are packed at a time, so that they stay in a cache.
   int64_t columns_at_a_time(const ProductLayout& layout) const;
 
-  // Where operands are packed; to be freed as soon as the work is enqueued.
-  at::Tensor pack_left(const ProductLayout& layout, const void* left) const;
-  // Of the whole right operand.
-  at::Tensor pack_right(const ProductLayout& layout, const void* right) const;
-  // Columns [begin, begin + count) from packed operands, `right` holding those columns alone.
-  // Batches of packed operands follow each other. With an epilogue, `out` is its first result.
-  void multiply(const ProductLayout& layout, const ProductScalars& scalars, const at::Tensor& left,
-                const at::Tensor& right, void* out, const void* added, int64_t begin, int64_t count,
-                const BoundEpilogue* epilogue = nullptr) const;
+  // Operands of tiles, packed or in place.
+  TileOperand left_operand(const ProductLayout& layout, const void* left) const;
+  // The whole right operand.
+  TileOperand right_operand(const ProductLayout& layout, const void* right) const;
+  // `columns` columns of a right operand that a kernel packed.
+  TileOperand packed_right(const at::Tensor& packed, int64_t depth, int64_t columns) const;
+  // Columns [begin, begin + count), `right` holding those columns alone. With an epilogue, `out` is
+  // its first result.
+  void multiply(const ProductLayout& layout, const ProductScalars& scalars, const TileOperand& left,
+                const TileOperand& right, void* out, const void* added, int64_t begin,
+                int64_t count, const BoundEpilogue* epilogue = nullptr) const;
 
   // Products without packing: `multiply_rows` where the columns of `right` are neighbours in
   // memory, `multiply_single` anywhere, `multiply_slices` for one long row and one column.
@@ -112,6 +122,7 @@ class OUTBOARD_API ProductProgram {
 
   c10::DeviceIndex device_;
   at::ScalarType value_;
+  bool in_place_;  // whether tiles may read operands that are not packed
   bool wide_;
   int width_;
   int rows_;

@@ -51,6 +51,19 @@ def test_linear_layers(device, dtype):
     assert counters[device.type]["fused_products"] >= 4
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_operands_in_place(device, turned):
+    """Rows and columns that fill no tiles, of operands whose tiles read them where they are."""
+
+    def function(x, w, b, r):
+        return F.gelu((x.t() if turned else x) @ w + b) + r
+
+    given = [torch.randn(size) for size in ((61, 61), (61, 97), (97,), (61, 97))]
+    actual = torch.compile(function, mode=MODE)(*(x.to(device) for x in given))
+    torch.testing.assert_close(actual, function(*given), check_device=False, rtol=1e-4, atol=1e-4)
+    assert counters[device.type]["fused_products"] == 1
+
+
 def test_training(device):
     """The mask of relu comes from its result, so the sum is not needed."""
     x, w, b = torch.randn(32, 64), torch.randn(48, 64), torch.randn(48)

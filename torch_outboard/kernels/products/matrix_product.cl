@@ -3,7 +3,8 @@
 // The engine defines: X, the type in memory, and LOAD, STORE, LOADV, STOREV for scalars and vectors
 // of it; S, the type of values, V, vectors of W of them, VLOAD and VSTORE; I, the type of indices;
 // ROWS x (VECTORS * W), the tile that a work item holds in registers; PANELS, the tiles of a work
-// item; SLICE, the depth that a work item packs.
+// item; SLICE, the depth that a work item packs; and IN_PLACE, if tiles may read operands that are
+// not packed, whose elements are of the type of values.
 //
 // FUSED, if it is defined, says that there is an epilogue (epilogue.h), and that kernels which store
 // sums are all that is wanted. Then FUSED_PARAMETERS and FUSED_BIND are parameters of its own, the
@@ -32,6 +33,23 @@ typedef struct {
   I inner_depth, inner_columns;
   Strides left, right, out, added;
 } Layout;
+
+// Where tiles read an operand: strides of batches, of panels, which are a tile high or wide, of the
+// lines of a panel, and along the depth. The last panel begins `early` lines earlier, so as to end
+// with the operand. Panels that are packed are filled up with zeros instead.
+typedef struct {
+  I batch, panel, line, step, early;
+} Places;
+
+#ifdef IN_PLACE
+#define LINE(places) (places).line
+#define STEP(places, width) (places).step
+#define EARLY(places) (places).early
+#else
+#define LINE(places) 1
+#define STEP(places, width) (width)
+#define EARLY(places) 0
+#endif
 
 #ifndef FUSED
 // W elements of each of four lines, at `stride`, as W groups of four every `width` elements.
@@ -150,12 +168,11 @@ static inline S combine(S sum, const __global X *added, I at, S alpha, S beta, i
   return adds ? alpha * sum + beta * LOAD(added, at) : alpha * sum;
 }
 
-// Tiles of `columns` columns from column `begin` on, which lie packed in `right`. The packed
-// operands of all batches may be one and the same.
+// Tiles of `columns` columns from column `begin` on, which `right` begins with.
 __kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(OUT, out),
                     OB_POINTER(X, added), const Layout l, const S alpha, const S beta,
-                    const int adds, const I begin, const I columns, const I left_batch,
-                    const I right_batch, FUSED_PARAMETERS const I items) {
+                    const int adds, const I begin, const I columns, const Places left_at,
+                    const Places right_at, FUSED_PARAMETERS const I items) {
   OB_BIND(S, left) OB_BIND(S, right) OB_BIND(OUT, out) OB_BIND(X, added) FUSED_BIND
   const I item = get_global_id(0);
   if (item >= items) return;
@@ -166,8 +183,10 @@ __kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(OUT, o
   const I group = item / column_panels % groups;
   const I batch = item / column_panels / groups;
   const I last = min((group + 1) * PANELS, row_panels);
-  const I column = begin + column_panel * COLUMNS;
-  const int width = (int)min((I)COLUMNS, columns - column_panel * COLUMNS);
+  // Columns that the panel before has, too, and stores.
+  const int known = column_panel + 1 == column_panels ? (int)EARLY(right_at) : 0;
+  const I column = begin + column_panel * COLUMNS - known;
+  const int width = (int)min((I)COLUMNS, begin + columns - column);
   I out_at[COLUMNS], added_at[COLUMNS];
   for (int c = 0; c < COLUMNS; ++c) {
     const I at = min(column + c, begin + columns - 1);
@@ -177,12 +196,19 @@ __kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(OUT, o
   int dense[VECTORS];
   for (int v = 0; v < VECTORS; ++v) {
     const I first = column + v * W;
-    dense[v] = v * W + W <= width && l.out.column == 1 &&
+    dense[v] = v * W >= known && v * W + W <= width && l.out.column == 1 &&
                first / l.inner_columns == (first + W - 1) / l.inner_columns;
   }
   for (I panel = group * PANELS; panel < last; ++panel) {
-    const __global S *a = left + batch * left_batch + panel * ROWS * l.depth;
-    const __global S *b = right + batch * right_batch + column_panel * COLUMNS * l.depth;
+    const int above = panel + 1 == row_panels ? (int)EARLY(left_at) : 0;
+    const __global S *b = right + batch * right_at.batch + column_panel * right_at.panel - known;
+    // Every fourth row has an address of its own: instructions add small multiples of a stride.
+    const size_t line = LINE(left_at);
+    const __global S *a[(ROWS + 3) / 4];
+#pragma unroll
+    for (int r = 0; r < ROWS; r += 4) {
+      a[r / 4] = left + batch * left_at.batch + panel * left_at.panel + r * line - above * line;
+    }
     V sums[ROWS][VECTORS];
 #pragma unroll
     for (int r = 0; r < ROWS; ++r)
@@ -194,12 +220,13 @@ __kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(OUT, o
       for (int v = 0; v < VECTORS; ++v) x[v] = VLOAD(v, b);
 #pragma unroll
       for (int r = 0; r < ROWS; ++r) {
-        const V y = (V)(a[r]);
+        const V y = (V)(a[r / 4][r % 4 * line]);
 #pragma unroll
         for (int v = 0; v < VECTORS; ++v) sums[r][v] = y * x[v] + sums[r][v];
       }
-      a += ROWS;
-      b += COLUMNS;
+#pragma unroll
+      for (int r = 0; r < ROWS; r += 4) a[r / 4] += STEP(left_at, ROWS);
+      b += STEP(right_at, COLUMNS);
     }
     // Through memory, so that the sums above stay in registers: they are indexed by constants only.
     S tile[ROWS * COLUMNS];
@@ -210,6 +237,7 @@ __kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(OUT, o
     const int height = (int)min((I)ROWS, l.rows - panel * ROWS);
     for (int r = 0; r < height; ++r) {
       const I row = panel * ROWS + r;
+      const S *sum = tile + (above + r) * COLUMNS;
       const __global X *addends = added + row * l.added.row;
 #ifdef FUSED
       fused_row(&fused, batch * l.rows + row);
@@ -219,7 +247,7 @@ __kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(OUT, o
       for (int v = 0; v < VECTORS; ++v) {
         const int c = v * W;
         if (dense[v] && (!adds || l.added.column <= 1)) {
-          V value = (V)(alpha) * VLOAD(v, tile + r * COLUMNS);
+          V value = (V)(alpha) * VLOAD(v, sum);
           if (adds && l.added.column == 0) value += (V)(beta * LOAD(addends, added_at[c]));
           if (adds && l.added.column == 1) value += (V)(beta) * LOADV(addends, added_at[c]);
 #ifdef FUSED
@@ -233,13 +261,13 @@ __kernel void tiles(OB_POINTER(S, left), OB_POINTER(S, right), OB_POINTER(OUT, o
         I at[W];
         S values[W];
         for (int i = 0; i < W; ++i) {
-          at[i] = c + i < width ? row * l.out.row + out_at[c + i] : -1;
-          values[i] = combine(tile[r * COLUMNS + c + i], addends, added_at[c + i], alpha, beta, adds);
+          at[i] = c + i >= known && c + i < width ? row * l.out.row + out_at[c + i] : -1;
+          values[i] = combine(sum[c + i], addends, added_at[c + i], alpha, beta, adds);
         }
         fused_scatter(&fused, out, at, column + c, VLOAD(0, values));
 #else
-        for (int i = c; i < min(c + W, width); ++i) {
-          const S value = combine(tile[r * COLUMNS + i], addends, added_at[i], alpha, beta, adds);
+        for (int i = max(c, known); i < min(c + W, width); ++i) {
+          const S value = combine(sum[i], addends, added_at[i], alpha, beta, adds);
           STORE(results, out_at[i], value);
         }
 #endif
