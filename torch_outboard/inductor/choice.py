@@ -19,15 +19,20 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import torch
-from torch._guards import TracingContext, tracing
 from torch._inductor.output_code import OutputCode
 
 from torch_outboard import _C
 from torch_outboard.inductor import host_code
+from torch_outboard.inductor.kept_graph import (
+    KeptGraph,
+    Source,
+    keep,
+    sizes_of_results,
+    strides_of_results,
+)
 from torch_outboard.ops.program_cache import folder
 from torch_outboard.state import state
 
@@ -52,10 +57,35 @@ class DeviceGraph(OutputCode):
         return _C.call_on_device(self.compiled, inputs)
 
 
-class MeasuredGraph(OutputCode):
-    """A graph that tries ways on its first calls, and stays with the fastest."""
+class LaidOut(OutputCode):
+    """A graph whose results are laid out in memory as those of another one."""
 
-    def __init__(self, key: str, device: int, ways: dict[str, Callable[[], Any]]) -> None:
+    def __init__(self, run: Any, layouts: Sequence[Any]) -> None:
+        self._boxed_call = True
+        self.run = run
+        self.layouts = layouts
+
+    def __call__(self, inputs: Any) -> Any:
+        return _laid_out(self.run(inputs), self.layouts)
+
+
+class MeasuredGraph(OutputCode):
+    """A graph that tries ways on its first calls, and stays with the fastest.
+
+    Args:
+        key: what the choice is kept by.
+        device: index of the device.
+        ways: what compiles the graph; the first one is compiled at once.
+        layouts: strides of the results; by default those of the first way.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        device: int,
+        ways: dict[str, Callable[[], Any]],
+        layouts: Sequence[Any] | None = None,
+    ) -> None:
         self._boxed_call = True
         self.key = key
         self.device = device
@@ -67,7 +97,7 @@ class MeasuredGraph(OutputCode):
         self.runs: dict[str, Any] = {}
         self.calls = 0
         self.turns: list[tuple[str, bool]] | None = None
-        self.layouts: list[Any] | None = None
+        self.layouts = layouts
         self.runs[self.first] = self.run = ways[self.first]()
 
     def __call__(self, inputs: Any) -> Any:
@@ -145,18 +175,20 @@ class MeasuredGraph(OutputCode):
 
     def _like_first(self, results: Any) -> Any:
         """Results laid out in memory as by the first way: code of other graphs relies on that."""
-        results = list(results)
-        layouts = [_strides(result) for result in results]
         if self.layouts is None:
-            self.layouts = layouts
-        for place, (found, wanted) in enumerate(zip(layouts, self.layouts, strict=True)):
-            result = results[place]
-            if found != wanted:
-                like = torch.empty_strided(
-                    result.size(), wanted, dtype=result.dtype, device=result.device
-                )
-                results[place] = like.copy_(result)
-        return results
+            self.layouts = [_strides(result) for result in results]
+        return _laid_out(results, self.layouts)
+
+
+def _laid_out(results: Any, layouts: Sequence[Any]) -> list[Any]:
+    results = list(results)
+    for place, (result, wanted) in enumerate(zip(results, layouts, strict=True)):
+        if wanted is not None and _strides(result) not in (None, wanted):
+            like = torch.empty_strided(
+                result.size(), wanted, dtype=result.dtype, device=result.device
+            )
+            results[place] = like.copy_(result)
+    return results
 
 
 def _strides(result: Any) -> tuple[int, ...] | None:
@@ -167,6 +199,31 @@ def _strides(result: Any) -> tuple[int, ...] | None:
     return tuple(stride if size > 1 else 1 for size, stride in sizes)
 
 
+def choose(
+    key: str,
+    chosen: str | None,
+    device: int,
+    makers: dict[str, Callable[[], Any]],
+    layouts: Sequence[Any] | None = None,
+) -> Any:
+    """A graph by the way that is chosen, or one that will choose.
+
+    Args:
+        key: what the choice is kept by.
+        chosen: the way, if there is one.
+        device: index of the device.
+        makers: what compiles to "kernels", for the "host", and, where it can, to "eager".
+        layouts: strides of the results, if they are not those of the first way.
+    """
+    kernels = functools.cache(makers["kernels"])
+    ways = {**makers, "kernels": kernels, "device": lambda: DeviceGraph(kernels())}
+    if chosen not in ways:
+        order = ("kernels", "device", "host", "eager")
+        return MeasuredGraph(key, device, {way: ways[way] for way in order if way in ways}, layouts)
+    run = ways[chosen]()
+    return run if layouts is None else LaidOut(run, layouts)
+
+
 def compiling_by_choice(inner_compile: Compile) -> Compile:
     """The step of Inductor that compiles a graph, for devices whose memory is the host's."""
 
@@ -174,39 +231,41 @@ def compiling_by_choice(inner_compile: Compile) -> Compile:
     def compile_graph(
         graph: torch.fx.GraphModule, inputs: Sequence[Any], *arguments: Any, **rest: Any
     ) -> Any:
-        def kernels() -> Any:
-            return inner_compile(graph, inputs, *arguments, **rest)
-
         device = _device(graph, inputs)
         if device is None:
-            return kernels()
-        key = key_of(graph, inputs, device)
+            return inner_compile(graph, inputs, *arguments, **rest)
+
+        def source() -> Source:
+            spare = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
+            return Source(spare, inputs, inner_compile, arguments, rest)
+
+        described = describe(graph, inputs)
+        key = key_of(described, device)
         chosen = remembered().get(key)
-        if chosen in ("kernels", "device"):
-            return kernels() if chosen == "kernels" else DeviceGraph(kernels())
-        spare = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
-        on_host = _later(
-            host_code.compiling_for_host(inner_compile), spare, inputs, arguments, rest
-        )
-        if chosen == "host":
-            return on_host()
-        compiled: list[Any] = []
+        on_host, plain, sizes = source(), _is_plain(graph), sizes_of_results(graph)
+        packed = on_host.pack()
+        compiled: dict[str, Any] = {}
 
-        def first() -> Any:
-            compiled.append(kernels())
-            return compiled[0]
+        def kernels() -> Any:
+            compiled["kernels"] = inner_compile(graph, inputs, *arguments, **rest)
+            return compiled["kernels"]
 
-        ways: dict[str, Callable[[], Any]] = {
-            "kernels": first,
-            "device": lambda: DeviceGraph(compiled[0]),
-            "host": on_host,
-        }
-        if _is_plain(graph):
-            eager = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
-            ways["eager"] = functools.partial(host_code.EagerGraph, eager)
-        if chosen in ways:
-            return ways[chosen]()
-        return MeasuredGraph(key, device, ways)
+        def host() -> Any:
+            moved = on_host.host()
+            compiled["host"] = getattr(moved, "compiled", None)
+            return moved
+
+        makers = {"kernels": kernels, "host": host}
+        if plain:
+            makers["eager"] = source().eager
+        result = choose(key, chosen, device, makers)
+        for way, code in compiled.items():
+            if packed and getattr(code, "_fx_graph_cache_key", None) is not None:
+                layouts = strides_of_results(code, sizes)
+                if layouts is not None:
+                    kept = KeptGraph(code, way, device, packed, described, plain, layouts)
+                    keep(result, kept, inputs)
+        return result
 
     compile_graph.compiles_by_choice = True
     return compile_graph
@@ -235,33 +294,16 @@ def _is_plain(graph: torch.fx.GraphModule) -> bool:
     )
 
 
-def _later(
-    step: Compile, graph: torch.fx.GraphModule, inputs: Sequence[Any], arguments: Any, rest: Any
-) -> Callable[[], Any]:
-    """The step, to be run after the settings and the trace of now are gone."""
-    from torch._inductor import config
-
-    context = TracingContext.try_get()
-    settings = config.get_config_copy()
-
-    def compile_now() -> Any:
-        changed = {
-            name: value
-            for name, value in settings.items()
-            if name in config._config and getattr(config, name) != value
-        }
-        with tracing(context) if context is not None else nullcontext(), config.patch(changed):
-            return step(graph, inputs, *arguments, **rest)
-
-    return compile_now
+def describe(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
+    """What a choice holds for, of a graph and what it gets."""
+    return graph.code, [(str(x.dtype), tuple(x.size()), tuple(x.stride())) for x in inputs]
 
 
-def key_of(graph: torch.fx.GraphModule, inputs: Sequence[Any], device: int) -> str:
-    """What a choice holds for: the graph, what it gets, and what it runs on."""
+def key_of(described: Any, device: int) -> str:
+    """What a choice holds for: that, and what it runs on."""
     properties = _C.device_properties(device)
-    layouts = [(str(x.dtype), tuple(x.size()), tuple(x.stride())) for x in inputs]
     parts = (
-        graph.code, layouts, properties.name, properties.driver_version,
+        *described, properties.name, properties.driver_version,
         properties.multi_processor_count, torch.get_num_threads(), torch.__version__,
     )  # fmt: skip
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]

@@ -24,6 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch_outboard import _C
 from torch_outboard.inductor.graphs.states import reserve_or_place
 from torch_outboard.inductor.operators import draws
+from torch_outboard.inductor.policy import way_of_graphs
 from torch_outboard.inductor.target import target_of
 from torch_outboard.state import state
 
@@ -168,7 +169,7 @@ class UseOwnNumbers(CustomGraphPass):
         graph.eliminate_dead_code()
 
     def uuid(self) -> Any:
-        """What code in PyTorch's caches depends on: the backend's sources, and the device."""
+        """What code in PyTorch's caches depends on: the backend's sources, device and way."""
         properties = _C.device_properties(_C.current_device())
         device = torch.device(state.name, _C.current_device())
         sources = sorted(str(path) for path in _BACKEND.rglob("*.py"))
@@ -177,6 +178,7 @@ class UseOwnNumbers(CustomGraphPass):
             get_hash_for_files(tuple(sources)),
             f"{state.name} {properties.name} {properties.driver_version} {target}",
             self.writes.__name__,
+            way_of_graphs(_C.current_device()),
         )
 
 
