@@ -9,7 +9,6 @@ right at any time. What was chosen is kept on disk, and another process compiles
 
 from __future__ import annotations
 
-import copy
 import functools
 import hashlib
 import json
@@ -25,14 +24,6 @@ import torch
 from torch._inductor.output_code import OutputCode
 
 from torch_outboard import _C
-from torch_outboard.inductor import host_code
-from torch_outboard.inductor.kept_graph import (
-    KeptGraph,
-    Source,
-    keep,
-    sizes_of_results,
-    strides_of_results,
-)
 from torch_outboard.ops.program_cache import folder
 from torch_outboard.state import state
 
@@ -42,8 +33,6 @@ PATIENCE = 1.0
 _ROUNDS = 3
 # Another way has to save this much.
 _MARGIN = 0.95
-
-Compile = Callable[..., Any]
 
 
 class DeviceGraph(OutputCode):
@@ -216,87 +205,16 @@ def choose(
         layouts: strides of the results, if they are not those of the first way.
     """
     kernels = functools.cache(makers["kernels"])
-    ways = {**makers, "kernels": kernels, "device": lambda: DeviceGraph(kernels())}
+    ways: dict[str, Callable[[], Any]] = {
+        **makers,
+        "kernels": kernels,
+        "device": lambda: DeviceGraph(kernels()),
+    }
     if chosen not in ways:
         order = ("kernels", "device", "host", "eager")
         return MeasuredGraph(key, device, {way: ways[way] for way in order if way in ways}, layouts)
     run = ways[chosen]()
     return run if layouts is None else LaidOut(run, layouts)
-
-
-def compiling_by_choice(inner_compile: Compile) -> Compile:
-    """The step of Inductor that compiles a graph, for devices whose memory is the host's."""
-
-    @functools.wraps(inner_compile)
-    def compile_graph(
-        graph: torch.fx.GraphModule, inputs: Sequence[Any], *arguments: Any, **rest: Any
-    ) -> Any:
-        device = _device(graph, inputs)
-        if device is None:
-            return inner_compile(graph, inputs, *arguments, **rest)
-
-        def source() -> Source:
-            spare = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
-            return Source(spare, inputs, inner_compile, arguments, rest)
-
-        described = describe(graph, inputs)
-        key = key_of(described, device)
-        chosen = remembered().get(key)
-        on_host, plain, sizes = source(), _is_plain(graph), sizes_of_results(graph)
-        packed = on_host.pack()
-        compiled: dict[str, Any] = {}
-
-        def kernels() -> Any:
-            compiled["kernels"] = inner_compile(graph, inputs, *arguments, **rest)
-            return compiled["kernels"]
-
-        def host() -> Any:
-            moved = on_host.host()
-            compiled["host"] = getattr(moved, "compiled", None)
-            return moved
-
-        makers = {"kernels": kernels, "host": host}
-        if plain:
-            makers["eager"] = source().eager
-        result = choose(key, chosen, device, makers)
-        for way, code in compiled.items():
-            if packed and getattr(code, "_fx_graph_cache_key", None) is not None:
-                layouts = strides_of_results(code, sizes)
-                if layouts is not None:
-                    kept = KeptGraph(code, way, device, packed, described, plain, layouts)
-                    keep(result, kept, inputs)
-        return result
-
-    compile_graph.compiles_by_choice = True
-    return compile_graph
-
-
-def _device(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> int | None:
-    """Of a graph that may go any way; None if sizes are open, or where the CPU differs."""
-    if any(not isinstance(value, torch.Tensor) for value in inputs):
-        return None
-    tensors = list(host_code.tensors_of(graph, inputs))
-    devices = {value.device for value in tensors if host_code.is_ours(value)}
-    if len(devices) != 1 or not host_code.suits(graph, inputs, with_draws=True):
-        return None
-    if any(not isinstance(size, int) for value in tensors for size in value.size()):
-        return None
-    return devices.pop().index or 0
-
-
-def _is_plain(graph: torch.fx.GraphModule) -> bool:
-    """Whether all operators are PyTorch's own, which eager mode has."""
-    return all(
-        node.op != "call_function"
-        or (isinstance(node.target, torch._ops.OpOverload) and node.target.namespace == "aten")
-        or getattr(node.target, "__module__", "") == "_operator"
-        for node in graph.graph.nodes
-    )
-
-
-def describe(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
-    """What a choice holds for, of a graph and what it gets."""
-    return graph.code, [(str(x.dtype), tuple(x.size()), tuple(x.stride())) for x in inputs]
 
 
 def key_of(described: Any, device: int) -> str:

@@ -253,11 +253,28 @@ def _move_call(node: torch.fx.Node, index: int) -> None:
         # From one device to the other it makes a copy; on the CPU alone it would make none.
         node.target = torch.ops.aten.clone.default
         node.args, node.kwargs = node.args[:1], {}
-    elif (
-        isinstance(target, torch._ops.OpOverload)
-        and target.namespace != "outboard_compiled"
-        and not is_cpus(target)
-    ):
+    elif isinstance(target, torch._ops.OpOverload) and _is_called(target):
         node.target = on_device(target)
     node.args = tree_map(moved, node.args)
     node.kwargs = tree_map(moved, node.kwargs)
+
+
+def _is_called(target: Any) -> bool:
+    """Whether code for the CPU calls an operator of the device."""
+    return (
+        isinstance(target, torch._ops.OpOverload)
+        and target.namespace != "outboard_compiled"
+        and not is_cpus(target)
+    )
+
+
+def names_of_calls(graph: torch.fx.GraphModule) -> list[str]:
+    """Operators of the device that code for the CPU calls, for `define_calls`."""
+    return sorted({str(node.target) for node in graph.graph.nodes if _is_called(node.target)})
+
+
+def define_calls(names: Sequence[str]) -> None:
+    """Defines what code calls that was compiled in another process."""
+    for name in names:
+        namespace, operator, overload = name.split(".")
+        on_device(getattr(getattr(getattr(torch.ops, namespace), operator), overload))

@@ -106,7 +106,6 @@ def set_options_of_graphs() -> None:
 
     from torch_outboard.inductor import host_code
     from torch_outboard.inductor.ahead_of_time import package
-    from torch_outboard.inductor.choice import compiling_by_choice
     from torch_outboard.inductor.lowerings import (
         complex_numbers,
         convolutions,
@@ -117,6 +116,7 @@ def set_options_of_graphs() -> None:
     from torch_outboard.inductor.passes.known_indices import RepeatByViews
     from torch_outboard.inductor.passes.random_numbers import UseOwnNumbers, Words
     from torch_outboard.inductor.policy import way_of_graphs
+    from torch_outboard.inductor.ways.step import compiling_by_choice
     from torch_outboard.inductor.wrapper import keep_python
 
     original = module.compile_fx

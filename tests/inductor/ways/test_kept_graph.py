@@ -1,0 +1,183 @@
+"""Graphs whose way is chosen by their calls, in the caches that a later process reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch._inductor.compile_fx import compile_fx_inner
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from tests.support import run_python
+from torch_outboard import _C
+from torch_outboard.inductor import choice
+from torch_outboard.inductor.ways import kept_graph, source, step
+
+pytestmark = pytest.mark.skipif(
+    not (_C.runs_code(0) and _C.shares_host_memory(0)),
+    reason="ways are chosen where the device compiles kernels and the host shares its memory",
+)
+
+# A step with numbers that are drawn, in kernels and by operators, a constant, an input that
+# changes, and results that are views; against eager mode.
+STEPS = """
+import copy, sys, torch, torch_outboard
+import torch.nn.functional as F
+from torch_outboard.inductor import choice
+choice.PATIENCE = 0.0
+name = torch_outboard.device_name()
+def loss_of(net, x, state, kept):
+    noise = torch.randn(9, device=x.device)
+    hidden = F.dropout(net[0](x + torch.rand_like(x)).relu(), 0.3)
+    state += hidden.detach().sum(0)
+    table = torch.tensor([1.0, 2.0, 3.0] * 3, device=x.device)
+    drawn = torch.bernoulli(noise.sigmoid()) * table
+    return (net[1](hidden).square() * drawn).sum(), kept.t()[1:], hidden.t()
+torch.manual_seed(0)
+eager = torch.nn.ModuleList([torch.nn.Linear(7, 12), torch.nn.Linear(12, 9)]).to(name)
+ours = copy.deepcopy(eager)
+compiled, x = torch.compile(loss_of), torch.randn(33, 7, device=name)
+states, kept = [torch.zeros(12, device=name) for _ in range(2)], torch.randn(4, 6, device=name)
+close = lambda a, b: torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+for step in range(int(sys.argv[1])):
+    results = []
+    for place, (function, net) in enumerate(((loss_of, eager), (compiled, ours))):
+        torch.manual_seed(step)
+        net.zero_grad()
+        loss, view, hidden = function(net, x, states[place], kept)
+        (loss + hidden.sum()).backward()
+        assert view.data_ptr() == kept[:, 1:].data_ptr() and view.stride() == (1, 6)
+        assert hidden.stride() == (1, 12)
+        results.append((loss.detach(), hidden.detach(), *(p.grad for p in net.parameters())))
+    close(*results)
+    close(*states)
+counters = torch._dynamo.utils.counters["aot_autograd"]
+print("hit" if counters["autograd_cache_hit"] else "miss", *choice.remembered().values())
+"""
+PLAIN = """
+import torch, torch_outboard
+name = torch_outboard.device_name()
+def function(x, w):
+    return (x @ w).relu().t(), x.add_(1)
+x, w = torch.randn(6, 7), torch.randn(7, 8)
+expected = function(mine := x.clone(), w)
+actual = torch.compile(function)(there := x.to(name), w.to(name))
+for ours, theirs in zip((*actual, there), (*expected, mine)):
+    assert ours.stride() == theirs.stride()
+    torch.testing.assert_close(ours.cpu(), theirs)
+print(torch._dynamo.utils.counters["aot_autograd"]["autograd_cache_hit"])
+"""
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> dict[str, str]:
+    folders = {"OUTBOARD_CACHE_DIR": "kernels", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
+    paths = {name: str(tmp_path / folder) for name, folder in folders.items()}
+    return {**paths, "OUTBOARD_WAY": "auto"}
+
+
+def set_ways(settings: dict[str, str], way: str) -> None:
+    path = Path(settings["OUTBOARD_CACHE_DIR"]) / "graph_ways.json"
+    path.write_text(json.dumps(dict.fromkeys(json.loads(path.read_text()), way)))
+
+
+def test_a_second_process_traces_nothing_while_ways_are_open(settings: dict[str, str]):
+    assert run_python(PLAIN, timeout=280, **settings).split() == ["0"]
+    assert run_python(PLAIN, timeout=280, **settings).split() == ["1"]
+    # A graph that was kept with its ways open is none of those that run by kernels alone.
+    assert run_python(PLAIN, timeout=280, **{**settings, "OUTBOARD_WAY": "device"}).split() == ["0"]
+
+
+@pytest.mark.slow
+def test_another_process_goes_the_way_that_is_chosen_then(settings: dict[str, str]):
+    def steps(count: int) -> list[str]:
+        return run_python(STEPS, str(count), timeout=280, **settings).split()
+
+    assert steps(1) == ["miss"]
+    found, *ways = steps(36)  # all ways are tried, and the forward and the backward graph decide
+    assert found == "hit"
+    assert len(ways) == 2
+    for way in ("host", "host", "device", "kernels"):  # the second time, its code was kept, too
+        set_ways(settings, way)
+        assert steps(3) == ["hit", way, way]
+    # Where the caches hold nothing, the way alone is compiled; operators that it calls are defined
+    # where that is loaded.
+    set_ways(settings, "host")
+    settings["TORCHINDUCTOR_CACHE_DIR"] += "_new"
+    assert [steps(3)[0] for _ in range(2)] == ["miss", "hit"]
+    (Path(settings["OUTBOARD_CACHE_DIR"]) / "graph_ways.json").unlink()
+    assert steps(36)[0] == "hit"
+
+
+@pytest.mark.slow
+def test_a_kept_graph_goes_operator_by_operator(settings: dict[str, str]):
+    decide = (
+        PLAIN.replace("torch.compile(function)(", "run(") + "print(*choice.remembered().values())"
+    )
+    head = """
+from torch_outboard.inductor import choice
+choice.PATIENCE = 0.0
+def run(x, w):
+    compiled = torch.compile(function)
+    for _ in range(36):
+        result = compiled(x.clone(), w)
+    return compiled(x, w)
+"""
+    decide = decide.replace("name = ", f"{head}name = ")
+    assert len(run_python(decide, timeout=280, **settings).split()) == 2
+    for way in ("eager", "host", "device"):
+        set_ways(settings, way)
+        assert run_python(PLAIN, timeout=280, **settings).split() == ["1"]
+
+
+def traced(function: Any, *inputs: torch.Tensor) -> Any:
+    graph = make_fx(function, tracing_mode="fake")(*inputs)
+    (output,) = graph.graph.find_nodes(op="output")
+    output.args = ([output.args[0]],)
+    graph.recompile()
+    return graph
+
+
+def test_what_a_graph_is_compiled_from_comes_back(device: torch.device):
+    x = torch.arange(6.0, device=device).view(2, 3)
+    graph = traced(lambda x: (x * 2).t(), x)
+    known = source.Source(graph, [x], compile_fx_inner, (), {"is_inference": True})
+    packed = known.pack()
+    assert packed is not None
+    back = source.unpack(packed, known.settings)
+    assert back.rest == known.rest
+    assert back.graph.code == graph.code
+    assert step.describe(back.graph, [x]) == step.describe(graph, [x])
+    (result,) = back.eager()([x])
+    assert result.tolist() == (x * 2).t().tolist()
+
+
+def test_steps_of_others_and_switched_off_caches_keep_nothing(device: torch.device):
+    x = torch.ones(2, device=device)
+    graph = traced(lambda x: x + 1, x)
+    assert source.Source(graph, [x], lambda *_, **__: None, (), {}).pack() is None
+    with torch._inductor.config.patch(fx_graph_cache=False):
+        assert source.Source(graph, [x], compile_fx_inner, (), {}).pack() is None
+
+
+def test_strides_of_results(device: torch.device):
+    strides = [("1", "4"), None, ("7", "1")]
+    compiled = SimpleNamespace(output_strides=strides, _fx_graph_cache_key="key")
+    sizes = [(4, 5), None, (1, 7)]
+    assert kept_graph.strides_of_results(compiled, sizes) == [(1, 4), None, (1, 1)]
+    assert kept_graph.strides_of_results(compiled, sizes[:2]) is None
+    compiled._fx_graph_cache_key = None
+    assert kept_graph.strides_of_results(compiled, sizes) is None
+
+
+def test_results_of_other_ways_are_laid_out_alike(device: torch.device):
+    x = torch.arange(6.0, device=device).view(2, 3)
+    graph = choice.LaidOut(lambda inputs: [inputs[0] + 0, None], [(1, 2), None])
+    result, nothing = graph([x])
+    assert nothing is None
+    assert result.stride() == (1, 2)
+    assert result.tolist() == x.tolist()
