@@ -92,25 +92,29 @@ def test_a_second_process_traces_nothing_while_ways_are_open(settings: dict[str,
     assert run_python(PLAIN, timeout=280, **{**settings, "OUTBOARD_WAY": "device"}).split() == ["0"]
 
 
+def steps(count: int, settings: dict[str, str]) -> list[str]:
+    return run_python(STEPS, str(count), timeout=280, **settings).split()
+
+
 @pytest.mark.slow
 def test_another_process_goes_the_way_that_is_chosen_then(settings: dict[str, str]):
-    def steps(count: int) -> list[str]:
-        return run_python(STEPS, str(count), timeout=280, **settings).split()
-
-    assert steps(1) == ["miss"]
-    found, *ways = steps(36)  # all ways are tried, and the forward and the backward graph decide
-    assert found == "hit"
+    found, *ways = steps(36, settings)  # all ways are tried; both graphs decide
+    assert found == "miss"
     assert len(ways) == 2
-    for way in ("host", "host", "device", "kernels"):  # the second time, its code was kept, too
+    for way in ("host", "host", "device"):  # the second time, its code was kept, too
         set_ways(settings, way)
-        assert steps(3) == ["hit", way, way]
-    # Where the caches hold nothing, the way alone is compiled; operators that it calls are defined
-    # where that is loaded.
+        assert steps(3, settings) == ["hit", way, way]
+
+
+@pytest.mark.slow
+def test_graphs_that_were_compiled_for_the_host_alone(settings: dict[str, str]):
+    """Operators that their code calls are defined where it is loaded; the choice may get lost."""
+    steps(36, settings)
     set_ways(settings, "host")
     settings["TORCHINDUCTOR_CACHE_DIR"] += "_new"
-    assert [steps(3)[0] for _ in range(2)] == ["miss", "hit"]
+    assert [steps(3, settings)[0] for _ in range(2)] == ["miss", "hit"]
     (Path(settings["OUTBOARD_CACHE_DIR"]) / "graph_ways.json").unlink()
-    assert steps(36)[0] == "hit"
+    assert steps(3, settings) == ["hit"]
 
 
 @pytest.mark.slow
