@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 
+from torch_outboard.inductor.passes.added_calls import add_call
 from torch_outboard.state import state
 
 aten = torch.ops.aten
@@ -67,14 +68,14 @@ def _join(graph: torch.fx.Graph, node: Node) -> bool:
             if begin > at:
                 sizes = [*value.shape[:dim], begin - at, *value.shape[dim + 1 :]]
                 named = {"dtype": value.dtype, "device": value.device, "pin_memory": False}
-                joined.append(_call(graph, node, aten.full.default, sizes, 0, **named))
+                joined.append(add_call(graph, node, aten.full.default, sizes, 0, **named))
             if part is not None:
                 is_row = part.meta["val"].dim() < value.dim()
                 joined.append(
-                    _call(graph, node, aten.unsqueeze.default, part, dim) if is_row else part
+                    add_call(graph, node, aten.unsqueeze.default, part, dim) if is_row else part
                 )
             at = end
-        result = _call(graph, node, aten.cat.default, joined, dim)
+        result = add_call(graph, node, aten.cat.default, joined, dim)
     node.replace_all_uses_with(result)
     return True
 
@@ -128,12 +129,3 @@ def _part(node: Node, whole: torch.Tensor) -> tuple[int, Part] | None:
 
 def _is_zero(node: Node) -> bool:
     return node.target is aten.full.default and node.args[1] == 0
-
-
-def _call(graph: torch.fx.Graph, at: Node, target: Any, *arguments: Any, **named: Any) -> Node:
-    node = graph.call_function(target, arguments, named)
-    values = torch.fx.node.map_arg(arguments, lambda x: x.meta["val"])
-    mode = at.meta["val"].fake_mode
-    with mode:
-        node.meta = {**at.meta, "val": target(*values, **named)}
-    return node

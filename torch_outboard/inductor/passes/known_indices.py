@@ -13,6 +13,7 @@ import torch
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
+from torch_outboard.inductor.passes.added_calls import add_call
 from torch_outboard.state import state
 
 aten = torch.ops.aten
@@ -55,10 +56,12 @@ def _repeat(graph: torch.fx.Graph, node: Node, known: dict[Node, torch.Tensor | 
     apart = [part for size, count in zip(sizes, times, strict=True) for part in _split(size, count)]
     single = [1 if at else part for part, at in apart]
     with graph.inserting_before(node):
-        value = _call(graph, node, aten.view.default, source, single)
-        value = _call(graph, node, aten.expand.default, value, [part for part, _ in apart])
-        value = _call(graph, node, aten.clone.default, value, memory_format=torch.contiguous_format)
-        value = _call(graph, node, aten.view.default, value, list(node.meta["val"].shape))
+        value = add_call(graph, node, aten.view.default, source, single)
+        value = add_call(graph, node, aten.expand.default, value, [part for part, _ in apart])
+        value = add_call(
+            graph, node, aten.clone.default, value, memory_format=torch.contiguous_format
+        )
+        value = add_call(graph, node, aten.view.default, value, list(node.meta["val"].shape))
     node.replace_all_uses_with(value)
     return True
 
@@ -76,8 +79,8 @@ def _add_up(graph: torch.fx.Graph, node: Node, known: dict[Node, torch.Tensor | 
     apart = [part for size, count in zip(sizes, times, strict=True) for part in _split(size, count)]
     summed = [at for at, (_, repeated) in enumerate(apart) if repeated]
     with graph.inserting_before(node):
-        value = _call(graph, node, aten.view.default, values, [part for part, _ in apart])
-        value = _call(
+        value = add_call(graph, node, aten.view.default, values, [part for part, _ in apart])
+        value = add_call(
             graph, node, aten.sum.dim_IntList, value, summed, dtype=into.meta["val"].dtype
         )
     node.replace_all_uses_with(value)
@@ -87,15 +90,6 @@ def _add_up(graph: torch.fx.Graph, node: Node, known: dict[Node, torch.Tensor | 
 def _split(size: int, times: int) -> list[tuple[int, bool]]:
     """A dimension as one of `size` and, if its elements are repeated, another for that."""
     return [(size, False)] if times == 1 else [(size, False), (times, True)]
-
-
-def _call(graph: torch.fx.Graph, at: Node, target: Any, *arguments: Any, **named: Any) -> Node:
-    """A node in the place of another one, with what is known of its value."""
-    node = graph.call_function(target, arguments, named)
-    values = [x.meta["val"] if isinstance(x, Node) else x for x in arguments]
-    node.meta = {**at.meta, "val": target(*values, **named)}
-    node.meta.pop("tensor_meta", None)
-    return node
 
 
 def _times(

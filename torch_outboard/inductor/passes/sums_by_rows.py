@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 
+from torch_outboard.inductor.passes.added_calls import add_call
 from torch_outboard.inductor.passes.reused_values import is_pointwise, is_view
 from torch_outboard.inductor.target import target_of
 from torch_outboard.state import state
@@ -92,15 +93,7 @@ def _split(graph: torch.fx.Graph, node: Node) -> None:
     exact = result.dtype if result.dtype == torch.float64 else torch.float32
     with graph.inserting_before(node):
         places = list(range(2, value.dim()))
-        rows = _call(graph, node, aten.sum.dim_IntList, source, places, keeps, dtype=exact)
-        total = _call(graph, node, aten.sum.dim_IntList, rows, [0], keeps, dtype=result.dtype)
+        rows = add_call(graph, node, aten.sum.dim_IntList, source, places, keeps, dtype=exact)
+        total = add_call(graph, node, aten.sum.dim_IntList, rows, [0], keeps, dtype=result.dtype)
     node.replace_all_uses_with(total)
     graph.erase_node(node)
-
-
-def _call(
-    graph: torch.fx.Graph, at: Node, target: Any, source: Node, *rest: Any, **named: Any
-) -> Node:
-    node = graph.call_function(target, (source, *rest), named)
-    node.meta = {**at.meta, "val": target(source.meta["val"], *rest, **named)}
-    return node
