@@ -9,9 +9,7 @@ import torch
 Node = torch.fx.Node
 
 
-def add_call(
-    graph: torch.fx.Graph, at: Node, target: Any, *arguments: Any, **named: Any
-) -> Node:  # fmt: skip
+def add_call(graph: torch.fx.Graph, at: Node, target: Any, *arguments: Any, **named: Any) -> Node:
     """A call where the graph inserts nodes, that is part of what becomes of the node `at`."""
     node = graph.call_function(target, arguments, named)
     values = torch.fx.node.map_arg(arguments, lambda x: x.meta["val"])
