@@ -19,6 +19,7 @@ PARTS: dict[str, Function] = {
     "with a gap": lambda x: x[:, 1:2].sin().sum(1) + x[:, 4:].exp().sum(1),
     "overlapping": lambda x: x[:, 1:4].sin().sum(1) + x[:, 2:].exp().sum(1),
     "a row twice": lambda x: x[1].sin() + x[1].exp() * x[2],
+    "beyond the ends": lambda x: x[-9:2].sin().sum(0) + x[2:99].exp().sum(0) + x[99:].sum(),
     "every second": lambda x: x[::2].sin().sum(0) + x[1::2].exp().sum(0),
     "along two dimensions": lambda x: x[0].sin().sum(0) + x[:, 2].exp().sum(0),
     "turned": lambda x: x[0].t().sin().sum(0) + x[1].exp().t().sum(0) + x[2].sum(),

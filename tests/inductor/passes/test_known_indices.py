@@ -76,3 +76,14 @@ def test_sizes_stay_open(device: torch.device):
     for size in (4, 6, 9):
         x = torch.randn(2, 3, size, 8)
         torch.testing.assert_close(compiled(x.to(device)).cpu(), function(x))
+
+
+def test_values_that_are_fewer_than_places(device: torch.device):
+    """They are added at all of them."""
+
+    def function(values: torch.Tensor) -> torch.Tensor:
+        at = torch.arange(8, device=values.device) // 2
+        return torch.zeros(4, 5, device=values.device).index_put((at,), values * 2, accumulate=True)
+
+    for size in ((8, 1), (8, 5), (1, 5)):
+        check(function, torch.randn(size), device=device)

@@ -50,6 +50,15 @@ def test_what_is_stored_is_not_read_again(device: torch.device):
     assert "ob_fold_sum_" in first
 
 
+def test_a_sum_of_whole_numbers_drops_fractions_first(device: torch.device):
+    def function(x, weight):
+        scaled = x * 1.5
+        return F.conv2d(scaled, weight), scaled.sum((0, 2, 3), dtype=torch.int64)
+
+    given = torch.rand(4, 32, 16, 16) * 3, torch.randn(2, 32, 1, 1)
+    check(function, *given, device=device, tolerance=1e-4)
+
+
 def test_small_numbers_are_added_in_single_precision(device: torch.device):
     """Also those of rows."""
 

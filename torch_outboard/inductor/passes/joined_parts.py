@@ -123,8 +123,9 @@ def _part(node: Node, whole: torch.Tensor) -> tuple[int, Part] | None:
     dim %= whole.dim()
     if node.target is aten.slice_scatter.default:
         length = content.shape[dim]
-    begin = begin + whole.shape[dim] if begin < 0 else begin
-    return dim, (begin, begin + length, part)
+    size = whole.shape[dim]
+    begin = max(begin + size, 0) if begin < 0 else begin
+    return (dim, (begin, begin + length, part)) if begin + length <= size else None
 
 
 def _is_zero(node: Node) -> bool:

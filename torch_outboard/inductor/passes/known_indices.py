@@ -102,11 +102,13 @@ def _times(
     if value.device.type != state.name or value.dim() != repeated.dim() or value.is_complex():
         return None
     sizes = [*value.shape, *repeated.shape]
-    if any(not isinstance(size, int) for size in sizes) or repeated.numel() == 0:
+    if any(not isinstance(size, int) for size in sizes) or 0 in sizes or value.dtype == torch.bool:
         return None
     dims = [dim for dim, index in enumerate(indices) if index is not None]
     if not dims or dims != list(range(dims[0], dims[0] + len(dims))):
         return None
+    if any(value.shape[d] != repeated.shape[d] for d in range(value.dim()) if d not in dims):
+        return None  # values that are added may be fewer than places
     times = [1] * value.dim()
     for at, dim in enumerate(dims):
         size = repeated.shape[dim]

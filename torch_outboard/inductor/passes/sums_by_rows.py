@@ -58,6 +58,7 @@ def _suits(node: Node) -> bool:
     target, images, channels = target_of(value.device), *value.shape[:2]
     return (
         value.is_floating_point()
+        and node.meta["val"].is_floating_point()
         and target.lanes > 1
         and 1 < images <= _MOST_IMAGES
         and value.numel() >= images * channels * _LEAST_PLACES
