@@ -113,7 +113,8 @@ def set_options_of_graphs() -> None:
         expressions,
     )
     from torch_outboard.inductor.lowerings.attention import InlineAttention
-    from torch_outboard.inductor.passes.known_indices import RepeatByViews
+    from torch_outboard.inductor.passes.in_order import InOrder
+    from torch_outboard.inductor.passes.known_indices import repeat_by_views
     from torch_outboard.inductor.passes.random_numbers import UseOwnNumbers, Words
     from torch_outboard.inductor.policy import way_of_graphs
     from torch_outboard.inductor.ways.step import compiling_by_choice
@@ -162,9 +163,13 @@ def set_options_of_graphs() -> None:
             if getattr(config, name) != value:
                 patches.setdefault(name, value)
         if config.joint_custom_pre_pass is None and devices:
-            own_numbers = InlineAttention(UseOwnNumbers(Words))
-            described = embedding_bags.DescribeBags(own_numbers)
-            patches.setdefault("joint_custom_pre_pass", RepeatByViews(described))
+            first = InOrder(
+                repeat_by_views,
+                embedding_bags.describe_bags,
+                InlineAttention(),
+                UseOwnNumbers(Words),
+            )
+            patches.setdefault("joint_custom_pre_pass", first)
         if devices:
             complex_numbers.define_lowerings()
             convolutions.define_lowerings()
@@ -202,15 +207,16 @@ def _set_last_pass(patches: dict[str, Any]) -> None:
     """Sets the passes over graphs of kernels that come after all of Inductor's."""
     from torch._inductor import config
 
-    from torch_outboard.inductor.passes.joined_parts import JoinParts
-    from torch_outboard.inductor.passes.reused_values import StoreReused
-    from torch_outboard.inductor.passes.sums_by_rows import SumRowsFirst
+    from torch_outboard.inductor.passes.in_order import InOrder
+    from torch_outboard.inductor.passes.joined_parts import join_parts
+    from torch_outboard.inductor.passes.reused_values import store_reused
+    from torch_outboard.inductor.passes.sums_by_rows import sum_rows_first
 
     if config.post_grad_custom_post_pass is None:
         _keep_order_of_draws(patches)
         order = patches.pop("post_grad_custom_post_pass", None)
-        last = SumRowsFirst(then=StoreReused(then=order))
-        patches["post_grad_custom_post_pass"] = JoinParts(then=last)
+        passes = [join_parts, sum_rows_first, store_reused, *([order] if order else [])]
+        patches["post_grad_custom_post_pass"] = InOrder(*passes)
 
 
 def _keep_order_of_draws(patches: dict[str, Any]) -> None:

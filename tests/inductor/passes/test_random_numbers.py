@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from torch_outboard.inductor.passes import random_numbers
+from torch_outboard.inductor.passes import in_order, random_numbers
 
 Draw = Callable[[torch.Tensor], torch.Tensor]
 
@@ -88,7 +88,7 @@ def test_distributions_of_other_devices_decompositions(device: torch.device):
 
 
 def test_graphs_in_caches_depend_on_all_sources(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(random_numbers, "get_hash_for_files", lambda files: files)
+    monkeypatch.setattr(in_order, "get_hash_for_files", lambda files: files)
     sources = random_numbers.UseOwnNumbers(random_numbers.Words).uuid()[0]
     for name in (
         "scheduling.py",

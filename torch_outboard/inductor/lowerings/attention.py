@@ -34,10 +34,7 @@ _BUFFERS = 12  # the argument of the derivative that holds what `score_mod` capt
 
 
 class InlineAttention(CustomGraphPass):
-    """Puts formulas in the place of calls, and does what another pass does."""
-
-    def __init__(self, further: CustomGraphPass) -> None:
-        self.further = further
+    """Puts formulas in the place of calls."""
 
     def __call__(self, graph: torch.fx.Graph) -> None:
         for node in list(graph.nodes):
@@ -48,10 +45,9 @@ class InlineAttention(CustomGraphPass):
                     module_of = partial(_value, graph.owning_module)
                     if not flex_kernels.replace(graph, node, module_of):
                         _inline(graph, node)
-        self.further(graph)
 
     def uuid(self) -> Any:
-        return (get_hash_for_files(_FILES), *texts_in_use(), self.further.uuid())
+        return (get_hash_for_files(_FILES), *texts_in_use())
 
 
 def _inline(graph: torch.fx.Graph, node: torch.fx.Node) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch._inductor import ir, lowering
-from torch._inductor.custom_graph_pass import CustomGraphPass
 
 from torch_outboard.state import state
 
@@ -22,24 +21,15 @@ _MAXIMUM = 2  # the mode
 _SIZES, _PLACES = 2, 3  # among the results
 
 
-class DescribeBags(CustomGraphPass):
-    """Corrects what is known of sizes of bags, before the graph is split; then `further`."""
-
-    def __init__(self, further: CustomGraphPass) -> None:
-        self.further = further
-
-    def __call__(self, graph: torch.fx.Graph) -> None:
-        for node in graph.nodes:
-            if node.target in _OVERLOADS and node.meta["val"][0].device.type == state.name:
-                values = list(node.meta["val"])
-                values[_SIZES] = values[_SIZES][: values[0].shape[0]]
-                node.meta["val"] = tuple(values)
-                for user in node.users:
-                    user.meta["val"] = values[user.args[1]]
-        self.further(graph)
-
-    def uuid(self) -> Any:
-        return self.further.uuid()  # which knows all sources
+def describe_bags(graph: torch.fx.Graph) -> None:
+    """Corrects what is known of sizes of bags, before the graph is split."""
+    for node in graph.nodes:
+        if node.target in _OVERLOADS and node.meta["val"][0].device.type == state.name:
+            values = list(node.meta["val"])
+            values[_SIZES] = values[_SIZES][: values[0].shape[0]]
+            node.meta["val"] = tuple(values)
+            for user in node.users:
+                user.meta["val"] = values[user.args[1]]
 
 
 def define_lowerings() -> None:

@@ -6,11 +6,7 @@ values, adds the gradients of all parts, each among zeros.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import torch
-from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 
 from torch_outboard.inductor.passes.added_calls import add_call
 from torch_outboard.state import state
@@ -21,28 +17,14 @@ Node = torch.fx.Node
 Part = tuple[int, int, Node]
 
 
-class JoinParts(CustomGraphPass):
-    """Replaces such sums; a pass after derivatives.
-
-    Args:
-        then: a pass that follows it.
-    """
-
-    def __init__(self, then: CustomGraphPass) -> None:
-        self.then = then
-
-    def __call__(self, graph: torch.fx.Graph) -> None:
-        found = False
-        for node in reversed(list(graph.nodes)):
-            if node.target is aten.add.Tensor and node.users:
-                found |= _join(graph, node)
-        if found:
-            graph.eliminate_dead_code()
-        self.then(graph)
-
-    def uuid(self) -> Any:
-        """What code in PyTorch's caches depends on."""
-        return [get_hash_for_files((str(Path(__file__)),)), self.then.uuid()]
+def join_parts(graph: torch.fx.Graph) -> None:
+    """Replaces such sums; a pass after derivatives."""
+    found = False
+    for node in reversed(list(graph.nodes)):
+        if node.target is aten.add.Tensor and node.users:
+            found |= _join(graph, node)
+    if found:
+        graph.eliminate_dead_code()
 
 
 def _join(graph: torch.fx.Graph, node: Node) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from torch_outboard.inductor.passes.added_calls import add_call
@@ -23,26 +22,17 @@ _ADDS = (aten.index_put.default, aten._unsafe_index_put.default)
 _MOST_INDICES = 1 << 16  # along a dimension
 
 
-class RepeatByViews(CustomGraphPass):
-    """Replaces such reads and sums, before the graph is split; then `further`."""
-
-    def __init__(self, further: CustomGraphPass) -> None:
-        self.further = further
-
-    def __call__(self, graph: torch.fx.Graph) -> None:
-        found = False
-        known: dict[Node, torch.Tensor | None] = {}
-        for node in list(graph.nodes):
-            if node.target in _READS:
-                found |= _repeat(graph, node, known)
-            elif node.target in _ADDS:
-                found |= _add_up(graph, node, known)
-        if found:
-            graph.eliminate_dead_code()
-        self.further(graph)
-
-    def uuid(self) -> Any:
-        return self.further.uuid()  # which knows all sources
+def repeat_by_views(graph: torch.fx.Graph) -> None:
+    """Replaces such reads and sums, before the graph is split."""
+    found = False
+    known: dict[Node, torch.Tensor | None] = {}
+    for node in list(graph.nodes):
+        if node.target in _READS:
+            found |= _repeat(graph, node, known)
+        elif node.target in _ADDS:
+            found |= _add_up(graph, node, known)
+    if found:
+        graph.eliminate_dead_code()
 
 
 def _repeat(graph: torch.fx.Graph, node: Node, known: dict[Node, torch.Tensor | None]) -> bool:

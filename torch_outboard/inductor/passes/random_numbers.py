@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, cast
 
 import sympy
 import torch
-from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
+from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._inductor.ir import FlexibleLayout, Pointwise
 from torch._inductor.lowering import make_fallback, register_lowering
 from torch._inductor.virtualized import V, ops
@@ -24,12 +23,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch_outboard import _C
 from torch_outboard.inductor.graphs.states import reserve_or_place
 from torch_outboard.inductor.operators import draws
+from torch_outboard.inductor.passes.in_order import hash_of_sources
 from torch_outboard.inductor.policy import way_of_graphs
 from torch_outboard.inductor.target import target_of
 from torch_outboard.state import state
 
 aten = torch.ops.aten
-_BACKEND = Path(__file__).parents[1]
 _LIBRARY = torch.library.Library("outboard_compiled", "DEF")
 _WORDS = 1 << 32
 _UNIT = 2.0**-24
@@ -172,10 +171,9 @@ class UseOwnNumbers(CustomGraphPass):
         """What code in PyTorch's caches depends on: the backend's sources, device and way."""
         properties = _C.device_properties(_C.current_device())
         device = torch.device(state.name, _C.current_device())
-        sources = sorted(str(path) for path in _BACKEND.rglob("*.py"))
         target = target_of(device)
         return (
-            get_hash_for_files(tuple(sources)),
+            hash_of_sources(),
             f"{state.name} {properties.name} {properties.driver_version} {target}",
             self.writes.__name__,
             way_of_graphs(_C.current_device()),

@@ -11,12 +11,10 @@ that is what several kernels read.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch._inductor import lowering
-from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 
 from torch_outboard.inductor.passes.meeting_points import MeetingPoints
 from torch_outboard.inductor.target import target_of
@@ -38,41 +36,26 @@ _MANY = 1 << 16  # elements, which take longer than a kernel that stores them
 _ROW = 16  # elements that are the same, from which on they are computed once
 
 
-class StoreReused(CustomGraphPass):
-    """Marks such values, which Inductor then stores; a pass after derivatives.
-
-    Args:
-        then: a pass that follows it.
-    """
-
-    def __init__(self, then: CustomGraphPass | None = None) -> None:
-        self.then = then
-
-    def __call__(self, graph: torch.fx.Graph) -> None:
-        points = MeetingPoints(graph, is_pointwise, is_view)
-        # Of values that are computed where they are read.
-        unstored: set[torch.fx.Node] = set()
-        for node in graph.nodes:
-            if is_view(node):
-                if node.args[0] in unstored:
-                    unstored.add(node)
-            elif is_pointwise(node):
-                costs = _costs(node) or not unstored.isdisjoint(node.all_input_nodes)
-                taken = any(_is_call(reader) for reader in points.readers(node))
-                # What an operator takes is stored: as eager mode would, which reads along memory,
-                # and for readers that come before it, too.
-                wanted = (costs and _is_spread(node)) or (taken and _is_turned(node))
-                wanted |= points.part(node) and (costs or taken)
-                if wanted and _pays(node):
-                    node.meta["inductor_realize_to_strides"] = True
-                elif costs:
-                    unstored.add(node)
-        if self.then is not None:
-            self.then(graph)
-
-    def uuid(self) -> Any:
-        """What code in PyTorch's caches depends on."""
-        return [get_hash_for_files((str(Path(__file__)),)), self.then and self.then.uuid()]
+def store_reused(graph: torch.fx.Graph) -> None:
+    """Marks such values, which Inductor then stores; a pass after derivatives."""
+    points = MeetingPoints(graph, is_pointwise, is_view)
+    # Of values that are computed where they are read.
+    unstored: set[torch.fx.Node] = set()
+    for node in graph.nodes:
+        if is_view(node):
+            if node.args[0] in unstored:
+                unstored.add(node)
+        elif is_pointwise(node):
+            costs = _costs(node) or not unstored.isdisjoint(node.all_input_nodes)
+            taken = any(_is_call(reader) for reader in points.readers(node))
+            # What an operator takes is stored: as eager mode would, which reads along memory, and
+            # for readers that come before it, too.
+            wanted = (costs and _is_spread(node)) or (taken and _is_turned(node))
+            wanted |= points.part(node) and (costs or taken)
+            if wanted and _pays(node):
+                node.meta["inductor_realize_to_strides"] = True
+            elif costs:
+                unstored.add(node)
 
 
 def is_pointwise(node: torch.fx.Node) -> bool:

@@ -7,11 +7,9 @@ left is a sum of few numbers.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
-from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 
 from torch_outboard.inductor.passes.added_calls import add_call
 from torch_outboard.inductor.passes.reused_values import is_pointwise, is_view
@@ -24,25 +22,11 @@ Node = torch.fx.Node
 _LEAST_PLACES, _MOST_IMAGES = 64, 64
 
 
-class SumRowsFirst(CustomGraphPass):
-    """Splits such sums of what is computed and stored; a pass after derivatives.
-
-    Args:
-        then: a pass that follows it.
-    """
-
-    def __init__(self, then: CustomGraphPass) -> None:
-        self.then = then
-
-    def __call__(self, graph: torch.fx.Graph) -> None:
-        for node in list(graph.nodes):
-            if node.target is aten.sum.dim_IntList and _suits(node):
-                _split(graph, node)
-        self.then(graph)
-
-    def uuid(self) -> Any:
-        """What code in PyTorch's caches depends on."""
-        return [get_hash_for_files((str(Path(__file__)),)), self.then.uuid()]
+def sum_rows_first(graph: torch.fx.Graph) -> None:
+    """Splits such sums of what is computed and stored; a pass after derivatives."""
+    for node in list(graph.nodes):
+        if node.target is aten.sum.dim_IntList and _suits(node):
+            _split(graph, node)
 
 
 def _suits(node: Node) -> bool:
