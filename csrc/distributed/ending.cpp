@@ -53,6 +53,10 @@ ProcessGroup::~ProcessGroup() {
   for (const auto& [key, stream] : streams_) give_back_stream(stream);
 }
 
+void ProcessGroup::State::tell() {
+  if (!std::exchange(told, true)) defer_failure(failure);
+}
+
 c10d::ErrorType ProcessGroup::getError() {
   std::lock_guard<std::mutex> lock(state_->mutex);
   return state_->failure == nullptr ? c10d::ErrorType::SUCCESS : c10d::ErrorType::COMM_ERROR;
@@ -65,11 +69,9 @@ void ProcessGroup::abort() {
   } catch (...) {
     aborted = std::current_exception();
   }
-  bool first = false;
   {
     std::lock_guard<std::mutex> lock(state_->mutex);
-    first = state_->failure == nullptr;
-    if (first) state_->failure = aborted;
+    if (state_->failure == nullptr) state_->failure = aborted;
     state_->aborted = true;
     for (const WorkPointer& message : state_->messages) message->abort();
   }
@@ -83,9 +85,11 @@ void ProcessGroup::abort() {
   }
   for (const auto& part : parts) {
     if (part->done()) continue;
+    {
+      std::lock_guard<std::mutex> lock(state_->mutex);
+      state_->tell();
+    }
     part->refuse(aborted);
-    // Whoever waits for the stream only learns of it, too; of an earlier failure he has.
-    if (std::exchange(first, false)) defer_failure(aborted);
   }
 }
 

@@ -6,7 +6,6 @@
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/recording/recorded_call.h"
-#include "runtime/streams/deferred_failure.h"
 
 namespace outboard::distributed {
 namespace {
@@ -65,18 +64,21 @@ std::shared_ptr<HostPart> ProcessGroup::guarded_part(std::function<void()> body,
   return std::make_shared<HostPart>([state = state_, body = std::move(body), description] {
     {
       std::lock_guard<std::mutex> state_lock(state->mutex);
-      if (state->failure != nullptr) std::rethrow_exception(state->failure);
+      if (state->failure != nullptr) {
+        state->tell();
+        std::rethrow_exception(state->failure);
+      }
     }
     try {
       body();
     } catch (...) {
       // What the others do after this, nobody knows: it is the group's failure, and everything
-      // behind it fails by the same. Whoever waits for the stream only learns of it, too.
+      // behind it fails by the same.
       std::lock_guard<std::mutex> state_lock(state->mutex);
       if (state->failure == nullptr) {
         state->failure = described(std::current_exception(), description);
-        defer_failure(state->failure);
       }
+      state->tell();
       std::rethrow_exception(state->failure);
     }
   });
