@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 import torch
 
 from tests.inductor.support import check, kernels_of, moved
@@ -56,22 +57,28 @@ def test_what_stays():
     assert "y" in hoist(LOOP.replace("(tmp1, 0.9f)", "(tmp1, y)"), BUFFERS, ["y"])[0]
 
 
-def vectors_with_powers(code: str) -> int:
-    loops = re.findall(r"for \(; [^\n]*\+= 16\) \{.*?\n +\}\n", code, re.DOTALL)
-    return sum("ob_pow_" in loop for loop in loops)
+def units_with_powers(code: str) -> int:
+    """Loops over units of work that take a power with each turn."""
+    texts = re.findall(r"(?s)\n( +)(for \(\w+ unit = .*?)\n\1\}", code)
+    assert texts
+    return sum("ob_pow_" in text for _, text in texts)
 
 
-def test_a_step_of_adam(device: torch.device):
-    parameter = torch.ones(1000, device=device, requires_grad=True)
-    expected = torch.ones(1000, requires_grad=True)
-    parameter.grad, expected.grad = torch.ones_like(parameter), torch.ones(1000)
-    optimizer, reference = torch.optim.AdamW([parameter]), torch.optim.AdamW([expected])
+@pytest.mark.parametrize("sizes", [(1000,), (3000, 70, 1000)], ids=["one", "several"])
+def test_a_step_of_adam(sizes: tuple[int, ...], device: torch.device):
+    """Powers of the step count are taken once for a parameter, not for each vector or unit."""
+    ours = [torch.ones(size, device=device, requires_grad=True) for size in sizes]
+    expected = [torch.ones(size, requires_grad=True) for size in sizes]
+    for parameter in (*ours, *expected):
+        parameter.grad = torch.full_like(parameter, 0.5)
+    optimizer, reference = torch.optim.AdamW(ours), torch.optim.AdamW(expected)
     code = kernels_of(optimizer.step)
     assert "ob_pow_" in code
     if _C.device_properties(0).kind == "cpu":
-        assert vectors_with_powers(code) == 0
+        assert units_with_powers(code) == 0
     reference.step()
-    torch.testing.assert_close(parameter.detach().cpu(), expected.detach())
+    for actual, wanted in zip(ours, expected, strict=True):
+        torch.testing.assert_close(actual.detach().cpu(), wanted.detach())
 
 
 def test_a_value_that_the_kernel_changes(device: torch.device):

@@ -34,7 +34,8 @@ class Piece:
 
     Attributes:
         kernel: with `shared_text`.
-        text: what is done for a unit, with arg0, arg1 ... in the order in which they occur.
+        before: what is the same for all units.
+        text: what is done for one. Both with arg0, arg1 ... in the order in which they occur.
         parameters: those.
         others: parameters that only sizes of loops need.
         sizes: of the loops, by the names of their variables.
@@ -46,7 +47,7 @@ class Piece:
         with V.set_kernel_handler(kernel):
             kernel.codegen_body()
             code = IndentedBuffer()
-            kernel.write_unit(code)
+            before = kernel.write_unit(code)
             text = code.getvalue()
             simplify = V.graph.sizevars.simplify
             self.sizes = {
@@ -66,14 +67,15 @@ class Piece:
                 self.parameters.append(by_name[name])
             return places.get(name, name)
 
-        self.text = re.sub(r"\b[a-z]\w*\b", rename, text)
+        self.before, self.text = (re.sub(r"\b[a-z]\w*\b", rename, t) for t in (before, text))
         self.others = [p for name, p in by_name.items() if name not in places]
 
     @property
     def shared(self) -> tuple[Any, ...]:
         """What is the same for pieces with one text."""
         kinds = tuple((p.letter, p.kind) for p in self.parameters)
-        return self.text, kinds, tuple(self.sizes), self.kernel.index_type, self.kernel.grouped
+        kernel = self.kernel
+        return self.before, self.text, kinds, tuple(self.sizes), kernel.index_type, kernel.grouped
 
 
 @dataclass
@@ -167,9 +169,10 @@ class CombinedKernel:
                 with code.indent():
                     cases = [[*self._values(p), f"units = {self._size(p, p.units)};"] for p in body]
                     _write_switch(code, "piece", cases)
+                    code.writeline("if (begin + units <= first) continue;")
+                    code.splice(body[0].before)
                     code.writelines(
                         [
-                            "if (begin + units <= first) continue;",
                             f"const {kind} stop = last - begin < units ? last - begin : units;",
                             f"for ({kind} unit = first > begin ? first - begin : 0; unit < stop;"
                             " ++unit) {",

@@ -71,7 +71,7 @@ class Units:
 
     def _write_units(self: Any, code: IndentedBuffer) -> None:
         kind, body = self.index_type, IndentedBuffer()
-        self.write_unit(body)  # says which local memory it needs
+        before = self.write_unit(body)  # says which local memory it needs
         units = self.scalar_index(V.graph.sizevars.simplify(self.units()))
         code.writeline(f"const {kind} units = {units};")
         if self.target.group == 1:
@@ -84,6 +84,7 @@ class Units:
             if owned > 1:
                 code.writeline(f"part = (part + {owned - 1}) / {owned} * {owned};")
             code.writeline(f"const {kind} first = ({kind})get_global_id(0) * part;")
+            code.splice(before)
             code.writeline(
                 f"for ({kind} unit = first; unit < units && unit < first + part; ++unit) {{"
             )
@@ -99,8 +100,8 @@ class Units:
             code.splice(body)
         code.writeline("}")
 
-    def write_unit(self: Any, code: IndentedBuffer) -> None:
-        """What is done for one unit."""
+    def write_unit(self: Any, code: IndentedBuffer) -> str:
+        """Writes what is done for one unit; returns what is the same for all and stands before."""
         kind, rest = self.index_type, "unit"
         for tree in reversed(self._pointwise_trees()):
             if tree is self.inner_tree:
@@ -122,8 +123,8 @@ class Units:
             pointers = {p.name: p.argument for p in parameters if p.is_pointer}
             numbers = [p.name for p in parameters if not p.is_pointer]
             before, text = hoist(text, pointers, numbers)
-        code.splice(before)
         code.splice(text)
+        return before
 
     def _blocks_text(self: Any, tree: IterationRangesRoot) -> str:
         """Blocks of the inner tree."""

@@ -30,7 +30,8 @@ def hoist(text: str, pointers: dict[str, str], numbers: Collection[str]) -> tupl
         numbers: names of parameters that are numbers.
 
     Returns:
-        What can stand before all loops, and the rest. Nothing is moved if it is cheap.
+        What can stand before all loops, also those over units of work, and the rest. Nothing is
+        moved if it is cheap.
     """
     fixed = _only_read(text, pointers)
     moved: dict[str, str] = {}
