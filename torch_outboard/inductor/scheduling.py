@@ -8,7 +8,7 @@ from typing import Any
 
 import sympy
 import torch
-from torch._inductor import metrics
+from torch._inductor import config, metrics
 from torch._inductor.codegen.common import BackendFeature
 from torch._inductor.codegen.simd import SIMDScheduling
 from torch._inductor.codegen.simd_kernel_features import SIMDKernelFeatures
@@ -19,6 +19,7 @@ from torch.utils._sympy.functions import FloorDiv
 
 from torch_outboard.inductor.definition import KernelDefinition
 from torch_outboard.inductor.kernel import OpenCLKernel
+from torch_outboard.inductor.kernel.body import write_nan_checks
 from torch_outboard.inductor.kernel.combined import CombinedKernel, combined
 from torch_outboard.inductor.kernel.lanes import inner_size
 from torch_outboard.inductor.target import target_of
@@ -114,6 +115,8 @@ class OpenCLScheduling(SIMDScheduling):
             name = self.define_kernel(kernel.codegen_kernel(), schedule, kernel)
             self.codegen_comment(schedule, name)
             kernel.call_kernel(name)
+            if config.nan_asserts:
+                write_nan_checks(piece.kernel for piece in kernel.pieces)
         self.free_buffers_in_scheduler()
 
     def _generate_piece(self, nodes: list[Any]) -> OpenCLKernel:

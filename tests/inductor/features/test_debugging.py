@@ -33,6 +33,20 @@ def test_numbers_that_are_not_finite_stop_a_graph(dtype: torch.dtype, device: to
 
 
 @needs_kernels
+def test_numbers_that_are_not_finite_in_lists_of_tensors(device: torch.device):
+    def function(x: list[torch.Tensor]) -> list[torch.Tensor]:
+        return torch._foreach_mul(torch._foreach_log(x), 2.0)
+
+    x = [torch.rand(size, device=device) + 1 for size in (3, 40, 5000)]
+    with config.patch(nan_asserts=True):
+        compiled = torch.compile(function)
+        torch.testing.assert_close(compiled(x), function(x))
+        x[1].neg_()
+        with pytest.raises(AssertionError, match="NaN or infinity in"):
+            compiled(x)
+
+
+@needs_kernels
 def test_code_around_kernels_stays_python(device: torch.device):
     x = torch.randn(4, 6, device=device)
     warned = pytest.warns(UserWarning, match="cpp_wrapper has no effect")

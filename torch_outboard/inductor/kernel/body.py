@@ -15,9 +15,11 @@ or a work-group for each x of a reduction, whose items share its loop.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import sympy
+import torch
 from torch._inductor.codegen.common import CSEVariable, IndentedBuffer, PythonPrinter, TensorArg
 from torch._inductor.codegen.simd import CantSplit, SIMDKernel
 from torch._inductor.utils import sympy_product
@@ -131,20 +133,27 @@ class OpenCLKernel(
         call_kernel(name, self.parameters(), self.units(), self.cost())
 
     def codegen_nan_check(self) -> None:
-        """Has generated code look at what a kernel was given and gave, for `nan_asserts`."""
-        _, calls, arguments, _ = self.args.python_argdefs()
-        for tensor, argument in zip(calls, arguments, strict=True):
-            if not isinstance(argument, TensorArg) or not argument.dtype.is_floating_point:
-                continue
-            values = f"{tensor}.float()" if argument.dtype.itemsize == 1 else tensor
-            V.graph.wrapper_code.writeline(
-                f"assert {values}.isfinite().all().item(), 'NaN or infinity in {tensor}'"
-            )
+        write_nan_checks([self])
 
     def ensure_sizes(self) -> None:
         """Has generated code compute the sizes that the kernel is given."""
         for symbol in self.args.sizevars:
             V.graph.wrapper_code.ensure_size_computed(symbol)
+
+
+def write_nan_checks(kernels: Iterable[OpenCLKernel]) -> None:
+    """Has generated code look at what a launch was given and gave, for `nan_asserts`."""
+    tensors: dict[str, torch.dtype] = {}
+    for kernel in kernels:
+        _, calls, arguments, _ = kernel.args.python_argdefs()
+        for tensor, argument in zip(calls, arguments, strict=True):
+            if isinstance(argument, TensorArg) and argument.dtype.is_floating_point:
+                tensors[tensor] = argument.dtype
+    for tensor, dtype in tensors.items():
+        values = f"{tensor}.float()" if dtype.itemsize == 1 else tensor
+        V.graph.wrapper_code.writeline(
+            f"assert {values}.isfinite().all().item(), 'NaN or infinity in {tensor}'"
+        )
 
 
 def call_kernel(
