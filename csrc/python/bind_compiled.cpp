@@ -31,34 +31,23 @@ namespace py = pybind11;
 namespace outboard {
 namespace {
 
-// What kernels of compiled graphs find wrong, one word for each device. Leaked, as the words are.
-KernelFault& graph_fault(c10::DeviceIndex device) {
+// What kernels of compiled graphs find wrong on a device: a wrong index, or an assertion with this
+// message. Leaked, as the words are.
+KernelFault& graph_fault(c10::DeviceIndex device, std::optional<std::string> assertion = {}) {
   struct Faults {
     std::mutex mutex;
-    std::map<c10::DeviceIndex, KernelFault*> by_device;
+    std::map<std::pair<c10::DeviceIndex, std::optional<std::string>>, KernelFault*> all;
   };
   static auto* faults = new Faults;
   std::lock_guard<std::mutex> lock(faults->mutex);
-  KernelFault*& fault = faults->by_device[device];
-  if (fault == nullptr) {
+  KernelFault*& fault = faults->all[{device, assertion}];
+  if (fault != nullptr) return *fault;
+  if (!assertion.has_value()) {
     fault = &KernelFault::make(device, KernelFault::Kind::kIndexError,
                                "index out of range in a compiled graph");
-  }
-  return *fault;
-}
-
-// The same for an assertion with this message.
-KernelFault& graph_assertion(c10::DeviceIndex device, std::string message) {
-  struct Faults {
-    std::mutex mutex;
-    std::map<std::pair<c10::DeviceIndex, std::string>, KernelFault*> by_message;
-  };
-  static auto* faults = new Faults;
-  std::lock_guard<std::mutex> lock(faults->mutex);
-  KernelFault*& fault = faults->by_message[{device, message}];
-  if (fault == nullptr) {
-    if (message.empty()) message = "an assertion of a compiled graph failed";
-    fault = &KernelFault::make(device, KernelFault::Kind::kRuntimeError, std::move(message));
+  } else {
+    if (assertion->empty()) assertion = "an assertion of a compiled graph failed";
+    fault = &KernelFault::make(device, KernelFault::Kind::kRuntimeError, *std::move(assertion));
   }
   return *fault;
 }
@@ -146,7 +135,7 @@ class GraphKernel {
           arguments.address(faults.back()->address());
           break;
         case 'A':
-          faults.push_back(&graph_assertion(device, py::handle(take()).cast<std::string>()));
+          faults.push_back(&graph_fault(device, py::handle(take()).cast<std::string>()));
           arguments.address(faults.back()->address());
           break;
         default:
