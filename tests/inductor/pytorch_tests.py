@@ -5,8 +5,9 @@
 DIR is a source tree of the PyTorch that is installed; nothing of it is kept. Tests that are written
 for a device to be named later are bound to both, as test_mps_basic.py there does for "mps". Counted
 are those that pass for CPU; those that are not for CPU run, too, and are reported apart. Answers
-appear in `.test-results/inductor/`; a stopped run goes on with --resume. Exit status 1 means that
-less than SHARE of what is counted passes on the device.
+appear in `.test-results/inductor/`; a stopped run goes on with --resume, which keeps what is known
+of these sources, and of PyTorch's own backend. Exit status 1 means that less than SHARE of what is
+counted passes on the device.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ import sys
 import unittest
 import warnings
 from collections.abc import Callable
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from tests.inductor.worker import Worker, answers_of, known, write
 from tests.line_process import ROOT
+from tests.run import fingerprint
 
 SHARE = 0.97
 TIMEOUT = 300  # seconds for a test
@@ -253,6 +257,12 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if right >= SHARE * counted else 1
 
 
+@cache
+def what_decides(name: str) -> str:
+    """What the answer of a test depends on: on CPU it is the same for all of our sources."""
+    return metadata.version("torch") if name.endswith("@cpu") else fingerprint()
+
+
 def run_file(file: str, workers: list[Worker], options: argparse.Namespace) -> tuple[int, int]:
     """Runs a file for CPU, then on the device what passes; how many are right of how many."""
     listed = workers[0].names()
@@ -261,13 +271,17 @@ def run_file(file: str, workers: list[Worker], options: argparse.Namespace) -> t
         workers[0].close()
         return 0, 0
     path = options.results / f"pytorch-{file}-{options.driver or 'default'}.jsonl"
-    answers = known(path) if options.resume else {}
+    answers = {
+        name: answer
+        for name, answer in (known(path) if options.resume else {}).items()
+        if answer.get("about") == what_decides(name)
+    }
     names = [name for name in listed if re.search(options.match, name)]
     names = names[: 2 * options.limit] if options.limit else names
 
     def check(chosen: Callable[[str], bool]) -> None:
         for answer in answers_of(workers, [n for n in names if n not in answers and chosen(n)]):
-            answers[answer["entry"]] = answer
+            answers[answer["entry"]] = {**answer, "about": what_decides(answer["entry"])}
             write(path, answers)
 
     check(lambda name: name.endswith("@cpu"))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.inductor import pytorch_tests
 from tests.inductor.pytorch_tests import plain, side_of
 from tests.line_process import ROOT
 from tests.support import SLOWNESS
@@ -101,6 +103,44 @@ def test_a_small_tree(tmp_path: Path):
     assert "test_control_flow: error: FileNotFoundError" in result.stdout
     assert lines[-1] == "2 of 3, 66.7 %", result.stdout + result.stderr
     assert result.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"), [("test_add@cpu", "version"), ("test_add@device", "fingerprint")]
+)
+def test_answers_that_are_taken_up(
+    name: str, changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Those of the device are for its sources, those of CPU for a version of PyTorch."""
+
+    class Answering:
+        asked = 0
+
+        def names(self) -> list[str]:
+            return [name]
+
+        def check(self, name: str) -> dict[str, object]:
+            Answering.asked += 1
+            return {"entry": name, "status": "right", "reasons": [""]}
+
+    def run_again() -> int:
+        pytorch_tests.what_decides.cache_clear()
+        asked = Answering.asked
+        pytorch_tests.run_file("test_control_flow", [Answering()], options)
+        return Answering.asked - asked
+
+    options = argparse.Namespace(results=tmp_path, driver="", match="", limit=0, resume=True)
+    monkeypatch.setattr(
+        pytorch_tests, "answers_of", lambda workers, names: map(workers[0].check, names)
+    )
+    monkeypatch.setattr(pytorch_tests, "fingerprint", lambda: "first")
+    monkeypatch.setattr(pytorch_tests.metadata, "version", lambda package: "2.13.0")
+    assert (run_again(), run_again()) == (1, 0)
+    monkeypatch.setattr(pytorch_tests, "fingerprint", lambda: "second")
+    assert run_again() == (changed == "fingerprint")
+    monkeypatch.setattr(pytorch_tests.metadata, "version", lambda package: "2.13.1")
+    assert run_again() == (changed == "version")
+    pytorch_tests.what_decides.cache_clear()
 
 
 def test_names_without_devices():
