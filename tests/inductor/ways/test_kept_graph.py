@@ -180,8 +180,11 @@ def test_strides_of_results(device: torch.device):
 
 def test_results_of_other_ways_are_laid_out_alike(device: torch.device):
     x = torch.arange(6.0, device=device).view(2, 3)
-    graph = choice.LaidOut(lambda inputs: [inputs[0] + 0, None], [(1, 2), None])
-    result, nothing = graph([x])
-    assert nothing is None
-    assert result.stride() == (1, 2)
-    assert result.tolist() == x.tolist()
+    for layout in ((1, 2), (3, 1)):
+        graph = choice.LaidOut(lambda inputs: [inputs[0] + 0, None], [layout, None])
+        for _ in range(3):
+            result, nothing = graph([x])
+            assert nothing is None
+            assert result.stride() == layout
+            assert result.tolist() == x.tolist()
+        assert graph.fits == (layout == x.stride())  # it need not look at such results again

@@ -169,7 +169,7 @@ class CombinedKernel:
                 with code.indent():
                     cases = [[*self._values(p), f"units = {self._size(p, p.units)};"] for p in body]
                     _write_switch(code, "piece", cases)
-                    code.writeline("if (begin + units <= first) continue;")
+                    code.writeline("if (units == 0 || begin + units <= first) continue;")
                     code.splice(body[0].before)
                     code.writelines(
                         [
