@@ -46,6 +46,8 @@ def test_what_is_stored_is_not_read_again(device: torch.device):
     if target.lanes == 1 or target.processors > 64:
         pytest.skip("the device has no vectors, or more processors than rows")
     first = kernels_of(function, *moved(given, device)).split("program.kernel(")[1]
+    if torch.__version__ < "2.13":
+        pytest.skip("PyTorch fuses them from 2.13 on, where it merges loops before")
     assert "ob_sin_" in first
     assert "ob_fold_sum_" in first
 
