@@ -166,11 +166,12 @@ class OUTBOARD_API ProcessGroup final : public c10d::Backend {
     // Whether whoever waits for a stream only has been told of it.
     bool told = false;
     bool aborted = false;
-    // Before a part ends by the failure, as whoever waits for its stream goes on then; with the
-    // mutex held.
-    void tell();
     // Messages that are under way, which can be ended.
     std::vector<WorkPointer> messages;
+
+    // Before a part ends by the failure, as whoever waits for its stream goes on then. The caller
+    // holds the mutex.
+    void tell();
   };
   const std::shared_ptr<State> state_ = std::make_shared<State>();
 

@@ -22,7 +22,6 @@ import sys
 import unittest
 import warnings
 from collections.abc import Callable
-from functools import cache
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -257,12 +256,6 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if right >= SHARE * counted else 1
 
 
-@cache
-def what_decides(name: str) -> str:
-    """What the answer of a test depends on: on CPU it is the same for all of our sources."""
-    return metadata.version("torch") if name.endswith("@cpu") else fingerprint()
-
-
 def run_file(file: str, workers: list[Worker], options: argparse.Namespace) -> tuple[int, int]:
     """Runs a file for CPU, then on the device what passes; how many are right of how many."""
     listed = workers[0].names()
@@ -271,17 +264,20 @@ def run_file(file: str, workers: list[Worker], options: argparse.Namespace) -> t
         workers[0].close()
         return 0, 0
     path = options.results / f"pytorch-{file}-{options.driver or 'default'}.jsonl"
+    # What answers depend on: on CPU they are the same for all of our sources.
+    about = {"cpu": metadata.version("torch"), "device": fingerprint()}
     answers = {
         name: answer
         for name, answer in (known(path) if options.resume else {}).items()
-        if answer.get("about") == what_decides(name)
+        if answer.get("about") == about[name.split("@")[1]]
     }
     names = [name for name in listed if re.search(options.match, name)]
     names = names[: 2 * options.limit] if options.limit else names
 
     def check(chosen: Callable[[str], bool]) -> None:
         for answer in answers_of(workers, [n for n in names if n not in answers and chosen(n)]):
-            answers[answer["entry"]] = {**answer, "about": what_decides(answer["entry"])}
+            side = answer["entry"].split("@")[1]
+            answers[answer["entry"]] = {**answer, "about": about[side]}
             write(path, answers)
 
     check(lambda name: name.endswith("@cpu"))

@@ -124,7 +124,6 @@ def test_answers_that_are_taken_up(
             return {"entry": name, "status": "right", "reasons": [""]}
 
     def run_again() -> int:
-        pytorch_tests.what_decides.cache_clear()
         asked = Answering.asked
         pytorch_tests.run_file("test_control_flow", [Answering()], options)
         return Answering.asked - asked
@@ -140,7 +139,6 @@ def test_answers_that_are_taken_up(
     assert run_again() == (changed == "fingerprint")
     monkeypatch.setattr(pytorch_tests.metadata, "version", lambda package: "2.13.1")
     assert run_again() == (changed == "version")
-    pytorch_tests.what_decides.cache_clear()
 
 
 def test_names_without_devices():
