@@ -45,5 +45,5 @@ def test_a_graph_is_in_order_when_a_result_is_used_before_the_last_one(device):
 def test_what_it_does_depends_on_files_and_device(monkeypatch):
     found = templates.UseTemplates().uuid()
     assert found == templates.UseTemplates().uuid()
-    monkeypatch.setattr(templates, "_FILES", ("templates",))
+    monkeypatch.setattr(templates, "hash_of_sources", lambda: b"of others")
     assert found != templates.UseTemplates().uuid()

@@ -15,21 +15,21 @@ from typing import Any
 
 import torch
 from torch._higher_order_ops.flex_attention import sdpa_dense, sdpa_dense_backward
-from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
+from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.virtualized import V
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
-from torch_outboard.inductor.lowerings import flex_kernels, score_texts
+from torch_outboard.inductor.lowerings import flex_kernels
 from torch_outboard.inductor.lowerings.expressions import texts_in_use
+from torch_outboard.inductor.passes.in_order import hash_of_sources
 from torch_outboard.state import state
 
 _DENSE: dict[Any, Callable[..., Any]] = {
     torch.ops.higher_order.flex_attention: sdpa_dense,
     torch.ops.higher_order.flex_attention_backward: sdpa_dense_backward,
 }
-_FILES = (__file__, flex_kernels.__file__, score_texts.__file__)
 _BUFFERS = 12  # the argument of the derivative that holds what `score_mod` captured
 
 
@@ -47,7 +47,7 @@ class InlineAttention(CustomGraphPass):
                         _inline(graph, node)
 
     def uuid(self) -> Any:
-        return (get_hash_for_files(_FILES), *texts_in_use())
+        return (hash_of_sources(), *texts_in_use())
 
 
 def _inline(graph: torch.fx.Graph, node: torch.fx.Node) -> None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
-from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
+from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._inductor.pattern_matcher import stable_topological_sort
 
 from torch_outboard import _C
 from torch_outboard.inductor.lowerings import convolutions, products
+from torch_outboard.inductor.passes.in_order import hash_of_sources
 from torch_outboard.state import state
-
-_FILES = ("templates", "products", "convolutions", "epilogues", "epilogue_writer", "epilogue_texts")
 
 
 class UseTemplates(CustomGraphPass):
@@ -28,7 +26,5 @@ class UseTemplates(CustomGraphPass):
 
     def uuid(self) -> Any:
         properties = _C.device_properties(_C.current_device())
-        files = tuple(str(Path(__file__).with_name(f"{name}.py")) for name in _FILES)
-        return get_hash_for_files(
-            files
-        ), f"{state.name} {properties.name} {properties.driver_version}"
+        device = f"{state.name} {properties.name} {properties.driver_version}"
+        return hash_of_sources(), device

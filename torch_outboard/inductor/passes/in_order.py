@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
 
 _BACKEND = Path(__file__).parents[1]
+_PACKAGE = "torch_outboard."
 
 
 class InOrder(CustomGraphPass):
@@ -27,14 +29,21 @@ class InOrder(CustomGraphPass):
             each(graph)
 
     def uuid(self) -> Any:
-        """What code in PyTorch's caches depends on: the backend's sources, and each pass."""
-        described = [
-            each.uuid() if isinstance(each, CustomGraphPass) else getattr(each, "__name__", "")
-            for each in self.passes
-        ]
-        return hash_of_sources(), *described
+        """What code in PyTorch's caches depends on: the backend's sources, and each pass.
+
+        None, so that nothing is kept, with a function of somebody else's.
+        """
+        described: list[Any] = [hash_of_sources()]
+        for each in self.passes:
+            if isinstance(each, CustomGraphPass):
+                described.append(each.uuid())
+            else:
+                ours = each.__module__.startswith(_PACKAGE)
+                described.append(each.__qualname__ if ours else None)
+        return None if None in described else tuple(described)
 
 
+@cache
 def hash_of_sources() -> Any:
-    """Of all files of the backend."""
+    """Of all files of the backend. PyTorch's function remembers the last files alone."""
     return get_hash_for_files(tuple(sorted(str(path) for path in _BACKEND.rglob("*.py"))))

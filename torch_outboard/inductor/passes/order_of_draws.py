@@ -7,13 +7,14 @@ memory, and each then draws what another one draws in eager mode.
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 import torch
-from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
+from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._inductor.fx_passes import post_grad
 from torch.utils._ordered_set import OrderedSet
+
+from torch_outboard.inductor.passes.in_order import hash_of_sources
 
 
 def pytorch_keeps_it() -> bool:
@@ -33,7 +34,7 @@ class KeepOrder(CustomGraphPass):
 
     def uuid(self) -> Any:
         """What code in PyTorch's caches depends on."""
-        return get_hash_for_files((str(Path(__file__)),))
+        return hash_of_sources()
 
 
 def _draws(node: torch.fx.Node) -> bool:
