@@ -2,10 +2,11 @@
 
     python -m benchmarks.compiled [--device ocl] [--rounds 21] [--save NAME] [names or groups...]
 
-Groups are fused, chain, steps and optimizers. By default what is compiled runs by device kernels
-alone (OUTBOARD_WAY=device) and is compared with Inductor's code for CPU; `--how eager` is eager
-mode on the device, `--how auto` compiled with the way chosen. `--reference` is compiled or eager on
-CPU, or "device eager", or "device separate", in which an optimizer has kernels for each tensor.
+Groups are fused, chain, sorts, steps and optimizers. By default what is compiled runs by device
+kernels alone (OUTBOARD_WAY=device) and is compared with Inductor's code for CPU; `--how eager` is
+eager mode on the device, `--how auto` compiled with the way chosen. `--reference` is compiled or
+eager on CPU, or "device eager", or "device separate", in which an optimizer has kernels for each
+tensor.
 Besides, `calls` measures what a call of a compiled graph of one small kernel takes, and `first` the
 first call of a compiled training step, without and with its caches. `--save` keeps both as
 NAME_calls.
@@ -68,6 +69,14 @@ def _cases() -> dict[str, tuple[Function, tuple[torch.Tensor, ...]]]:
         "sum of columns": (lambda x: x.sum(0), (r(4000, 1000),)),
         "one small kernel": (lambda x: x + 1, (r(4),)),
         "dropout": (lambda x: F.dropout(x, 0.1), (r(1024, 3072),)),
+        "sort of 2048 x 64": (lambda x: x.sort(-1), (r(2048, 64),)),
+        "sort of 1024 x 500": (lambda x: x.sort(-1), (r(1024, 500),)),
+        "sort of 64 columns": (lambda x: x.sort(0), (r(64, 2048),)),
+        "sort of int64": (lambda x: x.sort(-1), (torch.randint(0, 10**6, (2048, 64)),)),
+        "nucleus of 256": (  # the words whose chances make up 0.9
+            lambda x: ((s := x.softmax(-1).sort(-1, descending=True))[0].cumsum(-1) < 0.9) * s[1],
+            (r(1024, 256),),
+        ),
     }  # fmt: skip
 
 
@@ -137,6 +146,7 @@ def _step(name: str) -> Work:
 GROUPS = {
     "fused": [*list(_cases())[:9], "Adam step"],
     "chain": ["chain and sum", "sum of columns"],
+    "sorts": [name for name in _cases() if name.startswith(("sort", "nucleus"))],
     "steps": list(MODELS),
     "optimizers": ["AdamW step, small GPT", "AdamW step, ResNet-18"],
 }

@@ -22,6 +22,7 @@ from torch_outboard.inductor.kernel import OpenCLKernel
 from torch_outboard.inductor.kernel.body import write_nan_checks
 from torch_outboard.inductor.kernel.combined import CombinedKernel, combined
 from torch_outboard.inductor.kernel.lanes import inner_size
+from torch_outboard.inductor.kernel.reduction.sorts import can_be_one_kernel, without_ends_of_sorts
 from torch_outboard.inductor.target import target_of
 
 # Of a traceback: file, number and text of a line.
@@ -57,6 +58,9 @@ class OpenCLScheduling(SIMDScheduling):
                 BackendFeature.BUCKETIZE,
             ]
         )
+        # PyTorch's lowerings of selections by sorts take lines of any length.
+        if not getattr(config.triton, "decompose_sort_ops", False):
+            features.add(BackendFeature.SORT)
         if target_of(device).group == 1:
             # Items of a group read what another one writes.
             features.add(BackendFeature.INPLACE_BUFFERS)
@@ -88,7 +92,9 @@ class OpenCLScheduling(SIMDScheduling):
         return one, None
 
     def can_fuse(self, node1: Any, node2: Any) -> bool:
-        """Not into a kernel of more tensors than a device takes."""
+        """Not into a kernel of more tensors than a device takes, and sorts with no reduction."""
+        if not can_be_one_kernel([*node1.get_nodes(), *node2.get_nodes()]):
+            return False
         if not (node1.is_foreach() or node2.is_foreach()):
             accesses = (node.read_writes.reads_and_writes() for node in (node1, node2))
             names = {access.name for access in itertools.chain(*accesses)}
@@ -99,6 +105,11 @@ class OpenCLScheduling(SIMDScheduling):
 
     can_fuse_vertical = can_fuse
     can_fuse_horizontal = can_fuse
+
+    def generate_node_schedule(
+        self, nodes: Any, numel: sympy.Expr, rnumel: sympy.Expr
+    ) -> list[Any]:
+        return without_ends_of_sorts(super().generate_node_schedule(nodes, numel, rnumel))
 
     def codegen_combo_kernel(self, combo_kernel_node: Any) -> None:
         """Nodes that need nothing of each other, in as few launches as take their parameters."""

@@ -33,6 +33,7 @@ from torch_outboard.inductor.kernel.parameters import Parameter, parameters_of, 
 from torch_outboard.inductor.kernel.ranges import Lengths, ranges_by_place
 from torch_outboard.inductor.kernel.reduction.reductions import Reductions
 from torch_outboard.inductor.kernel.reduction.scans import Scans
+from torch_outboard.inductor.kernel.reduction.sorts import Sorts
 from torch_outboard.inductor.kernel.searches import Searches
 from torch_outboard.inductor.kernel.units import Units
 from torch_outboard.inductor.kernel.variables import OpenCLCSE
@@ -42,7 +43,7 @@ from torch_outboard.inductor.target import Target, target_of
 
 
 class OpenCLKernel(
-    Units, Indices, Memory, Branches, Reductions, Scans, Searches, SIMDKernel[CSEVariable]
+    Units, Indices, Memory, Branches, Reductions, Scans, Sorts, Searches, SIMDKernel[CSEVariable]
 ):
     """A kernel while its body is generated; see the module."""
 
@@ -72,6 +73,9 @@ class OpenCLKernel(
         # Indices that were read and are within a size.
         self.checked: dict[sympy.Symbol, sympy.Expr] = {}
         self.accumulator_ids = itertools.count()
+        # Local memory of a group: for a value of each item, and for lines, by name.
+        self.scratches: dict[tuple[int, str], str] = {}
+        self.local_lines: dict[str, int] = {}
         self.lines = 0
         self.start_loop()
         self.choose_lanes()

@@ -21,6 +21,7 @@ from torch_outboard.inductor.kernel.lanes import (
     without_identities,
 )
 from torch_outboard.inductor.kernel.parameters import assertion
+from torch_outboard.inductor.kernel.reduction.sorts import sorts
 from torch_outboard.inductor.opencl.printer import print_expression
 from torch_outboard.inductor.opencl.value_types import LANES, broadcast, is_vector, value_type
 from torch_outboard.inductor.overrides import dtype_of, operand
@@ -43,9 +44,12 @@ class Indices:
         reductions = [tree for tree in self.range_trees if tree.is_reduction]
         known = V.graph.sizevars.statically_known_equals
         self.lane_tree: IterationRangesRoot | None = inner
-        if (reductions and self.features.is_reduction()) and (
-            inner is None or not lanes_along_results(self.features.node_schedule)
-        ):
+        schedule = self.features.node_schedule
+        if any(map(sorts, schedule)):
+            along_results = self.target.group == 1  # each lane sorts, or a group does
+        else:
+            along_results = inner is not None and lanes_along_results(schedule)
+        if reductions and self.features.is_reduction() and not along_results:
             self.lane_tree = reductions[-1]
         if self.lanes == 1 or (self.lane_tree is not None and known(self.lane_tree.numel, 1)):
             self.lanes = 1

@@ -174,7 +174,7 @@ class Units:
 
         Rows of memory are then read in longer pieces, and sums do not wait for each other.
         """
-        if not self.segments or len(self.segments) > 2 or not isinstance(self.segments[0], Loop):
+        if not self.segments or len(self.segments) > 2 or type(self.segments[0]) is not Loop:
             return 1
         if len(self.segments) == 2 and isinstance(self.segments[1], Loop):
             return 1

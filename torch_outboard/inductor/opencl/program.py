@@ -17,6 +17,7 @@ from torch_outboard.inductor.opencl.memory_texts import OPERATIONS, STORED, elem
 from torch_outboard.inductor.opencl.philox_texts import philox_text
 from torch_outboard.inductor.opencl.scan_texts import SCANS, scan_text
 from torch_outboard.inductor.opencl.search_texts import SEARCH, search_text
+from torch_outboard.inductor.opencl.sort_texts import SORT, sort_text
 from torch_outboard.ops.functions.table import functions, texts
 
 _WIDTHS = (16, 8, 4, 2)
@@ -139,7 +140,10 @@ def program_source(kernels: str) -> str:
     """Kernels with the definitions of all helpers that they call."""
     searches = {(m[1], m[2], m[3], int(m[4] or 1)) for m in SEARCH.finditer(kernels)}
     functions_of_memory = "".join(search_text(*search) for search in sorted(searches))
-    return _COMMON + _definitions(functions_of_memory + kernels) + functions_of_memory + kernels
+    sorts = {(m[1], m[2], int(m[3] or 1)) for m in SORT.finditer(kernels)}
+    functions_of_values = "".join(sort_text(*sort) for sort in sorted(sorts))
+    helpers = functions_of_memory + functions_of_values
+    return _COMMON + _definitions(helpers + kernels) + helpers + kernels
 
 
 def _part(source: str) -> str:

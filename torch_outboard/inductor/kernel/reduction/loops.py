@@ -56,9 +56,7 @@ class Loop:
 
     def write(self, out: IndentedBuffer) -> None:
         kernel = self.kernel
-        lane_tree = kernel.lane_tree
-        folded = lane_tree is not None and lane_tree.is_reduction
-        lanes = kernel.lanes if folded else 1
+        folded, lanes = self._folded(), self._lanes()
         for accumulator in self.accumulators:
             for line in accumulator.declarations():
                 for text in dict.fromkeys((at_lanes(line, 1), at_lanes(line, lanes))):
@@ -66,7 +64,7 @@ class Loop:
         trees = [tree for tree in kernel.range_trees if tree.is_reduction]
         for tree in trees[:-1]:
             self._open(out, tree)
-        self._write_inner(out, trees[-1], folded, lanes)
+        self.write_turns(out, trees[-1], f"{self.indexing.getvalue()}\n{self.body.getvalue()}")
         for _ in trees[:-1]:
             out.writeline("}")
         if lanes > 1 and len(trees) > 1:
@@ -117,11 +115,19 @@ class Loop:
         write(end, self.after, *after)
         return out.getvalue()
 
-    def _write_inner(self, out: IndentedBuffer, tree: Any, folded: bool, lanes: int) -> None:
-        kernel = self.kernel
+    def _folded(self) -> bool:
+        """Whether lanes belong to the reduction."""
+        lane_tree = self.kernel.lane_tree
+        return lane_tree is not None and bool(lane_tree.is_reduction)
+
+    def _lanes(self) -> int:
+        return int(self.kernel.lanes) if self._folded() else 1
+
+    def write_turns(self, out: IndentedBuffer, tree: Any, text: str) -> None:
+        """The inner loop, with a text for each of its turns."""
+        kernel, lanes = self.kernel, self._lanes()
         kind, index, size = kernel.index_type, tree.index_sym().name, kernel.numel_text(tree)
-        text = f"{self.indexing.getvalue()}\n{self.body.getvalue()}"
-        if not folded:
+        if not self._folded():
             self._open(out, tree)
             with out.indent():
                 out.splice(text)

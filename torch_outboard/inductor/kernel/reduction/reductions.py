@@ -11,6 +11,7 @@ from torch._inductor.codegen.simd import IterationRangesRoot
 
 from torch_outboard.inductor.kernel.reduction.loops import Accumulator, Loop, MaskAccumulator
 from torch_outboard.inductor.kernel.reduction.moments import Moments, ShiftedSums, Welford
+from torch_outboard.inductor.kernel.reduction.sorts import Sort, SortedLoop
 from torch_outboard.inductor.opencl.fold_texts import combine
 from torch_outboard.inductor.opencl.value_types import (
     LANES,
@@ -33,7 +34,7 @@ class Reductions:
     def start_loop(self: Any) -> None:
         self.accumulators: list[Accumulator] = []
         self.after_loop = IndentedBuffer()
-        self.scratches: dict[tuple[int, str], str] = getattr(self, "scratches", {})
+        self.sort_of_loop: Sort | None = None
 
     def scratch(self: Any, place: int, kind: str) -> str:
         """Local memory for a value of each item."""
@@ -44,7 +45,7 @@ class Reductions:
         return [
             f"__local {kind} {name}[{self.target.group}];"
             for (_, kind), name in self.scratches.items()
-        ]
+        ] + [f"__local long {name}_[{length}];" for name, length in self.local_lines.items()]
 
     def close_loop(self: Any) -> None:
         """Ends the loop over the reduction; what was computed in it is not known any more."""
@@ -55,7 +56,9 @@ class Reductions:
             return
         indexing = IndentedBuffer()
         indexing.splice(self.loop_indexing)
-        self.segments.append(Loop(self, indexing, body, self.after_loop, self.accumulators))
+        parts = (self, indexing, body, self.after_loop, self.accumulators)
+        sort = self.sort_of_loop
+        self.segments.append(Loop(*parts) if sort is None else SortedLoop(*parts, sort))
         self.start_loop()
         self.loop_indexing.clear()
         self.cse.invalidate(self.outer_variables)

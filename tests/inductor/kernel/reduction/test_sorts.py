@@ -1,0 +1,197 @@
+"""Sorts of short lines in kernels of compiled graphs, against eager CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch._inductor import config
+
+from tests.inductor.support import check, kernels_of, launches, moved
+from torch_outboard.inductor.opencl.sort_texts import KINDS, SORT, sort_text
+from torch_outboard.inductor.target import target_of
+
+NAN, INF = float("nan"), float("inf")
+DTYPES = [
+    torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.bool, torch.uint8,
+    torch.int8, torch.int16, torch.int32, torch.int64,
+]  # fmt: skip
+# Lines alone, fewer than the lanes of a vector, and more; lengths around powers of two.
+SHAPES = [(1, 7), (3, 512), (5, 33), (37, 64), (20, 2), (4, 3, 17), (40, 1)]
+
+
+def _values(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """With many equal ones, both zeros, the least and greatest, and NaN."""
+    if dtype == torch.bool:
+        return torch.randint(0, 2, shape).bool()
+    if not dtype.is_floating_point:
+        info = torch.iinfo(dtype)
+        values = torch.randint(-9 if dtype.is_signed else 0, 9, shape).to(dtype)
+        flat = values.view(-1)
+        flat[::11], flat[::13] = info.max, info.min
+        return values
+    values = torch.randn(shape).mul(4).round().to(dtype)  # -0.0 is among them
+    flat = values.view(-1)
+    for place, special in enumerate((NAN, INF, -INF, -0.0, 0.0)):
+        flat[place :: 11 + 2 * place] = special
+    return values
+
+
+def _ascending(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return torch.sort(x, stable=True)
+
+
+def _descending(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return torch.sort(x, stable=True, descending=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("function", [_ascending, _descending])
+def test_values_and_places(
+    function: Callable[..., tuple[torch.Tensor, ...]], dtype: torch.dtype, device: torch.device
+):
+    """The same values in the same places as CPU's stable sort, to the sign of zeros."""
+    lines = [_values(shape, dtype) for shape in SHAPES]
+
+    def each(*lines: torch.Tensor) -> list[torch.Tensor]:
+        return [result for x in lines for result in function(x)]
+
+    results = torch.compile(each)(*moved(lines, device))
+    for result, expected in zip(moved(results, "cpu"), each(*lines), strict=True):
+        torch.testing.assert_close(result, expected, rtol=0, atol=0, equal_nan=True)
+        if dtype.is_floating_point and expected.is_floating_point():
+            numbers = ~expected.isnan()
+            assert torch.equal(result.signbit()[numbers], expected.signbit()[numbers])
+
+
+def test_ties_are_told_apart_by_their_places(device: torch.device):
+    """Nothing but equal values, so that a sort that is not stable shows."""
+    for dtype in (torch.float32, torch.int64):
+        x = torch.zeros(35, 100, dtype=dtype)
+        _, places = torch.compile(_descending)(x.to(device))
+        assert torch.equal(places.cpu(), torch.arange(100).expand(35, 100))
+
+
+def test_what_stands_around_is_in_the_kernel(device: torch.device):
+    """One launch, without memory for what was sorted."""
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        values, places = (x * 2 + y).sort()
+        return values.exp() * y, places + 1
+
+    x, y = torch.randn(37, 50), torch.randn(37, 50)
+    check(function, x, y, device=device)
+    code = kernels_of(function, *moved((x, y), device))
+    assert launches(code) == 1
+    assert "aten.sort" not in code.split("program.build", 1)[1]
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_dimensions(dim: int, device: torch.device):
+    """Also where lines lie beside each other, and tensors are views."""
+    x = torch.randn(20, 18, 33)
+    check(lambda x: torch.sort(x, dim=dim), x, device=device)
+    check(lambda x: torch.sort(x.transpose(0, 2)[::2, 1:], dim=dim), x, device=device)
+    check(lambda x: x.argsort(dim, descending=True), x, device=device)
+
+
+def test_reductions_beside_a_sort(device: torch.device):
+    """Before it, of the same line, of what was sorted, and a scan."""
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x - x.mean(-1, keepdim=True)
+        values, places = y.sort()
+        return values, places, y.amax(-1), values.softmax(-1), values.cumsum(-1)
+
+    check(function, torch.randn(37, 50), device=device)
+
+
+def test_several_sorts(device: torch.device):
+    """Of other values, of the same in the other direction, and of what was sorted."""
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        a, at = x.sort()
+        b, _ = y.sort(descending=True)
+        c, _ = x.sort(descending=True)
+        d, back = at.sort()
+        return a, b, c, d, back, (a + b).sort()[0]
+
+    check(function, torch.randn(19, 40), torch.randn(19, 40), device=device)
+
+
+def test_a_line_that_is_replaced(device: torch.device):
+    """Sorted into the memory that it came from, and read by others before."""
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x * 2
+        z = y + 1
+        x.copy_(y.sort()[0])
+        return x + 1, z
+
+    expected, result = torch.randn(21, 30), None
+    result = expected.to(device)
+    outputs = torch.compile(function)(result)
+    torch.testing.assert_close(moved(outputs, "cpu"), function(expected))
+    torch.testing.assert_close(result.cpu(), expected)
+
+
+def test_gradients(device: torch.device):
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        values, _ = x.sort(descending=True)
+        loss = (values * torch.arange(30, device=x.device)).sum()
+        return loss, torch.autograd.grad(loss, x)[0]
+
+    check(function, torch.randn(20, 30, requires_grad=True), device=device)
+
+
+def test_lines_of_any_number(device: torch.device):
+    function = torch.compile(_ascending, dynamic=True)
+    for count in (2, 16, 33, 100):
+        x = _values((count, 20), torch.float32)
+        torch.testing.assert_close(
+            moved(function(x.to(device)), "cpu"), _ascending(x), equal_nan=True
+        )
+
+
+def test_lines_of_a_length_with_an_end(device: torch.device):
+    """Open, and known to be short."""
+    function = torch.compile(_ascending)
+    for length in (40, 100, 17, 256):
+        x = torch.randn(20, length)
+        y = x.to(device)
+        torch._dynamo.mark_dynamic(y, 1, min=2, max=256)
+        torch.testing.assert_close(moved(function(y), "cpu"), _ascending(x))
+
+
+def test_long_lines_are_sorted_by_the_operator(device: torch.device):
+    x = torch.randn(3, 700)
+    check(_ascending, x, device=device)
+    assert "torch.ops.aten.sort" in kernels_of(_ascending, x.to(device))
+
+
+def test_selections_by_sorts(device: torch.device):
+    """A setting of PyTorch's with which lines of any length would be sorted by kernels."""
+    if not hasattr(config.triton, "decompose_sort_ops"):
+        pytest.skip("this PyTorch has no setting for selections by sorts")
+    with config.patch({"triton.decompose_sort_ops": True}):
+        check(lambda x: (x.sort(), x.median(-1), x.topk(3)), torch.randn(3, 700), device=device)
+
+
+def test_combined_launches(device: torch.device):
+    """Lines of different lengths, in one launch."""
+
+    def function(*lines: torch.Tensor) -> list[torch.Tensor]:
+        return [x.sort()[0] for x in lines]
+
+    lines = [torch.randn(4, size) for size in (20, 30, 20)]
+    with config.patch({"combo_kernels": True, "combo_kernel_per_subkernel_blocks": False}):
+        check(function, *lines, device=device)
+
+
+def test_every_helper_has_a_name_that_is_found(device: torch.device):
+    lanes = target_of(device).lanes
+    for kind in KINDS:
+        for name in ("sort_key", "sort_place", "sorted_value", "sorted_place"):
+            (found,) = set(SORT.findall(sort_text(name, kind, lanes)))
+            assert found[:2] == (name, kind)

@@ -1,0 +1,249 @@
+"""Helpers of generated kernels that sort lines, each lane one of its own.
+
+    sort_key(v, place, descending)   what comes in order by one comparison: of values of up to 32
+                                     bits with the place in its lower half, of others alone
+    sort_place(v, place)             the lower half: twice the place, and whether v is -0.0
+    sorted_value(key, low, descending)   the value again
+    sorted_place(low)                the place again
+    sort_keys(keys, room, n)         puts n keys in order
+    sort_pairs(keys, places, room, places_room, n)
+                                     the same for keys of 64 bits, equal ones by their places
+    group_sort_keys(keys, n), group_sort_pairs(keys, places, n)
+                                     in local memory, by all items of a group
+
+Places make every sort stable. Several lines are put in order by Batcher's merge exchange (Knuth,
+The Art of Computer Programming, volume 3, algorithm 5.2.2M), whose steps do not depend on the
+values; one line alone by merges.
+"""
+
+from __future__ import annotations
+
+import re
+
+KINDS = (
+    "bool", "float", "double", "int", "uint", "long", "ulong", "short", "ushort", "char", "uchar",
+)  # fmt: skip
+_WIDE = ("long", "ulong", "double")
+_NETWORKS = ("sort_keys", "sort_pairs", "group_sort_keys", "group_sort_pairs")
+_NAMES = ("sort_key", "sort_place", "sorted_value", "sorted_place", *_NETWORKS)
+SORT = re.compile(rf"\bob_({'|'.join(_NAMES)})_({'|'.join(KINDS)})(16|8|4|2)?\b")
+
+
+def is_wide(kind: str) -> bool:
+    """Whether keys need all of their 64 bits."""
+    return kind in _WIDE
+
+
+def sort_text(name: str, kind: str, lanes: int) -> str:
+    """The definition of ob_<name>_<kind><lanes>."""
+    end = "" if lanes == 1 else str(lanes)
+    if name in _NETWORKS:
+        alone = lanes == 1 and not name.startswith("group")
+        return _merges(name) if alone else _network(name, end)
+    value = f"{'int' if kind == 'bool' else kind}{end}"
+    t, function = f"long{end}", f"ob_{name}_{kind}{end}"
+    if name == "sort_place":
+        return (
+            f"static inline {t} {function}(const {value} v, const {t} place) {{\n"
+            f"  return place << 1 | {_is_negative_zero(kind, end)};\n}}\n"
+        )
+    if name == "sorted_place":
+        return f"#define {function}(low) (((low) & 0xffffffffL) >> 1)\n"
+    if name == "sorted_value":
+        return (
+            f"static inline {value} {function}(const {t} key, const {t} low,"
+            f" const int descending) {{\n{_value(kind, end)}}}\n"
+        )
+    return (
+        f"static inline {t} {function}(const {value} v, const {t} place, const int descending)"
+        f" {{\n{_key(kind, end)}}}\n"
+    )
+
+
+def _is_negative_zero(kind: str, end: str) -> str:
+    """1 where a value is -0.0, which equals 0.0 and yet is another number; 0 elsewhere."""
+    if kind == "float":
+        return f"(convert_long{end}(as_int{end}(v) == (int{end})(INT_MIN)) & 1L)"
+    if kind == "double":
+        return f"(convert_long{end}(as_long{end}(v) == (long{end})(LONG_MIN)) & 1L)"
+    return "0L"
+
+
+def _key(kind: str, end: str) -> str:
+    t = f"long{end}"
+    if kind in ("float", "double"):
+        integer = "int" if kind == "float" else "long"
+        s = f"{integer}{end}"
+        least, most = f"({s})({integer.upper()}_MIN)", f"({s})({integer.upper()}_MAX)"
+        bits = 31 if kind == "float" else 63
+        # Bits of negative numbers are in reverse order; NaN comes last.
+        lines = (
+            f"  const {s} bits = as_{s}(v);\n"
+            f"  {s} order = bits ^ ((bits >> {bits}) & {most});\n"
+            f"  order = bits == {least} ? ({s})(0) : order;\n"
+            f"  order = v != v ? {most} : order;\n"
+            "  if (descending) order = ~order;\n"
+        )
+    else:
+        shifted = {
+            "bool": f"convert_{t}(v & 1)",
+            "uint": f"convert_{t}(v) - 2147483648L",
+            "ulong": f"as_{t}(v ^ (ulong{end})(1UL << 63))",
+        }.get(kind, f"convert_{t}(v)")
+        lines = f"  {t} order = {shifted};\n  if (descending) order = ~order;\n"
+    if is_wide(kind):
+        return f"{lines}  return order;\n"
+    high = f"as_{t}(as_ulong{end}(convert_{t}(order)) << 32)"
+    return f"{lines}  return {high} | place << 1 | {_is_negative_zero(kind, end)};\n"
+
+
+def _value(kind: str, end: str) -> str:
+    t = f"long{end}"
+    order = "key" if is_wide(kind) else "(key >> 32)"
+    lines = f"  {t} order = {order};\n  if (descending) order = ~order;\n"
+    if kind in ("float", "double"):
+        integer = "int" if kind == "float" else "long"
+        s = f"{integer}{end}"
+        least, most = f"({s})({integer.upper()}_MIN)", f"({s})({integer.upper()}_MAX)"
+        bits = 31 if kind == "float" else 63
+        return (
+            f"{lines}  const {s} whole = convert_{s}(order);\n"
+            f"  const {s} bits = whole ^ ((whole >> {bits}) & {most});\n"
+            f"  const {s} negative = convert_{s}(low & 1L) != ({s})(0);\n"
+            f"  return as_{kind}{end}(negative ? {least} : bits);\n"
+        )
+    value = {
+        "bool": f"convert_int{end}(order) != (int{end})(0)",
+        "uint": f"convert_uint{end}(order + 2147483648L)",
+        "ulong": f"as_ulong{end}(order) ^ (ulong{end})(1UL << 63)",
+    }.get(kind, f"convert_{kind}{end}(order)")
+    return f"{lines}  return {value};\n"
+
+
+def _network(name: str, end: str) -> str:
+    """All distances of merge exchange, for vectors of lines or the items of a group."""
+    t, grouped, pairs = f"long{end}", name.startswith("group"), name.endswith("pairs")
+    space = "__local " if grouped else ""
+    exchange = f"const {t} a = keys[i], b = keys[i + distance];\n"
+    if pairs:
+        exchange += (
+            f"      const {t} at = places[i], other = places[i + distance];\n"
+            f"      const {t} wrong = (b < a) | ((b == a) & (other < at));\n"
+            "      keys[i] = wrong ? b : a;\n"
+            "      keys[i + distance] = wrong ? a : b;\n"
+            "      places[i] = wrong ? other : at;\n"
+            "      places[i + distance] = wrong ? at : other;\n"
+        )
+    else:
+        # PoCL's min and max are no instructions of the processor, and choices are.
+        exchange += (
+            f"      const {t} wrong = b < a;\n      keys[i] = wrong ? b : a;\n"
+            "      keys[i + distance] = wrong ? a : b;\n"
+        )
+    if grouped:
+        loop = (
+            "    for (int i = get_local_id(0); i < n - distance; i += get_local_size(0)) {\n"
+            "      if ((i & step) != rest) continue;\n"
+            f"      {exchange}    }}\n    barrier(CLK_LOCAL_MEM_FENCE);\n"
+        )
+    else:
+        loop = (
+            "    for (int start = rest; start < n - distance; start += 2 * step) {\n"
+            "    const int last = min(start + step, n - distance);\n"
+            "    for (int i = start; i < last; ++i) {\n"
+            f"      {exchange}    }}\n    }}\n"
+        )
+    # The distances of a step are itself, and half, a quarter ... of all less the step.
+    return (
+        f"static inline void ob_{name}_{t}({_lines(space + t, name)}, const int n) {{\n"
+        "  int top = 1;\n  while (2 * top < n) top *= 2;\n"
+        "  for (int step = top; step > 0; step /= 2)\n"
+        "  for (int from = 2 * top; from > step; from /= 2) {\n"
+        "    const int rest = from == 2 * top ? 0 : step;\n"
+        "    const int distance = from == 2 * top ? step : from - step;\n"
+        f"{loop}  }}\n}}\n"
+    )
+
+
+def _lines(kind: str, name: str) -> str:
+    """Parameters for lines, and for room of the same size, which merges need."""
+    names = ["keys", "places"] if name.endswith("pairs") else ["keys"]
+    if not name.startswith("group"):
+        names += [f"{each}_room" for each in names]
+    return ", ".join(f"{kind} *{each}" for each in names)
+
+
+def _merges(name: str) -> str:
+    """For one line: runs of four by exchanges, and merges of these from both ends at once."""
+    pairs = name.endswith("pairs")
+
+    def move(to: str, source: str) -> str:
+        line = f"to[{to}] = from[{source}];"
+        return f"{line} places_to[{to}] = places_from[{source}];" if pairs else line
+
+    def exchange(a: int, b: int) -> str:
+        swap = f"const long low = min(k{a}, k{b}); k{b} = max(k{a}, k{b}); k{a} = low;"
+        if not pairs:
+            return f"    {{ {swap} }}\n"
+        return (
+            f"    {{ const int wrong = k{b} < k{a} || (k{b} == k{a} && p{b} < p{a});"
+            f" const long k = wrong ? k{b} : k{a}, p = wrong ? p{b} : p{a};"
+            f" k{b} = wrong ? k{a} : k{b}; p{b} = wrong ? p{a} : p{b}; k{a} = k; p{a} = p; }}\n"
+        )
+
+    def four(letter: str, of: str) -> tuple[str, str]:
+        read = ", ".join(f"{letter}{i} = {of}[start + {i}]" for i in range(4))
+        write = " ".join(f"{of}[start + {i}] = {letter}{i};" for i in range(4))
+        return f"    long {read};\n", f"    {write}\n"
+
+    reads, writes = zip(*(four(*of) for of in (("k", "keys"), ("p", "places"))), strict=True)
+    count = 2 if pairs else 1
+    network = "".join(exchange(*of) for of in ((0, 1), (2, 3), (0, 2), (1, 3), (1, 2)))
+    sources = "long *from = keys, *to = keys_room;"
+    swap = "long *const other = from; from = to; to = other;"
+    back = "for (int i = 0; i < n; ++i) keys[i] = from[i];"
+    if pairs:
+        sources += " long *places_from = places, *places_to = places_room;"
+        swap += " long *const others = places_from; places_from = places_to; places_to = others;"
+        back = "for (int i = 0; i < n; ++i) { keys[i] = from[i]; places[i] = places_from[i]; }"
+    insert = "for (; i > start && keys[i - 1] > key; --i) keys[i] = keys[i - 1];"
+    if pairs:
+        insert = (
+            "const long place = places[next]; for (; i > start && keys[i - 1] > key; --i)"
+            " { keys[i] = keys[i - 1]; places[i] = places[i - 1]; } places[i] = place;"
+        )
+    return (
+        f"static inline void ob_{name}_long({_lines('long', name)}, const int n) {{\n"
+        "  int start = 0;\n"
+        "  for (; n - start >= 4; start += 4) {\n"
+        f"{''.join(reads[:count])}{network}{''.join(writes[:count])}  }}\n"
+        "  for (int next = start + 1; next < n; ++next) {\n"
+        f"    const long key = keys[next];\n    int i = next;\n    {insert}\n"
+        "    keys[i] = key;\n  }\n"
+        f"  {sources}\n"
+        "  for (int width = 4; width < n; width *= 2) {\n"
+        "    for (int begin = 0; begin < n; begin += 2 * width) {\n"
+        "      const int middle = min(begin + width, n), end = min(middle + width, n);\n"
+        # The least of two runs and the greatest, as many of each as none of them can run out of.
+        "      int left = begin, right = middle, first = begin;\n"
+        "      int left_last = middle - 1, right_last = end - 1, last = end - 1;\n"
+        "      for (int count = end - middle; count > 0; --count) {\n"
+        "        const int next = from[right] < from[left];\n"
+        f"        {{ const int at = next ? right : left; {move('first', 'at')} }}\n"
+        "        right += next; left += 1 - next; ++first;\n"
+        "        const int before = from[right_last] < from[left_last];\n"
+        f"        {{ const int at = before ? left_last : right_last; {move('last', 'at')} }}\n"
+        "        left_last -= before; right_last -= 1 - before; --last;\n"
+        "      }\n"
+        "      while (first <= last) {\n"
+        "        const int next = left > left_last ||"
+        " (right <= right_last && from[right] < from[left]);\n"
+        f"        {{ const int at = next ? right : left; {move('first', 'at')} }}\n"
+        "        right += next; left += 1 - next; ++first;\n"
+        "      }\n"
+        "    }\n"
+        f"    {swap}\n"
+        "  }\n"
+        f"  if (from != keys) {back}\n"
+        "}\n"
+    )
