@@ -107,9 +107,8 @@ def library_sources() -> list[str]:
 def driver_sources(name: str) -> list[str]:
     drivers = ROOT / PACKAGE / "drivers"
     folders = [drivers / folder for folder in (name, *COMMON_SOURCES.get(name, ()))]
-    files = [
-        path for folder in folders for ending in ("c", "cpp") for path in folder.glob(f"*.{ending}")
-    ]
+    endings = (".c", ".cpp")
+    files = [path for folder in folders for path in folder.rglob("*.c*") if path.suffix in endings]
     return sorted(str(p.relative_to(ROOT)) for p in files)
 
 

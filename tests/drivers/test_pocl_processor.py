@@ -1,9 +1,11 @@
-"""What the packaged PoCL compiles for on a processor that its compiler does not know."""
+"""What the packaged PoCL compiles for: which processor, and with which functions."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +23,8 @@ pytestmark = [
     ),
 ]
 
+QEMU = shutil.which("qemu-x86_64")
+
 # The record of a device is the process's: a process for each name.
 PROGRAM = """
 import json, struct, sys
@@ -33,9 +37,11 @@ try:
     answer["keys"] = [driver.device_properties(i).driver_version.decode() for i in range(2)]
     queue, address = driver.queue_create(0), driver.allocate(0, 256)
     source = "__kernel void f(__global float *x) { %s }" % sys.argv[1]
-    kernel = driver.kernel_create(driver.program_build(0, source), "f")
+    program = driver.program_build(0, source)
+    kernel = driver.kernel_create(program, "f")
     driver.launch(queue, kernel, [4], [4], address)
     answer["values"] = struct.unpack("4f", driver.read(queue, address, 16))
+    answer["binary"] = driver.program_binary(program).decode("latin-1")
 except DriverError as error:
     answer["error"] = str(error)
 answer["report"] = ocl.describe()
@@ -44,7 +50,10 @@ print(json.dumps(answer))
 
 
 def run(
-    processor: str, tmp_path: Path, body: str = "x[get_global_id(0)] = 3;"
+    processor: str,
+    tmp_path: Path,
+    body: str = "x[get_global_id(0)] = 3;",
+    emulator: tuple[str, ...] = (),
 ) -> dict[str, object]:
     """What a process says that runs a kernel with this body."""
     environment = {
@@ -56,7 +65,7 @@ def run(
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
     }
     printed = subprocess.check_output(
-        [sys.executable, "-c", PROGRAM, body], env=environment, text=True, timeout=120
+        [*emulator, sys.executable, "-c", PROGRAM, body], env=environment, text=True, timeout=240
     )
     return json.loads(printed)
 
@@ -89,8 +98,63 @@ def test_pocl_keeps_what_it_built_apart_by_name(tmp_path: Path) -> None:
     assert folders == [1, 2, 2]
 
 
-def test_functions_of_vectors_that_fill_a_register_are_inlined(tmp_path: Path) -> None:
-    # Where the processor has AVX-512, the compiler has to know it, as PoCL's functions do.
-    body = "for (int i = 0; i < 16; ++i) x[i] = i; vstore16(min(vload16(0, x) + 4.0f, 3.0f), 0, x);"
-    answer = run("", tmp_path, body)
+def _uninlined(answer: dict[str, object]) -> list[str]:
+    """Functions of PoCL's that a binary still calls."""
+    return re.findall(r"\0(_Z[0-9]+_cl_\w+)(?=\0)", str(answer["binary"]))
+
+
+def _body(width: int) -> str:
+    """Loads, mathematics and stores of vectors, after which x is 3."""
+    vectors = f"fmin(min(sqrt(vload{width}(0, x)) + 4.0f, 3.5f), 3.0f)"
+    return f"for (int i = 0; i < 16; ++i) x[i] = i; vstore{width}({vectors}, 0, x);"
+
+
+def _flags() -> set[str]:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("flags"):
+            return set(line.split())
+    return set()
+
+
+# Names of a processor, and what it takes to run code for them: "" as PoCL calls this one; with
+# AVX-512 and without clwb; without AVX-512.
+NAMES = {
+    "": (),
+    "icelake-client": ("avx512f", "avx512_vbmi2"),
+    "rocketlake": ("avx512f", "avx512_vbmi2"),
+    "cannonlake": ("avx512f", "avx512vbmi"),
+    "znver2": ("avx2", "sha_ni"),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_functions_are_inlined(name: str, tmp_path: Path) -> None:
+    """Of vectors, and the mathematics: kernels take several times as long if they are called."""
+    if missing := set(NAMES[name]) - _flags():
+        pytest.skip(f"this processor has not all that {name} has: {', '.join(sorted(missing))}")
+    # Vectors that fill a register, if the compiler knows how wide they are.
+    full = "avx512f" in _flags() and name != "znver2"
+    answer = run(name, tmp_path, _body(16 if full else 8))
     assert answer["values"] == [3.0] * 4, answer
+    assert _uninlined(answer) == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(QEMU is None, reason="qemu-x86_64, of the package qemu-user, is not installed")
+@pytest.mark.parametrize(
+    ("processor", "name", "width"),
+    [
+        ("Nehalem", "nehalem", 4),
+        ("SandyBridge", "sandybridge", 8),
+        ("Haswell", "haswell", 8),
+        ("EPYC", "znver1", 8),
+        ("EPYC-Rome", "znver2", 8),
+        ("EPYC-Milan", "znver3", 8),
+    ],
+)
+def test_functions_are_inlined_on(processor: str, name: str, width: int, tmp_path: Path) -> None:
+    """On other processors, without AVX-512, for which PoCL takes other functions: emulated."""
+    answer = run("", tmp_path, _body(width), emulator=(str(QEMU), "-cpu", processor))
+    assert f"PoCL compiles for {name}" in str(answer["report"])
+    assert answer["values"] == [3.0] * 4, answer
+    assert _uninlined(answer) == []

@@ -12,8 +12,6 @@
 namespace ocl {
 namespace {
 
-constexpr const char* kPocl = "Portable Computing Language";
-
 // Never destroyed: the process may use devices until its very end.
 struct Found {
   std::mutex mutex;
@@ -168,17 +166,6 @@ std::string find_no_code_reason(const Candidate& candidate) {
   return "";
 }
 
-// Whether the functions of OpenCL C that PoCL links to kernels need AVX-512.
-bool has_functions_for_avx512(const Candidate& candidate) {
-#if defined(__x86_64__)
-  return candidate.platform->name == kPocl && __builtin_cpu_supports("avx512f") &&
-         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-#else
-  return false;
-#endif
-}
-
 // FNV-1a.
 uint64_t hash(const std::string& text) {
   uint64_t value = 0xCBF29CE484222325;
@@ -187,7 +174,7 @@ uint64_t hash(const std::string& text) {
 }
 
 // Tells apart all devices and drivers for which a binary may differ.
-std::string version_key(const Candidate& candidate, const std::string& processor) {
+std::string version_key(const Candidate& candidate, const Device& device) {
   const OpenCL& api = candidate.platform->api;
   const std::string driver = text_info(api, candidate.id, CL_DRIVER_VERSION);
   std::string all = candidate.name + "\n" + candidate.platform->version + "\n" + driver + "\n" +
@@ -196,7 +183,9 @@ std::string version_key(const Candidate& candidate, const std::string& processor
   if (stat(candidate.platform->library.c_str(), &file) == 0) {
     all += "\n" + std::to_string(file.st_size) + "\n" + std::to_string(file.st_mtim.tv_sec);
   }
+  const std::string& processor = device.processor.name;
   if (!processor.empty()) all += "\n" + processor;
+  all += device.surroundings.before;
   char key[sizeof(ob_device_properties::driver_version)];
   std::snprintf(key, sizeof key, "%.40s %016llx", driver.c_str(),
                 static_cast<unsigned long long>(hash(all)));
@@ -266,7 +255,7 @@ void fill_properties(const Candidate& candidate, const Settings& settings, const
   ob_device_properties& p = device.properties;
   set_text(p.name, name);
   set_text(p.vendor, text_info(api, candidate.id, CL_DEVICE_VENDOR));
-  set_text(p.driver_version, version_key(candidate, device.processor.name));
+  set_text(p.driver_version, version_key(candidate, device));
   p.kind = (candidate.type & CL_DEVICE_TYPE_GPU) != 0           ? OB_DEVICE_GPU
            : (candidate.type & CL_DEVICE_TYPE_ACCELERATOR) != 0 ? OB_DEVICE_ACCELERATOR
            : (candidate.type & CL_DEVICE_TYPE_CPU) != 0         ? OB_DEVICE_CPU
@@ -324,7 +313,7 @@ std::unique_ptr<Device> open_device(const Candidate& candidate, const Settings& 
       device->memory == MemoryKind::kShared &&
       ((candidate.type & CL_DEVICE_TYPE_CPU) != 0 || (svm & CL_DEVICE_SVM_FINE_GRAIN_SYSTEM) != 0);
   device->no_code_reason = find_no_code_reason(candidate);
-  device->functions_for_avx512 = has_functions_for_avx512(candidate);
+  device->surroundings = surroundings_of_sources(*candidate.platform);
   device->processor = choose_processor(*candidate.platform, candidate.id, settings);
   std::string name = text_info(*device->api, candidate.id, CL_DEVICE_NAME);
   if (settings.copies > 1) name += " (copy " + std::to_string(copy) + ")";

@@ -5,7 +5,6 @@
  *   library.cpp   finding OpenCL on this machine
  *   settings.cpp  the environment variables
  *   device.cpp    devices and their properties
- *   pocl_processor.cpp  the processor that PoCL compiles for
  *   memory.cpp    memory of devices and pinned memory
  *   worker.cpp    threads for host callbacks
  *   queue.cpp     queues, and graphs that they record
@@ -15,6 +14,8 @@
  *   peer.cpp      copies between devices
  *   program.cpp   programs, kernels, launches
  *   table.cpp     the table, and OpenCL's codes
+ *   pocl/processor.cpp  the processor that PoCL compiles for
+ *   pocl/functions.cpp  how PoCL's own functions come to be inlined into kernels
  *
  * Functions that stand in the table have the contract's names and are described there. Failures and
  * settings are those of drivers/common.
@@ -76,7 +77,7 @@ struct Platform {
 // All platforms of this machine, each once. Adds a line to `report` for each place looked at.
 std::vector<Platform*> find_platforms(const Settings& settings, std::string& report);
 
-// ---- pocl_processor.cpp
+// ---- pocl/processor.cpp
 
 // A value of OUTBOARD_OCL_PROCESSOR: as if PoCL did not know the processor.
 constexpr const char* kUnknownProcessor = "unknown";
@@ -90,6 +91,22 @@ struct Processor {
 // Sees to it that a device of the packaged PoCL compiles for a processor that its compiler knows,
 // or for the one that the settings name. Called before the first build.
 Processor choose_processor(const Platform& platform, cl_device_id device, const Settings& settings);
+
+// Whether this processor has all of AVX-512 that PoCL's functions for it were compiled with.
+bool has_avx512();
+
+// ---- pocl/functions.cpp
+
+// What PoCL's platform is called.
+constexpr const char* kPocl = "Portable Computing Language";
+
+// Texts around every source. Empty for platforms that are not PoCL, whose functions they are for.
+struct Surroundings {
+  const char* before = "";
+  const char* after = "";
+};
+
+Surroundings surroundings_of_sources(const Platform& platform);
 
 // ---- device.cpp
 
@@ -113,9 +130,9 @@ struct Device {
   MemoryKind memory = MemoryKind::kHandles;
   bool host_memory_is_device_memory = false;
   bool has_priorities = false;
-  std::string no_code_reason;         // "": programs can be built
-  bool functions_for_avx512 = false;  // see program.cpp
+  std::string no_code_reason;  // "": programs can be built
   Processor processor;
+  Surroundings surroundings;
   ob_device_properties properties = {};
 
   // memory.cpp

@@ -93,24 +93,6 @@ ob_program build(Device& device, cl_program program, const char* options, const 
   }
 }
 
-// PoCL brings its functions compiled for several processors. Of those with AVX-512 it takes the
-// functions, even if its compiler is older than the processor and does not know that it has
-// AVX-512. It then inlines none of them, not even vload and min. So the compiler is told. Its own
-// headers are not, so that calls with vectors of 64 bytes do not compile: pocl_processor.cpp sees
-// to it that the packaged PoCL does not come here.
-constexpr const char* kBeforeSource = R"(
-#if defined(__x86_64__) && !defined(__AVX512F__)
-#define OB_AVX512
-#pragma clang attribute push(__attribute__((target("arch=skylake-avx512"))), apply_to = function)
-#endif
-#line 1
-)";
-constexpr const char* kAfterSource = R"(
-#ifdef OB_AVX512
-#pragma clang attribute pop
-#endif
-)";
-
 void set_argument(ob_kernel kernel, cl_uint place, size_t bytes, const void* value) {
   const cl_int code = kernel->device.api->clSetKernelArg(kernel->kernel, place, bytes, value);
   if (code != CL_SUCCESS) {
@@ -153,10 +135,11 @@ ob_status program_build(const ob_program_source* described, ob_program* program)
   check_code_runs(device);
   if (source == nullptr) fail(OB_INVALID_ARGUMENT, "The source of a program is NULL.");
   cl_int code = CL_SUCCESS;
-  const char* with_attributes[] = {kBeforeSource, source, kAfterSource};
-  const bool attributes = device.functions_for_avx512;
-  cl_program created = device.api->clCreateProgramWithSource(
-      device.context, attributes ? 3 : 1, attributes ? with_attributes : &source, nullptr, &code);
+  const std::string text =
+      device.surroundings.before + std::string(source) + device.surroundings.after;
+  const char* texts[] = {text.c_str()};
+  cl_program created =
+      device.api->clCreateProgramWithSource(device.context, 1, texts, nullptr, &code);
   check(code, "clCreateProgramWithSource");
   // Compilers print how many warnings they had to the user's terminal.
   std::string all = std::string(options == nullptr ? "" : options) + " -w";

@@ -135,11 +135,7 @@ def _network(name: str, end: str) -> str:
             "      places[i + distance] = wrong ? at : other;\n"
         )
     else:
-        # PoCL's min and max are no instructions of the processor, and choices are.
-        exchange += (
-            f"      const {t} wrong = b < a;\n      keys[i] = wrong ? b : a;\n"
-            "      keys[i + distance] = wrong ? a : b;\n"
-        )
+        exchange += "      keys[i] = min(a, b);\n      keys[i + distance] = max(a, b);\n"
     if grouped:
         loop = (
             "    for (int i = get_local_id(0); i < n - distance; i += get_local_size(0)) {\n"

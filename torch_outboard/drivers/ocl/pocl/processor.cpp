@@ -17,7 +17,7 @@
 // instead).
 #include <cstring>
 
-#include "ocl.h"
+#include "../ocl.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -62,12 +62,6 @@ bool has_haswell_integers() {
   return __get_cpuid(0x80000001, &a, &b, &c, &d) != 0 && (c & bit_LZCNT) != 0;
 }
 
-bool has_avx512() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vl");
-}
-
 // The first of the names, from many features to few, all of whose features the processor and the
 // operating system have.
 const char* nearest_known_processor() {
@@ -93,11 +87,20 @@ const char* nearest_known_processor() {
 
 // The known build exists for x86-64 alone.
 const char* nearest_known_processor() { return kNoName; }
-bool has_avx512() { return false; }
 
 #endif
 
 }  // namespace
+
+bool has_avx512() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl");
+#else
+  return false;
+#endif
+}
 
 Processor choose_processor(const Platform& platform, cl_device_id device,
                            const Settings& settings) {
