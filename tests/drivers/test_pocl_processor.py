@@ -37,6 +37,7 @@ try:
     answer["keys"] = [driver.device_properties(i).driver_version.decode() for i in range(2)]
     queue, address = driver.queue_create(0), driver.allocate(0, 256)
     source = "__kernel void f(__global float *x) { %s }" % sys.argv[1]
+    driver.write(queue, address, bytes(256))
     program = driver.program_build(0, source)
     kernel = driver.kernel_create(program, "f")
     driver.launch(queue, kernel, [4], [4], address)
@@ -114,6 +115,25 @@ def _flags() -> set[str]:
         if line.startswith("flags"):
             return set(line.split())
     return set()
+
+
+@pytest.mark.skipif(
+    shutil.which("objdump") is None, reason="objdump, of the package binutils, is not installed"
+)
+def test_vectors_are_loaded_whole(tmp_path: Path) -> None:
+    """Also where the compiler could compute with pairs that it had loaded by themselves."""
+    body = (
+        "\n#pragma OPENCL FP_CONTRACT OFF\n"
+        "vstore8(max(vload8(0, x) * vload8(0, x + 9) + vload8(0, x + 18), 3.0f), 0, x);"
+    )
+    answer = run("", tmp_path, body)
+    assert answer["values"] == [3.0] * 4, answer
+    binary = str(answer["binary"]).encode("latin-1")
+    (tmp_path / "kernel.so").write_bytes(binary[binary.index(b"\x7fELF") :])
+    code = subprocess.check_output(["objdump", "-d", tmp_path / "kernel.so"], text=True)
+    kernel = code[code.index("_pocl_kernel_f") :]
+    assert "mulps" in kernel
+    assert "movsd" not in kernel
 
 
 # Names of a processor, and what it takes to run code for them: "" as PoCL calls this one; with

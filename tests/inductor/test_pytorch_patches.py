@@ -11,6 +11,7 @@ import torch._inductor.compile_fx  # registers the backend
 from torch._dynamo.device_interface import DeviceInterface
 from torch._dynamo.variables.optimizer import OptimizerVariable
 from torch._inductor import config, lowering, scheduler, utils
+from torch._inductor.choices import InductorChoices
 from torch._inductor.codegen import common
 from torch._inductor.codegen.common import DeviceOpOverrides
 from torch._subclasses import fake_impls
@@ -19,6 +20,7 @@ import torch_outboard
 from torch_outboard import _C
 from torch_outboard.inductor.passes.order_of_draws import pytorch_keeps_it
 from torch_outboard.inductor.pytorch_patches import SETTINGS
+from torch_outboard.inductor.target import target_of
 
 pytestmark = pytest.mark.skipif(
     not _C.runs_code(0), reason="graphs become kernels where the device has a compiler"
@@ -82,6 +84,17 @@ def test_strides_of_convolutions_are_not_asked_for(device: torch.device):
 def test_places_are_left_to_known_backends():
     source = inspect.getsource(lowering._make_reduction_inner.__wrapped__)
     assert "is_triton" in source
+
+
+def test_parts_of_reductions_are_numbers_for_gpus(device: torch.device):
+    """By threads of a multiprocessor, whatever the backend; other devices keep that."""
+    patched = InductorChoices.reduction_split_factor
+    source = inspect.getsource(patched.__wrapped__)
+    assert "threads_per_sm" in source
+    assert "length" not in source
+    ours, of_gpus = (f(device, 10**7, 1, True) for f in (patched, patched.__wrapped__))
+    assert (ours != of_gpus) == (target_of(device).group == 1)
+    assert patched(device, 4000, 64, False) == patched.__wrapped__(device, 4000, 64, False)
 
 
 def test_flex_attention_refuses_devices_by_name(device: torch.device):

@@ -154,8 +154,11 @@ def test_evaluation_in_between(same_as_on_cpu):
     """Statistics of batches in training, none in evaluation; modes without gradients."""
 
     def program(run):
+        # With a bias before the norm, whose gradient is nothing but rounding, Adam would make steps
+        # of any sign, which evaluation shows.
+        first = nn.Linear(6, 8, bias=False)
         model = run.on_device(
-            nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Dropout(0.0), nn.Linear(8, 3))
+            nn.Sequential(first, nn.BatchNorm1d(8), nn.Dropout(0.0), nn.Linear(8, 3))
         )
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
         held_out = batch(run, 16)

@@ -368,6 +368,36 @@ def _with_place(inner: Any, sizes: Any) -> Any:
     return loader
 
 
+def split_for_processors() -> None:
+    """Splits reductions along memory on processors by what suits those.
+
+    Reason: numbers of parts are for GPUs of all backends. Subclasses of the class that chooses them
+    can be named, one for a process, which is left to users.
+    Where: torch/_inductor/choices.py, `InductorChoices.reduction_split_factor`.
+    Can go: when a backend brings its own choices.
+    """
+    from torch._inductor.choices import InductorChoices
+
+    from torch_outboard.inductor.kernel.reduction.splits import parts_of_reduction
+    from torch_outboard.inductor.target import target_of
+
+    original = InductorChoices.reduction_split_factor
+    if hasattr(original, "__wrapped__"):
+        return
+
+    @functools.wraps(original)
+    def reduction_split_factor(
+        device: torch.device, reduction_numel_hint: int, numel_hint: int, inner_reduction: bool
+    ) -> int:
+        if device.type == state.name and inner_reduction:
+            target = target_of(device)
+            if target.group == 1:
+                return parts_of_reduction(reduction_numel_hint, numel_hint, target.processors)
+        return original(device, reduction_numel_hint, numel_hint, inner_reduction)
+
+    InductorChoices.reduction_split_factor = staticmethod(reduction_split_factor)
+
+
 def take_flex_attention() -> None:
     """Lets tensors of the device into flex_attention.
 
@@ -429,6 +459,7 @@ def install() -> None:
     """All of them."""
     want_no_templates_of_triton()
     count_places_in_logical_order()
+    split_for_processors()
     be_a_gpu()
     need_no_triton()
     set_options_of_graphs()

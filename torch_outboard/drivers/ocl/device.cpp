@@ -174,7 +174,7 @@ uint64_t hash(const std::string& text) {
 }
 
 // Tells apart all devices and drivers for which a binary may differ.
-std::string version_key(const Candidate& candidate, const Device& device) {
+std::string version_key(const Candidate& candidate, const std::string& processor) {
   const OpenCL& api = candidate.platform->api;
   const std::string driver = text_info(api, candidate.id, CL_DRIVER_VERSION);
   std::string all = candidate.name + "\n" + candidate.platform->version + "\n" + driver + "\n" +
@@ -183,9 +183,8 @@ std::string version_key(const Candidate& candidate, const Device& device) {
   if (stat(candidate.platform->library.c_str(), &file) == 0) {
     all += "\n" + std::to_string(file.st_size) + "\n" + std::to_string(file.st_mtim.tv_sec);
   }
-  const std::string& processor = device.processor.name;
   if (!processor.empty()) all += "\n" + processor;
-  all += device.surroundings.before;
+  all += surroundings_of_sources(*candidate.platform);
   char key[sizeof(ob_device_properties::driver_version)];
   std::snprintf(key, sizeof key, "%.40s %016llx", driver.c_str(),
                 static_cast<unsigned long long>(hash(all)));
@@ -255,7 +254,7 @@ void fill_properties(const Candidate& candidate, const Settings& settings, const
   ob_device_properties& p = device.properties;
   set_text(p.name, name);
   set_text(p.vendor, text_info(api, candidate.id, CL_DEVICE_VENDOR));
-  set_text(p.driver_version, version_key(candidate, device));
+  set_text(p.driver_version, version_key(candidate, device.processor.name));
   p.kind = (candidate.type & CL_DEVICE_TYPE_GPU) != 0           ? OB_DEVICE_GPU
            : (candidate.type & CL_DEVICE_TYPE_ACCELERATOR) != 0 ? OB_DEVICE_ACCELERATOR
            : (candidate.type & CL_DEVICE_TYPE_CPU) != 0         ? OB_DEVICE_CPU
@@ -313,7 +312,6 @@ std::unique_ptr<Device> open_device(const Candidate& candidate, const Settings& 
       device->memory == MemoryKind::kShared &&
       ((candidate.type & CL_DEVICE_TYPE_CPU) != 0 || (svm & CL_DEVICE_SVM_FINE_GRAIN_SYSTEM) != 0);
   device->no_code_reason = find_no_code_reason(candidate);
-  device->surroundings = surroundings_of_sources(*candidate.platform);
   device->processor = choose_processor(*candidate.platform, candidate.id, settings);
   std::string name = text_info(*device->api, candidate.id, CL_DEVICE_NAME);
   if (settings.copies > 1) name += " (copy " + std::to_string(copy) + ")";

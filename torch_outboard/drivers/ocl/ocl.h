@@ -100,13 +100,13 @@ bool has_avx512();
 // What PoCL's platform is called.
 constexpr const char* kPocl = "Portable Computing Language";
 
-// Texts around every source. Empty for platforms that are not PoCL, whose functions they are for.
-struct Surroundings {
-  const char* before = "";
-  const char* after = "";
-};
+struct Device;
 
-Surroundings surroundings_of_sources(const Platform& platform);
+// A source with what PoCL needs to be told around it; on other platforms as it is.
+std::string surrounded(const Device& device, const char* source);
+
+// What tells apart binaries by it.
+std::string surroundings_of_sources(const Platform& platform);
 
 // ---- device.cpp
 
@@ -132,7 +132,6 @@ struct Device {
   bool has_priorities = false;
   std::string no_code_reason;  // "": programs can be built
   Processor processor;
-  Surroundings surroundings;
   ob_device_properties properties = {};
 
   // memory.cpp

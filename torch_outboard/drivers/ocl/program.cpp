@@ -135,8 +135,7 @@ ob_status program_build(const ob_program_source* described, ob_program* program)
   check_code_runs(device);
   if (source == nullptr) fail(OB_INVALID_ARGUMENT, "The source of a program is NULL.");
   cl_int code = CL_SUCCESS;
-  const std::string text =
-      device.surroundings.before + std::string(source) + device.surroundings.after;
+  const std::string text = surrounded(device, source);
   const char* texts[] = {text.c_str()};
   cl_program created =
       device.api->clCreateProgramWithSource(device.context, 1, texts, nullptr, &code);

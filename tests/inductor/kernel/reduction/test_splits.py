@@ -1,0 +1,55 @@
+"""Parts of long reductions: how many, and that sums of any length are right."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.inductor.support import check, kernels_of
+from torch_outboard.inductor.kernel.reduction.splits import parts_of_reduction
+from torch_outboard.inductor.target import target_of
+
+
+def test_parts_begin_at_lines_of_the_cache():
+    for elements in (10**7, 10**7 + 1, 2**20, 4_915_200, 123_456_789):
+        parts = parts_of_reduction(elements, 1, 2)
+        assert -(-elements // parts) % 16 == 0, elements
+        assert elements // parts <= 1 << 17
+
+
+def test_parts_are_of_one_length_where_they_can_be():
+    for elements in (10**7, 3 * 10**6, 2**24):
+        assert elements % parts_of_reduction(elements, 1, 2) == 0, elements
+
+
+@pytest.mark.parametrize("processors", [1, 2, 64])
+def test_every_processor_has_parts(processors: int):
+    assert parts_of_reduction(10**7, 1, processors) >= 4 * processors
+    for elements in (1, 8192, 8193, 20_000, 1_000_003, 10**7):
+        for results in (1, 2, 3, 200):
+            parts = parts_of_reduction(elements, results, processors)
+            assert 1 <= parts <= max(1, elements // (1 << 13))
+            assert results < 2 * processors or parts == 1
+
+
+@pytest.mark.parametrize("elements", [8193, 100_000, 131_072, 1_000_003, 3_000_000])
+def test_sums(elements: int, device: torch.device):
+    """Whole parts, and a last one that is shorter."""
+    x = torch.randn(elements, dtype=torch.float32)
+    check(lambda x: ((x * 2 + 1).relu().sum(), x.amax(), x.var()), x, device=device)
+
+
+def test_parts_of_one_length_have_no_conditions(device: torch.device):
+    if target_of(device).group > 1:
+        pytest.skip("a GPU has parts by Inductor's own numbers")
+    code = kernels_of(lambda x: x.sum(), torch.ones(10**6, device=device))
+    assert "masked_load" not in code
+    x = torch.ones(10**6 + 3, device=device)
+    assert "masked_load" in kernels_of(lambda x: x.sum(), x)
+
+
+def test_open_sizes(device: torch.device):
+    function = torch.compile(lambda x: (x * 2).sum(), dynamic=True)
+    for elements in (50_000, 1_000_000, 999_999, 20):
+        x = torch.rand(elements)
+        torch.testing.assert_close(function(x.to(device)).cpu(), (x.double() * 2).sum().float())
