@@ -387,13 +387,17 @@ def split_for_processors() -> None:
 
     @functools.wraps(original)
     def reduction_split_factor(
-        device: torch.device, reduction_numel_hint: int, numel_hint: int, inner_reduction: bool
+        device: torch.device,
+        reduction_numel_hint: int,
+        numel_hint: int,
+        inner_reduction: bool,
+        **rest: Any,
     ) -> int:
         if device.type == state.name and inner_reduction:
             target = target_of(device)
             if target.group == 1:
                 return parts_of_reduction(reduction_numel_hint, numel_hint, target.processors)
-        return original(device, reduction_numel_hint, numel_hint, inner_reduction)
+        return original(device, reduction_numel_hint, numel_hint, inner_reduction, **rest)
 
     InductorChoices.reduction_split_factor = staticmethod(reduction_split_factor)
 
