@@ -69,13 +69,18 @@ def _is_negative_zero(kind: str, end: str) -> str:
     return "0L"
 
 
+def _bits(kind: str, end: str) -> tuple[str, str, str, int]:
+    """Of floats as integers: their type, its least and greatest value, and the place of a sign."""
+    integer = "int" if kind == "float" else "long"
+    t = f"{integer}{end}"
+    limits = (f"({t})({integer.upper()}_{limit})" for limit in ("MIN", "MAX"))
+    return (t, *limits, 31 if kind == "float" else 63)
+
+
 def _key(kind: str, end: str) -> str:
     t = f"long{end}"
     if kind in ("float", "double"):
-        integer = "int" if kind == "float" else "long"
-        s = f"{integer}{end}"
-        least, most = f"({s})({integer.upper()}_MIN)", f"({s})({integer.upper()}_MAX)"
-        bits = 31 if kind == "float" else 63
+        s, least, most, bits = _bits(kind, end)
         # Bits of negative numbers are in reverse order; NaN comes last.
         lines = (
             f"  const {s} bits = as_{s}(v);\n"
@@ -102,10 +107,7 @@ def _value(kind: str, end: str) -> str:
     order = "key" if is_wide(kind) else "(key >> 32)"
     lines = f"  {t} order = {order};\n  if (descending) order = ~order;\n"
     if kind in ("float", "double"):
-        integer = "int" if kind == "float" else "long"
-        s = f"{integer}{end}"
-        least, most = f"({s})({integer.upper()}_MIN)", f"({s})({integer.upper()}_MAX)"
-        bits = 31 if kind == "float" else 63
+        s, least, most, bits = _bits(kind, end)
         return (
             f"{lines}  const {s} whole = convert_{s}(order);\n"
             f"  const {s} bits = whole ^ ((whole >> {bits}) & {most});\n"
