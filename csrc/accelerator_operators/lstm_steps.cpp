@@ -19,6 +19,7 @@
 
 #include "dispatch/call_routed.h"
 #include "dispatch/fallback_policy.h"
+#include "dispatch/measured_calls.h"
 #include "dispatch/router.h"
 #include "dispatch/ways.h"
 #include "runtime/driver/device.h"
@@ -28,6 +29,7 @@ namespace outboard {
 namespace {
 
 using at::Tensor;
+using Part = MeasuredCalls::Part;
 using OptionalTensor = std::optional<Tensor>;
 using Layer = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 using LayerGradients = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
@@ -148,6 +150,12 @@ LayerGradients backward(const Tensor& input, const Tensor& weight_ih, const Tens
           std::move(grad_cx)};
 }
 
+MeasuredCalls* measured_calls(const Tensor& input, int64_t hidden) {
+  return MeasuredCalls::of("aten::mkldnn_rnn_layer",
+                           {input.device().index(), static_cast<int64_t>(input.scalar_type()),
+                            input.size(0), input.size(1), input.size(2), hidden});
+}
+
 Layer rnn_layer(const Tensor& input, const Tensor& weight0, const Tensor& weight1,
                 const Tensor& weight2, const Tensor& weight3, const Tensor& hx_, const Tensor& cx_,
                 bool reverse, at::IntArrayRef batch_sizes, int64_t mode, int64_t hidden_size,
@@ -158,21 +166,30 @@ Layer rnn_layer(const Tensor& input, const Tensor& weight0, const Tensor& weight
            tensor.sizes() == sizes;
   };
   static Operator& entry = router_entry("aten::mkldnn_rnn_layer");
+  const auto by_router = [&] {
+    static const auto op =
+        c10::Dispatcher::singleton().findSchemaOrThrow("aten::mkldnn_rnn_layer", "");
+    return CallRouted<decltype(rnn_layer)>::call(
+        entry, op, input, weight0, weight1, weight2, weight3, hx_, cx_, reverse, batch_sizes, mode,
+        hidden_size, num_layers, has_biases, bidirectional, batch_first, train);
+  };
   if (!others_brought_kernels(entry) && mode == kLstmMode && batch_sizes.empty() &&
       input.dim() == 3 && input.numel() > 0) {
     const int64_t batch = input.size(1), gates = 4 * hidden_size;
     if (has(weight0, {gates, input.size(2)}) && has(weight1, {gates, hidden_size}) &&
         has(weight2, {gates}) && has(weight3, {gates}) && has(hx_, {batch, hidden_size}) &&
-        has(cx_, {batch, hidden_size}) && device_runs_layers(input) &&
-        (!host_runs_layers(input) || weighs_for_device(input))) {
-      return forward(input, weight0, weight1, weight2, weight3, hx_, cx_, reverse);
+        has(cx_, {batch, hidden_size}) && device_runs_layers(input)) {
+      const auto by_steps = [&] {
+        return forward(input, weight0, weight1, weight2, weight3, hx_, cx_, reverse);
+      };
+      if (!host_runs_layers(input)) return by_steps();
+      MeasuredCalls* calls = measured_calls(input, hidden_size);
+      const bool on_device = weighs_for_device(input, calls);
+      const auto run = [&] { return on_device ? by_steps() : by_router(); };
+      return calls != nullptr ? calls->run(Part::kForward, on_device, run) : run();
     }
   }
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("aten::mkldnn_rnn_layer", "");
-  return CallRouted<decltype(rnn_layer)>::call(
-      entry, op, input, weight0, weight1, weight2, weight3, hx_, cx_, reverse, batch_sizes, mode,
-      hidden_size, num_layers, has_biases, bidirectional, batch_first, train);
+  return by_router();
 }
 
 LayerGradients rnn_layer_backward(const Tensor& input, const Tensor& weight1, const Tensor& weight2,
@@ -185,16 +202,22 @@ LayerGradients rnn_layer_backward(const Tensor& input, const Tensor& weight1, co
                                   bool bidirectional, at::IntArrayRef batch_sizes, bool batch_first,
                                   const Tensor& workspace) {
   static Operator& entry = router_entry("aten::mkldnn_rnn_layer_backward");
-  if (!others_brought_kernels(entry) && workspace.defined() &&
-      workspace.scalar_type() == input.scalar_type()) {
-    return backward(input, weight1, weight2, grad_output, grad_hy, grad_cy, reverse, workspace);
-  }
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("aten::mkldnn_rnn_layer_backward", "");
-  return CallRouted<decltype(rnn_layer_backward)>::call(
-      entry, op, input, weight1, weight2, weight3, weight4, hx_, cx_tmp, output, hy_, cy_,
-      grad_output, grad_hy, grad_cy, reverse, mode, hidden_size, num_layers, has_biases, train,
-      bidirectional, batch_sizes, batch_first, workspace);
+  const bool of_steps = !others_brought_kernels(entry) && workspace.defined() &&
+                        workspace.scalar_type() == input.scalar_type();
+  const auto run = [&] {
+    if (of_steps)
+      return backward(input, weight1, weight2, grad_output, grad_hy, grad_cy, reverse, workspace);
+    static const auto op =
+        c10::Dispatcher::singleton().findSchemaOrThrow("aten::mkldnn_rnn_layer_backward", "");
+    return CallRouted<decltype(rnn_layer_backward)>::call(
+        entry, op, input, weight1, weight2, weight3, weight4, hx_, cx_tmp, output, hy_, cy_,
+        grad_output, grad_hy, grad_cy, reverse, mode, hidden_size, num_layers, has_biases, train,
+        bidirectional, batch_sizes, batch_first, workspace);
+  };
+  MeasuredCalls* calls = mode == kLstmMode && input.dim() == 3 && device_runs_layers(input)
+                             ? measured_calls(input, hidden_size)
+                             : nullptr;
+  return calls != nullptr ? calls->run(Part::kBackward, of_steps, run) : run();
 }
 
 }  // namespace
@@ -222,10 +245,12 @@ bool device_runs_layers(const Tensor& input) {
   return steps.kernels.load(std::memory_order_acquire) != nullptr;
 }
 
-bool weighs_for_device(const Tensor& input) {
+bool weighs_for_device(const Tensor& input, MeasuredCalls* calls) {
   static Operator& layers = router_entry("aten::lstm.input");
   const OperatorWays* ways = layers.ways.load(std::memory_order_acquire);
-  return ways != nullptr && takes_device_way(*ways, input.device().index(), input.numel());
+  if (ways == nullptr) return false;
+  return calls != nullptr ? calls->takes_device_way(*ways, input.numel())
+                          : takes_device_way(*ways, input.device().index(), input.numel());
 }
 
 OUTBOARD_DIRECT("mkldnn_rnn_layer", rnn_layer)

@@ -230,16 +230,23 @@ std::string operator_of(std::string_view overload) {
   return std::string(name);
 }
 
-bool takes_device_way(const OperatorWays& ways, c10::DeviceIndex device, int64_t elements) {
+namespace {
+
+// The way that a call has without being weighed.
+std::optional<bool> fixed_way(c10::DeviceIndex device, Rule rule) {
   const InnerWay inner = InnerWayScope::current();
-  if (inner == InnerWay::kHost) return false;
+  if (inner == InnerWay::kHost || rule == Rule::kHost) return false;
+  if (rule == Rule::kWeigh && inner != InnerWay::kDevice) return std::nullopt;
+  if (compiler_is_known_to_fail(device)) refuse_device_way(device);
+  return true;
+}
+
+}  // namespace
+
+bool takes_device_way(const OperatorWays& ways, c10::DeviceIndex device, int64_t elements) {
   DeviceWays& on = ways_of(device);
-  const Rule rule = on.rule.load(std::memory_order_relaxed);
-  if (rule == Rule::kHost) return false;
-  if (rule == Rule::kDevice || inner == InnerWay::kDevice) {
-    if (compiler_is_known_to_fail(device)) refuse_device_way(device);
-    return true;
-  }
+  const std::optional<bool> fixed = fixed_way(device, on.rule.load(std::memory_order_relaxed));
+  if (fixed.has_value()) return *fixed;
   const auto index = static_cast<size_t>(device);
   const Savings* saved = index < ways.saved.size() ? ways.saved[index] : nullptr;
   bool on_host = on.on_host.load(std::memory_order_relaxed);
@@ -247,7 +254,25 @@ bool takes_device_way(const OperatorWays& ways, c10::DeviceIndex device, int64_t
     const size_t size = std::bit_width(static_cast<uint64_t>(elements));
     on_host = weigh(device, on, (*saved)[std::min(size, saved->size() - 1)]);
   }
-  return !on_host && (compiler_is_known_to_work(device) || passes_probe(device));
+  return !on_host && device_way_works(device);
+}
+
+bool takes_device_way_by(c10::DeviceIndex device, int64_t saved) {
+  DeviceWays& on = ways_of(device);
+  const std::optional<bool> fixed = fixed_way(device, on.rule.load(std::memory_order_relaxed));
+  if (fixed.has_value()) return *fixed;
+  return !weigh(device, on, saved) && device_way_works(device);
+}
+
+bool may_try_ways(c10::DeviceIndex device) {
+  return ways_of(device).rule.load(std::memory_order_relaxed) == Rule::kWeigh &&
+         InnerWayScope::current() == InnerWay::kOpen &&
+         !at::globalContext().deterministicAlgorithms() &&
+         !current_stream_state(device).capturing.load(std::memory_order_acquire);
+}
+
+bool device_way_works(c10::DeviceIndex device) {
+  return compiler_is_known_to_work(device) || passes_probe(device);
 }
 
 bool stays_on_host(const OperatorWays& ways, c10::DeviceIndex device, int64_t elements) {

@@ -62,6 +62,13 @@ struct OperatorWays {
 // in a first list, 0 for a factory.
 OUTBOARD_API bool takes_device_way(const OperatorWays& ways, c10::DeviceIndex device,
                                    int64_t elements);
+// The same for a call in which a host kernel saves so many nanoseconds.
+OUTBOARD_API bool takes_device_way_by(c10::DeviceIndex device, int64_t saved);
+// Whether a call may go either way to see what it takes there: `auto` weighs, and neither a kernel
+// around the call, nor a recording, nor deterministic algorithms fix the way.
+OUTBOARD_API bool may_try_ways(c10::DeviceIndex device);
+// False where the compiler is found to fail; then all stays on the host.
+OUTBOARD_API bool device_way_works(c10::DeviceIndex device);
 // Nanoseconds. Enough for a drain and for threads that have to be woken; not so much that a short
 // program never gets there.
 constexpr int64_t kPatience = 4'000'000;
