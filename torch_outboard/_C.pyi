@@ -245,14 +245,11 @@ def launch_kernel(
     arguments: Sequence[tuple[str, object]],
 ) -> None: ...
 def call_on_device(compiled: object, inputs: object, /) -> Any: ...
-def call_on_host(
-    device: int,
-    compiled: Callable[[list[Any]], Any],
-    inputs: list[Any],
-    written: Sequence[int],
-    kept: Sequence[int],
-    /,
-) -> list[Any]: ...
+class HostGraphCalls:
+    def __init__(self, device: int, written: Sequence[int], kept: Sequence[int]) -> None: ...
+    def __call__(
+        self, compiled: Callable[[list[Any]], Any], inputs: list[Any], /
+    ) -> list[Any]: ...
 
 class GraphProgram:
     def __init__(self, source: str, options: str) -> None: ...

@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "cpu_kernels/call/cpu_call.h"
 #include "device_kernels/convolution/fused_convolution.h"
 #include "device_kernels/product/fused_product.h"
 #include "dispatch/ways.h"
@@ -204,42 +203,6 @@ class GraphKernel {
   std::array<std::atomic<Kernel*>, kDevices> kernels_{};
 };
 
-// Calls what was compiled for the CPU with tensors of a device: CPU tensors over the same memory,
-// or copies where the host does not reach it. `written`: the inputs whose content changes. `kept`:
-// the results that are CPU tensors for the caller, too. Empties `inputs`. Returns the results, on
-// the device but for those.
-py::list call_on_host(c10::DeviceIndex device, const py::object& compiled, const py::list& inputs,
-                      const std::vector<size_t>& written, const std::vector<size_t>& kept) {
-  std::optional<CpuCall> call;
-  {
-    py::gil_scoped_release release;  // it waits for the current stream
-    call.emplace(device);
-  }
-  py::list host;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const py::object input = inputs[i];
-    if (!THPVariable_Check(input.ptr())) {
-      host.append(input);
-      continue;
-    }
-    const bool writes = std::find(written.begin(), written.end(), i) != written.end();
-    host.append(py::cast(
-        call->map(THPVariable_Unpack(input.ptr()), writes ? Access::kWrite : Access::kRead)));
-  }
-  inputs.attr("clear")();
-  py::list results;
-  for (const py::handle given : compiled(host)) {
-    const bool keep = std::find(kept.begin(), kept.end(), results.size()) != kept.end();
-    if (!keep && THPVariable_Check(given.ptr())) {
-      results.append(py::cast(call->result(THPVariable_Unpack(given.ptr()))));
-    } else {
-      results.append(given);
-    }
-  }
-  call->finish();
-  return results;
-}
-
 // Calls what was compiled to kernels so that the operators that it calls take the device's way,
 // too.
 py::object call_on_device(const py::object& compiled, const py::object& inputs) {
@@ -250,7 +213,6 @@ py::object call_on_device(const py::object& compiled, const py::object& inputs) 
 }  // namespace
 
 void bind_compiled(py::module_& m) {
-  m.def("call_on_host", &call_on_host);
   m.def("call_on_device", &call_on_device);
   py::class_<GraphProgram, std::shared_ptr<GraphProgram>>(m, "GraphProgram")
       .def(py::init([](std::string source, std::string options) {

@@ -11,7 +11,6 @@ namespace py = pybind11;
 namespace outboard {
 namespace {
 
-constexpr const char* kWayNames[] = {"device", "shared", "copied"};
 constexpr const char* kPolicyNames[] = {"allow", "warn", "error"};
 constexpr const char* kListingNames[] = {"none", "allowed", "denied"};
 

@@ -10,9 +10,6 @@ namespace py = pybind11;
 namespace outboard {
 namespace {
 
-constexpr const char* kWayNames[] = {"device", "shared", "copied"};
-constexpr const char* kSourceNames[] = {"kit", "library", "maker", "user"};
-
 py::object kernels_of_overload(const std::string& name) {
   if (!reaches_router(name)) return py::none();
   py::list rows;

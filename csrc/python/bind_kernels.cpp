@@ -98,9 +98,6 @@ bool recognize_decline() {
   }
 }
 
-constexpr const char* kSourceNames[] = {"kit", "library", "maker", "user"};
-constexpr const char* kWayNames[] = {"device", "shared", "copied"};
-
 // Best first: source, way, origin, dtypes (None: all), device (-1: every), whether it is registered
 // with PyTorch's dispatcher, whether it was made of the out= form's kernel.
 py::list kernels_by_rank(const std::string& name) {

@@ -19,11 +19,16 @@ void bind_inspection(pybind11::module_& m);   // kernels of an operator, traces 
 void bind_kernels(pybind11::module_& m);      // kernels written in Python
 void bind_engines(pybind11::module_& m);      // operator tables, programs, ways
 void bind_compiled(pybind11::module_& m);     // kernels of compiled graphs
+void bind_host_graphs(pybind11::module_& m);  // graphs compiled for the CPU
 void bind_captures(pybind11::module_& m);     // captured graphs that were compiled
 void bind_autograd(pybind11::module_& m);     // autograd's threads at exit
 void bind_distributed(pybind11::module_& m);  // the process group
 void bind_profiler(pybind11::module_& m);     // times of launches, history of memory
 void bind_storage(pybind11::module_& m);      // sharing storages with CPU, other processes, DLPack
+
+// Names of Source and of Way (dispatch/router.h), in their order.
+inline constexpr const char* kSourceNames[] = {"kit", "library", "maker", "user"};
+inline constexpr const char* kWayNames[] = {"device", "shared", "copied"};
 
 // The value of an enum by its name; ValueError for another name, with the known ones.
 template <class Enum, size_t N>

@@ -36,7 +36,8 @@ _GRAPHS_IN_GRAPHS = frozenset(
 class HostGraph(OutputCode):
     """A graph compiled for the CPU that takes and gives tensors of a device.
 
-    Attributes:
+    Args:
+        compiled: what takes and gives CPU tensors.
         device: index of the device.
         kept: the results that are CPU tensors in the graph itself, too.
     """
@@ -45,12 +46,12 @@ class HostGraph(OutputCode):
         self._boxed_call = True  # of the object: PyTorch copies what an object has to its wrappers
         self.compiled = compiled
         self.device = device
-        self.kept = list(kept)
-        self.written = sorted(getattr(compiled, "mutated_input_idxs", ()))
+        written = sorted(getattr(compiled, "mutated_input_idxs", ()))
+        self.calls = _C.HostGraphCalls(device, written, list(kept))
 
     def __call__(self, inputs: Any) -> Any:
         with DeviceGuard(self.device):  # for operators that draw on the device
-            return _C.call_on_host(self.device, self.compiled, inputs, self.written, self.kept)
+            return self.calls(self.compiled, inputs)
 
 
 class EagerGraph(OutputCode):

@@ -57,11 +57,12 @@ class OUTBOARD_API CpuAlias {
 inline constexpr c10::DispatchKeySet kCpuKeys(c10::DispatchKey::CPU);
 
 // A pointer into `storage` that keeps it alive, as memory of `device`.
-c10::DataPtr pointer_into(const c10::Storage& storage, c10::Device device,
-                          Access access = Access::kWrite);
+OUTBOARD_API c10::DataPtr pointer_into(const c10::Storage& storage, c10::Device device,
+                                       Access access = Access::kWrite);
 // A CPU storage over the memory of a device storage, which it keeps alive.
 c10::Storage cpu_storage_over(const c10::Storage& storage, Access access);
 // A tensor over `storage` with everything else like `like`.
-at::Tensor tensor_over(c10::Storage storage, c10::DispatchKeySet keys, const at::Tensor& like);
+OUTBOARD_API at::Tensor tensor_over(c10::Storage storage, c10::DispatchKeySet keys,
+                                    const at::Tensor& like);
 
 }  // namespace outboard

@@ -101,6 +101,15 @@ at::Tensor CpuCall::map(const at::Tensor& tensor, Access access) {
   return host;
 }
 
+void CpuCall::add(const at::Tensor& device, const at::Tensor& host, Access access,
+                  const void* data) {
+  for (const TensorView& view : tensors_) {
+    if (view.host.is_same(host)) return;
+  }
+  storages_.push_back({device.storage(), host.storage(), data, device.storage().nbytes()});
+  tensors_.push_back({device, host, access});
+}
+
 CpuCall::StorageView* CpuCall::find_storage(const c10::Storage& storage) {
   for (StorageView& view : storages_) {
     if (view.device.is_alias_of(storage)) return &view;

@@ -42,6 +42,10 @@ class OUTBOARD_API CpuCall {
   // as they are. Conj and neg bits are kept.
   at::Tensor map(const at::Tensor& tensor, Access access);
 
+  // As if `map` had given `host` for `device`: a CPU tensor of the caller's over the same memory,
+  // which was at `data`. Shared memory only.
+  void add(const at::Tensor& device, const at::Tensor& host, Access access, const void* data);
+
   // The device tensor standing for what a CPU kernel returned: an argument itself (the same
   // TensorImpl), a view of an argument's storage, or new memory, adopted or copied. Undefined
   // tensors come back as they are.
