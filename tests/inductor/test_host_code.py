@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import torch
+from torch.testing import assert_close
 
 from tests.support import run_python
+from torch_outboard import _C
 
 HEAD = """
 import torch, torch_outboard
@@ -223,3 +226,29 @@ print(devices)
 """
     )
     assert lines == ["[True]"]
+
+
+def test_cpu_tensors_of_a_graph_are_no_ones_after_its_calls(device, shares_memory):
+    """What a call keeps of its arguments stays right when later calls get other memory."""
+    calls = _C.HostGraphCalls(device.index or 0, [], [])
+    kept: list[torch.Tensor] = []
+    keeps = [False]
+
+    def compiled(arguments):
+        if keeps[0]:
+            kept.append(arguments[0])
+        return [arguments[0], arguments[0][1:], arguments[0] + 1]
+
+    first = torch.arange(4.0, device=device)
+    for keeps[0] in (False, True, False):
+        for given in (first, torch.full((4,), 7.0, device=device), first[:2]):
+            same, view, new = calls(compiled, [given])
+            assert same.device == view.device == new.device == given.device
+            assert same.data_ptr() == given.data_ptr() or not shares_memory
+            assert_close(view.cpu(), given.cpu()[1:])
+            assert_close(new.cpu(), given.cpu() + 1)
+            del given, same, view, new
+    torch.full((4,), 9.0, device=device)  # where one was that is gone
+    assert_close(kept[0], torch.arange(4.0))
+    assert_close(kept[1], torch.full((4,), 7.0))
+    assert_close(kept[2], torch.arange(2.0))

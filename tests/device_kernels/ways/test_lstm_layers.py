@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -39,3 +41,18 @@ def test_auto_goes_by_the_table(device, shares_memory, savings, saved):
         seen, _ = operators(layer, sequence)
     assert ("aten::mkldnn_rnn_layer" in seen) == (saved > 0)
     assert ("outboard_layers::lstm_steps" in seen) == (saved < 0)
+
+
+def test_auto_measures_the_programs_own_layers(device, shares_memory, savings):
+    """Whatever a table says, both ways are tried after a second of work, and one is kept."""
+    if not (shares_memory and torch.backends.mkldnn.is_available()):
+        pytest.skip("there is one way only")
+    savings({"recurrent_layer": -10_000.0})
+    layer, sequence = torch.nn.LSTM(64, 64).to(device), torch.randn(64, 16, 64, device=device)
+    seen: set[bool] = set()
+    end = time.monotonic() + 30
+    while len(seen) < 2 and time.monotonic() < end:
+        names, output = operators(layer, sequence)
+        output.sum().backward()
+        seen.add("aten::mkldnn_rnn_layer" in names)
+    assert seen == {True, False}
