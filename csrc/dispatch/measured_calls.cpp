@@ -21,8 +21,8 @@ constexpr int kMostTurns = 64;
 constexpr int64_t kMargin = 20;
 constexpr size_t kMostKinds = 4096;
 
-using Kinds = std::map<std::pair<std::string, std::vector<int64_t>>, std::unique_ptr<MeasuredCalls>,
-                       std::less<>>;
+using Kinds =
+    std::map<std::pair<std::string, std::vector<int64_t>>, std::unique_ptr<MeasuredCalls>>;
 
 }  // namespace
 
@@ -42,14 +42,22 @@ MeasuredCalls* MeasuredCalls::of(std::string_view op, std::vector<int64_t> kind)
 
 bool MeasuredCalls::takes_device_way(const OperatorWays& ways, int64_t elements) {
   if (!may_try_ways(device_)) return outboard::takes_device_way(ways, device_, elements);
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (const std::optional<bool> turn = next_turn()) {
-    return *turn && device_way_works(device_);
+  std::optional<bool> turn;
+  std::optional<int64_t> saved;
+  {
+    // Not while compilers are probed: their words may go to Python.
+    std::lock_guard<std::mutex> lock(mutex_);
+    turn = next_turn();
+    saved = saved_;
   }
-  if (saved_.has_value()) return takes_device_way_by(device_, *saved_);
+  if (turn.has_value()) return *turn && device_way_works(device_);
+  if (saved.has_value()) return takes_device_way_by(device_, *saved);
   const bool on_device = outboard::takes_device_way(ways, device_, elements);
+  std::lock_guard<std::mutex> lock(mutex_);
   ++calls_;
-  if (calls_ > kCallsBefore && calls_ * least(on_device) >= kMeasuringPatience) turns_ = 1;
+  if (calls_ > kCallsBefore && calls_ * least(on_device) >= kMeasuringPatience) {
+    turns_ = std::max(turns_, 1);
+  }
   return on_device;
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -252,3 +254,27 @@ def test_cpu_tensors_of_a_graph_are_no_ones_after_its_calls(device, shares_memor
     assert_close(kept[0], torch.arange(4.0))
     assert_close(kept[1], torch.full((4,), 7.0))
     assert_close(kept[2], torch.arange(2.0))
+
+
+@pytest.mark.parametrize("count", [3, 40])
+def test_inputs_over_one_storage_stay_so(device, shares_memory, count):
+    """What is written by one is read by the others; results that are inputs are these."""
+    calls = _C.HostGraphCalls(device.index or 0, [0], [])
+    whole = torch.zeros(count, device=device)
+    others = [torch.full((2,), float(i), device=device) for i in range(count)]
+    for number in range(3):
+        given = [whole, *whole.split(1), *others, others[0]]
+
+        def compiled(arguments):
+            first, parts = arguments[0], arguments[1 : count + 1]
+            assert all(part.untyped_storage()._cdata == first.untyped_storage()._cdata
+                       for part in parts)  # fmt: skip
+            first += 1
+            return [*parts, *arguments[count + 1 :], arguments[-1][1:]]
+
+        results = calls(compiled, list(given))
+        assert all(map(operator.is_, results, given[1:]))
+        assert_close(torch.cat(results[:count]).cpu(), torch.full((count,), number + 1.0))
+        assert_close(results[-2].cpu(), torch.zeros(2))
+        assert results[-1].device == device
+        assert not shares_memory or results[-1].data_ptr() == others[0][1:].data_ptr()

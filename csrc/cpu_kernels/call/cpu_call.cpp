@@ -74,14 +74,12 @@ at::Tensor CpuCall::map(const at::Tensor& tensor, Access access) {
   }
   if (C10_UNLIKELY(tensor.is_nested())) return map_nested(tensor, access);
   check_has_storage(tensor);
-  for (TensorView& view : tensors_) {
-    if (view.device.is_same(tensor)) {
-      if (access == Access::kWrite && view.access == Access::kRead) {
-        view.access = access;
-        will_write(*find_storage(tensor.storage()));
-      }
-      return view.host;
+  if (TensorView* view = by_device_tensor_.find(tensors_, tensor.unsafeGetTensorImpl())) {
+    if (access == Access::kWrite && view->access == Access::kRead) {
+      view->access = access;
+      will_write(*find_storage(tensor.storage()));
     }
+    return view->host;
   }
   if (C10_UNLIKELY(tensor.is_quantized())) return map_quantized(tensor, access);
   if (way_ == Way::kShared && find_storage(tensor.storage()) == nullptr) {
@@ -101,20 +99,14 @@ at::Tensor CpuCall::map(const at::Tensor& tensor, Access access) {
   return host;
 }
 
-void CpuCall::add(const at::Tensor& device, const at::Tensor& host, Access access,
-                  const void* data) {
-  for (const TensorView& view : tensors_) {
-    if (view.host.is_same(host)) return;
-  }
-  storages_.push_back({device.storage(), host.storage(), data, device.storage().nbytes()});
+void CpuCall::add(const at::Tensor& device, const at::Tensor& host, Access access) {
+  const c10::Storage& storage = host.storage();
+  storages_.push_back({device.storage(), storage, storage.data(), storage.nbytes()});
   tensors_.push_back({device, host, access});
 }
 
 CpuCall::StorageView* CpuCall::find_storage(const c10::Storage& storage) {
-  for (StorageView& view : storages_) {
-    if (view.device.is_alias_of(storage)) return &view;
-  }
-  return nullptr;
+  return by_device_storage_.find(storages_, storage.unsafeGetStorageImpl());
 }
 
 // A copy-on-write storage of which kernels only read so far gets memory of its own.
@@ -222,8 +214,8 @@ c10::Storage CpuCall::device_storage(const at::Tensor& host) {
     impl->set_resizable(true);
     return storage;
   }
-  for (const Adopted& known : adopted_) {
-    if (known.host.is_alias_of(storage)) return known.device;
+  if (const Adopted* known = by_adopted_storage_.find(adopted_, storage.unsafeGetStorageImpl())) {
+    return known->device;
   }
   c10::Storage device(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
                                                             storage.nbytes(), adopt(storage),
@@ -234,8 +226,8 @@ c10::Storage CpuCall::device_storage(const at::Tensor& host) {
 
 at::Tensor CpuCall::result(at::Tensor host) {
   if (!host.defined() || !host.is_cpu()) return host;
-  for (const TensorView& view : tensors_) {
-    if (view.host.is_same(host)) return view.device;
+  if (const TensorView* view = by_host_tensor_.find(tensors_, host.unsafeGetTensorImpl())) {
+    return view->device;
   }
   TORCH_CHECK_NOT_IMPLEMENTED(host.layout() != at::kMkldnn, "the result is a tensor of layout ",
                               host.layout(),
@@ -243,10 +235,9 @@ at::Tensor CpuCall::result(at::Tensor host) {
                               device_of(device_), "; do this on the CPU");
   if (C10_UNLIKELY(host.layout() != at::kStrided)) return sparse_result(host);
   if (C10_UNLIKELY(host.is_nested() || host.is_quantized())) return other_result(host);
-  for (const StorageView& view : storages_) {
-    if (view.host.is_alias_of(host.storage())) {
-      return tensor_over(view.device, kDeviceKeys, host);
-    }
+  const c10::StorageImpl* impl = host.storage().unsafeGetStorageImpl();
+  if (const StorageView* view = by_host_storage_.find(storages_, impl)) {
+    return tensor_over(view->device, kDeviceKeys, host);
   }
   c10::Storage storage = device_storage(host);
   return tensor_over(std::move(storage), kDeviceKeys, host);

@@ -7,6 +7,7 @@
 
 #include <vector>
 
+#include "cpu_kernels/call/address_index.h"
 #include "cpu_kernels/call/cpu_alias.h"
 #include "dispatch/router.h"
 #include "runtime/driver/device.h"
@@ -42,9 +43,12 @@ class OUTBOARD_API CpuCall {
   // as they are. Conj and neg bits are kept.
   at::Tensor map(const at::Tensor& tensor, Access access);
 
-  // As if `map` had given `host` for `device`: a CPU tensor of the caller's over the same memory,
-  // which was at `data`. Shared memory only.
-  void add(const at::Tensor& device, const at::Tensor& host, Access access, const void* data);
+  // Whether `map` or `add` had a tensor over this storage of the device.
+  bool knows(const c10::Storage& storage) { return find_storage(storage) != nullptr; }
+
+  // As if `map` had given `host` for `device`: a CPU tensor of the caller's, with a storage of its
+  // own over the same memory, which was not known. Shared memory only.
+  void add(const at::Tensor& device, const at::Tensor& host, Access access);
 
   // The device tensor standing for what a CPU kernel returned: an argument itself (the same
   // TensorImpl), a view of an argument's storage, or new memory, adopted or copied. Undefined
@@ -80,6 +84,22 @@ class OUTBOARD_API CpuCall {
     c10::Storage device;
   };
 
+  static const void* device_storage_of(const StorageView& view) {
+    return view.device.unsafeGetStorageImpl();
+  }
+  static const void* host_storage_of(const StorageView& view) {
+    return view.host.unsafeGetStorageImpl();
+  }
+  static const void* device_tensor_of(const TensorView& view) {
+    return view.device.unsafeGetTensorImpl();
+  }
+  static const void* host_tensor_of(const TensorView& view) {
+    return view.host.unsafeGetTensorImpl();
+  }
+  static const void* adopted_storage_of(const Adopted& adopted) {
+    return adopted.host.unsafeGetStorageImpl();
+  }
+
   at::Tensor map_sparse(const at::Tensor& tensor, Access access);
   at::Tensor sparse_result(const at::Tensor& host);
   at::Tensor map_nested(const at::Tensor& tensor, Access access);
@@ -108,6 +128,11 @@ class OUTBOARD_API CpuCall {
   c10::SmallVector<StorageView, 4> storages_;
   c10::SmallVector<TensorView, 6> tensors_;
   c10::SmallVector<Adopted, 1> adopted_;
+  AddressIndex<device_storage_of> by_device_storage_;
+  AddressIndex<host_storage_of> by_host_storage_;
+  AddressIndex<device_tensor_of> by_device_tensor_;
+  AddressIndex<host_tensor_of> by_host_tensor_;
+  AddressIndex<adopted_storage_of> by_adopted_storage_;
   // And nested ones: those that are made of other tensors.
   std::vector<TensorView> sparse_tensors_;
 };

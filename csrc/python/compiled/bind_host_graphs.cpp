@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -43,58 +42,33 @@ class HostGraphCalls {
   py::list call(const py::object& compiled, const py::list& inputs);
 
  private:
-  // A CPU tensor over memory of the device that it does not own.
-  struct Alias {
-    py::object object;
-    const at::Tensor& tensor() const { return THPVariable_Unpack(object.ptr()); }
-  };
-  // An alias while a call uses it.
+  // A CPU tensor over memory of a device's while a call uses it, without owning that.
   struct Lent {
     size_t place;
-    Access access;
-    Alias alias;
+    py::object alias;
     at::Tensor device;
-    const c10::StorageImpl* storage;
+    const c10::StorageImpl* storage;  // of the alias
     const void* data;
   };
   // Those of one call, which come back whatever happens.
-  class Loan;
+  struct Loan {
+    ~Loan() {
+      for (Lent& each : lent) graph.give_back(each);
+    }
+    HostGraphCalls& graph;
+    std::vector<Lent> lent;
+  };
 
-  bool is_written(size_t place) const { return place < written_.size() && written_[place]; }
-  bool lend(size_t place, const at::Tensor& tensor, std::vector<Lent>& lent);
+  Access access(size_t place) const {
+    return place < written_.size() && written_[place] ? Access::kWrite : Access::kRead;
+  }
+  const py::object& lend(size_t place, const at::Tensor& tensor, Loan& loan);
   void give_back(Lent& lent) noexcept;
-  void forget(const Lent& lent) noexcept;
 
   const c10::DeviceIndex device_;
   std::vector<bool> written_;
   const std::vector<size_t> kept_;
-  std::vector<Alias> aliases_;
-  // Places by CPU tensor and by its storage.
-  std::unordered_map<const void*, size_t> places_;
-};
-
-class HostGraphCalls::Loan {
- public:
-  explicit Loan(HostGraphCalls& graph) : graph_(graph) {}
-  ~Loan() {
-    for (Lent& each : lent) graph_.give_back(each);
-  }
-  Loan(const Loan&) = delete;
-  Loan& operator=(const Loan&) = delete;
-
-  Lent* find(const void* tensor_or_storage) {
-    const auto place = graph_.places_.find(tensor_or_storage);
-    if (place == graph_.places_.end()) return nullptr;
-    const auto found =
-        std::lower_bound(lent.begin(), lent.end(), place->second,
-                         [](const Lent& each, size_t wanted) { return each.place < wanted; });
-    return found != lent.end() && found->place == place->second ? &*found : nullptr;
-  }
-
-  std::vector<Lent> lent;  // by place
-
- private:
-  HostGraphCalls& graph_;
+  std::vector<py::object> aliases_;  // by place; none at first, and while one is lent
 };
 
 // What an alias can stand for: memory, sizes and strides alone. Copy-on-write memory may move.
@@ -121,74 +95,64 @@ at::Tensor alias_over(const at::Tensor& tensor, void* data) {
       kCpuKeys, tensor);
 }
 
-// Whether it has the sizes and strides of `tensor`.
-bool is_laid_out_like(const at::Tensor& alias, const at::Tensor& tensor) {
-  return alias.sizes() == tensor.sizes() && alias.strides() == tensor.strides() &&
-         alias.storage_offset() == tensor.storage_offset();
-}
-
-bool HostGraphCalls::lend(size_t place, const at::Tensor& tensor, std::vector<Lent>& lent) {
-  if (!is_plain(tensor, device_)) return false;
-  if (place >= aliases_.size()) aliases_.resize(place + 1);
-  const Access access = is_written(place) ? Access::kWrite : Access::kRead;
-  c10::StorageImpl* from = tensor.storage().unsafeGetStorageImpl();
-  void* data = access == Access::kWrite ? from->mutable_data() : const_cast<void*>(from->data());
-  Alias alias{std::exchange(aliases_[place].object, py::object())};
-  if (!alias.object || alias.tensor().dtype() != tensor.dtype()) {
-    if (alias.object) forget({place, access, alias, tensor, nullptr, data});
-    alias.object = py::cast(alias_over(tensor, data));
-    places_[alias.tensor().unsafeGetTensorImpl()] = place;
-    places_[alias.tensor().storage().unsafeGetStorageImpl()] = place;
-  } else {
-    c10::StorageImpl* storage = alias.tensor().storage().unsafeGetStorageImpl();
-    if (storage->data() != data) {
-      storage->set_data_ptr_noswap(c10::DataPtr(data, c10::Device(c10::kCPU)));
-    }
-    storage->set_nbytes(from->nbytes());
-    storage->set_resizable(from->resizable());
-    if (!is_laid_out_like(alias.tensor(), tensor)) {
-      alias.tensor().unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(),
-                                                                  tensor.storage_offset());
-    }
+// Makes an alias that stood for another tensor of the same dtype stand for this one.
+void point_at(const at::Tensor& alias, const at::Tensor& tensor, void* data) {
+  const c10::StorageImpl* device = tensor.storage().unsafeGetStorageImpl();
+  c10::StorageImpl* storage = alias.storage().unsafeGetStorageImpl();
+  if (storage->data() != data) {
+    storage->set_data_ptr_noswap(c10::DataPtr(data, c10::Device(c10::kCPU)));
   }
-  const c10::StorageImpl* storage = alias.tensor().storage().unsafeGetStorageImpl();
-  lent.push_back({place, access, std::move(alias), tensor, storage, data});
-  return true;
+  storage->set_nbytes(device->nbytes());
+  storage->set_resizable(device->resizable());
+  if (alias.sizes() != tensor.sizes() || alias.strides() != tensor.strides() ||
+      alias.storage_offset() != tensor.storage_offset()) {
+    alias.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(),
+                                                       tensor.storage_offset());
+  }
 }
 
-void HostGraphCalls::forget(const Lent& lent) noexcept {
-  places_.erase(lent.alias.tensor().unsafeGetTensorImpl());
-  places_.erase(lent.storage != nullptr ? lent.storage
-                                        : lent.alias.tensor().storage().unsafeGetStorageImpl());
+// The alias of an input, for a plain tensor.
+const py::object& HostGraphCalls::lend(size_t place, const at::Tensor& tensor, Loan& loan) {
+  if (place >= aliases_.size()) aliases_.resize(place + 1);
+  c10::StorageImpl* from = tensor.storage().unsafeGetStorageImpl();
+  void* data =
+      access(place) == Access::kWrite ? from->mutable_data() : const_cast<void*>(from->data());
+  py::object alias = std::exchange(aliases_[place], py::object());
+  if (alias && THPVariable_Unpack(alias.ptr()).dtype() == tensor.dtype()) {
+    point_at(THPVariable_Unpack(alias.ptr()), tensor, data);
+  } else {
+    alias = py::cast(alias_over(tensor, data));
+  }
+  const at::Tensor& host = THPVariable_Unpack(alias.ptr());
+  const c10::StorageImpl* storage = host.storage().unsafeGetStorageImpl();
+  return loan.lent.emplace_back(place, std::move(alias), tensor, storage, data).alias;
 }
 
 // For the next call, unless somebody kept the tensor or changed what it is: then it gets an owner.
 void HostGraphCalls::give_back(Lent& lent) noexcept {
-  const at::Tensor& tensor = lent.alias.tensor();
+  const at::Tensor& tensor = THPVariable_Unpack(lent.alias.ptr());
   c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
-  const bool same_memory = storage == lent.storage && storage->data() == lent.data &&
-                           storage->data_ptr().get_context() == nullptr;
-  const bool unshared = Py_REFCNT(lent.alias.object.ptr()) == 1 && tensor.use_count() == 1 &&
-                        tensor.weak_use_count() == 1 && tensor.storage().use_count() == 1;
-  if (same_memory && unshared && !aliases_[lent.place].object &&
-      tensor.unsafeGetTensorImpl()->autograd_meta() == nullptr) {
-    aliases_[lent.place] = std::move(lent.alias);
+  if (storage != lent.storage || storage->data() != lent.data ||
+      storage->data_ptr().get_context() != nullptr) {
     return;
   }
-  forget(lent);
-  if (same_memory && !unshared) {
+  if (Py_REFCNT(lent.alias.ptr()) != 1 || tensor.use_count() != 1 || tensor.weak_use_count() != 1 ||
+      tensor.storage().use_count() != 1) {
     storage->set_data_ptr_noswap(pointer_into(lent.device.storage(), c10::Device(c10::kCPU)));
+    return;
+  }
+  if (tensor.unsafeGetTensorImpl()->autograd_meta() == nullptr) {
+    aliases_[lent.place] = std::move(lent.alias);
   }
 }
 
 py::list HostGraphCalls::call(const py::object& compiled, const py::list& inputs) {
-  Loan loan(*this);
+  Loan loan{*this, {}};
   std::optional<CpuCall> call;
   {
     py::gil_scoped_release release;  // it waits for the current stream
     call.emplace(device_);
   }
-  const bool shared = call->way() == Way::kShared;
   const size_t count = inputs.size();
   loan.lent.reserve(count);
   py::list host(count);
@@ -196,43 +160,26 @@ py::list HostGraphCalls::call(const py::object& compiled, const py::list& inputs
     py::object input = inputs[i];
     if (THPVariable_Check(input.ptr())) {
       const at::Tensor& tensor = THPVariable_Unpack(input.ptr());
-      if (shared && lend(i, tensor, loan.lent)) {
-        input = loan.lent.back().alias.object;
+      // Inputs over one storage share a CPU storage, too, which is the call's business.
+      if (call->way() == Way::kShared && is_plain(tensor, device_) &&
+          !call->knows(tensor.storage())) {
+        py::object alias = lend(i, tensor, loan);
+        call->add(tensor, THPVariable_Unpack(alias.ptr()), access(i));
+        input = std::move(alias);
       } else {
-        input = py::cast(call->map(tensor, is_written(i) ? Access::kWrite : Access::kRead));
+        input = py::cast(call->map(tensor, access(i)));
       }
     }
     PyList_SET_ITEM(host.ptr(), static_cast<Py_ssize_t>(i), input.release().ptr());
   }
   inputs.attr("clear")();
   py::list results;
-  const auto add = [&](const Lent& each) {
-    call->add(each.device, each.alias.tensor(), each.access, each.data);
-  };
   for (const py::handle given : compiled(host)) {
     const bool keep = std::find(kept_.begin(), kept_.end(), results.size()) != kept_.end();
-    if (keep || !THPVariable_Check(given.ptr())) {
+    if (!keep && THPVariable_Check(given.ptr())) {
+      results.append(py::cast(call->result(THPVariable_Unpack(given.ptr()))));
+    } else {
       results.append(given);
-      continue;
-    }
-    const at::Tensor& tensor = THPVariable_Unpack(given.ptr());
-    if (const Lent* input = loan.find(tensor.unsafeGetTensorImpl())) {
-      results.append(py::cast(input->device));
-      continue;
-    }
-    if (tensor.has_storage()) {
-      const Lent* viewed = loan.find(tensor.storage().unsafeGetStorageImpl());
-      if (viewed != nullptr) add(*viewed);
-    }
-    results.append(py::cast(call->result(tensor)));
-  }
-  for (const Lent& each : loan.lent) {
-    const at::Tensor& tensor = each.alias.tensor();
-    const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
-    if (storage != each.storage || storage->data() != each.data ||
-        storage->nbytes() != each.device.storage().nbytes() ||
-        !is_laid_out_like(tensor, each.device)) {
-      add(each);
     }
   }
   call->finish();
