@@ -13,7 +13,7 @@ import torch._inductor.compile_fx  # registers the backend
 
 import torch_outboard
 from tests.support import run_python
-from torch_outboard import fallback
+from torch_outboard import _C, fallback
 from torch_outboard.inductor import choice
 
 SLOW, FAST = 0.06, 0.0
@@ -51,6 +51,16 @@ def test_the_fastest_way_stays_and_is_remembered(device: torch.device, best: str
     assert {*calls} == {*seconds}
     assert calls[-1] == best
     assert choice.remembered() == {"key": best}
+
+
+def test_little_does_not_count(device: torch.device):
+    """Programs stay on one side, which is the host's where the device is a processor."""
+    on_cpu = _C.device_properties(device.index or 0).kind == "cpu"
+    usual, other = ("host", "kernels") if on_cpu else ("kernels", "host")
+    run = graph({"kernels": SLOW, "host": SLOW} | {other: 0.98 * SLOW}, device, [])
+    for _ in range(25):
+        run([torch.ones(3, device=device)])
+    assert choice.remembered() == {"key": usual}
 
 
 def test_a_way_that_does_not_compile_is_left_out(device: torch.device):
