@@ -18,7 +18,6 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._pytree import tree_map
 
 from torch_outboard import _C
-from torch_outboard.inductor.device_guard import DeviceGuard
 from torch_outboard.inductor.operators.calls_on_device import on_device, runs_on_device
 from torch_outboard.inductor.operators.draws import draws
 from torch_outboard.inductor.passes.random_numbers import call_host_functions, has_host_values
@@ -50,8 +49,7 @@ class HostGraph(OutputCode):
         self.calls = _C.HostGraphCalls(device, written, list(kept))
 
     def __call__(self, inputs: Any) -> Any:
-        with DeviceGuard(self.device):  # for operators that draw on the device
-            return self.calls(self.compiled, inputs)
+        return self.calls(self.compiled, inputs)
 
 
 class EagerGraph(OutputCode):

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cpu_kernels/call/change_device.h"
 #include "runtime/memory/adopted_memory.h"
 #include "runtime/memory/caching/caching_allocator.h"
 #include "runtime/driver/driver_table.h"
@@ -22,13 +23,6 @@ constexpr c10::DispatchKeySet kDeviceKeys(c10::DispatchKey::PrivateUse1);
 std::pair<size_t, size_t> byte_span(const at::Tensor& tensor) {
   const size_t begin = static_cast<size_t>(tensor.storage_offset()) * tensor.itemsize();
   return {begin, begin + static_cast<size_t>(span_bytes(tensor))};
-}
-
-// The same memory, called the device's.
-c10::DataPtr retagged(c10::DataPtr pointer, c10::Device device) {
-  const c10::DeleterFnPtr deleter = pointer.get_deleter();
-  void* data = pointer.get();
-  return {data, pointer.release_context(), deleter, device};
 }
 
 ob_address address_of(const c10::Storage& storage) {
@@ -99,9 +93,9 @@ at::Tensor CpuCall::map(const at::Tensor& tensor, Access access) {
   return host;
 }
 
-void CpuCall::add(const at::Tensor& device, const at::Tensor& host, Access access) {
-  const c10::Storage& storage = host.storage();
-  storages_.push_back({device.storage(), storage, storage.data(), storage.nbytes()});
+void CpuCall::add(const at::Tensor& device, const at::Tensor& host, Access access,
+                  const void* mapped_data, size_t mapped_bytes) {
+  storages_.push_back({device.storage(), host.storage(), mapped_data, mapped_bytes});
   tensors_.push_back({device, host, access});
 }
 
@@ -190,7 +184,7 @@ c10::DataPtr CpuCall::adopt(const c10::Storage& host) {
   const c10::Device device = device_of(device_);
   if (host.nbytes() == 0 || host.data() == nullptr) return {nullptr, device};
   if (way_ == Way::kShared) {
-    if (is_cpu_kernel_memory(host.data_ptr())) return pointer_into(host, device);
+    if (is_device_memory(host.data_ptr())) return pointer_into(host, device);
     if (adopts_host_memory(device_)) return adopt_memory(host, stream_);
   }
   return copy_to_new_memory(host);
@@ -198,20 +192,9 @@ c10::DataPtr CpuCall::adopt(const c10::Storage& host) {
 
 c10::Storage CpuCall::device_storage(const at::Tensor& host) {
   const c10::Storage& storage = host.storage();
-  if (host.use_count() == 1 && storage.use_count() == 1 &&
-      is_cpu_kernel_memory(storage.data_ptr())) {
+  if (host.use_count() == 1 && storage.use_count() == 1 && is_device_memory(storage.data_ptr())) {
     // Nobody else knows this storage: it becomes the device's, memory and all.
-    c10::StorageImpl* impl = storage.unsafeGetStorageImpl();
-    c10::DataPtr& memory = impl->_mutable_data_ptr_no_checks();
-    c10::DataPtr owned = caching_allocator()->own_addressed(memory.get());
-    if (owned) {
-      memory.release_context();
-      memory = std::move(owned);
-    } else {
-      memory = retagged(std::move(memory), device_of(device_));
-    }
-    impl->set_allocator(caching_allocator());
-    impl->set_resizable(true);
+    give_storage_to(device_, *storage.unsafeGetStorageImpl());
     return storage;
   }
   if (const Adopted* known = by_adopted_storage_.find(adopted_, storage.unsafeGetStorageImpl())) {
@@ -226,6 +209,7 @@ c10::Storage CpuCall::device_storage(const at::Tensor& host) {
 
 at::Tensor CpuCall::result(at::Tensor host) {
   if (!host.defined() || !host.is_cpu()) return host;
+  if (way_ == Way::kShared && turn_into_device(host, device_)) return host;
   if (const TensorView* view = by_host_tensor_.find(tensors_, host.unsafeGetTensorImpl())) {
     return view->device;
   }
@@ -253,8 +237,8 @@ void CpuCall::return_resized_storage(StorageView& view) {
     return;
   }
   if (way_ == Way::kShared && is_cpu_kernel_memory(view.host.data_ptr())) {
-    pointer = retagged(view.host.set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::kCPU))),
-                       device_of(device_));
+    pointer = renamed(view.host.set_data_ptr(c10::DataPtr(nullptr, c10::Device(c10::kCPU))),
+                      device_of(device_));
     // CPU tensors over this storage are done with; they must not dangle.
     view.host.set_nbytes(0);
   } else {

@@ -47,8 +47,10 @@ class OUTBOARD_API CpuCall {
   bool knows(const c10::Storage& storage) { return find_storage(storage) != nullptr; }
 
   // As if `map` had given `host` for `device`: a CPU tensor of the caller's, with a storage of its
-  // own over the same memory, which was not known. Shared memory only.
-  void add(const at::Tensor& device, const at::Tensor& host, Access access);
+  // own over the same memory, which was not known. `mapped_data` and `mapped_bytes` are what that
+  // storage had then. Shared memory only.
+  void add(const at::Tensor& device, const at::Tensor& host, Access access, const void* mapped_data,
+           size_t mapped_bytes);
 
   // The device tensor standing for what a CPU kernel returned: an argument itself (the same
   // TensorImpl), a view of an argument's storage, or new memory, adopted or copied. Undefined

@@ -12,17 +12,22 @@
 #include <utility>
 #include <vector>
 
+#include "cpu_kernels/call/address_index.h"
+#include "cpu_kernels/call/change_device.h"
 #include "cpu_kernels/call/cpu_alias.h"
 #include "cpu_kernels/call/cpu_call.h"
 #include "python/bindings.h"
+#include "runtime/driver/device.h"
 
 namespace py = pybind11;
 
 namespace outboard {
 namespace {
 
-// The calls of one graph. Its CPU tensors, one for each input, are made once and pointed at the
-// device's memory by each call, since a training step has hundreds of inputs. Between calls they
+// The calls of one graph. An input that nobody else has, such as what a forward pass saved for its
+// backward pass, becomes a CPU tensor, and is gone as soon as the graph lets it go. For others,
+// such as parameters, there are CPU tensors, one for each input, that are made once and pointed at
+// the device's memory by each call, since a training step has hundreds of them. Between calls they
 // own nothing. The interpreter's lock guards them; a call takes those that it uses away, so that
 // another thread meanwhile makes its own.
 class HostGraphCalls {
@@ -44,31 +49,51 @@ class HostGraphCalls {
  private:
   // A CPU tensor over memory of a device's while a call uses it, without owning that.
   struct Lent {
+    const at::Tensor& host() const { return THPVariable_Unpack(alias.ptr()); }
+    c10::StorageImpl* host_storage() const { return host().storage().unsafeGetStorageImpl(); }
+
     size_t place;
     py::object alias;
     at::Tensor device;
     const c10::StorageImpl* storage;  // of the alias
     const void* data;
+    size_t bytes;
+    bool known;  // to the CpuCall
   };
+  static const void* tensor_of(const Lent& lent) { return lent.host().unsafeGetTensorImpl(); }
+  static const void* storage_of(const Lent& lent) { return lent.storage; }
+
   // Those of one call, which come back whatever happens.
   struct Loan {
+    explicit Loan(HostGraphCalls& graph) : graph(graph), lent(std::move(graph.spare_)) {}
     ~Loan() {
       for (Lent& each : lent) graph.give_back(each);
+      lent.clear();
+      graph.spare_ = std::move(lent);
     }
+    Loan(const Loan&) = delete;
+    Loan& operator=(const Loan&) = delete;
+
     HostGraphCalls& graph;
     std::vector<Lent> lent;
+    AddressIndex<tensor_of> by_tensor;
+    AddressIndex<storage_of> by_storage;
   };
 
   Access access(size_t place) const {
     return place < written_.size() && written_[place] ? Access::kWrite : Access::kRead;
   }
-  const py::object& lend(size_t place, const at::Tensor& tensor, Loan& loan);
+  py::object host_input(size_t place, PyObject* input, CpuCall& call, Loan& loan);
+  Lent& lend(size_t place, const at::Tensor& tensor, Loan& loan);
   void give_back(Lent& lent) noexcept;
+  py::object device_result(PyObject* result, CpuCall& call, Loan& loan);
+  void tell_of_changes(CpuCall& call, Loan& loan);
 
   const c10::DeviceIndex device_;
   std::vector<bool> written_;
   const std::vector<size_t> kept_;
   std::vector<py::object> aliases_;  // by place; none at first, and while one is lent
+  std::vector<Lent> spare_;          // empty; its memory serves the next call
 };
 
 // What an alias can stand for: memory, sizes and strides alone. Copy-on-write memory may move.
@@ -112,7 +137,7 @@ void point_at(const at::Tensor& alias, const at::Tensor& tensor, void* data) {
 }
 
 // The alias of an input, for a plain tensor.
-const py::object& HostGraphCalls::lend(size_t place, const at::Tensor& tensor, Loan& loan) {
+HostGraphCalls::Lent& HostGraphCalls::lend(size_t place, const at::Tensor& tensor, Loan& loan) {
   if (place >= aliases_.size()) aliases_.resize(place + 1);
   c10::StorageImpl* from = tensor.storage().unsafeGetStorageImpl();
   void* data =
@@ -123,15 +148,16 @@ const py::object& HostGraphCalls::lend(size_t place, const at::Tensor& tensor, L
   } else {
     alias = py::cast(alias_over(tensor, data));
   }
-  const at::Tensor& host = THPVariable_Unpack(alias.ptr());
-  const c10::StorageImpl* storage = host.storage().unsafeGetStorageImpl();
-  return loan.lent.emplace_back(place, std::move(alias), tensor, storage, data).alias;
+  const c10::StorageImpl* storage =
+      THPVariable_Unpack(alias.ptr()).storage().unsafeGetStorageImpl();
+  return loan.lent.emplace_back(
+      Lent{place, std::move(alias), tensor, storage, data, from->nbytes(), false});
 }
 
 // For the next call, unless somebody kept the tensor or changed what it is: then it gets an owner.
 void HostGraphCalls::give_back(Lent& lent) noexcept {
-  const at::Tensor& tensor = THPVariable_Unpack(lent.alias.ptr());
-  c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+  const at::Tensor& tensor = lent.host();
+  c10::StorageImpl* storage = lent.host_storage();
   if (storage != lent.storage || storage->data() != lent.data ||
       storage->data_ptr().get_context() != nullptr) {
     return;
@@ -146,44 +172,98 @@ void HostGraphCalls::give_back(Lent& lent) noexcept {
   }
 }
 
+// What the graph is given for an input, which is still in the caller's list.
+py::object HostGraphCalls::host_input(size_t place, PyObject* input, CpuCall& call, Loan& loan) {
+  if (!THPVariable_Check(input)) return py::reinterpret_borrow<py::object>(input);
+  const at::Tensor& tensor = THPVariable_Unpack(input);
+  if (call.way() != Way::kShared || !is_plain(tensor, device_)) {
+    return py::cast(call.map(tensor, access(place)));
+  }
+  if (Py_REFCNT(input) == 1 && THPVariable_CheckExact(input) && turn_into_cpu(tensor)) {
+    return py::reinterpret_borrow<py::object>(input);
+  }
+  // Inputs over one storage share a CPU storage, too, which is the call's business.
+  const bool alone = tensor.storage().use_count() == 1;
+  if (!alone && call.knows(tensor.storage())) return py::cast(call.map(tensor, access(place)));
+  Lent& lent = lend(place, tensor, loan);
+  if (!alone) {
+    call.add(tensor, lent.host(), access(place), lent.data, lent.bytes);
+    lent.known = true;
+  }
+  return lent.alias;
+}
+
+// What the caller gets for a result, which a list or tuple of the graph's holds.
+py::object HostGraphCalls::device_result(PyObject* result, CpuCall& call, Loan& loan) {
+  if (THPVariable_Check(result)) {
+    const at::Tensor& host = THPVariable_Unpack(result);
+    if (call.way() == Way::kShared && Py_REFCNT(result) == 1 && THPVariable_CheckExact(result) &&
+        turn_into_device(host, device_)) {
+      return py::reinterpret_borrow<py::object>(result);
+    }
+    if (host.defined() && host.is_cpu() && host.has_storage()) {
+      if (const Lent* lent = loan.by_tensor.find(loan.lent, host.unsafeGetTensorImpl())) {
+        return py::cast(lent->device);
+      }
+      Lent* lent = loan.by_storage.find(loan.lent, host.storage().unsafeGetStorageImpl());
+      if (lent != nullptr && !lent->known) {
+        call.add(lent->device, lent->host(), access(lent->place), lent->data, lent->bytes);
+        lent->known = true;
+      }
+    }
+    return py::cast(call.result(host));
+  }
+  return py::reinterpret_borrow<py::object>(result);
+}
+
+// Of inputs to which the graph gave other memory, sizes or strides.
+void HostGraphCalls::tell_of_changes(CpuCall& call, Loan& loan) {
+  for (Lent& lent : loan.lent) {
+    if (lent.known) continue;
+    const at::Tensor& host = lent.host();
+    const c10::StorageImpl* storage = lent.host_storage();
+    const bool written = access(lent.place) == Access::kWrite;
+    if (storage->data() != lent.data || storage->nbytes() != lent.bytes ||
+        (written &&
+         (host.sizes() != lent.device.sizes() || host.strides() != lent.device.strides() ||
+          host.storage_offset() != lent.device.storage_offset()))) {
+      call.add(lent.device, host, access(lent.place), lent.data, lent.bytes);
+      lent.known = true;
+    }
+  }
+}
+
 py::list HostGraphCalls::call(const py::object& compiled, const py::list& inputs) {
-  Loan loan{*this, {}};
+  const DeviceScope scope(device_);  // for operators that draw on the device
+  Loan loan(*this);
   std::optional<CpuCall> call;
   {
     py::gil_scoped_release release;  // it waits for the current stream
     call.emplace(device_);
   }
-  const size_t count = inputs.size();
+  const auto count = static_cast<Py_ssize_t>(inputs.size());
   loan.lent.reserve(count);
   py::list host(count);
-  for (size_t i = 0; i < count; ++i) {
-    py::object input = inputs[i];
-    if (THPVariable_Check(input.ptr())) {
-      const at::Tensor& tensor = THPVariable_Unpack(input.ptr());
-      // Inputs over one storage share a CPU storage, too, which is the call's business.
-      if (call->way() == Way::kShared && is_plain(tensor, device_) &&
-          !call->knows(tensor.storage())) {
-        py::object alias = lend(i, tensor, loan);
-        call->add(tensor, THPVariable_Unpack(alias.ptr()), access(i));
-        input = std::move(alias);
-      } else {
-        input = py::cast(call->map(tensor, access(i)));
-      }
-    }
-    PyList_SET_ITEM(host.ptr(), static_cast<Py_ssize_t>(i), input.release().ptr());
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    py::object input = host_input(i, PyList_GET_ITEM(inputs.ptr(), i), *call, loan);
+    PyList_SET_ITEM(host.ptr(), i, input.release().ptr());
   }
-  inputs.attr("clear")();
-  py::list results;
-  for (const py::handle given : compiled(host)) {
-    const bool keep = std::find(kept_.begin(), kept_.end(), results.size()) != kept_.end();
-    if (!keep && THPVariable_Check(given.ptr())) {
-      results.append(py::cast(call->result(THPVariable_Unpack(given.ptr()))));
-    } else {
-      results.append(given);
-    }
+  if (PyList_SetSlice(inputs.ptr(), 0, count, nullptr) != 0) throw py::error_already_set();
+  const auto given = py::reinterpret_steal<py::object>(
+      PySequence_Fast(compiled(std::move(host)).ptr(), "a compiled graph returns its results"));
+  if (!given) throw py::error_already_set();
+  const Py_ssize_t results = PySequence_Fast_GET_SIZE(given.ptr());
+  py::list ours(results);
+  for (Py_ssize_t i = 0; i < results; ++i) {
+    PyObject* result = PySequence_Fast_GET_ITEM(given.ptr(), i);
+    const bool keep = std::find(kept_.begin(), kept_.end(), i) != kept_.end();
+    py::object object =
+        keep ? py::reinterpret_borrow<py::object>(result) : device_result(result, *call, loan);
+    PyList_SET_ITEM(ours.ptr(), i, object.release().ptr());
   }
+  tell_of_changes(*call, loan);
   call->finish();
-  return results;
+  return ours;
 }
 
 }  // namespace

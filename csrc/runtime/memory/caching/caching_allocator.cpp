@@ -92,6 +92,10 @@ class Allocator final : public CachingAllocator {
     return {pointer, block, &delete_block, device_of(block->segment->cache->device())};
   }
 
+  bool owns(const c10::DataPtr& pointer) noexcept override {
+    return pointer.get_deleter() == &delete_block;
+  }
+
   c10::DataPtr with_address_as_owner(c10::DataPtr pointer) override {
     if (pointer.get_deleter() != &delete_block) return pointer;
     auto* block = static_cast<Block*>(pointer.get_context());

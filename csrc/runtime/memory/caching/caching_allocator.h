@@ -30,6 +30,9 @@ class OUTBOARD_API CachingAllocator : public c10::DeviceAllocator {
   // a null pointer, and the memory still has to be given back by its address.
   virtual c10::DataPtr own_addressed(void* pointer) noexcept = 0;
 
+  // Whether `pointer` owns memory that allocate or allocate_on returned.
+  virtual bool owns(const c10::DataPtr& pointer) noexcept = 0;
+
   // The same memory under an owner that knows no more than its address, as copy-on-write storages
   // need it; what is not memory of ours comes back as it is.
   virtual c10::DataPtr with_address_as_owner(c10::DataPtr pointer) = 0;
