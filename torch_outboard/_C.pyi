@@ -247,7 +247,13 @@ def launch_kernel(
 def call_on_device(compiled: object, inputs: object, /) -> Any: ...
 
 class HostGraphCalls:
-    def __init__(self, device: int, written: Sequence[int], kept: Sequence[int]) -> None: ...
+    def __init__(
+        self,
+        device: int,
+        written: Sequence[int],
+        kept: Sequence[int],
+        addresses: Sequence[int] = ...,
+    ) -> None: ...
     def __call__(self, compiled: Callable[[list[Any]], Any], inputs: list[Any], /) -> list[Any]: ...
 
 class GraphProgram:

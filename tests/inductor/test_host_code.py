@@ -278,3 +278,56 @@ def test_inputs_over_one_storage_stay_so(device, shares_memory, count):
         assert_close(results[-2].cpu(), torch.zeros(2))
         assert results[-1].device == device
         assert not shares_memory or results[-1].data_ptr() == others[0][1:].data_ptr()
+
+
+def test_inputs_that_nobody_else_has_are_freed_by_the_graph(device, shares_memory):
+    """They become CPU tensors, results that nobody else has become the device's; no copies."""
+    module = torch.get_device_module(device)
+    calls = _C.HostGraphCalls(device.index or 0, [1], [])
+    seen: list[int] = []
+
+    def compiled(arguments):
+        first, second = arguments
+        arguments.clear()
+        assert first.device == second.device == torch.device("cpu")
+        second += first
+        del first
+        seen.append(module.memory_allocated())
+        return [second, second.clone()]
+
+    kept = torch.full((1 << 20,), 2.0, device=device)
+    before = module.memory_allocated()
+    given = [torch.ones(1 << 20, device=device), torch.ones(1 << 20, device=device)]
+    address = given[1].data_ptr()
+    changed, new = calls(compiled, given)
+    assert given == []
+    assert changed.device == new.device == kept.device
+    if shares_memory:
+        assert seen == [before + (4 << 20)]  # of the two, one was let go
+        assert changed.data_ptr() == address
+    assert module.memory_allocated() == before + (8 << 20)
+    assert_close(changed + new, 2 * kept)
+    changed.resize_(1 << 21)  # its storage has the device's allocator again
+    assert changed.device == kept.device
+    del changed, new
+    assert module.memory_allocated() == before
+
+
+def test_a_training_step_takes_no_more_memory_than_one_on_the_cpu() -> None:
+    """What a forward pass saved goes while the backward pass runs, as in eager mode."""
+    lines = run(
+        """
+from torch import nn
+module = torch.get_device_module(name)
+model = nn.Sequential(*(layer for _ in range(8) for layer in (nn.Linear(64, 64), nn.GELU())))
+model, x = model.to(name), torch.randn(4096, 64, device=name)
+def peak(function):
+    for _ in range(2):
+        module.reset_peak_memory_stats()
+        function(x).sum().backward()
+    return module.max_memory_allocated()
+eager, compiled = peak(model), peak(torch.compile(model))
+print(compiled / eager)
+"""
+    )
+    assert float(lines[0]) < 1.05

@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._pytree import tree_map
 
 from torch_outboard import _C
+from torch_outboard.inductor.kernel_inputs import kernel_inputs
 from torch_outboard.inductor.operators.calls_on_device import on_device, runs_on_device
 from torch_outboard.inductor.operators.draws import draws
 from torch_outboard.inductor.passes.random_numbers import call_host_functions, has_host_values
@@ -46,7 +47,8 @@ class HostGraph(OutputCode):
         self.compiled = compiled
         self.device = device
         written = sorted(getattr(compiled, "mutated_input_idxs", ()))
-        self.calls = _C.HostGraphCalls(device, written, list(kept))
+        addresses = kernel_inputs(getattr(compiled, "source_code", ""))
+        self.calls = _C.HostGraphCalls(device, written, list(kept), addresses)
 
     def __call__(self, inputs: Any) -> Any:
         return self.calls(self.compiled, inputs)

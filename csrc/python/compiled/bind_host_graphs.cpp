@@ -33,15 +33,13 @@ namespace {
 class HostGraphCalls {
  public:
   // `written`: the inputs whose content changes. `kept`: the results that are CPU tensors for the
-  // caller, too.
+  // caller, too. `addresses`: the inputs of which the graph takes nothing but the address.
   HostGraphCalls(c10::DeviceIndex device, const std::vector<size_t>& written,
-                 std::vector<size_t> kept)
-      : device_(device), kept_(std::move(kept)) {
-    for (const size_t place : written) {
-      if (place >= written_.size()) written_.resize(place + 1);
-      written_[place] = true;
-    }
-  }
+                 std::vector<size_t> kept, const std::vector<size_t>& addresses)
+      : device_(device),
+        written_(flags_of(written)),
+        kept_(std::move(kept)),
+        addresses_(flags_of(addresses)) {}
 
   // Empties `inputs`. Returns the results, on the device but for those that are kept.
   py::list call(const py::object& compiled, const py::list& inputs);
@@ -80,8 +78,20 @@ class HostGraphCalls {
     AddressIndex<storage_of> by_storage;
   };
 
+  static std::vector<bool> flags_of(const std::vector<size_t>& places) {
+    std::vector<bool> flags;
+    for (const size_t place : places) {
+      if (place >= flags.size()) flags.resize(place + 1);
+      flags[place] = true;
+    }
+    return flags;
+  }
+  static bool is_set(const std::vector<bool>& flags, size_t place) {
+    return place < flags.size() && flags[place];
+  }
+
   Access access(size_t place) const {
-    return place < written_.size() && written_[place] ? Access::kWrite : Access::kRead;
+    return is_set(written_, place) ? Access::kWrite : Access::kRead;
   }
   py::object host_input(size_t place, PyObject* input, CpuCall& call, Loan& loan);
   Lent& lend(size_t place, const at::Tensor& tensor, Loan& loan);
@@ -90,8 +100,9 @@ class HostGraphCalls {
   void tell_of_changes(CpuCall& call, Loan& loan);
 
   const c10::DeviceIndex device_;
-  std::vector<bool> written_;
+  const std::vector<bool> written_;
   const std::vector<size_t> kept_;
+  const std::vector<bool> addresses_;
   std::vector<py::object> aliases_;  // by place; none at first, and while one is lent
   std::vector<Lent> spare_;          // empty; its memory serves the next call
 };
@@ -107,6 +118,24 @@ bool is_plain(const at::Tensor& tensor, c10::DeviceIndex device) {
          !impl->key_set().has(c10::DispatchKey::ZeroTensor) &&
          !impl->has_symbolic_sizes_strides() &&
          !c10::impl::cow::is_cow_data_ptr(tensor.storage().data_ptr());
+}
+
+template <class Slot>
+PyObject* object_of(const Slot* slot) {
+  if constexpr (requires { slot->load_pyobj(); }) {
+    return slot->load_pyobj();
+  } else {
+    return slot->check_pyobj().value_or(nullptr);
+  }
+}
+
+// Whether no other tensor has the storage of one. An object that Python had of it stays with it.
+bool is_alone(const at::Tensor& tensor) {
+  const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+  const size_t count = tensor.storage().use_count();
+  if (count == 1) return true;
+  const PyObject* object = count == 2 ? object_of(storage->pyobj_slot()) : nullptr;
+  return object != nullptr && Py_REFCNT(object) == 1;
 }
 
 at::Tensor alias_over(const at::Tensor& tensor, void* data) {
@@ -179,11 +208,13 @@ py::object HostGraphCalls::host_input(size_t place, PyObject* input, CpuCall& ca
   if (call.way() != Way::kShared || !is_plain(tensor, device_)) {
     return py::cast(call.map(tensor, access(place)));
   }
-  if (Py_REFCNT(input) == 1 && THPVariable_CheckExact(input) && turn_into_cpu(tensor)) {
+  const bool alone = is_alone(tensor);
+  const bool becomes_cpu =
+      Py_REFCNT(input) == 1 && THPVariable_CheckExact(input) && turn_into_cpu(tensor);
+  if (becomes_cpu || (alone && is_set(addresses_, place))) {
     return py::reinterpret_borrow<py::object>(input);
   }
   // Inputs over one storage share a CPU storage, too, which is the call's business.
-  const bool alone = tensor.storage().use_count() == 1;
   if (!alone && call.knows(tensor.storage())) return py::cast(call.map(tensor, access(place)));
   Lent& lent = lend(place, tensor, loan);
   if (!alone) {
@@ -270,8 +301,10 @@ py::list HostGraphCalls::call(const py::object& compiled, const py::list& inputs
 
 void bind_host_graphs(py::module_& m) {
   py::class_<HostGraphCalls>(m, "HostGraphCalls")
-      .def(py::init<c10::DeviceIndex, const std::vector<size_t>&, std::vector<size_t>>(),
-           py::arg("device"), py::arg("written"), py::arg("kept"))
+      .def(py::init<c10::DeviceIndex, const std::vector<size_t>&, std::vector<size_t>,
+                    const std::vector<size_t>&>(),
+           py::arg("device"), py::arg("written"), py::arg("kept"),
+           py::arg("addresses") = std::vector<size_t>())
       .def("__call__", &HostGraphCalls::call);
 }
 
