@@ -46,6 +46,17 @@ def test_properties(driver: DriverUnderTest) -> None:
         assert not properties.dtypes & DType.BFLOAT16
 
 
+def test_large_memory_of_a_processor_begins_with_a_huge_page(driver: DriverUnderTest) -> None:
+    properties = driver.device_properties(0)
+    if properties.kind != DeviceKind.CPU or properties.addressing != Addressing.POINTER:
+        pytest.skip("the device is no processor, or its addresses are handles")
+    for size in (2 << 20, (4 << 20) + 4096, MEMORY):
+        addresses = [driver.allocate(0, size) for _ in range(MEMORY // size)]
+        assert [address % (2 << 20) for address in addresses] == [0] * len(addresses)
+        for address in addresses:
+            driver.deallocate(0, address)
+
+
 def test_memory_is_what_was_asked_for(driver: DriverUnderTest) -> None:
     expected = {
         "shared": (Addressing.POINTER, HostAccess.COHERENT),

@@ -44,7 +44,7 @@ def test_the_fastest_way_stays_and_is_remembered(device: torch.device, best: str
     calls: list[str] = []
     seconds = {name: FAST if name == best else SLOW for name in ("kernels", "host", "eager")}
     run = graph(seconds, device, calls)
-    for count in range(1, 25):
+    for count in range(1, 52):
         (result,) = run([torch.ones(3, device=device)])
         assert result.tolist() == [2, 2, 2]
         assert len(calls) == count  # each call happens once
@@ -61,6 +61,18 @@ def test_little_does_not_count(device: torch.device):
     for _ in range(25):
         run([torch.ones(3, device=device)])
     assert choice.remembered() == {"key": usual}
+
+
+def test_what_a_change_of_sides_takes_is_to_be_saved(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+):
+    """On a processor, whose threads of one side wake after those of the other."""
+    on_cpu = _C.device_properties(device.index or 0).kind == "cpu"
+    monkeypatch.setattr(choice, "_CHANGE_OF_SIDES", SLOW)
+    run = graph({"kernels": FAST, "host": 0.5 * SLOW}, device, [])
+    for _ in range(40):
+        run([torch.ones(3, device=device)])
+    assert choice.remembered() == {"key": "host" if on_cpu else "kernels"}
 
 
 def test_a_way_that_does_not_compile_is_left_out(device: torch.device):
@@ -84,7 +96,7 @@ def test_results_are_laid_out_as_by_the_first_way(device: torch.device):
     ways = {"kernels": lambda: lambda i: [i[0] + 0], "host": lambda: lambda i: [i[0].t().clone()]}
     run = choice.MeasuredGraph("key", device.index or 0, ways)
     x = torch.arange(9.0, device=device).view(3, 3)
-    strides = {run([x])[0].stride() for _ in range(9)}
+    strides = {run([x])[0].stride() for _ in range(40)}
     assert strides == {(3, 1)}
 
 
@@ -126,7 +138,7 @@ ours = copy.deepcopy(net).to(name)
 compiled, x = torch.compile(ours), torch.randn(4, 3, 8, 8)
 pairs = [(net, torch.optim.SGD(net.parameters(), 0.003), x)]
 pairs.append((compiled, torch.optim.SGD(ours.parameters(), 0.003), x.to(name)))
-for _ in range(36):
+for _ in range(70):
     for model, optimizer, given in pairs:
         optimizer.zero_grad()
         model(given).square().sum().backward()
@@ -156,7 +168,7 @@ name = torch_outboard.device_name()
 q, k, v = (torch.randn(1, 2, 256, 16, device=name, requires_grad=True) for _ in range(3))
 mask = create_block_mask(lambda b, h, m, n: m >= n, None, None, 256, 256, device=name)
 attend = torch.compile(lambda q: flex_attention(q * 2, k, v, block_mask=mask).relu())
-results = [torch.autograd.grad(attend(q).sum(), (q, k, v)) for _ in range(36)]
+results = [torch.autograd.grad(attend(q).sum(), (q, k, v)) for _ in range(70)]
 for each in results[1:]:
     torch.testing.assert_close(each, results[0], rtol=1e-3, atol=1e-4)
 counted = torch._dynamo.utils.counters[name]["flex_attention_kernels"]
@@ -191,7 +203,7 @@ torch.manual_seed(0)
 eager = torch.nn.ModuleList([torch.nn.Linear(7, 12), torch.nn.Linear(12, 9)]).to(name)
 ours = copy.deepcopy(eager)
 compiled, x = torch.compile(loss_of), torch.randn(33, 7, device=name)
-for step in range(36):
+for step in range(70):
     losses = []
     for function, net in ((loss_of, eager), (compiled, ours)):
         torch.manual_seed(step)

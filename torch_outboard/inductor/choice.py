@@ -30,10 +30,15 @@ from torch_outboard.state import state
 
 # Seconds of work by device kernels after which compiling another way may pay.
 PATIENCE = 1.0
-# Rounds of all ways, in each of which a way has a call that is timed after one that is not.
-_ROUNDS = 3
+# Rounds of all ways, in each of which a way has a call that is timed after one that is not: more
+# for graphs that take a few milliseconds, whose times differ most from call to call.
+_ROUNDS, _ROUNDS_OF_SHORT = 3, 7
+_SHORT = 0.01  # seconds
 # What a way takes of the usual one's time at most, to be taken instead.
 _MARGIN = 0.95
+# And what it saves at least where the device is a CPU, in seconds: about what it takes that threads
+# of one side wake after those of the other.
+_CHANGE_OF_SIDES = 1e-4
 
 
 class DeviceGraph(OutputCode):
@@ -93,6 +98,7 @@ class MeasuredGraph(OutputCode):
         self.times: dict[str, list[float]] = {self.first: []}
         self.runs: dict[str, Any] = {}
         self.calls = 0
+        self.least = 0.0  # seconds that a call by the first way takes
         self.turns: list[tuple[str, bool]] | None = None
         self.layouts = layouts
         self.runs[self.first] = self.run = ways[self.first]()
@@ -130,7 +136,8 @@ class MeasuredGraph(OutputCode):
             if len(self.times[self.first]) <= _ROUNDS:
                 return self.first
             self.calls += 1
-            if self.calls * min(self.times[self.first]) < PATIENCE:
+            self.least = min(self.times[self.first])
+            if self.calls * self.least < PATIENCE:
                 return None
             self.times = {name: [] for name in self.makers}
             self.turns = self._plan()
@@ -144,7 +151,8 @@ class MeasuredGraph(OutputCode):
     def _plan(self) -> list[tuple[str, bool]]:
         """Ways in turn, there and back: what else the machine does hits all of them."""
         there = list(self.makers)
-        rounds = [there if number % 2 == 0 else there[::-1] for number in range(_ROUNDS)]
+        count = _ROUNDS_OF_SHORT if self.least < _SHORT else _ROUNDS
+        rounds = [there if number % 2 == 0 else there[::-1] for number in range(count)]
         return [(name, timed) for names in rounds for name in names for timed in (False, True)]
 
     def _take(self, name: str) -> bool:
@@ -170,7 +178,8 @@ class MeasuredGraph(OutputCode):
         best = min(least, key=lambda name: least[name])
         on_cpu = _C.device_properties(self.device).kind == "cpu"
         usual = "host" if on_cpu and "host" in least else self.first
-        if least[best] > _MARGIN * least[usual]:
+        saved = least[usual] - least[best]
+        if saved < (1 - _MARGIN) * least[usual] or (on_cpu and saved < _CHANGE_OF_SIDES):
             best = usual
         self._take(best)
         if self.layouts is not None:

@@ -98,7 +98,7 @@ def steps(count: int, settings: dict[str, str]) -> list[str]:
 
 @pytest.mark.slow
 def test_another_process_goes_the_way_that_is_chosen_then(settings: dict[str, str]):
-    found, *ways = steps(36, settings)  # all ways are tried; both graphs decide
+    found, *ways = steps(70, settings)  # all ways are tried; both graphs decide
     assert found == "miss"
     assert len(ways) == 2
     for way in ("host", "host", "device"):  # the second time, its code was kept, too
@@ -109,7 +109,7 @@ def test_another_process_goes_the_way_that_is_chosen_then(settings: dict[str, st
 @pytest.mark.slow
 def test_graphs_that_were_compiled_for_the_host_alone(settings: dict[str, str]):
     """Operators that their code calls are defined where it is loaded; the choice may get lost."""
-    steps(36, settings)
+    steps(70, settings)
     set_ways(settings, "host")
     settings["TORCHINDUCTOR_CACHE_DIR"] += "_new"
     assert [steps(3, settings)[0] for _ in range(2)] == ["miss", "hit"]
@@ -127,7 +127,7 @@ from torch_outboard.inductor import choice
 choice.PATIENCE = 0.0
 def run(x, w):
     compiled = torch.compile(function)
-    for _ in range(36):
+    for _ in range(70):
         result = compiled(x.clone(), w)
     return compiled(x, w)
 """

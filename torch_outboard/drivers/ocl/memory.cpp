@@ -38,24 +38,42 @@ uint64_t whole_pages(uint64_t bytes) {
 void* as_pointer(ob_address address) { return reinterpret_cast<void*>(address); }
 ob_address as_address(const void* pointer) { return reinterpret_cast<ob_address>(pointer); }
 
-// Fewer page faults at first use; only a hint, so it may fail.
+ob_address first_huge_page(ob_address address) {
+  return (address + kHugePage - 1) / kHugePage * kHugePage;
+}
+
+// Fewer page faults at first use, and fewer misses of the processor's tables of pages later; only a
+// hint, so it may fail.
 void use_huge_pages(ob_address address, uint64_t bytes) {
-  const ob_address start = (address + kHugePage - 1) / kHugePage * kHugePage;
+  const ob_address start = first_huge_page(address);
   const ob_address end = (address + bytes) / kHugePage * kHugePage;
   if (start < end) (void)madvise(as_pointer(start), end - start, MADV_HUGEPAGE);
 }
 
-ob_address allocate_shared(Device& device, uint64_t bytes) {
+// Of a processor, memory for whole huge pages begins with one. OpenCL aligns to the size of a type
+// at most, so more is asked for; pages that nobody touches take no memory. `memory` is what was
+// allocated, for clSVMFree.
+ob_address allocate_shared(Device& device, uint64_t bytes, void*& memory) {
   const cl_bitfield grain =
       device.memory == MemoryKind::kShared ? CL_MEM_SVM_FINE_GRAIN_BUFFER : cl_bitfield{0};
-  void* pointer = device.api->clSVMAlloc(device.context, CL_MEM_READ_WRITE | grain, bytes,
-                                         device.properties.alignment);
-  if (pointer == nullptr) {
+  const cl_bitfield flags = CL_MEM_READ_WRITE | grain;
+  const size_t alignment = device.properties.alignment;
+  const bool huge = device.on_cpu() && bytes >= kHugePage && bytes <= UINT64_MAX - kHugePage;
+  memory = nullptr;
+  if (huge) {
+    memory = device.api->clSVMAlloc(device.context, flags, bytes + kHugePage, alignment);
+    if (memory != nullptr) {
+      const ob_address start = first_huge_page(as_address(memory));
+      use_huge_pages(start, bytes);
+      return start;
+    }
+  }
+  memory = device.api->clSVMAlloc(device.context, flags, bytes, alignment);
+  if (memory == nullptr) {
     fail(OB_OUT_OF_MEMORY, "clSVMAlloc has no %llu bytes on device %d.",
          static_cast<unsigned_long_long>(bytes), device.index);
   }
-  if (device.on_cpu()) use_huge_pages(as_address(pointer), bytes);
-  return as_address(pointer);
+  return as_address(memory);
 }
 
 // A buffer, and a range of addresses that nobody can read or write to stand for it.
@@ -99,7 +117,7 @@ void give_back_to_budget(Device& device, uint64_t bytes) {
 
 void release(Device& device, ob_address address, const Allocation& allocation) {
   if (allocation.buffer == nullptr) {
-    device.api->clSVMFree(device.context, as_pointer(address));
+    device.api->clSVMFree(device.context, allocation.memory);
     return;
   }
   const cl_int code = device.api->clReleaseMemObject(allocation.buffer);
@@ -155,11 +173,11 @@ ob_status allocate(const ob_allocation* wanted, ob_address* address) {
   const uint64_t bytes = wanted->bytes;
   if (bytes == 0) fail(OB_INVALID_ARGUMENT, "An allocation of 0 bytes was asked for.");
   take_from_budget(device, bytes);
-  Allocation allocation = {bytes, nullptr};
+  Allocation allocation = {bytes};
   try {
     *address = device.memory == MemoryKind::kHandles
                    ? allocate_buffer(device, bytes, allocation.buffer)
-                   : allocate_shared(device, bytes);
+                   : allocate_shared(device, bytes, allocation.memory);
     std::unique_lock lock(device.memory_mutex);
     device.allocations[*address] = allocation;
   } catch (...) {

@@ -119,6 +119,7 @@ enum class MemoryKind {
 struct Allocation {
   uint64_t bytes = 0;
   cl_mem buffer = nullptr;  // kHandles alone
+  void* memory = nullptr;   // what clSVMAlloc returned, for the others
 };
 
 struct Device {
