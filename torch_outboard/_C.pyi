@@ -252,7 +252,7 @@ class HostGraphCalls:
         device: int,
         written: Sequence[int],
         kept: Sequence[int],
-        addresses: Sequence[int] = ...,
+        addresses: Sequence[int] = [],
     ) -> None: ...
     def __call__(self, compiled: Callable[[list[Any]], Any], inputs: list[Any], /) -> list[Any]: ...
 
