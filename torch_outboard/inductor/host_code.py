@@ -45,7 +45,6 @@ class HostGraph(OutputCode):
     def __init__(self, compiled: Any, device: int, kept: Sequence[int]) -> None:
         self._boxed_call = True  # of the object: PyTorch copies what an object has to its wrappers
         self.compiled = compiled
-        self.device = device
         written = sorted(getattr(compiled, "mutated_input_idxs", ()))
         addresses = kernel_inputs(getattr(compiled, "source_code", ""))
         self.calls = _C.HostGraphCalls(device, written, list(kept), addresses)

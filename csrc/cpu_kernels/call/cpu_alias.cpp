@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "cpu_kernels/call/python_object.h"
 #include "tensors/storage_check.h"
 
 namespace outboard {
@@ -27,16 +28,6 @@ bool is_plain(const at::Tensor& tensor) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
   return !impl->is_conj() && !impl->is_neg() && !impl->is_wrapped_number() &&
          !impl->key_set().has(c10::DispatchKey::ZeroTensor);
-}
-
-// A kernel may be written in Python, and what Python hung on its argument is not for the next one.
-template <class Slot>
-bool seen_by_python(Slot* slot) {
-  if constexpr (requires { slot->load_pyobj(); }) {
-    return slot->load_pyobj() != nullptr;
-  } else {
-    return slot->check_pyobj().has_value();
-  }
 }
 
 void* address_in(const c10::StorageImpl& storage, Access access) {
@@ -143,8 +134,10 @@ void CpuAlias::give_back() noexcept {
     return;
   }
   Pool& pool = t_pool;
+  // A kernel may be written in Python, and what Python hung on its argument is not for the next
+  // one.
   if (!same_memory || pool.count == pool.tensors.size() || !is_plain(tensor_) ||
-      seen_by_python(tensor_.unsafeGetTensorImpl()->pyobj_slot())) {
+      python_object(tensor_.unsafeGetTensorImpl()->pyobj_slot()) != nullptr) {
     return;
   }
   pool.tensors[pool.count++] = std::move(tensor_);

@@ -16,6 +16,7 @@
 #include "cpu_kernels/call/change_device.h"
 #include "cpu_kernels/call/cpu_alias.h"
 #include "cpu_kernels/call/cpu_call.h"
+#include "cpu_kernels/call/python_object.h"
 #include "python/bindings.h"
 #include "runtime/driver/device.h"
 
@@ -120,21 +121,12 @@ bool is_plain(const at::Tensor& tensor, c10::DeviceIndex device) {
          !c10::impl::cow::is_cow_data_ptr(tensor.storage().data_ptr());
 }
 
-template <class Slot>
-PyObject* object_of(const Slot* slot) {
-  if constexpr (requires { slot->load_pyobj(); }) {
-    return slot->load_pyobj();
-  } else {
-    return slot->check_pyobj().value_or(nullptr);
-  }
-}
-
 // Whether no other tensor has the storage of one. An object that Python had of it stays with it.
 bool is_alone(const at::Tensor& tensor) {
   const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
   const size_t count = tensor.storage().use_count();
   if (count == 1) return true;
-  const PyObject* object = count == 2 ? object_of(storage->pyobj_slot()) : nullptr;
+  const PyObject* object = count == 2 ? python_object(storage->pyobj_slot()) : nullptr;
   return object != nullptr && Py_REFCNT(object) == 1;
 }
 

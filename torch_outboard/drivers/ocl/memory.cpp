@@ -58,22 +58,20 @@ ob_address allocate_shared(Device& device, uint64_t bytes, void*& memory) {
       device.memory == MemoryKind::kShared ? CL_MEM_SVM_FINE_GRAIN_BUFFER : cl_bitfield{0};
   const cl_bitfield flags = CL_MEM_READ_WRITE | grain;
   const size_t alignment = device.properties.alignment;
-  const bool huge = device.on_cpu() && bytes >= kHugePage && bytes <= UINT64_MAX - kHugePage;
+  const bool huge = device.on_cpu() && bytes >= kHugePage;
   memory = nullptr;
   if (huge) {
     memory = device.api->clSVMAlloc(device.context, flags, bytes + kHugePage, alignment);
-    if (memory != nullptr) {
-      const ob_address start = first_huge_page(as_address(memory));
-      use_huge_pages(start, bytes);
-      return start;
-    }
   }
-  memory = device.api->clSVMAlloc(device.context, flags, bytes, alignment);
+  const bool begins_later = memory != nullptr;
+  if (!begins_later) memory = device.api->clSVMAlloc(device.context, flags, bytes, alignment);
   if (memory == nullptr) {
     fail(OB_OUT_OF_MEMORY, "clSVMAlloc has no %llu bytes on device %d.",
          static_cast<unsigned_long_long>(bytes), device.index);
   }
-  return as_address(memory);
+  const ob_address start = begins_later ? first_huge_page(as_address(memory)) : as_address(memory);
+  if (huge) use_huge_pages(start, bytes);
+  return start;
 }
 
 // A buffer, and a range of addresses that nobody can read or write to stand for it.
