@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -25,12 +24,29 @@ def own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setattr(choice, "PATIENCE", 0.0)
 
 
-def graph(seconds: dict[str, float], device: torch.device, calls: list[str]) -> Any:
+class Clock:
+    """Stands for the module `time`; what a machine with other work to do adds is not measured."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(choice, "time", made)
+    return made
+
+
+def graph(seconds: dict[str, float], device: torch.device, calls: list[str], clock: Clock) -> Any:
     """A graph whose ways take their time and say that they were called."""
 
     def way(name: str) -> Callable[[], Any]:
         def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-            time.sleep(seconds[name])
+            clock.now += seconds[name]
             calls.append(name)
             return [inputs[0] + 1]
 
@@ -40,10 +56,10 @@ def graph(seconds: dict[str, float], device: torch.device, calls: list[str]) -> 
 
 
 @pytest.mark.parametrize("best", ["kernels", "host", "eager"])
-def test_the_fastest_way_stays_and_is_remembered(device: torch.device, best: str):
+def test_the_fastest_way_stays_and_is_remembered(device: torch.device, best: str, clock: Clock):
     calls: list[str] = []
     seconds = {name: FAST if name == best else SLOW for name in ("kernels", "host", "eager")}
-    run = graph(seconds, device, calls)
+    run = graph(seconds, device, calls, clock)
     for count in range(1, 52):
         (result,) = run([torch.ones(3, device=device)])
         assert result.tolist() == [2, 2, 2]
@@ -53,31 +69,31 @@ def test_the_fastest_way_stays_and_is_remembered(device: torch.device, best: str
     assert choice.remembered() == {"key": best}
 
 
-def test_little_does_not_count(device: torch.device):
+def test_little_does_not_count(device: torch.device, clock: Clock):
     """Programs stay on one side, which is the host's where the device is a processor."""
     on_cpu = _C.device_properties(device.index or 0).kind == "cpu"
     usual, other = ("host", "kernels") if on_cpu else ("kernels", "host")
-    run = graph({"kernels": SLOW, "host": SLOW} | {other: 0.98 * SLOW}, device, [])
+    run = graph({"kernels": SLOW, "host": SLOW} | {other: 0.98 * SLOW}, device, [], clock)
     for _ in range(25):
         run([torch.ones(3, device=device)])
     assert choice.remembered() == {"key": usual}
 
 
 def test_what_a_change_of_sides_takes_is_to_be_saved(
-    device: torch.device, monkeypatch: pytest.MonkeyPatch
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ):
     """On a processor, whose threads of one side wake after those of the other."""
     on_cpu = _C.device_properties(device.index or 0).kind == "cpu"
     monkeypatch.setattr(choice, "_CHANGE_OF_SIDES", SLOW)
-    run = graph({"kernels": FAST, "host": 0.5 * SLOW}, device, [])
+    run = graph({"kernels": FAST, "host": 0.5 * SLOW}, device, [], clock)
     for _ in range(40):
         run([torch.ones(3, device=device)])
     assert choice.remembered() == {"key": "host" if on_cpu else "kernels"}
 
 
-def test_a_way_that_does_not_compile_is_left_out(device: torch.device):
+def test_a_way_that_does_not_compile_is_left_out(device: torch.device, clock: Clock):
     calls: list[str] = []
-    run = graph({"kernels": SLOW, "host": FAST}, device, calls)
+    run = graph({"kernels": SLOW, "host": FAST}, device, calls, clock)
 
     def fails() -> Any:
         raise RuntimeError("no")
