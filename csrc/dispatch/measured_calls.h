@@ -70,7 +70,7 @@ class OUTBOARD_API MeasuredCalls {
 };
 
 // Nanoseconds of work by which graphs have their ways tried, too
-// (torch_outboard/inductor/choice.py).
+// (torch_outboard/inductor/ways/choice.py).
 constexpr int64_t kMeasuringPatience = 1'000'000'000;
 
 }  // namespace outboard

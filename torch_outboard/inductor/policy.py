@@ -12,7 +12,7 @@ from torch_outboard.state import state
 @cache
 def way_of_graphs(device: int) -> str:
     """ "kernels" of the device, "host" for Inductor's C++ code on shared memory, "eager", or
-    "measured", which is whatever is fastest (choice.py).
+    "measured", which is whatever is fastest (ways/choice.py).
 
     Warns once of "eager".
     """

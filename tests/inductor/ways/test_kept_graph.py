@@ -14,8 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from tests.support import run_python
 from torch_outboard import _C
-from torch_outboard.inductor import choice
-from torch_outboard.inductor.ways import kept_graph, source, step
+from torch_outboard.inductor.ways import choice, kept_graph, source, step
 
 pytestmark = pytest.mark.skipif(
     not (_C.runs_code(0) and _C.shares_host_memory(0)),
@@ -27,7 +26,8 @@ pytestmark = pytest.mark.skipif(
 STEPS = """
 import copy, sys, torch, torch_outboard
 import torch.nn.functional as F
-from torch_outboard.inductor import choice
+from torch_outboard.inductor.ways import choice
+from torch_outboard.inductor.ways.remembered import remembered
 choice.PATIENCE = 0.0
 name = torch_outboard.device_name()
 def loss_of(net, x, state, kept):
@@ -56,7 +56,7 @@ for step in range(int(sys.argv[1])):
     close(*results)
     close(*states)
 counters = torch._dynamo.utils.counters["aot_autograd"]
-print("hit" if counters["autograd_cache_hit"] else "miss", *choice.remembered().values())
+print("hit" if counters["autograd_cache_hit"] else "miss", *remembered().values())
 """
 PLAIN = """
 import torch, torch_outboard
@@ -98,7 +98,7 @@ def steps(count: int, settings: dict[str, str]) -> list[str]:
 
 @pytest.mark.slow
 def test_another_process_goes_the_way_that_is_chosen_then(settings: dict[str, str]):
-    found, *ways = steps(70, settings)  # all ways are tried; both graphs decide
+    found, *ways = steps(250, settings)  # all ways are tried; both graphs decide
     assert found == "miss"
     assert len(ways) == 2
     for way in ("host", "host", "device"):  # the second time, its code was kept, too
@@ -109,7 +109,7 @@ def test_another_process_goes_the_way_that_is_chosen_then(settings: dict[str, st
 @pytest.mark.slow
 def test_graphs_that_were_compiled_for_the_host_alone(settings: dict[str, str]):
     """Operators that their code calls are defined where it is loaded; the choice may get lost."""
-    steps(70, settings)
+    steps(250, settings)
     set_ways(settings, "host")
     settings["TORCHINDUCTOR_CACHE_DIR"] += "_new"
     assert [steps(3, settings)[0] for _ in range(2)] == ["miss", "hit"]
@@ -120,14 +120,14 @@ def test_graphs_that_were_compiled_for_the_host_alone(settings: dict[str, str]):
 @pytest.mark.slow
 def test_a_kept_graph_goes_operator_by_operator(settings: dict[str, str]):
     decide = (
-        PLAIN.replace("torch.compile(function)(", "run(") + "print(*choice.remembered().values())"
+        PLAIN.replace("torch.compile(function)(", "run(") + "print(*remembered().values())"
     )
     head = """
-from torch_outboard.inductor import choice
+from torch_outboard.inductor.ways import choice
 choice.PATIENCE = 0.0
 def run(x, w):
     compiled = torch.compile(function)
-    for _ in range(70):
+    for _ in range(250):
         result = compiled(x.clone(), w)
     return compiled(x, w)
 """

@@ -20,8 +20,10 @@ from torch._inductor.codecache import FxGraphCache
 from torch._inductor.output_code import CompiledFxGraph, CompiledFxGraphConstants
 from torch.utils._python_dispatch import _disable_current_modes
 
-from torch_outboard.inductor import choice, host_code
+from torch_outboard.inductor import host_code
 from torch_outboard.inductor.policy import way_of_graphs
+from torch_outboard.inductor.ways import choice
+from torch_outboard.inductor.ways.remembered import key_of, remembered
 from torch_outboard.inductor.ways.source import Source, unpack
 
 # The way of which code is kept, and those that it is the code of.
@@ -37,7 +39,7 @@ class Description:
     Attributes:
         device: index of the device.
         packed: a `Source`.
-        parts: what `choice.key_of` needs to know.
+        parts: what `key_of` needs to know.
         plain: whether the graph can run operator by operator.
         calls: operators of the device that code for the CPU calls.
     """
@@ -82,7 +84,7 @@ class KeptGraph(CompiledFxGraph):
         """
         if way_of_graphs(self.about.device) != "measured":
             raise OSError("the graph was kept for another OUTBOARD_WAY")
-        chosen = choice.remembered().get(self._key_of_choice())
+        chosen = remembered().get(self._key_of_choice())
         self.chosen = chosen if chosen in self.about.ways else None
         if not self._is_own(self.chosen or self.way):
             return ""
@@ -117,7 +119,7 @@ class KeptGraph(CompiledFxGraph):
         return way in _SERVED[self.way]
 
     def _key_of_choice(self) -> str:
-        return choice.key_of(self.about.parts, self.about.device)
+        return key_of(self.about.parts, self.about.device)
 
     def _host(self, unpacked: Callable[[], Source], graph_kwargs: Any) -> Any:
         """Code for the host that an earlier process has kept, or else now."""

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from torch_outboard.inductor import choice, host_code
+from torch_outboard.inductor import host_code
+from torch_outboard.inductor.ways import choice
 from torch_outboard.inductor.ways.kept_graph import (
     Description,
     KeptGraph,
@@ -17,6 +18,7 @@ from torch_outboard.inductor.ways.kept_graph import (
     sizes_of_results,
     strides_of_results,
 )
+from torch_outboard.inductor.ways.remembered import key_of, remembered
 from torch_outboard.inductor.ways.source import Compile, Source
 
 
@@ -36,8 +38,8 @@ def compiling_by_choice(inner_compile: Compile) -> Compile:
             return Source(spare, inputs, inner_compile, arguments, rest)
 
         described = describe(graph, inputs)
-        key = choice.key_of(described, device)
-        chosen = choice.remembered().get(key)
+        key = key_of(described, device)
+        chosen = remembered().get(key)
         on_host, plain, sizes = source(), _is_plain(graph), sizes_of_results(graph)
         packed, calls = on_host.pack(), host_code.names_of_calls(graph)
         compiled: dict[str, Any] = {}

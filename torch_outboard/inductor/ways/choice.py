@@ -3,18 +3,16 @@
 A graph starts with device kernels, and operators that these do not replace go whichever way `auto`
 takes for them. When it has run for a while, its next calls go the other ways in turn: the same with
 such operators on the device, Inductor's C++ code for the CPU, and operator by operator. The fastest
-way has the rest. Each call happens once, whichever way it goes, so what it changes or returns is
-right at any time. What was chosen is kept on disk, and another process compiles that alone.
+way has the rest; on a processor all graphs of a program go to one side (sides.py), but for those by
+whose other side the program gains. Each call happens once, whichever way it goes, so what it changes
+or returns is right at any time. What was chosen is kept on disk, and another process compiles that
+alone.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 import operator
-import os
-import tempfile
 import threading
 import time
 import warnings
@@ -25,7 +23,9 @@ import torch
 from torch._inductor.output_code import OutputCode
 
 from torch_outboard import _C
-from torch_outboard.ops.program_cache import folder
+from torch_outboard.inductor.ways.program_time import ProgramTime
+from torch_outboard.inductor.ways.remembered import remember
+from torch_outboard.inductor.ways.sides import DEVICE, HOST, Group, groups_of
 from torch_outboard.state import state
 
 # Seconds of work by device kernels after which compiling another way may pay.
@@ -36,9 +36,8 @@ _ROUNDS, _ROUNDS_OF_SHORT = 3, 7
 _SHORT = 0.01  # seconds
 # What a way takes of the usual one's time at most, to be taken instead.
 _MARGIN = 0.95
-# And what it saves at least where the device is a CPU, in seconds: about what it takes that threads
-# of one side wake after those of the other.
-_CHANGE_OF_SIDES = 1e-4
+# What of the time that it saves within the graph a program has to gain.
+_GAIN = 0.5
 
 
 class DeviceGraph(OutputCode):
@@ -99,7 +98,11 @@ class MeasuredGraph(OutputCode):
         self.runs: dict[str, Any] = {}
         self.calls = 0
         self.least = 0.0  # seconds that a call by the first way takes
+        self.least_times: dict[str, float] = {}  # by each way
         self.turns: list[tuple[str, bool]] | None = None
+        self.sides: dict[str, str] = {}  # the way that is fastest on each
+        self.group: Group | None = None
+        self.program: ProgramTime | None = None
         self.layouts = layouts
         self.runs[self.first] = self.run = ways[self.first]()
 
@@ -116,22 +119,33 @@ class MeasuredGraph(OutputCode):
         ):
             return self._like_first(self.run(inputs))
         try:
-            way = self._turn()
+            way = self._next_way()
             if way is None:
                 return self._like_first(self.run(inputs))
-            module.synchronize(self.device)
-            start = time.perf_counter()
+            start = self._clock()
             results = self.run(inputs)
-            module.synchronize(self.device)
-            self.times[way].append(time.perf_counter() - start)
+            self.times[way].append(self._clock() - start)
             return self._like_first(results)
         finally:
             self.lock.release()
 
+    def _clock(self) -> float:
+        """Seconds, when the device has done what it was told to."""
+        torch.get_device_module(state.name).synchronize(self.device)
+        return time.perf_counter()
+
+    def _next_way(self) -> str | None:
+        """Goes on to another way when it is time; the way, if the call is to be timed by itself."""
+        if self.program is not None:
+            self._compare(self.program)
+        elif self.group is not None:
+            self._follow(self.group)
+        elif self.makers:
+            return self._turn()
+        return None
+
     def _turn(self) -> str | None:
-        """Goes on to another way when it is time; the way, if the call is to be timed."""
-        if not self.makers:
-            return None
+        """The way of a call by which ways are timed; None if it is not to be timed."""
         if self.turns is None:
             if len(self.times[self.first]) <= _ROUNDS:
                 return self.first
@@ -141,6 +155,7 @@ class MeasuredGraph(OutputCode):
                 return None
             self.times = {name: [] for name in self.makers}
             self.turns = self._plan()
+            groups_of(self.device).begin(self)
         while self.turns:
             name, timed = self.turns.pop(0)
             if self._take(name):
@@ -169,18 +184,47 @@ class MeasuredGraph(OutputCode):
         return True
 
     def _decide(self) -> None:
-        """By the least time of each.
-
-        Where the device is a CPU, what is between graphs is usually on the host, and threads of
-        two sides wake and spin beside each other, which the time of a single graph does not show.
-        """
-        least = {name: min(times) for name, times in self.times.items() if times}
-        best = min(least, key=lambda name: least[name])
+        """By the least time of each way, or, where the device is a CPU, of each side."""
+        least = self.least_times = {n: min(times) for n, times in self.times.items() if times}
+        group = groups_of(self.device).join(self)
         on_cpu = _C.device_properties(self.device).kind == "cpu"
-        usual = "host" if on_cpu and "host" in least else self.first
-        saved = least[usual] - least[best]
-        if saved < (1 - _MARGIN) * least[usual] or (on_cpu and saved < _CHANGE_OF_SIDES):
-            best = usual
+        others = [name for name in least if name != HOST]
+        if on_cpu and HOST in least and others:
+            self.sides = {HOST: HOST, DEVICE: min(others, key=lambda name: least[name])}
+            self.group = group
+        else:
+            best = min(least, key=lambda name: least[name])
+            self._stay(best if self._saves(best, self.first) > 0 else self.first)
+
+    def _saves(self, other: str, usual: str) -> float:
+        """Seconds that another way takes less than the usual one; 0 if that is little."""
+        saved = self.least_times[usual] - self.least_times[other]
+        return saved if saved >= (1 - _MARGIN) * self.least_times[usual] else 0.0
+
+    def _follow(self, group: Group) -> None:
+        """Takes the side of the other graphs of the program."""
+        group.begin_call(self, self._clock)
+        usual = self.sides[group.side]
+        self._take(usual)
+        if group.decided:
+            self.group = None
+            other = self.sides[DEVICE if group.side == HOST else HOST]
+            saved = self._saves(other, usual)
+            if saved > 0:
+                self.program = ProgramTime(usual, other, _GAIN * saved)
+            else:
+                self._stay(usual)
+
+    def _compare(self, program: ProgramTime) -> None:
+        """Takes the next way of those that the program is timed by, or stays with the better."""
+        way = program.next_way(self._clock())
+        if way is None:
+            self.program = None
+            self._stay(program.better())
+        else:
+            self._take(way)
+
+    def _stay(self, best: str) -> None:
         self._take(best)
         if self.layouts is not None:
             self.run = LaidOut(self.run, self.layouts)
@@ -240,43 +284,3 @@ def choose(
         return MeasuredGraph(key, device, {way: ways[way] for way in order if way in ways}, layouts)
     run = ways[chosen]()
     return run if layouts is None else LaidOut(run, layouts)
-
-
-def key_of(described: Any, device: int) -> str:
-    """What a choice holds for: that, and what it runs on."""
-    properties = _C.device_properties(device)
-    parts = (
-        *described, properties.name, properties.driver_version,
-        properties.multi_processor_count, torch.get_num_threads(), torch.__version__,
-    )  # fmt: skip
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
-
-
-def _path() -> str:
-    """Beside the compiled programs; "" if none are kept."""
-    return os.path.join(folder(), "graph_ways.json") if folder() else ""
-
-
-def remembered() -> dict[str, str]:
-    """What was chosen, by key; empty if nothing can be read."""
-    try:
-        with open(_path()) as file:
-            known = json.load(file)
-    except (OSError, ValueError):
-        return {}
-    return known if isinstance(known, dict) else {}
-
-
-def remember(key: str, way: str) -> None:
-    """Keeps a choice; without a folder to write to, it holds for this process."""
-    path = _path()
-    if not path:
-        return
-    known = {**remembered(), key: way}
-    try:
-        os.makedirs(folder(), mode=0o700, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=folder(), delete=False) as file:
-            json.dump(known, file)
-        os.replace(file.name, path)
-    except OSError:
-        pass

@@ -1,0 +1,96 @@
+"""Graphs of a program that change sides together."""
+
+from __future__ import annotations
+
+import pytest
+
+from torch_outboard.inductor.ways.sides import DEVICE, HOST, Group, Groups
+
+
+class Graph:
+    """Stands for a graph, which groups know by its identity alone."""
+
+
+class Program:
+    """Calls graphs of a group in turn; the sum of their times is the time of a step."""
+
+    def __init__(self, graphs: list[Graph], group: Group, seconds: dict[str, float]) -> None:
+        self.graphs, self.group, self.seconds = graphs, group, seconds
+        self.now, self.asked = 0.0, 0
+        self.steps: list[set[str]] = []
+
+    def clock(self) -> float:
+        self.asked += 1
+        return self.now
+
+    def step(self) -> None:
+        seen = set()
+        for graph in self.graphs:
+            self.group.begin_call(graph, self.clock)
+            self.now += self.seconds[self.group.side]
+            seen.add(self.group.side)
+        self.steps.append(seen)
+
+
+@pytest.mark.parametrize("better", [HOST, DEVICE])
+def test_all_go_to_the_better_side(better: str):
+    groups, graphs = Groups(), [Graph(), Graph()]
+    (group,) = {groups.join(graph) for graph in graphs}
+    program = Program(graphs, group, {HOST: 1.0, DEVICE: 1.0} | {better: 0.9})
+    while not group.decided:
+        program.step()
+    assert group.side == better
+    # Each step was on one side, both were tried, and time was asked for once a step.
+    assert {frozenset(seen) for seen in program.steps} == {frozenset({HOST}), frozenset({DEVICE})}
+    assert program.asked == len(program.steps)
+
+
+def test_who_comes_later_has_a_group_of_its_own():
+    groups, graph = Groups(), Graph()
+    group = groups.join(graph)
+    program = Program([graph], group, {HOST: 1.0, DEVICE: 2.0})
+    while not group.decided:
+        program.step()
+    other = groups.join(Graph())
+    assert other is not group
+    assert (group.side, other.side, other.decided) == (HOST, DEVICE, False)
+
+
+def test_graphs_that_go_through_their_ways_are_waited_for():
+    groups, graph, other = Groups(), Graph(), Graph()
+    groups.begin(other)
+    program = Program([graph], groups.join(graph), {HOST: 1.0, DEVICE: 2.0})
+    for _ in range(50):
+        program.step()
+    assert program.asked == 0
+    groups.join(other)
+    program.step()
+    assert program.asked == 1
+
+
+def test_but_not_for_ever():
+    groups, graph, gone, forgotten = Groups(), Graph(), Graph(), Graph()
+    groups.begin(gone)
+    groups.begin(forgotten)
+    program = Program([graph], groups.join(graph), {HOST: 1.0, DEVICE: 2.0})
+    del gone
+    while not program.group.decided:
+        program.step()
+        assert len(program.steps) < 1000
+    assert program.group.side == HOST
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_another_leads_when_the_lead_is_not_called_any_more(deleted: bool):
+    groups, first, other = Groups(), Graph(), Graph()
+    group = groups.join(first)
+    program = Program([first, other], group, {HOST: 1.0, DEVICE: 2.0})
+    for _ in range(4):
+        program.step()
+    program.graphs = [other]
+    if deleted:
+        del first
+    while not group.decided:
+        program.step()
+        assert len(program.steps) < 1000
+    assert group.side == HOST
