@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from torch_outboard.inductor.ways.sides import DEVICE, HOST, Group, Groups
+from torch_outboard.inductor.ways.sides import DEVICE, HOST, MIXED, SIDES, Group, Groups
+
+
+SECONDS = dict.fromkeys(SIDES, 1.0)
 
 
 class Graph:
@@ -15,7 +18,8 @@ class Program:
     """Calls graphs of a group in turn; the sum of their times is the time of a step."""
 
     def __init__(self, graphs: list[Graph], group: Group, seconds: dict[str, float]) -> None:
-        self.graphs, self.group, self.seconds = graphs, group, seconds
+        self.graphs, self.group = graphs, group
+        self.seconds = {MIXED: 3.0, **seconds}
         self.now, self.asked = 0.0, 0
         self.steps: list[set[str]] = []
 
@@ -32,38 +36,50 @@ class Program:
         self.steps.append(seen)
 
 
-@pytest.mark.parametrize("better", [HOST, DEVICE])
+@pytest.mark.parametrize("better", SIDES)
 def test_all_go_to_the_better_side(better: str):
     groups, graphs = Groups(), [Graph(), Graph()]
-    (group,) = {groups.join(graph) for graph in graphs}
-    program = Program(graphs, group, {HOST: 1.0, DEVICE: 1.0} | {better: 0.9})
+    (group,) = {groups.join(graph, 5, SECONDS) for graph in graphs}
+    program = Program(graphs, group, SECONDS | {better: 0.9})
     while not group.decided:
         program.step()
     assert group.side == better
-    # Each step was on one side, both were tried, and time was asked for once a step.
-    assert {frozenset(seen) for seen in program.steps} == {frozenset({HOST}), frozenset({DEVICE})}
+    # Each step was on one side, all were tried, and time was asked for once a step.
+    assert {frozenset(seen) for seen in program.steps} == {frozenset({side}) for side in SIDES}
     assert program.asked == len(program.steps)
+
+
+def test_a_side_that_is_much_slower_is_not_tried():
+    groups, graph = Groups(), Graph()
+    group = groups.join(graph, 5, {HOST: 1.0, MIXED: 1.2, DEVICE: 1.6})
+    program = Program([graph], group, {HOST: 1.0, DEVICE: 0.1, MIXED: 1.0})
+    while not group.decided:
+        program.step()
+    assert {side for seen in program.steps for side in seen} == {HOST, MIXED}
+    group = groups.join(graph, 5, {HOST: 9.0, MIXED: 9.0, DEVICE: 1.0})
+    Program([graph], group, SECONDS).step()
+    assert (group.side, group.decided) == (DEVICE, True)
 
 
 def test_who_comes_later_has_a_group_of_its_own():
     groups, graph = Groups(), Graph()
-    group = groups.join(graph)
+    group = groups.join(graph, 5, SECONDS)
     program = Program([graph], group, {HOST: 1.0, DEVICE: 2.0})
     while not group.decided:
         program.step()
-    other = groups.join(Graph())
+    other = groups.join(Graph(), 5, SECONDS)
     assert other is not group
-    assert (group.side, other.side, other.decided) == (HOST, DEVICE, False)
+    assert (group.side, other.side, other.decided) == (HOST, MIXED, False)
 
 
 def test_graphs_that_go_through_their_ways_are_waited_for():
     groups, graph, other = Groups(), Graph(), Graph()
     groups.begin(other)
-    program = Program([graph], groups.join(graph), {HOST: 1.0, DEVICE: 2.0})
-    for _ in range(50):
+    program = Program([graph], groups.join(graph, 5, SECONDS), {HOST: 1.0, DEVICE: 2.0})
+    for _ in range(50):  # ten times as often as it was called before
         program.step()
     assert program.asked == 0
-    groups.join(other)
+    groups.join(other, 5, SECONDS)
     program.step()
     assert program.asked == 1
 
@@ -72,7 +88,7 @@ def test_but_not_for_ever():
     groups, graph, gone, forgotten = Groups(), Graph(), Graph(), Graph()
     groups.begin(gone)
     groups.begin(forgotten)
-    program = Program([graph], groups.join(graph), {HOST: 1.0, DEVICE: 2.0})
+    program = Program([graph], groups.join(graph, 5, SECONDS), {HOST: 1.0, DEVICE: 2.0})
     del gone
     while not program.group.decided:
         program.step()
@@ -83,7 +99,7 @@ def test_but_not_for_ever():
 @pytest.mark.parametrize("deleted", [False, True])
 def test_another_leads_when_the_lead_is_not_called_any_more(deleted: bool):
     groups, first, other = Groups(), Graph(), Graph()
-    group = groups.join(first)
+    group = groups.join(first, 5, SECONDS)
     program = Program([first, other], group, {HOST: 1.0, DEVICE: 2.0})
     for _ in range(4):
         program.step()
@@ -94,3 +110,14 @@ def test_another_leads_when_the_lead_is_not_called_any_more(deleted: bool):
         program.step()
         assert len(program.steps) < 1000
     assert group.side == HOST
+
+
+def test_graphs_change_sides_one_after_the_other():
+    groups, first, other = Groups(), Graph(), Graph()
+    assert [groups.begins_alone(graph) for graph in (first, other, first, other)] == [
+        True, False, True, False,
+    ]  # fmt: skip
+    groups.end_alone()
+    assert [groups.begins_alone(graph) for graph in (other, first)] == [True, False]
+    del other  # and the lead is not missed
+    assert groups.begins_alone(first)

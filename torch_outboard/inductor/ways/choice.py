@@ -25,7 +25,7 @@ from torch._inductor.output_code import OutputCode
 from torch_outboard import _C
 from torch_outboard.inductor.ways.program_time import ProgramTime
 from torch_outboard.inductor.ways.remembered import remember
-from torch_outboard.inductor.ways.sides import DEVICE, HOST, Group, groups_of
+from torch_outboard.inductor.ways.sides import DEVICE, HOST, MIXED, SHARE_TO_WAIT_FOR, Group, groups_of
 from torch_outboard.state import state
 
 # Seconds of work by device kernels after which compiling another way may pay.
@@ -100,8 +100,10 @@ class MeasuredGraph(OutputCode):
         self.least = 0.0  # seconds that a call by the first way takes
         self.least_times: dict[str, float] = {}  # by each way
         self.turns: list[tuple[str, bool]] | None = None
+        self.waited_for = False
         self.sides: dict[str, str] = {}  # the way that is fastest on each
         self.group: Group | None = None
+        self.alone: tuple[str, str, float] | None = None  # the usual way, another, what to gain
         self.program: ProgramTime | None = None
         self.layouts = layouts
         self.runs[self.first] = self.run = ways[self.first]()
@@ -136,8 +138,8 @@ class MeasuredGraph(OutputCode):
 
     def _next_way(self) -> str | None:
         """Goes on to another way when it is time; the way, if the call is to be timed by itself."""
-        if self.program is not None:
-            self._compare(self.program)
+        if self.alone is not None:
+            self._compare(*self.alone)
         elif self.group is not None:
             self._follow(self.group)
         elif self.makers:
@@ -151,11 +153,13 @@ class MeasuredGraph(OutputCode):
                 return self.first
             self.calls += 1
             self.least = min(self.times[self.first])
+            if self.calls * self.least >= SHARE_TO_WAIT_FOR * PATIENCE and not self.waited_for:
+                self.waited_for = True
+                groups_of(self.device).begin(self)
             if self.calls * self.least < PATIENCE:
                 return None
             self.times = {name: [] for name in self.makers}
             self.turns = self._plan()
-            groups_of(self.device).begin(self)
         while self.turns:
             name, timed = self.turns.pop(0)
             if self._take(name):
@@ -186,13 +190,16 @@ class MeasuredGraph(OutputCode):
     def _decide(self) -> None:
         """By the least time of each way, or, where the device is a CPU, of each side."""
         least = self.least_times = {n: min(times) for n, times in self.times.items() if times}
-        group = groups_of(self.device).join(self)
+        groups = groups_of(self.device)
         on_cpu = _C.device_properties(self.device).kind == "cpu"
         others = [name for name in least if name != HOST]
         if on_cpu and HOST in least and others:
-            self.sides = {HOST: HOST, DEVICE: min(others, key=lambda name: least[name])}
-            self.group = group
+            mixed = min(others, key=lambda name: least[name])
+            self.sides = {HOST: HOST, MIXED: mixed, DEVICE: DEVICE if DEVICE in least else mixed}
+            seconds = {side: least[way] for side, way in self.sides.items()}
+            self.group = groups.join(self, self.calls, seconds)
         else:
+            groups.leave(self)
             best = min(least, key=lambda name: least[name])
             self._stay(best if self._saves(best, self.first) > 0 else self.first)
 
@@ -208,21 +215,32 @@ class MeasuredGraph(OutputCode):
         self._take(usual)
         if group.decided:
             self.group = None
-            other = self.sides[DEVICE if group.side == HOST else HOST]
+            other = min(self.sides.values(), key=lambda name: self.least_times[name])
             saved = self._saves(other, usual)
             if saved > 0:
-                self.program = ProgramTime(usual, other, _GAIN * saved)
+                self.alone = usual, other, _GAIN * saved
             else:
                 self._stay(usual)
 
-    def _compare(self, program: ProgramTime) -> None:
-        """Takes the next way of those that the program is timed by, or stays with the better."""
-        way = program.next_way(self._clock())
-        if way is None:
+    def _compare(self, usual: str, other: str, gain: float) -> None:
+        """Takes the next of two ways that the program is timed by, or stays with the better.
+
+        One graph after the other: the usual way, until it is this one's turn.
+        """
+        groups = groups_of(self.device)
+        if not groups.begins_alone(self):
             self.program = None
-            self._stay(program.better())
-        else:
+            self._take(usual)
+            return
+        if self.program is None:
+            self.program = ProgramTime(usual, other, gain=gain)
+        way = self.program.next_way(self._clock())
+        if way is not None:
             self._take(way)
+            return
+        groups.end_alone()
+        self.alone = None
+        self._stay(self.program.best())
 
     def _stay(self, best: str) -> None:
         self._take(best)
