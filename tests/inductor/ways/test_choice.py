@@ -13,7 +13,7 @@ import torch._inductor.compile_fx  # registers the backend
 import torch_outboard
 from tests.support import run_python
 from torch_outboard import _C, fallback
-from torch_outboard.inductor.ways import choice, sides
+from torch_outboard.inductor.ways import choice, program_time, sides
 from torch_outboard.inductor.ways.remembered import remembered
 
 SLOW, FAST = 0.06, 0.02
@@ -23,6 +23,7 @@ SLOW, FAST = 0.06, 0.02
 def own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv("OUTBOARD_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(choice, "PATIENCE", 0.0)
+    monkeypatch.setattr(program_time, "ROW_SECONDS", 0.0)
     monkeypatch.setattr(sides, "_groups", {})
 
 
@@ -163,9 +164,9 @@ def test_broken_files_hold_no_choice(tmp_path: Any):
 
 TRAINING = """
 import copy, torch, torch_outboard
-from torch_outboard.inductor.ways import choice
+from torch_outboard.inductor.ways import choice, program_time
 from torch_outboard.inductor.ways.remembered import remembered
-choice.PATIENCE = 0.0
+choice.PATIENCE = program_time.ROW_SECONDS = 0.0
 name = torch_outboard.device_name()
 torch.manual_seed(0)
 class Attention(torch.nn.Module):
@@ -202,9 +203,9 @@ def test_training_is_right_while_ways_are_tried(tmp_path: Any):
 ATTENTION = """
 import torch, torch_outboard
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-from torch_outboard.inductor.ways import choice
+from torch_outboard.inductor.ways import choice, program_time
 from torch_outboard.inductor.ways.remembered import remembered
-choice.PATIENCE = 0.0
+choice.PATIENCE = program_time.ROW_SECONDS = 0.0
 name = torch_outboard.device_name()
 q, k, v = (torch.randn(1, 2, 256, 16, device=name, requires_grad=True) for _ in range(3))
 mask = create_block_mask(lambda b, h, m, n: m >= n, None, None, 256, 256, device=name)
@@ -229,8 +230,8 @@ DRAWS = """
 import copy, torch, torch_outboard
 import torch.nn.functional as F
 from torch_outboard.inductor import host_code
-from torch_outboard.inductor.ways import choice
-choice.PATIENCE = 0.0
+from torch_outboard.inductor.ways import choice, program_time
+choice.PATIENCE = program_time.ROW_SECONDS = 0.0
 name = torch_outboard.device_name()
 tried, decide, call = [], choice.MeasuredGraph._decide, host_code.HostGraph.__call__
 def decide_and_tell(self):

@@ -26,9 +26,9 @@ pytestmark = pytest.mark.skipif(
 STEPS = """
 import copy, sys, torch, torch_outboard
 import torch.nn.functional as F
-from torch_outboard.inductor.ways import choice
+from torch_outboard.inductor.ways import choice, program_time
 from torch_outboard.inductor.ways.remembered import remembered
-choice.PATIENCE = 0.0
+choice.PATIENCE = program_time.ROW_SECONDS = 0.0
 name = torch_outboard.device_name()
 def loss_of(net, x, state, kept):
     noise = torch.randn(9, device=x.device)
@@ -98,7 +98,7 @@ def steps(count: int, settings: dict[str, str]) -> list[str]:
 
 @pytest.mark.slow
 def test_another_process_goes_the_way_that_is_chosen_then(settings: dict[str, str]):
-    found, *ways = steps(250, settings)  # all ways are tried; both graphs decide
+    found, *ways = steps(140, settings)  # all ways are tried; both graphs decide
     assert found == "miss"
     assert len(ways) == 2
     for way in ("host", "host", "device"):  # the second time, its code was kept, too
@@ -109,7 +109,7 @@ def test_another_process_goes_the_way_that_is_chosen_then(settings: dict[str, st
 @pytest.mark.slow
 def test_graphs_that_were_compiled_for_the_host_alone(settings: dict[str, str]):
     """Operators that their code calls are defined where it is loaded; the choice may get lost."""
-    steps(250, settings)
+    steps(140, settings)
     set_ways(settings, "host")
     settings["TORCHINDUCTOR_CACHE_DIR"] += "_new"
     assert [steps(3, settings)[0] for _ in range(2)] == ["miss", "hit"]
@@ -123,11 +123,12 @@ def test_a_kept_graph_goes_operator_by_operator(settings: dict[str, str]):
         PLAIN.replace("torch.compile(function)(", "run(") + "print(*remembered().values())"
     )
     head = """
-from torch_outboard.inductor.ways import choice
-choice.PATIENCE = 0.0
+from torch_outboard.inductor.ways import choice, program_time
+from torch_outboard.inductor.ways.remembered import remembered
+choice.PATIENCE = program_time.ROW_SECONDS = 0.0
 def run(x, w):
     compiled = torch.compile(function)
-    for _ in range(250):
+    for _ in range(140):
         result = compiled(x.clone(), w)
     return compiled(x, w)
 """

@@ -12,7 +12,7 @@ from statistics import median
 
 # Calls by one way in a row: as many as take this many seconds, but some at least. Those of the first
 # half are not timed, since the system takes its time to move threads from where they were.
-_ROW_SECONDS, _ROW_CALLS = 0.1, 3
+ROW_SECONDS, _ROW_CALLS = 0.1, 3
 _ROWS = 3  # of each way
 
 
@@ -36,9 +36,9 @@ class ProgramTime:
         """The way of a call that begins at a time in seconds; None if there are enough."""
         if self.row:
             first, last = self.row[0], self.row[-1]
-            if last > first and last - first >= _ROW_SECONDS / 2:
+            if last > first and last - first >= ROW_SECONDS / 2:
                 self.times[self.rows[0]].append(now - last)
-            if len(self.row) >= _ROW_CALLS and now - first >= _ROW_SECONDS:
+            if len(self.row) >= _ROW_CALLS and now - first >= ROW_SECONDS:
                 self.rows.pop(0)
                 self.row = []
         if not self.rows:
