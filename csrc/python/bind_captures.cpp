@@ -1,5 +1,5 @@
 // What runs graphs that PyTorch has compiled: tensors of captured graphs, which are copied in
-// before a replay and given out after it; packages.
+// before a replay and given out after it.
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/StorageImpl.h>
 #include <pybind11/stl.h>
@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "cpu_kernels/call/packaged_models.h"
 #include "python/bindings.h"
 #include "runtime/driver/driver_table.h"
 
@@ -217,7 +216,6 @@ void bind_captures(py::module_& m) {
   m.def(
       "captures_graphs", [] { return driver().graph_begin != nullptr; },
       "Whether the driver captures graphs.");
-  m.def("register_packaged_models", &register_packaged_models);
   py::class_<CapturedTensors>(m, "CapturedTensors")
       .def(py::init<>())
       .def("add_fixed", &CapturedTensors::add_fixed)

@@ -2,7 +2,6 @@
 #include <pybind11/stl.h>
 
 #include "python/bindings.h"
-#include "random/graphs/graph_draws.h"
 #include "runtime/fork.h"
 #include "runtime/generator.h"
 
@@ -31,20 +30,6 @@ void bind_random(py::module_& m) {
         return std::make_pair(state.seed, state.offset);
       },
       "Seed and offset of the numbers of one operator, from the default generator.");
-  m.def(
-      "draw_below",
-      [](const at::Tensor& out, uint64_t seed, uint64_t offset, uint64_t threshold) {
-        random::draw_below(out, PhiloxState{seed, offset}, threshold);
-      },
-      py::call_guard<py::gil_scoped_release>(),
-      "Fills a bool tensor of the host: whether words are below a threshold.");
-  m.def(
-      "draw_uniform",
-      [](const at::Tensor& out, uint64_t seed, uint64_t offset) {
-        random::draw_uniform(out, PhiloxState{seed, offset});
-      },
-      py::call_guard<py::gil_scoped_release>(),
-      "Fills a float32 tensor of the host with numbers in [0, 1).");
 }
 
 }  // namespace outboard

@@ -1,5 +1,5 @@
 // Calls of graphs that were compiled for the CPU with tensors of a device: on its memory where the
-// host shares that, on copies elsewhere.
+// host shares that, on copies elsewhere. What such code calls; packages.
 #include <ATen/core/Tensor.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/InferenceMode.h>
@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,7 +18,10 @@
 #include "cpu_kernels/call/cpu_alias.h"
 #include "cpu_kernels/call/cpu_call.h"
 #include "cpu_kernels/call/python_object.h"
+#include "cpu_kernels/compiled/calls_on_device.h"
+#include "cpu_kernels/compiled/packaged_models.h"
 #include "python/bindings.h"
+#include "random/graphs/graph_draws.h"
 #include "runtime/driver/device.h"
 
 namespace py = pybind11;
@@ -298,6 +302,16 @@ void bind_host_graphs(py::module_& m) {
            py::arg("device"), py::arg("written"), py::arg("kept"),
            py::arg("addresses") = std::vector<size_t>())
       .def("__call__", &HostGraphCalls::call);
+  random::register_graph_draws();
+  m.def(
+      "define_call_on_device",
+      [](const std::string& name, const std::string& overload) {
+        return define_call_on_device(
+            c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), overload.c_str()));
+      },
+      py::arg("name"), py::arg("overload") = "",
+      "Defines an operator of CPU tensors that calls another one on the device; its name.");
+  m.def("register_packaged_models", &register_packaged_models);
 }
 
 }  // namespace outboard

@@ -100,17 +100,73 @@ def test_graphs_within_are_packaged(kind: str, device, tmp_path: Path) -> None:
         torch.testing.assert_close([value.cpu() for value in got], list(want))
 
 
-def test_graphs_that_draw_are_refused(device) -> None:
+class Draws(nn.Module):
+    """Random numbers by functions of the host, and by operators of the device."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        kept = nn.functional.dropout(x, 0.3)
+        noise = torch.randn_like(x)
+        places = torch.randint(7, (x.shape[0], 3), device=x.device)
+        chosen = torch.multinomial(x.softmax(-1), 2)
+        return kept + torch.rand_like(x), noise, places, chosen, torch.bernoulli(x.sigmoid())
+
+
+@pytest.mark.slow
+def test_draws_are_packaged(device, tmp_path: Path) -> None:
+    """A package draws what eager mode draws for the same seed, in a process that loads it, too."""
+    if not _C.shares_host_memory(0):
+        pytest.skip("the host does not reach the device's memory")
+    x = torch.randn(6, 8)
+    torch.manual_seed(5)
+    expected = [Draws()(x.to(device)) for _ in range(2)]
+    torch.save((x, [[part.cpu() for part in parts] for parts in expected]), tmp_path / "values.pt")
+    rows = torch.export.Dim("rows", min=2, max=64)
+    example = torch.zeros(4, 8, device=device)
+    program = torch.export.export(Draws(), (example,), dynamic_shapes={"x": {0: rows}})
+    path = tmp_path / "model.pt2"
+    torch._inductor.aoti_compile_and_package(program, package_path=str(path))
+    lines = run_python(
+        f"""
+import torch
+x, expected = torch.load({str(tmp_path / "values.pt")!r})
+model = torch._inductor.aoti_load_package({str(path)!r})
+x = x.to({str(device)!r})
+torch.manual_seed(5)
+for parts in expected:
+    torch.testing.assert_close([y.cpu() for y in model(x)], parts, rtol=0, atol=0)
+    print("the same")
+before = torch.get_rng_state(), torch.get_device_module(x.device).get_rng_state()
+first, second = model(x)[1], model(x)[1]
+print(bool((first == second).any()), torch.equal(torch.get_rng_state(), before[0]))
+torch.get_device_module(x.device).set_rng_state(before[1])
+print(torch.equal(model(x)[1], first))
+""",
+        timeout=200,
+    ).splitlines()
+    assert lines == ["the same", "the same", "False True", "True"]
+
+
+@pytest.mark.parametrize("kind", ["within", "extension"])
+def test_draws_that_a_package_lacks_are_refused(kind: str, device) -> None:
     if not _C.shares_host_memory(0):
         pytest.skip("the host does not reach the device's memory")
 
-    class Noise(nn.Module):
+    class Within(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x + torch.rand_like(x)
+            return torch.cond(x.sum() > 0, lambda x: x + torch.rand_like(x), torch.sin, (x,))
 
-    program = torch.export.export(Noise(), (torch.zeros(3, device=device),))
-    with pytest.raises(Exception, match="draws random numbers"):
-        torch._inductor.aoti_compile_and_package(program)
+    class Extension(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.ops.package_test.jitter(x)
+
+    with torch.library._scoped_library("package_test", "DEF") as library:
+        library.define("jitter(Tensor x) -> Tensor", tags=torch.Tag.nondeterministic_seeded)
+        library.impl("jitter", lambda x: x + torch.rand_like(x), "CompositeExplicitAutograd")
+        torch.library.register_fake("package_test::jitter", torch.empty_like, lib=library)
+        model = Within() if kind == "within" else Extension()
+        program = torch.export.export(model, (torch.zeros(3, device=device),))
+        with pytest.raises(Exception, match="draws random numbers"):
+            torch._inductor.aoti_compile_and_package(program)
 
 
 def test_memory_of_its_own_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """`torch._inductor.aoti_compile_and_package`: code for the CPU on memory that the host shares.
 
-The package says that it is of the device. csrc/cpu_kernels/call/packaged_models.cpp loads it, which
-PyTorch finds under the name of the device.
+The package says that it is of the device. csrc/cpu_kernels/compiled/packaged_models.cpp loads it,
+which PyTorch finds under the name of the device.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from torch_outboard import _C
 from torch_outboard.inductor import host_code
 from torch_outboard.state import state
 
+# The device whose generator code draws from, if it runs wherever it is loaded.
+_CURRENT_DEVICE = -1
+
 
 def compiling_packages(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
     """The step of Inductor that compiles a graph, for graphs of devices that share memory."""
@@ -32,17 +35,27 @@ def compiling_packages(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
         devices = {value.device for value in tensors if value.device.type == state.name}
         if not devices:
             return inner_compile(graph, inputs, *arguments, **rest)
-        if len(devices) > 1 or not host_code.suits(graph, inputs, with_graphs=True):
+        if len(devices) > 1 or not _suits(graph, inputs):
             raise NotImplementedError(
                 f"a graph that is compiled ahead of time for '{state.name}' becomes code for the "
-                "CPU, and this one draws random numbers, mixes devices, or has operators that the "
-                "CPU lacks; use torch.compile for it"
+                "CPU, and this one mixes devices, draws random numbers by operators of an "
+                "extension or within a branch or loop, or has operators that the CPU lacks; use "
+                "torch.compile for it"
             )
         moved = [host_code.on_cpu(value) for value in inputs]
-        return _named(inner_compile(host_code.move(graph), moved, *arguments, **rest))
+        graph = host_code.move(graph, _CURRENT_DEVICE)
+        return _named(inner_compile(graph, moved, *arguments, **rest))
 
     compile_graph.compiles_for_host = True
     return compile_graph
+
+
+def _suits(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:
+    """Whether what loads a package has all that the graph's code calls."""
+    calls = host_code.names_of_calls(graph)
+    return all(name.startswith("aten.") for name in calls) and host_code.suits(
+        graph, inputs, with_draws=True, with_graphs=True
+    )
 
 
 def check_memory(devices: set[int]) -> None:

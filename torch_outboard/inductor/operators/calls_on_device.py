@@ -1,7 +1,7 @@
 """Operators that code for the CPU calls on the device: those that draw, and an extension's own.
 
 Such an operator has a twin that takes and gives CPU tensors, and calls the operator with tensors of
-the current device.
+the current device (csrc/cpu_kernels/compiled/calls_on_device.cpp).
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ from typing import Any
 
 import torch
 from torch._inductor.lowering import fallbacks, lowerings, make_fallback
-from torch.utils._pytree import tree_map
 
 from torch_outboard import _C
-from torch_outboard.state import state
 
-_LIBRARY = torch.library.Library("outboard_on_device", "DEF")
+_LIBRARY = torch.library.Library("outboard_on_device", "FRAGMENT")
 _twins: dict[torch._ops.OpOverload, torch._ops.OpOverload] = {}
 
 
@@ -36,25 +34,12 @@ def on_device(operator: torch._ops.OpOverload) -> torch._ops.OpOverload:
 
 
 def _define(operator: torch._ops.OpOverload) -> torch._ops.OpOverload:
-    name = f"{operator.namespace}_{operator._schema.name.split('::')[-1]}_{operator._overloadname}"
-    _, arguments = str(operator._schema).split("(", 1)
-    _LIBRARY.define(f"{name}({arguments}", tags=tuple(operator.tags))
-
-    def call(*given: Any, **named: Any) -> Any:
-        device = torch.device(state.name, _C.current_device())
-
-        def there(value: Any) -> Any:
-            if isinstance(value, torch.Tensor):
-                return value.to(device)
-            return device if isinstance(value, torch.device) else value
-
-        results = operator(*tree_map(there, given), **tree_map(there, named))
-        return tree_map(lambda x: x.cpu() if isinstance(x, torch.Tensor) else x, results)
+    overload = operator._schema.overload_name
+    name = _C.define_call_on_device(operator._schema.name, overload)
 
     def fake(*given: Any, **named: Any) -> Any:
         return operator(*given, **named)
 
-    _LIBRARY.impl(name, call, "CompositeExplicitAutograd")
     torch.library.register_fake(f"outboard_on_device::{name}", fake, lib=_LIBRARY)
     twin: torch._ops.OpOverload = getattr(torch.ops.outboard_on_device, name).default
     if twin not in lowerings and twin not in fallbacks:

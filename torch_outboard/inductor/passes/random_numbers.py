@@ -71,48 +71,18 @@ def _fake_uniform(size: Sequence[int], states: torch.Tensor, draw: int) -> torch
     return torch.empty(size, dtype=torch.float32, device=states.device)
 
 
-def _below(size: Sequence[int], states: torch.Tensor, draw: int, threshold: int) -> torch.Tensor:
-    out = torch.empty(size, dtype=torch.bool)
-    _C.draw_below(out, *_unsigned(states, draw), threshold)
-    return out.to(states.device)
-
-
-def _uniform(size: Sequence[int], states: torch.Tensor, draw: int) -> torch.Tensor:
-    out = torch.empty(size, dtype=torch.float32)
-    _C.draw_uniform(out, *_unsigned(states, draw))
-    return out.to(states.device)
-
-
-def _unsigned(states: torch.Tensor, draw: int) -> tuple[int, int]:
-    seed, offset = states[draw].tolist()
-    return seed % (1 << 64), offset % (1 << 64)
-
-
-def _host_states(count: int, index: int, run: int) -> torch.Tensor:
-    return _philox_states(count, torch.device(state.name, index), run).cpu()
-
-
 def define() -> None:
-    """Defines the operators, and how Inductor writes them."""
+    """Defines the operators, and how Inductor writes them.
+
+    Those that code for the CPU calls are defined in csrc/random/graphs/graph_draws.cpp, since
+    packages call them, too.
+    """
     _LIBRARY.define(
         "philox_states(int count, Device device, int run) -> Tensor",
         tags=(torch.Tag.nondeterministic_seeded,),
     )
     _LIBRARY.define("philox_words(SymInt[] size, Tensor states, int draw) -> Tensor")
     _LIBRARY.impl("philox_states", _philox_states, "CompositeExplicitAutograd")
-    # The same as a tensor of the host, for code for the CPU.
-    _LIBRARY.define(
-        "philox_host_states(int count, int index, int run) -> Tensor",
-        tags=(torch.Tag.nondeterministic_seeded,),
-    )
-    _LIBRARY.define("philox_below(SymInt[] size, Tensor states, int draw, int threshold) -> Tensor")
-    _LIBRARY.define("philox_uniform(SymInt[] size, Tensor states, int draw) -> Tensor")
-    for name, function in (
-        ("philox_host_states", _host_states),
-        ("philox_below", _below),
-        ("philox_uniform", _uniform),
-    ):
-        _LIBRARY.impl(name, function, "CompositeExplicitAutograd")
     library = torch.ops.outboard_compiled
     for name, fake in (
         ("philox_host_states", lambda count, index, run: torch.empty(count, 2, dtype=torch.int64)),

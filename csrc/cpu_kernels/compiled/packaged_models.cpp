@@ -1,4 +1,4 @@
-#include "cpu_kernels/call/packaged_models.h"
+#include "cpu_kernels/compiled/packaged_models.h"
 
 #include <c10/core/DeviceType.h>
 #include <torch/csrc/inductor/aoti_runner/model_container_runner.h>
@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "cpu_kernels/call/cpu_call.h"
+#include "cpu_kernels/compiled/calls_on_device.h"
+#include "runtime/driver/device.h"
 
 namespace outboard {
 namespace {
@@ -40,7 +42,9 @@ class PackagedModel final : public AOTIModelContainerRunner {
                   "; move its inputs, or load it with their device_index");
       device = tensor.device().index();
     }
-    CpuCall call(device < 0 ? current_device() : device);
+    if (device < 0) device = current_device();
+    const DeviceScope scope(device);  // whose generator the model's code draws from
+    CpuCall call(device);
     // Which inputs the model changes it does not say.
     std::vector<at::Tensor> host;
     for (const at::Tensor& tensor : given) host.push_back(call.map(tensor, Access::kWrite));
@@ -70,6 +74,7 @@ void register_packaged_models() {
       [](const std::string& library, size_t models, const std::string& device,
          const std::string& folder,
          bool single_threaded) -> std::unique_ptr<AOTIModelContainerRunner> {
+    define_draws_on_device();
     return std::make_unique<PackagedModel>(library, models, folder, single_threaded,
                                            index_in(device));
   };
