@@ -91,7 +91,9 @@ std::string define_call_on_device(const c10::OperatorHandle& op) {
   auto made =
       std::make_unique<torch::Library>(torch::Library::FRAGMENT, kNamespace, std::nullopt,
                                        __FILE__, __LINE__);
-  made->def(op.schema().cloneWithName(std::string(kNamespace) + "::" + name, ""), op.getTags().vec());
+  // As an lvalue: there is another `def`, with a function for whatever comes second.
+  const std::vector<at::Tag> tags = op.getTags().vec();
+  made->def(op.schema().cloneWithName(std::string(kNamespace) + "::" + name, ""), tags);
   made->impl(name.c_str(),
              torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
                              torch::CppFunction::makeFromBoxedFunctor(
