@@ -88,16 +88,14 @@ std::string define_call_on_device(const c10::OperatorHandle& op) {
   TORCH_CHECK(!has_aliases(op.schema()), op.schema(),
               " writes to an argument or returns one, and cannot be called with copies; call one "
               "that returns new tensors");
-  auto made =
-      std::make_unique<torch::Library>(torch::Library::FRAGMENT, kNamespace, std::nullopt,
-                                       __FILE__, __LINE__);
+  auto made = std::make_unique<torch::Library>(torch::Library::FRAGMENT, kNamespace, std::nullopt,
+                                               __FILE__, __LINE__);
   // As an lvalue: there is another `def`, with a function for whatever comes second.
   const std::vector<at::Tag> tags = op.getTags().vec();
   made->def(op.schema().cloneWithName(std::string(kNamespace) + "::" + name, ""), tags);
-  made->impl(name.c_str(),
-             torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
-                             torch::CppFunction::makeFromBoxedFunctor(
-                                 std::make_unique<CallOnDevice>(op))));
+  made->impl(name.c_str(), torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd,
+                                           torch::CppFunction::makeFromBoxedFunctor(
+                                               std::make_unique<CallOnDevice>(op))));
   library = std::move(made);
   return name;
 }

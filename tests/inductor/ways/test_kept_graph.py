@@ -119,9 +119,7 @@ def test_graphs_that_were_compiled_for_the_host_alone(settings: dict[str, str]):
 
 @pytest.mark.slow
 def test_a_kept_graph_goes_operator_by_operator(settings: dict[str, str]):
-    decide = (
-        PLAIN.replace("torch.compile(function)(", "run(") + "print(*remembered().values())"
-    )
+    decide = PLAIN.replace("torch.compile(function)(", "run(") + "print(*remembered().values())"
     head = """
 from torch_outboard.inductor.ways import choice, program_time
 from torch_outboard.inductor.ways.remembered import remembered

@@ -6,7 +6,6 @@ import pytest
 
 from torch_outboard.inductor.ways.sides import DEVICE, HOST, MIXED, SIDES, Group, Groups
 
-
 SECONDS = dict.fromkeys(SIDES, 1.0)
 
 

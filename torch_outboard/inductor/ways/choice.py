@@ -4,9 +4,9 @@ A graph starts with device kernels, and operators that these do not replace go w
 takes for them. When it has run for a while, its next calls go the other ways in turn: the same with
 such operators on the device, Inductor's C++ code for the CPU, and operator by operator. The fastest
 way has the rest; on a processor all graphs of a program go to one side (sides.py), but for those by
-whose other side the program gains. Each call happens once, whichever way it goes, so what it changes
-or returns is right at any time. What was chosen is kept on disk, and another process compiles that
-alone.
+whose other side the program gains. Each call happens once, whichever way it goes, so what it
+changes or returns is right at any time. What was chosen is kept on disk, and another process
+compiles that alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,14 @@ from torch._inductor.output_code import OutputCode
 from torch_outboard import _C
 from torch_outboard.inductor.ways.program_time import ProgramTime
 from torch_outboard.inductor.ways.remembered import remember
-from torch_outboard.inductor.ways.sides import DEVICE, HOST, MIXED, SHARE_TO_WAIT_FOR, Group, groups_of
+from torch_outboard.inductor.ways.sides import (
+    DEVICE,
+    HOST,
+    MIXED,
+    SHARE_TO_WAIT_FOR,
+    Group,
+    groups_of,
+)
 from torch_outboard.state import state
 
 # Seconds of work by device kernels after which compiling another way may pay.

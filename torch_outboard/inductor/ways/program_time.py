@@ -10,8 +10,8 @@ from __future__ import annotations
 import random
 from statistics import median
 
-# Calls by one way in a row: as many as take this many seconds, but some at least. Those of the first
-# half are not timed, since the system takes its time to move threads from where they were.
+# Calls by one way in a row: as many as take this many seconds, but some at least. Those in the
+# first half are not timed, since the system takes its time to move threads from where they were.
 ROW_SECONDS, _ROW_CALLS = 0.1, 3
 _ROWS = 3  # of each way
 
