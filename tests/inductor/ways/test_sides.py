@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from torch_outboard.inductor.ways.sides import DEVICE, HOST, MIXED, SIDES, Group, Groups
@@ -109,6 +111,22 @@ def test_another_leads_when_the_lead_is_not_called_any_more(deleted: bool):
         program.step()
         assert len(program.steps) < 1000
     assert group.side == HOST
+
+
+def test_other_threads_do_not_wait_for_the_clock():
+    groups, lead, other = Groups(), Graph(), Graph()
+    (group,) = {groups.join(graph, 5, SECONDS) for graph in (lead, other)}
+    done: list[bool] = []
+
+    def clock() -> float:
+        thread = threading.Thread(target=group.begin_call, args=(other, clock), daemon=True)
+        thread.start()
+        thread.join(10)
+        done.append(not thread.is_alive())
+        return 1.0
+
+    group.begin_call(lead, clock)
+    assert done == [True]
 
 
 def test_graphs_change_sides_one_after_the_other():

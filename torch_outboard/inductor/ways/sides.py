@@ -93,25 +93,33 @@ class Group:
             graph: one of the group.
             clock: the time in seconds when the device has done its work; asked of the lead alone.
         """
-        with self._lock:
-            lead = self._lead.graph()
-            if self.decided or not self._lead.is_taken_by(graph):
+        # Another thread's call goes along: the clock may wait for work that waits for that thread.
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            self._begin_call(graph, clock)
+        finally:
+            self._lock.release()
+
+    def _begin_call(self, graph: object, clock: Callable[[], float]) -> None:
+        lead = self._lead.graph()
+        if self.decided or not self._lead.is_taken_by(graph):
+            return
+        if lead is not graph:
+            self._waited, self._times = 0, None
+        if self._times is None:
+            self._waited += 1
+            if self._others_try() and self._waited <= self._calls_to_wait:
                 return
-            if lead is not graph:
-                self._waited, self._times = 0, None
-            if self._times is None:
-                self._waited += 1
-                if self._others_try() and self._waited <= self._calls_to_wait:
-                    return
-                least = min(self._seconds.values())
-                sides = [side for side in SIDES if self._seconds[side] <= _WORTH_COMPARING * least]
-                if len(sides) == 1:
-                    (self.side,), self.decided = sides, True
-                    return
-                self._times = ProgramTime(*sides, gain=0.0)
-            side = self._times.next_way(clock())
-            self.decided = side is None
-            self.side = side or self._times.best()
+            least = min(self._seconds.values())
+            sides = [side for side in SIDES if self._seconds[side] <= _WORTH_COMPARING * least]
+            if len(sides) == 1:
+                (self.side,), self.decided = sides, True
+                return
+            self._times = ProgramTime(*sides, gain=0.0)
+        side = self._times.next_way(clock())
+        self.side = side or self._times.best()
+        self.decided = side is None
 
 
 class Groups:
