@@ -22,14 +22,6 @@ void bind_random(py::module_& m) {
       },
       py::call_guard<py::gil_scoped_release>(),
       "Seeds the default generators of all devices, now or when they come into being.");
-  m.def(
-      "reserve_philox",
-      [](c10::DeviceIndex device, uint64_t draws) {
-        py::gil_scoped_release no_gil;
-        const PhiloxState state = reserve_philox(std::nullopt, device, draws);
-        return std::make_pair(state.seed, state.offset);
-      },
-      "Seed and offset of the numbers of one operator, from the default generator.");
 }
 
 }  // namespace outboard

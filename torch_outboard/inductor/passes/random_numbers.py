@@ -42,15 +42,10 @@ def _philox_states(count: int, device: torch.device, run: int) -> torch.Tensor:
     index = device.index if device.index is not None else _C.current_device()
 
     def reserve() -> torch.Tensor:
-        states = [_C.reserve_philox(index, 1) for _ in range(count)]
-        numbers = [[_signed(number) for number in state] for state in states]
-        return torch.tensor(numbers, dtype=torch.int64).to(device)
+        states: torch.Tensor = torch.ops.outboard_compiled.philox_host_states(count, index, run)
+        return states.to(device)
 
     return reserve_or_place(count, device, reserve)
-
-
-def _signed(number: int) -> int:
-    return number - (1 << 64) if number >= 1 << 63 else number
 
 
 def _fake_states(count: int, device: torch.device, run: int) -> torch.Tensor:

@@ -218,9 +218,10 @@ class MeasuredGraph(OutputCode):
     def _follow(self, group: Group) -> None:
         """Takes the side of the other graphs of the program."""
         group.begin_call(self, self._clock)
+        decided = group.decided  # before the side, which another thread may change until then
         usual = self.sides[group.side]
         self._take(usual)
-        if group.decided:
+        if decided:
             self.group = None
             other = min(self.sides.values(), key=lambda name: self.least_times[name])
             saved = self._saves(other, usual)
