@@ -36,7 +36,7 @@ Function = Callable[..., object]
 
 # Steps of training follow each other.
 STEP_SECONDS = 0.3
-AUTO_SECONDS, AUTO_STEPS = 40, 40
+AUTO_SECONDS, AUTO_STEPS = 60, 40
 _HOW = "BENCHMARK_HOW"
 
 

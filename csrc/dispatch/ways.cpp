@@ -33,8 +33,8 @@ struct DeviceWays {
   std::atomic<Rule> rule{Rule::kDevice};
   // Replaced as a whole; old ones may still be read, and are kept (`keep`).
   std::atomic<const SavingsTable*> savings{nullptr};
-  // Nanoseconds by which the host would be ahead, at most kPatience, and the side the program is
-  // on. Threads may overwrite each other's additions: these are estimates.
+  // Nanoseconds by which the host would be ahead, at most kPatience or kHold, and the side the
+  // program is on. Threads may overwrite each other's additions: these are estimates.
   std::atomic<int64_t> ahead{0};
   std::atomic<bool> on_host{false};
 };
@@ -99,20 +99,28 @@ void update_operators() {
   state.watching = wanted;
 }
 
+// Results of the two sides differ in the last digits, and host kernels cannot be captured.
+bool may_change_sides(c10::DeviceIndex device) {
+  return !at::globalContext().deterministicAlgorithms() &&
+         !current_stream_state(device).capturing.load(std::memory_order_acquire);
+}
+
 // Adds a call to the balance of a device; whether the program is on the host now.
 bool weigh(c10::DeviceIndex index, DeviceWays& device, int64_t saved) {
-  const int64_t ahead =
-      std::clamp(device.ahead.load(std::memory_order_relaxed) + saved, -kPatience, kPatience);
+  const int64_t before = device.ahead.load(std::memory_order_relaxed);
+  const int64_t most = std::max(kPatience, std::abs(before));
+  const int64_t ahead = std::clamp(before + saved, -most, most);
   device.ahead.store(ahead, std::memory_order_relaxed);
   const bool on_host = device.on_host.load(std::memory_order_relaxed);
   if (std::abs(ahead) < kPatience || on_host == (ahead > 0)) return on_host;
-  // Results of the two sides differ in the last digits, and host kernels cannot be captured.
-  if (at::globalContext().deterministicAlgorithms() ||
-      current_stream_state(index).capturing.load(std::memory_order_acquire)) {
-    return on_host;
-  }
+  if (!may_change_sides(index)) return on_host;
   device.on_host.store(!on_host, std::memory_order_relaxed);
   return !on_host;
+}
+
+// Where the device is a CPU, a few calls are not worth compiling for.
+bool begins_on_host(c10::DeviceIndex device) {
+  return device_properties(device).kind == OB_DEVICE_CPU;
 }
 
 // The line of a compiler's log that says what is wrong.
@@ -198,8 +206,7 @@ void set_way_savings(c10::DeviceIndex device, std::optional<SavingsTable> table)
   {
     std::lock_guard<std::mutex> lock(watch().mutex);
     ways.savings.store(table.has_value() ? keep(std::move(*table)) : nullptr);
-    // Where the device is a CPU, a few calls are not worth compiling for.
-    ways.on_host.store(device_properties(device).kind == OB_DEVICE_CPU);
+    ways.on_host.store(begins_on_host(device));
     ways.ahead.store(0);
   }
   update_operators();
@@ -266,9 +273,24 @@ bool takes_device_way_by(c10::DeviceIndex device, int64_t saved) {
 
 bool may_try_ways(c10::DeviceIndex device) {
   return ways_of(device).rule.load(std::memory_order_relaxed) == Rule::kWeigh &&
-         InnerWayScope::current() == InnerWay::kOpen &&
-         !at::globalContext().deterministicAlgorithms() &&
-         !current_stream_state(device).capturing.load(std::memory_order_acquire);
+         InnerWayScope::current() == InnerWay::kOpen && may_change_sides(device);
+}
+
+void put_program_on_side(c10::DeviceIndex device, bool host) {
+  DeviceWays& on = ways_of(device);
+  if (on.rule.load(std::memory_order_relaxed) != Rule::kWeigh) return;
+  if (on.on_host.load(std::memory_order_relaxed) != host) {
+    if (!may_change_sides(device)) return;
+    on.on_host.store(host, std::memory_order_relaxed);
+  }
+  on.ahead.store(host ? kHold : -kHold, std::memory_order_relaxed);
+}
+
+void forget_side(c10::DeviceIndex device) {
+  DeviceWays& on = ways_of(device);
+  if (on.rule.load(std::memory_order_relaxed) != Rule::kWeigh || !may_change_sides(device)) return;
+  on.on_host.store(begins_on_host(device), std::memory_order_relaxed);
+  on.ahead.store(0, std::memory_order_relaxed);
 }
 
 bool device_way_works(c10::DeviceIndex device) {

@@ -64,6 +64,12 @@ OUTBOARD_API bool takes_device_way(const OperatorWays& ways, c10::DeviceIndex de
                                    int64_t elements);
 // The same for a call in which a host kernel saves so many nanoseconds.
 OUTBOARD_API bool takes_device_way_by(c10::DeviceIndex device, int64_t saved);
+// Puts the program on a side, where it stays until the other would have saved it kHold more. For
+// what was timed with all that a program does beside it on that side, whenever it runs. Does
+// nothing where `auto` does not weigh.
+OUTBOARD_API void put_program_on_side(c10::DeviceIndex device, bool host);
+// Has the program begin anew: where programs do, and with nothing saved.
+OUTBOARD_API void forget_side(c10::DeviceIndex device);
 // Whether a call may go either way to see what it takes there: `auto` weighs, and neither a kernel
 // around the call, nor a recording, nor deterministic algorithms fix the way.
 OUTBOARD_API bool may_try_ways(c10::DeviceIndex device);
@@ -72,6 +78,8 @@ OUTBOARD_API bool device_way_works(c10::DeviceIndex device);
 // Nanoseconds. Enough for a drain and for threads that have to be woken; not so much that a short
 // program never gets there.
 constexpr int64_t kPatience = 4'000'000;
+// Nanoseconds: more than the operators of a step between two compiled graphs save.
+constexpr int64_t kHold = 100'000'000;
 
 // The same for a typed host kernel, which asks the router if the answer is no.
 OUTBOARD_API bool stays_on_host(const OperatorWays& ways, c10::DeviceIndex device,

@@ -100,6 +100,7 @@ void bind_ways(py::module_& m) {
     return way_savings(device);
   });
   m.attr("WAY_PATIENCE") = kPatience;
+  m.attr("WAY_HOLD") = kHold;
   // Whether calls of an overload have a choice; without one, typed host kernels ask nothing.
   m.def("has_ways",
         [](const std::string& name) { return router_entry(name).ways.load() != nullptr; });
@@ -108,6 +109,16 @@ void bind_ways(py::module_& m) {
     check_device_index(device);
     const OperatorWays* ways = router_entry(name).ways.load();
     return ways != nullptr && takes_device_way(*ways, device, elements);
+  });
+  m.def("put_program_on_side", [](c10::DeviceIndex device, const std::string& side) {
+    check_device_index(device);
+    TORCH_CHECK_VALUE(side == "host" || side == "device", "a program is on the side of the 'host' ",
+                      "or of the 'device', not of '", side, "'");
+    put_program_on_side(device, side == "host");
+  });
+  m.def("forget_side", [](c10::DeviceIndex device) {
+    check_device_index(device);
+    forget_side(device);
   });
   m.def("probe_compilers", &probe_compilers, NoGil());
   m.def("operator_of", [](const std::string& overload) { return operator_of(overload); });

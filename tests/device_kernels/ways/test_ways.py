@@ -145,6 +145,47 @@ def test_deterministic_programs_stay_on_their_side(device, savings, shared_cpu):
     assert way_of_add(device) == "device"
 
 
+@pytest.mark.parametrize("side", ["device", "host"])
+def test_a_program_that_is_put_on_a_side_is_held_there(device, savings, shared_cpu, side: str):
+    """Until the other one would have saved much more than it takes otherwise."""
+    way, saved = ("device", 1000) if side == "device" else ("shared", -1000)
+    savings({"aten::add": saved})
+    _C.put_program_on_side(device.index, side)
+    assert set(ways_of_adds(device, 10 * LATER)) == {way}
+    _C.put_program_on_side(device.index, side)  # as each call of a graph does
+    balance = (_C.WAY_HOLD + _C.WAY_PATIENCE) // 1_000_000
+    *held, last = ways_of_adds(device, balance)
+    assert set(held) == {way} != {last}
+
+
+def test_a_program_whose_side_is_forgotten_begins_anew(device, savings, shared_cpu):
+    savings({"aten::add": -1000})
+    _C.put_program_on_side(device.index, "device")
+    assert way_of_add(device) == "device"
+    _C.forget_side(device.index)
+    assert ways_of_adds(device, FIRST) == ["shared"] * (FIRST - 1) + ["device"]
+
+
+def test_only_auto_puts_programs_on_sides(device, savings, shared_cpu):
+    savings({})
+    with ways.way("host", device):
+        _C.put_program_on_side(device.index, "device")
+    assert way_of_add(device) == "shared"
+    torch.use_deterministic_algorithms(True)
+    try:
+        _C.put_program_on_side(device.index, "device")
+        assert way_of_add(device) == "shared"
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_sides_that_do_not_exist(device):
+    with pytest.raises(ValueError, match="'host' or of the 'device', not of 'auto'"):
+        _C.put_program_on_side(device.index, "auto")
+    with pytest.raises(RuntimeError, match="99"):
+        _C.forget_side(99)
+
+
 @pytest.mark.skipif(not hasattr(torch.accelerator, "Graph"), reason="needs torch.accelerator.Graph")
 def test_a_stream_that_captures_stays_on_its_side():
     printed = run_python(

@@ -23,7 +23,7 @@ SLOW, FAST = 0.06, 0.02
 def own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv("OUTBOARD_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(choice, "PATIENCE", 0.0)
-    monkeypatch.setattr(program_time, "ROW_SECONDS", 0.0)
+    monkeypatch.setattr(program_time, "TIMED_SECONDS", 0.0)
     monkeypatch.setattr(sides, "_groups", {})
 
 
@@ -40,7 +40,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(choice, "time", made)
+    monkeypatch.setattr(program_time, "time", made)
     return made
 
 
@@ -157,6 +157,41 @@ def test_operators_of_graphs_that_go_the_device_way(device: torch.device, saving
         assert result.cpu().unique().tolist() == [64]
 
 
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("best", ["host", "device"])
+def test_operators_beside_a_graph_go_to_its_side(
+    device: torch.device, savings: Any, best: str, known: bool, clock: Clock
+):
+    """Whatever they take by themselves; also where the choice was made by an earlier process."""
+    index = device.index or 0
+    if _C.device_properties(index).kind != "cpu" or not _C.shares_host_memory(index):
+        pytest.skip("this is about CPUs that share their memory with the host")
+    savings({"aten::add": 1000.0 if best == "device" else -1000.0})
+    x, seen = torch.ones(3, device=device), list[str]()
+
+    def beside() -> str:
+        with fallback.report() as report:
+            x + x
+        return {row.op: row.way for row in report.rows}["aten::add.Tensor"]
+
+    def way(name: str) -> Callable[[], Any]:
+        def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+            seen.append(name)
+            return [inputs[0]]
+
+        return lambda: run
+
+    makers = {name: way(name) for name in ("kernels", "host")}
+    graph = choice.choose("key", best if known else None, index, makers)
+    on_side = {"host": "shared", "device": "device"}[best]
+    for _ in range(1 if known else 400):
+        graph([x])
+        # The program's time depends on its operators: graphs alone take the same.
+        clock.now += FAST if beside() == on_side else SLOW
+    assert remembered() == ({} if known else {"key": best})
+    assert {beside() for _ in range(20)} == {on_side}
+
+
 def test_broken_files_hold_no_choice(tmp_path: Any):
     (tmp_path / "graph_ways.json").write_text("{")
     assert remembered() == {}
@@ -166,7 +201,7 @@ TRAINING = """
 import copy, torch, torch_outboard
 from torch_outboard.inductor.ways import choice, program_time
 from torch_outboard.inductor.ways.remembered import remembered
-choice.PATIENCE = program_time.ROW_SECONDS = 0.0
+choice.PATIENCE = program_time.TIMED_SECONDS = 0.0
 name = torch_outboard.device_name()
 torch.manual_seed(0)
 class Attention(torch.nn.Module):
@@ -205,7 +240,7 @@ import torch, torch_outboard
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch_outboard.inductor.ways import choice, program_time
 from torch_outboard.inductor.ways.remembered import remembered
-choice.PATIENCE = program_time.ROW_SECONDS = 0.0
+choice.PATIENCE = program_time.TIMED_SECONDS = 0.0
 name = torch_outboard.device_name()
 q, k, v = (torch.randn(1, 2, 256, 16, device=name, requires_grad=True) for _ in range(3))
 mask = create_block_mask(lambda b, h, m, n: m >= n, None, None, 256, 256, device=name)
@@ -231,7 +266,7 @@ import copy, torch, torch_outboard
 import torch.nn.functional as F
 from torch_outboard.inductor import host_code
 from torch_outboard.inductor.ways import choice, program_time
-choice.PATIENCE = program_time.ROW_SECONDS = 0.0
+choice.PATIENCE = program_time.TIMED_SECONDS = 0.0
 name = torch_outboard.device_name()
 tried, decide, call = [], choice.MeasuredGraph._decide, host_code.HostGraph.__call__
 def decide_and_tell(self):

@@ -28,7 +28,7 @@ import copy, sys, torch, torch_outboard
 import torch.nn.functional as F
 from torch_outboard.inductor.ways import choice, program_time
 from torch_outboard.inductor.ways.remembered import remembered
-choice.PATIENCE = program_time.ROW_SECONDS = 0.0
+choice.PATIENCE = program_time.TIMED_SECONDS = 0.0
 name = torch_outboard.device_name()
 def loss_of(net, x, state, kept):
     noise = torch.randn(9, device=x.device)
@@ -123,7 +123,7 @@ def test_a_kept_graph_goes_operator_by_operator(settings: dict[str, str]):
     head = """
 from torch_outboard.inductor.ways import choice, program_time
 from torch_outboard.inductor.ways.remembered import remembered
-choice.PATIENCE = program_time.ROW_SECONDS = 0.0
+choice.PATIENCE = program_time.TIMED_SECONDS = 0.0
 def run(x, w):
     compiled = torch.compile(function)
     for _ in range(140):

@@ -9,13 +9,29 @@ import pytest
 from torch_outboard.inductor.ways.program_time import ProgramTime
 
 
+class Program:
+    """Calls a graph; `span` gives what a call and all until the next take, in seconds."""
+
+    def __init__(self, span: Callable[[str, int], float]) -> None:
+        self.span = span
+        self.now = 1.0
+        self.waits = 0
+
+    def when_done(self) -> float:
+        self.waits += 1
+        return self.now
+
+    def run(self, times: ProgramTime) -> list[str]:
+        """Calls until there were enough."""
+        ways = list[str]()
+        while (way := times.next_way(self)) is not None:
+            ways.append(way)
+            self.now += self.span(way, len(ways))
+        return ways
+
+
 def run(times: ProgramTime, span: Callable[[str, int], float]) -> list[str]:
-    """Calls until there are enough; `span` gives what a call and all until the next take."""
-    now, ways = 1.0, list[str]()
-    while (way := times.next_way(now)) is not None:
-        ways.append(way)
-        now += span(way, len(ways))
-    return ways
+    return Program(span).run(times)
 
 
 @pytest.mark.parametrize("seconds", [{"a": 2, "b": 1}, {"a": 1, "b": 2}, {"a": 3, "b": 2, "c": 1}])
@@ -33,6 +49,13 @@ def test_as_much_is_gained_as_was_asked(gain: float, best: str):
     assert times.best() == best
 
 
+@pytest.mark.parametrize(("share", "best"), [(0.4, "b"), (0.6, "a")])
+def test_or_as_large_a_share(share: float, best: str):
+    times = ProgramTime("a", "b", share=share)
+    run(times, lambda way, _: 2 if way == "a" else 1)
+    assert times.best() == best
+
+
 def test_without_a_difference_the_first_stays():
     times = ProgramTime("a", "b", gain=0.1)
     run(times, lambda way, _: 1)
@@ -41,7 +64,7 @@ def test_without_a_difference_the_first_stays():
 
 @pytest.mark.parametrize("scale", [1.0, 0.001])
 def test_the_first_calls_after_another_way_are_not_timed(scale: float):
-    times, before, since = ProgramTime("a", "b", gain=0.0), "", 0.0
+    times, before, since = ProgramTime("a", "b"), "", 0.0
 
     def span(way: str, call: int) -> float:
         nonlocal before, since
@@ -65,7 +88,28 @@ def test_graphs_that_are_called_at_several_places_in_turn():
 
 
 def test_programs_of_short_steps_are_timed_more_often():
-    short = run(ProgramTime("a", "b", gain=0.0), lambda way, _: 1e-3)
-    long = run(ProgramTime("a", "b", gain=0.0), lambda way, _: 1.0)
+    short = run(ProgramTime("a", "b"), lambda way, _: 1e-3)
+    long = run(ProgramTime("a", "b"), lambda way, _: 1.0)
     assert len(short) > 500
     assert len(long) == 18  # three times three calls by each way
+
+
+def test_the_program_seldom_waits():
+    """It gives the device more while that works."""
+    program = Program(lambda way, _: 1e-3)
+    ways = program.run(ProgramTime("a", "b"))
+    assert program.waits < len(ways) / 10
+
+
+@pytest.mark.parametrize("row", range(5))
+def test_a_row_in_which_the_machine_was_busy_does_not_decide(row: int):
+    times, rows = ProgramTime("a", "b"), list[str]()
+
+    def span(way: str, _: int) -> float:
+        if not rows or rows[-1] != way:
+            rows.append(way)
+        busy = rows.count("b") == row + 1 and way == "b"
+        return (2e-3 if way == "a" else 1e-3) * (9 if busy else 1)
+
+    run(times, span)
+    assert times.best() == "b"

@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import operator
 import threading
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,7 +22,7 @@ import torch
 from torch._inductor.output_code import OutputCode
 
 from torch_outboard import _C
-from torch_outboard.inductor.ways.program_time import ProgramTime
+from torch_outboard.inductor.ways.program_time import DeviceClock, ProgramTime
 from torch_outboard.inductor.ways.remembered import remember
 from torch_outboard.inductor.ways.sides import (
     DEVICE,
@@ -56,6 +55,33 @@ class DeviceGraph(OutputCode):
 
     def __call__(self, inputs: Any) -> Any:
         return _C.call_on_device(self.compiled, inputs)
+
+
+class OnSide(OutputCode):
+    """A graph on a side, to which the program's operators in eager mode go, too, from its calls on.
+
+    Their time is in what the side was chosen by, and beside a graph on the other side their threads
+    would have to wake.
+    """
+
+    def __init__(self, run: Any, device: int, side: str) -> None:
+        self._boxed_call = True
+        self.run = run
+        self.device = device
+        self.side = side
+
+    def __call__(self, inputs: Any) -> Any:
+        _C.put_program_on_side(self.device, self.side)
+        return self.run(inputs)
+
+
+def _with_program(run: Any, device: int, way: str) -> Any:
+    """A way that was chosen, or is tried, for all that the program does."""
+    return OnSide(run, device, way) if _is_cpu(device) and way in (HOST, DEVICE) else run
+
+
+def _is_cpu(device: int) -> bool:
+    return bool(_C.device_properties(device).kind == "cpu")
 
 
 class LaidOut(OutputCode):
@@ -97,12 +123,14 @@ class MeasuredGraph(OutputCode):
         self._boxed_call = True
         self.key = key
         self.device = device
+        self.clock = DeviceClock(device)
         self.makers = ways
         self.first = next(iter(ways))
         self.run: Any = None
         self.lock = threading.Lock()
         self.times: dict[str, list[float]] = {self.first: []}
         self.runs: dict[str, Any] = {}
+        self.with_program: str | None = None  # the way that the program is with
         self.calls = 0
         self.least = 0.0  # seconds that a call by the first way takes
         self.least_times: dict[str, float] = {}  # by each way
@@ -131,17 +159,12 @@ class MeasuredGraph(OutputCode):
             way = self._next_way()
             if way is None:
                 return self._like_first(self.run(inputs))
-            start = self._clock()
+            start = self.clock.when_done()
             results = self.run(inputs)
-            self.times[way].append(self._clock() - start)
+            self.times[way].append(self.clock.when_done() - start)
             return self._like_first(results)
         finally:
             self.lock.release()
-
-    def _clock(self) -> float:
-        """Seconds, when the device has done what it was told to."""
-        torch.get_device_module(state.name).synchronize(self.device)
-        return time.perf_counter()
 
     def _next_way(self) -> str | None:
         """Goes on to another way when it is time; the way, if the call is to be timed by itself."""
@@ -194,13 +217,22 @@ class MeasuredGraph(OutputCode):
         self.run = self.runs[name]
         return True
 
+    def _take_with_program(self, name: str) -> None:
+        """Takes a way whose side, if it is of one, is the program's, too."""
+        if self.with_program == name:
+            return
+        self.with_program = name
+        self._take(name)
+        self.run = _with_program(self.run, self.device, name)
+        if name not in (HOST, DEVICE):
+            _C.forget_side(self.device)
+
     def _decide(self) -> None:
         """By the least time of each way, or, where the device is a CPU, of each side."""
         least = self.least_times = {n: min(times) for n, times in self.times.items() if times}
         groups = groups_of(self.device)
-        on_cpu = _C.device_properties(self.device).kind == "cpu"
         others = [name for name in least if name != HOST]
-        if on_cpu and HOST in least and others:
+        if _is_cpu(self.device) and HOST in least and others:
             mixed = min(others, key=lambda name: least[name])
             self.sides = {HOST: HOST, MIXED: mixed, DEVICE: DEVICE if DEVICE in least else mixed}
             seconds = {side: least[way] for side, way in self.sides.items()}
@@ -217,10 +249,10 @@ class MeasuredGraph(OutputCode):
 
     def _follow(self, group: Group) -> None:
         """Takes the side of the other graphs of the program."""
-        group.begin_call(self, self._clock)
+        group.begin_call(self, self.clock)
         decided = group.decided  # before the side, which another thread may change until then
         usual = self.sides[group.side]
-        self._take(usual)
+        self._take_with_program(usual)
         if decided:
             self.group = None
             other = min(self.sides.values(), key=lambda name: self.least_times[name])
@@ -238,20 +270,20 @@ class MeasuredGraph(OutputCode):
         groups = groups_of(self.device)
         if not groups.begins_alone(self):
             self.program = None
-            self._take(usual)
+            self._take_with_program(usual)
             return
         if self.program is None:
             self.program = ProgramTime(usual, other, gain=gain)
-        way = self.program.next_way(self._clock())
+        way = self.program.next_way(self.clock)
         if way is not None:
-            self._take(way)
+            self._take_with_program(way)
             return
         groups.end_alone()
         self.alone = None
         self._stay(self.program.best())
 
     def _stay(self, best: str) -> None:
-        self._take(best)
+        self._take_with_program(best)
         if self.layouts is not None:
             self.run = LaidOut(self.run, self.layouts)
         self.makers, self.runs = {}, {}
@@ -308,5 +340,5 @@ def choose(
     if chosen not in ways:
         order = ("kernels", "device", "host", "eager")
         return MeasuredGraph(key, device, {way: ways[way] for way in order if way in ways}, layouts)
-    run = ways[chosen]()
+    run = _with_program(ways[chosen](), device, chosen)
     return run if layouts is None else LaidOut(run, layouts)

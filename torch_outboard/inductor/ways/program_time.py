@@ -2,18 +2,49 @@
 
 Within that time the program runs what else it has: other graphs, and eager operators. Where the
 device is a processor, these share its threads and caches, so what a way takes of its own graph is
-not all that it costs.
+not all that it costs. The program is not made to wait meanwhile, since it gains by work that goes
+on while it gives more.
 """
 
 from __future__ import annotations
 
 import random
+import time
 from statistics import median
+from typing import Protocol
 
-# Calls by one way in a row: as many as take this many seconds, but some at least. Those in the
-# first half are not timed, since the system takes its time to move threads from where they were.
-ROW_SECONDS, _ROW_CALLS = 0.1, 3
-_ROWS = 3  # of each way
+import torch
+
+from torch_outboard.state import state
+
+# A row is calls by one way: 1, then 2, 4 and so on, until that many take so many seconds. These
+# are timed, and all before are not, since the system takes its time to move threads from where
+# they were.
+TIMED_SECONDS = 0.05
+# Rounds are rows of all ways; after so many seconds of them, some are enough.
+_ROUNDS, _ROUNDS_OF_LONG, _LONG = 5, 3, 10.0
+
+
+class Clock(Protocol):
+    """What tells the time, in seconds."""
+
+    def when_done(self) -> float:
+        """Waits until the device has done what it was told to."""
+
+
+class DeviceClock:
+    """The system's clock, for work on a device.
+
+    Args:
+        device: its index.
+    """
+
+    def __init__(self, device: int) -> None:
+        self.device = device
+
+    def when_done(self) -> float:
+        torch.get_device_module(state.name).synchronize(self.device)
+        return time.perf_counter()
 
 
 class ProgramTime:
@@ -22,33 +53,63 @@ class ProgramTime:
     Args:
         ways: two or more; the first is the usual one.
         gain: seconds that a program has to take less by another one.
+        share: the same, of its time by the usual one.
+
+    Attributes:
+        times: seconds from call to call, of each row.
     """
 
-    def __init__(self, *ways: str, gain: float) -> None:
+    def __init__(self, *ways: str, gain: float = 0.0, share: float = 0.0) -> None:
         self.gain = gain
+        self.share = share
         self.times: dict[str, list[float]] = {way: [] for way in ways}
         # Programs call a graph at several places, perhaps in turn: ways take turns by chance.
-        chance = random.Random(0)
-        self.rows = [way for _ in range(_ROWS) for way in chance.sample(ways, len(ways))]
-        self.row: list[float] = []  # when its calls began
+        self._chance = random.Random(0)
+        self._rows: list[str] = []  # of the round
+        self._began: float | None = None
+        # The calls that are timed together: how many, how many are to come, and when they began.
+        self._count = self._left = 0
+        self._start = 0.0
 
-    def next_way(self, now: float) -> str | None:
-        """The way of a call that begins at a time in seconds; None if there are enough."""
-        if self.row:
-            first, last = self.row[0], self.row[-1]
-            if last > first and last - first >= ROW_SECONDS / 2:
-                self.times[self.rows[0]].append(now - last)
-            if len(self.row) >= _ROW_CALLS and now - first >= ROW_SECONDS:
-                self.rows.pop(0)
-                self.row = []
-        if not self.rows:
-            return None
-        self.row.append(now)
-        return self.rows[0]
+    def next_way(self, clock: Clock) -> str | None:
+        """The way of a call that begins; None if there were enough."""
+        if self._left == 0:
+            now = clock.when_done()
+            if not self._ends_row(now):
+                self._count *= 2
+            elif self._begins_row(now):
+                self._count = 1
+            else:
+                return None
+            self._left, self._start = self._count, now
+        self._left -= 1
+        return self._rows[0]
+
+    def _ends_row(self, now: float) -> bool:
+        """Notes how long calls took, if that is to be known; whether there is no row any more."""
+        if self._count == 0:
+            return True
+        seconds = now - self._start
+        if self._count == 1 or seconds < TIMED_SECONDS:
+            return False
+        self.times[self._rows.pop(0)].append(seconds / self._count)
+        return True
+
+    def _begins_row(self, now: float) -> bool:
+        """Whether there is another row."""
+        if self._began is None:
+            self._began = now
+        if not self._rows:
+            done = min(len(times) for times in self.times.values())
+            if done >= (_ROUNDS if now - self._began < _LONG else _ROUNDS_OF_LONG):
+                return False
+            self._rows = self._chance.sample([*self.times], len(self.times))
+        return True
 
     def best(self) -> str:
         """The way by whose median the program gains most, if that is enough; else the usual one."""
         usual, *others = self.times
         times = {way: median(times) for way, times in self.times.items()}
         best = min(others, key=lambda way: times[way])
-        return best if times[usual] - times[best] >= self.gain else usual
+        wanted = max(self.gain, self.share * times[usual])
+        return best if times[usual] - times[best] >= wanted else usual

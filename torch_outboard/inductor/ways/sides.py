@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable
 
-from torch_outboard.inductor.ways.program_time import ProgramTime
+from torch_outboard.inductor.ways.program_time import Clock, ProgramTime
 
 # All by code for the host; each as is fastest for it otherwise, which may call operators of the
 # host; and all by the device alone.
@@ -24,7 +24,10 @@ _TIMES_TO_WAIT = 10
 _CALLS_TO_MISS = 50
 # How many times as long as the fastest side's graphs those of a side may take by themselves, for it
 # to be compared.
-_WORTH_COMPARING = 1.5
+_WORTH_COMPARING = 2.5
+# Of the time on the side of the host, which is that of code for CPU: what another one has to save.
+# Rows differ by as much, and sides whose times are the same are no reason to leave it.
+_SHARE = 0.02
 
 
 class Lead:
@@ -86,12 +89,12 @@ class Group:
         for side in SIDES:
             self._seconds[side] += seconds[side]
 
-    def begin_call(self, graph: object, clock: Callable[[], float]) -> None:
+    def begin_call(self, graph: object, clock: Clock) -> None:
         """Notes that a call of a graph begins, for which `side` holds then.
 
         Args:
             graph: one of the group.
-            clock: the time in seconds when the device has done its work; asked of the lead alone.
+            clock: asked at calls of the lead alone.
         """
         # Another thread's call goes along: the clock may wait for work that waits for that thread.
         if not self._lock.acquire(blocking=False):
@@ -101,7 +104,7 @@ class Group:
         finally:
             self._lock.release()
 
-    def _begin_call(self, graph: object, clock: Callable[[], float]) -> None:
+    def _begin_call(self, graph: object, clock: Clock) -> None:
         lead = self._lead.graph()
         if self.decided or not self._lead.is_taken_by(graph):
             return
@@ -116,8 +119,8 @@ class Group:
             if len(sides) == 1:
                 (self.side,), self.decided = sides, True
                 return
-            self._times = ProgramTime(*sides, gain=0.0)
-        side = self._times.next_way(clock())
+            self._times = ProgramTime(*sides, share=_SHARE)
+        side = self._times.next_way(clock)
         self.side = side or self._times.best()
         self.decided = side is None
 
