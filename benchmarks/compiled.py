@@ -191,6 +191,9 @@ for where in ({device!r}, "cpu"):
     x, function = torch.ones(4, device=where), torch.compile(lambda x: x + 1)
     function(x)
     runs[where] = lambda function=function, x=x: function(x)
+    end = time.perf_counter() + {seconds}
+    while time.perf_counter() < end:
+        function(x)
 for _ in range(15):
     for where, run in runs.items():
         start = time.perf_counter()
@@ -214,7 +217,7 @@ print(time.perf_counter() - start)
 def _apart(code: str, device: str, settings: dict[str, str]) -> float | dict[str, float]:
     """What code prints last, in a process of its own: the driver is chosen at its start."""
     answer = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code.format(device=device)],
+        [sys.executable, "-W", "ignore", "-c", code],
         env={**os.environ, "OUTBOARD_DRIVER": device, **settings},
         check=True,
         capture_output=True,
@@ -225,7 +228,9 @@ def _apart(code: str, device: str, settings: dict[str, str]) -> float | dict[str
 
 def call_cost(device: str, how: str) -> dict[str, float]:
     """Microseconds of a call of a compiled graph of one small kernel, least of several, in turn."""
-    return _apart(_CALLS, device, {"OUTBOARD_WAY": how})
+    seconds = 10 if how == "auto" else 1  # until the graph has chosen its way
+    code = _CALLS.format(device=device, seconds=seconds)
+    return _apart(code, device, {"OUTBOARD_WAY": how})
 
 
 def first_calls(device: str, how: str) -> dict[str, float]:
@@ -237,7 +242,8 @@ def first_calls(device: str, how: str) -> dict[str, float]:
             "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
             "POCL_CACHE_DIR": f"{folder}/pocl",
         }
-        return {name: _apart(_FIRST, device, settings) for name in ("cold", "warm")}
+        code = _FIRST.format(device=device)
+        return {name: _apart(code, device, settings) for name in ("cold", "warm")}
 
 
 def main() -> None:

@@ -78,6 +78,40 @@ def test_a_kernel_that_does_not_compile_is_named(device: torch.device):
             torch.testing.assert_close(torch.compile(layer)(x), layer(x))
 
 
+LOST = """
+    import sys, torch, torch_outboard
+    from torch_outboard.drivers import torture
+    name = torch_outboard.device_name()
+    net, x = torch.nn.Linear(5, 3).to(name), torch.ones(4, 5, device=name)
+    compiled = torch.compile(net, mode=sys.argv[1])
+    def step():
+        net.zero_grad()
+        loss = compiled(x).square().sum()
+        loss.backward()
+        return loss
+    for _ in range(3):
+        step()
+    torch.accelerator.synchronize()
+    torture.lose(0)
+    for _ in range(2):
+        try:
+            step()
+            torch.accelerator.synchronize()
+        except torch.AcceleratorError as error:
+            print(str(error).splitlines()[0])
+"""
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+def test_a_device_that_is_lost(mode: str):
+    """Each step says so, also one that is replayed."""
+    lines = run_python(LOST, mode, OUTBOARD_TORTURE="count").splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        assert "answered device lost to `" in line
+        assert "; the device is lost until " in line
+
+
 # Prints how many programs were compiled.
 COMPILING = """
     import torch, torch_outboard

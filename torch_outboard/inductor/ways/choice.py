@@ -219,12 +219,12 @@ class MeasuredGraph(OutputCode):
 
     def _take_with_program(self, name: str) -> None:
         """Takes a way whose side, if it is of one, is the program's, too."""
-        if self.with_program == name:
+        before, self.with_program = self.with_program, name
+        if before == name:
             return
-        self.with_program = name
         self._take(name)
         self.run = _with_program(self.run, self.device, name)
-        if name not in (HOST, DEVICE):
+        if before in (HOST, DEVICE) and name not in (HOST, DEVICE):
             _C.forget_side(self.device)
 
     def _decide(self) -> None:
