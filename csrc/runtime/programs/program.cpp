@@ -289,6 +289,7 @@ Kernel& find_kernel(c10::DeviceIndex device, const std::string& source, const st
 }
 
 void release_programs(const ob_driver& table, c10::DeviceIndex device) noexcept {
+  if (device >= 0) flush_disk_cache();  // a device that is lost has no binaries any more
   // The driver is called when no lock is held: it may take the interpreter lock.
   std::vector<ob_kernel> kernels;
   std::vector<ob_program> handles;
@@ -303,9 +304,11 @@ void release_programs(const ob_driver& table, c10::DeviceIndex device) noexcept 
         std::lock_guard<std::mutex> kernel_lock(kernel.mutex_);
         kernels.insert(kernels.end(), kernel.spares_.begin(), kernel.spares_.end());
         kernel.spares_.clear();
+        kernel.last_local_size_.store(0, std::memory_order_relaxed);
       });
     }
   }
+  disk_cache_forget(handles);
   for (ob_kernel kernel : kernels) {
     defer_status(table.kernel_release(table.context, kernel), "kernel_release");
   }

@@ -287,6 +287,15 @@ void disk_cache_note_launch(const std::string& key, ob_program program, const st
   }
 }
 
+void disk_cache_forget(const std::vector<ob_program>& programs) noexcept {
+  Cache& all = cache();
+  std::lock_guard<std::mutex> writing(all.writing);
+  std::lock_guard<std::mutex> lock(all.mutex);
+  std::erase_if(all.entries, [&](const auto& entry) {
+    return std::find(programs.begin(), programs.end(), entry.second.program) != programs.end();
+  });
+}
+
 void flush_disk_cache() noexcept {
   try {
     write_changes();

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "runtime/export.h"
 
@@ -45,6 +46,10 @@ void disk_cache_remove(const std::string& key);
 // lock that a launch needs.
 void disk_cache_note_launch(const std::string& key, ob_program program, const std::string& kernel,
                             uint64_t local_size) noexcept;
+
+// Programs go back to the driver: waits until none of them is being written, and asks for their
+// binaries no more. Launches of those that are made again are noted anew.
+void disk_cache_forget(const std::vector<ob_program>& programs) noexcept;
 
 // Writes what has changed, now. Does nothing when the cache is off.
 OUTBOARD_API void flush_disk_cache() noexcept;

@@ -1,11 +1,19 @@
-"""Kernels after a reset of their device: programs and words of faults are made again."""
+"""Kernels after a reset of their device: programs and words of faults are made again.
+
+What is kept of programs on disk is written before, or when they were made again.
+"""
 
 from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
 
 from tests.support import run_python
 
 # The driver `ocl` with a reset, which asks that everything was given back: torture looks at that.
-CODE = """
+ENVIRONMENT = {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_WAY": "device", "OUTBOARD_TORTURE": "count"}
+PRELUDE = """
 import torch, torch_outboard
 from torch_outboard import _C
 from torch_outboard.drivers import contract, ocl, torture
@@ -19,7 +27,9 @@ def use():
     x = torch.arange(8.0, device="ocl")
     index = torch.tensor([7, 0]).to("ocl")
     return x.exp().log().round()[index].tolist()
+"""
 
+CODE = """
 print(use(), use())
 live = torture.live()
 print(live["programs"] > 0, live["kernels"] > 0)
@@ -47,8 +57,7 @@ print(torture.misuses(), torture.live()["programs"] > 0)
 
 
 def test_kernels_are_made_again() -> None:
-    environment = {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_WAY": "device", "OUTBOARD_TORTURE": "count"}
-    assert run_python(CODE, **environment).splitlines() == [
+    assert run_python(PRELUDE + CODE, **ENVIRONMENT).splitlines() == [
         "[7.0, 0.0] [7.0, 0.0]",
         "True True",
         "True",
@@ -57,3 +66,38 @@ def test_kernels_are_made_again() -> None:
         "a fault after the reset is raised",
         "0 True",
     ]
+
+
+# The thread that writes programs to disk has not come to those that were used just now.
+BEFORE_THEY_WERE_WRITTEN = """
+import sys
+print(use(), _C.program_counts()[2])
+if sys.argv[1] == "lost":
+    for n in range(torture.live()["programs"]):
+        torture.fail("program_binary", n + 1, "device_lost")
+    torture.lose(0)
+torch.ocl.reset_device()
+written = _C.program_counts()[2]
+_C.flush_disk_cache()
+print(written > 0, _C.program_counts()[2] - written, torture.misuses())
+built = _C.program_counts()[0]
+print(use(), _C.program_counts()[0] > built, torture.misuses())
+_C.flush_disk_cache()
+print(_C.program_counts()[2] > 0, torture.misuses())
+"""
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_programs_that_are_to_be_written(tmp_path: Path, lost: bool) -> None:
+    """The cache asks for no binary of a program that was given back."""
+    lines = run_python(
+        PRELUDE + BEFORE_THEY_WERE_WRITTEN,
+        "lost" if lost else "",
+        OUTBOARD_CACHE_DIR=str(tmp_path),
+        **ENVIRONMENT,
+    ).splitlines()
+    assert lines == ["[7.0, 0.0] 0", f"{not lost} 0 0", f"[7.0, 0.0] {lost} 0", "True 0"]
+    # Another process reads them, but for the probe of the compiler, which is not made again.
+    read = "print(use(), _C.program_counts()[0])"
+    printed = run_python(PRELUDE + read, OUTBOARD_CACHE_DIR=str(tmp_path), **ENVIRONMENT)
+    assert printed.split() == ["[7.0,", "0.0]", "1" if lost else "0"]
