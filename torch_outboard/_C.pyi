@@ -245,6 +245,9 @@ def launch_kernel(
     arguments: Sequence[tuple[str, object]],
 ) -> None: ...
 def call_on_device(compiled: object, inputs: object, /) -> Any: ...
+def empty_strided(
+    device: int, size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype, /
+) -> torch.Tensor: ...
 
 class HostGraphCalls:
     def __init__(

@@ -91,6 +91,10 @@ class _OutboardCode:
             return line
         # PyTorch writes the type alone, which is device 0 or the current one.
         index = device.index or 0
+        start, end = f"{name} = empty_strided(", f", device='{device.type}', dtype={dtype})"
+        if line.startswith(start) and end in line:
+            line = line.replace(start, f"{name} = empty_strided_on({index}, ", 1)
+            return line.replace(end, f", {dtype})", 1)
         return line.replace(f"device='{device.type}'", f"device='{device.type}:{index}'")
 
     def codegen_device_guard_enter(self: Any, *arguments: Any, **rest: Any) -> None:
@@ -135,6 +139,7 @@ class OutboardWrapper(_OutboardCode, PythonWrapperCodegen):
         super().write_header()
         self.header.writeline("from torch_outboard.inductor.opencl.program import Program")
         self.header.writeline("from torch_outboard.inductor.device_guard import DeviceGuard")
+        self.header.writeline("from torch_outboard._C import empty_strided as empty_strided_on")
         self.header.writeline("program = Program()")
 
 

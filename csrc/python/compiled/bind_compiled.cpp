@@ -1,7 +1,11 @@
 // Kernels of compiled graphs: a program for all kernels of a graph, and calls of them from the code
-// that torch.compile generates.
+// that torch.compile generates; and the memory that such code needs.
+#include <ATen/Context.h>
+#include <ATen/ops/empty_strided.h>
 #include <c10/util/SmallVector.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/Dtype.h>
+#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
@@ -24,6 +28,7 @@
 #include "runtime/programs/launch.h"
 #include "runtime/programs/program.h"
 #include "runtime/streams/stream.h"
+#include "tensors/empty.h"
 
 namespace py = pybind11;
 
@@ -203,6 +208,48 @@ class GraphKernel {
   std::array<std::atomic<Kernel*>, kDevices> kernels_{};
 };
 
+c10::SmallVector<int64_t, 8> integers(PyObject* given) {
+  TORCH_CHECK_TYPE(PyTuple_Check(given), "sizes and strides are tuples of ints");
+  c10::SmallVector<int64_t, 8> values;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given); ++i) {
+    values.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(given, i)));
+    if (values.back() == -1 && PyErr_Occurred() != nullptr) throw python_error();
+  }
+  return values;
+}
+
+// torch.empty_strided for code that is generated, as PyTorch has it for its own devices: names,
+// defaults and modes of Python take longer than the memory does.
+PyObject* empty_strided(PyObject* /*module*/, PyObject* const* given, Py_ssize_t count) {
+  HANDLE_TH_ERRORS
+  TORCH_CHECK_TYPE(count == 4 && PyLong_Check(given[0]) && THPDtype_Check(given[3]),
+                   "empty_strided takes a device's index, sizes, strides and a dtype");
+  const int64_t index = PyLong_AsLongLong(given[0]);
+  if (index == -1 && PyErr_Occurred() != nullptr) throw python_error();
+  const auto device = static_cast<c10::DeviceIndex>(std::clamp<int64_t>(index, -1, kMaxDevices));
+  const auto sizes = integers(given[1]);
+  const auto strides = integers(given[2]);
+  const at::ScalarType dtype = reinterpret_cast<THPDtype*>(given[3])->scalar_type;
+  at::Tensor result;
+  {
+    py::gil_scoped_release no_gil;
+    check_device_index(device);
+    if (at::globalContext().deterministicAlgorithms()) {  // which may fill it
+      result = at::empty_strided(sizes, strides, at::device(device_of(device)).dtype(dtype));
+    } else {
+      result = empty_strided_on(device, sizes, strides, dtype);
+    }
+  }
+  return THPVariable_Wrap(std::move(result));
+  END_HANDLE_TH_ERRORS
+}
+
+PyMethodDef empty_strided_definition = {
+    "empty_strided", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&empty_strided)),
+    METH_FASTCALL,
+    "empty_strided(arg0: int, arg1: tuple[int, ...], arg2: tuple[int, ...], arg3: torch.dtype) "
+    "-> torch.Tensor"};
+
 // Calls what was compiled to kernels so that the operators that it calls take the device's way,
 // too.
 py::object call_on_device(const py::object& compiled, const py::object& inputs) {
@@ -213,6 +260,8 @@ py::object call_on_device(const py::object& compiled, const py::object& inputs) 
 }  // namespace
 
 void bind_compiled(py::module_& m) {
+  m.attr("empty_strided") =
+      py::reinterpret_steal<py::object>(PyCFunction_New(&empty_strided_definition, nullptr));
   m.def("call_on_device", &call_on_device);
   py::class_<GraphProgram, std::shared_ptr<GraphProgram>>(m, "GraphProgram")
       .def(py::init([](std::string source, std::string options) {

@@ -78,6 +78,31 @@ def test_a_kernel_that_does_not_compile_is_named(device: torch.device):
             torch.testing.assert_close(torch.compile(layer)(x), layer(x))
 
 
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ((0, (2,), (1,)), TypeError, "a device's index, sizes, strides and a dtype"),
+        ((0, [2], (1,), torch.float32), TypeError, "tuples of ints"),
+        ((0, ("a",), (1,), torch.float32), TypeError, "cannot be interpreted as an integer"),
+        ((99, (2,), (1,), torch.float32), RuntimeError, "device index"),
+        ((-1, (2,), (1,), torch.float32), RuntimeError, "device index -1"),
+        ((1 << 70, (2,), (1,), torch.float32), OverflowError, "too big"),
+        ((0, (-2,), (1,), torch.float32), RuntimeError, "negative dimension"),
+        ((0, (2,), (1, 2), torch.float32), RuntimeError, "must match dimensionality"),
+        ((0, (1 << 62,), (1,), torch.float32), RuntimeError, "overflow"),
+    ],
+)
+def test_memory_for_generated_code(
+    given: tuple[object, ...], error: type[Exception], words: str, device: torch.device
+):
+    """Its code is right; a wrong one must not end the process."""
+    made = _C.empty_strided(device.index, (2, 3), (1, 2), torch.float64)
+    assert (made.shape, made.stride()) == ((2, 3), (1, 2))
+    assert (made.dtype, made.device) == (torch.float64, device)
+    with pytest.raises(error, match=words):
+        _C.empty_strided(*given)  # type: ignore[arg-type]
+
+
 LOST = """
     import sys, torch, torch_outboard
     from torch_outboard.drivers import torture
