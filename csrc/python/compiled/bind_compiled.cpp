@@ -208,12 +208,17 @@ class GraphKernel {
   std::array<std::atomic<Kernel*>, kDevices> kernels_{};
 };
 
-c10::SmallVector<int64_t, 8> integers(PyObject* given) {
+int64_t checked_integer(PyObject* given) {
+  const int64_t value = PyLong_AsLongLong(given);
+  if (value == -1 && PyErr_Occurred() != nullptr) throw python_error();
+  return value;
+}
+
+c10::SmallVector<int64_t, 8> checked_integers(PyObject* given) {
   TORCH_CHECK_TYPE(PyTuple_Check(given), "sizes and strides are tuples of ints");
   c10::SmallVector<int64_t, 8> values;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given); ++i) {
-    values.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(given, i)));
-    if (values.back() == -1 && PyErr_Occurred() != nullptr) throw python_error();
+    values.push_back(checked_integer(PyTuple_GET_ITEM(given, i)));
   }
   return values;
 }
@@ -224,11 +229,10 @@ PyObject* empty_strided(PyObject* /*module*/, PyObject* const* given, Py_ssize_t
   HANDLE_TH_ERRORS
   TORCH_CHECK_TYPE(count == 4 && PyLong_Check(given[0]) && THPDtype_Check(given[3]),
                    "empty_strided takes a device's index, sizes, strides and a dtype");
-  const int64_t index = PyLong_AsLongLong(given[0]);
-  if (index == -1 && PyErr_Occurred() != nullptr) throw python_error();
-  const auto device = static_cast<c10::DeviceIndex>(std::clamp<int64_t>(index, -1, kMaxDevices));
-  const auto sizes = integers(given[1]);
-  const auto strides = integers(given[2]);
+  const auto device = static_cast<c10::DeviceIndex>(
+      std::clamp<int64_t>(checked_integer(given[0]), -1, kMaxDevices));
+  const auto sizes = checked_integers(given[1]);
+  const auto strides = checked_integers(given[2]);
   const at::ScalarType dtype = reinterpret_cast<THPDtype*>(given[3])->scalar_type;
   at::Tensor result;
   {

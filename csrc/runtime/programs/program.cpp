@@ -289,7 +289,8 @@ Kernel& find_kernel(c10::DeviceIndex device, const std::string& source, const st
 }
 
 void release_programs(const ob_driver& table, c10::DeviceIndex device) noexcept {
-  if (device >= 0) flush_disk_cache();  // a device that is lost has no binaries any more
+  // While binaries can be asked for. What a lost device does not give is compiled again.
+  if (device >= 0) flush_disk_cache();
   // The driver is called when no lock is held: it may take the interpreter lock.
   std::vector<ob_kernel> kernels;
   std::vector<ob_program> handles;
