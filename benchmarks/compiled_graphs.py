@@ -10,13 +10,13 @@ device is done, each per kernel, in turns, and the ratio of the latter.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import time
 from collections.abc import Callable
 
 import torch
 
+import torch_outboard
 from benchmarks.paired import median_interval, save_values
 
 KERNELS = 50
@@ -45,7 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--device", default=os.environ.get("OUTBOARD_DRIVER", "host"))
+    parser.add_argument("--device", default=torch_outboard.device_name())
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--save", default="", help="a name in benchmarks/results")
     options = parser.parse_args()

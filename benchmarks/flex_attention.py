@@ -18,6 +18,7 @@ from unittest.mock import patch
 import torch
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
+import torch_outboard
 from benchmarks.paired import median_interval
 
 HEADS, SIZE = 4, 64
@@ -44,7 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--device", default=os.environ.get("OUTBOARD_DRIVER", "host"))
+    parser.add_argument("--device", default=torch_outboard.device_name())
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--length", type=int, default=1024, help="of queries and keys")
     options = parser.parse_args()

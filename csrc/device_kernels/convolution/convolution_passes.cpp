@@ -216,7 +216,9 @@ void ConvolutionPasses::write_input(const ConvolutionGeometry& geometry, const a
                                     const at::Tensor& weight, const at::Tensor& bias,
                                     const at::Tensor& input, GradientPlanes& kept,
                                     const BoundEpilogue* epilogue) const {
-  if (write_input_by_winograd(geometry, output, weight, bias, input, epilogue, planes_)) return;
+  if (write_input_by_winograd(geometry, output, weight, bias, input, epilogue, planes_, kept)) {
+    return;
+  }
   if (write_input_by_planes(geometry, output, weight, bias, input, epilogue, planes_, kept)) return;
   const bool steps = std::any_of(geometry.stride.begin(), geometry.stride.end(),
                                  [](int64_t step) { return step > 1; });

@@ -145,9 +145,13 @@ def timed() -> Iterator[None]:
     _C.take_launch_times()
 
 
-def launched(device: torch.device) -> set[str]:
+def launches(device: torch.device) -> list[str]:
     torch.get_device_module(device).synchronize(device)
-    return {row[0] for row in _C.take_launch_times()}
+    return [row[0] for row in _C.take_launch_times()]
+
+
+def launched(device: torch.device) -> set[str]:
+    return set(launches(device))
 
 
 @pytest.mark.usefixtures("timed")
@@ -169,12 +173,30 @@ def test_kernels_that_run(device):
     assert "tiles" in launched(device)
 
 
+@pytest.mark.parametrize("kernel", [3, 5])  # of which the first one goes by Winograd's algorithm
+@pytest.mark.usefixtures("timed")
+def test_a_gradient_is_packed_once(device, kernel):
+    if _C.device_properties(device.index).kind != "cpu":
+        pytest.skip("planes are for processors")
+    tensors = (*torch.randn(2, 2, 32, 40, 40), torch.randn(32, 32, kernel, kernel))
+    padding = kernel // 2
+    options = ([1, 1], [padding] * 2, [1, 1], False, [0, 0], 1, [True, True, False])
+    gradient, x, weight = (tensor.to(device) for tensor in tensors)
+    launches(device)
+    results = torch.ops.aten.convolution_backward(gradient, x, weight, None, *options)
+    assert launches(device).count("pack_planes") == 2  # the gradient, and the input
+    expected = torch.ops.aten.convolution_backward(*tensors, None, *options)
+    for result, of_cpu in zip(results[:2], expected[:2], strict=True):
+        torch.testing.assert_close(result.cpu(), of_cpu, rtol=1e-4, atol=2e-3)
+
+
 @pytest.mark.slow  # it takes 4 GiB, most of which nobody touches
 def test_elements_farther_than_32_bits_count(device):
     far = 2**31 + 64
     free, _ = torch.get_device_module(device).mem_get_info(device)
-    if free < 2 * far + (64 << 20):
-        pytest.skip(f"the device has {free >> 30} GiB free")
+    most = _C.device_properties(device.index).max_allocation
+    if min(free, most) < 2 * far + (64 << 20):
+        pytest.skip(f"the device has {free >> 30} GiB free, and gives {most >> 30} GiB at once")
     base = torch.empty(far + 24 * 24, dtype=torch.float16, device=device)
     x = base.as_strided((1, 2, 24, 24), (2 * far, far, 24, 1))
     x.copy_(torch.randn(x.shape))

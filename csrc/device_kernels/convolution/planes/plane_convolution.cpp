@@ -212,7 +212,8 @@ bool write_weight_by_planes(const ConvolutionGeometry& geometry, const at::Tenso
   for (int64_t begin = 0; begin < input.size(0); begin += at_a_time) {
     const int64_t images = std::min(at_a_time, input.size(0) - begin);
     const at::Tensor planes = program.pack_planes(input, begin, images, layout, pattern);
-    const at::Tensor gradients = program.pack_planes(output, begin, images, gradient_layout, plain);
+    const at::Tensor gradients =
+        reuses ? kept.planes : program.pack_planes(output, begin, images, gradient_layout, plain);
     if (gathers) {
       const at::Tensor gathered =
           program.gather_taps(weights, layout, pattern, images, planes, tap_layout);

@@ -21,7 +21,7 @@ struct GradientPlanes {
 // As in convolution.cpp: `output` is what a convolution that is not transposed writes, `input` what
 // it reads; with an epilogue, what is written is its first result. `text` is that of the kernels,
 // which ProductProgram::keep returned. `kept` is what write_input_by_planes leaves behind, of all
-// images of `output`, for write_weight_by_planes.
+// images of `output`, for write_weight_by_planes, which packs nothing then if the grid is the same.
 bool write_output_by_planes(const ConvolutionGeometry& geometry, const at::Tensor& input,
                             const at::Tensor& weight, const at::Tensor& bias,
                             const at::Tensor& output, const BoundEpilogue* epilogue,

@@ -59,10 +59,12 @@ at::Tensor transform_weights(const PlaneProgram& program, const at::Tensor& weig
   return packed;
 }
 
-// result = source * weight, the kernels `flipped` or not, with `padding` around the source.
+// result = source * weight, the kernels `flipped` or not, with `padding` around the source, whose
+// planes are left in `kept` if all images are packed at once.
 bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayout& weights,
            bool flipped, const SpatialValues& padding, const at::Tensor& bias,
-           const at::Tensor& result, const BoundEpilogue* epilogue, const std::string& text) {
+           const at::Tensor& result, const BoundEpilogue* epilogue, const std::string& text,
+           GradientPlanes& kept) {
   const SpatialValues extent = spatial(result.sizes(), 1);
   const int64_t high = divide_up(extent[1], 2), wide = divide_up(extent[2], 2);
   ConvolutionGeometry geometry = {};
@@ -100,6 +102,7 @@ bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayou
   for (int64_t begin = 0; begin < source.size(0); begin += at_a_time) {
     const int64_t images = std::min(at_a_time, source.size(0) - begin);
     const at::Tensor planes = program.pack_planes(source, begin, images, layout, pattern);
+    if (images == source.size(0)) kept = {planes, layout};
     const at::Tensor points = program.workspace(kPoints * int64_t{grid.places});
     grid.images = narrow(images);
     LaunchArguments transform;
@@ -143,8 +146,10 @@ bool write_output_by_winograd(const ConvolutionGeometry& geometry, const at::Ten
                               const at::Tensor& output, const BoundEpilogue* epilogue,
                               const std::string& text) {
   const WeightLayout weights = WeightLayout::of(weight, geometry.groups, /*backward=*/false);
+  GradientPlanes unused;
   return suits(geometry, output, weight, weights) &&
-         write(input, weight, weights, false, geometry.padding, bias, output, epilogue, text);
+         write(input, weight, weights, false, geometry.padding, bias, output, epilogue, text,
+               unused);
 }
 
 // The gradient of an input is a convolution as well, with kernels the other way round and as much
@@ -152,11 +157,11 @@ bool write_output_by_winograd(const ConvolutionGeometry& geometry, const at::Ten
 bool write_input_by_winograd(const ConvolutionGeometry& geometry, const at::Tensor& output,
                              const at::Tensor& weight, const at::Tensor& bias,
                              const at::Tensor& input, const BoundEpilogue* epilogue,
-                             const std::string& text) {
+                             const std::string& text, GradientPlanes& kept) {
   const WeightLayout weights = WeightLayout::of(weight, geometry.groups, /*backward=*/true);
   const SpatialValues padding = {0, 2 - geometry.padding[1], 2 - geometry.padding[2]};
   return suits(geometry, input, weight, weights) &&
-         write(output, weight, weights, true, padding, bias, input, epilogue, text);
+         write(output, weight, weights, true, padding, bias, input, epilogue, text, kept);
 }
 
 }  // namespace outboard

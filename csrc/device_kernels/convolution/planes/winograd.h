@@ -7,11 +7,13 @@
 #include <string>
 
 #include "device_kernels/convolution/convolution_call.h"
+#include "device_kernels/convolution/planes/plane_convolution.h"
 #include "device_kernels/product/epilogue.h"
 
 namespace outboard {
 
-// As write_output_by_planes and write_input_by_planes (plane_convolution.h), with the same `text`.
+// As write_output_by_planes and write_input_by_planes (plane_convolution.h), with the same `text`
+// and `kept`.
 // Each returns false for what other kernels suit better.
 bool write_output_by_winograd(const ConvolutionGeometry& geometry, const at::Tensor& input,
                               const at::Tensor& weight, const at::Tensor& bias,
@@ -20,6 +22,6 @@ bool write_output_by_winograd(const ConvolutionGeometry& geometry, const at::Ten
 bool write_input_by_winograd(const ConvolutionGeometry& geometry, const at::Tensor& output,
                              const at::Tensor& weight, const at::Tensor& bias,
                              const at::Tensor& input, const BoundEpilogue* epilogue,
-                             const std::string& text);
+                             const std::string& text, GradientPlanes& kept);
 
 }  // namespace outboard
