@@ -31,8 +31,15 @@ class Runner:
 """
 
 
-def test_only_kernels_and_checks_get_them() -> None:
-    assert kernel_inputs(CODE) == [0]
+GROUPED = CODE.replace(
+    "assert_size_stride(a, (3, ), (1, ), 'input')",
+    "assert_size_stride_grouped((a, b), ((3, ), (3, )), ((1, ), (1, )), 'input')",
+)
+
+
+@pytest.mark.parametrize("code", [CODE, GROUPED])
+def test_only_kernels_and_checks_get_them(code: str) -> None:
+    assert kernel_inputs(code) == [0]
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-# Other functions of Inductor's that take tensors of any device.
-_CHECKS = {"assert_size_stride", "assert_alignment"}
+# Other functions of Inductor's that take tensors of any device; from PyTorch 2.15 on, as tuples.
+_CHECKS = {"assert_size_stride", "assert_size_stride_grouped", "assert_alignment"}
 
 
 def kernel_inputs(source: str) -> list[int]:
@@ -66,12 +66,14 @@ def _names_but_arguments(node: ast.AST, known: set[str]) -> Iterator[str]:
     """Names that are read as something else than an argument of one of the `known` functions."""
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         yield node.id
+    called = (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in known
+    )
     for child in ast.iter_child_nodes(node):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id in known
-            and isinstance(child, ast.Name)
-        ):
-            continue
-        yield from _names_but_arguments(child, known)
+        parts: list[ast.AST] = [child]
+        if called and isinstance(child, ast.Tuple):
+            parts = [part for part in child.elts if not isinstance(part, ast.Name)]
+        elif called and isinstance(child, ast.Name):
+            parts = []
+        for part in parts:
+            yield from _names_but_arguments(part, known)

@@ -7,6 +7,7 @@ needs it (tests/inductor/test_pytorch_patches.py).
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
 from typing import Any
 
@@ -384,22 +385,24 @@ def split_for_processors() -> None:
     original = InductorChoices.reduction_split_factor
     if hasattr(original, "__wrapped__"):
         return
+    signature = inspect.signature(original)
+    static = isinstance(vars(InductorChoices)["reduction_split_factor"], staticmethod)
 
+    # From PyTorch 2.15 on, a method: the object comes first.
     @functools.wraps(original)
-    def reduction_split_factor(
-        device: torch.device,
-        reduction_numel_hint: int,
-        numel_hint: int,
-        inner_reduction: bool,
-        **rest: Any,
-    ) -> int:
-        if device.type == state.name and inner_reduction:
+    def reduction_split_factor(*arguments: Any, **rest: Any) -> int:
+        given = signature.bind(*arguments, **rest).arguments
+        device = given["device"]
+        if device.type == state.name and given["inner_reduction"]:
             target = target_of(device)
             if target.group == 1:
-                return parts_of_reduction(reduction_numel_hint, numel_hint, target.processors)
-        return original(device, reduction_numel_hint, numel_hint, inner_reduction, **rest)
+                return parts_of_reduction(
+                    given["reduction_numel_hint"], given["numel_hint"], target.processors
+                )
+        return original(*arguments, **rest)
 
-    InductorChoices.reduction_split_factor = staticmethod(reduction_split_factor)
+    changed = staticmethod(reduction_split_factor) if static else reduction_split_factor
+    InductorChoices.reduction_split_factor = changed
 
 
 def take_flex_attention() -> None:
