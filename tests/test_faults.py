@@ -508,3 +508,18 @@ def test_failures_at_exit_are_told():
     )
     assert result.returncode == 0
     assert "at exit, `finalize` failed" in result.stderr
+
+
+def test_a_device_that_is_lost_is_told_of_in_a_line_at_exit():
+    result = try_python(
+        """
+        import torch
+        from torch_outboard.drivers import torture
+        torch.ones(3, device="host")
+        torture.lose(0)
+        """,
+        OUTBOARD_TORTURE="count",
+    )
+    assert result.returncode == 0
+    (line,) = result.stderr.splitlines()
+    assert "at exit: driver 'host' answered device lost" in line

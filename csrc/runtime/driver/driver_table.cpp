@@ -206,6 +206,12 @@ void find_driver(State& s) {
   if (find != nullptr) find();
 }
 
+// Of what a warning says: without the stack that PyTorch's errors have.
+const char* words_of(const std::exception& error) noexcept {
+  const auto* failure = dynamic_cast<const c10::Error*>(&error);
+  return failure != nullptr ? failure->what_without_backtrace() : error.what();
+}
+
 std::atomic<void (*)()> g_first_use{nullptr};
 
 void run_first_use() {
@@ -214,7 +220,7 @@ void run_first_use() {
   try {
     function();
   } catch (const std::exception& error) {
-    TORCH_WARN("preparing operators for the device failed: ", error.what());
+    TORCH_WARN("preparing operators for the device failed: ", words_of(error));
   }
 }
 
@@ -328,7 +334,7 @@ void finalize_driver() noexcept {
     try {
       synchronize_device(device);
     } catch (const std::exception& error) {
-      TORCH_WARN("at exit: ", error.what());
+      TORCH_WARN("at exit: ", words_of(error));
     }
   }
   close_disk_cache();

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 import torch
 
-from tests.support import SLOWNESS, run_python
+from tests.support import SLOWNESS, run_python, try_python
 from torch_outboard import _C
 
 needs_kernels = pytest.mark.skipif(
@@ -129,10 +129,13 @@ LOST = """
 
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 def test_a_device_that_is_lost(mode: str):
-    """Each step says so, also one that is replayed."""
-    lines = run_python(LOST, mode, OUTBOARD_TORTURE="count").splitlines()
+    """Each step says so, also one that is replayed, and so does the end of the process."""
+    result = try_python(LOST, mode, OUTBOARD_TORTURE="count")
+    assert result.returncode == 0
+    lines = result.stdout.splitlines()
     assert len(lines) == 2
-    for line in lines:
+    assert "frame #" not in result.stderr
+    for line in (*lines, *(line for line in result.stderr.splitlines() if "at exit" in line)):
         assert "answered device lost to `" in line
         assert "; the device is lost until " in line
 
