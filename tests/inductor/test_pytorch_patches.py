@@ -93,7 +93,7 @@ def test_parts_of_reductions_are_numbers_for_gpus(device: torch.device):
     source = inspect.getsource(original)
     assert "threads_per_sm" in source
     assert "length" not in source
-    # A method from 2.15 on.
+    # A method from 2.14 on.
     choices = () if len(inspect.signature(original).parameters) == 4 else (InductorChoices(),)
     ours, of_gpus = (f(*choices, device, 10**7, 1, True) for f in (patched, original))
     assert (ours != of_gpus) == (target_of(device).group == 1)

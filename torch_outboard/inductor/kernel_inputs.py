@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-# Other functions of Inductor's that take tensors of any device; from PyTorch 2.15 on, as tuples.
+# Other functions of Inductor's that take tensors of any device; from PyTorch 2.14 on, as tuples.
 _CHECKS = {"assert_size_stride", "assert_size_stride_grouped", "assert_alignment"}
 
 

@@ -388,7 +388,7 @@ def split_for_processors() -> None:
     signature = inspect.signature(original)
     static = isinstance(vars(InductorChoices)["reduction_split_factor"], staticmethod)
 
-    # From PyTorch 2.15 on, a method: the object comes first.
+    # From PyTorch 2.14 on, a method: the object comes first.
     @functools.wraps(original)
     def reduction_split_factor(*arguments: Any, **rest: Any) -> int:
         given = signature.bind(*arguments, **rest).arguments
