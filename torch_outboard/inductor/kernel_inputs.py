@@ -66,14 +66,9 @@ def _names_but_arguments(node: ast.AST, known: set[str]) -> Iterator[str]:
     """Names that are read as something else than an argument of one of the `known` functions."""
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         yield node.id
-    called = (
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in known
-    )
-    for child in ast.iter_child_nodes(node):
-        parts: list[ast.AST] = [child]
-        if called and isinstance(child, ast.Tuple):
-            parts = [part for part in child.elts if not isinstance(part, ast.Name)]
-        elif called and isinstance(child, ast.Name):
-            parts = []
-        for part in parts:
-            yield from _names_but_arguments(part, known)
+    children = list(ast.iter_child_nodes(node))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in known:
+        parts = [child.elts if isinstance(child, ast.Tuple) else [child] for child in children]
+        children = [part for some in parts for part in some if not isinstance(part, ast.Name)]
+    for child in children:
+        yield from _names_but_arguments(child, known)

@@ -207,7 +207,7 @@ void find_driver(State& s) {
 }
 
 // Of what a warning says: without the stack that PyTorch's errors have.
-const char* words_of(const std::exception& error) noexcept {
+const char* without_stack(const std::exception& error) noexcept {
   const auto* failure = dynamic_cast<const c10::Error*>(&error);
   return failure != nullptr ? failure->what_without_backtrace() : error.what();
 }
@@ -220,7 +220,7 @@ void run_first_use() {
   try {
     function();
   } catch (const std::exception& error) {
-    TORCH_WARN("preparing operators for the device failed: ", words_of(error));
+    TORCH_WARN("preparing operators for the device failed: ", without_stack(error));
   }
 }
 
@@ -334,7 +334,7 @@ void finalize_driver() noexcept {
     try {
       synchronize_device(device);
     } catch (const std::exception& error) {
-      TORCH_WARN("at exit: ", words_of(error));
+      TORCH_WARN("at exit: ", without_stack(error));
     }
   }
   close_disk_cache();
