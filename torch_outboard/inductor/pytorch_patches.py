@@ -160,6 +160,8 @@ def set_options_of_graphs() -> None:
             step = rest.get("inner_compile", module.compile_fx_inner)
             if not hasattr(step, "compiles_by_choice"):
                 rest = {**rest, "inner_compile": compiling_by_choice(step)}
+        if devices:
+            rest = _telling_open_strides(module, rest)
         for name, value in SETTINGS.items() if devices else ():
             if getattr(config, name) != value:
                 patches.setdefault(name, value)
@@ -262,7 +264,18 @@ def _for_host(
     # The original calls itself with the settings in place.
     if not hasattr(step, "compiles_for_host"):
         step = compile_step(step)
-    return {**rest, "inner_compile": step, "config_patches": patches or None}
+    rest = _telling_open_strides(module, {**rest, "inner_compile": step})
+    return {**rest, "config_patches": patches or None}
+
+
+def _telling_open_strides(module: Any, rest: dict[str, Any]) -> dict[str, Any]:
+    """Named arguments of compile_fx, with strides of open sizes told as they are."""
+    from torch_outboard.inductor.result_strides import telling_open_strides
+
+    step = rest.get("inner_compile", module.compile_fx_inner)
+    if hasattr(step, "tells_open_strides"):
+        return rest
+    return {**rest, "inner_compile": telling_open_strides(step)}
 
 
 def _devices(model: Any, inputs: Any) -> set[int]:

@@ -12,7 +12,6 @@ compiles that alone.
 from __future__ import annotations
 
 import functools
-import operator
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -22,6 +21,8 @@ import torch
 from torch._inductor.output_code import OutputCode
 
 from torch_outboard import _C
+from torch_outboard.inductor.ways.layouts import LaidOut, as_laid_out, layouts_of
+from torch_outboard.inductor.ways.open_sizes import OpenSizes
 from torch_outboard.inductor.ways.program_time import DeviceClock, ProgramTime
 from torch_outboard.inductor.ways.remembered import remember
 from torch_outboard.inductor.ways.sides import (
@@ -32,6 +33,7 @@ from torch_outboard.inductor.ways.sides import (
     Group,
     groups_of,
 )
+from torch_outboard.inductor.ways.work import Sample, mean_work, seconds_at
 from torch_outboard.state import state
 
 # Seconds of work by device kernels after which compiling another way may pay.
@@ -40,6 +42,8 @@ PATIENCE = 1.0
 # for graphs that take a few milliseconds, whose times differ most from call to call.
 _ROUNDS, _ROUNDS_OF_SHORT = 3, 7
 _SHORT = 0.01  # seconds
+# And for graphs whose calls have other sizes each, as many times.
+_TIMES_FOR_OPEN_SIZES = 2
 # What a way takes of the usual one's time at most, to be taken instead.
 _MARGIN = 0.95
 # What of the time that it saves within the graph a program has to gain.
@@ -84,25 +88,6 @@ def _is_cpu(device: int) -> bool:
     return bool(_C.device_properties(device).kind == "cpu")
 
 
-class LaidOut(OutputCode):
-    """A graph whose results are laid out in memory as those of another one."""
-
-    def __init__(self, run: Any, layouts: Sequence[Any]) -> None:
-        self._boxed_call = True
-        self.run = run
-        self.layouts = layouts
-        self.fits = False
-
-    def __call__(self, inputs: Any) -> Any:
-        results = self.run(inputs)
-        if self.fits:
-            return results
-        laid_out = _laid_out(results, self.layouts)
-        # Sizes are the same with each call, and so are the strides that code gives its results.
-        self.fits = all(map(operator.is_, results, laid_out))
-        return laid_out
-
-
 class MeasuredGraph(OutputCode):
     """A graph that tries ways on its first calls, and stays with the fastest.
 
@@ -111,6 +96,7 @@ class MeasuredGraph(OutputCode):
         device: index of the device.
         ways: what compiles the graph; the first one is compiled at once.
         layouts: strides of the results; by default those of the first way.
+        sizes: of a graph whose sizes are open; all of its ways lay results out alike.
     """
 
     def __init__(
@@ -119,6 +105,7 @@ class MeasuredGraph(OutputCode):
         device: int,
         ways: dict[str, Callable[[], Any]],
         layouts: Sequence[Any] | None = None,
+        sizes: OpenSizes | None = None,
     ) -> None:
         self._boxed_call = True
         self.key = key
@@ -128,11 +115,13 @@ class MeasuredGraph(OutputCode):
         self.first = next(iter(ways))
         self.run: Any = None
         self.lock = threading.Lock()
-        self.times: dict[str, list[float]] = {self.first: []}
+        self.times: dict[str, list[Sample]] = {self.first: []}
         self.runs: dict[str, Any] = {}
         self.with_program: str | None = None  # the way that the program is with
         self.calls = 0
-        self.least = 0.0  # seconds that a call by the first way takes
+        self.open_sizes = sizes
+        self.usual_work = 1.0
+        self.least = 0.0  # seconds that a call of such work by the first way takes
         self.least_times: dict[str, float] = {}  # by each way
         self.turns: list[tuple[str, bool]] | None = None
         self.waited_for = False
@@ -156,22 +145,23 @@ class MeasuredGraph(OutputCode):
         ):
             return self._like_first(self.run(inputs))
         try:
-            way = self._next_way()
+            work = self.open_sizes.work(inputs) if self.open_sizes is not None else 1.0
+            way = self._next_way(work)
             if way is None:
                 return self._like_first(self.run(inputs))
             start = self.clock.when_done()
             results = self.run(inputs)
-            self.times[way].append(self.clock.when_done() - start)
+            self.times[way].append((work, self.clock.when_done() - start))
             return self._like_first(results)
         finally:
             self.lock.release()
 
-    def _next_way(self) -> str | None:
+    def _next_way(self, work: float) -> str | None:
         """Goes on to another way when it is time; the way, if the call is to be timed by itself."""
         if self.alone is not None:
-            self._compare(*self.alone)
+            self._compare(*self.alone, self._usual_calls(work))
         elif self.group is not None:
-            self._follow(self.group)
+            self._follow(self.group, self._usual_calls(work))
         elif self.makers:
             return self._turn()
         return None
@@ -181,8 +171,9 @@ class MeasuredGraph(OutputCode):
         if self.turns is None:
             if len(self.times[self.first]) <= _ROUNDS:
                 return self.first
+            if self.calls == 0:
+                self._expect(self.times[self.first])
             self.calls += 1
-            self.least = min(self.times[self.first])
             if self.calls * self.least >= SHARE_TO_WAIT_FOR * PATIENCE and not self.waited_for:
                 self.waited_for = True
                 groups_of(self.device).begin(self)
@@ -197,10 +188,19 @@ class MeasuredGraph(OutputCode):
         self._decide()
         return None
 
+    def _expect(self, samples: list[Sample]) -> None:
+        self.usual_work = mean_work(samples)
+        self.least = seconds_at(self.usual_work, samples)
+
+    def _usual_calls(self, work: float) -> float | None:
+        """How many usual calls have so much work; None where all calls have the same."""
+        return work / self.usual_work if self.open_sizes is not None else None
+
     def _plan(self) -> list[tuple[str, bool]]:
         """Ways in turn, there and back: what else the machine does hits all of them."""
         there = list(self.makers)
         count = _ROUNDS_OF_SHORT if self.least < _SHORT else _ROUNDS
+        count *= 1 if self.open_sizes is None else _TIMES_FOR_OPEN_SIZES
         rounds = [there if number % 2 == 0 else there[::-1] for number in range(count)]
         return [(name, timed) for names in rounds for name in names for timed in (False, True)]
 
@@ -229,7 +229,11 @@ class MeasuredGraph(OutputCode):
 
     def _decide(self) -> None:
         """By the least time of each way, or, where the device is a CPU, of each side."""
-        least = self.least_times = {n: min(times) for n, times in self.times.items() if times}
+        known = {name: samples for name, samples in self.times.items() if samples}
+        self.usual_work = mean_work(sample for samples in known.values() for sample in samples)
+        least = self.least_times = {
+            name: seconds_at(self.usual_work, samples) for name, samples in known.items()
+        }
         groups = groups_of(self.device)
         others = [name for name in least if name != HOST]
         if _is_cpu(self.device) and HOST in least and others:
@@ -247,9 +251,9 @@ class MeasuredGraph(OutputCode):
         saved = self.least_times[usual] - self.least_times[other]
         return saved if saved >= (1 - _MARGIN) * self.least_times[usual] else 0.0
 
-    def _follow(self, group: Group) -> None:
+    def _follow(self, group: Group, usual_calls: float | None) -> None:
         """Takes the side of the other graphs of the program."""
-        group.begin_call(self, self.clock)
+        group.begin_call(self, self.clock, usual_calls)
         decided = group.decided  # before the side, which another thread may change until then
         usual = self.sides[group.side]
         self._take_with_program(usual)
@@ -262,7 +266,9 @@ class MeasuredGraph(OutputCode):
             else:
                 self._stay(usual)
 
-    def _compare(self, usual: str, other: str, gain: float) -> None:
+    def _compare(
+        self, usual: str, other: str, gain: float, usual_calls: float | None
+    ) -> None:
         """Takes the next of two ways that the program is timed by, or stays with the better.
 
         One graph after the other: the usual way, until it is this one's turn.
@@ -274,7 +280,7 @@ class MeasuredGraph(OutputCode):
             return
         if self.program is None:
             self.program = ProgramTime(usual, other, gain=gain)
-        way = self.program.next_way(self.clock)
+        way = self.program.next_way(self.clock, usual_calls)
         if way is not None:
             self._take_with_program(way)
             return
@@ -291,28 +297,11 @@ class MeasuredGraph(OutputCode):
 
     def _like_first(self, results: Any) -> Any:
         """Results laid out in memory as by the first way: code of other graphs relies on that."""
+        if self.open_sizes is not None:
+            return results
         if self.layouts is None:
-            self.layouts = [_strides(result) for result in results]
-        return _laid_out(results, self.layouts)
-
-
-def _laid_out(results: Any, layouts: Sequence[Any]) -> list[Any]:
-    results = list(results)
-    for place, (result, wanted) in enumerate(zip(results, layouts, strict=True)):
-        if wanted is not None and _strides(result) not in (None, wanted):
-            like = torch.empty_strided(
-                result.size(), wanted, dtype=result.dtype, device=result.device
-            )
-            results[place] = like.copy_(result)
-    return results
-
-
-def _strides(result: Any) -> tuple[int, ...] | None:
-    """Of a result that is a tensor; 1 where a dimension has no neighbours."""
-    if not isinstance(result, torch.Tensor) or result.layout != torch.strided:
-        return None
-    sizes = zip(result.size(), result.stride(), strict=True)
-    return tuple(stride if size > 1 else 1 for size, stride in sizes)
+            self.layouts = layouts_of(results)
+        return as_laid_out(results, self.layouts)
 
 
 def choose(
@@ -321,6 +310,7 @@ def choose(
     device: int,
     makers: dict[str, Callable[[], Any]],
     layouts: Sequence[Any] | None = None,
+    sizes: OpenSizes | None = None,
 ) -> Any:
     """A graph by the way that is chosen, or one that will choose.
 
@@ -330,6 +320,7 @@ def choose(
         device: index of the device.
         makers: what compiles to "kernels", for the "host", and, where it can, to "eager".
         layouts: strides of the results, if they are not those of the first way.
+        sizes: if they are open.
     """
     kernels = functools.cache(makers["kernels"])
     ways: dict[str, Callable[[], Any]] = {
@@ -339,6 +330,7 @@ def choose(
     }
     if chosen not in ways:
         order = ("kernels", "device", "host", "eager")
-        return MeasuredGraph(key, device, {way: ways[way] for way in order if way in ways}, layouts)
+        known = {way: ways[way] for way in order if way in ways}
+        return MeasuredGraph(key, device, known, layouts, sizes)
     run = _with_program(ways[chosen](), device, chosen)
     return run if layouts is None else LaidOut(run, layouts)

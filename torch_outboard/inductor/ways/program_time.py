@@ -21,6 +21,8 @@ from torch_outboard.state import state
 # are timed, and all before are not, since the system takes its time to move threads from where
 # they were.
 TIMED_SECONDS = 0.05
+# Where calls differ in their work, a row has so many at least.
+_CALLS_OF_OPEN_SIZES = 8
 # Rounds are rows of all ways; after so many seconds of them, some are enough.
 _ROUNDS, _ROUNDS_OF_LONG, _LONG = 5, 3, 10.0
 
@@ -56,7 +58,7 @@ class ProgramTime:
         share: the same, of its time by the usual one.
 
     Attributes:
-        times: seconds from call to call, of each row.
+        times: seconds from a usual call to the next one, of each row.
     """
 
     def __init__(self, *ways: str, gain: float = 0.0, share: float = 0.0) -> None:
@@ -70,29 +72,36 @@ class ProgramTime:
         # The calls that are timed together: how many, how many are to come, and when they began.
         self._count = self._left = 0
         self._start = 0.0
+        self._done = 0.0  # their work
 
-    def next_way(self, clock: Clock) -> str | None:
-        """The way of a call that begins; None if there were enough."""
+    def next_way(self, clock: Clock, usual_calls: float | None = None) -> str | None:
+        """The way of a call that begins; None if there were enough.
+
+        Args:
+            usual_calls: how many usual ones the call has the work of, if calls differ in that.
+        """
         if self._left == 0:
             now = clock.when_done()
-            if not self._ends_row(now):
+            least = 2 if usual_calls is None else _CALLS_OF_OPEN_SIZES
+            if not self._ends_row(now, least):
                 self._count *= 2
             elif self._begins_row(now):
                 self._count = 1
             else:
                 return None
-            self._left, self._start = self._count, now
+            self._left, self._start, self._done = self._count, now, 0.0
         self._left -= 1
+        self._done += 1.0 if usual_calls is None else usual_calls
         return self._rows[0]
 
-    def _ends_row(self, now: float) -> bool:
+    def _ends_row(self, now: float, least: int) -> bool:
         """Notes how long calls took, if that is to be known; whether there is no row any more."""
         if self._count == 0:
             return True
         seconds = now - self._start
-        if self._count == 1 or seconds < TIMED_SECONDS:
+        if self._count < least or seconds < TIMED_SECONDS:
             return False
-        self.times[self._rows.pop(0)].append(seconds / self._count)
+        self.times[self._rows.pop(0)].append(seconds / self._done)
         return True
 
     def _begins_row(self, now: float) -> bool:

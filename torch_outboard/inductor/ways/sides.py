@@ -89,22 +89,23 @@ class Group:
         for side in SIDES:
             self._seconds[side] += seconds[side]
 
-    def begin_call(self, graph: object, clock: Clock) -> None:
+    def begin_call(self, graph: object, clock: Clock, usual_calls: float | None = None) -> None:
         """Notes that a call of a graph begins, for which `side` holds then.
 
         Args:
             graph: one of the group.
             clock: asked at calls of the lead alone.
+            usual_calls: as of `ProgramTime.next_way`.
         """
         # Another thread's call goes along: the clock may wait for work that waits for that thread.
         if not self._lock.acquire(blocking=False):
             return
         try:
-            self._begin_call(graph, clock)
+            self._begin_call(graph, clock, usual_calls)
         finally:
             self._lock.release()
 
-    def _begin_call(self, graph: object, clock: Clock) -> None:
+    def _begin_call(self, graph: object, clock: Clock, usual_calls: float | None) -> None:
         lead = self._lead.graph()
         if self.decided or not self._lead.is_taken_by(graph):
             return
@@ -120,7 +121,7 @@ class Group:
                 (self.side,), self.decided = sides, True
                 return
             self._times = ProgramTime(*sides, share=_SHARE)
-        side = self._times.next_way(clock)
+        side = self._times.next_way(clock, usual_calls)
         self.side = side or self._times.best()
         self.decided = side is None
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import torch
 from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_outboard.inductor import host_code
@@ -69,6 +70,13 @@ class Source:
         with trace, config.patch(changed):
             return step(self.graph, self.inputs, *self.arguments, **self.rest)
 
+    def conditions(self) -> list[Any]:
+        """What has to be true of open sizes, as expressions, which grow as ways are compiled."""
+        from torch._inductor.utils import shape_env_from_inputs
+
+        sizes = shape_env_from_inputs(self.inputs)
+        return [guard.expr for guard in sizes.guards] if sizes is not None else []
+
     def pack(self) -> bytes | None:
         """For another process; None where that is not possible."""
         from torch._inductor import compile_fx, config
@@ -86,11 +94,22 @@ class Source:
                 node.meta = {key: value for key, value in node.meta.items() if key == "val"}
             module = torch.fx.GraphModule(self.graph, graph)
             with _disable_current_modes():  # constants are tensors that have values
-                packed = GraphPickler.dumps((module, list(self.inputs)), Options(ops_filter=None))
+                inputs = [_as_no_view(value) for value in self.inputs]
+                packed = GraphPickler.dumps((module, inputs), Options(ops_filter=None))
             return pickle.dumps((packed, self.rest))
         except Exception as problem:
             log.info("a graph is not kept: %s", problem)
             return None
+
+
+def _as_no_view(value: Any) -> Any:
+    """An input of which its base is not known: all that a view is of would have to be picklable."""
+    if not isinstance(value, FakeTensor) or not value._is_view():
+        return value
+    with value.fake_mode:
+        return torch.empty_strided(
+            value.size(), value.stride(), dtype=value.dtype, device=value.device
+        )
 
 
 def unpack(packed: bytes, settings: dict[str, Any]) -> Source:

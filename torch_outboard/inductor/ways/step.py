@@ -18,8 +18,9 @@ from torch_outboard.inductor.ways.kept_graph import (
     sizes_of_results,
     strides_of_results,
 )
+from torch_outboard.inductor.ways.open_sizes import CodeForSizes, OpenSizes, other_layouts
 from torch_outboard.inductor.ways.remembered import key_of, remembered
-from torch_outboard.inductor.ways.source import Compile, Source
+from torch_outboard.inductor.ways.source import Compile, Source, unpack
 
 
 def compiling_by_choice(inner_compile: Compile) -> Compile:
@@ -29,6 +30,8 @@ def compiling_by_choice(inner_compile: Compile) -> Compile:
     def compile_graph(
         graph: torch.fx.GraphModule, inputs: Sequence[Any], *arguments: Any, **rest: Any
     ) -> Any:
+        from torch._inductor import config
+
         device = _device(graph, inputs)
         if device is None:
             return inner_compile(graph, inputs, *arguments, **rest)
@@ -40,8 +43,7 @@ def compiling_by_choice(inner_compile: Compile) -> Compile:
         described = describe(graph, inputs)
         key = key_of(described, device)
         chosen = remembered().get(key)
-        on_host, plain, sizes = source(), _is_plain(graph), sizes_of_results(graph)
-        packed, calls = on_host.pack(), host_code.names_of_calls(graph)
+        on_host, plain = source(), _is_plain(graph)
         compiled: dict[str, Any] = {}
 
         def kernels() -> Any:
@@ -53,12 +55,25 @@ def compiling_by_choice(inner_compile: Compile) -> Compile:
             compiled["host"] = getattr(moved, "compiled", None)
             return moved
 
+        packed = on_host.pack()
+        if _has_open_sizes(graph, inputs):
+            makers = {"kernels": kernels, "host": host}
+            if packed is None:  # what is compiled later would change what is known of sizes
+                return kernels()
+            sizes = OpenSizes(inputs)
+            if chosen != "host":
+                late = functools.partial(unpack, packed, config.get_config_copy())
+                makers["host"] = lambda: _host_for_sizes(late(), compiled["kernels"], sizes)
+            return choice.choose(key, chosen, device, makers, sizes=sizes)
+
+        sizes_before = sizes_of_results(graph)
+        calls = host_code.names_of_calls(graph)
         makers = {"kernels": kernels, "host": host}
         if plain:
             makers["eager"] = source().eager
         result = choice.choose(key, chosen, device, makers)
         for way, code in compiled.items():
-            layouts = strides_of_results(code, sizes)
+            layouts = strides_of_results(code, sizes_before)
             if packed is not None and layouts is not None:
                 about = Description(device, packed, described, plain, calls)
                 keep(result, KeptGraph(code, way, about, layouts), inputs)
@@ -68,17 +83,33 @@ def compiling_by_choice(inner_compile: Compile) -> Compile:
     return compile_graph
 
 
+def _host_for_sizes(source: Source, kernels: Any, sizes: OpenSizes) -> Any:
+    """Code for the host, of a source of its own; kernels run at sizes for which it does not hold."""
+    known = len(source.conditions())
+    moved = source.host()
+    conditions = source.conditions()[known:]
+    layouts = other_layouts(getattr(moved, "compiled", None), kernels)
+    return CodeForSizes(moved, kernels, sizes, conditions, layouts)
+
+
 def _device(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> int | None:
-    """Of a graph that may go any way; None if sizes are open, or where the CPU differs."""
-    if any(not isinstance(value, torch.Tensor) for value in inputs):
+    """Of a graph that may go any way; None if it finds sizes itself, or where the CPU differs."""
+    if any(not isinstance(value, (torch.Tensor, torch.SymInt, int)) for value in inputs):
         return None
     tensors = list(host_code.tensors_of(graph, inputs))
     devices = {value.device for value in tensors if host_code.is_ours(value)}
     if len(devices) != 1 or not host_code.suits(graph, inputs, with_draws=True):
         return None
-    if any(not isinstance(size, int) for value in tensors for size in value.size()):
+    if any("unbacked_bindings" in node.meta for node in graph.graph.nodes):
         return None
     return devices.pop().index or 0
+
+
+def _has_open_sizes(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> bool:
+    tensors = host_code.tensors_of(graph, inputs)
+    return any(not isinstance(value, torch.Tensor) for value in inputs) or any(
+        not isinstance(size, int) for value in tensors for size in value.size()
+    )
 
 
 def _is_plain(graph: torch.fx.GraphModule) -> bool:
@@ -93,4 +124,9 @@ def _is_plain(graph: torch.fx.GraphModule) -> bool:
 
 def describe(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
     """What a choice holds for, of a graph and what it gets."""
-    return graph.code, [(str(x.dtype), tuple(x.size()), tuple(x.stride())) for x in inputs]
+    return graph.code, [
+        (str(x.dtype), tuple(x.size()), tuple(x.stride()))
+        if isinstance(x, torch.Tensor)
+        else str(x)
+        for x in inputs
+    ]
