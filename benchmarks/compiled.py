@@ -2,14 +2,13 @@
 
     python -m benchmarks.compiled [--device ocl] [--rounds 21] [--save NAME] [names or groups...]
 
-Groups are fused, chain, sorts, steps and optimizers. By default what is compiled runs by device
-kernels alone (OUTBOARD_WAY=device) and is compared with Inductor's code for CPU; `--how eager` is
-eager mode on the device, `--how auto` compiled with the way chosen. `--reference` is compiled or
-eager on CPU, or "device eager", or "device separate", in which an optimizer has kernels for each
-tensor.
-Besides, `calls` measures what a call of a compiled graph of one small kernel takes, and `first` the
-first call of a compiled training step, without and with its caches. `--save` keeps both as
-NAME_calls.
+Groups are fused, chain, sorts, steps, "open sizes" and optimizers. By default what is compiled runs
+by device kernels alone (OUTBOARD_WAY=device) and is compared with Inductor's code for CPU; `--how
+eager` is eager mode on the device, `--how auto` compiled with the way chosen. `--reference` is
+compiled or eager on CPU, or "device eager", or "device separate", in which an optimizer has kernels
+for each tensor. Besides, `calls` measures what a call of a compiled graph of one small kernel
+takes, and `first` the first call of a compiled training step, without and with its caches. `--save`
+keeps both as NAME_calls.
 """
 
 from __future__ import annotations
@@ -115,21 +114,32 @@ def _optimizer(kind: str, make_model: Callable[[], torch.nn.Module]) -> Work:
     return make
 
 
-def _step(name: str) -> Work:
-    """A whole step of training; forward and backward are compiled, and the optimizer by itself."""
+def _cut(x: torch.Tensor, length: int) -> torch.Tensor:
+    """Of sequences; what is to be learned of whole ones stays."""
+    return x[:, :length].contiguous() if x.dim() > 1 else x
+
+
+def _step(name: str, lengths: tuple[int, ...] = ()) -> Work:
+    """A whole step of training; forward and backward are compiled, and the optimizer by itself.
+
+    With lengths, there is a step for each, whose inputs are cut to that, and sizes are open.
+    """
 
     def make(device: str) -> Callable[[], object]:
         model, inputs, loss = MODELS[name]()
-        net, given = model.to(device), [x.to(device) for x in inputs]
+        net, whole = model.to(device), [x.to(device) for x in inputs]
+        batches = [[_cut(x, length) for x in whole] for length in lengths] or [whole]
         optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
         forward, update = net, optimizer.step
         if _compiled():
-            forward, update = torch.compile(net), torch.compile(optimizer.step)
+            forward = torch.compile(net, dynamic=True if lengths else None)
+            update = torch.compile(optimizer.step)
 
         def step() -> None:
-            optimizer.zero_grad(set_to_none=True)
-            loss(forward(*given[:-1]), given[-1]).backward()
-            update()
+            for given in batches:
+                optimizer.zero_grad(set_to_none=True)
+                loss(forward(*given[:-1]), given[-1]).backward()
+                update()
 
         step()
         # Until each graph has chosen its way.
@@ -143,15 +153,19 @@ def _step(name: str) -> Work:
     return make
 
 
+# What inputs are cut to, one after the other.
+OPEN_SIZES = {"small GPT": (128, 96, 64, 112, 80), "tiny BERT": (64, 48, 32, 56, 40)}
 GROUPS = {
     "fused": [*list(_cases())[:9], "Adam step"],
     "chain": ["chain and sum", "sum of columns"],
     "sorts": [name for name in _cases() if name.startswith(("sort", "nucleus"))],
     "steps": list(MODELS),
+    "open sizes": [f"{name}, open sizes" for name in OPEN_SIZES],
     "optimizers": ["AdamW step, small GPT", "AdamW step, ResNet-18"],
 }
 WORKS: dict[str, Work] = {name: _work(name) for name in _cases()}
 WORKS |= {name: _step(name) for name in MODELS}
+WORKS |= {f"{name}, open sizes": _step(name, lengths) for name, lengths in OPEN_SIZES.items()}
 WORKS |= {
     "Adam step": _optimizer("Adam", training_steps.Gpt),
     "AdamW step, small GPT": _optimizer("AdamW", training_steps.Gpt),
@@ -178,7 +192,7 @@ def paired(names: list[str], device: str, how: str, reference: str, rounds: int)
     results = compare(
         names, device=device, reference=other, rounds=rounds, module=module,
         environment=settings, reference_environment=of_reference,
-        round_seconds=STEP_SECONDS if set(names) <= set(MODELS) else None,
+        round_seconds=STEP_SECONDS if set(names) <= {*MODELS, *GROUPS["open sizes"]} else None,
     )  # fmt: skip
     ending = f"{device} {how} / {reference if other != 'cpu' else f'CPU {reference}'}"
     return [replace(result, name=f"{result.name}, {ending}") for result in results]

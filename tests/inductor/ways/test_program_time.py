@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import pytest
@@ -113,3 +114,19 @@ def test_a_row_in_which_the_machine_was_busy_does_not_decide(row: int):
 
     run(times, span)
     assert times.best() == "b"
+
+
+@pytest.mark.parametrize("better", ["a", "b"])
+def test_calls_that_differ_in_their_work(better: str):
+    """One way's calls may be the larger ones by chance."""
+    chance, times = random.Random(2), ProgramTime("a", "b", gain=0.1)
+    now = 1.0
+
+    class Here:
+        def when_done(self) -> float:
+            return now
+
+    while (way := times.next_way(Here(), work := chance.uniform(0.2, 1.8))) is not None:
+        now += work * (1.0 if way == better else 1.2)
+    assert times.best() == better
+    assert times.times[better] == pytest.approx([1.0] * len(times.times[better]))

@@ -266,9 +266,7 @@ class MeasuredGraph(OutputCode):
             else:
                 self._stay(usual)
 
-    def _compare(
-        self, usual: str, other: str, gain: float, usual_calls: float | None
-    ) -> None:
+    def _compare(self, usual: str, other: str, gain: float, usual_calls: float | None) -> None:
         """Takes the next of two ways that the program is timed by, or stays with the better.
 
         One graph after the other: the usual way, until it is this one's turn.

@@ -80,7 +80,9 @@ class CodeForSizes(OutputCode):
         self.other = other
         self.sizes = sizes
         self.condition = _compiled(" and ".join([f"({one})" for one in conditions] or ["True"]))
-        texts = [None if each is None else f"({' '.join(f'{s},' for s in each)})" for each in layouts]
+        texts = [
+            None if each is None else f"({' '.join(f'{s},' for s in each)})" for each in layouts
+        ]
         self.layouts = _compiled(f"[{', '.join(map(str, texts))}]") if any(texts) else None
         for code in filter(None, (self.condition, self.layouts)):
             try:

@@ -84,7 +84,7 @@ def compiling_by_choice(inner_compile: Compile) -> Compile:
 
 
 def _host_for_sizes(source: Source, kernels: Any, sizes: OpenSizes) -> Any:
-    """Code for the host, of a source of its own; kernels run at sizes for which it does not hold."""
+    """Code for the host, from a source of its own, and kernels at sizes for which it is not."""
     known = len(source.conditions())
     moved = source.host()
     conditions = source.conditions()[known:]

@@ -1,0 +1,169 @@
+"""The choice of a way for graphs whose sizes are open."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch._inductor.compile_fx  # registers the backend
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+
+import torch_outboard
+from tests.support import run_python
+from torch_outboard.inductor.ways import choice, program_time, sides
+from torch_outboard.inductor.ways.open_sizes import CodeForSizes, OpenSizes, other_layouts
+from torch_outboard.inductor.ways.remembered import remembered
+
+
+def open_tensor(*sizes: int) -> Any:
+    """A tensor as graphs are compiled for, all of whose sizes are open."""
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    context = StatelessSymbolicContext([DimDynamic.DYNAMIC] * len(sizes))
+    return mode.from_tensor(torch.empty(sizes), symbolic_context=context)
+
+
+@pytest.fixture
+def x() -> Any:
+    return open_tensor(3, 5)
+
+
+def test_sizes_of_a_call(x: Any):
+    sizes = OpenSizes([torch.empty(4), x.size(1), x])
+    rows, columns = map(str, x.size())
+    inputs = [torch.empty(4), 7, torch.empty(2, 7)]
+    assert sizes.values(inputs) == {rows: 2, columns: 7}
+    assert sizes.work(inputs) == 14
+    assert OpenSizes([torch.empty(4)]).work([torch.empty(4)]) == 1
+
+
+class Code:
+    """Stands for Inductor's code, and says how it was called."""
+
+    def __init__(self, name: str, calls: list[str], strides: list[Any] | None = None) -> None:
+        self.name = name
+        self.calls = calls
+        self.output_strides = strides
+
+    def __call__(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        self.calls.append(self.name)
+        return [inputs[0] + 0]
+
+
+def test_code_that_holds_for_some_sizes(x: Any):
+    calls: list[str] = []
+    host, kernels = Code("host", calls), Code("kernels", calls)
+    conditions = [x.size(0).node.expr * x.size(1).node.expr <= 12, x.size(0).node.expr > 1]
+    run = CodeForSizes(host, kernels, OpenSizes([x]), conditions, [None])
+    for sizes in ((3, 4), (3, 5), (1, 4), (2, 2)):
+        run([torch.ones(sizes)])
+    assert calls == ["host", "kernels", "kernels", "host"]
+
+
+def test_results_are_laid_out_as_by_the_kernels(x: Any):
+    rows = str(x.size(0))
+    kernels, host = Code("kernels", [], [("1", rows)]), Code("host", [], [("5", "1")])
+    layouts = other_layouts(host, kernels)
+    assert layouts == [("1", rows)]
+    assert other_layouts(host, host) == [None]
+    run = CodeForSizes(host, kernels, OpenSizes([x]), [], layouts)
+    for count in (3, 6):
+        given = torch.arange(count * 5).view(count, 5)
+        (result,) = run([given])
+        assert result.stride() == (1, count)
+        assert result.equal(given)
+
+
+def test_code_that_depends_on_what_inputs_do_not_show(x: Any):
+    other = open_tensor(9)
+    known, (length,) = OpenSizes([other]), x.size()[:1]
+    with pytest.raises(NotImplementedError, match="more than sizes"):
+        CodeForSizes(
+            Code("", []), Code("", []), OpenSizes([torch.empty(3)]), [length.node.expr > 2], []
+        )
+    with pytest.raises(NotImplementedError, match="not known"):
+        other_layouts(Code("", []), Code("", []))
+    assert known.open_inputs == [0]
+
+
+class Clock:
+    """Stands for the module `time`."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("best", ["kernels", "host"])
+def test_the_faster_way_for_calls_that_differ(
+    device: torch.device, best: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, x: Any
+):
+    """By a sixth, where the largest call takes 50 times as long as the smallest one."""
+    clock, calls = Clock(), list[str]()
+    monkeypatch.setenv("OUTBOARD_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(choice, "PATIENCE", 0.0)
+    monkeypatch.setattr(program_time, "TIMED_SECONDS", 0.0)
+    monkeypatch.setattr(program_time, "time", clock)
+    monkeypatch.setattr(sides, "_groups", {})
+
+    def way(name: str) -> Callable[[], Any]:
+        def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+            clock.now += inputs[0].numel() * (0.001 if name == best else 0.0012)
+            calls.append(name)
+            return [inputs[0] + 1]
+
+        return lambda: run
+
+    makers = {name: way(name) for name in ("kernels", "host")}
+    run = choice.MeasuredGraph("key", device.index or 0, makers, sizes=OpenSizes([x]))
+    chance = random.Random(1)
+    for count in range(1, 600):
+        (result,) = run([torch.ones(chance.randint(2, 10), chance.randint(2, 10), device=device)])
+        assert result.unique().tolist() == [2]
+        assert len(calls) == count
+    assert {*calls} == {"kernels", "host"}
+    assert remembered() == {"key": best}
+    assert {*calls[-20:]} == {best}
+
+
+TRAINING = """
+import copy, torch, torch_outboard
+from torch_outboard.inductor.ways import choice, program_time
+from torch_outboard.inductor.ways.open_sizes import CodeForSizes
+from torch_outboard.inductor.ways.remembered import remembered
+choice.PATIENCE = program_time.TIMED_SECONDS = 0.0
+went = set()
+def going(self, inputs, call=CodeForSizes.__call__):
+    went.add("host")
+    return call(self, inputs)
+CodeForSizes.__call__ = going
+name = torch_outboard.device_name()
+torch.manual_seed(0)
+net = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+ours = copy.deepcopy(net).to(name)
+compiled = torch.compile(ours, dynamic=True)
+# Code for the CPU that is compiled at the first sizes need not hold for the last ones.
+for count in range(460):
+    x = torch.randn(2 + count % 5, 3 + count % 7, 16) if count < 450 else torch.randn(90, 70, 16)
+    for model, given in ((net, x), (compiled, x.to(name))):
+        model.zero_grad()
+        model(given).square().mean().backward()
+    for theirs, mine in zip(net.parameters(), ours.parameters()):
+        torch.testing.assert_close(mine.grad.cpu(), theirs.grad, rtol=1e-3, atol=1e-5)
+print(len(remembered()), *went)
+"""
+
+
+@pytest.mark.slow
+def test_training_with_open_sizes_is_right_while_ways_are_tried(tmp_path: Any):
+    if not torch_outboard._C.shares_host_memory(0):
+        pytest.skip("the host does not reach the device's memory")
+    settings = {"OUTBOARD_WAY": "auto", "OUTBOARD_CACHE_DIR": str(tmp_path)}
+    # The forward and the backward graph; again, with what was chosen.
+    assert run_python(TRAINING, timeout=280, **settings).split() == ["2", "host"]
+    assert run_python(TRAINING, timeout=280, **settings).split()[0] == "2"
