@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sympy
 import torch
 import torch._inductor.compile_fx  # registers the backend
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from torch.utils._sympy.functions import FloorDiv, Max, Mod
 
 import torch_outboard
 from tests.support import run_python
@@ -56,11 +58,16 @@ class Code:
 def test_code_that_holds_for_some_sizes(x: Any):
     calls: list[str] = []
     host, kernels = Code("host", calls), Code("kernels", calls)
-    conditions = [x.size(0).node.expr * x.size(1).node.expr <= 12, x.size(0).node.expr > 1]
+    rows, columns = (size.node.expr for size in x.size())
+    conditions = [
+        sympy.Ne(FloorDiv(rows, 2), 0),
+        sympy.Or(sympy.Eq(Mod(columns, 2), 0), rows * columns <= 9),
+        Max(rows, columns) < 9,
+    ]
     run = CodeForSizes(host, kernels, OpenSizes([x]), conditions, [None])
-    for sizes in ((3, 4), (3, 5), (1, 4), (2, 2)):
+    for sizes in ((3, 4), (3, 5), (1, 4), (2, 3), (9, 2)):
         run([torch.ones(sizes)])
-    assert calls == ["host", "kernels", "kernels", "host"]
+    assert calls == ["host", "kernels", "kernels", "host", "kernels"]
 
 
 def test_results_are_laid_out_as_by_the_kernels(x: Any):

@@ -9,6 +9,7 @@ import sympy
 import torch
 from torch._inductor.output_code import OutputCode
 from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
+from torch.utils._sympy.printers import PythonPrinter
 
 from torch_outboard.inductor.ways.layouts import as_laid_out
 
@@ -79,7 +80,8 @@ class CodeForSizes(OutputCode):
         self.run = run
         self.other = other
         self.sizes = sizes
-        self.condition = _compiled(" and ".join([f"({one})" for one in conditions] or ["True"]))
+        every = [f"({PythonPrinter().doprint(condition)})" for condition in conditions]
+        self.condition = _compiled(" and ".join(every) or "True")
         texts = [
             None if each is None else f"({' '.join(f'{s},' for s in each)})" for each in layouts
         ]
