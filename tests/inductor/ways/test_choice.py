@@ -11,37 +11,16 @@ import torch
 import torch._inductor.compile_fx  # registers the backend
 
 import torch_outboard
+from tests.inductor.ways.conftest import Clock
 from tests.support import run_python
 from torch_outboard import _C, fallback
-from torch_outboard.inductor.ways import choice, program_time, sides
+from torch_outboard.inductor.ways import choice
 from torch_outboard.inductor.ways.remembered import remembered
 
 SLOW, FAST = 0.06, 0.02
 
 
-@pytest.fixture(autouse=True)
-def own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    monkeypatch.setenv("OUTBOARD_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(choice, "PATIENCE", 0.0)
-    monkeypatch.setattr(program_time, "TIMED_SECONDS", 0.0)
-    monkeypatch.setattr(sides, "_groups", {})
-
-
-class Clock:
-    """Stands for the module `time`; what a machine with other work to do adds is not measured."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def perf_counter(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(program_time, "time", made)
-    return made
+pytestmark = pytest.mark.usefixtures("chooses_at_once")
 
 
 def graph(seconds: dict[str, float], device: torch.device, calls: list[str], clock: Clock) -> Any:

@@ -15,8 +15,9 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 from torch.utils._sympy.functions import FloorDiv, Max, Mod
 
 import torch_outboard
+from tests.inductor.ways.conftest import Clock
 from tests.support import run_python
-from torch_outboard.inductor.ways import choice, program_time, sides
+from torch_outboard.inductor.ways import choice
 from torch_outboard.inductor.ways.open_sizes import CodeForSizes, OpenSizes, other_layouts
 from torch_outboard.inductor.ways.remembered import remembered
 
@@ -96,27 +97,13 @@ def test_code_that_depends_on_what_inputs_do_not_show(x: Any):
     assert known.open_inputs == [0]
 
 
-class Clock:
-    """Stands for the module `time`."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def perf_counter(self) -> float:
-        return self.now
-
-
 @pytest.mark.parametrize("best", ["kernels", "host"])
+@pytest.mark.usefixtures("chooses_at_once")
 def test_the_faster_way_for_calls_that_differ(
-    device: torch.device, best: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, x: Any
+    device: torch.device, best: str, clock: Clock, x: Any
 ):
-    """By a sixth, where the largest call takes 50 times as long as the smallest one."""
-    clock, calls = Clock(), list[str]()
-    monkeypatch.setenv("OUTBOARD_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(choice, "PATIENCE", 0.0)
-    monkeypatch.setattr(program_time, "TIMED_SECONDS", 0.0)
-    monkeypatch.setattr(program_time, "time", clock)
-    monkeypatch.setattr(sides, "_groups", {})
+    """By a sixth, where the largest call does 25 times as much as the smallest one."""
+    calls = list[str]()
 
     def way(name: str) -> Callable[[], Any]:
         def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -1,0 +1,34 @@
+"""A clock of the tests' own, and choices that are made within few calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from torch_outboard.inductor.ways import choice, program_time, sides
+
+
+class Clock:
+    """Stands for the module `time`; what a machine with other work to do adds is not measured."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(program_time, "time", made)
+    return made
+
+
+@pytest.fixture
+def chooses_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setenv("OUTBOARD_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(choice, "PATIENCE", 0.0)
+    monkeypatch.setattr(program_time, "TIMED_SECONDS", 0.0)
+    monkeypatch.setattr(sides, "_groups", {})
