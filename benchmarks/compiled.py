@@ -35,7 +35,7 @@ Function = Callable[..., object]
 
 # Steps of training follow each other.
 STEP_SECONDS = 0.3
-AUTO_SECONDS, AUTO_STEPS = 60, 40
+AUTO_SECONDS, AUTO_SECONDS_OF_OPEN_SIZES, AUTO_STEPS = 60, 150, 40
 _HOW = "BENCHMARK_HOW"
 
 
@@ -144,7 +144,8 @@ def _step(name: str, lengths: tuple[int, ...] = ()) -> Work:
         step()
         # Until each graph has chosen its way.
         if os.environ.get(_HOW) == "auto":
-            end, steps = time.perf_counter() + AUTO_SECONDS, 0
+            seconds = AUTO_SECONDS_OF_OPEN_SIZES if lengths else AUTO_SECONDS
+            end, steps = time.perf_counter() + seconds, 0
             while time.perf_counter() < end or steps < AUTO_STEPS:
                 step()
                 steps += 1

@@ -158,6 +158,8 @@ def test_training_with_open_sizes_is_right_while_ways_are_tried(tmp_path: Any):
     if not torch_outboard._C.shares_host_memory(0):
         pytest.skip("the host does not reach the device's memory")
     settings = {"OUTBOARD_WAY": "auto", "OUTBOARD_CACHE_DIR": str(tmp_path)}
-    # The forward and the backward graph; again, with what was chosen.
+    # The forward and the backward graph.
     assert run_python(TRAINING, timeout=280, **settings).split() == ["2", "host"]
-    assert run_python(TRAINING, timeout=280, **settings).split()[0] == "2"
+    # Again, with what was chosen. If that is code for the CPU, which lays out what it saves in its
+    # own way from the beginning, the backward graph is another one.
+    assert run_python(TRAINING, timeout=280, **settings).split()[0] in ("2", "3")
