@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import torch_outboard
 from torch_outboard.inductor.ways import choice, program_time, sides
 
 
@@ -32,3 +33,11 @@ def chooses_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setattr(choice, "PATIENCE", 0.0)
     monkeypatch.setattr(program_time, "TIMED_SECONDS", 0.0)
     monkeypatch.setattr(sides, "_groups", {})
+
+
+@pytest.fixture
+def measuring(tmp_path: Any) -> dict[str, str]:
+    """Settings of a process that measures its graphs, and finds what was chosen in the folder."""
+    if not torch_outboard._C.shares_host_memory(0):
+        pytest.skip("the host does not reach the device's memory")
+    return {"OUTBOARD_WAY": "auto", "OUTBOARD_CACHE_DIR": str(tmp_path)}

@@ -205,13 +205,10 @@ print(len(remembered()))
 
 
 @pytest.mark.slow
-def test_training_is_right_while_ways_are_tried(tmp_path: Any):
-    if not torch_outboard._C.shares_host_memory(0):
-        pytest.skip("the host does not reach the device's memory")
-    settings = {"OUTBOARD_WAY": "auto", "OUTBOARD_CACHE_DIR": str(tmp_path)}
+def test_training_is_right_while_ways_are_tried(measuring: dict[str, str]):
     # The forward and the backward graph; again, with what was chosen.
     for _ in range(2):
-        assert run_python(TRAINING, timeout=280, **settings).split() == ["2"]
+        assert run_python(TRAINING, timeout=280, **measuring).split() == ["2"]
 
 
 ATTENTION = """
@@ -233,11 +230,8 @@ print(counted, len(remembered()))
 
 
 @pytest.mark.slow
-def test_graphs_with_operators_of_the_device_alone_keep_their_kernels(tmp_path: Any):
-    if not torch_outboard._C.shares_host_memory(0):
-        pytest.skip("the host does not reach the device's memory")
-    settings = {"OUTBOARD_WAY": "auto", "OUTBOARD_CACHE_DIR": str(tmp_path)}
-    assert run_python(ATTENTION, timeout=280, **settings).split() == ["2", "0"]
+def test_graphs_with_operators_of_the_device_alone_keep_their_kernels(measuring: dict[str, str]):
+    assert run_python(ATTENTION, timeout=280, **measuring).split() == ["2", "0"]
 
 
 DRAWS = """
@@ -279,10 +273,7 @@ print(*tried, sep=";")
 
 
 @pytest.mark.slow
-def test_graphs_that_draw_have_the_same_numbers_by_every_way(tmp_path: Any):
-    if not torch_outboard._C.shares_host_memory(0):
-        pytest.skip("the host does not reach the device's memory")
-    settings = {"OUTBOARD_WAY": "auto", "OUTBOARD_CACHE_DIR": str(tmp_path)}
-    ways = run_python(DRAWS, timeout=280, **settings).strip().split(";")
+def test_graphs_that_draw_have_the_same_numbers_by_every_way(measuring: dict[str, str]):
+    ways = run_python(DRAWS, timeout=280, **measuring).strip().split(";")
     assert len(ways) == 2
     assert {"device host kernels" in ways, all("host" in way for way in ways)} == {True}

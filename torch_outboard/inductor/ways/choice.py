@@ -200,7 +200,8 @@ class MeasuredGraph(OutputCode):
         """Ways in turn, there and back: what else the machine does hits all of them."""
         there = list(self.makers)
         count = _ROUNDS_OF_SHORT if self.least < _SHORT else _ROUNDS
-        count *= 1 if self.open_sizes is None else _TIMES_FOR_OPEN_SIZES
+        if self.open_sizes is not None:
+            count *= _TIMES_FOR_OPEN_SIZES
         rounds = [there if number % 2 == 0 else there[::-1] for number in range(count)]
         return [(name, timed) for names in rounds for name in names for timed in (False, True)]
 

@@ -89,6 +89,8 @@ def _host_for_sizes(source: Source, kernels: Any, sizes: OpenSizes) -> Any:
     moved = source.host()
     conditions = source.conditions()[known:]
     layouts = other_layouts(getattr(moved, "compiled", None), kernels)
+    if not conditions and not any(layouts):
+        return moved
     return CodeForSizes(moved, kernels, sizes, conditions, layouts)
 
 
