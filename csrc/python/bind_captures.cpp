@@ -1,6 +1,7 @@
 // What runs graphs that PyTorch has compiled: tensors of captured graphs, which are copied in
 // before a replay and given out after it.
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/StorageImpl.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -11,15 +12,21 @@
 
 #include "python/bindings.h"
 #include "runtime/driver/driver_table.h"
+#include "runtime/streams/stream.h"
 
 namespace py = pybind11;
 
 namespace outboard {
 namespace {
 
-const at::Tensor& tensor_at(const py::list& inputs, size_t index) {
+py::handle item(const py::list& inputs, size_t index) {
   PyObject* object = PyList_GetItem(inputs.ptr(), static_cast<Py_ssize_t>(index));  // borrowed
   if (object == nullptr) throw py::error_already_set();
+  return object;
+}
+
+const at::Tensor& tensor_at(const py::list& inputs, size_t index) {
+  PyObject* object = item(inputs, index).ptr();
   if (!THPVariable_Check(object)) throw py::type_error("a captured graph was given no tensor");
   return THPVariable_Unpack(object);
 }
@@ -49,6 +56,16 @@ at::Storage storage_over(const at::Storage& owner) {
 // a time.
 class CapturedTensors {
  public:
+  // A capture on the device's current stream, which `run` replays. Whoever uses results of a step
+  // before is told `message`.
+  CapturedTensors(c10::DeviceIndex device, py::object run, std::string message)
+      : stream_(current_stream_state(device)), run_(std::move(run)), message_(std::move(message)) {}
+
+  // An input that is no tensor: others need another capture.
+  void add_number(size_t input, py::object number) {
+    numbers_.push_back({input, std::move(number)});
+  }
+
   // An input that the graph reads where it lay. Other addresses need another capture.
   void add_fixed(size_t input, const at::Tensor& tensor) { fixed_.push_back({input, tensor}); }
 
@@ -87,8 +104,63 @@ class CapturedTensors {
     return result;
   }
 
+  // The results of a replay, which empties `inputs`. None, and nothing is done, if the inputs are
+  // not those of the capture, results that the same step gave out are in use, or the current
+  // stream is another one or captures.
+  py::object replay(const py::list& inputs, int64_t step) {
+    if ((step == step_ && is_used()) || !takes(inputs)) return py::none();
+    const c10::DeviceGuard guard(device_of(stream_.device));
+    step_ = step;
+    begin(inputs);
+    run_();
+    return end(inputs);
+  }
+
+ private:
+  struct Layout {
+    explicit Layout(const at::Tensor& tensor)
+        : sizes(tensor.sizes().vec()), strides(tensor.strides().vec()), dtype(tensor.dtype()) {}
+    bool suits(const at::Tensor& tensor) const {
+      return tensor.sizes() == sizes && tensor.strides() == strides && tensor.dtype() == dtype;
+    }
+    std::vector<int64_t> sizes, strides;
+    caffe2::TypeMeta dtype;
+  };
+  struct Number {
+    size_t input;
+    py::object number;
+  };
+  struct Fixed {
+    Fixed(size_t input_, const at::Tensor& tensor)
+        : input(input_), address(tensor.const_data_ptr()), layout(tensor) {}
+    size_t input;
+    const void* address;
+    Layout layout;
+  };
+  struct Moving {
+    size_t input;
+    Layout layout;
+    at::Tensor buffer;
+    bool written;
+  };
+  enum class Kind { kConstant, kView, kResult };
+  struct Result {
+    Kind kind;
+    py::object constant;
+    size_t place = 0;  // of an input, or of a storage
+    at::Tensor tensor = {};
+    int64_t offset = 0;
+  };
+
   // Whether all inputs have the sizes, strides and places of the capture.
   bool takes(const py::list& inputs) const {
+    if (&current_stream_state(stream_.device) != &stream_ ||
+        stream_.capturing.load(std::memory_order_acquire)) {
+      return false;
+    }
+    for (const Number& one : numbers_) {
+      if (!item(inputs, one.input).equal(one.number)) return false;
+    }
     for (const Moving& one : moving_) {
       if (!one.layout.suits(tensor_at(inputs, one.input))) return false;
     }
@@ -108,18 +180,20 @@ class CapturedTensors {
   }
 
   // Copies inputs in. Those who have results of the last replay are told so when they use them.
-  void begin(const py::list& inputs, const std::string& message) {
-    std::vector<std::pair<at::Tensor, at::Tensor>> copies;
-    copies.reserve(moving_.size());
-    for (const Moving& one : moving_) copies.push_back({one.buffer, tensor_at(inputs, one.input)});
-    {
+  void begin(const py::list& inputs) {
+    if (!moving_.empty()) {
+      std::vector<std::pair<at::Tensor, at::Tensor>> copies;
+      copies.reserve(moving_.size());
+      for (const Moving& one : moving_) {
+        copies.push_back({one.buffer, tensor_at(inputs, one.input)});
+      }
       py::gil_scoped_release no_gil;
       const at::AutoDispatchBelowADInplaceOrView no_versions;
       for (auto& [buffer, tensor] : copies) buffer.copy_(extent_of(tensor));
     }
     for (const auto& weak : given_) {
       if (auto storage = weak.lock()) {
-        storage->release_data_and_set_meta_custom_data_ptr_error_msg_(message);
+        storage->release_data_and_set_meta_custom_data_ptr_error_msg_(message_);
       }
     }
     given_.clear();
@@ -148,38 +222,6 @@ class CapturedTensors {
     return results;
   }
 
- private:
-  struct Layout {
-    explicit Layout(const at::Tensor& tensor)
-        : sizes(tensor.sizes().vec()), strides(tensor.strides().vec()), dtype(tensor.dtype()) {}
-    bool suits(const at::Tensor& tensor) const {
-      return tensor.sizes() == sizes && tensor.strides() == strides && tensor.dtype() == dtype;
-    }
-    std::vector<int64_t> sizes, strides;
-    caffe2::TypeMeta dtype;
-  };
-  struct Fixed {
-    Fixed(size_t input_, const at::Tensor& tensor)
-        : input(input_), address(tensor.const_data_ptr()), layout(tensor) {}
-    size_t input;
-    const void* address;
-    Layout layout;
-  };
-  struct Moving {
-    size_t input;
-    Layout layout;
-    at::Tensor buffer;
-    bool written;
-  };
-  enum class Kind { kConstant, kView, kResult };
-  struct Result {
-    Kind kind;
-    py::object constant;
-    size_t place = 0;  // of an input, or of a storage
-    at::Tensor tensor = {};
-    int64_t offset = 0;
-  };
-
   static py::object result(const Result& one, const py::list& inputs,
                            const std::vector<at::Storage>& fresh) {
     switch (one.kind) {
@@ -203,6 +245,11 @@ class CapturedTensors {
     }
   }
 
+  StreamState& stream_;
+  py::object run_;
+  std::string message_;
+  int64_t step_ = -1;  // of the last replay
+  std::vector<Number> numbers_;
   std::vector<Fixed> fixed_;
   std::vector<Moving> moving_;
   std::vector<Result> results_;
@@ -217,17 +264,15 @@ void bind_captures(py::module_& m) {
       "captures_graphs", [] { return driver().graph_begin != nullptr; },
       "Whether the driver captures graphs.");
   py::class_<CapturedTensors>(m, "CapturedTensors")
-      .def(py::init<>())
+      .def(py::init<c10::DeviceIndex, py::object, std::string>())
+      .def("add_number", &CapturedTensors::add_number)
       .def("add_fixed", &CapturedTensors::add_fixed)
       .def("add_moving", &CapturedTensors::add_moving)
       .def("add_constant", &CapturedTensors::add_constant)
       .def("add_view", &CapturedTensors::add_view)
       .def("add_result", &CapturedTensors::add_result)
       .def("misplaced", &CapturedTensors::misplaced)
-      .def("takes", &CapturedTensors::takes)
-      .def("is_used", &CapturedTensors::is_used)
-      .def("begin", &CapturedTensors::begin)
-      .def("end", &CapturedTensors::end);
+      .def("replay", &CapturedTensors::replay);
 }
 
 }  // namespace outboard

@@ -165,6 +165,32 @@ def test_sizes_up_to_a_limit(device):
 
 
 @pytest.mark.slow
+def test_numbers_and_streams_have_captures_of_their_own(device):
+    graph = compiled(lambda x, factor: x * factor, dynamic=True)
+    x = torch.randn(16)
+    there = x.to(device)
+    other = torch.Stream(device)
+
+    def call(factor, count):
+        for _ in range(count):
+            torch.testing.assert_close(graph(there, factor), x * factor, check_device=False)
+
+    call(2, 3)
+    call(3, 3)
+    assert captures(device) == 2
+    assert counters["stats"]["unique_graphs"] == 1  # of any factor
+    for factor in (2, 3, 2, 3):  # not like the call before it
+        call(factor, 1)
+    assert captures(device) == 2
+    torch.accelerator.synchronize()
+    with other:
+        call(2, 3)
+    assert captures(device) == 3
+    torch.accelerator.synchronize()
+    call(2, 1)
+    assert captures(device) == 3
+
+
 def test_parts_on_the_host_are_left_out(device):
     def function(x, y):
         host = (x.sin() + 1).cpu() * 2

@@ -33,22 +33,24 @@ _OVERWRITTEN = (
 
 
 class _Capture:
-    """One graph of the driver and its tensors."""
+    """One graph of the driver and its tensors; made on the stream that it is for."""
 
-    def __init__(self, states: States) -> None:
+    def __init__(self, device: int, states: States) -> None:
         self.graph = Graph()
-        self.tensors = _C.CapturedTensors()
-        self.states = states
-        self.moving: list[torch.Tensor] = []
-        self.step = 0
+        run = _refilling(states, self.graph.replay) if states.places else self.graph.replay
+        self.tensors = _C.CapturedTensors(device, run, _OVERWRITTEN)
 
-    def replay(self, inputs: list[Any]) -> list[Any]:
-        self.step = MarkStepBox.mark_step_counter
-        self.tensors.begin(inputs, _OVERWRITTEN)
-        if self.states.places:
-            self.states.refill()
-        self.graph.replay()
-        return self.tensors.end(inputs)
+    def replay(self, inputs: list[Any]) -> list[Any] | None:
+        """The results; none if the capture does not suit, and then nothing was done."""
+        return self.tensors.replay(inputs, MarkStepBox.mark_step_counter)
+
+
+def _refilling(states: States, replay: Callable[[], None]) -> Callable[[], None]:
+    def run() -> None:
+        states.refill()
+        replay()
+
+    return run
 
 
 class _Sizes:
@@ -92,10 +94,16 @@ class CapturedGraph:
         self.reuses = reuses
         self.sizes: dict[tuple[Any, ...], _Sizes] = {}
         self.lock = threading.RLock()
+        self.last: _Capture | None = None  # that was replayed; most calls are like the one before
         self.given_up = False
 
     def __call__(self, inputs: list[Any]) -> Any:
-        with self.lock, DeviceGuard(self.device):
+        with self.lock:
+            results = None if self.last is None else self.last.replay(inputs)
+            return self._call(inputs) if results is None else results
+
+    def _call(self, inputs: list[Any]) -> Any:
+        with DeviceGuard(self.device):
             if _C.stream_is_capturing(self.device):  # by somebody else, who gets what it does
                 return self.function(inputs)
             numbers = tuple(x for x in inputs if not isinstance(x, torch.Tensor))
@@ -103,8 +111,8 @@ class CapturedGraph:
             sizes = self.sizes.get(key)
             if sizes is None:
                 return self._run_first(key, inputs)
-            capture = None if sizes.failed else self._find(sizes, inputs)
-            return self.function(inputs) if capture is None else capture.replay(inputs)
+            results = None if sizes.failed else self._replay(sizes, inputs)
+            return self.function(inputs) if results is None else results
 
     def _run_first(self, key: tuple[Any, ...], inputs: list[Any]) -> Any:
         if self.given_up or not all(isinstance(x, (int, float)) for x in key):
@@ -127,12 +135,13 @@ class CapturedGraph:
         with way(_way(self.device), self.device), noting(sizes.states):
             return self.function(inputs)
 
-    def _find(self, sizes: _Sizes, inputs: list[Any]) -> _Capture | None:
-        """A capture for these inputs whose results nobody needs; made if there is none."""
+    def _replay(self, sizes: _Sizes, inputs: list[Any]) -> list[Any] | None:
+        """The results of a capture, made if none is there; none if none can be."""
         for capture in sizes.captures:
-            in_use = capture.step == MarkStepBox.mark_step_counter and capture.tensors.is_used()
-            if not in_use and capture.tensors.takes(inputs):
-                return capture
+            results = capture.replay(inputs)
+            if results is not None:
+                self.last = capture
+                return results
         # An input that moves is copied from now on, and no capture is needed for each place.
         misplaced = {x for capture in sizes.captures for x in capture.tensors.misplaced(inputs)}
         moved = misplaced - self.static - self.inner
@@ -146,6 +155,7 @@ class CapturedGraph:
         if moved - sizes.moving:
             sizes.moving |= moved
             sizes.captures.clear()
+            self.last = None
         if len(sizes.captures) == MOST_CAPTURES:
             return None
         try:
@@ -156,13 +166,14 @@ class CapturedGraph:
             return None
         sizes.captures.append(capture)
         counters[state.name]["captured_graphs"] += 1
-        return capture
+        self.last = capture
+        return capture.replay(inputs)
 
     def _capture(self, sizes: _Sizes, inputs: list[Any]) -> _Capture:
         states = States()
         states.calls = sizes.states.calls
         states.make_places()
-        capture = _Capture(states)
+        capture = _Capture(self.device, states)
         arguments = list(inputs)
         buffers: dict[int, torch.Tensor] = {}
         for place in sorted(sizes.moving):
@@ -220,6 +231,8 @@ class CapturedGraph:
                 tensors.add_moving(place, buffers[place], place in copied_back)
             elif isinstance(x, torch.Tensor):
                 tensors.add_fixed(place, x)
+            else:
+                tensors.add_number(place, x)
 
     @staticmethod
     def _check_copies(inputs: list[Any], copied_back: frozenset[int]) -> None:
