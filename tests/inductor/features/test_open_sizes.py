@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch._dynamo.testing import CompileCounterWithBackend
 from torch.nn import functional
 
 LENGTHS = [(5, 4), (9, 5), (6, 7)]
@@ -28,3 +29,27 @@ def test_gradients_at_other_sizes(device: torch.device):
             for run in (compiled, attention)
         ]
         torch.testing.assert_close(*results)
+
+
+def test_sizes_that_equal_others_compile_nothing_anew(device: torch.device):
+    """A batch of as many rows as a layer is wide, or a sequence as long as the batch."""
+    torch.manual_seed(0)
+    inner = torch.nn.Linear(8, 12)
+    model = torch.nn.Sequential(
+        inner, torch.nn.GELU(), torch.nn.LayerNorm(12), torch.nn.Linear(12, 8)
+    )
+    model.to(device)
+    counter = CompileCounterWithBackend("inductor")
+    compiled = torch.compile(model, dynamic=True, backend=counter)
+    graphs = set[int]()
+    for sizes in ((3, 5), (12, 5), (5, 5), (8, 12), (60, 2), (24, 8)):
+        x = torch.randn(*sizes, 8, device=device)
+        results = []
+        for run in (compiled, model):
+            out = run(x)
+            # Parts of a tensor, whose gradients are put together.
+            loss = (out[..., :4] * out[..., 4:].cumsum(0)).square().sum()
+            results.append(torch.autograd.grad(loss, inner.weight))
+        torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)
+        graphs.add(counter.frame_count)
+    assert len(graphs) == 1

@@ -40,4 +40,6 @@ def measuring(tmp_path: Any) -> dict[str, str]:
     """Settings of a process that measures its graphs, and finds what was chosen in the folder."""
     if not torch_outboard._C.shares_host_memory(0):
         pytest.skip("the host does not reach the device's memory")
-    return {"OUTBOARD_WAY": "auto", "OUTBOARD_CACHE_DIR": str(tmp_path)}
+    folders = {"OUTBOARD_CACHE_DIR": "kernels", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
+    paths = {name: str(tmp_path / folder) for name, folder in folders.items()}
+    return {"OUTBOARD_WAY": "auto", **paths}

@@ -71,6 +71,30 @@ for ours, theirs in zip((*actual, there), (*expected, mine)):
     torch.testing.assert_close(ours.cpu(), theirs)
 print(torch._dynamo.utils.counters["aot_autograd"]["autograd_cache_hit"])
 """
+# A graph for all sizes, and that of its gradients; against CPU. Steps are as many as are asked for,
+# and more until both have decided.
+OPEN_SIZES = """
+import copy, itertools, sys, torch, torch_outboard
+from torch_outboard.inductor.ways import choice, program_time
+from torch_outboard.inductor.ways.remembered import remembered
+choice.PATIENCE = program_time.TIMED_SECONDS = 0.0
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(7, 12), torch.nn.GELU(), torch.nn.LayerNorm(12))
+ours = copy.deepcopy(net).to(torch_outboard.device_name())
+compiled = torch.compile(ours, dynamic=True)
+for step in itertools.count():
+    if step >= int(sys.argv[1]) and (step < 50 or step > 3000 or len(remembered()) >= 2):
+        break
+    x = torch.randn(2 + step * 5 % 13, 7)
+    for model, given in ((net, x), (compiled, x.to(torch_outboard.device_name()))):
+        model.zero_grad()
+        result = model(given).cumsum(0).t()
+        result.square().mean().backward()
+    for theirs, mine in zip(net.parameters(), ours.parameters()):
+        torch.testing.assert_close(mine.grad.cpu(), theirs.grad, rtol=1e-3, atol=1e-5)
+counters = torch._dynamo.utils.counters["aot_autograd"]
+print("hit" if counters["autograd_cache_hit"] else "miss", *remembered().values())
+"""
 
 
 @pytest.fixture
@@ -92,8 +116,12 @@ def test_a_second_process_traces_nothing_while_ways_are_open(settings: dict[str,
     assert run_python(PLAIN, timeout=280, **{**settings, "OUTBOARD_WAY": "device"}).split() == ["0"]
 
 
-def steps(count: int, settings: dict[str, str]) -> list[str]:
-    return run_python(STEPS, str(count), timeout=280, **settings).split()
+def steps(count: int, settings: dict[str, str], code: str = STEPS) -> list[str]:
+    return run_python(code, str(count), timeout=280, **settings).split()
+
+
+def test_a_second_process_traces_nothing_of_graphs_with_open_sizes(settings: dict[str, str]):
+    assert [steps(3, settings, OPEN_SIZES) for _ in range(2)] == [["miss"], ["hit"]]
 
 
 @pytest.mark.slow
@@ -104,6 +132,21 @@ def test_another_process_goes_the_way_that_is_chosen_then(settings: dict[str, st
     for way in ("host", "host", "device"):  # the second time, its code was kept, too
         set_ways(settings, way)
         assert steps(3, settings) == ["hit", way, way]
+
+
+@pytest.mark.slow
+def test_another_process_goes_the_way_that_is_chosen_for_open_sizes(settings: dict[str, str]):
+    found, *ways = steps(100, settings, OPEN_SIZES)
+    assert found == "miss"
+    assert len(ways) == 2
+    for way in ("host", "kernels", "device"):
+        set_ways(settings, way)
+        assert steps(20, settings, OPEN_SIZES) == ["hit", way, way]
+    set_ways(settings, "host")
+    settings["TORCHINDUCTOR_CACHE_DIR"] += "_new"  # what is kept now is code for the host
+    assert [steps(20, settings, OPEN_SIZES)[0] for _ in range(2)] == ["miss", "hit"]
+    set_ways(settings, "kernels")
+    assert steps(20, settings, OPEN_SIZES)[0] == "hit"
 
 
 @pytest.mark.slow

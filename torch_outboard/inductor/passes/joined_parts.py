@@ -82,9 +82,10 @@ def _part(node: Node, whole: torch.Tensor) -> tuple[int, Part] | None:
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or node.kwargs:
         return None
-    if value.shape != whole.shape or value.dtype != whole.dtype:
+    # Comparing open sizes would bind the graph to those that compare alike.
+    if any(not isinstance(size, int) for size in (*value.shape, *whole.shape)):
         return None
-    if any(not isinstance(size, int) for size in whole.shape):
+    if value.shape != whole.shape or value.dtype != whole.dtype:
         return None
     if node.target is aten.select_scatter.default:
         zeros, part, dim, begin = node.args

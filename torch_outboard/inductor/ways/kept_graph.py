@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch_outboard.inductor import host_code
 from torch_outboard.inductor.policy import way_of_graphs
 from torch_outboard.inductor.ways import choice
+from torch_outboard.inductor.ways.open_sizes import OpenSizes, compiled_for_sizes
 from torch_outboard.inductor.ways.remembered import key_of, remembered
 from torch_outboard.inductor.ways.source import Source, unpack
 
@@ -42,6 +43,7 @@ class Description:
         parts: what `key_of` needs to know.
         plain: whether the graph can run operator by operator.
         calls: operators of the device that code for the CPU calls.
+        sizes: if they are open.
     """
 
     device: int
@@ -49,6 +51,7 @@ class Description:
     parts: Any
     plain: bool
     calls: list[str]
+    sizes: OpenSizes | None
 
     @property
     def ways(self) -> tuple[str, ...]:
@@ -61,7 +64,8 @@ class KeptGraph(CompiledFxGraph):
     Attributes:
         way: "kernels" or "host".
         about: the graph.
-        layouts: strides of the results, on which the code of the gradients relies.
+        layouts: strides of the results, on which the code of the gradients relies; empty if they
+            depend on sizes.
     """
 
     def __init__(
@@ -86,7 +90,7 @@ class KeptGraph(CompiledFxGraph):
             raise OSError("the graph was kept for another OUTBOARD_WAY")
         chosen = remembered().get(self._key_of_choice())
         self.chosen = chosen if chosen in self.about.ways else None
-        if not self._is_own(self.chosen or self.way):
+        if self.about.sizes is None and not self._is_own(self.chosen or self.way):
             return ""
         if self.way == "host":
             host_code.define_calls(self.about.calls)
@@ -103,17 +107,21 @@ class KeptGraph(CompiledFxGraph):
         }
         if self.about.plain:
             makers["eager"] = lambda: unpacked().eager()
-        code = self.code
+        code, sizes = self.code, self.about.sizes
         if code is not None:
             code.compile_region_name = getattr(self, "compile_region_name", None)
             code.post_compile(example_inputs, constants, graph_kwargs)
-            host = host_code.HostGraph(code, self.about.device, []) if self.way == "host" else None
-            makers[self.way] = lambda: host or code
+            own = host_code.HostGraph(code, self.about.device, []) if self.way == "host" else code
+            makers[self.way] = lambda: own
+            if sizes is not None:  # PyTorch checks what this code needs, not what other code does
+                other = "kernels" if self.way == "host" else "host"
+                makers[other] = lambda: compiled_for_sizes(unpacked(), other, own, sizes)
         elif self.chosen == "host":
             makers["host"] = lambda: self._host(unpacked, graph_kwargs)
-        layouts = None if self._is_own(self.chosen or "kernels") else self.layouts
+        alike = sizes is not None or self._is_own(self.chosen or "kernels")
+        layouts = None if alike else self.layouts
         key = self._key_of_choice()
-        self.run = choice.choose(key, self.chosen, self.about.device, makers, layouts)
+        self.run = choice.choose(key, self.chosen, self.about.device, makers, layouts, sizes)
 
     def _is_own(self, way: str) -> bool:
         return way in _SERVED[self.way]
@@ -173,19 +181,24 @@ def _save(key: str, graph: KeptGraph, inputs: Sequence[Any]) -> None:
         FxGraphCache._save_graph(key, graph, inputs, True, None)
 
 
-def strides_of_results(compiled: Any, sizes: Sequence[Any]) -> list[Any] | None:
+def strides_of_results(
+    compiled: Any, sizes: Sequence[Any], are_open: bool = False
+) -> list[Any] | None:
     """As code has them, 1 where a dimension has no neighbours.
 
     Args:
         compiled: the code.
         sizes: of the results; None for what is no tensor.
+        are_open: whether they are not known yet; strides are not, either.
 
     Returns:
-        Nothing if they are not known, or if PyTorch's caches do not keep the code.
+        None if they are not known of known sizes, or if PyTorch's caches do not keep the code.
     """
     strides = getattr(compiled, "output_strides", None)
     if getattr(compiled, "_fx_graph_cache_key", None) is None or strides is None:
         return None
+    if are_open:
+        return []
     if len(strides) != len(sizes):
         return None
     return [

@@ -12,6 +12,7 @@ from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
 from torch.utils._sympy.printers import PythonPrinter
 
 from torch_outboard.inductor.ways.layouts import as_laid_out
+from torch_outboard.inductor.ways.source import Source
 
 
 class OpenSizes:
@@ -104,6 +105,35 @@ class CodeForSizes(OutputCode):
 
 def _compiled(text: str) -> Any:
     return compile(text, "<sizes>", "eval")
+
+
+def compiled_for_sizes(source: Source, way: str, other: Any, sizes: OpenSizes) -> Any:
+    """Another way of a graph, compiled after PyTorch's checks of its inputs were.
+
+    Args:
+        source: of a copy of what is known of sizes.
+        way: "kernels" or "host".
+        other: the way that the checks are for.
+        sizes: of the graph.
+
+    Returns:
+        Code that leaves sizes for which it does not hold to the other way, and lays its results out
+        as that does.
+
+    Raises:
+        NotImplementedError: if it depends on what inputs do not show.
+    """
+    known = len(source.conditions())
+    code = source.host() if way == "host" else source.kernels()
+    conditions = source.conditions()[known:]
+    layouts = other_layouts(_compiled_by_inductor(code), _compiled_by_inductor(other))
+    if not conditions and not any(layouts):
+        return code
+    return CodeForSizes(code, other, sizes, conditions, layouts)
+
+
+def _compiled_by_inductor(code: Any) -> Any:
+    return getattr(code, "compiled", code)
 
 
 def other_layouts(code: Any, wanted: Any) -> list[Sequence[str] | None]:

@@ -18,7 +18,7 @@ from torch_outboard.inductor.ways.kept_graph import (
     sizes_of_results,
     strides_of_results,
 )
-from torch_outboard.inductor.ways.open_sizes import CodeForSizes, OpenSizes, other_layouts
+from torch_outboard.inductor.ways.open_sizes import OpenSizes, compiled_for_sizes
 from torch_outboard.inductor.ways.remembered import key_of, remembered
 from torch_outboard.inductor.ways.source import Compile, Source, unpack
 
@@ -56,42 +56,31 @@ def compiling_by_choice(inner_compile: Compile) -> Compile:
             return moved
 
         packed = on_host.pack()
-        if _has_open_sizes(graph, inputs):
-            makers = {"kernels": kernels, "host": host}
+        open_sizes = OpenSizes(inputs) if _has_open_sizes(graph, inputs) else None
+        makers = {"kernels": kernels, "host": host}
+        if open_sizes is not None:
             if packed is None:  # what is compiled later would change what is known of sizes
                 return kernels()
-            sizes = OpenSizes(inputs)
+            plain = False
             if chosen != "host":
                 late = functools.partial(unpack, packed, config.get_config_copy())
-                makers["host"] = lambda: _host_for_sizes(late(), compiled["kernels"], sizes)
-            return choice.choose(key, chosen, device, makers, sizes=sizes)
-
+                makers["host"] = lambda: compiled_for_sizes(
+                    late(), "host", compiled["kernels"], open_sizes
+                )
+        elif plain:
+            makers["eager"] = source().eager
         sizes_before = sizes_of_results(graph)
         calls = host_code.names_of_calls(graph)
-        makers = {"kernels": kernels, "host": host}
-        if plain:
-            makers["eager"] = source().eager
-        result = choice.choose(key, chosen, device, makers)
+        result = choice.choose(key, chosen, device, makers, sizes=open_sizes)
         for way, code in compiled.items():
-            layouts = strides_of_results(code, sizes_before)
+            layouts = strides_of_results(code, sizes_before, open_sizes is not None)
             if packed is not None and layouts is not None:
-                about = Description(device, packed, described, plain, calls)
+                about = Description(device, packed, described, plain, calls, open_sizes)
                 keep(result, KeptGraph(code, way, about, layouts), inputs)
         return result
 
     compile_graph.compiles_by_choice = True
     return compile_graph
-
-
-def _host_for_sizes(source: Source, kernels: Any, sizes: OpenSizes) -> Any:
-    """Code for the host, from a source of its own, and kernels at sizes for which it is not."""
-    known = len(source.conditions())
-    moved = source.host()
-    conditions = source.conditions()[known:]
-    layouts = other_layouts(getattr(moved, "compiled", None), kernels)
-    if not conditions and not any(layouts):
-        return moved
-    return CodeForSizes(moved, kernels, sizes, conditions, layouts)
 
 
 def _device(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> int | None:
@@ -125,10 +114,14 @@ def _is_plain(graph: torch.fx.GraphModule) -> bool:
 
 
 def describe(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
-    """What a choice holds for, of a graph and what it gets."""
+    """What a choice holds for, of a graph and what it gets; symbols by their names."""
     return graph.code, [
-        (str(x.dtype), tuple(x.size()), tuple(x.stride()))
+        (str(x.dtype), _named(x.size()), _named(x.stride()))
         if isinstance(x, torch.Tensor)
         else str(x)
         for x in inputs
     ]
+
+
+def _named(sizes: Sequence[Any]) -> tuple[int | str, ...]:
+    return tuple(size if isinstance(size, int) else str(size) for size in sizes)
