@@ -128,8 +128,15 @@ DTYPES = (
     torch.bool,
     torch.complex64,
 )
+# Of each kind of dtype, one is tested by default.
+SLOW_DTYPES = {torch.float64, torch.float16, torch.uint8}
 CASES = [
-    pytest.param(op, dtype, id=f"{op.formatted_name}-{str(dtype).removeprefix('torch.')}")
+    pytest.param(
+        op,
+        dtype,
+        id=f"{op.formatted_name}-{str(dtype).removeprefix('torch.')}",
+        marks=[pytest.mark.slow] if dtype in SLOW_DTYPES else [],
+    )
     for op in ENTRIES
     for dtype in DTYPES
     if dtype in op.supported_dtypes("cpu")

@@ -39,10 +39,11 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def cases() -> Iterator[object]:
-    """The operator database is swept once by default."""
+    """The operator database is swept once by default, and on `ocl` there are products alone."""
     for kind in DEVICES:
         for path in sorted(FOLDER.glob("*_checks.py")):
-            slow = path.name == "opinfo_checks.py" and kind != "shared"
+            swept = path.name == "opinfo_checks.py"
+            slow = kind != "shared" if swept else kind == "ocl" and path.name != "product_checks.py"
             yield pytest.param(kind, path.name, marks=[pytest.mark.slow] if slow else [])
 
 

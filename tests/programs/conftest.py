@@ -16,10 +16,16 @@ FOLDER = __name__.rpartition(".")[0]
 COMPILING = {"ocl"}
 
 
+# Tests of many programs, which run by the host's kernels on the driver `host` by default.
+LONG = {"tests.programs.test_every_module", "tests.programs.test_optimizers"}
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "program_way" in metafunc.fixturenames:
         compiles = torch_outboard.device_name() in COMPILING
-        choices = ("device", "host") if compiles else ("host",)
+        slow = [pytest.mark.slow] if compiles and metafunc.module.__name__ in LONG else []
+        choices = [pytest.param("device")] if compiles else []
+        choices.append(pytest.param("host", marks=slow))
         metafunc.parametrize("program_way", choices, scope="function", indirect=True)
 
 

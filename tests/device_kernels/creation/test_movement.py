@@ -82,6 +82,7 @@ def test_images_as_columns(device):
         F.fold(columns.to(device), (9, 8), (2, 3), 2, 1, (2, 1))
 
 
+@pytest.mark.slow
 def test_gradients(device):
     x = torch.randn(2, 3, 4, 5)
     gradcheck_on(

@@ -153,6 +153,7 @@ def test_index_out_of_range(device, call, error, index):
     assert x.index_select(0, torch.tensor([1], device=device)).cpu().tolist() == [[4, 5, 6, 7]]
 
 
+@pytest.mark.slow
 def test_gradients(device):
     x, y = torch.randn(4, 3), torch.randn(2, 3)
     i = torch.tensor([1, 3], device=device)

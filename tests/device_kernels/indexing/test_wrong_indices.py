@@ -27,6 +27,7 @@ def test_wrong_indices_are_raised(device, way):
     assert tried > (2500 if way == "device" else 1000)
 
 
+@pytest.mark.slow
 def test_right_indices_run_on_the_device(device):
     """Or the test above would prove nothing."""
     wrong = []

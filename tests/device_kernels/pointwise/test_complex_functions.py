@@ -140,6 +140,7 @@ def test_interpolation(device):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_gradients(device):
     # Far from branch points and cuts.
     z, w = 0.3 + (torch.rand(2, 3, dtype=torch.complex128) + 0.1j)

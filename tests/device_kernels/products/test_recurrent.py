@@ -169,6 +169,7 @@ def test_gradients_of_one_result(device, by_steps, used):
         assert_close(got.cpu(), want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_second_derivatives_of_layers(device, by_steps):
     torch.manual_seed(0)
     layer = torch.nn.LSTM(3, 4, dtype=torch.float64).to(device)

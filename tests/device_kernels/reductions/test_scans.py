@@ -87,6 +87,7 @@ def test_in_place_and_given_outputs(device):
     )
 
 
+@pytest.mark.slow
 def test_gradients(device):
     values = (torch.rand(4, 6) + 0.5).requires_grad_()
     with_gradients(lambda x: torch.cumprod(x, 1))(values.detach().to(device).requires_grad_())

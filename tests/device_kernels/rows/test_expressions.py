@@ -306,6 +306,7 @@ OPERATORS: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_integer_arguments(device):
     wrong = []
     for operation, function in OPERATORS.items():
