@@ -171,6 +171,18 @@ def _environment_of_workers(device: str, settings: Mapping[str, str]) -> Iterato
         os.environ.update(before)
 
 
+def _take_turns(
+    workers: list[_Worker], name: str, rounds: int, round_seconds: float
+) -> list[list[float]]:
+    """Seconds that one execution takes, per worker and round."""
+    repeats = [int(worker.ask("prepare", (name, round_seconds))) for worker in workers]
+    times: list[list[float]] = [[], []]
+    for round_number in range(rounds):
+        for side in (0, 1) if round_number % 2 == 0 else (1, 0):
+            times[side].append(workers[side].ask("time", repeats[side]) / repeats[side])
+    return times
+
+
 def compare(
     names: Iterable[str],
     *,
@@ -181,13 +193,15 @@ def compare(
     round_seconds: float | None = None,
     environment: Mapping[str, str] | None = None,
     reference_environment: Mapping[str, str] | None = None,
+    keep_going: bool = False,
 ) -> list[Ratio]:
     """Times `WORKS[name]` of `module` on both devices, paired; prints each line as it is known.
 
     `module` is importable and holds `WORKS: dict[str, Work]`, and `ROUND_SECONDS` if its work needs
     rounds of another length than usual. `environment` is added to that of the processes; where the
     reference is a device of another driver, `reference_environment` is added to its process's in
-    place of that. Raises what a piece of work raises.
+    place of that. Raises what a piece of work raises; with `keep_going` it prints that instead and
+    goes on with the next one.
     """
     if module == "__main__":
         module = Path(sys.argv[0]).stem
@@ -203,11 +217,13 @@ def compare(
     try:
         print(HEADER, flush=True)
         for name in names:
-            repeats = [int(worker.ask("prepare", (name, round_seconds))) for worker in workers]
-            times: list[list[float]] = [[], []]
-            for round_number in range(rounds):
-                for side in (0, 1) if round_number % 2 == 0 else (1, 0):
-                    times[side].append(workers[side].ask("time", repeats[side]) / repeats[side])
+            try:
+                times = _take_turns(workers, name, rounds, round_seconds)
+            except Exception as error:
+                if not keep_going:
+                    raise
+                print(f"{name:32} {type(error).__name__}: {error}", flush=True)
+                continue
             ratio, low, high = median_interval([a / b for a, b in zip(*times, strict=True)])
             result = Ratio(
                 name,
