@@ -207,6 +207,8 @@ def main() -> None:
         rounds=options.rounds,
         module="benchmarks.against_cuda",
         environment={"OUTBOARD_WAY": "device"},
+        # Autograd for CUDA fails in a process in which another accelerator is registered.
+        reference_environment={"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
         keep_going=True,
     )
     if options.save:

@@ -133,7 +133,7 @@ const char* literal_options(ScalarType value) {
 }
 
 std::string load_text(ScalarType dtype, int width, const std::string& pointer,
-                      const std::string& index) {
+                      const std::string& index, bool aligned) {
   const std::string w = std::to_string(width);
   const std::string at = pointer + " + " + index;
   if (width == 1) {
@@ -143,8 +143,12 @@ std::string load_text(ScalarType dtype, int width, const std::string& pointer,
     if (dtype == ScalarType::BFloat16) return "as_float((uint)" + element + " << 16)";
     return element;
   }
-  if (dtype == ScalarType::Half) return "ob_from_halves" + w + "(" + at + ")";
-  const std::string raw = "vload" + w + "(0, " + at + ")";
+  if (dtype == ScalarType::Half) {
+    return (aligned ? "ob_from_aligned_halves" : "ob_from_halves") + w + "(" + at + ")";
+  }
+  const std::string raw =
+      aligned ? "(*(const __global " + (storage_type(dtype) + w) + " *)(" + at + "))"
+              : "vload" + w + "(0, " + at + ")";
   if (is_bool(dtype)) {
     return "as_uchar" + w + "((" + raw + " != (uchar" + w + ")(0)) & (char" + w + ")(1))";
   }
@@ -155,7 +159,7 @@ std::string load_text(ScalarType dtype, int width, const std::string& pointer,
 }
 
 std::string store_text(ScalarType dtype, int width, const std::string& pointer,
-                       const std::string& index, const std::string& value) {
+                       const std::string& index, const std::string& value, bool aligned) {
   const std::string w = std::to_string(width);
   if (width == 1) {
     if (dtype == ScalarType::Half)
@@ -166,11 +170,16 @@ std::string store_text(ScalarType dtype, int width, const std::string& pointer,
   }
   const std::string at = "0, " + pointer + " + " + index + ");";
   if (dtype == ScalarType::Half) {
-    return "ob_to_halves" + w + "(" + value + ", " + pointer + " + " + index + ");";
+    return (aligned ? "ob_to_aligned_halves" : "ob_to_halves") + w + "(" + value + ", " + pointer +
+           " + " + index + ");";
   }
-  if (dtype == ScalarType::BFloat16)
-    return "vstore" + w + "(ob_bfloat16_" + w + "(" + value + "), " + at;
-  return "vstore" + w + "(" + value + ", " + at;
+  const std::string stored =
+      dtype == ScalarType::BFloat16 ? "ob_bfloat16_" + w + "(" + value + ")" : value;
+  if (aligned) {
+    return "*(__global " + (storage_type(dtype) + w) + " *)(" + pointer + " + " + index +
+           ") = " + stored + ";";
+  }
+  return "vstore" + w + "(" + stored + ", " + at;
 }
 
 std::string convert_text(ScalarType from, ScalarType to, int width, const std::string& value) {
@@ -240,6 +249,15 @@ OB_DEFINE_BFLOAT16(ob_bfloat16_16, uint16, ushort16, float16, convert_ushort16)
     ushort##w bits;                                                              \
     vstore_half##w##_rte(value, 0, (half *)&bits);                               \
     vstore##w(bits, 0, (__global ushort *)p);                                    \
+  }                                                                              \
+  static inline float##w ob_from_aligned_halves##w(const __global half *p) {     \
+    const ushort##w bits = *(const __global ushort##w *)p;                       \
+    return vload_half##w(0, (const half *)&bits);                                \
+  }                                                                              \
+  static inline void ob_to_aligned_halves##w(const float##w value, __global half *p) { \
+    ushort##w bits;                                                              \
+    vstore_half##w##_rte(value, 0, (half *)&bits);                               \
+    *(__global ushort##w *)p = bits;                                             \
   }
 OB_DEFINE_HALVES(2)
 OB_DEFINE_HALVES(4)

@@ -48,12 +48,14 @@ OUTBOARD_API std::string mask_type(at::ScalarType dtype, int width = 1);
 // then of single precision.
 OUTBOARD_API const char* literal_options(at::ScalarType value);
 
-// Expression: `width` values from `pointer[index]` on, in the value type.
+// Expression: `width` values from `pointer[index]` on, in the value type. `aligned`: that is a
+// multiple of the vector's size, and one access does.
 OUTBOARD_API std::string load_text(at::ScalarType dtype, int width, const std::string& pointer,
-                                   const std::string& index);
+                                   const std::string& index, bool aligned = false);
 // Statement: stores a value of the value type there.
 OUTBOARD_API std::string store_text(at::ScalarType dtype, int width, const std::string& pointer,
-                                    const std::string& index, const std::string& value);
+                                    const std::string& index, const std::string& value,
+                                    bool aligned = false);
 // Expression: a value of one value dtype in another, with PyTorch's rules for casts.
 OUTBOARD_API std::string convert_text(at::ScalarType from, at::ScalarType to, int width,
                                       const std::string& value);

@@ -23,8 +23,9 @@ WorkShape work_shape(c10::DeviceIndex device) {
   if (properties.kind == OB_DEVICE_CPU) {
     return {vector_bytes(properties), 256, std::min(16, largest)};
   }
-  // A GPU says 1, since its lanes are work items: wide vectors are for its memory's sake.
-  if (properties.kind == OB_DEVICE_GPU) return {kGpuVectorBytes, 16, std::min(256, largest)};
+  // A GPU says 1, since its lanes are work items: wide vectors are for its memory's sake. Work
+  // items that run together read and write memory that lies together.
+  if (properties.kind == OB_DEVICE_GPU) return {kGpuVectorBytes, 0, std::min(256, largest)};
   return {vector_bytes(properties), 16, std::min(256, largest)};
 }
 

@@ -109,8 +109,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def configured(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> DriverUnderTest:
-    if request.param in OCL_CONFIGURATIONS and (reason := reason_without_opencl()):
-        pytest.skip(reason)
+    if request.param in OCL_CONFIGURATIONS:
+        memory = OCL_CONFIGURATIONS[request.param]["OUTBOARD_OCL_MEMORY"]
+        if reason := reason_without_opencl(memory):
+            pytest.skip(reason)
     return open_configuration(request.param, tmp_path_factory.mktemp(request.param))
 
 

@@ -46,6 +46,10 @@ OCL_CONFIGURATIONS: dict[str, dict[str, str]] = {
     f"ocl-{memory}": {"OUTBOARD_OCL_MEMORY": memory, "OUTBOARD_TORTURE": "count"}
     for memory in ("shared", "coarse", "handles")
 }
+# As on devices for which events cost time.
+OCL_CONFIGURATIONS["ocl-late-events"] = OCL_CONFIGURATIONS["ocl-handles"] | {
+    "OUTBOARD_OCL_EVENTS": "late"
+}
 
 # Only where OUTBOARD_DRIVER is `riscv`: they need packages that few machines have.
 RISCV_CONFIGURATIONS: dict[str, dict[str, str]] = {
@@ -248,11 +252,12 @@ def _environment(**variables: str) -> Iterator[None]:
 
 
 @functools.cache
-def reason_without_opencl() -> str | None:
-    """Why the tests of `ocl` cannot run here; None if they can."""
+def reason_without_opencl(memory: str = "") -> str | None:
+    """Why the tests of `ocl` cannot run here, with this kind of memory; None if they can."""
     command = "from torch_outboard.drivers import ocl; print(ocl.describe())"
+    settings = OCL | ({"OUTBOARD_OCL_MEMORY": memory} if memory else {})
     found = subprocess.run(
-        [sys.executable, "-c", command], env=os.environ | OCL, capture_output=True, text=True
+        [sys.executable, "-c", command], env=os.environ | settings, capture_output=True, text=True
     )
     if "device 0" in found.stdout:
         return None

@@ -128,6 +128,8 @@ FAULT = -signal.SIGSEGV
 
 @pytest.mark.parametrize(("memory", "status"), [("shared", 0), ("handles", FAULT)])
 def test_touching_a_device_address(memory: str, status: int) -> None:
+    if reason := reason_without_opencl(memory):
+        pytest.skip(reason)
     environment = {"OUTBOARD_OCL_MEMORY": memory, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     printed = subprocess.check_output(
         [sys.executable, "-c", TOUCH], env=os.environ | OCL | environment, text=True, timeout=120

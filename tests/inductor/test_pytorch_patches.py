@@ -17,6 +17,7 @@ from torch._inductor.codegen.common import DeviceOpOverrides
 from torch._subclasses import fake_impls
 
 import torch_outboard
+from tests.support import run_python
 from torch_outboard import _C
 from torch_outboard.inductor.passes.order_of_draws import pytorch_keeps_it
 from torch_outboard.inductor.pytorch_patches import SETTINGS
@@ -40,6 +41,28 @@ def test_without_being_a_gpu_results_get_lost(device: torch.device):
     with mock.patch.object(utils, "GPU_TYPES", others):
         assert not utils.is_gpu(name)
     assert torch.compile(lambda s, x: s + x)(scalar, x).device.type == name
+
+
+BESIDE_ANOTHER_GPU = """
+import torch, torch_outboard
+torch.mtia.is_available = lambda: True
+compute = torch.compile(lambda x, y: (x * y + x).relu().softmax(1).sum(0))
+x, y = torch.randn(2, 30, 40).unbind()
+moved = x.to(torch_outboard.device_name()).requires_grad_()
+result = compute(moved, y.to(moved.device))
+result.sum().backward()
+torch.testing.assert_close(result.detach().cpu(), (x * y + x).relu().softmax(1).sum(0))
+from torch._inductor import utils
+print(utils.get_gpu_type())
+"""
+
+
+def test_another_gpu_stays_the_gpu_of_other_graphs():
+    """PyTorch before 2.15 takes one accelerator alone."""
+    one_alone = "assert len(avail_gpus) <= 1" in inspect.getsource(utils.get_gpu_type)
+    assert one_alone == (not hasattr(DeviceInterface, "is_gpu"))
+    if one_alone:
+        assert run_python(BESIDE_ANOTHER_GPU).split() == ["mtia"]
 
 
 def test_without_triton_pytorch_refuses_graphs():

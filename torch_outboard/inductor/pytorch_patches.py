@@ -6,9 +6,11 @@ needs it (tests/inductor/test_pytorch_patches.py).
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -28,8 +30,52 @@ def be_a_gpu() -> None:
     from torch._inductor import utils
 
     if state.name not in utils.GPU_TYPES:
+        others = [name for name in utils.GPU_TYPES if getattr(torch, name).is_available()]
         utils.GPU_TYPES.append(state.name)
-        utils.get_gpu_type.cache_clear()
+        _call_the_gpu(*(others or [state.name])[:1])
+
+
+def _call_the_gpu(name: str) -> str:
+    """Makes this what Inductor takes for the one accelerator there is; returns what that was.
+
+    Reason: it asserts that there is one alone, and PyTorch's own may be there as well. Its function
+    keeps its first answer, so it is asked while the list has this one name.
+    Where: torch/_inductor/utils.py, `get_gpu_type`, imported by name in many places.
+    Upstream: RFC 189137.
+    Can go: from 2.15 on, which asks for the current accelerator where there are several.
+    """
+    from torch._inductor import utils
+
+    before = utils.get_gpu_type() if utils.get_gpu_type.cache_info().currsize else name
+    known = list(utils.GPU_TYPES)
+    utils.GPU_TYPES[:] = [name]
+    utils.get_gpu_type.cache_clear()
+    try:
+        utils.get_gpu_type()
+    finally:
+        utils.GPU_TYPES[:] = known
+    return before
+
+
+@contextlib.contextmanager
+def being_the_gpu() -> Iterator[None]:
+    """Within, Inductor takes the device for the accelerator, whatever else this machine has."""
+    before = _call_the_gpu(state.name)
+    try:
+        yield
+    finally:
+        _call_the_gpu(before)
+
+
+def _step_of_the_gpu(step: Any) -> Any:
+    """A step that compiles graphs of the device, which may be later than their model."""
+
+    @functools.wraps(step)
+    def compile_step(*arguments: Any, **options: Any) -> Any:
+        with being_the_gpu():
+            return step(*arguments, **options)
+
+    return compile_step
 
 
 def need_no_triton() -> None:
@@ -126,7 +172,15 @@ def set_options_of_graphs() -> None:
         return
 
     @functools.wraps(original)
-    def compile_fx(
+    def compile_fx(model_: Any, example_inputs_: Any, *arguments: Any, **rest: Any) -> Any:
+        devices = _devices(model_, example_inputs_)
+        if not devices:
+            return original(model_, example_inputs_, *arguments, **rest)
+        with being_the_gpu():
+            return compile_for(devices, model_, example_inputs_, *arguments, **rest)
+
+    def compile_for(
+        devices: set[int],
         model_: Any,
         example_inputs_: Any,
         *arguments: Any,
@@ -134,8 +188,7 @@ def set_options_of_graphs() -> None:
         **rest: Any,
     ) -> Any:
         patches = dict(config_patches or {})
-        devices = _devices(model_, example_inputs_)
-        if V.aot_compilation and devices:
+        if V.aot_compilation:
             package.check_memory(devices)
             compile_step = package.compiling_packages
             return original(
@@ -160,12 +213,11 @@ def set_options_of_graphs() -> None:
             step = rest.get("inner_compile", module.compile_fx_inner)
             if not hasattr(step, "compiles_by_choice"):
                 rest = {**rest, "inner_compile": compiling_by_choice(step)}
-        if devices:
-            rest = _telling_open_strides(module, rest)
-        for name, value in SETTINGS.items() if devices else ():
+        rest = _with_steps_of_the_device(module, rest)
+        for name, value in SETTINGS.items():
             if getattr(config, name) != value:
                 patches.setdefault(name, value)
-        if config.joint_custom_pre_pass is None and devices:
+        if config.joint_custom_pre_pass is None:
             first = InOrder(
                 repeat_by_views,
                 embedding_bags.describe_bags,
@@ -173,15 +225,14 @@ def set_options_of_graphs() -> None:
                 UseOwnNumbers(Words),
             )
             patches.setdefault("joint_custom_pre_pass", first)
-        if devices:
-            complex_numbers.define_lowerings()
-            convolutions.define_lowerings()
-            embedding_bags.define_lowerings()
-            expressions.define_lowerings()
-            keep_python(patches)
-            _use_templates(patches)
-            _set_last_pass(patches)
-        if devices and captured:
+        complex_numbers.define_lowerings()
+        convolutions.define_lowerings()
+        embedding_bags.define_lowerings()
+        expressions.define_lowerings()
+        keep_python(patches)
+        _use_templates(patches)
+        _set_last_pass(patches)
+        if captured:
             _capture_graphs(patches)
         if not patches:  # the original's call of itself, with the settings in place
             return original(model_, example_inputs_, *arguments, **rest)
@@ -264,18 +315,18 @@ def _for_host(
     # The original calls itself with the settings in place.
     if not hasattr(step, "compiles_for_host"):
         step = compile_step(step)
-    rest = _telling_open_strides(module, {**rest, "inner_compile": step})
+    rest = _with_steps_of_the_device(module, {**rest, "inner_compile": step})
     return {**rest, "config_patches": patches or None}
 
 
-def _telling_open_strides(module: Any, rest: dict[str, Any]) -> dict[str, Any]:
+def _with_steps_of_the_device(module: Any, rest: dict[str, Any]) -> dict[str, Any]:
     """Named arguments of compile_fx, with strides of open sizes told as they are."""
     from torch_outboard.inductor.result_strides import telling_open_strides
 
     step = rest.get("inner_compile", module.compile_fx_inner)
     if hasattr(step, "tells_open_strides"):
         return rest
-    return {**rest, "inner_compile": telling_open_strides(step)}
+    return {**rest, "inner_compile": _step_of_the_gpu(telling_open_strides(step))}
 
 
 def _devices(model: Any, inputs: Any) -> set[int]:

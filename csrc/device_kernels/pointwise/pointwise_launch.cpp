@@ -85,7 +85,7 @@ PointwiseLauncher::Kernels PointwiseLauncher::make_kernels(c10::DeviceIndex devi
   const std::string text = source.text();
   const char* options = literal_options(compute);
   return {&find_kernel(device, text, "contiguous", options),
-          &find_kernel(device, text, "strided", options)};
+          &find_kernel(device, text, "strided", options), source.elements()};
 }
 
 void PointwiseLauncher::enqueue(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
@@ -122,10 +122,10 @@ void PointwiseLauncher::enqueue(c10::DeviceIndex device, const at::TensorIterato
   }
   const auto total = static_cast<uint64_t>(iterator.numel());
   wide ? arguments.value(total) : arguments.value(static_cast<uint32_t>(total));
-  const WorkShape shape = work_shape(device);
-  const uint64_t items = (total + shape.chunk - 1) / shape.chunk;
+  const auto elements = static_cast<uint64_t>(kernels.elements);
+  const uint64_t items = (total + elements - 1) / elements;
   launch(current_stream_state(device), contiguous ? *kernels.contiguous : *kernels.strided,
-         Grid::linear(items, shape.local), arguments);
+         Grid::linear(items, work_shape(device).local), arguments);
 }
 
 }  // namespace outboard

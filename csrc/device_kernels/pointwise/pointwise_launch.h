@@ -60,6 +60,7 @@ class PointwiseLauncher {
   struct Kernels {
     Kernel* contiguous;
     Kernel* strided;
+    int elements;  // of one work item
   };
   Kernels make_kernels(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
                        at::ScalarType compute, bool wide) const;

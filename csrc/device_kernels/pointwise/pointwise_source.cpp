@@ -40,13 +40,14 @@ class Marks {
     std::string expressions;
     for (const auto& output : source.outputs) expressions += output.expression + "\n";
     marks_.set_flag("vectors", width_ > 1);
+    marks_.set_flag("adjacent", width_ > 1 && source.shape.chunk == 0);
     marks_.texts.insert({
         {"types", type_functions()},
         {"index", source.wide_index ? "ulong" : "uint"},
         {"functions", scalar_functions_text(source.compute, width_, expressions)},
         {"compute", value_type(source.compute)},
         {"width", std::to_string(width_)},
-        {"chunk", std::to_string(source.shape.chunk)},
+        {"chunk", std::to_string(source.elements())},
         {"dimensions", std::to_string(kPointwiseDimensions)},
     });
   }
@@ -83,8 +84,14 @@ class Marks {
              {"value", value_type(stored, width_)},
              {"element", value_type(stored)},
              {"store", store_text(output.dtype, width_, "p", "at", "value")},
+             {"aligned_store", store_text(output.dtype, width_, "p", "at", "value", true)},
+             {"vector_bytes", vector_bytes(output.dtype)},
              {"store_each", store_text(output.dtype, 1, "p", "(at + k * stride)", "each[k]")}},
             {}};
+  }
+
+  std::string vector_bytes(ScalarType dtype) const {
+    return std::to_string(c10::elementSize(dtype) * static_cast<size_t>(width_));
   }
 
   // From the value type of the operand to what the expression takes.
@@ -113,6 +120,8 @@ class Marks {
          {"value", value_type(loaded, width_)},
          {"element", value_type(loaded)},
          {"load", load_text(input.dtype, width_, "p", "at")},
+         {"aligned_load", load_text(input.dtype, width_, "p", "at", true)},
+         {"vector_bytes", vector_bytes(input.dtype)},
          {"load_one", load_one},
          {"load_each", load_text(input.dtype, 1, "p", "(at + k * stride)")},
          {"converted", operand_text(input, width_, width_ > 1 ? "value" : load_one)}},
@@ -184,6 +193,8 @@ class Marks {
 }  // namespace
 
 void set_pointwise_text(std::string text) { program_text() = std::move(text); }
+
+int PointwiseSource::elements() const { return shape.elements(vector_width(*this)); }
 
 std::string PointwiseSource::text() const { return render(program_text(), Marks(*this).values()); }
 

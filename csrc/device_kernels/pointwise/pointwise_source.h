@@ -44,6 +44,8 @@ struct PointwiseSource {
   bool wide_index;      // 64-bit
   bool scalar = false;  // the expressions are for scalars alone
 
+  // Of one work item.
+  int elements() const;
   std::string text() const;
 };
 

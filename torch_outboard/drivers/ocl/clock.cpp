@@ -30,7 +30,7 @@ int64_t measure_offset(Device& device) {
   try {
     for (int i = 0; i < kTries; ++i) {
       const int64_t before = host_time();
-      const EventReference marker = mark(queue.get());
+      const EventReference marker = mark(queue.get(), true);
       const int64_t after = host_time();
       marker.wait();
       const int64_t queued = device_time(device, marker, CL_PROFILING_COMMAND_QUEUED);

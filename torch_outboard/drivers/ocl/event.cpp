@@ -106,8 +106,9 @@ void run_after(const EventReference& event, const OpenCL& api, std::function<voi
   after.release();
 }
 
-EventReference mark(ob_queue queue) {
+EventReference mark(ob_queue queue, bool timed) {
   std::lock_guard lock(queue->mutex);
+  if (timed) be_timed(queue);
   EventReference marker = enqueue_marker(queue);
   flush(queue);  // or other queues might wait forever for what was never sent to the device
   return marker;
@@ -142,7 +143,7 @@ ob_status event_record(ob_event event, ob_queue queue) {
     fail(OB_INVALID_ARGUMENT, "An event of device %d cannot be recorded on device %d.",
          event->device.index, queue->device.index);
   }
-  record(event, mark(queue), false);
+  record(event, mark(queue, (event->flags & OB_EVENT_TIMING) != 0), false);
   return OB_OK;
 }
 

@@ -57,6 +57,7 @@ struct Settings {
   std::vector<std::string> mask;     // capabilities to hide
   std::string memory;                // "": by device; shared, coarse, handles
   std::string processor;             // that PoCL compiles for; "": by itself
+  std::string events;                // "": by device; each, late
   uint64_t memory_bytes = 0;         // of each device; 0: by device
   uint64_t copies = 1;
 };
@@ -110,6 +111,9 @@ std::string surroundings_of_sources(const Platform& platform);
 
 // ---- device.cpp
 
+// What NVIDIA's platform is called.
+constexpr const char* kNvidia = "NVIDIA CUDA";
+
 enum class MemoryKind {
   kShared,   // fine-grained shared virtual memory: the host uses it like its own
   kCoarse,   // coarse-grained shared virtual memory: pointers that the host does not touch
@@ -131,6 +135,9 @@ struct Device {
   MemoryKind memory = MemoryKind::kHandles;
   bool host_memory_is_device_memory = false;
   bool has_priorities = false;
+  // Commands have no events of their own, and queues cannot be timed until that is asked for: both
+  // cost more than a small kernel on a GPU, and nothing on a processor.
+  bool late_events = false;
   std::string no_code_reason;  // "": programs can be built
   Processor processor;
   ob_device_properties properties = {};
@@ -233,14 +240,18 @@ struct ob_graph_t {
 };
 
 struct ob_queue_t {
-  explicit ob_queue_t(ocl::Device& device) : device(device) {}
+  ob_queue_t(ocl::Device& device, int32_t priority) : device(device), priority(priority) {}
 
   ocl::Device& device;
+  const int32_t priority;
   cl_command_queue commands = nullptr;
+  bool timed = false;     // its commands have times
+  bool unmarked = false;  // there is work behind `last`
   // Around every enqueue, so that `last` is the last, and around all of a graph.
   std::recursive_mutex mutex;
   std::unique_ptr<ob_graph_t> graph;  // being recorded
-  // Of the last command; empty when all work is known to be done and no failure is to be reported.
+  // Of the last command that has an event; empty when all work up to there is known to be done and
+  // no failure is to be reported.
   ocl::EventReference last;
 };
 
@@ -251,17 +262,27 @@ void check_usable();
 // Remembers the last command of a queue, whose event reference it takes over. The caller holds the
 // queue's mutex.
 void set_last(ob_queue queue, cl_event event);
+// The event behind all work so far. Likewise.
+const EventReference& last_of(ob_queue queue);
 // Whether all work is done. Likewise.
 bool is_idle(ob_queue queue);
+// Whatever is enqueued from now on has times. Likewise.
+void be_timed(ob_queue queue);
 
-// Enqueues one command: calls function(commands, &event), which returns OpenCL's code. The function
-// holds what it needs by value: a graph calls it again.
+// Enqueues one command: calls function(commands, &event), which returns OpenCL's code; the pointer
+// is NULL where the command needs no event. The function holds what it needs by value: a graph
+// calls it again. `own_event` asks for one in any case, which is the queue's last afterwards.
 template <class Function>
-void enqueue(ob_queue queue, const char* call, Function function) {
+void enqueue(ob_queue queue, const char* call, Function function, bool own_event = false) {
   std::lock_guard lock(queue->mutex);
   check_usable();
   if (queue->graph != nullptr) {
     queue->graph->work.emplace_back([call, function](ob_queue q) { enqueue(q, call, function); });
+    return;
+  }
+  if (queue->device.late_events && !own_event) {
+    check(function(queue->commands, static_cast<cl_event*>(nullptr)), call);
+    queue->unmarked = true;
     return;
   }
   cl_event event = nullptr;
@@ -282,8 +303,8 @@ ob_status queue_native_handle(ob_queue queue, void** handle);
 
 // ---- event.cpp
 
-// A mark behind all work of a queue so far.
-EventReference mark(ob_queue queue);
+// A mark behind all work of a queue so far; `timed`: that has a time.
+EventReference mark(ob_queue queue, bool timed = false);
 // Later work on `queue` waits for an event of `owner`, which may be another device.
 void wait_for(ob_queue queue, const EventReference& event, const Device& owner);
 // Runs a task after an event, on a thread of the driver.

@@ -284,15 +284,20 @@ ob_status launch(ob_queue queue, const ob_launch* launch) {
   check_launch_event(start, queue->device);
   check_launch_event(end, queue->device);
   const bool timed = start != nullptr || end != nullptr;
-  if (timed) check_not_recording(queue, "events of launches");
+  if (timed) {
+    check_not_recording(queue, "events of launches");
+    be_timed(queue);
+  }
   const OpenCL* api = queue->device.api;
   const cl_uint dimensions = launch->dimensions;
   try {
-    enqueue(queue, "clEnqueueNDRangeKernel",
-            [=, own = std::move(captured)](cl_command_queue commands, cl_event* event) {
-              return api->clEnqueueNDRangeKernel(commands, kernel->kernel, dimensions, nullptr,
-                                                 global.data(), local.data(), 0, nullptr, event);
-            });
+    enqueue(
+        queue, "clEnqueueNDRangeKernel",
+        [=, own = std::move(captured)](cl_command_queue commands, cl_event* event) {
+          return api->clEnqueueNDRangeKernel(commands, kernel->kernel, dimensions, nullptr,
+                                             global.data(), local.data(), 0, nullptr, event);
+        },
+        timed);
   } catch (Failure& failure) {
     failure.message = "Kernel " + launch->kernel->name + ": " + failure.message;
     throw;

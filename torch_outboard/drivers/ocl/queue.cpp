@@ -1,5 +1,6 @@
 // Queues. Each remembers the event of its last command, which answers whether it is idle and is
-// what to wait for. Commands are flushed to the device when somebody waits, asks or records an
+// what to wait for. Where events cost time, commands have none, and a marker behind them has one
+// when somebody asks. Commands are flushed to the device when somebody waits, asks or records an
 // event, not one by one. A queue that records a graph keeps them for it instead.
 #include <algorithm>
 #include <utility>
@@ -51,35 +52,79 @@ void check_usable() {
 
 void set_last(ob_queue queue, cl_event event) {
   queue->last = EventReference(queue->device.api, event);
+  queue->unmarked = false;
+}
+
+const EventReference& last_of(ob_queue queue) {
+  if (queue->unmarked) {
+    cl_event marker = nullptr;
+    check(queue->device.api->clEnqueueMarkerWithWaitList(queue->commands, 0, nullptr, &marker),
+          "clEnqueueMarkerWithWaitList");
+    set_last(queue, marker);
+  }
+  return queue->last;
 }
 
 bool is_idle(ob_queue queue) {
-  if (!queue->last) return true;
+  if (!last_of(queue)) return true;
   const cl_int status = queue->last.status();
   if (status == CL_COMPLETE) queue->last = {};
   return status <= CL_COMPLETE;  // a failure stays, for queue_synchronize to report it
 }
 
-std::unique_ptr<ob_queue_t> make_queue(Device& device, int32_t priority) {
+namespace {
+
+cl_command_queue create_commands(Device& device, int32_t priority, bool timed) {
   const OpenCL& api = *device.api;
-  auto queue = std::make_unique<ob_queue_t>(device);
+  const cl_bitfield profiling = timed ? CL_QUEUE_PROFILING_ENABLE : cl_bitfield{0};
+  cl_command_queue commands = nullptr;
   cl_int code = CL_SUCCESS;
-  // Profiling is for all queues: an event's time is asked for after it was recorded.
   if (device.has_priorities) {
     const cl_properties hint = priority < 0   ? CL_QUEUE_PRIORITY_HIGH_KHR
                                : priority > 0 ? CL_QUEUE_PRIORITY_LOW_KHR
                                               : CL_QUEUE_PRIORITY_MED_KHR;
-    const cl_properties properties[] = {CL_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE,
-                                        CL_QUEUE_PRIORITY_KHR, hint, 0};
-    queue->commands =
-        api.clCreateCommandQueueWithProperties(device.context, device.id, properties, &code);
+    const cl_properties properties[] = {CL_QUEUE_PROPERTIES, profiling, CL_QUEUE_PRIORITY_KHR, hint,
+                                        0};
+    commands = api.clCreateCommandQueueWithProperties(device.context, device.id, properties, &code);
     check(code, "clCreateCommandQueueWithProperties");
   } else {
-    queue->commands =
-        api.clCreateCommandQueue(device.context, device.id, CL_QUEUE_PROFILING_ENABLE, &code);
+    commands = api.clCreateCommandQueue(device.context, device.id, profiling, &code);
     check(code, "clCreateCommandQueue");
   }
+  return commands;
+}
+
+}  // namespace
+
+std::unique_ptr<ob_queue_t> make_queue(Device& device, int32_t priority) {
+  auto queue = std::make_unique<ob_queue_t>(device, priority);
+  // An event's time is asked for after it was recorded.
+  queue->timed = !device.late_events;
+  queue->commands = create_commands(device, priority, queue->timed);
   return queue;
+}
+
+// OpenCL decides about times when a queue is made: another one goes on behind the first.
+void be_timed(ob_queue queue) {
+  if (queue->timed) return;
+  const OpenCL& api = *queue->device.api;
+  const EventReference last = last_of(queue);
+  cl_command_queue commands = create_commands(queue->device, queue->priority, true);
+  cl_int code = CL_SUCCESS;
+  if (last) {
+    const cl_event event = last.get();
+    code = api.clFlush(queue->commands);
+    if (code == CL_SUCCESS) {
+      code = api.clEnqueueBarrierWithWaitList(commands, 1, &event, nullptr);
+    }
+  }
+  if (code != CL_SUCCESS) {
+    api.clReleaseCommandQueue(commands);
+    check(code, "clEnqueueBarrierWithWaitList");
+  }
+  std::swap(queue->commands, commands);
+  queue->timed = true;
+  check(api.clReleaseCommandQueue(commands), "clReleaseCommandQueue");
 }
 
 // OpenCL keeps the queue until its commands are done.
@@ -115,7 +160,7 @@ ob_status queue_synchronize(ob_queue queue) {
   EventReference last;
   {
     std::lock_guard lock(queue->mutex);
-    last = queue->last;
+    last = last_of(queue);
   }
   if (!last) return OB_OK;
   const auto forget = [&] {
@@ -173,7 +218,10 @@ ob_status device_synchronize(int32_t index) {
   return OB_OK;
 }
 
+// Which stays what it is: a queue whose handle somebody has is not exchanged for one with times.
 ob_status queue_native_handle(ob_queue queue, void** handle) {
+  std::lock_guard lock(queue->mutex);
+  be_timed(queue);
   *handle = queue->commands;
   return OB_OK;
 }

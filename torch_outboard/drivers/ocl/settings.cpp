@@ -10,6 +10,9 @@
 // - OUTBOARD_OCL_PROCESSOR: LLVM's name of the processor that the packaged PoCL compiles for; by
 //   default the one that it finds, or the nearest that its compiler knows. `unknown`: as if it had
 //   found none.
+// - OUTBOARD_OCL_EVENTS: for tests; each command has an event (each), or events are made when one
+// is
+//   asked for (late). By default late on all but processors.
 #include <common/settings.h>
 
 #include "ocl.h"
@@ -59,6 +62,10 @@ Settings read_settings() {
   settings.memory_bytes = number_setting("OUTBOARD_OCL_MEMORY_BYTES", 1, uint64_t{1} << 60, 0);
   settings.mask = list_setting("OUTBOARD_OCL_MASK");
   settings.processor = text_setting("OUTBOARD_OCL_PROCESSOR");
+  settings.events = text_setting("OUTBOARD_OCL_EVENTS");
+  if (!settings.events.empty()) {
+    check_choice("OUTBOARD_OCL_EVENTS", settings.events, {"each", "late"});
+  }
   for (const std::string& name : settings.mask) {
     check_choice("OUTBOARD_OCL_MASK", name, {"float16", "float64", "subgroups"});
   }

@@ -2,7 +2,9 @@
 The program of a pointwise row: a kernel for contiguous operands and one for any strides.
 
 The marks are those of Mustache (csrc/device_kernels/text_template.h). What they stand for is said in
-csrc/device_kernels/pointwise/pointwise_source.cpp, and docs/kernels.md shows a program. A backslash
+csrc/device_kernels/pointwise/pointwise_source.cpp, and docs/kernels.md shows a program. `adjacent`
+is for GPUs: work items that run together touch memory that lies together, and arrays are indexed by
+constants, or they would lie in memory. A backslash
 at the end of a line joins the next one without its indentation.
 }}
 {{types}}
@@ -22,11 +24,23 @@ static inline void ob_write{{i}}(__global {{storage}} *p, OB_INDEX at, OB_INDEX 
 {{/vectors}}
 {{#vectors}}
   if (stride == 1 && count == {{width}}) {
+{{#adjacent}}
+    if ((size_t)(p + at) % {{vector_bytes}} == 0) {
+      {{aligned_store}}
+      return;
+    }
+{{/adjacent}}
     {{store}}
   } else {
     {{element}} each[{{width}}];
     vstore{{width}}(value, 0, each);
+{{#adjacent}}
+#pragma unroll
+    for (uint k = 0; k < {{width}}; ++k) { if (k < count) { {{store_each}} } }
+{{/adjacent}}
+{{^adjacent}}
     for (uint k = 0; k < count; ++k) {{store_each}}
+{{/adjacent}}
   }
 {{/vectors}}
 }
@@ -39,13 +53,22 @@ static inline {{operand}} ob_read{{i}}(__global {{storage}} *p, OB_INDEX at, OB_
 {{#vectors}}
   {{value}} value;
   if (stride == 1 && count == {{width}}) {
+{{#adjacent}}
+    if ((size_t)(p + at) % {{vector_bytes}} == 0) value = {{aligned_load}}; else
+{{/adjacent}}
     value = {{load}};
   } else if (stride == 0) {
     value = ({{value}})({{load_one}});
   } else {
     {{element}} each[{{width}}];
     vstore{{width}}(({{value}})(0), 0, each);
+{{#adjacent}}
+#pragma unroll
+    for (uint k = 0; k < {{width}}; ++k) { if (k < count) each[k] = {{load_each}}; }
+{{/adjacent}}
+{{^adjacent}}
     for (uint k = 0; k < count; ++k) each[k] = {{load_each}};
+{{/adjacent}}
     value = vload{{width}}(0, each);
   }
   return {{converted}};
