@@ -2,7 +2,7 @@
 // of matrices (product_program.h) one of which is made of patches of an image while it is packed.
 //
 // A row's properties are those of convolution_call.h and
-//   source, planes  texts as those of ConvolutionPasses
+//   source, planes, groups  texts as those of ConvolutionPasses
 #include <ATen/ops/sum.h>
 
 #include <tuple>
@@ -33,7 +33,8 @@ class ConvolutionKernel final : public EngineKernel {
 ConvolutionKernel::ConvolutionKernel(const Row& row, const c10::FunctionSchema& schema)
     : EngineKernel(row, schema),
       call_(row, overload_),
-      passes_(ProductProgram::keep(row.text("source")), ProductProgram::keep(row.text("planes"))) {}
+      passes_(ProductProgram::keep(row.text("source")), ProductProgram::keep(row.text("planes")),
+              ProductProgram::keep(row.text("groups"))) {}
 
 bool ConvolutionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   ConvolutionOperands operands;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "device_kernels/convolution/group_convolution.h"
 #include "device_kernels/convolution/planes/plane_convolution.h"
 #include "device_kernels/convolution/planes/winograd.h"
 #include "device_kernels/product/product_program.h"
@@ -178,8 +179,9 @@ bool ConvolutionPasses::take(const at::Tensor& tensor) {
   return extent < kLargest;
 }
 
-ConvolutionPasses::ConvolutionPasses(const std::string& source, const std::string& planes)
-    : source_(source), planes_(planes) {}
+ConvolutionPasses::ConvolutionPasses(const std::string& source, const std::string& planes,
+                                     const std::string& groups)
+    : source_(source), planes_(planes), groups_(groups) {}
 
 void ConvolutionPasses::write_result(const ConvolutionGeometry& geometry, const at::Tensor& input,
                                      const at::Tensor& weight, const at::Tensor& bias,
@@ -194,6 +196,7 @@ void ConvolutionPasses::write_output(const ConvolutionGeometry& geometry, const 
                                      const at::Tensor& weight, const at::Tensor& bias,
                                      const at::Tensor& output,
                                      const BoundEpilogue* epilogue) const {
+  if (write_output_by_groups(geometry, input, weight, bias, output, epilogue, groups_)) return;
   if (write_output_by_winograd(geometry, input, weight, bias, output, epilogue, planes_)) return;
   if (write_output_by_planes(geometry, input, weight, bias, output, epilogue, planes_)) return;
   const at::Tensor left = weight.contiguous();
@@ -216,6 +219,7 @@ void ConvolutionPasses::write_input(const ConvolutionGeometry& geometry, const a
                                     const at::Tensor& weight, const at::Tensor& bias,
                                     const at::Tensor& input, GradientPlanes& kept,
                                     const BoundEpilogue* epilogue) const {
+  if (write_input_by_groups(geometry, output, weight, bias, input, epilogue, groups_)) return;
   if (write_input_by_winograd(geometry, output, weight, bias, input, epilogue, planes_, kept)) {
     return;
   }
@@ -252,6 +256,7 @@ void ConvolutionPasses::write_input(const ConvolutionGeometry& geometry, const a
 void ConvolutionPasses::write_weight(const ConvolutionGeometry& geometry, const at::Tensor& input,
                                      const at::Tensor& output, const at::Tensor& weight,
                                      const GradientPlanes& kept) const {
+  if (write_weight_by_groups(geometry, input, output, weight, groups_)) return;
   if (write_weight_by_planes(geometry, input, output, weight, planes_, kept)) return;
   const at::Tensor left = has_even_positions(output) ? output : output.contiguous();
   ProductLayout layout;

@@ -16,8 +16,10 @@ namespace outboard {
 class ConvolutionPasses {
  public:
   // `source` is the text of the kernels, those of products first; `planes` that of the kernels of
-  // plane_convolution.h and winograd.h, which processors take for large maps.
-  ConvolutionPasses(const std::string& source, const std::string& planes);
+  // plane_convolution.h and winograd.h, which processors take for large maps; `groups` that of the
+  // kernels of group_convolution.h, which GPUs take.
+  ConvolutionPasses(const std::string& source, const std::string& planes,
+                    const std::string& groups);
 
   // Whether kernels take tensors of these sizes; an undefined one is taken.
   static bool take(const at::Tensor& tensor);
@@ -40,6 +42,7 @@ class ConvolutionPasses {
  private:
   const std::string& source_;
   const std::string& planes_;
+  const std::string& groups_;
 };
 
 }  // namespace outboard

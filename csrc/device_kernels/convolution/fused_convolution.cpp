@@ -7,8 +7,10 @@
 
 namespace outboard {
 
-FusedConvolution::FusedConvolution(const std::string& source, const std::string& planes)
-    : passes_(ProductProgram::keep(source), ProductProgram::keep(planes)) {}
+FusedConvolution::FusedConvolution(const std::string& source, const std::string& planes,
+                                   const std::string& groups)
+    : passes_(ProductProgram::keep(source), ProductProgram::keep(planes),
+              ProductProgram::keep(groups)) {}
 
 std::vector<at::Tensor> FusedConvolution::call(const at::Tensor& input, const at::Tensor& weight,
                                                const std::optional<at::Tensor>& bias,

@@ -24,7 +24,7 @@ struct ConvolutionArguments {
 class OUTBOARD_API FusedConvolution {
  public:
   // Texts as those of ConvolutionPasses.
-  FusedConvolution(const std::string& source, const std::string& planes);
+  FusedConvolution(const std::string& source, const std::string& planes, const std::string& groups);
 
   // The results of an epilogue of a convolution of images in 1 to 3 dimensions, of which there is
   // at least one, of one floating dtype on one device. Raises ValueError for others, and

@@ -2,13 +2,15 @@
 
 #include <algorithm>
 
+#include "device_kernels/product/group_tiles.h"
 #include "device_kernels/product/product_call.h"
 #include "device_kernels/product/product_program.h"
 #include "tensors/empty.h"
 
 namespace outboard {
 
-FusedProduct::FusedProduct(const std::string& source) : source_(ProductProgram::keep(source)) {}
+FusedProduct::FusedProduct(const std::string& source, const std::string& groups)
+    : source_(ProductProgram::keep(source)), groups_(ProductProgram::keep(groups)) {}
 
 std::vector<at::Tensor> FusedProduct::call(const at::Tensor& left, const at::Tensor& right,
                                            const Epilogue::Texts& texts,
@@ -39,14 +41,21 @@ std::vector<at::Tensor> FusedProduct::call(const at::Tensor& left, const at::Ten
   if (out.numel() == 0) return epilogue.results();
   layout.out = strides_of(out, "mn", 'm', 'n');
 
-  const ProductProgram& program =
-      ProductProgram::find(device, left.scalar_type(), needs_wide_index(layout), source_);
-  void* c = out.mutable_data_ptr();
+  const at::ScalarType dtype = left.scalar_type();
+  const bool wide = needs_wide_index(layout);
   // An operand without elements has no address, and is not read.
-  const TileOperand a = program.left_operand(layout, left.numel() > 0 ? left.const_data_ptr() : c);
-  const TileOperand b =
-      program.right_operand(layout, right.numel() > 0 ? right.const_data_ptr() : c);
-  program.multiply(layout, ProductScalars(), a, b, c, nullptr, 0, layout.columns, &epilogue);
+  void* c = out.mutable_data_ptr();
+  const void* a = left.numel() > 0 ? left.const_data_ptr() : c;
+  const void* b = right.numel() > 0 ? right.const_data_ptr() : c;
+  if (const auto* groups = GroupTiles::find(device, dtype, wide, groups_)) {
+    groups->multiply(layout, ProductScalars(), {a, b, c, nullptr}, &epilogue);
+    return epilogue.results();
+  }
+  const ProductProgram& program = ProductProgram::find(device, dtype, wide, source_);
+  const TileOperand rows = program.left_operand(layout, a);
+  const TileOperand columns = program.right_operand(layout, b);
+  program.multiply(layout, ProductScalars(), rows, columns, c, nullptr, 0, layout.columns,
+                   &epilogue);
   return epilogue.results();
 }
 

@@ -13,8 +13,8 @@ namespace outboard {
 
 class OUTBOARD_API FusedProduct {
  public:
-  // `source` is the text of the engine's kernels.
-  explicit FusedProduct(const std::string& source);
+  // The texts of the engine's kernels, as its rows have them.
+  FusedProduct(const std::string& source, const std::string& groups);
 
   // The results of an epilogue of left @ right, of matrices of one floating dtype on one device.
   // Raises ValueError for others, and RuntimeError if the epilogue does not compile.
@@ -25,6 +25,7 @@ class OUTBOARD_API FusedProduct {
 
  private:
   const std::string& source_;
+  const std::string& groups_;
 };
 
 }  // namespace outboard

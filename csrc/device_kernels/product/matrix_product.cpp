@@ -5,6 +5,7 @@
 //   conjugates_left   the left operand of a complex product is conjugated
 //   resizes_silently  an output of another size is resized without a warning
 //   source            text of the kernels
+//   groups            text of those of group_tiles.h
 #include <ATen/ops/add.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/view_as_real.h>
@@ -14,6 +15,7 @@
 
 #include "device_kernels/engine.h"
 #include "device_kernels/kernel_types.h"
+#include "device_kernels/product/group_tiles.h"
 #include "device_kernels/product/product_call.h"
 #include "device_kernels/product/product_program.h"
 #include "runtime/driver/device.h"
@@ -37,6 +39,7 @@ class MatrixProductKernel final : public EngineKernel {
 
   const ProductCall call_;
   const std::string& source_;
+  const std::string& groups_;
   const bool conjugates_left_;
   const bool resizes_silently_;
 };
@@ -48,6 +51,8 @@ using at::ScalarType;
 // Multiplications from which packing pays, and the least size in each direction.
 constexpr int64_t kPackedWork = 32768;
 constexpr int64_t kPackedSize = 4;
+// Depth from which groups of work items share a row of a result that has few columns.
+constexpr int64_t kSharedRow = 64;
 // Depth from which one row times one column is cut into slices.
 constexpr int64_t kLongRow = 16384;
 
@@ -67,12 +72,33 @@ at::Tensor part(const at::Tensor& tensor, int64_t which) {
   return at::view_as_real(tensor).select(-1, which);
 }
 
+// Texts of kernels, and the dtype and the device of a product.
+struct Programs {
+  const std::string &source, &groups;
+  ScalarType dtype;
+  c10::DeviceIndex device;
+};
+
 // The kernels that suit the sizes.
-void multiply(const ProductProgram& program, const ProductLayout& layout,
-              const ProductScalars& scalars, const void* a, const void* b, void* c, const void* d) {
+void multiply(const Programs& programs, const ProductLayout& layout, const ProductScalars& scalars,
+              const void* a, const void* b, void* c, const void* d) {
   const int64_t work = layout.batches * layout.rows * layout.columns * layout.depth;
   const int64_t least = std::min({layout.rows, layout.columns, layout.depth});
-  if (work >= kPackedWork && least >= kPackedSize) {
+  const bool tiled = work >= kPackedWork && least >= kPackedSize;
+  const bool wide = needs_wide_index(layout);
+  if (work >= kPackedWork) {
+    const auto* groups = GroupTiles::find(programs.device, programs.dtype, wide, programs.groups);
+    if (groups != nullptr && tiled) return groups->multiply(layout, scalars, {a, b, c, d});
+    if (groups != nullptr && layout.depth >= kSharedRow) {
+      if (layout.columns <= layout.rows) {
+        return groups->multiply_thin(layout, scalars, {a, b, c, d});
+      }
+      return groups->multiply_thin(transposed(layout), scalars, {b, a, c, d});
+    }
+  }
+  const ProductProgram& program =
+      ProductProgram::find(programs.device, programs.dtype, wide, programs.source);
+  if (tiled) {
     const TileOperand left = program.left_operand(layout, a);
     const TileOperand right = program.right_operand(layout, b);
     program.multiply(layout, scalars, left, right, c, d, 0, layout.columns);
@@ -94,6 +120,7 @@ MatrixProductKernel::MatrixProductKernel(const Row& row, const c10::FunctionSche
     : EngineKernel(row, schema),
       call_(row, overload_),
       source_(ProductProgram::keep(row.text("source"))),
+      groups_(ProductProgram::keep(row.text("groups"))),
       conjugates_left_(row.flag("conjugates_left")),
       resizes_silently_(row.flag("resizes_silently")) {}
 
@@ -175,27 +202,26 @@ void MatrixProductKernel::enqueue(const ProductScalars& scalars, const at::Tenso
       sizes.b != -1 && call_.result_dimensions().find('b') == std::string::npos;
   if (sums_batches) layout.batches = 1;
 
-  const ProductProgram& program = ProductProgram::find(out.device().index(), out.scalar_type(),
-                                                       needs_wide_index(layout), source_);
+  const Programs programs = {source_, groups_, out.scalar_type(), out.device().index()};
   void* c = out.mutable_data_ptr();
   // An operand without elements has no address, and is not read.
   const auto* a = static_cast<const char*>(left.numel() > 0 ? left.const_data_ptr() : c);
   const auto* b = static_cast<const char*>(right.numel() > 0 ? right.const_data_ptr() : c);
   const void* d = added.defined() ? added.const_data_ptr() : nullptr;
   if (!sums_batches) {
-    multiply(program, layout, scalars, a, b, c, d);
+    multiply(programs, layout, scalars, a, b, c, d);
     return;
   }
   // One after the other, rounded in between, as on CPU.
   if (sizes.b == 0) layout.depth = 0;
-  multiply(program, layout, scalars, a, b, c, d);
+  multiply(programs, layout, scalars, a, b, c, d);
   ProductScalars further = scalars;
   further.beta = 1;
   further.adds = true;
   layout.added = layout.out;
   const auto size = static_cast<int64_t>(out.element_size());
   for (int64_t i = 1; i < sizes.b; ++i) {
-    multiply(program, layout, further, a + i * layout.left.batch * size,
+    multiply(programs, layout, further, a + i * layout.left.batch * size,
              b + i * layout.right.batch * size, c, c);
   }
 }

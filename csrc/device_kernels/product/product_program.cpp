@@ -33,18 +33,18 @@ int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-ScalarType sum_dtype(ScalarType dtype) {
-  if (at::isIntegralType(dtype, /*includeBool=*/false) && c10::elementSize(dtype) < 4) {
-    return ScalarType::Int;  // what is cut off in the end is the same
-  }
-  return value_dtype(dtype);
-}
-
 std::string define(const std::string& name, const std::string& text) {
   return "#define " + name + " " + text + "\n";
 }
 
 }  // namespace
+
+ScalarType product_value_dtype(ScalarType dtype) {
+  if (at::isIntegralType(dtype, /*includeBool=*/false) && c10::elementSize(dtype) < 4) {
+    return ScalarType::Int;  // what is cut off in the end is the same
+  }
+  return value_dtype(dtype);
+}
 
 std::string product_definitions(ScalarType dtype, ScalarType value, int width, bool wide) {
   const std::string w = std::to_string(width);
@@ -78,7 +78,7 @@ std::string definitions(ScalarType dtype, ScalarType value, int width, bool wide
 
 ProductProgram::ProductProgram(c10::DeviceIndex device, ScalarType dtype, bool wide,
                                const ProductBlocks& blocks, const std::string& source)
-    : device_(device), value_(sum_dtype(dtype)), wide_(wide), source_(source) {
+    : device_(device), value_(product_value_dtype(dtype)), wide_(wide), source_(source) {
   const bool cpu = device_properties(device).kind == OB_DEVICE_CPU;
   const Portions& portions = cpu ? kCpuPortions : kGpuPortions;
   const WorkShape shape = work_shape(device);
@@ -114,7 +114,7 @@ const ProductProgram& ProductProgram::find(c10::DeviceIndex device, ScalarType d
                                            const std::string& source) {
   using Key = std::tuple<const void*, c10::DeviceIndex, ScalarType, bool, int, int, int>;
   static auto* programs = new KernelTable<Key, const ProductProgram*>;
-  const ProductBlocks blocks = product_blocks(device, sum_dtype(dtype));
+  const ProductBlocks blocks = product_blocks(device, product_value_dtype(dtype));
   const Key key{&source, device, dtype, wide, blocks.rows, blocks.vectors, blocks.panels};
   return *programs->find(key,
                          [&] { return new ProductProgram(device, dtype, wide, blocks, source); });

@@ -143,6 +143,9 @@ class OUTBOARD_API ProductProgram {
   Kernel* sum_slices_;
 };
 
+// The dtype of sums of products of the dtype.
+at::ScalarType product_value_dtype(at::ScalarType dtype);
+
 // The macros that kernels of products take types and vectors from: X, S, V, W, I, LOAD and their
 // like, as the head of matrix_product.cl says. Vectors have `width` values of the dtype `value`.
 OUTBOARD_API std::string product_definitions(at::ScalarType dtype, at::ScalarType value, int width,

@@ -288,10 +288,10 @@ void bind_compiled(py::module_& m) {
            }),
            py::arg("of_row"), py::arg("row_values"), py::arg("body"), py::arg("operands"));
   py::class_<FusedProduct>(m, "FusedProduct")
-      .def(py::init<const std::string&>())
+      .def(py::init<const std::string&, const std::string&>())
       .def("__call__", &FusedProduct::call, py::call_guard<py::gil_scoped_release>());
   py::class_<FusedConvolution>(m, "FusedConvolution")
-      .def(py::init<const std::string&, const std::string&>())
+      .def(py::init<const std::string&, const std::string&, const std::string&>())
       .def(
           "__call__",
           [](const FusedConvolution& self, const at::Tensor& input, const at::Tensor& weight,

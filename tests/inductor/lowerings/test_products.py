@@ -170,7 +170,8 @@ def test_what_is_not_faster_is_left_alone(device, monkeypatch):
 
 def call(left, right, body, places="", operands=(), results=(torch.float32,), of_row="", values=0):
     texts = _C.EpilogueTexts(of_row, values, body, places)
-    return _C.FusedProduct(template("matrix_product"))(left, right, texts, operands, results)
+    kernel = _C.FusedProduct(template("matrix_product"), template("group_tiles"))
+    return kernel(left, right, texts, operands, results)
 
 
 def test_strides_of_operands(device):

@@ -294,6 +294,7 @@ void fill_properties(const Candidate& candidate, const Settings& settings, const
   }
   p.local_memory = static_cast<uint32_t>(
       std::min<cl_ulong>(info<cl_ulong>(candidate, CL_DEVICE_LOCAL_MEM_SIZE), UINT32_MAX));
+  device.limits_registers = has_extension(candidate, "cl_nv_compiler_options");
   // OpenCL knows three priorities, and queues without one are in the middle.
   device.has_priorities = has_extension(candidate, "cl_khr_priority_hints") &&
                           api.clCreateCommandQueueWithProperties != nullptr;

@@ -135,10 +135,8 @@ struct Device {
   MemoryKind memory = MemoryKind::kHandles;
   bool host_memory_is_device_memory = false;
   bool has_priorities = false;
-  // Commands have no events of their own, and queues cannot be timed until that is asked for: both
-  // cost more than a small kernel on a GPU, and nothing on a processor.
-  bool late_events = false;
-  std::string no_code_reason;  // "": programs can be built
+  bool limits_registers = false;  // its compiler has an option for that
+  std::string no_code_reason;     // "": programs can be built
   Processor processor;
   ob_device_properties properties = {};
 

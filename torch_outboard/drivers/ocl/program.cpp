@@ -93,6 +93,16 @@ ob_program build(Device& device, cl_program program, const char* options, const 
   }
 }
 
+// NVIDIA's compiler gives a work item as many registers as it could use, whatever that costs in
+// groups that run at once. A program whose options define OB_REGISTERS wants no more than so many.
+std::string register_limit(const Device& device, const std::string& options) {
+  constexpr const char* kWish = "-DOB_REGISTERS=";
+  const size_t found = device.limits_registers ? options.find(kWish) : std::string::npos;
+  if (found == std::string::npos) return "";
+  const size_t begin = found + std::strlen(kWish);
+  return " -cl-nv-maxrregcount=" + options.substr(begin, options.find(' ', begin) - begin);
+}
+
 void set_argument(ob_kernel kernel, cl_uint place, size_t bytes, const void* value) {
   const cl_int code = kernel->device.api->clSetKernelArg(kernel->kernel, place, bytes, value);
   if (code != CL_SUCCESS) {
@@ -145,6 +155,7 @@ ob_status program_build(const ob_program_source* described, ob_program* program)
   // PoCL keeps what it has built in a folder of its own, by source, options and its own name for
   // the processor: with another name it must not find what it built without.
   if (!device.processor.name.empty()) all += " -DOB_PROCESSOR=" + device.processor.name;
+  all += register_limit(device, all);
   *program = build(device, created, all.c_str(), "The source");
   return OB_OK;
 }

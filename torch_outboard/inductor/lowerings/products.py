@@ -46,7 +46,7 @@ def define() -> None:
 @cache
 def _kernel() -> _C.FusedProduct:
     _C.load_device_kernels()
-    return _C.FusedProduct(template("matrix_product"))
+    return _C.FusedProduct(template("matrix_product"), template("group_tiles"))
 
 
 def _product(

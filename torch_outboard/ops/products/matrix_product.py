@@ -54,6 +54,7 @@ def product(
         "added": added,
         "dtypes": dtype_bits(dtypes),
         "source": template("matrix_product"),
+        "groups": template("group_tiles"),
         **properties,
     }
 

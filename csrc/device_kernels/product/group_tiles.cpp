@@ -1,0 +1,277 @@
+#include "device_kernels/product/group_tiles.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <tuple>
+
+#include "device_kernels/kernel_table.h"
+#include "device_kernels/kernel_types.h"
+#include "device_kernels/work_shape.h"
+#include "runtime/driver/device.h"
+#include "tensors/empty.h"
+
+namespace outboard {
+namespace {
+
+using at::ScalarType;
+
+// Groups are squares of work items.
+constexpr int kSides[] = {16, 8};
+constexpr int kVectorBytes = 16;  // what an item reads of local memory at once
+
+// Groups of large and of small tiles that a unit of a GPU runs at once: registers suffice for them.
+constexpr int64_t kLargeAtOnce = 2;
+constexpr int64_t kSmallAtOnce = 4;
+constexpr int kLargeRegisters = 128;
+constexpr int kSmallRegisters = 64;
+// The least depth of a part: shorter ones would cost more to add up than they save.
+constexpr int64_t kLargePart = 512;
+constexpr int64_t kSmallPart = 256;
+constexpr int64_t kMostParts = 256;
+constexpr int64_t kDeepest = 32;  // of all slices; parts are made of whole ones
+// How much of the last round of groups has to be filled, in hundredths of all rounds.
+constexpr int64_t kFilled = 85;
+
+// Items that read neighbours along the depth, or columns, where a product is thin; results of a
+// group that has few of a convolution. As the kernels have it.
+constexpr int64_t kTogether = 32;
+constexpr int64_t kResults = 5;
+// Rows of a convolution that make no tile: those of depthwise ones, for example.
+constexpr int64_t kFewRows = 4;
+// Groups of such kernels that a unit runs at once, and what an item reads of a part at least.
+constexpr int64_t kFewAtOnce = 8;
+constexpr int64_t kFewDepth = 8;
+
+int64_t rounds(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple; }
+
+// As the kernels have it.
+struct GroupStrides {
+  int64_t batch, row, column;
+};
+struct GroupLayout {
+  int64_t batches, rows, columns, depth;
+  GroupStrides left, right, out, added;
+  int64_t parts, part;
+  int64_t left_along, right_along;
+};
+
+GroupStrides strides(const ProductStrides& s) { return {s.batch, s.row, s.column}; }
+
+GroupTiles::Directions directions_of(const ProductLayout& layout) {
+  // Neighbouring items read along the smaller stride; that of a single line is zero.
+  const auto along = [](int64_t depth, int64_t lines) {
+    return lines == 0 || (depth != 0 && depth < lines);
+  };
+  return {along(layout.left.column, layout.left.row), along(layout.right.row, layout.right.column)};
+}
+
+// The least number of parts with which no round of groups is much emptier than others.
+int64_t parts_of(int64_t tiles, int64_t at_once, int64_t most) {
+  int64_t best = 1, best_filled = 0;
+  for (int64_t parts = 1; parts <= most; ++parts) {
+    const int64_t groups = tiles * parts;
+    const int64_t filled = groups * 100 / (rounds(groups, at_once) * at_once);
+    if (filled > best_filled) best = parts, best_filled = filled;
+    if (filled >= kFilled) break;
+  }
+  return best;
+}
+
+}  // namespace
+
+const GroupTiles* GroupTiles::find(c10::DeviceIndex device, ScalarType dtype, bool wide,
+                                   const std::string& text) {
+  if (device_properties(device).kind != OB_DEVICE_GPU) return nullptr;
+  const int largest = work_shape(device).local;
+  const auto* side = std::find_if(std::begin(kSides), std::end(kSides),
+                                  [&](int side) { return side * side <= largest; });
+  if (side == std::end(kSides)) return nullptr;
+  using Key = std::tuple<const void*, c10::DeviceIndex, ScalarType, bool>;
+  static auto* programs = new KernelTable<Key, const GroupTiles*>;
+  return programs->find(Key{&text, device, dtype, wide},
+                        [&] { return new GroupTiles(device, dtype, wide, *side, text); });
+}
+
+GroupTiles::GroupTiles(c10::DeviceIndex device, ScalarType dtype, bool wide, int side,
+                       const std::string& text)
+    : device_(device),
+      dtype_(dtype),
+      value_(product_value_dtype(dtype)),
+      wide_(wide),
+      side_(side),
+      width_(kVectorBytes / static_cast<int>(c10::elementSize(value_))),
+      units_(std::max<int64_t>(device_properties(device).compute_units, 1)),
+      text_(text) {
+  // Sums of large values fill registers sooner.
+  small_ = c10::elementSize(value_) > 4 ? Tile{2, 8} : Tile{1, 16};
+  large_ = Tile{2, 8};
+}
+
+int64_t GroupTiles::lines(const Tile& tile) const { return side_ * tile.vectors * width_; }
+
+GroupTiles::Plan GroupTiles::plan(const ProductLayout& layout) const {
+  const auto tiles = [&](const Tile& tile) {
+    return layout.batches * rounds(layout.rows, lines(tile)) * rounds(layout.columns, lines(tile));
+  };
+  const auto cut = [&](const Tile& tile, int64_t at_once, int64_t least) {
+    const int64_t most = std::clamp<int64_t>(layout.depth / least, 1, kMostParts);
+    const int64_t parts = parts_of(tiles(tile), at_once * units_, most);
+    const int64_t part =
+        std::max<int64_t>(rounds(rounds(layout.depth, parts), kDeepest), 1) * kDeepest;
+    return Plan{tile, std::max<int64_t>(rounds(layout.depth, part), 1), part};
+  };
+  const Plan large = cut(large_, kLargeAtOnce, kLargePart);
+  const bool narrow = std::min(layout.rows, layout.columns) <= lines(small_);
+  if (!narrow && tiles(large_) * large.parts >= units_) return large;
+  return cut(small_, kSmallAtOnce, kSmallPart);
+}
+
+const GroupTiles::Kernels& GroupTiles::kernels(const Tile& tile, const Work& work) const {
+  using Key = std::tuple<const void*, int, bool, const void*>;
+  static auto* table = new KernelTable<Key, Kernels>;
+  const bool image = work.image != nullptr;
+  const Epilogue* epilogue = work.epilogue == nullptr ? nullptr : &work.epilogue->epilogue();
+  return table->find(Key{this, tile.vectors, image, epilogue}, [&] {
+    std::string text = product_definitions(dtype_, value_, width_, wide_);
+    const auto define = [&](const char* name, int value) {
+      text += std::string("#define ") + name + " " + std::to_string(value) + "\n";
+    };
+    define("ACROSS", side_);
+    define("DOWN", side_);
+    define("ROW_VECTORS", tile.vectors);
+    define("COLUMN_VECTORS", tile.vectors);
+    define("DEPTH", tile.depth);
+    if (image) text += "#define IMAGE\n";
+    if (epilogue != nullptr) text += epilogue->text(value_, width_);
+    text += text_;
+    // What a unit has for the groups that are to run at once; drivers that can tell their compiler
+    // do.
+    const std::string options =
+        std::string(literal_options(value_)) +
+        " -DOB_REGISTERS=" + std::to_string(tile.vectors > 1 ? kLargeRegisters : kSmallRegisters);
+    const auto kernel = [&](const char* name) {
+      return &find_kernel(device_, text, name, options);
+    };
+    const bool plain = epilogue == nullptr;
+    return Kernels{kernel("group_tiles"), kernel("add_parts"),
+                   plain ? kernel(image ? "few_results" : "thin_products") : nullptr,
+                   image ? kernel("single_rows") : nullptr};
+  });
+}
+
+void GroupTiles::add_indices(LaunchArguments& arguments, const int64_t* values,
+                             size_t count) const {
+  if (wide_) {
+    arguments.bytes(values, count * sizeof(int64_t));
+    return;
+  }
+  std::array<int32_t, sizeof(GroupLayout) / sizeof(int64_t)> narrow;
+  TORCH_INTERNAL_ASSERT(count <= narrow.size());
+  std::copy_n(values, count, narrow.begin());
+  arguments.bytes(narrow.data(), count * sizeof(int32_t));
+}
+
+int64_t GroupTiles::vectors(const ProductLayout& layout) const {
+  return layout.batches * layout.rows * rounds(layout.columns, width_);
+}
+
+void GroupTiles::multiply(const ProductLayout& layout, const ProductScalars& scalars,
+                          const Addresses& addresses, const BoundEpilogue* epilogue) const {
+  enqueue_tiles({layout, nullptr, directions_of(layout), scalars, addresses, epilogue, 0});
+}
+
+void GroupTiles::multiply_thin(const ProductLayout& layout, const ProductScalars& scalars,
+                               const Addresses& addresses) const {
+  const Directions directions = directions_of(layout);
+  // As the kernel cuts a group.
+  const int64_t lines = directions.left_along ? side_ * side_ / kTogether : kTogether;
+  enqueue_few({layout, nullptr, directions, scalars, addresses, nullptr, 0},
+              layout.batches * layout.columns * rounds(layout.rows, lines));
+}
+
+void GroupTiles::convolve(const ProductLayout& layout, const ImageOperand& image,
+                          const Directions& directions, const ProductScalars& scalars,
+                          const Addresses& addresses, const BoundEpilogue* epilogue,
+                          int64_t first) const {
+  const Work work = {layout, &image, directions, scalars, addresses, epilogue, first};
+  if (layout.rows > kFewRows) {
+    enqueue_tiles(work);
+  } else if (epilogue == nullptr && layout.depth > layout.columns) {
+    enqueue_few(work, layout.batches * layout.rows * rounds(layout.columns, kResults));
+  } else {
+    enqueue_rows(work);
+  }
+}
+
+void GroupTiles::enqueue_tiles(const Work& work) const {
+  const ProductLayout& layout = work.layout;
+  const Plan plan = this->plan(layout);
+  const Kernels& made = kernels(plan.tile, work);
+  const int64_t tiles = layout.batches * rounds(layout.rows, lines(plan.tile)) *
+                        rounds(layout.columns, lines(plan.tile));
+  enqueue_parts(work, made, *made.tiles, plan, tiles);
+}
+
+void GroupTiles::enqueue_few(const Work& work, int64_t groups) const {
+  const Kernels& made = kernels(small_, work);
+  const int64_t depth = work.layout.depth;
+  const int64_t least = side_ * side_ * kFewDepth;
+  const int64_t parts =
+      std::clamp<int64_t>(units_ * kFewAtOnce / groups, 1, std::max<int64_t>(depth / least, 1));
+  const int64_t part = std::max<int64_t>(rounds(depth, parts), 1);
+  enqueue_parts(work, made, *made.few_results,
+                {small_, std::max<int64_t>(rounds(depth, part), 1), part}, groups);
+}
+
+void GroupTiles::enqueue_rows(const Work& work) const {
+  const int64_t count = vectors(work.layout);
+  enqueue(work, *kernels(small_, work).single_rows, {small_, 1, work.layout.depth},
+          work.addresses.out, count, work_shape(device_).local, count);
+}
+
+void GroupTiles::enqueue_parts(const Work& work, const Kernels& made, Kernel& kernel,
+                               const Plan& plan, int64_t groups) const {
+  const int64_t count = vectors(work.layout);
+  at::Tensor partials;
+  if (plan.parts > 1) partials = empty_on(device_, {plan.parts * count * width_}, value_);
+  const void* sums = plan.parts > 1 ? partials.const_data_ptr() : work.addresses.out;
+  const int64_t local = side_ * side_;
+  groups *= plan.parts;
+  enqueue(work, kernel, plan, sums, groups, local, groups * local);
+  if (plan.parts == 1) return;
+  enqueue(work, *made.add_parts, plan, sums, count, work_shape(device_).local, count);
+}
+
+void GroupTiles::enqueue(const Work& work, Kernel& kernel, const Plan& plan, const void* partials,
+                         int64_t count, int64_t local, int64_t items) const {
+  const ProductLayout& layout = work.layout;
+  const GroupLayout described = {layout.batches,
+                                 layout.rows,
+                                 layout.columns,
+                                 layout.depth,
+                                 strides(layout.left),
+                                 strides(layout.right),
+                                 strides(layout.out),
+                                 strides(layout.added),
+                                 plan.parts,
+                                 plan.part,
+                                 work.directions.left_along,
+                                 work.directions.right_along};
+  const ProductScalars& scalars = work.scalars;
+  LaunchArguments arguments;
+  arguments.address(work.addresses.left).address(work.addresses.right).address(work.addresses.out);
+  arguments.address(scalars.adds ? work.addresses.added : work.addresses.out).address(partials);
+  add_indices(arguments, reinterpret_cast<const int64_t*>(&described),
+              sizeof(described) / sizeof(int64_t));
+  add_scalar(arguments, scalars.alpha, value_);
+  add_scalar(arguments, scalars.adds ? scalars.beta : at::Scalar(0), value_);
+  arguments.value(static_cast<int32_t>(scalars.adds));
+  if (work.image != nullptr) arguments.value(*work.image);
+  if (work.epilogue != nullptr) work.epilogue->add_arguments(arguments, work.first);
+  add_indices(arguments, &count, 1);
+  launch(current_stream_state(device_), kernel,
+         Grid::linear(static_cast<uint64_t>(items), static_cast<uint64_t>(local)), arguments);
+}
+
+}  // namespace outboard

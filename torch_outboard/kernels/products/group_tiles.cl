@@ -1,0 +1,591 @@
+// out = alpha * left @ right + beta * added, batched, with any strides, by groups of work items
+// that share a tile of the result: the form of matrix_product.cl for GPUs.
+//
+// A group goes along the depth in slices. Its work items read a slice of both operands, neighbours
+// in memory by neighbouring items, into registers, while they multiply the slice before, which lies
+// in local memory. Nothing is packed before, and nothing is read twice by a group.
+//
+// The engine defines X, S, V, W, I, LOAD and their like as for matrix_product.cl, and
+//   ACROSS, DOWN                  work items of a group, side by side and one below the other
+//   ROW_VECTORS, COLUMN_VECTORS   vectors of rows and of columns whose sums an item has
+//   DEPTH                         of a slice
+// FUSED and what belongs to it are those of matrix_product.cl.
+//
+// Where the result has few tiles, several groups have parts of the depth of one tile. They write
+// their sums into `partials`, which `add_parts` adds up in the order of the depth.
+//
+// IMAGE, if it is defined, says that the right operand is made of patches of an image, as that of a
+// convolution is, or of a gradient. The engine says by two Axes what its depth and its columns are.
+
+#ifndef FUSED
+#define OUT X
+#define FUSED_PARAMETERS
+#define FUSED_BIND
+#endif
+
+#define ITEMS (ACROSS * DOWN)
+#define ROWS (ROW_VECTORS * W)
+#define TILE_ROWS (DOWN * ROWS)
+#define TILE_COLUMNS (ACROSS * COLUMN_VECTORS * W)
+// Of a slice in local memory: lines along the depth, in vectors. One vector more than a line has,
+// so that items that write along the depth meet other banks.
+#define LEFT_LINE (DOWN * ROW_VECTORS + 1)
+#define RIGHT_LINE (ACROSS * COLUMN_VECTORS + 1)
+// Elements of a slice that an item reads.
+#define LEFT_LOADS (TILE_ROWS * DEPTH / ITEMS)
+#define RIGHT_LOADS (TILE_COLUMNS * DEPTH / ITEMS)
+
+typedef struct {
+  I batch, row, column;  // strides; `row` of the right operand is along the depth
+} Strides;
+
+typedef struct {
+  I batches, rows, columns, depth;
+  Strides left, right, out, added;
+  I parts, part;              // of the depth: how many there are, and how deep one is
+  I left_along, right_along;  // whether neighbouring items read neighbours along the depth
+} Layout;
+
+// Which elements of a slice an item reads: the first one, and how far it is to the next ones.
+typedef struct {
+  int line, depth, lines, depths;
+} Walk;
+
+static inline Walk walk_of(I along, int item, int tile_lines) {
+  Walk walk;
+  walk.line = along ? item / DEPTH : item % tile_lines;
+  walk.depth = along ? item % DEPTH : item / tile_lines;
+  walk.lines = along ? ITEMS / DEPTH : 0;
+  walk.depths = along ? 0 : ITEMS / tile_lines;
+  return walk;
+}
+
+#ifdef IMAGE
+// A number along the depth or the columns has four digits: a channel or an image of a batch, and
+// three that count positions or elements of a kernel. The first one varies slowest, or fastest.
+typedef struct {
+  int size[4];
+  int other[4];           // strides of the left operand, along the depth, or of the result
+  int image;              // stride of the first digit in the image
+  int step[3], shift[3];  // of the others: what they add to a coordinate in the image
+  int fastest;            // whether the first digit varies fastest
+} Axes;
+
+typedef struct {
+  Axes depth, columns;
+  int size[3], stride[3];  // of the image
+} Image;
+
+// Numbers along the depth whose places are computed at once: by a part of the items, so it is not
+// done for each slice. They are kept twice, since one half is read while the other is written.
+#define CHUNK 32
+#define KEPT (2 * CHUNK)
+// Added to a coordinate, it leads out of every image.
+#define OUTSIDE (-(1 << 30))
+
+// What a number adds to an offset in the image, and to the coordinates there; `other` is its offset
+// in the left operand or the result. That of another number, beyond `count`, leads outside.
+static inline int4 image_place(I number, I count, const Axes *axes, const Image *image,
+                               int *other) {
+  *other = 0;
+  if (number >= count) return (int4)(0, OUTSIDE, 0, 0);
+  int rest = (int)number;
+  int digits[4];
+  if (axes->fastest) {
+    digits[0] = rest % axes->size[0];
+    rest /= axes->size[0];
+  }
+  digits[3] = rest % axes->size[3];
+  rest /= axes->size[3];
+  digits[2] = rest % axes->size[2];
+  rest /= axes->size[2];
+  digits[1] = axes->fastest ? rest : rest % axes->size[1];
+  if (!axes->fastest) digits[0] = rest / axes->size[1];
+  int place[3];
+  int offset = digits[0] * axes->image;
+  *other = digits[0] * axes->other[0];
+#pragma unroll
+  for (int d = 0; d < 3; ++d) {
+    place[d] = digits[d + 1] * axes->step[d] + axes->shift[d];
+    offset += place[d] * image->stride[d];
+    *other += digits[d + 1] * axes->other[d + 1];
+  }
+  return (int4)(offset, place[0], place[1], place[2]);
+}
+#define IMAGE_PARAMETERS const Image image,
+#else
+#define IMAGE_PARAMETERS
+#endif
+
+// What every kernel gets; `count` is how many groups or work items have work.
+#define PARAMETERS                                                                              \
+  OB_POINTER(X, left), OB_POINTER(X, right), OB_POINTER(OUT, out), OB_POINTER(X, added),        \
+      OB_POINTER(S, partials), const Layout l, const S alpha, const S beta, const int adds,     \
+      IMAGE_PARAMETERS FUSED_PARAMETERS const I count
+#define BEGIN \
+  OB_BIND(X, left) OB_BIND(X, right) OB_BIND(OUT, out) OB_BIND(X, added) OB_BIND(S, partials) \
+  FUSED_BIND const Layout layout = l;
+
+#ifdef FUSED
+#define FUSED_POINTER Fused *fused,
+#define FUSED_ADDRESS &fused,
+#else
+#define FUSED_POINTER
+#define FUSED_ADDRESS
+#endif
+
+// Stores results of `row` from `column` on, at at[W]; -1 for one that there is not.
+static inline void store_sums(FUSED_POINTER V sum, __global OUT *out, const __global X *added,
+                              const I *at, I batch, I row, I column, const Layout *l,
+                              const S alpha, const S beta, const int adds) {
+  int dense = at[0] >= 0;
+#pragma unroll
+  for (int i = 1; i < W; ++i) dense &= at[i] == at[0] + i;
+  V value = (V)(alpha) * sum;
+  if (adds) {
+    const I from = batch * l->added.batch + row * l->added.row;
+    S addends[W];
+#pragma unroll
+    for (int i = 0; i < W; ++i) {
+      addends[i] = 0;
+      if (at[i] >= 0) addends[i] = LOAD(added, from + (column + i) * l->added.column);
+    }
+    value += (V)(beta) * VLOAD(0, addends);
+  }
+#ifdef FUSED
+  fused_row(fused, batch * l->rows + row);
+  if (dense) {
+    fused_store(fused, out, at[0], column, value);
+  } else {
+    fused_scatter(fused, out, at, column, value);
+  }
+#else
+  if (dense) {
+    STOREV(out, at[0], value);
+  } else {
+    S lanes[W];
+    VSTORE(value, 0, lanes);
+#pragma unroll
+    for (int i = 0; i < W; ++i) {
+      if (at[i] >= 0) STORE(out, at[i], lanes[i]);
+    }
+  }
+#endif
+}
+
+// Vectors of a row of `partials`.
+static inline I row_vectors(const Layout *l) { return (l->columns + W - 1) / W; }
+
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
+group_tiles(PARAMETERS) {
+  BEGIN
+  __local V left_slices[2][DEPTH * LEFT_LINE];
+  __local V right_slices[2][DEPTH * RIGHT_LINE];
+#ifdef IMAGE
+  __local int4 column_places[TILE_COLUMNS];
+  __local int out_places[TILE_COLUMNS];
+  __local int4 depth_places[KEPT];
+  __local int left_places[KEPT];
+  const Image source = image;
+#endif
+  const int item = get_local_id(0);
+  I rest = get_group_id(0);
+  const I column_tiles = (l.columns + TILE_COLUMNS - 1) / TILE_COLUMNS;
+  const I first_column = rest % column_tiles * TILE_COLUMNS;
+  rest /= column_tiles;
+  const I row_tiles = (l.rows + TILE_ROWS - 1) / TILE_ROWS;
+  const I first_row = rest % row_tiles * TILE_ROWS;
+  rest /= row_tiles;
+  const I part = rest % l.parts;
+  const I batch = rest / l.parts;
+  const I begin = part * l.part;
+  const I depth = min(l.depth - begin, l.part);
+
+  // Items of 32 that run together have 4 x 8 places: what they read of local memory together lies
+  // in one line of banks, or is the same.
+#if ACROSS % 8 == 0 && DOWN % 4 == 0
+  const int across = item % 8 + item / 32 % (ACROSS / 8) * 8;
+  const int down = item / 8 % 4 + item / 32 / (ACROSS / 8) * 4;
+#else
+  const int across = item % ACROSS;
+  const int down = item / ACROSS;
+#endif
+
+  const Walk left_walk = walk_of(l.left_along, item, TILE_ROWS);
+  const Walk right_walk = walk_of(l.right_along, item, TILE_COLUMNS);
+  const I left_lines = l.rows - first_row - left_walk.line;
+  const __global X *left_from =
+      left + batch * l.left.batch + (first_row + left_walk.line) * l.left.row;
+  const int left_to = left_walk.depth * (LEFT_LINE * W) + left_walk.line;
+  const int left_next = left_walk.depths * (LEFT_LINE * W) + left_walk.lines;
+  const int right_to = right_walk.depth * (RIGHT_LINE * W) + right_walk.line;
+  const int right_next = right_walk.depths * (RIGHT_LINE * W) + right_walk.lines;
+#ifdef IMAGE
+  const I left_step = left_walk.lines * l.left.row;
+  const __global X *right_from = right + batch * l.right.batch;
+  for (int c = item; c < TILE_COLUMNS; c += ITEMS) {
+    int place;
+    column_places[c] = image_place(first_column + c, l.columns, &source.columns, &source, &place);
+    out_places[c] = place;
+  }
+  if (item < CHUNK) {
+    int place;
+    depth_places[item] = image_place(begin + item, l.depth, &source.depth, &source, &place);
+    left_places[item] = place;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+#else
+  const I left_step = left_walk.lines * l.left.row + left_walk.depths * l.left.column;
+  const I right_lines = l.columns - first_column - right_walk.line;
+  const I right_step = right_walk.lines * l.right.column + right_walk.depths * l.right.row;
+  const __global X *right_from = right + batch * l.right.batch +
+                                 (first_column + right_walk.line) * l.right.column +
+                                 (begin + right_walk.depth) * l.right.row;
+  left_from += (begin + left_walk.depth) * l.left.column;
+#endif
+
+  V sums[ROWS][COLUMN_VECTORS];
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+    for (int c = 0; c < COLUMN_VECTORS; ++c) sums[r][c] = (V)(0);
+
+  // In round k, the slice at k is read, and the one before is multiplied.
+  int current = 0;
+  for (I k = 0; k < depth + DEPTH; k += DEPTH) {
+    S left_values[LEFT_LOADS], right_values[RIGHT_LOADS];
+    if (k < depth) {
+      // Also where a slice ends early or a tile is cut off, what is not there is zero.
+      const I left_rest = depth - k - left_walk.depth;
+#ifdef IMAGE
+      const int kept = (int)(k % KEPT);
+      const __local int *left_at = left_places + kept + left_walk.depth;
+#endif
+#pragma unroll
+      for (int e = 0; e < LEFT_LOADS; ++e) {
+        left_values[e] = 0;
+        if (e * left_walk.lines < left_lines && e * left_walk.depths < left_rest) {
+#ifdef IMAGE
+          left_values[e] = LOAD(left_from, e * left_step + left_at[e * left_walk.depths]);
+#else
+          left_values[e] = LOAD(left_from, e * left_step);
+#endif
+        }
+      }
+#ifdef IMAGE
+      const int4 fixed = l.right_along ? depth_places[kept + right_walk.depth]
+                                       : column_places[right_walk.line];
+      const __local int4 *varying =
+          l.right_along ? column_places + right_walk.line : depth_places + kept + right_walk.depth;
+      const int next = l.right_along ? right_walk.lines : right_walk.depths;
+#pragma unroll
+      for (int e = 0; e < RIGHT_LOADS; ++e) {
+        const int4 at = fixed + varying[e * next];
+        right_values[e] = 0;
+        if ((uint)at.y < (uint)image.size[0] && (uint)at.z < (uint)image.size[1] &&
+            (uint)at.w < (uint)image.size[2]) {
+          right_values[e] = LOAD(right_from, at.x);
+        }
+      }
+#else
+      const I right_rest = depth - k - right_walk.depth;
+#pragma unroll
+      for (int e = 0; e < RIGHT_LOADS; ++e) {
+        right_values[e] = 0;
+        if (e * right_walk.lines < right_lines && e * right_walk.depths < right_rest) {
+          right_values[e] = LOAD(right_from, e * right_step);
+        }
+      }
+      left_from += DEPTH * l.left.column;
+      right_from += DEPTH * l.right.row;
+#endif
+    }
+    if (k > 0) {
+      // Not all at once: what would be read ahead then takes registers that another group needs.
+#pragma unroll 4
+      for (int d = 0; d < DEPTH; ++d) {
+        S rows[ROWS];
+        V columns[COLUMN_VECTORS];
+#pragma unroll
+        for (int r = 0; r < ROW_VECTORS; ++r) {
+          VSTORE(left_slices[current][d * LEFT_LINE + r * DOWN + down], r, rows);
+        }
+#pragma unroll
+        for (int c = 0; c < COLUMN_VECTORS; ++c) {
+          columns[c] = right_slices[current][d * RIGHT_LINE + c * ACROSS + across];
+        }
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+          for (int c = 0; c < COLUMN_VECTORS; ++c) {
+            sums[r][c] = (V)(rows[r]) * columns[c] + sums[r][c];
+          }
+      }
+      current = 1 - current;
+    }
+#ifdef IMAGE
+    // The next chunk of places, while the last slice of this one is not yet read.
+    if ((k + 2 * DEPTH) % CHUNK == 0 && item < CHUNK) {
+      const int to = (int)((k + 2 * DEPTH) % KEPT) + item;
+      int place;
+      depth_places[to] =
+          image_place(begin + k + 2 * DEPTH + item, l.depth, &source.depth, &source, &place);
+      left_places[to] = place;
+    }
+#endif
+    if (k < depth) {
+      __local S *left_slice = (__local S *)left_slices[current];
+      __local S *right_slice = (__local S *)right_slices[current];
+#pragma unroll
+      for (int e = 0; e < LEFT_LOADS; ++e) left_slice[left_to + e * left_next] = left_values[e];
+#pragma unroll
+      for (int e = 0; e < RIGHT_LOADS; ++e) {
+        right_slice[right_to + e * right_next] = right_values[e];
+      }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+
+  // Through memory, so that the sums above stay in registers: they are indexed by constants only.
+  S tile[ROWS * COLUMN_VECTORS * W];
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+    for (int c = 0; c < COLUMN_VECTORS; ++c) VSTORE(sums[r][c], r * COLUMN_VECTORS + c, tile);
+  for (int r = 0; r < ROWS; ++r) {
+    const I row = first_row + (r / W * DOWN + down) * W + r % W;
+    if (row >= l.rows) continue;
+    for (int c = 0; c < COLUMN_VECTORS; ++c) {
+      const int in_tile = (c * ACROSS + across) * W;
+      const I column = first_column + in_tile;
+      if (column >= l.columns) continue;
+      const V sum = VLOAD(r * COLUMN_VECTORS + c, tile);
+      if (l.parts > 1) {
+        const I line = (part * l.batches + batch) * l.rows + row;
+        VSTORE(sum, line * row_vectors(&layout) + column / W, partials);
+        continue;
+      }
+      I at[W];
+#pragma unroll
+      for (int i = 0; i < W; ++i) {
+#ifdef IMAGE
+        const I place = out_places[in_tile + i];
+#else
+        const I place = (column + i) * l.out.column;
+#endif
+        at[i] = column + i < l.columns ? batch * l.out.batch + row * l.out.row + place : -1;
+      }
+      store_sums(FUSED_ADDRESS sum, out, added, at, batch, row, column, &layout, alpha, beta, adds);
+    }
+  }
+}
+
+// W results from the sums of all parts, in the order of the depth.
+__kernel void add_parts(PARAMETERS) {
+  BEGIN
+  const I item = get_global_id(0);
+  if (item >= count) return;
+  const I vectors = row_vectors(&layout);
+  const I column = item % vectors * W;
+  const I row = item / vectors % l.rows;
+  const I batch = item / vectors / l.rows;
+  V sum = (V)(0);
+  for (I part = 0; part < l.parts; ++part) sum += VLOAD(part * count + item, partials);
+#ifdef IMAGE
+  const Image source = image;
+#endif
+  I at[W];
+#pragma unroll
+  for (int i = 0; i < W; ++i) {
+#ifdef IMAGE
+    int place;
+    image_place(column + i, l.columns, &source.columns, &source, &place);
+#else
+    const I place = (column + i) * l.out.column;
+#endif
+    at[i] = column + i < l.columns ? batch * l.out.batch + row * l.out.row + place : -1;
+  }
+  store_sums(FUSED_ADDRESS sum, out, added, at, batch, row, column, &layout, alpha, beta, adds);
+}
+
+// The sum over `lanes` work items, a power of two, that are `apart`, for the first of them. All
+// items of a group call it.
+static inline S sum_of_lanes(S sum, __local S *sums, int item, int lane, int lanes, int apart) {
+  sums[item] = sum;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (int reach = lanes / 2; reach > 0; reach /= 2) {
+    if (lane < reach) sums[item] += sums[item + reach * apart];
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+  return sums[item];
+}
+
+#ifndef FUSED
+// One result, or its part.
+static inline void store_sum(S sum, __global X *out, const __global X *added, __global S *partials,
+                             I at, I part, I batch, I row, I column, const Layout *l,
+                             const S alpha, const S beta, const int adds) {
+  if (l->parts > 1) {
+    const I line = (part * l->batches + batch) * l->rows + row;
+    partials[line * row_vectors(l) * W + column] = sum;
+    return;
+  }
+  S value = alpha * sum;
+  if (adds) {
+    const I from = batch * l->added.batch + row * l->added.row + column * l->added.column;
+    value += beta * LOAD(added, from);
+  }
+  STORE(out, at, value);
+}
+#endif
+
+// Results of products and convolutions that fill no tile.
+#if !defined(IMAGE) && !defined(FUSED)
+// With few columns: some items have a row. Where rows lie along the depth in memory, these are 32
+// neighbours, and otherwise neighbours have 32 rows.
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
+thin_products(PARAMETERS) {
+  BEGIN
+  __local S sums[ITEMS];
+  const int item = get_local_id(0);
+  const int lanes = l.left_along ? 32 : ITEMS / 32;
+  const int lines = ITEMS / lanes;
+  const int line = l.left_along ? item / lanes : item % lines;
+  const int lane = l.left_along ? item % lanes : item / lines;
+  I rest = get_group_id(0);
+  const I blocks = (l.rows + lines - 1) / lines;
+  const I row = rest % blocks * lines + line;
+  rest /= blocks;
+  const I part = rest % l.parts;
+  rest /= l.parts;
+  const I column = rest % l.columns;
+  const I batch = rest / l.columns;
+  S sum = 0;
+  if (row < l.rows) {
+    const __global X *a = left + batch * l.left.batch + row * l.left.row;
+    const __global X *b = right + batch * l.right.batch + column * l.right.column;
+    const I end = min(l.depth, (part + 1) * l.part);
+    I k = part * l.part + lane;
+    // Four sums, so that as many reads are under way.
+    S each[4] = {0, 0, 0, 0};
+    for (; k + 3 * lanes < end; k += 4 * lanes) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const I at = k + i * lanes;
+        each[i] += LOAD(a, at * l.left.column) * LOAD(b, at * l.right.row);
+      }
+    }
+    for (; k < end; k += lanes) each[0] += LOAD(a, k * l.left.column) * LOAD(b, k * l.right.row);
+    sum = (each[0] + each[1]) + (each[2] + each[3]);
+  }
+  sum = sum_of_lanes(sum, sums, item, lane, lanes, l.left_along ? 1 : lines);
+  if (lane > 0 || row >= l.rows) return;
+  const I at = batch * l.out.batch + row * l.out.row + column * l.out.column;
+  store_sum(sum, out, added, partials, at, part, batch, row, column, &layout, alpha, beta, adds);
+}
+#endif
+
+#ifdef IMAGE
+// With few rows: an item has W columns of a row.
+__kernel void single_rows(PARAMETERS) {
+  BEGIN
+  const I item = get_global_id(0);
+  if (item >= count) return;
+  const Image source = image;
+  const I vectors = row_vectors(&layout);
+  const I column = item % vectors * W;
+  const I row = item / vectors % l.rows;
+  const I batch = item / vectors / l.rows;
+  const __global X *a = left + batch * l.left.batch + row * l.left.row;
+  const __global X *b = right + batch * l.right.batch;
+  I at[W];
+  int4 places[W];
+  S lanes[W];
+#pragma unroll
+  for (int i = 0; i < W; ++i) {
+    int place;
+    places[i] = image_place(column + i, l.columns, &source.columns, &source, &place);
+    at[i] = column + i < l.columns ? batch * l.out.batch + row * l.out.row + place : -1;
+    lanes[i] = 0;
+  }
+  const Axes axes = image.depth;
+  for (int c = 0; c < axes.size[0] && l.depth > 0; ++c) {
+    for (int z = 0; z < axes.size[1]; ++z) {
+      for (int y = 0; y < axes.size[2]; ++y) {
+        for (int x = 0; x < axes.size[3]; ++x) {
+          const int deep = z * axes.step[0] + axes.shift[0];
+          const int high = y * axes.step[1] + axes.shift[1];
+          const int wide = x * axes.step[2] + axes.shift[2];
+          const int offset = c * axes.image + deep * image.stride[0] + high * image.stride[1] +
+                             wide * image.stride[2];
+          const S weight = LOAD(a, c * axes.other[0] + z * axes.other[1] + y * axes.other[2] +
+                                       x * axes.other[3]);
+#pragma unroll
+          for (int i = 0; i < W; ++i) {
+            if ((uint)(places[i].y + deep) < (uint)image.size[0] &&
+                (uint)(places[i].z + high) < (uint)image.size[1] &&
+                (uint)(places[i].w + wide) < (uint)image.size[2]) {
+              lanes[i] += weight * LOAD(b, places[i].x + offset);
+            }
+          }
+        }
+      }
+    }
+  }
+  const V sum = VLOAD(0, lanes);
+  store_sums(FUSED_ADDRESS sum, out, added, at, batch, row, column, &layout, alpha, beta, adds);
+}
+#endif
+
+#if defined(IMAGE) && !defined(FUSED)
+// With few rows and columns: a group goes along the depth for this many results of a row.
+#define RESULTS 5
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
+few_results(PARAMETERS) {
+  BEGIN
+  __local S sums[ITEMS];
+  const Image source = image;
+  const int item = get_local_id(0);
+  I rest = get_group_id(0);
+  const I blocks = (l.columns + RESULTS - 1) / RESULTS;
+  const I column = rest % blocks * RESULTS;
+  rest /= blocks;
+  const I part = rest % l.parts;
+  rest /= l.parts;
+  const I row = rest % l.rows;
+  const I batch = rest / l.rows;
+  const __global X *a = left + batch * l.left.batch + row * l.left.row;
+  const __global X *b = right + batch * l.right.batch;
+  int4 places[RESULTS];
+  int at[RESULTS];
+  S each[RESULTS];
+#pragma unroll
+  for (int i = 0; i < RESULTS; ++i) {
+    places[i] = image_place(column + i, l.columns, &source.columns, &source, &at[i]);
+    each[i] = 0;
+  }
+  const I end = min(l.depth, (part + 1) * l.part);
+  for (I k = part * l.part + item; k < end; k += ITEMS) {
+    int from;
+    const int4 place = image_place(k, l.depth, &source.depth, &source, &from);
+    const S value = LOAD(a, from);
+#pragma unroll
+    for (int i = 0; i < RESULTS; ++i) {
+      const int4 there = place + places[i];
+      if ((uint)there.y < (uint)image.size[0] && (uint)there.z < (uint)image.size[1] &&
+          (uint)there.w < (uint)image.size[2]) {
+        each[i] += value * LOAD(b, there.x);
+      }
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < RESULTS; ++i) {
+    const S sum = sum_of_lanes(each[i], sums, item, item, ITEMS, 1);
+    if (item == 0 && column + i < l.columns) {
+      store_sum(sum, out, added, partials, batch * l.out.batch + row * l.out.row + at[i], part,
+                batch, row, column + i, &layout, alpha, beta, adds);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+  }
+}
+#endif
