@@ -31,6 +31,8 @@
 //     }
 //   }
 
+#define OB_UNROLL _Pragma("unroll")
+
 #define OB_ITEM(i)                     \
   const ob_index i = get_global_id(0); \
   if (i >= ob_items) return;
@@ -60,24 +62,30 @@
 #define OB_LANE ((ob_index)get_local_id(0))
 #define OB_SCRATCH(type) __local type ob_scratch[OB_LOCAL];
 #define OB_BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-// What the work items of a group have is put together in pairs, until the first has all. A group
-// may have any number of them, not only powers of two.
-#define OB_FOR_HALVES(count, kept)                                  \
-  for (uint count = OB_LOCAL, kept = (OB_LOCAL + 1) / 2; count > 1; \
-       count = kept, kept = (kept + 1) / 2)
-#define OB_DEFINE_GROUP(name, type, both)                                              \
-  static inline type name(const type mine, __local type *scratch) {                    \
-    barrier(CLK_LOCAL_MEM_FENCE);                                                      \
-    scratch[get_local_id(0)] = mine;                                                   \
-    OB_FOR_HALVES(count, kept) {                                                       \
-      barrier(CLK_LOCAL_MEM_FENCE);                                                    \
-      if (get_local_id(0) < count - kept) {                                            \
-        const type a = scratch[get_local_id(0)], b = scratch[get_local_id(0) + kept];  \
-        scratch[get_local_id(0)] = both;                                               \
-      }                                                                                \
-    }                                                                                  \
-    barrier(CLK_LOCAL_MEM_FENCE);                                                      \
-    return scratch[0];                                                                 \
+// What the work items of a group have is put together by few of them, then by all: barriers take
+// longer than some steps more. A group may have any number of them, not only powers of two.
+#define OB_FEW (OB_LOCAL < 16 ? OB_LOCAL : 16)
+#define OB_DEFINE_GROUP(name, type, both)                                   \
+  static inline type name(const type mine, __local type *scratch) {         \
+    const uint lane = get_local_id(0);                                      \
+    barrier(CLK_LOCAL_MEM_FENCE);                                           \
+    scratch[lane] = mine;                                                   \
+    barrier(CLK_LOCAL_MEM_FENCE);                                           \
+    if (lane < OB_FEW) {                                                    \
+      type a = mine;                                                        \
+      for (uint other = lane + OB_FEW; other < OB_LOCAL; other += OB_FEW) { \
+        const type b = scratch[other];                                      \
+        a = both;                                                           \
+      }                                                                     \
+      scratch[lane] = a;                                                    \
+    }                                                                       \
+    barrier(CLK_LOCAL_MEM_FENCE);                                           \
+    type a = scratch[0];                                                    \
+    for (uint other = 1; other < OB_FEW; ++other) {                         \
+      const type b = scratch[other];                                        \
+      a = both;                                                             \
+    }                                                                       \
+    return a;                                                               \
   }
 // The maximum and minimum are NaN if a value is.
 OB_DEFINE_GROUP(ob_group_sum, V, a + b)
@@ -86,6 +94,28 @@ OB_DEFINE_GROUP(ob_group_max, V, (a > b || a != a) ? a : b)
 OB_DEFINE_GROUP(ob_group_min, V, (a < b || a != a) ? a : b)
 #define OB_GROUP_MAX(v) ob_group_max(v, ob_scratch)
 #define OB_GROUP_MIN(v) ob_group_min(v, ob_scratch)
+#endif
+
+// Moves `count` adjacent elements: STORE(i, LOAD(i)) for each. A work item of a GPU asks for several,
+// a group apart, before it stores the first, since reading does not go on behind a write that might
+// be to the same place.
+#if OB_LOCAL == 1
+#define OB_MOVE_ROW(type, count, LOAD, STORE) \
+  for (ob_index i = 0; i < (count); ++i) STORE(i, LOAD(i));
+#else
+#define OB_MOVE_ROW(type, count, LOAD, STORE)                                                  \
+  for (ob_index ob_first = OB_LANE; ob_first < (count); ob_first += 4 * OB_LOCAL) {            \
+    type ob_held[4];                                                                           \
+    const ob_index ob_left = ((count) - ob_first + OB_LOCAL - 1) / OB_LOCAL;                   \
+    if (ob_left >= 4) {                                                                        \
+      OB_UNROLL for (int k = 0; k < 4; ++k) ob_held[k] = LOAD((ob_first + k * OB_LOCAL));      \
+      OB_UNROLL for (int k = 0; k < 4; ++k) STORE((ob_first + k * OB_LOCAL), ob_held[k]);      \
+    } else {                                                                                   \
+      for (int k = 0; k < ob_left; ++k) {                                                      \
+        STORE((ob_first + k * OB_LOCAL), LOAD((ob_first + k * OB_LOCAL)));                     \
+      }                                                                                        \
+    }                                                                                          \
+  }
 #endif
 
 // The sum and the maximum of the elements of a vector of W values.

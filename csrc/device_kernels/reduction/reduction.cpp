@@ -69,6 +69,16 @@ bool describe(Layout<Index>& layout, const at::TensorIteratorBase& iterator) {
   return true;
 }
 
+// As in the kernel across_group: work items that take the adjacent vectors of a tile.
+constexpr uint64_t kTileLanes = 32;
+
+uint64_t tile_lanes(const Layout<uint64_t>& layout, uint64_t local, uint64_t width) {
+  const uint64_t most = layout.n < 64 ? local : std::min(kTileLanes, local);
+  uint64_t lanes = 1;
+  while (lanes < most && lanes * width < layout.kept_size[0]) lanes *= 2;
+  return std::min(lanes, most);
+}
+
 }  // namespace
 
 struct ReductionKernel::Call {
@@ -312,7 +322,9 @@ const ReductionKernel::Variant& ReductionKernel::variant(const Call& call, bool 
                    kernel("across"),
                    kernel("combine"),
                    shares ? kernel("along_group") : nullptr,
+                   shares ? kernel("across_group") : nullptr,
                    shares ? kernel("combine_group") : nullptr,
+                   shares ? kernel("combine_across") : nullptr,
                    source.width()};
   });
 }
@@ -331,16 +343,21 @@ bool ReductionKernel::enqueue(const Call& call, const at::TensorIteratorBase& it
   const auto local = static_cast<uint64_t>(shape.local);
   const bool share = kernels.along_group != nullptr;
   // A group for a result has to have work for its items.
-  const bool groups = share && !across && layout.n >= 2 * local;
+  const bool groups = share && (across || layout.n >= 2 * local);
   uint64_t items = layout.results;
   uint64_t least = groups ? 16 * local : 2048;  // elements of a part
-  if (across) {
+  if (across && share) {
+    const uint64_t lanes = tile_lanes(layout, local, static_cast<uint64_t>(kernels.width));
+    const uint64_t tile = lanes * static_cast<uint64_t>(kernels.width);
+    items = (layout.kept_size[0] + tile - 1) / tile * (items / layout.kept_size[0]);
+    least = 8 * (local / lanes);
+  } else if (across) {
     items = (layout.kept_size[0] + columns - 1) / columns * (items / layout.kept_size[0]);
     least = 64;
   }
   // Enough work for several groups per compute unit.
   const uint64_t units = std::max<uint32_t>(device_properties(call.device).compute_units, 1);
-  const uint64_t wanted = units * 4 * (groups ? 1 : local);
+  const uint64_t wanted = units * (groups ? 8 : 4 * local);
   if (items < wanted && layout.n >= 2 * least) {
     const uint64_t parts = std::min((wanted + items - 1) / items, layout.n / least);
     layout.part_size = (layout.n + parts - 1) / parts;
@@ -376,11 +393,16 @@ bool ReductionKernel::enqueue(const Call& call, const at::TensorIteratorBase& it
   StreamState& stream = current_stream_state(call.device);
   const uint64_t work = items * layout.parts;
   if (groups) {
-    launch(stream, *kernels.along_group, Grid::linear(work * local, local), arguments);
+    launch(stream, across ? *kernels.across_group : *kernels.along_group,
+           Grid::linear(work * local, local), arguments);
   } else {
     launch(stream, across ? *kernels.across : *kernels.along, Grid::linear(work, local), arguments);
   }
-  if (layout.parts > 1) {
+  if (layout.parts > 1 && across && share) {
+    const uint64_t lanes = std::min(kTileLanes, local);
+    launch(stream, *kernels.combine_across,
+           Grid::linear((layout.results + lanes - 1) / lanes * local, local), arguments);
+  } else if (layout.parts > 1) {
     const bool combine = share && layout.parts >= local / 2;
     launch(stream, combine ? *kernels.combine_group : *kernels.combine,
            Grid::linear(layout.results * (combine ? local : 1), local), arguments);

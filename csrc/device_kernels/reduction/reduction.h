@@ -58,8 +58,11 @@ class ReductionKernel final : public EngineKernel {
     Kernel* along;
     Kernel* across;
     Kernel* combine;
-    Kernel* along_group;    // null where work items of a group do not share work
-    Kernel* combine_group;  // the same
+    // Null where work items of a group do not share work.
+    Kernel* along_group;
+    Kernel* across_group;
+    Kernel* combine_group;
+    Kernel* combine_across;
     int width;
   };
 

@@ -1,7 +1,12 @@
-// Elements of `self` at the places that `index` names along one dimension. A work item takes adjacent
-// elements of a row along the last dimension.
+// Elements of `self` at the places that `index` names along one dimension. A work item of a processor
+// takes adjacent elements of a row along the last dimension. On a GPU it takes one: adjacent items
+// then meet adjacent memory.
 
+#if OB_LOCAL == 1
 #define OB_ADJACENT 64
+#else
+#define OB_ADJACENT 1
+#endif
 
 __kernel void gather(OB_PARAMETERS) {
   OB_BEGIN

@@ -33,6 +33,8 @@ __kernel void select_slices(OB_PARAMETERS) {
     }
     const ob_index from = (outer * n + place) * after;
     const ob_index to = slice * after;
-    for (ob_index i = OB_LANE; i < after; i += OB_LOCAL) out_store(to + i, self_load(from + i));
+#define SELF(i) self_load(from + (i))
+#define OUT(i, v) out_store((to + (i)), v)
+    OB_MOVE_ROW(V, after, SELF, OUT)
   }
 }

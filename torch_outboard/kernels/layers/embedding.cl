@@ -6,8 +6,8 @@ __kernel void embedding(OB_PARAMETERS) {
     const ob_index place = ob_checked_index(indices_load(row), row_count);
     const bool known = place >= 0;
     if (!known) { OB_REPORT }
-    for (ob_index i = OB_LANE; i < n; i += OB_LOCAL) {
-      out_store(row * n + i, known ? weight_load(place * n + i) : 0);
-    }
+#define WEIGHT(i) (known ? weight_load(place * n + (i)) : 0)
+#define OUT(i, v) out_store((row * n + (i)), v)
+    OB_MOVE_ROW(V, n, WEIGHT, OUT)
   }
 }

@@ -1,7 +1,9 @@
 // The gradient of embedding and of the sums and means of embedding_bag: rows of `gradient` added to
 // the rows that `indices` names, in their order. Of `ranges` groups each adds to the rows whose
 // numbers agree with its own in the last bits, so that no two write the same.
+// To be put after rows.cl and places_in_order.cl.
 
+#if OB_LOCAL == 1
 __kernel void embedding_backward(OB_PARAMETERS) {
   OB_BEGIN
   OB_FOR_GROUPS(range) {
@@ -42,3 +44,81 @@ __kernel void embedding_backward(OB_PARAMETERS) {
     }
   }
 }
+#else
+
+#define PLACE(k) \
+  (indices_load(k) == padding ? -1 : ob_checked_index(indices_load(k), row_count))
+#if BAG
+#define GRADIENT(load, k) grad_##load(source[k] * n + i)
+#else
+#define GRADIENT(load, k) grad_output_##load(source[k] * n + i)
+#endif
+
+// Rows of the gradient are asked for before the first is added: adding waits for what it reads.
+#define ROWS 4
+#define ADD(type, load, store)                                                             \
+  {                                                                                        \
+    type gradient[ROWS];                                                                   \
+    OB_UNROLL for (int k = 0; k < ROWS; ++k) {                                             \
+      if (place[k] >= 0) gradient[k] = GRADIENT(load, k) * scale[k];                       \
+    }                                                                                      \
+    OB_UNROLL for (int k = 0; k < ROWS; ++k) {                                             \
+      if (place[k] < 0) continue;                                                          \
+      out_##store(place[k] * n + i, out_##load(place[k] * n + i) + gradient[k]);           \
+    }                                                                                      \
+  }
+
+__kernel void embedding_backward(OB_PARAMETERS) {
+  OB_BEGIN
+  PLACES_SCRATCH
+  PLACES_TEAMS(n, W)
+  OB_FOR_GROUPS(range) {
+#if BY_FREQUENCY
+#define COUNTED(k) ob_checked_index(indices_load(k), row_count)
+    for (ob_index begin = 0; begin < index_count; begin += PLACES_AT_ONCE) {
+      FIND_PLACES(begin, index_count, COUNTED, range, ranges)
+      for (int t = OB_LANE; t < found; t += OB_LOCAL) atomic_inc(counts + found_place[t]);
+    }
+    OB_BARRIER
+#endif
+    for (ob_index begin = 0; begin < index_count; begin += PLACES_AT_ONCE) {
+      FIND_PLACES(begin, index_count, PLACE, range, ranges)
+      for (int t = 0; t < found; t += ROWS) {
+        ob_index place[ROWS], source[ROWS];
+        V scale[ROWS];
+        OB_UNROLL for (int k = 0; k < ROWS; ++k) {
+          place[k] = t + k < found ? found_place[t + k] : -1;
+          scale[k] = 1;
+          source[k] = 0;
+          if (place[k] < 0 || !OF_MY_TEAM(place[k], ranges)) {
+            place[k] = -1;
+            continue;
+          }
+          source[k] = found_at[t + k];
+#if BY_FREQUENCY
+          // What others counted must not come from a cache.
+          scale[k] /= (V)((volatile __global int *)counts)[place[k]];
+#endif
+#if BAG
+#if HAS_per_sample_weights
+          scale[k] *= per_sample_weights_load(source[k]);
+#endif
+          source[k] = ob_checked_index(offset2bag_load(source[k]), bags);
+          if (source[k] < 0) {
+            place[k] = -1;
+            continue;
+          }
+#if MODE == 1
+          scale[k] /= (V)max((long)bag_size_load(source[k]), (long)1);
+#endif
+#endif
+        }
+        for (ob_index i = team_lane * W; i + W <= n; i += team_lanes * W) {
+          ADD(T, load_vector, store_vector)
+        }
+        for (ob_index i = n / W * W + team_lane; i < n; i += team_lanes) ADD(V, load, store)
+      }
+    }
+  }
+}
+#endif

@@ -7,8 +7,9 @@
 #define exp_T4 exp_vector
 #define exp_V exp_value
 
-// Half types are rounded once, at the end: what a pass stores cannot be read by the next one.
-#define KEEPS_EXPONENTIALS (OB_DTYPE_BITS >= 32 && !LOG)
+// Half types are rounded once, at the end: what a pass stores cannot be read by the next one. A GPU
+// has time to compute exponentials twice, while it waits for memory.
+#define KEEPS_EXPONENTIALS (OB_DTYPE_BITS >= 32 && !LOG && !OB_GPU)
 
 #if FORWARD
 __kernel void softmax(OB_PARAMETERS) {

@@ -1,6 +1,11 @@
 // Stable merge sort of lines. A work item sorts OB_RUN elements, then runs are merged in pairs:
 // for every OB_RUN elements of a merged run a work item finds where they come from (merge path).
 // To be put after order.cl.
+//
+// On a GPU a run is what a group sorts in local memory, in the same way. DIRECT: a run has whole lines,
+// which go to the results at once.
+
+#if OB_LOCAL == 1
 
 #define OB_RUN 16
 
@@ -71,3 +76,192 @@ __kernel void merge_runs(OB_PARAMETERS) {
     OB_MERGE(two, one)
   }
 }
+
+#else
+
+#define OB_EACH 8  // adjacent elements of a work item
+#define OB_RUN (OB_EACH * OB_LOCAL)
+// One place in 32 is left out, so that items that are OB_EACH places apart meet different banks.
+#define OB_AT(i) ((i) + (i) / 32)
+
+#define OB_TILE                              \
+  __local V tile_keys[OB_AT(OB_RUN) + 1];    \
+  __local int tile_places[OB_AT(OB_RUN) + 1]; \
+  V keys[OB_EACH];                           \
+  int places[OB_EACH];
+
+#define OB_WRITE_OWN(first, count)                                  \
+  OB_UNROLL for (int i = 0; i < OB_EACH; ++i) {                     \
+    if (i >= (count)) continue;                                     \
+    tile_keys[OB_AT((first) + i)] = keys[i];                        \
+    tile_places[OB_AT((first) + i)] = places[i];                    \
+  }
+
+// Elements `skipped` and those behind it, of what merging [begin, middle) and [middle, end) of the tile
+// gives.
+#define OB_MERGE_OWN(begin, middle, end, skipped, count)                                      \
+  {                                                                                           \
+    int low = max(0, (skipped) - ((end) - (middle))), high = min(skipped, (middle) - (begin)); \
+    while (low < high) {                                                                      \
+      const int at = (low + high) / 2;                                                        \
+      const V left = tile_keys[OB_AT((begin) + at)];                                          \
+      const V right = tile_keys[OB_AT((middle) + (skipped) - 1 - at)];                        \
+      if (ob_before(right, left)) {                                                           \
+        high = at;                                                                            \
+      } else {                                                                                \
+        low = at + 1;                                                                         \
+      }                                                                                       \
+    }                                                                                         \
+    int a = (begin) + low, b = (middle) + (skipped) - low;                                    \
+    V first_key = tile_keys[OB_AT(a)], second_key = tile_keys[OB_AT(b)];                      \
+    OB_UNROLL for (int i = 0; i < OB_EACH; ++i) {                                             \
+      if (i >= (count)) continue;                                                             \
+      const bool second = a >= (middle) || (b < (end) && ob_before(second_key, first_key));   \
+      keys[i] = second ? second_key : first_key;                                              \
+      places[i] = tile_places[OB_AT(second ? b : a)];                                         \
+      if (second) {                                                                           \
+        b = min(b + 1, OB_RUN);                                                               \
+        second_key = tile_keys[OB_AT(b)];                                                     \
+      } else {                                                                                \
+        a = min(a + 1, OB_RUN);                                                               \
+        first_key = tile_keys[OB_AT(a)];                                                      \
+      }                                                                                       \
+    }                                                                                         \
+  }
+
+// Puts USE(slot, line, at) for the elements of a tile in the order of memory: element `at` of a line. A
+// tile has OB_RUN elements of a line, or several lines from `slots` to `slots`.
+#define OB_FOR_TILE(USE)                                                          \
+  for (int slot = OB_LANE; slot < OB_RUN; slot += OB_LOCAL) {                     \
+    const int which = slot / slots;                                               \
+    const ob_index line = first_line + which, at = first + slot - which * slots;  \
+    if (which < line_count && line < lines && slot - which * slots < count) USE(slot, line, at) \
+  }
+
+__kernel void sort_runs(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_TILE
+  const int line_lanes = (int)min((n + OB_EACH - 1) / OB_EACH, (ob_index)OB_LOCAL);
+  const int line_count = OB_LOCAL / line_lanes, slots = line_lanes * OB_EACH;
+  const ob_index group = get_group_id(0);
+  const ob_index first_line = runs > 1 ? group / runs : group * line_count;
+  const ob_index first = runs > 1 ? (group - first_line * runs) * OB_RUN : 0;
+  const int count = (int)min((ob_index)OB_RUN, n - first);  // of a line
+#define READ(slot, line, at)                                                                  \
+  {                                                                                           \
+    tile_keys[OB_AT(slot)] = self_load(ob_line(self_layout, dim, line) + (at) * self_stride); \
+  }
+  OB_FOR_TILE(READ)
+  barrier(CLK_LOCAL_MEM_FENCE);
+  const int which = (int)OB_LANE / line_lanes, base = which * slots;
+  const int own = ((int)OB_LANE - which * line_lanes) * OB_EACH;
+  const int own_count = which < line_count && first_line + which < lines ? count - own : 0;
+  OB_UNROLL for (int i = 0; i < OB_EACH; ++i) {
+    if (i < own_count) keys[i] = tile_keys[OB_AT(base + own + i)];
+    places[i] = (int)first + own + i;
+  }
+  // Neighbours in turn: that needs no place that only the running program knows, so that all stay in
+  // registers.
+  OB_UNROLL for (int round = 0; round < OB_EACH; ++round) {
+    OB_UNROLL for (int i = round % 2; i + 1 < OB_EACH; i += 2) {
+      if (i + 1 < own_count && ob_before(keys[i + 1], keys[i])) {
+        const V key = keys[i];
+        const int place = places[i];
+        keys[i] = keys[i + 1];
+        places[i] = places[i + 1];
+        keys[i + 1] = key;
+        places[i + 1] = place;
+      }
+    }
+  }
+  OB_WRITE_OWN(base + own, own_count)
+  for (int width = OB_EACH; width < count; width *= 2) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (own_count > 0) {
+      const int pair = own / width / 2 * width * 2;
+      const int middle = base + min(pair + width, count), end = base + min(pair + width * 2, count);
+      const int skipped = own - pair;
+      OB_MERGE_OWN(base + pair, middle, end, skipped, own_count)
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    OB_WRITE_OWN(base + own, own_count)
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+#if DIRECT
+#define WRITE(slot, line, at)                                                                    \
+  {                                                                                              \
+    values_store((ob_line(values_layout, dim, line) + (at) * values_stride), tile_keys[OB_AT(slot)]); \
+    indices_store((ob_line(indices_layout, dim, line) + (at) * indices_stride),                  \
+                  (long)tile_places[OB_AT(slot)]);                                               \
+  }
+#else
+#define WRITE(slot, line, at)                              \
+  {                                                        \
+    one_store(((line) * n + (at)), tile_keys[OB_AT(slot)]); \
+    one_places[(line) * n + (at)] = tile_places[OB_AT(slot)]; \
+  }
+#endif
+  OB_FOR_TILE(WRITE)
+}
+
+// How many of the first `skipped` elements of both runs together are of the first run.
+#define OB_SPLIT(from, skipped)                                               \
+  {                                                                           \
+    ob_index low = max((ob_index)0, (skipped) - (end - middle));              \
+    ob_index high = min(skipped, middle - begin);                             \
+    while (low < high) {                                                      \
+      const ob_index at = (low + high) / 2;                                   \
+      if (ob_before(from##_load(middle + (skipped) - 1 - at), from##_load(begin + at))) { \
+        high = at;                                                            \
+      } else {                                                                \
+        low = at + 1;                                                         \
+      }                                                                       \
+    }                                                                         \
+    split[OB_LANE] = low;                                                     \
+  }
+
+#define OB_MERGE(from, to)                                                        \
+  if (OB_LANE < 2) {                                                              \
+    const ob_index ends = OB_LANE == 0 ? skipped : skipped + count;               \
+    OB_SPLIT(from, ends)                                                          \
+  }                                                                               \
+  barrier(CLK_LOCAL_MEM_FENCE);                                                   \
+  const int of_first = (int)(split[1] - split[0]);                                \
+  const ob_index a = begin + split[0], b = middle + skipped - split[0] - of_first; \
+  for (int slot = OB_LANE; slot < count; slot += OB_LOCAL) {                      \
+    const ob_index source = (slot < of_first ? a : b) + slot;                     \
+    tile_keys[OB_AT(slot)] = from##_load(source);                                 \
+    tile_places[OB_AT(slot)] = from##_places[source];                             \
+  }                                                                               \
+  barrier(CLK_LOCAL_MEM_FENCE);                                                   \
+  if (own_count > 0) OB_MERGE_OWN(0, of_first, count, own, own_count)             \
+  barrier(CLK_LOCAL_MEM_FENCE);                                                   \
+  OB_WRITE_OWN(own, own_count)                                                    \
+  barrier(CLK_LOCAL_MEM_FENCE);                                                   \
+  for (int slot = OB_LANE; slot < count; slot += OB_LOCAL) {                      \
+    to##_store((base + first + slot), tile_keys[OB_AT(slot)]);                    \
+    to##_places[base + first + slot] = tile_places[OB_AT(slot)];                  \
+  }
+
+__kernel void merge_runs(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_TILE
+  __local ob_index split[2];
+  const ob_index line = (ob_index)get_group_id(0) / runs;
+  const ob_index first = ((ob_index)get_group_id(0) - line * runs) * OB_RUN;
+  const ob_index base = line * n;
+  const ob_index width = (ob_index)OB_RUN << ob_step;
+  const ob_index pair = first / width / 2 * width * 2;
+  const ob_index begin = base + pair;
+  const ob_index middle = base + min(pair + width, n);
+  const ob_index end = base + (n - pair < width ? n : min(pair + width * 2, n));
+  const ob_index skipped = first - pair;
+  const int count = (int)min((ob_index)OB_RUN, n - first);
+  const int own = (int)OB_LANE * OB_EACH, own_count = count - own;
+  if (ob_step % 2 == 0) {
+    OB_MERGE(one, two)
+  } else {
+    OB_MERGE(two, one)
+  }
+}
+#endif

@@ -130,6 +130,21 @@ __kernel void distribution(OB_PARAMETERS) {
 #endif
 __kernel void distribution(OB_PARAMETERS) {
   OB_BEGIN
+#if OB_LOCAL > 1
+  // Both numbers of a pair are made at once, and then exchanged.
+#define PART (128 / BITS)
+  __local V values[PART * OB_LOCAL];
+  PHILOX_GROUP(count, PART)
+  const uint4 own = PHILOX_OWN;
+#if BITS == 32
+  const float2 pair0 = normals(own.x, own.y), pair1 = normals(own.z, own.w);
+  vstore4((float4)(pair0, pair1), PHILOX_LANE, values);
+#else
+  vstore2(normals(own.x | ((ulong)own.y << 32), own.z | ((ulong)own.w << 32)), PHILOX_LANE, values);
+#endif
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (int at = PHILOX_LANE; at < some; at += OB_LOCAL) out_store((i0 + at), VALUE(values[at]));
+#else
   PHILOX_ITEM(count, 128 / BITS)
   V values[128 / BITS * PHILOX_BLOCKS];
   for (int k = 0; k < 128 / BITS * PHILOX_BLOCKS; k += 2) {
@@ -138,5 +153,6 @@ __kernel void distribution(OB_PARAMETERS) {
     values[k + 1] = pair.y;
   }
   for (int k = 0; k < some; ++k) out_store((i0 + k), VALUE(values[k]));
+#endif
 }
 #endif

@@ -1,13 +1,26 @@
 // Elements kept with a probability, and scaled, and whether they were.
 
-#define USE(i, word)                                                                         \
+#define USE_OF(i, word, x)                                                                   \
   {                                                                                          \
     const bool kept = (ulong)word < (((ulong)threshold_high << 16) | (ulong)threshold_low);  \
-    out_store(i, input_load(i) * (kept ? scale : 0));                                        \
+    out_store(i, x * (kept ? scale : 0));                                                    \
     mask_store(i, kept ? 1 : 0);                                                             \
   }
 
 __kernel void dropout(OB_PARAMETERS) {
   OB_BEGIN
+#if OB_LOCAL == 1
+#define USE(i, word) USE_OF(i, word, input_load(i))
   FOR_WORDS(count, USE)
+#else
+  // All elements are asked for before the first is stored: reading waits for writing no more.
+  PHILOX_WORDS(count, 4)
+  V x[4];
+#pragma unroll
+  for (int k = 0; k < 4; ++k) x[k] = PHILOX_AT(k) < some ? input_load(i0 + PHILOX_AT(k)) : 0;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    if (PHILOX_AT(k) < some) USE_OF((i0 + PHILOX_AT(k)), WORD(PHILOX_AT(k)), x[k])
+  }
+#endif
 }

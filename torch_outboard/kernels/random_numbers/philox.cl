@@ -37,13 +37,6 @@ static inline void philox_blocks(const ulong first, const ulong seed, const ulon
   vstore8((uint8)(x.s4, y.s4, z.s4, w.s4, x.s5, y.s5, z.s5, w.s5), 2, words);
   vstore8((uint8)(x.s6, y.s6, z.s6, w.s6, x.s7, y.s7, z.s7, w.s7), 3, words);
 }
-#else
-#define PHILOX_BLOCKS 1
-static inline void philox_blocks(const ulong first, const ulong seed, const ulong offset,
-                                 uint *const words) {
-  vstore4(philox(first, seed, offset), 0, words);
-}
-#endif
 
 // A work item makes elements [i0, i0 + some) of `count`, each of a part of a block, of `words`.
 #define PHILOX_ITEM(count, part)                                              \
@@ -60,3 +53,29 @@ static inline void philox_blocks(const ulong first, const ulong seed, const ulon
 #define FOR_DRAWS(count, USE) \
   PHILOX_ITEM(count, 2)       \
   for (int k = 0; k < some; ++k) USE((i0 + k), DRAW(k))
+#else
+// On a GPU a work item makes one block. The items of a group exchange what they made, so that adjacent
+// ones meet adjacent memory: an item's elements lie a group apart.
+#define PHILOX_LANE ((int)get_local_id(0))
+// A group makes elements [i0, i0 + some) of `count`, `part` of each block. Element k of a work item is
+// PHILOX_AT(k) of them.
+#define PHILOX_GROUP(count, part)                                               \
+  const ob_index i0 = (ob_index)get_group_id(0) * ((part) * OB_LOCAL);          \
+  const int some = (int)min((ob_index)((part) * OB_LOCAL), (ob_index)(count) - i0);
+#define PHILOX_AT(k) (PHILOX_LANE + (k) * OB_LOCAL)
+#define PHILOX_OWN philox((ulong)get_global_id(0), ob_seed, ob_offset)
+#define PHILOX_WORDS(count, part)         \
+  __local uint ob_words[4 * OB_LOCAL];    \
+  PHILOX_GROUP(count, part)               \
+  vstore4(PHILOX_OWN, PHILOX_LANE, ob_words); \
+  barrier(CLK_LOCAL_MEM_FENCE);
+#define WORD(at) ob_words[at]
+#define DRAW(at) (ob_words[2 * (at)] | ((ulong)ob_words[2 * (at) + 1] << 32))
+
+#define FOR_WORDS(count, USE)                                                   \
+  PHILOX_WORDS(count, 4)                                                        \
+  for (int ob_at = PHILOX_LANE; ob_at < some; ob_at += OB_LOCAL) USE((i0 + ob_at), WORD(ob_at))
+#define FOR_DRAWS(count, USE)                                                   \
+  PHILOX_WORDS(count, 2)                                                        \
+  for (int ob_at = PHILOX_LANE; ob_at < some; ob_at += OB_LOCAL) USE((i0 + ob_at), DRAW(ob_at))
+#endif

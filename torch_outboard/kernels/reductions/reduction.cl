@@ -421,4 +421,128 @@ __kernel void combine_group(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(sta
   OB_WRITE
 }
 
+// A group per part and tile of adjacent results, whose elements are adjacent, too. Adjacent work items
+// take adjacent vectors of a row, and slices of the group every so many rows.
+static inline OB_INDEX tile_lanes(const ob_layout *layout) {
+  // Few rows leave nothing to do for slices.
+  const OB_INDEX most = layout->n < 64 || OB_LOCAL < 32 ? OB_LOCAL : 32;
+  OB_INDEX lanes = 1;
+  while (lanes < most && lanes * OB_WIDTH < layout->kept_size[0]) lanes *= 2;
+  return min(lanes, most);
+}
+
+// Merges what the slices of a group have, two by two, into the first one.
+#define OB_MERGE_SLICES(scratch, slices, slice, lanes, states)                           \
+  for (OB_INDEX count = slices, kept = (slices + 1) / 2; count > 1;                      \
+       count = kept, kept = (kept + 1) / 2) {                                            \
+    barrier(CLK_LOCAL_MEM_FENCE);                                                        \
+    if (slice < count - kept) {                                                          \
+      for (uint c = 0; c < states; ++c) {                                                \
+        state_one a = scratch[c * OB_LOCAL + get_local_id(0)];                           \
+        const state_one b = scratch[c * OB_LOCAL + get_local_id(0) + kept * lanes];      \
+        merge_one(&a, &b);                                                               \
+        scratch[c * OB_LOCAL + get_local_id(0)] = a;                                     \
+      }                                                                                  \
+    }                                                                                    \
+  }
+
+__kernel void across_group(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one, partial),
+                           const ob_layout layout OB_PARAMETERS) {
+  OB_BIND(OB_INPUT, in)
+  OB_BINDS
+  OB_BIND(state_one, partial)
+  __local state_one scratch[OB_WIDTH * OB_LOCAL];
+  const OB_INDEX lanes = tile_lanes(&layout);
+  const OB_INDEX slices = OB_LOCAL / lanes;
+  const OB_INDEX slice = get_local_id(0) / lanes;
+  const OB_INDEX tiles = (layout.kept_size[0] + lanes * OB_WIDTH - 1) / (lanes * OB_WIDTH);
+  const OB_INDEX tiles_and_rows = layout.results / layout.kept_size[0] * tiles;
+  // Groups that run together take adjacent tiles.
+  const OB_INDEX part = get_group_id(0) / tiles_and_rows;
+  const OB_INDEX tile_and_row = get_group_id(0) - part * tiles_and_rows;
+  const OB_INDEX row = tile_and_row / tiles;
+  const OB_INDEX column =
+      ((tile_and_row - row * tiles) * lanes + get_local_id(0) - slice * lanes) * OB_WIDTH;
+  const OB_INDEX count =
+      column < layout.kept_size[0] ? min((OB_INDEX)OB_WIDTH, layout.kept_size[0] - column) : 0;
+  const OB_INDEX first_k = row * layout.kept_size[0] + column;
+  const OB_INDEX base = kept_offset(layout.kept_stride, row * layout.kept_size[0], &layout) + column;
+  const OB_INDEX end = min(layout.n, (part + 1) * layout.part_size);
+  const OB_INDEX stride = layout.reduced_stride[0];
+  state_wide all;
+  initial_wide(&all);
+  state_one single[OB_WIDTH];
+  for (uint c = 0; c < OB_WIDTH; ++c) initial_one(&single[c]);
+  for (OB_INDEX j = part * layout.part_size; j < end && slice < slices;) {
+    const OB_INDEX rest = j / layout.reduced_size[0];
+    const OB_INDEX first = j - rest * layout.reduced_size[0];
+    // Blocks, so that rounding errors do not add up.
+    const OB_INDEX run = min(min(end - j, layout.reduced_size[0] - first), 256 * slices);
+    const OB_INDEX at = base + first * stride + reduced_offset(rest, &layout);
+    if (count == OB_WIDTH) {
+      state_wide t;
+      initial_wide(&t);
+#pragma unroll 4
+      for (OB_INDEX q = slice; q < run; q += slices) {
+        step_wide(&t, load_wide(in, at + q * stride), (index_wide)((int)(j + q)) OB_ARGUMENTS);
+      }
+      merge_wide(&all, &t);
+    } else {
+      for (uint c = 0; c < count; ++c) {
+        state_one t;
+        initial_one(&t);
+        for (OB_INDEX q = slice; q < run; q += slices) {
+          step_one(&t, load_one(in, at + q * stride + c), (int)(j + q) OB_ARGUMENTS);
+        }
+        merge_one(&single[c], &t);
+      }
+    }
+    j += run;
+  }
+  for (uint c = 0; c < OB_WIDTH; ++c) {
+    scratch[c * OB_LOCAL + get_local_id(0)] = count == OB_WIDTH ? lane_of_wide(&all, c) : single[c];
+  }
+  OB_MERGE_SLICES(scratch, slices, slice, lanes, OB_WIDTH)
+  if (slice > 0) return;
+  const OB_INDEX n = layout.n;
+  OB_COUNT
+  for (uint c = 0; c < count; ++c) {
+    const OB_INDEX k = first_k + c;
+    const state_one s = scratch[c * OB_LOCAL + get_local_id(0)];
+    if (layout.parts == 1) {
+      OB_WRITE
+    } else {
+      partial[part * layout.results + k] = s;  // what combine_across reads lies together
+    }
+  }
+}
+
+// A group per adjacent results, over their parts.
+__kernel void combine_across(OB_POINTER(OB_INPUT, in) OB_POINTERS, OB_POINTER(state_one, partial),
+                             const ob_layout layout OB_PARAMETERS) {
+  OB_BINDS
+  OB_BIND(state_one, partial)
+  __local state_one scratch[OB_LOCAL];
+  const OB_INDEX lanes = min(32, OB_LOCAL);
+  const OB_INDEX slices = OB_LOCAL / lanes;
+  const OB_INDEX slice = get_local_id(0) / lanes;
+  const OB_INDEX k = get_group_id(0) * lanes + get_local_id(0) - slice * lanes;
+  state_one mine;
+  initial_one(&mine);
+  if (k < layout.results && slice < slices) {
+#pragma unroll 4
+    for (OB_INDEX part = slice; part < layout.parts; part += slices) {
+      const state_one t = partial[part * layout.results + k];
+      merge_one(&mine, &t);
+    }
+  }
+  scratch[get_local_id(0)] = mine;
+  OB_MERGE_SLICES(scratch, slices, slice, lanes, 1)
+  if (slice > 0 || k >= layout.results) return;
+  const state_one s = scratch[get_local_id(0)];
+  const OB_INDEX n = layout.n;
+  OB_COUNT
+  OB_WRITE
+}
+
 #endif

@@ -118,39 +118,83 @@ __kernel void scan_blocks(OB_PARAMETERS) {
   SCAN_ALL(START, EACH)
 }
 #else
+// A group goes over its block by tiles. Elements go through local memory, so that adjacent items read and
+// write adjacent elements, and each scans SCAN_EACH that lie together.
+#define SCAN_EACH (OB_COMPLEX ? 2 : 4)
+#define SCAN_TILE (SCAN_EACH * OB_LOCAL)
+// One place in 32 is left out, so that items that are SCAN_EACH places apart meet different banks.
+#define SCAN_AT(i) ((i) + (i) / 32)
+
+#define SCAN_SCRATCH                                     \
+  __local State tile[SCAN_AT(SCAN_TILE)];                \
+  __local State totals[2 * OB_LOCAL];
+
 #define BLOCK                                                              \
   const ob_index row = item / blocks, which = item - row * blocks;         \
   const ob_index start = row / inner * inner * n + row % inner;            \
   const ob_index first = which * block, last = min(first + block, n);
 
+// Follows `before`, the state of what comes before the block if there is `some`, through all tiles, and
+// puts USE(i, s) with the state at element i.
+#define SCAN_TILES(USE)                                                                      \
+  for (ob_index from = first; from < last; from += SCAN_TILE) {                              \
+    const int count = (int)min((ob_index)SCAN_TILE, last - from);                            \
+    for (int slot = OB_LANE; slot < count; slot += OB_LOCAL) {                               \
+      tile[SCAN_AT(slot)] = STATE_OF(ELEMENT(start + (from + slot) * inner), from + slot);   \
+    }                                                                                        \
+    barrier(CLK_LOCAL_MEM_FENCE);                                                            \
+    const int own = (int)OB_LANE * SCAN_EACH;                                                \
+    State s[SCAN_EACH];                                                                      \
+    s[0] = tile[SCAN_AT(min(own, count - 1))];                                               \
+    OB_UNROLL for (int k = 1; k < SCAN_EACH; ++k) {                                          \
+      s[k] = s[k - 1];                                                                       \
+      if (own + k < count) s[k] = join(s[k], tile[SCAN_AT(own + k)]);                        \
+    }                                                                                        \
+    State mine = s[SCAN_EACH - 1];                                                           \
+    int now = 0;                                                                             \
+    totals[OB_LANE] = mine;                                                                  \
+    barrier(CLK_LOCAL_MEM_FENCE);                                                            \
+    for (int step = 1; step < OB_LOCAL; step *= 2) {                                         \
+      if (OB_LANE >= step) mine = join(totals[now + OB_LANE - step], mine);                  \
+      now = OB_LOCAL - now;                                                                  \
+      totals[now + OB_LANE] = mine;                                                          \
+      barrier(CLK_LOCAL_MEM_FENCE);                                                          \
+    }                                                                                        \
+    if (OB_LANE > 0 || some) {                                                               \
+      const State others = totals[now + max(OB_LANE, (ob_index)1) - 1];                      \
+      const State all = OB_LANE == 0 ? before : some ? join(before, others) : others;        \
+      OB_UNROLL for (int k = 0; k < SCAN_EACH; ++k) s[k] = join(all, s[k]);                  \
+    }                                                                                        \
+    const State whole = totals[now + (count - 1) / SCAN_EACH];                               \
+    before = some ? join(before, whole) : whole;                                             \
+    some = true;                                                                             \
+    OB_UNROLL for (int k = 0; k < SCAN_EACH; ++k) {                                          \
+      if (own + k < count) tile[SCAN_AT(own + k)] = s[k];                                    \
+    }                                                                                        \
+    barrier(CLK_LOCAL_MEM_FENCE);                                                            \
+    for (int slot = OB_LANE; slot < count; slot += OB_LOCAL) {                               \
+      USE((from + slot), tile[SCAN_AT(slot)])                                                \
+    }                                                                                        \
+  }
+
 __kernel void scan_parts(OB_PARAMETERS) {
   OB_BEGIN
-  __local State scratch[OB_LOCAL];
+  SCAN_SCRATCH
+#define NOTHING(i, s)
   OB_FOR_GROUPS(item) {
     BLOCK
-    // A lane takes a run, so that the order is kept.
-    const ob_index run = (last - first + OB_LOCAL - 1) / OB_LOCAL;
-    const ob_index from = min(first + OB_LANE * run, last), to = min(from + run, last);
-    State s = STATE_OF(ELEMENT(start + min(from, last - 1) * inner), from);
-    for (ob_index i = from + 1; i < to; ++i) {
-      s = join(s, STATE_OF(ELEMENT(start + i * inner), i));
-    }
-    OB_BARRIER
-    scratch[OB_LANE] = s;
-    OB_BARRIER
-    if (OB_LANE == 0) {
-      for (ob_index lane = 1; lane < OB_LOCAL && first + lane * run < last; ++lane) {
-        s = join(s, scratch[lane]);
-      }
-    }
-    if (OB_LANE == 0) STORE_PART(item, s)
+    State before;
+    bool some = false;
+    SCAN_TILES(NOTHING)
+    if (OB_LANE == 0) STORE_PART(item, before)
   }
 }
 
 __kernel void scan_blocks(OB_PARAMETERS) {
   OB_BEGIN
   LINE_STEPS
-  __local State scratch[OB_LOCAL];
+  SCAN_SCRATCH
+#define STORE_IN_LINE(i, s) STORE(line, i, s)
   OB_FOR_GROUPS(item) {
     BLOCK
     const Line line = LINE_OF(row, start);
@@ -161,25 +205,7 @@ __kernel void scan_blocks(OB_PARAMETERS) {
       before = other == row * blocks ? part : join(before, part);
     }
     bool some = which > 0;
-    for (ob_index from = first; from < last; from += OB_LOCAL) {
-      const ob_index i = min(from + OB_LANE, last - 1);
-      State s = STATE_OF(ELEMENT(start + i * inner), i);
-      for (int step = 1; step < OB_LOCAL; step *= 2) {
-        OB_BARRIER
-        scratch[OB_LANE] = s;
-        OB_BARRIER
-        if (OB_LANE >= step) s = join(scratch[OB_LANE - step], s);
-      }
-      if (some) s = join(before, s);
-      OB_BARRIER
-      scratch[OB_LANE] = s;
-      OB_BARRIER
-      before = scratch[OB_LOCAL - 1];
-      some = true;
-      if (from + OB_LANE < last) {
-        STORE(line, i, s)
-      }
-    }
+    SCAN_TILES(STORE_IN_LINE)
   }
 }
 #endif

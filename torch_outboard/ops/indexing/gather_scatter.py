@@ -254,7 +254,11 @@ def rows() -> list[Row]:
         templated(
             "gather gather.out",
             "gather",
-            Launch("gather", "numel(out) // max(size(out, -1), 1) * ((size(out, -1) + 63) // 64)"),
+            Launch(
+                "gather",
+                "group_lanes > 1 ? numel(out) : "
+                "numel(out) // max(size(out, -1), 1) * ((size(out, -1) + 63) // 64)",
+            ),
             dtypes=EVERY,
             operands="self index",
             accepts=INDEX_DTYPES,

@@ -9,8 +9,11 @@ from torch_outboard.ops.row import FLOATS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
 _INDEX = "int32 int64"
-# Groups that share the rows: more where a row keeps a group busy.
-_RANGES = "n >= 512 ? 64 : n >= 128 ? 32 : 8"
+# Groups that share the rows: more where a row keeps a group busy, and on a GPU, whose groups have
+# several rows in work.
+_RANGES = (
+    "group_lanes > 1 ? (n >= 256 ? 1024 : 256) : n >= 512 ? 64 : n >= 128 ? 32 : 8"
+)
 
 
 def rows() -> list[Row]:
@@ -83,7 +86,7 @@ def rows() -> list[Row]:
 def _dense_backward() -> Row:
     return templated(
         "embedding_dense_backward embedding_dense_backward.out",
-        "rows embedding_backward",
+        "rows places_in_order embedding_backward",
         Launch("embedding_backward", "ranges", groups=True),
         dtypes=FLOATS,
         operands="grad_output indices",
@@ -171,7 +174,7 @@ def _bags_backward() -> list[Row]:
         rows += [
             templated(
                 overloads,
-                "rows embedding_backward",
+                "rows places_in_order embedding_backward",
                 Launch("embedding_backward", "ranges", groups=True),
                 dtypes=FLOATS,
                 operands="grad indices offset2bag bag_size per_sample_weights?",

@@ -98,15 +98,31 @@ def _layer_norm_backward(mixed: bool) -> Row:
         "native_layer_norm_backward native_layer_norm_backward.out",
         "rows layer_norm_backward",
         [
-            Launch("layer_norm_backward", "chunks", groups=True),
-            Launch("layer_norm_columns", "n", when=columns),
+            Launch(
+                "layer_norm_backward",
+                f"group_lanes == 1 ? chunks : "
+                f"(({columns}) ? chunks * tiles : 0) + (output_mask[0] ? row_count : 0)",
+                groups=True,
+            ),
+            Launch(
+                "layer_norm_columns",
+                "group_lanes == 1 ? n : "
+                "(n + min(group_lanes, 32) - 1) // min(group_lanes, 32) * group_lanes",
+                when=columns,
+            ),
         ],
         dtypes=_dtypes(mixed),
         operands="grad_out input mean rstd weight? bias?",
         accepts=_accepts(mixed, "mean rstd weight bias"),
         let={
             **_LAYER,
-            "chunk_rows": "max((row_count + 63) // 64, 1)",
+            # Work items of a group of a GPU take `tile` columns, or narrow rows in slices.
+            "tile": "group_lanes == 1 ? n : 4 * group_lanes",
+            "tiles": "(n + tile - 1) // tile",
+            "slices": "group_lanes == 1 ? 1 : max(min(tile // n, group_lanes), 1)",
+            "wanted": "group_lanes == 1 ? 64 : max(8 * processors // tiles, 1)",
+            "least": "group_lanes == 1 ? 1 : 16 * slices",
+            "chunk_rows": "max((row_count + wanted - 1) // wanted, least)",
             "chunks": "(row_count + chunk_rows - 1) // chunk_rows",
         },
         conditions=[
@@ -120,10 +136,18 @@ def _layer_norm_backward(mixed: bool) -> Row:
             Result("grad_bias", "normalized_shape", dtype, wanted="output_mask[2]"),
         ],
         temporaries=[
-            Result(name, f"({columns}) ? max(chunks * n, 1) : 1", "value")
+            Result(name, f"({columns}) ? max(chunks * slices * n, 1) : 1", "value")
             for name in ("weight_parts", "bias_parts")
         ],
-        numbers={"n": "n", "row_count": "row_count", "chunks": "chunks"},
+        numbers={
+            "n": "n",
+            "row_count": "row_count",
+            "chunks": f"group_lanes > 1 && !({columns}) ? 0 : chunks",
+            "chunk_rows": "chunk_rows",
+            "tile": "tile",
+            "tiles": "tiles",
+            "slices": "slices",
+        },
         vectors=True,
         family="normalization",
     )

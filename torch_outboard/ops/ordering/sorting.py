@@ -12,26 +12,35 @@ from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, Row, template
 from torch_outboard.ops.template import Launch, Result, templated
 
 REAL = (*FLOATS, *INTEGERS, *BOOL)
-RUN = 16  # OB_RUN in sort.cl
+RUN = 16  # OB_RUN in sort.cl, on a processor
+EACH = 8  # OB_EACH there: of a work item of a GPU, where a run is what a group sorts
 MERGE_SORT = ("template", "order", "sort")
 
 # What sorting needs.
 SORTED = [
-    Result("one", "numel(self)"),
+    Result("one", "direct ? 1 : numel(self)"),
     Result("two", "passes > 0 ? numel(self) : 1"),
-    Result("one_places", "numel(self)", "int32"),
+    Result("one_places", "direct ? 1 : numel(self)", "int32"),
     Result("two_places", "passes > 0 ? numel(self) : 1", "int32"),
 ]
 MERGED: dict[str, Any] = {
     "d": "wrap(dim, dims(self))",
     "n": "size(self, d)",
     "lines": "numel(self) // max(n, 1)",
-    "runs": f"(n + {RUN - 1}) // {RUN}",
+    "run": f"group_lanes == 1 ? {RUN} : {EACH} * group_lanes",
+    "runs": "(n + run - 1) // run",
     "passes": "log2_ceil(runs)",
+    # A group sorts a run, or several lines that are no longer than one.
+    "lines_of_group": (
+        f"runs > 1 ? 1 : max(group_lanes // max((n + {EACH - 1}) // {EACH}, 1), 1)"
+    ),
+    "groups": "(lines * runs + lines_of_group - 1) // lines_of_group",
+    "items": "group_lanes == 1 ? lines * runs : groups * group_lanes",
 }
 MERGE_NUMBERS = {
     "dim": "d",
     "n": "n",
+    "lines": "lines",
     "runs": "runs",
     "passes": "passes",
     "self_stride": "stride(self, d)",
@@ -44,21 +53,21 @@ def sort() -> Row:
         "sort.stable sort.values_stable",
         "sort",
         [
-            Launch("sort_runs", "lines * runs"),
-            Launch("merge_runs", "lines * runs", repeat="passes"),
-            Launch("write_sorted", "numel(self)"),
+            Launch("sort_runs", "items"),
+            Launch("merge_runs", "items", repeat="passes"),
+            Launch("write_sorted", "numel(self)", when="!direct"),
         ],
         dtypes=REAL,
         results=[Result("values"), Result("indices")],
         temporaries=SORTED,
-        let=MERGED,
+        let=MERGED | {"direct": "group_lanes > 1 && runs == 1"},
         conditions=["n < 2147483648"],
         numbers={
             **MERGE_NUMBERS,
             "values_stride": "stride(values, d)",
             "indices_stride": "stride(indices, d)",
         },
-        constants={"DESCENDING": "descending"},
+        constants={"DESCENDING": "descending", "DIRECT": "direct"},
         strided="self values indices",
         meta="aten::sort.stable",
         family="sorting",
@@ -73,17 +82,17 @@ def mode() -> Row:
         "mode mode.values",
         "sort",
         [
-            Launch("sort_runs", "lines * runs"),
-            Launch("merge_runs", "lines * runs", repeat="passes"),
+            Launch("sort_runs", "items"),
+            Launch("merge_runs", "items", repeat="passes"),
             Launch("mode", "lines"),
         ],
         dtypes=REAL,
         results=[Result("values", sizes), Result("indices", sizes, "int64")],
         temporaries=SORTED,
-        let=MERGED,
+        let=MERGED | {"direct": "0"},
         conditions=["dims(self) > 0", "n > 0", "n < 2147483648"],
         numbers=MERGE_NUMBERS,
-        constants={"DESCENDING": "0"},
+        constants={"DESCENDING": "0", "DIRECT": "0"},
         strided="self",
         family="sorting",
     )

@@ -1,0 +1,63 @@
+// Places that the groups of a GPU share: a group takes those whose last bits are its own number, in
+// their order. So no two groups write the same, and sums are the same at every run.
+//
+//   PLACES_SCRATCH                                   // at the kernel's start
+//   for (ob_index begin = 0; begin < count; begin += PLACES_AT_ONCE) {
+//     FIND_PLACES(begin, count, PLACE, range, ranges)
+//     // `found` of PLACE(begin) and those behind it: the t-th is found_place[t], of element found_at[t].
+//   }
+//
+// PLACE(k) is -1 where element k does not count. `ranges` is a power of two.
+
+#if OB_LOCAL > 1
+
+#define PLACES_OF_ITEM 8
+#define PLACES_AT_ONCE (PLACES_OF_ITEM * OB_LOCAL)
+#define PLACES_WORDS ((PLACES_AT_ONCE + 31) / 32)
+
+#define PLACES_SCRATCH                                                    \
+  __local uint ob_marks[PLACES_WORDS];                                    \
+  __local int ob_found[1];                                                \
+  __local ob_index found_at[PLACES_AT_ONCE], found_place[PLACES_AT_ONCE];
+
+// Every item marks what it found in a bit each. The bits before its own say where that belongs.
+#define FIND_PLACES(begin, count, PLACE, range, ranges)                                          \
+  barrier(CLK_LOCAL_MEM_FENCE);                                                                  \
+  for (int word = OB_LANE; word < PLACES_WORDS; word += OB_LOCAL) ob_marks[word] = 0;            \
+  if (OB_LANE == 0) ob_found[0] = 0;                                                             \
+  ob_index ob_places[PLACES_OF_ITEM];                                                            \
+  OB_UNROLL for (int u = 0; u < PLACES_OF_ITEM; ++u) {                                           \
+    const ob_index ob_at = (begin) + u * OB_LOCAL + OB_LANE;                                     \
+    ob_places[u] = ob_at < (count) ? PLACE(ob_at) : -1;                                          \
+  }                                                                                              \
+  barrier(CLK_LOCAL_MEM_FENCE);                                                                  \
+  OB_UNROLL for (int u = 0; u < PLACES_OF_ITEM; ++u) {                                           \
+    const int ob_at = u * OB_LOCAL + (int)OB_LANE;                                               \
+    if (ob_places[u] >= 0 && (ob_places[u] & ((ranges) - 1)) == (range)) {                       \
+      atomic_or(ob_marks + ob_at / 32, 1u << (ob_at & 31));                                      \
+      atomic_inc(ob_found);                                                                      \
+    } else {                                                                                     \
+      ob_places[u] = -1;                                                                         \
+    }                                                                                            \
+  }                                                                                              \
+  barrier(CLK_LOCAL_MEM_FENCE);                                                                  \
+  const int found = ob_found[0];                                                                 \
+  OB_UNROLL for (int u = 0; u < PLACES_OF_ITEM; ++u) {                                           \
+    const int ob_at = u * OB_LOCAL + (int)OB_LANE;                                               \
+    if (ob_places[u] < 0) continue;                                                              \
+    int before = popcount(ob_marks[ob_at / 32] & ((1u << (ob_at & 31)) - 1));                    \
+    for (int word = 0; word < ob_at / 32; ++word) before += popcount(ob_marks[word]);            \
+    found_at[before] = (begin) + ob_at;                                                          \
+    found_place[before] = ob_places[u];                                                          \
+  }                                                                                              \
+  barrier(CLK_LOCAL_MEM_FENCE);
+
+// Of rows of n elements a team of items takes one, by vectors of `width` elements; short rows leave
+// several teams to a group, which share the group's places.
+#define PLACES_TEAMS(n, width)                                                          \
+  const ob_index team_lanes = min(((n) + (width) - 1) / (width), (ob_index)OB_LOCAL);   \
+  const ob_index teams = OB_LOCAL / team_lanes, team = OB_LANE / team_lanes;            \
+  const ob_index team_lane = OB_LANE - team * team_lanes;
+#define OF_MY_TEAM(place, ranges) (teams == 1 ? team == 0 : (place) / (ranges) % teams == team)
+
+#endif
