@@ -60,43 +60,61 @@ __kernel void attend(OB_PARAMETERS) {
 
 __kernel void attend(OB_PARAMETERS) {
   OB_BEGIN
+  OB_MEMORY
+  OB_PLACE
   const V factor = FACTOR;
   const ob_index blocks = (queries + ROWS - 1) / ROWS;
   OB_FOR_GROUPS(group) {
-    const ob_index i = group % blocks * ROWS + OB_LANE;
+    // Those with the most keys begin first.
+    const ob_index row = (CAUSAL ? blocks - 1 - group % blocks : group % blocks) * ROWS;
     const ob_index h = group / blocks % heads;
     const ob_index b = group / blocks / heads;
-    if (i >= queries) continue;
-    V q[HEAD], sums[HEAD];
+    const int height = (int)min((ob_index)ROWS, queries - row);
     const ob_index from = b * query_layout.stride[0] + h * query_layout.stride[1] +
-                          i * query_layout.stride[2];
-    for (int e = 0; e < HEAD; ++e) {
-      q[e] = query_load(from + e);
-      sums[e] = 0;
+                          row * query_layout.stride[2];
+    const ob_index from_key = b * key_layout.stride[0] + h / shared * key_layout.stride[1];
+    const ob_index from_value = b * value_layout.stride[0] + h / shared * value_layout.stride[1];
+    V s[TALL][NEAR], largest[TALL], total[TALL];
+    SUMS(sums);
+    FOR_SUMS(n, r) sums[n][r] = (X)(0);
+    UNROLLED for (int r = 0; r < TALL; ++r) {
+      largest[r] = NEVER;
+      total[r] = 0;
     }
-    V largest = NEVER, total = 0;
-    const ob_index last = CAUSAL ? min(keys, i + 1) : keys;
-    for (ob_index j = 0; j < last; ++j) {
-      const ob_index from_key = b * key_layout.stride[0] + h / shared * key_layout.stride[1] +
-                                j * key_layout.stride[2];
-      const ob_index from_value = b * value_layout.stride[0] +
-                                  h / shared * value_layout.stride[1] + j * value_layout.stride[2];
-      V s = 0;
-      for (int e = 0; e < HEAD; ++e) s += q[e] * (V)key_load(from_key + e);
-      s = s * factor + MASK(b, h, i, j);
-      const V next = fmax(largest, s);
-      const V shift = next == NEVER ? (V)0 : next;
-      const V rescale = exp(largest - shift);
-      const V p = exp(s - shift);
-      total = total * rescale + p;
-      largest = next;
-      for (int e = 0; e < HEAD; ++e) sums[e] = sums[e] * rescale + p * (V)value_load(from_value + e);
+    const ob_index last = CAUSAL ? min(keys, row + height) : keys;
+    for (ob_index first = 0; first < last; first += KEYS) {
+      const int width = (int)min((ob_index)KEYS, last - first);
+      MULTIPLY_ROWS(s, query, from, query_layout.stride[2], height, key,
+                    from_key + first * key_layout.stride[2], key_layout.stride[2], width)
+      FOR_SCORES(r, j) {
+        const ob_index i = row + SUM_ROW(r), k = first + SCORE_COLUMN(j);
+        const int counts = SCORE_COLUMN(j) < width && (!CAUSAL || k <= i);
+        V score = s[r][j] * factor;
+        if (HAS_attn_mask && counts && SUM_ROW(r) < height) score += MASK(b, h, i, k);
+        s[r][j] = counts ? score : NEVER;
+      }
+      SOFTEN(s, largest, total, sums)
+      ADD_SCORES(sums, s, value, from_value + first * value_layout.stride[2],
+                 value_layout.stride[2], width)
     }
-    const V share = total == (V)0 ? (V)0 : (V)1 / total;
+    COMBINE_ROWS(total, BOTH_ADDED)
     const ob_index to = b * out_layout.stride[0] + h * out_layout.stride[1] +
-                        i * out_layout.stride[2];
-    for (int e = 0; e < HEAD; ++e) out_store(to + e * out_layout.stride[3], sums[e] * share);
-    logsumexp_store((b * queries + i) * heads + h, LOGSUMEXP(largest, total));
+                        row * out_layout.stride[2];
+    FOR_SUMS(n, r) {
+      const V share = total[r] == (V)0 ? (V)0 : (V)1 / total[r];
+      UNROLLED for (int k = 0; k < X_WIDTH; ++k) {
+        if (WORKS && SUM_ROW(r) < height && SUM_COLUMN(n, k) < HEAD) {
+          out_store(to + SUM_ROW(r) * out_layout.stride[2] +
+                    SUM_COLUMN(n, k) * out_layout.stride[3], SUM_OF(sums, n, r, k) * share);
+        }
+      }
+    }
+    UNROLLED for (int r = 0; r < TALL; ++r) {
+      if (WORKS && across == 0 && SUM_ROW(r) < height) {
+        logsumexp_store((b * queries + row + SUM_ROW(r)) * heads + h,
+                        LOGSUMEXP(largest[r], total[r]));
+      }
+    }
   }
 }
 

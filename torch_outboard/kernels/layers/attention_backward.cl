@@ -132,50 +132,67 @@ __kernel void differentiate_queries(OB_PARAMETERS) {
 
 #else
 
+// Turns a product of a query and a key, and the gradient of their probability, into the probability
+// and the gradient of the product. `known` is NEVER of queries that are not there.
+#define DIFFERENTIATE(p, g, b, h, i, j, there, known, minus)                          \
+  if (!(there) || (known) == NEVER || (CAUSAL && (j) > (i))) {                        \
+    p = g = 0;                                                                        \
+  } else {                                                                            \
+    p = exp((p) * factor + MASK(b, h, i, j) - (known));                               \
+    g = (p) * ((g) - (minus)) * factor;                                               \
+  }
+
 __kernel void differentiate_keys(OB_PARAMETERS) {
   OB_BEGIN
+  OB_MEMORY
+  OB_PLACE
   const V factor = FACTOR;
-  const ob_index blocks = (keys + KEYS - 1) / KEYS;
+  const ob_index blocks = (keys + ROWS - 1) / ROWS;
   const ob_index key_heads = heads / shared;
   OB_FOR_GROUPS(group) {
+    // Rows of tiles are keys here, and columns queries.
+    const ob_index first = group % blocks * ROWS;
     const ob_index key_head = group / blocks % key_heads;
     const ob_index b = group / blocks / key_heads;
-    for (ob_index j = group % blocks * KEYS + OB_LANE;
-         j < min(keys, (group % blocks + 1) * KEYS); j += OB_LOCAL) {
-      V k[HEAD], grad_k[HEAD], grad_v[HEAD];
-      const ob_index from_key = b * key_layout.stride[0] + key_head * key_layout.stride[1] +
-                                j * key_layout.stride[2];
-      const ob_index from_value = b * value_layout.stride[0] + key_head * value_layout.stride[1] +
-                                  j * value_layout.stride[2];
-      for (int e = 0; e < HEAD; ++e) {
-        k[e] = key_load(from_key + e);
-        grad_k[e] = 0;
-        grad_v[e] = 0;
-      }
-      for (ob_index h = key_head * shared; h < (key_head + 1) * shared; ++h) {
-        for (ob_index i = CAUSAL ? j : 0; i < queries; ++i) {
-          const V known = LOGSUMEXP(b, h, i);
-          if (known == NEVER) continue;
-          const ob_index from = b * query_layout.stride[0] + h * query_layout.stride[1] +
-                                i * query_layout.stride[2];
-          const ob_index row = (b * heads + h) * queries + i;
-          V s = 0, gradient = 0;
-          for (int e = 0; e < HEAD; ++e) {
-            s += k[e] * (V)query_load(from + e);
-            gradient += (V)grad_out_load(row * HEAD + e) * (V)value_load(from_value + e);
-          }
-          const V p = exp(s * factor + MASK(b, h, i, j) - known);
-          const V share = p * (gradient - (V)delta_load(row)) * factor;
-          for (int e = 0; e < HEAD; ++e) {
-            grad_v[e] += p * (V)grad_out_load(row * HEAD + e);
-            grad_k[e] += share * (V)query_load(from + e);
+    const int width = (int)min((ob_index)ROWS, keys - first);
+    const ob_index from_key = b * key_layout.stride[0] + key_head * key_layout.stride[1] +
+                              first * key_layout.stride[2];
+    const ob_index from_value = b * value_layout.stride[0] + key_head * value_layout.stride[1] +
+                                first * value_layout.stride[2];
+    V p[TALL][NEAR], g[TALL][NEAR];
+    SUMS(grad_k);
+    SUMS(grad_v);
+    FOR_SUMS(n, r) grad_k[n][r] = grad_v[n][r] = (X)(0);
+    for (ob_index h = key_head * shared; h < (key_head + 1) * shared; ++h) {
+      for (ob_index row = CAUSAL ? first : 0; row < queries; row += KEYS) {
+        const int height = (int)min((ob_index)KEYS, queries - row);
+        const ob_index from = b * query_layout.stride[0] + h * query_layout.stride[1] +
+                              row * query_layout.stride[2];
+        const ob_index known_rows = (b * heads + h) * queries + row;
+        MULTIPLY_ROWS(p, key, from_key, key_layout.stride[2], width, query, from,
+                      query_layout.stride[2], height)
+        MULTIPLY_ROWS(g, value, from_value, value_layout.stride[2], width, grad_out,
+                      known_rows * HEAD, HEAD, height)
+        UNROLLED for (int j = 0; j < NEAR; ++j) {
+          const int i = min(SCORE_COLUMN(j), height - 1);
+          const V known = SCORE_COLUMN(j) < height ? LOGSUMEXP(b, h, row + i) : NEVER;
+          const V minus = delta_load(known_rows + i);
+          UNROLLED for (int r = 0; r < TALL; ++r) {
+            DIFFERENTIATE(p[r][j], g[r][j], b, h, row + i, first + SUM_ROW(r),
+                          SUM_ROW(r) < width, known, minus)
           }
         }
+        ADD_SCORES(grad_v, p, grad_out, known_rows * HEAD, HEAD, height)
+        ADD_SCORES(grad_k, g, query, from, query_layout.stride[2], height)
       }
-      const ob_index to = ((b * keys + j) * key_heads + key_head) * HEAD;
-      for (int e = 0; e < HEAD; ++e) {
-        grad_key_store(to + e, grad_k[e]);
-        grad_value_store(to + e, grad_v[e]);
+    }
+    FOR_SUMS(n, r) {
+      const ob_index to = ((b * keys + first + SUM_ROW(r)) * key_heads + key_head) * HEAD;
+      UNROLLED for (int k = 0; k < X_WIDTH; ++k) {
+        if (WORKS && SUM_ROW(r) < width && SUM_COLUMN(n, k) < HEAD) {
+          grad_key_store(to + SUM_COLUMN(n, k), SUM_OF(grad_k, n, r, k));
+          grad_value_store(to + SUM_COLUMN(n, k), SUM_OF(grad_v, n, r, k));
+        }
       }
     }
   }
@@ -183,39 +200,51 @@ __kernel void differentiate_keys(OB_PARAMETERS) {
 
 __kernel void differentiate_queries(OB_PARAMETERS) {
   OB_BEGIN
+  OB_MEMORY
+  OB_PLACE
   const V factor = FACTOR;
   const ob_index blocks = (queries + ROWS - 1) / ROWS;
   OB_FOR_GROUPS(group) {
-    const ob_index i = group % blocks * ROWS + OB_LANE;
+    // Those with the most keys begin first.
+    const ob_index row = (CAUSAL ? blocks - 1 - group % blocks : group % blocks) * ROWS;
     const ob_index h = group / blocks % heads;
     const ob_index b = group / blocks / heads;
-    if (i >= queries) continue;
-    V q[HEAD], grad_q[HEAD];
-    const ob_index row = (b * heads + h) * queries + i;
+    const int height = (int)min((ob_index)ROWS, queries - row);
     const ob_index from = b * query_layout.stride[0] + h * query_layout.stride[1] +
-                          i * query_layout.stride[2];
-    for (int e = 0; e < HEAD; ++e) {
-      q[e] = query_load(from + e);
-      grad_q[e] = 0;
+                          row * query_layout.stride[2];
+    const ob_index from_key = b * key_layout.stride[0] + h / shared * key_layout.stride[1];
+    const ob_index from_value = b * value_layout.stride[0] + h / shared * value_layout.stride[1];
+    const ob_index known_rows = (b * heads + h) * queries + row;
+    V p[TALL][NEAR], g[TALL][NEAR], known[TALL], minus[TALL];
+    SUMS(grad_q);
+    FOR_SUMS(n, r) grad_q[n][r] = (X)(0);
+    UNROLLED for (int r = 0; r < TALL; ++r) {
+      const int i = min(SUM_ROW(r), height - 1);
+      known[r] = SUM_ROW(r) < height ? LOGSUMEXP(b, h, row + i) : NEVER;
+      minus[r] = delta_load(known_rows + i);
     }
-    const V known = LOGSUMEXP(b, h, i);
-    const ob_index last = known == NEVER ? 0 : CAUSAL ? min(keys, i + 1) : keys;
-    for (ob_index j = 0; j < last; ++j) {
-      const ob_index from_key = b * key_layout.stride[0] + h / shared * key_layout.stride[1] +
-                                j * key_layout.stride[2];
-      const ob_index from_value = b * value_layout.stride[0] +
-                                  h / shared * value_layout.stride[1] + j * value_layout.stride[2];
-      V s = 0, gradient = 0;
-      for (int e = 0; e < HEAD; ++e) {
-        s += q[e] * (V)key_load(from_key + e);
-        gradient += (V)grad_out_load(row * HEAD + e) * (V)value_load(from_value + e);
+    const ob_index last = CAUSAL ? min(keys, row + height) : keys;
+    for (ob_index first = 0; first < last; first += KEYS) {
+      const int width = (int)min((ob_index)KEYS, last - first);
+      MULTIPLY_ROWS(p, query, from, query_layout.stride[2], height, key,
+                    from_key + first * key_layout.stride[2], key_layout.stride[2], width)
+      MULTIPLY_ROWS(g, grad_out, known_rows * HEAD, HEAD, height, value,
+                    from_value + first * value_layout.stride[2], value_layout.stride[2], width)
+      FOR_SCORES(r, j) {
+        DIFFERENTIATE(p[r][j], g[r][j], b, h, row + SUM_ROW(r), first + SCORE_COLUMN(j),
+                      SCORE_COLUMN(j) < width, known[r], minus[r])
       }
-      const V p = exp(s * factor + MASK(b, h, i, j) - known);
-      const V share = p * (gradient - (V)delta_load(row)) * factor;
-      for (int e = 0; e < HEAD; ++e) grad_q[e] += share * (V)key_load(from_key + e);
+      ADD_SCORES(grad_q, g, key, from_key + first * key_layout.stride[2], key_layout.stride[2],
+                 width)
     }
-    const ob_index to = ((b * queries + i) * heads + h) * HEAD;
-    for (int e = 0; e < HEAD; ++e) grad_query_store(to + e, grad_q[e]);
+    FOR_SUMS(n, r) {
+      const ob_index to = ((b * queries + row + SUM_ROW(r)) * heads + h) * HEAD;
+      UNROLLED for (int k = 0; k < X_WIDTH; ++k) {
+        if (WORKS && SUM_ROW(r) < height && SUM_COLUMN(n, k) < HEAD) {
+          grad_query_store(to + SUM_COLUMN(n, k), SUM_OF(grad_q, n, r, k));
+        }
+      }
+    }
   }
 }
 

@@ -1,8 +1,8 @@
 // Blocks of attention: what its forward and its backward share.
 //
-// HEAD is the size of a head. A group works on a block of ROWS rows. A processor, whose groups have
-// one work item, goes through blocks of KEYS keys and multiplies tiles with vectors of W values in
-// private memory; on a GPU each work item of a group has a row of its own.
+// HEAD is the size of a head. A group works on a block of ROWS rows and goes through blocks of KEYS
+// keys. A processor, whose groups have one work item, multiplies tiles with vectors of W values in
+// private memory; the work items of a GPU's group share tiles in local memory.
 
 #define PADDED ((HEAD + 2 * W - 1) / (2 * W) * (2 * W))
 #define NEVER ((V)(-INFINITY))
@@ -138,5 +138,241 @@ static inline void soften(V *scores, V *largest, V *total, V *sum) {
     STORE_TILE(LOAD_TILE(sum + e) * (T)(rescale), sum + e);
   }
 }
+
+#else
+
+// A group's work items stand for HIGH rows of ACROSS. Each has TALL x NEAR scores of a tile in
+// registers, in rows HIGH and columns ACROSS apart, so that neighbours read neighbouring banks, and
+// as many rows of sums. Operands come through local memory a chunk at a time, whatever HEAD is:
+// no more than 32 KiB are needed.
+
+#if OB_DTYPE_BITS == 64
+typedef double4 V4;
+#define CHUNK 16
+#else
+typedef float4 V4;
+#define CHUNK 32
+#endif
+
+#if OB_LOCAL >= 16
+#define ACROSS 16
+#elif OB_LOCAL >= 4
+#define ACROSS 4
+#else
+#define ACROSS 1
+#endif
+#define HIGH (OB_LOCAL / ACROSS)
+#define TALL (ROWS / HIGH)
+#define NEAR (KEYS / ACROSS)
+
+// The place of a work item. Reads of 16 bytes go by half SIMD units, in one step if pairs at a
+// distance of 1 or of 2 want the same: so the lowest bit tells rows apart, the next one columns.
+#if OB_LOCAL % 64 == 0
+#define PLACE_ACROSS(lane) (((lane) >> 1 & 7) | ((lane) >> 2 & 8))
+#define PLACE_DOWN(lane) (((lane) & 1) | ((lane) >> 3 & 2) | ((lane) >> 6 << 2))
+#define WORKS 1
+#else
+#define PLACE_ACROSS(lane) ((lane) % ACROSS)
+#define PLACE_DOWN(lane) ((lane) / ACROSS)
+#define WORKS (OB_LOCAL % ACROSS == 0 || OB_LANE < ACROSS * HIGH)
+#endif
+#define OB_PLACE                                        \
+  const int across = PLACE_ACROSS((int)get_local_id(0)); \
+  const int down = PLACE_DOWN((int)get_local_id(0));
+
+#define BARRIER barrier(CLK_LOCAL_MEM_FENCE);
+
+// What is indexed in unrolled loops stays in registers. PoCL, which only tests this, has none to
+// spare and would compile for minutes.
+#ifdef POCL_DEVICE_ADDRESS_BITS
+#define UNROLLED _Pragma("nounroll")
+#define UNROLLED_TWICE _Pragma("nounroll")
+#else
+#define UNROLLED _Pragma("unroll")
+#define UNROLLED_TWICE _Pragma("unroll 2")
+#endif
+
+// Rows of operands along their elements: DEPTH at a time, an odd number of vectors apart, so that
+// vectors of eight rows lie in different banks.
+#define DEPTH (HEAD < CHUNK ? (HEAD + 3) / 4 * 4 : CHUNK)
+#define DEPTH_STEP (DEPTH / 4 | 1)
+// Scores as a left operand: CHUNK columns at a time. Rows are two vectors of 4 bytes more apart.
+#define SCORE_STEP (CHUNK / 4 + 2)
+// Right operands of scores: CHUNK rows of COLUMNS elements, of which a work item has some as X.
+#define COLUMNS (HEAD <= 16 ? 16 : HEAD <= 32 ? 32 : 64)
+#define WIDE (COLUMNS / ACROSS)
+#if HEAD > 32 || ACROSS < 16
+typedef V4 X;
+#define X_WIDTH 4
+#elif HEAD > 16
+#if OB_DTYPE_BITS == 64
+typedef double2 X;
+#else
+typedef float2 X;
+#endif
+#define X_WIDTH 2
+#else
+typedef V X;
+#define X_WIDTH 1
+#endif
+#define SPAN (WIDE / X_WIDTH)
+#define PARTS ((HEAD + COLUMNS - 1) / COLUMNS)
+
+#define ROWS_MEMORY ((ROWS + KEYS) * DEPTH_STEP)
+#define SCORES_MEMORY (ROWS * SCORE_STEP + CHUNK * COLUMNS / 4)
+#define EXTREMES_MEMORY ((ROWS * ACROSS + 3) / 4)
+#define LARGER(a, b) ((a) > (b) ? (a) : (b))
+#define OB_MEMORY \
+  __local V4 memory[LARGER(LARGER(ROWS_MEMORY, SCORES_MEMORY), EXTREMES_MEMORY)];
+
+// What a work item has of ROWS rows of HEAD elements: element SUM_COLUMN(n, k) of row SUM_ROW(r) is
+// SUM_OF(sums, n, r, k).
+#define SUMS(name) X name[PARTS * SPAN][TALL]
+#define SUM_ROW(r) ((r) * HIGH + down)
+#define SUM_COLUMN(n, k) \
+  ((n) / SPAN * COLUMNS + ((n) % SPAN * ACROSS + across) * X_WIDTH + (k))
+#define SUM_OF(sums, n, r, k) (((const V *)&(sums)[n][r])[k])
+#define FOR_SUMS(n, r)                             \
+  UNROLLED for (int n = 0; n < PARTS * SPAN; ++n)  \
+  UNROLLED for (int r = 0; r < TALL; ++r)
+#define FOR_SCORES(r, j)                     \
+  UNROLLED for (int r = 0; r < TALL; ++r)    \
+  UNROLLED for (int j = 0; j < NEAR; ++j)
+#define SCORE_COLUMN(j) ((j) * ACROSS + across)
+
+// `height` of the `rows` rows of a tensor, from row `begin` on, to local memory: of each `columns`
+// elements from `column` on. All are read at once, without branches; what is outside becomes zero.
+#define READ_SHARED(tensor, from, step, rows, begin, height, column, columns, tile, tile_step)   \
+  UNROLLED for (int n = 0; n < ((height) * (columns) + OB_LOCAL - 1) / OB_LOCAL; ++n) {          \
+    const int place = n * OB_LOCAL + (int)get_local_id(0);                                       \
+    const int r = place / (columns), e = place % (columns);                                      \
+    const V there = tensor##_load((from) + min((begin) + r, (int)(rows) - 1) * (step) +          \
+                                  min((column) + e, HEAD - 1));                                  \
+    if ((height) * (columns) % OB_LOCAL == 0 || place < (height) * (columns)) {                  \
+      ((__local V *)(tile))[r * (tile_step) + e] =                                               \
+          (begin) + r < (rows) && (column) + e < HEAD ? there : (V)0;                            \
+    }                                                                                            \
+  }
+
+// s += a @ b.T of tiles in local memory.
+static inline void add_rows(const __local V4 *a, const __local V4 *b, const int down,
+                            const int across, V s[TALL][NEAR]) {
+  a += down * DEPTH_STEP;
+  b += across * DEPTH_STEP;
+  UNROLLED_TWICE for (int e = 0; e < DEPTH / 4; ++e) {
+    V4 x[TALL];
+    UNROLLED for (int r = 0; r < TALL; ++r) x[r] = a[r * HIGH * DEPTH_STEP + e];
+    UNROLLED for (int j = 0; j < NEAR; ++j) {
+      const V4 y = b[j * ACROSS * DEPTH_STEP + e];
+      UNROLLED for (int r = 0; r < TALL; ++r) {
+        s[r][j] += x[r].x * y.x;
+        s[r][j] += x[r].y * y.y;
+        s[r][j] += x[r].z * y.z;
+        s[r][j] += x[r].w * y.w;
+      }
+    }
+  }
+}
+
+// sums += scores @ values of tiles in local memory.
+static inline void add_columns(const __local V4 *scores, const __local V4 *values, const int down,
+                               const int across, X sums[SPAN][TALL]) {
+  const __local X *y = (const __local X *)values + across;
+  const int step = COLUMNS / X_WIDTH;
+  scores += down * SCORE_STEP;
+  UNROLLED_TWICE for (int j = 0; j < CHUNK / 4; ++j) {
+    V4 x[TALL];
+    UNROLLED for (int r = 0; r < TALL; ++r) x[r] = scores[r * HIGH * SCORE_STEP + j];
+    UNROLLED for (int n = 0; n < SPAN; ++n) {
+      const X y0 = y[4 * j * step + n * ACROSS], y1 = y[(4 * j + 1) * step + n * ACROSS];
+      const X y2 = y[(4 * j + 2) * step + n * ACROSS], y3 = y[(4 * j + 3) * step + n * ACROSS];
+      UNROLLED for (int r = 0; r < TALL; ++r) {
+        sums[n][r] += x[r].x * y0;
+        sums[n][r] += x[r].y * y1;
+        sums[n][r] += x[r].z * y2;
+        sums[n][r] += x[r].w * y3;
+      }
+    }
+  }
+}
+
+// s = a @ b.T of ROWS rows of a tensor and KEYS rows of another.
+#define MULTIPLY_ROWS(s, a, a_from, a_step, a_rows, b, b_from, b_step, b_rows)                  \
+  FOR_SCORES(r, j) s[r][j] = 0;                                                                 \
+  for (int column = 0; column < HEAD; column += DEPTH) {                                        \
+    BARRIER                                                                                     \
+    READ_SHARED(a, a_from, a_step, a_rows, 0, ROWS, column, DEPTH, memory, 4 * DEPTH_STEP)       \
+    READ_SHARED(b, b_from, b_step, b_rows, 0, KEYS, column, DEPTH, memory + ROWS * DEPTH_STEP,  \
+                4 * DEPTH_STEP)                                                                 \
+    BARRIER                                                                                     \
+    if (WORKS) add_rows(memory, memory + ROWS * DEPTH_STEP, down, across, s);                   \
+  }
+
+// sums += s @ b, of scores and `rows` rows of a tensor.
+#define ADD_SCORES(sums, s, b, from, step, rows)                                                \
+  UNROLLED for (int part = 0; part < KEYS / CHUNK; ++part) {                                    \
+    UNROLLED for (int across_part = 0; across_part < PARTS; ++across_part) {                    \
+      BARRIER                                                                                   \
+      if (WORKS && across_part == 0) {                                                          \
+        UNROLLED for (int r = 0; r < TALL; ++r) {                                               \
+          UNROLLED for (int j = 0; j < CHUNK / ACROSS; ++j) {                                   \
+            ((__local V *)memory)[SUM_ROW(r) * 4 * SCORE_STEP + SCORE_COLUMN(j)] =              \
+                s[r][part * (CHUNK / ACROSS) + j];                                              \
+          }                                                                                     \
+        }                                                                                       \
+      }                                                                                         \
+      READ_SHARED(b, from, step, rows, part * CHUNK, CHUNK, across_part * COLUMNS, COLUMNS,     \
+                  memory + ROWS * SCORE_STEP, COLUMNS)                                          \
+      BARRIER                                                                                   \
+      if (WORKS) {                                                                              \
+        add_columns(memory, memory + ROWS * SCORE_STEP, down, across,                           \
+                    sums + across_part * SPAN);                                                 \
+      }                                                                                         \
+    }                                                                                           \
+  }
+
+// Of TALL values of each work item, what all items of a row have, combined by `both`.
+#if ACROSS == 1
+#define COMBINE_ROWS(values, both)
+#else
+#define COMBINE_ROWS(values, both)                                                              \
+  BARRIER                                                                                       \
+  if (WORKS) {                                                                                  \
+    UNROLLED for (int r = 0; r < TALL; ++r) {                                                   \
+      ((__local V *)memory)[SUM_ROW(r) * ACROSS + across] = values[r];                          \
+    }                                                                                           \
+  }                                                                                             \
+  BARRIER                                                                                       \
+  if (WORKS) {                                                                                  \
+    UNROLLED for (int r = 0; r < TALL; ++r) {                                                   \
+      const __local V4 *each = memory + SUM_ROW(r) * (ACROSS / 4);                              \
+      V4 all = each[0];                                                                         \
+      UNROLLED for (int n = 1; n < ACROSS / 4; ++n) all = both(all, each[n]);                   \
+      values[r] = both(both(all.x, all.y), both(all.z, all.w));                                 \
+    }                                                                                           \
+  }
+#endif
+#define BOTH_ADDED(a, b) ((a) + (b))
+
+// Takes KEYS scores of each row into its softmax, as `soften` of processors does. `total` is that of
+// a work item's own scores; COMBINE_ROWS adds them up at the end.
+#define SOFTEN(s, largest, total, sums)                                        \
+  {                                                                            \
+    V most[TALL];                                                              \
+    UNROLLED for (int r = 0; r < TALL; ++r) most[r] = largest[r];              \
+    FOR_SCORES(r, j) most[r] = fmax(most[r], s[r][j]);                         \
+    COMBINE_ROWS(most, fmax)                                                   \
+    UNROLLED for (int r = 0; r < TALL; ++r) {                                  \
+      const V shift = most[r] == NEVER ? (V)0 : most[r];                       \
+      const V rescale = exp(largest[r] - shift);                               \
+      largest[r] = most[r];                                                    \
+      total[r] *= rescale;                                                     \
+      UNROLLED for (int j = 0; j < NEAR; ++j) {                                \
+        s[r][j] = exp(s[r][j] - shift);                                        \
+        total[r] += s[r][j];                                                   \
+      }                                                                        \
+      UNROLLED for (int n = 0; n < PARTS * SPAN; ++n) sums[n][r] *= rescale;   \
+    }                                                                          \
+  }
 
 #endif

@@ -51,14 +51,30 @@ CONDITIONS = [
         for d in (0, 1)
     ),
 ]
-# Blocks of rows; on a GPU each of a group's work items has one.
-ROWS = "group_lanes == 1 ? 64 : group_lanes"
+
+
+def rows_of_groups(tall: int) -> str:
+    """Rows of a group's block: on a GPU each work item has `tall`, or 4 of large heads.
+
+    Work items are arranged in kernels/layers/attention_tiles.cl, up to 16 beside each other.
+    """
+    high = "group_lanes // (group_lanes >= 16 ? 16 : group_lanes >= 4 ? 4 : 1)"
+    return f"group_lanes == 1 ? 64 : ({high}) * (size(query, 3) > 128 ? 4 : {tall})"
 
 
 def _turned(operand: str) -> str:
     """Strides of a gradient that lies in memory as (batch, row, head, element), as CPU's do."""
     heads, rows, size = (f"size({operand}, {d})" for d in (1, 2, 3))
     return f"[{rows} * {heads} * {size}, {size}, {heads} * {size}, 1]"
+
+
+def _blocks(rows: str) -> dict[str, str]:
+    """Blocks of so many rows: of the queries, and of the keys."""
+    return {
+        "rows": rows,
+        "blocks": "size(query, 0) * size(query, 1) * ((size(query, 2) + rows - 1) // rows)",
+        "key_blocks": "size(key, 0) * size(key, 1) * ((size(key, 2) + rows - 1) // rows)",
+    }
 
 
 def _rows_for(double: bool) -> list[Row]:
@@ -68,11 +84,6 @@ def _rows_for(double: bool) -> list[Row]:
         "numbers": NUMBERS,
         "reals": {"scale_value": "given(scale) ? scale : 0"},
         "constants": {"HEAD": "size(query, 3)", "CAUSAL": "is_causal", "ROWS": "rows"},
-        "let": {
-            "rows": ROWS,
-            "blocks": "size(query, 0) * size(query, 1) * ((size(query, 2) + rows - 1) // rows)",
-            "key_blocks": "size(key, 0) * size(key, 1) * ((size(key, 2) + 63) // 64)",
-        },
         "conditions": CONDITIONS,
         "dtypes": dtypes,
         "vectors": True,
@@ -82,6 +93,7 @@ def _rows_for(double: bool) -> list[Row]:
         "_scaled_dot_product_flash_attention_for_cpu",
         "attention_tiles attention",
         Launch("attend", "blocks", groups=True),
+        let=_blocks(rows_of_groups(4 if double else 8)),
         operands="query key value attn_mask?",
         accepts={"attn_mask": MASKS},
         strided="query key value attn_mask out logsumexp",
@@ -104,6 +116,7 @@ def _rows_for(double: bool) -> list[Row]:
             Launch("differentiate_keys", "key_blocks", groups=True),
             Launch("differentiate_queries", "blocks", groups=True),
         ],
+        let=_blocks(rows_of_groups(4)),
         operands="query key value attn_mask? grad_out out logsumexp",
         accepts={"attn_mask": MASKS, "logsumexp": accumulated},
         strided="query key value attn_mask out logsumexp grad_query grad_key grad_value",
