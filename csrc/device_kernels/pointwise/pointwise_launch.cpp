@@ -16,6 +16,7 @@ namespace {
 
 constexpr int kMostOperands = 15;     // of a Key
 constexpr int kMostWideOperands = 7;  // whose 64-bit strides fit into the arguments of a kernel
+constexpr int kMostCrossed = 3;       // whose tiles fit into local memory
 
 // Whether operand `i` reaches the kernel as an argument.
 bool is_value(const at::TensorIteratorBase& iterator, int i) {
@@ -33,6 +34,29 @@ bool is_contiguous(const at::TensorIteratorBase& iterator, const PointwiseExpres
     }
   }
   return true;
+}
+
+// The dimension along which the elements of some inputs follow each other while those of all
+// outputs do along the first one; 0 if there is none, or too little of it for tiles.
+int crossing(const at::TensorIteratorBase& iterator) {
+  constexpr int64_t kLeast = 8;
+  if (iterator.ndim() < 2 || iterator.shape()[0] < kLeast) return 0;
+  int across = 0;
+  for (int i = 0; i < iterator.ntensors(); ++i) {
+    if (is_value(iterator, i)) continue;
+    const auto strides = iterator.strides(i);
+    const int64_t next = iterator.element_size(i);
+    if (i < iterator.noutputs()) {
+      if (strides[0] != next) return 0;
+      continue;
+    }
+    if (strides[0] == next || strides[0] == 0) continue;
+    for (int d = 1; d < iterator.ndim() && across == 0; ++d) {
+      if (strides[d] == next && iterator.shape()[d] >= kLeast) across = d;
+    }
+    if (across == 0) return 0;
+  }
+  return across;
 }
 
 template <class Index>
@@ -62,9 +86,9 @@ bool PointwiseLauncher::takes(const at::TensorIteratorBase& iterator) {
          (iterator.ntensors() <= kMostWideOperands || iterator.can_use_32bit_indexing());
 }
 
-PointwiseLauncher::Kernels PointwiseLauncher::make_kernels(c10::DeviceIndex device,
-                                                           const at::TensorIteratorBase& iterator,
-                                                           ScalarType compute, bool wide) const {
+PointwiseSource PointwiseLauncher::make_source(c10::DeviceIndex device,
+                                               const at::TensorIteratorBase& iterator,
+                                               ScalarType compute, bool wide) const {
   PointwiseSource source;
   source.compute = compute;
   source.shape = work_shape(device);
@@ -82,10 +106,28 @@ PointwiseLauncher::Kernels PointwiseLauncher::make_kernels(c10::DeviceIndex devi
     source.inputs.push_back({operand.name, by_value ? passed : iterator.input_dtype(i),
                              operand.mask, by_value, operand.uniform});
   }
+  return source;
+}
+
+PointwiseLauncher::Kernels PointwiseLauncher::make_kernels(c10::DeviceIndex device,
+                                                           const at::TensorIteratorBase& iterator,
+                                                           ScalarType compute, bool wide) const {
+  const PointwiseSource source = make_source(device, iterator, compute, wide);
   const std::string text = source.text();
   const char* options = literal_options(compute);
   return {&find_kernel(device, text, "contiguous", options),
           &find_kernel(device, text, "strided", options), source.elements()};
+}
+
+Kernel* PointwiseLauncher::make_crossed(c10::DeviceIndex device,
+                                        const at::TensorIteratorBase& iterator, ScalarType compute,
+                                        bool wide) const {
+  PointwiseSource source = make_source(device, iterator, compute, wide);
+  const auto in_memory = std::count_if(source.inputs.begin(), source.inputs.end(),
+                                       [](const auto& input) { return !input.by_value; });
+  if (!source.has_vectors() || in_memory > kMostCrossed || !source.once.empty()) return nullptr;
+  source.crossed = true;
+  return &find_kernel(device, source.text(), "crossed", literal_options(compute));
 }
 
 void PointwiseLauncher::enqueue(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
@@ -120,8 +162,26 @@ void PointwiseLauncher::enqueue(c10::DeviceIndex device, const at::TensorIterato
   if (!contiguous) {
     wide ? add_layout<uint64_t>(arguments, iterator) : add_layout<uint32_t>(arguments, iterator);
   }
+  const int across = work_shape(device).chunk == 0 ? crossing(iterator) : 0;
+  Kernel* const crossed = across == 0 ? nullptr : crossed_.find(key, [&] {
+    return make_crossed(device, iterator, compute, wide);
+  });
+  if (crossed != nullptr) arguments.value(static_cast<uint32_t>(across));
   const auto total = static_cast<uint64_t>(iterator.numel());
   wide ? arguments.value(total) : arguments.value(static_cast<uint32_t>(total));
+  if (crossed != nullptr) {
+    const auto tile = static_cast<uint64_t>(kCrossedTile);
+    const auto wide_tiles = [&](int d) {
+      return (static_cast<uint64_t>(iterator.shape()[d]) + tile - 1) / tile;
+    };
+    uint64_t groups = wide_tiles(0) * wide_tiles(across);
+    for (int d = 1; d < iterator.ndim(); ++d) {
+      if (d != across) groups *= static_cast<uint64_t>(iterator.shape()[d]);
+    }
+    const auto local = static_cast<uint64_t>(work_shape(device).local);
+    launch(current_stream_state(device), *crossed, Grid::linear(groups * local, local), arguments);
+    return;
+  }
   const auto elements = static_cast<uint64_t>(kernels.elements);
   const uint64_t items = (total + elements - 1) / elements;
   launch(current_stream_state(device), contiguous ? *kernels.contiguous : *kernels.strided,

@@ -62,11 +62,17 @@ class PointwiseLauncher {
     Kernel* strided;
     int elements;  // of one work item
   };
+  PointwiseSource make_source(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
+                              at::ScalarType compute, bool wide) const;
   Kernels make_kernels(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
+                       at::ScalarType compute, bool wide) const;
+  // For crossed inputs; null if these operands have no such kernel.
+  Kernel* make_crossed(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
                        at::ScalarType compute, bool wide) const;
 
   const PointwiseExpression expression_;
   KernelTable<Key, Kernels> kernels_;
+  KernelTable<Key, Kernel*> crossed_;
 };
 
 }  // namespace outboard

@@ -49,6 +49,7 @@ class Marks {
         {"width", std::to_string(width_)},
         {"chunk", std::to_string(source.elements())},
         {"dimensions", std::to_string(kPointwiseDimensions)},
+        {"tile", std::to_string(kCrossedTile)},
     });
   }
 
@@ -178,10 +179,19 @@ class Marks {
   }
 
   void add_kernels() {
-    for (const bool strided : {false, true}) {
-      TextValues kernel = {{{"name", strided ? "strided" : "contiguous"}}, {}};
+    const auto add = [this](const char* name, bool strided, bool crossed) {
+      TextValues kernel = {{{"name", name}}, {}};
       kernel.set_flag("strided", strided);
+      kernel.set_flag("layout", strided || crossed);
+      kernel.set_flag("crossed", crossed);
       marks_.lists["kernels"].push_back(kernel);
+    };
+    marks_.set_flag("crosses", source_.crossed);
+    if (source_.crossed) {
+      add("crossed", false, true);
+    } else {
+      add("contiguous", false, false);
+      add("strided", true, false);
     }
   }
 
@@ -195,6 +205,8 @@ class Marks {
 void set_pointwise_text(std::string text) { program_text() = std::move(text); }
 
 int PointwiseSource::elements() const { return shape.elements(vector_width(*this)); }
+
+bool PointwiseSource::has_vectors() const { return vector_width(*this) > 1; }
 
 std::string PointwiseSource::text() const { return render(program_text(), Marks(*this).values()); }
 

@@ -1,5 +1,6 @@
 // The text of a pointwise program: one expression over operands of given dtypes, as a kernel for
-// contiguous operands and one for any strides.
+// contiguous operands and one for any strides; or as one for inputs whose elements follow each
+// other along another dimension than those of the outputs.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -15,6 +16,8 @@ namespace outboard {
 
 // Most dimensions, after collapsing, that the strided kernel takes.
 constexpr int kPointwiseDimensions = 12;
+// Elements of a tile along both of its dimensions, in the kernel for crossed inputs.
+constexpr int kCrossedTile = 32;
 
 struct PointwiseSource {
   // What an expression gives: a value of the compute dtype, what a comparison gives, or the real
@@ -41,11 +44,14 @@ struct PointwiseSource {
   std::vector<std::pair<std::string, std::string>> once;
   at::ScalarType compute;
   WorkShape shape;
-  bool wide_index;      // 64-bit
-  bool scalar = false;  // the expressions are for scalars alone
+  bool wide_index;       // 64-bit
+  bool scalar = false;   // the expressions are for scalars alone
+  bool crossed = false;  // the kernel for crossed inputs alone; needs vectors
 
-  // Of one work item.
+  // Elements of one work item.
   int elements() const;
+  // Whether values come in vectors.
+  bool has_vectors() const;
   std::string text() const;
 };
 

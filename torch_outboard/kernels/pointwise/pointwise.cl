@@ -74,17 +74,27 @@ static inline {{operand}} ob_read{{i}}(__global {{storage}} *p, OB_INDEX at, OB_
   return {{converted}};
 {{/vectors}}
 }
+{{#crosses}}
+static inline void ob_take{{i}}(__global {{storage}} *p, OB_INDEX at, __local {{element}} *to) { *to = {{load_one}}; }
+static inline {{operand}} ob_taken{{i}}(const __local {{element}} *tile) {
+  {{element}} each[{{width}}];
+#pragma unroll
+  for (uint k = 0; k < {{width}}; ++k) each[k] = tile[k * ({{tile}} + 1)];
+  const {{value}} value = vload{{width}}(0, each);
+  return {{converted}};
+}
+{{/crosses}}
 {{/reads}}
 {{#kernels}}
-{{#strided}}
+{{#layout}}
 typedef struct { OB_INDEX size[{{dimensions}}]; OB_INDEX stride[{{dimensions}}][{{pointer_count}}]; } ob_layout;
-{{/strided}}
+{{/layout}}
 __kernel void {{name}}(\
     {{#outputs}}OB_POINTER({{storage}}, out{{i}}), {{/outputs}}\
     {{#inputs}}{{#pointer}}OB_POINTER({{storage}}, in{{i}}), {{/pointer}}\
     {{^pointer}}{{element}} in{{i}}, {{/pointer}}{{/inputs}}\
     {{#scalars}}{{compute}} scalar{{i}}, {{/scalars}}\
-    {{#strided}}ob_layout layout, uint dimensions, {{/strided}}OB_INDEX total) {
+    {{#layout}}ob_layout layout, uint dimensions, {{/layout}}{{#crossed}}uint across, {{/crossed}}OB_INDEX total) {
 {{#outputs}}
   OB_BIND({{storage}}, out{{i}})
 {{/outputs}}
@@ -117,6 +127,53 @@ __kernel void {{name}}(\
   const T c{{i}} = (T)(once[{{i}}]);
 {{/once}}
 {{/any_once}}
+{{#crossed}}
+  // A group takes a tile of dimension 0, along which outputs lie, and of dimension `across`. It reads
+  // what lies along the second one into local memory in that order.
+{{#reads}}
+  __local {{element}} tile{{i}}[{{tile}} * ({{tile}} + 1)];
+  const bool crossed{{i}} = layout.stride[across][{{place}}] == 1 && layout.stride[0][{{place}}] > 1;
+{{/reads}}
+  const OB_INDEX tiles = (layout.size[0] + {{tile}} - 1) / {{tile}};
+  const OB_INDEX tiles_across = (layout.size[across] + {{tile}} - 1) / {{tile}};
+  OB_INDEX rest = get_group_id(0);
+  const OB_INDEX first = rest % tiles * {{tile}};
+  rest /= tiles;
+  const OB_INDEX first_across = rest % tiles_across * {{tile}};
+  rest /= tiles_across;
+{{#pointers}}
+  OB_INDEX o{{place}} = first * layout.stride[0][{{place}}] + first_across * layout.stride[across][{{place}}];
+{{/pointers}}
+  for (uint d = 1; d < dimensions; ++d) {
+    if (d == across) continue;
+    const OB_INDEX quotient = rest / layout.size[d];
+    const OB_INDEX index = rest - quotient * layout.size[d];
+    rest = quotient;
+{{#pointers}}
+    o{{place}} += index * layout.stride[d][{{place}}];
+{{/pointers}}
+  }
+  const uint wide = min((OB_INDEX){{tile}}, layout.size[0] - first);
+  const uint high = min((OB_INDEX){{tile}}, layout.size[across] - first_across);
+  for (uint e = get_local_id(0); e < {{tile}} * {{tile}}; e += get_local_size(0)) {
+    const uint x = e / {{tile}}, y = e % {{tile}};
+    if (x >= wide || y >= high) continue;
+{{#reads}}
+    if (crossed{{i}}) ob_take{{i}}(in{{i}}, o{{place}} + x * layout.stride[0][{{place}}] + y, tile{{i}} + x * ({{tile}} + 1) + y);
+{{/reads}}
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  for (uint e = get_local_id(0); e < {{tile}} * {{tile}} / {{width}}; e += get_local_size(0)) {
+    const uint x = e % ({{tile}} / {{width}}) * {{width}}, y = e / ({{tile}} / {{width}});
+    if (x >= wide || y >= high) continue;
+    const uint n = min((uint){{width}}, wide - x);
+    {{#reads}}const {{operand}} x{{i}} = crossed{{i}} ? ob_taken{{i}}(tile{{i}} + x * ({{tile}} + 1) + y) : ob_read{{i}}(in{{i}}, o{{place}} + x * layout.stride[0][{{place}}] + y * layout.stride[across][{{place}}], layout.stride[0][{{place}}], n); {{/reads}}\
+    {{#outputs}}const {{result}} r{{i}} = ob_result{{i}}({{arguments}}); {{/outputs}}\
+    {{#outputs}}ob_write{{i}}(out{{i}}, o{{place}} + x * layout.stride[0][{{place}}] + y * layout.stride[across][{{place}}], layout.stride[0][{{place}}], n, r{{i}}); {{/outputs}}
+  }
+}
+{{/crossed}}
+{{^crossed}}
   OB_INDEX i = (OB_INDEX)get_global_id(0) * {{chunk}};
   if (i >= total) return;
   const OB_INDEX end = total - i < {{chunk}} ? total : i + {{chunk}};
@@ -158,4 +215,5 @@ __kernel void {{name}}(\
   }
 {{/strided}}
 }
+{{/crossed}}
 {{/kernels}}

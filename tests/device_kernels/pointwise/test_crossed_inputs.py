@@ -1,0 +1,80 @@
+"""On GPUs: inputs that lie along another dimension than the result go through tiles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support import run_python
+
+ROOT = Path(__file__).resolve().parents[3]
+
+PRELUDE = """
+import itertools
+import torch
+from tests.device_kernels import gpu_driver
+
+gpu_driver.use()
+import torch_outboard
+
+torch_outboard.ways.set_way("device")
+torch.manual_seed(0)
+
+
+def compare(function, *inputs):
+    expected = function(*inputs)
+    found = function(*[x.to("ocl") for x in inputs])
+    assert found.stride() == expected.stride()
+    torch.testing.assert_close(found.cpu(), expected, rtol=1e-6, atol=1e-6)
+
+
+def crossed_programs():
+    return sum("__kernel void crossed(" in text for text in gpu_driver.sources)
+
+"""
+
+# Sizes around those of tiles and vectors.
+TYPES = """
+for rows, columns in [(8, 8), (33, 65), (32, 32), (100, 9), (64, 31)]:
+    for dtype in [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int8,
+                  torch.int64, torch.bool]:
+        x = (torch.randn(rows, columns) * 5).to(dtype)
+        compare(lambda x: x.t().contiguous(), x)
+        compare(lambda x: x[:, 1:].t().contiguous(), x)
+        if dtype.is_floating_point:
+            y = (torch.randn(columns, rows) * 5).to(dtype)
+            compare(lambda x, y: y + x.t(), x, y)
+            compare(lambda x, y: y * x.t().float(), x, y)
+            compare(lambda x, y: torch.where(y > 0, x.t(), y), x, y)
+            compare(lambda x, y: y.clone().add_(x.t()), x, y)
+assert crossed_programs() > 10
+"""
+
+ORDERS = """
+z = torch.randn(3, 9, 17, 40)
+for order in itertools.permutations(range(4)):
+    compare(lambda z: z.permute(order).contiguous(), z)
+    compare(lambda z: z.permute(order).contiguous() + z.permute(order), z)
+compare(lambda z: z.to(memory_format=torch.channels_last), z)
+assert crossed_programs() > 0
+compare(lambda c: c.t().contiguous(), torch.randn(20, 30, dtype=torch.complex64))
+compare(lambda x: x.t().contiguous(), torch.randn(3, 2000))
+compare(lambda x: x.t().contiguous(), torch.randn(2000, 3))
+"""
+
+
+def run(code: str, cache: Path) -> None:
+    run_python(
+        PRELUDE + code,
+        timeout=600,
+        PYTHONPATH=str(ROOT),
+        OUTBOARD_DRIVER="ocl",
+        OUTBOARD_CACHE_DIR=str(cache),
+    )
+
+
+def test_dtypes(tmp_path: Path):
+    run(TYPES, tmp_path)
+
+
+def test_orders_of_dimensions(tmp_path: Path):
+    run(ORDERS, tmp_path)
