@@ -28,7 +28,7 @@ from torch_outboard.inductor.lowerings.score_texts import (
     Number,
     ScoreText,
 )
-from torch_outboard.ops.layers.attention import LARGEST_HEAD
+from torch_outboard.ops.layers.attention import LARGEST_HEAD, rows_of_groups
 from torch_outboard.ops.row import template
 from torch_outboard.ops.template import Launch, Result
 from torch_outboard.state import state
@@ -132,6 +132,14 @@ def _kernel(name: str, text: str, others: int) -> Callable[..., tuple[torch.Tens
     return overload
 
 
+def _tiles(operand: str, block: str, rows: str) -> str:
+    """How many tiles of `rows` rows the blocks of an operand have, in all its heads."""
+    length = f"size({operand}, 2)"
+    in_block = f"((min({block}, {length}) + {rows} - 1) // {rows})"
+    blocks = f"(({length} + ({block}) - 1) // ({block}))"
+    return f"size({operand}, 0) * size({operand}, 1) * {blocks} * {in_block}"
+
+
 def _description(name: str, text: str, parameters: str, others: int) -> dict[str, Any]:
     """The row of a kernel, as torch_outboard.kernel takes it."""
     declared = [parameter.split() for parameter in parameters.split(", ")]
@@ -160,12 +168,15 @@ def _description(name: str, text: str, parameters: str, others: int) -> dict[str
         "reals": {"scale_value": "scale"},
         "constants": {"HEAD": "size(query, 3)", "ROWS": "rows"},
         "let": {
-            # A tile of a processor stays within a block of queries.
-            "rows": "group_lanes > 1 ? group_lanes"
+            # A tile stays within a block of queries, or of keys; on a GPU blocks are of any size.
+            "rows": f"group_lanes > 1 ? ({rows_of_groups(8 if name == 'forward' else 4)})"
             f" : query_block >= {rows} || query_block % {_TILE} == 0 ? {_TILE}"
             " : query_block % 16 == 0 ? 16 : 4",
-            "blocks": f"size(query, 0) * size(query, 1) * (({rows} + rows - 1) // rows)",
-            "tiles": f"size(key, 0) * size(key, 1) * ((size(key, 2) + {_TILE - 1}) // {_TILE})",
+            "blocks": _tiles("query", "group_lanes > 1 ? query_block : rows", "rows"),
+            "tiles": _tiles(
+                "key", f"group_lanes > 1 ? key_block : {_TILE}",
+                f"(group_lanes > 1 ? rows : {_TILE})",
+            ),
         },
         "vectors": True,
         "reports": "IndexError",

@@ -31,3 +31,18 @@
     if (ob_seen) SCORE(to, ob_s, b, h, m, n)        \
     else to = NEVER;                                \
   }
+
+#define PLACE_OF_ROW(x, b, h, i)                                             \
+  ((b) * x##_layout.stride[0] + (h) * x##_layout.stride[1] + (i) * x##_layout.stride[2])
+
+// Which rows a group of a GPU works on: up to ROWS of a block of `block` of all `rows`. Blocks need
+// not be multiples of ROWS.
+#define BLOCK_OF_GROUP(group, block, rows, all_heads)                                       \
+  const ob_index per_block = (min(block, rows) + ROWS - 1) / ROWS;                          \
+  const ob_index per_head = ((rows) + (block) - 1) / (block) * per_block;                   \
+  const ob_index h = (group) / per_head % (all_heads);                                      \
+  const ob_index b = (group) / per_head / (all_heads);                                      \
+  const ob_index begin_of_block = (group) % per_head / per_block * (block);                 \
+  const ob_index start = begin_of_block + (group) % per_block * ROWS;                       \
+  const int length = (int)min((ob_index)ROWS, min(begin_of_block + (block), rows) - start); \
+  if (length <= 0) continue;

@@ -49,9 +49,6 @@ __kernel void delta_of_rows(OB_PARAMETERS) {
 #define BLOCK_OF_KEYS(kind, at) (q_indices_load(at))
 #endif
 
-#define PLACE_OF_ROW(x, b, h, i)                                             \
-  ((b) * x##_layout.stride[0] + (h) * x##_layout.stride[1] + (i) * x##_layout.stride[2])
-
 #if OB_LOCAL == 1
 
 #define DIFFERENTIATE_TILE(kind, b, h, row, height, first, width)                            \
@@ -173,48 +170,65 @@ __kernel void differentiate_queries(OB_PARAMETERS) {
 
 __kernel void differentiate_keys(OB_PARAMETERS) {
   OB_BEGIN
-  const ob_index blocks = (keys + KEYS - 1) / KEYS;
+  OB_MEMORY
+  OB_PLACE
   const ob_index key_heads = heads / shared;
   OB_FOR_GROUPS(group) {
-    const ob_index key_head = group / blocks % key_heads;
-    const ob_index b = group / blocks / key_heads;
-    for (ob_index j = group % blocks * KEYS + OB_LANE;
-         j < min(keys, (group % blocks + 1) * KEYS); j += OB_LOCAL) {
-      V grad_k[HEAD], grad_v[HEAD];
-      const ob_index from_key = PLACE_OF_ROW(key, b, key_head, j);
-      const ob_index from_value = PLACE_OF_ROW(value, b, key_head, j);
-      for (int e = 0; e < HEAD; ++e) grad_k[e] = grad_v[e] = 0;
-      for (ob_index h = key_head * shared; h < (key_head + 1) * shared; ++h) {
-        const ob_index list = LIST(key_lists, b, h, j / key_block);
-        for (int kind = 0; kind < LISTS; ++kind) {
-          const ob_index count = min((ob_index)COUNT_OF_KEYS(kind, list), query_lists);
-          for (ob_index k = 0; k < count; ++k) {
-            const long begin = (long)BLOCK_OF_KEYS(kind, list * query_lists + k) * query_block;
-            const long end = min(begin + query_block, (long)queries);
-            for (long i = begin; i >= 0 && i < end; ++i) {
-              const ob_index row = (b * heads + h) * queries + i;
-              const V known = (V)logsumexp_load(row) * LN2;
-              if (known == NEVER) continue;
-              const ob_index from = PLACE_OF_ROW(query, b, h, i);
-              V p = 0, g = 0;
-              for (int e = 0; e < HEAD; ++e) {
-                p += (V)query_load(from + e) * (V)key_load(from_key + e);
-                g += (V)grad_out_load(row * HEAD + e) * (V)value_load(from_value + e);
-              }
-              DIFFERENTIATE(p, g, kind, b, h, i, j, known, delta_load(row))
-              for (int e = 0; e < HEAD; ++e) {
-                grad_v[e] += p * (V)grad_out_load(row * HEAD + e);
-                grad_k[e] += g * (V)query_load(from + e);
+    // Rows of tiles are keys here, and columns queries.
+    BLOCK_OF_GROUP(group, key_block, keys, key_heads)
+    const ob_index first = start, key_head = h;
+    const int width = length;
+    const ob_index from_key = PLACE_OF_ROW(key, b, key_head, first);
+    const ob_index from_value = PLACE_OF_ROW(value, b, key_head, first);
+    V p[TALL][NEAR], g[TALL][NEAR];
+    SUMS(grad_k);
+    SUMS(grad_v);
+    FOR_SUMS(n, r) grad_k[n][r] = grad_v[n][r] = (X)(0);
+    for (ob_index h = key_head * shared; h < (key_head + 1) * shared; ++h) {
+      const ob_index list = LIST(key_lists, b, h, first / key_block);
+      for (int kind = 0; kind < LISTS; ++kind) {
+        const ob_index count = min((ob_index)COUNT_OF_KEYS(kind, list), query_lists);
+        for (ob_index k = 0; k < count; ++k) {
+          const long begin = (long)BLOCK_OF_KEYS(kind, list * query_lists + k) * query_block;
+          const long end = min(begin + query_block, (long)queries);
+          for (long row = begin; row >= 0 && row < end; row += KEYS) {
+            const int height = (int)min((long)KEYS, end - row);
+            const ob_index from = PLACE_OF_ROW(query, b, h, row);
+            const ob_index known_rows = (b * heads + h) * queries + row;
+            MULTIPLY_ROWS(p, key, from_key, key_layout.stride[2], width, query, from,
+                          query_layout.stride[2], height)
+            MULTIPLY_ROWS(g, value, from_value, value_layout.stride[2], width, grad_out,
+                          known_rows * HEAD, HEAD, height)
+            UNROLLED for (int j = 0; j < NEAR; ++j) {
+              const int i = min(SCORE_COLUMN(j), height - 1);
+              const V known = (V)logsumexp_load(known_rows + i) * LN2;
+              const V minus = delta_load(known_rows + i);
+              UNROLLED for (int r = 0; r < TALL; ++r) {
+                if (SCORE_COLUMN(j) < height && SUM_ROW(r) < width && known != NEVER) {
+                  DIFFERENTIATE(p[r][j], g[r][j], kind, b, h, row + i, first + SUM_ROW(r), known,
+                                minus)
+                } else {
+                  p[r][j] = g[r][j] = 0;
+                }
               }
             }
+            ADD_SCORES(grad_v, p, grad_out, known_rows * HEAD, HEAD, height)
+            ADD_SCORES(grad_k, g, query, from, query_layout.stride[2], height)
           }
         }
       }
-      const ob_index to = PLACE_OF_ROW(grad_key, b, key_head, j);
-      const ob_index other = PLACE_OF_ROW(grad_value, b, key_head, j);
-      for (int e = 0; e < HEAD; ++e) {
-        grad_key_store(to + e * grad_key_layout.stride[3], grad_k[e]);
-        grad_value_store(other + e * grad_value_layout.stride[3], grad_v[e]);
+    }
+    const ob_index to = PLACE_OF_ROW(grad_key, b, key_head, first);
+    const ob_index other = PLACE_OF_ROW(grad_value, b, key_head, first);
+    FOR_SUMS(n, r) {
+      UNROLLED for (int k = 0; k < X_WIDTH; ++k) {
+        if (WORKS && SUM_ROW(r) < width && SUM_COLUMN(n, k) < HEAD) {
+          grad_key_store(to + SUM_ROW(r) * grad_key_layout.stride[2] +
+                         SUM_COLUMN(n, k) * grad_key_layout.stride[3], SUM_OF(grad_k, n, r, k));
+          grad_value_store(other + SUM_ROW(r) * grad_value_layout.stride[2] +
+                           SUM_COLUMN(n, k) * grad_value_layout.stride[3],
+                           SUM_OF(grad_v, n, r, k));
+        }
       }
     }
   }
@@ -222,38 +236,59 @@ __kernel void differentiate_keys(OB_PARAMETERS) {
 
 __kernel void differentiate_queries(OB_PARAMETERS) {
   OB_BEGIN
-  const ob_index blocks = (queries + ROWS - 1) / ROWS;
+  OB_MEMORY
+  OB_PLACE
   OB_FOR_GROUPS(group) {
-    const ob_index i = group % blocks * ROWS + OB_LANE;
-    const ob_index h = group / blocks % heads;
-    const ob_index b = group / blocks / heads;
-    if (i >= queries) continue;
-    V grad_q[HEAD];
-    const ob_index row = (b * heads + h) * queries + i;
-    const ob_index from = PLACE_OF_ROW(query, b, h, i);
-    for (int e = 0; e < HEAD; ++e) grad_q[e] = 0;
-    const V known = (V)logsumexp_load(row) * LN2;
-    const ob_index list = LIST(query_blocks, b, h, i / query_block);
-    for (int kind = 0; known != NEVER && kind < LISTS; ++kind) {
+    BLOCK_OF_GROUP(group, query_block, queries, heads)
+    const ob_index row = start;
+    const int height = length;
+    const ob_index from = PLACE_OF_ROW(query, b, h, row);
+    const ob_index from_key = PLACE_OF_ROW(key, b, h / shared, 0);
+    const ob_index from_value = PLACE_OF_ROW(value, b, h / shared, 0);
+    const ob_index known_rows = (b * heads + h) * queries + row;
+    V p[TALL][NEAR], g[TALL][NEAR], known[TALL], minus[TALL];
+    SUMS(grad_q);
+    FOR_SUMS(n, r) grad_q[n][r] = (X)(0);
+    UNROLLED for (int r = 0; r < TALL; ++r) {
+      const int i = min(SUM_ROW(r), height - 1);
+      known[r] = SUM_ROW(r) < height ? (V)logsumexp_load(known_rows + i) * LN2 : NEVER;
+      minus[r] = delta_load(known_rows + i);
+    }
+    const ob_index list = LIST(query_blocks, b, h, row / query_block);
+    for (int kind = 0; kind < LISTS; ++kind) {
       const ob_index count = min((ob_index)COUNT(kind, list), key_blocks);
       for (ob_index k = 0; k < count; ++k) {
         const long begin = (long)BLOCK(kind, list * key_blocks + k) * key_block;
         const long end = min(begin + key_block, (long)keys);
-        for (long j = begin; j >= 0 && j < end; ++j) {
-          const ob_index from_key = PLACE_OF_ROW(key, b, h / shared, j);
-          const ob_index from_value = PLACE_OF_ROW(value, b, h / shared, j);
-          V p = 0, g = 0;
-          for (int e = 0; e < HEAD; ++e) {
-            p += (V)query_load(from + e) * (V)key_load(from_key + e);
-            g += (V)grad_out_load(row * HEAD + e) * (V)value_load(from_value + e);
+        for (long first = begin; first >= 0 && first < end; first += KEYS) {
+          const int width = (int)min((long)KEYS, end - first);
+          MULTIPLY_ROWS(p, query, from, query_layout.stride[2], height, key,
+                        from_key + first * key_layout.stride[2], key_layout.stride[2], width)
+          MULTIPLY_ROWS(g, grad_out, known_rows * HEAD, HEAD, height, value,
+                        from_value + first * value_layout.stride[2], value_layout.stride[2], width)
+          FOR_SCORES(r, j) {
+            if (SCORE_COLUMN(j) < width && known[r] != NEVER) {
+              DIFFERENTIATE(p[r][j], g[r][j], kind, b, h, row + SUM_ROW(r),
+                            first + SCORE_COLUMN(j), known[r], minus[r])
+            } else {
+              p[r][j] = g[r][j] = 0;
+            }
           }
-          DIFFERENTIATE(p, g, kind, b, h, i, j, known, delta_load(row))
-          for (int e = 0; e < HEAD; ++e) grad_q[e] += g * (V)key_load(from_key + e);
+          ADD_SCORES(grad_q, g, key, from_key + first * key_layout.stride[2],
+                     key_layout.stride[2], width)
         }
       }
     }
-    const ob_index to = PLACE_OF_ROW(grad_query, b, h, i);
-    for (int e = 0; e < HEAD; ++e) grad_query_store(to + e * grad_query_layout.stride[3], grad_q[e]);
+    const ob_index to = PLACE_OF_ROW(grad_query, b, h, row);
+    FOR_SUMS(n, r) {
+      UNROLLED for (int k = 0; k < X_WIDTH; ++k) {
+        if (WORKS && SUM_ROW(r) < height && SUM_COLUMN(n, k) < HEAD) {
+          grad_query_store(to + SUM_ROW(r) * grad_query_layout.stride[2] +
+                           SUM_COLUMN(n, k) * grad_query_layout.stride[3],
+                           SUM_OF(grad_q, n, r, k));
+        }
+      }
+    }
   }
 }
 

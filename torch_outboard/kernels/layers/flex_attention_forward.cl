@@ -66,54 +66,65 @@ __kernel void attend(OB_PARAMETERS) {
 
 __kernel void attend(OB_PARAMETERS) {
   OB_BEGIN
-  const ob_index blocks = (queries + ROWS - 1) / ROWS;
+  OB_MEMORY
+  OB_PLACE
   OB_FOR_GROUPS(group) {
-    const ob_index i = group % blocks * ROWS + OB_LANE;
-    const ob_index h = group / blocks % heads;
-    const ob_index b = group / blocks / heads;
-    if (i >= queries) continue;
-    V q[HEAD], sums[HEAD];
-    const ob_index from = b * query_layout.stride[0] + h * query_layout.stride[1] +
-                          i * query_layout.stride[2];
-    for (int e = 0; e < HEAD; ++e) {
-      q[e] = query_load(from + e);
-      sums[e] = 0;
+    BLOCK_OF_GROUP(group, query_block, queries, heads)
+    const ob_index row = start;
+    const int height = length;
+    const ob_index from = PLACE_OF_ROW(query, b, h, row);
+    const ob_index from_key = PLACE_OF_ROW(key, b, h / shared, 0);
+    const ob_index from_value = PLACE_OF_ROW(value, b, h / shared, 0);
+    V s[TALL][NEAR], largest[TALL], total[TALL];
+    SUMS(sums);
+    FOR_SUMS(n, r) sums[n][r] = (X)(0);
+    UNROLLED for (int r = 0; r < TALL; ++r) {
+      largest[r] = NEVER;
+      total[r] = 0;
     }
-    V largest = NEVER, total = 0;
-    const ob_index list = LIST(query_blocks, b, h, i / query_block);
+    const ob_index list = LIST(query_blocks, b, h, row / query_block);
     for (int kind = 0; kind < LISTS; ++kind) {
       const ob_index count = min((ob_index)COUNT(kind, list), key_blocks);
       for (ob_index k = 0; k < count; ++k) {
         const long begin = (long)BLOCK(kind, list * key_blocks + k) * key_block;
         const long end = min(begin + key_block, (long)keys);
-        for (long j = begin; j >= 0 && j < end; ++j) {
-          const ob_index from_key = b * key_layout.stride[0] + h / shared * key_layout.stride[1] +
-                                    j * key_layout.stride[2];
-          const ob_index from_value = b * value_layout.stride[0] +
-                                      h / shared * value_layout.stride[1] +
-                                      j * value_layout.stride[2];
-          V s = 0;
-          for (int e = 0; e < HEAD; ++e) s += q[e] * (V)key_load(from_key + e);
-          FINISH_SCORE(s, s * scale_value, kind, b, h, i, j)
-          const V next = fmax(largest, s);
-          const V shift = next == NEVER ? (V)0 : next;
-          const V rescale = exp(largest - shift);
-          const V p = exp(s - shift);
-          total = total * rescale + p;
-          largest = next;
-          for (int e = 0; e < HEAD; ++e) {
-            sums[e] = sums[e] * rescale + p * (V)value_load(from_value + e);
+        for (long first = begin; first >= 0 && first < end; first += KEYS) {
+          const int width = (int)min((long)KEYS, end - first);
+          MULTIPLY_ROWS(s, query, from, query_layout.stride[2], height, key,
+                        from_key + first * key_layout.stride[2], key_layout.stride[2], width)
+          FOR_SCORES(r, j) {
+            if (SUM_ROW(r) < height && SCORE_COLUMN(j) < width) {
+              FINISH_SCORE(s[r][j], s[r][j] * scale_value, kind, b, h, row + SUM_ROW(r),
+                           first + SCORE_COLUMN(j))
+            } else {
+              s[r][j] = NEVER;
+            }
           }
+          SOFTEN(s, largest, total, sums)
+          ADD_SCORES(sums, s, value, from_value + first * value_layout.stride[2],
+                     value_layout.stride[2], width)
         }
       }
     }
-    const V share = total == (V)0 ? (V)0 : (V)1 / total;
-    const ob_index to = b * out_layout.stride[0] + h * out_layout.stride[1] +
-                        i * out_layout.stride[2];
-    for (int e = 0; e < HEAD; ++e) out_store(to + e * out_layout.stride[3], sums[e] * share);
-    const ob_index place = (b * heads + h) * queries + i;
-    logsumexp_store(place, total == (V)0 ? NEVER : (largest + log(total)) / LN2);
-    max_scores_store(place, largest / LN2);
+    COMBINE_ROWS(total, BOTH_ADDED)
+    const ob_index to = PLACE_OF_ROW(out, b, h, row);
+    FOR_SUMS(n, r) {
+      const V share = total[r] == (V)0 ? (V)0 : (V)1 / total[r];
+      UNROLLED for (int k = 0; k < X_WIDTH; ++k) {
+        if (WORKS && SUM_ROW(r) < height && SUM_COLUMN(n, k) < HEAD) {
+          out_store(to + SUM_ROW(r) * out_layout.stride[2] +
+                    SUM_COLUMN(n, k) * out_layout.stride[3], SUM_OF(sums, n, r, k) * share);
+        }
+      }
+    }
+    UNROLLED for (int r = 0; r < TALL; ++r) {
+      if (WORKS && across == 0 && SUM_ROW(r) < height) {
+        const ob_index place = (b * heads + h) * queries + row + SUM_ROW(r);
+        logsumexp_store(place,
+                        total[r] == (V)0 ? NEVER : (largest[r] + log(total[r])) / LN2);
+        max_scores_store(place, largest[r] / LN2);
+      }
+    }
   }
 }
 
