@@ -244,7 +244,8 @@ class CombinedKernel:
 
     def launch_properties(self) -> dict[str, Any]:
         lines = max(piece.kernel.lines for piece in self.pieces)
-        return launch_properties(self.target, lines, self.pieces[0].kernel.grouped)
+        group = max(piece.kernel.group_size() for piece in self.pieces)
+        return launch_properties(self.target, lines, self.pieces[0].kernel.grouped, group)
 
     def call_kernel(self, name: str) -> None:
         for piece in self.pieces:

@@ -28,6 +28,11 @@ _GRAIN = 1 << 16
 _LEAST_GRAIN = 1 << 11
 # What adding a vector at places of memory takes, in lines of a body: by atomic exchanges, without.
 _ATOMIC, _PLAIN = 100, 15
+# Elements of a loop for each work item of a group that shares it, and the least of such items: those
+# of a SIMD unit. Groups whose items have little to do would mostly wait for one another.
+_SHARED, _SIMD = 4, 32
+# Groups for each processor of a GPU, without which large ones are better.
+_GROUPS = 8
 
 
 class Units:
@@ -196,8 +201,24 @@ class Units:
             return None
         return together
 
+    def group_size(self: Any) -> int:
+        """Work items of a group: a power of two, or all that a device has."""
+        most: int = self.target.group
+        loops = [tree.numel for tree in self.range_trees if tree.is_reduction]
+        known = all(isinstance(size, sympy.Integer) for size in (*loops, self.units()))
+        if not self.grouped or self.local_lines or not known:
+            return most
+        if self.units() < _GROUPS * self.target.processors:
+            return most
+        size = _SIMD
+        while size * _SHARED < loops[-1]:
+            size *= 2
+        return min(size, most)
+
     def launch_properties(self: Any) -> dict[str, Any]:
-        return launch_properties(self.target, self.lines, self.grouped, self.is_one_item())
+        return launch_properties(
+            self.target, self.lines, self.grouped, self.group_size(), self.is_one_item()
+        )
 
 
 def numel_name(tree: IterationRangesRoot) -> str:
@@ -206,12 +227,17 @@ def numel_name(tree: IterationRangesRoot) -> str:
 
 
 def launch_properties(
-    target: Target, lines: int, grouped: bool, one_item: bool = False
+    target: Target, lines: int, grouped: bool, group: int, one_item: bool = False
 ) -> dict[str, Any]:
-    """How the work of a body of so many lines is cut, for GraphKernel."""
+    """How the work of a body of so many lines is cut, for GraphKernel.
+
+    Args:
+        grouped: whether work items of a group share its work.
+        group: how many there are.
+    """
     if target.group == 1:
         grain = max(_LEAST_GRAIN, _GRAIN // max(1, lines))
         limit = 1 if one_item else 4 * target.processors
         return {"cut": "chunks", "local": 1, "grain": grain, "limit": limit}
     cut = "groups" if grouped else "items"
-    return {"cut": cut, "local": target.group, "grain": 1, "limit": 1}
+    return {"cut": cut, "local": group, "grain": 1, "limit": 1}
