@@ -56,10 +56,12 @@ CONDITIONS = [
 def rows_of_groups(tall: int) -> str:
     """Rows of a group's block: on a GPU each work item has `tall`, or 4 of large heads.
 
-    Work items are arranged in kernels/layers/attention_tiles.cl, up to 16 beside each other.
+    There are 4 as well where blocks would be fewer than processors. Work items are arranged in
+    kernels/layers/attention_tiles.cl, up to 16 beside each other.
     """
-    high = "group_lanes // (group_lanes >= 16 ? 16 : group_lanes >= 4 ? 4 : 1)"
-    return f"group_lanes == 1 ? 64 : ({high}) * (size(query, 3) > 128 ? 4 : {tall})"
+    high = "(group_lanes // (group_lanes >= 16 ? 16 : group_lanes >= 4 ? 4 : 1))"
+    few = f"size(query, 0) * size(query, 1) * size(query, 2) < processors * {high} * {tall}"
+    return f"group_lanes == 1 ? 64 : {high} * (size(query, 3) > 128 || {few} ? 4 : {tall})"
 
 
 def _turned(operand: str) -> str:
