@@ -2,8 +2,6 @@
 // pooling.cl. A group takes rows of the gradient, and in them some channels at once: each asks all
 // windows that reach it.
 
-#define OB_CHANNELS (OB_LOCAL == 1 ? 32 : 1)
-
 #define OB_TAKE(count)                                             \
   for (int k = 0; k < (count); ++k) {                              \
     const V gradient = grad_output_load(at + k);                   \
@@ -18,34 +16,31 @@ __kernel void max_pool_backward_channels(OB_PARAMETERS) {
     const ob_index y = row - image * height;
     const ob_index y_begin = max((y + padding_h - reach_h + step_h - 1) / step_h, (ob_index)0);
     const ob_index y_end = min((y + padding_h) / step_h + 1, out_height);
-    for (ob_index x = 0; x < width; ++x) {
+    OB_FOR_CHANNELS(x, first, width) {
       const ob_index x_begin = max((x + padding_w - reach_w + step_w - 1) / step_w, (ob_index)0);
       const ob_index x_end = min((x + padding_w) / step_w + 1, out_width);
       const long place = y * width + x;
-      for (ob_index first = OB_LANE * OB_CHANNELS; first < channels;
-           first += OB_LOCAL * OB_CHANNELS) {
-        const int count = (int)min((ob_index)OB_CHANNELS, channels - first);
-        V sums[OB_CHANNELS];
-        for (int k = 0; k < OB_CHANNELS; ++k) sums[k] = 0;
-        for (ob_index b = y_begin; b < y_end; ++b) {
-          for (ob_index c = x_begin; c < x_end; ++c) {
-            const ob_index at = image * grad_output_layout.stride[0] +
-                                b * grad_output_layout.stride[2] +
-                                c * grad_output_layout.stride[3] + first;
-            const ob_index at_index = image * indices_layout.stride[0] +
-                                      b * indices_layout.stride[2] +
-                                      c * indices_layout.stride[3] + first;
-            if (count == OB_CHANNELS) {
-              OB_TAKE(OB_CHANNELS)
-            } else {
-              OB_TAKE(count)
-            }
+      const int count = (int)min((ob_index)OB_CHANNELS, channels - first);
+      V sums[OB_CHANNELS];
+      for (int k = 0; k < OB_CHANNELS; ++k) sums[k] = 0;
+      for (ob_index b = y_begin; b < y_end; ++b) {
+        for (ob_index c = x_begin; c < x_end; ++c) {
+          const ob_index at = image * grad_output_layout.stride[0] +
+                              b * grad_output_layout.stride[2] +
+                              c * grad_output_layout.stride[3] + first;
+          const ob_index at_index = image * indices_layout.stride[0] +
+                                    b * indices_layout.stride[2] +
+                                    c * indices_layout.stride[3] + first;
+          if (count == OB_CHANNELS) {
+            OB_TAKE(OB_CHANNELS)
+          } else {
+            OB_TAKE(count)
           }
         }
-        const ob_index to = image * out_layout.stride[0] + first * out_layout.stride[1] +
-                            y * out_layout.stride[2] + x * out_layout.stride[3];
-        for (int k = 0; k < count; ++k) out_store(to + k * out_layout.stride[1], sums[k]);
       }
+      const ob_index to = image * out_layout.stride[0] + first * out_layout.stride[1] +
+                          y * out_layout.stride[2] + x * out_layout.stride[3];
+      for (int k = 0; k < count; ++k) out_store(to + k * out_layout.stride[1], sums[k]);
     }
   }
 }

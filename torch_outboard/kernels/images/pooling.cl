@@ -16,6 +16,21 @@
        ob_i += OB_LOCAL)
 #endif
 
+// A group takes a row of `columns` places, and some of their channels at once, which are adjacent in
+// memory: OB_CHANNELS, from channel `first` on. Work items of a GPU have one each, also of places
+// beside each other, so that none is idle where channels are few.
+#define OB_CHANNELS (OB_LOCAL == 1 ? 32 : 1)
+#if OB_LOCAL == 1
+#define OB_FOR_CHANNELS(x, first, columns)  \
+  for (ob_index x = 0; x < (columns); ++x)  \
+    for (ob_index first = 0; first < channels; first += OB_CHANNELS)
+#else
+#define OB_FOR_CHANNELS(x, first, columns)                                                \
+  for (ob_index ob_i = OB_LANE, x, first; ob_i < (columns) * channels &&                  \
+                                          (x = ob_i / channels, first = ob_i % channels, 1); \
+       ob_i += OB_LOCAL)
+#endif
+
 #if OB_FLOATING
 #define OB_LOWEST ((V)(-INFINITY))
 #else
