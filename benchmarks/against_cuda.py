@@ -181,7 +181,9 @@ GROUPS: dict[str, dict[str, Work]] = {
         "gradients of convolution": partial(convolution, True),
         "attention": attention,
     },
-    "steps": {name: step(work) for name, work in STEPS.items() if name != "MLP"},
+    "steps": {
+        name: step(work) for name, work in STEPS.items() if name not in ("MLP", "CNN of the demo")
+    },
 }
 WORKS = {name: work for group in GROUPS.values() for name, work in group.items()}
 

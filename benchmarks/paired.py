@@ -277,6 +277,7 @@ def environment() -> dict[str, object]:
         "driver": os.environ.get("OUTBOARD_DRIVER", ""),
         "opencl_library": Path(os.environ.get("OUTBOARD_OCL_LIBRARY", "")).name,
         "host_access": os.environ.get("OUTBOARD_HOST_ACCESS", ""),
+        **({"gpu": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}),
     }
 
 

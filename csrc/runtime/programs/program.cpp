@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <sstream>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -88,8 +89,19 @@ constexpr const char* kFloat64 = R"(
 #define OB_HAS_FLOAT64
 )";
 
-// The lines of the source that a compiler's log names as "<anything>:<line>:<column>".
-std::string lines_in_log(const std::string& source, const std::string& log) {
+// Whether two lines are the same but for blanks at both ends.
+bool is_same_line(std::string_view one, std::string_view other) {
+  const auto without_blanks = [](std::string_view line) {
+    const size_t begin = std::min(line.find_first_not_of(" \t\r"), line.size());
+    return line.substr(begin, line.find_last_not_of(" \t\r") + 1 - begin);
+  };
+  return without_blanks(one) == without_blanks(other);
+}
+
+// The lines of the source that a compiler's log names as "<anything>:<line>:<column>". Compilers
+// that know nothing of #line count the `before` lines in front of it, too; they show a line below
+// its name.
+std::string lines_in_log(const std::string& source, size_t before, const std::string& log) {
   std::vector<std::string> lines;
   std::istringstream stream(source);
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
@@ -107,12 +119,30 @@ std::string lines_in_log(const std::string& source, const std::string& log) {
         break;
       }
     }
+    if (number > before && number <= before + lines.size()) {
+      const std::streampos next = messages.tellg();
+      std::string shown_line;
+      if (next != std::streampos(-1) && std::getline(messages, shown_line)) {
+        const bool counts_all =
+            is_same_line(shown_line, lines[number - before - 1]) &&
+            (number > lines.size() || !is_same_line(shown_line, lines[number - 1]));
+        if (counts_all) number -= before;
+        messages.seekg(next);
+      }
+      messages.clear();
+    }
     if (number == 0 || number > lines.size() || number == previous) continue;
     shown += c10::str("\n  line ", number, ": ", lines[number - 1]);
     previous = number;
     ++count;
   }
   return shown;
+}
+
+// Lines of the whole text that precede the source.
+size_t lines_before(const std::string& text, const std::string& source) {
+  const size_t begin = text.size() - std::min(text.size(), source.size());
+  return static_cast<size_t>(std::count(text.begin(), text.begin() + begin, '\n'));
 }
 
 ob_program build(c10::DeviceIndex device, const std::string& text, const std::string& source,
@@ -128,7 +158,7 @@ ob_program build(c10::DeviceIndex device, const std::string& text, const std::st
   if (status == OB_BUILD_FAILED) {
     const std::string log = table.last_error(table.context);
     TORCH_CHECK(false, "a kernel does not compile on ", device_of(device), ":",
-                lines_in_log(source, log), "\n", log);
+                lines_in_log(source, lines_before(text, source), log), "\n", log);
   }
   check_status(status, "program_build");
   g_built.fetch_add(1, std::memory_order_relaxed);

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support import run_python
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -34,9 +36,8 @@ def crossed_programs():
 
 # Sizes around those of tiles and vectors.
 TYPES = """
-for rows, columns in [(8, 8), (33, 65), (32, 32), (100, 9), (64, 31)]:
-    for dtype in [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int8,
-                  torch.int64, torch.bool]:
+for rows, columns in [(8, 8), (33, 65), (100, 9), (64, 31)]:
+    for dtype in DTYPES:
         x = (torch.randn(rows, columns) * 5).to(dtype)
         compare(lambda x: x.t().contiguous(), x)
         compare(lambda x: x[:, 1:].t().contiguous(), x)
@@ -46,7 +47,7 @@ for rows, columns in [(8, 8), (33, 65), (32, 32), (100, 9), (64, 31)]:
             compare(lambda x, y: y * x.t().float(), x, y)
             compare(lambda x, y: torch.where(y > 0, x.t(), y), x, y)
             compare(lambda x, y: y.clone().add_(x.t()), x, y)
-assert crossed_programs() > 10
+assert crossed_programs() > 0
 """
 
 ORDERS = """
@@ -72,9 +73,19 @@ def run(code: str, cache: Path) -> None:
     )
 
 
-def test_dtypes(tmp_path: Path):
-    run(TYPES, tmp_path)
+@pytest.mark.parametrize(
+    "names",
+    [
+        "float32",
+        pytest.param("float64, bfloat16, int8", marks=pytest.mark.slow),
+        pytest.param("float16, int64, bool", marks=pytest.mark.slow),
+    ],
+)
+def test_dtypes(tmp_path: Path, names: str):
+    dtypes = ", ".join(f"torch.{name}" for name in names.split(", "))
+    run(f"DTYPES = [{dtypes}]\n{TYPES}", tmp_path)
 
 
+@pytest.mark.slow
 def test_orders_of_dimensions(tmp_path: Path):
     run(ORDERS, tmp_path)

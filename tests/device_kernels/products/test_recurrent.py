@@ -101,11 +101,12 @@ def test_layers(device, by_steps, bias, bidirectional, batch_first, steps, batch
 
 
 @pytest.mark.parametrize("enough", [True, False])
-def test_rows_for_all_processors(device, by_steps, enough):
+def test_rows_for_all_processors(device, request, enough):
     """Then all steps are one launch on a processor, else each has the values of a row in parts."""
     processors = torch.get_device_module(device).get_device_properties(0).multi_processor_count
     if processors > 64:
         pytest.skip("the batch would be large")
+    request.getfixturevalue("by_steps")
     check_layers(device, 3, 4 * processors + 1 if enough else 1, 5, 140)
 
 

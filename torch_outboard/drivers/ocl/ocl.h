@@ -275,7 +275,7 @@ void enqueue(ob_queue queue, const char* call, Function function, bool own_event
   std::lock_guard lock(queue->mutex);
   check_usable();
   if (queue->graph != nullptr) {
-    queue->graph->work.emplace_back([call, function](ob_queue q) { enqueue(q, call, function); });
+    queue->graph->work.emplace_back([=](ob_queue q) { enqueue(q, call, function, own_event); });
     return;
   }
   if (queue->device.late_events && !own_event) {

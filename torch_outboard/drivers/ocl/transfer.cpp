@@ -125,10 +125,14 @@ ob_status copy_device_to_host_2d(ob_queue queue, void* destination, uint64_t des
   }
   const OpenCL* api = queue->device.api;
   if (rows == 1) {
-    enqueue(queue, "clEnqueueReadBuffer", [=](cl_command_queue commands, cl_event* event) {
-      return api->clEnqueueReadBuffer(commands, from.buffer, CL_FALSE, from.offset, row_bytes,
-                                      destination, 0, nullptr, event);
-    });
+    // With an event in any case: who reads is about to wait for it.
+    enqueue(
+        queue, "clEnqueueReadBuffer",
+        [=](cl_command_queue commands, cl_event* event) {
+          return api->clEnqueueReadBuffer(commands, from.buffer, CL_FALSE, from.offset, row_bytes,
+                                          destination, 0, nullptr, event);
+        },
+        true);
     return OB_OK;
   }
   const size_t buffer_origin[] = {from.offset % source_pitch, from.offset / source_pitch, 0};

@@ -88,7 +88,8 @@ _ONE: dict[str, str] = {
 }
 
 _TWO: dict[str, str] = {
-    # 2^(b log2 |a|), where the logarithm and the product are sums of two numbers.
+    # 2^(b log2 |a|), where the logarithm is a sum of two numbers. What is not to be rounded is in a
+    # fma: some compilers make one of any product and sum, so that a rest is none any more.
     "pow": f"""
         const T x = fabs(a);
         const M bits = OB_BITS(x);
@@ -109,11 +110,10 @@ _TWO: dict[str, str] = {
         const T logarithm = sum + sum_rest;
         const T logarithm_rest = sum_rest - (logarithm - sum);
         const T exponent = b * logarithm;
-        const T exponent_rest = fma(b, logarithm, -exponent) + b * logarithm_rest;
         const M common =
             (fabs(exponent) < C(125)) & (x > C(1.2e-38)) & (x < C(INFINITY));
         const T n = rint(exponent);
-        const T size = exp2((exponent - n) + exponent_rest) * {_POWER.format("n")};
+        const T size = exp2(fma(b, logarithm, -n) + b * logarithm_rest) * {_POWER.format("n")};
         const T half_b = C(0.5) * b;
         const T negative = (rint(b) != b) ? C(NAN) : ((rint(half_b) != half_b) ? -size : size);
         T result = (a < C(0)) ? negative : size;

@@ -11,9 +11,7 @@ from torch_outboard.ops.template import Launch, Result, templated
 _INDEX = "int32 int64"
 # Groups that share the rows: more where a row keeps a group busy, and on a GPU, whose groups have
 # several rows in work.
-_RANGES = (
-    "group_lanes > 1 ? (n >= 256 ? 1024 : 256) : n >= 512 ? 64 : n >= 128 ? 32 : 8"
-)
+_RANGES = "group_lanes > 1 ? (n >= 256 ? 1024 : 256) : n >= 512 ? 64 : n >= 128 ? 32 : 8"
 
 
 def rows() -> list[Row]:

@@ -31,9 +31,7 @@ MERGED: dict[str, Any] = {
     "runs": "(n + run - 1) // run",
     "passes": "log2_ceil(runs)",
     # A group sorts a run, or several lines that are no longer than one.
-    "lines_of_group": (
-        f"runs > 1 ? 1 : max(group_lanes // max((n + {EACH - 1}) // {EACH}, 1), 1)"
-    ),
+    "lines_of_group": (f"runs > 1 ? 1 : max(group_lanes // max((n + {EACH - 1}) // {EACH}, 1), 1)"),
     "groups": "(lines * runs + lines_of_group - 1) // lines_of_group",
     "items": "group_lanes == 1 ? lines * runs : groups * group_lanes",
 }
