@@ -48,6 +48,8 @@ int64_t nearest(const ImageAxes& axes) {
   return axes.other[0];
 }
 
+int64_t way(bool along) { return along ? GroupTiles::kAlongDepth : 0; }
+
 ImageOperand image_of(const at::Tensor& image) {
   ImageOperand operand = {};
   operand.size = narrow(sizes_of(image));
@@ -138,9 +140,9 @@ bool write_output_by_groups(const ConvolutionGeometry& geometry, const at::Tenso
       narrow(output.size(0), positions),     narrow(output.stride(0), strides_of(output)),
       static_cast<int32_t>(input.stride(0)), narrow(geometry.stride),
       narrow(negative(geometry.padding)),    0};
-  const GroupTiles::Directions directions = {nearest(image.depth) < layout.left.row,
-                                             has_channels_last(input)};
-  tiles->convolve(layout, image, directions, scalars,
+  const GroupTiles::Ways ways = {way(nearest(image.depth) < layout.left.row),
+                                 way(has_channels_last(input))};
+  tiles->convolve(layout, image, ways, scalars,
                   {weight.const_data_ptr(), input.const_data_ptr(), output.mutable_data_ptr(),
                    address_of(bias)},
                   epilogue);
@@ -199,10 +201,10 @@ bool write_input_by_groups(const ConvolutionGeometry& geometry, const at::Tensor
                          narrow(kOnes),
                          narrow(shift),
                          0};
-        const GroupTiles::Directions directions = {nearest(image.depth) < layout.left.row,
-                                                   has_channels_last(output)};
+        const GroupTiles::Ways ways = {way(nearest(image.depth) < layout.left.row),
+                                       way(has_channels_last(output))};
         const int64_t begin = dot(at, strides);
-        tiles->convolve(layout, image, directions, scalars,
+        tiles->convolve(layout, image, ways, scalars,
                         {element(weight, dot(first, weight_strides)), output.const_data_ptr(),
                          mutable_element(input, begin), address_of(bias)},
                         epilogue, begin);
@@ -240,10 +242,10 @@ bool write_weight_by_groups(const ConvolutionGeometry& geometry, const at::Tenso
                    narrow(geometry.dilation),
                    narrow(kNone),
                    has_channels_last(input)};
-  const GroupTiles::Directions directions = {nearest(image.depth) < layout.left.row,
-                                             !has_channels_last(input)};
+  const GroupTiles::Ways ways = {way(nearest(image.depth) < layout.left.row),
+                                 way(!has_channels_last(input))};
   tiles->convolve(
-      layout, image, directions, ProductScalars(),
+      layout, image, ways, ProductScalars(),
       {output.const_data_ptr(), input.const_data_ptr(), weight.mutable_data_ptr(), nullptr});
   return true;
 }

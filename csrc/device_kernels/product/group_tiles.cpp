@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <iterator>
 #include <tuple>
 
@@ -53,17 +54,21 @@ struct GroupLayout {
   int64_t batches, rows, columns, depth;
   GroupStrides left, right, out, added;
   int64_t parts, part;
-  int64_t left_along, right_along;
+  int64_t left_way, right_way;
 };
 
 GroupStrides strides(const ProductStrides& s) { return {s.batch, s.row, s.column}; }
 
-GroupTiles::Directions directions_of(const ProductLayout& layout) {
-  // Neighbouring items read along the smaller stride; that of a single line is zero.
-  const auto along = [](int64_t depth, int64_t lines) {
-    return lines == 0 || (depth != 0 && depth < lines);
-  };
-  return {along(layout.left.column, layout.left.row), along(layout.right.row, layout.right.column)};
+// How an operand is read whose lines and depth lie at these strides; that of a single line is zero.
+int64_t way_of(const void* address, int64_t bytes, int64_t batch, int64_t line, int64_t lines,
+               int64_t depth, int64_t depths) {
+  const bool along = line == 0 || (depth != 0 && depth < line);
+  const auto aligned = [&](int64_t count) { return count * bytes % kVectorBytes == 0; };
+  const bool dense = along ? depth == 1 && aligned(depths) && aligned(line)
+                           : line == 1 && aligned(lines) && aligned(depth);
+  const bool vectors =
+      dense && aligned(batch) && reinterpret_cast<uintptr_t>(address) % kVectorBytes == 0;
+  return (along ? GroupTiles::kAlongDepth : 0) + (vectors ? GroupTiles::kVectors : 0);
 }
 
 // The least number of parts with which no round of groups is much emptier than others.
@@ -128,11 +133,14 @@ GroupTiles::Plan GroupTiles::plan(const ProductLayout& layout) const {
 }
 
 const GroupTiles::Kernels& GroupTiles::kernels(const Tile& tile, const Work& work) const {
-  using Key = std::tuple<const void*, int, bool, const void*>;
+  using Key = std::tuple<const void*, int, bool, const void*, int64_t, int64_t>;
   static auto* table = new KernelTable<Key, Kernels>;
   const bool image = work.image != nullptr;
   const Epilogue* epilogue = work.epilogue == nullptr ? nullptr : &work.epilogue->epilogue();
-  return table->find(Key{this, tile.vectors, image, epilogue}, [&] {
+  const bool halves = dtype_ == ScalarType::Half || dtype_ == ScalarType::BFloat16;
+  const Ways ways = halves ? work.ways : Ways{-1, -1};  // -1: known to launches alone
+  const Key key{this, tile.vectors, image, epilogue, ways.left, ways.right};
+  return table->find(key, [&] {
     std::string text = product_definitions(dtype_, value_, width_, wide_);
     const auto define = [&](const char* name, int value) {
       text += std::string("#define ") + name + " " + std::to_string(value) + "\n";
@@ -142,6 +150,12 @@ const GroupTiles::Kernels& GroupTiles::kernels(const Tile& tile, const Work& wor
     define("ROW_VECTORS", tile.vectors);
     define("COLUMN_VECTORS", tile.vectors);
     define("DEPTH", tile.depth);
+    if (halves) {
+      text += std::string("#define HALVES ") +
+              (dtype_ == ScalarType::Half ? "\"f16\"\n" : "\"bf16\"\n");
+      define("LEFT_WAY", static_cast<int>(ways.left));
+      define("RIGHT_WAY", static_cast<int>(ways.right));
+    }
     if (image) text += "#define IMAGE\n";
     if (epilogue != nullptr) text += epilogue->text(value_, width_);
     text += text_;
@@ -176,25 +190,34 @@ int64_t GroupTiles::vectors(const ProductLayout& layout) const {
   return layout.batches * layout.rows * rounds(layout.columns, width_);
 }
 
+GroupTiles::Ways GroupTiles::ways_of(const ProductLayout& layout,
+                                     const Addresses& addresses) const {
+  const auto bytes = static_cast<int64_t>(c10::elementSize(dtype_));
+  const auto& [left, right] = std::tie(layout.left, layout.right);
+  return {
+      way_of(addresses.left, bytes, left.batch, left.row, layout.rows, left.column, layout.depth),
+      way_of(addresses.right, bytes, right.batch, right.column, layout.columns, right.row,
+             layout.depth)};
+}
+
 void GroupTiles::multiply(const ProductLayout& layout, const ProductScalars& scalars,
                           const Addresses& addresses, const BoundEpilogue* epilogue) const {
-  enqueue_tiles({layout, nullptr, directions_of(layout), scalars, addresses, epilogue, 0});
+  enqueue_tiles({layout, nullptr, ways_of(layout, addresses), scalars, addresses, epilogue, 0});
 }
 
 void GroupTiles::multiply_thin(const ProductLayout& layout, const ProductScalars& scalars,
                                const Addresses& addresses) const {
-  const Directions directions = directions_of(layout);
+  const Ways ways = ways_of(layout, addresses);
   // As the kernel cuts a group.
-  const int64_t lines = directions.left_along ? side_ * side_ / kTogether : kTogether;
-  enqueue_few({layout, nullptr, directions, scalars, addresses, nullptr, 0},
+  const int64_t lines = (ways.left & kAlongDepth) != 0 ? side_ * side_ / kTogether : kTogether;
+  enqueue_few({layout, nullptr, ways, scalars, addresses, nullptr, 0},
               layout.batches * layout.columns * rounds(layout.rows, lines));
 }
 
-void GroupTiles::convolve(const ProductLayout& layout, const ImageOperand& image,
-                          const Directions& directions, const ProductScalars& scalars,
-                          const Addresses& addresses, const BoundEpilogue* epilogue,
-                          int64_t first) const {
-  const Work work = {layout, &image, directions, scalars, addresses, epilogue, first};
+void GroupTiles::convolve(const ProductLayout& layout, const ImageOperand& image, const Ways& ways,
+                          const ProductScalars& scalars, const Addresses& addresses,
+                          const BoundEpilogue* epilogue, int64_t first) const {
+  const Work work = {layout, &image, ways, scalars, addresses, epilogue, first};
   if (layout.rows > kFewRows) {
     enqueue_tiles(work);
   } else if (epilogue == nullptr && layout.depth > layout.columns) {
@@ -246,18 +269,10 @@ void GroupTiles::enqueue_parts(const Work& work, const Kernels& made, Kernel& ke
 void GroupTiles::enqueue(const Work& work, Kernel& kernel, const Plan& plan, const void* partials,
                          int64_t count, int64_t local, int64_t items) const {
   const ProductLayout& layout = work.layout;
-  const GroupLayout described = {layout.batches,
-                                 layout.rows,
-                                 layout.columns,
-                                 layout.depth,
-                                 strides(layout.left),
-                                 strides(layout.right),
-                                 strides(layout.out),
-                                 strides(layout.added),
-                                 plan.parts,
-                                 plan.part,
-                                 work.directions.left_along,
-                                 work.directions.right_along};
+  const GroupLayout described = {layout.batches,      layout.rows,           layout.columns,
+                                 layout.depth,        strides(layout.left),  strides(layout.right),
+                                 strides(layout.out), strides(layout.added), plan.parts,
+                                 plan.part,           work.ways.left,        work.ways.right};
   const ProductScalars& scalars = work.scalars;
   LaunchArguments arguments;
   arguments.address(work.addresses.left).address(work.addresses.right).address(work.addresses.out);

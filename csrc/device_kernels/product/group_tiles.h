@@ -39,10 +39,12 @@ class OUTBOARD_API GroupTiles {
     void* out;
     const void* added;
   };
-  // Whether elements of an operand that are neighbours along the depth are so in memory. Otherwise
-  // lines are, which are rows of the left operand and columns of the right one.
-  struct Directions {
-    bool left_along, right_along;
+  // How work items that are neighbours read an operand: neighbours along the depth, or without
+  // that flag lines, which are rows of the left operand and columns of the right one. With the
+  // second flag, items that read elements of 16 bits can read eight at once.
+  static constexpr int64_t kAlongDepth = 1, kVectors = 2;
+  struct Ways {
+    int64_t left, right;
   };
 
   // The kernels of `text`, which ProductProgram::keep returned; `wide` for indices of 64 bits. They
@@ -59,10 +61,9 @@ class OUTBOARD_API GroupTiles {
   // With an image as the right operand. Of the layout, strides along the depth and along columns
   // do not count, but that of what is added. Results begin at the element `first` of those of the
   // epilogue.
-  void convolve(const ProductLayout& layout, const ImageOperand& image,
-                const Directions& directions, const ProductScalars& scalars,
-                const Addresses& addresses, const BoundEpilogue* epilogue = nullptr,
-                int64_t first = 0) const;
+  void convolve(const ProductLayout& layout, const ImageOperand& image, const Ways& ways,
+                const ProductScalars& scalars, const Addresses& addresses,
+                const BoundEpilogue* epilogue = nullptr, int64_t first = 0) const;
 
  private:
   // Vectors of rows, and of columns, whose sums a work item has, and the depth of slices.
@@ -85,7 +86,7 @@ class OUTBOARD_API GroupTiles {
   struct Work {
     const ProductLayout& layout;
     const ImageOperand* image;
-    const Directions& directions;
+    const Ways& ways;
     const ProductScalars& scalars;
     const Addresses& addresses;
     const BoundEpilogue* epilogue;
@@ -96,6 +97,7 @@ class OUTBOARD_API GroupTiles {
   GroupTiles(c10::DeviceIndex device, at::ScalarType dtype, bool wide, int side,
              const std::string& text);
   int64_t lines(const Tile& tile) const;
+  Ways ways_of(const ProductLayout& layout, const Addresses& addresses) const;
   Plan plan(const ProductLayout& layout) const;
   const Kernels& kernels(const Tile& tile, const Work& work) const;
   void add_indices(LaunchArguments& arguments, const int64_t* values, size_t count) const;

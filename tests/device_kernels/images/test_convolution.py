@@ -130,6 +130,28 @@ def test_dtypes(device, dtype, tolerance):
     )
 
 
+@pytest.mark.parametrize("geometry", [{}, {"stride": 2, "dilation": 2, "padding": 1}], ids=str)
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_channels_of_one_filter_each(device, geometry, memory_format):
+    check(
+        device, (3, 6, 17, 19), (6, 1, 3, 3), groups=6, memory_format=memory_format,
+        **{"padding": 1, **geometry},
+    )  # fmt: skip
+    check(
+        device, (3, 6, 9, 7), (6, 2, 3, 3), groups=6, transposed=True,
+        memory_format=memory_format, **{"padding": 1, **geometry},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("geometry", [{}, {"stride": 2}], ids=str)
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_several_tiles_of_filters_and_positions(device, geometry, memory_format):
+    check(
+        device, (2, 40, 13, 11), (70, 40, 3, 3), padding=1, memory_format=memory_format,
+        tolerance=5e-4, **geometry,
+    )  # fmt: skip
+
+
 def test_channels_last(device):
     check(device, (2, 8, 9, 17), (12, 8, 3, 3), padding=1, memory_format=torch.channels_last)
     x = torch.randn(2, 8, 9, 17).to(device).to(memory_format=torch.channels_last)

@@ -62,6 +62,50 @@ def test_mm(device, m, k, n, transposed):
     check(torch.mm, left, right, device=device, rtol=1e-5, atol=1e-4)
 
 
+# Around the tiles of groups of 64 work items, which are 32 or 64 lines high and wide, with slices
+# of 8 or 16, and so deep that groups share a tile.
+GROUP_SIZES = [
+    (32, 16, 32),
+    (64, 8, 64),
+    (65, 17, 63),
+    (97, 7, 130),
+    (33, 2100, 34),
+    (130, 1033, 70),
+]
+
+
+@pytest.mark.parametrize(("m", "k", "n"), GROUP_SIZES)
+@pytest.mark.parametrize("transposed", [*itertools.product((False, True), repeat=2)])
+def test_tiles_of_groups(device, m, k, n, transposed):
+    # One element behind the beginning of memory, and with space between rows.
+    left = values(k, m + 3)[:, 1 : m + 1].T if transposed[0] else values(m, k + 3)[:, 1 : k + 1]
+    right = values(n, k + 3)[:, 1 : k + 1].T if transposed[1] else values(k, n + 3)[:, 1 : n + 1]
+    check(torch.mm, left, right, device=device, rtol=1e-5, atol=1e-3)
+    check(torch.addmm, values(n), left, right, device=device, rtol=1e-5, atol=1e-3)
+
+
+# Rows and columns of which eight are read at once, and such of which they are not.
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(("m", "k", "n"), [(64, 96, 72), (72, 60, 65), (33, 1064, 40)])
+def test_tiles_of_halves(device, dtype, m, k, n):
+    left, right = values(m, k, dtype=dtype), values(k, n, dtype=dtype)
+    near = {"device": device, "rtol": 2e-2, "atol": 2e-1}
+    check(torch.mm, left, right, **near)
+    check(torch.mm, left.T.contiguous().T, right.T.contiguous().T, **near)
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "n"), [(700, 130, 1), (3, 5000, 2), (1, 333, 130), (2, 900, 90)]
+)
+def test_results_of_few_columns_or_rows(device, m, k, n):
+    near = {"device": device, "rtol": 1e-5, "atol": 1e-3}
+    left, right = values(m, k), values(k, n)
+    check(torch.mm, left, right, **near)
+    check(torch.mm, left.T.contiguous().T, right.T.contiguous().T, **near)
+    check(lambda x, y, z: torch.addmm(x, y, z, beta=2, alpha=3), values(m, n), left, right, **near)
+    check(torch.bmm, values(3, m, k), values(3, k, n), **near)
+
+
 @pytest.mark.parametrize(
     "dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.uint8]
 )

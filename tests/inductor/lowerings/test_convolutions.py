@@ -295,7 +295,7 @@ def call(x, w, bias=None, body="r[0] = a;", places="", operands=(), **given):
     kernel = _C.FusedConvolution(
         template("matrix_product") + template("convolution"),
         template("plane_convolution") + template("winograd_convolution"),
-        template("group_tiles"),
+        template("group_tiles") + template("matrix_unit_tiles"),
     )
     texts = _C.EpilogueTexts("", 0, body, places)
     return kernel(x, w, bias, *arguments.values(), texts, operands, [torch.float32])

@@ -170,7 +170,9 @@ def test_what_is_not_faster_is_left_alone(device, monkeypatch):
 
 def call(left, right, body, places="", operands=(), results=(torch.float32,), of_row="", values=0):
     texts = _C.EpilogueTexts(of_row, values, body, places)
-    kernel = _C.FusedProduct(template("matrix_product"), template("group_tiles"))
+    kernel = _C.FusedProduct(
+        template("matrix_product"), template("group_tiles") + template("matrix_unit_tiles")
+    )
     return kernel(left, right, texts, operands, results)
 
 

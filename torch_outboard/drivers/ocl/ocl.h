@@ -136,6 +136,7 @@ struct Device {
   bool host_memory_is_device_memory = false;
   bool has_priorities = false;
   bool limits_registers = false;  // its compiler has an option for that
+  uint32_t nvidia_version = 0;    // of the instructions, as in sm_90; 0: another maker's
   std::string no_code_reason;     // "": programs can be built
   Processor processor;
   ob_device_properties properties = {};

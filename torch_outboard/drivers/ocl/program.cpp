@@ -156,6 +156,8 @@ ob_status program_build(const ob_program_source* described, ob_program* program)
   // the processor: with another name it must not find what it built without.
   if (!device.processor.name.empty()) all += " -DOB_PROCESSOR=" + device.processor.name;
   all += register_limit(device, all);
+  // For texts with instructions of NVIDIA's, which not all of its devices have.
+  if (device.nvidia_version != 0) all += " -DOB_NVIDIA=" + std::to_string(device.nvidia_version);
   *program = build(device, created, all.c_str(), "The source");
   return OB_OK;
 }

@@ -72,7 +72,7 @@ def _kernel() -> _C.FusedConvolution:
     return _C.FusedConvolution(
         template("matrix_product") + template("convolution"),
         template("plane_convolution") + template("winograd_convolution"),
-        template("group_tiles"),
+        template("group_tiles") + template("matrix_unit_tiles"),
     )
 
 

@@ -46,7 +46,9 @@ def define() -> None:
 @cache
 def _kernel() -> _C.FusedProduct:
     _C.load_device_kernels()
-    return _C.FusedProduct(template("matrix_product"), template("group_tiles"))
+    return _C.FusedProduct(
+        template("matrix_product"), template("group_tiles") + template("matrix_unit_tiles")
+    )
 
 
 def _product(

@@ -9,6 +9,7 @@
 //   ACROSS, DOWN                  work items of a group, side by side and one below the other
 //   ROW_VECTORS, COLUMN_VECTORS   vectors of rows and of columns whose sums an item has
 //   DEPTH                         of a slice
+//   HALVES                        "f16" or "bf16", if operands are so
 // FUSED and what belongs to it are those of matrix_product.cl.
 //
 // Where the result has few tiles, several groups have parts of the depth of one tile. They write
@@ -17,6 +18,16 @@
 // IMAGE, if it is defined, says that the right operand is made of patches of an image, as that of a
 // convolution is, or of a gradient. The engine says by two Axes what its depth and its columns are.
 
+// Of halves, matrix_unit_tiles.cl has tiles for GPUs of NVIDIA with matrix units. A program that
+// defines OB_NO_MATRIX_UNITS does without.
+#if defined(HALVES) && ACROSS * DOWN == 256 && !defined(OB_NO_MATRIX_UNITS)
+#if defined(cl_nv_compiler_options) && defined(OB_NVIDIA) && OB_NVIDIA >= 80
+#define MATRIX_UNITS HALVES
+#undef DEPTH
+#define DEPTH 32
+#endif
+#endif
+
 #ifndef FUSED
 #define OUT X
 #define FUSED_PARAMETERS
@@ -24,6 +35,12 @@
 #endif
 
 #define ITEMS (ACROSS * DOWN)
+// NVIDIA's compiler heeds no limit of registers where it knows the size of groups.
+#ifdef cl_nv_compiler_options
+#define GROUP_KERNEL __kernel
+#else
+#define GROUP_KERNEL __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1)))
+#endif
 #define ROWS (ROW_VECTORS * W)
 #define TILE_ROWS (DOWN * ROWS)
 #define TILE_COLUMNS (ACROSS * COLUMN_VECTORS * W)
@@ -42,16 +59,28 @@ typedef struct {
 typedef struct {
   I batches, rows, columns, depth;
   Strides left, right, out, added;
-  I parts, part;              // of the depth: how many there are, and how deep one is
-  I left_along, right_along;  // whether neighbouring items read neighbours along the depth
+  I parts, part;          // of the depth: how many there are, and how deep one is
+  I left_way, right_way;  // how items read
 } Layout;
+
+// How neighbouring items read: flags, for neighbours along the depth, and for eight elements at
+// once where these have 16 bits.
+#define ALONG_DEPTH 1
+#define VECTORS 2
+
+// For halves the engine defines both, since ways that are not taken would need registers, too.
+#ifndef LEFT_WAY
+#define LEFT_WAY l.left_way
+#define RIGHT_WAY l.right_way
+#endif
 
 // Which elements of a slice an item reads: the first one, and how far it is to the next ones.
 typedef struct {
   int line, depth, lines, depths;
 } Walk;
 
-static inline Walk walk_of(I along, int item, int tile_lines) {
+static inline Walk walk_of(I way, int item, int tile_lines) {
+  const int along = way & ALONG_DEPTH;
   Walk walk;
   walk.line = along ? item / DEPTH : item % tile_lines;
   walk.depth = along ? item % DEPTH : item / tile_lines;
@@ -78,7 +107,7 @@ typedef struct {
 
 // Numbers along the depth whose places are computed at once: by a part of the items, so it is not
 // done for each slice. They are kept twice, since one half is read while the other is written.
-#define CHUNK 32
+#define CHUNK (DEPTH > 16 ? 64 : 32)
 #define KEPT (2 * CHUNK)
 // Added to a coordinate, it leads out of every image.
 #define OUTSIDE (-(1 << 30))
@@ -176,8 +205,8 @@ static inline void store_sums(FUSED_POINTER V sum, __global OUT *out, const __gl
 // Vectors of a row of `partials`.
 static inline I row_vectors(const Layout *l) { return (l->columns + W - 1) / W; }
 
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
-group_tiles(PARAMETERS) {
+#ifndef MATRIX_UNITS
+GROUP_KERNEL void group_tiles(PARAMETERS) {
   BEGIN
   __local V left_slices[2][DEPTH * LEFT_LINE];
   __local V right_slices[2][DEPTH * RIGHT_LINE];
@@ -211,8 +240,8 @@ group_tiles(PARAMETERS) {
   const int down = item / ACROSS;
 #endif
 
-  const Walk left_walk = walk_of(l.left_along, item, TILE_ROWS);
-  const Walk right_walk = walk_of(l.right_along, item, TILE_COLUMNS);
+  const Walk left_walk = walk_of(LEFT_WAY, item, TILE_ROWS);
+  const Walk right_walk = walk_of(RIGHT_WAY, item, TILE_COLUMNS);
   const I left_lines = l.rows - first_row - left_walk.line;
   const __global X *left_from =
       left + batch * l.left.batch + (first_row + left_walk.line) * l.left.row;
@@ -273,11 +302,12 @@ group_tiles(PARAMETERS) {
         }
       }
 #ifdef IMAGE
-      const int4 fixed = l.right_along ? depth_places[kept + right_walk.depth]
-                                       : column_places[right_walk.line];
+      const int along = RIGHT_WAY & ALONG_DEPTH;
+      const int4 fixed =
+          along ? depth_places[kept + right_walk.depth] : column_places[right_walk.line];
       const __local int4 *varying =
-          l.right_along ? column_places + right_walk.line : depth_places + kept + right_walk.depth;
-      const int next = l.right_along ? right_walk.lines : right_walk.depths;
+          along ? column_places + right_walk.line : depth_places + kept + right_walk.depth;
+      const int next = along ? right_walk.lines : right_walk.depths;
 #pragma unroll
       for (int e = 0; e < RIGHT_LOADS; ++e) {
         const int4 at = fixed + varying[e * next];
@@ -379,6 +409,7 @@ group_tiles(PARAMETERS) {
     }
   }
 }
+#endif
 
 // W results from the sums of all parts, in the order of the depth.
 __kernel void add_parts(PARAMETERS) {
@@ -443,15 +474,15 @@ static inline void store_sum(S sum, __global X *out, const __global X *added, __
 #if !defined(IMAGE) && !defined(FUSED)
 // With few columns: some items have a row. Where rows lie along the depth in memory, these are 32
 // neighbours, and otherwise neighbours have 32 rows.
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
-thin_products(PARAMETERS) {
+GROUP_KERNEL void thin_products(PARAMETERS) {
   BEGIN
   __local S sums[ITEMS];
   const int item = get_local_id(0);
-  const int lanes = l.left_along ? 32 : ITEMS / 32;
+  const int along = l.left_way & ALONG_DEPTH;
+  const int lanes = along ? 32 : ITEMS / 32;
   const int lines = ITEMS / lanes;
-  const int line = l.left_along ? item / lanes : item % lines;
-  const int lane = l.left_along ? item % lanes : item / lines;
+  const int line = along ? item / lanes : item % lines;
+  const int lane = along ? item % lanes : item / lines;
   I rest = get_group_id(0);
   const I blocks = (l.rows + lines - 1) / lines;
   const I row = rest % blocks * lines + line;
@@ -478,7 +509,7 @@ thin_products(PARAMETERS) {
     for (; k < end; k += lanes) each[0] += LOAD(a, k * l.left.column) * LOAD(b, k * l.right.row);
     sum = (each[0] + each[1]) + (each[2] + each[3]);
   }
-  sum = sum_of_lanes(sum, sums, item, lane, lanes, l.left_along ? 1 : lines);
+  sum = sum_of_lanes(sum, sums, item, lane, lanes, along ? 1 : lines);
   if (lane > 0 || row >= l.rows) return;
   const I at = batch * l.out.batch + row * l.out.row + column * l.out.column;
   store_sum(sum, out, added, partials, at, part, batch, row, column, &layout, alpha, beta, adds);
@@ -540,8 +571,7 @@ __kernel void single_rows(PARAMETERS) {
 #if defined(IMAGE) && !defined(FUSED)
 // With few rows and columns: a group goes along the depth for this many results of a row.
 #define RESULTS 5
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
-few_results(PARAMETERS) {
+GROUP_KERNEL void few_results(PARAMETERS) {
   BEGIN
   __local S sums[ITEMS];
   const Image source = image;

@@ -18,7 +18,7 @@ def convolution(overloads: str, *, backward: bool) -> Row:
         "plain_dtypes": dtype_bits(dtype for dtype in INTEGERS if dtype != torch.int64),
         "source": template("matrix_product") + template("convolution"),
         "planes": template("plane_convolution") + template("winograd_convolution"),
-        "groups": template("group_tiles"),
+        "groups": template("group_tiles") + template("matrix_unit_tiles"),
     }
 
 

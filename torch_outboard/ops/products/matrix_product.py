@@ -54,7 +54,7 @@ def product(
         "added": added,
         "dtypes": dtype_bits(dtypes),
         "source": template("matrix_product"),
-        "groups": template("group_tiles"),
+        "groups": template("group_tiles") + template("matrix_unit_tiles"),
         **properties,
     }
 
