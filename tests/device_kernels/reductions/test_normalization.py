@@ -44,6 +44,9 @@ def batch_norm_in_both_modes(x, weight, bias, mean, var):
         ((5, 7, 3, 4), torch.contiguous_format),
         ((5, 7, 3, 4), torch.channels_last),
         ((16, 7), torch.contiguous_format),
+        # A GPU takes parts of channels, by vectors or not, of which one is shorter.
+        ((17, 7, 20, 17), torch.contiguous_format),
+        ((17, 7, 19, 17), torch.contiguous_format),
     ],
 )
 def test_batch_norm(device, sizes, layout):

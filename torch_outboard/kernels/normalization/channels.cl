@@ -1,6 +1,7 @@
 // Loops of a work-group over the elements of `blocks` runs of n elements: FOR_RUNS(first, BODY),
 // where `first` says where run `block` starts, and BODY is as in rows.cl. Where groups have many
-// work items, short runs are spread over them.
+// work items, short runs are spread over them, and FOR_PART(begin, end, first, BODY) takes those
+// elements only. Both are multiples of W, if n is.
 
 #if OB_LOCAL == 1
 #define FOR_RUNS(start, BODY)                             \
@@ -9,11 +10,30 @@
     FOR_ROW(BODY)                                         \
   }
 #else
-#define FOR_RUNS(start, BODY)                                            \
-  for (ob_index place = OB_LANE; place < blocks * n; place += OB_LOCAL) { \
-    const ob_index block = place / n;                                    \
-    const ob_index first = start;                                        \
-    const ob_index i = place - block * n;                                \
-    BODY(V, load, store)                                                 \
+#define FOR_RUNS(start, BODY) FOR_PART(0, blocks * n, start, BODY)
+#define FOR_PART(begin, end, start, BODY)                               \
+  if (n % W == 0) {                                                     \
+    FOR_PLACES(begin, end, W, start, BODY(T1, load_vector, store_vector)) \
+  } else {                                                              \
+    FOR_PLACES(begin, end, 1, start, BODY(V, load, store))              \
   }
+// Divides only where a run ends.
+#define FOR_PLACES(begin, end, width, start, body)                                             \
+  {                                                                                            \
+    ob_index place = (begin) + OB_LANE * (width), block = place / n, i = place - block * n;    \
+    for (; place < (end); place += OB_LOCAL * (width), i += OB_LOCAL * (width)) {              \
+      if (i >= n) {                                                                            \
+        const ob_index further = i / n;                                                        \
+        block += further;                                                                      \
+        i -= further * n;                                                                      \
+      }                                                                                        \
+      const ob_index first = start;                                                            \
+      body                                                                                     \
+    }                                                                                          \
+  }
+
+// A GPU has more groups than most tensors have channels: each takes one of the `parts` of a channel.
+#define PART_LENGTH (((blocks * n + parts - 1) / parts + 15) / 16 * 16)
+#define BEGIN_OF_PART min(part * PART_LENGTH, blocks * n)
+#define END_OF_PART min((part + 1) * PART_LENGTH, blocks * n)
 #endif

@@ -6,6 +6,7 @@ Weights and statistics have the dtype of the input, or are float32 where that is
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -23,9 +24,12 @@ def rows() -> list[Row]:
         for row in (
             _layer_norm(mixed),
             _layer_norm_backward(mixed),
-            *_batch_norm(mixed, rounded=False),
-            *_batch_norm(mixed, rounded=True),
-            *_batch_norm_backward(mixed),
+            *_batch_norm(mixed, rounded=False, in_parts=False),
+            *_batch_norm(mixed, rounded=True, in_parts=False),
+            *_batch_norm(mixed, rounded=False, in_parts=True),
+            *_batch_norm(mixed, rounded=True, in_parts=True),
+            *_batch_norm_backward(mixed, in_parts=False),
+            *_batch_norm_backward(mixed, in_parts=True),
             _group_norm(mixed),
             _group_norm_backward(mixed),
         )
@@ -157,11 +161,24 @@ _CHANNELS = {
     "channels": "size(input, 1)",
     "blocks": "size(input, 0)",
     "n": "prod(sizes(input)[2:])",
+    # Of each channel: a GPU has room for some groups in each of its processors.
+    "parts": "group_lanes == 1 ? 1 : max(1, min(blocks * n // (16 * group_lanes),"
+    " (8 * processors + channels - 1) // channels))",
 }
+_CHANNEL_NUMBERS = {"n": "n", "blocks": "blocks", "channels": "channels"}
 _STATISTICS = "running_mean running_var"
 
 
-def _batch_norm(mixed: bool, rounded: bool) -> list[Row]:
+def _in_parts(launches: Sequence[Launch], temporaries: str) -> dict[str, Any]:
+    """What rows have in common whose groups take parts of channels."""
+    return {
+        "launches": launches,
+        "numbers": {**_CHANNEL_NUMBERS, "parts": "parts"},
+        "temporaries": [Result(name, "channels * parts", "value") for name in temporaries.split()],
+    }
+
+
+def _batch_norm(mixed: bool, rounded: bool, in_parts: bool) -> list[Row]:
     # Of bfloat16 CPU rounds the mean and the sum of squares before it makes anything of them.
     dtypes = [d for d in _dtypes(mixed) if (d == torch.bfloat16) == rounded]
 
@@ -185,16 +202,30 @@ def _batch_norm(mixed: bool, rounded: bool) -> list[Row]:
             for name in statistics.replace("?", "").split()
         ]
         names = f"weight bias {statistics}".replace("?", "")
+        work: dict[str, Any] = {
+            "launches": Launch("batch_norm", "channels", groups=True),
+            "numbers": _CHANNEL_NUMBERS,
+        }
+        if in_parts:
+            work = _in_parts(
+                [
+                    Launch("batch_norm_parts", "channels * parts", groups=True, when=training),
+                    Launch("batch_norm_statistics", "channels", groups=True, when=training),
+                    Launch("batch_norm_results", "channels * parts", groups=True),
+                ],
+                "averages variations",
+            )
         return templated(
             overload,
-            "rows channels batch_norm",
-            Launch("batch_norm", "channels", groups=True),
+            f"rows channels batch_norm{'_parts' if in_parts else ''}",
+            **work,
             dtypes=dtypes,
             operands=f"input weight? bias? {statistics}",
             accepts=_accepts(mixed, names),
             let=_CHANNELS,
             conditions=[
                 "dims(input) >= 2 && numel(input) > 0",
+                f"parts {'>' if in_parts else '=='} 1",
                 f"({training}) || ({given})",
                 *_fits(names, "[channels]"),
                 *conditions,
@@ -206,7 +237,6 @@ def _batch_norm(mixed: bool, rounded: bool) -> list[Row]:
                 *_statistics(mixed, "rstd", f"({training}) ? [channels] : {sizes[1]}"),
                 *more,
             ],
-            numbers={"n": "n", "blocks": "blocks", "channels": "channels"},
             reals={"momentum": "momentum", "eps": "eps"},
             constants={"TRAINING": training, "ROUNDED": str(int(rounded))},
             vectors=True,
@@ -231,21 +261,33 @@ def _batch_norm(mixed: bool, rounded: bool) -> list[Row]:
     ]
 
 
-def _batch_norm_backward(mixed: bool) -> list[Row]:
+def _batch_norm_backward(mixed: bool, in_parts: bool) -> list[Row]:
     dtype = "float32" if mixed else ""
+    name = "batch_norm_backward"
+    work: dict[str, Any] = {
+        "launches": Launch(name, "channels", groups=True),
+        "numbers": _CHANNEL_NUMBERS,
+    }
+    if in_parts:
+        parts, results = (
+            Launch(f"{name}_{step}", "channels * parts", groups=True)
+            for step in ("parts", "results")
+        )
+        work = _in_parts([parts, results], "totals products")
 
     def row(overloads: str, weight: str, inverse: str, training: str) -> Row:
         names = f"weight running_mean running_var save_mean {inverse}"
         return templated(
             overloads,
-            "rows channels batch_norm_backward",
-            Launch("batch_norm_backward", "channels", groups=True),
+            f"rows channels {name}{'_parts' if in_parts else ''}",
+            **work,
             dtypes=_dtypes(mixed),
             operands=f"grad_out input {weight} running_mean? running_var? save_mean? {inverse}?",
             accepts=_accepts(mixed, names),
             let=_CHANNELS,
             conditions=[
                 "dims(input) >= 2 && numel(input) > 0",
+                f"parts {'>' if in_parts else '=='} 1",
                 "sizes(grad_out) == sizes(input)",
                 f"{training} ? given(save_mean) && given({inverse})"
                 " : given(running_mean) && given(running_var)",
@@ -257,7 +299,6 @@ def _batch_norm_backward(mixed: bool) -> list[Row]:
                 Result("grad_weight", "[channels]", dtype, wanted="output_mask[1]"),
                 Result("grad_bias", "[channels]", dtype, wanted="output_mask[2]"),
             ],
-            numbers={"n": "n", "blocks": "blocks", "channels": "channels"},
             reals={"eps": "eps"},
             constants={"TRAINING": training},
             vectors=True,
