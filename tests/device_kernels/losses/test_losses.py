@@ -44,6 +44,15 @@ def test_cross_entropy(device, reduction, sizes, weighted):
     assert any(name.startswith("aten::nll_loss") and "backward" in name for name in ran)
 
 
+@pytest.mark.parametrize("sizes", [(3000, 5), (2, 5, 30, 41), (0, 5)])
+def test_cross_entropy_of_many_elements(device, sizes):
+    """On a GPU by several groups."""
+    target = torch.randint(0, 5, (sizes[0], *sizes[2:]))
+    weight = torch.rand(5)
+    run = lambda x, t, w: (F.nll_loss(x, t, w), F.nll_loss(x, t, reduction="sum"))  # noqa: E731
+    compare(device, run, torch.randn(sizes), target, weight)
+
+
 def test_targets_all_ignored(device):
     run = lambda x, t: (F.nll_loss(x, t), F.nll_loss(x, t, reduction="sum"))  # noqa: E731
     compare(device, run, torch.randn(3, 5), torch.full((3,), -100))

@@ -1,22 +1,31 @@
 // The negative log likelihood of class `target` of (batch, classes, inner), times the weight of the
 // class. A target that is no class gives NaN.
 
+#if HAS_weight
+#define SHARE_OF(class) weight_load(class)
+#else
+#define SHARE_OF(class) ((V)1)
+#endif
+// The loss of element i, and its share in a mean.
+#define LOSS_AND_SHARE(i)                                                                         \
+  V loss = 0, share = 0;                                                                          \
+  {                                                                                               \
+    const long t = target_load(i);                                                                \
+    const ob_index outer = (i) / inner;                                                           \
+    if (t != ignore) {                                                                            \
+      const bool known = t >= 0 && t < classes;                                                   \
+      const ob_index at = known ? (ob_index)t : 0;                                                \
+      if (!known) { OB_REPORT }                                                                   \
+      share = SHARE_OF(at);                                                                       \
+      loss = known ? -self_load((outer * classes + at) * inner + (i) - outer * inner) * share     \
+                   : (V)NAN;                                                                      \
+    }                                                                                             \
+  }
+
 __kernel void nll_loss_each(OB_PARAMETERS) {
   OB_BEGIN
   OB_ITEM(i)
-  const long t = target_load(i);
-  const ob_index outer = i / inner;
-  V loss = 0, share = 0;
-  if (t != ignore) {
-    const bool known = t >= 0 && t < classes;
-    const ob_index at = known ? (ob_index)t : 0;
-    if (!known) { OB_REPORT }
-    share = 1;
-#if HAS_weight
-    share = weight_load(at);
-#endif
-    loss = known ? -self_load((outer * classes + at) * inner + i - outer * inner) * share : (V)NAN;
-  }
+  LOSS_AND_SHARE(i)
 #if REDUCTION
   losses_store(i, loss);
   shares_store(i, share);
@@ -31,7 +40,7 @@ __kernel void nll_loss_total(OB_PARAMETERS) {
   OB_FOR_GROUPS(g) {
     V loss = 0, share = 0;
 #if REDUCTION
-    for (ob_index i = OB_LANE; i < count; i += OB_LOCAL) {
+    for (ob_index i = OB_LANE; i < sums; i += OB_LOCAL) {
       loss += losses_load(i);
       share += shares_load(i);
     }

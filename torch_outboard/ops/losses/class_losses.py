@@ -37,36 +37,40 @@ _SCORES = {
 
 
 def _nll_loss() -> list[Row]:
-    def row(overloads: str, conditions: list[str], **known: Any) -> Row:
+    # A GPU adds up parts of them first: one group would take long.
+    in_parts = f"group_lanes > 1 && reduction != {_NONE}"
+    parts = "max(1, min((count + group_lanes - 1) // group_lanes, 8 * processors))"
+    each, by_parts = Launch("nll_loss_each", "count"), Launch("nll_loss_parts", "sums", groups=True)
+
+    def row(overloads: str, conditions: list[str], parted: bool, **known: Any) -> Row:
         return templated(
             overloads,
-            "nll_loss",
-            [
-                Launch("nll_loss_each", "count"),
-                Launch("nll_loss_total", "1", groups=True),
-            ],
+            "nll_loss nll_loss_parts" if parted else "nll_loss",
+            [by_parts if parted else each, Launch("nll_loss_total", "1", groups=True)],
             dtypes=FLOATS,
             operands="self target weight?",
             accepts={"target": "int64"},
-            let=_SCORES,
+            let={**_SCORES, "sums": parts if parted else "count"},
             results=[
                 Result("out", f"reduction == {_NONE} ? expected : []"),
                 Result("total", "[]"),
             ],
             temporaries=[
-                Result(name, f"reduction == {_NONE} ? 1 : max(count, 1)", "value")
+                Result(name, f"reduction == {_NONE} ? 1 : max(sums, 1)", "value")
                 for name in ("losses", "shares")
             ],
             conditions=[
                 *conditions,
+                in_parts if parted else f"!({in_parts})",
                 "sizes(target) == expected",
                 "given(weight) ? sizes(weight) == [classes] : 1",
             ],
             numbers={
                 "classes": "classes",
                 "inner": "inner",
-                "count": "count",
+                "sums": "sums",
                 "ignore": "ignore_index",
+                **({"count": "count"} if parted else {}),
             },
             constants={"REDUCTION": "reduction"},
             reports="IndexError: a target is no class",
@@ -75,12 +79,17 @@ def _nll_loss() -> list[Row]:
         )
 
     return [
-        row(
-            "nll_loss_forward nll_loss_forward.output",
-            ["dims(self) == 1 || dims(self) == 2"],
-            meta="aten::nll_loss_forward",
-        ),
-        row("nll_loss2d_forward nll_loss2d_forward.output", ["dims(self) == 4"]),
+        made
+        for parted in (False, True)
+        for made in (
+            row(
+                "nll_loss_forward nll_loss_forward.output",
+                ["dims(self) == 1 || dims(self) == 2"],
+                parted,
+                meta="aten::nll_loss_forward",
+            ),
+            row("nll_loss2d_forward nll_loss2d_forward.output", ["dims(self) == 4"], parted),
+        )
     ]
 
 
