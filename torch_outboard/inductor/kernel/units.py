@@ -28,8 +28,8 @@ _GRAIN = 1 << 16
 _LEAST_GRAIN = 1 << 11
 # What adding a vector at places of memory takes, in lines of a body: by atomic exchanges, without.
 _ATOMIC, _PLAIN = 100, 15
-# Elements of a loop for each work item of a group that shares it, and the least of such items, those
-# of a SIMD unit. Groups whose items have little to do would mostly wait for one another.
+# Elements of a loop for each work item of a group that shares it, and the fewest items: those of a
+# SIMD unit. Groups whose items have little to do would mostly wait for one another.
 _SHARED, _SIMD = 4, 32
 # Groups for each processor of a GPU, without which large ones are better.
 _GROUPS = 8
