@@ -21,26 +21,22 @@ using at::ScalarType;
 constexpr int kSides[] = {16, 8};
 constexpr int kVectorBytes = 16;  // what an item reads of local memory at once
 
-// Groups of large and of small tiles that a unit of a GPU runs at once: registers suffice for them.
-constexpr int64_t kLargeAtOnce = 2;
-constexpr int64_t kSmallAtOnce = 4;
-constexpr int kLargeRegisters = 128;
-constexpr int kSmallRegisters = 64;
-// The least depth of a part: shorter ones would cost more to add up than they save.
-constexpr int64_t kLargePart = 512;
-constexpr int64_t kSmallPart = 256;
 constexpr int64_t kMostParts = 256;
 constexpr int64_t kDeepest = 32;  // of all slices; parts are made of whole ones
-// How much of the last round of groups has to be filled, in hundredths of all rounds.
+// How much of the last round of groups has to be filled, in hundredths of all
+// rounds.
 constexpr int64_t kFilled = 85;
 
-// Items that read neighbours along the depth, or columns, where a product is thin; results of a
-// group that has few of a convolution. As the kernels have it.
+// Items that read neighbours along the depth, or columns, where a product is
+// thin; results of a group that has few of a convolution. As the kernels have
+// it.
 constexpr int64_t kTogether = 32;
 constexpr int64_t kResults = 5;
-// Rows of a convolution that make no tile: those of depthwise ones, for example.
+// Rows of a convolution that make no tile: those of depthwise ones, for
+// example.
 constexpr int64_t kFewRows = 4;
-// Groups of such kernels that a unit runs at once, and what an item reads of a part at least.
+// Groups of such kernels that a unit runs at once, and what an item reads of a
+// part at least.
 constexpr int64_t kFewAtOnce = 8;
 constexpr int64_t kFewDepth = 8;
 
@@ -59,7 +55,8 @@ struct GroupLayout {
 
 GroupStrides strides(const ProductStrides& s) { return {s.batch, s.row, s.column}; }
 
-// How an operand is read whose lines and depth lie at these strides; that of a single line is zero.
+// How an operand is read whose lines and depth lie at these strides; that of a
+// single line is zero.
 int64_t way_of(const void* address, int64_t bytes, int64_t batch, int64_t line, int64_t lines,
                int64_t depth, int64_t depths) {
   const bool along = line == 0 || (depth != 0 && depth < line);
@@ -71,7 +68,8 @@ int64_t way_of(const void* address, int64_t bytes, int64_t batch, int64_t line, 
   return (along ? GroupTiles::kAlongDepth : 0) + (vectors ? GroupTiles::kVectors : 0);
 }
 
-// The least number of parts with which no round of groups is much emptier than others.
+// The least number of parts with which no round of groups is much emptier than
+// others.
 int64_t parts_of(int64_t tiles, int64_t at_once, int64_t most) {
   int64_t best = 1, best_filled = 0;
   for (int64_t parts = 1; parts <= most; ++parts) {
@@ -82,6 +80,14 @@ int64_t parts_of(int64_t tiles, int64_t at_once, int64_t most) {
   }
   return best;
 }
+
+// By whether there are more rows, and more columns, than a small tile has. An
+// item needs registers for its sums and for what it reads meanwhile; with so
+// many, so many groups run at once.
+constexpr std::array<std::array<GroupTiles::Tile, 2>, 2> kTiles = {{
+    {{{1, 1, 16, 64, 4, 256}, {1, 2, 8, 80, 3, 384}}},
+    {{{2, 1, 8, 80, 3, 384}, {2, 2, 8, 128, 2, 512}}},
+}};
 
 }  // namespace
 
@@ -109,37 +115,42 @@ GroupTiles::GroupTiles(c10::DeviceIndex device, ScalarType dtype, bool wide, int
       units_(std::max<int64_t>(device_properties(device).compute_units, 1)),
       text_(text) {
   // Sums of large values fill registers sooner.
-  small_ = c10::elementSize(value_) > 4 ? Tile{2, 8} : Tile{1, 16};
-  large_ = Tile{2, 8};
+  // Vectors of large values have half as many.
+  if (c10::elementSize(value_) > 4) {
+    for (auto& row : tiles_) row.fill(kTiles[1][1]);
+  } else {
+    tiles_ = kTiles;
+  }
 }
 
-int64_t GroupTiles::lines(const Tile& tile) const { return side_ * tile.vectors * width_; }
+int64_t GroupTiles::tiles_of(const ProductLayout& layout, const Tile& tile) const {
+  return layout.batches * rounds(layout.rows, side_ * tile.row_vectors * width_) *
+         rounds(layout.columns, side_ * tile.column_vectors * width_);
+}
 
 GroupTiles::Plan GroupTiles::plan(const ProductLayout& layout) const {
-  const auto tiles = [&](const Tile& tile) {
-    return layout.batches * rounds(layout.rows, lines(tile)) * rounds(layout.columns, lines(tile));
-  };
-  const auto cut = [&](const Tile& tile, int64_t at_once, int64_t least) {
-    const int64_t most = std::clamp<int64_t>(layout.depth / least, 1, kMostParts);
-    const int64_t parts = parts_of(tiles(tile), at_once * units_, most);
+  const auto cut = [&](const Tile& tile) {
+    const int64_t most = std::clamp<int64_t>(layout.depth / tile.least_part, 1, kMostParts);
+    const int64_t parts = parts_of(tiles_of(layout, tile), tile.at_once * units_, most);
     const int64_t part =
         std::max<int64_t>(rounds(rounds(layout.depth, parts), kDeepest), 1) * kDeepest;
     return Plan{tile, std::max<int64_t>(rounds(layout.depth, part), 1), part};
   };
-  const Plan large = cut(large_, kLargeAtOnce, kLargePart);
-  const bool narrow = std::min(layout.rows, layout.columns) <= lines(small_);
-  if (!narrow && tiles(large_) * large.parts >= units_) return large;
-  return cut(small_, kSmallAtOnce, kSmallPart);
+  const int64_t small = side_ * width_;
+  const Plan large = cut(tiles_[layout.rows > small][layout.columns > small]);
+  if (tiles_of(layout, large.tile) * large.parts >= units_) return large;
+  return cut(tiles_[0][0]);
 }
 
 const GroupTiles::Kernels& GroupTiles::kernels(const Tile& tile, const Work& work) const {
-  using Key = std::tuple<const void*, int, bool, const void*, int64_t, int64_t>;
+  using Key = std::tuple<const void*, int, int, bool, const void*, int64_t, int64_t>;
   static auto* table = new KernelTable<Key, Kernels>;
   const bool image = work.image != nullptr;
   const Epilogue* epilogue = work.epilogue == nullptr ? nullptr : &work.epilogue->epilogue();
   const bool halves = dtype_ == ScalarType::Half || dtype_ == ScalarType::BFloat16;
   const Ways ways = halves ? work.ways : Ways{-1, -1};  // -1: known to launches alone
-  const Key key{this, tile.vectors, image, epilogue, ways.left, ways.right};
+  const Key key{this,     tile.row_vectors, tile.column_vectors, image,
+                epilogue, ways.left,        ways.right};
   return table->find(key, [&] {
     std::string text = product_definitions(dtype_, value_, width_, wide_);
     const auto define = [&](const char* name, int value) {
@@ -147,8 +158,8 @@ const GroupTiles::Kernels& GroupTiles::kernels(const Tile& tile, const Work& wor
     };
     define("ACROSS", side_);
     define("DOWN", side_);
-    define("ROW_VECTORS", tile.vectors);
-    define("COLUMN_VECTORS", tile.vectors);
+    define("ROW_VECTORS", tile.row_vectors);
+    define("COLUMN_VECTORS", tile.column_vectors);
     define("DEPTH", tile.depth);
     if (halves) {
       text += std::string("#define HALVES ") +
@@ -159,11 +170,9 @@ const GroupTiles::Kernels& GroupTiles::kernels(const Tile& tile, const Work& wor
     if (image) text += "#define IMAGE\n";
     if (epilogue != nullptr) text += epilogue->text(value_, width_);
     text += text_;
-    // What a unit has for the groups that are to run at once; drivers that can tell their compiler
-    // do.
+    // Drivers that can tell their compiler do.
     const std::string options =
-        std::string(literal_options(value_)) +
-        " -DOB_REGISTERS=" + std::to_string(tile.vectors > 1 ? kLargeRegisters : kSmallRegisters);
+        std::string(literal_options(value_)) + " -DOB_REGISTERS=" + std::to_string(tile.registers);
     const auto kernel = [&](const char* name) {
       return &find_kernel(device_, text, name, options);
     };
@@ -231,25 +240,23 @@ void GroupTiles::enqueue_tiles(const Work& work) const {
   const ProductLayout& layout = work.layout;
   const Plan plan = this->plan(layout);
   const Kernels& made = kernels(plan.tile, work);
-  const int64_t tiles = layout.batches * rounds(layout.rows, lines(plan.tile)) *
-                        rounds(layout.columns, lines(plan.tile));
-  enqueue_parts(work, made, *made.tiles, plan, tiles);
+  enqueue_parts(work, made, *made.tiles, plan, tiles_of(layout, plan.tile));
 }
 
 void GroupTiles::enqueue_few(const Work& work, int64_t groups) const {
-  const Kernels& made = kernels(small_, work);
+  const Kernels& made = kernels(tiles_[0][0], work);
   const int64_t depth = work.layout.depth;
   const int64_t least = side_ * side_ * kFewDepth;
   const int64_t parts =
       std::clamp<int64_t>(units_ * kFewAtOnce / groups, 1, std::max<int64_t>(depth / least, 1));
   const int64_t part = std::max<int64_t>(rounds(depth, parts), 1);
   enqueue_parts(work, made, *made.few_results,
-                {small_, std::max<int64_t>(rounds(depth, part), 1), part}, groups);
+                {tiles_[0][0], std::max<int64_t>(rounds(depth, part), 1), part}, groups);
 }
 
 void GroupTiles::enqueue_rows(const Work& work) const {
   const int64_t count = vectors(work.layout);
-  enqueue(work, *kernels(small_, work).single_rows, {small_, 1, work.layout.depth},
+  enqueue(work, *kernels(tiles_[0][0], work).single_rows, {tiles_[0][0], 1, work.layout.depth},
           work.addresses.out, count, work_shape(device_).local, count);
 }
 
