@@ -31,7 +31,13 @@
 //     }
 //   }
 
+// In front of loops over private arrays, which have to stay in registers on a GPU. Other compilers
+// see that by themselves. PoCL takes long for what is unrolled, and computes some of it wrong.
+#ifdef cl_nv_compiler_options
 #define OB_UNROLL _Pragma("unroll")
+#else
+#define OB_UNROLL
+#endif
 
 #define OB_ITEM(i)                     \
   const ob_index i = get_global_id(0); \

@@ -24,6 +24,16 @@ def test_embedding(device, dtype, by_frequency):
     assert {"aten::embedding", "aten::embedding_dense_backward"} <= ran
 
 
+# Short rows leave several to a group of a GPU; the last ones are longer than a group.
+@pytest.mark.parametrize(("tokens", "width", "words"), [(700, 1, 20), (600, 33, 300), (40, 270, 4)])
+def test_many_tokens(device, tokens, width, words):
+    indices = torch.randint(0, words, (tokens,))
+    gradient = torch.randint(-9, 9, (tokens, width)).float()
+    backward = torch.ops.aten.embedding_dense_backward
+    for padding, by_frequency in ((-1, False), (2, False), (-1, True)):
+        compare(device, backward, gradient, indices, words, padding, by_frequency)
+
+
 def test_wide_rows_of_half(device):
     run = with_gradients(lambda w, i: F.embedding(i, w))
     weight = torch.randn(70, 512, dtype=torch.float16).requires_grad_()

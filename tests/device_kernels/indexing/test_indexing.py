@@ -71,6 +71,45 @@ def test_scatter_reduce(device, reduce, include_self):
     assert_as_on_cpu(device, work, x, source, index)
 
 
+# Lines that a group of a GPU takes, lines that groups share, and places that come often.
+@pytest.mark.parametrize(("lines", "n", "size"), [(2, 300, 7), (1, 1500, 700), (3, 70, 5000)])
+def test_long_lines(device, lines, n, size):
+    x = torch.randint(-9, 9, (lines, size)).float()
+    index = torch.randint(0, size, (lines, n))
+    source = torch.randint(-9, 9, (lines, n)).float()
+
+    def work(x, index, source):
+        across = x.t().contiguous()
+        return (
+            x.scatter_add(1, index, source),
+            x.scatter(1, index, source),
+            x.long().scatter_reduce(1, index, source.long(), "mean"),
+            x.scatter_reduce(1, index, source, "amax", include_self=False),
+            across.scatter_add(0, index.t(), source.t()),
+            x.gather(1, index),
+        )
+
+    assert_as_on_cpu(device, work, x, index, source)
+
+
+@pytest.mark.parametrize(("rows", "n", "width"), [(300, 700, 33), (9, 600, 1), (5, 3, 257)])
+def test_many_slices(device, rows, n, width):
+    x = torch.randint(-9, 9, (rows, width)).float()
+    index = torch.randint(-rows, rows, (n,))
+    source = torch.randint(-9, 9, (n, width)).float()
+
+    def work(x, index, source):
+        return (
+            x.index_add(0, index % x.size(0), source),
+            x.index_copy(0, index % x.size(0), source),
+            x.index_put((index,), source, accumulate=True),
+            x.index_put((index,), source[0, 0], accumulate=True),
+            x[None].expand(2, *x.shape).index_add(1, index % x.size(0), source.expand(2, n, width)),
+        )
+
+    assert_as_on_cpu(device, work, x, index, source)
+
+
 def test_wide_rows(device):
     x, source = torch.randn(7, 5, 130), torch.randn(7, 6, 130)
     index = torch.randint(0, 5, (7, 6, 130))

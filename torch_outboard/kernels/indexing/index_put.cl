@@ -4,6 +4,8 @@
 //
 // `block` places are taken one after the other: of those that are the same the last one wins, and
 // sums are the same at every run. Between blocks there is no order.
+//
+// ORDERED: groups of a GPU share all places, each in its order. To be put after places_in_order.cl.
 
 #if ACCUMULATE
 #define OB_PUT(at, value) out_store(at, out_load(at) + (value))
@@ -48,6 +50,42 @@ __kernel void index_put(OB_PARAMETERS) {
 // A group takes adjacent elements of the slices.
 #define OB_SLICE 256
 
+#if ORDERED
+#define OB_WRAPPED(k) ob_wrapped_index(index_load(k), n)
+// Values are asked for before the first is put: putting waits for what it reads.
+#define OB_VALUES 4
+
+__kernel void index_put_slices(OB_PARAMETERS) {
+  OB_BEGIN
+  PLACES_SCRATCH
+  const ob_index parts = (after + OB_SLICE - 1) / OB_SLICE;
+  OB_FOR_GROUPS(item) {
+    const ob_index range = item % ranges, outer = item / ranges / parts;
+    const ob_index first = item / ranges % parts * OB_SLICE, end = min(first + OB_SLICE, after);
+    PLACES_TEAMS(end - first, 1)
+    for (ob_index begin = 0; begin < count; begin += PLACES_AT_ONCE) {
+      FIND_PLACES(begin, count, OB_WRAPPED, range, ranges)
+      for (int t = 0; t < found; t += OB_VALUES) {
+        for (ob_index k = first + team_lane; k < end; k += team_lanes) {
+          V held[OB_VALUES];
+          OB_UNROLL for (int u = 0; u < OB_VALUES; ++u) {
+            if (t + u >= found || !OF_MY_TEAM(found_place[t + u], ranges)) continue;
+            held[u] =
+                values_load(single_value ? 0 : (outer * count + found_at[t + u]) * after + k);
+          }
+          OB_UNROLL for (int u = 0; u < OB_VALUES; ++u) {
+            if (t + u >= found || !OF_MY_TEAM(found_place[t + u], ranges)) continue;
+            OB_PUT(((outer * n + found_place[t + u]) * after + k), held[u]);
+          }
+        }
+      }
+    }
+    for (ob_index k = OB_LANE; item == 0 && k < count; k += OB_LOCAL) {
+      if (OB_WRAPPED(k) < 0) { OB_REPORT }
+    }
+  }
+}
+#else
 __kernel void index_put_slices(OB_PARAMETERS) {
   OB_BEGIN
   const ob_index parts = (after + OB_SLICE - 1) / OB_SLICE;
@@ -57,3 +95,4 @@ __kernel void index_put_slices(OB_PARAMETERS) {
     OB_PUT_BLOCK(item / parts, OB_LANE, OB_LOCAL)
   }
 }
+#endif

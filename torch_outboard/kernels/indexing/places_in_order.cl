@@ -4,7 +4,7 @@
 //   PLACES_SCRATCH                                   // at the kernel's start
 //   for (ob_index begin = 0; begin < count; begin += PLACES_AT_ONCE) {
 //     FIND_PLACES(begin, count, PLACE, range, ranges)
-//     // `found` of PLACE(begin) and those behind it: the t-th is found_place[t], of element found_at[t].
+//     // `found` elements from `begin` on: the t-th is found_at[t], its place found_place[t].
 //   }
 //
 // PLACE(k) is -1 where element k does not count. `ranges` is a power of two.
@@ -24,7 +24,7 @@
 #define FIND_PLACES(begin, count, PLACE, range, ranges)                                          \
   barrier(CLK_LOCAL_MEM_FENCE);                                                                  \
   for (int word = OB_LANE; word < PLACES_WORDS; word += OB_LOCAL) ob_marks[word] = 0;            \
-  if (OB_LANE == 0) ob_found[0] = 0;                                                             \
+  if (OB_LANE == 0) atomic_xchg(ob_found, 0);                                                    \
   ob_index ob_places[PLACES_OF_ITEM];                                                            \
   OB_UNROLL for (int u = 0; u < PLACES_OF_ITEM; ++u) {                                           \
     const ob_index ob_at = (begin) + u * OB_LOCAL + OB_LANE;                                     \

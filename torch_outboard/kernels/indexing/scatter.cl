@@ -1,9 +1,14 @@
 // Elements of `src`, or a number, go to the places of `out` that `index` names along one dimension.
 // One work item takes lines of `index` in order, as CPU does: the last of several elements for
 // one place wins, and sums are the same at every run. Lines that are adjacent in the last dimension
-// are taken together, for they share the memory that is loaded at once.
+// are taken together, for they share the memory that is loaded at once. On a GPU adjacent work
+// items take them, and GROUPED says that scatter_lines.cl takes lines.
 
+#if OB_LOCAL == 1
 #define OB_ADJACENT 32
+#else
+#define OB_ADJACENT 1
+#endif
 
 // The first of `lines` lines.
 #define OB_LINES                                                        \
@@ -42,6 +47,7 @@
 #define OB_SOURCE(j, k) value
 #endif
 
+#if !GROUPED
 __kernel void scatter(OB_PARAMETERS) {
   OB_BEGIN
   OB_LINES
@@ -56,3 +62,4 @@ __kernel void scatter(OB_PARAMETERS) {
     }
   }
 }
+#endif

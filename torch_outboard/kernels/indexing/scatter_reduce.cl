@@ -21,6 +21,19 @@ static inline V ob_combined(const V a, const V b) {
 #endif
 }
 
+// The mean of so many elements.
+static inline V ob_mean(const V total, const int number) {
+#if OB_FLOATING || OB_COMPLEX
+  return total / (R)(number + INCLUDE_SELF);
+#else
+  const long whole = (long)total;
+  const long quotient = whole / (number + INCLUDE_SELF);
+  const int down = whole % (number + INCLUDE_SELF) < 0;
+  return (V)(quotient - down);
+#endif
+}
+
+#if !GROUPED
 __kernel void scatter_reduce(OB_PARAMETERS) {
   OB_BEGIN
   OB_LINES
@@ -48,16 +61,9 @@ __kernel void scatter_reduce(OB_PARAMETERS) {
       const int number = count[(line + k) * size + place];
       if (number == 0) continue;
       const ob_index at = in_out + k * out_next + place * out_stride;
-      const V total = out_load(at);
-#if OB_FLOATING || OB_COMPLEX
-      out_store(at, total / (R)(number + INCLUDE_SELF));
-#else
-      const long whole = (long)total;
-      const long quotient = whole / (number + INCLUDE_SELF);
-      const int down = whole % (number + INCLUDE_SELF) < 0;
-      out_store(at, (V)(quotient - down));
-#endif
+      out_store(at, ob_mean(out_load(at), number));
     }
   }
 #endif
 }
+#endif

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch_outboard.ops.composed import composed
-from torch_outboard.ops.indexing.gather_scatter import SELECT
+from torch_outboard.ops.indexing.gather_scatter import SELECT, ranges
 from torch_outboard.ops.row import COMPLEX, EVERY, FLOATS, INTEGERS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
@@ -24,7 +24,7 @@ SINGLE_CONDITIONS = ["sum(indices) == 1", "n > 0 || numel(index) == 0"]
 INDEX_DTYPES = {"index": "int32 int64"}  # uint8 would be a mask
 # How many places a work item of index_put takes one after the other. Sums are always in order.
 IN_ORDER = "max(numel(index), 1)"
-BLOCK = f"deterministic ? {IN_ORDER} : 4096"
+BLOCK = f"deterministic ? {IN_ORDER} : group_lanes > 1 ? 1 : 4096"
 BLOCKS = "prod(sizes(self)[:d]) * ((numel(index) + block - 1) // block)"
 
 
@@ -32,21 +32,27 @@ def put(accumulate: bool) -> Row:
     """Values, or a single one, at the places of one index tensor."""
     return templated(
         "_index_put_impl_",
-        "index_put",
+        "places_in_order index_put",
         [
-            Launch("index_put", f"after == 0 ? 0 : {BLOCKS}", when="after < 32"),
+            Launch("index_put", f"after == 0 ? 0 : {BLOCKS}", when="after < 32 && !ordered"),
             Launch(
                 "index_put_slices",
-                f"{BLOCKS} * ((after + 255) // 256)",  # OB_SLICE
+                f"{BLOCKS} * ((after + 255) // 256) * ranges",  # OB_SLICE
                 groups=True,
-                when="after >= 32",
+                when="after >= 32 || ordered",
             ),
         ],
         dtypes=(*FLOATS, *INTEGERS, *COMPLEX) if accumulate else EVERY,
         operands="self index=indices[-1] values",
         accepts=INDEX_DTYPES,
         results=Result("out", initial="self"),
-        let=SINGLE_INDEX | {"block": IN_ORDER if accumulate else BLOCK},
+        let=SINGLE_INDEX
+        | {
+            "block": IN_ORDER if accumulate else BLOCK,
+            "ordered": "group_lanes > 1" + ("" if accumulate else " && deterministic"),
+            "slices": "prod(sizes(self)[:d]) * ((after + 255) // 256)",
+            "ranges": f"ordered ? ({ranges('slices', 'numel(index)')}) : 1",
+        },
         conditions=[
             *SINGLE_CONDITIONS,
             "accumulate" if accumulate else "!accumulate",
@@ -57,9 +63,10 @@ def put(accumulate: bool) -> Row:
             "count": "numel(index)",
             "after": "after",
             "block": "block",
+            "ranges": "ranges",
             "single_value": "numel(values) == 1",
         },
-        constants={"ACCUMULATE": str(int(accumulate))},
+        constants={"ACCUMULATE": str(int(accumulate)), "ORDERED": "ordered"},
         items_of="" if accumulate else "self values out",
         reports="IndexError",
         family="indexing",

@@ -16,40 +16,71 @@ SELECT = [
 ]
 REAL = (*FLOATS, *INTEGERS)
 
+
+def ranges(groups: str, count: str) -> str:
+    """How many groups of a GPU share `count` places, as in places_in_order.cl, a power of two."""
+    return (
+        f"{count} < 256 || ({groups}) >= 512 ? 1 : ({groups}) >= 64 ? 16 : ({groups}) >= 8 ? 128"
+        " : 512"
+    )
+
+
+LINES_OF_INDEX = "numel(index) // max(size(index, d), 1)"
+# The index repeats along the last dimension: it names slices.
+SLICES = "dims(index) > 1 && d < dims(index) - 1 && stride(index, -1) == 0 && size(index, -1) > 1"
+# On a GPU a group takes a line whose elements are adjacent, and where there are few long ones.
+GROUPED = (
+    f"group_lanes > 1 && !({SLICES}) && size(index, d) >= 64"
+    f" && (d == dims(index) - 1 || {LINES_OF_INDEX} < 1024 * processors)"
+)
+
 LINES: dict[str, Any] = {
     "operands": "self index",
-    "let": {"d": "wrap(dim, dims(self))"},
+    "let": {
+        "d": "wrap(dim, dims(self))",
+        "lines": LINES_OF_INDEX,
+        "grouped": GROUPED,
+        "slices": "max(size(index, -1), 1)",
+        "groups": "grouped ? lines : lines // slices * ((slices + 255) // 256)",  # OB_SLICE
+        "ranges": f"group_lanes > 1 ? ({ranges('groups', 'size(index, d)')}) : 1",
+    },
     "results": Result("out", initial="self"),
     "strided": "index out",
     "numbers": {
         "dim": "d",
         "n": "size(index, d)",
         "size": "size(out, d)",
+        "ranges": "ranges",
         "index_stride": "stride(index, d)",
         "out_stride": "stride(out, d)",
     },
     "reports": "RuntimeError",
     "family": "indexing",
 }
-LINES_OF_SRC = LINES | {
+LINES_OF_SRC: dict[str, Any] = LINES | {
     "operands": "self index src",
     "strided": "index src out",
     "numbers": LINES["numbers"] | {"src_stride": "stride(src, d)"},
 }
-LINES_OF_INDEX = "numel(index) // max(size(index, d), 1)"
-ADJACENT = 32  # OB_ADJACENT in scatter.cl
+ADJACENT = 32  # OB_ADJACENT in scatter.cl, on a processor
 LINE_ITEMS = (
-    f"dims(index) == 0 || d == dims(index) - 1 ? {LINES_OF_INDEX} : "
-    f"{LINES_OF_INDEX} // max(size(index, -1), 1) * ((size(index, -1) + {ADJACENT - 1})"
-    f" // {ADJACENT})"
+    "grouped ? lines * ranges * group_lanes : "
+    "group_lanes > 1 || dims(index) == 0 || d == dims(index) - 1 ? lines : "
+    f"lines // slices * ((slices + {ADJACENT - 1}) // {ADJACENT})"
 )
 
-SCATTER_REDUCE = ("template", "scatter", "scatter_reduce", "scatter_slices")
-# The index repeats along the last dimension: it names slices.
-SLICES = "dims(index) > 1 && d < dims(index) - 1 && stride(index, -1) == 0 && size(index, -1) > 1"
-SLICE_ITEMS = (
-    f"{LINES_OF_INDEX} // max(size(index, -1), 1) * ((size(index, -1) + 255) // 256)"  # OB_SLICE
+# Of GROUPED in scatter_lines.cl: whether groups share a line.
+SHARED = "grouped ? (ranges > 1 ? 2 : 1) : 0"
+SCATTER = "places_in_order scatter scatter_lines scatter_slices"
+SCATTER_REDUCE = (
+    "template",
+    "places_in_order",
+    "scatter",
+    "scatter_reduce",
+    "scatter_lines",
+    "scatter_slices",
 )
+SLICE_ITEMS = "groups * ranges"
 
 
 def scatter(overloads: str, meta: str) -> Row:
@@ -57,7 +88,7 @@ def scatter(overloads: str, meta: str) -> Row:
     of_src = ".src" in meta
     return templated(
         overloads,
-        "scatter scatter_slices",
+        SCATTER,
         [
             Launch("scatter", LINE_ITEMS, when=f"!({SLICES})"),
             Launch("scatter_slices", SLICE_ITEMS, groups=True, when=SLICES),
@@ -66,6 +97,7 @@ def scatter(overloads: str, meta: str) -> Row:
         accepts=INDEX_DTYPES,
         items_of="self src out" if of_src else "self out",
         scalars="" if of_src else "value",
+        constants={"GROUPED": SHARED},
         meta=meta,
         **(LINES_OF_SRC if of_src else LINES),
     )
@@ -95,7 +127,12 @@ def scatter_reduce(
                     initial="0",
                 )
             ],
-            constants={"REDUCE": reduce, "INCLUDE_SELF": include_self, "BOOLEAN": boolean},
+            constants={
+                "REDUCE": reduce,
+                "INCLUDE_SELF": include_self,
+                "BOOLEAN": boolean,
+                "GROUPED": SHARED,
+            },
             meta=meta,
             conditions=conditions,
             **(LINES if scalar else LINES_OF_SRC),
@@ -169,7 +206,7 @@ def along_dimension() -> list[Row]:
 
 def of_flat_places() -> list[Row]:
     """Operators whose places count through the whole tensor."""
-    blocks = "min(max(n // 64, 1), 4096)"
+    blocks = "min(max(n // (group_lanes == 1 ? 64 : 4096), 1), 4096)"
     return [
         templated(
             "take take.out",
@@ -190,9 +227,9 @@ def of_flat_places() -> list[Row]:
             "nonzero nonzero.out",
             "nonzero",
             [
-                Launch("count_blocks", "blocks"),
+                Launch("count_blocks", "blocks * group_lanes"),
                 Launch("add_counts", "1"),
-                Launch("write_places", "blocks"),
+                Launch("write_places", "blocks * group_lanes"),
             ],
             dtypes=EVERY,
             results=Result("out", "[total, dims(self)]", "int64", strides="[1, total]"),
