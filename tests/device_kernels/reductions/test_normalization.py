@@ -20,6 +20,13 @@ def test_layer_norm(device):
     compare(device, with_gradients(lambda x: F.layer_norm(x, (9,))), leaf(5, 9))
 
 
+# Rows in slices of a group of a GPU, and rows that several groups take.
+@pytest.mark.parametrize(("rows", "n"), [(2000, 3), (700, 65), (40, 1031)])
+def test_gradients_of_layer_norm_over_many_rows(device, rows, n):
+    norm = with_gradients(lambda x, w, b: F.layer_norm(x, (n,), w, b))
+    compare(device, norm, leaf(rows, n), leaf(n), leaf(n), rtol=1e-3, atol=1e-3)
+
+
 def test_layer_norm_with_wider_weights(device):
     values, weight, bias = leaf(9, 37, dtype=torch.bfloat16), leaf(37), leaf(37)
     compare(device, lambda x, w, b: F.layer_norm(x, (37,), w, b), values, weight, bias)

@@ -68,6 +68,20 @@ def test_strided_and_several_dimensions(device: torch.device) -> None:
     check(lambda t: tuple(torch.var_mean(t, (0, 3))), x, device=device)
 
 
+# Columns in tiles of a GPU's group: narrow, wide, and with a rest, over one dimension or several.
+@pytest.mark.parametrize(
+    ("sizes", "dim"),
+    [((5000, 4), 0), ((300, 131), 0), ((9, 700), 0), ((2, 900, 33), (0, 1)), ((3, 400, 6), 1)],
+)
+def test_columns(sizes: tuple[int, ...], dim: int | tuple[int, ...], device: torch.device) -> None:
+    x = torch.randint(-9, 9, sizes).float()
+    check(lambda x: x.sum(dim), x, device=device)
+    check(lambda x: x.amax(dim), x, device=device)
+    check(lambda x: x.to(torch.complex64).sum(dim), x, device=device, native=False)
+    if isinstance(dim, int):
+        check(lambda x: x.argmax(dim), torch.randn(sizes), device=device)
+
+
 def test_nan_infinity_and_ties(device: torch.device) -> None:
     nan, inf = float("nan"), float("inf")
     x = torch.tensor([[1, nan, 3, nan] * 5, [inf, -inf, inf, 0] * 5, [-inf] * 20, [2, 2, 1, 1] * 5])

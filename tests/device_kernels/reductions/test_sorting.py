@@ -33,6 +33,13 @@ def test_sort_of_any_layout(device):
     assert_as_on_cpu(device, torch.msort, x)
 
 
+# A group of a GPU sorts 8 elements of each of its items: several lines, one, or a part of one.
+@pytest.mark.parametrize("n", [7, 100, 257, 512, 513, 1025])
+def test_sort_of_lines_of_any_length(device, n):
+    x = torch.randint(0, 99, (5, n)).float()
+    assert_as_on_cpu(device, lambda x: torch.sort(x, stable=True), x)
+
+
 def test_sort_of_a_long_line(device):
     x = torch.randint(0, 1000, (20011,))
     assert_as_on_cpu(device, lambda x: torch.sort(x, stable=True), x)

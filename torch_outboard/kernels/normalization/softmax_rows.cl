@@ -12,6 +12,41 @@
 #define KEEPS_EXPONENTIALS (OB_DTYPE_BITS >= 32 && !LOG && !OB_GPU)
 
 #if FORWARD
+#if HELD
+// A work item of a GPU keeps its HELD elements of a row, which is read once. What is behind the end
+// adds nothing.
+#define FOR_HELD(k) OB_UNROLL for (int k = 0; k < HELD / W; ++k)
+#define HELD_AT(k) ((OB_LANE + (k) * OB_LOCAL) * W)
+
+__kernel void softmax(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_SCRATCH(S)
+  OB_FOR_GROUPS(row) {
+    const ob_index first = row * n;
+    T held[HELD / W];
+    FOR_HELD(k) {
+      held[k] = C(-INFINITY);
+      if (HELD_AT(k) < n) held[k] = self_load_vector(first + HELD_AT(k));
+    }
+    // NaN is no maximum here, but makes the sum NaN.
+    T most = C(-INFINITY), sum = C(0);
+    FOR_HELD(k) most = held[k] > most ? held[k] : most;
+    const V largest = OB_GROUP_MAX(row_max(most));
+    FOR_HELD(k) sum += exp_vector(held[k] - largest);
+    const V total = OB_GROUP_SUM(row_sum(sum));
+#if LOG
+    const V shift = log(total);
+#define RESULT(x) x - largest - shift
+#else
+    const V scale = 1 / total;
+#define RESULT(x) exp_vector(x - largest) * scale
+#endif
+    FOR_HELD(k) {
+      if (HELD_AT(k) < n) out_store_vector((first + HELD_AT(k)), RESULT(held[k]));
+    }
+  }
+}
+#else
 __kernel void softmax(OB_PARAMETERS) {
   OB_BEGIN
   OB_SCRATCH(S)
@@ -56,6 +91,7 @@ __kernel void softmax(OB_PARAMETERS) {
   }
 }
 
+#endif
 #else
 // The gradient: of softmax (grad - sum(grad * output)) * output, of its logarithm
 // grad - sum(grad) * exp(output).

@@ -2,6 +2,7 @@
 // a stable sort would put there. A group takes lines. It counts the elements by 8 bits of an
 // unsigned number that has their order, goes on with those that have the right bits, and so on.
 // MODE: 0 the given rank; 1 the middle, or the first NaN; 2 the middle of those that are not NaN.
+// To be put after places_in_order.cl.
 
 #define OB_WIDE (OB_DTYPE_BITS == 64)
 #if OB_WIDE
@@ -40,7 +41,10 @@ static inline ob_key_t ob_key(const V value) {
 __kernel void select_rank(OB_PARAMETERS) {
   OB_BEGIN
   OB_COUNTERS counts[OB_COPIES * 256];
-  OB_COUNTERS found[1];
+  OB_COUNTERS found_nans[1];
+#if OB_LOCAL > 1
+  PLACES_SCRATCH
+#endif
   OB_FOR_GROUPS(line) {
     const ob_index start = ob_line(self_layout, dim, line);
     ob_index wanted = rank;
@@ -49,20 +53,20 @@ __kernel void select_rank(OB_PARAMETERS) {
     for (int shift = OB_KEY_BITS - 8; shift >= 0; shift -= 8) {
       OB_BARRIER
       for (int i = OB_LANE; i < OB_COPIES * 256; i += OB_LOCAL) counts[i] = 0;
-      if (OB_LANE == 0) found[0] = 0;
+      if (OB_LANE == 0) found_nans[0] = 0;
       OB_BARRIER
       // Of the bits above these two shifts are one by OB_KEY_BITS, which C does not know.
       const ob_key_t above = shift + 8 < OB_KEY_BITS ? ~(ob_key_t)0 << (shift + 7) << 1 : 0;
       for (ob_index i = OB_LANE; i < n; i += OB_LOCAL) {
         const ob_key_t key = ob_key(self_load(start + i * self_stride));
-        if (MODE != 0 && above == 0 && key == ~(ob_key_t)0 && OB_FLOATING) OB_COUNT(found[0]);
+        if (MODE != 0 && above == 0 && key == ~(ob_key_t)0 && OB_FLOATING) OB_COUNT(found_nans[0]);
         if (((key ^ known) & above) == 0) {
           OB_COUNT(counts[(i & (OB_COPIES - 1)) * 256 + (int)((key >> shift) & 255)]);
         }
       }
       OB_BARRIER
       if (MODE != 0 && above == 0) {
-        nans = found[0];
+        nans = found_nans[0];
         wanted = MODE == 1 && nans > 0 ? n - nans : (n - 1 - (MODE == 2 ? nans : 0)) / 2;
         if (MODE == 2 && nans == n) wanted = 0;
       }
@@ -77,6 +81,18 @@ __kernel void select_rank(OB_PARAMETERS) {
       }
     }
     OB_BARRIER
+#if OB_LOCAL > 1
+#define SAME(i) (ob_key(self_load(start + (i) * self_stride)) == known ? 0 : -1)
+    for (ob_index begin = 0; begin < n && wanted >= 0; begin += PLACES_AT_ONCE) {
+      FIND_PLACES(begin, n, SAME, 0, 1)
+      if (OB_LANE == 0 && wanted < found) {
+        const ob_index place = found_at[wanted];
+        values_store(line, self_load(start + place * self_stride));
+        indices_store(line, (long)place);
+      }
+      wanted -= found;
+    }
+#else
     if (OB_LANE == 0) {
       ob_index place = 0;
       for (ob_index i = 0; i < n; ++i) {
@@ -87,5 +103,6 @@ __kernel void select_rank(OB_PARAMETERS) {
       values_store(line, self_load(start + place * self_stride));
       indices_store(line, (long)place);
     }
+#endif
   }
 }

@@ -48,12 +48,17 @@ def _softmax(log: bool, forward: bool, last: bool) -> Row:
         },
         conditions=["inner == 1" if last else "inner != 1"],
         numbers={"n": "n", "inner": "inner"},
-        constants={"LOG": str(int(log)), "FORWARD": str(int(forward))},
+        constants={"LOG": str(int(log)), "FORWARD": str(int(forward))}
+        | ({"HELD": _HELD} if last and forward else {}),
         meta=f"aten::{name}",
         vectors=True,
         requires={"half_to_float": "False"} if forward else {},
         family="softmax",
     )
+
+
+# How many elements of a row a work item of a GPU keeps, or 0.
+_HELD = "group_lanes > 1 && n % 16 == 0 && n <= 16 * group_lanes ? 16 : 0"
 
 
 # Kinds of masks: of pairs of places, of (sample, place), and of all elements.

@@ -152,7 +152,7 @@ def ranks() -> list[Row]:
     return [
         templated(
             overloads,
-            "select_rank",
+            "places_in_order select_rank",
             Launch("select_rank", "lines", groups=True),
             dtypes=NUMBERS,
             results=[Result("values", sizes), Result("indices", sizes, "int64")],
