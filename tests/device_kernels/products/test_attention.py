@@ -88,7 +88,13 @@ def test_grouped_queries(device):
     check(device, [query, key, value], gradient, enable_gqa=True, is_causal=True)
 
 
-@pytest.mark.parametrize(("size", "queries", "keys"), [(80, 66, 130), (5, 1, 1), (33, 64, 32)])
+@pytest.mark.parametrize(
+    ("size", "queries", "keys"),
+    [
+        (80, 66, 130),
+        *(pytest.param(*sizes, marks=pytest.mark.slow) for sizes in ((5, 1, 1), (33, 64, 32))),
+    ],
+)
 def test_sizes_around_tiles(device, size, queries, keys):
     """Heads of several tiles, of less than a vector, and of one more than a chunk."""
     torch.manual_seed(0)

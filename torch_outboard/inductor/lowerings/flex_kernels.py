@@ -28,7 +28,7 @@ from torch_outboard.inductor.lowerings.score_texts import (
     Number,
     ScoreText,
 )
-from torch_outboard.ops.layers.attention import LARGEST_HEAD, rows_of_groups
+from torch_outboard.ops.layers.attention import DELTA_GROUPS, LARGEST_HEAD, rows_of_groups
 from torch_outboard.ops.row import template
 from torch_outboard.ops.template import Launch, Result
 from torch_outboard.state import state
@@ -196,13 +196,17 @@ def _description(name: str, text: str, parameters: str, others: int) -> dict[str
             ],
         }
     gradients = [f"grad_{x}" for x in ("query", "key", "value")]
-    common["numbers"] |= {"key_lists": "size(q_counts, 2)", "query_lists": "size(q_indices, 3)"}
+    common["numbers"] |= {
+        "key_lists": "size(q_counts, 2)",
+        "query_lists": "size(q_indices, 3)",
+        "all_rows": "numel(logsumexp)",
+    }
     common["accepts"] |= dict.fromkeys(("logsumexp", "grad_logsumexp"), "float32")
     return {
         **common,
-        "source": head + template("flex_attention_backward"),
+        "source": head + template("attention_delta") + template("flex_attention_backward"),
         "launches": [
-            Launch("delta_of_rows", "numel(logsumexp)"),
+            Launch("delta_of_rows", DELTA_GROUPS, groups=True),
             Launch("differentiate_keys", "tiles", groups=True),
             Launch("differentiate_queries", "blocks", groups=True),
         ],

@@ -2,25 +2,6 @@
 // through the queries for each block of keys, one through the keys for each block of queries, so that
 // nothing is added up by several groups.
 
-// Rows of the probabilities' gradient minus this are those of the scores' gradient.
-__kernel void delta_of_rows(OB_PARAMETERS) {
-  OB_BEGIN
-  OB_ITEM(item)
-  const ob_index i = item % queries;
-  const ob_index h = item / queries % heads;
-  const ob_index b = item / queries / heads;
-  const ob_index at = b * out_layout.stride[0] + h * out_layout.stride[1] +
-                      i * out_layout.stride[2];
-  V sum = 0;
-  for (int e = 0; e < HEAD; ++e) {
-    sum += (V)grad_out_load(item * HEAD + e) * (V)out_load(at + e * out_layout.stride[3]);
-  }
-#if HAS_grad_logsumexp
-  sum -= grad_logsumexp_load(item) / LN2;
-#endif
-  delta_store(item, sum);
-}
-
 // Turns a product of a query and a key, and the gradient of their probability, into the probability
 // and the gradient of the product.
 #define DIFFERENTIATE(p, g, kind, b, h, m, n, known, minus)                \

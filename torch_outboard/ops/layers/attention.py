@@ -53,6 +53,10 @@ CONDITIONS = [
 ]
 
 
+# Those that multiply the gradient's rows by the result's.
+DELTA_GROUPS = "group_lanes == 1 ? numel(logsumexp) : (numel(logsumexp) + rows - 1) // rows"
+
+
 def rows_of_groups(tall: int) -> str:
     """Rows of a group's block: on a GPU each work item has `tall`, or 4 of large heads.
 
@@ -112,9 +116,9 @@ def _rows_for(double: bool) -> list[Row]:
     )
     backward = templated(
         "_scaled_dot_product_flash_attention_for_cpu_backward",
-        "attention_tiles attention_backward",
+        "attention_tiles attention_delta attention_backward",
         [
-            Launch("delta_of_rows", "numel(logsumexp)"),
+            Launch("delta_of_rows", DELTA_GROUPS, groups=True),
             Launch("differentiate_keys", "key_blocks", groups=True),
             Launch("differentiate_queries", "blocks", groups=True),
         ],
@@ -129,6 +133,7 @@ def _rows_for(double: bool) -> list[Row]:
         temporaries=[Result("delta", sizes="numel(logsumexp)", dtype=accumulated)],
         **{
             **common,
+            "numbers": {**NUMBERS, "all_rows": "numel(logsumexp)"},
             "conditions": [
                 *CONDITIONS,
                 "sizes(grad_out) == sizes(query) && sizes(out) == sizes(query)",

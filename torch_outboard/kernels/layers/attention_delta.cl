@@ -1,0 +1,49 @@
+// Rows of the probabilities' gradient minus this are those of the scores' gradient: the sum of each
+// row of the gradient times the result. To be put after attention_tiles.cl.
+
+#define PLACE_IN_OUT(item)                                                                 \
+  ((item) / queries / heads * out_layout.stride[0] +                                       \
+   (item) / queries % heads * out_layout.stride[1] + (item) % queries * out_layout.stride[2])
+#define ADD_DELTA(sum, item, from, e) \
+  sum += (V)grad_out_load((item) * HEAD + (e)) * (V)out_load((from) + (e) * out_layout.stride[3]);
+#if HAS_grad_logsumexp
+#define DELTA(sum, item) ((sum) - (V)grad_logsumexp_load(item) / LN2)
+#else
+#define DELTA(sum, item) (sum)
+#endif
+
+#if OB_LOCAL == 1
+
+__kernel void delta_of_rows(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_FOR_GROUPS(item) {
+    const ob_index from = PLACE_IN_OUT(item);
+    V sum = 0;
+    for (int e = 0; e < HEAD; ++e) ADD_DELTA(sum, item, from, e)
+    delta_store(item, DELTA(sum, item));
+  }
+}
+
+#else
+
+__kernel void delta_of_rows(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_MEMORY
+  OB_PLACE
+  OB_FOR_GROUPS(group) {
+    V sums[TALL];
+    UNROLLED for (int r = 0; r < TALL; ++r) {
+      const ob_index item = min(group * ROWS + SUM_ROW(r), all_rows - 1);
+      const ob_index from = PLACE_IN_OUT(item);
+      sums[r] = 0;
+      for (int e = across; e < HEAD; e += ACROSS) ADD_DELTA(sums[r], item, from, e)
+    }
+    COMBINE_ROWS(sums, BOTH_ADDED)
+    UNROLLED for (int r = 0; r < TALL; ++r) {
+      const ob_index item = group * ROWS + SUM_ROW(r);
+      if (WORKS && across == 0 && item < all_rows) delta_store(item, DELTA(sums[r], item));
+    }
+  }
+}
+
+#endif
