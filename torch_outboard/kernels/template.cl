@@ -33,7 +33,7 @@
 
 // In front of loops over private arrays, which have to stay in registers on a GPU. Other compilers
 // see that by themselves. PoCL takes long for what is unrolled, and computes some of it wrong.
-#ifdef cl_nv_compiler_options
+#ifdef OB_NVIDIA
 #define OB_UNROLL _Pragma("unroll")
 #else
 #define OB_UNROLL

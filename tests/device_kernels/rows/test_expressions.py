@@ -202,10 +202,12 @@ def test_arange(device, start):
 
 
 def test_arange_of_fractions(device):
+    """PyTorch 2.11 divides by a step of 0 on CPU, which ends the process."""
     for arguments in ((0.5, 3.2), (-2.7, 3.9, 1.5), (5, 1, -0.7), (1, 2.5)):
         got = torch.arange(*arguments, device=device)
         torch.testing.assert_close(got.cpu(), torch.arange(*arguments))
-        same(device, lambda d, a=arguments: torch.arange(*a, dtype=torch.int64, device=d))
+        if torch.__version__ >= (2, 13) or abs(arguments[-1]) >= 1:
+            same(device, lambda d, a=arguments: torch.arange(*a, dtype=torch.int64, device=d))
 
 
 def on(device: torch.device, *sizes: int) -> torch.Tensor:

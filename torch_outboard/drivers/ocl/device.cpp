@@ -294,8 +294,8 @@ void fill_properties(const Candidate& candidate, const Settings& settings, const
   }
   p.local_memory = static_cast<uint32_t>(
       std::min<cl_ulong>(info<cl_ulong>(candidate, CL_DEVICE_LOCAL_MEM_SIZE), UINT32_MAX));
-  device.limits_registers = has_extension(candidate, "cl_nv_compiler_options");
-  if (has_extension(candidate, "cl_nv_device_attribute_query")) {
+  if (settings.nvidia_forms && has_extension(candidate, "cl_nv_compiler_options") &&
+      has_extension(candidate, "cl_nv_device_attribute_query")) {
     device.nvidia_version = info<cl_uint>(candidate, CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV) * 10 +
                             info<cl_uint>(candidate, CL_DEVICE_COMPUTE_CAPABILITY_MINOR_NV);
   }

@@ -97,7 +97,7 @@ ob_program build(Device& device, cl_program program, const char* options, const 
 // groups that run at once. A program whose options define OB_REGISTERS wants no more than so many.
 std::string register_limit(const Device& device, const std::string& options) {
   constexpr const char* kWish = "-DOB_REGISTERS=";
-  const size_t found = device.limits_registers ? options.find(kWish) : std::string::npos;
+  const size_t found = device.nvidia_version != 0 ? options.find(kWish) : std::string::npos;
   if (found == std::string::npos) return "";
   const size_t begin = found + std::strlen(kWish);
   return " -cl-nv-maxrregcount=" + options.substr(begin, options.find(' ', begin) - begin);

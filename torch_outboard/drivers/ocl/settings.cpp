@@ -7,6 +7,8 @@
 // - OUTBOARD_OCL_MEMORY_BYTES: bytes of each device; by default what it has, or on a CPU half
 //   of the machine's memory.
 // - OUTBOARD_OCL_MASK: capabilities to do without, of float16, float64, subgroups.
+// - OUTBOARD_OCL_NVIDIA_FORMS: 1: forms of kernels that NVIDIA's compiler alone takes. They compile,
+//   and have not run on such a GPU yet, so the default is 0.
 // - OUTBOARD_OCL_PROCESSOR: LLVM's name of the processor that the packaged PoCL compiles for; by
 //   default the one that it finds, or the nearest that its compiler knows. `unknown`: as if it had
 //   found none.
@@ -62,6 +64,7 @@ Settings read_settings() {
   settings.memory_bytes = number_setting("OUTBOARD_OCL_MEMORY_BYTES", 1, uint64_t{1} << 60, 0);
   settings.mask = list_setting("OUTBOARD_OCL_MASK");
   settings.processor = text_setting("OUTBOARD_OCL_PROCESSOR");
+  settings.nvidia_forms = number_setting("OUTBOARD_OCL_NVIDIA_FORMS", 0, 1, 0) == 1;
   settings.events = text_setting("OUTBOARD_OCL_EVENTS");
   if (!settings.events.empty()) {
     check_choice("OUTBOARD_OCL_EVENTS", settings.events, {"each", "late"});

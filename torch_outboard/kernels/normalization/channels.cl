@@ -1,6 +1,7 @@
 // Loops of a work-group over the elements of `blocks` runs of n elements: FOR_RUNS(first, BODY),
 // where `first` says where run `block` starts, and BODY is as in rows.cl. Where groups have many
-// work items, short runs are spread over them, by vectors if runs are whole ones.
+// work items, short runs are spread over them, and FOR_PART(begin, end, first, BODY) takes those
+// elements only. Both are multiples of W, if n is.
 
 #if OB_LOCAL == 1
 #define FOR_RUNS(start, BODY)                             \
@@ -9,22 +10,12 @@
     FOR_ROW(BODY)                                         \
   }
 #else
-#define FOR_RUNS(start, BODY)                                            \
-  if (n % W == 0) {                                                      \
-    const ob_index vectors = n / W;                                      \
-    for (ob_index place = OB_LANE; place < blocks * vectors; place += OB_LOCAL) { \
-      const ob_index block = place / vectors;                            \
-      const ob_index first = start;                                      \
-      const ob_index i = (place - block * vectors) * W;                  \
-      BODY(T1, load_vector, store_vector)                                \
-    }                                                                    \
-  } else {                                                               \
-    for (ob_index place = OB_LANE; place < blocks * n; place += OB_LOCAL) { \
-      const ob_index block = place / n;                                  \
-      const ob_index first = start;                                      \
-      const ob_index i = place - block * n;                              \
-      BODY(V, load, store)                                               \
-    }                                                                    \
+#define FOR_RUNS(start, BODY) FOR_PART(0, blocks * n, start, BODY)
+#define FOR_PART(begin, end, start, BODY)                               \
+  if (n % W == 0) {                                                     \
+    FOR_PLACES(begin, end, W, start, BODY(T1, load_vector, store_vector)) \
+  } else {                                                              \
+    FOR_PLACES(begin, end, 1, start, BODY(V, load, store))              \
   }
 // Divides only where a run ends.
 #define FOR_PLACES(begin, end, width, start, body)                                             \

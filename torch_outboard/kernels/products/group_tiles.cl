@@ -18,10 +18,11 @@
 // IMAGE, if it is defined, says that the right operand is made of patches of an image, as that of a
 // convolution is, or of a gradient. The engine says by two Axes what its depth and its columns are.
 
-// Of halves, matrix_unit_tiles.cl has tiles for GPUs of NVIDIA with matrix units. A program that
+// Of halves, matrix_unit_tiles.cl has tiles for GPUs of NVIDIA with matrix units. The driver defines
+// OB_NVIDIA, ten times the compute capability, where it is asked for such forms. A program that
 // defines OB_NO_MATRIX_UNITS does without.
 #if defined(HALVES) && ACROSS * DOWN == 256 && !defined(OB_NO_MATRIX_UNITS)
-#if defined(cl_nv_compiler_options) && defined(OB_NVIDIA) && OB_NVIDIA >= 80
+#if defined(OB_NVIDIA) && OB_NVIDIA >= 80
 #define MATRIX_UNITS HALVES
 #undef DEPTH
 #define DEPTH 32
@@ -36,7 +37,7 @@
 
 #define ITEMS (ACROSS * DOWN)
 // NVIDIA's compiler heeds no limit of registers where it knows the size of groups.
-#ifdef cl_nv_compiler_options
+#ifdef OB_NVIDIA
 #define GROUP_KERNEL __kernel
 #else
 #define GROUP_KERNEL __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1)))

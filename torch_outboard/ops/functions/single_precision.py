@@ -102,11 +102,9 @@ _TWO: dict[str, str] = {
         const T s_rest = (fma(-s, d, m - C(1)) - s * (m - (d - C(1)))) * inverse;
         const T y = s * s;
         const T more = fma(y * s, {polynomial("y", known.LOG)}, s_rest + s_rest);
-        const T product = (s + s) * {_LOG2_E};
-        const T product_rest = fma(s + s, {_LOG2_E}, -product)
+        const T sum = fma(s + s, {_LOG2_E}, power);
+        const T sum_rest = fma(s + s, {_LOG2_E}, power - sum)
             + ((s + s) * {_LOG2_E_REST} + more * {_LOG2_E});
-        const T sum = power + product;
-        const T sum_rest = product - (sum - power) + product_rest;
         const T logarithm = sum + sum_rest;
         const T logarithm_rest = sum_rest - (logarithm - sum);
         const T exponent = b * logarithm;

@@ -24,6 +24,8 @@ SINGLE_CONDITIONS = ["sum(indices) == 1", "n > 0 || numel(index) == 0"]
 INDEX_DTYPES = {"index": "int32 int64"}  # uint8 would be a mask
 # How many places a work item of index_put takes one after the other. Sums are always in order.
 IN_ORDER = "max(numel(index), 1)"
+# Of so many the last of equal ones wins on a GPU, too: groups look through all of them.
+FEW_PLACES = 65_536
 BLOCK = f"deterministic ? {IN_ORDER} : group_lanes > 1 ? 1 : 4096"
 BLOCKS = "prod(sizes(self)[:d]) * ((numel(index) + block - 1) // block)"
 
@@ -49,7 +51,8 @@ def put(accumulate: bool) -> Row:
         let=SINGLE_INDEX
         | {
             "block": IN_ORDER if accumulate else BLOCK,
-            "ordered": "group_lanes > 1" + ("" if accumulate else " && deterministic"),
+            "ordered": "group_lanes > 1"
+            + ("" if accumulate else f" && (deterministic || numel(index) <= {FEW_PLACES})"),
             "slices": "prod(sizes(self)[:d]) * ((after + 255) // 256)",
             "ranges": f"ordered ? ({ranges('slices', 'numel(index)')}) : 1",
         },
