@@ -23,20 +23,16 @@ constexpr int kVectorBytes = 16;  // what an item reads of local memory at once
 
 constexpr int64_t kMostParts = 256;
 constexpr int64_t kDeepest = 32;  // of all slices; parts are made of whole ones
-// How much of the last round of groups has to be filled, in hundredths of all
-// rounds.
+// How much of the last round of groups has to be filled, in hundredths of all rounds.
 constexpr int64_t kFilled = 85;
 
-// Items that read neighbours along the depth, or columns, where a product is
-// thin; results of a group that has few of a convolution. As the kernels have
-// it.
+// Items that read neighbours along the depth, or columns, where a product is thin; results of a
+// group that has few of a convolution. As the kernels have it.
 constexpr int64_t kTogether = 32;
 constexpr int64_t kResults = 5;
-// Rows of a convolution that make no tile: those of depthwise ones, for
-// example.
+// Rows of a convolution that make no tile: those of depthwise ones, for example.
 constexpr int64_t kFewRows = 4;
-// Groups of such kernels that a unit runs at once, and what an item reads of a
-// part at least.
+// Groups of such kernels that a unit runs at once, and what an item reads of a part at least.
 constexpr int64_t kFewAtOnce = 8;
 constexpr int64_t kFewDepth = 8;
 
@@ -55,8 +51,7 @@ struct GroupLayout {
 
 GroupStrides strides(const ProductStrides& s) { return {s.batch, s.row, s.column}; }
 
-// How an operand is read whose lines and depth lie at these strides; that of a
-// single line is zero.
+// How an operand is read whose lines and depth lie at these strides; that of a single line is zero.
 int64_t way_of(const void* address, int64_t bytes, int64_t batch, int64_t line, int64_t lines,
                int64_t depth, int64_t depths) {
   const bool along = line == 0 || (depth != 0 && depth < line);
@@ -68,8 +63,7 @@ int64_t way_of(const void* address, int64_t bytes, int64_t batch, int64_t line, 
   return (along ? GroupTiles::kAlongDepth : 0) + (vectors ? GroupTiles::kVectors : 0);
 }
 
-// The least number of parts with which no round of groups is much emptier than
-// others.
+// The least number of parts with which no round of groups is much emptier than others.
 int64_t parts_of(int64_t tiles, int64_t at_once, int64_t most) {
   int64_t best = 1, best_filled = 0;
   for (int64_t parts = 1; parts <= most; ++parts) {
@@ -81,9 +75,8 @@ int64_t parts_of(int64_t tiles, int64_t at_once, int64_t most) {
   return best;
 }
 
-// By whether there are more rows, and more columns, than a small tile has. An
-// item needs registers for its sums and for what it reads meanwhile; with so
-// many, so many groups run at once.
+// By whether there are more rows, and more columns, than a small tile has. An item needs registers
+// for its sums and for what it reads meanwhile; with so many, so many groups run at once.
 constexpr std::array<std::array<GroupTiles::Tile, 2>, 2> kTiles = {{
     {{{1, 1, 16, 64, 4, 256}, {1, 2, 8, 80, 3, 384}}},
     {{{2, 1, 8, 80, 3, 384}, {2, 2, 8, 128, 2, 512}}},
@@ -114,8 +107,7 @@ GroupTiles::GroupTiles(c10::DeviceIndex device, ScalarType dtype, bool wide, int
       width_(kVectorBytes / static_cast<int>(c10::elementSize(value_))),
       units_(std::max<int64_t>(device_properties(device).compute_units, 1)),
       text_(text) {
-  // Sums of large values fill registers sooner.
-  // Vectors of large values have half as many.
+  // Sums of large values fill registers sooner. Vectors of large values have half as many.
   if (c10::elementSize(value_) > 4) {
     for (auto& row : tiles_) row.fill(kTiles[1][1]);
   } else {

@@ -1,6 +1,5 @@
-// The kernels of torch_outboard/kernels/products/group_tiles.cl for one dtype
-// on one device: products whose tiles groups of work items share, on GPUs.
-// Operands are read where they lie.
+// The kernels of torch_outboard/kernels/products/group_tiles.cl for one dtype on one device:
+// products whose tiles groups of work items share, on GPUs. Operands are read where they lie.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,10 +15,9 @@
 
 namespace outboard {
 
-// How a dimension of a product is made of an image, as kernels have it: a
-// number along it has a digit for a channel or an image of a batch, and three
-// that count positions or elements of a kernel. The first one varies slowest,
-// or fastest.
+// How a dimension of a product is made of an image, as kernels have it: a number along it has a
+// digit for a channel or an image of a batch, and three that count positions or elements of a
+// kernel. The first one varies slowest, or fastest.
 struct ImageAxes {
   std::array<int32_t, 4> size;
   std::array<int32_t, 4> other;  // strides of the left operand, or of the result
@@ -42,39 +40,36 @@ class OUTBOARD_API GroupTiles {
     void* out;
     const void* added;
   };
-  // How work items that are neighbours read an operand: neighbours along the
-  // depth, or without that flag lines, which are rows of the left operand and
-  // columns of the right one. With the second flag, items that read elements of
-  // 16 bits can read eight at once.
+  // How work items that are neighbours read an operand: neighbours along the depth, or without that
+  // flag lines, which are rows of the left operand and columns of the right one. With the second
+  // flag, items that read elements of 16 bits can read eight at once.
   static constexpr int64_t kAlongDepth = 1, kVectors = 2;
   struct Ways {
     int64_t left, right;
   };
 
-  // A work item has the sums of some vectors of rows and of columns. Slices
-  // have a depth. Groups of items that have so many registers run so many at
-  // once, on a unit of the device. A part of the depth has a least depth:
-  // shorter ones would cost more to add up than they save.
+  // A work item has the sums of some vectors of rows and of columns. Slices have a depth. Groups of
+  // items that have so many registers run so many at once, on a unit of the device. A part of the
+  // depth has a least depth: shorter ones would cost more to add up than they save.
   struct Tile {
     int row_vectors, column_vectors, depth;
     int registers, at_once, least_part;
   };
 
-  // The kernels of `text`, which ProductProgram::keep returned; `wide` for
-  // indices of 64 bits. They live for ever. nullptr for a device whose work
-  // items have no groups that could share a tile.
+  // The kernels of `text`, which ProductProgram::keep returned; `wide` for indices of 64 bits. They
+  // live for ever. nullptr for a device whose work items have no groups that could share a tile.
   static const GroupTiles* find(c10::DeviceIndex device, at::ScalarType dtype, bool wide,
                                 const std::string& text);
 
-  // A product of one level of indices. With an epilogue, `out` is its first
-  // result. `multiply_thin` suits results of a few columns.
+  // A product of one level of indices. With an epilogue, `out` is its first result. `multiply_thin`
+  // suits results of a few columns.
   void multiply_thin(const ProductLayout& layout, const ProductScalars& scalars,
                      const Addresses& addresses) const;
   void multiply(const ProductLayout& layout, const ProductScalars& scalars,
                 const Addresses& addresses, const BoundEpilogue* epilogue = nullptr) const;
-  // With an image as the right operand. Of the layout, strides along the depth
-  // and along columns do not count, but that of what is added. Results begin at
-  // the element `first` of those of the epilogue.
+  // With an image as the right operand. Of the layout, strides along the depth and along columns do
+  // not count, but that of what is added. Results begin at the element `first` of those of the
+  // epilogue.
   void convolve(const ProductLayout& layout, const ImageOperand& image, const Ways& ways,
                 const ProductScalars& scalars, const Addresses& addresses,
                 const BoundEpilogue* epilogue = nullptr, int64_t first = 0) const;
@@ -85,9 +80,8 @@ class OUTBOARD_API GroupTiles {
     Tile tile;
     int64_t parts, part;
   };
-  // For results that fill no tile there are a kernel that goes along the depth
-  // by groups, which has no epilogues, and for an image one that has a row by
-  // single items.
+  // For results that fill no tile there are a kernel that goes along the depth by groups, which has
+  // no epilogues, and for an image one that has a row by single items.
   struct Kernels {
     Kernel* tiles;
     Kernel* add_parts;
@@ -112,13 +106,12 @@ class OUTBOARD_API GroupTiles {
   Plan plan(const ProductLayout& layout) const;
   const Kernels& kernels(const Tile& tile, const Work& work) const;
   void add_indices(LaunchArguments& arguments, const int64_t* values, size_t count) const;
-  // By tiles; by groups that go along the depth, of which each part of it takes
-  // so many; by items that have rows.
+  // By tiles; by groups that go along the depth, of which each part of it takes so many; by items
+  // that have rows.
   void enqueue_tiles(const Work& work) const;
   void enqueue_few(const Work& work, int64_t groups) const;
   void enqueue_rows(const Work& work) const;
-  // `kernel` by so many groups for each part of the depth, then what adds up
-  // the parts.
+  // `kernel` by so many groups for each part of the depth, then what adds up the parts.
   void enqueue_parts(const Work& work, const Kernels& made, Kernel& kernel, const Plan& plan,
                      int64_t groups) const;
   void enqueue(const Work& work, Kernel& kernel, const Plan& plan, const void* partials,
