@@ -197,7 +197,7 @@ def main() -> None:
     parser.add_argument("--device", default="ocl")
     parser.add_argument("--reference", default="cuda")
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--save", metavar="NAME", help="write benchmarks/results/NAME.json")
+    parser.add_argument("--save", metavar="NAME", help="a name in benchmarks/results")
     options = parser.parse_args()
     if unknown := set(options.names) - set(WORKS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
