@@ -59,7 +59,7 @@ struct Settings {
   std::string processor;             // that PoCL compiles for; "": by itself
   std::string events;                // "": by device; each, late
   bool nvidia_forms = false;
-  uint64_t memory_bytes = 0;         // of each device; 0: by device
+  uint64_t memory_bytes = 0;  // of each device; 0: by device
   uint64_t copies = 1;
 };
 
@@ -139,8 +139,8 @@ struct Device {
   // Commands have no events of their own, and queues cannot be timed until that is asked for: both
   // cost more than a small kernel on a GPU, and nothing on a processor.
   bool late_events = false;
-  uint32_t nvidia_version = 0;    // of the instructions, as in sm_90; 0: another maker's
-  std::string no_code_reason;     // "": programs can be built
+  uint32_t nvidia_version = 0;  // of the instructions, as in sm_90; 0: another maker's
+  std::string no_code_reason;   // "": programs can be built
   Processor processor;
   ob_device_properties properties = {};
 

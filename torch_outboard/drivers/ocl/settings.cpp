@@ -7,14 +7,13 @@
 // - OUTBOARD_OCL_MEMORY_BYTES: bytes of each device; by default what it has, or on a CPU half
 //   of the machine's memory.
 // - OUTBOARD_OCL_MASK: capabilities to do without, of float16, float64, subgroups.
-// - OUTBOARD_OCL_NVIDIA_FORMS: 1: forms of kernels that NVIDIA's compiler alone takes. They compile,
-//   and have not run on such a GPU yet, so the default is 0.
+// - OUTBOARD_OCL_NVIDIA_FORMS: 1: forms of kernels that NVIDIA's compiler alone takes. They
+//   compile, and have not run on such a GPU yet, so the default is 0.
 // - OUTBOARD_OCL_PROCESSOR: LLVM's name of the processor that the packaged PoCL compiles for; by
 //   default the one that it finds, or the nearest that its compiler knows. `unknown`: as if it had
 //   found none.
-// - OUTBOARD_OCL_EVENTS: for tests; each command has an event (each), or events are made when one
-// is
-//   asked for (late). By default late on all but processors.
+// - OUTBOARD_OCL_EVENTS: for tests; each command has an event (each), or events are made when
+//   one is asked for (late). By default late on all but processors.
 #include <common/settings.h>
 
 #include "ocl.h"
