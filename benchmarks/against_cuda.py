@@ -30,32 +30,24 @@ Function = Callable[..., object]
 
 
 def of_tensors(
-    function: Function, *sizes: tuple[int, ...], dtype: torch.dtype = torch.float32
+    function: Function,
+    *sizes: tuple[int, ...],
+    dtype: torch.dtype = torch.float32,
+    into: bool = False,
 ) -> Work:
-    """`function` of random tensors of these sizes."""
+    """`function` of random tensors; `into` a result that was allocated beforehand."""
 
     def prepare(device: str) -> Callable[[], object]:
         without_tensor_float()
         torch.manual_seed(0)
         tensors = [torch.randn(size, dtype=dtype, device=device) for size in sizes]
-        return lambda: function(*tensors)
+        named = {"out": function(*tensors)} if into else {}
+        return lambda: function(*tensors, **named)
 
     return prepare
 
 
-def into_result(
-    function: Function, *sizes: tuple[int, ...], dtype: torch.dtype = torch.float32
-) -> Work:
-    """The same, into a result that was allocated beforehand."""
-
-    def prepare(device: str) -> Callable[[], object]:
-        without_tensor_float()
-        torch.manual_seed(0)
-        tensors = [torch.randn(size, dtype=dtype, device=device) for size in sizes]
-        out = function(*tensors)
-        return lambda: function(*tensors, out=out)
-
-    return prepare
+into_result = partial(of_tensors, into=True)
 
 
 def without_tensor_float() -> None:
