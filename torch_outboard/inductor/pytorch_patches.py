@@ -320,7 +320,10 @@ def _for_host(
 
 
 def _with_steps_of_the_device(module: Any, rest: dict[str, Any]) -> dict[str, Any]:
-    """Named arguments of compile_fx, with strides of open sizes told as they are."""
+    """Named arguments of compile_fx, whose step tells strides of open sizes as they are.
+
+    The step takes the device for the accelerator also where it runs later, as for a backward.
+    """
     from torch_outboard.inductor.result_strides import telling_open_strides
 
     step = rest.get("inner_compile", module.compile_fx_inner)

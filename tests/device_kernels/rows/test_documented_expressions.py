@@ -62,5 +62,5 @@ def test_every_word_of_texts_is_described() -> None:
         re.findall(r"\b(OB_[A-Z_]+|ob_(?:place|line|seed|offset|items|step|index))\b", source)
     )
     # Parts of other words, and the language of drivers.
-    words -= {"OB_POINTER", "OB_BIND", "OB_FOR_HALVES", "OB_DEFINE_GROUP", "OB_FEW"}
+    words -= {"OB_POINTER", "OB_BIND", "OB_DEFINE_GROUP", "OB_FEW"}
     assert {word for word in words if word not in PAGE} == set()
