@@ -47,6 +47,7 @@ print("cpp_fused" in code)
     assert lines == ["True"]
 
 
+@pytest.mark.slow
 def test_attention_draws_nothing_and_is_the_cpus() -> None:
     lines = run(
         """
@@ -60,6 +61,7 @@ print("flash_attention_for_cpu" in code, "outboard_on_device" in code)
     assert lines == ["True False"]
 
 
+@pytest.mark.slow
 def test_constants_of_a_graph() -> None:
     assert run("check(lambda x: (x[[0, 2]], x + 1), torch.randn(5, 3)); print('right')") == [
         "right"
@@ -167,6 +169,7 @@ print("right")
     assert lines == ["right"]
 
 
+@pytest.mark.slow
 def test_graphs_with_memory_of_both() -> None:
     lines = run(
         NO_EAGER_GRAPHS
@@ -188,6 +191,7 @@ print(actual[2].abs().sum().item() > 0)
     assert lines == ["False True False False False", "True"]
 
 
+@pytest.mark.slow
 def test_graphs_in_graphs() -> None:
     lines = run(
         NO_EAGER_GRAPHS
@@ -209,6 +213,7 @@ print(i.item(), y.device.type == name)
     assert lines == ["5 True"]
 
 
+@pytest.mark.slow
 def test_operators_of_an_extension_run_on_the_device() -> None:
     lines = run(
         NO_EAGER_GRAPHS

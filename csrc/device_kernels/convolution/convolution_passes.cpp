@@ -257,6 +257,7 @@ void ConvolutionPasses::write_weight(const ConvolutionGeometry& geometry, const 
                                      const at::Tensor& output, const at::Tensor& weight,
                                      const GradientPlanes& kept) const {
   if (write_weight_by_groups(geometry, input, output, weight, groups_)) return;
+  if (write_weight_by_winograd(geometry, input, output, weight, planes_)) return;
   if (write_weight_by_planes(geometry, input, output, weight, planes_, kept)) return;
   const at::Tensor left = has_even_positions(output) ? output : output.contiguous();
   ProductLayout layout;

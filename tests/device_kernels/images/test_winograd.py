@@ -12,6 +12,7 @@ from torch_outboard import _C
 
 __all__ = ["timed"]
 WINOGRAD = {"winograd_weights", "winograd_places", "winograd_tiles"}
+GRADIENTS = {"winograd_places", "winograd_gradients", "winograd_kernels"}
 # Images, channels, filters, height and width, options.
 CASES = {
     "even sizes": (4, 32, 48, (20, 36), {"padding": 1}),
@@ -36,7 +37,9 @@ def test_cases(device, case, bias):
     launched(device)
     check(device, shape, (filters, channels, 3, 3), bias=bias, tolerance=1e-3, **options)
     processor = _C.device_properties(device.index).kind == "cpu"
-    assert launched(device) >= WINOGRAD if processor else "winograd_tiles" not in launched(device)
+    kernels = launched(device)
+    assert kernels >= WINOGRAD if processor else "winograd_tiles" not in kernels
+    assert kernels >= GRADIENTS if processor and groups == 1 else not kernels & GRADIENTS - WINOGRAD
 
 
 @pytest.mark.usefixtures("timed")
@@ -52,7 +55,56 @@ def test_what_others_do(device):
     conv2d(x, weight[..., :2])
     conv2d(x.double(), weight.double())
     conv2d(x.contiguous(memory_format=torch.channels_last), weight)
-    assert not launched(device) & WINOGRAD
+    few = torch.randn(1, 32, 8, 8, device=device)
+    weight_gradient(few, torch.randn(1, 32, 6, 6, device=device), weight)
+    assert not launched(device) & (WINOGRAD | GRADIENTS)
+
+
+def weight_gradient(x, gradient, weight, padding=0):
+    options = ([1, 1], [padding] * 2, [1, 1], False, [0, 0], 1, [False, True, False])
+    return torch.ops.aten.convolution_backward(gradient, x, weight, None, *options)[1]
+
+
+def test_errors_of_gradients_are_few_roundings(device):
+    """Of sums over 6,272 positions, the largest error against double precision."""
+    x, gradient = torch.randn(8, 40, 28, 28), torch.randn(8, 48, 28, 28)
+    weight = torch.empty(48, 40, 3, 3)
+    expected = weight_gradient(x.double(), gradient.double(), weight.double(), 1)
+    there = weight_gradient(x.to(device), gradient.to(device), weight.to(device), 1)
+    assert (there.double().cpu() - expected).abs().max() / expected.abs().max() < 4e-6
+
+
+@pytest.mark.parametrize("sizes", [(17, 19), (20, 40)])
+def test_infinite_places_reach_gradients_of_their_channel_alone(device, sizes):
+    """Also the first and the last ones, which lie next to other channels."""
+    x, gradient = torch.randn(6, 34, *sizes), torch.randn(6, 36, sizes[0] - 2, sizes[1] - 2)
+    x[0, 5, 0, 0] = x[-1, 7, -1, -1] = gradient[0, 9, 0, 0] = gradient[-1, 11, -1, -1] = torch.inf
+    there = weight_gradient(x.to(device), gradient.to(device), torch.empty(36, 34, 3, 3).to(device))
+    expected = weight_gradient(x, gradient, torch.empty(36, 34, 3, 3))
+    others = torch.ones(36, 34, dtype=torch.bool)
+    others[[9, 11]] = others[:, [5, 7]] = False
+    assert not expected[[9, 11]].isfinite().all()
+    assert torch.equal(there.isfinite().flatten(2).all(2).cpu(), others)
+    near = {"rtol": 1e-4, "atol": 1e-2}
+    torch.testing.assert_close(there.cpu()[others], expected[others], **near)
+
+
+def test_gradients_that_do_not_lie_in_order(device):
+    """Expanded, transposed and with gaps between rows."""
+    x, weight = torch.randn(4, 32, 24, 22), torch.empty(32, 32, 3, 3)
+    gradients = (
+        torch.randn(4, 32, 1, 1).expand(4, 32, 24, 22),
+        torch.randn(4, 32, 22, 24).transpose(2, 3),
+        torch.randn(5, 36, 30, 40)[1:, 2:34, 3:27, 5:27],
+    )
+    for gradient in gradients:
+        storage = torch.empty(0).set_(gradient.untyped_storage())
+        there = storage.to(device).as_strided(
+            gradient.shape, gradient.stride(), gradient.storage_offset()
+        )
+        actual = weight_gradient(x.to(device), there, weight.to(device), 1)
+        expected = weight_gradient(x, gradient, weight, 1)
+        torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-2)
 
 
 def test_errors_are_few_roundings(device):

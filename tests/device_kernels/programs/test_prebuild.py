@@ -58,6 +58,7 @@ def test_operators_are_there_for_the_next_process(environment):
     assert again == (0, built)
 
 
+@pytest.mark.slow
 def test_what_a_program_compiles_is_recorded(environment, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(

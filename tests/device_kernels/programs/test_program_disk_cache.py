@@ -51,7 +51,8 @@ def test_a_new_kernel_of_a_known_program_is_added(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "damage", ["cut", "flip", pytest.param("empty", marks=pytest.mark.slow), "text"]
+    "damage",
+    ["flip", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cut", "empty", "text"))],
 )
 def test_a_damaged_entry_is_built_again(tmp_path, damage):
     built, _, _ = counts(tmp_path)
@@ -70,6 +71,7 @@ def test_a_damaged_entry_is_built_again(tmp_path, damage):
     assert counts(tmp_path) == (0, built, 0)
 
 
+@pytest.mark.slow
 def test_an_entry_serves_its_own_key_only(tmp_path):
     """A whole and valid file under the name of another would run another kernel."""
     built, _, _ = counts(tmp_path, "exp", "sin")
@@ -134,6 +136,7 @@ def test_a_folder_of_others_is_refused_unless_it_is_trusted(tmp_path, mode):
     assert printed.split()[-3:] == ["0", str(built), "0"]
 
 
+@pytest.mark.slow
 def test_what_was_not_used_for_longest_goes_first(tmp_path):
     built, _, _ = counts(tmp_path, "exp")
     used = entries(tmp_path)

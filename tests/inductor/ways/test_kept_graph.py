@@ -120,6 +120,7 @@ def steps(count: int, settings: dict[str, str], code: str = STEPS) -> list[str]:
     return run_python(code, str(count), timeout=280, **settings).split()
 
 
+@pytest.mark.slow
 def test_a_second_process_traces_nothing_of_graphs_with_open_sizes(settings: dict[str, str]):
     assert [steps(3, settings, OPEN_SIZES) for _ in range(2)] == [["miss"], ["hit"]]
 

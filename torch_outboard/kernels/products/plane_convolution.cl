@@ -427,6 +427,7 @@ __kernel void plane_tiles(OB_POINTER(S, weights), OB_POINTER(S, planes), OB_POIN
 typedef struct {
   I groups, filters, channels;  // filters and channels of a group
   I plane;                      // of the gradient's planes, which have no phases
+  I gradient_group, group;      // elements from group to group: of the gradient's planes, of the others
   I positions, part;            // of a plane; of a work item
   I block;                      // filters of a work item
   I elements;                   // of filters, of a work item
@@ -459,7 +460,7 @@ __kernel void plane_gradients(OB_POINTER(S, gradients), OB_POINTER(S, planes), O
   const I last_element = min(first_element + g.elements, elements);
   const I begin = part * g.part, end = min(begin + g.part, g.positions);
   const I channel = p.phases[0] * p.phases[1] * p.phases[2] * p.plane;
-  const __global S *from = planes + group * g.channels * channel;
+  const __global S *from = planes + group * g.group;
   for (I e = first_element; e < last_element; e += ELEMENTS) {
     const __global S *x[ELEMENTS];
 #pragma unroll
@@ -471,7 +472,7 @@ __kernel void plane_gradients(OB_POINTER(S, gradients), OB_POINTER(S, planes), O
       const __global S *y[FILTERS];
 #pragma unroll
       for (int i = 0; i < FILTERS; ++i) {
-        y[i] = gradients + (group * g.filters + min(f + i, last_filter - 1)) * g.plane;
+        y[i] = gradients + group * g.gradient_group + min(f + i, last_filter - 1) * g.plane;
       }
       V total[FILTERS][ELEMENTS];
 #pragma unroll

@@ -1,6 +1,7 @@
 // Convolutions with kernels of 3 x 3 in steps of 1, by the algorithm F(2 x 2, 3 x 3) of Lavin and Gray,
 // "Fast algorithms for convolutional neural networks" (CVPR 2016): tiles of 2 x 2 results are made of
-// 16 products instead of 36, whose operands are sums of elements of the image and of the kernel.
+// 16 products instead of 36, whose operands are sums of elements of the image and of the kernel. The
+// gradient of a weight is the transpose of that, F(3 x 3, 2 x 2): 9 elements of tiles' 16 products.
 //
 // Behind plane_convolution.cl, whose planes, tiles and products these are.
 
@@ -10,7 +11,7 @@ typedef struct {
   I images, high, wide;  // rows and columns of tiles of an image
   I pitch;               // elements of a point of a channel: all tiles, and room for a vector more
   I weights, places;     // elements from point to point
-} Grid;
+} TileGrid;
 
 #ifndef FUSED
 // What tiles of 4 x 4 places, 2 apart, become: B' d B. `to` is the first point of the first tile,
@@ -38,9 +39,14 @@ static inline void transform_places(const __global S *from, const I row, __globa
   }
 }
 
+// Zeros behind the last tile, since sums over tiles take whole vectors.
+static inline void end_points(__global S *to, const I point) {
+  for (int e = 0; e < POINTS; ++e) VSTORE((V)(0), 0, to + e * point);
+}
+
 // The tiles of a channel, point by point. A work item does a channel.
 __kernel void winograd_places(OB_POINTER(S, planes), OB_POINTER(S, points), const Planes p, const Taps t,
-                              const Grid g, const I items) {
+                              const TileGrid g, const I items) {
   OB_BIND(S, planes) OB_BIND(S, points)
   const I item = get_global_id(0);
   if (item >= items) return;
@@ -59,11 +65,106 @@ __kernel void winograd_places(OB_POINTER(S, planes), OB_POINTER(S, points), cons
       }
     }
   }
+  end_points(to, g.places);
+}
+
+// What tiles of 2 x 2 become, those of a gradient: A g A'. A work item does a channel.
+__kernel void winograd_gradients(OB_POINTER(X, gradients), OB_POINTER(S, points), const Source s,
+                                 const TileGrid g, const I items) {
+  OB_BIND(X, gradients) OB_BIND(S, points)
+  const I item = get_global_id(0);
+  if (item >= items) return;
+  __global S *to = points + item * g.pitch;
+  for (I image = 0; image < g.images; ++image) {
+    for (I y = 0; y < g.high; ++y, to += g.wide) {
+      const __global X *row =
+          gradients + image * s.image + item * s.channel + 2 * y * s.stride[1];
+      const I rows = min((I)2, s.size[1] - 2 * y);
+      for (I x = 0; x < g.wide; x += W) {
+        V m[4][2];
+        if (s.stride[2] == 1 && 2 * (x + W) <= s.size[2]) {
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            const __global X *places = row + (i < rows ? i * s.stride[1] : 0);
+            const V a = LOADV(places, 2 * x), b = LOADV(places, 2 * x + W);
+            m[3 * i][0] = i < rows ? (V)(a.even, b.even) : (V)(0);
+            m[3 * i][1] = i < rows ? (V)(a.odd, b.odd) : (V)(0);
+          }
+        } else {
+          for (I i = 0; i < 2; ++i) {
+            S values[2][W];
+            for (I j = 0; j < 2 * W; ++j) {
+              const int there = i < rows && 2 * x + j < s.size[2];
+              values[j % 2][j / 2] =
+                  there ? LOAD(row, i * s.stride[1] + (2 * x + j) * s.stride[2]) : (S)0;
+            }
+            m[3 * i][0] = VLOAD(0, values[0]);
+            m[3 * i][1] = VLOAD(0, values[1]);
+          }
+        }
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          m[1][j] = m[0][j] + m[3][j];
+          m[2][j] = m[0][j] - m[3][j];
+          m[3][j] = -m[3][j];
+        }
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          __global S *points_of_row = to + x + 4 * i * g.places;
+          VSTORE(m[i][0], 0, points_of_row);
+          VSTORE(m[i][0] + m[i][1], 0, points_of_row + g.places);
+          VSTORE(m[i][0] - m[i][1], 0, points_of_row + 2 * g.places);
+          VSTORE(-m[i][1], 0, points_of_row + 3 * g.places);
+        }
+      }
+    }
+  }
+  end_points(to, g.places);
+}
+
+static inline void transpose_points(const V a, const V b, const V c, const V d, V *to, const int step) {
+  const V sum = (b + c) * (V)(0.5f), difference = (b - c) * (V)(0.5f);
+  to[0] = a + sum;
+  to[step] = difference;
+  to[2 * step] = sum + d;
+}
+
+// The gradient of a weight of what `parts` sums of products of all points are: G' m G. `elements` is
+// the number of its kernels, of which there are W at least; a work item does `slice` of them.
+__kernel void winograd_kernels(OB_POINTER(S, sums), OB_POINTER(X, out), const I parts,
+                               const I elements, const I slice, const I items) {
+  OB_BIND(S, sums) OB_BIND(X, out)
+  const I item = get_global_id(0);
+  if (item >= items) return;
+  const I last = min((item + 1) * slice, elements);
+  for (I i = item * slice; i < last; i += W) {
+    const I first = min(i, elements - W);  // what is there already is written again
+    V m[POINTS], rows[12], kernels[9];
+#pragma unroll
+    for (int e = 0; e < POINTS; ++e) m[e] = VLOAD(0, sums + e * elements + first);
+    for (I n = 1; n < parts; ++n) {
+#pragma unroll
+      for (int e = 0; e < POINTS; ++e) m[e] += VLOAD(0, sums + (n * POINTS + e) * elements + first);
+    }
+#pragma unroll
+    for (int x = 0; x < 4; ++x) transpose_points(m[x], m[4 + x], m[8 + x], m[12 + x], rows + x, 4);
+#pragma unroll
+    for (int y = 0; y < 3; ++y) {
+      const V *row = rows + 4 * y;
+      transpose_points(row[0], row[1], row[2], row[3], kernels + 3 * y, 1);
+    }
+    S values[9 * W];
+#pragma unroll
+    for (int e = 0; e < 9; ++e) VSTORE(kernels[e], e, values);
+    for (int j = 0; j < W; ++j) {
+      for (int e = 0; e < 9; ++e) STORE(out, (first + j) * 9 + e, values[e * W + j]);
+    }
+  }
 }
 
 // What kernels become: G g G', ROWS rows side by side. A work item does `slice` channels of a panel.
 __kernel void winograd_weights(OB_POINTER(X, weight), OB_POINTER(S, packed), const Weights w,
-                               const Grid grid, const int flipped, const I panels, const I slice,
+                               const TileGrid grid, const int flipped, const I panels, const I slice,
                                const I items) {
   OB_BIND(X, weight) OB_BIND(S, packed)
   const I item = get_global_id(0);
@@ -149,7 +250,7 @@ static inline void write_fused_row(const S *from, const Fused *fused, __global O
 // Products of all points and A' m A, the results of tiles: out = weights * places (+ bias), `panels`
 // panels of rows in a work item.
 __kernel void winograd_tiles(OB_POINTER(S, weights), OB_POINTER(S, points), OB_POINTER(OUT, out),
-                             OB_POINTER(X, bias), const Result l, const Grid g, const I bias_stride,
+                             OB_POINTER(X, bias), const Result l, const TileGrid g, const I bias_stride,
                              const int adds, const I panels, FUSED_PARAMETERS const I items) {
   OB_BIND(S, weights) OB_BIND(S, points) OB_BIND(OUT, out) OB_BIND(X, bias) FUSED_BIND
   const I item = get_global_id(0);

@@ -214,14 +214,16 @@ bool write_weight_by_planes(const ConvolutionGeometry& geometry, const at::Tenso
     const at::Tensor planes = program.pack_planes(input, begin, images, layout, pattern);
     const at::Tensor gradients =
         reuses ? kept.planes : program.pack_planes(output, begin, images, gradient_layout, plain);
+    const GradientOperand ours = program.operand(gradients, gradient_layout, weights.rows, images);
     if (gathers) {
       const at::Tensor gathered =
           program.gather_taps(weights, layout, pattern, images, planes, tap_layout);
-      program.sum_gradients(weights, tap_layout, gathered_taps(pattern.taps()), images, gathered,
-                            gradient_layout, gradients, begin > 0, sums);
+      const GradientOperand met = program.operand(gathered, tap_layout, weights.channels, images);
+      program.sum_gradients(weights, gathered_taps(pattern.taps()), images, met, ours, begin > 0,
+                            sums);
     } else {
-      program.sum_gradients(weights, layout, pattern, images, planes, gradient_layout, gradients,
-                            begin > 0, sums);
+      const GradientOperand met = program.operand(planes, layout, weights.channels, images);
+      program.sum_gradients(weights, pattern, images, met, ours, begin > 0, sums);
     }
   }
   if (!direct) program.sum_parts(sums, parts, weight);

@@ -38,7 +38,7 @@ std::string define(const std::string& name, int64_t number) {
 
 // As the kernel has it.
 struct Gradient {
-  int32_t groups, filters, channels, plane, positions, part, block, elements;
+  int32_t groups, filters, channels, plane, gradient_group, group, positions, part, block, elements;
 };
 
 }  // namespace
@@ -223,27 +223,34 @@ int64_t PlaneProgram::gradient_parts(const PlaneLayout& layout, int64_t images) 
   return divide_up(images * layout.places(), gradient_part(layout, images));
 }
 
-void PlaneProgram::sum_gradients(const WeightLayout& weights, const PlaneLayout& layout,
-                                 const TapPattern& pattern, int64_t images,
-                                 const at::Tensor& planes, const PlaneLayout& gradient_layout,
-                                 const at::Tensor& gradients, bool adds,
+GradientOperand PlaneProgram::operand(const at::Tensor& planes, const PlaneLayout& layout,
+                                      int64_t channels, int64_t images) const {
+  return {planes, layout, channels * layout.phase_count() * layout.plane(images, columns_)};
+}
+
+void PlaneProgram::sum_gradients(const WeightLayout& weights, const TapPattern& pattern,
+                                 int64_t images, const GradientOperand& planes,
+                                 const GradientOperand& gradients, bool adds,
                                  const at::Tensor& sums) const {
+  const PlaneLayout& layout = planes.layout;
+  const PlaneLayout& gradient_layout = gradients.layout;
   const int64_t positions = divide_up(images * gradient_layout.places(), width_) * width_;
   const int64_t part = gradient_part(gradient_layout, images);
   const int64_t all = weights.channels * pattern.taps();
   const int64_t blocks = divide_up(weights.rows, kBlock);
   const int64_t elements = std::min(kElementTiles * elements_, all);
   LaunchArguments arguments;
-  const auto* first_gradient =
-      static_cast<const char*>(gradients.const_data_ptr()) + gradient_layout.lead * value_bytes_;
-  arguments.address(first_gradient).address(planes.const_data_ptr());
+  const auto* first_gradient = static_cast<const char*>(gradients.planes.const_data_ptr()) +
+                               gradient_layout.lead * value_bytes_;
+  arguments.address(first_gradient).address(planes.planes.const_data_ptr());
   arguments.address(sums.mutable_data_ptr());
   arguments.value(Planes{narrow(layout.phases), narrow(layout.grid), narrow(layout.lead),
                          narrow(layout.plane(images, columns_))});
   arguments.value(taps_of(pattern));
   arguments.value(Gradient{narrow(weights.groups), narrow(weights.rows), narrow(weights.channels),
-                           narrow(gradient_layout.plane(images, columns_)), narrow(positions),
-                           narrow(part), narrow(kBlock), narrow(elements)});
+                           narrow(gradient_layout.plane(images, columns_)), narrow(gradients.group),
+                           narrow(planes.group), narrow(positions), narrow(part), narrow(kBlock),
+                           narrow(elements)});
   arguments.value(narrow(adds));
   enqueue(*plane_gradients_,
           weights.groups * divide_up(positions, part) * divide_up(all, elements) * blocks,

@@ -29,6 +29,13 @@ struct ResultLayout {
   SpatialValues stride, extent;
 };
 
+// What a gradient of a weight is summed of, without phases or with those of its taps.
+struct GradientOperand {
+  const at::Tensor& planes;
+  const PlaneLayout& layout;
+  int64_t group;  // elements from group to group
+};
+
 class PlaneProgram {
  public:
   // The program of `source`, which ProductProgram::keep returned. Lives for ever.
@@ -67,11 +74,13 @@ class PlaneProgram {
   // How many parts sum_gradients makes of the positions of so many images; fewer images have no
   // more.
   int64_t gradient_parts(const PlaneLayout& layout, int64_t images) const;
+  // `channels` planes of `images` images, which lie one behind the other.
+  GradientOperand operand(const at::Tensor& planes, const PlaneLayout& layout, int64_t channels,
+                          int64_t images) const;
   // The gradient of a weight over each part of the positions, one after the other in `sums`, to
-  // which it is added if `adds`. `gradients` are planes of `gradient_layout`, without phases.
-  void sum_gradients(const WeightLayout& weights, const PlaneLayout& layout,
-                     const TapPattern& pattern, int64_t images, const at::Tensor& planes,
-                     const PlaneLayout& gradient_layout, const at::Tensor& gradients, bool adds,
+  // which it is added if `adds`. Planes of `gradients` have no phases.
+  void sum_gradients(const WeightLayout& weights, const TapPattern& pattern, int64_t images,
+                     const GradientOperand& planes, const GradientOperand& gradients, bool adds,
                      const at::Tensor& sums) const;
   void sum_parts(const at::Tensor& sums, int64_t parts, const at::Tensor& out) const;
 

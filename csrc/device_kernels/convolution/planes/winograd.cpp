@@ -16,27 +16,85 @@ constexpr int64_t kPoints = 16;  // products of a tile
 constexpr int64_t kLeastChannels = 32;
 // The kernels are transformed in the time in which so many tiles are multiplied.
 constexpr int64_t kTransformTiles = 48;
+constexpr int64_t kGradientTiles = 60;              // the same of gradients of kernels
 constexpr int64_t kPointBytes = int64_t{16} << 20;  // of the images that are transformed at a time
 constexpr int64_t kTransformed = 16;                // channels of weights of a work item
+constexpr int64_t kKernels = 256;                   // of whose gradients a work item makes
 
 // As the kernels have it.
-struct Grid {
+struct TileGrid {
   int32_t images, high, wide, pitch, weights, places;
 };
 
-bool suits(const ConvolutionGeometry& geometry, const at::Tensor& result, const at::Tensor& weight,
+// Whether the algorithm is one for `weight`, and for images as `image` is one.
+bool suits(const ConvolutionGeometry& geometry, const at::Tensor& image, const at::Tensor& weight,
            const WeightLayout& weights) {
   const SpatialValues one = {1, 1, 1}, kernel = {1, 3, 3};
-  return device_properties(result.device().index()).kind == OB_DEVICE_CPU && result.dim() == 4 &&
+  return device_properties(image.device().index()).kind == OB_DEVICE_CPU && image.dim() == 4 &&
          weight.scalar_type() == at::ScalarType::Float && weights.size == kernel &&
          geometry.stride == one && geometry.dilation == one && geometry.padding[0] == 0 &&
          geometry.padding[1] <= 2 && geometry.padding[2] <= 2 && weights.rows >= kLeastChannels &&
-         weights.channels >= kLeastChannels && result.stride(-1) == 1 &&
-         std::max(span_elements(result), kPoints * weight.numel()) <= kLargestPlaneIndex;
+         weights.channels >= kLeastChannels &&
+         std::max(span_elements(image), kPoints * weight.numel()) <= kLargestPlaneIndex;
+}
+
+// As many images as are transformed at a time: about as many each time.
+int64_t images_at_a_time(const PlaneProgram& program, int64_t images, int64_t channels,
+                         int64_t tiles) {
+  const int64_t image_bytes = kPoints * channels * tiles * program.value_bytes();
+  const int64_t most = std::clamp<int64_t>(kPointBytes / image_bytes, 1, images);
+  return divide_up(images, divide_up(images, most));
+}
+
+// Rounded up to a vector, an odd number of them: see plane_layout.cpp.
+int64_t odd_lines(int64_t elements, int64_t line) { return (divide_up(elements, line) | 1) * line; }
+
+// Whether images [begin, begin + count) of `source` and their planes have small indices.
+bool has_small_indices(const at::Tensor& source, int64_t count, int64_t plane) {
+  at::DimVector sizes(source.sizes());
+  sizes[0] = count;
+  return std::max(source.size(1) * plane, span_elements(sizes, source.strides())) <=
+         kLargestPlaneIndex;
+}
+
+// The points of tiles of all channels of `planes`, which `layout` describes.
+at::Tensor transform_places(const PlaneProgram& program, const at::Tensor& planes,
+                            const PlaneLayout& layout, const TapPattern& pattern, int64_t channels,
+                            const TileGrid& grid) {
+  const at::Tensor points = program.workspace(kPoints * int64_t{grid.places});
+  LaunchArguments arguments;
+  arguments.address(planes.const_data_ptr()).address(points.mutable_data_ptr());
+  arguments.value(Planes{narrow(layout.phases), narrow(layout.grid), narrow(layout.lead),
+                         narrow(layout.plane(grid.images, program.tile_columns()))});
+  arguments.value(taps_of(pattern)).value(grid);
+  program.enqueue(program.kernel("winograd_places"), channels, arguments);
+  return points;
+}
+
+// The points of tiles of grid.images images of a gradient from `begin` on.
+at::Tensor transform_gradients(const PlaneProgram& program, const at::Tensor& gradient,
+                               int64_t begin, const TileGrid& grid) {
+  const at::Tensor points = program.workspace(kPoints * int64_t{grid.places});
+  const auto* from = static_cast<const char*>(gradient.const_data_ptr()) +
+                     begin * gradient.stride(0) * static_cast<int64_t>(gradient.element_size());
+  LaunchArguments arguments;
+  arguments.address(from).address(points.mutable_data_ptr());
+  arguments.value(Source{grid.images,
+                         narrow(gradient.size(1)),
+                         narrow(gradient.stride(0)),
+                         narrow(gradient.stride(1)),
+                         narrow(spatial(gradient.strides(), 1)),
+                         narrow(spatial(gradient.sizes(), 1)),
+                         {},
+                         {},
+                         {}});
+  arguments.value(grid);
+  program.enqueue(program.kernel("winograd_gradients"), gradient.size(1), arguments);
+  return points;
 }
 
 at::Tensor transform_weights(const PlaneProgram& program, const at::Tensor& weight,
-                             const WeightLayout& layout, bool flipped, const Grid& grid) {
+                             const WeightLayout& layout, bool flipped, const TileGrid& grid) {
   const int64_t panels = divide_up(layout.rows, program.tile_rows());
   at::Tensor packed = program.workspace(kPoints * int64_t{grid.weights});
   LaunchArguments arguments;
@@ -79,22 +137,17 @@ bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayou
   const int64_t columns = program.tile_columns();
   const int64_t multiplied = divide_up(tiles * source.size(0), columns) * columns;
   if (kPoints * (multiplied + kTransformTiles) > 9 * source.size(0) * volume(extent)) return false;
-  const int64_t image_bytes = kPoints * channels * tiles * program.value_bytes();
-  int64_t at_a_time = std::clamp<int64_t>(kPointBytes / image_bytes, 1, source.size(0));
-  at_a_time = divide_up(source.size(0), divide_up(source.size(0), at_a_time));
-  // All tiles, room for a vector more, and an odd number of lines: see plane_layout.cpp.
+  const int64_t at_a_time = images_at_a_time(program, source.size(0), channels, tiles);
+  // All tiles, and room for a vector more.
   const int64_t line = program.tile_width();
-  const auto odd_lines = [&](int64_t elements) { return (divide_up(elements, line) | 1) * line; };
-  const int64_t pitch = odd_lines(divide_up(at_a_time * tiles, columns) * columns + line);
+  const int64_t pitch = odd_lines(divide_up(at_a_time * tiles, columns) * columns + line, line);
   const int64_t row_panels = divide_up(weights.rows, program.tile_rows());
-  Grid grid = {0, narrow(high), narrow(wide), narrow(pitch)};
+  TileGrid grid = {0, narrow(high), narrow(wide), narrow(pitch)};
   grid.weights =
-      narrow(odd_lines(weights.groups * row_panels * program.tile_rows() * weights.channels));
-  grid.places = narrow(odd_lines(channels * pitch));
-  at::DimVector some(source.sizes());
-  some[0] = at_a_time;
-  if (std::max({kPoints * channels * pitch, channels * layout.plane(at_a_time, columns),
-                span_elements(some, source.strides())}) > kLargestPlaneIndex) {
+      narrow(odd_lines(weights.groups * row_panels * program.tile_rows() * weights.channels, line));
+  grid.places = narrow(odd_lines(channels * pitch, line));
+  if (kPoints * channels * pitch > kLargestPlaneIndex ||
+      !has_small_indices(source, at_a_time, layout.plane(at_a_time, columns))) {
     return false;
   }
 
@@ -103,15 +156,8 @@ bool write(const at::Tensor& source, const at::Tensor& weight, const WeightLayou
     const int64_t images = std::min(at_a_time, source.size(0) - begin);
     const at::Tensor planes = program.pack_planes(source, begin, images, layout, pattern);
     if (images == source.size(0)) kept = {planes, layout};
-    const at::Tensor points = program.workspace(kPoints * int64_t{grid.places});
     grid.images = narrow(images);
-    LaunchArguments transform;
-    transform.address(planes.const_data_ptr()).address(points.mutable_data_ptr());
-    transform.value(Planes{narrow(layout.phases), narrow(layout.grid), narrow(layout.lead),
-                           narrow(layout.plane(images, columns))});
-    transform.value(taps_of(pattern)).value(grid);
-    program.enqueue(program.kernel("winograd_places"), channels, transform);
-
+    const at::Tensor points = transform_places(program, planes, layout, pattern, channels, grid);
     const int64_t column_panels = divide_up(images * tiles, columns);
     const int64_t panels = program.panels_of_item(weights.groups * column_panels * row_panels);
     char* to = static_cast<char*>(result.mutable_data_ptr()) +
@@ -147,7 +193,7 @@ bool write_output_by_winograd(const ConvolutionGeometry& geometry, const at::Ten
                               const std::string& text) {
   const WeightLayout weights = WeightLayout::of(weight, geometry.groups, /*backward=*/false);
   GradientPlanes unused;
-  return suits(geometry, output, weight, weights) &&
+  return suits(geometry, output, weight, weights) && output.stride(-1) == 1 &&
          write(input, weight, weights, false, geometry.padding, bias, output, epilogue, text,
                unused);
 }
@@ -160,8 +206,62 @@ bool write_input_by_winograd(const ConvolutionGeometry& geometry, const at::Tens
                              const std::string& text, GradientPlanes& kept) {
   const WeightLayout weights = WeightLayout::of(weight, geometry.groups, /*backward=*/true);
   const SpatialValues padding = {0, 2 - geometry.padding[1], 2 - geometry.padding[2]};
-  return suits(geometry, input, weight, weights) &&
+  return suits(geometry, input, weight, weights) && input.stride(-1) == 1 &&
          write(output, weight, weights, true, padding, bias, input, epilogue, text, kept);
+}
+
+// The gradient of a weight: sums over tiles of the products of points of `input` and of `output`,
+// each point's a gradient as that of a kernel with one element.
+bool write_weight_by_winograd(const ConvolutionGeometry& geometry, const at::Tensor& input,
+                              const at::Tensor& output, const at::Tensor& weight,
+                              const std::string& text) {
+  const WeightLayout weights = WeightLayout::of(weight, geometry.groups, /*backward=*/false);
+  if (geometry.groups != 1 || !suits(geometry, input, weight, weights)) return false;
+  const SpatialValues extent = spatial(output.sizes(), 1);
+  const int64_t high = divide_up(extent[1], 2), wide = divide_up(extent[2], 2);
+  const int64_t tiles = high * wide, images = input.size(0);
+  const auto& program = PlaneProgram::find(weight.device().index(), weight.scalar_type(), text);
+  const int64_t line = program.tile_width(), columns = program.tile_columns();
+  const int64_t multiplied = divide_up(tiles * images, line) * line;
+  if (kPoints * (multiplied + kGradientTiles) > 9 * images * volume(extent)) return false;
+  const TapPattern pattern = forward_taps(geometry, weights.size);
+  PlaneLayout layout;
+  layout.make_room(pattern, spatial(input.sizes(), 1), {1, 2 * high, 2 * wide});
+  const PlaneLayout tile_layout = PlaneLayout::of_taps(1, {1, high, wide});
+  const int64_t most = std::max(weights.rows, weights.channels);
+  const int64_t at_a_time = images_at_a_time(program, images, weights.channels, tiles);
+  const int64_t pitch = tile_layout.plane(at_a_time, columns);
+  const int64_t parts = program.gradient_parts(tile_layout, at_a_time);
+  if (kPoints * std::max(most * pitch, parts * weights.rows * weights.channels) >
+          kLargestPlaneIndex ||
+      !has_small_indices(input, at_a_time, layout.plane(at_a_time, columns)) ||
+      !has_small_indices(output, at_a_time, pitch)) {
+    return false;
+  }
+
+  WeightLayout points_of_weights = weights;
+  points_of_weights.groups = kPoints;
+  const int64_t kernels = weights.rows * weights.channels;
+  const at::Tensor sums = program.workspace(parts * kPoints * kernels);
+  for (int64_t begin = 0; begin < images; begin += at_a_time) {
+    const int64_t count = std::min(at_a_time, images - begin);
+    TileGrid grid = {narrow(count), narrow(high), narrow(wide),
+                     narrow(tile_layout.plane(count, columns))};
+    grid.places = narrow(odd_lines(weights.channels * grid.pitch, line));
+    const at::Tensor planes = program.pack_planes(input, begin, count, layout, pattern);
+    const at::Tensor met =
+        transform_places(program, planes, layout, pattern, weights.channels, grid);
+    const int64_t met_group = grid.places;
+    grid.places = narrow(odd_lines(weights.rows * grid.pitch, line));
+    const at::Tensor gradients = transform_gradients(program, output, begin, grid);
+    program.sum_gradients(points_of_weights, gathered_taps(1), count, {met, tile_layout, met_group},
+                          {gradients, tile_layout, grid.places}, begin > 0, sums);
+  }
+  LaunchArguments arguments;
+  arguments.address(sums.const_data_ptr()).address(weight.mutable_data_ptr());
+  arguments.value(narrow(parts)).value(narrow(kernels)).value(narrow(kKernels));
+  program.enqueue(program.kernel("winograd_kernels"), divide_up(kernels, kKernels), arguments);
+  return true;
 }
 
 }  // namespace outboard

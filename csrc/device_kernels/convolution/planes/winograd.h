@@ -12,8 +12,7 @@
 
 namespace outboard {
 
-// As write_output_by_planes and write_input_by_planes (plane_convolution.h), with the same `text`
-// and `kept`.
+// As those of plane_convolution.h, with the same `text` and `kept`.
 // Each returns false for what other kernels suit better.
 bool write_output_by_winograd(const ConvolutionGeometry& geometry, const at::Tensor& input,
                               const at::Tensor& weight, const at::Tensor& bias,
@@ -23,5 +22,8 @@ bool write_input_by_winograd(const ConvolutionGeometry& geometry, const at::Tens
                              const at::Tensor& weight, const at::Tensor& bias,
                              const at::Tensor& input, const BoundEpilogue* epilogue,
                              const std::string& text, GradientPlanes& kept);
+bool write_weight_by_winograd(const ConvolutionGeometry& geometry, const at::Tensor& input,
+                              const at::Tensor& output, const at::Tensor& weight,
+                              const std::string& text);
 
 }  // namespace outboard
