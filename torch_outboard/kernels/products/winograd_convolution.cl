@@ -275,13 +275,18 @@ __kernel void winograd_tiles(OB_POINTER(S, weights), OB_POINTER(S, points), OB_P
     heights[runs++] = min((I)2, l.extent[1] - 2 * y);
     i += tiles;
   }
-  for (I panel = item % parts * panels; panel < last; ++panel) {
-    S tile[POINTS * ROWS * COLUMNS];
-    const __global S *a = weights + (group * row_panels + panel) * l.channels * ROWS;
-    for (int e = 0; e < POINTS; ++e) {
-      multiply(a + e * g.weights, b + e * g.places, l.channels, g.pitch, offsets, 1,
-               tile + e * ROWS * COLUMNS);
+  // Point by point, so that what all panels read of a point's places is in the nearest cache.
+  const I begin = item % parts * panels;
+  S tiles[PANELS * POINTS * ROWS * COLUMNS];
+  for (int e = 0; e < POINTS; ++e) {
+    for (I panel = begin; panel < last; ++panel) {
+      multiply(weights + e * g.weights + (group * row_panels + panel) * l.channels * ROWS,
+               b + e * g.places, l.channels, g.pitch, offsets, 1,
+               tiles + ((panel - begin) * POINTS + e) * ROWS * COLUMNS);
     }
+  }
+  for (I panel = begin; panel < last; ++panel) {
+    const S *tile = tiles + (panel - begin) * POINTS * ROWS * COLUMNS;
     const I height = min((I)ROWS, l.rows - panel * ROWS);
     for (I r = 0; r < height; ++r) {
       const I row = group * l.rows + panel * ROWS + r;

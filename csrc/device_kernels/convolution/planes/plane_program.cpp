@@ -71,7 +71,7 @@ PlaneProgram::PlaneProgram(c10::DeviceIndex device, ScalarType dtype, const std:
   std::string text = product_definitions(dtype, value_, width_, /*wide=*/false);
   text += define("ROWS", rows_) + define("COLUMNS", columns_);
   text += define("FILTERS", filters_) + define("ELEMENTS", elements_);
-  text += define("TAPS", kTaps) + define("SLICE", kSlice);
+  text += define("PANELS", kPanels) + define("TAPS", kTaps) + define("SLICE", kSlice);
   definitions_ = text;
   text_ = definitions_ + source;
   const auto kernel = [&](const char* name) { return &this->kernel(name); };
