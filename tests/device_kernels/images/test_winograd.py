@@ -119,7 +119,7 @@ def test_errors_are_few_roundings(device):
 
 
 def test_more_images_than_are_transformed_at_a_time(device):
-    # 16 MiB hold 13 of them.
+    # 8 MiB hold 6 of them.
     check(device, (17, 32, 50, 50), (32, 32, 3, 3), padding=1, tolerance=3e-3)
 
 

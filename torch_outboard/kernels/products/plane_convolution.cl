@@ -9,8 +9,8 @@
 // With FUSED, as in matrix_product.cl, there are the kernels that store results alone.
 //
 // The engine defines what stands at the top of matrix_product.cl, and: ROWS x COLUMNS, the tile of a
-// product, ROWS a power of two; FILTERS x ELEMENTS, that of a gradient of a weight; TAPS, the most
-// elements of a kernel.
+// product, ROWS a power of two; PANELS, the most panels of ROWS rows in a work item;
+// FILTERS x ELEMENTS, the tile of a gradient of a weight; TAPS, the most elements of a kernel.
 
 #define VECTORS (COLUMNS / W)
 

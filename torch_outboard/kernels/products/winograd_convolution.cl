@@ -248,7 +248,7 @@ static inline void write_fused_row(const S *from, const Fused *fused, __global O
 #endif
 
 // Products of all points and A' m A, the results of tiles: out = weights * places (+ bias), `panels`
-// panels of rows in a work item.
+// panels of rows in a work item, PANELS at most.
 __kernel void winograd_tiles(OB_POINTER(S, weights), OB_POINTER(S, points), OB_POINTER(OUT, out),
                              OB_POINTER(X, bias), const Result l, const TileGrid g, const I bias_stride,
                              const int adds, const I panels, FUSED_PARAMETERS const I items) {

@@ -16,10 +16,10 @@ constexpr int64_t kPoints = 16;  // products of a tile
 constexpr int64_t kLeastChannels = 32;
 // The kernels are transformed in the time in which so many tiles are multiplied.
 constexpr int64_t kTransformTiles = 48;
-constexpr int64_t kGradientTiles = 60;              // the same of gradients of kernels
-constexpr int64_t kPointBytes = int64_t{16} << 20;  // of the images that are transformed at a time
-constexpr int64_t kTransformed = 16;                // channels of weights of a work item
-constexpr int64_t kKernels = 256;                   // of whose gradients a work item makes
+constexpr int64_t kGradientTiles = 60;             // the same of gradients of kernels
+constexpr int64_t kPointBytes = int64_t{8} << 20;  // of the images that are transformed at a time
+constexpr int64_t kTransformed = 16;               // channels of weights of a work item
+constexpr int64_t kKernels = 256;                  // of whose gradients a work item makes
 
 // As the kernels have it.
 struct TileGrid {
@@ -49,7 +49,7 @@ int64_t images_at_a_time(const PlaneProgram& program, int64_t images, int64_t ch
 // Rounded up to a vector, an odd number of them: see plane_layout.cpp.
 int64_t odd_lines(int64_t elements, int64_t line) { return (divide_up(elements, line) | 1) * line; }
 
-// Whether images [begin, begin + count) of `source` and their planes have small indices.
+// Whether `count` images of `source`, and planes of them, have indices of 32 bits.
 bool has_small_indices(const at::Tensor& source, int64_t count, int64_t plane) {
   at::DimVector sizes(source.sizes());
   sizes[0] = count;
