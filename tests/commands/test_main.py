@@ -37,7 +37,9 @@ def test_options_are_shown_where_there_is_no_driver(command):
 
 
 @pytest.mark.parametrize("command", ["tune", "prebuild"])
-@pytest.mark.parametrize("index", ["7", "-1", "1000"])
+@pytest.mark.parametrize(
+    "index", ["7", *(pytest.param(index, marks=pytest.mark.slow) for index in ("-1", "1000"))]
+)
 def test_a_device_that_is_not_there_is_a_sentence(command, index):
     result = try_python(
         COMMAND, command, "--device", index, OUTBOARD_DRIVER="host", OUTBOARD_HOST_DEVICES="2"

@@ -129,7 +129,7 @@ DTYPES = (
     torch.complex64,
 )
 # Of each kind of dtype, one is tested by default.
-SLOW_DTYPES = {torch.float64, torch.float16, torch.uint8}
+SLOW_DTYPES = {torch.float64, torch.float16, torch.uint8, torch.complex64}
 CASES = [
     pytest.param(
         op,

@@ -76,14 +76,12 @@ torture.configure(delay_us=0)
     "call",
     [
         "pointwise",
-        "out",
-        "aliased",
-        "native",
-        "pooling",
         "boxed",
         *(
             pytest.param(name, marks=pytest.mark.slow)
-            for name in ("scalar", "predicate", "softmax", "layer_norm")
+            for name in (
+                "out", "aliased", "native", "pooling", "scalar", "predicate", "softmax", "layer_norm",
+            )
         ),
     ],
 )

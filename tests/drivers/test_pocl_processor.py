@@ -83,6 +83,7 @@ def test_what_the_compiler_of_an_unknown_processor_refuses_is_an_error(tmp_path:
     assert "unknown target CPU 'generic'" in str(answer["error"])
 
 
+@pytest.mark.slow
 def test_the_name_is_part_of_the_key_of_binaries(tmp_path: Path) -> None:
     keys = [run(name, tmp_path)["keys"] for name in ("unknown", "unknown", "sandybridge")]
     assert keys[0] == keys[1] != keys[2]

@@ -286,7 +286,10 @@ def test_no_such_driver():
     assert "no driver of that name is installed (there are: host" in message
 
 
-@pytest.mark.parametrize("name", ["cuda", "Host", "no-go", "add", "opencl"])
+@pytest.mark.parametrize(
+    "name",
+    ["cuda", "no-go", *(pytest.param(name, marks=pytest.mark.slow) for name in ("Host", "add", "opencl"))],
+)
 def test_impossible_name(name: str):
     message = first_use_error(OUTBOARD_DRIVER=name)
     assert f"OUTBOARD_DRIVER='{name}' cannot name a device" in message

@@ -16,14 +16,16 @@ FOLDER = __name__.rpartition(".")[0]
 COMPILING = {"ocl"}
 
 
-# Tests of many programs, which run by the host's kernels on the driver `host` by default.
-LONG = {"tests.programs.test_every_module", "tests.programs.test_optimizers"}
+# Tests of which those by the host's kernels run by default on drivers that compile as well; of others
+# they do on the driver `host`.
+BOTH_WAYS = {"tests.programs.test_networks", "tests.programs.test_training"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "program_way" in metafunc.fixturenames:
         compiles = torch_outboard.device_name() in COMPILING
-        slow = [pytest.mark.slow] if compiles and metafunc.module.__name__ in LONG else []
+        repeats = compiles and metafunc.module.__name__ not in BOTH_WAYS
+        slow = [pytest.mark.slow] if repeats else []
         choices = [pytest.param("device")] if compiles else []
         choices.append(pytest.param("host", marks=slow))
         metafunc.parametrize("program_way", choices, scope="function", indirect=True)

@@ -36,7 +36,14 @@ torture.configure(delay_us=0)
 WAITS = ["event", "stream", "device", "copy", "operator"]
 
 
-@pytest.mark.parametrize("wait", WAITS)
+# Waits for what is enqueued, and for memory, are one each.
+SOME_WAITS = [
+    pytest.param(wait, marks=() if wait in ("event", "copy") else pytest.mark.slow)
+    for wait in WAITS
+]
+
+
+@pytest.mark.parametrize("wait", SOME_WAITS)
 def test_a_long_wait_is_reported(wait: str) -> None:
     done = try_python(STUCK, wait, OUTBOARD_TORTURE="count", OUTBOARD_WAIT_WARNING="0.2")
     assert done.returncode == 0, done.stderr
@@ -45,7 +52,7 @@ def test_a_long_wait_is_reported(wait: str) -> None:
     assert done.stderr.count("seconds: work that its driver was given has not ended") >= 1
 
 
-@pytest.mark.parametrize("wait", WAITS)
+@pytest.mark.parametrize("wait", SOME_WAITS)
 def test_a_limited_wait_is_given_up(wait: str) -> None:
     printed = run_python(STUCK, wait, OUTBOARD_TORTURE="count", OUTBOARD_WAIT_TIMEOUT="0.2")
     assert "was given up after 0.2 seconds (OUTBOARD_WAIT_TIMEOUT)" in printed

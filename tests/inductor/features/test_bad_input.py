@@ -127,7 +127,9 @@ LOST = """
 """
 
 
-@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+@pytest.mark.parametrize(
+    "mode", ["default", pytest.param("reduce-overhead", marks=pytest.mark.slow)]
+)
 def test_a_device_that_is_lost(mode: str):
     """Each step says so, also one that is replayed, and so does the end of the process."""
     result = try_python(LOST, mode, OUTBOARD_TORTURE="count")
