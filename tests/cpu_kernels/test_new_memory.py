@@ -80,7 +80,14 @@ torture.configure(delay_us=0)
         *(
             pytest.param(name, marks=pytest.mark.slow)
             for name in (
-                "out", "aliased", "native", "pooling", "scalar", "predicate", "softmax", "layer_norm",
+                "out",
+                "aliased",
+                "native",
+                "pooling",
+                "scalar",
+                "predicate",
+                "softmax",
+                "layer_norm",
             )
         ),
     ],

@@ -288,7 +288,11 @@ def test_no_such_driver():
 
 @pytest.mark.parametrize(
     "name",
-    ["cuda", "no-go", *(pytest.param(name, marks=pytest.mark.slow) for name in ("Host", "add", "opencl"))],
+    [
+        "cuda",
+        "no-go",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("Host", "add", "opencl")),
+    ],
 )
 def test_impossible_name(name: str):
     message = first_use_error(OUTBOARD_DRIVER=name)

@@ -8,8 +8,6 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-import pytest
-
 from tests.support import run_python, try_python
 
 ROOT = str(Path(__file__).parents[2])
