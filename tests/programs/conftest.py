@@ -16,8 +16,8 @@ FOLDER = __name__.rpartition(".")[0]
 COMPILING = {"ocl"}
 
 
-# Tests that run both ways by default on drivers that compile; others go the host's way on the driver
-# `host`.
+# Tests that run both ways by default on drivers that compile. Others go the host's way on the
+# driver `host`.
 BOTH_WAYS = {"tests.programs.test_networks", "tests.programs.test_training"}
 
 

@@ -1,5 +1,6 @@
-// The kernels of torch_outboard/kernels/products/group_tiles.cl for one dtype on one device:
-// products whose tiles groups of work items share, on GPUs. Operands are read where they lie.
+// The kernels of group_tiles.cl, thin_products.cl and matrix_unit_tiles.cl in
+// torch_outboard/kernels/products for one dtype on one device: products whose tiles groups of work
+// items share, on GPUs. Operands are read where they lie.
 #pragma once
 
 #include <ATen/core/Tensor.h>

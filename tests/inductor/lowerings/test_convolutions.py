@@ -14,7 +14,7 @@ from torch._inductor.utils import run_and_get_code
 
 from torch_outboard import _C
 from torch_outboard.inductor.lowerings import convolutions
-from torch_outboard.ops.row import template
+from torch_outboard.ops.products.texts import group_text, patch_text, plane_text
 
 MODE = "max-autotune-no-cudagraphs"
 # Of float32, float16 and bfloat16, against float64.
@@ -292,11 +292,7 @@ def call(x, w, bias=None, body="r[0] = a;", places="", operands=(), **given):
         "stride": [1], "padding": [0], "dilation": [1], "transposed": False,
         "output_padding": [0], "groups": 1, **given,
     }  # fmt: skip
-    kernel = _C.FusedConvolution(
-        template("matrix_product") + template("convolution"),
-        template("plane_convolution") + template("winograd_convolution"),
-        template("group_tiles") + template("matrix_unit_tiles"),
-    )
+    kernel = _C.FusedConvolution(patch_text(), plane_text(), group_text())
     texts = _C.EpilogueTexts("", 0, body, places)
     return kernel(x, w, bias, *arguments.values(), texts, operands, [torch.float32])
 

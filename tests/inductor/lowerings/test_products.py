@@ -11,6 +11,7 @@ from torch._dynamo.utils import counters
 
 from torch_outboard import _C
 from torch_outboard.inductor.lowerings import products
+from torch_outboard.ops.products.texts import group_text
 from torch_outboard.ops.row import template
 
 MODE = "max-autotune-no-cudagraphs"
@@ -170,9 +171,7 @@ def test_what_is_not_faster_is_left_alone(device, monkeypatch):
 
 def call(left, right, body, places="", operands=(), results=(torch.float32,), of_row="", values=0):
     texts = _C.EpilogueTexts(of_row, values, body, places)
-    kernel = _C.FusedProduct(
-        template("matrix_product"), template("group_tiles") + template("matrix_unit_tiles")
-    )
+    kernel = _C.FusedProduct(template("matrix_product"), group_text())
     return kernel(left, right, texts, operands, results)
 
 

@@ -24,7 +24,7 @@ from torch_outboard import _C
 from torch_outboard.inductor.lowerings import epilogues
 from torch_outboard.inductor.lowerings.epilogue_texts import FLOATS
 from torch_outboard.inductor.lowerings.epilogue_writer import Node, same, same_sizes, value_of
-from torch_outboard.ops.row import template
+from torch_outboard.ops.products.texts import group_text, patch_text, plane_text
 from torch_outboard.state import state
 
 aten = torch.ops.aten
@@ -69,11 +69,7 @@ def _lower(original: Any) -> Any:
 @cache
 def _kernel() -> _C.FusedConvolution:
     _C.load_device_kernels()
-    return _C.FusedConvolution(
-        template("matrix_product") + template("convolution"),
-        template("plane_convolution") + template("winograd_convolution"),
-        template("group_tiles") + template("matrix_unit_tiles"),
-    )
+    return _C.FusedConvolution(patch_text(), plane_text(), group_text())
 
 
 def _convolution(*arguments: Any) -> list[torch.Tensor]:

@@ -19,6 +19,7 @@ from torch_outboard import _C
 from torch_outboard.inductor.lowerings import epilogues
 from torch_outboard.inductor.lowerings.epilogue_texts import FLOATS
 from torch_outboard.inductor.lowerings.epilogue_writer import Node, same, same_sizes, value_of
+from torch_outboard.ops.products.texts import group_text
 from torch_outboard.ops.row import template
 from torch_outboard.state import state
 
@@ -46,9 +47,7 @@ def define() -> None:
 @cache
 def _kernel() -> _C.FusedProduct:
     _C.load_device_kernels()
-    return _C.FusedProduct(
-        template("matrix_product"), template("group_tiles") + template("matrix_unit_tiles")
-    )
+    return _C.FusedProduct(template("matrix_product"), group_text())
 
 
 def _product(

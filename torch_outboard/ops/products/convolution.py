@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from torch_outboard.ops.row import FLOATS, INTEGERS, Row, dtype_bits, qualified, template
+from torch_outboard.ops.products.texts import group_text, patch_text, plane_text
+from torch_outboard.ops.row import FLOATS, INTEGERS, Row, dtype_bits, qualified
 
 
 def convolution(overloads: str, *, backward: bool) -> Row:
@@ -16,9 +17,9 @@ def convolution(overloads: str, *, backward: bool) -> Row:
         "dtypes": dtype_bits((*FLOATS, *INTEGERS)),
         # CPU takes one of the integers everywhere.
         "plain_dtypes": dtype_bits(dtype for dtype in INTEGERS if dtype != torch.int64),
-        "source": template("matrix_product") + template("convolution"),
-        "planes": template("plane_convolution") + template("winograd_convolution"),
-        "groups": template("group_tiles") + template("matrix_unit_tiles"),
+        "source": patch_text(),
+        "planes": plane_text(),
+        "groups": group_text(),
     }
 
 

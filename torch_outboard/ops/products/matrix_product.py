@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import torch
 
+from torch_outboard.ops.products.texts import group_text
 from torch_outboard.ops.row import (
     COMPLEX,
     FLOATS,
@@ -54,7 +55,7 @@ def product(
         "added": added,
         "dtypes": dtype_bits(dtypes),
         "source": template("matrix_product"),
-        "groups": template("group_tiles") + template("matrix_unit_tiles"),
+        "groups": group_text(),
         **properties,
     }
 
