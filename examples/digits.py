@@ -39,8 +39,9 @@ from torch_outboard import fallback, ways
 REQUIRED_ACCURACY = 0.97
 BATCH = 64
 COMPARED_STEPS = 60
-# Sums in another order differ by rounding, and training makes more of that from step to step.
-ALLOWED_DIFFERENCE = 1e-3
+# Sums in another order differ by rounding, and training makes more of that from step to step. Of
+# five seeds CPU's own float32 losses were off by 0.001 to 0.002 with two.
+ALLOWED_DIFFERENCE = 1e-2
 # AdamW divides gradients by their size. Those of biases before a batch normalization are nothing
 # but rounding, and would become whole steps: losses of two correct sides are 0.008 apart then.
 COMPARED_EPSILON = 1e-3
