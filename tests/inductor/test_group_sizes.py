@@ -37,7 +37,8 @@ print(len(gpu_driver.sources) > 0)
 """
 
 
-@pytest.mark.parametrize("lanes", [96, pytest.param(256, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("lanes", [96, 256])
 def test_reductions(device, tmp_path: Path, lanes: int):
     if device.type != "ocl":
         pytest.skip("the driver of GPUs' forms wraps the driver 'ocl'")
