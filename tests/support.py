@@ -9,23 +9,29 @@ import textwrap
 from functools import cache
 from pathlib import Path
 
+from tests.forked_python import run_forked
+
 # How many times as long as usual processes may take: sanitizers are slow.
 SLOWNESS = float(os.environ.get("TEST_SLOWNESS", "1"))
 
 
-def run_python(code: str, *arguments: str, timeout: float = 120, **env: str | None) -> str:
-    """Runs code in a fresh Python and returns what it printed.
+def run_python(
+    code: str, *arguments: str, timeout: float = 120, fresh: bool = False, **env: str | None
+) -> str:
+    """Runs code in a Python of its own and returns what it printed.
 
     Args:
         code: the program, indented or not.
         arguments: `sys.argv[1:]`.
         timeout: seconds, times `SLOWNESS`.
+        fresh: whether Python starts for it and the program itself imports PyTorch first; otherwise
+            the process may fork from one that has (forked_python.py), which takes much less time.
         env: environment variables to set on top of this process's; None removes one.
 
     Raises:
         AssertionError: if it exits with another status than 0, with its output.
     """
-    result = try_python(code, *arguments, timeout=timeout, **env)
+    result = try_python(code, *arguments, timeout=timeout, fresh=fresh, **env)
     assert result.returncode == 0, (
         f"exit status {result.returncode}\n--- stdout\n{result.stdout}\n--- stderr\n{result.stderr}"
     )
@@ -33,7 +39,7 @@ def run_python(code: str, *arguments: str, timeout: float = 120, **env: str | No
 
 
 def try_python(
-    code: str, *arguments: str, timeout: float = 120, **env: str | None
+    code: str, *arguments: str, timeout: float = 120, fresh: bool = False, **env: str | None
 ) -> subprocess.CompletedProcess[str]:
     """Like `run_python`, but returns whatever happened."""
     environment = dict(os.environ)
@@ -41,11 +47,17 @@ def try_python(
         environment.pop(name, None)
         if value is not None:
             environment[name] = value
+    code, timeout = textwrap.dedent(code), timeout * SLOWNESS
+    # Sanitizers look for memory that was never freed, and threads that were never joined.
+    if not fresh and SLOWNESS == 1:
+        result = run_forked(code, arguments, timeout, environment)
+        if result is not None:
+            return result
     return subprocess.run(
-        [sys.executable, "-P", "-c", textwrap.dedent(code), *arguments],
+        [sys.executable, "-P", "-c", code, *arguments],
         capture_output=True,
         text=True,
-        timeout=timeout * SLOWNESS,
+        timeout=timeout,
         env=environment,
         check=False,
     )

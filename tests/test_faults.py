@@ -487,7 +487,8 @@ def test_use_after_the_end():
         import torch
         kept["x"] = torch.ones(1 << 22, device="host")
         kept["stream"] = torch.host.Stream()
-        """
+        """,
+        fresh=True,  # exit handlers run in the reverse order of imports
     )
     assert (result.returncode, result.stderr) == (0, "")
     outcomes = dict(line.split(" ", 1) for line in result.stdout.splitlines())
