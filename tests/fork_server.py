@@ -8,6 +8,7 @@ server, whose processes leave without an end of the interpreter.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import socket
@@ -53,5 +54,6 @@ if __name__ == "__main__":
     os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # which a program decides
     import torch
 
+    gc.freeze()  # PyTorch's objects, which the end of an interpreter would go through for long
     code = prepare(next_program(socket.socket(fileno=int(sys.argv[1]))))
     exec(code, sys.modules["__main__"].__dict__)

@@ -30,9 +30,11 @@ PROGRAMS = {
 
 @pytest.fixture
 def surroundings(monkeypatch, tmp_path):
-    """An environment with a variable more, in a folder of its own."""
+    """The environment of the server, with a variable more, in a folder of its own."""
     monkeypatch.chdir(tmp_path)
-    return {**os.environ, "TEST_SAID": "this"}
+    driver = os.environ.get("OUTBOARD_DRIVER", "host")
+    own = {"OUTBOARD_DRIVER": driver, "TEST_SAID": "this"}
+    return {**forked_python._server().environment, **own}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

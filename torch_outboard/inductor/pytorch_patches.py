@@ -116,6 +116,10 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+# What Triton alone can do, which some ask for all devices: `standalone_compile` the last.
+OF_TRITON = ("benchmark_fusion", "benchmark_combo_kernel", "triton.autotune_at_compile_time")
+
+
 def want_no_templates_of_triton() -> None:
     """Says without a warning that Triton's templates are not for the device.
 
@@ -217,6 +221,7 @@ def set_options_of_graphs() -> None:
         for name, value in SETTINGS.items():
             if getattr(config, name) != value:
                 patches.setdefault(name, value)
+        patches |= {name: False for name in OF_TRITON if patches.get(name, getattr(config, name))}
         if config.joint_custom_pre_pass is None:
             first = InOrder(
                 repeat_by_views,

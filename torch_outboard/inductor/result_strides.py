@@ -9,23 +9,52 @@ batches of another size would refuse what the forward graph saved.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from torch import SymInt
 from torch._guards import TracingContext
+from torch._inductor.utils import shape_env_from_inputs
+from torch.fx.experimental.sym_node import SymNode
+from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
+
+from torch_outboard.inductor.kernel.ragged import has_ragged_sizes
 
 
 def telling_open_strides(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
     """The step of Inductor that compiles a graph, and tells what depends on sizes as it does."""
 
     @functools.wraps(inner_compile)
-    def compile_graph(*arguments: Any, **rest: Any) -> Any:
-        with _as_in_split_graphs(TracingContext.try_get()):
-            return inner_compile(*arguments, **rest)
+    def compile_graph(gm: Any, example_inputs: Sequence[Any], **rest: Any) -> Any:
+        with _as_in_split_graphs(TracingContext.try_get()), _of_numbers(example_inputs):
+            return inner_compile(gm, example_inputs, **rest)
 
     compile_graph.tells_open_strides = True
     return compile_graph
+
+
+@contextmanager
+def _of_numbers(example_inputs: Sequence[Any]) -> Iterator[None]:
+    """Strides are read without ragged sizes.
+
+    Before 2.15 PyTorch makes numbers of all sizes for it, and fails with the first that is none.
+    """
+    shape_env = shape_env_from_inputs(example_inputs)
+    if shape_env is None or not has_ragged_sizes(shape_env):
+        yield
+        return
+
+    def deserialize_symexpr(code: str) -> Any:
+        hints = {e: hint for e, hint in shape_env.backed_var_to_val.items() if hint.is_number}
+        sizes = {str(e): SymInt(SymNode(e, shape_env, int, int(hint))) for e, hint in hints.items()}
+        return eval(code, SYMPY_INTERP, sizes)
+
+    shape_env.deserialize_symexpr = deserialize_symexpr
+    try:
+        yield
+    finally:
+        del shape_env.deserialize_symexpr
 
 
 @contextmanager

@@ -22,6 +22,7 @@ import sympy
 import torch
 from torch._inductor.codegen.common import CSEVariable, IndentedBuffer, PythonPrinter, TensorArg
 from torch._inductor.codegen.simd import CantSplit, SIMDKernel
+from torch._inductor.codegen.simd_kernel_features import SIMDKernelFeatures
 from torch._inductor.utils import sympy_product
 from torch._inductor.virtualized import V
 from torch.utils._ordered_set import OrderedSet
@@ -30,6 +31,7 @@ from torch_outboard.inductor.kernel.branches import Branches
 from torch_outboard.inductor.kernel.indices import Indices
 from torch_outboard.inductor.kernel.memory import Memory
 from torch_outboard.inductor.kernel.parameters import Parameter, parameters_of, text_of_kernel
+from torch_outboard.inductor.kernel.ragged import without_guards_of_ragged_sizes
 from torch_outboard.inductor.kernel.ranges import Lengths, ranges_by_place
 from torch_outboard.inductor.kernel.reduction.reductions import Reductions
 from torch_outboard.inductor.kernel.reduction.scans import Scans
@@ -53,10 +55,14 @@ class OpenCLKernel(
     pexpr = PythonPrinter().doprint
 
     def __init__(
-        self, tiling: dict[str, sympy.Expr], shared_text: bool = False, **kwargs: Any
+        self,
+        tiling: dict[str, sympy.Expr],
+        features: SIMDKernelFeatures,
+        shared_text: bool = False,
+        **kwargs: Any,
     ) -> None:
         """`shared_text`: for any sizes of the loops, which are variables; see combined.py."""
-        super().__init__(tiling, **kwargs)
+        super().__init__(tiling, without_guards_of_ragged_sizes(features), **kwargs)
         self.shared_text = shared_text
         self.cse = OpenCLCSE()
         self.target: Target = target_of(V.graph.get_current_device_or_throw())
