@@ -39,15 +39,17 @@ class HostGraph(OutputCode):
     Args:
         compiled: what takes and gives CPU tensors.
         device: index of the device.
-        kept: the results that are CPU tensors in the graph itself, too.
+        cpu_results: the results that are CPU tensors in the graph itself, too.
     """
 
-    def __init__(self, compiled: Any, device: int, kept: Sequence[int]) -> None:
+    def __init__(self, compiled: Any, device: int, cpu_results: Sequence[int]) -> None:
         self._boxed_call = True  # of the object: PyTorch copies what an object has to its wrappers
         self.compiled = compiled
+        self.device = device
+        self.cpu_results = list(cpu_results)
         written = sorted(getattr(compiled, "mutated_input_idxs", ()))
         addresses = kernel_inputs(getattr(compiled, "source_code", ""))
-        self.calls = _C.HostGraphCalls(device, written, list(kept), addresses)
+        self.calls = _C.HostGraphCalls(device, written, self.cpu_results, addresses)
 
     def __call__(self, inputs: Any) -> Any:
         return self.calls(self.compiled, inputs)

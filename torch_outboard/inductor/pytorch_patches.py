@@ -155,7 +155,6 @@ def set_options_of_graphs() -> None:
     from torch._inductor import config
     from torch._inductor.virtualized import V
 
-    from torch_outboard.inductor import host_code
     from torch_outboard.inductor.ahead_of_time import package
     from torch_outboard.inductor.lowerings import (
         complex_numbers,
@@ -168,6 +167,7 @@ def set_options_of_graphs() -> None:
     from torch_outboard.inductor.passes.known_indices import repeat_by_views
     from torch_outboard.inductor.passes.random_numbers import UseOwnNumbers, Words
     from torch_outboard.inductor.policy import way_of_graphs
+    from torch_outboard.inductor.ways import kept_host_graph
     from torch_outboard.inductor.ways.step import compiling_by_choice
     from torch_outboard.inductor.wrapper import keep_python
 
@@ -203,7 +203,7 @@ def set_options_of_graphs() -> None:
             )
         ways = set(map(way_of_graphs, devices))
         if ways == {"host"}:
-            compile_step = host_code.compiling_for_host
+            compile_step = kept_host_graph.compiling_for_host
             return original(
                 model_,
                 example_inputs_,

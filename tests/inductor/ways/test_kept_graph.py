@@ -97,72 +97,67 @@ print("hit" if counters["autograd_cache_hit"] else "miss", *remembered().values(
 """
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> dict[str, str]:
-    folders = {"OUTBOARD_CACHE_DIR": "kernels", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
-    paths = {name: str(tmp_path / folder) for name, folder in folders.items()}
-    return {**paths, "OUTBOARD_WAY": "auto"}
-
-
-def set_ways(settings: dict[str, str], way: str) -> None:
-    path = Path(settings["OUTBOARD_CACHE_DIR"]) / "graph_ways.json"
+def set_ways(measuring: dict[str, str], way: str) -> None:
+    path = Path(measuring["OUTBOARD_CACHE_DIR"]) / "graph_ways.json"
     path.write_text(json.dumps(dict.fromkeys(json.loads(path.read_text()), way)))
 
 
-def test_a_second_process_traces_nothing_while_ways_are_open(settings: dict[str, str]):
-    assert run_python(PLAIN, timeout=280, **settings).split() == ["0"]
-    assert run_python(PLAIN, timeout=280, **settings).split() == ["1"]
+def test_a_second_process_traces_nothing_while_ways_are_open(measuring: dict[str, str]):
+    assert run_python(PLAIN, timeout=280, **measuring).split() == ["0"]
+    assert run_python(PLAIN, timeout=280, **measuring).split() == ["1"]
     # A graph that was kept with its ways open is none of those that run by kernels alone.
-    assert run_python(PLAIN, timeout=280, **{**settings, "OUTBOARD_WAY": "device"}).split() == ["0"]
+    assert run_python(PLAIN, timeout=280, **{**measuring, "OUTBOARD_WAY": "device"}).split() == [
+        "0"
+    ]
 
 
-def steps(count: int, settings: dict[str, str], code: str = STEPS) -> list[str]:
-    return run_python(code, str(count), timeout=280, **settings).split()
-
-
-@pytest.mark.slow
-def test_a_second_process_traces_nothing_of_graphs_with_open_sizes(settings: dict[str, str]):
-    assert [steps(3, settings, OPEN_SIZES) for _ in range(2)] == [["miss"], ["hit"]]
+def steps(count: int, measuring: dict[str, str], code: str = STEPS) -> list[str]:
+    return run_python(code, str(count), timeout=280, **measuring).split()
 
 
 @pytest.mark.slow
-def test_another_process_goes_the_way_that_is_chosen_then(settings: dict[str, str]):
-    found, *ways = steps(140, settings)  # all ways are tried; both graphs decide
+def test_a_second_process_traces_nothing_of_graphs_with_open_sizes(measuring: dict[str, str]):
+    assert [steps(3, measuring, OPEN_SIZES) for _ in range(2)] == [["miss"], ["hit"]]
+
+
+@pytest.mark.slow
+def test_another_process_goes_the_way_that_is_chosen_then(measuring: dict[str, str]):
+    found, *ways = steps(140, measuring)  # all ways are tried; both graphs decide
     assert found == "miss"
     assert len(ways) == 2
     for way in ("host", "host", "device"):  # the second time, its code was kept, too
-        set_ways(settings, way)
-        assert steps(3, settings) == ["hit", way, way]
+        set_ways(measuring, way)
+        assert steps(3, measuring) == ["hit", way, way]
 
 
 @pytest.mark.slow
-def test_another_process_goes_the_way_that_is_chosen_for_open_sizes(settings: dict[str, str]):
-    found, *ways = steps(100, settings, OPEN_SIZES)
+def test_another_process_goes_the_way_that_is_chosen_for_open_sizes(measuring: dict[str, str]):
+    found, *ways = steps(100, measuring, OPEN_SIZES)
     assert found == "miss"
     assert len(ways) == 2
     for way in ("host", "kernels", "device"):
-        set_ways(settings, way)
-        assert steps(20, settings, OPEN_SIZES) == ["hit", way, way]
-    set_ways(settings, "host")
-    settings["TORCHINDUCTOR_CACHE_DIR"] += "_new"  # what is kept now is code for the host
-    assert [steps(20, settings, OPEN_SIZES)[0] for _ in range(2)] == ["miss", "hit"]
-    set_ways(settings, "kernels")
-    assert steps(20, settings, OPEN_SIZES)[0] == "hit"
+        set_ways(measuring, way)
+        assert steps(20, measuring, OPEN_SIZES) == ["hit", way, way]
+    set_ways(measuring, "host")
+    measuring["TORCHINDUCTOR_CACHE_DIR"] += "_new"  # what is kept now is code for the host
+    assert [steps(20, measuring, OPEN_SIZES)[0] for _ in range(2)] == ["miss", "hit"]
+    set_ways(measuring, "kernels")
+    assert steps(20, measuring, OPEN_SIZES)[0] == "hit"
 
 
 @pytest.mark.slow
-def test_graphs_that_were_compiled_for_the_host_alone(settings: dict[str, str]):
+def test_graphs_that_were_compiled_for_the_host_alone(measuring: dict[str, str]):
     """Operators that their code calls are defined where it is loaded; the choice may get lost."""
-    steps(140, settings)
-    set_ways(settings, "host")
-    settings["TORCHINDUCTOR_CACHE_DIR"] += "_new"
-    assert [steps(3, settings)[0] for _ in range(2)] == ["miss", "hit"]
-    (Path(settings["OUTBOARD_CACHE_DIR"]) / "graph_ways.json").unlink()
-    assert steps(3, settings) == ["hit"]
+    steps(140, measuring)
+    set_ways(measuring, "host")
+    measuring["TORCHINDUCTOR_CACHE_DIR"] += "_new"
+    assert [steps(3, measuring)[0] for _ in range(2)] == ["miss", "hit"]
+    (Path(measuring["OUTBOARD_CACHE_DIR"]) / "graph_ways.json").unlink()
+    assert steps(3, measuring) == ["hit"]
 
 
 @pytest.mark.slow
-def test_a_kept_graph_goes_operator_by_operator(settings: dict[str, str]):
+def test_a_kept_graph_goes_operator_by_operator(measuring: dict[str, str]):
     decide = PLAIN.replace("torch.compile(function)(", "run(") + "print(*remembered().values())"
     head = """
 from torch_outboard.inductor.ways import choice, program_time
@@ -175,10 +170,10 @@ def run(x, w):
     return compiled(x, w)
 """
     decide = decide.replace("name = ", f"{head}name = ")
-    assert len(run_python(decide, timeout=280, **settings).split()) == 2
+    assert len(run_python(decide, timeout=280, **measuring).split()) == 2
     for way in ("eager", "host", "device"):
-        set_ways(settings, way)
-        assert run_python(PLAIN, timeout=280, **settings).split() == ["1"]
+        set_ways(measuring, way)
+        assert run_python(PLAIN, timeout=280, **measuring).split() == ["1"]
 
 
 def traced(function: Any, *inputs: torch.Tensor) -> Any:

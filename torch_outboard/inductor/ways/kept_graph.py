@@ -131,7 +131,7 @@ class KeptGraph(CompiledFxGraph):
 
     def _host(self, unpacked: Callable[[], Source], graph_kwargs: Any) -> Any:
         """Code for the host that an earlier process has kept, or else now."""
-        key = _digest(self._fx_graph_cache_key, self._key_of_choice(), "host")
+        key = digest(self._fx_graph_cache_key, self._key_of_choice(), "host")
         constants = CompiledFxGraphConstants()
         kept, _ = FxGraphCache.load_with_key(
             key, [], (), True, None, bool(graph_kwargs["is_backward"]), constants
@@ -160,7 +160,12 @@ def keep(result: Any, graph: KeptGraph, inputs: Sequence[Any]) -> None:
         graph: what is kept of it.
         inputs: of the graph.
     """
-    key = _digest(graph._fx_graph_cache_key, graph.about.parts, graph.about.device, graph.way)
+    key = digest(graph._fx_graph_cache_key, graph.about.parts, graph.about.device, graph.way)
+    keep_as(key, result, graph, inputs)
+
+
+def keep_as(key: str, result: Any, graph: CompiledFxGraph, inputs: Sequence[Any]) -> None:
+    """The same under a key; see `digest`."""
     try:
         _save(key, graph, inputs)
     except (AttributeError, TypeError) as problem:  # of a PyTorch with another cache
@@ -171,12 +176,12 @@ def keep(result: Any, graph: KeptGraph, inputs: Sequence[Any]) -> None:
     result.guards_expr = graph.guards_expr
 
 
-def _digest(*parts: Any) -> str:
+def digest(*parts: Any) -> str:
     """A key of Inductor's cache."""
     return f"f{hashlib.sha256(repr(parts).encode()).hexdigest()[:51]}"
 
 
-def _save(key: str, graph: KeptGraph, inputs: Sequence[Any]) -> None:
+def _save(key: str, graph: CompiledFxGraph, inputs: Sequence[Any]) -> None:
     with _disable_current_modes():
         FxGraphCache._save_graph(key, graph, inputs, True, None)
 
