@@ -6,6 +6,7 @@ import inspect
 from unittest import mock
 
 import pytest
+import sympy
 import torch
 import torch._inductor.compile_fx  # registers the backend
 from torch._dynamo.device_interface import DeviceInterface
@@ -15,10 +16,13 @@ from torch._inductor.choices import InductorChoices
 from torch._inductor.codegen import common
 from torch._inductor.codegen.common import DeviceOpOverrides
 from torch._subclasses import fake_impls
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy.singleton_int import SingletonInt
 
 import torch_outboard
 from tests.support import run_python
 from torch_outboard import _C
+from torch_outboard.inductor.kernel import body
 from torch_outboard.inductor.passes.order_of_draws import pytorch_keeps_it
 from torch_outboard.inductor.pytorch_patches import SETTINGS
 from torch_outboard.inductor.target import target_of
@@ -164,3 +168,30 @@ def test_compiled_steps_are_counted_on_the_device(backend: str, device: torch.de
     name = "_safe_to_set_capturable"
     asks = getattr(OptimizerVariable, name, OptimizerVariable._set_capturable)
     assert "p.is_cuda or p.is_xpu" in inspect.getsource(asks)
+
+
+def test_ragged_sizes_are_taken_for_numbers():
+    sizes = ShapeEnv()
+    sizes.backed_var_to_val[sympy.Symbol("s0")] = SingletonInt(1, coeff=1)
+    if torch.__version__ >= (2, 15):
+        assert sizes.deserialize_symexpr("3") == 3
+    else:
+        with pytest.raises(TypeError, match="to int"):
+            sizes.deserialize_symexpr("3")
+
+
+def test_guards_of_ragged_batches_fail(device: torch.device, monkeypatch: pytest.MonkeyPatch):
+    """Kernels of as many elements as there are rows; the second batch opens their number."""
+    monkeypatch.setattr(body, "without_guards_of_ragged_sizes", lambda features: features)
+    means = torch.compile(lambda x: x.mean(dim=1))
+
+    def run() -> None:
+        for count in (2, 3):
+            rows = [torch.randn(place + 2, 8) for place in range(count)]
+            means(torch.nested.nested_tensor(rows, layout=torch.jagged, device=device))
+
+    if torch.__version__ >= (2, 15):
+        run()
+    else:
+        with pytest.raises(Exception, match="list index out of range"):
+            run()

@@ -19,7 +19,7 @@ from torch._inductor.utils import shape_env_from_inputs
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import SYMPY_INTERP
 
-from torch_outboard.inductor.kernel.ragged import has_ragged_sizes
+from torch_outboard.inductor.kernel.ragged import fails_at_sizes
 
 
 def telling_open_strides(inner_compile: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,10 +38,12 @@ def telling_open_strides(inner_compile: Callable[..., Any]) -> Callable[..., Any
 def _of_numbers(example_inputs: Sequence[Any]) -> Iterator[None]:
     """Strides are read without ragged sizes.
 
-    Before 2.15 PyTorch makes numbers of all sizes for it, and fails with the first that is none.
+    Reason: PyTorch makes numbers of all sizes for it, and fails with the first that is none.
+    Where: torch/fx/experimental/symbolic_shapes.py, `ShapeEnv.deserialize_symexpr`.
+    Can go: with 2.15.
     """
     shape_env = shape_env_from_inputs(example_inputs)
-    if shape_env is None or not has_ragged_sizes(shape_env):
+    if shape_env is None or not fails_at_sizes(shape_env):
         yield
         return
 
