@@ -83,6 +83,8 @@ def _keep(result: host_code.HostGraph, calls: list[str], inputs: Sequence[Any]) 
     code = result.compiled
     if getattr(code, "_fx_graph_cache_key", None) is None:
         return
-    key = digest(code._fx_graph_cache_key, result.device, "always on the host")
+    # Graphs of a device that differ in these alone are one for the CPU.
+    about = result.device, result.cpu_results, calls
+    key = digest(code._fx_graph_cache_key, about, "always on the host")
     graph = KeptHostGraph(code, result.device, result.cpu_results, calls)
     keep_as(key, result, graph, inputs)
