@@ -256,9 +256,8 @@ def compilation_units(paths: list[str], folder: Path) -> list[str]:
         count = -(-len(members) // SOURCES_PER_UNIT)
         for i in range(count):
             unit = folder / sources_folder / (f"{i + 1}_of_{count}.cpp" if count > 1 else "all.cpp")
-            text = "".join(
-                f'#include "{(ROOT / member).resolve()}"\n' for member in members[i::count]
-            )
+            # Below ROOT, so that __FILE__ is the same in every clone and a compiler cache serves all.
+            text = "".join(f'#include "{member.as_posix()}"\n' for member in members[i::count])
             if not unit.exists() or unit.read_text() != text:  # or it would be compiled again
                 unit.parent.mkdir(parents=True, exist_ok=True)
                 unit.write_text(text)
@@ -363,7 +362,7 @@ def copy_public_files(package: Path) -> None:
 
 
 def native_extensions() -> list[Extension]:
-    include = [str(ROOT / "csrc" / "include"), str(ROOT / "csrc")]
+    include = [str(ROOT / "csrc" / "include"), str(ROOT / "csrc"), str(ROOT)]
     flags = ["-std=c++20", "-O2", "-fno-math-errno", "-g0", "-fvisibility=hidden", *WARNINGS]
     library = CppExtension(
         LIBRARY,
