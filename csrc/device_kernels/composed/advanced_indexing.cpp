@@ -58,6 +58,11 @@ std::optional<Indexed> indexed(const Tensor& self, const Indices& indices) {
       continue;
     }
     if (!fits(index, self, d)) return std::nullopt;
+    if (index.scalar_type() == at::kByte) {
+      TORCH_WARN(
+          "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool "
+          "instead.");
+    }
     const Tensor places = index.nonzero();
     for (int64_t j = 0; j < index.dim(); ++j) {
       result.tensors.push_back(places.select(1, j));
@@ -66,6 +71,9 @@ std::optional<Indexed> indexed(const Tensor& self, const Indices& indices) {
   }
   if (result.tensors.empty() || d > self.dim()) return std::nullopt;
   result.tensors = at::broadcast_tensors(result.tensors);
+  const bool nowhere = std::any_of(result.dims.begin(), result.dims.end(),
+                                   [&](int64_t dim) { return self.size(dim) == 0; });
+  if (nowhere && result[0].numel() != 0) return std::nullopt;
   return result;
 }
 

@@ -11,12 +11,14 @@
 //   dtypes      bits of the dtypes of the first tensor that are served
 //   conditions  expressions (device_kernels/expressions/expression.h) without which a call is
 //               declined
-//   meta        as of the template engine: a functional overload whose Meta kernel checks the call
+//   meta        as of the engine `template`: a functional overload whose Meta kernel checks the call
 //   results     names, with `meta`: the body finds the results there, with sizes and strides, and
 //               writes them instead of returning them
 //   casts       given results of another dtype get the values converted; where PyTorch does not
 //               cast so, the call raises this: "TypeError" or "RuntimeError"
-//   cpu_arguments  tensors on the CPU are arguments as well; without it only numbers are
+//   cpu_arguments  other tensors than the first one may be on the CPU; without it only numbers may
+//   reports     what wrong values in kernels that the body launches raise, as of the engine
+//               `template`; without it, what the operators raise that it calls
 //
 // What the body calls runs as any other call does: on the device, or on the host, where it shows.
 // Autograd and autocast do not see it.
@@ -36,6 +38,8 @@
 #include "device_kernels/expressions/expression.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/rows/meta_call.h"
+#include "device_kernels/rows/numbers.h"
+#include "device_kernels/template/reported_fault.h"
 #include "tensors/empty.h"
 #include "transfer/copy.h"
 
@@ -67,8 +71,10 @@ class ComposedKernel final : public EngineKernel {
   const uint64_t dtypes_;
   const std::string casts_;
   const bool cpu_arguments_;
+  const std::vector<int> number_arguments_;
+  const ReportedFault fault_;
   std::vector<Expression> conditions_;
-  std::optional<MetaCall> meta_;
+  std::unique_ptr<const MetaCall> meta_;
   bool writes_ = false;            // results
   bool writes_arguments_ = false;  // not only those of out=
 };
@@ -109,6 +115,8 @@ ComposedKernel::ComposedKernel(const Row& row, const c10::FunctionSchema& schema
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
       casts_(row.text("casts")),
       cpu_arguments_(row.flag("cpu_arguments")),
+      number_arguments_(number_arguments(overload_)),
+      fault_(row.text("reports"), overload_.name()),
       writes_(!row.texts("results").empty()) {
   inputs_ = overload_.argument_count();
   if (overload_.form() == Overload::Form::kOut) inputs_ -= overload_.result_count();
@@ -135,8 +143,8 @@ ComposedKernel::ComposedKernel(const Row& row, const c10::FunctionSchema& schema
   }
   const auto slots = [this](const std::string& name) { return overload_.index(name); };
   for (const std::string& text : row.texts("conditions")) conditions_.emplace_back(text, slots);
-  if (const std::string& name = row.text("meta"); !name.empty()) meta_.emplace(name, overload_);
-  TORCH_CHECK_VALUE(!writes_ || meta_.has_value(), "the row of ", overload_.name(),
+  meta_ = MetaCall::of(row, overload_);
+  TORCH_CHECK_VALUE(!writes_ || meta_ != nullptr, "the row of ", overload_.name(),
                     " names results without a Meta kernel that makes them");
 }
 
@@ -144,7 +152,9 @@ bool ComposedKernel::serves(const torch::jit::Stack& stack, c10::DeviceIndex dev
   const at::Tensor* first = first_tensor(overload_, inputs_, stack);
   if (first != nullptr) {
     if (!first->defined() || ((dtypes_ >> static_cast<int>(first->scalar_type())) & 1) == 0 ||
-        !computes(device, first->scalar_type())) {
+        !computes(device, first->scalar_type()) ||
+        (cpu_arguments_ && !is_dense_on(*first, device)) ||
+        !takes_numbers(first->scalar_type(), number_arguments_, overload_, stack)) {
       return false;
     }
   }
@@ -171,13 +181,8 @@ bool ComposedKernel::serves(const torch::jit::Stack& stack, c10::DeviceIndex dev
   for (size_t k = 0; k < overload_.result_count(); ++k) {
     const at::Tensor& given = overload_.given_output(stack, k);
     if (!is_dense_on(given, device) || given.is_conj() || given.is_neg()) return false;
-    if (overload_.form() != Overload::Form::kOut) continue;
-    // The host knows which arguments may be given as out=.
-    const auto apart = [&](const at::Tensor& tensor) { return !may_overlap(given, tensor); };
-    for (size_t i = 0; i < inputs_; ++i) {
-      if (!all_tensors(overload_.read(stack, static_cast<int>(i)), apart)) return false;
-    }
   }
+  // The host knows which arguments may be given as out=.
   return writes_apart(overload_, stack);
 }
 
@@ -242,6 +247,7 @@ void ComposedKernel::raise_half_done() const {
 bool ComposedKernel::call_body(torch::jit::Stack& values, bool watched, bool& wrote) const {
   at::AutoDispatchBelowADInplaceOrView no_autograd;
   c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  const ReportScope reports(fault_);
   if (!watched) return body_->call(parameters_, returns_, values);
   const WriteWatch watch(values);
   const bool done = body_->call(parameters_, returns_, values);
@@ -253,7 +259,7 @@ bool ComposedKernel::call_body(torch::jit::Stack& values, bool watched, bool& wr
 bool ComposedKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   if (!serves(*stack, device)) return false;
   std::vector<at::Tensor> meta;
-  if (meta_.has_value()) meta = meta_->results(overload_, *stack);
+  if (meta_ != nullptr) meta = meta_->results(overload_, *stack);
   alert();
   std::vector<at::Tensor> computed;
   if (writes_) computed = make_results(*stack, meta, device);

@@ -13,6 +13,7 @@
 
 #include "device_kernels/expressions/expression_number.h"
 #include "device_kernels/kernel_types.h"
+#include "device_kernels/rows/numbers.h"
 #include "runtime/driver/device.h"
 
 namespace outboard {
@@ -22,41 +23,6 @@ using at::ScalarType;
 
 bool contains(const std::vector<std::string>& list, const std::string& text) {
   return std::find(list.begin(), list.end(), text) != list.end();
-}
-
-bool fits(const at::Scalar& scalar, ScalarType dtype, bool strict) {
-  if (scalar.isComplex()) return at::isComplexType(dtype);
-  if (!strict) return true;
-  if (scalar.isBoolean()) return dtype == ScalarType::Bool;
-  if (scalar.isFloatingPoint()) return !at::isIntegralType(dtype, /*includeBool=*/true);
-  return true;
-}
-
-// Whether a number cannot be converted: which operators raise then, the host knows.
-bool overflows(const at::Scalar& scalar, ScalarType dtype) {
-  if (scalar.isBoolean() || dtype == ScalarType::Bool) return false;
-  const auto exceeds = [&]<class T>(T) {
-    if (scalar.isComplex()) return c10::overflows<T>(scalar.toComplexDouble());
-    if (scalar.isFloatingPoint()) return c10::overflows<T>(scalar.toDouble());
-    return c10::overflows<T>(scalar.toLong());
-  };
-  switch (dtype) {
-#define OUTBOARD_CASE(type, name) \
-  case ScalarType::name:          \
-    return exceeds(type{});
-    OUTBOARD_CASE(uint8_t, Byte)
-    OUTBOARD_CASE(int8_t, Char)
-    OUTBOARD_CASE(int16_t, Short)
-    OUTBOARD_CASE(int32_t, Int)
-    OUTBOARD_CASE(int64_t, Long)
-    OUTBOARD_CASE(c10::Half, Half)
-    OUTBOARD_CASE(c10::BFloat16, BFloat16)
-    OUTBOARD_CASE(float, Float)
-    OUTBOARD_CASE(c10::complex<float>, ComplexFloat)
-#undef OUTBOARD_CASE
-    default:
-      return false;
-  }
 }
 
 // "lowest" and "highest" are neutral for minima and maxima; "smallest" and "largest" are finite.
@@ -131,6 +97,12 @@ PointwiseExpression expression_of(const Row& row) {
   expression.results = row.texts("expressions");
   expression.kind = result_of(row);
   expression.scalar = row.flag("scalar");
+  if (const std::string& divisor = row.text("divisor"); !divisor.empty()) {
+    const auto found = std::find(names.begin(), names.end(), divisor);
+    TORCH_CHECK_VALUE(found != names.end(), "'", divisor, "' is none of the operands");
+    expression.divisor = static_cast<size_t>(found - names.begin());
+    expression.operation = row.overloads.empty() ? "an operator" : row.overloads[0];
+  }
   return expression;
 }
 
@@ -285,7 +257,7 @@ bool PointwiseKernel::choose_types(Call& call) const {
 bool PointwiseKernel::accepts_scalars(const Call& call) const {
   for (const auto& scalar : call.scalars) {
     if (!scalar.has_value()) continue;
-    if (!fits(*scalar, call.common, strict_) || overflows(*scalar, call.common)) return false;
+    if (!takes_number(call.common, *scalar, strict_)) return false;
   }
   return true;
 }
@@ -326,7 +298,10 @@ bool PointwiseKernel::execute(const Call& call, std::vector<at::Tensor>& results
   for (const at::Tensor* output : call.outputs) config.add_output(*output);
   for (const at::Tensor* input : call.inputs) config.add_const_input(*input);
   const at::TensorIterator iterator = config.build();
-  if (!PointwiseLauncher::takes(iterator)) return false;
+  // The host knows the error.
+  if (!PointwiseLauncher::takes(iterator) || launcher_.divides_by_zero(iterator, call.compute)) {
+    return false;
+  }
 
   c10::SmallVector<at::Scalar, 4> scalars;
   for (size_t i = 0; i < scalars_.size(); ++i) {

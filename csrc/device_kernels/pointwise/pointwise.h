@@ -23,6 +23,8 @@
 //                "aten::heaviside"; needed where it looks at more than sizes and dtypes
 //   any_output   results may be cast to any dtype of a given output
 //   same_output  calls with outputs of another dtype than the results' are declined
+//   divisor      one of `names`, by which integers are divided: where an element of it is 0, the
+//                device-side assert is set and the next wait raises RuntimeError
 //   scalar       the expressions hold for scalars alone, not for vectors
 //   may_overlap  the output may overlap itself, as in fills
 //   resizes_silently

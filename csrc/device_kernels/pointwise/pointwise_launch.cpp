@@ -1,6 +1,7 @@
 #include "device_kernels/pointwise/pointwise_launch.h"
 
 #include <ATen/TensorIterator.h>
+#include <c10/core/DynamicCast.h>
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
@@ -86,6 +87,30 @@ bool PointwiseLauncher::takes(const at::TensorIteratorBase& iterator) {
          (iterator.ntensors() <= kMostWideOperands || iterator.can_use_32bit_indexing());
 }
 
+bool PointwiseLauncher::divides_by_zero(const at::TensorIteratorBase& iterator,
+                                        ScalarType compute) const {
+  if (!expression_.divisor.has_value() || !at::isIntegralType(compute, /*includeBool=*/false)) {
+    return false;
+  }
+  const int divisor = iterator.noutputs() + static_cast<int>(*expression_.divisor);
+  return is_value(iterator, divisor) &&
+         c10::fetch_and_cast<int64_t>(iterator.dtype(divisor), iterator.data_ptr(divisor)) == 0;
+}
+
+bool PointwiseLauncher::checks_divisor(const at::TensorIteratorBase& iterator,
+                                       ScalarType compute) const {
+  return expression_.divisor.has_value() && at::isIntegralType(compute, /*includeBool=*/false) &&
+         !is_value(iterator, iterator.noutputs() + static_cast<int>(*expression_.divisor));
+}
+
+KernelFault& PointwiseLauncher::division_fault(c10::DeviceIndex device) {
+  return *division_faults_.find(device, [&] {
+    return &KernelFault::make(
+        device, KernelFault::Kind::kRuntimeError,
+        c10::str("ZeroDivisionError: integers were divided by zero in ", expression_.operation));
+  });
+}
+
 PointwiseSource PointwiseLauncher::make_source(c10::DeviceIndex device,
                                                const at::TensorIteratorBase& iterator,
                                                ScalarType compute, bool wide) const {
@@ -96,6 +121,7 @@ PointwiseSource PointwiseLauncher::make_source(c10::DeviceIndex device,
   source.scalar = expression_.scalar;
   source.scalars = expression_.scalars;
   source.once = expression_.once;
+  if (checks_divisor(iterator, compute)) source.divisor = expression_.divisor;
   for (int i = 0; i < iterator.noutputs(); ++i) {
     source.outputs.push_back({iterator.dtype(i), expression_.kind, expression_.results.at(i)});
   }
@@ -125,7 +151,10 @@ Kernel* PointwiseLauncher::make_crossed(c10::DeviceIndex device,
   PointwiseSource source = make_source(device, iterator, compute, wide);
   const auto in_memory = std::count_if(source.inputs.begin(), source.inputs.end(),
                                        [](const auto& input) { return !input.by_value; });
-  if (!source.has_vectors() || in_memory > kMostCrossed || !source.once.empty()) return nullptr;
+  if (!source.has_vectors() || in_memory > kMostCrossed || !source.once.empty() ||
+      source.divisor.has_value()) {
+    return nullptr;
+  }
   source.crossed = true;
   return &find_kernel(device, source.text(), "crossed", literal_options(compute));
 }
@@ -169,6 +198,8 @@ void PointwiseLauncher::enqueue(c10::DeviceIndex device, const at::TensorIterato
   if (crossed != nullptr) arguments.value(static_cast<uint32_t>(across));
   const auto total = static_cast<uint64_t>(iterator.numel());
   wide ? arguments.value(total) : arguments.value(static_cast<uint32_t>(total));
+  const bool checks = checks_divisor(iterator, compute);
+  if (checks) arguments.address(division_fault(device).address());
   if (crossed != nullptr) {
     const auto tile = static_cast<uint64_t>(kCrossedTile);
     const auto wide_tiles = [&](int d) {
@@ -186,6 +217,7 @@ void PointwiseLauncher::enqueue(c10::DeviceIndex device, const at::TensorIterato
   const uint64_t items = (total + elements - 1) / elements;
   launch(current_stream_state(device), contiguous ? *kernels.contiguous : *kernels.strided,
          Grid::linear(items, work_shape(device).local), arguments);
+  if (checks) expect_fault(current_stream_state(device), division_fault(device));
 }
 
 }  // namespace outboard

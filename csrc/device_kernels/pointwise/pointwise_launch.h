@@ -6,12 +6,14 @@
 #include <c10/util/ArrayRef.h>
 
 #include <array>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/pointwise/pointwise_source.h"
+#include "runtime/programs/kernel_faults.h"
 #include "runtime/programs/program.h"
 
 namespace at {
@@ -32,6 +34,8 @@ struct PointwiseExpression {
   std::vector<std::pair<std::string, std::string>> once;  // as in pointwise_source.h
   PointwiseSource::Result kind = PointwiseSource::Result::kValue;
   bool scalar = false;  // it holds for scalars alone, not for vectors
+  std::optional<size_t> divisor;  // operand by which integers must not be divided where it is 0
+  std::string operation;          // what is said to have divided
 };
 
 class PointwiseLauncher {
@@ -39,6 +43,9 @@ class PointwiseLauncher {
   explicit PointwiseLauncher(PointwiseExpression expression) : expression_(std::move(expression)) {}
 
   const PointwiseExpression& expression() const noexcept { return expression_; }
+
+  // Whether integers are divided by a number that is 0: the call must not be enqueued.
+  bool divides_by_zero(const at::TensorIteratorBase& iterator, at::ScalarType compute) const;
 
   // Whether `iterator` has no more dimensions and operands than the kernels take.
   static bool takes(const at::TensorIteratorBase& iterator);
@@ -62,6 +69,9 @@ class PointwiseLauncher {
     Kernel* strided;
     int elements;  // of one work item
   };
+  // Whether the kernel looks for zeros among the elements of the divisor.
+  bool checks_divisor(const at::TensorIteratorBase& iterator, at::ScalarType compute) const;
+  KernelFault& division_fault(c10::DeviceIndex device);
   PointwiseSource make_source(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
                               at::ScalarType compute, bool wide) const;
   Kernels make_kernels(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
@@ -73,6 +83,7 @@ class PointwiseLauncher {
   const PointwiseExpression expression_;
   KernelTable<Key, Kernels> kernels_;
   KernelTable<Key, Kernel*> crossed_;
+  KernelTable<c10::DeviceIndex, KernelFault*> division_faults_;
 };
 
 }  // namespace outboard

@@ -123,6 +123,7 @@ class Marks {
          {"load", load_text(input.dtype, width_, "p", "at")},
          {"aligned_load", load_text(input.dtype, width_, "p", "at", true)},
          {"vector_bytes", vector_bytes(input.dtype)},
+         {"padding", source_.divisor == i ? "1" : "0"},
          {"load_one", load_one},
          {"load_each", load_text(input.dtype, 1, "p", "(at + k * stride)")},
          {"converted", operand_text(input, width_, width_ > 1 ? "value" : load_one)}},
@@ -168,6 +169,10 @@ class Marks {
       lists["once"].push_back({{{"i", std::to_string(i)}, {"expression", expression}}, {}});
       parameters.push_back("T " + name);
       arguments.push_back("c" + std::to_string(i));
+    }
+    marks_.set_flag("divides", source_.divisor.has_value());
+    if (source_.divisor.has_value()) {
+      marks_.texts["divisor"] = "x" + std::to_string(*source_.divisor);
     }
     marks_.set_flag("any_once", !source_.once.empty());
     marks_.texts["once_count"] = std::to_string(source_.once.size());

@@ -5,6 +5,7 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +40,9 @@ struct PointwiseSource {
   std::vector<Output> outputs;
   std::vector<Input> inputs;
   std::vector<std::string> scalars;  // arguments of the compute dtype
+  // The input by which integers are divided: where one of its elements is 0, the kernel sets the
+  // assert flag that is its last argument. Not for crossed inputs.
+  std::optional<size_t> divisor;
   // Names and expressions, for scalars, of what a work-group computes once, of the uniform inputs
   // and the scalars; `expressions` see it as one more scalar.
   std::vector<std::pair<std::string, std::string>> once;

@@ -14,8 +14,10 @@ int64_t stride_of(const at::Tensor& tensor, const std::string& dimensions, char 
   return tensor.stride(found);
 }
 
+// `integral`: PyTorch checks alpha and beta as it does those of sums.
 bool fits(const at::Scalar& scalar, ScalarType dtype, bool integral) {
   if (scalar.isComplex()) return at::isComplexType(dtype);
+  if (integral && scalar.isBoolean()) return dtype == ScalarType::Bool;
   return !at::isIntegralType(dtype, /*includeBool=*/true) || !integral ||
          scalar.isIntegral(/*includeBool=*/true);
 }

@@ -236,6 +236,7 @@ bool ReductionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   call.device = device;
   call.input = first.toTensor();
   if (call.input.is_conj() || call.input.is_neg()) return false;
+  if (!writes_apart(overload_, *stack)) return false;
   if (!read_scalars(call, *stack) || !choose_dimensions(call, *stack) ||
       !choose_types(call, *stack)) {
     return false;

@@ -145,6 +145,12 @@ MetaCall::MetaCall(const std::string& judge, const Overload& overload)
   }
 }
 
+std::unique_ptr<const MetaCall> MetaCall::of(const Row& row, const Overload& overload) {
+  std::string name = row.text("meta");
+  if (name.empty()) name = functional_meta_kernel(overload);
+  return name.empty() ? nullptr : std::make_unique<const MetaCall>(name, overload);
+}
+
 size_t MetaCall::FactsHash::operator()(const Facts& facts) const noexcept {
   uint64_t hash = facts.size();
   for (const int64_t fact : facts) {

@@ -7,6 +7,7 @@
 #include <ATen/core/stack.h>
 #include <c10/util/SmallVector.h>
 
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "device_kernels/rows/overload.h"
+#include "device_kernels/rows/row.h"
 #include "runtime/export.h"
 
 namespace outboard {
@@ -24,6 +26,10 @@ class OUTBOARD_API MetaCall {
   // `judge` is a functional overload with a Meta kernel, "aten::gather". Raises if there is none of
   // the name, or if it has an argument that `overload` lacks.
   MetaCall(const std::string& judge, const Overload& overload);
+
+  // That of an operator definition: its property `meta`; without one, the functional form of the
+  // overload if PyTorch has a Meta kernel in C++ for it.
+  static std::unique_ptr<const MetaCall> of(const Row& row, const Overload& overload);
 
   // Results without memory for the call of `overload` on the stack, whose arguments have the
   // judge's names. Raises what PyTorch raises.

@@ -1,6 +1,7 @@
 #include "device_kernels/rows/meta_kernels.h"
 
 #include <ATen/MetaFunctions.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 
 #include <unordered_map>
 
@@ -48,11 +49,18 @@ const std::unordered_map<std::string, KernelFunction>& table() {
       {"aten::index_add", boxed(&at::meta::index_add)},
       {"aten::index_copy", boxed(&at::meta::index_copy)},
       {"aten::index_reduce", boxed(&at::meta::index_reduce)},
+      {"aten::isin.Scalar_Tensor",
+       boxed<at::Tensor(const at::Scalar&, const at::Tensor&, bool, bool)>(&at::meta::isin)},
+      {"aten::isin.Tensor_Scalar",
+       boxed<at::Tensor(const at::Tensor&, const at::Scalar&, bool, bool)>(&at::meta::isin)},
+      {"aten::isin.Tensor_Tensor",
+       boxed<at::Tensor(const at::Tensor&, const at::Tensor&, bool, bool)>(&at::meta::isin)},
       {"aten::linalg_cross", boxed(&at::meta::linalg_cross)},
       {"aten::max_pool2d_with_indices", boxed(&at::meta::max_pool2d_with_indices)},
       {"aten::max_pool2d_with_indices_backward",
        boxed(&at::meta::max_pool2d_with_indices_backward)},
       {"aten::mse_loss", boxed(&at::meta::mse_loss)},
+      {"aten::nll_loss_backward", boxed(&at::meta::nll_loss_backward)},
       {"aten::nll_loss_forward", boxed(&at::meta::nll_loss_forward)},
       {"aten::norm.ScalarOpt_dim",
        boxed<at::Tensor(const at::Tensor&, const std::optional<at::Scalar>&, at::IntArrayRef,
@@ -60,7 +68,15 @@ const std::unordered_map<std::string, KernelFunction>& table() {
       {"aten::norm.ScalarOpt_dim_dtype",
        boxed<at::Tensor(const at::Tensor&, const std::optional<at::Scalar>&, at::IntArrayRef, bool,
                         at::ScalarType)>(&at::meta::norm)},
+      {"aten::reflection_pad1d", boxed(&at::meta::reflection_pad1d)},
+      {"aten::reflection_pad1d_backward", boxed(&at::meta::reflection_pad1d_backward)},
+      {"aten::reflection_pad3d", boxed(&at::meta::reflection_pad3d)},
+      {"aten::reflection_pad3d_backward", boxed(&at::meta::reflection_pad3d_backward)},
       {"aten::renorm", boxed(&at::meta::renorm)},
+      {"aten::replication_pad1d", boxed(&at::meta::replication_pad1d)},
+      {"aten::replication_pad1d_backward", boxed(&at::meta::replication_pad1d_backward)},
+      {"aten::replication_pad2d", boxed(&at::meta::replication_pad2d)},
+      {"aten::replication_pad3d", boxed(&at::meta::replication_pad3d)},
       {"aten::scatter.reduce",
        boxed<at::Tensor(const at::Tensor&, int64_t, const at::Tensor&, const at::Tensor&,
                         std::string_view)>(&at::meta::scatter)},
@@ -93,7 +109,38 @@ const std::unordered_map<std::string, KernelFunction>& table() {
   return *instance;
 }
 
+// "gather" of "aten::gather.out" and of "aten::gather_".
+std::string operator_of(const std::string& overload) {
+  std::string name = overload.substr(0, overload.find('.'));
+  if (name.size() > 1 && name.back() == '_' && name[name.size() - 2] != '_') name.pop_back();
+  return name;
+}
+
+// Whether `functional` has the arguments of `overload`, apart from those of out=.
+bool is_form(const c10::FunctionSchema& functional, const Overload& overload) {
+  size_t arguments = overload.argument_count();
+  if (overload.form() == Overload::Form::kOut) arguments -= overload.written_count();
+  if (functional.arguments().size() != arguments) return false;
+  for (size_t i = 0; i < arguments; ++i) {
+    const c10::Argument& ours = overload.argument(static_cast<int>(i));
+    const c10::Argument& theirs = functional.arguments()[i];
+    if (ours.name() != theirs.name() || *ours.type() != *theirs.type()) return false;
+  }
+  return true;
+}
+
 }  // namespace
+
+std::string functional_meta_kernel(const Overload& overload) {
+  for (const auto& [name, kernel] : table()) {
+    if (operator_of(name) != operator_of(overload.name())) continue;
+    const size_t dot = name.find('.');
+    const auto functional = c10::Dispatcher::singleton().findSchema(
+        {name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+    if (functional.has_value() && is_form(functional->schema(), overload)) return name;
+  }
+  return "";
+}
 
 const KernelFunction* find_meta_kernel(const std::string& overload) {
   const auto found = table().find(overload);

@@ -7,9 +7,14 @@
 
 #include <string>
 
+#include "device_kernels/rows/overload.h"
 #include "runtime/export.h"
 
 namespace outboard {
+
+// The functional form of an overload, "aten::gather" of "aten::gather.out", if its kernel is known;
+// else "".
+std::string functional_meta_kernel(const Overload& overload);
 
 // The kernel of a functional overload, "aten::gather"; nullptr for one that is not known.
 OUTBOARD_API const c10::KernelFunction* find_meta_kernel(const std::string& overload);

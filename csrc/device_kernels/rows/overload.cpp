@@ -104,13 +104,36 @@ bool may_overlap(const at::Tensor& a, const at::Tensor& b) {
   }
 }
 
-bool writes_apart(const Overload& overload, const torch::jit::Stack& stack) {
+namespace {
+
+template <class Function>
+bool all_tensors(const c10::IValue& value, const Function& holds) {
+  if (value.isTensor()) return holds(value.toTensor());
+  if (!value.isTensorList() && !value.isOptionalTensorList()) return true;
+  const auto elements = value.toListRef();
+  return std::all_of(elements.begin(), elements.end(), [&](const c10::IValue& element) {
+    return !element.isTensor() || holds(element.toTensor());
+  });
+}
+
+}  // namespace
+
+bool writes_apart(const Overload& overload, const torch::jit::Stack& stack,
+                  c10::ArrayRef<int> may_be_result) {
   if (overload.form() == Overload::Form::kFunctional) return true;
   for (size_t k = 0; k < overload.result_count(); ++k) {
     const at::Tensor& given = overload.given_output(stack, k);
     if (at::has_internal_overlap(given) == at::MemOverlap::Yes) return false;
     for (size_t other = 0; other < k; ++other) {
       if (may_overlap(given, overload.given_output(stack, other))) return false;
+    }
+    const int same = k < may_be_result.size() ? may_be_result[k] : -1;
+    for (int i = 0; i < static_cast<int>(overload.argument_count()); ++i) {
+      if (overload.writes(i)) continue;
+      const bool apart = all_tensors(overload.read(stack, i), [&](const at::Tensor& read) {
+        return !read.defined() || (i == same && read.is_same(given)) || !may_overlap(given, read);
+      });
+      if (!apart) return false;
     }
   }
   return true;

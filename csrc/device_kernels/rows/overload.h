@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/function_schema.h>
 #include <ATen/core/stack.h>
+#include <c10/util/ArrayRef.h>
 
 #include <optional>
 #include <algorithm>
@@ -41,6 +42,12 @@ class OUTBOARD_API Overload {
   // Argument `index` of the call on the stack.
   const c10::IValue& read(const torch::jit::Stack& stack, int index) const {
     return torch::jit::peek(stack, index, argument_count_);
+  }
+
+  // Whether the call writes argument `index`, as a result or not.
+  bool writes(int index) const {
+    const c10::AliasInfo* alias = arguments_.at(index).alias_info();
+    return alias != nullptr && alias->isWrite();
   }
 
   // The argument that is to be written as result `result`, nullptr in the functional form.
@@ -80,7 +87,9 @@ OUTBOARD_API bool is_dense_on(const at::Tensor& tensor, c10::DeviceIndex device)
 OUTBOARD_API bool may_overlap(const at::Tensor& a, const at::Tensor& b);
 
 // Whether every tensor that the call writes can be written at once: no element of one lies where
-// another of its elements lies, or one of another written tensor.
-OUTBOARD_API bool writes_apart(const Overload& overload, const torch::jit::Stack& stack);
+// another of its elements lies, or one of another written tensor, or one of an argument that is only
+// read. `may_be_result`: per result an argument that may be the result itself; -1, or none: no one.
+OUTBOARD_API bool writes_apart(const Overload& overload, const torch::jit::Stack& stack,
+                               c10::ArrayRef<int> may_be_result = {});
 
 }  // namespace outboard

@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <bitset>
 #include <cmath>
 #include <string_view>
@@ -37,8 +38,9 @@ bool has_value(const c10::IValue& value, const std::string& text, double number)
   return starts_with(text, kAtLeast) ? given >= number : given == number;
 }
 
-// Of a tensor, or of an argument that is a dtype; Undefined for None.
-at::ScalarType dtype_of(const c10::IValue& value) {
+// Of a tensor, of a number, or of an argument that is a dtype; Undefined for None.
+at::ScalarType dtype_of(const c10::IValue& value, bool is_number) {
+  if (is_number && value.isScalar()) return value.toScalar().type();
   if (value.isInt()) return static_cast<at::ScalarType>(value.toInt());
   const bool given = value.isTensor() && value.toTensor().defined();
   return given ? value.toTensor().scalar_type() : at::ScalarType::Undefined;
@@ -79,7 +81,11 @@ Requirements::Requirement Requirements::parse(int argument, const std::string& t
 
 Requirements::Requirements(const Row& row, const Overload& overload) : overload_(overload) {
   for (const auto& [argument, text] : row.dictionary("requires")) {
-    requirements_.push_back(parse(overload.index(argument), text));
+    const int index = overload.index(argument);
+    c10::TypePtr type = overload.argument(index).type();
+    if (const auto list = type->cast<c10::ListType>()) type = list->getElementType();
+    requirements_.push_back(parse(index, text));
+    requirements_.back().is_number = type->kind() == c10::TypeKind::NumberType;
   }
 }
 
@@ -94,11 +100,17 @@ bool Requirements::holds(const Requirement& requirement, const torch::jit::Stack
   if (requirement.kind == Kind::kDistinct) {
     return other.isTensor() && are_distinct(value, other.toTensor().dim());
   }
-  const at::ScalarType dtype = dtype_of(value);
-  const at::ScalarType wanted = dtype_of(other);
-  if (dtype == at::ScalarType::Undefined || wanted == at::ScalarType::Undefined) return true;
-  return requirement.kind == Kind::kSameDtype ? dtype == wanted
-                                              : (requirement.dtypes & dtype_bit(dtype)) != 0;
+  const at::ScalarType wanted =
+      requirement.kind == Kind::kSameDtype ? dtype_of(other, false) : at::ScalarType::Undefined;
+  const auto has_dtype = [&](const c10::IValue& one) {
+    const at::ScalarType dtype = dtype_of(one, requirement.is_number);
+    if (dtype == at::ScalarType::Undefined) return true;
+    if (requirement.kind == Kind::kDtypes) return (requirement.dtypes & dtype_bit(dtype)) != 0;
+    return wanted == at::ScalarType::Undefined || dtype == wanted;
+  };
+  if (!value.isList()) return has_dtype(value);
+  const auto elements = value.toListRef();
+  return std::all_of(elements.begin(), elements.end(), has_dtype);
 }
 
 bool Requirements::hold(const torch::jit::Stack& stack) const {

@@ -15,8 +15,8 @@ namespace outboard {
 
 // A row's property `requires`: argument names and texts of values, as Python prints them: "True",
 // "None", "2", "0.5", or the text itself; or ">= 2" for numbers from there on. Of tensors and
-// dtypes, where they are given: "dtype bool", "dtype float32 float64", "dtype not bool", or "dtype
-// of self", that of another argument. Of dimensions: "distinct in self", whose dimensions they are.
+// dtypes, where they are given, of each element of a list and of numbers: "dtype bool", "dtype float32
+// float64", "dtype not bool", or "dtype of self", that of another argument. Of dimensions: "distinct in self", whose dimensions they are.
 class OUTBOARD_API Requirements {
  public:
   Requirements(const Row& row, const Overload& overload);
@@ -31,6 +31,7 @@ class OUTBOARD_API Requirements {
     double number;        // NaN: the text is none
     uint64_t dtypes = 0;  // bits of those of kDtypes
     int other = -1;       // argument that kSameDtype and kDistinct name
+    bool is_number = false;
   };
   Requirement parse(int argument, const std::string& text) const;
   bool holds(const Requirement& requirement, const torch::jit::Stack& stack) const;

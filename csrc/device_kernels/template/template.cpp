@@ -8,6 +8,7 @@
 
 #include "device_kernels/rows/dtype_names.h"
 #include "device_kernels/kernel_types.h"
+#include "device_kernels/rows/numbers.h"
 
 namespace outboard {
 
@@ -84,12 +85,9 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
       vectors_(row.flag("vectors")),
       resizes_silently_(row.flag("resizes_silently")),
-      reports_(row.text("reports")),
-      generator_(overload_.find("generator")) {
-  TORCH_CHECK_VALUE(row.text("reports").empty() || reports_.rfind("IndexError", 0) == 0 ||
-                        reports_.rfind("RuntimeError", 0) == 0,
-                    "it reports '", reports_,
-                    "'; it can report IndexError or RuntimeError, and ': words'");
+      number_arguments_(number_arguments(overload_)),
+      generator_(overload_.find("generator")),
+      fault_(row.text("reports"), overload_.name()) {
   for (size_t i = 0; i < overload_.argument_count(); ++i) {
     const c10::Argument& argument = overload_.argument(static_cast<int>(i));
     add_name(argument.name(), ExpressionKinds::of(argument));
@@ -213,7 +211,7 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
     launch.repeat = optional("repeat", Kind::kNumber);
     launches_.push_back(std::move(launch));
   }
-  if (const std::string& name = row.text("meta"); !name.empty()) meta_.emplace(name, overload_);
+  meta_ = MetaCall::of(row, overload_);
 }
 
 OUTBOARD_ENGINE("template", TemplateKernel);

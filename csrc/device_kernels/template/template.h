@@ -17,8 +17,8 @@
 #include "device_kernels/expressions/expression.h"
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/rows/meta_call.h"
+#include "device_kernels/template/reported_fault.h"
 #include "device_kernels/template/template_source.h"
-#include "runtime/programs/kernel_faults.h"
 #include "runtime/programs/launch.h"
 
 namespace outboard {
@@ -106,7 +106,6 @@ class TemplateKernel final : public EngineKernel {
   bool reserve_random(Call& call, const torch::jit::Stack& stack) const;
   void read_values(Call& call) const;
   void enqueue(Call& call);
-  KernelFault& fault(c10::DeviceIndex device);
   void add_arguments(const Call& call, LaunchArguments& arguments);
   static void add_index(const Call& call, LaunchArguments& arguments, int64_t number);
 
@@ -114,7 +113,7 @@ class TemplateKernel final : public EngineKernel {
   const uint64_t dtypes_;
   const bool vectors_;
   const bool resizes_silently_;
-  const std::string reports_;
+  const std::vector<int> number_arguments_;
   at::ScalarType compute_ = at::ScalarType::Undefined;
   size_t compute_of_ = 0;
   std::vector<std::pair<std::string, ExpressionKinds>> names_;  // of slots: arguments first
@@ -133,9 +132,9 @@ class TemplateKernel final : public EngineKernel {
   size_t read_after_ = 0;
   Expression random_;
   int generator_ = -1;
-  std::optional<MetaCall> meta_;
+  std::unique_ptr<const MetaCall> meta_;
   KernelTable<Key, Kernels> table_;
-  KernelTable<c10::DeviceIndex, KernelFault*> faults_;
+  const ReportedFault fault_;
 };
 
 }  // namespace outboard

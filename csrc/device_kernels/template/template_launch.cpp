@@ -5,7 +5,6 @@
 #include "device_kernels/template/template_call.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/driver/device.h"
-#include "runtime/programs/kernel_faults.h"
 #include "tensors/span.h"
 
 namespace outboard {
@@ -77,7 +76,7 @@ const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
     source.moves_items = tensors_[0].items;
     source.compute = compute_dtype(call);
     source.random = !random_.empty();
-    source.reports = !reports_.empty();
+    source.reports = fault_.reports();
     source.wide = call.wide;
     source.gpu = gpu;
     source.width = 1;
@@ -150,7 +149,7 @@ void TemplateKernel::add_arguments(const Call& call, LaunchArguments& arguments)
       arguments.value(Numbers<int32_t>(list));
     }
   }
-  if (!reports_.empty()) arguments.address(fault(call.device).address());
+  if (fault_.reports()) arguments.address(fault_.on(call.device).address());
   if (!random_.empty()) arguments.value(call.philox.seed).value(call.philox.offset);
 }
 
@@ -235,18 +234,6 @@ void TemplateKernel::enqueue(Call& call) {
       launch(current_stream_state(call.device), *known.launches[planned.launch], grid, arguments);
     }
   }
-}
-
-KernelFault& TemplateKernel::fault(c10::DeviceIndex device) {
-  return *faults_.find(device, [&] {
-    const bool index = reports_.rfind("IndexError", 0) == 0;
-    const size_t colon = reports_.find(": ");
-    const std::string words =
-        colon == std::string::npos ? "index out of range" : reports_.substr(colon + 2);
-    return &KernelFault::make(
-        device, index ? KernelFault::Kind::kIndexError : KernelFault::Kind::kRuntimeError,
-        c10::str(words, " in ", overload_.name()));
-  });
 }
 
 }  // namespace outboard

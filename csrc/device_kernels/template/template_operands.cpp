@@ -1,8 +1,9 @@
 // First step of a call: whether the row serves it, and the dtypes of all tensors.
 #include <ATen/Context.h>
-#include <ATen/MemoryOverlap.h>
+#include <c10/util/SmallVector.h>
 
 #include "device_kernels/kernel_types.h"
+#include "device_kernels/rows/numbers.h"
 #include "device_kernels/template/template_call.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/driver/device.h"
@@ -95,12 +96,22 @@ bool TemplateKernel::choose_dtypes(Call& call, const torch::jit::Stack& stack) c
     }
   }
   if ((dtypes_ & dtype_bit(call.dtypes[0])) == 0) return false;
+  if (operand_count_ > 0 &&
+      !takes_numbers(call.dtypes[0], number_arguments_, overload_, stack)) {
+    return false;
+  }
   return compute_ == ScalarType::Undefined || computes(call.device, compute_);
 }
 
 bool TemplateKernel::given_results_fit(const Call& call, const torch::jit::Stack& stack) const {
   if (overload_.form() == Overload::Form::kFunctional) return true;
-  if (!writes_apart(overload_, stack)) return false;
+  // A result that starts from an operand may be that one.
+  c10::SmallVector<int, 4> initial;
+  for (size_t k = 0; k < overload_.result_count(); ++k) {
+    const int operand = tensors_[operand_count_ + k].initial;
+    initial.push_back(operand >= 0 ? tensors_[operand].argument : -1);
+  }
+  if (!writes_apart(overload_, stack, initial)) return false;
   for (size_t k = 0; k < overload_.result_count(); ++k) {
     const Tensor& description = tensors_[operand_count_ + k];
     const at::Tensor& given = overload_.given_output(stack, k);
@@ -112,12 +123,7 @@ bool TemplateKernel::given_results_fit(const Call& call, const torch::jit::Stack
     }
     for (size_t i = 0; i < operand_count_; ++i) {
       const at::Tensor& operand = call.tensors[i];
-      if (!operand.defined()) continue;
-      // make_results sees to what is written in place. Of out= the host knows what is allowed.
-      const bool in_place = overload_.form() == Overload::Form::kInPlace ||
-                            description.initial == static_cast<int>(i);
-      if (in_place && operand.is_same(given)) continue;
-      if (may_overlap(given, operand)) return false;
+      if (!operand.defined() || operand.is_same(given)) continue;
       const bool grows = k < call.meta.size() && given.sizes() != call.meta[k].sizes();
       if (grows && given.storage().is_alias_of(operand.storage())) return false;
     }
@@ -157,7 +163,7 @@ bool TemplateKernel::prepare(Call& call, const torch::jit::Stack& stack) const {
     return true;
   });
   if (!served) return false;
-  if (meta_.has_value()) call.meta = meta_->results(overload_, stack);
+  if (meta_ != nullptr) call.meta = meta_->results(overload_, stack);
   return choose_dtypes(call, stack) && given_results_fit(call, stack);
 }
 

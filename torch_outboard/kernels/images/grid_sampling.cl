@@ -117,6 +117,24 @@ static inline ob_axis no_axis() {
   const ob_axis z_axis =                                                                    \
       DIMENSIONS == 3 ? axis_of(grid_load((place) * DIMENSIONS + DIMENSIONS - 1), depth) : no_axis();
 
+// What sums start from: NaN where a factor of every product is one, also of taps outside, which
+// count as 0 on CPU. There linear samples are outside if a coordinate is NaN, but not those of
+// planes among zeros.
+#define OB_GRID(d) ((V)grid_load(place * DIMENSIONS + (d)))
+#if MODE == 2
+#define OB_START (0 * fabs(OB_GRID(0) + OB_GRID(1)))
+#define OB_START_X OB_START
+#define OB_START_Y OB_START
+#elif MODE == 0 && PADDING == 0 && DIMENSIONS == 2
+#define OB_START (0 * fabs(OB_GRID(0) + OB_GRID(1)))
+#define OB_START_X (0 * fabs(OB_GRID(1)))
+#define OB_START_Y (0 * fabs(OB_GRID(0)))
+#else
+#define OB_START 0
+#define OB_START_X 0
+#define OB_START_Y 0
+#endif
+
 #define OB_FOR_TAPS                                                   \
   for (int k = 0; k < (DIMENSIONS == 3 ? TAPS : 1); ++k) {            \
     if (z_axis.at[k] < 0 || z_axis.at[k] >= depth) continue;          \
@@ -140,7 +158,7 @@ __kernel void sample(OB_PARAMETERS) {
   OB_AXES(place)
   for (ob_index c = 0; c < channels; ++c) {
     const ob_index from = (image * channels + c) * size;
-    V sum = 0;
+    V sum = OB_START;
     OB_FOR_TAPS
       const V weight = z_axis.weight[k] * y_axis.weight[j] * x_axis.weight[i];
       sum += weight * (V)input_load(from + tap);
@@ -186,7 +204,7 @@ __kernel void differentiate_grid(OB_PARAMETERS) {
   const ob_index image = place / samples;
   const ob_index size = depth * height * width;
   OB_AXES(place)
-  V to_x = 0, to_y = 0, to_z = 0;
+  V to_x = OB_START_X, to_y = OB_START_Y, to_z = 0;
   for (ob_index c = 0; c < channels; ++c) {
     const ob_index plane = image * channels + c;
     const V gradient = grad_output_load(plane * samples + place % samples);

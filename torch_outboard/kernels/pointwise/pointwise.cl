@@ -61,7 +61,7 @@ static inline {{operand}} ob_read{{i}}(__global {{storage}} *p, OB_INDEX at, OB_
     value = ({{value}})({{load_one}});
   } else {
     {{element}} each[{{width}}];
-    vstore{{width}}(({{value}})(0), 0, each);
+    vstore{{width}}(({{value}})({{padding}}), 0, each);
 {{#adjacent}}
 #pragma unroll
     for (uint k = 0; k < {{width}}; ++k) { if (k < count) each[k] = {{load_each}}; }
@@ -94,7 +94,7 @@ __kernel void {{name}}(\
     {{#inputs}}{{#pointer}}OB_POINTER({{storage}}, in{{i}}), {{/pointer}}\
     {{^pointer}}{{element}} in{{i}}, {{/pointer}}{{/inputs}}\
     {{#scalars}}{{compute}} scalar{{i}}, {{/scalars}}\
-    {{#layout}}ob_layout layout, uint dimensions, {{/layout}}{{#crossed}}uint across, {{/crossed}}OB_INDEX total) {
+    {{#layout}}ob_layout layout, uint dimensions, {{/layout}}{{#crossed}}uint across, {{/crossed}}OB_INDEX total{{#divides}}, OB_POINTER(int, ob_fault){{/divides}}) {
 {{#outputs}}
   OB_BIND({{storage}}, out{{i}})
 {{/outputs}}
@@ -106,6 +106,10 @@ __kernel void {{name}}(\
   const {{operand}} x{{i}} = ({{operand}})({{passed}});
 {{/pointer}}
 {{/inputs}}
+{{#divides}}
+  OB_BIND(int, ob_fault)
+  M ob_zeros = 0;
+{{/divides}}
 {{#uniforms}}
   const S u{{i}} = {{uniform}};
 {{#pointer}}
@@ -180,12 +184,12 @@ __kernel void {{name}}(\
 {{^strided}}
   for (; end - i >= {{width}}; i += {{width}}) { \
     {{#reads}}const {{operand}} x{{i}} = ob_read{{i}}(in{{i}}, i, 1, {{width}}); {{/reads}}\
-    {{#outputs}}const {{result}} r{{i}} = ob_result{{i}}({{arguments}}); {{/outputs}}\
+    {{#divides}}ob_zeros |= {{divisor}} == (T)(0); {{/divides}}{{#outputs}}const {{result}} r{{i}} = ob_result{{i}}({{arguments}}); {{/outputs}}\
     {{#outputs}}ob_write{{i}}(out{{i}}, i, 1, {{width}}, r{{i}}); {{/outputs}}}
 {{#vectors}}
   if (i < end) { const uint n = end - i; \
     {{#reads}}const {{operand}} x{{i}} = ob_read{{i}}(in{{i}}, i, 1, n); {{/reads}}\
-    {{#outputs}}const {{result}} r{{i}} = ob_result{{i}}({{arguments}}); {{/outputs}}\
+    {{#divides}}ob_zeros |= {{divisor}} == (T)(0); {{/divides}}{{#outputs}}const {{result}} r{{i}} = ob_result{{i}}({{arguments}}); {{/outputs}}\
     {{#outputs}}ob_write{{i}}(out{{i}}, i, 1, n, r{{i}}); {{/outputs}}}
 {{/vectors}}
 {{/strided}}
@@ -208,12 +212,15 @@ __kernel void {{name}}(\
     for (OB_INDEX j = 0; j < run; j += {{width}}) {
       const uint n = min((OB_INDEX){{width}}, run - j);
       {{#reads}}const {{operand}} x{{i}} = ob_read{{i}}(in{{i}}, o{{place}} + j * layout.stride[0][{{place}}], layout.stride[0][{{place}}], n); {{/reads}}\
-      {{#outputs}}const {{result}} r{{i}} = ob_result{{i}}({{arguments}}); {{/outputs}}\
+      {{#divides}}ob_zeros |= {{divisor}} == (T)(0); {{/divides}}{{#outputs}}const {{result}} r{{i}} = ob_result{{i}}({{arguments}}); {{/outputs}}\
       {{#outputs}}ob_write{{i}}(out{{i}}, o{{place}} + j * layout.stride[0][{{place}}], layout.stride[0][{{place}}], n, r{{i}}); {{/outputs}}
     }
     i += run;
   }
 {{/strided}}
+{{#divides}}
+  if ({{#vectors}}any(ob_zeros){{/vectors}}{{^vectors}}ob_zeros{{/vectors}}) *ob_fault = 1;
+{{/divides}}
 }
 {{/crossed}}
 {{/kernels}}

@@ -102,7 +102,11 @@ def by_single_index() -> list[Row]:
 
 def by_lists() -> list[Row]:
     """Operators with one index tensor, mask or nothing per dimension."""
-    common: dict[str, Any] = {"cpu_arguments": True, "family": "indexing"}
+    common: dict[str, Any] = {
+        "cpu_arguments": True,
+        "reports": "IndexError",
+        "family": "indexing",
+    }
     return [
         composed("index.Tensor index.Tensor_out _unsafe_index.Tensor", "index", **common),
         composed("_index_put_impl_", "index_put", **common),

@@ -96,18 +96,34 @@ def _along_dimension() -> list[Row]:
         ("index_copy", _index_copy, _index_copy_, EVERY),
         ("index_reduce", _index_reduce, _index_reduce_, REAL),
     ]
+    # Which exception wrong indices raise on CPU.
+    errors = {
+        "index_add": [("dims(self) < 2", "IndexError"), ("dims(self) > 1", "RuntimeError")],
+    }
     return [
         *(
-            composed(overloads, body, meta=f"aten::{name}", dtypes=dtypes, family="indexing")
+            composed(
+                overloads,
+                body,
+                dtypes=dtypes,
+                # PyTorch's meta functions look at the first slice, which is not always there.
+                conditions=["numel(index) > 0", dimensions],
+                reports=error,
+                family="indexing",
+            )
             for name, functional, in_place, dtypes in forms
+            for dimensions, error in errors.get(name, [("dims(self) >= 0", "IndexError")])
             for overloads, body in ((f"{name} {name}.out", functional), (f"{name}_", in_place))
         ),
-        composed("index_fill_.int_Scalar", _index_fill_, conditions=in_range, family="indexing"),
-        composed(
-            "index_fill_.int_Tensor",
-            _index_fill_,
-            conditions=[*in_range, "dims(value) == 0"],
-            family="indexing",
+        *(
+            composed(
+                f"index_fill_.{value}",
+                _index_fill_,
+                conditions=[*in_range, *more],
+                reports="IndexError",
+                family="indexing",
+            )
+            for value, more in (("int_Scalar", []), ("int_Tensor", ["dims(value) == 0"]))
         ),
     ]
 
@@ -125,17 +141,24 @@ def _put_(self: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tens
     return self
 
 
+_OVERFLOW = -2
+
+
 def _repeat_interleave(repeats: Tensor, output_size: int | None) -> Tensor:
     ends = repeats.cumsum(0)
     total = 0
     if repeats.numel() > 0:
-        last = torch.where((repeats < 0).any(), -1, ends[-1])
+        # The sum of numbers that are not negative is negative where it overflows first.
+        last = torch.where((ends < 0).any(), _OVERFLOW, ends[-1])
+        last = torch.where((repeats < 0).any(), -1, last)
         if output_size is not None:
             require(output_size >= 0)
             ends = torch._functional_assert_async(last == output_size, "", ends)
             total = output_size
         else:
             total = int(last.item())
+            if total == _OVERFLOW:
+                raise RuntimeError("repeat_interleave: the sum of the repeats overflows int64")
             require(total >= 0)
     else:
         require(output_size is None or output_size == 0)
@@ -161,6 +184,7 @@ def _of_flat_places() -> list[Row]:
                 },
                 # Which of several elements for one place stays is for PyTorch to forbid.
                 alert="" if accumulate else "put_",
+                reports="IndexError",
                 family="indexing",
             )
             for accumulate in (True, False)

@@ -59,6 +59,7 @@ def _binary(forms: Callable[..., str]) -> list[Row]:
                 operands,
                 "sub(self, mul(alpha, other))",
                 (*REALS, *COMPLEX),
+                requires={"self": "dtype not bool", other.split(":")[0]: "dtype not bool"},
                 **alpha,
             ),
             pointwise(forms("mul", kind), operands, "mul(self, other)", ALL),
