@@ -107,6 +107,18 @@ def _function(name: str, floating: bool = False) -> Callable[..., str]:
     return method
 
 
+def _division(name: str) -> Callable[..., str]:
+    function = _function(name)
+
+    def method(a: Any, b: Any) -> str:
+        dtype = promoted((a, b))
+        if not dtype.is_floating_point and dtype != torch.bool:
+            V.kernel.check_divisor(b, dtype)
+        return function(a, b)
+
+    return method
+
+
 def _infix(operator: str) -> Callable[..., str]:
     def method(a: Any, b: Any) -> str:
         (x, y), _ = operands((a, b), promoted((a, b)))
@@ -314,11 +326,11 @@ class OpenCLOverrides(OpOverrides):
     add = staticmethod(_infix("+"))
     sub = staticmethod(_infix("-"))
     mul = staticmethod(_infix("*"))
-    truncdiv = staticmethod(_function("truncdiv"))
-    floordiv = staticmethod(_function("floordiv"))
-    mod = staticmethod(_function("fmod"))
-    fmod = staticmethod(_function("fmod"))
-    remainder = staticmethod(_function("remainder"))
+    truncdiv = staticmethod(_division("truncdiv"))
+    floordiv = staticmethod(_division("floordiv"))
+    mod = staticmethod(_division("fmod"))
+    fmod = staticmethod(_division("fmod"))
+    remainder = staticmethod(_division("remainder"))
     maximum = staticmethod(_function("maximum"))
     minimum = staticmethod(_function("minimum"))
     abs = staticmethod(_function("abs"))

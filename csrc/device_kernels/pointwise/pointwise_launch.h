@@ -33,7 +33,7 @@ struct PointwiseExpression {
   std::vector<std::string> scalars;  // names of numbers
   std::vector<std::pair<std::string, std::string>> once;  // as in pointwise_source.h
   PointwiseSource::Result kind = PointwiseSource::Result::kValue;
-  bool scalar = false;  // it holds for scalars alone, not for vectors
+  bool scalar = false;            // it holds for scalars alone, not for vectors
   std::optional<size_t> divisor;  // operand by which integers must not be divided where it is 0
   std::string operation;          // what is said to have divided
 };

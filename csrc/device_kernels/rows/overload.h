@@ -87,8 +87,9 @@ OUTBOARD_API bool is_dense_on(const at::Tensor& tensor, c10::DeviceIndex device)
 OUTBOARD_API bool may_overlap(const at::Tensor& a, const at::Tensor& b);
 
 // Whether every tensor that the call writes can be written at once: no element of one lies where
-// another of its elements lies, or one of another written tensor, or one of an argument that is only
-// read. `may_be_result`: per result an argument that may be the result itself; -1, or none: no one.
+// another of its elements lies, or one of another written tensor, or one of an argument that is
+// only read. `may_be_result`: per result an argument that may be the result itself; -1, or none: no
+// one.
 OUTBOARD_API bool writes_apart(const Overload& overload, const torch::jit::Stack& stack,
                                c10::ArrayRef<int> may_be_result = {});
 

@@ -96,8 +96,7 @@ bool TemplateKernel::choose_dtypes(Call& call, const torch::jit::Stack& stack) c
     }
   }
   if ((dtypes_ & dtype_bit(call.dtypes[0])) == 0) return false;
-  if (operand_count_ > 0 &&
-      !takes_numbers(call.dtypes[0], number_arguments_, overload_, stack)) {
+  if (operand_count_ > 0 && !takes_numbers(call.dtypes[0], number_arguments_, overload_, stack)) {
     return false;
   }
   return compute_ == ScalarType::Undefined || computes(call.device, compute_);

@@ -9,7 +9,7 @@ import torch
 from torch._inductor.codegen.common import CSEVariable
 from torch._inductor.codegen.simd import IterationRangesEntry, IterationRangesRoot
 from torch._inductor.utils import sympy_subs
-from torch._inductor.virtualized import V
+from torch._inductor.virtualized import V, ops
 from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
@@ -227,6 +227,21 @@ class Indices:
         kind = self.index_type
         end = self.scalar_index(size) if upper else f"{kind.upper()}_MAX"
         self.compute.writeline(f"ob_checked_{kind}{lanes}({index}, {end}, {mask}, ob_fault);")
+
+    def check_divisor(self: Any, divisor: Any, dtype: torch.dtype) -> None:
+        """Has the next wait raise where integers are divided by zero, as CPU does at the call."""
+        if isinstance(divisor, CSEVariable):
+            if divisor.bounds.lower > 0 or divisor.bounds.upper < 0:
+                return
+        elif divisor != 0:
+            return
+        right = ops.ne(divisor, ops.constant(0, dtype))
+        if self._load_mask is not None:
+            right = ops.logical_or(right, ops.logical_not(self._load_mask))
+        self.device_assert_async(
+            getattr(right, "value", right),
+            "ZeroDivisionError: integers were divided by zero in a compiled graph",
+        )
 
     def device_assert_async(self: Any, cond: CSEVariable, msg: str) -> None:
         word = self.assertions.setdefault(msg, assertion(len(self.assertions), msg)).name
