@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -93,6 +94,45 @@ REFUSED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "a negative exponential of a result": (
         torch.ops.aten.elu_backward, (ones(3), -1.0, 1.0, 1.0, True, ones(3)),
     ),
+    **{
+        f"_foreach_sub{suffix} of {what}": (getattr(torch, f"_foreach_sub{suffix}"), arguments)
+        for suffix in ("", "_")
+        for what, arguments in {
+            "a flag": ([ones(3), ones(2)], True),
+            "flags": ([ones(3), ones(2)], [True, False]),
+            "tensors of flags": ([ones(3)], [ones(3, dtype=BOOL)]),
+            "from flags": ([ones(3, dtype=BOOL)], [ones(3)]),
+        }.items()
+    },
+    **{
+        f"{name}={value} of {x.dtype} in {operator.__name__}": (
+            lambda *given, operator=operator, name=name, value=value: operator(
+                *given, **{name: value}
+            ),
+            (x, *arguments),
+        )
+        for operator, x, arguments, numbers in (
+            (torch.addr, ones(2, 3), (ones(2), ones(3)), {"alpha": True, "beta": True}),
+            (torch.addr, ones(2, 3), (ones(2), ones(3)), {"alpha": 2j, "beta": 2j}),
+            (torch.index_add, ones(3), (0, torch.tensor([0, 1]), ones(2)), {"alpha": 2j}),
+            (torch.index_add, ones(3, dtype=LONG), (0, torch.tensor([0]), ones(1, dtype=LONG)),
+             {"alpha": 2j}),
+            (torch.index_fill, ones(3, dtype=BOOL), (0, torch.tensor([0])), {"value": 2j}),
+            (torch.index_fill, ones(3), (0, torch.tensor([0])), {"value": 2j}),
+            (torch.index_fill, ones(3, dtype=LONG), (0, torch.tensor([0])), {"value": 1e30}),
+            (torch.scatter, ones(3), (0, torch.tensor([0])), {"value": 2j}),
+            (torch.add, ones(3), (ones(3),), {"alpha": 2j}),
+            (torch.add, ones(3, dtype=LONG), (ones(3, dtype=LONG),), {"alpha": 2.5}),
+            (torch.sub, ones(3), (ones(3),), {"alpha": True}),
+        )
+        for name, value in numbers.items()
+    },
+    "an index into nothing": (lambda x: x[:, [0, 1]], (ones(10, 0),)),
+    "what is written into nothing": (
+        lambda x: x.index_put_((torch.tensor([0], device=x.device),), ones(1).to(x.device)),
+        (ones(0),),
+    ),
+    "a reflection of all there is": (torch.nn.functional.pad, (ones(1, 3), (3, 3), "reflect")),
 }  # fmt: skip
 
 
@@ -131,6 +171,94 @@ def test_results_are_not_cast(device: torch.device) -> None:
         arguments = (x, ones(3, dtype=DOUBLE))
         wrong[entry] = refusal_difference(device, lambda x, out, op=op: op(x, out=out), arguments)
     assert not {entry: difference for entry, difference in wrong.items() if difference}
+
+
+# What is written in place overlaps what is read; `i` is an index tensor of every place.
+OVERLAPPING_IN_PLACE: dict[str, Callable[[torch.Tensor], Any]] = {
+    "index_fill_": lambda i: i.index_fill_(0, i, 0),
+    "index_copy_": lambda i: i.index_copy_(0, i, i),
+    "index_copy_ of a source": lambda i: i.index_copy_(0, i.clone(), i),
+    "index_add_": lambda i: i.index_add_(0, i.clone(), i),
+    "index_reduce_": lambda i: i.index_reduce_(0, i.clone(), i, "amax"),
+    "index_put_": lambda i: i.index_put_((i,), i.clone()),
+    "index_put_ of values": lambda i: i.index_put_((i.clone(),), i),
+    "scatter_ of a number": lambda i: i.scatter_(0, i, 0),
+    "scatter_": lambda i: i.scatter_(0, i.clone(), i),
+    "scatter_add_": lambda i: i.scatter_add_(0, i, i.clone()),
+    "scatter_reduce_": lambda i: i.scatter_reduce_(0, i, i.clone(), "amin"),
+    "put_": lambda i: i.put_(i, i.clone()),
+    "masked_scatter_": lambda i: i.masked_scatter_(i > 1, i),
+    "masked_fill_": lambda i: i.expand(2, 3).masked_fill_(i > 1, 7),
+    "elements of the result": lambda i: i[:1].expand(3).scatter_(0, i.clone(), 1),
+    "cumsum_": lambda i: i[:1].expand(3).cumsum_(0),
+    "tril_": lambda i: i[:1].expand(3, 3).tril_(),
+    "add_ to a part": lambda i: i[1:].add_(i[:-1]),
+}
+
+
+def test_results_that_overlap_arguments(device: torch.device) -> None:
+    x = torch.tensor([2, 1, 0])
+    wrong = {}
+    for case, function in OVERLAPPING_IN_PLACE.items():
+        expected, actual = outcomes(device, function, (x.clone(),))
+        wrong[case] = error_difference(expected, actual)
+        if expected.error is None and wrong[case] is None:
+            wrong[case] = None if torch.equal(actual.value.cpu(), expected.value) else "values"
+    assert not {case: difference for case, difference in wrong.items() if difference}
+
+
+def empty_index(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty(0, dtype=LONG, device=x.device)
+
+
+EMPTY_INDEX: dict[str, Callable[..., torch.Tensor]] = {
+    "index_add": lambda x, i, none: x.index_add(-1, i, none),
+    "index_copy": lambda x, i, none: x.index_copy(-1, i, none),
+    "index_fill": lambda x, i, none: x.index_fill(-1, i, 2),
+    "index_select": lambda x, i, none: x.index_select(-1, i),
+    "put": lambda x, i, none: x.put(i, none.reshape(-1)[:0]),
+    "take": lambda x, i, none: x.take(i),
+    "index_put": lambda x, i, none: x.index_put((i,), none.reshape(-1)[:0]),
+    **{
+        f"index_reduce {reduce}": lambda x, i, none, reduce=reduce: x.index_reduce(
+            -1, i, none, reduce
+        )
+        for reduce in ("amax", "amin", "mean", "prod")
+    },
+}
+
+
+@pytest.mark.filterwarnings("ignore:index_reduce")
+def test_empty_indices(device: torch.device) -> None:
+    wrong = []
+    for case, function in EMPTY_INDEX.items():
+        for sizes in ((3,), (3, 4), (2, 3, 0), (0,)):
+            x = torch.ones(sizes)
+            none = torch.ones((*sizes[:-1], 0))
+            want, got = (
+                attempt(lambda x=x, none=none: function(x, empty_index(x), none))
+                for x, none in ((x, none), (x.to(device), none.to(device)))
+            )
+            same = error_difference(want, got) is None
+            if not same or (want.error is None and not torch.equal(got.value.cpu(), want.value)):
+                wrong.append(f"{case} of {sizes}: {want}, {got}")
+    assert not wrong
+
+
+def test_masks_of_uint8_warn(device: torch.device) -> None:
+    mask = torch.tensor([1, 0, 1], dtype=torch.uint8, device=device)
+    x = torch.ones(3, 3, device=device)
+    with pytest.warns(UserWarning, match="uint8 is now deprecated"):
+        selected = x[mask]
+    with pytest.warns(UserWarning, match="uint8 is now deprecated"):
+        x.index_put_((mask,), selected, accumulate=True)
+
+
+def test_tensors_of_the_host_are_not_indexed_by_the_device(device: torch.device) -> None:
+    index = torch.tensor([0], device=device)
+    with pytest.raises(RuntimeError):
+        torch.arange(3.0)[index]
+    assert torch.arange(3.0, device=device)[torch.tensor([1])].item() == 1
 
 
 OVERLAPPING: dict[str, Callable[[torch.Tensor], Any]] = {

@@ -1,4 +1,5 @@
 // Bodies of `x[i, mask, :]` and of what is written there, which programs call often.
+#include <ATen/ExpandUtils.h>
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/broadcast_tensors.h>
@@ -170,11 +171,13 @@ bool index_put(torch::jit::Stack& arguments) {
   if (!index.has_value()) return false;
   const Tensor ordered = ordered_by(self, *index);
   const Tensor places = flat_places(self, *index);
-  if (places.numel() == 0 || self.numel() == 0) return true;
   const auto count = static_cast<int64_t>(index->dims.size());
   const at::IntArrayRef rest = ordered.sizes().slice(count);
   const Tensor full =
       moved(places.new_empty({1}).expand(joined((*index)[0].sizes(), rest)), *index, false);
+  if (!at::is_expandable_to(values.sizes(), full.sizes()))
+    return false;  // the host knows the error
+  if (places.numel() == 0 || self.numel() == 0) return true;
   const Tensor what =
       moved(values.expand(full.sizes()), *index, true).reshape(joined({places.numel()}, rest));
   const Tensor where = places.reshape(joined({-1}, Sizes(rest.size(), 1))).expand(what.sizes());

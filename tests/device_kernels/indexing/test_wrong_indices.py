@@ -60,6 +60,51 @@ def test_embeddings_ignore_their_padding_row(device):
         torch.testing.assert_close(got.cpu(), expected)
 
 
+WRITERS = {
+    "index_add_": lambda x, i, one: x.index_add_(0, i, one),
+    "index_add_ of rows": lambda x, i, one: (
+        x.expand(2, 3).clone().index_add_(1, i, one.expand(2, 1))
+    ),
+    "index_copy_": lambda x, i, one: x.index_copy_(0, i, one),
+    "index_fill_": lambda x, i, one: x.index_fill_(0, i, 1),
+    "index_reduce_": lambda x, i, one: x.index_reduce_(0, i, one, "amax"),
+    "index_put_": lambda x, i, one: x.index_put_((i,), one),
+    "index_put_ of two": lambda x, i, one: x.expand(3, 3).clone().index_put_((i, i), one),
+    "put_": lambda x, i, one: x.put_(i, one),
+    "put_ of sums": lambda x, i, one: x.put_(i, one, accumulate=True),
+    "scatter_": lambda x, i, one: x.scatter_(0, i, one),
+    "gather": lambda x, i, one: x.gather(0, i),
+    "take": lambda x, i, one: x.take(i),
+    "index_select": lambda x, i, one: x.index_select(0, i),
+    "index": lambda x, i, one: x[i],
+    "index of two": lambda x, i, one: x.expand(3, 3)[i, i],
+}
+
+
+@pytest.mark.filterwarnings("ignore:index_reduce")
+def test_exceptions_are_those_of_cpu(device):
+    wrong = {}
+    for name, call in WRITERS.items():
+        kinds = []
+        for place in (CPU, device):
+            x = torch.zeros(3, device=place)
+            try:
+                call(x, torch.tensor([7], device=place), torch.ones(1, device=place)).sum().item()
+                kinds.append(None)
+            except (IndexError, RuntimeError) as error:
+                kinds.append(type(error))
+        if kinds[0] is not kinds[1]:
+            wrong[name] = kinds
+    assert not wrong
+
+
+def test_sums_of_repeats_that_overflow(device):
+    """On CPU the sum wraps, and memory is written that is no result."""
+    repeats = torch.tensor([2**62] * 4 + [3], device=device)
+    with pytest.raises(RuntimeError, match="overflows int64"):
+        torch.repeat_interleave(repeats)
+
+
 @pytest.mark.parametrize("ignored", [2**32 + 1, -(2**32) + 1, 2**63 - 1, 1])
 def test_ignored_targets_have_64_bits(device, ignored):
     nll_loss = torch.nn.functional.nll_loss

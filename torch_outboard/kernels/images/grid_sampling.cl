@@ -37,6 +37,9 @@ static inline ob_coordinate padded(ob_coordinate c, const ob_index size) {
   }
 #endif
 #if PADDING != 0
+#if DIMENSIONS == 3  // where CPU takes NaN for the other end
+  if (c.at != c.at) c.at = size - 1;
+#endif
   if (!(c.at > 0)) {
     c.at = 0;
     c.slope = 0;

@@ -1,0 +1,82 @@
+"""Integers divided by zero: CPU raises at the call, the device there or at the next wait."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+OPERATORS = {
+    "//": lambda x, y: x // y,
+    "%": lambda x, y: x % y,
+    "fmod": torch.fmod,
+    "truncated": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+    "floored": lambda x, y: torch.div(x, y, rounding_mode="floor"),
+    "//=": lambda x, y: x.clone().floor_divide_(y),
+    "%=": lambda x, y: x.clone().remainder_(y),
+    "out=": lambda x, y: torch.fmod(x, y, out=torch.empty_like(x)),
+}
+DTYPES = (torch.int32, torch.int64, torch.uint8, torch.int8, torch.int16)
+
+
+def raises(function, *arguments):
+    try:
+        function(*arguments).sum().item()
+    except RuntimeError as error:
+        return "ZeroDivisionError" in str(error)
+    return False
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_zeros_among_divisors(device, dtype):
+    """Also the last element, which is in the rest of a vector, of any layout."""
+    x = torch.arange(1, 38, dtype=dtype)
+    divisors = {
+        "none": torch.arange(37, 0, -1, dtype=dtype),
+        "the last": torch.arange(36, -1, -1, dtype=dtype),
+        "strided": torch.arange(73, -1, -1, dtype=dtype)[1::2],
+        "strided, none": torch.arange(74, 0, -1, dtype=dtype)[::2],
+        "broadcast": torch.zeros(1, dtype=dtype),
+    }
+    names = OPERATORS if dtype == torch.int32 else ("//", "%")
+    wrong = []
+    for name in names:
+        function = OPERATORS[name]
+        for kind, y in divisors.items():
+            if raises(function, x.to(device), y.to(device)) != raises(function, x, y):
+                wrong.append(f"{name} by {kind}")
+            if not raises(function, x, y):
+                torch.testing.assert_close(
+                    function(x.to(device), y.to(device)).cpu(), function(x, y)
+                )
+    assert not wrong
+
+
+def test_numbers_are_refused_at_the_call(device):
+    x = torch.arange(1, 5, device=device)
+    for call in (
+        lambda: x // 0,
+        lambda: x % 0,
+        lambda: x.remainder_(0),
+        lambda: torch.fmod(x, 0),
+        lambda: torch.div(x, 0, rounding_mode="trunc"),
+        lambda: torch.remainder(7, x - 1).sum().item(),
+    ):
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            call()
+    assert x.tolist() == [1, 2, 3, 4]
+    assert (x[:0] // 0).tolist() == []
+    assert (x.float() // 0).tolist() == [float("inf")] * 4
+
+
+def test_device_goes_on_after_a_division(device):
+    x = torch.arange(1, 5, device=device)
+    assert raises(torch.floor_divide, x, x - 1)
+    assert (x // 2).tolist() == [0, 1, 1, 2]
+
+
+def test_matrices_that_cross(device):
+    x = torch.arange(1, 1 + 40 * 50, dtype=torch.int32).reshape(40, 50)
+    y = torch.arange(1, 1 + 40 * 50, dtype=torch.int32).reshape(50, 40).t()
+    torch.testing.assert_close((x.to(device) // y.to(device)).cpu(), x // y)
+    y[-1, -1] = 0
+    assert raises(torch.floor_divide, x.to(device), y.to(device))
