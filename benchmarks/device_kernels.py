@@ -96,6 +96,19 @@ def _many(function: Function, operands: int = 1) -> Work:
     return lambda device: with_out(function, *[(ELEMENTS,)] * operands, device=device)
 
 
+def _integers(function: Function) -> Work:
+    """Of dividends and divisors that are not zero, which kernels look at."""
+
+    def make(device: str) -> Callable[[], object]:
+        torch.manual_seed(0)
+        x, y = (torch.randint(1, 1000, (ELEMENTS,), dtype=torch.int32) for _ in range(2))
+        x, y = x.to(device), y.to(device)
+        out = function(x, y)
+        return lambda: function(x, y, out=out)
+
+    return make
+
+
 def _over_rows(function: Function) -> Work:
     return lambda device: plain(function, (ROWS, COLUMNS), device=device)
 
@@ -112,6 +125,8 @@ FAMILIES: dict[str, dict[str, Work]] = {
         "sin": _many(torch.sin),
         "log1p": _many(torch.log1p),
         "fmod": _many(torch.fmod, 2),
+        "floor_divide of integers": _integers(torch.floor_divide),
+        "remainder of integers": _integers(torch.remainder),
         "gelu": _many(aten.gelu),
         "where": lambda device: plain(
             lambda x, y: torch.where(x > 0, x, y), (ELEMENTS,), (ELEMENTS,), device=device

@@ -236,7 +236,7 @@ def test_empty_indices(device: torch.device) -> None:
             x = torch.ones(sizes)
             none = torch.ones((*sizes[:-1], 0))
             want, got = (
-                attempt(lambda x=x, none=none: function(x, empty_index(x), none))
+                attempt(partial(function, x, empty_index(x), none))
                 for x, none in ((x, none), (x.to(device), none.to(device)))
             )
             same = error_difference(want, got) is None

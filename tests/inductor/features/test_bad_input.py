@@ -32,6 +32,26 @@ def test_a_wrong_index_is_raised_by_the_next_wait(device: torch.device):
 
 
 @needs_kernels
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_integers_divided_by_zero_are_raised_by_the_next_wait(device: torch.device, dtype):
+    """In vectors, in their rest, in sums, and not where padding has nothing to divide."""
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        padded = torch.nn.functional.pad(x // y, (3, 3))
+        return padded, torch.cat([x % y, y]), (x[None] // y[:, None]).sum(1), x // 3
+
+    compiled = torch.compile(function)
+    x, y = torch.arange(1, 38, dtype=dtype), torch.arange(37, 0, -1, dtype=dtype)
+    for place in (0, 36):
+        wrong = y.clone()
+        wrong[place] = 0
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            compiled(x.to(device), wrong.to(device))[0].cpu()
+        for got, want in zip(compiled(x.to(device), y.to(device)), function(x, y), strict=True):
+            torch.testing.assert_close(got.cpu(), want)
+
+
+@needs_kernels
 def test_an_assertion_that_fails_is_raised_by_the_next_wait(device: torch.device):
     """With its own words, and as the error that it is in eager mode."""
 
