@@ -11,9 +11,9 @@
 //   dtypes      bits of the dtypes of the first tensor that are served
 //   conditions  expressions (device_kernels/expressions/expression.h) without which a call is
 //               declined
-//   meta        as of the engine `template`: a functional overload whose Meta kernel checks the
-//   call results     names, with `meta`: the body finds the results there, with sizes and strides,
-//   and
+//   meta        as of the engine `template`: a functional overload whose meta function checks the
+//               call
+//   results     names, with `meta`: the body finds the results there, with sizes and strides, and
 //               writes them instead of returning them
 //   casts       given results of another dtype get the values converted; where PyTorch does not
 //               cast so, the call raises this: "TypeError" or "RuntimeError"
