@@ -256,7 +256,7 @@ def compilation_units(paths: list[str], folder: Path) -> list[str]:
         count = -(-len(members) // SOURCES_PER_UNIT)
         for i in range(count):
             unit = folder / sources_folder / (f"{i + 1}_of_{count}.cpp" if count > 1 else "all.cpp")
-            # Below ROOT, so that __FILE__ is the same in every clone and a compiler cache serves all.
+            # Below ROOT: __FILE__ is the same in every clone, and a compiler cache serves all.
             text = "".join(f'#include "{member.as_posix()}"\n' for member in members[i::count])
             if not unit.exists() or unit.read_text() != text:  # or it would be compiled again
                 unit.parent.mkdir(parents=True, exist_ok=True)
