@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch_outboard.integrations.lightning import options
 
 from torch_outboard.integrations import enable
-from torch_outboard.integrations.lightning import options
 
 lightning = pytest.importorskip("lightning")
 
