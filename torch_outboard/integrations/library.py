@@ -48,6 +48,11 @@ class Place:
         else:
             self._give_up(f"there is no module {self.module}")
 
+    def current_state(self) -> str:
+        """The state, which for a module that is not there any more is known before its import."""
+        gone = self.module is not None and not module_exists(self.module)
+        return CHANGED if gone else self.state
+
     def disable(self) -> None:
         if self.state == WAITING and self.module is not None:
             forget(self.module, self._apply)
@@ -105,5 +110,5 @@ class Library:
         """The state of the place that is furthest from what was asked for."""
         if not self.version():
             return ABSENT
-        states = {place.state for place in self.places}
+        states = {place.current_state() for place in self.places}
         return next(state for state in (CHANGED, WAITING, UNCHANGED, TOLD) if state in states)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch_outboard.integrations.libraries import (
     accelerate,
     diffusers,
+    fastai,
     ignite,
     keras,
     lightning,
@@ -22,6 +23,7 @@ LIBRARIES: dict[str, Library] = {
     for library in (
         accelerate.LIBRARY,
         diffusers.LIBRARY,
+        fastai.LIBRARY,
         ignite.LIBRARY,
         keras.LIBRARY,
         lightning.LIBRARY,

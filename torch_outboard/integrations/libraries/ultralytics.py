@@ -26,7 +26,10 @@ def _with_name(before: Any) -> Any:
     def select_device(device: Any = "", *arguments: Any, **options: Any) -> Any:
         if isinstance(device, str) and device.lower().partition(":")[0] == device_name():
             device = torch.device(device.lower())
-        return before(device, *arguments, **options)
+        found = before(device, *arguments, **options)
+        if device in (None, "") and found.type == "cpu":
+            return torch.device(device_name())
+        return found
 
     return select_device
 
