@@ -27,8 +27,7 @@ torch.manual_seed(0)
 """
 
 AFTER = """
-states = {row.name: row.state for row in integrations.report()}
-assert where == "cpu" or states[library] in ("told", "told when imported"), states
+assert all(row.state != "place has changed" for row in integrations.report())
 print("SHOWN", repr(shown))
 """
 

@@ -6,6 +6,7 @@ that loads beside this PyTorch.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -88,7 +89,7 @@ shown = model.layers[0].kernel.value.device.type, found.history["loss"]
 """,
     "ignite": """
 import ignite.distributed as idist
-from ignite.engine import create_supervised_trainer
+from ignite.engine import Events, create_supervised_trainer
 
 place = idist.device() if where != "cpu" else torch.device("cpu")
 model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.SiLU(), torch.nn.Linear(16, 3))
@@ -96,7 +97,9 @@ model = idist.auto_model(model) if where != "cpu" else model
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 trainer = create_supervised_trainer(model, optimizer, torch.nn.functional.mse_loss, place)
 losses = []
-trainer.add_event_handler("iteration_completed", lambda e: losses.append(e.state.output))
+trainer.add_event_handler(
+    Events.ITERATION_COMPLETED, lambda engine: losses.append(engine.state.output)
+)
 trainer.run([(torch.randn(4, 8), torch.randn(4, 3)) for _ in range(6)], max_epochs=2)
 shown = next(model.parameters()).device.type, losses
 """,
@@ -186,7 +189,9 @@ def importable(library: str) -> None:
     code = f"import {library}" + (".basics" if library == "fastai" else "")
     if library == "ultralytics":
         code += ", torchvision"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    environment = {**os.environ, "KERAS_BACKEND": "torch"}
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True)
     if result.returncode != 0:
         pytest.skip(f"{library} cannot be imported: {result.stderr.splitlines()[-1]}")
 

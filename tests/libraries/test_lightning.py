@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
+from tests.libraries.models import ROOT
 from torch_outboard.integrations import disable, enable
 
 lightning = pytest.importorskip("lightning")
@@ -55,13 +59,52 @@ def enabled(device):
     assert device.type not in lightning.pytorch.accelerators.AcceleratorRegistry
 
 
-@pytest.mark.parametrize("devices", [1, "auto", [0]])
+@pytest.mark.parametrize("devices", [1, [0]])
 @pytest.mark.parametrize("name", ["name", "auto"])
 def test_by_name(device, name, devices):
     theirs = trained({"accelerator": "cpu"})
     ours = trained({"accelerator": device.type if name == "name" else name, "devices": devices})
     assert {place for place, _ in ours.seen} == {device.type}
     torch.testing.assert_close(ours.losses, theirs.losses, rtol=1e-4, atol=1e-4)
+
+
+SCRIPT = """
+import sys
+sys.path.append(sys.argv[1])
+import torch
+from torch_outboard.integrations import enable
+enable("lightning")
+import lightning
+from tests.libraries.test_lightning import QUIET, Module
+
+torch.manual_seed(0)
+module = Module()
+data = torch.utils.data.TensorDataset(torch.randn(80, 8), torch.randint(0, 3, (80,)))
+loader = torch.utils.data.DataLoader(data, batch_size=4)
+trainer = lightning.Trainer(
+    accelerator=sys.argv[2], devices=2, strategy="ddp", **QUIET, max_epochs=1
+)
+trainer.fit(module, loader)
+assert {place for place, _ in module.seen} == {sys.argv[2]}
+assert module.device.index in (trainer.local_rank, None)
+if trainer.global_rank == 0:
+    print("SHOWN", [sum(p.abs().sum().item() for p in module.parameters()), *module.losses])
+"""
+
+
+def test_two_devices(device, tmp_path):
+    """A process for each, started by Lightning, which starts the script again."""
+    if torch.accelerator.device_count() < 2:
+        pytest.skip("there is one device")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    found = {}
+    for place in (device.type, "cpu"):
+        command = [sys.executable, "script.py", str(ROOT), place]
+        result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert result.returncode == 0, result.stderr
+        (line,) = (line for line in result.stdout.splitlines() if line.startswith("SHOWN"))
+        found[place] = torch.tensor(eval(line.removeprefix("SHOWN")))
+    torch.testing.assert_close(found[device.type], found["cpu"], rtol=1e-4, atol=1e-4)
 
 
 def test_missing_devices(device):
@@ -106,9 +149,7 @@ def test_fabric(device, precision):
             optimizer.zero_grad()
             losses[place].append(loss.item())
     closeness = 1e-4 if precision == "32-true" else 5e-2
-    torch.testing.assert_close(
-        losses[device.type], losses["cpu"], rtol=closeness, atol=closeness
-    )
+    torch.testing.assert_close(losses[device.type], losses["cpu"], rtol=closeness, atol=closeness)
 
 
 def test_checkpoints(device, tmp_path):

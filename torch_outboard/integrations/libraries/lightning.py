@@ -5,6 +5,8 @@ In `lightning.pytorch` and `lightning.fabric`, and what is changed:
 - `accelerators.AcceleratorRegistry`, `ACCELERATOR_REGISTRY`: an accelerator of the device's name
 - `fabric.utilities.device_parser._select_auto_accelerator`: the device where it was the CPU
 - connectors, `_choose_strategy`: the list of accelerators whose first device is taken
+- `strategies.ddp.DDPStrategy`, `determine_ddp_device_ids`: none, as on CPU; with any, CUDA's
+  streams are used
 - connectors, `_check_and_init_precision`: the list of devices with mixed precision of their own
 """
 
@@ -89,6 +91,16 @@ def _connect(connector: str, module: Any, changes: Changes) -> None:
     owner = getattr(module, connector)
     changes.extend_constant(owner._choose_strategy, ("cuda", "gpu", "mps"), device_name())
     changes.extend_constant(owner._check_and_init_precision, ("cpu", "mps"), device_name())
+
+
+def _wrap_any_device(method: str, module: Any, changes: Changes) -> None:
+    def make(before: Any) -> Any:
+        def determine(self: Any) -> Any:
+            return None if self.root_device.type == device_name() else before(self)
+
+        return determine
+
+    changes.replace(module.DDPStrategy, method, make)
 
 
 def _library(name: str, pytorch: str, fabric: str) -> Library:
