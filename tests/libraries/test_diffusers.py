@@ -67,4 +67,4 @@ shown = pipe.unet.device.type, image.tolist()
 @pytest.mark.parametrize("place", ["name", "balanced"])
 def test_device_map(device, tmp_path, place):
     name = device.type if place == "name" else place
-    same_losses(PIPELINE, device, "diffusers", tmp_path, name)
+    same_losses(PIPELINE, device, "accelerate", tmp_path, name)

@@ -99,13 +99,6 @@ class Changes:
         function.__code__ = code.replace(co_consts=constants)
         self._undo.append(lambda: setattr(function, "__code__", code))
 
-    def append(self, names: list[str], name: str) -> None:
-        """Adds a name to a list, unless it is there by another change."""
-        expect(isinstance(names, list), f"{names!r} is no list")
-        if name not in names:
-            names.append(name)
-        self._undo.append(lambda: names.remove(name))
-
     def set(self, owner: Any, name: str, value: object) -> None:
         """Sets an attribute that there is."""
         expect(name in vars(owner), f"{owner.__name__} has no {name}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from torch_outboard.integrations.libraries import (
     accelerate,
-    diffusers,
     fastai,
     ignite,
     keras,
@@ -22,7 +21,6 @@ LIBRARIES: dict[str, Library] = {
     library.name: library
     for library in (
         accelerate.LIBRARY,
-        diffusers.LIBRARY,
         fastai.LIBRARY,
         ignite.LIBRARY,
         keras.LIBRARY,

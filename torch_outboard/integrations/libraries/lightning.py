@@ -118,6 +118,16 @@ def _library(name: str, pytorch: str, fabric: str) -> Library:
             ),
             Place(plain, f"{fabric}.accelerators", partial(_register, "ACCELERATOR_REGISTRY")),
             Place(plain, f"{fabric}.connector", partial(_connect, "_Connector")),
+            Place(
+                'strategy="ddp" of Trainer',
+                f"{pytorch}.strategies.ddp",
+                partial(_wrap_any_device, "determine_ddp_device_ids"),
+            ),
+            Place(
+                'strategy="ddp" of Fabric',
+                f"{fabric}.strategies.ddp",
+                partial(_wrap_any_device, "_determine_ddp_device_ids"),
+            ),
             Place('accelerator="auto"', f"{fabric}.utilities.device_parser", _choose_automatically),
         ),
     )
