@@ -1,29 +1,19 @@
-"""accelerate: the device by the integration, a training loop, mixed precision."""
+"""accelerate: the device by the integration, a training loop, mixed precision, `device_map`."""
 
 from __future__ import annotations
 
 import pytest
-import torch
 
-from tests.libraries.models import ROOT
-from tests.support import run_python, try_python
+from tests.libraries.enabled import same_losses, shown
+from tests.support import run_python
 
 pytest.importorskip("accelerate")
 
-PROGRAM = f"""
-import sys
-sys.path.append({str(ROOT)!r})
-import torch
-import torch_outboard.integrations
-
-device, mixed = sys.argv[1:]
-if device != "cpu":
-    assert torch_outboard.integrations.enable("accelerate") == ["accelerate"]
+PROGRAM = """
+mixed = settings[0]
 import accelerate
 
-accelerator = accelerate.Accelerator(cpu=device == "cpu", mixed_precision=mixed)
-assert accelerator.device.type == device, accelerator.device
-torch.manual_seed(0)
+accelerator = accelerate.Accelerator(cpu=where == "cpu", mixed_precision=mixed)
 model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.SiLU(), torch.nn.Linear(16, 3))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 data = torch.utils.data.TensorDataset(torch.randn(80, 8), torch.randint(0, 3, (80,)))
@@ -31,9 +21,16 @@ schedule = torch.optim.lr_scheduler.LinearLR(optimizer)
 model, optimizer, loader, schedule = accelerator.prepare(
     model, optimizer, torch.utils.data.DataLoader(data, batch_size=4), schedule
 )
+if where != "cpu":
+    scaled = accelerator.scaler is not None and accelerator.scaler.is_enabled()
+    assert scaled == (mixed == "fp16")
+    with accelerator.autocast():
+        dtype = model(torch.ones(1, 8, device=where)).dtype
+    assert dtype == torch.float32  # converted back
+    assert torch.is_autocast_enabled(where) is False
 losses = []
 for x, y in loader:
-    assert x.device.type == device
+    assert x.device.type == where
     with accelerator.accumulate(model):
         loss = torch.nn.functional.cross_entropy(model(x), y)
         accelerator.backward(loss)
@@ -44,28 +41,14 @@ for x, y in loader:
     losses.append(accelerator.gather(loss.detach()).item())
 accelerator.save_state("state")
 accelerator.load_state("state")
-print(losses)
+shown = accelerator.device.type, losses
 """
 
 
-def losses(device: str, mixed: str, folder: object) -> torch.Tensor:
-    program = f"import os; os.chdir({str(folder)!r})\n{PROGRAM}"
-    out = run_python(program, device, mixed, ACCELERATE_TORCH_DEVICE=None, timeout=300)
-    return torch.tensor(eval(out.strip().splitlines()[-1]))
-
-
-@pytest.mark.parametrize("mixed", ["no", "bf16"])
+@pytest.mark.parametrize("mixed", ["no", "bf16", "fp16"])
 def test_a_training_loop(device, mixed, tmp_path):
-    ours, theirs = losses(device.type, mixed, tmp_path), losses("cpu", mixed, tmp_path)
-    assert len(ours) == 20
-    torch.testing.assert_close(ours, theirs, rtol=2e-2 if mixed == "bf16" else 1e-4, atol=1e-4)
-
-
-def test_float16_is_refused_by_name(device, tmp_path):
-    """What README.md says of it."""
-    result = try_python(f"import os; os.chdir({str(tmp_path)!r})\n{PROGRAM}", device.type, "fp16")
-    assert result.returncode != 0
-    assert "fp16 mixed precision requires a device in" in result.stderr
+    closeness = {} if mixed == "no" else {"rtol": 2e-2, "atol": 1e-4}
+    same_losses(PROGRAM, device, "accelerate", tmp_path, mixed, **closeness)
 
 
 def test_too_late(device):
@@ -81,3 +64,37 @@ with pytest.warns(UserWarning, match="accelerate has chosen cpu already"):
 """,
         ACCELERATE_TORCH_DEVICE=None,
     )
+
+
+AUTOMATIC = """
+import accelerate
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3))
+x = torch.randn(2, 8)
+places = accelerate.infer_auto_device_map(model, max_memory=accelerate.utils.get_max_memory())
+assert set(places.values()) == ({"cpu"} if where == "cpu" else {0}), places
+model = accelerate.dispatch_model(model, places)
+shown = next(model.parameters()).device.type, model(x.to(model[0].weight.device)).tolist()
+"""
+
+
+def test_device_map(device, tmp_path):
+    same_losses(AUTOMATIC, device, "accelerate", tmp_path)
+
+
+def test_float16_is_refused_without_the_integration(device, tmp_path):
+    """What README.md says of it."""
+    out = shown(
+        """
+import accelerate
+os.environ["ACCELERATE_TORCH_DEVICE"] = settings[0]
+try:
+    accelerate.Accelerator(mixed_precision="fp16")
+except ValueError as error:
+    shown = str(error)
+""",
+        "cpu",
+        "accelerate",
+        tmp_path,
+        device.type,
+    )
+    assert "fp16 mixed precision requires a device in" in out

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
-from torch_outboard.integrations import enable
-from torch_outboard.integrations.lightning import options
+from tests.libraries.models import ROOT
+from torch_outboard.integrations import disable, enable
 
 lightning = pytest.importorskip("lightning")
 
@@ -48,23 +51,65 @@ def trained(chosen: dict[str, object], **more: object) -> Module:
     return module
 
 
-def test_by_name(device):
-    assert enable("lightning") == ["lightning"]
-    name = device.type
-    theirs = trained({"accelerator": "cpu"})
-    for devices in (1, "auto", [0]):
-        ours = trained({"accelerator": name, "strategy": name, "devices": devices})
-        assert {place for place, _ in ours.seen} == {name}
-        torch.testing.assert_close(ours.losses, theirs.losses, rtol=1e-4, atol=1e-4)
-
-
-def test_a_name_without_strategy_is_refused(device):
-    """Instead of training on the CPU."""
+@pytest.fixture(autouse=True)
+def enabled(device):
     enable("lightning")
-    with pytest.raises(RuntimeError, match=f"pass strategy='{device.type}' as well"):
-        trained({"accelerator": device.type, "devices": 1})
+    yield
+    disable("lightning")
+    assert device.type not in lightning.pytorch.accelerators.AcceleratorRegistry
+
+
+@pytest.mark.parametrize("devices", [1, [0]])
+@pytest.mark.parametrize("name", ["name", "auto"])
+def test_by_name(device, name, devices):
+    theirs = trained({"accelerator": "cpu"})
+    ours = trained({"accelerator": device.type if name == "name" else name, "devices": devices})
+    assert {place for place, _ in ours.seen} == {device.type}
+    torch.testing.assert_close(ours.losses, theirs.losses, rtol=1e-4, atol=1e-4)
+
+
+SCRIPT = """
+import sys
+sys.path.append(sys.argv[1])
+import torch
+from torch_outboard.integrations import enable
+enable("lightning")
+import lightning
+from tests.libraries.test_lightning import QUIET, Module
+
+torch.manual_seed(0)
+module = Module()
+data = torch.utils.data.TensorDataset(torch.randn(80, 8), torch.randint(0, 3, (80,)))
+loader = torch.utils.data.DataLoader(data, batch_size=4)
+trainer = lightning.Trainer(
+    accelerator=sys.argv[2], devices=2, strategy="ddp", **QUIET, max_epochs=1
+)
+trainer.fit(module, loader)
+assert {place for place, _ in module.seen} == {sys.argv[2]}
+assert module.device.index in (trainer.local_rank, None)
+if trainer.global_rank == 0:
+    print("SHOWN", [sum(p.abs().sum().item() for p in module.parameters()), *module.losses])
+"""
+
+
+def test_two_devices(device, tmp_path):
+    """A process for each, started by Lightning, which starts the script again."""
+    if torch.accelerator.device_count() < 2:
+        pytest.skip("there is one device")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    found = {}
+    for place in (device.type, "cpu"):
+        command = [sys.executable, "script.py", str(ROOT), place]
+        result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert result.returncode == 0, result.stderr
+        (line,) = (line for line in result.stdout.splitlines() if line.startswith("SHOWN"))
+        found[place] = torch.tensor(eval(line.removeprefix("SHOWN")))
+    torch.testing.assert_close(found[device.type], found["cpu"], rtol=1e-4, atol=1e-4)
+
+
+def test_missing_devices(device):
     with pytest.raises(ValueError, match="there is no device 99 among"):
-        trained({"accelerator": device.type, "strategy": device.type, "devices": [99]})
+        trained({"accelerator": device.type, "devices": [99]})
 
 
 @pytest.mark.parametrize(
@@ -77,15 +122,38 @@ def test_a_name_without_strategy_is_refused(device):
     ],
 )
 def test_precision(device, precision, dtype):
-    ours = trained(options(precision))
+    ours = trained({"accelerator": device.type, "devices": 1, "precision": precision})
     assert set(ours.seen) == {(device.type, dtype)}
     exact = trained({"accelerator": "cpu"}).losses
     torch.testing.assert_close(ours.losses, exact, rtol=5e-2, atol=5e-2)
 
 
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "16-mixed"])
+def test_fabric(device, precision):
+    losses = {}
+    for place in ("cpu", device.type):
+        fabric = lightning.fabric.Fabric(
+            accelerator=place, devices=1, precision=precision if place != "cpu" else "32-true"
+        )
+        torch.manual_seed(0)
+        module = torch.nn.Linear(8, 3)
+        module, optimizer = fabric.setup(module, torch.optim.SGD(module.parameters(), lr=0.1))
+        generator = torch.Generator().manual_seed(1)
+        losses[place] = []
+        for _ in range(5):
+            x = fabric.to_device(torch.randn(4, 8, generator=generator))
+            assert x.device.type == place
+            loss = module(x).square().mean()
+            fabric.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+            losses[place].append(loss.item())
+    closeness = 1e-4 if precision == "32-true" else 5e-2
+    torch.testing.assert_close(losses[device.type], losses["cpu"], rtol=closeness, atol=closeness)
+
+
 def test_checkpoints(device, tmp_path):
-    chosen = {"accelerator": device.type, "strategy": device.type, "devices": 1}
-    enable("lightning")
+    chosen = {"accelerator": device.type, "devices": 1}
     torch.manual_seed(0)
     module = Module()
     data = torch.utils.data.TensorDataset(torch.randn(8, 8), torch.randint(0, 3, (8,)))

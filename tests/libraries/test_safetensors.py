@@ -1,12 +1,11 @@
-"""safetensors: save from the device, load to it by its number.
-
-Names of devices that it does not know are refused in Rust; a number is that of the accelerator.
-"""
+"""safetensors: save from the device, load to it by its index, and by its name after `enable()`."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+
+from tests.libraries.enabled import same_losses
 
 safetensors = pytest.importorskip("safetensors.torch")
 
@@ -40,7 +39,25 @@ def test_modules(device, tmp_path):
         assert torch.equal(ours, theirs)
 
 
-def test_names_are_refused(device, tmp_path):
+NAMED = """
+import safetensors.torch
+name = "cpu" if where == "cpu" else settings[0]
+safetensors.torch.save_file({"x": torch.randn(3), "y": torch.ones(2, 2)}, "x.safetensors")
+loaded = safetensors.torch.load_file("x.safetensors", device=name)
+with safetensors.safe_open("x.safetensors", framework="pt", device=name) as file:
+    part = file.get_slice("x")[1:]
+    assert part.device == loaded["x"].device == file.get_tensor("y").device
+shown = part.device.type, [*loaded["x"].tolist(), *part.tolist()]
+"""
+
+
+@pytest.mark.parametrize("index", [False, True])
+def test_names(device, tmp_path, index):
+    name = str(device) if index else device.type
+    same_losses(NAMED, device, "safetensors", tmp_path, name)
+
+
+def test_names_are_refused_without_the_integration(device, tmp_path):
     """What README.md says of it."""
     path = tmp_path / "x.safetensors"
     safetensors.save_file({"x": torch.ones(1)}, path)

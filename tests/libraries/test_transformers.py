@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.libraries.enabled import same_losses, shown
 from tests.libraries.models import MODELS, made, trained, words
 
 pytest.importorskip("transformers")
@@ -43,23 +44,47 @@ def test_generation(same_as_on_cpu, name):
     same_as_on_cpu(program)
 
 
-def test_pipeline(device, tmp_path):
-    """Text in, text out, with a tokenizer of a few words."""
+def text_generation(model: torch.nn.Module, **options):
+    """A pipeline with a tokenizer of a few words."""
     import transformers
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     tokenizer = Tokenizer(models.WordLevel({f"w{i}": i for i in range(39)} | {"?": 39}, "?"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="?")
+    return transformers.pipeline("text-generation", model=model, tokenizer=fast, **options)
+
+
+def test_pipeline(device):
+    """Text in, text out, on a device that is named."""
     found = {}
     for place in ("cpu", device):
         torch.manual_seed(0)
-        generate = transformers.pipeline(
-            "text-generation", model=made("GPT-2").eval(), tokenizer=fast, device=place
-        )
+        generate = text_generation(made("GPT-2").eval(), device=place)
         assert generate.model.device.type == torch.device(place).type
         found[place] = generate("w1 w2 w3", max_new_tokens=6, do_sample=False, pad_token_id=39)
     assert found["cpu"] == found[device]
+
+
+PIPELINE = """
+from tests.libraries.test_transformers import made, text_generation
+used, texts = set(), []
+for choice in ({}, {"device": 0}) if where != "cpu" else ({"device": "cpu"}, {"device": -1}):
+    torch.manual_seed(0)
+    generate = text_generation(made("GPT-2").eval(), **choice)
+    used.add(generate.model.device.type)
+    texts.append(generate("w1 w2 w3", max_new_tokens=6, do_sample=False, pad_token_id=39))
+if where != "cpu":
+    assert text_generation(made("GPT-2"), device=-1).model.device.type == "cpu"
+(used,) = used
+shown = used, texts
+"""
+
+
+def test_pipeline_without_a_device(device, tmp_path):
+    used, ours = shown(PIPELINE, device.type, "transformers", tmp_path)
+    assert used == device.type
+    assert (("cpu", ours)) == shown(PIPELINE, "cpu", "transformers", tmp_path)
 
 
 @pytest.mark.parametrize("place", ["name", "map"])
@@ -73,6 +98,22 @@ def test_device_map(device, place, tmp_path):
     assert {p.device for p in model.parameters()} == {device}
 
 
+AUTOMATIC = """
+from tests.libraries.test_transformers import made
+import transformers
+made("GPT-2").save_pretrained("model")
+model = transformers.GPT2LMHeadModel.from_pretrained("model", device_map=settings[0])
+x = torch.arange(5)[None]
+scores = model(x).logits if where == "cpu" else model(x.to(where)).logits
+shown = model.device.type, scores.tolist()
+"""
+
+
+@pytest.mark.parametrize("place", ["auto", "balanced", "sequential"])
+def test_automatic_device_map(device, tmp_path, place):
+    same_losses(AUTOMATIC, device, "transformers", tmp_path, place)
+
+
 def texts(count: int) -> list[dict[str, torch.Tensor]]:
     generator = torch.Generator().manual_seed(5)
     drawn = torch.randint(3, 40, (count, 8), generator=generator)
@@ -80,68 +121,40 @@ def texts(count: int) -> list[dict[str, torch.Tensor]]:
 
 
 TRAINER = """
-import sys
-import torch
-import torch_outboard.integrations
 from tests.libraries.test_transformers import made, texts
-
-device, mixed = sys.argv[1:]
-if device != "cpu":
-    torch_outboard.integrations.enable("accelerate")
 import transformers
 
-torch.manual_seed(0)
+mixed = settings[0]
 model = made("GPT-2")
 settings = transformers.TrainingArguments(
     output_dir=".", report_to=[], max_steps=20, per_device_train_batch_size=4, logging_steps=1,
-    save_strategy="no", disable_tqdm=True, seed=3, use_cpu=device == "cpu",
-    optim="adamw_torch",
+    save_strategy="no", disable_tqdm=True, seed=3, use_cpu=where == "cpu",
+    optim="adamw_torch", bf16=mixed == "bf16", fp16=mixed == "fp16" and where != "cpu",
 )
 trainer = transformers.Trainer(model=model, args=settings, train_dataset=texts(80))
 trainer.train()
-assert {p.device.type for p in model.parameters()} == {device}, device
-assert trainer.accelerator.mixed_precision == mixed
-print([entry["loss"] for entry in trainer.state.log_history if "loss" in entry])
+if where != "cpu":
+    assert trainer.accelerator.mixed_precision == mixed
+    assert (trainer.accelerator.scaler is not None) == (mixed == "fp16")
+losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+shown = next(model.parameters()).device.type, losses
 """
 
 
-def losses_of_trainer(device: str, mixed: str, folder, monkeypatch) -> torch.Tensor:
-    from tests.libraries.models import ROOT
-    from tests.support import run_python
-
-    out = run_python(
-        f"import sys; sys.path.append({str(ROOT)!r}); import os; os.chdir({str(folder)!r})\n"
-        + TRAINER,
-        device,
-        mixed,
-        timeout=300,
-        ACCELERATE_MIXED_PRECISION=mixed,
-    )
-    return torch.tensor(eval(out.strip().splitlines()[-1]))
+@pytest.mark.parametrize("mixed", ["no", "bf16", "fp16"])
+def test_trainer(device, mixed, tmp_path):
+    closeness = {} if mixed == "no" else {"rtol": 2e-2, "atol": 1e-4}
+    same_losses(TRAINER, device, "transformers", tmp_path, mixed, **closeness)
 
 
-@pytest.mark.parametrize("mixed", ["no", "bf16"])
-def test_trainer(device, mixed, tmp_path, monkeypatch):
-    """Its own argument bf16 asks for devices by name; the variable of accelerate does not."""
-    ours = losses_of_trainer(device.type, mixed, tmp_path, monkeypatch)
-    theirs = losses_of_trainer("cpu", mixed, tmp_path, monkeypatch)
-    assert len(ours) == 20
-    torch.testing.assert_close(ours, theirs, rtol=2e-2 if mixed == "bf16" else 1e-4, atol=1e-4)
-
-
-def test_what_the_trainer_refuses(device):
+def test_without_the_integration(device, tmp_path):
     """Names of devices in the library: what README.md says of it."""
     import transformers
 
     with pytest.raises(ValueError, match="bf16/gpu"):
         transformers.TrainingArguments(output_dir=".", report_to=[], bf16=True)
-
-
-def test_what_takes_the_cpu_silently(device, tmp_path):
-    """Names of devices in the library: what README.md says of it."""
-    import transformers
-
     torch.manual_seed(0)
     made("GPT-2").save_pretrained(tmp_path)
     model = transformers.GPT2LMHeadModel.from_pretrained(tmp_path, device_map="auto")
     assert model.device.type == "cpu"
+    assert text_generation(made("GPT-2")).model.device.type == "cpu"

@@ -54,6 +54,7 @@ def run(options: argparse.Namespace) -> int:
         return 1
     _print_row("devices", str(torch.get_device_module(state.name).device_count()))
     _print_ways()
+    _print_libraries()
     return devices.run(options) or _check_devices()
 
 
@@ -87,6 +88,15 @@ def _print_ways() -> None:
             tuning = tuning_file.load(index)
             measured = f"as measured on {tuning.date}" if tuning else "not measured: run `tune`"
             _print_row(f"way of {index}", f"{ways.get_way(index)} ({measured})")
+
+
+def _print_libraries() -> None:
+    """The libraries that have to be told of the device, where any is installed."""
+    from torch_outboard import integrations
+
+    if found := integrations.report():
+        print(f"\n{found}\n")
+        print("torch_outboard.integrations.enable() tells them of the device.\n")
 
 
 def _description(module_name: str | None) -> list[str]:

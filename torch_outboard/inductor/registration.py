@@ -1,84 +1,33 @@
 """Tells PyTorch's compiler of the device, when the compiler is imported and not before.
 
-Importing it takes as long as importing PyTorch itself. So an import hook waits for the modules that
-have to know of the device, and registers when they are there.
+Importing it takes as long as importing PyTorch itself. So registration waits for the modules that
+have to know of the device.
 """
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
-import importlib.util
-import sys
-import types
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any, cast
 
 import torch
 
+from torch_outboard.after_import import after_import
 from torch_outboard.state import state
 
 
 def register_when_imported() -> None:
     """Registers the device with the modules of the compiler as soon as they are imported."""
-    waiting: dict[str, Callable[[], None]] = {
-        "torch._dynamo.device_interface": _register_interface,
-        "torch._dynamo.trace_rules": _leave_package_alone,
-        "torch._dynamo.backends.registry": _register_name,
-        "torch._dynamo.variables.optimizer": _count_steps_on_the_device,
-        "torch._inductor.compile_fx": _register_backend,
-        "torch.nn.attention.flex_attention": _take_flex_attention,
-    }
-    for name in list(waiting):
-        if name in sys.modules:
-            waiting.pop(name)()
-    if waiting:
-        sys.meta_path.insert(0, _AfterImport(waiting))
+    after_import("torch._dynamo.device_interface", _register_interface)
+    after_import("torch._dynamo.trace_rules", _leave_package_alone)
+    after_import("torch._dynamo.backends.registry", _register_name)
+    after_import("torch._dynamo.variables.optimizer", _count_steps_on_the_device)
+    after_import("torch._inductor.compile_fx", _register_backend)
+    after_import("torch.nn.attention.flex_attention", _take_flex_attention)
 
 
-class _AfterImport(importlib.abc.MetaPathFinder):
-    """Finds nothing by itself; runs functions after modules of some names were imported."""
-
-    def __init__(self, waiting: dict[str, Callable[[], None]]) -> None:
-        self.waiting = waiting
-
-    def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None,
-        target: types.ModuleType | None = None,
-    ) -> importlib.machinery.ModuleSpec | None:
-        action = self.waiting.pop(fullname, None)
-        if action is None:
-            return None
-        if not self.waiting and self in sys.meta_path:
-            sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, action)
-        return spec
-
-
-class _Loader(importlib.abc.Loader):
-    """Another loader, and a function to call at its end."""
-
-    def __init__(self, loader: importlib.abc.Loader, action: Callable[[], None]) -> None:
-        self.loader = loader
-        self.action = action
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
-        return self.loader.create_module(spec)
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        if module.__spec__ is not None:
-            module.__spec__.loader = self.loader
-        module.__loader__ = self.loader
-        self.loader.exec_module(module)
-        self.action()
-
-
-def _register_interface() -> None:
+def _register_interface(_: ModuleType) -> None:
     from torch._dynamo.device_interface import register_interface_for_device
 
     from torch_outboard.inductor.device_interface import OutboardInterface
@@ -86,14 +35,14 @@ def _register_interface() -> None:
     register_interface_for_device(state.name, OutboardInterface)
 
 
-def _leave_package_alone() -> None:
+def _leave_package_alone(_: ModuleType) -> None:
     """Operators of a compiled function that run by themselves may enter the package's Python."""
     from torch._dynamo import trace_rules
 
     trace_rules.add("torch_outboard")
 
 
-def _register_name() -> None:
+def _register_name(_: ModuleType) -> None:
     """Makes `torch.compile(backend=<name>)` another way to ask for Inductor."""
     from torch._dynamo.backends import registry
 
@@ -114,7 +63,7 @@ def _compile(
     return cast(Callable[..., Any], compile_fx(graph, inputs, config_patches=settings or None))
 
 
-def _register_backend() -> None:
+def _register_backend(_: ModuleType) -> None:
     try:
         from torch._inductor.codegen import common
 
@@ -141,13 +90,13 @@ def _register_backend() -> None:
     pytorch_patches.install()
 
 
-def _count_steps_on_the_device() -> None:
+def _count_steps_on_the_device(_: ModuleType) -> None:
     from torch_outboard.inductor import pytorch_patches
 
     pytorch_patches.count_steps_on_the_device()
 
 
-def _take_flex_attention() -> None:
+def _take_flex_attention(_: ModuleType) -> None:
     from torch_outboard.inductor import pytorch_patches
     from torch_outboard.inductor.lowerings import flex_autocast
 

@@ -1,0 +1,177 @@
+"""Which libraries are told, and when, on a package made for it.
+
+With the libraries themselves: tests/libraries.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from torch_outboard import after_import, integrations
+from torch_outboard.integrations.libraries import LIBRARIES
+from torch_outboard.integrations.library import Library, Place
+
+NAME = "a_made_library"
+
+
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A package of two modules, one a copy of the other's function, and its integration."""
+    package = tmp_path / NAME
+    package.mkdir()
+    (package / "__init__.py").write_text("from .devices import choose\n")
+    (package / "devices.py").write_text("def choose():\n    return 'cpu'\n")
+    (package / "lists.py").write_text("def supports(name):\n    return name in ('cuda', 'xpu')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    choose = Place(
+        "the default device",
+        f"{NAME}.devices",
+        lambda module, changes: changes.replace_cpu(module, "choose"),
+    )
+    lists = Place(
+        "the list",
+        f"{NAME}.lists",
+        lambda module, changes: changes.extend_constant(module.supports, ("cuda",), "it"),
+    )
+    made = Library(NAME, NAME, "1.0", (choose, lists))
+    monkeypatch.setitem(LIBRARIES, NAME, made)
+    yield made
+    integrations.disable(NAME)
+    for name in [name for name in sys.modules if name.partition(".")[0] == NAME]:
+        del sys.modules[name]
+
+
+def states(report: integrations.Report) -> dict[str, str]:
+    return {row.name: row.state for row in report}
+
+
+def test_told_when_imported(device, library):
+    assert states(integrations.enable(NAME)) == {NAME: "told when imported"}
+    assert NAME not in sys.modules
+    module = importlib.import_module(NAME)
+    assert module.choose() == device.type
+    assert states(integrations.report())[NAME] == "told when imported"
+    lists = importlib.import_module(f"{NAME}.lists")
+    assert lists.supports("it")
+    assert states(integrations.report())[NAME] == "told"
+    assert states(integrations.disable(NAME)) == {NAME: "unchanged"}
+    assert module.choose() == "cpu"
+    assert not lists.supports("it")
+    assert not [name for name in after_import._waiting if name.startswith(NAME)]
+
+
+def test_told_after_the_import(device, library):
+    module = importlib.import_module(NAME)
+    lists = importlib.import_module(f"{NAME}.lists")
+    assert states(integrations.enable(NAME)) == {NAME: "told"}
+    changed = [module.choose]
+    integrations.enable(NAME)
+    assert module.choose is changed[0]
+    assert lists.supports("it")
+
+
+def test_disabled_before_the_import(device, library):
+    integrations.enable(NAME)
+    integrations.disable(NAME)
+    assert importlib.import_module(NAME).choose() == "cpu"
+
+
+@pytest.mark.parametrize("imported", [True, False])
+@pytest.mark.parametrize("text", ["", "def supports(name):\n    return name == 'cuda'\n", None])
+def test_a_place_that_has_changed(device, library, tmp_path, text, imported):
+    """One warning that names it, nothing changed there, and the other places as without it."""
+    path = tmp_path / NAME / "lists.py"
+    path.unlink() if text is None else path.write_text(text)
+    importlib.invalidate_caches()
+
+    def use():
+        module = importlib.import_module(NAME)
+        if text is not None:
+            importlib.import_module(f"{NAME}.lists")
+        return module
+
+    if imported:
+        use()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        integrations.enable(NAME)
+        module = use()
+        integrations.enable(NAME)
+    assert [f"the list of {NAME} stays without the device" in str(w.message) for w in seen] == [
+        True
+    ]
+    assert states(integrations.report())[NAME] == "place has changed"
+    assert module.choose() == device.type
+    if text:
+        assert not sys.modules[f"{NAME}.lists"].supports("it")
+
+
+def test_no_half_changes(device, library, monkeypatch):
+    """Of a place, whose second change fails, the first is undone."""
+
+    def twice(module, changes):
+        changes.replace_cpu(module, "choose")
+        raise KeyError("something else")
+
+    monkeypatch.setattr(library.places[0], "change", twice)
+    integrations.enable(NAME)
+    with pytest.warns(UserWarning, match="something else"):
+        module = importlib.import_module(NAME)
+    assert module.choose() == "cpu"
+
+
+def test_an_import_that_fails_is_tried_again(device, library, tmp_path):
+    integrations.enable(NAME)
+    path = tmp_path / NAME / "devices.py"
+    text = path.read_text()
+    path.write_text("raise RuntimeError('broken')")
+    with pytest.raises(RuntimeError, match="broken"):
+        importlib.import_module(NAME)
+    path.write_text(text)
+    importlib.invalidate_caches()
+    assert importlib.import_module(NAME).choose() == device.type
+
+
+def test_libraries_that_are_not_installed(device, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report = integrations.enable()
+    assert {row.state for row in report} == {"not installed"}
+    assert {"transformers", "lightning", "ultralytics"} <= {row.name for row in report}
+    assert not integrations.report()
+
+
+def test_what_else_is_told(device, monkeypatch):
+    """transformers asks accelerate for its device."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert [row.name for row in integrations.enable("transformers")] == [
+        "accelerate",
+        "transformers",
+    ]
+
+
+def test_a_report_is_a_table(device, library):
+    lines = str(integrations.enable(NAME)).splitlines()
+    assert lines[0].split() == ["library", "version", "tried", "with", "state"]
+    assert lines[1].split() == [NAME, "?", "1.0", "told", "when", "imported"]
+
+
+def test_unknown_names(device):
+    for call in (integrations.enable, integrations.disable):
+        with pytest.raises(ValueError, match="no integration of 'nothing'; there are 'accelerate'"):
+            call("nothing")
+
+
+def test_every_file_names_what_exists():
+    """Each integration has a name of its own, places, and libraries that it needs."""
+    for name, library in LIBRARIES.items():
+        assert name == library.name
+        assert library.tried
+        assert library.places
+        assert set(library.needs) < set(LIBRARIES)

@@ -1,0 +1,71 @@
+"""`disable()` restores the same objects in each library, and until then something differs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.libraries.enabled import shown
+from tests.libraries.test_defaults import importable
+from torch_outboard.integrations.libraries import LIBRARIES
+
+PROGRAM = """
+import importlib
+import types
+os.environ["KERAS_BACKEND"] = "torch"
+integrations.disable()
+from torch_outboard.integrations.libraries import LIBRARIES
+
+chosen = [library, *LIBRARIES[library].needs]
+packages = set()
+for place in (place for name in chosen for place in LIBRARIES[name].places):
+    if place.module is not None:
+        importlib.import_module(place.module)
+        packages.add(place.module.partition(".")[0])
+
+
+def parts(value):
+    yield value
+    if isinstance(value, types.FunctionType):
+        yield value.__code__
+    elif isinstance(value, (list, dict)):
+        yield from value
+
+
+def everything():
+    found = {}
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in packages:
+            for attribute, value in list(vars(module).items()):
+                found[name, attribute] = list(parts(value))
+                if isinstance(value, type):
+                    for member, item in list(vars(value).items()):
+                        found[name, attribute, member] = list(parts(item))
+    return found
+
+
+def differences(before, after):
+    return [
+        ".".join(name)
+        for name in before.keys() | after.keys()
+        if name not in before or name not in after or len(before[name]) != len(after[name])
+        or any(ours is not theirs for ours, theirs in zip(before[name], after[name]))
+    ]
+
+
+before = everything(), dict(os.environ)
+report = integrations.enable(library)
+assert {row.state for row in report} == {"told"}, report
+changed = differences(before[0], everything())
+integrations.disable()
+left = differences(before[0], everything())
+assert dict(os.environ) == before[1]
+shown = sorted(changed), sorted(left)
+"""
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_restored(device, tmp_path, library):
+    importable(library)
+    changed, left = shown(PROGRAM, device.type, library, tmp_path)
+    assert changed
+    assert not left

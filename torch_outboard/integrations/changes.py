@@ -1,0 +1,133 @@
+"""What an integration changes in a library: checked, remembered, and undone as a whole."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable, MutableMapping
+from types import FunctionType
+from typing import Any
+
+import torch
+
+from torch_outboard import device_name
+
+
+class PlaceChanged(Exception):
+    """A library does not look as it did in the version that an integration was written for."""
+
+
+def expect(condition: object, what: str) -> None:
+    """Raises `PlaceChanged` unless the library is as expected."""
+    if not condition:
+        raise PlaceChanged(what)
+
+
+class Changes:
+    """Changes that `undo` takes back, the last one first."""
+
+    def __init__(self) -> None:
+        self._undo: list[Callable[[], object]] = []
+
+    def replace(self, owner: type, name: str, make: Callable[[Any], Any]) -> None:
+        """Replaces a method that a class itself defines by `make(method)`."""
+        before = vars(owner).get(name)
+        expect(isinstance(before, FunctionType), f"{owner.__qualname__}.{name} is no function")
+        setattr(owner, name, functools.wraps(before)(make(before)))  # type: ignore[arg-type]
+        self._undo.append(lambda: setattr(owner, name, before))
+
+    def replace_function(self, module: Any, name: str, make: Callable[[Any], Any]) -> None:
+        """Replaces a function by `make(function)` in its module and wherever it was imported to.
+
+        A module that does `from library import function` has a name of its own for it, so every
+        module's names are looked at, here and when the change is undone.
+        """
+        before = vars(module).get(name)
+        expect(callable(before), f"{module.__name__} has no function {name}")
+        after = functools.wraps(before)(make(before))
+        _rename(before, after)
+        self._undo.append(lambda: _rename(after, before))
+
+    def replace_cpu(self, module: Any, name: str, only_for: object = None) -> None:
+        """Replaces a function that chooses a device by one that returns ours instead of the CPU.
+
+        Args:
+            module: of the function, which returns a name or a `torch.device`.
+            name: of the function.
+            only_for: its first argument in calls that leave the choice to it, if it has one.
+        """
+
+        def make(before: Callable[..., Any]) -> Callable[..., Any]:
+            def choose(*arguments: Any, **options: Any) -> Any:
+                found = before(*arguments, **options)
+                asked = (*arguments, *options.values(), only_for)[0]
+                if str(found) != "cpu" or not (asked is only_for or asked == only_for):
+                    return found
+                return device_name() if isinstance(found, str) else torch.device(device_name())
+
+            return choose
+
+        self.replace_function(module, name, make)
+
+    def extend_constant(self, function: Any, expected: tuple[str, ...], name: str) -> None:
+        """Adds a name to the one constant tuple of a function that holds all expected names.
+
+        Of `if device.type in ("cuda", "xpu")`, the tuple is part of the function's code.
+        """
+        function = inspect.unwrap(function)
+        code = getattr(function, "__code__", None)
+        expect(code is not None, f"{function!r} is not written in Python")
+        found = [
+            index
+            for index, value in enumerate(code.co_consts)  # type: ignore[union-attr]
+            if isinstance(value, (tuple, frozenset)) and set(expected) <= set(value)
+        ]
+        expect(len(found) == 1, f"{function.__qualname__} has no single list of {expected}")
+        constants = list(code.co_consts)  # type: ignore[union-attr]
+        constants[found[0]] = type(constants[found[0]])((*constants[found[0]], name))
+        function.__code__ = code.replace(co_consts=tuple(constants))  # type: ignore[union-attr]
+        self._undo.append(lambda: setattr(function, "__code__", code))
+
+    def replace_constant(self, function: Any, before: str, after: str) -> None:
+        """Replaces a text that a function's code holds once, wherever the function uses it."""
+        expect(isinstance(function, FunctionType), f"{function!r} is not written in Python")
+        code = function.__code__
+        expect(before in code.co_consts, f"{function.__qualname__} has no {before!r}")
+        constants = tuple(after if value == before else value for value in code.co_consts)
+        function.__code__ = code.replace(co_consts=constants)
+        self._undo.append(lambda: setattr(function, "__code__", code))
+
+    def set(self, owner: Any, name: str, value: object) -> None:
+        """Sets an attribute that there is."""
+        expect(name in vars(owner), f"{owner.__name__} has no {name}")
+        before = getattr(owner, name)
+        setattr(owner, name, value)
+        self._undo.append(lambda: setattr(owner, name, before))
+
+    def insert(self, mapping: MutableMapping[Any, Any], key: Any, value: Any) -> None:
+        """Adds an entry to a dictionary, or a registry that is one, unless there is one."""
+        if key not in mapping:
+            mapping[key] = value
+            self._undo.append(lambda: mapping.pop(key, None))
+
+    def set_variable(self, name: str, value: str) -> None:
+        """Sets an environment variable, unless the user has set it."""
+        if name not in os.environ:
+            os.environ[name] = value
+            self._undo.append(lambda: os.environ.pop(name, None))
+
+    def undo(self) -> None:
+        """Takes every change back."""
+        while self._undo:
+            self._undo.pop()()
+
+
+def _rename(before: object, after: object) -> None:
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", None)
+        if not isinstance(names, dict):
+            continue
+        for name in [name for name, value in list(names.items()) if value is before]:
+            names[name] = after
