@@ -45,9 +45,7 @@ def check(operator: Any, backward: Any, device: torch.device, args: Any, gradien
     on_meta = [t.to("meta") if isinstance(t, torch.Tensor) else t for t in args]
     real, said = operator(*moved), operator(*on_meta)
     assert_as_said(real, said)
-    assert_as_said(
-        backward(*gradients(moved, real))[:3], backward(*gradients(on_meta, said))[:3]
-    )
+    assert_as_said(backward(*gradients(moved, real))[:3], backward(*gradients(on_meta, said))[:3])
 
 
 @pytest.mark.parametrize("kind", ["all keys", "masked", "causal"])
@@ -59,7 +57,15 @@ def test_efficient(device: torch.device, order: str, kind: str) -> None:
 
     def gradients(args: Any, results: Any) -> list[Any]:
         output, *rest = results
-        return [torch.ones_like(output), *args[:4], output, *rest, 0.0, [True] * 3 + [False], causal]
+        return [
+            torch.ones_like(output),
+            *args[:4],
+            output,
+            *rest,
+            0.0,
+            [True] * 3 + [False],
+            causal,
+        ]
 
     check(
         aten._scaled_dot_product_efficient_attention.default,

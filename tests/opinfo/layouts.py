@@ -37,6 +37,7 @@ LARGEST = 1 << 16  # elements of an argument: layouts of larger ones show nothin
 # The first that CPU takes.
 DTYPES = (torch.float32, torch.complex64, torch.int64, torch.bool)
 META = torch.device("meta")
+CHECKS = ("layout", "gradient layout")
 
 
 # ---- layouts of arguments
@@ -142,7 +143,7 @@ def cotangent(output: torch.Tensor, layout: str) -> torch.Tensor:
 def results_and_gradients(
     op: OpInfo, sample: SampleInput, device: torch.device, layout: str, backward: bool
 ) -> tuple[Outcome, Outcome]:
-    """The second is of None where there is nothing to differentiate."""
+    """The second is of None where there is nothing to differentiate, or no result."""
     made = attempt(lambda: prepare(op, sample, device, requires_grad=backward))
     if made.error is not None:
         return made, Outcome()
@@ -169,9 +170,7 @@ def results_and_gradients(
 
 
 def difference(expected: Outcome, actual: Outcome, device: torch.device) -> str | None:
-    """Of what both returned; what only CPU refuses is no question of layouts."""
-    if expected.error is not None:
-        return None
+    """Of what CPU and another device returned, without the values."""
     if actual.error is not None:
         return first_line(actual.error)
     return tree_difference(expected.value, actual.value, device, values="undefined")
@@ -202,14 +201,17 @@ def check_layouts(op: OpInfo, device: torch.device, backward: bool = True) -> En
                 for place in (CPU, device, META)
             ]
             result.samples += places[0][0].error is None
-            for check, (on_cpu, on_device, on_meta) in zip(
-                ("layout", "gradient layout"), zip(*places, strict=True), strict=True
-            ):
+            for check, outcomes in zip(CHECKS, zip(*places, strict=True), strict=True):
+                on_cpu, on_device, on_meta = outcomes
+                if on_cpu.error is not None:
+                    break  # what CPU refuses is no question of layouts
                 reason = difference(on_cpu, on_device, device)
                 result.add(check, number, reason and f"{layout}: {reason}")
-                # What meta tensors cannot do, such as shapes that depend on values, they refuse.
-                if on_meta.error is None and (said := difference(on_cpu, on_meta, META)):
-                    noted.add(f"{check}: {layout}: meta tensors against CPU: {said}")
+                # Meta tensors refuse shapes that depend on values, and more that CPU can do.
+                if on_meta.error is not None:
+                    break
+                if said := difference(on_cpu, on_meta, META):
+                    noted.add(f"{check}, {layout}: {said}")
     result.notes = sorted(noted)
     return result
 

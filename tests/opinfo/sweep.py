@@ -80,8 +80,9 @@ def scoreboard(dtype: str, access: str, answers: Sequence[Answer], sources: str)
     lines += ["", "## Excluded", "", "| entry | reason |", "|---|---|"]
     lines += [f"| {a.entry} | {reason} |" for a in answers for reason in a.excluded]
     if notes := [(a.entry, note) for a in answers for note in a.notes]:
-        lines += ["", "## Noted", "", "| entry | of PyTorch itself |", "|---|---|"]
-        lines += [f"| {entry} | {note} |" for entry, note in notes]
+        lines += ["", "## What meta tensors say, and CPU does not", ""]
+        lines += ["| entry | check, layout, difference |", "|---|---|"]
+        lines += [f"| {entry} | {' '.join(note.split())} |" for entry, note in notes]
     return "\n".join(lines) + "\n"
 
 

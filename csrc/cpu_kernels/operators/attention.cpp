@@ -78,9 +78,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient_attention(
                                                                         causal, bias, scale);
   const int64_t rows = query.size(2);
   const int64_t padded = (rows + kRowsOfSums - 1) / kRowsOfSums * kRowsOfSums;
-  at::Tensor logsumexp = at::full({query.size(0), query.size(1), computes_sums ? padded : 0},
-                                  std::numeric_limits<double>::infinity(),
-                                  query.options().dtype(at::kFloat));
+  at::Tensor logsumexp =
+      at::full({query.size(0), query.size(1), computes_sums ? padded : 0},
+               std::numeric_limits<double>::infinity(), query.options().dtype(at::kFloat));
   if (computes_sums) logsumexp.narrow(2, 0, rows).copy_(sums);
   // Of a generator that nobody uses, as there is no dropout.
   const auto number = query.options().dtype(at::kLong);
@@ -158,7 +158,8 @@ std::tuple<at::Tensor, at::Tensor> attention_with_autograd(
     c10::DispatchKeySet keys, const at::Tensor& query, const at::Tensor& key,
     const at::Tensor& value, double dropout, bool causal, const std::optional<at::Tensor>& mask,
     std::optional<double> scale) {
-  if (C10_UNLIKELY(is_wrapped(query) && !mask.has_value() && query.sym_size(1) == key.sym_size(1))) {
+  if (C10_UNLIKELY(is_wrapped(query) && !mask.has_value() &&
+                   query.sym_size(1) == key.sym_size(1))) {
     auto results = at::_ops::_scaled_dot_product_flash_attention::call(
         query, key, value, dropout, causal, /*return_debug_mask=*/false, scale);
     return {std::get<0>(results), std::get<1>(results)};
