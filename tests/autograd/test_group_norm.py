@@ -77,3 +77,14 @@ def test_transforms(device: torch.device) -> None:
         for x in (dense, dense.to(device))
     ]
     assert_close(tangents[1].cpu(), tangents[0], rtol=1e-4, atol=1e-4)
+
+
+def test_traced(device: torch.device) -> None:
+    """By torch.compile's front end, whose dispatcher in Python comes before autograd."""
+    made = []
+    for place in ("cpu", device):
+        x, weight = operands("channels_last", place)
+        y = torch.compile(lambda x, w: group_norm(x, 3, w), backend="aot_eager")(x, weight)
+        made.append([y, *torch.autograd.grad(y.square().sum(), [x, weight])])
+    for want, got in zip(*made, strict=True):
+        assert_close(got.cpu(), want, rtol=1e-4, atol=1e-4)
