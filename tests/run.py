@@ -53,6 +53,7 @@ KERNEL_TESTS_IN_FULL = ("tests/distributed/parallelism",)
 SWEEP_DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool", "complex64",
     "refusals",  # of every dtype, what CPU does not take
+    "layouts",  # shapes and strides for arguments of every layout
 )  # fmt: skip
 
 COMPILED_DTYPES = (

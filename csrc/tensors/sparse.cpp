@@ -1,5 +1,6 @@
 #include "tensors/sparse.h"
 
+#include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
@@ -48,13 +49,28 @@ at::Tensor& normal_of_compressed(at::Tensor& self, double mean, double std,
 
 at::Tensor make_sparse_coo(const at::Tensor& indices, const at::Tensor& values, int64_t sparse_dim,
                            int64_t dense_dim, at::IntArrayRef size, bool coalesced) {
-  at::Tensor tensor = at::detail::make_tensor<at::SparseTensorImpl>(
-      c10::DispatchKeySet(c10::DispatchKey::SparsePrivateUse1), values.dtype());
+  const c10::DispatchKey key =
+      values.is_cpu() ? c10::DispatchKey::SparseCPU : c10::DispatchKey::SparsePrivateUse1;
+  at::Tensor tensor =
+      at::detail::make_tensor<at::SparseTensorImpl>(c10::DispatchKeySet(key), values.dtype());
   auto* impl = static_cast<at::SparseTensorImpl*>(tensor.unsafeGetTensorImpl());
   impl->resize_(sparse_dim, dense_dim, size);
   // Members have no history of their own.
   impl->set_indices_and_values_unsafe(indices.detach(), values.detach());
   impl->set_coalesced(coalesced);
+  return tensor;
+}
+
+at::Tensor make_sparse_compressed(const at::Tensor& compressed_indices,
+                                  const at::Tensor& plain_indices, const at::Tensor& values,
+                                  at::IntArrayRef size, at::Layout layout) {
+  const c10::DispatchKey key =
+      values.is_cpu() ? c10::DispatchKey::SparseCsrCPU : c10::DispatchKey::SparseCsrPrivateUse1;
+  at::Tensor tensor = at::detail::make_tensor<at::SparseCsrTensorImpl>(
+      c10::DispatchKeySet(key), values.device(), layout, values.dtype());
+  static_cast<at::SparseCsrTensorImpl*>(tensor.unsafeGetTensorImpl())
+      ->set_member_tensors(compressed_indices.detach(), plain_indices.detach(), values.detach(),
+                           size);
   return tensor;
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pydoc
+import re
 import threading
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from tests.device_module_names import names_read
+from tests.run import ROOT
 from tests.support import run_python
 from torch_outboard import _C
 
@@ -70,6 +72,38 @@ def test_what_pytorch_reads_is_there(device_module):
     new = {name: sorted(read[name]) for name in missing - LEFT_OUT.keys()}
     assert not new, f"PyTorch reads what the device module does not have: {new}"
     assert missing == LEFT_OUT.keys(), "a name that is left out is there, or not read any more"
+
+
+def left_out_of_cuda() -> set[str]:
+    """The names in the table of the page on the device module."""
+    page = (ROOT / "docs/extending/device_module.md").read_text()
+    table = page.partition("## What `torch.cuda` has beyond these names")[2].partition("\n## ")[0]
+    rows = [line.split("|") for line in table.splitlines() if line.startswith("| `")]
+    assert all(len(row) == 4 and row[2].strip() for row in rows), "a name has no reason"
+    return {name for row in rows for name in re.findall("`([^`]+)`", row[1])}
+
+
+# In dir(torch.cuda), and of other modules.
+IMPORTED_BY_CUDA = {
+    "Callable", "Device", "NewType", "Optional", "TYPE_CHECKING", "cast", "classproperty",
+    "importlib", "lru_cache", "os", "platform", "threading", "torch", "traceback", "warnings",
+}  # fmt: skip
+
+
+@pytest.mark.skipif(
+    not torch.__version__.startswith("2.13."), reason="the table is about PyTorch 2.13"
+)
+def test_every_name_of_cuda_is_there_or_has_a_reason(device_module):
+    public = {name for name in dir(torch.cuda) if not name.startswith("_")} - IMPORTED_BY_CUDA
+    missing = {name for name in public if not hasattr(device_module, name)}
+    assert missing == left_out_of_cuda()
+
+
+def test_errors_and_constants_of_cuda(device_module):
+    assert device_module.OutOfMemoryError is torch.OutOfMemoryError
+    assert device_module.AcceleratorError is torch.AcceleratorError
+    assert device_module.has_half
+    assert not device_module.is_tf32_supported()
 
 
 def test_names_are_the_modules_own(device_module):
@@ -498,8 +532,11 @@ def test_memory_fraction(device, device_module):
     finally:
         device_module.set_per_process_memory_fraction(1.0)
     assert torch.ones(3, device=device).sum().item() == 3
-    for wrong, kind in ((1.5, ValueError), (-0.1, ValueError), ("half", TypeError)):
-        with pytest.raises(kind):
+    for wrong in (1, 0, True, None, "half"):
+        with pytest.raises(TypeError, match="Invalid type for fraction argument, must be `float`"):
+            device_module.set_per_process_memory_fraction(wrong)
+    for wrong in (1.5, -0.1, float("nan")):
+        with pytest.raises(ValueError, match="Allowed range: 0~1"):
             device_module.set_per_process_memory_fraction(wrong)
 
 

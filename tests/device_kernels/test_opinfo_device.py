@@ -30,16 +30,32 @@ def worker() -> Iterator[WorkerProcess]:
     process.close()
 
 
+def checked(worker: WorkerProcess, entry: str, dtype: str) -> Answer:
+    answer = worker.check(entry, dtype)
+    reasons = [f"{f['check']}, sample {f['sample']}: {f['reason']}" for f in answer.failures]
+    assert answer.status in ("right", "excluded"), "\n".join([answer.status, *reasons])
+    return answer
+
+
 @pytest.mark.parametrize(
     ("dtype", "entry"),
     [(dtype, entry) for dtype, names in SLICE.items() for entry in names.split()],
 )
 def test_entry(worker: WorkerProcess, dtype: str, entry: str) -> None:
-    answer: Answer = worker.check(entry, dtype)
-    reasons = [f"{f['check']}, sample {f['sample']}: {f['reason']}" for f in answer.failures]
-    assert answer.status in ("right", "excluded"), "\n".join([answer.status, *reasons])
+    answer = checked(worker, entry, dtype)
     operator = entry.removeprefix("nn.functional.").partition(".")[0]
     on_device = answer.served(on_device=True)
     assert any(op.startswith(f"aten::{operator}") and on == dtype for op, on in on_device), (
         on_device
     )
+
+
+# Of each way in which kernels give results their strides.
+LAYOUTS = """nn.functional.group_norm nn.functional.pad.reflect nn.functional.batch_norm
+nn.functional.pixel_shuffle nn.functional.channel_shuffle nn.functional.pad.replicate
+native_dropout_backward"""
+
+
+@pytest.mark.parametrize("entry", LAYOUTS.split())
+def test_layouts(worker: WorkerProcess, entry: str) -> None:
+    checked(worker, entry, "layouts")

@@ -76,12 +76,14 @@ class EntryResult:
     Args:
         samples: how many samples CPU could run.
         available: how many the database has.
+        notes: what is worth knowing about PyTorch and no failure.
     """
 
     samples: int = 0
     available: int = 0
     checks: set[str] = field(default_factory=set)
     failures: list[Failure] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def add(self, check: str, sample: int, reason: str | None) -> None:
         """Records a check of a sample; every failure counts, since an exclusion may hide others."""

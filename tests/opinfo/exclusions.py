@@ -19,7 +19,7 @@ class Exclusion:
     Args:
         entry: full name in the operator database, `name` or `name.variant`.
         check: one of forward, aliasing, mutation, inplace, out, backward, errors, dtypes,
-            backward dtypes.
+            backward dtypes, layout, gradient layout.
         reason: why it is right, or unavoidable, that the check fails.
         failure: how the failure's text begins, as a regular expression; others are not hidden.
         largest: the greatest absolute difference of values that is hidden.
@@ -117,7 +117,38 @@ DRAWS_IN_HALF = (
 
 COUNTS_INTEGERS = "PyTorch counts integers on accelerators, and models rely on it, not on CPU"
 
+META_IS_ROW_MAJOR = (
+    "PyTorch's meta function says row-major, by which torch.compile plans memory: with CPU's "
+    "strides, channels last, compiled graphs raise, on CPU as well"
+)
+
+BY_BACKEND = (
+    "CPU keeps channels last of volumes only where oneDNN computes the convolution, which depends "
+    "on the sizes, the dtype and the number of threads; the device always keeps it"
+)
+
 EXCLUSIONS: tuple[Exclusion, ...] = (
+    *(
+        Exclusion(entry, check, META_IS_ROW_MAJOR, failure="transposed", way="device")
+        for entry in ("nn.functional.conv1d", "nn.functional.conv_transpose1d")
+        for check in ("layout", "gradient layout")
+    ),
+    *(
+        Exclusion(
+            entry, "gradient layout", META_IS_ROW_MAJOR, failure="channels_last", way="device"
+        )
+        for entry in ("nn.functional.pad.replicate", "nn.functional.pad.replicate_negative")
+    ),
+    *(
+        Exclusion(
+            "nn.functional.conv_transpose3d",
+            check,
+            BY_BACKEND,
+            failure="channels_last",
+            way="device",
+        )
+        for check in ("layout", "gradient layout")
+    ),
     Exclusion("histc", "dtypes", COUNTS_INTEGERS, failure="u?int[0-9]+: does not raise"),
     *(
         Exclusion("nn.functional.rrelu", check, DRAWS_IN_HALF, failure="float16: does not raise")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.line_process import ask_all
-from tests.opinfo.worker import REFUSALS, Answer, WorkerProcess
+from tests.opinfo.worker import LAYOUTS, REFUSALS, Answer, WorkerProcess
 from tests.run import RESULTS, fingerprint
 
 FOLDER = RESULTS / "opinfo"
@@ -79,6 +79,10 @@ def scoreboard(dtype: str, access: str, answers: Sequence[Answer], sources: str)
             lines.append(f"| {answer.entry} | {f['check']} | {f['sample']} | {reason}{more} |")
     lines += ["", "## Excluded", "", "| entry | reason |", "|---|---|"]
     lines += [f"| {a.entry} | {reason} |" for a in answers for reason in a.excluded]
+    if notes := [(a.entry, note) for a in answers for note in a.notes]:
+        lines += ["", "## What meta tensors say, and CPU does not", ""]
+        lines += ["| entry | check, layout, difference |", "|---|---|"]
+        lines += [f"| {entry} | {' '.join(note.split())} |" for entry, note in notes]
     return "\n".join(lines) + "\n"
 
 
@@ -141,7 +145,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--dtype",
         default="float32",
-        help=f"or {REFUSALS}: wrong arguments and dtypes of all entries",
+        help=f"or {REFUSALS}: wrong arguments and dtypes of all entries; or {LAYOUTS}: shapes and "
+        "strides for arguments of every layout",
     )
     parser.add_argument("--access", choices=("shared", "separate"), default="shared")
     parser.add_argument("--jobs", type=int, default=1)

@@ -77,6 +77,15 @@ def test_refusals(worker: WorkerProcess, entry: str) -> None:
     check(worker, entry, "refusals")
 
 
+LAYOUTS = """nn.functional.group_norm nn.functional.conv2d index_select
+nn.functional.scaled_dot_product_attention"""
+
+
+@pytest.mark.parametrize("entry", LAYOUTS.split())
+def test_layouts(worker: WorkerProcess, entry: str) -> None:
+    check(worker, entry, "layouts")
+
+
 @pytest.mark.slow
 @pytest.mark.separate
 def test_error_inputs_of_every_entry(device: torch.device) -> None:

@@ -18,7 +18,9 @@ from typing import Any
 
 from tests.line_process import START_TIMEOUT, LineProcess
 
-REFUSALS = "refusals"  # instead of a dtype: tests.opinfo.refusals
+# Instead of a dtype: tests.opinfo.refusals and tests.opinfo.layouts, which choose dtypes.
+REFUSALS = "refusals"
+LAYOUTS = "layouts"
 
 
 @dataclass
@@ -33,6 +35,7 @@ class Answer:
         excluded: reasons of the exclusions that hid failures.
         ran: rows of operator, dtype and way, "device", "shared" or "copied", where that was
             counted.
+        notes: what is worth knowing about PyTorch and no failure.
     """
 
     entry: str
@@ -44,6 +47,7 @@ class Answer:
     excluded: list[str] = field(default_factory=list)
     seconds: float = 0.0
     ran: list[tuple[str, str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @classmethod
     def read(cls, row: dict[str, Any]) -> Answer:
@@ -86,7 +90,7 @@ class WorkerProcess:
     def entries(self, dtype: str) -> list[str]:
         """Names of the entries whose CPU kernels take the dtype, a name such as "float32".
 
-        Of all entries for "refusals".
+        Of all entries for "refusals" and "layouts".
         """
         return json.loads(self._process.ask(json.dumps({"dtype": dtype}), START_TIMEOUT))
 
@@ -117,6 +121,7 @@ def serve(settings: dict[str, str]) -> None:
 
     from tests.opinfo.checks import check_entry
     from tests.opinfo.exclusions import exclusions_for
+    from tests.opinfo.layouts import check_layouts
     from tests.opinfo.refusals import check_refusals
 
     torch.set_num_threads(1)
@@ -128,8 +133,9 @@ def serve(settings: dict[str, str]) -> None:
         exclusions = exclusions_for(name, dtype, settings["access"], settings["way"])
         unsafe = [exclusion for exclusion in exclusions if exclusion.unsafe]
         with counted(settings["way"] == "device") as ran:
-            if dtype == REFUSALS:
-                result = check_refusals(entries[name], device, backward=not unsafe)
+            if dtype in (REFUSALS, LAYOUTS):
+                check_all = check_refusals if dtype == REFUSALS else check_layouts
+                result = check_all(entries[name], device, backward=not unsafe)
             else:
                 result = check_entry(
                     entries[name], getattr(torch, dtype), device, backward=not unsafe
@@ -151,14 +157,14 @@ def serve(settings: dict[str, str]) -> None:
         status = "wrong" if failures else "excluded" if excluded else "right"
         return Answer(
             name, status, result.samples, result.available, sorted(result.checks), failures,
-            excluded, ran=sorted(ran),
+            excluded, ran=sorted(ran), notes=result.notes,
         )  # fmt: skip
 
     for line in sys.stdin:
         request = json.loads(line)
         if "entry" in request:
             answer: Any = asdict(check(request["entry"], request["dtype"]))
-        elif request["dtype"] == REFUSALS:
+        elif request["dtype"] in (REFUSALS, LAYOUTS):
             answer = list(entries)
         else:
             dtype = getattr(torch, request["dtype"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -95,3 +95,60 @@ def test_random_values_of_rows(device: torch.device, layout: str) -> None:
     torch.testing.assert_close(
         drawn.values(), torch.empty_like(model.values()).normal_(), rtol=0, atol=0
     )
+
+
+@pytest.fixture
+def checked_invariants() -> Iterator[None]:
+    before = torch.sparse.check_sparse_tensor_invariants.is_enabled()
+    torch.sparse.check_sparse_tensor_invariants.enable()
+    yield
+    if not before:
+        torch.sparse.check_sparse_tensor_invariants.disable()
+
+
+def blocks_of(layout: torch.layout) -> tuple[int, ...]:
+    return (2, 3) if layout in (torch.sparse_bsr, torch.sparse_bsc) else ()
+
+
+COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
+
+@pytest.mark.parametrize("layout", COMPRESSED, ids=str)
+@pytest.mark.usefixtures("checked_invariants")
+def test_indices_to_be_filled_in(device: torch.device, layout: torch.layout) -> None:
+    """Only who made the tensor knows when its indices are ready to be checked."""
+    for count in range(1, 9):  # freed memory that is not zero
+        torch.full((count,), 77, dtype=torch.int64, device=device)
+    made = torch.ops.aten._sparse_compressed_tensor_with_dims(
+        3, 0, (4, 6), blocks_of(layout), torch.int64, dtype=torch.float32, layout=layout,
+        device=device,
+    )  # fmt: skip
+    assert made._nnz() == 3
+    plain = made.ccol_indices() if layout in COMPRESSED[1::2] else made.crow_indices()
+    plain.fill_(77)
+    assert made.layout == layout
+    assert made.values().shape[0] == 3
+    assert made.detach()._nnz() == 3
+
+
+@pytest.mark.usefixtures("checked_invariants")
+def test_unchecked_factories(device: torch.device) -> None:
+    """What is asked to be taken as it is stays unchecked in later calls; the rest is checked."""
+    wrong = torch.tensor([[7, 8], [9, 1]])
+    values = torch.ones(2)
+    for place in ("cpu", device):
+        i, v = wrong.to(place), values.to(place)
+        made = torch.ops.aten._sparse_coo_tensor_with_dims_and_tensors(
+            2, 0, (2, 2), i, v, dtype=v.dtype, layout=torch.sparse_coo, device=v.device
+        )
+        assert made._nnz() == 2
+        assert made._indices().cpu().equal(wrong)
+        made._values().mul_(2)
+        with pytest.raises(RuntimeError):
+            torch.sparse_coo_tensor(i, v, (2, 2))
+        rows, columns = torch.tensor([0, 5, 2]).to(place), torch.tensor([0, 7]).to(place)
+        with pytest.raises(RuntimeError):
+            torch.sparse_csr_tensor(rows, columns, v, (2, 2))
+        unchecked = torch.sparse_csr_tensor(rows, columns, v, (2, 2), check_invariants=False)
+        assert unchecked._nnz() == 2
+        assert unchecked.crow_indices().tolist() == [0, 5, 2]

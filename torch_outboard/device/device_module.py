@@ -6,6 +6,8 @@ import atexit
 import sys
 from typing import Any
 
+import torch
+
 from torch_outboard import _C
 from torch_outboard.device import (
     amp,
@@ -41,6 +43,7 @@ from torch_outboard.device.devices import (
     get_sync_debug_mode,
     is_available,
     is_bf16_supported,
+    is_tf32_supported,
     memory_usage,
     power_draw,
     reset_device,
@@ -84,6 +87,7 @@ from torch_outboard.device.memory import (
     empty_cache,
     get_per_process_memory_fraction,
     host_memory_stats,
+    host_memory_stats_as_nested_dict,
     ipc_collect,
     max_memory_allocated,
     max_memory_reserved,
@@ -115,12 +119,14 @@ from torch_outboard.device.streams import (
 )
 
 __all__ = [
+    "AcceleratorError",
     "CUDAGraph",
     "DeviceCapability",
     "Event",
     "ExternalStream",
     "Graph",
     "MemPool",
+    "OutOfMemoryError",
     "Stream",
     "StreamContext",
     "amp",
@@ -148,7 +154,9 @@ __all__ = [
     "graph",
     "graph_pool_handle",
     "graphs",
+    "has_half",
     "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
     "init",
     "initial_seed",
     "ipc_collect",
@@ -157,6 +165,7 @@ __all__ = [
     "is_bf16_supported",
     "is_current_stream_capturing",
     "is_initialized",
+    "is_tf32_supported",
     "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
@@ -198,9 +207,12 @@ __all__ = [
     "utilization",
 ]
 
-# Names under which programs written for torch.cuda look for graphs and generators.
+# Names under which programs written for torch.cuda look for graphs, generators and errors.
 CUDAGraph = Graph
 random = generators
+AcceleratorError = torch.AcceleratorError
+OutOfMemoryError = torch.OutOfMemoryError
+has_half = True
 
 # Read by PyTorch, or by programs that know torch.cuda well; not for users.
 _FOR_PYTORCH = (

@@ -263,6 +263,11 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
     return including_emulation or _kernel_dtype(torch.bfloat16)
 
 
+def is_tf32_supported() -> bool:
+    """False: no driver has products in this form of float32."""
+    return False
+
+
 def _kernel_dtype(dtype: torch.dtype) -> bool:
     return dtype in get_device_capability().facts["kernel_dtypes"]
 

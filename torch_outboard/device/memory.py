@@ -26,6 +26,7 @@ __all__ = [
     "empty_cache",
     "get_per_process_memory_fraction",
     "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
     "ipc_collect",
     "max_memory_allocated",
     "max_memory_reserved",
@@ -55,7 +56,7 @@ _FOR_PROGRAMS = (
 
 
 def empty_cache() -> None:
-    """ ""Gives unused cached memory back to the driver. Does nothing before the first use."""
+    """Gives unused cached memory back to the driver. Does nothing before the first use."""
     if is_initialized():
         torch.accelerator.empty_cache()
 
@@ -108,15 +109,18 @@ def host_memory_stats() -> OrderedDict[str, int]:
 
     Bytes, numbers of blocks, and microseconds; empty before the first use.
     """
-    if not is_initialized():
-        return OrderedDict()
     flat: dict[str, int] = {}
-    for name, value in _C.pinned_memory_stats().items():
+    for name, value in host_memory_stats_as_nested_dict().items():
         if isinstance(value, dict):
             flat.update({f"{name}.{key}": number for key, number in value.items()})
         else:
             flat[name] = value
     return OrderedDict(sorted(flat.items()))
+
+
+def host_memory_stats_as_nested_dict() -> dict[str, Any]:
+    """Those of `host_memory_stats` as nested dictionaries; empty before the first use."""
+    return _C.pinned_memory_stats() if is_initialized() else {}
 
 
 def reset_peak_host_memory_stats() -> None:
@@ -205,15 +209,21 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) 
         device: the device; the current one by default.
 
     Raises:
-        TypeError: if the fraction is no number.
+        TypeError: if the fraction is no float. As on CUDA, 1 is none: write 1.0.
         ValueError: if it is not in [0, 1].
     """
-    if not isinstance(fraction, (int, float)):
-        raise TypeError(f"the fraction is a number in [0, 1], not {type(fraction).__name__}")
+    if not isinstance(fraction, float):
+        raise TypeError(
+            f"Invalid type for fraction argument, must be `float`: {fraction!r} was given, of type "
+            f"{type(fraction).__name__}; write 1.0 for all memory"
+        )
     if not 0 <= fraction <= 1:
-        raise ValueError(f"the fraction is a number in [0, 1], and {fraction} was given")
+        raise ValueError(
+            f"Invalid fraction value: {fraction}. Allowed range: 0~1; write 0.5 for half of the "
+            "memory"
+        )
     _lazy_init()
-    _C.set_memory_fraction(float(fraction), device_index(device))
+    _C.set_memory_fraction(fraction, device_index(device))
 
 
 def get_per_process_memory_fraction(device: DeviceLike = None) -> float:

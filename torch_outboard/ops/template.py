@@ -40,6 +40,8 @@ class Result:
         dtype: the name of an operand (default: the first one), `"dtype"` for the argument of that
             name, `"value"` for that of values (float32 for half), or a dtype such as `"int64"`.
         like: operand whose strides it gets, as in `torch.empty_like`.
+        memory_format: operand whose memory format it gets: channels last where that is, else
+            row-major order.
         strides: expression: a list, or an empty one for row-major order.
         wanted: expression: 0, and the result is an undefined tensor.
         initial: what it holds before the first launch: a number, or an operand's name.
@@ -49,6 +51,7 @@ class Result:
     sizes: str = ""
     dtype: str = ""
     like: str = ""
+    memory_format: str = ""
     strides: str = ""
     wanted: str = ""
     initial: str = ""
@@ -110,6 +113,9 @@ def templated(
         "sizes": [] if "meta" in properties else [result.sizes or same for result in made],
         "result_dtypes": [result.dtype for result in made],
         "like": [result.like for result in made],
+        "memory_formats": {
+            result.name: result.memory_format for result in tensors if result.memory_format
+        },
         "strides": {result.name: result.strides for result in tensors if result.strides},
         "wanted": {result.name: result.wanted for result in tensors if result.wanted},
         "initial": {result.name: result.initial for result in tensors if result.initial},

@@ -2,8 +2,6 @@
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
-#include <ATen/ops/_sparse_coo_tensor_unsafe.h>
 
 #include <vector>
 
@@ -38,17 +36,16 @@ at::Tensor CpuCall::map_sparse(const at::Tensor& tensor, Access access) {
     }
     return view.host;
   }
-  const at::TensorOptions options = tensor.options().device(at::kCPU);
   at::Tensor host;
   if (tensor.layout() == at::kSparse) {
     const at::SparseTensorImpl& impl = coo(tensor);
-    host = at::_sparse_coo_tensor_unsafe(map(impl.indices(), access), map(impl.values(), access),
-                                         tensor.sizes(), options, impl.coalesced());
+    host = make_sparse_coo(map(impl.indices(), access), map(impl.values(), access),
+                           impl.sparse_dim(), impl.dense_dim(), tensor.sizes(), impl.coalesced());
   } else {
     const at::SparseCsrTensorImpl& impl = compressed(tensor);
-    host = at::_sparse_compressed_tensor_unsafe(
-        map(impl.compressed_indices(), access), map(impl.plain_indices(), access),
-        map(impl.values(), access), tensor.sizes(), options);
+    host = make_sparse_compressed(map(impl.compressed_indices(), access),
+                                  map(impl.plain_indices(), access), map(impl.values(), access),
+                                  tensor.sizes(), tensor.layout());
   }
   sparse_tensors_.push_back({tensor, host, access});
   return host;
@@ -64,9 +61,8 @@ at::Tensor CpuCall::sparse_result(const at::Tensor& host) {
                            impl.dense_dim(), host.sizes(), impl.coalesced());
   }
   const at::SparseCsrTensorImpl& impl = compressed(host);
-  return at::_sparse_compressed_tensor_unsafe(
-      result(impl.compressed_indices()), result(impl.plain_indices()), result(impl.values()),
-      host.sizes(), host.options().device(device_of(device_)));
+  return make_sparse_compressed(result(impl.compressed_indices()), result(impl.plain_indices()),
+                                result(impl.values()), host.sizes(), host.layout());
 }
 
 void CpuCall::finish_sparse() {

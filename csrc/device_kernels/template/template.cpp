@@ -156,6 +156,9 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
   add_tensors(results, "sizes", Kind::kList, "result_dtypes", "like");
   add_tensors(row.texts("temporaries"), "temporary_sizes", Kind::kNumber, "temporary_dtypes",
               nullptr);
+  for (const auto& [name, operand] : row.dictionary("memory_formats")) {
+    tensors_[tensor_index(name)].memory_format = tensor_index(operand);
+  }
   for (const auto& [name, text] : row.dictionary("strides")) {
     tensors_[tensor_index(name)].strides = parse(text, Kind::kList);
   }

@@ -41,10 +41,11 @@ class TemplateKernel final : public EngineKernel {
     bool from_argument = false;  // the dtype is the argument `dtype`
     bool of_values = false;      // the dtype is that of values
     uint64_t accepts = 0;        // 0: as the first tensor
-    int like = -1;               // an operand, by index
-    Expression sizes;            // a list for results, a number for temporaries
-    Expression strides;          // empty: as `meta` or `like` say
-    Expression wanted;           // empty: yes
+    int like = -1;               // an operand, by index, and so the next
+    int memory_format = -1;
+    Expression sizes;    // a list for results, a number for temporaries
+    Expression strides;  // empty: as `meta`, `like` or `memory_format` say
+    Expression wanted;   // empty: yes
     // What it holds before the first launch: an operand by index, or one of these.
     static constexpr int kWhatWasThere = -1;
     static constexpr int kNumber = -2;

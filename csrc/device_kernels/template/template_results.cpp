@@ -1,6 +1,7 @@
 // Second step of a call: results, dense operands, temporaries, and what they hold before the first
 // launch.
 #include <ATen/ExpandUtils.h>
+#include <c10/core/MemoryFormat.h>
 
 #include "device_kernels/template/template_call.h"
 #include "tensors/empty.h"
@@ -8,6 +9,20 @@
 #include "transfer/fill.h"
 
 namespace outboard {
+namespace {
+
+// Empty for row-major ones.
+at::DimVector strides_in(at::MemoryFormat format, at::IntArrayRef sizes) {
+  if (format == at::MemoryFormat::ChannelsLast && sizes.size() == 4) {
+    return at::DimVector(c10::get_channels_last_strides_2d(sizes));
+  }
+  if (format == at::MemoryFormat::ChannelsLast3d && sizes.size() == 5) {
+    return at::DimVector(c10::get_channels_last_strides_3d(sizes));
+  }
+  return {};
+}
+
+}  // namespace
 
 bool TemplateKernel::make_results(Call& call, const torch::jit::Stack& stack) const {
   for (size_t k = 0; k < overload_.result_count(); ++k) {
@@ -44,6 +59,9 @@ bool TemplateKernel::make_results(Call& call, const torch::jit::Stack& stack) co
       strides = at::infer_dense_strides(model.sizes(), model.strides());
       if (model.is_non_overlapping_and_dense()) strides = model.strides();
       if (strides.size() != sizes.size()) strides.clear();
+    }
+    if (description.memory_format >= 0 && strides.empty()) {
+      strides = strides_in(call.tensors[description.memory_format].suggest_memory_format(), sizes);
     }
     call.results.push_back(prepare_result(
         overload_, overload_.given_output(stack, k), sizes, call.dtypes[i], device_of(call.device),

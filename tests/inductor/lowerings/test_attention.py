@@ -28,6 +28,30 @@ def test_the_kernel_of_the_device_is_called(device):
         assert "bmm" not in text
 
 
+def efficient(q: Any, k: Any, v: Any) -> Any:
+    return torch.ops.aten._scaled_dot_product_efficient_attention(q, k, v, None, True)[0] + 1
+
+
+def flash(q: Any, k: Any, v: Any) -> Any:
+    return torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, is_causal=True)[0] + 1
+
+
+@pytest.mark.parametrize("function", [efficient, flash])
+def test_operators_of_cuda(device, function):
+    """Called by their names, as programs do that were traced elsewhere; with gradients."""
+    torch.manual_seed(0)
+    # As linear layers leave it.
+    given = [torch.randn(2, 36, 4, 20, device=device).transpose(1, 2) for _ in range(3)]
+    results = []
+    for call in (function, torch.compile(function, fullgraph=True)):
+        leaves = [x.clone().requires_grad_() for x in given]
+        output = call(*leaves)
+        results.append([output, *torch.autograd.grad(output.square().sum(), leaves)])
+    for eager, compiled in zip(*results, strict=True):
+        assert compiled.stride() == eager.stride()
+        torch.testing.assert_close(compiled, eager)
+
+
 def attend(q: Any, k: Any, v: Any, slope: Any, compiled: bool, **options: Any) -> Any:
     def score(score: Any, batch: Any, head: Any, m: Any, n: Any) -> Any:
         return score + slope[head] * (m - n) * 0.1

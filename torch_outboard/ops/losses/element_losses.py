@@ -40,6 +40,8 @@ def _elementwise(
         same.append(f"{shape} > 0")
     reals = {"shape": shape} if shape else {}
     known: dict[str, Any] = {"meta": f"aten::{name}"} if meta else {}
+    # CPU's other gradients are row-major.
+    backward_like = "self" if weighted else ""
     divisor = f"reduction == {_MEAN} ? numel(self) : 1"
     return [
         templated(
@@ -48,6 +50,7 @@ def _elementwise(
             Launch("loss_each", "numel(self)"),
             dtypes=FLOATS,
             operands=f"self target{weight}",
+            results=Result("out", like="self"),
             conditions=[f"reduction == {_NONE}", *same],
             reals=reals,
             constants={"LOSS": str(number)},
@@ -85,7 +88,7 @@ def _elementwise(
             Launch("loss_backward", "numel(self)"),
             dtypes=FLOATS,
             operands=f"self target grad_output{weight}",
-            results=Result("grad", "sizes(self)"),
+            results=Result("grad", "sizes(self)", like=backward_like),
             let={"single": "numel(grad_output) == 1"},
             conditions=[
                 *same,

@@ -112,7 +112,7 @@ def rows() -> list[Row]:
             ],
             operands=f"{operands} grad neg_log_likelihood log_alpha",
             accepts=accepts,
-            results=Result("out", "sizes(log_probs)", like="log_probs"),
+            results=Result("out", "sizes(log_probs)"),
             temporaries=[
                 plan,
                 Result("following", "max(batch * most, 1)", "int32"),

@@ -18,7 +18,7 @@ def constant() -> Row:
         "remap",
         Launch("remap", "numel(out) // max(size(out, -1), 1)", groups=True),
         dtypes=EVERY,
-        results=Result("out", "padded_sizes(sizes(self), pad)"),
+        results=Result("out", "padded_sizes(sizes(self), pad)", memory_format="self"),
         conditions=[
             "len(pad) % 2 == 0",
             "len(pad) <= 2 * dims(self)",
@@ -54,7 +54,7 @@ def of_dims(dims: int, kind: str, mode: str) -> list[Row]:
             "remap",
             Launch("remap", "numel(out) // max(size(out, -1), 1)", groups=True),
             dtypes=NUMBERS,
-            results=Result("out", "padded_sizes(sizes(self), padding)"),
+            results=Result("out", "padded_sizes(sizes(self), padding)", memory_format="self"),
             numbers={"count": "0"},
             lists={"amounts": "padding", "along": "[]"},
             constants={"MODE": mode},
@@ -69,7 +69,10 @@ def of_dims(dims: int, kind: str, mode: str) -> list[Row]:
             Launch("reflect_backward", "numel(out) // max(size(out, -1), 1)", groups=True),
             dtypes=(*FLOATS, *COMPLEX),
             operands="grad_output self",
-            results=Result("out", "sizes(self)"),
+            # The meta function of replication says row-major, and compiled graphs rely on it.
+            results=Result(
+                "out", "sizes(self)", memory_format="self" if kind == "reflection" else ""
+            ),
             numbers={"padded_dims": str(dims)},
             lists={"amounts": "padding"},
             constants={"MODE": mode},

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._prims_common import suggest_memory_format
 
 from torch_outboard.ops.composed import composed
 from torch_outboard.ops.row import BOOL, COMPLEX, EVERY, FLOATS, INTEGERS, Row
@@ -186,10 +187,16 @@ def windows() -> list[Row]:
     ]
 
 
+def _copied(view: Tensor, shape: Sequence[int], model: Tensor) -> Tensor:
+    """The elements in row-major order with another shape, in the memory format of `model`."""
+    copy = view.clone(memory_format=torch.contiguous_format).reshape(shape)
+    return copy.contiguous(memory_format=suggest_memory_format(model))
+
+
 def _channel_shuffle(self: Tensor, groups: int) -> Tensor:
     shape = self.shape
     grouped = self.reshape([shape[0], groups, shape[1] // groups, *shape[2:]])
-    return grouped.transpose(1, 2).reshape(shape)
+    return _copied(grouped.transpose(1, 2), shape, self)
 
 
 def _pixel_shuffle(self: Tensor, upscale_factor: int) -> Tensor:
@@ -197,8 +204,7 @@ def _pixel_shuffle(self: Tensor, upscale_factor: int) -> Tensor:
     *batch, channels, h, w = self.shape
     c = channels // (r * r)
     x = self.reshape([*batch, c, r, r, h, w])
-    x = x.movedim(-4, -2).movedim(-4, -1).clone(memory_format=torch.contiguous_format)
-    return x.reshape([*batch, c, h * r, w * r])
+    return _copied(x.movedim(-4, -2).movedim(-4, -1), [*batch, c, h * r, w * r], self)
 
 
 def _pixel_unshuffle(self: Tensor, downscale_factor: int) -> Tensor:
@@ -206,8 +212,7 @@ def _pixel_unshuffle(self: Tensor, downscale_factor: int) -> Tensor:
     *batch, c, height, width = self.shape
     h, w = height // r, width // r
     x = self.reshape([*batch, c, h, r, w, r])
-    x = x.movedim(-3, -4).movedim(-1, -3).clone(memory_format=torch.contiguous_format)
-    return x.reshape([*batch, c * r * r, h, w])
+    return _copied(x.movedim(-3, -4).movedim(-1, -3), [*batch, c * r * r, h, w], self)
 
 
 def _narrow_copy(self: Tensor, dim: int, start: int, length: int) -> Tensor:
@@ -342,13 +347,6 @@ def _glu(self: Tensor, dim: int, out: Tensor) -> None:
     torch.mul(a, b.sigmoid(), out=out)
 
 
-def _glu_backward(grad_output: Tensor, self: Tensor, dim: int) -> Tensor:
-    a, b = self.chunk(2, dim)
-    gate = b.sigmoid()
-    first = grad_output * gate
-    return torch.cat([first, first * a * (1 - gate)], dim)
-
-
 def _renorm(self: Tensor, p: float, dim: int, maxnorm: float, out: Tensor) -> None:
     others = [d for d in range(self.dim()) if d != dim % self.dim()]
     norm = torch.linalg.vector_norm(self, p, others, True)
@@ -400,13 +398,6 @@ def halves() -> list[Row]:
             meta="aten::glu",
             casts="RuntimeError",
             dtypes=FLOATS,
-            **FAMILY,
-        ),
-        composed(
-            "glu_backward glu_backward.grad_input",
-            _glu_backward,
-            dtypes=FLOATS,
-            conditions=["dims(self) > 0", "size(self, dim) % 2 == 0"],
             **FAMILY,
         ),
         composed(

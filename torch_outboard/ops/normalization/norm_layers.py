@@ -232,7 +232,7 @@ def _batch_norm(mixed: bool, rounded: bool, in_parts: bool) -> list[Row]:
                 *_some_float32(mixed, names),
             ],
             results=[
-                Result("out", like="input"),
+                Result("out", memory_format="input"),
                 *_statistics(mixed, "mean", f"({training}) ? [channels] : {sizes[0]}"),
                 *_statistics(mixed, "rstd", f"({training}) ? [channels] : {sizes[1]}"),
                 *more,
@@ -295,7 +295,9 @@ def _batch_norm_backward(mixed: bool, in_parts: bool) -> list[Row]:
                 *_fits("weight running_mean running_var", "[channels]"),
             ],
             results=[
-                Result("grad_input", "sizes(input)", like="input", wanted="output_mask[0]"),
+                Result(
+                    "grad_input", "sizes(input)", memory_format="input", wanted="output_mask[0]"
+                ),
                 Result("grad_weight", "[channels]", dtype, wanted="output_mask[1]"),
                 Result("grad_bias", "[channels]", dtype, wanted="output_mask[2]"),
             ],
@@ -339,7 +341,7 @@ def _group_norm(mixed: bool) -> Row:
             *_some_float32(mixed, "weight bias"),
         ],
         results=[
-            Result("out", like="input"),
+            Result("out", memory_format="input"),
             *_statistics(mixed, "mean rstd", "[N, group]"),
         ],
         numbers={"n": "HxW", "blocks": "blocks", "groups": "group"},
@@ -370,7 +372,7 @@ def _group_norm_backward(mixed: bool) -> Row:
             *_fits("weight", "[C]"),
         ],
         results=[
-            Result("grad_input", "sizes(input)", like="input", wanted="output_mask[0]"),
+            Result("grad_input", "sizes(input)", memory_format="input", wanted="output_mask[0]"),
             Result("grad_weight", "[C]", dtype, wanted="output_mask[1]"),
             Result("grad_bias", "[C]", dtype, wanted="output_mask[2]"),
         ],

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from torch_outboard.ops.pointwise_row import pointwise
 from torch_outboard.ops.row import BOOL, FLOATS, INTEGERS, SIGNED, Row, template
 from torch_outboard.ops.template import Launch, Result, templated
 
@@ -211,16 +212,12 @@ def _dropout() -> list[Row]:
             random="1",
             family="random",
         ),
-        templated(
+        pointwise(
             "native_dropout_backward native_dropout_backward.out",
-            "dropout_backward",
-            Launch("dropout_backward", "numel(grad_output)"),
-            dtypes=FLOATS,
-            operands="grad_output mask",
-            accepts={"mask": "bool"},
-            results=Result("out", "sizes(grad_output)"),
-            conditions=["sizes(mask) == sizes(grad_output)"],
-            reals={"factor": "scale"},
+            "grad_output:grad mask",
+            "grad * (mask * scale)",
+            FLOATS,
+            scalars="scale",
             family="random",
         ),
     ]

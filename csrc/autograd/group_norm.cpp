@@ -1,0 +1,62 @@
+// Group normalization whose gradient has the layout of the input, as on CPU. PyTorch's derivative
+// makes what it differentiates contiguous on every other device, and the gradient with it.
+#include <ATen/FuncTorchTLS.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/native_group_norm_ops.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include <optional>
+#include <tuple>
+
+#include "autograd/generated_autograd.h"
+#include "dispatch/makers/yielding_library.h"
+
+namespace outboard {
+namespace {
+
+using at::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// Its argument; the gradient is brought into a memory format.
+struct GradientInFormat : public torch::autograd::Function<GradientInFormat> {
+  static constexpr bool is_traceable = true;  // by compiled autograd
+
+  static Tensor forward(AutogradContext* context, const Tensor& input, int64_t format) {
+    context->saved_data["format"] = format;
+    return input;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    // With a graph of its own CPU's gradient is contiguous.
+    if (!gradients[0].defined() || at::GradMode::is_enabled()) return {gradients[0], Tensor()};
+    const auto format = static_cast<at::MemoryFormat>(context->saved_data["format"].toInt());
+    return {gradients[0].contiguous(format), Tensor()};
+  }
+};
+
+std::tuple<Tensor, Tensor, Tensor> group_norm(c10::DispatchKeySet keys, const Tensor& input,
+                                              const std::optional<Tensor>& weight,
+                                              const std::optional<Tensor>& bias, c10::SymInt batch,
+                                              c10::SymInt channels, c10::SymInt rest,
+                                              int64_t groups, double eps) {
+  const at::MemoryFormat format = input.suggest_memory_format();
+  // Functions in C++ have no derivative in forward mode, and torch.func refuses them.
+  const bool brings = format != at::MemoryFormat::Contiguous && at::GradMode::is_enabled() &&
+                      input.requires_grad() && !input._fw_grad(/*level=*/0).defined() &&
+                      at::functorch::functorchTLSAccessor() == nullptr;
+  return at::_ops::native_group_norm::redispatch(
+      generated_autograd(keys),
+      brings ? GradientInFormat::apply(input, static_cast<int64_t>(format)) : input, weight, bias,
+      std::move(batch), std::move(channels), std::move(rest), groups, eps);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
+  YieldingLibrary(library, c10::DispatchKey::AutogradPrivateUse1)
+      .impl("native_group_norm", TORCH_FN(group_norm));
+}
+
+}  // namespace outboard

@@ -1,0 +1,124 @@
+"""Attention by the operators of CUDA: shapes, strides and dtypes as their meta functions say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+from torch.testing import assert_close
+
+pytestmark = pytest.mark.separate
+
+aten = torch.ops.aten
+QUERIES, KEYS, SIZE = 36, 40, 20
+
+ORDERS = {
+    "contiguous": lambda *sizes: torch.randn(sizes),
+    # As linear layers leave it: (batch, rows, heads, elements) in memory.
+    "rows first": lambda b, h, n, d: torch.randn(b, n, h, d).transpose(1, 2),
+    "transposed": lambda b, h, n, d: torch.randn(b, h, d, n).mT.contiguous().transpose(0, 1)
+    .contiguous().transpose(0, 1),
+}  # fmt: skip
+
+
+def operands(order: str) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    return [ORDERS[order](2, 4, rows, SIZE) for rows in (QUERIES, KEYS, KEYS)]
+
+
+def assert_as_said(real: Sequence[Any], said: Sequence[Any]) -> None:
+    for got, want in zip(real, said, strict=True):
+        if isinstance(want, torch.Tensor):
+            assert (got.shape, got.stride(), got.dtype) == (want.shape, want.stride(), want.dtype)
+        elif want is None:
+            assert got is None
+        else:
+            assert got == want
+
+
+def check(operator: Any, backward: Any, device: torch.device, args: Any, gradients: Any) -> None:
+    """`gradients`: makes arguments of `backward` from those of the call and its results."""
+    moved = [t.to(device) if isinstance(t, torch.Tensor) else t for t in args]
+    on_meta = [t.to("meta") if isinstance(t, torch.Tensor) else t for t in args]
+    real, said = operator(*moved), operator(*on_meta)
+    assert_as_said(real, said)
+    assert_as_said(backward(*gradients(moved, real))[:3], backward(*gradients(on_meta, said))[:3])
+
+
+@pytest.mark.parametrize("kind", ["all keys", "masked", "causal"])
+@pytest.mark.parametrize("order", ORDERS)
+def test_efficient(device: torch.device, order: str, kind: str) -> None:
+    mask = torch.randn(2, 4, QUERIES, KEYS) if kind == "masked" else None
+    causal = kind == "causal"
+    args = [*operands(order), mask, True, 0.0, causal]
+
+    def gradients(args: Any, results: Any) -> list[Any]:
+        output, *rest = results
+        return [
+            torch.ones_like(output),
+            *args[:4],
+            output,
+            *rest,
+            0.0,
+            [True] * 3 + [False],
+            causal,
+        ]
+
+    check(
+        aten._scaled_dot_product_efficient_attention.default,
+        aten._scaled_dot_product_efficient_attention_backward.default,
+        device,
+        args,
+        gradients,
+    )
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("order", ORDERS)
+def test_flash(device: torch.device, order: str, causal: bool) -> None:
+    def gradients(args: Any, results: Any) -> list[Any]:
+        output, logsumexp, none, _, queries, keys, seed, offset, _ = results
+        rest = [output, logsumexp, none, none, queries, keys, 0.0, causal, seed, offset]
+        return [torch.ones_like(output), *args[:3], *rest]
+
+    check(
+        aten._scaled_dot_product_flash_attention.default,
+        aten._scaled_dot_product_flash_attention_backward.default,
+        device,
+        [*operands(order), 0.0, causal],
+        gradients,
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("name", ["efficient", "flash"])
+def test_values_and_gradients(device: torch.device, name: str, dtype: torch.dtype) -> None:
+    made = []
+    for place in ("cpu", device):
+        leaves = [t.to(place, dtype).requires_grad_() for t in operands("rows first")]
+        if place == "cpu":
+            output = scaled_dot_product_attention(*leaves, is_causal=True)
+        elif name == "efficient":
+            operator = aten._scaled_dot_product_efficient_attention
+            output = operator(*leaves, None, True, is_causal=True)[0]
+        else:
+            output = aten._scaled_dot_product_flash_attention(*leaves, is_causal=True)[0]
+        made.append([output, *torch.autograd.grad(output.square().sum(), leaves)])
+    for want, got in zip(*made, strict=True):
+        # Sums are kept in float, also those of float64.
+        near = {"rtol": 0.05, "atol": 0.05} if dtype == torch.bfloat16 else {}
+        assert_close(got.cpu(), want, **near)
+
+
+def test_no_sums_without_need(device: torch.device) -> None:
+    q, k, v = (t.to(device) for t in operands("contiguous"))
+    operator = aten._scaled_dot_product_efficient_attention
+    output, sums, seed, offset = operator(q, k, v, None, False)
+    assert sums.shape == (2, 4, 0)
+    with pytest.raises(RuntimeError, match="compute_log_sumexp=True"):
+        aten._scaled_dot_product_efficient_attention_backward(
+            output, q, k, v, None, output, sums, seed, offset, 0.0, [True, True, True, False]
+        )
