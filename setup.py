@@ -74,9 +74,9 @@ LIBRARY = f"{PACKAGE}.lib.libtorch_outboard"
 DRIVERS = ("host", "torture", "ocl", "riscv")
 # Sources that drivers have in common are compiled into each.
 COMMON_SOURCES = {
-    "host": ("compiler", "communication"),
-    "ocl": ("common",),
-    "riscv": ("common", "queues", "compiler"),
+    "host": ("compiler", "communication", "settings"),
+    "ocl": ("common", "settings"),
+    "riscv": ("common", "queues", "compiler", "settings"),
 }
 SOURCES_PER_UNIT = 5
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-deprecated-declarations"]
@@ -256,7 +256,7 @@ def compilation_units(paths: list[str], folder: Path) -> list[str]:
         count = -(-len(members) // SOURCES_PER_UNIT)
         for i in range(count):
             unit = folder / sources_folder / (f"{i + 1}_of_{count}.cpp" if count > 1 else "all.cpp")
-            # Below ROOT, so that __FILE__ is the same in every clone and a compiler cache serves all.
+            # Below ROOT, so that __FILE__ is the same in every clone: a compiler cache serves all.
             text = "".join(f'#include "{member.as_posix()}"\n' for member in members[i::count])
             if not unit.exists() or unit.read_text() != text:  # or it would be compiled again
                 unit.parent.mkdir(parents=True, exist_ok=True)
