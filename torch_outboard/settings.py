@@ -1,6 +1,7 @@
 """Reading the environment variables of the kit and of its drivers, and a warning for others.
 
-`setting_table` holds all of them. A value that is not possible raises at the first use of the device.
+`setting_table` holds all of them. A value that is not possible raises at the first use of the
+device.
 
 A variable that is misspelt would do nothing without a word. A driver that is installed apart says
 which are its own in its module, as `SETTINGS`, names such as `OUTBOARD_MYCHIP_SPEED`; where it says

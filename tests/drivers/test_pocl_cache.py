@@ -1,4 +1,4 @@
-"""Where PoCL keeps what it compiles: nobody else's libraries are loaded, and a full disk is told."""
+"""Where PoCL keeps what it compiles: no library of others is loaded, and a full disk is told."""
 
 from __future__ import annotations
 

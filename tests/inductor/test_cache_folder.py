@@ -38,7 +38,8 @@ def test_a_folder_of_others_is_not_used(tmp_path: Path, named: bool) -> None:
     folder.chmod(0o777)
     settings = {"TORCHINDUCTOR_CACHE_DIR": str(folder)} if named else {}
     instead, said, mode = used(TMPDIR=str(tmp_path), **settings)
-    assert Path(instead).parent == tmp_path and instead != str(folder)
+    assert Path(instead).parent == tmp_path
+    assert instead != str(folder)
     assert f"compiled graphs are not kept, because Inductor loads code from its cache and the folder {folder} can be written by others" in said  # fmt: skip # noqa: E501
     assert mode == "0o700"
     assert [entry.name for entry in os.scandir(tmp_path)] == [folder.name]

@@ -1,7 +1,7 @@
 """The folder from which Inductor loads pickles, Python and libraries that it once wrote.
 
-Its default is a name in the folder for temporary files that anybody can guess, and Inductor looks at
-neither owner nor mode.
+Its default is a name in the folder for temporary files that anybody can guess, and Inductor looks
+at neither owner nor mode.
 """
 
 from __future__ import annotations
