@@ -48,7 +48,7 @@ Settings read_settings() {
   settings.memory_bytes = number_setting("OUTBOARD_OCL_MEMORY_BYTES", 1, uint64_t{1} << 60, 0);
   settings.mask = list_setting("OUTBOARD_OCL_MASK");
   settings.processor = text_setting("OUTBOARD_OCL_PROCESSOR");
-  settings.nvidia_forms = number_setting("OUTBOARD_OCL_NVIDIA_FORMS", 0, 1, 0) == 1;
+  settings.nvidia_forms = choice_setting("OUTBOARD_OCL_NVIDIA_FORMS", {"0", "1"}) == "1";
   settings.events = choice_setting("OUTBOARD_OCL_EVENTS", {"each", "late"});
   for (const std::string& name : settings.mask) {
     check_choice("OUTBOARD_OCL_MASK", name, {"float16", "float64", "subgroups"});
