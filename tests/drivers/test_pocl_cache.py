@@ -106,7 +106,7 @@ def test_the_attack_works_on_whoever_trusts_the_folder(poisoned: Path, tmp_path:
     assert mark.exists()
 
 
-@pytest.mark.parametrize("kept", [None, "", "programs"])
+@pytest.mark.parametrize("kept", [None, "", pytest.param("programs", marks=pytest.mark.slow)])
 def test_a_foreign_library_in_the_users_cache_folder_is_not_loaded(
     poisoned: Path, tmp_path: Path, kept: str | None
 ) -> None:
@@ -306,6 +306,7 @@ def test_the_oldest_entries_go_unless_another_process_may_use_them(entries: list
     assert not (programs / "pocl" / "tempfile_abc").exists()
 
 
+@pytest.mark.slow
 def test_without_a_limit_all_stay(entries: list[Path]) -> None:
     programs = str(entries[0].parents[2])
     done = start(INITIALIZE, OUTBOARD_CACHE_DIR=programs, OUTBOARD_CACHE_LIMIT="0")
