@@ -74,9 +74,9 @@ LIBRARY = f"{PACKAGE}.lib.libtorch_outboard"
 DRIVERS = ("host", "torture", "ocl", "riscv")
 # Sources that drivers have in common are compiled into each.
 COMMON_SOURCES = {
-    "host": ("compiler", "communication"),
-    "ocl": ("common",),
-    "riscv": ("common", "queues", "compiler"),
+    "host": ("compiler", "communication", "settings"),
+    "ocl": ("common", "settings"),
+    "riscv": ("common", "queues", "compiler", "settings"),
 }
 SOURCES_PER_UNIT = 5
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-deprecated-declarations"]

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+import platformdirs
 import pytest
 
 if TYPE_CHECKING:  # PyTorch is imported when the driver is chosen
@@ -46,6 +47,12 @@ def choose_driver(driver: str | None) -> None:
         is_path = os.sep in driver or driver.endswith(".so")
         os.environ["OUTBOARD_DRIVER"] = os.path.abspath(driver) if is_path else driver
 
+
+# Tests name folders of their own for compiled programs; what PoCL compiled before serves all.
+os.environ.setdefault(
+    "POCL_CACHE_DIR",
+    os.path.join(platformdirs.user_cache_dir("torch_outboard"), "programs", "pocl"),
+)
 
 # Other conftest files import PyTorch before pytest has read its options, and that settles the name
 # of the device.

@@ -1,14 +1,20 @@
-"""Environment variables that look like settings and are none."""
+"""Environment variables: values that are not possible, and names that look like settings."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support import run_python, try_python
-from torch_outboard import settings
+from tools import settings_page
+from torch_outboard import _C, settings
+from torch_outboard.setting_table import TABLE, Setting
 
 ROOT = Path(__file__).resolve().parents[1]
 USE = "import torch, torch_outboard; torch.ones(2, device=torch_outboard.device_name())"
@@ -19,14 +25,141 @@ def test_the_table_holds_what_the_sources_read():
     read = set()
     for folder in ("csrc", "torch_outboard"):
         for file in (ROOT / folder).rglob("*"):
-            if file.suffix in (".py", ".c", ".cpp", ".h") and file.name != "settings.py":
+            if file.suffix in (".py", ".c", ".cpp", ".h") and file.name != "setting_table.py":
                 read |= set(re.findall(r'"(OUTBOARD_[A-Z0-9_]*[A-Z0-9])"', file.read_text()))
     assert read == settings.KNOWN
 
 
-def test_every_setting_is_described():
-    texts = "".join(file.read_text() for file in (ROOT / "README.md", ROOT / "docs" / "testing.md"))
-    assert {name for name in settings.KNOWN if f"`{name}`" not in texts} == set()
+def test_the_page_of_settings_is_the_table():
+    assert settings_page.PAGE.read_text() == settings_page.page(), "python -m tools.settings_page"
+
+
+def test_the_first_page_shows_settings_that_there_are():
+    table = (ROOT / "README.md").read_text().partition("## Settings")[2].partition("## ")[0]
+    assert set(re.findall(r"`(OUTBOARD_\w*\w)`", table)) - {"OUTBOARD_"} <= settings.KNOWN
+
+
+NO_NUMBERS = ["nan", "inf", "-1", "+1", "1_0", "0x10", "1e", "e3", "one", "٣", "--", " 1", "1 "]
+
+
+def bad_values(setting: Setting) -> list[str]:
+    """Values that the setting does not have."""
+    if setting.kind == "flag":
+        return ["yes", "true", "2", "-1", "on", " 1", "01"]
+    if setting.kind == "choice":
+        return ["none of them", setting.choices[0].upper(), setting.choices[0] + " ", ","]
+    if setting.kind == "list":
+        return [",,,", " ", ", ,"] + (["float16,wrong", "wrong"] if setting.choices else [])
+    if setting.kind == "whole":
+        beyond = [str(int(setting.high) + 1), "1.5", "1e3", str(2**64), str(10**30)]
+        return NO_NUMBERS + beyond + (["0"] if setting.low > 0 else [])
+    return [*NO_NUMBERS, "2e9", "1e400", "-0.5"] if setting.kind == "number" else []
+
+
+def good_values(setting: Setting) -> list[str]:
+    if setting.kind == "flag":
+        return ["0", "1"]
+    if setting.kind == "choice":
+        return list(setting.choices)
+    if setting.kind == "list":
+        return [",".join(setting.choices)] if setting.choices else ["one, two,"]
+    if setting.kind == "whole":
+        return [str(int(setting.low)), f"00{int(setting.high)}"]
+    return ["0", "1e9", "0.5", ".5", "1.", "2e-1"] if setting.kind == "number" else ["anything"]
+
+
+# Texts of any kind are possible values of the others.
+CHECKED = [setting for setting in TABLE if setting.kind != "text"]
+
+
+@pytest.mark.parametrize("setting", TABLE, ids=lambda setting: setting.name)
+def test_bad_values_are_named_with_what_is_possible(setting: Setting, monkeypatch):
+    for value in bad_values(setting):
+        monkeypatch.setenv(setting.name, value)
+        with pytest.raises(ValueError, match=re.escape(f"{setting.name}={value!r} ")) as raised:
+            settings.read(setting.name)
+        possible = [f"{setting.low:g} to "] if setting.high else setting.choices
+        assert all(word in str(raised.value) for word in possible) or setting.kind == "list"
+        assert settings.first_problem(setting.driver) == str(raised.value)
+    for value in good_values(setting):
+        monkeypatch.setenv(setting.name, value)
+        assert settings.read(setting.name) is not None
+        assert settings.first_problem(setting.driver) is None
+    monkeypatch.setenv(setting.name, "")
+    assert settings.read(setting.name) is None
+
+
+def test_settings_of_other_drivers_do_not_matter(monkeypatch):
+    monkeypatch.setenv("OUTBOARD_HOST_DEVICES", "many")
+    assert settings.first_problem("ocl") is None
+    assert "OUTBOARD_HOST_DEVICES='many'" in str(settings.first_problem("host"))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("OUTBOARD_WAIT_TIMEOUT", "nan"), ("OUTBOARD_BLOCKING", "yes"), ("OUTBOARD_HOST_ACCESS", "x")],
+)
+def test_the_first_use_raises_and_not_the_import(variable: str, value: str):
+    code = """
+        import torch
+        import torch_outboard
+        try:
+            torch.ones(2, device=torch_outboard.device_name())
+        except ValueError as error:
+            print(error)
+    """
+    printed = run_python(code, OUTBOARD_DRIVER="host", **{variable: value})
+    assert printed.startswith(f"{variable}={value!r} is n")
+
+
+# The sentences of C and C++ for settings that they read, and "" where they take a value.
+IN_C = """
+import json, os, sys
+from torch_outboard.drivers import contract, host, ocl
+from torch_outboard.drivers.client import Client, DriverError
+
+driver = {"host": host, "ocl": ocl}[sys.argv[1]]
+said = []
+for name, value in json.load(sys.stdin):
+    os.environ[name] = value
+    try:
+        Client(contract.load(driver.library_path()))
+        said.append("")
+    except DriverError as error:
+        said.append(str(error))
+    del os.environ[name]
+print(json.dumps(said))
+"""
+
+
+@pytest.mark.parametrize("driver", ["host", "ocl"])
+def test_drivers_refuse_the_same(driver: str):
+    read = [s for s in CHECKED if s.driver == driver]
+    cases = [(s.name, value) for s in read for value in bad_values(s)]
+    done = subprocess.run(
+        [sys.executable, "-c", IN_C, driver],
+        input=json.dumps(cases),
+        env={k: v for k, v in os.environ.items() if not k.startswith("OUTBOARD_")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for (name, value), sentence in zip(cases, json.loads(done.stdout), strict=True):
+        wrong = value.rpartition(",")[2] or value
+        assert name in sentence, (name, value, sentence)
+        assert wrong[:100] in sentence, (name, value, sentence)
+
+
+@pytest.mark.parametrize("name", _C.runtime_settings())
+def test_the_runtime_refuses_the_same(name: str, monkeypatch):
+    setting = settings.SETTINGS[name]
+    for value in bad_values(setting):
+        monkeypatch.setenv(setting.name, value)
+        with pytest.raises(ValueError, match=re.escape(f"{setting.name}='{value}' ")):
+            _C.check_settings()
+    for value in good_values(setting):
+        monkeypatch.setenv(setting.name, value)
+        _C.check_settings()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,10 @@
-"""The environment variables of the kit and of its drivers, and a warning for others.
+"""Reading the environment variables of the kit and of its drivers, and a warning for others.
+
+`setting_table` holds all of them. A value that is not possible raises at the first use of the
+device.
 
 A variable that is misspelt would do nothing without a word. A driver that is installed apart says
-which are its own in its module, as `SETTINGS`, names such as "OUTBOARD_MYCHIP_SPEED"; where it says
+which are its own in its module, as `SETTINGS`, names such as `OUTBOARD_MYCHIP_SPEED`; where it says
 nothing, all that begin with its name in capitals are its.
 """
 
@@ -9,53 +12,80 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import warnings
 from collections.abc import Iterable
 
 from torch_outboard.drivers.discovery import SHIPPED_DRIVERS, installed_drivers
+from torch_outboard.setting_table import SETTINGS, Setting
 
 PREFIX = "OUTBOARD_"
 
-# README.md says what each means, docs/testing.md what those for tests mean.
-KNOWN = frozenset(
-    {
-        "OUTBOARD_BLOCKING",
-        "OUTBOARD_CACHE_DIR",
-        "OUTBOARD_CACHE_LIMIT",
-        "OUTBOARD_CACHE_SHARED",
-        "OUTBOARD_CLANG",
-        "OUTBOARD_CLANG_DIALECT",
-        "OUTBOARD_CLANG_SECONDS",
-        "OUTBOARD_COMMUNICATION",
-        "OUTBOARD_DRIVER",
-        "OUTBOARD_FALLBACK_ALLOW",
-        "OUTBOARD_FALLBACK_COPIED",
-        "OUTBOARD_FALLBACK_DENY",
-        "OUTBOARD_FALLBACK_SHARED",
-        "OUTBOARD_HOST_ACCESS",
-        "OUTBOARD_HOST_DEVICES",
-        "OUTBOARD_HOST_MEMORY",
-        "OUTBOARD_HOST_THREADS",
-        "OUTBOARD_OCL_COPIES",
-        "OUTBOARD_OCL_DEVICES",
-        "OUTBOARD_OCL_EVENTS",
-        "OUTBOARD_OCL_LIBRARY",
-        "OUTBOARD_OCL_MASK",
-        "OUTBOARD_OCL_MEMORY",
-        "OUTBOARD_OCL_MEMORY_BYTES",
-        "OUTBOARD_OCL_NVIDIA_FORMS",
-        "OUTBOARD_OCL_PROCESSOR",
-        "OUTBOARD_RISCV_DEVICES",
-        "OUTBOARD_RISCV_MEMORY",
-        "OUTBOARD_RISCV_TIME_LIMIT",
-        "OUTBOARD_RISCV_UNICORN",
-        "OUTBOARD_TORTURE",
-        "OUTBOARD_WAIT_TIMEOUT",
-        "OUTBOARD_WAIT_WARNING",
-        "OUTBOARD_WAY",
-        "OUTBOARD_WORK_IN_FLIGHT",
-    }
-)
+KNOWN = frozenset(SETTINGS)
+
+# What C++ takes, too.
+_NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+def read(name: str) -> str | int | float | list[str] | None:
+    """The value of a setting; None if it is unset or empty.
+
+    Raises:
+        ValueError: if the value is not possible, with the range.
+    """
+    text = os.environ.get(name, "")
+    if not text:
+        return None
+    setting = SETTINGS[name]
+    if problem := problem_with(setting, text):
+        raise ValueError(f"{name}={text!r} {problem}")
+    if setting.kind in ("flag", "whole"):
+        return int(text)
+    if setting.kind == "number":
+        return float(text)
+    return _words(text) if setting.kind == "list" else text
+
+
+def problem_with(setting: Setting, text: str) -> str | None:
+    """Why a text is no value of a setting, as the end of a sentence."""
+    kind = setting.kind
+    if kind == "flag":
+        return None if text in ("0", "1") else "is neither 0 nor 1"
+    if kind == "choice":
+        return None if text in setting.choices else f"is none of {', '.join(setting.choices)}"
+    if kind == "list":
+        words = _words(text)
+        if not words:
+            return "names nothing"
+        wrong = [word for word in words if setting.choices and word not in setting.choices]
+        return f"names {wrong[0]}, which is none of {', '.join(setting.choices)}" if wrong else None
+    if kind in ("whole", "number"):
+        whole = kind == "whole"
+        possible = text.isascii() and text.isdigit() if whole else bool(_NUMBER.fullmatch(text))
+        number = (int(text) if whole else float(text)) if possible else -1
+        if not setting.low <= number <= setting.high:
+            return f"is no {'whole ' if whole else ''}number from {range_of(setting)}"
+    return None
+
+
+def range_of(setting: Setting) -> str:
+    """The smallest and the largest number of a setting, in words."""
+    return f"{setting.low:g} to {setting.high if setting.kind == 'whole' else f'{setting.high:g}'}"
+
+
+def first_problem(driver: str) -> str | None:
+    """A sentence about a setting of the environment that the kit or a driver cannot take."""
+    for name in sorted(os.environ):
+        if name in SETTINGS and SETTINGS[name].driver in ("", driver):
+            try:
+                read(name)
+            except ValueError as error:
+                return str(error)
+    return None
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def unknown(driver: str = "", module: str | None = None) -> list[str]:

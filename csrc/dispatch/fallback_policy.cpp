@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <mutex>
+#include <set>
 #include <shared_mutex>
+#include <utility>
 
 namespace outboard {
 namespace {
@@ -36,11 +39,32 @@ Listing listing_of(const std::string& name) {
   return Listing::kNone;
 }
 
+std::atomic<AsksForPrinting> g_is_printing{nullptr};
+
+// Operators, without overloads, that a warning named.
+struct Warned {
+  std::mutex mutex;
+  std::set<std::pair<std::string, Way>> names;
+};
+
+Warned& warned_operators() {
+  static auto* instance = new Warned;
+  return *instance;
+}
+
+bool is_first_warning(const std::string& name, Way way) {
+  Warned& all = warned_operators();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  return all.names.emplace(without_overload(name), way).second;
+}
+
 const char* description(Way way) {
   return way == Way::kShared ? "a host kernel on shared memory" : "a host kernel on copies";
 }
 
 }  // namespace
+
+void set_asks_for_printing(AsksForPrinting function) noexcept { g_is_printing.store(function); }
 
 Policy fallback_policy(Way way) { return g_policies[static_cast<int>(way)].load(); }
 
@@ -99,7 +123,13 @@ void check_fallback(Operator& entry, Way way, at::ScalarType dtype, c10::DeviceI
         "; allow it with torch_outboard.fallback.allow(\"", entry.name,
         "\") or bring a kernel with torch_outboard.kernel");
   }
-  if (!entry.warned[static_cast<int>(way)].exchange(true)) {
+  std::atomic<bool>& warned = entry.warned[static_cast<int>(way)];
+  if (warned.load(std::memory_order_relaxed)) return;
+  // Whoever prints a tensor cares for its values alone, and other calls are still to be told of.
+  const AsksForPrinting is_printing = g_is_printing.load();
+  if (is_printing != nullptr && is_printing()) return;
+  warned.store(true);
+  if (is_first_warning(entry.name, way)) {
     TORCH_WARN(entry.name, type, " runs as ", description(way), " on ", device_of(device),
                ", which has no kernel of its own for it; this is said once per operator, and "
                "torch_outboard.fallback sets what may run so");
@@ -116,6 +146,9 @@ void reset_fallback_warnings() {
   for (const std::string& name : router_names()) {
     for (std::atomic<bool>& warned : router_entry(name).warned) warned.store(false);
   }
+  Warned& all = warned_operators();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  all.names.clear();
 }
 
 }  // namespace outboard

@@ -37,4 +37,9 @@ bool is_allowed(const Operator& entry, Way way);
 // Forgets which operators were warned about.
 OUTBOARD_API void reset_fallback_warnings();
 
+// `function` says whether the calling thread prints tensors, which is no reason for a warning. It
+// is called before a warning, and may take the interpreter lock.
+using AsksForPrinting = bool (*)();
+OUTBOARD_API void set_asks_for_printing(AsksForPrinting function) noexcept;
+
 }  // namespace outboard

@@ -140,7 +140,7 @@ void run_on_stream(const torch::jit::Stack& stack, size_t arguments, c10::Device
   } catch (...) {
     const StreamState& stream = current_stream_state(device);
     if (!stream.idle() && !stream.capturing.load(std::memory_order_acquire)) {
-      defer_status(wait_for_queue(driver(), stream.queue), "queue_synchronize");
+      defer_status(wait_for_queue_once(driver(), stream.queue), "queue_synchronize");
     }
     throw;
   }

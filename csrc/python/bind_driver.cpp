@@ -3,6 +3,7 @@
 // Whatever may load the driver, wait or take a lock runs without the interpreter lock.
 #include <pybind11/stl.h>
 
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -14,7 +15,9 @@
 #include "runtime/fork.h"
 #include "runtime/streams/graph.h"
 #include "runtime/hooks.h"
+#include "runtime/settings.h"
 #include "runtime/streams/stream.h"
+#include "runtime/streams/wait.h"
 
 namespace py = pybind11;
 
@@ -106,6 +109,37 @@ void call_finder() {
   }
 }
 
+// What a signal handler raised in a wait, KeyboardInterrupt as a rule. Guarded by the interpreter
+// lock; leaked, as threads may wait until the process ends.
+std::optional<py::error_already_set>& raised_by_handler() {
+  static auto* error = new std::optional<py::error_already_set>;
+  return *error;
+}
+
+// For waits that cannot throw: Python raises when it comes to run again.
+int raise_in_python(void*) {
+  if (!raised_by_handler().has_value()) return 0;
+  raised_by_handler()->restore();
+  raised_by_handler().reset();
+  return -1;
+}
+
+bool handle_signals() {
+  const py::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() == 0) return false;
+  raised_by_handler().emplace();
+  Py_AddPendingCall(&raise_in_python, nullptr);
+  return true;
+}
+
+void raise_of_handler() {
+  const py::gil_scoped_acquire gil;
+  if (!raised_by_handler().has_value()) return;
+  const py::error_already_set error = *raised_by_handler();
+  raised_by_handler().reset();
+  throw error;
+}
+
 void bind_choice(py::module_& m) {
   m.def("use_driver_library", &use_driver_library, NoGil());
   m.def(
@@ -127,6 +161,9 @@ void bind_choice(py::module_& m) {
   m.def("driver_name", []() { return std::string(driver().name); }, NoGil());
   m.def("finalize_driver", &finalize_driver, NoGil());
   m.def("in_bad_fork", &in_bad_fork);
+  m.def("check_settings", &check_settings);
+  m.def("runtime_settings", &runtime_settings);
+  set_signal_handling(&handle_signals, &raise_of_handler);
 }
 
 void bind_devices(py::module_& m) {

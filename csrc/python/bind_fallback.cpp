@@ -33,6 +33,20 @@ std::string find_call_site() {
   return site;
 }
 
+// Whether Python is below torch._tensor_str.
+bool is_printing() {
+  if (!Py_IsInitialized()) return false;
+  py::gil_scoped_acquire lock;
+  py::object frame =
+      py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
+  while (frame && !frame.is_none()) {
+    const auto file = frame.attr("f_code").attr("co_filename").cast<std::string>();
+    if (file.ends_with("/torch/_tensor_str.py")) return true;
+    frame = frame.attr("f_back");
+  }
+  return false;
+}
+
 py::list rows() {
   py::list all;
   for (const ReportRow& row : report_rows()) {
@@ -50,6 +64,7 @@ py::list rows() {
 
 void bind_fallback(py::module_& m) {
   set_find_call_site(&find_call_site);
+  set_asks_for_printing(&is_printing);
   m.def("fallback_policy", [](const std::string& way) {
     return kPolicyNames[static_cast<int>(
         fallback_policy(parse_name<Way>(way, kWayNames, "way to run an operator")))];

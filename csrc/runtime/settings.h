@@ -1,10 +1,41 @@
-// Numbers from the environment.
+// The runtime's part of the environment. torch_outboard/setting_table.py holds the settings of all
+// parts, with the same ranges.
 #pragma once
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "runtime/export.h"
 
 namespace outboard {
 
-// The value of an environment variable that holds a number of at least 0; `otherwise` if it is
-// unset or empty. Raises ValueError for anything else. Independent of the locale.
-double number_setting(const char* variable, double otherwise);
+// A number; `unit` says of what.
+struct NumberSetting {
+  const char* variable;
+  const char* unit;
+  double otherwise;
+  double highest;
+  bool whole;
+};
+
+inline constexpr NumberSetting kWaitTimeout = {"OUTBOARD_WAIT_TIMEOUT", "seconds", 0, 1e9, false};
+inline constexpr NumberSetting kWaitWarning = {"OUTBOARD_WAIT_WARNING", "seconds", 60, 1e9, false};
+inline constexpr NumberSetting kWorkInFlight = {"OUTBOARD_WORK_IN_FLIGHT", "driver calls", 1024,
+                                                1e15, true};
+inline constexpr const char* kBlocking = "OUTBOARD_BLOCKING";
+
+// What is unset or empty has its default; any other value that is not possible raises ValueError.
+// Independent of the locale.
+double number_setting(const NumberSetting& setting);
+// "0" or "1".
+bool flag_setting(const char* variable);
+// One of some names, of which the first is the default.
+const char* choice_setting(const char* variable, std::initializer_list<const char*> choices);
+
+// Raises ValueError if a setting of the runtime is wrong: afterwards, reading them does not raise.
+OUTBOARD_API void check_settings();
+// What it looks at.
+OUTBOARD_API std::vector<std::string> runtime_settings();
 
 }  // namespace outboard

@@ -113,7 +113,7 @@ bool keep_pinned_until_copied(const c10::Storage& host, StreamState& stream) {
 
 HostMemoryInUse::~HostMemoryInUse() {
   if (waited_ || stream_.idle()) return;
-  const ob_status status = wait_for_queue(driver(), stream_.queue);
+  const ob_status status = wait_for_queue_once(driver(), stream_.queue);
   if (status == OB_OK) return;
   defer_status(status, "queue_synchronize");
   new at::Tensor(host_);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -24,7 +26,7 @@ ENTRY = "0123456789abcdef0123456789abcdef01234567.bin"
 
 
 def cache(
-    folder: Path | str, *arguments: str, code: int = 0, **env: str
+    folder: Path | str, *arguments: str, code: int = 0, **env: str | None
 ) -> subprocess.CompletedProcess[str]:
     result = try_python(CACHE, *arguments, OUTBOARD_CACHE_DIR=str(folder), **env)
     assert result.returncode == code, result.stderr
@@ -42,17 +44,37 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_shows_what_there_is(folder, tmp_path):
-    pocl = tmp_path / "kcache"
-    (pocl / "AB").mkdir(parents=True)
-    (pocl / "AB" / "program.bc").write_bytes(bytes(2048))
-    out = cache(folder, OUTBOARD_CACHE_LIMIT="5000000", POCL_CACHE_DIR=str(pocl)).stdout
+@pytest.fixture
+def pocl(folder: Path) -> Path:
+    (folder / "pocl" / "AB" / "HASH").mkdir(parents=True, mode=0o700)
+    (folder / "pocl" / "AB" / "HASH" / "program.bc").write_bytes(bytes(2048))
+    return folder / "pocl"
+
+
+def test_shows_what_there_is(folder, pocl, tmp_path):
+    out = cache(folder, OUTBOARD_CACHE_LIMIT="5000000", POCL_CACHE_DIR=None).stdout
     assert f"folder    {folder}\n" in out
     assert "kernels   2 files, 3.0 KiB\n" in out
     assert "tuning    1 file, 20 bytes\n" in out
     assert "limit     4.8 MiB (OUTBOARD_CACHE_LIMIT)\n" in out
-    assert f"pocl      {pocl}, 2.0 KiB\n" in out
-    assert "POCL_CACHE_DIR" in out
+    assert "pocl      1 file, 2.0 KiB\n" in out
+    pocl.rename(tmp_path / "kcache")
+    out = cache(folder, "--clear", POCL_CACHE_DIR=str(tmp_path / "kcache")).stdout
+    assert f"pocl      1 file, 2.0 KiB in {tmp_path / 'kcache'}\n" in out
+    assert "POCL_CACHE_DIR names it" in out
+    assert (tmp_path / "kcache" / "AB").exists()
+
+
+def test_clears_what_pocl_keeps_unless_it_is_in_use(folder, pocl):
+    user = os.open(pocl, os.O_RDONLY)
+    fcntl.flock(user, fcntl.LOCK_SH)
+    error = cache(folder, "--clear", code=1, POCL_CACHE_DIR=None).stderr
+    assert f"{pocl} is in use by a process" in error
+    assert (pocl / "AB").exists()
+    os.close(user)
+    out = cache(folder, "--clear", POCL_CACHE_DIR=None).stdout
+    assert "pocl      1 file, 2.0 KiB removed" in out
+    assert not any(pocl.iterdir())
 
 
 def test_clears_what_is_asked_for(folder):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.support import run_python, try_python
-from torch_outboard import fallback
+from torch_outboard import _C, fallback
 
 pytestmark = pytest.mark.separate
 
@@ -17,8 +17,6 @@ pytestmark = pytest.mark.separate
 @pytest.fixture(autouse=True)
 def untouched() -> Iterator[None]:
     """Every test starts with the default policies and leaves none of its own behind."""
-    from torch_outboard import _C
-
     before = fallback.policies()
     fallback.set_policy(shared="allow", copied="warn")
     _C.reset_fallback_warnings()
@@ -73,6 +71,27 @@ def test_warning_comes_once_per_operator(x, way):
                 function(x)
             messages = [str(w.message) for w in caught if "runs as a host kernel" in str(w.message)]
             assert len(messages) == expected, messages
+
+
+def test_overloads_of_an_operator_are_one(x, way):
+    with fallback.policy(**{way: "warn"}), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.pow(x, x)
+        torch.pow(x, 2)
+        torch.pow(2, x)
+    assert len([w for w in caught if "aten::pow" in str(w.message)]) == 1
+
+
+def test_printing_is_no_reason_for_a_warning(x, way):
+    tensors = [x, x.int(), x > 0, x * 1e6, x.to(torch.complex64), x.sum()]
+    _C.reset_fallback_warnings()
+    with fallback.policy(**{way: "warn"}), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for tensor in tensors:
+            str(tensor), repr(tensor), f"{tensor}"
+        assert [str(w.message) for w in caught] == []
+        x.abs()  # which printing calls
+        assert any("aten::abs" in str(w.message) for w in caught)
 
 
 def test_warnings_that_are_errors(x, way):
@@ -273,7 +292,7 @@ def test_wrong_environment_variable():
     )
     assert result.stdout.strip() == "imported"
     assert result.returncode == 1
-    assert "'sometimes' is no policy; use one of 'allow', 'warn', 'error'" in result.stderr
+    assert "='sometimes' is none of allow, warn, error" in result.stderr
 
 
 # ---- Reports

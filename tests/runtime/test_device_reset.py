@@ -69,7 +69,7 @@ def test_lost_device_refuses_work_and_comes_back(access: str) -> None:
     )
     assert lines[0] == LOST.format("copy_host_to_device")
     assert lines[1] == LOST.format("queue_synchronize" if access == "shared" else "fill")
-    assert lines[2] == LOST.format("device_synchronize")
+    assert lines[2] == LOST.format("queue_synchronize")
     assert lines[3] == LOST.format("allocate")
     assert lines[4] == "[2.0, 2.0, 2.0]"
     assert lines[5].startswith("RuntimeError: host:0 cannot be reset while tensors hold ")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import os
+import shutil
 import sys
-from pathlib import Path
+from collections.abc import Iterator
 
 from torch_outboard import _C
 from torch_outboard.ops import program_cache
@@ -29,20 +32,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Prints what is kept, after removing what was asked for; 1 if the folder cannot be used."""
     try:
-        program_cache.check_settings()
+        limit, shared = program_cache.limit(), program_cache.shared()
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1
     folder = program_cache.folder()
     if not folder:
         print(f"nothing is kept: {CACHE_FOLDER_VARIABLE} is empty")
-        _print_pocl()
-        return 0
-    shared = program_cache.shared()
+        return _pocl(folder, clear=False)
     print(f"folder    {folder}{'' if os.path.isdir(folder) else ' (not there yet)'}")
     if problem := _C.private_folder_problem(folder, shared):
         print(program_cache.remedy(problem), file=sys.stderr)
-        _print_pocl()
         return 1
     failed = 0
     files = _C.list_private_folder(folder, shared)
@@ -58,14 +58,13 @@ def run(options: argparse.Namespace) -> int:
             print(f"{title:<9} {_count(gone)}, {_bytes(_size(found) - _size(kept))} removed")
         else:
             print(f"{title:<9} {_count(len(found))}, {_bytes(_size(found))}")
-    limit = program_cache.limit()
+    failed_folders = _pocl(folder, options.clear)
     print(f"limit     {_bytes(limit) if limit else 'none'} ({CACHE_LIMIT_VARIABLE})")
     if shared:
         print(f"trusted   everybody who can write to the folder ({CACHE_SHARED_VARIABLE})")
-    _print_pocl()
     if failed:
         print(f"{_count(failed)} could not be removed", file=sys.stderr)
-    return min(failed, 1)
+    return min(failed + failed_folders, 1)
 
 
 def is_tuning_file(name: str) -> bool:
@@ -73,27 +72,60 @@ def is_tuning_file(name: str) -> bool:
     return name.startswith("ways-") and (name.endswith(".json") or ".json." in name)
 
 
-def pocl_folder() -> Path:
-    """Where PoCL keeps a cache of its own."""
-    if named := os.environ.get("POCL_CACHE_DIR"):
-        return Path(named)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base, "pocl", "kcache")
+def pocl_folder(folder: str) -> str:
+    """Where PoCL keeps what it compiles; "" if that goes at exit."""
+    return os.environ.get("POCL_CACHE_DIR") or (os.path.join(folder, "pocl") if folder else "")
 
 
-def _print_pocl() -> None:
-    folder = pocl_folder()
-    if folder.is_dir():
-        size = 0
-        for parent, _, names in os.walk(folder):
-            for name in names:
-                try:
-                    size += os.lstat(os.path.join(parent, name)).st_size
-                except OSError:
-                    continue  # gone meanwhile
-        print(f"pocl      {folder}, {_bytes(size)}")
-        print("          PoCL's own cache, which is not limited, checked or cleared from here;")
-        print("          POCL_CACHE_DIR moves it, and it may be removed while nothing uses it")
+def _pocl(folder: str, clear: bool) -> int:
+    """Prints, or clears, what PoCL keeps; 1 if it could not be removed."""
+    pocl = pocl_folder(folder)
+    if not os.path.isdir(pocl):
+        return 0
+    files, size = _measure(pocl)
+    if "POCL_CACHE_DIR" in os.environ:
+        print(f"pocl      {_count(files)}, {_bytes(size)} in {pocl}")
+        print("          POCL_CACHE_DIR names it, so it is neither limited nor cleared from here")
+        return 0
+    if not clear:
+        print(f"pocl      {_count(files)}, {_bytes(size)}")
+        return 0
+    try:
+        with _alone(pocl):
+            for name in os.listdir(pocl):
+                path = os.path.join(pocl, name)
+                shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
+    except BlockingIOError:
+        print(f"{pocl} is in use by a process; clear it when that has ended", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"{pocl} cannot be cleared: {error}", file=sys.stderr)
+        return 1
+    print(f"pocl      {_count(files)}, {_bytes(size)} removed")
+    return 0
+
+
+@contextlib.contextmanager
+def _alone(folder: str) -> Iterator[None]:
+    """Holds the lock of which each process that runs PoCL has a part (ocl/pocl/cache_limit.cpp)."""
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(file)
+
+
+def _measure(folder: str) -> tuple[int, int]:
+    count = size = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            try:
+                size += os.lstat(os.path.join(parent, name)).st_size
+            except OSError:
+                continue  # gone meanwhile
+            count += 1
+    return count, size
 
 
 def _size(files: list[tuple[str, int, float]]) -> int:

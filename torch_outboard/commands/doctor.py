@@ -16,6 +16,7 @@ from torch_outboard.commands import devices
 from torch_outboard.commands.problems import device_problem
 from torch_outboard.drivers.discovery import choose_driver, installed_drivers
 from torch_outboard.loading.autoload import reason_to_stay_away
+from torch_outboard.setting_table import SETTINGS
 from torch_outboard.state import state
 
 
@@ -39,7 +40,9 @@ def run(options: argparse.Namespace) -> int:
             _print_row("", line)
     for name, value in sorted(os.environ.items()):
         if name.startswith(settings.PREFIX):
-            _print_row(name, value)
+            setting = SETTINGS.get(name)
+            problem = settings.problem_with(setting, value) if setting and value else None
+            _print_row(name, f"{value} ({problem})" if problem else value)
     own_module = state.choice.module if state.choice is not None else None
     if names := settings.unknown(state.name, own_module):
         _print_row("settings", settings.words_about(names, own_module))

@@ -30,7 +30,7 @@ def init() -> None:
     Raises:
         RuntimeError: if there is no usable driver or no device, with the reason, and in a forked
             child of a process that had used the device.
-        ValueError: if an `OUTBOARD_FALLBACK_*` variable has a value that is not possible.
+        ValueError: if a setting in the environment has a value that is not possible.
     """
     _lazy_init()
 
@@ -42,9 +42,9 @@ def _lazy_init() -> None:
     with _lock:
         if _initialized and not _C.in_bad_fork():
             return
-        _C.check_device_index(0)
         if state.wrong_setting is not None:
             raise ValueError(state.wrong_setting)
+        _C.check_device_index(0)
         _warn_of_unknown_settings()
         _initialized = True
         while _queued:

@@ -11,14 +11,14 @@ each), `OUTBOARD_FALLBACK_ALLOW` and `OUTBOARD_FALLBACK_DENY` (operator names, s
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import cast
 
 import torch
 
-from torch_outboard import _C
+from torch_outboard import _C, settings
 from torch_outboard.columns import columns
 from torch_outboard.dispatch.registrations import notice
 from torch_outboard.variables import (
@@ -221,8 +221,8 @@ def configure_from_environment() -> None:
         ValueError: if a policy is unknown.
     """
     set_policy(
-        shared=os.environ.get(FALLBACK_SHARED_VARIABLE),
-        copied=os.environ.get(FALLBACK_COPIED_VARIABLE),
+        shared=cast("str | None", settings.read(FALLBACK_SHARED_VARIABLE)),
+        copied=cast("str | None", settings.read(FALLBACK_COPIED_VARIABLE)),
     )
     for variable, change in ((FALLBACK_ALLOW_VARIABLE, allow), (FALLBACK_DENY_VARIABLE, deny)):
-        change(*(name.strip() for name in os.environ.get(variable, "").split(",") if name.strip()))
+        change(*cast("list[str]", settings.read(variable) or []))

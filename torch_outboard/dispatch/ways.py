@@ -13,11 +13,11 @@ Kernels of makers and users are not concerned. `OUTBOARD_WAY` sets the start; it
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import cast
 
-from torch_outboard import _C
+from torch_outboard import _C, settings
 from torch_outboard.device.devices import DeviceLike, device_index
 from torch_outboard.variables import WAY_VARIABLE
 
@@ -81,9 +81,5 @@ def configure_from_environment() -> None:
     Raises:
         ValueError: if it names no way.
     """
-    name = os.environ.get(WAY_VARIABLE)
-    if name:
-        try:
-            set_way(name)
-        except ValueError as error:
-            raise ValueError(f"{WAY_VARIABLE}: {error}") from None
+    if name := settings.read(WAY_VARIABLE):
+        set_way(cast("str", name))

@@ -67,7 +67,7 @@ def _register_backend(_: ModuleType) -> None:
     try:
         from torch._inductor.codegen import common
 
-        from torch_outboard.inductor import pytorch_patches
+        from torch_outboard.inductor import cache_folder, pytorch_patches
         from torch_outboard.inductor.lowerings import convolutions, flex_kernels, products
         from torch_outboard.inductor.passes import random_numbers
         from torch_outboard.inductor.scheduling import OpenCLScheduling
@@ -81,6 +81,7 @@ def _register_backend(_: ModuleType) -> None:
             stacklevel=2,
         )
         return
+    cache_folder.avoid_folder_of_others()
     common.register_backend_for_device(state.name, OpenCLScheduling, OutboardWrapper)
     common.register_device_op_overrides(state.name, OutboardOperations())
     random_numbers.define()

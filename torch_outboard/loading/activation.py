@@ -20,8 +20,6 @@ from torch_outboard.loading.handover import hand_over
 from torch_outboard.paths import PACKAGE
 from torch_outboard.state import state
 from torch_outboard.variables import (
-    CACHE_LIMIT_VARIABLE,
-    CACHE_SHARED_VARIABLE,
     DRIVER_VARIABLE,
     TORTURE_VARIABLE,
     WAY_VARIABLE,
@@ -114,7 +112,12 @@ def _register(choice: DriverChoice) -> None:
 
 
 def _apply_settings() -> None:
+    from torch_outboard import settings
+
     _warn_of_unknown_settings()
+    if problem := settings.first_problem(state.name):
+        state.wrong_setting = problem
+        return
     try:
         if any(variable.startswith(_FALLBACK_PREFIX) for variable in os.environ):
             from torch_outboard.dispatch import fallback
@@ -124,12 +127,6 @@ def _apply_settings() -> None:
             from torch_outboard.dispatch import ways
 
             ways.configure_from_environment()
-        if any(
-            os.environ.get(variable) for variable in (CACHE_LIMIT_VARIABLE, CACHE_SHARED_VARIABLE)
-        ):
-            from torch_outboard.ops import program_cache
-
-            program_cache.check_settings()
     except ValueError as error:
         state.wrong_setting = str(error)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
+from typing import cast
 
-from torch_outboard import _C
+from torch_outboard import _C, settings
 from torch_outboard.variables import (
     CACHE_FOLDER_VARIABLE,
     CACHE_LIMIT_VARIABLE,
@@ -34,14 +35,8 @@ def limit() -> int:
     Raises:
         ValueError: if `OUTBOARD_CACHE_LIMIT` is no number.
     """
-    text = os.environ.get(CACHE_LIMIT_VARIABLE, "")
-    if not text:
-        return DEFAULT_LIMIT
-    if not text.isascii() or not text.isdigit() or int(text) >= 1 << 63:
-        raise ValueError(
-            f"{CACHE_LIMIT_VARIABLE}={text!r} is no number of bytes; give one, or 0 for no limit"
-        )
-    return int(text)
+    value = settings.read(CACHE_LIMIT_VARIABLE)
+    return DEFAULT_LIMIT if value is None else cast("int", value)
 
 
 def shared() -> bool:
@@ -50,16 +45,7 @@ def shared() -> bool:
     Raises:
         ValueError: if `OUTBOARD_CACHE_SHARED` is neither 0 nor 1.
     """
-    text = os.environ.get(CACHE_SHARED_VARIABLE, "")
-    if text not in ("", "0", "1"):
-        raise ValueError(f"{CACHE_SHARED_VARIABLE}={text!r} is neither 0 nor 1")
-    return text == "1"
-
-
-def check_settings() -> None:
-    """Raises ValueError for a setting that makes no sense."""
-    limit()
-    shared()
+    return settings.read(CACHE_SHARED_VARIABLE) == 1
 
 
 def remedy(problem: str) -> str:

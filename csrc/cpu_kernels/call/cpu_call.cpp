@@ -42,7 +42,7 @@ CpuCall::CpuCall(c10::DeviceIndex device)
 CpuCall::~CpuCall() {
   if (copies_pending_) {
     // An exception left before finish(): host memory must outlive the copies that use it.
-    const ob_status status = wait_for_queue(driver(), stream_.queue);
+    const ob_status status = wait_for_queue_once(driver(), stream_.queue);
     defer_status(status, "queue_synchronize");
     if (status != OB_OK) new c10::SmallVector<StorageView, 4>(storages_);
   }

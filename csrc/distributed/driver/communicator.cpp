@@ -2,13 +2,13 @@
 
 #include <ATen/Functions.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
+#include "runtime/settings.h"
 #include "runtime/streams/stream.h"
 
 namespace outboard::distributed {
@@ -19,13 +19,9 @@ constexpr const char* kSetting = "OUTBOARD_COMMUNICATION";
 enum class Choice { kAuto, kDriver, kGloo };
 
 Choice choice() {
-  const char* text = std::getenv(kSetting);
-  const std::string_view value = text == nullptr ? "" : text;
-  if (value.empty() || value == "auto") return Choice::kAuto;
-  if (value == "driver") return Choice::kDriver;
-  TORCH_CHECK_VALUE(value == "gloo", kSetting, " is auto, driver or gloo, and '", value,
-                    "' was given");
-  return Choice::kGloo;
+  const std::string_view value = choice_setting(kSetting, {"auto", "driver", "gloo"});
+  if (value == "auto") return Choice::kAuto;
+  return value == "driver" ? Choice::kDriver : Choice::kGloo;
 }
 
 // The bit of a real number's dtype; 0 for what the contract does not name.

@@ -17,8 +17,10 @@
 #include "runtime/driver/driver_answers.h"
 #include "runtime/driver/driver_defaults.h"
 #include "runtime/fork.h"
+#include "runtime/hard_exit.h"
 #include "runtime/programs/program.h"
 #include "runtime/programs/program_disk_cache.h"
+#include "runtime/settings.h"
 #include "runtime/streams/stream.h"
 #include "runtime/streams/wait.h"
 
@@ -195,6 +197,7 @@ void load(State& s) {
   const ob_status status = s.table.initialize(s.table.context);
   TORCH_CHECK(status == OB_OK, "`initialize` answered ", status_name(status), ": ",
               s.table.last_error(s.table.context));
+  prepare_hard_exit();
 }
 
 void find_driver(State& s) {
@@ -231,6 +234,7 @@ const ob_driver& load_once() {
   }
   TORCH_CHECK(!driver_finalized(), "device '", state().choice.name,
               "' cannot be used any more: the process is exiting");
+  check_settings();
   State& s = state();
   find_driver(s);
   std::lock_guard<std::mutex> lock(s.mutex);
@@ -255,6 +259,26 @@ bool others_came_back() noexcept {
   for (int i = 0; i < kTries; ++i) {
     if (waiting_threads() == 0) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
+// Waits for the work of all devices, which is not done afterwards where waiting was given up, now
+// or before.
+void wait_for_all(const ob_driver& table) noexcept {
+  for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
+    if (gave_up_waiting() && is_busy(table, device)) continue;
+    try {
+      synchronize_device(device);
+    } catch (const std::exception& error) {
+      TORCH_WARN("at exit: ", without_stack(error));
+    }
+  }
+}
+
+bool any_is_busy(const ob_driver& table) noexcept {
+  for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
+    if (is_busy(table, device)) return true;
   }
   return false;
 }
@@ -330,12 +354,11 @@ void finalize_driver() noexcept {
   const ob_driver& table = *g_driver.load();
   // From here on other threads are refused, or they would give new work for ever.
   t_finalizes = true;
-  for (c10::DeviceIndex device = 0; device < device_count(); ++device) {
-    try {
-      synchronize_device(device);
-    } catch (const std::exception& error) {
-      TORCH_WARN("at exit: ", without_stack(error));
-    }
+  wait_for_all(table);
+  if (gave_up_waiting() && any_is_busy(table)) {
+    exit_without_driver();
+    t_finalizes = false;
+    return;
   }
   close_disk_cache();
   t_finalizes = false;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <mutex>
@@ -14,6 +13,7 @@
 
 #include "runtime/driver/driver_requests.h"
 #include "runtime/driver/driver_table.h"
+#include "runtime/settings.h"
 #include "runtime/streams/wait.h"
 
 namespace outboard {
@@ -66,7 +66,7 @@ void fill_with_zeros(c10::DeviceIndex device, uint64_t address, uint64_t bytes) 
   ob_status status = OB_ASK(fill, queue, address, &zero, sizeof zero, bytes);
   if (status == OB_OK) status = wait_for_queue(driver(), queue);
   defer_status(OB_ASK(queue_destroy, queue), "queue_destroy");
-  check_status(status, "fill");
+  check_wait(status, "fill");
 }
 
 uint64_t allocate_page(c10::DeviceIndex device) {
@@ -232,10 +232,7 @@ void raise_deferred() {
 }
 
 bool launches_block() noexcept {
-  static const bool block = [] {
-    const char* setting = std::getenv("OUTBOARD_BLOCKING");
-    return setting != nullptr && std::strcmp(setting, "") != 0 && std::strcmp(setting, "0") != 0;
-  }();
+  static const bool block = flag_setting(kBlocking);
   return block;
 }
 

@@ -194,6 +194,20 @@ std::vector<FolderEntry> PrivateFolder::list() const {
   return entries;
 }
 
+uint64_t PrivateFolder::bytes_in_folders() const {
+  namespace fs = std::filesystem;
+  uint64_t bytes = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(path_, error), end; !error && at != end;
+       at.increment(error)) {
+    std::error_code gone;
+    if (at.depth() == 0 || !fs::is_regular_file(at->symlink_status(gone))) continue;
+    const uintmax_t size = at->file_size(gone);
+    if (!gone) bytes += size;
+  }
+  return bytes;
+}
+
 bool PrivateFolder::try_lock() const {
   // Some network file systems lock no folders; then several may do the same work.
   return usable() && (flock(folder_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK);

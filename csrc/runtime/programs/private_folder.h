@@ -47,6 +47,8 @@ class OUTBOARD_API PrivateFolder {
   bool remove(const std::string& name) const;
   // Regular files only.
   std::vector<FolderEntry> list() const;
+  // Of the files in all folders below, where compilers of drivers keep what they make.
+  uint64_t bytes_in_folders() const;
 
   // Holds off other processes that ask for the same; false if one has it.
   bool try_lock() const;

@@ -118,6 +118,12 @@ bool earlier(const timespec& a, const timespec& b) {
   return std::pair(a.tv_sec, a.tv_nsec) < std::pair(b.tv_sec, b.tv_nsec);
 }
 
+// Of the limit, what is left by the compilers of drivers, which keep to half of it.
+uint64_t limit_of_entries(const PrivateFolder& folder, uint64_t bytes, uint64_t limit) {
+  if (bytes <= limit / 2) return limit;  // whatever they have
+  return std::max(limit / 2, limit - std::min(limit, folder.bytes_in_folders()));
+}
+
 // Removes what was not used for the longest time until the rest is a tenth below the limit, so that
 // the next entry does not begin that anew.
 void evict(const PrivateFolder& folder, uint64_t limit) {
@@ -135,7 +141,9 @@ void evict(const PrivateFolder& folder, uint64_t limit) {
     bytes += entry.bytes;
     if (whole) entries.push_back(std::move(entry));
   }
-  if (limit == 0 || bytes <= limit || !folder.try_lock()) return;
+  if (limit == 0) return;
+  limit = limit_of_entries(folder, bytes, limit);
+  if (bytes <= limit || !folder.try_lock()) return;
   std::sort(entries.begin(), entries.end(),
             [](const FolderEntry& a, const FolderEntry& b) { return earlier(a.used, b.used); });
   for (const FolderEntry& entry : entries) {

@@ -59,7 +59,6 @@ StreamState& default_state(c10::DeviceIndex device) {
   if (StreamState* state = table.streams[0].load(std::memory_order_acquire)) return *state;
   std::lock_guard<std::mutex> lock(table.mutex);
   if (StreamState* state = table.streams[0].load(std::memory_order_acquire)) return *state;
-  WorkLimit::check_setting();
   const ob_device_properties& properties = device_properties(device);
   const int32_t priority = std::clamp(0, properties.greatest_priority, properties.least_priority);
   ob_queue queue = nullptr;
@@ -198,7 +197,15 @@ void synchronize_device(c10::DeviceIndex device) {
   check_fork();
   check_device_index(device);
   StreamTable& table = stream_table(device);
-  // Queue by queue where waits are limited: the driver's own function cannot give up.
+  // Queue by queue where waits can be given up: the driver's own function cannot.
+  if (driver().device_synchronize == nullptr || waits_end_early()) {
+    for (auto& slot : table.streams) {
+      StreamState* state = slot.load(std::memory_order_acquire);
+      if (state == nullptr) break;
+      drain(*state);
+    }
+  }
+  // It knows of queues that are no streams.
   if (driver().device_synchronize != nullptr && !waits_are_limited()) {
     std::array<uint64_t, kMaxStreams> submitted;
     int count = 0;
@@ -212,14 +219,19 @@ void synchronize_device(c10::DeviceIndex device) {
       OB_CALL(device_synchronize, device);
     }
     for (int i = 0; i < count; ++i) mark_drained(*table.streams[i].load(), submitted[i]);
-  } else {
-    for (auto& slot : table.streams) {
-      StreamState* state = slot.load(std::memory_order_acquire);
-      if (state == nullptr) break;
-      drain(*state);
-    }
   }
   raise_deferred();
+}
+
+bool is_busy(const ob_driver& table, c10::DeviceIndex device) noexcept {
+  for (auto& slot : stream_table(device).streams) {
+    const StreamState* state = slot.load(std::memory_order_acquire);
+    if (state == nullptr) break;
+    if (!state->idle() && table.queue_query(table.context, state->queue) == OB_NOT_READY) {
+      return true;
+    }
+  }
+  return false;
 }
 
 void forget_work(c10::DeviceIndex device) noexcept {

@@ -3,6 +3,9 @@
 #include <c10/core/DeviceType.h>
 #include <c10/util/Exception.h>
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -11,6 +14,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
@@ -22,33 +26,32 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-// Seconds after which a wait is worth a word.
-constexpr double kReportAfter = 60;
-
 // 0: waits are not limited.
 double time_limit() noexcept {
-  static const double seconds = [] {
-    try {
-      return number_setting("OUTBOARD_WAIT_TIMEOUT", 0);
-    } catch (const c10::Error& error) {
-      TORCH_WARN(error.what_without_backtrace(), "; waits are not limited");
-      return 0.0;
-    }
-  }();
+  static const double seconds = number_setting(kWaitTimeout);
   return seconds;
 }
 
 double report_after() noexcept {
-  static const double seconds = [] {
-    try {
-      return number_setting("OUTBOARD_WAIT_WARNING", kReportAfter);
-    } catch (const c10::Error& error) {
-      TORCH_WARN(error.what_without_backtrace(), "; waits are reported after ", kReportAfter, " s");
-      return kReportAfter;
-    }
-  }();
+  static const double seconds = number_setting(kWaitWarning);
   return seconds;
 }
+
+std::atomic<bool (*)()> g_handle_signals{nullptr};
+std::atomic<void (*)()> g_raise_of_handler{nullptr};
+std::atomic<bool> g_gave_up{false};
+
+// Of this thread: the queue that it gave up waiting for, and whether a signal handler made it.
+thread_local ob_queue t_given_up = nullptr;
+thread_local bool t_handler_raised = false;
+
+// Python handles signals there alone.
+bool on_main_thread() noexcept {
+  thread_local const bool main = static_cast<pid_t>(syscall(SYS_gettid)) == getpid();
+  return main;
+}
+
+bool handles_signals() noexcept { return g_handle_signals.load() != nullptr && on_main_thread(); }
 
 // What one thread waits for. Threads come and go, these stay and are used again.
 struct Wait {
@@ -152,19 +155,38 @@ Wait& wait_of_this_thread() {
   return place.wait();
 }
 
-// Asks until the driver says something else than OB_NOT_READY, or time runs out.
+// A wait of a few launches is over before a thread that sleeps would be woken.
+constexpr auto kShortWait = std::chrono::microseconds(100);
+constexpr auto kLongestPause = std::chrono::milliseconds(1);
+constexpr auto kBetweenSignals = std::chrono::milliseconds(100);
+
+// Asks until the driver says something else than OB_NOT_READY, or the wait is given up. What the
+// pauses add to a wait is a small part of it.
 template <class Query>
 ob_status ask_until_ready(const Query& query) noexcept {
-  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                      Seconds(std::min(time_limit(), 1e9)));
-  auto pause = std::chrono::microseconds(1);
+  const auto begin = Clock::now();
+  const double limit = time_limit();
+  const bool signals = handles_signals();
+  auto next_signals = begin + kBetweenSignals;
+  t_handler_raised = false;
   for (;;) {
     const ob_status status = query();
     if (status != OB_NOT_READY) return status;
-    if (Clock::now() >= end) return OB_NOT_READY;
-    std::this_thread::sleep_for(pause);
-    pause = std::min(2 * pause, std::chrono::microseconds(1000));
+    const auto now = Clock::now();
+    if (limit > 0 && Seconds(now - begin).count() >= limit) break;
+    if (signals && now >= next_signals) {
+      t_handler_raised = g_handle_signals.load()();
+      if (t_handler_raised) break;
+      next_signals = now + kBetweenSignals;
+    }
+    if (now - begin < kShortWait) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::min<Clock::duration>((now - begin) / 32, kLongestPause));
+    }
   }
+  g_gave_up.store(true);
+  return OB_NOT_READY;
 }
 
 }  // namespace
@@ -184,20 +206,29 @@ WaitScope::~WaitScope() {
 
 ob_status wait_for_queue(const ob_driver& table, ob_queue queue) noexcept {
   const WaitScope scope("queue_synchronize");
-  if (C10_LIKELY(!waits_are_limited())) return table.queue_synchronize(table.context, queue);
+  if (!waits_end_early()) return table.queue_synchronize(table.context, queue);
   const ob_status status = ask_until_ready([&] { return table.queue_query(table.context, queue); });
+  t_given_up = status == OB_NOT_READY ? queue : nullptr;
   // What a queue says of work that failed is for queue_synchronize to tell.
   return status == OB_NOT_READY ? status : table.queue_synchronize(table.context, queue);
 }
 
+ob_status wait_for_queue_once(const ob_driver& table, ob_queue queue) noexcept {
+  if (t_given_up == queue && table.queue_query(table.context, queue) == OB_NOT_READY) {
+    return OB_NOT_READY;
+  }
+  return wait_for_queue(table, queue);
+}
+
 ob_status wait_for_event(const ob_driver& table, ob_event event) noexcept {
   const WaitScope scope("event_synchronize");
-  if (C10_LIKELY(!waits_are_limited())) return table.event_synchronize(table.context, event);
+  if (!waits_end_early()) return table.event_synchronize(table.context, event);
   const ob_status status = ask_until_ready([&] { return table.event_query(table.context, event); });
   return status == OB_NOT_READY ? status : table.event_synchronize(table.context, event);
 }
 
 void check_wait(ob_status status, const char* call) {
+  if (status == OB_NOT_READY && std::exchange(t_handler_raised, false)) g_raise_of_handler.load()();
   TORCH_CHECK(status != OB_NOT_READY, "`", call, "` was given up after ", time_limit(),
               " seconds (OUTBOARD_WAIT_TIMEOUT): work that the driver of '",
               c10::get_privateuse1_backend(),
@@ -207,6 +238,15 @@ void check_wait(ob_status status, const char* call) {
 }
 
 bool waits_are_limited() noexcept { return time_limit() > 0; }
+
+bool waits_end_early() noexcept { return waits_are_limited() || handles_signals(); }
+
+bool gave_up_waiting() noexcept { return g_gave_up.load(); }
+
+void set_signal_handling(bool (*handle)(), void (*raise)()) noexcept {
+  g_raise_of_handler.store(raise);
+  g_handle_signals.store(handle);
+}
 
 int waiting_threads() noexcept {
   Waits& all = waits();

@@ -8,21 +8,16 @@
 namespace outboard {
 namespace {
 
-constexpr double kCalls = 1024;
-
 // Driver calls between two looks; 0: the work in flight is not limited.
 uint64_t calls_between_looks() {
   static const uint64_t calls = [] {
-    const double allowed = number_setting("OUTBOARD_WORK_IN_FLIGHT", kCalls);
-    return allowed < 1 ? uint64_t{0}
-                       : std::max<uint64_t>(1, static_cast<uint64_t>(std::min(allowed, 1e15) / 2));
+    const double allowed = number_setting(kWorkInFlight);
+    return allowed < 1 ? uint64_t{0} : std::max<uint64_t>(1, static_cast<uint64_t>(allowed / 2));
   }();
   return calls;
 }
 
 }  // namespace
-
-void WorkLimit::check_setting() { calls_between_looks(); }
 
 void WorkLimit::apply_to(StreamState& stream) {
   if (calls_between_looks() == 0) return;

@@ -19,10 +19,8 @@ namespace outboard {
 class WorkLimit {
  public:
   // Gives the stream its allowance: OUTBOARD_WORK_IN_FLIGHT driver calls (1024 by default), or none
-  // with 0. Raises ValueError if the variable is no number.
+  // with 0.
   static void apply_to(StreamState& stream);
-  // Raises ValueError for a setting that apply_to would refuse.
-  static void check_setting();
 
  private:
   friend void limit_work_in_flight(StreamState& stream, uint64_t count) noexcept;

@@ -2,13 +2,12 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <settings/settings.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cinttypes>
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <vector>
 
 #include "failure.h"
 
@@ -21,17 +20,38 @@ std::string text_setting(const char* variable) {
 
 uint64_t number_setting(const char* variable, uint64_t smallest, uint64_t largest,
                         uint64_t otherwise) {
-  const std::string text = text_setting(variable);
-  if (text.empty()) return otherwise;
-  char* end = nullptr;
-  errno = 0;
-  const unsigned long long number = std::strtoull(text.c_str(), &end, 10);
-  if (text.find('-') == std::string::npos && *end == '\0' && errno == 0 && number >= smallest &&
-      number <= largest) {
-    return number;
+  char problem[256];
+  if (!read_number(variable, smallest, largest, &otherwise, problem, sizeof problem)) {
+    fail(OB_INVALID_ARGUMENT, "%s", problem);
   }
-  fail(OB_INVALID_ARGUMENT, "%s=%.100s is not a whole number from %" PRIu64 " to %" PRIu64 ".",
-       variable, text.c_str(), smallest, largest);
+  return otherwise;
+}
+
+std::string choice_setting(const char* variable, std::vector<const char*> choices) {
+  const char* chosen = "";
+  char problem[256];
+  choices.push_back(nullptr);
+  if (!read_choice(variable, choices.data(), &chosen, problem, sizeof problem)) {
+    fail(OB_INVALID_ARGUMENT, "%s", problem);
+  }
+  return chosen;
+}
+
+std::vector<std::string> list_setting(const char* variable) {
+  const std::string text = text_setting(variable);
+  std::vector<std::string> items;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const size_t first = text.find_first_not_of(' ', begin);
+    if (first < end) {
+      items.push_back(text.substr(first, text.find_last_not_of(' ', end - 1) + 1 - first));
+    }
+    begin = end + 1;
+  }
+  if (!text.empty() && items.empty()) {
+    fail(OB_INVALID_ARGUMENT, "%s=%.100s names nothing.", variable, text.c_str());
+  }
+  return items;
 }
 
 // This library lies below its package, others in packages beside it; it may also lie in a source

@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
+#include <settings/settings.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,7 +122,7 @@ static void choose_linker(found_compiler* found) {
 }
 
 ob_status find_compiler(found_compiler* found, compiler_error* error) {
-  *found = (found_compiler){.seconds = 300};
+  *found = (found_compiler){0};
   const char* command = setting("OUTBOARD_CLANG");
   if (command != NULL && strcmp(command, "none") == 0) {
     return report(error, OB_UNSUPPORTED, "OUTBOARD_CLANG=none asks for no compiler.");
@@ -135,17 +136,12 @@ ob_status find_compiler(found_compiler* found, compiler_error* error) {
   }
   choose_linker(found);
 
-  const char* seconds = setting("OUTBOARD_CLANG_SECONDS");
-  if (seconds != NULL) {
-    char* end;
-    long number = strtol(seconds, &end, 10);
-    if (*end != '\0' || number < 1 || number > 86400) {
-      return report(error, OB_INVALID_ARGUMENT,
-                    "OUTBOARD_CLANG_SECONDS=%.100s is not a whole number from 1 to 86400.",
-                    seconds);
-    }
-    found->seconds = (double)number;
+  uint64_t seconds = 300;
+  char problem[256];
+  if (!read_number("OUTBOARD_CLANG_SECONDS", 1, 86400, &seconds, problem, sizeof problem)) {
+    return report(error, OB_INVALID_ARGUMENT, "%s", problem);
   }
+  found->seconds = (double)seconds;
 
   const char* dialect = setting("OUTBOARD_CLANG_DIALECT");
   const char* path;

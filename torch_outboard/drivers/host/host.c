@@ -21,8 +21,8 @@
 #define _GNU_SOURCE
 #include "host.h"
 
-#include <errno.h>
 #include <sched.h>
+#include <settings/settings.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,23 +54,6 @@ ob_status check_device(int32_t index) {
               index, host_settings.devices);
 }
 
-/* Reads a whole number from the environment. */
-static ob_status read_setting(const char* variable, uint64_t smallest, uint64_t largest,
-                              uint64_t* value) {
-  const char* text = getenv(variable);
-  if (text == NULL || *text == '\0') return OB_OK;
-  char* end;
-  errno = 0;
-  unsigned long long number = strtoull(text, &end, 10);
-  if (strchr(text, '-') != NULL || *end != '\0' || errno != 0 || number < smallest ||
-      number > largest) {
-    return fail(OB_INVALID_ARGUMENT, "%s=%.100s is not a whole number from %llu to %llu.", variable,
-                text, (unsigned long long)smallest, (unsigned long long)largest);
-  }
-  *value = number;
-  return OB_OK;
-}
-
 /* Of all that this process may run on. */
 static uint64_t usable_processors(void) {
   cpu_set_t set;
@@ -80,32 +63,37 @@ static uint64_t usable_processors(void) {
 }
 
 static ob_status initialize(void* context) {
-  const char* access = getenv("OUTBOARD_HOST_ACCESS");
-  host_settings.shared = access == NULL || *access == '\0' || strcmp(access, "shared") == 0;
-  if (!host_settings.shared && strcmp(access, "separate") != 0) {
-    return fail(OB_INVALID_ARGUMENT,
-                "OUTBOARD_HOST_ACCESS=%.100s is neither \"shared\" nor \"separate\".", access);
+  static const char* const accesses[] = {"shared", "separate", NULL};
+  const char* access = accesses[0];
+  char problem[256];
+  const size_t room = sizeof problem;
+  if (!read_choice("OUTBOARD_HOST_ACCESS", accesses, &access, problem, room)) {
+    return fail(OB_INVALID_ARGUMENT, "%s", problem);
   }
+  host_settings.shared = strcmp(access, "shared") == 0;
 
   uint64_t count = 2;
-  ob_status status = read_setting("OUTBOARD_HOST_DEVICES", 0, MAX_DEVICES, &count);
-  if (status != OB_OK) return status;
+  if (!read_number("OUTBOARD_HOST_DEVICES", 0, MAX_DEVICES, &count, problem, room)) {
+    return fail(OB_INVALID_ARGUMENT, "%s", problem);
+  }
 
   uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
   uint64_t physical = (uint64_t)sysconf(_SC_PHYS_PAGES) * page;
   uint64_t memory = count == 0 ? 0 : physical / 2 / count;
-  status = read_setting("OUTBOARD_HOST_MEMORY", 1, UINT64_C(1) << 46, &memory);
-  if (status != OB_OK) return status;
+  if (!read_number("OUTBOARD_HOST_MEMORY", 1, UINT64_C(1) << 46, &memory, problem, room)) {
+    return fail(OB_INVALID_ARGUMENT, "%s", problem);
+  }
   host_settings.memory = (memory + page - 1) / page * page;
 
   uint64_t threads = usable_processors();
-  status = read_setting("OUTBOARD_HOST_THREADS", 1, MAX_THREADS, &threads);
-  if (status != OB_OK) return status;
+  if (!read_number("OUTBOARD_HOST_THREADS", 1, MAX_THREADS, &threads, problem, room)) {
+    return fail(OB_INVALID_ARGUMENT, "%s", problem);
+  }
   host_settings.threads = (int)threads;
   find_code();
 
   for (int32_t i = 0; i < (int32_t)count; i++) {
-    status = create_memory(i);
+    ob_status status = create_memory(i);
     if (status != OB_OK) return status;
   }
   host_settings.devices = (int32_t)count;

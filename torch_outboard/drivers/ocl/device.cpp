@@ -350,6 +350,7 @@ void find_devices() {
   if (f.done) return;
   f.report.clear();
   const Settings settings = read_settings();
+  const PoclCacheScope pocl_cache(f.report);
   const std::vector<Platform*> platforms = find_platforms(settings, f.report);
   const std::vector<Candidate> chosen = filter(list_candidates(platforms), settings.devices);
   std::vector<std::unique_ptr<Device>> opened;

@@ -16,6 +16,8 @@
  *   table.cpp     the table, and OpenCL's codes
  *   pocl/processor.cpp  the processor that PoCL compiles for
  *   pocl/functions.cpp  how PoCL's own functions come to be inlined into kernels
+ *   pocl/cache.cpp      where PoCL keeps what it compiles
+ *   pocl/cache_limit.cpp  how much of it
  *
  * Functions that stand in the table have the contract's names and are described there. Failures and
  * settings are those of drivers/common.
@@ -31,6 +33,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <vector>
@@ -109,6 +112,34 @@ std::string surrounded(const Device& device, const char* source);
 
 // What tells apart binaries by it.
 std::string surroundings_of_sources(const Platform& platform);
+
+// ---- pocl/cache.cpp
+
+// While it lives, POCL_CACHE_DIR names a folder that nobody else can write to: PoCL asks for it
+// when its platform is looked at. Throws where the user names another; adds a line to `report`
+// where the folder is a temporary one.
+class PoclCacheScope {
+ public:
+  explicit PoclCacheScope(std::string& report);
+  ~PoclCacheScope();
+  PoclCacheScope(const PoclCacheScope&) = delete;
+  PoclCacheScope& operator=(const PoclCacheScope&) = delete;
+
+ private:
+  std::optional<std::string> given_;  // by the user
+};
+
+// Throws if PoCL has no room for a kernel: it would end the process.
+void check_room_for_kernels(const Device& device);
+
+// Removes the cache if it is a temporary folder of this process.
+void remove_temporary_pocl_cache() noexcept;
+
+// ---- pocl/cache_limit.cpp
+
+// Keeps others from removing entries of the cache while this process lives; where there is no other
+// process, removes the oldest ones beyond OUTBOARD_CACHE_LIMIT first.
+void share_pocl_cache(const std::string& folder);
 
 // ---- device.cpp
 

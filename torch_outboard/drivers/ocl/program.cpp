@@ -63,6 +63,7 @@ uint64_t hash(const unsigned char* data, size_t bytes) {
 
 void check_code_runs(const Device& device) {
   if (!device.no_code_reason.empty()) fail(OB_UNSUPPORTED, "%s", device.no_code_reason.c_str());
+  check_room_for_kernels(device);
 }
 
 std::string build_log(const Device& device, cl_program program) {

@@ -21,22 +21,10 @@
 namespace ocl {
 namespace {
 
+using drivers::choice_setting;
+using drivers::list_setting;
 using drivers::number_setting;
 using drivers::text_setting;
-
-std::vector<std::string> list_setting(const char* variable) {
-  std::vector<std::string> items;
-  std::string rest = text_setting(variable);
-  while (!rest.empty()) {
-    const size_t comma = rest.find(',');
-    std::string item = rest.substr(0, comma);
-    rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
-    const size_t first = item.find_first_not_of(' ');
-    if (first == std::string::npos) continue;
-    items.push_back(item.substr(first, item.find_last_not_of(' ') + 1 - first));
-  }
-  return items;
-}
 
 void check_choice(const char* variable, const std::string& value,
                   std::initializer_list<const char*> choices) {
@@ -56,18 +44,12 @@ Settings read_settings() {
   settings.library = text_setting("OUTBOARD_OCL_LIBRARY");
   settings.devices = list_setting("OUTBOARD_OCL_DEVICES");
   settings.copies = number_setting("OUTBOARD_OCL_COPIES", 1, 16, 1);
-  settings.memory = text_setting("OUTBOARD_OCL_MEMORY");
-  if (!settings.memory.empty()) {
-    check_choice("OUTBOARD_OCL_MEMORY", settings.memory, {"shared", "coarse", "handles"});
-  }
+  settings.memory = choice_setting("OUTBOARD_OCL_MEMORY", {"shared", "coarse", "handles"});
   settings.memory_bytes = number_setting("OUTBOARD_OCL_MEMORY_BYTES", 1, uint64_t{1} << 60, 0);
   settings.mask = list_setting("OUTBOARD_OCL_MASK");
   settings.processor = text_setting("OUTBOARD_OCL_PROCESSOR");
-  settings.nvidia_forms = number_setting("OUTBOARD_OCL_NVIDIA_FORMS", 0, 1, 0) == 1;
-  settings.events = text_setting("OUTBOARD_OCL_EVENTS");
-  if (!settings.events.empty()) {
-    check_choice("OUTBOARD_OCL_EVENTS", settings.events, {"each", "late"});
-  }
+  settings.nvidia_forms = choice_setting("OUTBOARD_OCL_NVIDIA_FORMS", {"0", "1"}) == "1";
+  settings.events = choice_setting("OUTBOARD_OCL_EVENTS", {"each", "late"});
   for (const std::string& name : settings.mask) {
     check_choice("OUTBOARD_OCL_MASK", name, {"float16", "float64", "subgroups"});
   }

@@ -32,6 +32,7 @@ ob_status finalize() {
   }
   g_ended = true;
   stop_workers();
+  remove_temporary_pocl_cache();
   if (failure) std::rethrow_exception(failure);
   return OB_OK;
 }

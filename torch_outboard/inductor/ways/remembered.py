@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from typing import Any
 
 import torch
 
 from torch_outboard import _C
-from torch_outboard.ops.program_cache import folder
+from torch_outboard.ops.program_cache import folder, shared
+
+_FILE = "graph_ways.json"  # beside the compiled programs
 
 
 def key_of(described: Any, device: int) -> str:
@@ -24,31 +24,21 @@ def key_of(described: Any, device: int) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
 
-def _path() -> str:
-    """Beside the compiled programs; "" if none are kept."""
-    return os.path.join(folder(), "graph_ways.json") if folder() else ""
-
-
 def remembered() -> dict[str, str]:
     """What was chosen, by key; empty if nothing can be read."""
+    if not folder():
+        return {}
+    data, _ = _C.read_private_file(folder(), _FILE, shared())
     try:
-        with open(_path()) as file:
-            known = json.load(file)
-    except (OSError, ValueError):
+        known = json.loads(data or b"{}")
+    except ValueError:
         return {}
     return known if isinstance(known, dict) else {}
 
 
 def remember(key: str, way: str) -> None:
     """Keeps a choice; without a folder to write to, it holds for this process."""
-    path = _path()
-    if not path:
+    if not folder():
         return
-    known = {**remembered(), key: way}
-    try:
-        os.makedirs(folder(), mode=0o700, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=folder(), delete=False) as file:
-            json.dump(known, file)
-        os.replace(file.name, path)
-    except OSError:
-        pass
+    content = json.dumps({**remembered(), key: way}).encode()
+    _C.write_private_file(folder(), _FILE, content, shared())

@@ -1,0 +1,314 @@
+"""Where PoCL keeps what it compiles: no library of others is loaded, and a full disk is told."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from driver_support import OCL, reason_without_opencl
+
+from torch_outboard.drivers import ocl
+
+pytestmark = [
+    pytest.mark.ocl_only,
+    pytest.mark.skipif(reason_without_opencl() is not None, reason=str(reason_without_opencl())),
+    pytest.mark.skipif(
+        "Portable Computing Language" not in ocl.describe(), reason="there is no PoCL here"
+    ),
+]
+
+# One kernel in a process of its own: PoCL asks for its folder once.
+PROGRAM = """
+import json, os, struct, sys
+from torch_outboard.drivers import contract, ocl
+from torch_outboard.drivers.client import Client, DriverError
+
+answer = {}
+def run(driver, number):
+    queue, address = driver.queue_create(0), driver.allocate(0, 256)
+    driver.write(queue, address, bytes(256))
+    source = "__kernel void f(__global float *x) { x[get_global_id(0)] = %d; }" % number
+    kernel = driver.kernel_create(driver.program_build(0, source), "f")
+    driver.launch(queue, kernel, [4], [4], address)
+    return struct.unpack("4f", driver.read(queue, address, 16))
+
+try:
+    driver = Client(contract.load(ocl.library_path()))
+    answer["report"] = ocl.describe()
+    if len(sys.argv) > 1:
+        exec(sys.argv[1])
+    answer["values"] = run(driver, 3)
+except DriverError as error:
+    answer["error"] = str(error)
+answer["named"] = os.environ.get("POCL_CACHE_DIR")
+print(json.dumps(answer), flush=True)
+if "error" not in answer:
+    driver.call("finalize")
+"""
+
+CONSTRUCTOR = """
+#include <fcntl.h>
+#include <stdlib.h>
+__attribute__((constructor)) static void run(void) { open(getenv("MARK"), O_CREAT, 0600); }
+"""
+
+
+def start(code: str, *arguments: str, **settings: str | None) -> subprocess.CompletedProcess[str]:
+    """A process with PoCL; settings that are None are unset."""
+    environment = {**os.environ, **OCL, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    for name, value in {"POCL_CACHE_DIR": None, "OUTBOARD_CACHE_DIR": None, **settings}.items():
+        environment.pop(name, None)
+        if value is not None:
+            environment[name] = value
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+
+
+def run(code: str = "", **settings: str | None) -> dict[str, object]:
+    """What a process says that runs a kernel, after `code`."""
+    done = start(PROGRAM, code, **settings)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def poisoned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache of PoCL in which each library is one that leaves a mark."""
+    if shutil.which("cc") is None:
+        pytest.skip("there is no compiler for the library of the attack")
+    folder = tmp_path_factory.mktemp("poisoned")
+    source, library = folder / "foreign.c", folder / "foreign.so"
+    source.write_text(CONSTRUCTOR)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    assert run(POCL_CACHE_DIR=str(folder / "kcache"))["values"] == [3.0] * 4
+    libraries = list((folder / "kcache").glob("*/*/f/*/f.so"))
+    assert libraries
+    for file in libraries:
+        shutil.copy(library, file)
+    return folder / "kcache"
+
+
+def open_to_all(folder: Path) -> None:
+    """Lets everybody write to a folder and to all in it."""
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o777)
+
+
+def test_the_attack_works_on_whoever_trusts_the_folder(poisoned: Path, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    start(PROGRAM, POCL_CACHE_DIR=str(poisoned), MARK=str(mark))
+    assert mark.exists()
+
+
+@pytest.mark.parametrize("kept", [None, "", pytest.param("programs", marks=pytest.mark.slow)])
+def test_a_foreign_library_in_the_users_cache_folder_is_not_loaded(
+    poisoned: Path, tmp_path: Path, kept: str | None
+) -> None:
+    foreign = tmp_path / "cache" / "pocl" / "kcache"
+    shutil.copytree(poisoned, foreign)
+    open_to_all(foreign)
+    answer = run(
+        XDG_CACHE_HOME=str(tmp_path / "cache"),
+        OUTBOARD_CACHE_DIR=str(tmp_path / kept) if kept else kept,
+        MARK=str(tmp_path / "mark"),
+    )
+    assert answer["values"] == [3.0] * 4
+    assert not (tmp_path / "mark").exists()
+    assert answer["named"] is None  # what this process set is none of its children's business
+    kept_at = {None: tmp_path / "cache/torch_outboard/programs", "programs": tmp_path / "programs"}
+    if folder := kept_at.get(kept):
+        assert list((folder / "pocl").glob("*/*/f/*/f.so"))
+        assert folder.stat().st_mode & 0o777 == (folder / "pocl").stat().st_mode & 0o777 == 0o700
+
+
+def refusals(tmp_path: Path) -> dict[str, str]:
+    """Folders that PoCL must not use, each with a part of the sentence about it."""
+
+    def folder(name: str, mode: int = 0o700) -> Path:
+        path = tmp_path / name
+        path.mkdir(parents=True)
+        path.chmod(mode)
+        return path
+
+    cases = {
+        folder("all", 0o777): "all can be written by others than its owner (mode 0777)",
+        folder("group", 0o770): "group can be written by others than its owner (mode 0770)",
+        folder("sticky", 0o1777): "(mode 1777)",
+    }
+    cases[folder("below/own")] = "below can be written by others"
+    (tmp_path / "below").chmod(0o770)
+    inside = folder("inside")
+    (inside / "AB").mkdir()
+    (inside / "AB").chmod(0o777)
+    cases[inside] = "inside/AB can be written by others"
+    linked = folder("linked")
+    (linked / "AB").symlink_to(inside)
+    cases[linked] = "linked/AB is a symbolic link"
+    (tmp_path / "link").symlink_to(tmp_path / "all")
+    cases[tmp_path / "link"] = "all can be written by others"
+    (tmp_path / "file").touch()
+    cases[tmp_path / "file"] = "file is no folder"
+    if os.geteuid() == 0:
+        owned, of_other = folder("owned"), folder("entry")
+        os.chown(owned, 12345, -1)
+        cases[owned] = "owned belongs to user 12345 and not to this one, 0"
+        (of_other / "CD").mkdir()
+        os.chown(of_other / "CD", 12345, -1)
+        cases[of_other] = "entry/CD belongs to user 12345"
+    return {str(path): words for path, words in cases.items()}
+
+
+TRY_ALL = """
+import json, os, sys
+from torch_outboard.drivers import contract, ocl
+from torch_outboard.drivers.client import Client, DriverError
+said = {}
+for path in sys.argv[1:]:
+    os.environ["POCL_CACHE_DIR"] = path
+    try:
+        Client(contract.load(ocl.library_path()))
+    except DriverError as error:
+        said[path] = str(error)
+    assert os.environ["POCL_CACHE_DIR"] == path
+print(json.dumps(said))
+"""
+
+
+def test_folders_that_others_can_write_to_are_refused(tmp_path: Path) -> None:
+    cases = refusals(tmp_path)
+    done = start(TRY_ALL, *cases)
+    said = json.loads(done.stdout)
+    for path, words in cases.items():
+        assert f"POCL_CACHE_DIR={path} cannot be used, because PoCL loads libraries" in said[path]
+        assert words in said[path]
+
+
+def test_a_folder_of_the_kit_that_others_can_write_to_is_not_used(tmp_path: Path) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    programs.chmod(0o777)
+    answer = run(OUTBOARD_CACHE_DIR=str(programs))
+    assert answer["values"] == [3.0] * 4
+    assert "PoCL's cache is the temporary folder " in str(answer["report"])
+    assert "programs can be written by others" in str(answer["report"])
+    assert not any(programs.iterdir())
+    trusting = run(OUTBOARD_CACHE_DIR=str(programs), OUTBOARD_CACHE_SHARED="1")
+    assert "temporary" not in str(trusting["report"])
+    assert list(programs.glob("pocl/*/*/f/*/f.so"))
+
+
+FORK = """
+(folder,) = os.scandir(os.environ["TMPDIR"])
+answer["mode"] = folder.stat().st_mode & 0o777
+run(driver, 1)
+child = os.fork()
+if child == 0:
+    sys.exit(0)  # with all that Python and C do at exit
+os.waitpid(child, 0)
+answer["after the child"] = os.path.isdir(folder.path)
+"""
+
+
+def test_a_temporary_folder_goes_with_the_process_that_made_it(tmp_path: Path) -> None:
+    answer = run(FORK, OUTBOARD_CACHE_DIR="", TMPDIR=str(tmp_path))
+    assert answer["values"] == [3.0] * 4
+    assert answer["mode"] == 0o700
+    assert answer["after the child"]
+    assert not any(tmp_path.iterdir())
+    # Also without an orderly end.
+    code = "run(driver, 1); sys.exit(0)"
+    assert start(PROGRAM, code, OUTBOARD_CACHE_DIR="", TMPDIR=str(tmp_path)).returncode == 0
+    assert not any(tmp_path.iterdir())
+
+
+# ---- Room
+
+LITTLE_ROOM = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+"""
+
+
+def test_no_room_is_an_error_of_the_build(tmp_path: Path) -> None:
+    answer = run(LITTLE_ROOM, OUTBOARD_CACHE_DIR=str(tmp_path / "programs"))
+    assert "PoCL needs 16 MiB in " in str(answer["error"])
+    assert "files of this process may have 1048576 bytes" in str(answer["error"])
+
+
+def test_a_full_disk_is_not_used(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("a file system can be mounted by root alone")
+    try:
+        answer = run(OUTBOARD_CACHE_DIR=str(disk))
+        assert answer["values"] == [3.0] * 4
+        assert "PoCL needs 16 MiB in " in str(answer["report"])
+        assert "KiB are free there" in str(answer["report"])
+        # One that the user names is his to choose.
+        named = run(POCL_CACHE_DIR=str(disk))
+        assert "PoCL needs 16 MiB in " in str(named["error"])
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+# ---- Limit
+
+
+@pytest.fixture
+def entries(tmp_path: Path) -> list[Path]:
+    """Ten entries of 100 KB in the kit's folder, the oldest first."""
+    found = []
+    for number in range(10):
+        entry = tmp_path / "programs" / "pocl" / f"A{number % 3}" / f"HASH{number}"
+        (entry / "f").mkdir(parents=True)
+        (entry / "f" / "f.so").write_bytes(bytes(100_000))
+        (entry / "last_accessed").touch()
+        for file in (entry / "f" / "f.so", entry / "last_accessed"):
+            os.utime(file, (number, number))
+        found.append(entry)
+    for folder in (tmp_path / "programs", *(tmp_path / "programs").rglob("*")):
+        if folder.is_dir():
+            folder.chmod(0o700)
+    (tmp_path / "programs" / "pocl" / "tempfile_abc").touch(mode=0o600)
+    return found
+
+
+INITIALIZE = """
+from torch_outboard.drivers import contract, ocl
+from torch_outboard.drivers.client import Client
+Client(contract.load(ocl.library_path()))
+"""
+
+
+def left(entries: list[Path]) -> list[bool]:
+    return [entry.exists() for entry in entries]
+
+
+def test_the_oldest_entries_go_unless_another_process_may_use_them(entries: list[Path]) -> None:
+    programs = entries[0].parents[2]
+    settings = {"OUTBOARD_CACHE_DIR": str(programs), "OUTBOARD_CACHE_LIMIT": "500000"}
+    user = os.open(programs / "pocl", os.O_RDONLY)
+    fcntl.flock(user, fcntl.LOCK_SH)
+    assert start(INITIALIZE, **settings).returncode == 0
+    assert left(entries) == [True] * 10
+    os.close(user)
+    assert start(INITIALIZE, **settings).returncode == 0
+    # A tenth below the limit.
+    assert left(entries) == [False] * 6 + [True] * 4
+    assert not (programs / "pocl" / "tempfile_abc").exists()
+
+
+@pytest.mark.slow
+def test_without_a_limit_all_stay(entries: list[Path]) -> None:
+    programs = str(entries[0].parents[2])
+    done = start(INITIALIZE, OUTBOARD_CACHE_DIR=programs, OUTBOARD_CACHE_LIMIT="0")
+    assert done.returncode == 0, done.stderr
+    assert left(entries) == [True] * 10

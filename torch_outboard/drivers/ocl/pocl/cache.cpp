@@ -1,0 +1,279 @@
+// Where PoCL keeps what it compiles.
+//
+// PoCL loads shared libraries from its cache whoever wrote them, so its cache lies in the kit's own
+// folder, or in one of the user's that is looked at. PoCL resolves the path anew for each file:
+// nobody else may be able to write to the folder, to what lies in it or to a folder above it. Where
+// there is no such folder, or its disk is full, the cache is a temporary folder that this process
+// removes. PoCL ends the process when it cannot write a file, so room is looked for before a build.
+#include <common/settings.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <pwd.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "../ocl.h"
+
+namespace ocl {
+namespace {
+
+constexpr const char* kVariable = "POCL_CACHE_DIR";
+
+// More than PoCL writes for one program.
+constexpr uint64_t kRoom = uint64_t{16} << 20;
+
+struct Cache {
+  std::mutex mutex;
+  std::string folder;  // "": not chosen yet
+  pid_t maker = 0;     // of a temporary folder; 0: it is none
+};
+
+// Leaked: it is asked for while the process exits.
+Cache& cache() {
+  static auto* instance = new Cache;
+  return *instance;
+}
+
+// ---- Who can write
+
+// "" or why others than this user and root could have changed something.
+std::string mistrusted(const std::string& path, const struct stat& status, bool sticky_will_do) {
+  if (status.st_uid != geteuid() && status.st_uid != 0) {
+    return drivers::format("%s belongs to user %u and not to this one, %u", path.c_str(),
+                           status.st_uid, geteuid());
+  }
+  const bool sticky = sticky_will_do && (status.st_mode & S_ISVTX) != 0;
+  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0 && !sticky) {
+    return drivers::format("%s can be written by others than its owner (mode %04o)", path.c_str(),
+                           static_cast<unsigned>(status.st_mode & 07777));
+  }
+  return "";
+}
+
+// The folders above a path without symbolic links. In a folder with the sticky bit others cannot
+// rename what is not theirs.
+std::string problem_above(const std::string& path) {
+  for (size_t end = path.rfind('/'); !path.empty() && end != std::string::npos;
+       end = end == 0 ? std::string::npos : path.rfind('/', end - 1)) {
+    const std::string parent = end == 0 ? "/" : path.substr(0, end);
+    struct stat status = {};
+    if (stat(parent.c_str(), &status) != 0) return parent + ": " + std::strerror(errno);
+    const std::string problem = mistrusted(parent, status, /*sticky_will_do=*/true);
+    if (!problem.empty()) return problem;
+  }
+  return "";
+}
+
+// PoCL makes folders that nobody else can write to: what lies deeper than one level is its own.
+std::string problem_inside(const std::string& path) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(path.c_str()), &closedir);
+  if (folder == nullptr) return path + ": " + std::strerror(errno);
+  while (const dirent* entry = readdir(folder.get())) {
+    const std::string name = entry->d_name;
+    if (name == "." || name == "..") continue;
+    struct stat status = {};
+    const std::string inside = path + "/" + name;
+    if (lstat(inside.c_str(), &status) != 0) continue;  // gone meanwhile
+    if (S_ISLNK(status.st_mode)) return inside + " is a symbolic link";
+    const std::string problem = mistrusted(inside, status, /*sticky_will_do=*/false);
+    if (!problem.empty()) return problem;
+  }
+  return "";
+}
+
+// Makes a folder and those above it; what is wrong shows when it is opened.
+void make_folders(const std::string& path, mode_t mode) {
+  for (size_t end = path.find('/', 1); end != std::string::npos; end = path.find('/', end + 1)) {
+    mkdir(path.substr(0, end).c_str(), 0777);
+  }
+  mkdir(path.c_str(), mode);
+}
+
+// Makes a folder where there is none and replaces `path` by one without symbolic links. Returns ""
+// or why PoCL must not load libraries from there.
+std::string make_trusted(std::string& path, bool shared) {
+  make_folders(path, shared ? 0777 : 0700);
+  char resolved[PATH_MAX];
+  if (realpath(path.c_str(), resolved) == nullptr) return path + ": " + std::strerror(errno);
+  path = resolved;
+  struct stat status = {};
+  if (stat(resolved, &status) != 0) return path + ": " + std::strerror(errno);
+  if (!S_ISDIR(status.st_mode)) return path + " is no folder";
+  if (access(resolved, W_OK | X_OK) != 0) return path + " cannot be written";
+  if (shared) return "";
+  std::string problem = mistrusted(path, status, /*sticky_will_do=*/false);
+  if (problem.empty()) problem = problem_above(path);
+  if (problem.empty()) problem = problem_inside(path);
+  return problem;
+}
+
+// ---- Room
+
+// "" or why PoCL could not write what it compiles.
+std::string room_problem(const std::string& folder) {
+  const auto needs = [&] {
+    return drivers::format("PoCL needs %llu MiB in %s to compile a kernel",
+                           static_cast<unsigned long long>(kRoom >> 20), folder.c_str());
+  };
+  rlimit largest = {};
+  if (getrlimit(RLIMIT_FSIZE, &largest) == 0 && largest.rlim_cur < kRoom) {
+    return needs() + drivers::format(", and files of this process may have %llu bytes (ulimit -f)",
+                                     static_cast<unsigned long long>(largest.rlim_cur));
+  }
+  struct statvfs disk = {};
+  if (statvfs(folder.c_str(), &disk) != 0) return "";  // it cannot be told
+  const uint64_t free_bytes = uint64_t{disk.f_bavail} * disk.f_frsize;
+  if (free_bytes < kRoom) {
+    return needs() + drivers::format(", and %llu KiB are free there",
+                                     static_cast<unsigned long long>(free_bytes >> 10));
+  }
+  if (disk.f_files != 0 && disk.f_favail == 0) return needs() + ", and no file can be made there";
+  return "";
+}
+
+// ---- Temporary folders
+
+int remove_entry(const char* path, const struct stat*, int, struct FTW*) {
+  std::remove(path);
+  return 0;
+}
+
+// The first place for temporary files that has room, else the first where one can be made; "" if
+// there is none.
+std::string make_temporary() {
+  std::vector<std::string> parents = {"/tmp", "/var/tmp", "/dev/shm"};
+  const std::string named = drivers::text_setting("TMPDIR");
+  if (!named.empty()) parents.insert(parents.begin(), named);
+  std::stable_partition(parents.begin(), parents.end(),
+                        [](const std::string& parent) { return room_problem(parent).empty(); });
+  for (const std::string& parent : parents) {
+    std::string folder = parent + "/outboard-pocl-XXXXXX";
+    if (mkdtemp(folder.data()) != nullptr) return folder;
+  }
+  return "";
+}
+
+// ---- The choice
+
+bool cache_is_shared() { return drivers::text_setting("OUTBOARD_CACHE_SHARED") == "1"; }
+
+// The user's cache folder, "" if there is none.
+std::string user_cache_folder() {
+  const std::string named = drivers::text_setting("XDG_CACHE_HOME");
+  if (!named.empty()) return named;
+  std::string home = drivers::text_setting("HOME");
+  if (home.empty()) {
+    const passwd* user = getpwuid(getuid());
+    if (user != nullptr && user->pw_dir != nullptr) home = user->pw_dir;
+  }
+  return home.empty() ? "" : home + "/.cache";
+}
+
+// Where the kit keeps compiled programs (ops/program_cache.py); "": nowhere.
+std::string folder_of_programs() {
+  if (const char* named = std::getenv("OUTBOARD_CACHE_DIR")) return named;
+  const std::string user = user_cache_folder();
+  return user.empty() ? "" : user + "/torch_outboard/programs";
+}
+
+// The folder below that of programs; "" with the reason where a temporary one has to do.
+std::string kept_folder(std::string& reason) {
+  std::string programs = folder_of_programs();
+  if (programs.empty()) {
+    reason = "nothing is kept (OUTBOARD_CACHE_DIR)";
+    return "";
+  }
+  const bool shared = cache_is_shared();
+  reason = make_trusted(programs, shared);
+  if (!reason.empty()) return "";
+  std::string folder = programs + "/pocl";
+  reason = make_trusted(folder, shared);
+  if (reason.empty()) reason = room_problem(folder);
+  return reason.empty() ? folder : "";
+}
+
+// Throws where the user names a folder that others can write to.
+void choose(Cache& all, std::string& report) {
+  std::string named = drivers::text_setting(kVariable);
+  if (!named.empty()) {
+    const std::string given = named;
+    const std::string problem = make_trusted(named, cache_is_shared());
+    if (!problem.empty()) {
+      fail(OB_INVALID_ARGUMENT,
+           "%s=%s cannot be used, because PoCL loads libraries from there and %s; let it be yours "
+           "and writable by you alone (chmod -R go-w), name another, or unset %s.",
+           kVariable, given.c_str(), problem.c_str(), kVariable);
+    }
+    all.folder = named;
+    return;
+  }
+  std::string reason;
+  all.folder = kept_folder(reason);
+  if (!all.folder.empty()) {
+    share_pocl_cache(all.folder);
+    return;
+  }
+  all.folder = make_temporary();
+  if (all.folder.empty()) {
+    fail(OB_ERROR, "PoCL has no folder for what it compiles: %s, and no temporary one can be made.",
+         reason.c_str());
+  }
+  all.maker = getpid();
+  report += "PoCL's cache is the temporary folder " + all.folder + ": " + reason + "\n";
+}
+
+}  // namespace
+
+PoclCacheScope::PoclCacheScope(std::string& report) {
+  const char* given = std::getenv(kVariable);
+  if (given != nullptr) given_ = given;
+  Cache& all = cache();
+  std::lock_guard lock(all.mutex);
+  // PoCL asks once. A child of a fork must not use what its parent removes.
+  const bool inherited = all.maker != 0 && all.maker != getpid();
+  if (all.folder.empty() || inherited) {
+    all.maker = 0;
+    choose(all, report);
+  }
+  setenv(kVariable, all.folder.c_str(), 1);
+}
+
+PoclCacheScope::~PoclCacheScope() {
+  if (given_) {
+    setenv(kVariable, given_->c_str(), 1);
+  } else {
+    unsetenv(kVariable);
+  }
+}
+
+void check_room_for_kernels(const Device& device) {
+  if (device.platform->name != kPocl) return;
+  Cache& all = cache();
+  std::lock_guard lock(all.mutex);
+  if (all.maker == getpid()) {
+    // Behind those of PoCL's libraries, so that it runs before them.
+    static std::once_flag once;
+    std::call_once(once, [] { std::atexit(&remove_temporary_pocl_cache); });
+  }
+  const std::string problem = room_problem(all.folder);
+  if (!problem.empty()) fail(OB_ERROR, "%s; make room.", problem.c_str());
+}
+
+void remove_temporary_pocl_cache() noexcept {
+  Cache& all = cache();
+  std::lock_guard lock(all.mutex);
+  if (all.maker == 0 || all.maker != getpid()) return;
+  nftw(all.folder.c_str(), remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+}  // namespace ocl

@@ -1,0 +1,305 @@
+"""All settings: the environment variables of the kit and of its drivers, with their values.
+
+The runtime and the drivers read theirs themselves (`csrc/runtime/settings.h`,
+`drivers/settings/settings.h`), by the same ranges; tests compare the two.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Setting(NamedTuple):
+    """An environment variable.
+
+    Attributes:
+        name: with the prefix.
+        kind: "flag" (0 or 1), "whole" or "number" (from `low` to `high`), "choice" (one of
+            `choices`), "list" (words between commas, of `choices` if there are any) or "text".
+        meaning: what it does, as a part of a sentence in Markdown.
+        default: what holds where it is unset or empty, in the same way.
+        low: smallest number.
+        high: largest number.
+        choices: words.
+        driver: the driver that alone reads it, "" if it is the kit's.
+        for_tests: whether users have no use for it.
+    """
+
+    name: str
+    kind: str
+    meaning: str
+    default: str
+    low: float = 0
+    high: float = 0
+    choices: tuple[str, ...] = ()
+    driver: str = ""
+    for_tests: bool = False
+
+
+_POLICIES = ("allow", "warn", "error")
+
+TABLE = (
+    Setting(
+        "OUTBOARD_DRIVER",
+        "text",
+        "name of an installed driver, or path of a `libob_<name>.so`",
+        "`ocl`",
+    ),
+    Setting(
+        "OUTBOARD_WAY",
+        "choice",
+        "whether the kit's device kernels or its host kernels run an operator",
+        "`auto`",
+        choices=("auto", "device", "host"),
+    ),
+    Setting(
+        "OUTBOARD_BLOCKING",
+        "flag",
+        "`1`: every launch of a device kernel waits, so that the call itself raises what a kernel "
+        "finds wrong",
+        "`0`",
+    ),
+    Setting(
+        "OUTBOARD_WORK_IN_FLIGHT",
+        "whole",
+        "how many driver calls a queue may hold that are not done, before giving it more waits; "
+        "`0`: no bound",
+        "1024",
+        high=10**15,
+    ),
+    Setting(
+        "OUTBOARD_WAIT_WARNING",
+        "number",
+        "seconds after which a wait for the driver is reported; `0`: never",
+        "60",
+        high=1e9,
+    ),
+    Setting(
+        "OUTBOARD_WAIT_TIMEOUT",
+        "number",
+        "seconds after which waits for the driver give up and raise `RuntimeError`; `0`: never",
+        "0",
+        high=1e9,
+    ),
+    Setting(
+        "OUTBOARD_CACHE_DIR",
+        "text",
+        "folder of compiled kernels and of what `tune` found; if it is set and empty, nothing is "
+        "kept, and PoCL compiles in a temporary folder that goes at exit",
+        "`torch_outboard/programs` in the user's cache folder",
+    ),
+    Setting(
+        "OUTBOARD_CACHE_LIMIT",
+        "whole",
+        "bytes that compiled kernels may have there, of which the longest unused ones go; `0`: no "
+        "limit",
+        "2 GiB",
+        high=2**63 - 1,
+    ),
+    Setting(
+        "OUTBOARD_CACHE_SHARED",
+        "flag",
+        "`1`: that folder and its files may belong to others or be writable by them, who can then "
+        "run code in your programs",
+        "`0`: such are refused",
+    ),
+    Setting(
+        "OUTBOARD_COMMUNICATION",
+        "choice",
+        "who communicates for `torch.distributed`: the driver where it can, the driver (or an "
+        "error), Gloo",
+        "`auto`",
+        choices=("auto", "driver", "gloo"),
+    ),
+    Setting(
+        "OUTBOARD_FALLBACK_SHARED",
+        "choice",
+        "policy for operators that run on the host in memory of the device",
+        "`allow`",
+        choices=_POLICIES,
+    ),
+    Setting(
+        "OUTBOARD_FALLBACK_COPIED",
+        "choice",
+        "policy for operators that run on the host on copies",
+        "`warn`",
+        choices=_POLICIES,
+    ),
+    Setting(
+        "OUTBOARD_FALLBACK_ALLOW",
+        "list",
+        "operators that may run on the host whatever the policies say",
+        "none",
+    ),
+    Setting(
+        "OUTBOARD_FALLBACK_DENY",
+        "list",
+        "operators that may not run on the host whatever the policies say",
+        "none",
+    ),
+    Setting("OUTBOARD_HOST_DEVICES", "whole", "number of devices", "2", high=64, driver="host"),
+    Setting(
+        "OUTBOARD_HOST_MEMORY",
+        "whole",
+        "bytes of each device",
+        "half of the machine's memory, divided equally",
+        low=1,
+        high=2**46,
+        driver="host",
+    ),
+    Setting(
+        "OUTBOARD_HOST_ACCESS",
+        "choice",
+        "`separate`: the host cannot touch device memory",
+        "`shared`",
+        choices=("shared", "separate"),
+        driver="host",
+    ),
+    Setting(
+        "OUTBOARD_HOST_THREADS",
+        "whole",
+        "threads that run a kernel",
+        "the processors that the process may use",
+        low=1,
+        high=256,
+        driver="host",
+    ),
+    Setting(
+        "OUTBOARD_CLANG",
+        "text",
+        "command of the clang that compiles kernels for `host` and `riscv`, or `none`",
+        "that of the package `ziglang`, else the newest on `PATH`",
+    ),
+    Setting(
+        "OUTBOARD_CLANG_SECONDS",
+        "whole",
+        "seconds after which a clang is ended",
+        "300",
+        low=1,
+        high=86400,
+    ),
+    Setting(
+        "OUTBOARD_CLANG_DIALECT",
+        "text",
+        "folder of the headers that make OpenCL C of clang's C",
+        "that of the package",
+    ),
+    Setting(
+        "OUTBOARD_RISCV_DEVICES",
+        "whole",
+        "number of devices",
+        "1",
+        low=1,
+        high=16,
+        driver="riscv",
+    ),
+    Setting(
+        "OUTBOARD_RISCV_MEMORY",
+        "whole",
+        "bytes of each device",
+        "a quarter of the machine's memory, divided equally",
+        low=1,
+        high=2**37,
+        driver="riscv",
+    ),
+    Setting(
+        "OUTBOARD_RISCV_TIME_LIMIT",
+        "whole",
+        "seconds that one launch may take",
+        "600",
+        low=1,
+        high=86400,
+        driver="riscv",
+    ),
+    Setting(
+        "OUTBOARD_RISCV_UNICORN",
+        "text",
+        "library of the emulator",
+        "that of the package `unicorn`, then the system's",
+        driver="riscv",
+    ),
+    Setting(
+        "OUTBOARD_OCL_DEVICES",
+        "list",
+        "which OpenCL devices, in this order: numbers, or parts of `platform/device`",
+        "all",
+        driver="ocl",
+    ),
+    Setting(
+        "OUTBOARD_OCL_LIBRARY",
+        "text",
+        "an OpenCL loader or driver to use instead of those that are found",
+        "those that are found",
+        driver="ocl",
+    ),
+    Setting(
+        "OUTBOARD_OCL_MEMORY",
+        "choice",
+        "how the driver holds memory",
+        "by device",
+        choices=("shared", "coarse", "handles"),
+        driver="ocl",
+    ),
+    Setting(
+        "OUTBOARD_OCL_MEMORY_BYTES",
+        "whole",
+        "bytes of each device",
+        "what it has, of a CPU half of the machine's memory",
+        low=1,
+        high=2**60,
+        driver="ocl",
+    ),
+    Setting(
+        "OUTBOARD_OCL_PROCESSOR",
+        "text",
+        "LLVM's name of the processor that the packaged PoCL compiles for; `unknown`: as if it had "
+        "found none",
+        "the one it finds, or the nearest that its compiler knows",
+        driver="ocl",
+    ),
+    Setting(
+        "OUTBOARD_OCL_COPIES",
+        "whole",
+        "how often each device is presented",
+        "1",
+        low=1,
+        high=16,
+        driver="ocl",
+        for_tests=True,
+    ),
+    Setting(
+        "OUTBOARD_OCL_MASK",
+        "list",
+        "what devices shall seem to lack",
+        "nothing",
+        choices=("float16", "float64", "subgroups"),
+        driver="ocl",
+        for_tests=True,
+    ),
+    Setting(
+        "OUTBOARD_OCL_EVENTS",
+        "choice",
+        "whether each command has an event, or events are made when they are asked for",
+        "by device",
+        choices=("each", "late"),
+        driver="ocl",
+        for_tests=True,
+    ),
+    Setting(
+        "OUTBOARD_OCL_NVIDIA_FORMS",
+        "flag",
+        "`1`: forms of kernels that NVIDIA's compiler alone takes",
+        "`0`",
+        driver="ocl",
+        for_tests=True,
+    ),
+    Setting(
+        "OUTBOARD_TORTURE",
+        "text",
+        "faults to put between kit and driver, as `torch_outboard/drivers/torture/torture.c` lists "
+        "them",
+        "none",
+        for_tests=True,
+    ),
+)
+SETTINGS = {setting.name: setting for setting in TABLE}
