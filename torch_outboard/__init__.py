@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torch_outboard._C import Declined
     from torch_outboard.device.host_memory import as_cpu, from_cpu
     from torch_outboard.dispatch import fallback, ways
+    from torch_outboard.dispatch.model_prebuild import prebuild
     from torch_outboard.dispatch.operator_checks import opcheck
     from torch_outboard.dispatch.registrations import registering, registrations
     from torch_outboard.dispatch.user_kernels import kernel
@@ -38,6 +39,7 @@ __all__ = [
     "kernel",
     "library_path",
     "opcheck",
+    "prebuild",
     "registering",
     "registrations",
     "trace",
@@ -53,6 +55,7 @@ _LAZY = {
     "kernel": "torch_outboard.dispatch.user_kernels",
     "from_cpu": "torch_outboard.device.host_memory",
     "opcheck": "torch_outboard.dispatch.operator_checks",
+    "prebuild": "torch_outboard.dispatch.model_prebuild",
     "registering": "torch_outboard.dispatch.registrations",
     "registrations": "torch_outboard.dispatch.registrations",
     "trace": "torch_outboard.inspection.tracing",

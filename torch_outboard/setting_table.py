@@ -82,6 +82,14 @@ TABLE = (
         high=1e9,
     ),
     Setting(
+        "OUTBOARD_COMPILE_NOTICE",
+        "number",
+        "seconds of compiling after which a line on the standard error stream says so, once per "
+        "process; `0`: never",
+        "3",
+        high=1e9,
+    ),
+    Setting(
         "OUTBOARD_CACHE_DIR",
         "text",
         "folder of compiled kernels and of what `tune` found; if it is set and empty, nothing is "

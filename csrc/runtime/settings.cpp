@@ -11,7 +11,7 @@
 namespace outboard {
 namespace {
 
-constexpr NumberSetting kNumbers[] = {kWaitTimeout, kWaitWarning, kWorkInFlight};
+constexpr NumberSetting kNumbers[] = {kWaitTimeout, kWaitWarning, kCompileNotice, kWorkInFlight};
 
 // "" if it is not set.
 const char* text_of(const char* variable) {

@@ -21,6 +21,8 @@ struct NumberSetting {
 
 inline constexpr NumberSetting kWaitTimeout = {"OUTBOARD_WAIT_TIMEOUT", "seconds", 0, 1e9, false};
 inline constexpr NumberSetting kWaitWarning = {"OUTBOARD_WAIT_WARNING", "seconds", 60, 1e9, false};
+inline constexpr NumberSetting kCompileNotice = {"OUTBOARD_COMPILE_NOTICE", "seconds", 3, 1e9,
+                                                 false};
 inline constexpr NumberSetting kWorkInFlight = {"OUTBOARD_WORK_IN_FLIGHT", "driver calls", 1024,
                                                 1e15, true};
 inline constexpr const char* kBlocking = "OUTBOARD_BLOCKING";

@@ -162,6 +162,41 @@ def test_size_of_a_binary(driver: DriverUnderTest) -> None:
     driver.program_release(program)
 
 
+@pytest.mark.parametrize(
+    ("call", "known"),
+    [
+        ("min(data[0], 3)", True),
+        ("PASTED(n)(data[0], 3)", True),
+        ("convert_int(dot((float8)(1), (float8)(data[0])))", True),
+        ("ANY(ma, x)(data[0] - 9, 3)", False),
+    ],
+    ids=["named", "pasted", "of PoCL alone", "hidden"],
+)
+def test_declarations_that_a_source_needs(
+    driver: DriverUnderTest, queue: int, make_memory: Make, call: str, known: bool
+) -> None:
+    """The packaged PoCL reads its header, which defines _OPENCL_H_ as nothing, where it must."""
+    source = f"""
+#define PASTED(end) mi##end
+#define ANY(begin, end) begin##end
+__kernel void call(ADDRESS(int, memory)) {{
+  __global int *data = AT(int, memory);
+  data[0] = {call};
+  data[1] = _OPENCL_H_ + 0;
+}}
+"""
+    memory = make_memory(8)
+    driver.write(queue, memory, ints(5, -1))
+    with kernel_maker(
+        driver, lambda d: driver.program_build(d, source_for(driver, source))
+    ) as make:
+        driver.launch(queue, make("call"), [1], [1], memory)
+        value, without_header = read_ints(driver, queue, memory, 2)
+    assert value == (40 if "dot" in call else 3)
+    if driver.device_properties(0).driver_version.startswith(b"3.0-rc2"):
+        assert without_header == int(known)
+
+
 def test_capabilities_are_true(driver: DriverUnderTest, queue: int, make_memory: Make) -> None:
     """What is declared compiles and computes."""
     properties = driver.device_properties(0)

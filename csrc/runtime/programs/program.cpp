@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -13,6 +14,7 @@
 #include "runtime/driver/device.h"
 #include "runtime/driver/driver_table.h"
 #include "runtime/fork.h"
+#include "runtime/programs/compile_notice.h"
 #include "runtime/programs/program_disk_cache.h"
 #include "runtime/recording/recorded_call.h"
 
@@ -154,6 +156,7 @@ ob_program build(c10::DeviceIndex device, const std::string& text, const std::st
                                        .source = text.c_str(),
                                        .options = options.c_str()};
   const RecordedHostCall record("program_build");
+  const auto begin = std::chrono::steady_clock::now();
   const ob_status status = table.program_build(table.context, &described, &program);
   if (status == OB_BUILD_FAILED) {
     const std::string log = table.last_error(table.context);
@@ -162,6 +165,7 @@ ob_program build(c10::DeviceIndex device, const std::string& text, const std::st
   }
   check_status(status, "program_build");
   g_built.fetch_add(1, std::memory_order_relaxed);
+  note_build(begin);
   return program;
 }
 

@@ -213,6 +213,12 @@ std::string configure_disk_cache(DiskCacheSettings settings) {
   return problem;
 }
 
+bool disk_cache_keeps() noexcept {
+  Cache& all = cache();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  return !all.settings.folder.empty();
+}
+
 bool is_disk_cache_file(const std::string& name) noexcept {
   constexpr const char* kDigits = "0123456789abcdef";
   return name.find_first_not_of(kDigits) == kKeyLength &&

@@ -34,6 +34,9 @@ struct DiskCacheSettings {
 // Initially nothing is kept. Returns why the folder is refused and nothing is kept, or "".
 OUTBOARD_API std::string configure_disk_cache(DiskCacheSettings settings);
 
+// Whether compiled programs are kept.
+bool disk_cache_keeps() noexcept;
+
 // Of a program: the text with its preludes, the options, the device and the driver's version.
 std::string disk_cache_key(c10::DeviceIndex device, const std::string& text,
                            const std::string& options);

@@ -97,3 +97,42 @@ def test_what_makes_no_sense_is_a_sentence(environment, arguments, settings, mes
     result = try_python(PREBUILD, *arguments, **{**environment, **settings})
     assert result.returncode == 1
     assert message in result.stdout.replace("\n", " ")
+
+
+MODEL = """
+    import torch, torch_outboard
+    from torch import nn
+
+    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.GELU())
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    x = torch.rand(4, 8)
+    state = torch.get_rng_state()
+    print(*torch_outboard.prebuild(model, x))
+    assert torch.equal(torch.get_rng_state(), state)
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name]), name
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert next(model.parameters()).device.type == "cpu"
+"""
+STEP = """
+    import torch, torch_outboard
+    from torch import nn
+    from torch_outboard import _C
+
+    device = torch_outboard.device_name()
+    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.GELU()).to(device)
+    model(torch.rand(4, 8).to(device)).sum().backward()
+    torch.get_device_module(device).synchronize()
+    print(*_C.program_counts()[:2])
+"""
+
+
+def test_a_model_is_there_for_the_next_process(environment):
+    """Forward and backward, by one call that leaves the model as it is."""
+    built, loaded = map(int, run_python(MODEL, **environment).split())
+    assert built >= 5
+    assert loaded == 0
+    used_built, used_loaded = map(int, run_python(STEP, **environment).split())
+    assert used_loaded >= built
+    # The compiler's first program, which tells that it works.
+    assert used_built <= 1

@@ -18,6 +18,7 @@
  *   pocl/functions.cpp  how PoCL's own functions come to be inlined into kernels
  *   pocl/cache.cpp      where PoCL keeps what it compiles
  *   pocl/cache_limit.cpp  how much of it
+ *   pocl/declarations.cpp  the declarations that a source needs
  *
  * Functions that stand in the table have the contract's names and are described there. Failures and
  * settings are those of drivers/common.
@@ -87,6 +88,9 @@ std::vector<Platform*> find_platforms(const Settings& settings, std::string& rep
 // A value of OUTBOARD_OCL_PROCESSOR: as if PoCL did not know the processor.
 constexpr const char* kUnknownProcessor = "unknown";
 
+// Whether a platform is the packaged PoCL, whose insides are known.
+bool is_known_pocl(const Platform& platform);
+
 // What the packaged PoCL compiles for. Empty for platforms that are no such.
 struct Processor {
   std::string name;         // LLVM's
@@ -141,6 +145,13 @@ void remove_temporary_pocl_cache() noexcept;
 // process, removes the oldest ones beyond OUTBOARD_CACHE_LIMIT first.
 void share_pocl_cache(const std::string& folder);
 
+// ---- pocl/declarations.cpp
+
+// Put in front of what the packaged PoCL compiles, the header of all functions need not be read,
+// and the options may have kWithoutHeader. "": it needs the header.
+std::string declarations_for(const Device& device, const std::string& text);
+constexpr const char* kWithoutHeader = " -D_OPENCL_H_";
+
 // ---- device.cpp
 
 // What NVIDIA's platform is called.
@@ -164,6 +175,8 @@ struct Device {
   const Platform* platform = nullptr;
   cl_device_id id = nullptr;
   cl_context context = nullptr;
+  std::once_flag binary_context_made;
+  cl_context binary_context = nullptr;  // program.cpp: where binaries are made
   MemoryKind memory = MemoryKind::kHandles;
   bool host_memory_is_device_memory = false;
   bool has_priorities = false;

@@ -1,5 +1,6 @@
 // Programs, kernels and launches.
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -66,16 +67,25 @@ void check_code_runs(const Device& device) {
   check_room_for_kernels(device);
 }
 
-std::string build_log(const Device& device, cl_program program) {
+std::string build_info(const Device& device, cl_program program, cl_uint what) {
   size_t bytes = 0;
   const OpenCL& api = *device.api;
-  check(api.clGetProgramBuildInfo(program, device.id, CL_PROGRAM_BUILD_LOG, 0, nullptr, &bytes),
+  check(api.clGetProgramBuildInfo(program, device.id, what, 0, nullptr, &bytes),
         "clGetProgramBuildInfo");
-  std::string log(bytes, '\0');
-  check(api.clGetProgramBuildInfo(program, device.id, CL_PROGRAM_BUILD_LOG, bytes, log.data(),
-                                  nullptr),
+  std::string text(bytes, '\0');
+  check(api.clGetProgramBuildInfo(program, device.id, what, bytes, text.data(), nullptr),
         "clGetProgramBuildInfo");
-  return log.c_str();
+  return text.c_str();
+}
+
+std::string source_of(const Device& device, cl_program program) {
+  size_t bytes = 0;
+  const OpenCL& api = *device.api;
+  check(api.clGetProgramInfo(program, CL_PROGRAM_SOURCE, 0, nullptr, &bytes), "clGetProgramInfo");
+  std::string text(bytes, '\0');
+  check(api.clGetProgramInfo(program, CL_PROGRAM_SOURCE, bytes, text.data(), nullptr),
+        "clGetProgramInfo");
+  return text.c_str();
 }
 
 // Owns `program` whatever happens.
@@ -85,13 +95,48 @@ ob_program build(Device& device, cl_program program, const char* options, const 
   const cl_int code = api.clBuildProgram(program, 1, &device.id, options, nullptr, nullptr);
   if (code == CL_SUCCESS) return built.release();
   try {
-    const std::string log = build_log(device, program);
+    const std::string log = build_info(device, program, CL_PROGRAM_BUILD_LOG);
     fail(OB_BUILD_FAILED, "%s does not build for device %d (%s).%s%s", what, device.index,
          code_name(code).c_str(), log.empty() ? "" : "\n", log.c_str());
   } catch (...) {
     api.clReleaseProgram(program);
     throw;
   }
+}
+
+ob_program build_source(Device& device, cl_context context, const std::string& text,
+                        const std::string& options) {
+  const char* texts[] = {text.c_str()};
+  cl_int code = CL_SUCCESS;
+  cl_program created = device.api->clCreateProgramWithSource(context, 1, texts, nullptr, &code);
+  check(code, "clCreateProgramWithSource");
+  return build(device, created, options.c_str(), "The source");
+}
+
+// The program whose binary is asked for; what `copy` holds, if it is one of its own.
+//
+// PoCL compiles each kernel of a program once more for its binary, for work groups of all sizes,
+// and launches of the program wait meanwhile, as do builds in its context. So the binary comes from
+// a copy in another context, for which PoCL finds in its cache what was compiled for the first one.
+cl_program program_for_binary(const ob_program_t& program, std::unique_ptr<ob_program_t>& copy) {
+  Device& device = program.device;
+  const char* cache = std::getenv("POCL_KERNEL_CACHE");
+  if (!is_known_pocl(*device.platform) || (cache != nullptr && std::strcmp(cache, "0") == 0)) {
+    return program.program;
+  }
+  const std::string source = source_of(device, program.program);
+  if (source.empty()) return program.program;  // loaded from a binary
+  std::call_once(device.binary_context_made, [&] {
+    const intptr_t properties[] = {CL_CONTEXT_PLATFORM,
+                                   reinterpret_cast<intptr_t>(device.platform->id), 0};
+    cl_int code = CL_SUCCESS;
+    device.binary_context =
+        device.api->clCreateContext(properties, 1, &device.id, nullptr, nullptr, &code);
+    check(code, "clCreateContext");
+  });
+  copy.reset(build_source(device, device.binary_context, source,
+                          build_info(device, program.program, CL_PROGRAM_BUILD_OPTIONS)));
+  return copy->program;
 }
 
 // NVIDIA's compiler gives a work item as many registers as it could use, whatever that costs in
@@ -145,12 +190,7 @@ ob_status program_build(const ob_program_source* described, ob_program* program)
   const char* options = described->options;
   check_code_runs(device);
   if (source == nullptr) fail(OB_INVALID_ARGUMENT, "The source of a program is NULL.");
-  cl_int code = CL_SUCCESS;
   const std::string text = surrounded(device, source);
-  const char* texts[] = {text.c_str()};
-  cl_program created =
-      device.api->clCreateProgramWithSource(device.context, 1, texts, nullptr, &code);
-  check(code, "clCreateProgramWithSource");
   // Compilers print how many warnings they had to the user's terminal.
   std::string all = std::string(options == nullptr ? "" : options) + " -w";
   // PoCL keeps what it has built in a folder of its own, by source, options and its own name for
@@ -159,7 +199,16 @@ ob_status program_build(const ob_program_source* described, ob_program* program)
   all += register_limit(device, all);
   // For texts with instructions of NVIDIA's, which not all of its devices have.
   if (device.nvidia_version != 0) all += " -DOB_NVIDIA=" + std::to_string(device.nvidia_version);
-  *program = build(device, created, all.c_str(), "The source");
+  if (const std::string declared = declarations_for(device, text + all); !declared.empty()) {
+    try {
+      *program = build_source(device, device.context, declared + text, all + kWithoutHeader);
+      return OB_OK;
+    } catch (const Failure& failure) {
+      // The source is wrong, or names a function in a way that was not seen.
+      if (failure.status != OB_BUILD_FAILED) throw;
+    }
+  }
+  *program = build_source(device, device.context, text, all);
   return OB_OK;
 }
 
@@ -175,16 +224,19 @@ ob_status program_binary(ob_program program, void* data, uint64_t* bytes) {
     return OB_OK;
   }
   // Taken when the size is asked for: a launch in between would make it longer.
+  std::unique_ptr<ob_program_t> copy;
+  cl_program source = program_for_binary(*program, copy);
   size_t size = 0;
-  check(
-      api.clGetProgramInfo(program->program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr),
-      "clGetProgramInfo");
-  if (size == 0) fail(OB_UNSUPPORTED, "The device gives no binary of this program.");
+  check(api.clGetProgramInfo(source, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr),
+        "clGetProgramInfo");
   std::vector<unsigned char> binary(sizeof(BinaryHeader) + size);
   unsigned char* content = binary.data() + sizeof(BinaryHeader);
-  check(api.clGetProgramInfo(program->program, CL_PROGRAM_BINARIES, sizeof content, &content,
-                             nullptr),
-        "clGetProgramInfo");
+  if (size != 0) {
+    check(api.clGetProgramInfo(source, CL_PROGRAM_BINARIES, sizeof content, &content, nullptr),
+          "clGetProgramInfo");
+  }
+  if (copy != nullptr) check(api.clReleaseProgram(source), "clReleaseProgram");
+  if (size == 0) fail(OB_UNSUPPORTED, "The device gives no binary of this program.");
   BinaryHeader header = {{}, size, hash(content, size)};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   std::memcpy(binary.data(), &header, sizeof header);

@@ -37,13 +37,6 @@ constexpr const char* kNoName = "generic";
 // What it answers for AMD's processors of a family of which the later ones have AVX-512.
 constexpr const char* kNameWithoutAvx512 = "znver3";
 
-bool is_known_build(const Platform& platform) {
-  const std::string& file = platform.library;
-  const size_t length = std::strlen(kFile);
-  return file.size() >= length && file.compare(file.size() - length, length, kFile) == 0 &&
-         platform.version.rfind(kVersion, 0) == 0;
-}
-
 const char*& name_in_record(cl_device_id device) {
   return *reinterpret_cast<const char**>(reinterpret_cast<char*>(device) + kNameOffset);
 }
@@ -92,6 +85,13 @@ const char* nearest_known_processor() { return kNoName; }
 
 }  // namespace
 
+bool is_known_pocl(const Platform& platform) {
+  const std::string& file = platform.library;
+  const size_t length = std::strlen(kFile);
+  return file.size() >= length && file.compare(file.size() - length, length, kFile) == 0 &&
+         platform.version.rfind(kVersion, 0) == 0;
+}
+
 bool has_avx512() {
 #if defined(__x86_64__)
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -104,7 +104,7 @@ bool has_avx512() {
 
 Processor choose_processor(const Platform& platform, cl_device_id device,
                            const Settings& settings) {
-  if (!is_known_build(platform)) return {};
+  if (!is_known_pocl(platform)) return {};
   const char*& name = name_in_record(device);
   const char* reason = "";
   if (settings.processor.empty() || settings.processor == kUnknownProcessor) {
