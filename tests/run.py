@@ -45,7 +45,7 @@ CLANG_KERNELS = (
 # Examples are run for each driver by whatever stage has them, but for this one.
 KERNEL_TESTS = (
     "tests/device_kernels", "tests/programs", "tests/profiler", "tests/inductor",
-    "tests/examples/test_profile_training.py",
+    "tests/examples/test_profile_training.py", "tests/opinfo/test_opinfo.py::test_arguments",
 )  # fmt: skip
 KERNEL_TESTS_BY_DEFAULT = ("tests/distributed/parallelism/test_data_parallel.py",)
 KERNEL_TESTS_IN_FULL = ("tests/distributed/parallelism",)
@@ -168,7 +168,8 @@ def full_stages() -> list[Stage]:
     ]
     for access in ("shared", "separate"):
         stages += [sweep_stage(dtype, access) for dtype in SWEEP_DTYPES]
-    stages += [device_sweep_stage(dtype) for dtype in SWEEP_DTYPES]
+    stages += [device_sweep_stage(dtype) for dtype in (*SWEEP_DTYPES, "arguments")]
+    stages += [sweep_stage("arguments", "shared")]
     stages += [compiled_sweep_stage(dtype) for dtype in COMPILED_DTYPES]
     return [
         *stages,

@@ -77,10 +77,12 @@ class EntryResult:
         samples: how many samples CPU could run.
         available: how many the database has.
         notes: what is worth knowing about PyTorch and no failure.
+        warned_otherwise: calls that warned more or less often than on CPU, where that is counted.
     """
 
     samples: int = 0
     available: int = 0
+    warned_otherwise: int = 0
     checks: set[str] = field(default_factory=set)
     failures: list[Failure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -113,10 +115,11 @@ class Call:
 
 @dataclass
 class Outcome:
-    """What a call returned or raised, and whether it warned of a resized output."""
+    """What a call returned or raised, how often it warned, and whether of a resized output."""
 
     value: Any = None
     error: Exception | None = None
+    warnings: int = 0
     resized: bool = False
 
 
@@ -156,6 +159,7 @@ def attempt(function: Callable[[], Any]) -> Outcome:
             outcome = Outcome(function())
         except Exception as error:
             outcome = Outcome(error=error)
+    outcome.warnings = len(caught)
     outcome.resized = any(RESIZE_WARNING in str(warning.message) for warning in caught)
     return outcome
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.line_process import ask_all
-from tests.opinfo.worker import LAYOUTS, REFUSALS, Answer, WorkerProcess
+from tests.opinfo.worker import ARGUMENTS, LAYOUTS, REFUSALS, Answer, WorkerProcess
 from tests.run import RESULTS, fingerprint
 
 FOLDER = RESULTS / "opinfo"
@@ -48,7 +48,11 @@ def totals(answers: Sequence[Answer]) -> str:
     """Of samples, in words."""
     samples = sum(a.samples for a in answers)
     available = sum(a.available for a in answers)
-    return f"{samples} samples ran, of {available} in the database" if available else ""
+    if not available:
+        return ""
+    warned = sum(a.warned_otherwise for a in answers)
+    warnings = f"; {warned} warned more or less often than on CPU" if warned else ""
+    return f"{samples} samples ran, of {available} in the database{warnings}"
 
 
 def first_failures(answer: Answer) -> list[tuple[dict[str, Any], int]]:
@@ -146,7 +150,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--dtype",
         default="float32",
         help=f"or {REFUSALS}: wrong arguments and dtypes of all entries; or {LAYOUTS}: shapes and "
-        "strides for arguments of every layout",
+        f"strides for arguments of every layout; or {ARGUMENTS}: unusual arguments of all overloads "
+        "with device kernels, which are the entries then",
     )
     parser.add_argument("--access", choices=("shared", "separate"), default="shared")
     parser.add_argument("--jobs", type=int, default=1)

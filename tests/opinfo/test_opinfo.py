@@ -1,14 +1,18 @@
-"""A fixed slice of the operator sweep; `python -m tests.opinfo.sweep` does the rest."""
+"""A slice of the operator sweep; `python -m tests.opinfo.sweep` does the rest."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 import torch
 
-from tests.opinfo.worker import WorkerProcess
+from tests.opinfo.arguments.calls import reached
+from tests.opinfo.worker import ARGUMENTS, REFUSALS, WorkerProcess
+from tests.run import ROOT
 
 # Every family of operators, and each kind of argument that the host way treats specially: lists,
 # views, out=, complex bits, generators, resized results, several results, None, scalars.
@@ -43,7 +47,7 @@ SLICE = {
 @pytest.fixture(scope="session")
 def worker() -> Iterator[WorkerProcess]:
     access = os.environ.get("OUTBOARD_HOST_ACCESS") or "shared"
-    process = WorkerProcess("", access, timeout=240)
+    process = WorkerProcess("", access, timeout=240, way=os.environ.get("OUTBOARD_WAY", ""))
     yield process
     process.close()
 
@@ -68,13 +72,30 @@ def test_other_dtypes(worker: WorkerProcess, dtype: str, entry: str) -> None:
     check(worker, entry, dtype)
 
 
-REFUSALS = """addmm arange cat clamp complex fft.rfft gather heaviside index_add
+REFUSING = """addmm arange cat clamp complex fft.rfft gather heaviside index_add
 linalg.det masked_select nn.functional.conv2d nn.functional.softshrink pow sub sum topk"""
 
 
-@pytest.mark.parametrize("entry", REFUSALS.split())
+@pytest.mark.parametrize("entry", REFUSING.split())
 def test_refusals(worker: WorkerProcess, entry: str) -> None:
-    check(worker, entry, "refusals")
+    check(worker, entry, REFUSALS)
+
+
+def overloads_of_this_commit(count: int) -> list[str]:
+    """Some overloads with device kernels; every commit has its own."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True
+    ).stdout
+
+    def order(overload: str) -> str:
+        return hashlib.sha256(f"{commit}{overload}".encode()).hexdigest()
+
+    return sorted(reached(), key=order)[:count]
+
+
+@pytest.mark.parametrize("overload", overloads_of_this_commit(6))
+def test_arguments(worker: WorkerProcess, overload: str) -> None:
+    check(worker, overload, ARGUMENTS)
 
 
 LAYOUTS = """nn.functional.group_norm nn.functional.conv2d index_select

@@ -10,17 +10,25 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tests.line_process import START_TIMEOUT, LineProcess
 
-# Instead of a dtype: tests.opinfo.refusals and tests.opinfo.layouts, which choose dtypes.
+# Instead of a dtype: tests.opinfo.refusals, tests.opinfo.layouts and tests.opinfo.arguments, which
+# choose dtypes.
 REFUSALS = "refusals"
 LAYOUTS = "layouts"
+ARGUMENTS = "arguments"
+# Of an overload, how many variations may end the process.
+ENDS = 25
+MEMORY = 3 << 30  # bytes that a worker may map
 
 
 @dataclass
@@ -33,6 +41,7 @@ class Answer:
         samples: how many CPU could run, of `available` in the database.
         failures: rows of check, number of the sample, reason.
         excluded: reasons of the exclusions that hid failures.
+        warned_otherwise: calls that warned more or less often than on CPU, if that was counted.
         ran: rows of operator, dtype and way, "device", "shared" or "copied", where that was
             counted.
         notes: what is worth knowing about PyTorch and no failure.
@@ -46,6 +55,7 @@ class Answer:
     failures: list[dict[str, Any]] = field(default_factory=list)
     excluded: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    warned_otherwise: int = 0
     ran: list[tuple[str, str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -75,7 +85,10 @@ class WorkerProcess:
         self, device: str, access: str, timeout: float = 300.0, driver: str = "", way: str = ""
     ) -> None:
         self.timeout = timeout
+        # In it the worker notes which call it makes next.
+        self._mark = tempfile.NamedTemporaryFile("r")  # noqa: SIM115, lives as long as this object
         settings = {"device": device, "access": access, "driver": driver, "way": way}
+        settings["mark"] = self._mark.name
         environment = {
             "OMP_NUM_THREADS": "1",
             "OUTBOARD_HOST_ACCESS": access,
@@ -90,25 +103,48 @@ class WorkerProcess:
     def entries(self, dtype: str) -> list[str]:
         """Names of the entries whose CPU kernels take the dtype, a name such as "float32".
 
-        Of all entries for "refusals" and "layouts".
+        Of all entries for "refusals" and "layouts"; names of overloads for "arguments".
         """
         return json.loads(self._process.ask(json.dumps({"dtype": dtype}), START_TIMEOUT))
 
     def check(self, entry: str, dtype: str) -> Answer:
-        """Runs all checks of an entry; whatever happens to the worker becomes the answer."""
+        """Runs all checks of an entry; whatever happens to the worker becomes the answer.
+
+        The sweep over arguments goes on behind a call that ends the process.
+        """
         start = time.monotonic()
-        request = json.dumps({"entry": entry, "dtype": dtype})
-        try:
-            answer = Answer.read(json.loads(self._process.ask(request, self.timeout)))
-        except (TimeoutError, EOFError, RuntimeError) as error:
-            status = "timeout" if isinstance(error, TimeoutError) else "crash"
-            failure = {"check": status, "sample": -1, "reason": str(error)}
-            answer = Answer(entry, status, failures=[failure])
+        ended: list[dict[str, Any]] = []
+        while True:
+            without = [failure["sample"] for failure in ended]
+            request = json.dumps({"entry": entry, "dtype": dtype, "without": without})
+            try:
+                answer = Answer.read(json.loads(self._process.ask(request, self.timeout)))
+                break
+            except (TimeoutError, EOFError, RuntimeError) as error:
+                status = "timeout" if isinstance(error, TimeoutError) else "crash"
+                failure = self._ended(str(error)) if dtype == ARGUMENTS else None
+                if failure is None or failure["sample"] in without or len(ended) == ENDS:
+                    failure = {"check": status, "sample": -1, "reason": str(error)}
+                    answer = Answer(entry, status, failures=[failure])
+                    break
+                ended.append(failure)
+        answer.failures = ended + answer.failures
+        if ended and answer.status in ("right", "excluded"):
+            answer.status = "crash"
         answer.seconds = round(time.monotonic() - start, 2)
         return answer
 
+    def _ended(self, error: str) -> dict[str, Any] | None:
+        """In which call the process ended; None if it has not begun one."""
+        self._mark.seek(0)
+        number, _, label = self._mark.read().partition(" ")
+        if not label:
+            return None
+        return {"check": "end", "sample": int(number), "reason": f"{label}: {error}"}
+
     def close(self) -> None:
         self._process.close()
+        self._mark.close()
 
 
 def serve(settings: dict[str, str]) -> None:
@@ -119,6 +155,8 @@ def serve(settings: dict[str, str]) -> None:
     import torch
     from torch.testing._internal.common_methods_invocations import op_db
 
+    from tests.opinfo.arguments.calls import reached
+    from tests.opinfo.arguments.checks import check_arguments
     from tests.opinfo.checks import check_entry
     from tests.opinfo.exclusions import exclusions_for
     from tests.opinfo.layouts import check_layouts
@@ -126,14 +164,25 @@ def serve(settings: dict[str, str]) -> None:
 
     torch.set_num_threads(1)
     device = worker_device(settings["device"])
+    limit_memory()
     entries = {op.full_name: op for op in op_db}
     print("ready", file=answers)
 
-    def check(name: str, dtype: str) -> Answer:
+    def mark(words: str) -> None:
+        Path(settings["mark"]).write_text(words)
+
+    def check(name: str, dtype: str, without: list[int]) -> Answer:
+        mark("")
         exclusions = exclusions_for(name, dtype, settings["access"], settings["way"])
         unsafe = [exclusion for exclusion in exclusions if exclusion.unsafe]
+
+        def left_out(check: str, number: int, label: str) -> bool:
+            return number in without or any(e.hides(check, label) for e in unsafe)
+
         with counted(settings["way"] == "device") as ran:
-            if dtype in (REFUSALS, LAYOUTS):
+            if dtype == ARGUMENTS:
+                result = check_arguments(name, device, left_out, mark)
+            elif dtype in (REFUSALS, LAYOUTS):
                 check_all = check_refusals if dtype == REFUSALS else check_layouts
                 result = check_all(entries[name], device, backward=not unsafe)
             else:
@@ -157,13 +206,17 @@ def serve(settings: dict[str, str]) -> None:
         status = "wrong" if failures else "excluded" if excluded else "right"
         return Answer(
             name, status, result.samples, result.available, sorted(result.checks), failures,
-            excluded, ran=sorted(ran), notes=result.notes,
+            excluded, warned_otherwise=result.warned_otherwise, ran=sorted(ran), notes=result.notes,
         )  # fmt: skip
 
     for line in sys.stdin:
         request = json.loads(line)
         if "entry" in request:
-            answer: Any = asdict(check(request["entry"], request["dtype"]))
+            answer: Any = asdict(
+                check(request["entry"], request["dtype"], request.get("without", []))
+            )
+        elif request["dtype"] == ARGUMENTS:
+            answer = list(reached())
         elif request["dtype"] in (REFUSALS, LAYOUTS):
             answer = list(entries)
         else:
@@ -184,6 +237,13 @@ def counted(wanted: bool) -> Iterator[set[tuple[str, str, str]]]:
     with fallback.report() as report:
         yield ran
     ran |= {(row.op, str(row.dtype).removeprefix("torch."), row.way) for row in report.rows}
+
+
+def limit_memory() -> None:
+    """Calls with huge sizes raise, and do not take what the machine has."""
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.RLIM_INFINITY))
 
 
 def worker_device(name: str) -> Any:

@@ -110,6 +110,13 @@ bool Requirements::holds(const Requirement& requirement, const torch::jit::Stack
   };
   if (!value.isList()) return has_dtype(value);
   const auto elements = value.toListRef();
+  if (requirement.kind == Kind::kSameDtype && other.isList()) {
+    const auto others = other.toListRef();
+    return std::equal(elements.begin(), elements.end(), others.begin(), others.end(),
+                      [](const c10::IValue& one, const c10::IValue& same) {
+                        return dtype_of(one, false) == dtype_of(same, false);
+                      });
+  }
   return std::all_of(elements.begin(), elements.end(), has_dtype);
 }
 

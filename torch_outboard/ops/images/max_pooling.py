@@ -18,6 +18,8 @@ from torch_outboard.ops.images.pooling_windows import (
 from torch_outboard.ops.row import FLOATS, INTEGERS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
+_WINDOW = ("kernel", "step", "padding", "dilation")
+
 
 def _pooled(dimensions: int) -> list[str]:
     """Output sizes of max pooling."""
@@ -27,9 +29,7 @@ def _pooled(dimensions: int) -> list[str]:
         if at < 0:
             continue
         letter = AXES[axis]
-        kernel, step, padding, dilation = (
-            f"({names[f'{name}_{letter}']})" for name in ("kernel", "step", "padding", "dilation")
-        )
+        kernel, step, padding, dilation = (f"({names[f'{name}_{letter}']})" for name in _WINDOW)
         extent = f"size(self, {axis - 3})"
         size = (
             f"(({extent} + 2 * {padding} - {dilation} * ({kernel} - 1) - 1"
@@ -55,6 +55,7 @@ def _right_windows(dimensions: int) -> list[str]:
             conditions += [
                 f"{kernel} > 0 && {padding} >= 0 && 2 * {padding} <= {kernel}",
                 f"({names[f'step_{letter}']}) > 0 && {names[f'dilation_{letter}']} > 0",
+                *(f"({names[f'{name}_{letter}']}) < 2147483648" for name in _WINDOW),
             ]
     return conditions
 
@@ -180,6 +181,13 @@ def fractional_max_pool_rows() -> list[Row]:
     for dimensions in (2, 3):
         name = f"fractional_max_pool{dimensions}d"
         kernel = window(dimensions)
+        # PyTorch's CPU kernel checks these by itself.
+        samples = [
+            f"dims(random_samples) == 3 && size(random_samples, 2) == {dimensions}",
+            f"size(random_samples, 1) == size(self, {-dimensions - 1})",
+            f"dims(self) == {dimensions + 1} || size(random_samples, 0) >= size(self, 0)",
+            "size(random_samples, 0) > 0",
+        ]
         backward: dict[str, Any] = {"meta": f"aten::{name}_backward"}
         if dimensions == 3:  # has no Meta kernel in C++
             backward = {
@@ -187,7 +195,8 @@ def fractional_max_pool_rows() -> list[Row]:
                     "dims(self) == 4 || dims(self) == 5",
                     "dims(grad_output) == dims(self) && sizes(indices) == sizes(grad_output)",
                     "sizes(grad_output) == sizes(self)[:-3] + output_size",
-                ]
+                ],
+                "requires": {"self": "dtype of grad_output"},
             }
         rows += [
             templated(
@@ -203,6 +212,7 @@ def fractional_max_pool_rows() -> list[Row]:
                     **image("output", dimensions, "out_"),
                     "samples": str(dimensions),
                 },
+                conditions=samples,
                 meta=f"aten::{name}",
                 family="pooling",
             ),

@@ -7,8 +7,8 @@ from typing import Any
 from torch_outboard.ops.row import FLOATS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
-# Of `reduction`.
-_NONE, _MEAN = 0, 1
+# Of `reduction`; each number but these two means none, as on CPU.
+_MEAN, _SUM = 1, 2
 
 
 def rows() -> list[Row]:
@@ -42,6 +42,7 @@ def _elementwise(
     known: dict[str, Any] = {"meta": f"aten::{name}"} if meta else {}
     # CPU's other gradients are row-major.
     backward_like = "self" if weighted else ""
+    reduced = f"(reduction == {_MEAN} || reduction == {_SUM})"
     divisor = f"reduction == {_MEAN} ? numel(self) : 1"
     return [
         templated(
@@ -51,7 +52,7 @@ def _elementwise(
             dtypes=FLOATS,
             operands=f"self target{weight}",
             results=Result("out", like="self"),
-            conditions=[f"reduction == {_NONE}", *same],
+            conditions=[f"!{reduced}", *same],
             reals=reals,
             constants={"LOSS": str(number)},
             family="loss",
@@ -69,7 +70,7 @@ def _elementwise(
                 "part": "max(4096, (numel(self) + 63) // 64)",
                 "parts": "(numel(self) + part - 1) // part",
             },
-            conditions=[f"reduction != {_NONE}", *same],
+            conditions=[reduced, *same],
             numbers={
                 "part": "part",
                 "count": "numel(self)",

@@ -37,20 +37,25 @@ def rows() -> list[Row]:
             " * C(0.7978845608028654) * (C(1) + C(0.134145) * self * self))",
             FLOATS, **approximate,
         ),
-        pointwise(forms("silu"), "self", "truediv(self, C(1) + exp(-self))", FLOATS),
         pointwise(
-            forms("silu"), "self", "truediv(self, (T)(1, 0) + exp(-self))", COMPLEX
+            forms("silu"), "self", "truediv(self, C(1) + exp(-self))", FLOATS, same_output=True
+        ),
+        pointwise(
+            forms("silu"), "self", "truediv(self, (T)(1, 0) + exp(-self))", COMPLEX,
+            same_output=True,
         ),
         pointwise(
             forms("silu_backward", True), "grad_output:grad self",
             "grad * sigmoid(self) * (C(1) + self * (C(1) - sigmoid(self)))", FLOATS,
         ),
-        pointwise(forms("mish"), "self", "self * tanh(log1p(exp(self)))", FLOATS),
+        pointwise(
+            forms("mish"), "self", "self * tanh(log1p(exp(self)))", FLOATS, same_output=True
+        ),
         pointwise(
             "mish_backward", "grad_output:grad self",
             "grad * (tanh(log1p(exp(self))) + self * sigmoid(self)"
             " * (C(1) - square(tanh(log1p(exp(self))))))",
-            FLOATS,
+            FLOATS, requires={"self": "dtype of grad_output"},
         ),
         pointwise(
             "softplus softplus.out", "self", f"{softplus} ? self : log1p(exp(self * beta)) / beta",
@@ -64,7 +69,7 @@ def rows() -> list[Row]:
         pointwise(
             forms("elu"), "self",
             "(self < C(0)) ? expm1(self * input_scale) * (alpha * scale) : self * scale",
-            FLOATS, scalars="alpha scale input_scale",
+            FLOATS, scalars="alpha scale input_scale", same_output=True,
         ),
         pointwise(
             forms("elu_backward", True), "grad_output:grad self_or_result:result",
@@ -80,19 +85,21 @@ def rows() -> list[Row]:
         ),
         pointwise(
             forms("hardtanh"), "self", "minimum(maximum(self, low), high)", FLOATS,
-            scalars="min_val:low max_val:high",
+            scalars="min_val:low max_val:high", same_output=True,
         ),
         pointwise(
             forms("hardtanh_backward", True), "grad_output:grad self",
             "((self > low) & (self < high)) ? grad : C(0)", FLOATS,
             scalars="min_val:low max_val:high",
         ),
-        pointwise(forms("hardsigmoid"), "self", f"{clamp6} / C(6)", FLOATS),
+        pointwise(forms("hardsigmoid"), "self", f"{clamp6} / C(6)", FLOATS, same_output=True),
         pointwise(
             forms("hardsigmoid_backward", True), "grad_output:grad self",
             "((self > C(-3)) & (self < C(3))) ? grad / C(6) : C(0)", FLOATS,
         ),
-        pointwise(forms("hardswish"), "self", f"self * {clamp6} / C(6)", FLOATS),
+        pointwise(
+            forms("hardswish"), "self", f"self * {clamp6} / C(6)", FLOATS, same_output=True
+        ),
         pointwise(
             "hardswish_backward", "grad_output:grad self",
             "(self <= C(-3)) ? C(0) : ((self >= C(3)) ? grad : grad * (self / C(3) + C(0.5)))",
@@ -118,7 +125,7 @@ def rows() -> list[Row]:
         ),
         pointwise(
             forms("leaky_relu"), "self", "(self > C(0)) ? self : self * negative_slope", FLOATS,
-            scalars="negative_slope",
+            scalars="negative_slope", same_output=True,
         ),
         *(
             pointwise(
@@ -160,7 +167,7 @@ def rows() -> list[Row]:
         pointwise(
             "log_sigmoid_forward log_sigmoid_forward.output", "self",
             ["minimum(self, C(0)) - log1p(exp(-fabs(self)))", "exp(-fabs(self))"], FLOATS,
-            resizes_silently=True,
+            resizes_silently=True, same_output=True,
         ),
         pointwise(
             forms("log_sigmoid_backward", True), "grad_output:grad self buffer",

@@ -108,7 +108,20 @@ def _ternary(forms: Callable[..., str]) -> list[Row]:
         " : end - (end - self) * (C(1) - weight))"
     )
     result += [
-        pointwise(forms("lerp", "List"), "self tensors1:end weights:weight", lerp, FLOATS),
-        pointwise(forms("lerp", "Scalar"), "self tensors1:end", lerp, FLOATS, scalars="weight"),
+        pointwise(
+            forms("lerp", "List"),
+            "self tensors1:end weights:weight",
+            lerp,
+            FLOATS,
+            requires={"tensors1": "dtype of self", "weights": "dtype of self"},
+        ),
+        pointwise(
+            forms("lerp", "Scalar"),
+            "self tensors1:end",
+            lerp,
+            FLOATS,
+            scalars="weight",
+            requires={"tensors1": "dtype of self"},
+        ),
     ]
     return result

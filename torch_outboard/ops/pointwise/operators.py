@@ -195,7 +195,11 @@ def _ternary() -> list[Row]:
         ),
         *(
             pointwise(
-                "lerp.Tensor lerp_.Tensor lerp.Tensor_out", "self end weight", expression, dtypes
+                "lerp.Tensor lerp_.Tensor lerp.Tensor_out",
+                "self end weight",
+                expression,
+                dtypes,
+                same_output=True,
             )
             for expression, dtypes in ((_LERP, FLOATS), (_COMPLEX_LERP, COMPLEX))
         ),
@@ -207,6 +211,7 @@ def _ternary() -> list[Row]:
             scalars="min:low max:high",
             promoting=["low", "high"],
             absent=bounds,
+            same_output=True,
         ),
         pointwise(
             "clamp_min clamp_min_ clamp_min.out",
@@ -215,6 +220,7 @@ def _ternary() -> list[Row]:
             REALS,
             scalars="min:low",
             promoting=["low"],
+            same_output=True,
         ),
         pointwise(
             "clamp_max clamp_max_ clamp_max.out",
@@ -223,6 +229,7 @@ def _ternary() -> list[Row]:
             REALS,
             scalars="max:high",
             promoting=["high"],
+            same_output=True,
         ),
         pointwise(
             "clamp.Tensor clamp_.Tensor clamp.Tensor_out", "self min:low max:high", clamp, REALS
@@ -336,7 +343,7 @@ def elementary() -> list[Row]:
         *unary("sign", (*REALS, *BOOL), same_output=True),
         *unary("floor ceil trunc round", REALS, same_output=True),
         *unary("frac", FLOATS, same_output=True),
-        *unary("relu", REALS),
+        *unary("relu", REALS, same_output=True),
         *unary("abs", REALS, same_output=True),
         pointwise("abs abs.out", "self", "abs(self)", COMPLEX, result="real"),
         pointwise("angle angle.out", "self", "angle(self)", FLOATS, **floats),
@@ -370,6 +377,7 @@ def elementary() -> list[Row]:
             FLOATS,
             scalars="nan:for_nan posinf:for_positive neginf:for_negative",
             absent={"for_nan": "0", "for_positive": "largest", "for_negative": "smallest"},
+            same_output=True,
         ),
         pointwise(
             "logit logit_ logit.out", "self", "log(self / (C(1) - self))", FLOATS,

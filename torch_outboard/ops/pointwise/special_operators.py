@@ -112,6 +112,7 @@ def _parts_of_numbers() -> list[Row]:
             FLOATS,
             scalars="decimals",
             scalar=True,
+            same_output=True,
         ),
         templated(
             "frexp.Tensor frexp.Tensor_out",

@@ -1,0 +1,39 @@
+"""Unusual arguments of which device kernels once made something else than CPU.
+
+The sweep over arguments (`tests/opinfo/arguments`) makes all; these are one of each kind.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from tests.opinfo.arguments.calls import calls_of
+from tests.opinfo.arguments.checks import check_variation
+from tests.opinfo.arguments.variations import variations
+from tests.opinfo.checks import EntryResult
+
+CASES = {
+    # Samples that are missing were read from beyond the tensor.
+    "aten::fractional_max_pool2d": ("random_samples of shape (0,)",),
+    "aten::fractional_max_pool3d": ("random_samples with dimension 2 of size 0",),
+    "aten::fractional_max_pool3d_backward": ("self of dtype int64",),
+    "aten::max_pool3d_with_indices": ("stride = [2**33, 2, 2]",),
+    "aten::huber_loss": ("reduction = 5", "reduction = -1"),
+    "aten::mish.out": ("out of dtype complex64",),
+    "aten::clamp.out": ("out of dtype complex64", "self of dtype int64"),
+    "aten::relu.out": ("out of dtype complex64",),
+    "aten::lerp.Tensor_out": ("out of dtype complex64",),
+    "aten::mish_backward": ("self of dtype bool",),
+    "aten::_foreach_lerp_.Scalar": ("tensors1 with the last of dtype int64",),
+    "aten::_foreach_lerp.List": ("tensors1 with the last of dtype bool",),
+}
+
+
+def test_unusual_arguments(device: torch.device) -> None:
+    differences = []
+    for overload, labels in CASES.items():
+        found = {v.label: v for v in variations(next(calls_of(overload)))}
+        for label in labels:
+            difference = check_variation(found[label], device, lambda where: None, EntryResult())
+            differences += [f"{overload}: {label}: {difference}"] if difference else []
+    assert not differences, "\n".join(differences)

@@ -1,0 +1,1 @@
+"""The sweep over the arguments of operators with device kernels."""
