@@ -36,16 +36,28 @@ struct GradientInFormat : public torch::autograd::Function<GradientInFormat> {
   }
 };
 
+// Inside of transforms of torch.func functions in C++ are refused.
+bool functions_are_allowed() {
+  const auto& transforms = at::functorch::functorchTLSAccessor();
+  if (transforms == nullptr) return true;
+  try {
+    transforms->checkSupportsCppAutogradFunction();
+    return true;
+  } catch (const c10::Error&) {
+    return false;
+  }
+}
+
 std::tuple<Tensor, Tensor, Tensor> group_norm(c10::DispatchKeySet keys, const Tensor& input,
                                               const std::optional<Tensor>& weight,
                                               const std::optional<Tensor>& bias, c10::SymInt batch,
                                               c10::SymInt channels, c10::SymInt rest,
                                               int64_t groups, double eps) {
   const at::MemoryFormat format = input.suggest_memory_format();
-  // Functions in C++ have no derivative in forward mode, and torch.func refuses them.
+  // Functions in C++ have no derivative in forward mode.
   const bool brings = format != at::MemoryFormat::Contiguous && at::GradMode::is_enabled() &&
                       input.requires_grad() && !input._fw_grad(/*level=*/0).defined() &&
-                      at::functorch::functorchTLSAccessor() == nullptr;
+                      functions_are_allowed();
   return at::_ops::native_group_norm::redispatch(
       generated_autograd(keys),
       brings ? GradientInFormat::apply(input, static_cast<int64_t>(format)) : input, weight, bias,

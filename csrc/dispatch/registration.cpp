@@ -71,6 +71,7 @@ struct Registrations {
   // tensors still exist.
   std::vector<torch::Library*> libraries;
   std::unique_ptr<torch::Library> fallback;  // goes while a maker's may come
+  std::vector<c10::DispatchKey> layout_fallbacks;
   int fallback_leaves = 0;
   bool started = false;
   bool finished = false;
@@ -254,13 +255,10 @@ void find_raw_kernels(const std::vector<std::string>& names) {
 
 void route_operators_like(c10::DispatchKey model, c10::DispatchKey key, torch::Library& library) {
   auto& dispatcher = c10::Dispatcher::singleton();
-  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
-    if (name.name.compare(0, 6, "aten::") != 0) continue;
+  for (const c10::OperatorName& name : dispatcher.getRegistrationsForDispatchKey(model)) {
+    if (!name.name.starts_with("aten::")) continue;
     const auto handle = dispatcher.findSchema(name);
-    if (!handle.has_value() || !handle->hasKernelForDispatchKey(model) ||
-        handle->hasKernelForDispatchKey(key)) {
-      continue;
-    }
+    if (!handle.has_value() || handle->hasKernelForDispatchKey(key)) continue;
     const std::string full = full_name(name);
     if (key == kKey && !registrations().names.insert(full).second) continue;
     library.impl(full.substr(6).c_str(), router_kernel(full));
@@ -268,9 +266,7 @@ void route_operators_like(c10::DispatchKey model, c10::DispatchKey key, torch::L
 }
 
 void register_layout_fallback(c10::DispatchKey key) {
-  auto* every = new torch::Library(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
-  registrations().libraries.push_back(every);
-  every->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  registrations().layout_fallbacks.push_back(key);
 }
 
 void leave_fallback() {
@@ -290,7 +286,13 @@ void finish_registrations() {
   Registrations& all = registrations();
   const std::lock_guard lock(all.mutex);
   if (std::exchange(all.finished, true)) return;
+  connect_stubs();
   register_fallback();
+  for (const c10::DispatchKey key : all.layout_fallbacks) {
+    auto* every = new torch::Library(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
+    all.libraries.push_back(every);
+    every->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  }
   find_raw_kernels({});
 }
 
@@ -332,7 +334,6 @@ void register_operators() {
   register_integer_histograms();
   register_lstm_layers(library("aten", c10::DispatchKey::AutogradPrivateUse1));
   spend_override_warning();
-  connect_stubs();
   at_first_use(&finish_registrations);
 }
 

@@ -43,6 +43,11 @@ def test_layout_of_gradients(device: torch.device, name: str, again: bool, slice
         assert_alike(got, want)
 
 
+def test_layout_of_gradients_after_a_transform(device: torch.device) -> None:
+    torch.func.grad(lambda x: x.sin().sum())(torch.ones(2, device=device))
+    test_layout_of_gradients(device, "channels_last", again=False, sliced=False)
+
+
 def test_layout_of_the_operators_result(device: torch.device) -> None:
     """Without autograd: what compiled graphs call."""
     made = []

@@ -108,11 +108,11 @@ def test_errors_and_constants_of_cuda(device_module):
 
 def test_names_are_the_modules_own(device_module):
     assert dir(device_module) == sorted(device_module.__all__)
-    for own in ("_C", "atexit", "sys", "Any", "finish_registration"):
+    for own in ("_C", "state", "Any", "legacy_tensors"):
         assert own not in dir(device_module)
     text = pydoc.plain(pydoc.render_doc(device_module))
     assert "mem_get_info(" in text
-    for foreign in ("_lazy_init", "finish_registration", "_FOR_PYTORCH"):
+    for foreign in ("_lazy_init", "legacy_tensors", "_FOR_PYTORCH"):
         assert foreign not in text
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = device_module.nothing

@@ -150,8 +150,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--dtype",
         default="float32",
         help=f"or {REFUSALS}: wrong arguments and dtypes of all entries; or {LAYOUTS}: shapes and "
-        f"strides for arguments of every layout; or {ARGUMENTS}: unusual arguments of all overloads "
-        "with device kernels, which are the entries then",
+        f"strides for arguments of every layout; or {ARGUMENTS}: unusual arguments of all "
+        "overloads with device kernels, which are the entries then",
     )
     parser.add_argument("--access", choices=("shared", "separate"), default="shared")
     parser.add_argument("--jobs", type=int, default=1)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
-import sys
 from typing import Any
 
 import torch
 
-from torch_outboard import _C
 from torch_outboard.device import (
     amp,
     generators,
@@ -16,7 +13,6 @@ from torch_outboard.device import (
     legacy_storage,
     legacy_tensors,
     memory,
-    serialization,
     streams,
 )
 from torch_outboard.device.amp import (
@@ -117,6 +113,7 @@ from torch_outboard.device.streams import (
     set_stream,
     stream,
 )
+from torch_outboard.state import state
 
 __all__ = [
     "AcceleratorError",
@@ -238,22 +235,6 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-def finish_registration(name: str) -> None:
-    """Registers what belongs to the device outside of its module; `name` is the device's."""
-    # Registered now, so that it runs after what programs register.
-    atexit.register(_C.finalize_driver)
-    serialization.register()
-    _C.register_graphs()
-    _C.register_packaged_models()
-    globals().update(legacy_storage.make_classes(name))
-    globals().update(legacy_tensors.make_types(name))
-    # Makes `import torch.<name>.memory` and the like work.
-    parts = {
-        "amp": amp,
-        "graphs": graphs,
-        "memory": memory,
-        "random": generators,
-        "streams": streams,
-    }
-    for part, module in parts.items():
-        sys.modules[f"torch.{name}.{part}"] = module
+# The types that `tensor.type()` and `tensor.storage_type()` name.
+globals().update(legacy_storage.make_classes(state.name))
+globals().update(legacy_tensors.make_types(state.name))

@@ -6,8 +6,10 @@ the first use.
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import sys
 import types
 import warnings
 
@@ -15,6 +17,7 @@ import torch
 from torch.utils import backend_registration
 
 from torch_outboard.drivers.discovery import DEFAULT_DRIVER, DriverChoice, choose_driver
+from torch_outboard.loading.deferred_module import DeferredModule
 from torch_outboard.loading.extension import load_extension
 from torch_outboard.loading.handover import hand_over
 from torch_outboard.paths import PACKAGE
@@ -28,6 +31,14 @@ from torch_outboard.variables import (
 # What PyTorch calls the slot while nobody has taken it.
 _FREE_SLOT = "privateuseone"
 _FALLBACK_PREFIX = "OUTBOARD_FALLBACK_"
+# Modules below that of the device, and those of `torch_outboard.device` that they are.
+_PARTS = {
+    "amp": "amp",
+    "graphs": "graphs",
+    "memory": "memory",
+    "random": "generators",
+    "streams": "streams",
+}
 
 
 def activate() -> None:
@@ -79,8 +90,8 @@ def _register(choice: DriverChoice) -> None:
         device_module = unavailable
     else:
         from torch_outboard import _C
-        from torch_outboard.device import device_module
 
+        device_module = DeferredModule("torch_outboard.device.device_module")
         _C.register_hooks()
         _C.set_device_kernel_loader(_load_device_kernels)
         hand_over(choice)
@@ -98,17 +109,28 @@ def _register(choice: DriverChoice) -> None:
     state.inactive = None
     if state.extension_error is None:
         from torch_outboard import distributed
-        from torch_outboard.device.device_module import finish_registration
+        from torch_outboard.device import serialization
         from torch_outboard.inductor.registration import register_when_imported
         from torch_outboard.loading import other_devices, pytorch_workarounds, traced_operators
 
         other_devices.register(name)
         distributed.register(name)
-        finish_registration(name)
+        serialization.register()
+        _C.register_graphs()
+        _C.register_packaged_models()
+        # Registered now, so that it runs after what programs register.
+        atexit.register(_C.finalize_driver)
+        _make_importable(name)
         pytorch_workarounds.install()
         traced_operators.trace_as_composed()
         register_when_imported()
         _apply_settings()
+
+
+def _make_importable(name: str) -> None:
+    """Makes `import torch.<name>.memory` and the like work."""
+    for part, module in _PARTS.items():
+        sys.modules[f"torch.{name}.{part}"] = DeferredModule(f"torch_outboard.device.{module}")
 
 
 def _apply_settings() -> None:

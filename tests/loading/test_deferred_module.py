@@ -1,0 +1,75 @@
+"""The device module is imported when a program first reads one of its names."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tests.support import run_python
+from torch_outboard.loading.deferred_module import DeferredModule
+
+STATE = """
+import sys
+import torch
+import torch_outboard
+
+deferred = "torch_outboard.device.device_module"
+module = getattr(torch, torch_outboard.device_name())
+assert deferred not in sys.modules
+assert not hasattr(module, "__path__")
+assert deferred not in sys.modules
+assert module.device_count() > 0
+assert deferred in sys.modules
+assert type(module) is type(sys)
+"""
+
+
+def test_import_torch_leaves_the_device_module_out() -> None:
+    run_python(STATE, fresh=True)
+
+
+def test_modules_below_it_can_be_imported() -> None:
+    run_python(
+        """
+        import torch, torch_outboard
+        name = torch_outboard.device_name()
+        scope = {}
+        exec(f"from torch.{name}.memory import memory_allocated as found", scope)
+        exec(f"import torch.{name}.random as module", scope)
+        assert scope["found"] is getattr(torch, name).memory_allocated
+        assert scope["module"] is getattr(torch, name).random
+        """,
+        fresh=True,
+    )
+
+
+def test_names_are_those_of_the_module() -> None:
+    import tests.loading.test_deferred_module as itself
+
+    module = DeferredModule(itself.__name__)
+    module.STATE = "set before"  # type: ignore[attr-defined]
+    assert dir(module) == dir(itself)
+    assert module.DeferredModule is DeferredModule
+    assert module.STATE == "set before"
+    assert module.__doc__ == itself.__doc__
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = module.nothing
+
+
+def test_threads_may_read_at_once() -> None:
+    found = []
+    for _ in range(50):
+        module = DeferredModule("tests.loading.test_deferred_module")
+        barrier = threading.Barrier(4)
+
+        def read(module: DeferredModule = module, barrier: threading.Barrier = barrier) -> None:
+            barrier.wait()
+            found.append(module.DeferredModule)
+
+        threads = [threading.Thread(target=read) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found == [DeferredModule] * 200
