@@ -1,6 +1,6 @@
 """Libraries that choose a device by themselves: the same losses as on CPU after `enable()`.
 
-Where one cannot be imported here, its test is skipped: ultralytics and fastai need a torchvision
+Where one cannot be imported here, its test is skipped: ultralytics needs a torchvision
 that loads beside this PyTorch.
 """
 
@@ -125,26 +125,6 @@ pl.Trainer(
 ).fit(module, torch.utils.data.DataLoader(torch.randn(40, 8), batch_size=4))
 shown = where, module.losses
 """,
-    "fastai": """
-from fastai.basics import *
-from fastai.callback.fp16 import *
-
-precision = settings[0] if settings and where != "cpu" else None
-data = list(zip(torch.randn(80, 8), torch.randint(0, 3, (80,))))
-choice = {"device": torch.device("cpu")} if where == "cpu" else {}
-loaders = DataLoaders.from_dsets(data, data, bs=8, shuffle=False, **choice)
-model = nn.Sequential(nn.Linear(8, 16), nn.SiLU(), nn.Linear(16, 3))
-losses = []
-
-class Record(Callback):
-    def after_loss(self):
-        losses.append(self.loss.item())
-
-learner = Learner(loaders, model, loss_func=nn.CrossEntropyLoss(), opt_func=SGD, cbs=[Record()])
-with learner.no_bar(), learner.no_logging():
-    learner.fit(1, lr=1e-2)
-shown = next(learner.model.parameters()).device.type, losses
-""",
     "ultralytics": """
 import cv2, numpy
 from pathlib import Path
@@ -186,7 +166,7 @@ def test_losses(device, tmp_path, library):
 
 def importable(library: str) -> None:
     """Skips unless the library can be imported, which is tried apart: it may change PyTorch."""
-    code = f"import {library}" + (".basics" if library == "fastai" else "")
+    code = f"import {library}"
     if library == "ultralytics":
         code += ", torchvision"
     environment = {**os.environ, "KERAS_BACKEND": "torch"}

@@ -90,15 +90,6 @@ class Changes:
         function.__code__ = code.replace(co_consts=tuple(constants))  # type: ignore[union-attr]
         self._undo.append(lambda: setattr(function, "__code__", code))
 
-    def replace_constant(self, function: Any, before: str, after: str) -> None:
-        """Replaces a text that a function's code holds once, wherever the function uses it."""
-        expect(isinstance(function, FunctionType), f"{function!r} is not written in Python")
-        code = function.__code__
-        expect(before in code.co_consts, f"{function.__qualname__} has no {before!r}")
-        constants = tuple(after if value == before else value for value in code.co_consts)
-        function.__code__ = code.replace(co_consts=constants)
-        self._undo.append(lambda: setattr(function, "__code__", code))
-
     def set(self, owner: Any, name: str, value: object) -> None:
         """Sets an attribute that there is."""
         expect(name in vars(owner), f"{owner.__name__} has no {name}")

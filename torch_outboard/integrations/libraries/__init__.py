@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from torch_outboard.integrations.libraries import (
     accelerate,
-    fastai,
     ignite,
     keras,
     lightning,
@@ -21,7 +20,6 @@ LIBRARIES: dict[str, Library] = {
     library.name: library
     for library in (
         accelerate.LIBRARY,
-        fastai.LIBRARY,
         ignite.LIBRARY,
         keras.LIBRARY,
         lightning.LIBRARY,
