@@ -277,6 +277,8 @@ def test_integer_division_by_zero_ends_no_process(device, dtype):
     zero = torch.zeros(19, dtype=dtype, device=device)
     for function in (torch.floor_divide, torch.remainder, torch.fmod):
         assert function(a, zero).shape == a.shape
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            torch.accelerator.synchronize()
     lowest = torch.full((19,), torch.iinfo(dtype).min, dtype=dtype, device=device)
     for function in (torch.floor_divide, torch.remainder, torch.fmod):
         assert function(lowest, torch.zeros_like(lowest) - 1).shape == a.shape

@@ -342,7 +342,7 @@ def test_a_wrong_setting_is_the_error_of_the_first_use():
     result = try_python(WAY, OUTBOARD_WAY="sideways")
     assert result.returncode != 0
     assert "OUTBOARD_WAY" in result.stderr
-    assert "'auto', 'device' or 'host'" in result.stderr
+    assert "is none of auto, device, host" in result.stderr
 
 
 def test_import_reads_no_tables():
