@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from tests.opinfo.comparison import (
     value_difference,
 )
 from tests.opinfo.order_statistics import judge, ties_of
+from tests.opinfo.outputs import OUTS, gaps_of, strided_out
 from tests.opinfo.transplant import Transplant
 
 CPU = torch.device("cpu")
@@ -375,68 +375,6 @@ def check_inplace(
 # ---- out= ---------------------------------------------------------------------------------------
 
 
-def filled(tensor: torch.Tensor) -> torch.Tensor:
-    """With a content that no operator should leave or read."""
-    return tensor.fill_(float("nan") if tensor.is_floating_point() or tensor.is_complex() else 1)
-
-
-def exact_out(like: torch.Tensor, device: torch.device) -> torch.Tensor:
-    out = torch.empty_strided(like.size(), like.stride(), dtype=like.dtype, device=device)
-    return filled(out)
-
-
-def strided_out(like: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """The right size, dimensions in reverse order, every other element, an offset of one.
-
-    There is room behind it: kernels that write as if there were no gaps do no harm.
-    """
-    sizes = list(reversed(like.size()))
-    if not sizes:
-        return filled(torch.empty(3, dtype=like.dtype, device=device))[1]
-    sizes[-1] = 2 * sizes[-1] + 1
-    count = math.prod(sizes)
-    memory = filled(torch.empty(2 * count + 64, dtype=like.dtype, device=device))
-    out = memory[:count].view(sizes)[..., 1::2]
-    return out.permute(list(reversed(range(like.dim()))))
-
-
-def gaps_of(out: torch.Tensor) -> torch.Tensor:
-    """What `strided_out` left between and behind the elements, on CPU."""
-    everything = torch.empty(0, dtype=out.dtype, device=out.device).set_(out.untyped_storage())
-    places = torch.arange(everything.numel()).as_strided(
-        out.size(), out.stride(), out.storage_offset()
-    )
-    kept = torch.ones(everything.numel(), dtype=torch.bool)
-    kept[places.reshape(-1)] = False
-    return everything.cpu()[kept]
-
-
-def larger_out(like: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """A wrong size: the operator has to resize it and warn."""
-    sizes = [size + 1 for size in like.size()] or [3]
-    return filled(torch.empty(sizes, dtype=like.dtype, device=device))
-
-
-def empty_out(like: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """No elements: the operator has to resize it without a warning."""
-    return torch.empty(0, dtype=like.dtype, device=device)
-
-
-def wrong_dtype_out(like: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """A dtype that most results cannot be cast to safely."""
-    dtype = torch.int32 if like.is_floating_point() or like.is_complex() else torch.bool
-    return torch.ones(like.size(), dtype=dtype, device=device)
-
-
-OUTS: dict[str, Callable[[torch.Tensor, torch.device], torch.Tensor]] = {
-    "exact": exact_out,
-    "strided": strided_out,
-    "larger": larger_out,
-    "empty": empty_out,
-    "wrong dtype": wrong_dtype_out,
-}
-
-
 def check_out(
     op: OpInfo, sample: SampleInput, number: int, device: torch.device, result: EntryResult
 ) -> None:
@@ -541,13 +479,16 @@ def differentiable(tree: Any) -> list[torch.Tensor]:
     return [t for t in tensors_in(tree) if t.requires_grad and t.layout == torch.strided]
 
 
-def gradients(op: OpInfo, sample: SampleInput, call: Call, cotangents: list[torch.Tensor]) -> Any:
-    """Of the differentiable results with respect to the arguments; fills `cotangents` at first."""
-    value = call.of(op.op)
+def ends(sample: SampleInput, call: Call, value: Any) -> tuple[list[torch.Tensor], ...]:
+    """The results that can be differentiated, and the arguments with respect to which."""
     if sample.output_process_fn_grad is not None:
         value = sample.output_process_fn_grad(value)
-    outputs = differentiable(value)
-    inputs = [t for t in call.tensors if t.requires_grad]
+    return differentiable(value), [t for t in call.tensors if t.requires_grad]
+
+
+def gradients(op: OpInfo, sample: SampleInput, call: Call, cotangents: list[torch.Tensor]) -> Any:
+    """Of the differentiable results with respect to the arguments; fills `cotangents` at first."""
+    outputs, inputs = ends(sample, call, call.of(op.op))
     if not outputs or not inputs:
         return None
     if not cotangents:

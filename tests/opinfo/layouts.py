@@ -26,7 +26,7 @@ from tests.opinfo.checks import (
     EntryResult,
     Outcome,
     attempt,
-    differentiable,
+    ends,
     prepare,
     spread,
 )
@@ -153,11 +153,7 @@ def results_and_gradients(
         return results, Outcome()
 
     def differentiate() -> Any:
-        value = results.value
-        if sample.output_process_fn_grad is not None:
-            value = sample.output_process_fn_grad(value)
-        outputs = differentiable(value)
-        inputs = [t for t in call.tensors if t.requires_grad]
+        outputs, inputs = ends(sample, call, results.value)
         if not outputs or not inputs:
             return None
         given = [cotangent(output, layout) for output in outputs]

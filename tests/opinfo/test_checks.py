@@ -19,7 +19,6 @@ from tests.opinfo.checks import (
     check_forward,
     check_one_out,
     nature,
-    strided_out,
 )
 from tests.opinfo.comparison import (
     aliasing,
@@ -30,6 +29,7 @@ from tests.opinfo.comparison import (
 )
 from tests.opinfo.exclusions import Exclusion
 from tests.opinfo.order_statistics import judge, ties_of
+from tests.opinfo.outputs import strided_out
 from tests.opinfo.sweep import Journal, on_device_summary, scoreboard
 from tests.opinfo.transplant import Transplant
 from tests.opinfo.worker import Answer
