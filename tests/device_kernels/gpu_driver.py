@@ -14,7 +14,7 @@ from typing import Any
 
 from torch_outboard import _C
 from torch_outboard.drivers import contract, ocl
-from torch_outboard.drivers.contract import FUNCTIONS, DeviceKind, Driver, Status
+from torch_outboard.drivers.contract import FUNCTIONS, DeviceKind, Driver, Feature, Status
 
 # Work items of a group: enough for several of every tree of sums, few enough to compile soon.
 LANES = 64
@@ -24,11 +24,12 @@ sources: list[str] = []  # of the programs that were compiled, without what goes
 _table: Driver  # alive until the process ends
 
 
-def use(lanes: int = LANES) -> None:
+def use(lanes: int = LANES, *, matrix_units: bool = False) -> None:
     """Makes it the driver of this process; to be called before the first use of the device.
 
     Args:
         lanes: the largest work-group that the devices say they have.
+        matrix_units: whether they say they have matrix units, which kernels then emulate.
     """
     global _table
     original = contract.load(ocl.library_path())
@@ -40,6 +41,8 @@ def use(lanes: int = LANES) -> None:
             found = properties.contents
             found.kind = DeviceKind.GPU
             found.max_work_group_size = min(found.max_work_group_size, lanes)
+            if matrix_units:
+                found.features |= Feature.MATRIX_UNITS
         return status
 
     def program_build(context: int, source: Any, program: Any) -> int:

@@ -95,6 +95,7 @@ class Feature(enum.IntFlag):
 
     HOST_MEMORY_IS_DEVICE_MEMORY = 1 << 0
     LAUNCH_EVENTS = 1 << 1
+    MATRIX_UNITS = 1 << 2
 
 
 class AllocationFlag(enum.IntFlag):

@@ -52,12 +52,10 @@ struct GroupLayout {
 GroupStrides strides(const ProductStrides& s) { return {s.batch, s.row, s.column}; }
 
 // How an operand is read whose lines and depth lie at these strides; that of a single line is zero.
-int64_t way_of(const void* address, int64_t bytes, int64_t batch, int64_t line, int64_t lines,
-               int64_t depth, int64_t depths) {
+int64_t way_of(const void* address, int64_t bytes, int64_t batch, int64_t line, int64_t depth) {
   const bool along = line == 0 || (depth != 0 && depth < line);
   const auto aligned = [&](int64_t count) { return count * bytes % kVectorBytes == 0; };
-  const bool dense = along ? depth == 1 && aligned(depths) && aligned(line)
-                           : line == 1 && aligned(lines) && aligned(depth);
+  const bool dense = along ? depth == 1 && aligned(line) : line == 1 && aligned(depth);
   const bool vectors =
       dense && aligned(batch) && reinterpret_cast<uintptr_t>(address) % kVectorBytes == 0;
   return (along ? GroupTiles::kAlongDepth : 0) + (vectors ? GroupTiles::kVectors : 0);
@@ -75,12 +73,61 @@ int64_t parts_of(int64_t tiles, int64_t at_once, int64_t most) {
   return best;
 }
 
-// By whether there are more rows, and more columns, than a small tile has. An item needs registers
-// for its sums and for what it reads meanwhile; with so many, so many groups run at once.
-constexpr std::array<std::array<GroupTiles::Tile, 2>, 2> kTiles = {{
-    {{{1, 1, 16, 64, 4, 256}, {1, 2, 8, 80, 3, 384}}},
-    {{{2, 1, 8, 80, 3, 384}, {2, 2, 8, 128, 2, 512}}},
-}};
+std::string define(const char* name, int value) {
+  return std::string("#define ") + name + " " + std::to_string(value) + "\n";
+}
+
+// Vectors of rows and of columns whose sums a work-item has, and the depth of a slice.
+struct ItemTile {
+  int row_vectors, column_vectors, depth;
+  int registers, at_once, least_part;
+};
+constexpr ItemTile kItemTiles[] = {
+    {2, 2, 8, 128, 2, 512}, {2, 1, 8, 80, 3, 384}, {1, 2, 8, 80, 3, 384}, {1, 1, 16, 64, 4, 256}};
+
+GroupTiles::Tile item_tile(const ItemTile& tile, int side, int width) {
+  return {side * tile.row_vectors * width,
+          side * tile.column_vectors * width,
+          side * side,
+          tile.registers,
+          tile.at_once,
+          tile.least_part,
+          define("ROW_VECTORS", tile.row_vectors) + define("COLUMN_VECTORS", tile.column_vectors) +
+              define("DEPTH", tile.depth)};
+}
+
+// Warps of a group, and slices in local memory: 48 KiB hold three slices of 128 x 128.
+struct UnitTile {
+  int rows, columns, down, across, stages;
+  int registers, at_once, least_part;
+};
+constexpr UnitTile kUnitTiles[] = {{128, 128, 2, 2, 3, 255, 2, 512},
+                                   {128, 64, 2, 2, 3, 168, 3, 512},
+                                   {64, 128, 2, 2, 3, 168, 3, 512},
+                                   {64, 64, 2, 2, 3, 128, 4, 256}};
+constexpr int kWarp = 32;
+constexpr int kUnitItems = 128;  // the most of any tile
+
+GroupTiles::Tile unit_tile(const UnitTile& tile) {
+  const int items = tile.down * tile.across * kWarp;
+  return {tile.rows,
+          tile.columns,
+          items,
+          tile.registers,
+          tile.at_once,
+          tile.least_part,
+          define("UNIT_ROWS", tile.rows) + define("UNIT_COLUMNS", tile.columns) +
+              define("WARPS_DOWN", tile.down) + define("WARPS_ACROSS", tile.across) +
+              define("STAGES", tile.stages) + define("UNIT_ITEMS", items) +
+              // For what shares no tiles.
+              define("ROW_VECTORS", 1) + define("COLUMN_VECTORS", 1) + define("DEPTH", 32)};
+}
+
+bool has_matrix_units(c10::DeviceIndex device, ScalarType dtype) {
+  return (dtype == ScalarType::Half || dtype == ScalarType::BFloat16) &&
+         (device_properties(device).features & OB_FEATURE_MATRIX_UNITS) != 0 &&
+         work_shape(device).local >= kUnitItems;
+}
 
 }  // namespace
 
@@ -94,10 +141,12 @@ const GroupTiles* GroupTiles::find(c10::DeviceIndex device, ScalarType dtype, bo
   using Key = std::tuple<const void*, c10::DeviceIndex, ScalarType, bool>;
   static auto* programs = new KernelTable<Key, const GroupTiles*>;
   return programs->find(Key{&text, device, dtype, wide},
-                        [&] { return new GroupTiles(device, dtype, wide, *side, text); });
+                        [&] {
+    return new GroupTiles(device, dtype, wide, *side, has_matrix_units(device, dtype), text);
+  });
 }
 
-GroupTiles::GroupTiles(c10::DeviceIndex device, ScalarType dtype, bool wide, int side,
+GroupTiles::GroupTiles(c10::DeviceIndex device, ScalarType dtype, bool wide, int side, bool units,
                        const std::string& text)
     : device_(device),
       dtype_(dtype),
@@ -105,59 +154,58 @@ GroupTiles::GroupTiles(c10::DeviceIndex device, ScalarType dtype, bool wide, int
       wide_(wide),
       side_(side),
       width_(kVectorBytes / static_cast<int>(c10::elementSize(value_))),
-      units_(std::max<int64_t>(device_properties(device).compute_units, 1)),
+      compute_units_(std::max<int64_t>(device_properties(device).compute_units, 1)),
       text_(text) {
-  // Sums of large values fill registers sooner. Vectors of large values have half as many.
-  if (c10::elementSize(value_) > 4) {
-    for (auto& row : tiles_) row.fill(kTiles[1][1]);
-  } else {
-    tiles_ = kTiles;
+  if (units) {
+    for (const UnitTile& tile : kUnitTiles) tiles_.push_back(unit_tile(tile));
+    return;
+  }
+  for (const ItemTile& tile : kItemTiles) {
+    tiles_.push_back(item_tile(tile, side, width_));
+    // Sums of large values fill registers sooner. Vectors of large values have half as many.
+    if (c10::elementSize(value_) > 4) return;
   }
 }
 
 int64_t GroupTiles::tiles_of(const ProductLayout& layout, const Tile& tile) const {
-  return layout.batches * rounds(layout.rows, side_ * tile.row_vectors * width_) *
-         rounds(layout.columns, side_ * tile.column_vectors * width_);
+  return layout.batches * rounds(layout.rows, tile.rows) * rounds(layout.columns, tile.columns);
 }
 
+// The largest tile that is not mostly empty, and small ones where large ones are too few.
 GroupTiles::Plan GroupTiles::plan(const ProductLayout& layout) const {
   const auto cut = [&](const Tile& tile) {
     const int64_t most = std::clamp<int64_t>(layout.depth / tile.least_part, 1, kMostParts);
-    const int64_t parts = parts_of(tiles_of(layout, tile), tile.at_once * units_, most);
+    const int64_t parts = parts_of(tiles_of(layout, tile), tile.at_once * compute_units_, most);
     const int64_t part =
         std::max<int64_t>(rounds(rounds(layout.depth, parts), kDeepest), 1) * kDeepest;
     return Plan{tile, std::max<int64_t>(rounds(layout.depth, part), 1), part};
   };
-  const int64_t small = side_ * width_;
-  const Plan large = cut(tiles_[layout.rows > small][layout.columns > small]);
-  if (tiles_of(layout, large.tile) * large.parts >= units_) return large;
-  return cut(tiles_[0][0]);
+  const auto fits = [&](const Tile& tile) {
+    const Tile& small = tiles_.back();
+    return (layout.rows > small.rows || tile.rows == small.rows) &&
+           (layout.columns > small.columns || tile.columns == small.columns);
+  };
+  const Plan large = cut(*std::find_if(tiles_.begin(), tiles_.end(), fits));
+  if (tiles_of(layout, large.tile) * large.parts >= compute_units_) return large;
+  return cut(tiles_.back());
 }
 
 const GroupTiles::Kernels& GroupTiles::kernels(const Tile& tile, const Work& work) const {
-  using Key = std::tuple<const void*, int, int, bool, const void*, int64_t, int64_t>;
+  using Key = std::tuple<const void*, const void*, bool, const void*, int64_t, int64_t>;
   static auto* table = new KernelTable<Key, Kernels>;
   const bool image = work.image != nullptr;
   const Epilogue* epilogue = work.epilogue == nullptr ? nullptr : &work.epilogue->epilogue();
-  const bool halves = dtype_ == ScalarType::Half || dtype_ == ScalarType::BFloat16;
-  const Ways ways = halves ? work.ways : Ways{-1, -1};  // -1: known to launches alone
-  const Key key{this,     tile.row_vectors, tile.column_vectors, image,
-                epilogue, ways.left,        ways.right};
+  const bool units = has_matrix_units(device_, dtype_);
+  const Ways ways = units ? work.ways : Ways{-1, -1};  // -1: known to launches alone
+  const Key key{this, &tile, image, epilogue, ways.left, ways.right};
   return table->find(key, [&] {
     std::string text = product_definitions(dtype_, value_, width_, wide_);
-    const auto define = [&](const char* name, int value) {
-      text += std::string("#define ") + name + " " + std::to_string(value) + "\n";
-    };
-    define("ACROSS", side_);
-    define("DOWN", side_);
-    define("ROW_VECTORS", tile.row_vectors);
-    define("COLUMN_VECTORS", tile.column_vectors);
-    define("DEPTH", tile.depth);
-    if (halves) {
-      text += std::string("#define HALVES ") +
-              (dtype_ == ScalarType::Half ? "\"f16\"\n" : "\"bf16\"\n");
-      define("LEFT_WAY", static_cast<int>(ways.left));
-      define("RIGHT_WAY", static_cast<int>(ways.right));
+    text += define("ACROSS", side_) + define("DOWN", side_) + tile.definitions;
+    if (units) {
+      text += dtype_ == ScalarType::Half ? "#define MATRIX_UNITS \"f16\"\n"
+                                         : "#define MATRIX_UNITS \"bf16\"\n#define UNIT_BFLOAT16\n";
+      text += define("LEFT_WAY", static_cast<int>(ways.left)) +
+              define("RIGHT_WAY", static_cast<int>(ways.right));
     }
     if (image) text += "#define IMAGE\n";
     if (epilogue != nullptr) text += epilogue->text(value_, width_);
@@ -195,10 +243,8 @@ GroupTiles::Ways GroupTiles::ways_of(const ProductLayout& layout,
                                      const Addresses& addresses) const {
   const auto bytes = static_cast<int64_t>(c10::elementSize(dtype_));
   const auto& [left, right] = std::tie(layout.left, layout.right);
-  return {
-      way_of(addresses.left, bytes, left.batch, left.row, layout.rows, left.column, layout.depth),
-      way_of(addresses.right, bytes, right.batch, right.column, layout.columns, right.row,
-             layout.depth)};
+  return {way_of(addresses.left, bytes, left.batch, left.row, left.column),
+          way_of(addresses.right, bytes, right.batch, right.column, right.row)};
 }
 
 void GroupTiles::multiply(const ProductLayout& layout, const ProductScalars& scalars,
@@ -232,33 +278,33 @@ void GroupTiles::enqueue_tiles(const Work& work) const {
   const ProductLayout& layout = work.layout;
   const Plan plan = this->plan(layout);
   const Kernels& made = kernels(plan.tile, work);
-  enqueue_parts(work, made, *made.tiles, plan, tiles_of(layout, plan.tile));
+  enqueue_parts(work, made, *made.tiles, plan, tiles_of(layout, plan.tile), plan.tile.items);
 }
 
 void GroupTiles::enqueue_few(const Work& work, int64_t groups) const {
-  const Kernels& made = kernels(tiles_[0][0], work);
+  const Kernels& made = kernels(tiles_.back(), work);
   const int64_t depth = work.layout.depth;
   const int64_t least = side_ * side_ * kFewDepth;
   const int64_t parts =
-      std::clamp<int64_t>(units_ * kFewAtOnce / groups, 1, std::max<int64_t>(depth / least, 1));
+      std::clamp<int64_t>(compute_units_ * kFewAtOnce / groups, 1, std::max<int64_t>(depth / least, 1));
   const int64_t part = std::max<int64_t>(rounds(depth, parts), 1);
   enqueue_parts(work, made, *made.few_results,
-                {tiles_[0][0], std::max<int64_t>(rounds(depth, part), 1), part}, groups);
+                {tiles_.back(), std::max<int64_t>(rounds(depth, part), 1), part}, groups,
+                side_ * side_);
 }
 
 void GroupTiles::enqueue_rows(const Work& work) const {
   const int64_t count = vectors(work.layout);
-  enqueue(work, *kernels(tiles_[0][0], work).single_rows, {tiles_[0][0], 1, work.layout.depth},
+  enqueue(work, *kernels(tiles_.back(), work).single_rows, {tiles_.back(), 1, work.layout.depth},
           work.addresses.out, count, work_shape(device_).local, count);
 }
 
 void GroupTiles::enqueue_parts(const Work& work, const Kernels& made, Kernel& kernel,
-                               const Plan& plan, int64_t groups) const {
+                               const Plan& plan, int64_t groups, int64_t local) const {
   const int64_t count = vectors(work.layout);
   at::Tensor partials;
   if (plan.parts > 1) partials = empty_on(device_, {plan.parts * count * width_}, value_);
   const void* sums = plan.parts > 1 ? partials.const_data_ptr() : work.addresses.out;
-  const int64_t local = side_ * side_;
   groups *= plan.parts;
   enqueue(work, kernel, plan, sums, groups, local, groups * local);
   if (plan.parts == 1) return;

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "device_kernels/product/epilogue.h"
 #include "device_kernels/product/product_program.h"
@@ -49,12 +50,13 @@ class OUTBOARD_API GroupTiles {
     int64_t left, right;
   };
 
-  // A work item has the sums of some vectors of rows and of columns. Slices have a depth. Groups of
-  // items that have so many registers run so many at once, on a unit of the device. A part of the
-  // depth has a least depth: shorter ones would cost more to add up than they save.
+  // A tile of the result, which a group of so many work-items computes. They have so many registers,
+  // and so many groups run at once on a compute unit. A part of the depth is no shorter than
+  // `least_part`: shorter ones would cost more to add up than they save. `definitions` are macros.
   struct Tile {
-    int row_vectors, column_vectors, depth;
+    int rows, columns, items;
     int registers, at_once, least_part;
+    std::string definitions;
   };
 
   // The kernels of `text`, which ProductProgram::keep returned; `wide` for indices of 64 bits. They
@@ -78,7 +80,7 @@ class OUTBOARD_API GroupTiles {
  private:
   // A tile, and the parts into which the depth is cut.
   struct Plan {
-    Tile tile;
+    const Tile& tile;
     int64_t parts, part;
   };
   // For results that fill no tile there are a kernel that goes along the depth by groups, which has
@@ -99,8 +101,9 @@ class OUTBOARD_API GroupTiles {
     int64_t first;
   };
 
-  // Groups have `side` times as many items.
-  GroupTiles(c10::DeviceIndex device, at::ScalarType dtype, bool wide, int side,
+  // `units`: whether the device has instructions for products of this dtype. Others share a tile
+  // among `side` times `side` work-items.
+  GroupTiles(c10::DeviceIndex device, at::ScalarType dtype, bool wide, int side, bool units,
              const std::string& text);
   int64_t tiles_of(const ProductLayout& layout, const Tile& tile) const;
   Ways ways_of(const ProductLayout& layout, const Addresses& addresses) const;
@@ -112,9 +115,10 @@ class OUTBOARD_API GroupTiles {
   void enqueue_tiles(const Work& work) const;
   void enqueue_few(const Work& work, int64_t groups) const;
   void enqueue_rows(const Work& work) const;
-  // `kernel` by so many groups for each part of the depth, then what adds up the parts.
+  // `kernel` by so many groups of `local` work-items for each part of the depth, then what adds up
+  // the parts.
   void enqueue_parts(const Work& work, const Kernels& made, Kernel& kernel, const Plan& plan,
-                     int64_t groups) const;
+                     int64_t groups, int64_t local) const;
   void enqueue(const Work& work, Kernel& kernel, const Plan& plan, const void* partials,
                int64_t count, int64_t local, int64_t items) const;
   int64_t vectors(const ProductLayout& layout) const;
@@ -123,9 +127,9 @@ class OUTBOARD_API GroupTiles {
   const at::ScalarType dtype_, value_;
   const bool wide_;
   const int side_, width_;
-  const int64_t units_;
+  const int64_t compute_units_;
   const std::string& text_;
-  std::array<std::array<Tile, 2>, 2> tiles_;  // those for few rows first, in these for few columns
+  std::vector<Tile> tiles_;  // from large to small
 };
 
 }  // namespace outboard

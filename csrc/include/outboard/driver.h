@@ -170,7 +170,10 @@ enum {
    * kernels become device memory without a copy. */
   OB_FEATURE_HOST_MEMORY_IS_DEVICE_MEMORY = 1u << 0,
   /* `launch` records the events `start` and `end` of ob_launch. */
-  OB_FEATURE_LAUNCH_EVENTS = 1u << 1
+  OB_FEATURE_LAUNCH_EVENTS = 1u << 1,
+  /* (since 2.1) Programs may define MATRIX_UNITS: float16 and bfloat16 are multiplied
+   * by the instructions in torch_outboard/kernels/products/matrix_units.cl. */
+  OB_FEATURE_MATRIX_UNITS = 1u << 2
 };
 
 typedef struct ob_device_properties {

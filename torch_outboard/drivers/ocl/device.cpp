@@ -231,6 +231,8 @@ uint32_t find_subgroup_size(const Candidate& candidate) {
 // PoCL 3.0 does not compile vectors of 16 floats for each processor that says it has them: on some
 // it ends the process, on others the compilation does not end. Vectors of 8 are nearly as fast.
 constexpr uint32_t kWidestVectors = 8;
+// The first of NVIDIA's compute capabilities, times ten, with the instructions of matrix_units.cl.
+constexpr uint32_t kMatrixUnits = 80;
 
 bool masked(const Settings& settings, const char* name) {
   return std::find(settings.mask.begin(), settings.mask.end(), name) != settings.mask.end();
@@ -294,10 +296,13 @@ void fill_properties(const Candidate& candidate, const Settings& settings, const
   }
   p.local_memory = static_cast<uint32_t>(
       std::min<cl_ulong>(info<cl_ulong>(candidate, CL_DEVICE_LOCAL_MEM_SIZE), UINT32_MAX));
-  if (settings.nvidia_forms && has_extension(candidate, "cl_nv_compiler_options") &&
+  if (has_extension(candidate, "cl_nv_compiler_options") &&
       has_extension(candidate, "cl_nv_device_attribute_query")) {
     device.nvidia_version = info<cl_uint>(candidate, CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV) * 10 +
                             info<cl_uint>(candidate, CL_DEVICE_COMPUTE_CAPABILITY_MINOR_NV);
+  }
+  if (device.nvidia_version >= kMatrixUnits && !masked(settings, "matrix_units")) {
+    p.features |= OB_FEATURE_MATRIX_UNITS;
   }
   // OpenCL knows three priorities, and queues without one are in the middle.
   device.has_priorities = has_extension(candidate, "cl_khr_priority_hints") &&

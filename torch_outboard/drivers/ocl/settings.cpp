@@ -6,9 +6,7 @@
 // - OUTBOARD_OCL_MEMORY: shared, coarse or handles; by default the first that a device suits.
 // - OUTBOARD_OCL_MEMORY_BYTES: bytes of each device; by default what it has, or on a CPU half
 //   of the machine's memory.
-// - OUTBOARD_OCL_MASK: capabilities to do without, of float16, float64, subgroups.
-// - OUTBOARD_OCL_NVIDIA_FORMS: 1: forms of kernels that NVIDIA's compiler alone takes. They
-//   compile, and have not run on such a GPU yet, so the default is 0.
+// - OUTBOARD_OCL_MASK: capabilities to do without, of float16, float64, subgroups, matrix_units.
 // - OUTBOARD_OCL_PROCESSOR: LLVM's name of the processor that the packaged PoCL compiles for; by
 //   default the one that it finds, or the nearest that its compiler knows. `unknown`: as if it had
 //   found none.
@@ -48,10 +46,9 @@ Settings read_settings() {
   settings.memory_bytes = number_setting("OUTBOARD_OCL_MEMORY_BYTES", 1, uint64_t{1} << 60, 0);
   settings.mask = list_setting("OUTBOARD_OCL_MASK");
   settings.processor = text_setting("OUTBOARD_OCL_PROCESSOR");
-  settings.nvidia_forms = choice_setting("OUTBOARD_OCL_NVIDIA_FORMS", {"0", "1"}) == "1";
   settings.events = choice_setting("OUTBOARD_OCL_EVENTS", {"each", "late"});
   for (const std::string& name : settings.mask) {
-    check_choice("OUTBOARD_OCL_MASK", name, {"float16", "float64", "subgroups"});
+    check_choice("OUTBOARD_OCL_MASK", name, {"float16", "float64", "subgroups", "matrix_units"});
   }
   return settings;
 }

@@ -9,7 +9,6 @@
 //   ACROSS, DOWN                  work items of a group, side by side and one below the other
 //   ROW_VECTORS, COLUMN_VECTORS   vectors of rows and of columns whose sums an item has
 //   DEPTH                         of a slice
-//   HALVES                        "f16" or "bf16", if operands are so
 // FUSED and what belongs to it are those of matrix_product.cl.
 //
 // Where the result has few tiles, several groups have parts of the depth of one tile. They write
@@ -18,16 +17,7 @@
 // IMAGE, if it is defined, says that the right operand is made of patches of an image, as that of a
 // convolution is, or of a gradient. The engine says by two Axes what its depth and its columns are.
 
-// Of halves, matrix_unit_tiles.cl has tiles for GPUs of NVIDIA with matrix units. The driver defines
-// OB_NVIDIA, ten times the compute capability, where it is asked for such forms. A program that
-// defines OB_NO_MATRIX_UNITS does without.
-#if defined(HALVES) && ACROSS * DOWN == 256 && !defined(OB_NO_MATRIX_UNITS)
-#if defined(OB_NVIDIA) && OB_NVIDIA >= 80
-#define MATRIX_UNITS HALVES
-#undef DEPTH
-#define DEPTH 32
-#endif
-#endif
+// Where the generator defines MATRIX_UNITS, matrix_unit_tiles.cl has another group_tiles.
 
 #ifndef FUSED
 #define OUT X
@@ -39,8 +29,10 @@
 // NVIDIA's compiler heeds no limit of registers where it knows the size of groups.
 #ifdef OB_NVIDIA
 #define GROUP_KERNEL __kernel
+#define UNIT_KERNEL __kernel
 #else
 #define GROUP_KERNEL __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1)))
+#define UNIT_KERNEL __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1)))
 #endif
 #define ROWS (ROW_VECTORS * W)
 #define TILE_ROWS (DOWN * ROWS)
@@ -64,12 +56,11 @@ typedef struct {
   I left_way, right_way;  // how items read
 } Layout;
 
-// How neighbouring items read: flags, for neighbours along the depth, and for eight elements at
-// once where these have 16 bits.
+// How neighbouring work-items read: flags, for neighbours along the depth, and for 16 bytes at once.
 #define ALONG_DEPTH 1
 #define VECTORS 2
 
-// For halves the engine defines both, since ways that are not taken would need registers, too.
+// For matrix units the generator defines both: code that does not run would need registers, too.
 #ifndef LEFT_WAY
 #define LEFT_WAY l.left_way
 #define RIGHT_WAY l.right_way

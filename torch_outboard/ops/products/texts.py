@@ -7,7 +7,9 @@ from torch_outboard.ops.row import template
 
 def group_text() -> str:
     """Of products and convolutions by groups of work items, for GPUs."""
-    return template("group_tiles") + template("thin_products") + template("matrix_unit_tiles")
+    return "".join(
+        map(template, ("matrix_units", "group_tiles", "thin_products", "matrix_unit_tiles"))
+    )
 
 
 def plane_text() -> str:

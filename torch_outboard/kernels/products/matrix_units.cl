@@ -1,0 +1,134 @@
+// Instructions for matrix products of 16-bit floating point with sums in float32, and an emulation.
+//
+// Instructions and fragments are those of the PTX manual, from compute capability 8.0 on:
+// mma.m16n8k16, ldmatrix and cp.async. A warp is 32 work-items that run together. Of the work-item
+// i of a warp, with g = i / 4 and t = i % 4, a fragment has
+//   left     rows g and g + 8, at depths 2t, 2t + 1 and 2t + 8, 2t + 9
+//   right    column g, at the same depths
+//   sums     rows g and g + 8, columns 2t and 2t + 1
+// The emulation runs on any device of OpenCL, so that tests need no GPU. A work-item reads what
+// others of its warp have from UNIT_SCRATCH; every work-item of a group has to call it.
+//
+// The generator defines MATRIX_UNITS as "f16" or "bf16", and UNIT_ITEMS, the size of a group.
+#ifdef MATRIX_UNITS
+
+#ifdef OB_NVIDIA
+
+typedef uint LocalAddress;
+#define UNIT_SCRATCH
+#define LOCAL_ADDRESS(p) ((uint)(size_t)(p))
+#define UNIT_UNROLL _Pragma("unroll")
+
+// 16 bytes from global to local memory, of which `bytes` are read and the rest is zero.
+#define COPY_ASYNC(to, from, bytes)                            \
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" \
+               :                                               \
+               : "r"(to), "l"((ulong)(from)), "r"(bytes)       \
+               : "memory")
+#define COMMIT_COPIES asm volatile("cp.async.commit_group;" : : : "memory")
+// Until no more than `groups`, a literal, of those that were committed are under way.
+#define WAIT_FOR_COPIES(groups) asm volatile("cp.async.wait_group %0;" : : "n"(groups) : "memory")
+
+// Four matrices of 8 x 8, of whose rows this work-item has the address of one.
+#define LOAD_MATRICES(to, from)                                                        \
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"      \
+               : "=r"((to)[0]), "=r"((to)[1]), "=r"((to)[2]), "=r"((to)[3])            \
+               : "r"(from)                                                             \
+               : "memory")
+#define LOAD_TRANSPOSED(to, from)                                                      \
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" \
+               : "=r"((to)[0]), "=r"((to)[1]), "=r"((to)[2]), "=r"((to)[3])            \
+               : "r"(from)                                                             \
+               : "memory")
+
+// sums (16 x 8) += left (16 x 16) @ right (16 x 8)
+#define MULTIPLY_ADD(sums, left, right0, right1)                                                \
+  asm("mma.sync.aligned.m16n8k16.row.col.f32." MATRIX_UNITS "." MATRIX_UNITS                    \
+      ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                    \
+      : "+f"((sums)[0]), "+f"((sums)[1]), "+f"((sums)[2]), "+f"((sums)[3])                      \
+      : "r"((left)[0]), "r"((left)[1]), "r"((left)[2]), "r"((left)[3]), "r"(right0), "r"(right1))
+
+#else
+
+#define FRAGMENT_WORDS 6  // of a work-item: four of the left operand, and two of the right one
+typedef size_t LocalAddress;
+// Functions are inlined: PoCL's compiler loses addresses of local memory that it passes.
+#define EMULATION static __attribute__((always_inline))
+#define UNIT_SCRATCH                          \
+  __local ulong unit_addresses[UNIT_ITEMS];   \
+  __local uint unit_words[UNIT_ITEMS * FRAGMENT_WORDS];
+#define LOCAL_ADDRESS(p) ((size_t)(p))
+#define UNIT_UNROLL
+
+EMULATION void copy_bytes(LocalAddress to, const __global void *from, int bytes) {
+  __local uchar *bytes_to = (__local uchar *)to;
+  for (int i = 0; i < 16; ++i) {
+    bytes_to[i] = i < bytes ? ((const __global uchar *)from)[i] : (uchar)0;
+  }
+}
+#define COPY_ASYNC(to, from, bytes) copy_bytes(to, from, bytes)
+#define COMMIT_COPIES
+#define WAIT_FOR_COPIES(groups)
+
+EMULATION void load_matrices(uint *to, int transposed, const __local ulong *addresses) {
+  const int item = get_local_id(0);
+  const int g = item % 32 / 4, t = item % 4;
+  for (int m = 0; m < 4; ++m) {
+    const __local ulong *rows = addresses + item / 32 * 32 + 8 * m;
+    if (transposed) {
+      const ushort first = ((const __local ushort *)(size_t)rows[2 * t])[g];
+      const ushort second = ((const __local ushort *)(size_t)rows[2 * t + 1])[g];
+      to[m] = first | (uint)second << 16;
+    } else {
+      to[m] = ((const __local uint *)(size_t)rows[g])[t];
+    }
+  }
+}
+// PoCL's compiler crashes on barriers inside of functions.
+#define EXCHANGE(write, read)    \
+  write;                         \
+  barrier(CLK_LOCAL_MEM_FENCE);  \
+  read;                          \
+  barrier(CLK_LOCAL_MEM_FENCE)
+#define LOAD_MATRICES(to, from) \
+  EXCHANGE(unit_addresses[get_local_id(0)] = from, load_matrices(to, 0, unit_addresses))
+#define LOAD_TRANSPOSED(to, from) \
+  EXCHANGE(unit_addresses[get_local_id(0)] = from, load_matrices(to, 1, unit_addresses))
+
+static inline float unit_value(uint word, int high) {
+  const ushort bits = high ? word >> 16 : word & 0xffff;
+#ifdef UNIT_BFLOAT16
+  return as_float((uint)bits << 16);
+#else
+  const uint sign = (uint)(bits & 0x8000) << 16, rest = (uint)(bits & 0x7fff) << 13;
+  if (rest >= 0x7c00 << 13) return as_float(sign | 0x70000000 | rest);  // infinite or no number
+  return as_float(sign | as_uint(as_float(rest) * 0x1p112f));
+#endif
+}
+
+EMULATION float4 multiply_add(float4 before, const __local uint *words) {
+  const int item = get_local_id(0);
+  const int g = item % 32 / 4, t = item % 4;
+  const __local uint *warp = words + item / 32 * 32 * FRAGMENT_WORDS;
+  float sums[4] = {before.x, before.y, before.z, before.w};
+  for (int i = 0; i < 4; ++i) {
+    const int row = i / 2, column = 2 * t + i % 2;
+    for (int k = 0; k < 16; ++k) {
+      const int at = k / 2 % 4, later = k / 8;
+      const float a = unit_value(warp[(4 * g + at) * FRAGMENT_WORDS + 2 * later + row], k % 2);
+      const float b = unit_value(warp[(4 * column + at) * FRAGMENT_WORDS + 4 + later], k % 2);
+      sums[i] = fma(a, b, sums[i]);
+    }
+  }
+  return (float4)(sums[0], sums[1], sums[2], sums[3]);
+}
+#define MULTIPLY_ADD(sums, left, right0, right1)                                               \
+  {                                                                                            \
+    __local uint *words = unit_words + get_local_id(0) * FRAGMENT_WORDS;                       \
+    EXCHANGE(vstore4((uint4)((left)[0], (left)[1], (left)[2], (left)[3]), 0, words);           \
+             vstore2((uint2)(right0, right1), 2, words),                                       \
+             vstore4(multiply_add(vload4(0, sums), unit_words), 0, sums));                     \
+  }
+
+#endif
+#endif
