@@ -18,18 +18,19 @@ from torch_outboard.drivers.contract import FUNCTIONS, DeviceKind, Driver, Featu
 
 # Work items of a group: enough for several of every tree of sums, few enough to compile soon.
 LANES = 64
+NONE = Feature(0)
 
 sources: list[str] = []  # of the programs that were compiled, without what goes before each
 
 _table: Driver  # alive until the process ends
 
 
-def use(lanes: int = LANES, *, matrix_units: bool = False) -> None:
+def use(lanes: int = LANES, *, matrix_units: Feature = NONE) -> None:
     """Makes it the driver of this process; to be called before the first use of the device.
 
     Args:
         lanes: the largest work-group that the devices say they have.
-        matrix_units: whether they say they have matrix units, which kernels then emulate.
+        matrix_units: those that they say they have, which kernels then emulate.
     """
     global _table
     original = contract.load(ocl.library_path())
@@ -41,8 +42,7 @@ def use(lanes: int = LANES, *, matrix_units: bool = False) -> None:
             found = properties.contents
             found.kind = DeviceKind.GPU
             found.max_work_group_size = min(found.max_work_group_size, lanes)
-            if matrix_units:
-                found.features |= Feature.MATRIX_UNITS
+            found.features |= matrix_units
         return status
 
     def program_build(context: int, source: Any, program: Any) -> int:

@@ -96,6 +96,7 @@ class Feature(enum.IntFlag):
     HOST_MEMORY_IS_DEVICE_MEMORY = 1 << 0
     LAUNCH_EVENTS = 1 << 1
     MATRIX_UNITS = 1 << 2
+    WARPGROUPS = 1 << 3
 
 
 class AllocationFlag(enum.IntFlag):

@@ -22,7 +22,7 @@ constexpr int kSides[] = {16, 8};
 constexpr int kVectorBytes = 16;  // what an item reads of local memory at once
 
 constexpr int64_t kMostParts = 256;
-constexpr int64_t kDeepest = 32;  // of all slices; parts are made of whole ones
+constexpr int64_t kDeepest = 64;  // of all slices; parts are made of whole ones
 // How much of the last round of groups has to be filled, in hundredths of all rounds.
 constexpr int64_t kFilled = 85;
 
@@ -96,36 +96,42 @@ GroupTiles::Tile item_tile(const ItemTile& tile, int side, int width) {
               define("DEPTH", tile.depth)};
 }
 
-// Warps of a group, and slices in local memory: 48 KiB hold three slices of 128 x 128.
+// The depth of a slice, warps of a group, and slices in local memory. A warpgroup has four warps, one
+// below the other.
 struct UnitTile {
-  int rows, columns, down, across, stages;
+  int rows, columns, depth, down, across, stages;
   int registers, at_once, least_part;
 };
-constexpr UnitTile kUnitTiles[] = {{128, 128, 2, 2, 3, 255, 2, 512},
-                                   {128, 64, 2, 2, 3, 168, 3, 512},
-                                   {64, 128, 2, 2, 3, 168, 3, 512},
-                                   {64, 64, 2, 2, 3, 128, 4, 256}};
+constexpr UnitTile kUnitTiles[] = {{128, 128, 32, 2, 2, 3, 255, 2, 512},
+                                   {128, 64, 32, 2, 2, 3, 168, 3, 512},
+                                   {64, 128, 32, 2, 2, 3, 168, 3, 512},
+                                   {64, 64, 32, 2, 2, 3, 128, 4, 256}};
+constexpr UnitTile kWarpgroupTiles[] = {{128, 128, 64, 8, 1, 4, 255, 1, 512},
+                                        {128, 64, 64, 8, 1, 4, 128, 2, 512},
+                                        {64, 128, 64, 4, 1, 4, 168, 2, 512},
+                                        {64, 64, 64, 4, 1, 4, 128, 3, 256}};
 constexpr int kWarp = 32;
-constexpr int kUnitItems = 128;  // the most of any tile
+constexpr int kUnitItems = 256;  // the most of any tile
 
-GroupTiles::Tile unit_tile(const UnitTile& tile) {
+GroupTiles::Tile unit_tile(const UnitTile& tile, bool warpgroups) {
   const int items = tile.down * tile.across * kWarp;
-  return {tile.rows,
-          tile.columns,
-          items,
-          tile.registers,
-          tile.at_once,
-          tile.least_part,
-          define("UNIT_ROWS", tile.rows) + define("UNIT_COLUMNS", tile.columns) +
-              define("WARPS_DOWN", tile.down) + define("WARPS_ACROSS", tile.across) +
-              define("STAGES", tile.stages) + define("UNIT_ITEMS", items) +
-              // For what shares no tiles.
-              define("ROW_VECTORS", 1) + define("COLUMN_VECTORS", 1) + define("DEPTH", 32)};
+  std::string text = define("UNIT_ROWS", tile.rows) + define("UNIT_COLUMNS", tile.columns) +
+                     define("UNIT_DEPTH", tile.depth) + define("WARPS_DOWN", tile.down) +
+                     define("WARPS_ACROSS", tile.across) + define("STAGES", tile.stages) +
+                     define("UNIT_ITEMS", items) +
+                     // For what shares no tiles.
+                     define("ROW_VECTORS", 1) + define("COLUMN_VECTORS", 1) + define("DEPTH", 32);
+  if (warpgroups) text += define("WARPGROUPS", 1);
+  return {tile.rows, tile.columns, items, tile.registers, tile.at_once, tile.least_part, text};
+}
+
+bool has(c10::DeviceIndex device, uint32_t feature) {
+  return (device_properties(device).features & feature) != 0;
 }
 
 bool has_matrix_units(c10::DeviceIndex device, ScalarType dtype) {
   return (dtype == ScalarType::Half || dtype == ScalarType::BFloat16) &&
-         (device_properties(device).features & OB_FEATURE_MATRIX_UNITS) != 0 &&
+         has(device, OB_FEATURE_MATRIX_UNITS) &&
          work_shape(device).local >= kUnitItems;
 }
 
@@ -157,7 +163,10 @@ GroupTiles::GroupTiles(c10::DeviceIndex device, ScalarType dtype, bool wide, int
       compute_units_(std::max<int64_t>(device_properties(device).compute_units, 1)),
       text_(text) {
   if (units) {
-    for (const UnitTile& tile : kUnitTiles) tiles_.push_back(unit_tile(tile));
+    const bool warpgroups = has(device, OB_FEATURE_WARPGROUPS);
+    for (int i = 0; i < 4; ++i) {
+      tiles_.push_back(unit_tile((warpgroups ? kWarpgroupTiles : kUnitTiles)[i], warpgroups));
+    }
     return;
   }
   for (const ItemTile& tile : kItemTiles) {

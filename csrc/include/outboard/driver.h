@@ -173,7 +173,9 @@ enum {
   OB_FEATURE_LAUNCH_EVENTS = 1u << 1,
   /* (since 2.1) Programs may define MATRIX_UNITS: float16 and bfloat16 are multiplied
    * by the instructions in torch_outboard/kernels/products/matrix_units.cl. */
-  OB_FEATURE_MATRIX_UNITS = 1u << 2
+  OB_FEATURE_MATRIX_UNITS = 1u << 2,
+  /* (since 2.1) Those programs may define WARPGROUPS as well. */
+  OB_FEATURE_WARPGROUPS = 1u << 3
 };
 
 typedef struct ob_device_properties {

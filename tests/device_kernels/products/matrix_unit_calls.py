@@ -1,7 +1,7 @@
 """Products of float16 and bfloat16 by matrix units, compared with float32 on CPU.
 
-A program: `python -m tests.device_kernels.products.matrix_unit_calls [emulated]`. On a device
-without matrix units, `emulated` makes PoCL pose as a GPU that has them.
+A program: `python -m tests.device_kernels.products.matrix_unit_calls [warps|warpgroups]`. With an
+argument, PoCL poses as a GPU that has such units, which kernels emulate.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import torch
 from torch.nn import functional
 
 import torch_outboard  # noqa: F401
+from torch_outboard.drivers.contract import Feature
 
 HALVES = (torch.float16, torch.bfloat16)
 # Sums of K products of values that have 8 or 11 bits, rounded once: sums are in float32.
@@ -96,10 +97,13 @@ def error_of(function: Function, tensors: list[torch.Tensor], dtype: torch.dtype
 
 
 def main() -> int:
-    if "emulated" in sys.argv[1:]:
+    if sys.argv[1:]:
         from tests.device_kernels import gpu_driver
 
-        gpu_driver.use(lanes=256, matrix_units=True)
+        units = Feature.MATRIX_UNITS
+        if sys.argv[1] == "warpgroups":
+            units |= Feature.WARPGROUPS
+        gpu_driver.use(lanes=256, matrix_units=units)
     wrong = 0
     torch.manual_seed(0)
     for name, function, tensors in [*products(), *convolutions()]:

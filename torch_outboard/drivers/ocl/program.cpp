@@ -48,6 +48,9 @@ struct BinaryHeader {
 
 constexpr char kMagic[8] = {'o', 'b', '_', 'o', 'c', 'l', '0', '1'};
 
+// Before instructions of PTX that sm_90a alone has; see matrix_units.cl.
+constexpr const char* kOnlySm90a = "//sm_90a ";
+
 // FNV-1a over words of 8 bytes and the rest.
 uint64_t hash(const unsigned char* data, size_t bytes) {
   constexpr uint64_t kPrime = 0x100000001B3;
@@ -104,13 +107,51 @@ ob_program build(Device& device, cl_program program, const char* options, const 
   }
 }
 
+// What NVIDIA's compiler writes for sm_90 becomes a program for sm_90a, the target that has wgmma:
+// instructions that the source has in comments, since its own target has none of them.
+void compile_for_sm_90a(Device& device, cl_context context, ob_program_t& built,
+                        const std::string& options) {
+  const OpenCL& api = *device.api;
+  size_t size = 0;
+  check(api.clGetProgramInfo(built.program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr),
+        "clGetProgramInfo");
+  std::string ptx(size, '\0');
+  auto* content = reinterpret_cast<unsigned char*>(ptx.data());
+  check(api.clGetProgramInfo(built.program, CL_PROGRAM_BINARIES, sizeof content, &content, nullptr),
+        "clGetProgramInfo");
+  if (ptx.find(kOnlySm90a) == std::string::npos) return;
+  const auto replace = [&](const std::string& before, const std::string& after) {
+    for (size_t at = ptx.find(before); at != std::string::npos;
+         at = ptx.find(before, at + after.size())) {
+      ptx.replace(at, before.size(), after);
+    }
+  };
+  replace(kOnlySm90a, "");
+  replace(".target sm_90,", ".target sm_90a,");
+  const auto* text = reinterpret_cast<const unsigned char*>(ptx.data());
+  const size_t bytes = ptx.size();
+  cl_int code = CL_SUCCESS, status = CL_SUCCESS;
+  cl_program created =
+      api.clCreateProgramWithBinary(context, 1, &device.id, &bytes, &text, &status, &code);
+  check(code, "clCreateProgramWithBinary");
+  const std::unique_ptr<ob_program_t> rebuilt(
+      build(device, created, options.c_str(), "The source, for sm_90a,"));
+  std::swap(built.program, rebuilt->program);
+  check(api.clReleaseProgram(rebuilt->program), "clReleaseProgram");
+}
+
 ob_program build_source(Device& device, cl_context context, const std::string& text,
                         const std::string& options) {
   const char* texts[] = {text.c_str()};
   cl_int code = CL_SUCCESS;
   cl_program created = device.api->clCreateProgramWithSource(context, 1, texts, nullptr, &code);
   check(code, "clCreateProgramWithSource");
-  return build(device, created, options.c_str(), "The source");
+  std::unique_ptr<ob_program_t> built(build(device, created, options.c_str(), "The source"));
+  if ((device.properties.features & OB_FEATURE_WARPGROUPS) != 0 &&
+      text.find(kOnlySm90a) != std::string::npos) {
+    compile_for_sm_90a(device, context, *built, options);
+  }
+  return built.release();
 }
 
 // The program whose binary is asked for; what `copy` holds, if it is one of its own.

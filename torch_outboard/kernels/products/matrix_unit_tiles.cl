@@ -5,17 +5,28 @@
 // are there at once: one is multiplied while others are read. A slice keeps the order that its
 // operand has in global memory. A unit is 16 bytes, and units lie so that eight work-items that
 // read, or write, neighbours meet all banks:
-//   neighbours along the depth   a line has 4 units; unit u of line l is at l * 4 + (u ^ l / 2 % 4)
+//   neighbours along the depth   unit u of line l is in line l at u ^ l % 8, or, if a line has four
+//                                units, at u ^ l / 2 % 4
 //   neighbours are lines         blocks of 64 lines have 8 units at each depth; unit u at depth d is
-//                                at d * 8 + (u ^ d % 8)
+//                                there at u ^ d % 8
+// That is PTX's swizzling by 128 bytes, or by 64 if a line has four units.
 //
 // The generator defines, beside what group_tiles.cl needs,
 //   UNIT_ROWS, UNIT_COLUMNS    of a tile: multiples of 64
+//   UNIT_DEPTH                 of a slice: 32 or 64
 //   WARPS_DOWN, WARPS_ACROSS   warps of a group, which share a tile
 //   STAGES                     slices in local memory
-#ifdef MATRIX_UNITS
+//   WARPGROUPS                 defined: four warps multiply 64 rows together (wgmma). UNIT_DEPTH is
+//                              64, and WARPS_ACROSS is 1
 
-#define UNIT_DEPTH 32
+#define LINE_UNITS (UNIT_DEPTH / 8)
+// Rounds from the one that reads a slice to the one that multiplies it. Warpgroups still multiply
+// the slice of the round before while a new one is read.
+#ifdef WARPGROUPS
+#define AHEAD (STAGES - 2)
+#else
+#define AHEAD (STAGES - 1)
+#endif
 // Of a warp: blocks of 16 rows, and of 16 columns.
 #define ROW_BLOCKS (UNIT_ROWS / WARPS_DOWN / 16)
 #define COLUMN_BLOCKS (UNIT_COLUMNS / WARPS_ACROSS / 16)
@@ -31,8 +42,13 @@
 // Floats of a row of results in local memory: eight more, so that a warp that writes meets all banks.
 #define RESULT_LINE (UNIT_COLUMNS + 8)
 
+#define RESULT_BYTES (WARP_ROWS * RESULT_LINE * 4)
+#define MAX_OF(a, b) ((a) > (b) ? (a) : (b))
+
 // Where a unit of a slice is, in units. `unit` counts along the depth, or lines.
-static inline int unit_along_depth(int line, int unit) { return line * 4 + (unit ^ (line / 2 % 4)); }
+static inline int unit_along_depth(int line, int unit) {
+  return line * LINE_UNITS + (unit ^ (LINE_UNITS == 8 ? line % 8 : line / 2 % 4));
+}
 static inline int unit_along_lines(int unit, int depth) {
   return unit / 8 * (8 * UNIT_DEPTH) + depth * 8 + (unit % 8 ^ depth % 8);
 }
@@ -42,12 +58,12 @@ static inline void copy_units(LocalAddress to, const __global ushort *from, cons
                               const int tile_lines, int item, I lines, I depths, I line_stride,
                               I depth_stride) {
   UNIT_UNROLL
-  for (int e = 0; e < tile_lines * 4 / UNIT_ITEMS; ++e) {
+  for (int e = 0; e < tile_lines * LINE_UNITS / UNIT_ITEMS; ++e) {
     const int number = item + e * UNIT_ITEMS;
     int at;
     I offset, rest;
     if (way & ALONG_DEPTH) {
-      const int line = number / 4, unit = number % 4;
+      const int line = number / LINE_UNITS, unit = number % LINE_UNITS;
       at = unit_along_depth(line, unit);
       offset = line * line_stride + unit * 8;
       rest = line < lines ? depths - unit * 8 : 0;
@@ -65,7 +81,7 @@ static inline void copy_units(LocalAddress to, const __global ushort *from, cons
 // The line and the depth of a pair of elements, and where it is, in pairs.
 static inline int2 pair_of(const int way, const int tile_lines, int item, int e) {
   const int number = item + e * UNIT_ITEMS;
-  if (way & ALONG_DEPTH) return (int2)(number / 16, number % 16 * 2);
+  if (way & ALONG_DEPTH) return (int2)(number / (UNIT_DEPTH / 2), number % (UNIT_DEPTH / 2) * 2);
   return (int2)(number % (tile_lines / 2) * 2, number / (tile_lines / 2));
 }
 static inline int place_of_pair(const int way, int2 pair) {
@@ -126,7 +142,7 @@ static inline ushort image_value(const __global ushort *from, int4 place, const 
 
 UNIT_KERNEL void group_tiles(PARAMETERS) {
   BEGIN
-  __local uchar slices[STAGES * STAGE_BYTES] __attribute__((aligned(128)));
+  __local uchar slices[MAX_OF(STAGES * STAGE_BYTES, RESULT_BYTES)] __attribute__((aligned(1024)));
   UNIT_SCRATCH
 #ifdef IMAGE
   __local int4 column_places[UNIT_COLUMNS];
@@ -180,16 +196,29 @@ UNIT_KERNEL void group_tiles(PARAMETERS) {
     }
   }
 
-  // In round k, a slice that later rounds multiply is read at k, and the one that is read in round
-  // k - (STAGES - 1) is multiplied.
+  // A round reads a slice at k, and multiplies the one that was read AHEAD rounds before.
   const LocalAddress first_slice = LOCAL_ADDRESS(slices);
   int reading = 0, multiplying = 0;
-  for (I round = 0, k = 0; k < depth + (STAGES - 1) * UNIT_DEPTH; k += UNIT_DEPTH, ++round) {
-    const int multiplies = round >= STAGES - 1;
+  for (I round = 0, k = 0; k < depth + AHEAD * UNIT_DEPTH; k += UNIT_DEPTH, ++round) {
+    const int multiplies = round >= AHEAD;
+    WAIT_FOR_COPIES(AHEAD - 1);
+#ifdef WARPGROUPS
+    SHOW_COPIES;
+#endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+    const LocalAddress left_slice = first_slice + multiplying * STAGE_BYTES;
+    const LocalAddress right_slice = left_slice + LEFT_BYTES;
+#ifdef WARPGROUPS
     if (multiplies) {
-      WAIT_FOR_COPIES(STAGES - 2);
-      barrier(CLK_LOCAL_MEM_FENCE);
+      WARPGROUP_ARRIVE;
+      UNIT_UNROLL
+      for (int at = 0; at < UNIT_DEPTH; at += 16) {
+        WARPGROUP_MULTIPLY(sums[0], LEFT_WAY, left_slice + warp / 4 * (64 * UNIT_DEPTH * 2), at,
+                           RIGHT_WAY, right_slice, at);
+      }
+      WARPGROUP_COMMIT;
     }
+#endif
     const LocalAddress left_to = first_slice + reading * STAGE_BYTES;
     uint left_pairs[LEFT_PAIRS], right_pairs[RIGHT_PAIRS];
     if (k < depth) {
@@ -249,8 +278,9 @@ UNIT_KERNEL void group_tiles(PARAMETERS) {
     }
     COMMIT_COPIES;
     if (multiplies) {
-      const LocalAddress left_slice = first_slice + multiplying * STAGE_BYTES;
-      const LocalAddress right_slice = left_slice + LEFT_BYTES;
+#ifdef WARPGROUPS
+      WARPGROUP_WAIT(1);
+#else
       UNIT_UNROLL
       for (int at = 0; at < UNIT_DEPTH; at += 16) {
         uint rows[ROW_BLOCKS][4], columns[COLUMN_BLOCKS][4];
@@ -271,6 +301,7 @@ UNIT_KERNEL void group_tiles(PARAMETERS) {
           }
         }
       }
+#endif
       multiplying = multiplying + 1 == STAGES ? 0 : multiplying + 1;
     }
     if (k < depth) {
@@ -282,6 +313,10 @@ UNIT_KERNEL void group_tiles(PARAMETERS) {
     }
     reading = reading + 1 == STAGES ? 0 : reading + 1;
   }
+
+#ifdef WARPGROUPS
+  WARPGROUP_WAIT(0);
+#endif
 
   // Results go through local memory, a row of warps after the other, so that neighbours store
   // neighbours.
@@ -326,4 +361,3 @@ UNIT_KERNEL void group_tiles(PARAMETERS) {
     }
   }
 }
-#endif

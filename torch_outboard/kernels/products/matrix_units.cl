@@ -9,8 +9,12 @@
 // The emulation runs on any device of OpenCL, so that tests need no GPU. A work-item reads what
 // others of its warp have from UNIT_SCRATCH; every work-item of a group has to call it.
 //
-// The generator defines MATRIX_UNITS as "f16" or "bf16", and UNIT_ITEMS, the size of a group.
-#ifdef MATRIX_UNITS
+// Of compute capability 9.0 there is wgmma, by which four warps, a warpgroup, multiply operands in
+// local memory. PTX has it for the target sm_90a alone, and NVIDIA's OpenCL compiles for sm_90: the
+// driver compiles the PTX once more for the other target, without what ONLY_SM_90A stands for.
+//
+// Where MATRIX_UNITS is defined. The generator defines it as "f16" or "bf16", UNIT_ITEMS, the size of a group, and, for
+// warpgroups, WARPGROUP_SUMS and WARPGROUP_OPERANDS: "%0, %1 ..." and the sums of a work-item.
 
 #ifdef OB_NVIDIA
 
@@ -47,6 +51,44 @@ typedef uint LocalAddress;
       ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                    \
       : "+f"((sums)[0]), "+f"((sums)[1]), "+f"((sums)[2]), "+f"((sums)[3])                      \
       : "r"((left)[0]), "r"((left)[1]), "r"((left)[2]), "r"((left)[3]), "r"(right0), "r"(right1))
+
+#ifdef WARPGROUPS
+#define ONLY_SM_90A "//sm_90a "
+#define SM_90A(instruction) asm volatile(ONLY_SM_90A instruction : : : "memory")
+// What copies have written, to wgmma.
+#define SHOW_COPIES asm volatile("fence.proxy.async.shared::cta;" : : : "memory")
+#define WARPGROUP_ARRIVE SM_90A("wgmma.fence.sync.aligned;")
+#define WARPGROUP_COMMIT SM_90A("wgmma.commit_group.sync.aligned;")
+#define WARPGROUP_WAIT(groups) SM_90A("wgmma.wait_group.sync.aligned " #groups ";")
+
+// A matrix descriptor, as PTX has it: where a slice begins, and how far its parts are apart, in 16
+// bytes; swizzling by 128 bytes. Of 16 depths from `depth` on.
+static inline ulong descriptor(const int way, LocalAddress slice, const int depth) {
+  const ulong along = 64ul << 32 | 1ul << 16 | 1ul << 62;
+  const ulong lines = 64ul << 32 | (ulong)(UNIT_DEPTH * 8) << 16 | 1ul << 62;
+  const LocalAddress at = slice + (way & ALONG_DEPTH ? depth * 2 : depth * 128);
+  return (way & ALONG_DEPTH ? along : lines) | (at & 0x3ffff) >> 4;
+}
+#if LEFT_WAY & 1
+#define LEFT_TRANSPOSED "0, "
+#else
+#define LEFT_TRANSPOSED "1, "
+#endif
+#if RIGHT_WAY & 1
+#define RIGHT_TRANSPOSED "0;"
+#else
+#define RIGHT_TRANSPOSED "1;"
+#endif
+// sums (64 x UNIT_COLUMNS) += left (64 x 16) @ right (16 x UNIT_COLUMNS)
+#define WARPGROUP_MULTIPLY(sums, left_way, left, left_depth, right_way, right, right_depth)   \
+  asm volatile(ONLY_SM_90A "wgmma.mma_async.sync.aligned.m64n" WARPGROUP_COLUMNS "k16.f32."   \
+               MATRIX_UNITS "." MATRIX_UNITS " {" WARPGROUP_SUMS "}, " WARPGROUP_DESCRIPTORS   \
+               ", 1, 1, 1, " LEFT_TRANSPOSED RIGHT_TRANSPOSED                                  \
+               : WARPGROUP_OPERANDS(sums)                                                      \
+               : "l"(descriptor(left_way, left, left_depth)),                                  \
+                 "l"(descriptor(right_way, right, right_depth))                                \
+               : "memory")
+#endif
 
 #else
 
@@ -130,5 +172,34 @@ EMULATION float4 multiply_add(float4 before, const __local uint *words) {
              vstore4(multiply_add(vload4(0, sums), unit_words), 0, sums));                     \
   }
 
+#ifdef WARPGROUPS
+#define SHOW_COPIES
+#define WARPGROUP_ARRIVE
+#define WARPGROUP_COMMIT
+#define WARPGROUP_WAIT(groups)
+// An element of a slice whose lines have 128 bytes: units are swizzled in blocks of 1024 bytes.
+EMULATION float slice_value(const int along, LocalAddress slice, int line, int depth) {
+  const int at = along ? line * 128 + depth * 2
+                       : line / 64 * (UNIT_DEPTH * 128) + depth * 128 + line % 64 * 2;
+  return unit_value(*(const __local ushort *)(slice + (at ^ at / 128 % 8 * 16)), 0);
+}
+EMULATION float warpgroup_sum(float sum, const int left_along, LocalAddress left, int row,
+                              const int right_along, LocalAddress right, int column, int depth) {
+  for (int k = depth; k < depth + 16; ++k) {
+    sum = fma(slice_value(left_along, left, row, k), slice_value(right_along, right, column, k),
+              sum);
+  }
+  return sum;
+}
+#define WARPGROUP_MULTIPLY(sums, left_way, left, left_depth, right_way, right, right_depth)       \
+  for (int c = 0; c < 2 * COLUMN_BLOCKS; ++c) {                                                    \
+    for (int i = 0; i < 4; ++i) {                                                                  \
+      const int lane = get_local_id(0) % 32, row = get_local_id(0) % 128 / 32 * 16 + lane / 4;     \
+      sums[c][i] = warpgroup_sum(sums[c][i], (left_way) & ALONG_DEPTH, left, row + i / 2 * 8,      \
+                                 (right_way) & ALONG_DEPTH, right, c * 8 + lane % 4 * 2 + i % 2,  \
+                                 left_depth);                                                      \
+    }                                                                                              \
+  }
 #endif
+
 #endif

@@ -5,11 +5,26 @@ from __future__ import annotations
 from torch_outboard.ops.row import template
 
 
+def warpgroup_operands(columns: int) -> str:
+    """Macros for the operands of wgmma, for a tile of so many columns, in matrix_units.cl."""
+    sums = columns // 2
+    numbers = ", ".join(f"%{i}" for i in range(sums))
+    operands = ", ".join(f'"+f"((s)[{i // 4}][{i % 4}])' for i in range(sums))
+    return (
+        f"#if UNIT_COLUMNS == {columns}\n"
+        f'#define WARPGROUP_COLUMNS "{columns}"\n'
+        f'#define WARPGROUP_SUMS "{numbers}"\n'
+        f'#define WARPGROUP_DESCRIPTORS "%{sums}, %{sums + 1}"\n'
+        f"#define WARPGROUP_OPERANDS(s) {operands}\n"
+        "#endif\n"
+    )
+
+
 def group_text() -> str:
     """Of products and convolutions by groups of work items, for GPUs."""
-    return "".join(
-        map(template, ("matrix_units", "group_tiles", "thin_products", "matrix_unit_tiles"))
-    )
+    instructions = "".join(map(warpgroup_operands, (64, 128, 256))) + template("matrix_units")
+    units = f"#ifdef MATRIX_UNITS\n{instructions}{template('matrix_unit_tiles')}#endif\n"
+    return template("group_tiles") + template("thin_products") + units
 
 
 def plane_text() -> str:
