@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 #include <tuple>
 
 #include "device_kernels/kernel_table.h"
@@ -21,10 +22,12 @@ using at::ScalarType;
 constexpr int kSides[] = {16, 8};
 constexpr int kVectorBytes = 16;  // what an item reads of local memory at once
 
-constexpr int64_t kMostParts = 256;
+constexpr int64_t kMostParts = 64;
 constexpr int64_t kDeepest = 64;  // of all slices; parts are made of whole ones
-// How much of the last round of groups has to be filled, in hundredths of all rounds.
-constexpr int64_t kFilled = 85;
+// What parts of the depth cost beside products: each sum of a part is written and read, in the time
+// in which a compute unit multiplies so often; and there is a second launch, in that of so many sums.
+constexpr int64_t kSumCost = 55, kUnitSumCost = 700;
+constexpr int64_t kLaunchSums = 9000;
 
 // Items that read neighbours along the depth, or columns, where a product is thin; results of a
 // group that has few of a convolution. As the kernels have it.
@@ -61,18 +64,6 @@ int64_t way_of(const void* address, int64_t bytes, int64_t batch, int64_t line, 
   return (along ? GroupTiles::kAlongDepth : 0) + (vectors ? GroupTiles::kVectors : 0);
 }
 
-// The least number of parts with which no round of groups is much emptier than others.
-int64_t parts_of(int64_t tiles, int64_t at_once, int64_t most) {
-  int64_t best = 1, best_filled = 0;
-  for (int64_t parts = 1; parts <= most; ++parts) {
-    const int64_t groups = tiles * parts;
-    const int64_t filled = groups * 100 / (rounds(groups, at_once) * at_once);
-    if (filled > best_filled) best = parts, best_filled = filled;
-    if (filled >= kFilled) break;
-  }
-  return best;
-}
-
 std::string define(const char* name, int value) {
   return std::string("#define ") + name + " " + std::to_string(value) + "\n";
 }
@@ -80,10 +71,10 @@ std::string define(const char* name, int value) {
 // Vectors of rows and of columns whose sums a work-item has, and the depth of a slice.
 struct ItemTile {
   int row_vectors, column_vectors, depth;
-  int registers, at_once, least_part;
+  int registers, at_once, speed;
 };
 constexpr ItemTile kItemTiles[] = {
-    {2, 2, 8, 128, 2, 512}, {2, 1, 8, 80, 3, 384}, {1, 2, 8, 80, 3, 384}, {1, 1, 16, 64, 4, 256}};
+    {2, 2, 8, 128, 2, 100}, {2, 1, 8, 80, 3, 80}, {1, 2, 8, 80, 3, 80}, {1, 1, 16, 64, 4, 60}};
 
 GroupTiles::Tile item_tile(const ItemTile& tile, int side, int width) {
   return {side * tile.row_vectors * width,
@@ -91,27 +82,27 @@ GroupTiles::Tile item_tile(const ItemTile& tile, int side, int width) {
           side * side,
           tile.registers,
           tile.at_once,
-          tile.least_part,
+          tile.speed,
           define("ROW_VECTORS", tile.row_vectors) + define("COLUMN_VECTORS", tile.column_vectors) +
               define("DEPTH", tile.depth)};
 }
 
 // The depth of a slice, warps of a group, and slices in local memory. A warpgroup has four warps, one
-// below the other.
+// below the other. Speeds are those of a product of 4096 x 4096 x 4096 on an H100.
 struct UnitTile {
   int rows, columns, depth, down, across, stages;
-  int registers, at_once, least_part;
+  int registers, at_once, speed;
 };
-constexpr UnitTile kUnitTiles[] = {{128, 128, 32, 2, 2, 3, 255, 2, 512},
-                                   {128, 64, 32, 2, 2, 3, 168, 3, 512},
-                                   {64, 128, 32, 2, 2, 3, 168, 3, 512},
-                                   {64, 64, 32, 2, 2, 3, 128, 4, 256}};
-constexpr UnitTile kWarpgroupTiles[] = {{128, 128, 64, 8, 1, 4, 255, 1, 512},
-                                        {128, 64, 64, 8, 1, 4, 128, 2, 512},
-                                        {64, 128, 64, 4, 1, 4, 168, 2, 512},
-                                        {64, 64, 64, 4, 1, 4, 128, 3, 256}};
+constexpr UnitTile kUnitTiles[] = {{128, 128, 32, 2, 2, 3, 255, 2, 100},
+                                   {128, 64, 32, 2, 2, 3, 168, 3, 80},
+                                   {64, 128, 32, 2, 2, 3, 168, 3, 80},
+                                   {64, 64, 32, 2, 2, 3, 128, 4, 70}};
+constexpr UnitTile kWarpgroupTiles[] = {{256, 128, 64, 16, 1, 4, 128, 1, 100},
+                                        {128, 128, 64, 8, 1, 3, 128, 2, 91},
+                                        {64, 128, 64, 4, 1, 4, 128, 2, 73},
+                                        {64, 64, 64, 4, 1, 4, 128, 3, 56}};
 constexpr int kWarp = 32;
-constexpr int kUnitItems = 256;  // the most of any tile
+constexpr int kUnitItems = 512;  // the most of any tile
 
 GroupTiles::Tile unit_tile(const UnitTile& tile, bool warpgroups) {
   const int items = tile.down * tile.across * kWarp;
@@ -122,7 +113,7 @@ GroupTiles::Tile unit_tile(const UnitTile& tile, bool warpgroups) {
                      // For what shares no tiles.
                      define("ROW_VECTORS", 1) + define("COLUMN_VECTORS", 1) + define("DEPTH", 32);
   if (warpgroups) text += define("WARPGROUPS", 1);
-  return {tile.rows, tile.columns, items, tile.registers, tile.at_once, tile.least_part, text};
+  return {tile.rows, tile.columns, items, tile.registers, tile.at_once, tile.speed, text};
 }
 
 bool has(c10::DeviceIndex device, uint32_t feature) {
@@ -132,7 +123,7 @@ bool has(c10::DeviceIndex device, uint32_t feature) {
 bool has_matrix_units(c10::DeviceIndex device, ScalarType dtype) {
   return (dtype == ScalarType::Half || dtype == ScalarType::BFloat16) &&
          has(device, OB_FEATURE_MATRIX_UNITS) &&
-         work_shape(device).local >= kUnitItems;
+         device_properties(device).max_work_group_size >= kUnitItems;
 }
 
 }  // namespace
@@ -180,23 +171,30 @@ int64_t GroupTiles::tiles_of(const ProductLayout& layout, const Tile& tile) cons
   return layout.batches * rounds(layout.rows, tile.rows) * rounds(layout.columns, tile.columns);
 }
 
-// The largest tile that is not mostly empty, and small ones where large ones are too few.
+// The fastest plan of a model: compute units take groups in turns, `at_once` at a time; a turn takes
+// the products of a group's whole tile, also where the result does not fill it, by the tile's speed.
 GroupTiles::Plan GroupTiles::plan(const ProductLayout& layout) const {
-  const auto cut = [&](const Tile& tile) {
-    const int64_t most = std::clamp<int64_t>(layout.depth / tile.least_part, 1, kMostParts);
-    const int64_t parts = parts_of(tiles_of(layout, tile), tile.at_once * compute_units_, most);
-    const int64_t part =
-        std::max<int64_t>(rounds(rounds(layout.depth, parts), kDeepest), 1) * kDeepest;
-    return Plan{tile, std::max<int64_t>(rounds(layout.depth, part), 1), part};
-  };
-  const auto fits = [&](const Tile& tile) {
-    const Tile& small = tiles_.back();
-    return (layout.rows > small.rows || tile.rows == small.rows) &&
-           (layout.columns > small.columns || tile.columns == small.columns);
-  };
-  const Plan large = cut(*std::find_if(tiles_.begin(), tiles_.end(), fits));
-  if (tiles_of(layout, large.tile) * large.parts >= compute_units_) return large;
-  return cut(tiles_.back());
+  const int64_t sum_cost = has_matrix_units(device_, dtype_) ? kUnitSumCost : kSumCost;
+  const Tile* best = nullptr;
+  int64_t best_parts = 1, best_time = std::numeric_limits<int64_t>::max();
+  for (const Tile& tile : tiles_) {
+    const int64_t tiles = tiles_of(layout, tile);
+    const int64_t most = std::clamp<int64_t>(layout.depth / (2 * kDeepest), 1, kMostParts);
+    for (int64_t parts = 1; parts <= most; ++parts) {
+      const int64_t turns = rounds(tiles * parts, compute_units_ * tile.at_once);
+      const int64_t depth = rounds(rounds(layout.depth, parts), kDeepest) * kDeepest;
+      int64_t time = turns * tile.at_once * tile.rows * tile.columns * depth / tile.speed * 100;
+      if (parts > 1) {
+        const int64_t sums = layout.batches * layout.rows * layout.columns * parts;
+        time += (sums / compute_units_ + kLaunchSums) * sum_cost;
+      }
+      if (time < best_time) best = &tile, best_parts = parts, best_time = time;
+      if (tiles * parts >= compute_units_ * tile.at_once * 4) break;  // turns are full enough
+    }
+  }
+  const int64_t part =
+      std::max<int64_t>(rounds(rounds(layout.depth, best_parts), kDeepest), 1) * kDeepest;
+  return {*best, std::max<int64_t>(rounds(layout.depth, part), 1), part};
 }
 
 const GroupTiles::Kernels& GroupTiles::kernels(const Tile& tile, const Work& work) const {

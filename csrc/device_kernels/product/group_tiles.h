@@ -51,11 +51,11 @@ class OUTBOARD_API GroupTiles {
   };
 
   // A tile of the result, which a group of so many work-items computes. They have so many registers,
-  // and so many groups run at once on a compute unit. A part of the depth is no shorter than
-  // `least_part`: shorter ones would cost more to add up than they save. `definitions` are macros.
+  // and so many groups run at once on a compute unit. `speed` is that of products by such tiles, in
+  // hundredths of the fastest tile's. `definitions` are macros.
   struct Tile {
     int rows, columns, items;
-    int registers, at_once, least_part;
+    int registers, at_once, speed;
     std::string definitions;
   };
 

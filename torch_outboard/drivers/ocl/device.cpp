@@ -235,26 +235,9 @@ constexpr uint32_t kWidestVectors = 8;
 constexpr uint32_t kMatrixUnits = 80;
 // The one with wgmma.
 constexpr uint32_t kWarpgroups = 90;
-
-// Bytes of local memory that a group may have, by the CUDA C++ Programming Guide's table of
-// compute capabilities. NVIDIA's OpenCL announces 48 KiB, and runs kernels that have more.
-uint32_t nvidia_local_memory(uint32_t version) {
-  switch (version) {
-    case 80:
-    case 87:
-      return 163 << 10;
-    case 86:
-    case 89:
-    case 120:
-      return 99 << 10;
-    case 90:
-    case 100:
-    case 103:
-      return 227 << 10;
-    default:
-      return 0;
-  }
-}
+// Bytes of local memory that a group may have there, by the CUDA C++ Programming Guide's table of
+// compute capabilities. NVIDIA's OpenCL announces 48 KiB, and compiles and runs what has more.
+constexpr uint32_t kWarpgroupLocalMemory = 227 << 10;
 
 bool masked(const Settings& settings, const char* name) {
   return std::find(settings.mask.begin(), settings.mask.end(), name) != settings.mask.end();
@@ -325,8 +308,10 @@ void fill_properties(const Candidate& candidate, const Settings& settings, const
   }
   if (device.nvidia_version >= kMatrixUnits && !masked(settings, "matrix_units")) {
     p.features |= OB_FEATURE_MATRIX_UNITS;
-    if (device.nvidia_version == kWarpgroups) p.features |= OB_FEATURE_WARPGROUPS;
-    p.local_memory = std::max(p.local_memory, nvidia_local_memory(device.nvidia_version));
+    if (device.nvidia_version == kWarpgroups) {
+      p.features |= OB_FEATURE_WARPGROUPS;
+      p.local_memory = kWarpgroupLocalMemory;
+    }
   }
   // OpenCL knows three priorities, and queues without one are in the middle.
   device.has_priorities = has_extension(candidate, "cl_khr_priority_hints") &&
