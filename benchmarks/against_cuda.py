@@ -3,8 +3,9 @@
     python -m benchmarks.against_cuda [--rounds 9] [--group operators] [--save gpu-h100] [names...]
 
 For a machine with an NVIDIA GPU, an OpenCL driver for it, and a PyTorch that is built for CUDA.
-Both sides use the same GPU, take turns, and compute in float32 without the rounding of
-TensorFloat-32, which the kit's kernels do not do either. Tensors are several times as large as a
+Both sides use the same GPU and take turns. Float32 is computed without the rounding of
+TensorFloat-32, which the kit's kernels do not do either; the group `halves` is float16 and bfloat16,
+and the steps of `autocast` run in `torch.autocast` with bfloat16. Tensors are several times as large as a
 GPU's cache. What fails is printed, and the next one measured.
 """
 
@@ -104,12 +105,17 @@ def layer_norm(backward: bool, device: str) -> Callable[[], object]:
     return lambda: torch.ops.aten.native_layer_norm_backward(*arguments)
 
 
-def convolution(backward: bool, device: str) -> Callable[[], object]:
+def convolution(
+    backward: bool,
+    device: str,
+    dtype: torch.dtype = torch.float32,
+    layout: torch.memory_format = torch.contiguous_format,
+) -> Callable[[], object]:
     """64 images of 56 x 56, 64 to 64 channels, 3 x 3: a layer of ResNet-18."""
     without_tensor_float()
     torch.manual_seed(0)
-    image = torch.randn(64, 64, 56, 56, device=device)
-    weight = torch.randn(64, 64, 3, 3, device=device)
+    image = torch.randn(64, 64, 56, 56, device=device, dtype=dtype).to(memory_format=layout)
+    weight = torch.randn(64, 64, 3, 3, device=device, dtype=dtype).to(memory_format=layout)
     options = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1)
     out = torch.ops.aten.convolution(image, weight, None, *options)
     if not backward:
@@ -125,14 +131,36 @@ def attention(device: str) -> Callable[[], object]:
     return lambda: functional.scaled_dot_product_attention(query, key, value, is_causal=True)
 
 
-def step(work: Work) -> Work:
+def attention_of_halves(backward: bool, causal: bool, device: str) -> Callable[[], object]:
+    """bfloat16, 16 batches of 16 heads of 1024 queries and keys of 64 elements."""
+    torch.manual_seed(0)
+    query, key, value = (
+        torch.randn(16, 16, 1024, 64, device=device, dtype=torch.bfloat16, requires_grad=backward)
+        for _ in range(3)
+    )
+    attend = partial(functional.scaled_dot_product_attention, query, key, value, is_causal=causal)
+    if not backward:
+        return attend
+    out = attend()
+    gradient = torch.randn_like(out)
+    return lambda: torch.autograd.grad(out, (query, key, value), gradient, retain_graph=True)
+
+
+def step(work: Work, *, autocast: bool = False) -> Work:
     def prepare(device: str) -> Callable[[], object]:
         without_tensor_float()
-        return work(device)
+        run = work(device)
+
+        def in_autocast() -> None:
+            with torch.autocast(device, torch.bfloat16):
+                run()
+
+        return in_autocast if autocast else run
 
     return prepare
 
 
+LARGE_STEPS = [name for name in STEPS if name not in ("MLP", "CNN of the demo")]
 MANY, MATRIX = (ELEMENTS,), (ROWS, COLUMNS)
 GROUPS: dict[str, dict[str, Work]] = {
     "launches": {
@@ -166,15 +194,27 @@ GROUPS: dict[str, dict[str, Work]] = {
     "products": {
         "1024^3": into_result(torch.mm, (1024, 1024), (1024, 1024)),
         "4096^3": into_result(torch.mm, (4096, 4096), (4096, 4096)),
-        "4096^3, float16": into_result(torch.mm, (4096, 4096), (4096, 4096), dtype=torch.float16),
-        "4096^3, bfloat16": into_result(torch.mm, (4096, 4096), (4096, 4096), dtype=torch.bfloat16),
         "128 of 512^3": into_result(torch.bmm, (128, 512, 512), (128, 512, 512)),
         "convolution": partial(convolution, False),
         "gradients of convolution": partial(convolution, True),
         "attention": attention,
     },
-    "steps": {
-        name: step(work) for name, work in STEPS.items() if name not in ("MLP", "CNN of the demo")
+    "halves": {
+        "4096^3, float16": into_result(torch.mm, (4096, 4096), (4096, 4096), dtype=torch.float16),
+        "4096^3, bfloat16": into_result(torch.mm, (4096, 4096), (4096, 4096), dtype=torch.bfloat16),
+        "1024^3, bfloat16": into_result(torch.mm, (1024, 1024), (1024, 1024), dtype=torch.bfloat16),
+        "convolution, bfloat16": partial(convolution, False, dtype=torch.bfloat16),
+        "gradients of convolution, bfloat16": partial(convolution, True, dtype=torch.bfloat16),
+        "convolution, channels last, bfloat16": partial(
+            convolution, False, dtype=torch.bfloat16, layout=torch.channels_last
+        ),
+        "attention, bfloat16": partial(attention_of_halves, False, False),
+        "causal attention, bfloat16": partial(attention_of_halves, False, True),
+        "gradients of attention, bfloat16": partial(attention_of_halves, True, False),
+    },
+    "steps": {name: step(STEPS[name]) for name in LARGE_STEPS},
+    "autocast": {
+        f"{name}, autocast": step(STEPS[name], autocast=True) for name in ("MLP", *LARGE_STEPS)
     },
 }
 WORKS = {name: work for group in GROUPS.values() for name, work in group.items()}

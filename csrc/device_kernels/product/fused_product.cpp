@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "device_kernels/product/group_tiles.h"
+#include "device_kernels/product/groups/group_tiles.h"
 #include "device_kernels/product/product_call.h"
 #include "device_kernels/product/product_program.h"
 #include "tensors/empty.h"

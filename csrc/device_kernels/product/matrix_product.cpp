@@ -15,7 +15,7 @@
 
 #include "device_kernels/engine.h"
 #include "device_kernels/kernel_types.h"
-#include "device_kernels/product/group_tiles.h"
+#include "device_kernels/product/groups/group_tiles.h"
 #include "device_kernels/product/product_call.h"
 #include "device_kernels/product/product_program.h"
 #include "runtime/driver/device.h"

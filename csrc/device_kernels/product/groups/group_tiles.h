@@ -77,6 +77,11 @@ class OUTBOARD_API GroupTiles {
                 const ProductScalars& scalars, const Addresses& addresses,
                 const BoundEpilogue* epilogue = nullptr, int64_t first = 0) const;
 
+  // `units`: whether the device has instructions for products of this dtype. Others share a tile
+  // among `side` times `side` work-items. For programs that are found, use `find`.
+  GroupTiles(c10::DeviceIndex device, at::ScalarType dtype, bool wide, int side, bool units,
+             const std::string& text);
+
  private:
   // A tile, and the parts into which the depth is cut.
   struct Plan {
@@ -101,10 +106,6 @@ class OUTBOARD_API GroupTiles {
     int64_t first;
   };
 
-  // `units`: whether the device has instructions for products of this dtype. Others share a tile
-  // among `side` times `side` work-items.
-  GroupTiles(c10::DeviceIndex device, at::ScalarType dtype, bool wide, int side, bool units,
-             const std::string& text);
   int64_t tiles_of(const ProductLayout& layout, const Tile& tile) const;
   Ways ways_of(const ProductLayout& layout, const Addresses& addresses) const;
   Plan plan(const ProductLayout& layout) const;
@@ -126,7 +127,9 @@ class OUTBOARD_API GroupTiles {
   const c10::DeviceIndex device_;
   const at::ScalarType dtype_, value_;
   const bool wide_;
-  const int side_, width_;
+  const int side_;
+  const bool units_;
+  const int width_;
   const int64_t compute_units_;
   const std::string& text_;
   std::vector<Tile> tiles_;  // from large to small

@@ -1,4 +1,4 @@
-#include "device_kernels/product/group_tiles.h"
+#include "device_kernels/product/groups/group_tiles.h"
 
 #include <algorithm>
 #include <array>
@@ -9,6 +9,7 @@
 
 #include "device_kernels/kernel_table.h"
 #include "device_kernels/kernel_types.h"
+#include "device_kernels/product/groups/unit_tiles.h"
 #include "device_kernels/work_shape.h"
 #include "runtime/driver/device.h"
 #include "tensors/empty.h"
@@ -64,10 +65,6 @@ int64_t way_of(const void* address, int64_t bytes, int64_t batch, int64_t line, 
   return (along ? GroupTiles::kAlongDepth : 0) + (vectors ? GroupTiles::kVectors : 0);
 }
 
-std::string define(const char* name, int value) {
-  return std::string("#define ") + name + " " + std::to_string(value) + "\n";
-}
-
 // Vectors of rows and of columns whose sums a work-item has, and the depth of a slice.
 struct ItemTile {
   int row_vectors, column_vectors, depth;
@@ -87,45 +84,6 @@ GroupTiles::Tile item_tile(const ItemTile& tile, int side, int width) {
               define("DEPTH", tile.depth)};
 }
 
-// The depth of a slice, warps of a group, and slices in local memory. A warpgroup has four warps, one
-// below the other. Speeds are those of a product of 4096 x 4096 x 4096 on an H100.
-struct UnitTile {
-  int rows, columns, depth, down, across, stages;
-  int registers, at_once, speed;
-};
-constexpr UnitTile kUnitTiles[] = {{128, 128, 32, 2, 2, 3, 255, 2, 100},
-                                   {128, 64, 32, 2, 2, 3, 168, 3, 80},
-                                   {64, 128, 32, 2, 2, 3, 168, 3, 80},
-                                   {64, 64, 32, 2, 2, 3, 128, 4, 70}};
-constexpr UnitTile kWarpgroupTiles[] = {{256, 128, 64, 16, 1, 4, 128, 1, 100},
-                                        {128, 128, 64, 8, 1, 3, 128, 2, 91},
-                                        {64, 128, 64, 4, 1, 4, 128, 2, 73},
-                                        {64, 64, 64, 4, 1, 4, 128, 3, 56}};
-constexpr int kWarp = 32;
-constexpr int kUnitItems = 512;  // the most of any tile
-
-GroupTiles::Tile unit_tile(const UnitTile& tile, bool warpgroups) {
-  const int items = tile.down * tile.across * kWarp;
-  std::string text = define("UNIT_ROWS", tile.rows) + define("UNIT_COLUMNS", tile.columns) +
-                     define("UNIT_DEPTH", tile.depth) + define("WARPS_DOWN", tile.down) +
-                     define("WARPS_ACROSS", tile.across) + define("STAGES", tile.stages) +
-                     define("UNIT_ITEMS", items) +
-                     // For what shares no tiles.
-                     define("ROW_VECTORS", 1) + define("COLUMN_VECTORS", 1) + define("DEPTH", 32);
-  if (warpgroups) text += define("WARPGROUPS", 1);
-  return {tile.rows, tile.columns, items, tile.registers, tile.at_once, tile.speed, text};
-}
-
-bool has(c10::DeviceIndex device, uint32_t feature) {
-  return (device_properties(device).features & feature) != 0;
-}
-
-bool has_matrix_units(c10::DeviceIndex device, ScalarType dtype) {
-  return (dtype == ScalarType::Half || dtype == ScalarType::BFloat16) &&
-         has(device, OB_FEATURE_MATRIX_UNITS) &&
-         device_properties(device).max_work_group_size >= kUnitItems;
-}
-
 }  // namespace
 
 const GroupTiles* GroupTiles::find(c10::DeviceIndex device, ScalarType dtype, bool wide,
@@ -139,7 +97,7 @@ const GroupTiles* GroupTiles::find(c10::DeviceIndex device, ScalarType dtype, bo
   static auto* programs = new KernelTable<Key, const GroupTiles*>;
   return programs->find(Key{&text, device, dtype, wide},
                         [&] {
-    return new GroupTiles(device, dtype, wide, *side, has_matrix_units(device, dtype), text);
+    return new GroupTiles(device, dtype, wide, *side, uses_matrix_units(device, dtype, text), text);
   });
 }
 
@@ -150,14 +108,12 @@ GroupTiles::GroupTiles(c10::DeviceIndex device, ScalarType dtype, bool wide, int
       value_(product_value_dtype(dtype)),
       wide_(wide),
       side_(side),
+      units_(units),
       width_(kVectorBytes / static_cast<int>(c10::elementSize(value_))),
       compute_units_(std::max<int64_t>(device_properties(device).compute_units, 1)),
       text_(text) {
   if (units) {
-    const bool warpgroups = has(device, OB_FEATURE_WARPGROUPS);
-    for (int i = 0; i < 4; ++i) {
-      tiles_.push_back(unit_tile((warpgroups ? kWarpgroupTiles : kUnitTiles)[i], warpgroups));
-    }
+    tiles_ = unit_tiles(device);
     return;
   }
   for (const ItemTile& tile : kItemTiles) {
@@ -174,7 +130,7 @@ int64_t GroupTiles::tiles_of(const ProductLayout& layout, const Tile& tile) cons
 // The fastest plan of a model: compute units take groups in turns, `at_once` at a time; a turn takes
 // the products of a group's whole tile, also where the result does not fill it, by the tile's speed.
 GroupTiles::Plan GroupTiles::plan(const ProductLayout& layout) const {
-  const int64_t sum_cost = has_matrix_units(device_, dtype_) ? kUnitSumCost : kSumCost;
+  const int64_t sum_cost = units_ ? kUnitSumCost : kSumCost;
   const Tile* best = nullptr;
   int64_t best_parts = 1, best_time = std::numeric_limits<int64_t>::max();
   for (const Tile& tile : tiles_) {
@@ -202,13 +158,12 @@ const GroupTiles::Kernels& GroupTiles::kernels(const Tile& tile, const Work& wor
   static auto* table = new KernelTable<Key, Kernels>;
   const bool image = work.image != nullptr;
   const Epilogue* epilogue = work.epilogue == nullptr ? nullptr : &work.epilogue->epilogue();
-  const bool units = has_matrix_units(device_, dtype_);
-  const Ways ways = units ? work.ways : Ways{-1, -1};  // -1: known to launches alone
+  const Ways ways = units_ ? work.ways : Ways{-1, -1};  // -1: known to launches alone
   const Key key{this, &tile, image, epilogue, ways.left, ways.right};
   return table->find(key, [&] {
     std::string text = product_definitions(dtype_, value_, width_, wide_);
     text += define("ACROSS", side_) + define("DOWN", side_) + tile.definitions;
-    if (units) {
+    if (units_) {
       text += dtype_ == ScalarType::Half ? "#define MATRIX_UNITS \"f16\"\n"
                                          : "#define MATRIX_UNITS \"bf16\"\n#define UNIT_BFLOAT16\n";
       text += define("LEFT_WAY", static_cast<int>(ways.left)) +
