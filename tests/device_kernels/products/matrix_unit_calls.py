@@ -103,12 +103,15 @@ def main() -> int:
         units = Feature.MATRIX_UNITS
         if sys.argv[1] == "warpgroups":
             units |= Feature.WARPGROUPS
-        gpu_driver.use(lanes=256, matrix_units=units)
+        gpu_driver.use(lanes=512, matrix_units=units)
     wrong = 0
+    verbose = "-v" in sys.argv
     torch.manual_seed(0)
     for name, function, tensors in [*products(), *convolutions()]:
         for dtype in HALVES:
             error = error_of(function, tensors, dtype)
+            if verbose:
+                print(f"{name}, {dtype}: {error:.1e}", flush=True)
             if not error < TOLERANCES[dtype]:
                 wrong += 1
                 print(f"{name}, {dtype}: wrong by {error:.2e} of the largest")
