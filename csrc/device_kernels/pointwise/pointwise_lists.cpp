@@ -1,5 +1,5 @@
-// The engine `pointwise_lists`: expressions over lists of tensors that are updated in place, one
-// launch per tensor, as in fused optimizers.
+// The engine `pointwise_lists`: expressions over lists of tensors that are updated in place, as in
+// fused optimizers.
 //
 // A row's properties:
 //   lists        names of arguments that are lists of tensors, of one length
@@ -45,6 +45,7 @@ PointwiseExpression list_expression(const Row& row) {
   }
   expression.scalars = row.has("scalar_names") ? row.texts("scalar_names") : row.texts("scalars");
   for (const auto& [name, text] : row.dictionary("derived")) expression.scalars.push_back(name);
+  expression.listed_scalars.resize(expression.scalars.size(), false);
   expression.results = row.texts("expressions");
   return expression;
 }
@@ -100,9 +101,12 @@ class PointwiseListsKernel final : public EngineKernel {
       const double of = scalars[derived.scalar].toDouble();
       scalars.push_back(at::Scalar(derived.logarithm ? std::log(of) : 1 - of));
     }
+    std::deque<PointwiseCall> calls;
     for (size_t i = 0; i < lists[0].size(); ++i) {
-      if (lists[0][i].numel() != 0) enqueue(lists, i, device, scalars);
+      if (lists[0][i].numel() == 0) continue;
+      calls.push_back({iterator_of(lists, i), value_dtype(lists[0][i].scalar_type()), scalars});
     }
+    launcher_.enqueue_all(device, calls);
     torch::jit::drop(*stack, overload_.argument_count());
     return true;
   }
@@ -150,8 +154,8 @@ class PointwiseListsKernel final : public EngineKernel {
     });
   }
 
-  void enqueue(const std::vector<std::vector<at::Tensor>>& lists, size_t i, c10::DeviceIndex device,
-               c10::ArrayRef<at::Scalar> scalars) {
+  at::TensorIterator iterator_of(const std::vector<std::vector<at::Tensor>>& lists,
+                                 size_t i) const {
     at::TensorIteratorConfig config;
     config.set_check_mem_overlap(false)
         .check_all_same_dtype(false)
@@ -159,8 +163,7 @@ class PointwiseListsKernel final : public EngineKernel {
         .resize_outputs(false);
     for (const size_t output : outputs_) config.add_output(lists[output][i]);
     for (const auto& list : lists) config.add_const_input(list[i]);
-    const at::TensorIterator iterator = config.build();
-    launcher_.enqueue(device, iterator, value_dtype(lists[0][i].scalar_type()), scalars);
+    return config.build();
   }
 
   const uint64_t dtypes_;

@@ -123,6 +123,8 @@ class Marks {
          {"load", load_text(input.dtype, width_, "p", "at")},
          {"aligned_load", load_text(input.dtype, width_, "p", "at", true)},
          {"vector_bytes", vector_bytes(input.dtype)},
+         {"at", input.single ? "0" : "i"},
+         {"step", input.single ? "0" : "1"},
          {"padding", source_.divisor == i ? "1" : "0"},
          {"load_one", load_one},
          {"load_each", load_text(input.dtype, 1, "p", "(at + k * stride)")},
@@ -186,6 +188,7 @@ class Marks {
   void add_kernels() {
     const auto add = [this](const char* name, bool strided, bool crossed) {
       TextValues kernel = {{{"name", name}}, {}};
+      kernel.set_flag("many", source_.calls > 0);
       kernel.set_flag("strided", strided);
       kernel.set_flag("layout", strided || crossed);
       kernel.set_flag("crossed", crossed);
@@ -194,10 +197,50 @@ class Marks {
     marks_.set_flag("crosses", source_.crossed);
     if (source_.crossed) {
       add("crossed", false, true);
+    } else if (source_.calls > 0) {
+      add_calls();
+      add("many", false, false);
     } else {
       add("contiguous", false, false);
       add("strided", true, false);
     }
+  }
+
+  // Pointers: `listed`, of which each call has its own, and `common`; numbers: `values` and
+  // `numbers`, in the same way; outputs `in_place`; `each_call`. Launches pass them in this order.
+  void add_calls() {
+    auto& lists = marks_.lists;
+    for (const char* list : {"listed", "common", "values", "numbers", "in_place"}) lists[list];
+    for (size_t i = 0; i < source_.outputs.size(); ++i) {
+      TextValues marks = output_marks(i);
+      marks.texts["name"] = "out" + std::to_string(i);
+      const auto& input = source_.outputs[i].in_place;
+      if (input.has_value()) marks.texts["input"] = std::to_string(*input);
+      lists[input.has_value() ? "in_place" : "listed"].push_back(marks);
+    }
+    for (size_t i = 0; i < source_.inputs.size(); ++i) {
+      TextValues marks = input_marks(i, 0);
+      marks.texts["name"] = "in" + std::to_string(i);
+      const auto& input = source_.inputs[i];
+      lists[input.by_value ? (input.common ? "numbers" : "values")
+                           : (input.common ? "common" : "listed")]
+          .push_back(marks);
+    }
+    for (size_t i = 0; i < source_.scalars.size(); ++i) {
+      lists[source_.listed_scalars.at(i) ? "values" : "numbers"].push_back(
+          {{{"name", "scalar" + std::to_string(i)}, {"element", value_type(source_.compute)}}, {}});
+    }
+    for (int c = 0; c < source_.calls; ++c) {
+      const std::string call = std::to_string(c);
+      const bool last = c + 1 == source_.calls;
+      lists["each_call"].push_back(
+          {{{"call", call},
+            {"label", last ? "default" : "case " + call},
+            {"begin", c == 0 ? "0" : "calls.end[" + std::to_string(c - 1) + "]"}},
+           {}});
+    }
+    marks_.texts["calls"] = std::to_string(source_.calls);
+    marks_.texts["parts"] = std::to_string(source_.parts());
   }
 
   const PointwiseSource& source_;
