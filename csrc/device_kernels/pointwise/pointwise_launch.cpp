@@ -116,6 +116,7 @@ PointwiseSource PointwiseLauncher::make_source(c10::DeviceIndex device,
   source.scalar = expression_.scalar;
   source.scalars = expression_.scalars;
   source.once = expression_.once;
+  source.condition = expression_.condition;
   if (checks_divisor(iterator, compute)) source.divisor = expression_.divisor;
   for (int i = 0; i < iterator.noutputs(); ++i) {
     source.outputs.push_back({iterator.dtype(i), expression_.kind, expression_.results.at(i)});
@@ -147,7 +148,7 @@ Kernel* PointwiseLauncher::make_crossed(c10::DeviceIndex device,
   const auto in_memory = std::count_if(source.inputs.begin(), source.inputs.end(),
                                        [](const auto& input) { return !input.by_value; });
   if (!source.has_vectors() || in_memory > kMostCrossed || !source.once.empty() ||
-      source.divisor.has_value()) {
+      source.divisor.has_value() || !source.condition.empty()) {
     return nullptr;
   }
   source.crossed = true;
@@ -172,7 +173,8 @@ PointwiseLauncher::Key PointwiseLauncher::key_of(c10::DeviceIndex device,
 }
 
 void PointwiseLauncher::enqueue(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
-                                ScalarType compute, c10::ArrayRef<at::Scalar> scalars) {
+                                ScalarType compute, c10::ArrayRef<at::Scalar> scalars,
+                                const void* flag) {
   if (iterator.numel() == 0) return;
   const Key key = key_of(device, iterator, compute);
   const bool wide = key.wide;
@@ -202,6 +204,7 @@ void PointwiseLauncher::enqueue(c10::DeviceIndex device, const at::TensorIterato
   wide ? arguments.value(total) : arguments.value(static_cast<uint32_t>(total));
   const bool checks = checks_divisor(iterator, compute);
   if (checks) arguments.address(division_fault(device).address());
+  if (!expression_.condition.empty()) arguments.address(flag);
   if (crossed != nullptr) {
     const auto tile = static_cast<uint64_t>(kCrossedTile);
     const auto wide_tiles = [&](int d) {

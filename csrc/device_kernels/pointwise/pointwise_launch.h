@@ -37,9 +37,11 @@ struct PointwiseExpression {
   bool scalar = false;            // it holds for scalars alone, not for vectors
   std::optional<size_t> divisor;  // operand by which integers must not be divided where it is 0
   std::string operation;          // what is said to have divided
+  std::string condition;          // where it holds for an element, the flag of a call is set
 };
 
-// One of several calls that are made at once.
+// One of several calls that are made at once. Iterators borrow tensors unless they are told to own
+// them: those live as long.
 struct PointwiseCall {
   at::TensorIterator iterator;
   at::ScalarType compute;
@@ -61,11 +63,13 @@ class PointwiseLauncher {
   // Enqueues the work on the current stream of `device`. `compute` is a value dtype; 0-dim CPU
   // operands become arguments. Nothing happens for zero elements.
   void enqueue(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
-               at::ScalarType compute, c10::ArrayRef<at::Scalar> scalars);
+               at::ScalarType compute, c10::ArrayRef<at::Scalar> scalars,
+               const void* flag = nullptr);
 
   // The same for several calls, with the results of making them one after the other: in few
   // launches where operands are contiguous and no call writes what another one reads or writes.
-  void enqueue_all(c10::DeviceIndex device, const std::deque<PointwiseCall>& calls);
+  void enqueue_all(c10::DeviceIndex device, const std::deque<PointwiseCall>& calls,
+                   const void* flag = nullptr);
 
  private:
   // What makes kernels differ.
@@ -101,7 +105,7 @@ class PointwiseLauncher {
   std::optional<Member> member(c10::DeviceIndex device, const PointwiseCall& call) const;
   // Most calls of one launch, by the room for arguments.
   size_t capacity(const Member& member) const;
-  void enqueue_many(c10::ArrayRef<Member*> members);
+  void enqueue_many(c10::ArrayRef<Member*> members, const void* flag);
   Many make_many(const ManyKey& key, const PointwiseCall& call) const;
   // Whether the kernel looks for zeros among the elements of the divisor.
   bool checks_divisor(const at::TensorIteratorBase& iterator, at::ScalarType compute) const;

@@ -8,19 +8,15 @@
 #include <bit>
 
 #include "device_kernels/kernel_types.h"
+#include "device_kernels/pointwise/call_table.h"
 #include "device_kernels/pointwise/pointwise_launch.h"
 #include "device_kernels/work_shape.h"
-#include "runtime/driver/device.h"
 
 namespace outboard {
 
 using at::ScalarType;
 
 namespace {
-
-constexpr size_t kMostCalls = 128;
-constexpr size_t kMostArguments = 250;   // of a launch
-constexpr size_t kArgumentBytes = 1024;  // what OpenCL guarantees
 
 // Memory that a call reads or writes.
 struct Range {
@@ -122,14 +118,14 @@ std::optional<PointwiseLauncher::Member> PointwiseLauncher::member(
 
 size_t PointwiseLauncher::capacity(const Member& member) const {
   const at::TensorIteratorBase& iterator = member.call->iterator;
-  const bool handles = device_properties(member.key.key.device).addressing == OB_ADDRESSING_HANDLE;
-  const size_t pointer = handles ? 16 : 8;
   const size_t value = c10::elementSize(member.call->compute);
-  size_t each = 2 * sizeof(uint32_t), pointers = 0, common = 0, arguments = 1;
+  size_t pointers = 0, bytes = 0, common = expression_.condition.empty() ? 0 : 1, common_bytes = 0;
   const auto add = [&](bool listed, bool is_pointer) {
-    arguments += listed && is_pointer ? 0 : 1;
-    pointers += listed && is_pointer ? 1 : 0;
-    (listed ? each : common) += is_pointer ? pointer : value;
+    if (is_pointer) {
+      (listed ? pointers : common) += 1;
+    } else {
+      (listed ? bytes : common_bytes) += value;
+    }
   };
   for (int o = 0; o < iterator.noutputs(); ++o) {
     if (member.key.in_place[o] < 0) add(true, true);
@@ -138,10 +134,7 @@ size_t PointwiseLauncher::capacity(const Member& member) const {
     add(!expression_.operands[i].common, !is_value(iterator, iterator.noutputs() + i));
   }
   for (const bool listed : expression_.listed_scalars) add(listed, false);
-  common += 24;  // between arguments of different alignment
-  size_t most = std::min(kMostCalls, (kArgumentBytes - std::min(common, kArgumentBytes)) / each);
-  if (pointers > 0) most = std::min(most, (kMostArguments - arguments) / pointers);
-  return most;
+  return most_calls(member.key.key.device, pointers, bytes, common, common_bytes);
 }
 
 PointwiseLauncher::Many PointwiseLauncher::make_many(const ManyKey& key,
@@ -179,7 +172,7 @@ void add_values(LaunchArguments& arguments, size_t count, size_t room, const Add
 
 }  // namespace
 
-void PointwiseLauncher::enqueue_many(c10::ArrayRef<Member*> members) {
+void PointwiseLauncher::enqueue_many(c10::ArrayRef<Member*> members, const void* flag) {
   const Member& model = *members[0];
   const c10::DeviceIndex device = model.key.key.device;
   const Many& many = many_.find(model.key, [&] { return make_many(model.key, *model.call); });
@@ -233,23 +226,18 @@ void PointwiseLauncher::enqueue_many(c10::ArrayRef<Member*> members) {
   }
   const auto local = static_cast<uint64_t>(work_shape(device).local);
   const uint64_t elements = local * static_cast<uint64_t>(many.elements * many.parts);
-  std::array<uint32_t, 2 * kMostCalls> table = {};
-  uint64_t groups = 0;
-  for (size_t c = 0; c < room; ++c) {
-    if (c < members.size()) {
-      const auto size = static_cast<uint64_t>(iterator_of(c).numel());
-      table[room + c] = static_cast<uint32_t>(size);
-      groups += (size + elements - 1) / elements;
-    }
-    table[c] = static_cast<uint32_t>(groups);
+  CallTable table(room);
+  for (size_t c = 0; c < members.size(); ++c) {
+    table.add(static_cast<uint64_t>(iterator_of(c).numel()), elements);
   }
-  arguments.bytes(table.data(), 2 * room * sizeof(uint32_t));
-  launch(current_stream_state(device), *many.kernel, Grid::linear(groups * local, local),
+  table.add_to(arguments);
+  if (!expression_.condition.empty()) arguments.address(flag);
+  launch(current_stream_state(device), *many.kernel, Grid::linear(table.groups() * local, local),
          arguments);
 }
 
-void PointwiseLauncher::enqueue_all(c10::DeviceIndex device,
-                                    const std::deque<PointwiseCall>& calls) {
+void PointwiseLauncher::enqueue_all(c10::DeviceIndex device, const std::deque<PointwiseCall>& calls,
+                                    const void* flag) {
   std::vector<Member> members;
   const bool together = calls.size() > 1 && !calls_conflict(calls);
   for (const PointwiseCall& call : calls) {
@@ -257,7 +245,7 @@ void PointwiseLauncher::enqueue_all(c10::DeviceIndex device,
     if (auto found = together ? member(device, call) : std::nullopt) {
       members.push_back(*found);
     } else {
-      enqueue(device, call.iterator, call.compute, call.scalars);
+      enqueue(device, call.iterator, call.compute, call.scalars, flag);
     }
   }
   std::vector<Member*> alike;
@@ -281,14 +269,14 @@ void PointwiseLauncher::enqueue_all(c10::DeviceIndex device,
       const size_t count = std::min(most, alike.size() - begin);
       if (count < 2) {
         const PointwiseCall& call = *alike[begin]->call;
-        enqueue(device, call.iterator, call.compute, call.scalars);
+        enqueue(device, call.iterator, call.compute, call.scalars, flag);
         ++begin;
         continue;
       }
       // Few programs, whatever the length of lists.
       const auto calls_of = static_cast<int>(std::min(most, std::bit_ceil(count)));
       alike[begin]->key.calls = calls_of;
-      enqueue_many({alike.data() + begin, count});
+      enqueue_many({alike.data() + begin, count}, flag);
       begin += count;
     }
     members.erase(members.begin(), others);

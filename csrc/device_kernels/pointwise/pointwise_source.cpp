@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "device_kernels/kernel_types.h"
+#include "device_kernels/pointwise/call_table.h"
 #include "device_kernels/pointwise/scalar_functions.h"
 #include "device_kernels/text_template.h"
 
@@ -39,6 +40,7 @@ class Marks {
     add_kernels();
     std::string expressions;
     for (const auto& output : source.outputs) expressions += output.expression + "\n";
+    expressions += source.condition;
     marks_.set_flag("vectors", width_ > 1);
     marks_.set_flag("adjacent", width_ > 1 && source.shape.chunk == 0);
     marks_.texts.insert({
@@ -172,9 +174,15 @@ class Marks {
       parameters.push_back("T " + name);
       arguments.push_back("c" + std::to_string(i));
     }
-    marks_.set_flag("divides", source_.divisor.has_value());
+    lists["conditions"];
+    marks_.set_flag("checks", source_.divisor.has_value() || !source_.condition.empty());
     if (source_.divisor.has_value()) {
-      marks_.texts["divisor"] = "x" + std::to_string(*source_.divisor);
+      marks_.texts["flag"] = "int";
+      marks_.texts["condition"] = "x" + std::to_string(*source_.divisor) + " == (T)(0)";
+    } else if (!source_.condition.empty()) {
+      marks_.texts["flag"] = "float";
+      marks_.texts["condition"] = "ob_condition(" + c10::Join(", ", arguments) + ")";
+      lists["conditions"].push_back({{{"expression", source_.condition}}, {}});
     }
     marks_.set_flag("any_once", !source_.once.empty());
     marks_.texts["once_count"] = std::to_string(source_.once.size());
@@ -230,16 +238,7 @@ class Marks {
       lists[source_.listed_scalars.at(i) ? "values" : "numbers"].push_back(
           {{{"name", "scalar" + std::to_string(i)}, {"element", value_type(source_.compute)}}, {}});
     }
-    for (int c = 0; c < source_.calls; ++c) {
-      const std::string call = std::to_string(c);
-      const bool last = c + 1 == source_.calls;
-      lists["each_call"].push_back(
-          {{{"call", call},
-            {"label", last ? "default" : "case " + call},
-            {"begin", c == 0 ? "0" : "calls.end[" + std::to_string(c - 1) + "]"}},
-           {}});
-    }
-    marks_.texts["calls"] = std::to_string(source_.calls);
+    add_call_marks(marks_, source_.calls);
     marks_.texts["parts"] = std::to_string(source_.parts());
   }
 

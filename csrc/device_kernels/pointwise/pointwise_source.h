@@ -49,6 +49,9 @@ struct PointwiseSource {
   // The input by which integers are divided: where one of its elements is 0, the kernel sets the
   // assert flag that is its last argument. Not for crossed inputs.
   std::optional<size_t> divisor;
+  // A condition: where it holds for an element, the kernel sets its last argument, of float32,
+  // to 1. Not together with a divisor, nor for crossed inputs.
+  std::string condition;
   // Names and expressions, for scalars, of what a work-group computes once, of the uniform inputs
   // and the scalars; `expressions` see it as one more scalar.
   std::vector<std::pair<std::string, std::string>> once;

@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 import torch
 
+from tests.device_kernels.conftest import ways_of
 from tests.device_kernels.launches import launches
 from tests.device_kernels.on_device import assert_as_on_cpu, compare
+from torch_outboard import fallback
 
 Tensors = list[torch.Tensor]
 
 SIZES = [0, 1, 7, 1000, 100_000, 1, 33, 4096, 0, 513]
 FLOATS = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 MANY = 40  # tensors where launches are counted
+UNSCALE = torch.ops.aten._amp_foreach_non_finite_check_and_unscale_
 
 
 def tensors(dtype: torch.dtype, seed: int = 0) -> Tensors:
@@ -98,6 +101,73 @@ def test_tensors_that_share_memory(device, case):
     assert_as_on_cpu(device, run, torch.randn(64), torch.randn(64))
 
 
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("order", [1, 2, float("inf"), 3])
+def test_norms(device, dtype, order):
+    x = [t for t in tensors(dtype) if t.numel() > 0 or order == 2]
+    torch._foreach_norm([t.to(device) for t in x], order)  # loads what serves lists
+    # CPU adds up float32 one after the other.
+    tolerances = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {}
+    norms = partial(torch._foreach_norm, ord=order)
+    compare(device, norms, x, support={"aten::linalg_vector_norm"}, **tolerances)
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), None])
+def test_norms_and_scales_of_what_is_not_finite(device, wrong):
+    """One element of one tensor among many."""
+
+    def run(*x: torch.Tensor) -> list[torch.Tensor]:
+        norms = [n for order in (1.0, float("inf")) for n in torch._foreach_norm(x, order)]
+        found, scale = torch.zeros(1), torch.tensor([0.5])
+        found, scale = found.to(x[0].device), scale.to(x[0].device)
+        UNSCALE(list(x), found, scale)
+        return [*norms, found, *x]
+
+    x = [torch.randn(1 + 37 * k) for k in range(30)]
+    if wrong is not None:
+        x[17][200] = wrong
+    support = {"aten::linalg_vector_norm", "aten::_to_copy", "aten::_copy_from"}
+    compare(device, run, *x, support=support, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("found", [0.0, 1.0])
+@pytest.mark.parametrize("scale", [None, 4.0])
+@pytest.mark.parametrize(
+    ("make", "settings"),
+    [
+        (torch.optim.AdamW, {}),
+        (torch.optim.Adam, {"amsgrad": True, "maximize": True, "weight_decay": 0.1}),
+        (torch.optim.SGD, {"momentum": 0.9, "weight_decay": 0.1}),
+        (torch.optim.Adagrad, {}),
+    ],
+)
+def test_fused_with_a_scaler(device, make, settings, scale, found):
+    """As torch.amp.GradScaler calls them: with gradients to divide, in a step that may be none."""
+    torch.manual_seed(0)
+    sizes = [(1,), (7, 5), (300,), (3, 4, 5)]
+    starts, gradients = ([torch.randn(s) for s in sizes] for _ in range(2))
+
+    def run(where: torch.device | str) -> list[Any]:
+        parameters = [torch.nn.Parameter(x.clone().to(where)) for x in starts]
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient.clone().to(where)
+        optimizer: Any = make(parameters, lr=0.1, fused=True, **settings)
+        for step in range(3):
+            if step > 0:
+                optimizer.grad_scale = None if scale is None else torch.tensor(scale).to(where)
+                optimizer.found_inf = torch.tensor(found).to(where)
+            optimizer.step()
+        state = [value for p in parameters for value in optimizer.state[p].values()]
+        return [*parameters, *(p.grad for p in parameters), *state]
+
+    with fallback.report() as report:
+        tested = run(device)
+    ways = {op: way for op, way in ways_of(report).items() if "_fused_" in op}
+    assert set(ways.values()) == {"device"}, ways
+    for ours, theirs in zip(tested, run("cpu"), strict=True):
+        torch.testing.assert_close(ours.detach().cpu(), theirs.detach())
+
+
 def adamw(x: list[Tensors]) -> object:
     steps = x[4]
     settings = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.1, "eps": 1e-8}
@@ -115,8 +185,10 @@ def adamw(x: list[Tensors]) -> object:
         (lambda x: torch._foreach_addcdiv_(x[0], x[1], x[2], [0.5] * MANY), 3),
         (lambda x: torch._foreach_mul_(x[0], x[1][0].sum()), 2),
         (adamw, 4),
+        (lambda x: torch.cat(x[0]), 2),
+        (lambda x: UNSCALE(x[0], x[4][0], x[4][1]), 1),
     ],
-    ids=["mul_", "add_", "add", "addcdiv_", "mul_ by a tensor", "fused AdamW"],
+    ids=["mul_", "add_", "add", "addcdiv_", "mul_ by a tensor", "fused AdamW", "cat", "unscale"],
 )
 def test_few_launches(device, function, at_most):
     """Where a pointer takes 16 of 1024 bytes; in each the tensors may have any sizes."""
@@ -146,3 +218,13 @@ def test_few_launches_of_a_step(device, make, settings, at_most):
     optimizer = make(parameters, lr=0.1, **settings)
     optimizer.step()
     assert launches(device, optimizer.step).total() <= at_most
+
+
+@pytest.mark.parametrize("order", [2.0, float("inf")])
+def test_few_launches_of_clipping(device, order):
+    """Norms, which are stacked, and one factor for all gradients."""
+    parameters = [torch.nn.Parameter(torch.ones(1 + 3 * k, device=device)) for k in range(MANY)]
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    clip = partial(torch.nn.utils.clip_grad_norm_, parameters, 1.0, norm_type=order)
+    assert launches(device, clip).total() <= 14

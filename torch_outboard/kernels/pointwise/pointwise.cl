@@ -17,6 +17,9 @@ static inline {{result}} ob_result{{i}}({{parameters}}) { return {{expression}};
 {{#once}}
 static inline S ob_once{{i}}({{once_parameters}}) { return {{expression}}; }
 {{/once}}
+{{#conditions}}
+static inline M ob_condition({{parameters}}) { return {{expression}}; }
+{{/conditions}}
 {{#outputs}}
 static inline void ob_write{{i}}(__global {{storage}} *p, OB_INDEX at, OB_INDEX stride, uint count, {{result}} result) {
   const {{value}} value = {{converted}};
@@ -99,7 +102,7 @@ __kernel void many(\
     {{#each_call}}{{#listed}}OB_POINTER({{storage}}, {{name}}_{{call}}), {{/listed}}{{/each_call}}\
     {{#common}}OB_POINTER({{storage}}, {{name}}), {{/common}}\
     {{#values}}ob_{{name}}_values {{name}}_values, {{/values}}\
-    {{#numbers}}{{element}} {{name}}, {{/numbers}}ob_calls calls) {
+    {{#numbers}}{{element}} {{name}}, {{/numbers}}ob_calls calls{{#checks}}, OB_POINTER({{flag}}, ob_flag){{/checks}}) {
 {{#common}}
   OB_BIND({{storage}}, {{name}})
 {{/common}}
@@ -139,7 +142,7 @@ __kernel void {{name}}(\
     {{#inputs}}{{#pointer}}OB_POINTER({{storage}}, in{{i}}), {{/pointer}}\
     {{^pointer}}{{element}} in{{i}}, {{/pointer}}{{/inputs}}\
     {{#scalars}}{{compute}} scalar{{i}}, {{/scalars}}\
-    {{#layout}}ob_layout layout, uint dimensions, {{/layout}}{{#crossed}}uint across, {{/crossed}}OB_INDEX total{{#divides}}, OB_POINTER(int, ob_fault){{/divides}}) {
+    {{#layout}}ob_layout layout, uint dimensions, {{/layout}}{{#crossed}}uint across, {{/crossed}}OB_INDEX total{{#checks}}, OB_POINTER({{flag}}, ob_flag){{/checks}}) {
 {{#outputs}}
   OB_BIND({{storage}}, out{{i}})
 {{/outputs}}
@@ -154,10 +157,10 @@ __kernel void {{name}}(\
   const {{operand}} x{{i}} = ({{operand}})({{passed}});
 {{/pointer}}
 {{/inputs}}
-{{#divides}}
-  OB_BIND(int, ob_fault)
-  M ob_zeros = 0;
-{{/divides}}
+{{#checks}}
+  OB_BIND({{flag}}, ob_flag)
+  M ob_found = 0;
+{{/checks}}
 {{#uniforms}}
   const S u{{i}} = {{uniform}};
 {{#pointer}}
@@ -229,21 +232,22 @@ __kernel void {{name}}(\
 {{#many}}
   for (uint part = 0; part < {{parts}}; ++part) {
   OB_INDEX i = ((group * {{parts}} + part) * (uint)get_local_size(0) + (uint)get_local_id(0)) * {{chunk}};
+  if (i >= total) break;
 {{/many}}
 {{^many}}
   OB_INDEX i = (OB_INDEX)get_global_id(0) * {{chunk}};
-{{/many}}
   if (i >= total) return;
+{{/many}}
   const OB_INDEX end = total - i < {{chunk}} ? total : i + {{chunk}};
 {{^strided}}
   for (; end - i >= {{width}}; i += {{width}}) { \
     {{#reads}}const {{operand}} x{{i}} = ob_read{{i}}(in{{i}}, {{at}}, {{step}}, {{width}}); {{/reads}}\
-    {{#divides}}ob_zeros |= {{divisor}} == (T)(0); {{/divides}}{{#outputs}}const {{result}} r{{i}} = ob_result{{i}}({{arguments}}); {{/outputs}}\
+    {{#checks}}ob_found |= {{condition}}; {{/checks}}{{#outputs}}const {{result}} r{{i}} = ob_result{{i}}({{arguments}}); {{/outputs}}\
     {{#outputs}}ob_write{{i}}(out{{i}}, i, 1, {{width}}, r{{i}}); {{/outputs}}}
 {{#vectors}}
   if (i < end) { const uint n = end - i; \
     {{#reads}}const {{operand}} x{{i}} = ob_read{{i}}(in{{i}}, {{at}}, {{step}}, n); {{/reads}}\
-    {{#divides}}ob_zeros |= {{divisor}} == (T)(0); {{/divides}}{{#outputs}}const {{result}} r{{i}} = ob_result{{i}}({{arguments}}); {{/outputs}}\
+    {{#checks}}ob_found |= {{condition}}; {{/checks}}{{#outputs}}const {{result}} r{{i}} = ob_result{{i}}({{arguments}}); {{/outputs}}\
     {{#outputs}}ob_write{{i}}(out{{i}}, i, 1, n, r{{i}}); {{/outputs}}}
 {{/vectors}}
 {{/strided}}
@@ -266,7 +270,7 @@ __kernel void {{name}}(\
     for (OB_INDEX j = 0; j < run; j += {{width}}) {
       const uint n = min((OB_INDEX){{width}}, run - j);
       {{#reads}}const {{operand}} x{{i}} = ob_read{{i}}(in{{i}}, o{{place}} + j * layout.stride[0][{{place}}], layout.stride[0][{{place}}], n); {{/reads}}\
-      {{#divides}}ob_zeros |= {{divisor}} == (T)(0); {{/divides}}{{#outputs}}const {{result}} r{{i}} = ob_result{{i}}({{arguments}}); {{/outputs}}\
+      {{#checks}}ob_found |= {{condition}}; {{/checks}}{{#outputs}}const {{result}} r{{i}} = ob_result{{i}}({{arguments}}); {{/outputs}}\
       {{#outputs}}ob_write{{i}}(out{{i}}, o{{place}} + j * layout.stride[0][{{place}}], layout.stride[0][{{place}}], n, r{{i}}); {{/outputs}}
     }
     i += run;
@@ -275,9 +279,9 @@ __kernel void {{name}}(\
 {{#many}}
   }
 {{/many}}
-{{#divides}}
-  if ({{#vectors}}any(ob_zeros){{/vectors}}{{^vectors}}ob_zeros{{/vectors}}) *ob_fault = 1;
-{{/divides}}
+{{#checks}}
+  if ({{#vectors}}any(ob_found){{/vectors}}{{^vectors}}ob_found{{/vectors}}) *ob_flag = 1;
+{{/checks}}
 }
 {{/crossed}}
 {{/kernels}}
