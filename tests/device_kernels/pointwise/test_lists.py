@@ -228,3 +228,21 @@ def test_few_launches_of_clipping(device, order):
         parameter.grad = torch.ones_like(parameter)
     clip = partial(torch.nn.utils.clip_grad_norm_, parameters, 1.0, norm_type=order)
     assert launches(device, clip).total() <= 14
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bool, torch.complex128, torch.int16], ids=str
+)
+def test_joins(device, dtype):
+    """Along any dimension, of parts of any layout, and into parts of other tensors."""
+
+    def run(*x: torch.Tensor) -> list[torch.Tensor]:
+        halves = [part for tensor in x for part in tensor.chunk(2, -1)]
+        transposed = [tensor.mT for tensor in x]
+        out = torch.zeros(40, 6, dtype=x[0].dtype, device=x[0].device)
+        torch.cat(list(x), out=out[: sum(map(len, x))])
+        stacked = torch.stack([tensor[0] for tensor in x], 1)
+        return [torch.cat(x), torch.cat(halves), torch.cat(transposed, 1), stacked, out]
+
+    x = [(torch.randn(n, 6) * 3).to(dtype) for n in (1, 9, 4, 13)]
+    assert_as_on_cpu(device, run, *x)
