@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "device_kernels/pointwise/copy_together.h"
 #include "device_kernels/rows/row.h"
 
 namespace outboard {
@@ -14,13 +15,17 @@ bool cat(torch::jit::Stack& values) {
   const at::Tensor out = values[2].toTensor();
   values.clear();
   int64_t start = 0;
+  std::vector<at::Tensor> parts, sources;
   for (const at::Tensor& tensor : tensors) {
     // An empty tensor of one dimension joins with anything.
     if (tensor.dim() == 1 && tensor.size(0) == 0) continue;
     const int64_t count = tensor.size(dim);
-    out.narrow(dim, start, count).copy_(tensor);
+    parts.push_back(out.narrow(dim, start, count));
+    sources.push_back(tensor);
     start += count;
   }
+  if (copy_together(parts, sources)) return true;
+  for (size_t i = 0; i < parts.size(); ++i) parts[i].copy_(sources[i]);
   return true;
 }
 

@@ -6,7 +6,9 @@
 
 #include "transfer/device_copy.h"
 #include "device_kernels/kernel_types.h"
+#include "device_kernels/pointwise/copy_together.h"
 #include "device_kernels/pointwise/pointwise_launch.h"
+#include "device_kernels/rows/overload.h"
 
 namespace outboard {
 namespace {
@@ -57,18 +59,28 @@ at::Tensor reinterpreted(const at::Tensor& tensor, ScalarType dtype, int64_t par
   return result;
 }
 
-bool enqueue(PointwiseLauncher& launcher, const at::Tensor& destination, const at::Tensor& source,
-             ScalarType compute) {
+at::TensorIterator iterator_of(const at::Tensor& destination, const at::Tensor& source) {
   at::TensorIteratorConfig config;
   config.set_check_mem_overlap(false)
       .check_all_same_dtype(false)
       .resize_outputs(false)
-      .add_output(destination)
-      .add_const_input(source);
-  const at::TensorIterator iterator = config.build();
+      .add_owned_output(destination)
+      .add_owned_const_input(source);
+  return config.build();
+}
+
+bool enqueue(PointwiseLauncher& launcher, const at::Tensor& destination, const at::Tensor& source,
+             ScalarType compute) {
+  const at::TensorIterator iterator = iterator_of(destination, source);
   if (!PointwiseLauncher::takes(iterator)) return false;
   launcher.enqueue(destination.device().index(), iterator, compute, {});
   return true;
+}
+
+// Copies of elements as they are.
+PointwiseLauncher& moving() {
+  static PointwiseLauncher& instance = launcher("a");
+  return instance;
 }
 
 bool copy(const at::Tensor& destination, const at::Tensor& source) {
@@ -78,11 +90,10 @@ bool copy(const at::Tensor& destination, const at::Tensor& source) {
   const bool conjugates = destination.is_conj() != source.is_conj();
   const bool negates = destination.is_neg() != source.is_neg();
   if (from == to && !conjugates && !negates) {
-    static PointwiseLauncher& moving = launcher("a");
     int64_t parts = 1;
     const ScalarType dtype = integer_of(source.itemsize(), &parts);
     if (dtype == ScalarType::Undefined || !computes(device, dtype)) return false;
-    return enqueue(moving, reinterpreted(destination, dtype, parts),
+    return enqueue(moving(), reinterpreted(destination, dtype, parts),
                    reinterpreted(source, dtype, parts), dtype);
   }
   if (!computes(device, from) || !computes(device, to)) return false;
@@ -95,6 +106,36 @@ bool copy(const at::Tensor& destination, const at::Tensor& source) {
       conjugates ? (negates ? both : conjugating) : (negates ? negating : converting);
   return enqueue(chosen, destination, source, value_dtype(from));
 }
+
+}  // namespace
+
+bool copy_together(c10::ArrayRef<at::Tensor> destinations, c10::ArrayRef<at::Tensor> sources) {
+  constexpr size_t kMostBytes = size_t{1} << 20;  // of a copy that is not worth a launch of its own
+  if (destinations.size() < 2) return false;
+  const ScalarType dtype = destinations[0].scalar_type();
+  const c10::DeviceIndex device = destinations[0].device().index();
+  int64_t parts = 1;
+  const ScalarType moved = integer_of(destinations[0].itemsize(), &parts);
+  if (moved == ScalarType::Undefined || !computes(device, moved)) return false;
+  std::deque<PointwiseCall> calls;
+  for (size_t i = 0; i < destinations.size(); ++i) {
+    const at::Tensor& source = sources[i];
+    if (!is_dense_on(source, device) || source.scalar_type() != dtype || source.is_conj() ||
+        source.is_neg() || source.nbytes() > kMostBytes || !source.is_contiguous() ||
+        !destinations[i].is_contiguous()) {
+      return false;
+    }
+    calls.push_back({iterator_of(reinterpreted(destinations[i], moved, parts),
+                                 reinterpreted(source, moved, parts)),
+                     moved,
+                     {}});
+    if (!PointwiseLauncher::takes(calls.back().iterator)) return false;
+  }
+  moving().enqueue_all(device, calls);
+  return true;
+}
+
+namespace {
 
 [[maybe_unused]] const bool g_registered = (set_device_copy(&copy), true);
 

@@ -87,13 +87,24 @@ struct PointwiseKernel::Call {
 
 namespace {
 
-PointwiseExpression expression_of(const Row& row) {
+bool is_list(const Overload& overload, const std::string& argument) {
+  const int index = overload.find(argument);
+  return index >= 0 && overload.argument(index).type()->kind() == c10::TypeKind::ListType;
+}
+
+PointwiseExpression expression_of(const Row& row, const Overload& overload) {
   PointwiseExpression expression;
   const auto& names = row.has("names") ? row.texts("names") : row.texts("operands");
-  for (const std::string& name : names) {
-    expression.operands.push_back({name, contains(row.texts("masks"), name)});
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto& arguments = row.texts("operands");
+    const bool common = i < arguments.size() && !is_list(overload, arguments[i]);
+    expression.operands.push_back(
+        {names[i], contains(row.texts("masks"), names[i]), /*uniform=*/false, common});
   }
   expression.scalars = row.has("scalar_names") ? row.texts("scalar_names") : row.texts("scalars");
+  for (const std::string& argument : row.texts("scalars")) {
+    expression.listed_scalars.push_back(is_list(overload, argument));
+  }
   expression.results = row.texts("expressions");
   expression.kind = result_of(row);
   expression.scalar = row.flag("scalar");
@@ -120,9 +131,9 @@ PointwiseKernel::PointwiseKernel(const Row& row, const c10::FunctionSchema& sche
       resizes_silently_(row.flag("resizes_silently")),
       strict_(row.flag("strict")),
       rounded_(row.flag("rounded")),
-      launcher_(expression_of(row)) {
+      launcher_(expression_of(row, overload_)) {
   if (const std::string& name = row.text("meta"); !name.empty()) meta_.emplace(name, overload_);
-  const PointwiseExpression expression = expression_of(row);
+  const PointwiseExpression expression = expression_of(row, overload_);
   const auto& scalars = row.texts("scalars");
   row.ask("scalar_names");
   TORCH_CHECK_VALUE(expression.scalars.size() == scalars.size(),
@@ -136,8 +147,8 @@ PointwiseKernel::PointwiseKernel(const Row& row, const c10::FunctionSchema& sche
   TORCH_CHECK_VALUE(expression.operands.size() == arguments.size(),
                     "there are not as many operands as names of them");
   for (const std::string& argument : row.texts("operands")) {
-    const c10::TypePtr type = overload_.argument(overload_.index(argument)).type();
-    lists_ = lists_ || type->kind() == c10::TypeKind::ListType;
+    overload_.index(argument);
+    lists_ = lists_ || is_list(overload_, argument);
   }
   for (size_t i = 0; i < arguments.size(); ++i) {
     operands_.push_back({overload_.index(arguments[i]), expression.operands[i].mask});
@@ -277,7 +288,7 @@ void PointwiseKernel::round_scalars(Call& call) const {
   }
 }
 
-bool PointwiseKernel::execute(const Call& call, std::vector<at::Tensor>& results) {
+at::TensorIterator PointwiseKernel::iterator_of(const Call& call) const {
   for (const at::Tensor* output : call.outputs) {
     TORCH_CHECK(
         !output->defined() || any_output_ || c10::canCast(call.result, output->scalar_type()),
@@ -297,20 +308,21 @@ bool PointwiseKernel::execute(const Call& call, std::vector<at::Tensor>& results
       .declare_static_dtype_and_device(call.result, device_of(call.device));
   for (const at::Tensor* output : call.outputs) config.add_output(*output);
   for (const at::Tensor* input : call.inputs) config.add_const_input(*input);
-  const at::TensorIterator iterator = config.build();
-  // The host knows the error.
-  if (!PointwiseLauncher::takes(iterator) || launcher_.divides_by_zero(iterator, call.compute)) {
-    return false;
-  }
+  return config.build();
+}
 
-  c10::SmallVector<at::Scalar, 4> scalars;
+bool PointwiseKernel::takes(const Call& call, const at::TensorIterator& iterator) const {
+  // The host knows the error.
+  return PointwiseLauncher::takes(iterator) && !launcher_.divides_by_zero(iterator, call.compute);
+}
+
+c10::SmallVector<at::Scalar, 8> PointwiseKernel::numbers_of(const Call& call) const {
+  c10::SmallVector<at::Scalar, 8> scalars;
   for (size_t i = 0; i < scalars_.size(); ++i) {
     const auto& given = call.scalars[i];
     scalars.push_back(given.has_value() ? *given : absent_value(scalars_[i].absent, call.common));
   }
-  launcher_.enqueue(call.device, iterator, call.compute, scalars);
-  for (int i = 0; i < iterator.noutputs(); ++i) results.push_back(iterator.output(i));
-  return true;
+  return scalars;
 }
 
 bool PointwiseKernel::prepare(Call& call, const torch::jit::Stack& stack, int64_t k) const {
@@ -325,10 +337,13 @@ bool PointwiseKernel::prepare(Call& call, const torch::jit::Stack& stack, int64_
 bool PointwiseKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   if (lists_) return run_lists(stack, device);
   Call call(device);
-  std::vector<at::Tensor> results;
   if (!prepare(call, *stack, -1)) return false;
   if (meta_.has_value()) meta_->results(overload_, *stack);
-  if (!execute(call, results)) return false;
+  const at::TensorIterator iterator = iterator_of(call);
+  if (!takes(call, iterator)) return false;
+  launcher_.enqueue(device, iterator, call.compute, numbers_of(call));
+  std::vector<at::Tensor> results;
+  for (int i = 0; i < iterator.noutputs(); ++i) results.push_back(iterator.output(i));
   overload_.finish(stack, std::move(results));
   return true;
 }
@@ -350,8 +365,14 @@ bool PointwiseKernel::run_lists(torch::jit::Stack* stack, c10::DeviceIndex devic
       if (input->dim() > kPointwiseDimensions) return false;
     }
   }
+  std::deque<PointwiseCall> prepared;
   std::vector<at::Tensor> results;
-  for (const Call& call : calls) execute(call, results);
+  for (const Call& call : calls) {
+    prepared.push_back({iterator_of(call), call.compute, numbers_of(call)});
+    if (!takes(call, prepared.back().iterator)) return false;
+    results.push_back(prepared.back().iterator.output(0));
+  }
+  launcher_.enqueue_all(device, prepared);
   torch::jit::drop(*stack, overload_.argument_count());
   if (overload_.form() == Overload::Form::kFunctional) {
     stack->emplace_back(c10::List<at::Tensor>(std::move(results)));

@@ -66,7 +66,10 @@ class PointwiseKernel final : public EngineKernel {
   bool choose_types(Call& call) const;
   bool accepts_scalars(const Call& call) const;
   void round_scalars(Call& call) const;
-  bool execute(const Call& call, std::vector<at::Tensor>& results);
+  // Makes, resizes and checks outputs.
+  at::TensorIterator iterator_of(const Call& call) const;
+  bool takes(const Call& call, const at::TensorIterator& iterator) const;
+  c10::SmallVector<at::Scalar, 8> numbers_of(const Call& call) const;
   bool run_lists(torch::jit::Stack* stack, c10::DeviceIndex device);
 
   std::vector<Operand> operands_;

@@ -19,11 +19,6 @@ constexpr int kMostOperands = 15;     // of a Key
 constexpr int kMostWideOperands = 7;  // whose 64-bit strides fit into the arguments of a kernel
 constexpr int kMostCrossed = 3;       // whose tiles fit into local memory
 
-// Whether operand `i` reaches the kernel as an argument.
-bool is_value(const at::TensorIteratorBase& iterator, int i) {
-  return i >= iterator.noutputs() && iterator.is_cpu_scalar(i);
-}
-
 bool is_contiguous(const at::TensorIteratorBase& iterator, const PointwiseExpression& expression) {
   if (iterator.ndim() > 1) return false;
   for (int i = 0; i < iterator.ntensors(); ++i) {
@@ -121,6 +116,7 @@ PointwiseSource PointwiseLauncher::make_source(c10::DeviceIndex device,
   source.scalar = expression_.scalar;
   source.scalars = expression_.scalars;
   source.once = expression_.once;
+  source.condition = expression_.condition;
   if (checks_divisor(iterator, compute)) source.divisor = expression_.divisor;
   for (int i = 0; i < iterator.noutputs(); ++i) {
     source.outputs.push_back({iterator.dtype(i), expression_.kind, expression_.results.at(i)});
@@ -152,17 +148,16 @@ Kernel* PointwiseLauncher::make_crossed(c10::DeviceIndex device,
   const auto in_memory = std::count_if(source.inputs.begin(), source.inputs.end(),
                                        [](const auto& input) { return !input.by_value; });
   if (!source.has_vectors() || in_memory > kMostCrossed || !source.once.empty() ||
-      source.divisor.has_value()) {
+      source.divisor.has_value() || !source.condition.empty()) {
     return nullptr;
   }
   source.crossed = true;
   return &find_kernel(device, source.text(), "crossed", literal_options(compute));
 }
 
-void PointwiseLauncher::enqueue(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
-                                ScalarType compute, c10::ArrayRef<at::Scalar> scalars) {
-  if (iterator.numel() == 0) return;
-  const bool wide = !iterator.can_use_32bit_indexing();
+PointwiseLauncher::Key PointwiseLauncher::key_of(c10::DeviceIndex device,
+                                                 const at::TensorIteratorBase& iterator,
+                                                 ScalarType compute) const {
   Key key;
   for (int i = 0; i < iterator.ntensors(); ++i) {
     if (is_value(iterator, i)) {
@@ -173,7 +168,16 @@ void PointwiseLauncher::enqueue(c10::DeviceIndex device, const at::TensorIterato
   }
   key.dtypes.back() = static_cast<uint8_t>(compute);
   key.device = device;
-  key.wide = wide;
+  key.wide = !iterator.can_use_32bit_indexing();
+  return key;
+}
+
+void PointwiseLauncher::enqueue(c10::DeviceIndex device, const at::TensorIteratorBase& iterator,
+                                ScalarType compute, c10::ArrayRef<at::Scalar> scalars,
+                                const void* flag) {
+  if (iterator.numel() == 0) return;
+  const Key key = key_of(device, iterator, compute);
+  const bool wide = key.wide;
   const Kernels& kernels =
       kernels_.find(key, [&] { return make_kernels(device, iterator, compute, wide); });
   LaunchArguments arguments;
@@ -200,6 +204,7 @@ void PointwiseLauncher::enqueue(c10::DeviceIndex device, const at::TensorIterato
   wide ? arguments.value(total) : arguments.value(static_cast<uint32_t>(total));
   const bool checks = checks_divisor(iterator, compute);
   if (checks) arguments.address(division_fault(device).address());
+  if (!expression_.condition.empty()) arguments.address(flag);
   if (crossed != nullptr) {
     const auto tile = static_cast<uint64_t>(kCrossedTile);
     const auto wide_tiles = [&](int d) {

@@ -1,9 +1,11 @@
-// The engine `pointwise_lists`: expressions over lists of tensors that are updated in place, one
-// launch per tensor, as in fused optimizers.
+// The engine `pointwise_lists`: expressions over lists of tensors that are updated in place, as in
+// fused optimizers.
 //
 // A row's properties:
 //   lists        names of arguments that are lists of tensors, of one length
-//   names        what the expressions call their elements (default: as in the schema)
+//   common       names of arguments that are tensors of one element, the same for all
+//   names        what the expressions call elements of `lists` and `common` (default: as in the
+//                schema)
 //   outputs      those of `names` that are written, one per expression
 //   scalars, scalar_names  numbers and flags, as in pointwise.h; 0-dim tensors will do, too
 //   derived      further numbers, computed in double precision from one of the scalars: name, and
@@ -13,6 +15,8 @@
 //   computed
 //                of uniform elements and numbers once for many elements
 //   expressions  OpenCL C with functions of the table as ob_<name>(...)
+//   flag, flag_if  an argument that is a tensor of one element of float32, and a condition: where
+//                that holds for an element, the tensor becomes 1
 //   dtypes       bits of the dtypes of the first list that are served
 #include <ATen/TensorIterator.h>
 #include <c10/util/SmallVector.h>
@@ -33,18 +37,28 @@ bool contains(const Row& row, const char* property, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+std::vector<std::string> names_of(const Row& row) {
+  if (row.has("names")) return row.texts("names");
+  std::vector<std::string> names = row.texts("lists");
+  for (const std::string& name : row.texts("common")) names.push_back(name);
+  return names;
+}
+
 PointwiseExpression list_expression(const Row& row) {
   PointwiseExpression expression;
-  for (const std::string& name : row.has("names") ? row.texts("names") : row.texts("lists")) {
+  for (const std::string& name : names_of(row)) {
     expression.operands.push_back({name});
     expression.operands.back().uniform = contains(row, "uniform", name);
+    expression.operands.back().common = expression.operands.size() > row.texts("lists").size();
   }
+  expression.condition = row.text("flag_if");
   if (row.has("once")) {
     for (const auto& [name, text] : row.dictionary("once"))
       expression.once.emplace_back(name, text);
   }
   expression.scalars = row.has("scalar_names") ? row.texts("scalar_names") : row.texts("scalars");
   for (const auto& [name, text] : row.dictionary("derived")) expression.scalars.push_back(name);
+  expression.listed_scalars.resize(expression.scalars.size(), false);
   expression.results = row.texts("expressions");
   return expression;
 }
@@ -57,6 +71,9 @@ class PointwiseListsKernel final : public EngineKernel {
         launcher_(list_expression(row)) {
     const PointwiseExpression expression = list_expression(row);
     for (const std::string& list : row.texts("lists")) lists_.push_back(overload_.index(list));
+    for (const std::string& name : row.texts("common")) common_.push_back(overload_.index(name));
+    if (const std::string& flag = row.text("flag"); !flag.empty()) flag_ = overload_.index(flag);
+    TORCH_CHECK_VALUE(flag_ >= 0 || expression.condition.empty(), "it has a condition and no flag");
     for (const std::string& scalar : row.texts("scalars")) {
       scalars_.push_back(overload_.index(scalar));
     }
@@ -69,9 +86,9 @@ class PointwiseListsKernel final : public EngineKernel {
       outputs_.push_back(found - expression.operands.begin());
     }
     TORCH_CHECK_VALUE(!outputs_.empty() && outputs_.size() == expression.results.size() &&
-                          lists_.size() == expression.operands.size(),
+                          lists_.size() + common_.size() == expression.operands.size(),
                       "there are not as many expressions as outputs, or names as lists");
-    row.check_names("uniform", row.has("names") ? row.texts("names") : row.texts("lists"));
+    row.check_names("uniform", names_of(row));
   }
 
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override {
@@ -81,6 +98,14 @@ class PointwiseListsKernel final : public EngineKernel {
       lists.push_back(overload_.read(*stack, list).toTensorVector());
       if (lists.back().size() != lists[0].size()) return false;
     }
+    for (const int common : common_) {
+      const at::Tensor tensor = single(overload_.read(*stack, common), device);
+      if (!tensor.defined()) return false;
+      lists.emplace_back(lists[0].size(), tensor);
+    }
+    const at::Tensor flag =
+        flag_ >= 0 ? single(overload_.read(*stack, flag_), device) : at::Tensor();
+    if (flag_ >= 0 && !(flag.defined() && flag.scalar_type() == at::kFloat)) return false;
     for (size_t i = 0; i < lists[0].size(); ++i) {
       if (!serves(lists, i, device)) return false;
     }
@@ -100,14 +125,23 @@ class PointwiseListsKernel final : public EngineKernel {
       const double of = scalars[derived.scalar].toDouble();
       scalars.push_back(at::Scalar(derived.logarithm ? std::log(of) : 1 - of));
     }
+    std::deque<PointwiseCall> calls;
     for (size_t i = 0; i < lists[0].size(); ++i) {
-      if (lists[0][i].numel() != 0) enqueue(lists, i, device, scalars);
+      if (lists[0][i].numel() == 0) continue;
+      calls.push_back({iterator_of(lists, i), value_dtype(lists[0][i].scalar_type()), scalars});
     }
+    launcher_.enqueue_all(device, calls, flag.defined() ? flag.mutable_data_ptr() : nullptr);
     torch::jit::drop(*stack, overload_.argument_count());
     return true;
   }
 
  private:
+  // A tensor of one element as one without dimensions; undefined for anything else.
+  static at::Tensor single(const c10::IValue& value, c10::DeviceIndex device) {
+    if (!value.isTensor() || !is_dense_on(value.toTensor(), device)) return {};
+    return value.toTensor().numel() == 1 ? value.toTensor().reshape({}) : at::Tensor();
+  }
+
   struct Derived {
     size_t scalar;
     bool logarithm;
@@ -150,8 +184,8 @@ class PointwiseListsKernel final : public EngineKernel {
     });
   }
 
-  void enqueue(const std::vector<std::vector<at::Tensor>>& lists, size_t i, c10::DeviceIndex device,
-               c10::ArrayRef<at::Scalar> scalars) {
+  at::TensorIterator iterator_of(const std::vector<std::vector<at::Tensor>>& lists,
+                                 size_t i) const {
     at::TensorIteratorConfig config;
     config.set_check_mem_overlap(false)
         .check_all_same_dtype(false)
@@ -159,12 +193,13 @@ class PointwiseListsKernel final : public EngineKernel {
         .resize_outputs(false);
     for (const size_t output : outputs_) config.add_output(lists[output][i]);
     for (const auto& list : lists) config.add_const_input(list[i]);
-    const at::TensorIterator iterator = config.build();
-    launcher_.enqueue(device, iterator, value_dtype(lists[0][i].scalar_type()), scalars);
+    return config.build();
   }
 
   const uint64_t dtypes_;
   std::vector<int> lists_;
+  std::vector<int> common_;
+  int flag_ = -1;
   std::vector<int> scalars_;
   std::vector<Derived> derived_;
   std::vector<size_t> outputs_;

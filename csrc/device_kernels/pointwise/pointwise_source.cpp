@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "device_kernels/kernel_types.h"
+#include "device_kernels/pointwise/call_table.h"
 #include "device_kernels/pointwise/scalar_functions.h"
 #include "device_kernels/text_template.h"
 
@@ -39,6 +40,7 @@ class Marks {
     add_kernels();
     std::string expressions;
     for (const auto& output : source.outputs) expressions += output.expression + "\n";
+    expressions += source.condition;
     marks_.set_flag("vectors", width_ > 1);
     marks_.set_flag("adjacent", width_ > 1 && source.shape.chunk == 0);
     marks_.texts.insert({
@@ -123,6 +125,8 @@ class Marks {
          {"load", load_text(input.dtype, width_, "p", "at")},
          {"aligned_load", load_text(input.dtype, width_, "p", "at", true)},
          {"vector_bytes", vector_bytes(input.dtype)},
+         {"at", input.single ? "0" : "i"},
+         {"step", input.single ? "0" : "1"},
          {"padding", source_.divisor == i ? "1" : "0"},
          {"load_one", load_one},
          {"load_each", load_text(input.dtype, 1, "p", "(at + k * stride)")},
@@ -170,9 +174,15 @@ class Marks {
       parameters.push_back("T " + name);
       arguments.push_back("c" + std::to_string(i));
     }
-    marks_.set_flag("divides", source_.divisor.has_value());
+    lists["conditions"];
+    marks_.set_flag("checks", source_.divisor.has_value() || !source_.condition.empty());
     if (source_.divisor.has_value()) {
-      marks_.texts["divisor"] = "x" + std::to_string(*source_.divisor);
+      marks_.texts["flag"] = "int";
+      marks_.texts["condition"] = "x" + std::to_string(*source_.divisor) + " == (T)(0)";
+    } else if (!source_.condition.empty()) {
+      marks_.texts["flag"] = "float";
+      marks_.texts["condition"] = "ob_condition(" + c10::Join(", ", arguments) + ")";
+      lists["conditions"].push_back({{{"expression", source_.condition}}, {}});
     }
     marks_.set_flag("any_once", !source_.once.empty());
     marks_.texts["once_count"] = std::to_string(source_.once.size());
@@ -186,6 +196,7 @@ class Marks {
   void add_kernels() {
     const auto add = [this](const char* name, bool strided, bool crossed) {
       TextValues kernel = {{{"name", name}}, {}};
+      kernel.set_flag("many", source_.calls > 0);
       kernel.set_flag("strided", strided);
       kernel.set_flag("layout", strided || crossed);
       kernel.set_flag("crossed", crossed);
@@ -194,10 +205,41 @@ class Marks {
     marks_.set_flag("crosses", source_.crossed);
     if (source_.crossed) {
       add("crossed", false, true);
+    } else if (source_.calls > 0) {
+      add_calls();
+      add("many", false, false);
     } else {
       add("contiguous", false, false);
       add("strided", true, false);
     }
+  }
+
+  // Pointers: `listed`, of which each call has its own, and `common`; numbers: `values` and
+  // `numbers`, in the same way; outputs `in_place`; `each_call`. Launches pass them in this order.
+  void add_calls() {
+    auto& lists = marks_.lists;
+    for (const char* list : {"listed", "common", "values", "numbers", "in_place"}) lists[list];
+    for (size_t i = 0; i < source_.outputs.size(); ++i) {
+      TextValues marks = output_marks(i);
+      marks.texts["name"] = "out" + std::to_string(i);
+      const auto& input = source_.outputs[i].in_place;
+      if (input.has_value()) marks.texts["input"] = std::to_string(*input);
+      lists[input.has_value() ? "in_place" : "listed"].push_back(marks);
+    }
+    for (size_t i = 0; i < source_.inputs.size(); ++i) {
+      TextValues marks = input_marks(i, 0);
+      marks.texts["name"] = "in" + std::to_string(i);
+      const auto& input = source_.inputs[i];
+      lists[input.by_value ? (input.common ? "numbers" : "values")
+                           : (input.common ? "common" : "listed")]
+          .push_back(marks);
+    }
+    for (size_t i = 0; i < source_.scalars.size(); ++i) {
+      lists[source_.listed_scalars.at(i) ? "values" : "numbers"].push_back(
+          {{{"name", "scalar" + std::to_string(i)}, {"element", value_type(source_.compute)}}, {}});
+    }
+    add_call_marks(marks_, source_.calls);
+    marks_.texts["parts"] = std::to_string(source_.parts());
   }
 
   const PointwiseSource& source_;

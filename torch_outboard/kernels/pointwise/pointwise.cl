@@ -1,5 +1,6 @@
 {{!
-The program of a pointwise row: a kernel for contiguous operands and one for any strides.
+The program of a pointwise operator: a kernel for contiguous operands and one for any strides, or
+one that takes the operands of several calls (`many`): a work-group does a part of one of them.
 
 The marks are those of Mustache (csrc/device_kernels/text_template.h). What they stand for is said in
 csrc/device_kernels/pointwise/pointwise_source.cpp, and docs/kernels.md shows a program. `adjacent`
@@ -16,6 +17,9 @@ static inline {{result}} ob_result{{i}}({{parameters}}) { return {{expression}};
 {{#once}}
 static inline S ob_once{{i}}({{once_parameters}}) { return {{expression}}; }
 {{/once}}
+{{#conditions}}
+static inline M ob_condition({{parameters}}) { return {{expression}}; }
+{{/conditions}}
 {{#outputs}}
 static inline void ob_write{{i}}(__global {{storage}} *p, OB_INDEX at, OB_INDEX stride, uint count, {{result}} result) {
   const {{value}} value = {{converted}};
@@ -89,27 +93,74 @@ static inline {{operand}} ob_taken{{i}}(const __local {{element}} *tile) {
 {{#layout}}
 typedef struct { OB_INDEX size[{{dimensions}}]; OB_INDEX stride[{{dimensions}}][{{pointer_count}}]; } ob_layout;
 {{/layout}}
+{{#many}}
+typedef struct { uint end[{{calls}}]; uint size[{{calls}}]; } ob_calls;
+{{#values}}
+typedef struct { {{element}} of[{{calls}}]; } ob_{{name}}_values;
+{{/values}}
+__kernel void many(\
+    {{#each_call}}{{#listed}}OB_POINTER({{storage}}, {{name}}_{{call}}), {{/listed}}{{/each_call}}\
+    {{#common}}OB_POINTER({{storage}}, {{name}}), {{/common}}\
+    {{#values}}ob_{{name}}_values {{name}}_values, {{/values}}\
+    {{#numbers}}{{element}} {{name}}, {{/numbers}}ob_calls calls{{#checks}}, OB_POINTER({{flag}}, ob_flag){{/checks}}) {
+{{#common}}
+  OB_BIND({{storage}}, {{name}})
+{{/common}}
+{{#listed}}
+  __global {{storage}} *{{name}};
+{{/listed}}
+{{#values}}
+  {{element}} {{name}};
+{{/values}}
+  // Ends are counted in groups; a call has `group` of its groups before this one.
+  uint group = get_group_id(0), call = 0, total;
+#pragma unroll
+  for (uint c = 0; c + 1 < {{calls}}; ++c) call += group >= calls.end[c];
+  switch (call) {
+{{#each_call}}
+  {{label}}: {
+{{#listed}}
+    OB_BIND({{storage}}, {{name}}_{{call}})
+    {{name}} = {{name}}_{{call}};
+{{/listed}}
+{{#values}}
+    {{name}} = {{name}}_values.of[{{call}}];
+{{/values}}
+    total = calls.size[{{call}}];
+    group -= {{begin}};
+    break;
+  }
+{{/each_call}}
+  }
+{{#in_place}}
+  __global {{storage}} *out{{i}} = in{{input}};
+{{/in_place}}
+{{/many}}
+{{^many}}
 __kernel void {{name}}(\
     {{#outputs}}OB_POINTER({{storage}}, out{{i}}), {{/outputs}}\
     {{#inputs}}{{#pointer}}OB_POINTER({{storage}}, in{{i}}), {{/pointer}}\
     {{^pointer}}{{element}} in{{i}}, {{/pointer}}{{/inputs}}\
     {{#scalars}}{{compute}} scalar{{i}}, {{/scalars}}\
-    {{#layout}}ob_layout layout, uint dimensions, {{/layout}}{{#crossed}}uint across, {{/crossed}}OB_INDEX total{{#divides}}, OB_POINTER(int, ob_fault){{/divides}}) {
+    {{#layout}}ob_layout layout, uint dimensions, {{/layout}}{{#crossed}}uint across, {{/crossed}}OB_INDEX total{{#checks}}, OB_POINTER({{flag}}, ob_flag){{/checks}}) {
 {{#outputs}}
   OB_BIND({{storage}}, out{{i}})
 {{/outputs}}
+{{/many}}
 {{#inputs}}
 {{#pointer}}
+{{^many}}
   OB_BIND({{storage}}, in{{i}})
+{{/many}}
 {{/pointer}}
 {{^pointer}}
   const {{operand}} x{{i}} = ({{operand}})({{passed}});
 {{/pointer}}
 {{/inputs}}
-{{#divides}}
-  OB_BIND(int, ob_fault)
-  M ob_zeros = 0;
-{{/divides}}
+{{#checks}}
+  OB_BIND({{flag}}, ob_flag)
+  M ob_found = 0;
+{{/checks}}
 {{#uniforms}}
   const S u{{i}} = {{uniform}};
 {{#pointer}}
@@ -178,18 +229,25 @@ __kernel void {{name}}(\
 }
 {{/crossed}}
 {{^crossed}}
+{{#many}}
+  for (uint part = 0; part < {{parts}}; ++part) {
+  OB_INDEX i = ((group * {{parts}} + part) * (uint)get_local_size(0) + (uint)get_local_id(0)) * {{chunk}};
+  if (i >= total) break;
+{{/many}}
+{{^many}}
   OB_INDEX i = (OB_INDEX)get_global_id(0) * {{chunk}};
   if (i >= total) return;
+{{/many}}
   const OB_INDEX end = total - i < {{chunk}} ? total : i + {{chunk}};
 {{^strided}}
   for (; end - i >= {{width}}; i += {{width}}) { \
-    {{#reads}}const {{operand}} x{{i}} = ob_read{{i}}(in{{i}}, i, 1, {{width}}); {{/reads}}\
-    {{#divides}}ob_zeros |= {{divisor}} == (T)(0); {{/divides}}{{#outputs}}const {{result}} r{{i}} = ob_result{{i}}({{arguments}}); {{/outputs}}\
+    {{#reads}}const {{operand}} x{{i}} = ob_read{{i}}(in{{i}}, {{at}}, {{step}}, {{width}}); {{/reads}}\
+    {{#checks}}ob_found |= {{condition}}; {{/checks}}{{#outputs}}const {{result}} r{{i}} = ob_result{{i}}({{arguments}}); {{/outputs}}\
     {{#outputs}}ob_write{{i}}(out{{i}}, i, 1, {{width}}, r{{i}}); {{/outputs}}}
 {{#vectors}}
   if (i < end) { const uint n = end - i; \
-    {{#reads}}const {{operand}} x{{i}} = ob_read{{i}}(in{{i}}, i, 1, n); {{/reads}}\
-    {{#divides}}ob_zeros |= {{divisor}} == (T)(0); {{/divides}}{{#outputs}}const {{result}} r{{i}} = ob_result{{i}}({{arguments}}); {{/outputs}}\
+    {{#reads}}const {{operand}} x{{i}} = ob_read{{i}}(in{{i}}, {{at}}, {{step}}, n); {{/reads}}\
+    {{#checks}}ob_found |= {{condition}}; {{/checks}}{{#outputs}}const {{result}} r{{i}} = ob_result{{i}}({{arguments}}); {{/outputs}}\
     {{#outputs}}ob_write{{i}}(out{{i}}, i, 1, n, r{{i}}); {{/outputs}}}
 {{/vectors}}
 {{/strided}}
@@ -212,15 +270,18 @@ __kernel void {{name}}(\
     for (OB_INDEX j = 0; j < run; j += {{width}}) {
       const uint n = min((OB_INDEX){{width}}, run - j);
       {{#reads}}const {{operand}} x{{i}} = ob_read{{i}}(in{{i}}, o{{place}} + j * layout.stride[0][{{place}}], layout.stride[0][{{place}}], n); {{/reads}}\
-      {{#divides}}ob_zeros |= {{divisor}} == (T)(0); {{/divides}}{{#outputs}}const {{result}} r{{i}} = ob_result{{i}}({{arguments}}); {{/outputs}}\
+      {{#checks}}ob_found |= {{condition}}; {{/checks}}{{#outputs}}const {{result}} r{{i}} = ob_result{{i}}({{arguments}}); {{/outputs}}\
       {{#outputs}}ob_write{{i}}(out{{i}}, o{{place}} + j * layout.stride[0][{{place}}], layout.stride[0][{{place}}], n, r{{i}}); {{/outputs}}
     }
     i += run;
   }
 {{/strided}}
-{{#divides}}
-  if ({{#vectors}}any(ob_zeros){{/vectors}}{{^vectors}}ob_zeros{{/vectors}}) *ob_fault = 1;
-{{/divides}}
+{{#many}}
+  }
+{{/many}}
+{{#checks}}
+  if ({{#vectors}}any(ob_found){{/vectors}}{{^vectors}}ob_found{{/vectors}}) *ob_flag = 1;
+{{/checks}}
 }
 {{/crossed}}
 {{/kernels}}

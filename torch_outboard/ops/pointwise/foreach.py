@@ -1,4 +1,4 @@
-"""Operators over lists of tensors: rows of the engine `pointwise`, one launch per tensor."""
+"""Operators over lists of tensors: operator definitions of the kernel generator `pointwise`."""
 
 from __future__ import annotations
 

@@ -3,43 +3,29 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
-from torch_outboard.ops.composed import composed, require
-from torch_outboard.ops.row import FLOATS, Row
+from torch_outboard.ops.row import FLOATS, Row, dtype_bits, qualified
 from torch_outboard.ops.template import Launch, Result, templated
-
-
-def _unscale(self: list[Tensor], found_inf: Tensor, inv_scale: Tensor) -> None:
-    require(inv_scale.dtype == torch.float32 and found_inf.dtype == torch.float32)
-    largest = [
-        torch.linalg.vector_norm(x, float("inf"), dtype=torch.float32)  # NaN if there is any
-        for x in self
-        if x.numel() > 0
-    ]
-    if largest:
-        finite = (torch.stack(largest).amax() < float("inf")).to(torch.float32)
-        found_inf.copy_(torch.maximum(found_inf, 1 - finite))
-    scale = inv_scale.reshape([])
-    for x in self:
-        if x.dtype == torch.float32:
-            x.mul_(scale)
-        else:
-            # Half types do not hold the scale.
-            x.copy_(x.to(torch.float32) * scale)
 
 
 def rows() -> list[Row]:
     """Every row."""
-    single = ["numel(inv_scale) == 1 && bytes(inv_scale) == 4", "numel(found_inf) == 1"]
     return [
-        composed(
-            "_amp_foreach_non_finite_check_and_unscale_",
-            _unscale,
-            dtypes=[dtype for dtype in FLOATS if dtype != torch.float64],
-            conditions=single,
-            family="pointwise",
-        ),
+        {
+            "engine": "pointwise_lists",
+            "overloads": qualified("_amp_foreach_non_finite_check_and_unscale_"),
+            "lists": ["self"],
+            "common": ["inv_scale"],
+            "outputs": ["self"],
+            "expressions": ["self * inv_scale"],
+            "flag": "found_inf",
+            "flag_if": "!isfinite(self)",
+            "scalars": [],
+            "derived": {},
+            "requires": {"inv_scale": "dtype float32"},
+            "dtypes": dtype_bits(dtype for dtype in FLOATS if dtype != torch.float64),
+            "family": "pointwise",
+        },
         templated(
             "_amp_update_scale_",
             "loss_scale",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from torch_outboard.ops.functions.table import functions
 from torch_outboard.ops.row import FLOATS, Row, call_scalar_functions, dtype_bits, qualified
 
@@ -14,30 +16,59 @@ def _row(
     requires: dict[str, str],
     derived: dict[str, str] | None = None,
     once: dict[str, str] | None = None,
-) -> Row:
+) -> list[Row]:
     """`lists` and `scalars` as `argument:name`; `outputs` gives the new value of each name.
 
     `once` has expressions for scalars: what is computed of the step once for many elements.
+
+    One definition for calls without torch.amp.GradScaler, one for calls with gradients that it has
+    divided by the scale, and one for calls with gradients to divide.
     """
+    result = []
+    for given in ([], ["found_inf"], ["found_inf", "grad_scale"]):
+        new = dict(outputs)
+        if "grad_scale" in given:
+            divided = "(grad / grad_scale)"
+            new = {name: re.sub(r"\bgrad\b", divided, text) for name, text in new.items()}
+            new["grad"] = divided
+        if given:
+            new = {name: f"(found_inf == C(1)) ? {name} : ({text})" for name, text in new.items()}
+        absent = {name: "None" for name in ("found_inf", "grad_scale") if name not in given}
+        result.append(
+            _variant(overloads, lists, given, new, scalars, requires | absent, derived, once)
+        )
+    return result
+
+
+def _variant(
+    overloads: str,
+    lists: str,
+    common: list[str],
+    outputs: dict[str, str],
+    scalars: str,
+    requires: dict[str, str],
+    derived: dict[str, str] | None,
+    once: dict[str, str] | None,
+) -> Row:
     pairs = [part.partition(":") for part in lists.split()]
-    none = {"grad_scale": "None", "found_inf": "None"}
     return {
         "engine": "pointwise_lists",
         "overloads": qualified(overloads),
         "lists": [argument for argument, _, _ in pairs],
-        "names": [name for _, _, name in pairs],
+        "common": common,
+        "names": [*(name for _, _, name in pairs), *common],
         "outputs": list(outputs),
         "expressions": [call_scalar_functions(t, functions()) for t in outputs.values()],
         "scalars": scalars.split(),
         "derived": derived or {},
         "uniform": ["step"] if once else [],
         "once": once or {},
-        "requires": requires | none,
+        "requires": requires,
         "dtypes": dtype_bits(FLOATS),
     }
 
 
-def _adam(name: str, decoupled: bool, amsgrad: bool, maximize: bool) -> Row:
+def _adam(name: str, decoupled: bool, amsgrad: bool, maximize: bool) -> list[Row]:
     gradient = "(-grad)" if maximize else "grad"
     weight = "param"
     if decoupled:
@@ -78,7 +109,7 @@ def _adam(name: str, decoupled: bool, amsgrad: bool, maximize: bool) -> Row:
     )
 
 
-def _sgd(momentum: bool, nesterov: bool, first: bool, maximize: bool) -> Row:
+def _sgd(momentum: bool, nesterov: bool, first: bool, maximize: bool) -> list[Row]:
     gradient = f"({'-' if maximize else ''}grad + weight_decay * param)"
     requires = {"maximize": str(maximize)}
     names = "_fused_sgd_ _fused_sgd_.tensor_lr"
@@ -99,7 +130,7 @@ def _sgd(momentum: bool, nesterov: bool, first: bool, maximize: bool) -> Row:
     )
 
 
-def _adagrad(maximize: bool) -> Row:
+def _adagrad(maximize: bool) -> list[Row]:
     gradient = f"({'-' if maximize else ''}grad + weight_decay * param)"
     total = f"(sum + {gradient} * {gradient})"
     return _row(
@@ -118,10 +149,11 @@ def _adagrad(maximize: bool) -> Row:
 def rows() -> list[Row]:
     """Every row."""
     flags = (False, True)
-    return [
+    variants = [
         *(_sgd(False, False, False, maximize) for maximize in flags),
         *(_sgd(True, n, f, m) for n in flags for f in flags for m in flags),
         *(_adam("_fused_adam_", False, a, m) for a in flags for m in flags),
         *(_adam("_fused_adamw_", True, a, m) for a in flags for m in flags),
         *(_adagrad(maximize) for maximize in flags),
     ]
+    return [row for rows_of_one in variants for row in rows_of_one]

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import torch
 
+from torch_outboard.ops.composed import composed, require
 from torch_outboard.ops.row import (
     BOOL,
     COMPLEX,
@@ -166,6 +167,14 @@ def norm(order: str, row: Row) -> Row:
     return row
 
 
+def _norms_one_by_one(
+    self: list[torch.Tensor], ord: float, dtype: torch.dtype | None
+) -> list[torch.Tensor]:
+    """Of other orders, and of lists with several dtypes."""
+    require(all(x.numel() > 0 for x in self))
+    return [torch.linalg.vector_norm(x, ord, dtype=dtype) for x in self]
+
+
 def rows() -> list[Row]:
     """Every row."""
     sums = "sum sum.dim_IntList sum.IntList_out sum.out"
@@ -176,6 +185,15 @@ def rows() -> list[Row]:
     all_overloads = "all all.dim all.dims all.out all.dims_out all.all_out"
     floats: dict[str, Value] = {"types": "float", "all_if_empty": True}
     return [
+        {
+            "engine": "list_norms",
+            "overloads": qualified("_foreach_norm.Scalar"),
+            "kernels": template("list_norms"),
+            "dtypes": dtype_bits(FLOATS),
+            "requires": {"dtype": "None"},
+            "family": "reduction",
+        },
+        composed("_foreach_norm.Scalar", _norms_one_by_one, family="reduction"),
         total(sums, (*REAL, *COMPLEX), "x", types="promote", all_if_empty=True, empty="0"),
         # CPU sums integers by another operator and refuses outputs of other dtypes.
         total("nansum nansum.out", FLOATS, "x == x ? x : C(0)", empty="0", **floats),

@@ -1,0 +1,166 @@
+// The engine `list_norms`: norms of the tensors of a list, two launches for as many tensors as the
+// arguments of a kernel have room for.
+//
+// A row's properties:
+//   kernels  the text (list_norms.cl)
+//   dtypes   bits of the dtypes that are served
+//
+// The first argument of the overload is the list, the second the order: 1, 2 or infinity. Tensors
+// have one dtype.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "device_kernels/engine.h"
+#include "device_kernels/kernel_table.h"
+#include "device_kernels/kernel_types.h"
+#include "device_kernels/pointwise/call_table.h"
+#include "device_kernels/text_template.h"
+#include "device_kernels/work_shape.h"
+
+namespace outboard {
+namespace {
+
+using at::ScalarType;
+
+constexpr int kParts = 16;  // of a work-group; each has as many elements as its work items
+constexpr const char* kLarger = "(b > a) | (b != b) ? b : a";
+
+enum class Order : uint8_t { kSum, kSquares, kLargest };
+
+std::optional<Order> order_of(const c10::IValue& value) {
+  if (!value.isScalar()) return std::nullopt;
+  const at::Scalar number = value.toScalar();
+  if (number.isComplex()) return std::nullopt;
+  const double order = number.toDouble();
+  if (order == 1) return Order::kSum;
+  if (order == 2) return Order::kSquares;
+  if (order == std::numeric_limits<double>::infinity()) return Order::kLargest;
+  return std::nullopt;
+}
+
+struct Key {
+  Order order;
+  ScalarType dtype;
+  c10::DeviceIndex device;
+  int calls;
+  bool operator==(const Key& other) const = default;
+};
+
+struct Kernels {
+  Kernel* partial;
+  Kernel* whole;
+  uint64_t elements;  // of a work-group
+};
+
+Kernels make_kernels(const Key& key, const std::string& text) {
+  const WorkShape shape = work_shape(key.device);
+  const ScalarType value = value_dtype(key.dtype);
+  const int width = shape.width(static_cast<int>(c10::elementSize(value)));
+  const int chunk = shape.elements(width);
+  const std::string largest = "(x > a) | (x != x) ? x : a";
+  TextValues marks;
+  marks.texts = {
+      {"types", type_functions()},
+      {"step", key.order == Order::kSquares ? "a + x * x"
+               : key.order == Order::kSum   ? "a + x"
+                                            : largest},
+      {"both", key.order == Order::kLargest ? kLarger : "a + b"},
+      {"result", key.order == Order::kSquares ? "sqrt(sum)" : "sum"},
+      {"storage", storage_type(key.dtype)},
+      {"value", value_type(value)},
+      {"vector", value_type(value, width)},
+      {"width", std::to_string(width)},
+      {"chunk", std::to_string(chunk)},
+      {"parts", std::to_string(kParts)},
+      {"local", std::to_string(shape.local)},
+      {"load", load_text(key.dtype, width, "in", "i")},
+      {"load_one", load_text(key.dtype, 1, "in", "i")},
+      {"store", store_text(key.dtype, 1, "out", "call", "value")},
+  };
+  add_call_marks(marks, key.calls);
+  const std::string source = render(text, marks);
+  const char* options = literal_options(value);
+  return {&find_kernel(key.device, source, "partial_norms", options),
+          &find_kernel(key.device, source, "norms", options),
+          static_cast<uint64_t>(chunk) * static_cast<uint64_t>(shape.local * kParts)};
+}
+
+class ListNorms final : public EngineKernel {
+ public:
+  ListNorms(const Row& row, const c10::FunctionSchema& schema)
+      : EngineKernel(row, schema),
+        text_(row.text("kernels")),
+        dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))) {}
+
+  bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override {
+    const std::vector<at::Tensor> tensors = overload_.read(*stack, 0).toTensorVector();
+    const auto order = order_of(overload_.read(*stack, 1));
+    if (!order.has_value() || tensors.empty()) return false;
+    const ScalarType dtype = tensors[0].scalar_type();
+    if ((dtypes_ & dtype_bit(dtype)) == 0 || !computes(device, dtype)) return false;
+    for (const at::Tensor& tensor : tensors) {
+      if (!is_dense_on(tensor, device) || tensor.scalar_type() != dtype ||
+          tensor.numel() >= (int64_t{1} << 31)) {
+        return false;
+      }
+      // CPU raises.
+      if (tensor.numel() == 0 && *order == Order::kLargest) return false;
+    }
+    const at::Tensor out = at::empty({static_cast<int64_t>(tensors.size())}, tensors[0].options());
+    const size_t most = most_calls(device, /*pointers=*/1, /*bytes=*/0, /*common=*/2);
+    for (size_t begin = 0; begin < tensors.size(); begin += most) {
+      const size_t count = std::min(most, tensors.size() - begin);
+      enqueue({*order, dtype, device, static_cast<int>(std::min(most, std::bit_ceil(count)))},
+              {tensors.data() + begin, count}, out, begin);
+    }
+    torch::jit::drop(*stack, overload_.argument_count());
+    stack->emplace_back(c10::List<at::Tensor>(out.unbind()));
+    return true;
+  }
+
+ private:
+  void enqueue(const Key& key, c10::ArrayRef<at::Tensor> tensors, const at::Tensor& out,
+               size_t begin) {
+    const Kernels& kernels = kernels_.find(key, [&] { return make_kernels(key, text_); });
+    std::vector<at::Tensor> dense;
+    CallTable table(static_cast<size_t>(key.calls));
+    LaunchArguments arguments;
+    for (const at::Tensor& tensor : tensors) {
+      dense.push_back(tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous());
+      // Any address does where there are no elements.
+      const at::Tensor& any = tensor.numel() == 0 ? out : dense.back();
+      arguments.address(any.const_data_ptr());
+      table.add(static_cast<uint64_t>(tensor.numel()), kernels.elements);
+    }
+    for (size_t c = tensors.size(); c < static_cast<size_t>(key.calls); ++c) {
+      arguments.address(out.const_data_ptr());
+    }
+    const auto options = out.options().dtype(value_dtype(key.dtype));
+    const at::Tensor partial = at::empty({static_cast<int64_t>(table.groups()) + 1}, options);
+    arguments.address(partial.mutable_data_ptr());
+    table.add_to(arguments);
+    const auto local = static_cast<uint64_t>(work_shape(key.device).local);
+    StreamState& stream = current_stream_state(key.device);
+    if (table.groups() > 0) {
+      launch(stream, *kernels.partial, Grid::linear(table.groups() * local, local), arguments);
+    }
+    LaunchArguments whole;
+    whole.address(partial.const_data_ptr());
+    whole.address(static_cast<char*>(out.mutable_data_ptr()) + begin * out.itemsize());
+    table.add_to(whole);
+    launch(stream, *kernels.whole, Grid::linear(tensors.size() * local, local), whole);
+  }
+
+  const std::string text_;
+  const uint64_t dtypes_;
+  KernelTable<Key, Kernels> kernels_;
+};
+
+OUTBOARD_ENGINE("list_norms", ListNorms);
+
+}  // namespace
+}  // namespace outboard

@@ -1,0 +1,248 @@
+"""Operators over lists of tensors: values as on CPU, in few launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+from tests.device_kernels.conftest import ways_of
+from tests.device_kernels.launches import launches
+from tests.device_kernels.on_device import assert_as_on_cpu, compare
+from torch_outboard import fallback
+
+Tensors = list[torch.Tensor]
+
+SIZES = [0, 1, 7, 1000, 100_000, 1, 33, 4096, 0, 513]
+FLOATS = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
+MANY = 40  # tensors where launches are counted
+UNSCALE = torch.ops.aten._amp_foreach_non_finite_check_and_unscale_
+
+
+def tensors(dtype: torch.dtype, seed: int = 0) -> Tensors:
+    generator = torch.Generator().manual_seed(seed)
+    made = [torch.rand(n, generator=generator) + 0.5 for n in SIZES]
+    return [x.to(dtype) for x in [*made, torch.tensor(0.75), torch.rand(5, 40).mT.contiguous().mT]]
+
+
+def written(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that writes its first argument, as one that returns it."""
+
+    def run(first: Tensors, *others: Any) -> Tensors:
+        function(first, *others)
+        return first
+
+    return run
+
+
+NUMBERS = [0.25 * (k + 1) for k in range(len(SIZES) + 2)]
+CALLS: dict[str, Callable[..., Any]] = {
+    "add": lambda x, y, z: torch._foreach_add(x, y, alpha=0.5),
+    "add_": written(lambda x, y, z: torch._foreach_add_(x, y, alpha=0.5)),
+    "add_ of itself": written(lambda x, y, z: torch._foreach_add_(x, x)),
+    "mul by a number": lambda x, y, z: torch._foreach_mul(x, 1.5),
+    "mul_ by numbers": written(lambda x, y, z: torch._foreach_mul_(x, NUMBERS)),
+    "mul_ by a tensor": written(lambda x, y, z: torch._foreach_mul_(x, y[1].reshape(()))),
+    "div by a tensor of CPU": lambda x, y, z: torch._foreach_div(x, torch.tensor(3.0)),
+    "addcdiv_ by numbers": written(lambda x, y, z: torch._foreach_addcdiv_(x, y, z, NUMBERS)),
+    "addcmul": lambda x, y, z: torch._foreach_addcmul(x, y, z, value=0.125),
+    "lerp_": written(lambda x, y, z: torch._foreach_lerp_(x, y, 0.25)),
+    "sqrt": lambda x, y, z: torch._foreach_sqrt(x),
+    "maximum_": written(lambda x, y, z: torch._foreach_maximum_(x, y)),
+    "zero_": written(lambda x, y, z: torch._foreach_zero_(x)),
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", CALLS)
+def test_values(device, name, dtype):
+    operands = [tensors(dtype, seed) for seed in range(3)]
+    compare(device, CALLS[name], *operands, support=frozenset())
+
+
+def test_layouts_and_dtypes_that_differ(device):
+    """Tensors that take no part in a launch of many, and several kinds in one list."""
+
+    def run(*operands: torch.Tensor) -> list[Any]:
+        x, y = list(operands[:8]), list(operands[8:])
+        x[1], y[2] = x[1][::2], y[2].mT
+        results = torch._foreach_add(x, y, alpha=2)
+        torch._foreach_mul_(x, y)
+        return [*results, *operands]
+
+    sizes = [(6, 6), (12,), (5, 5), (8, 3, 2), (9,), (7,), (2, 3, 4, 5), (300,)]
+    kinds = [torch.float32, torch.float16, torch.int64, torch.float32]
+    x = [(torch.randn(s) * 9).to(kinds[k % 4]) for k, s in enumerate(sizes)]
+    y = [torch.randn(6, 6), torch.randn(6), *(torch.randn(s) for s in sizes[2:])]
+    y = [b.to(a.dtype) for a, b in zip(x, y, strict=True)]
+    x[6] = x[6].contiguous(memory_format=torch.channels_last)
+    y[6] = y[6].contiguous(memory_format=torch.channels_last)
+    assert_as_on_cpu(device, run, *x, *y)
+
+
+@pytest.mark.parametrize("case", ["same", "parts", "read later", "read before"])
+def test_tensors_that_share_memory(device, case):
+    """They are updated one after the other."""
+
+    def run(x: torch.Tensor, y: torch.Tensor) -> list[Any]:
+        z = torch.ones(64, device=x.device)
+        lists = {
+            "same": ([x, x, z, x], [y, y, y, y]),
+            "parts": ([x[:40], z[:40], x[20:60]], [y[:40]] * 3),
+            "read later": ([x, z], [y, x]),
+            "read before": ([z, x], [x, y]),
+        }
+        torch._foreach_addcmul_(lists[case][0], *[lists[case][1]] * 2)
+        return [x, y, z]
+
+    assert_as_on_cpu(device, run, torch.randn(64), torch.randn(64))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("order", [1, 2, float("inf"), 3])
+def test_norms(device, dtype, order):
+    x = [t for t in tensors(dtype) if t.numel() > 0 or order == 2]
+    torch._foreach_norm([t.to(device) for t in x], order)  # loads what serves lists
+    # CPU adds up float32 one after the other.
+    tolerances = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {}
+    norms = partial(torch._foreach_norm, ord=order)
+    compare(device, norms, x, support={"aten::linalg_vector_norm"}, **tolerances)
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), None])
+def test_norms_and_scales_of_what_is_not_finite(device, wrong):
+    """One element of one tensor among many."""
+
+    def run(*x: torch.Tensor) -> list[torch.Tensor]:
+        norms = [n for order in (1.0, float("inf")) for n in torch._foreach_norm(x, order)]
+        found, scale = torch.zeros(1), torch.tensor([0.5])
+        found, scale = found.to(x[0].device), scale.to(x[0].device)
+        UNSCALE(list(x), found, scale)
+        return [*norms, found, *x]
+
+    x = [torch.randn(1 + 37 * k) for k in range(30)]
+    if wrong is not None:
+        x[17][200] = wrong
+    support = {"aten::linalg_vector_norm", "aten::_to_copy", "aten::_copy_from"}
+    compare(device, run, *x, support=support, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("found", [0.0, 1.0])
+@pytest.mark.parametrize("scale", [None, 4.0])
+@pytest.mark.parametrize(
+    ("make", "settings"),
+    [
+        (torch.optim.AdamW, {}),
+        (torch.optim.Adam, {"amsgrad": True, "maximize": True, "weight_decay": 0.1}),
+        (torch.optim.SGD, {"momentum": 0.9, "weight_decay": 0.1}),
+        (torch.optim.Adagrad, {}),
+    ],
+)
+def test_fused_with_a_scaler(device, make, settings, scale, found):
+    """As torch.amp.GradScaler calls them: with gradients to divide, in a step that may be none."""
+    torch.manual_seed(0)
+    sizes = [(1,), (7, 5), (300,), (3, 4, 5)]
+    starts, gradients = ([torch.randn(s) for s in sizes] for _ in range(2))
+
+    def run(where: torch.device | str) -> list[Any]:
+        parameters = [torch.nn.Parameter(x.clone().to(where)) for x in starts]
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient.clone().to(where)
+        optimizer: Any = make(parameters, lr=0.1, fused=True, **settings)
+        for step in range(3):
+            if step > 0:
+                optimizer.grad_scale = None if scale is None else torch.tensor(scale).to(where)
+                optimizer.found_inf = torch.tensor(found).to(where)
+            optimizer.step()
+        state = [value for p in parameters for value in optimizer.state[p].values()]
+        return [*parameters, *(p.grad for p in parameters), *state]
+
+    with fallback.report() as report:
+        tested = run(device)
+    ways = {op: way for op, way in ways_of(report).items() if "_fused_" in op}
+    assert set(ways.values()) == {"device"}, ways
+    for ours, theirs in zip(tested, run("cpu"), strict=True):
+        torch.testing.assert_close(ours.detach().cpu(), theirs.detach())
+
+
+def adamw(x: list[Tensors]) -> object:
+    steps = x[4]
+    settings = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.1, "eps": 1e-8}
+    return torch.ops.aten._fused_adamw_(
+        *x[:4], [], steps, amsgrad=False, maximize=False, **settings
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "at_most"),
+    [
+        (lambda x: torch._foreach_mul_(x[0], 0.5), 1),
+        (lambda x: torch._foreach_add_(x[0], x[1]), 2),
+        (lambda x: torch._foreach_add(x[0], x[1]), 3),
+        (lambda x: torch._foreach_addcdiv_(x[0], x[1], x[2], [0.5] * MANY), 3),
+        (lambda x: torch._foreach_mul_(x[0], x[1][0].sum()), 2),
+        (adamw, 4),
+        (lambda x: torch.cat(x[0]), 2),
+        (lambda x: UNSCALE(x[0], x[4][0], x[4][1]), 1),
+    ],
+    ids=["mul_", "add_", "add", "addcdiv_", "mul_ by a tensor", "fused AdamW", "cat", "unscale"],
+)
+def test_few_launches(device, function, at_most):
+    """Where a pointer takes 16 of 1024 bytes; in each the tensors may have any sizes."""
+    lists = [[torch.rand(1 + 97 * k % 1500, device=device) for k in range(MANY)] for _ in range(4)]
+    steps = [torch.ones((), device=device) for _ in range(MANY)]
+    call = partial(function, [*lists, steps])
+    counts = launches(device, call)
+    assert counts["many"] == counts.total() - counts["along"] - counts["combine"], counts
+    assert counts["many"] <= at_most, counts
+
+
+@pytest.mark.parametrize(
+    ("make", "settings", "at_most"),
+    [
+        (torch.optim.AdamW, {}, 20),
+        (torch.optim.AdamW, {"fused": True}, 6),
+        (torch.optim.Adam, {"amsgrad": True}, 25),
+        (torch.optim.SGD, {"momentum": 0.9}, 6),
+        (torch.optim.SGD, {"momentum": 0.9, "fused": True}, 3),
+    ],
+)
+def test_few_launches_of_a_step(device, make, settings, at_most):
+    """By default optimizers take lists, as on CUDA."""
+    parameters = [torch.nn.Parameter(torch.ones(1 + 3 * k, device=device)) for k in range(MANY)]
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    optimizer = make(parameters, lr=0.1, **settings)
+    optimizer.step()
+    assert launches(device, optimizer.step).total() <= at_most
+
+
+@pytest.mark.parametrize("order", [2.0, float("inf")])
+def test_few_launches_of_clipping(device, order):
+    """Norms, which are stacked, and one factor for all gradients."""
+    parameters = [torch.nn.Parameter(torch.ones(1 + 3 * k, device=device)) for k in range(MANY)]
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    clip = partial(torch.nn.utils.clip_grad_norm_, parameters, 1.0, norm_type=order)
+    assert launches(device, clip).total() <= 14
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bool, torch.complex128, torch.int16], ids=str
+)
+def test_joins(device, dtype):
+    """Along any dimension, of parts of any layout, and into parts of other tensors."""
+
+    def run(*x: torch.Tensor) -> list[torch.Tensor]:
+        halves = [part for tensor in x for part in tensor.chunk(2, -1)]
+        transposed = [tensor.mT for tensor in x]
+        out = torch.zeros(40, 6, dtype=x[0].dtype, device=x[0].device)
+        torch.cat(list(x), out=out[: sum(map(len, x))])
+        stacked = torch.stack([tensor[0] for tensor in x], 1)
+        return [torch.cat(x), torch.cat(halves), torch.cat(transposed, 1), stacked, out]
+
+    x = [(torch.randn(n, 6) * 3).to(dtype) for n in (1, 9, 4, 13)]
+    assert_as_on_cpu(device, run, *x)
