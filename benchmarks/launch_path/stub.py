@@ -20,12 +20,14 @@ def build(folder: Path) -> Path:
     return library
 
 
-def environment(library: Path) -> dict[str, str]:
-    """Of a process whose driver `ocl` is to use the stub."""
+def settings(library: Path) -> dict[str, str]:
+    """Environment variables of a process whose driver `ocl` is to use the stub."""
     return {
-        **{name: value for name, value in os.environ.items() if "OUTBOARD" not in name},
         "OUTBOARD_DRIVER": "ocl",
+        "OUTBOARD_WAY": "",
         "OUTBOARD_OCL_LIBRARY": str(library),
+        "OUTBOARD_OCL_DEVICES": "",
+        "OUTBOARD_OCL_MEMORY": "",
         "OUTBOARD_CACHE_DIR": "",
         "OUTBOARD_COMPILE_NOTICE": "0",
         "OMP_NUM_THREADS": "1",

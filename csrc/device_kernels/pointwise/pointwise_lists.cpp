@@ -103,7 +103,6 @@ class PointwiseListsKernel final : public EngineKernel {
     for (size_t i = 0; i < lists[0].size(); ++i) {
       if (lists[0][i].numel() != 0) enqueue(lists, i, device, scalars);
     }
-    torch::jit::drop(*stack, overload_.argument_count());
     return true;
   }
 
