@@ -18,7 +18,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 NATIVE_SOURCES := setup.py pyproject.toml \
 	$(shell find csrc -type f) $(shell find torch_outboard \( -name '*.[ch]' -o -name '*.cpp' \) -not -path '*/include/*')
 FORMATTED := $(shell find csrc -name '*.h' -o -name '*.cpp') \
-	$(shell find torch_outboard tests examples \( -name '*.[ch]' -o -name '*.cpp' \) \
+	$(shell find torch_outboard tests benchmarks examples \( -name '*.[ch]' -o -name '*.cpp' \) \
 	-not -path '*/include/*' 2>/dev/null)
 
 say = @printf '\033[1m==> %s\033[0m\n' "$(1)"

@@ -42,12 +42,16 @@ class OUTBOARD_API EngineKernel : public DeviceKernel {
         alert_(row.text("alert")) {}
   const char* family() const noexcept override { return family_.c_str(); }
   bool run(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack,
-           c10::DeviceIndex device) final {
-    return requirements_.hold(*stack) && serve(stack, device);
+           c10::DeviceIndex device, bool keeps_arguments) final {
+    if (!requirements_.hold(*stack)) return false;
+    const size_t base = stack->size() - overload_.argument_count();
+    if (!serve(stack, device)) return false;
+    if (!keeps_arguments) overload_.take_arguments(*stack, base);
+    return true;
   }
 
  protected:
-  // As `run`, for a call that meets `requires`.
+  // As `run` with `keeps_arguments`, for a call that meets `requires`.
   virtual bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) = 0;
   // To be called before anything is launched.
   void alert() const;

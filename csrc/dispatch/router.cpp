@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 
+#include "dispatch/borrowed_arguments.h"
 #include "dispatch/fallback_policy.h"
 #include "dispatch/makers/decline.h"
 #include "dispatch/makers/following_forms.h"
@@ -197,11 +198,16 @@ bool lacks_storage(const torch::jit::Stack& stack, size_t arguments) {
   return false;
 }
 
+// For kernels that are not of the kit.
+void own(BorrowedArguments* borrowed) {
+  if (borrowed != nullptr) borrowed->own();
+}
+
 // Whether the kernel took the call. `device_way` is decided for the first of the kit's kernels that
 // needs it: a call counts once.
 bool run_device_kernel(std::optional<bool>& device_way, Operator& entry, const RoutedKernel& kernel,
                        const Subject& subject, const c10::OperatorHandle& op,
-                       c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+                       c10::DispatchKeySet keys, torch::jit::Stack* stack, bool borrowed) {
   DeviceKernel& device_kernel = *kernel.device_kernel;
   if (keys.has_any(kOtherLayoutKeys)) return false;
   if (device_kernel.calls_library()) {
@@ -220,7 +226,7 @@ bool run_device_kernel(std::optional<bool>& device_way, Operator& entry, const R
   ReportedCall reported(entry, subject.dtype, Way::kDevice);
   bool took = false;
   run_on_stream(*stack, op.schema().arguments().size(), subject.device,
-                [&] { took = device_kernel.run(op, keys, stack, subject.device); });
+                [&] { took = device_kernel.run(op, keys, stack, subject.device, borrowed); });
   if (!took) reported.cancel();
   return took;
 }
@@ -272,9 +278,10 @@ bool run_brought_kernel(Operator& entry, const std::shared_ptr<RoutedKernel>& ke
 
 // Whether a stub's kernel that is not the kit's took the call.
 bool run_stub_kernel(Operator& entry, const Subject& subject, const c10::OperatorHandle& op,
-                     torch::jit::Stack* stack) {
+                     torch::jit::Stack* stack, BorrowedArguments* borrowed) {
   const StubUses* stubs = entry.stubs.load(std::memory_order_acquire);
   if (C10_LIKELY(stubs == nullptr || !brought_by_others(*stubs))) return false;
+  own(borrowed);
   const size_t arguments = op.schema().arguments().size();
   return call_unless_declined(stack, arguments, [&] {
     // The out= form counts, and comes by here.
@@ -414,7 +421,7 @@ void remove_kernel(const std::string& name, const std::shared_ptr<RoutedKernel>&
 }
 
 void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                       torch::jit::Stack* stack) {
+                       torch::jit::Stack* stack, BorrowedArguments* borrowed) {
   check_fork();
   ensure_device_kernels();
   const Subject subject = subject_of(op.schema(), *stack);
@@ -428,15 +435,17 @@ void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op, c10::Disp
       // The kit's kernels know dense tensors alone.
       if (kernel->source == Source::kKit && keys.has_any(kOtherLayoutKeys)) continue;
       if (kernel->source < Source::kMaker && !std::exchange(stubs_asked, true) &&
-          run_stub_kernel(entry, subject, op, stack)) {
+          run_stub_kernel(entry, subject, op, stack, borrowed)) {
         return;
       }
       const KernelUse use(*kernel);
       if (!use.usable()) continue;
       if (kernel->device_kernel != nullptr) {
-        if (run_device_kernel(device_way, entry, *kernel, subject, op, keys, stack)) return;
+        const bool keep = borrowed != nullptr && borrowed->any();
+        if (run_device_kernel(device_way, entry, *kernel, subject, op, keys, stack, keep)) return;
         continue;
       }
+      own(borrowed);
       if (kernel->way == Way::kDevice && kernel->uses != nullptr) {
         if (run_brought_kernel(entry, kernel, subject, op, keys, stack)) return;
         continue;
@@ -453,7 +462,8 @@ void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op, c10::Disp
       return;
     }
   }
-  if (!stubs_asked && run_stub_kernel(entry, subject, op, stack)) return;
+  if (!stubs_asked && run_stub_kernel(entry, subject, op, stack, borrowed)) return;
+  own(borrowed);
   check_fallback(entry, host_way, subject.dtype, subject.device);
   ReportedCall reported(entry, subject.dtype, host_way);
   run_on_host(entry, op, keys, stack, subject.device, reported);

@@ -148,9 +148,12 @@ OUTBOARD_API bool reaches_router(const std::string& name);
 // matters who registered what; names that do not exist do not matter.
 OUTBOARD_API void find_raw_kernels(const std::vector<std::string>& names);
 
-// Runs an operator with its arguments on a stack, the way its entry says.
+// Runs an operator with its arguments on a stack, the way its entry says. While arguments are
+// borrowed, which they may be before and after, they stay below the results.
+class BorrowedArguments;
 OUTBOARD_API void call_routed_boxed(Operator& entry, const c10::OperatorHandle& op,
-                                    c10::DispatchKeySet keys, torch::jit::Stack* stack);
+                                    c10::DispatchKeySet keys, torch::jit::Stack* stack,
+                                    BorrowedArguments* borrowed = nullptr);
 
 // ---- Rows of the kit -----------------------------------------------------------------------
 

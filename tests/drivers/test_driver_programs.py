@@ -108,6 +108,39 @@ def test_arguments_are_copied_and_work_is_in_order(
     assert read_ints(driver, queue, memory, 64) == [1 * 27 + 2 * 9 + 0 * 3 + 1] * 64
 
 
+def test_each_launch_has_its_own_arguments(
+    driver: DriverUnderTest, queue: int, make_memory: Make, make_kernel: Make, largest: int
+) -> None:
+    """Launches of one kernel that differ in one argument, in several, and in none."""
+    memory = make_memory(4096)
+    driver.write(queue, memory, ints(*range(1024)))
+    kernel = make_kernel("add")
+    launches = [(0, 64, 2, 512, 7), (0, 64, 2, 512, 7), (4, 64, 2, 512, 7), (4, 64, -1, 512, 7),
+                (4, 64, -1, 640, 7), (4, 64, -1, 640, 1 << 33), (8, 0, 5, 512, 0)]  # fmt: skip
+    for a, b, factor, out, bias in launches:
+        places = [memory + 4 * place for place in (a, b, out)]
+        values = ctypes.c_int32(factor), ctypes.c_int64(bias)
+        group = [math.gcd(largest, 16)]
+        driver.launch(
+            queue, kernel, [16], group, places[0], places[1], values[0], places[2], values[1]
+        )
+        expected = [a + i + factor * (b + i) + bias % (1 << 32) for i in range(16)]
+        assert read_ints(driver, queue, places[2], 16) == expected
+
+
+def test_memory_that_was_released_between_launches(
+    driver: DriverUnderTest, queue: int, make_kernel: Make, largest: int
+) -> None:
+    """New memory often has the address and the handle of what was released before."""
+    kernel = make_kernel("increment")
+    for size in (4096, 4096, 1 << 16, 4096):
+        for device_memory in [driver.allocate(0, size), driver.allocate(0, size)]:
+            driver.fill(queue, device_memory, bytes(4), size)
+            driver.launch(queue, kernel, [64], [math.gcd(largest, 64)], device_memory)
+            assert read_ints(driver, queue, device_memory, 64) == [1] * 64
+            driver.deallocate(0, device_memory)
+
+
 def test_three_dimensions(
     driver: DriverUnderTest, queue: int, make_memory: Make, make_kernel: Make, largest: int
 ) -> None:

@@ -235,7 +235,7 @@ void ComposedKernel::deliver(torch::jit::Stack* stack, std::vector<at::Tensor> c
       copy_into(given, computed[k]);
     }
   }
-  overload_.finish(stack, std::move(computed));
+  overload_.finish(stack, computed);
 }
 
 void ComposedKernel::raise_half_done() const {
@@ -279,7 +279,6 @@ bool ComposedKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   if (!call_body(values, watched, wrote)) return false;
   if (values.size() == 1 && !values[0].isTensor()) {
     // A number, a flag or a list.
-    torch::jit::drop(*stack, overload_.argument_count());
     stack->push_back(std::move(values[0]));
     return true;
   }

@@ -95,7 +95,7 @@ bool LibraryConvolutionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex 
   if (call_.backward()) {
     std::vector<at::Tensor> gradients = run_backward(operands);
     if (gradients.empty()) return false;
-    overload_.finish(stack, std::move(gradients));
+    overload_.finish(stack, gradients);
   } else {
     at::Tensor output = run_forward(operands);
     if (!output.defined()) return false;

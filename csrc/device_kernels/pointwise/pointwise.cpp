@@ -15,6 +15,12 @@
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/rows/numbers.h"
 #include "runtime/driver/device.h"
+#include "tensors/empty.h"
+#include "torch_version.h"
+
+#if !OUTBOARD_TORCH_AT_LEAST(13)
+#include <ATen/NamedTensorUtils.h>
+#endif
 
 namespace outboard {
 namespace {
@@ -72,6 +78,34 @@ PointwiseSource::Result result_of(const Row& row) {
 
 }  // namespace
 
+namespace {
+
+// With outputs that it allocates, without the dispatcher.
+struct NewOutputs final : at::TensorIteratorBase {
+  explicit NewOutputs(size_t count) : outputs(count) {}
+
+  void set_output_raw_strided(int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides,
+                              at::TensorOptions options OUTBOARD_NAMES_PARAMETER) override {
+    const c10::DeviceIndex device = options.device().index();
+    const ScalarType dtype = c10::typeMetaToScalarType(options.dtype());
+    at::Tensor& output = outputs[static_cast<size_t>(index)];
+    output = strides.empty() ? empty_on(device, sizes, dtype, options.memory_format_opt())
+                             : empty_strided_on(device, sizes, strides, dtype);
+#if !OUTBOARD_TORCH_AT_LEAST(13)
+    if (!names.empty()) at::namedinference::propagate_names(output, names);
+#endif
+    TensorIteratorBase::set_output_raw_strided(index, sizes, strides,
+                                               options OUTBOARD_NAMES_ARGUMENT);
+  }
+  const at::Tensor& maybe_get_output(int64_t index) override {
+    return outputs[static_cast<size_t>(index)];
+  }
+
+  c10::SmallVector<at::Tensor, 2> outputs;  // stay where they are: the iterator borrows them
+};
+
+}  // namespace
+
 struct PointwiseKernel::Call {
   explicit Call(c10::DeviceIndex device_) : device(device_) {}
 
@@ -119,10 +153,18 @@ PointwiseExpression expression_of(const Row& row, const Overload& overload) {
 
 }  // namespace
 
+PointwiseKernel::Types PointwiseKernel::types_of(const Row& row) {
+  const std::string text = row.one_of("types", {"promote", "float", "complex", "self"});
+  return text == "float"     ? Types::kFloat
+         : text == "complex" ? Types::kComplex
+         : text == "self"    ? Types::kSelf
+                             : Types::kPromote;
+}
+
 PointwiseKernel::PointwiseKernel(const Row& row, const c10::FunctionSchema& schema)
     : EngineKernel(row, schema),
       result_(result_of(row)),
-      types_(row.one_of("types", {"promote", "float", "complex", "self"})),
+      types_(types_of(row)),
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
       result_dtype_(row.integer("result_dtype", -1)),
       any_output_(row.flag("any_output")),
@@ -228,7 +270,7 @@ bool PointwiseKernel::gather(Call& call, const torch::jit::Stack& stack, int64_t
 }
 
 bool PointwiseKernel::choose_types(Call& call) const {
-  if (types_ == "self") {
+  if (types_ == Types::kSelf) {
     const at::Tensor* model = call.inputs.empty() ? call.outputs[0] : call.inputs[0];
     if (!model->defined()) return false;
     call.common = model->scalar_type();
@@ -245,12 +287,12 @@ bool PointwiseKernel::choose_types(Call& call) const {
       }
     }
     call.common = at::native::result_type(state);
-    if (types_ == "float" && at::isIntegralType(call.common, /*includeBool=*/true)) {
+    if (types_ == Types::kFloat && at::isIntegralType(call.common, /*includeBool=*/true)) {
       call.common = c10::get_default_dtype_as_scalartype();
     }
   }
   if (((dtypes_ >> static_cast<int>(call.common)) & 1) == 0) return false;
-  if (types_ == "complex") call.common = c10::toComplexType(call.common);
+  if (types_ == Types::kComplex) call.common = c10::toComplexType(call.common);
   if (!computes(call.device, call.common)) return false;
   call.compute = value_dtype(call.common);
   if (result_dtype_ >= 0) {
@@ -288,7 +330,8 @@ void PointwiseKernel::round_scalars(Call& call) const {
   }
 }
 
-at::TensorIterator PointwiseKernel::iterator_of(const Call& call) const {
+// Makes no output yet.
+void PointwiseKernel::configure(const Call& call, at::TensorIteratorConfig& config) const {
   for (const at::Tensor* output : call.outputs) {
     TORCH_CHECK(
         !output->defined() || any_output_ || c10::canCast(call.result, output->scalar_type()),
@@ -300,7 +343,6 @@ at::TensorIterator PointwiseKernel::iterator_of(const Call& call) const {
       output->resize_(call.inputs[0]->sizes());
     }
   }
-  at::TensorIteratorConfig config;
   config.set_check_mem_overlap(!may_overlap_)
       .check_all_same_dtype(false)
       .allow_cpu_scalars(true)
@@ -308,10 +350,9 @@ at::TensorIterator PointwiseKernel::iterator_of(const Call& call) const {
       .declare_static_dtype_and_device(call.result, device_of(call.device));
   for (const at::Tensor* output : call.outputs) config.add_output(*output);
   for (const at::Tensor* input : call.inputs) config.add_const_input(*input);
-  return config.build();
 }
 
-bool PointwiseKernel::takes(const Call& call, const at::TensorIterator& iterator) const {
+bool PointwiseKernel::takes(const Call& call, const at::TensorIteratorBase& iterator) const {
   // The host knows the error.
   return PointwiseLauncher::takes(iterator) && !launcher_.divides_by_zero(iterator, call.compute);
 }
@@ -323,6 +364,23 @@ c10::SmallVector<at::Scalar, 8> PointwiseKernel::numbers_of(const Call& call) co
     scalars.push_back(given.has_value() ? *given : absent_value(scalars_[i].absent, call.common));
   }
   return scalars;
+}
+
+bool PointwiseKernel::execute(const Call& call, c10::SmallVectorImpl<at::Tensor>& results) {
+  at::TensorIteratorConfig config;
+  configure(call, config);
+  if (overload_.form() != Overload::Form::kFunctional) return enqueue(call, config.build());
+  NewOutputs iterator(call.outputs.size());
+  iterator.build(config);
+  if (!enqueue(call, iterator)) return false;
+  for (at::Tensor& output : iterator.outputs) results.push_back(std::move(output));
+  return true;
+}
+
+bool PointwiseKernel::enqueue(const Call& call, const at::TensorIteratorBase& iterator) {
+  if (!takes(call, iterator)) return false;
+  launcher_.enqueue(call.device, iterator, call.compute, numbers_of(call));
+  return true;
 }
 
 bool PointwiseKernel::prepare(Call& call, const torch::jit::Stack& stack, int64_t k) const {
@@ -337,14 +395,11 @@ bool PointwiseKernel::prepare(Call& call, const torch::jit::Stack& stack, int64_
 bool PointwiseKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   if (lists_) return run_lists(stack, device);
   Call call(device);
+  c10::SmallVector<at::Tensor, 2> results;
   if (!prepare(call, *stack, -1)) return false;
   if (meta_.has_value()) meta_->results(overload_, *stack);
-  const at::TensorIterator iterator = iterator_of(call);
-  if (!takes(call, iterator)) return false;
-  launcher_.enqueue(device, iterator, call.compute, numbers_of(call));
-  std::vector<at::Tensor> results;
-  for (int i = 0; i < iterator.noutputs(); ++i) results.push_back(iterator.output(i));
-  overload_.finish(stack, std::move(results));
+  if (!execute(call, results)) return false;
+  overload_.finish(stack, results);
   return true;
 }
 
@@ -366,16 +421,17 @@ bool PointwiseKernel::run_lists(torch::jit::Stack* stack, c10::DeviceIndex devic
     }
   }
   std::deque<PointwiseCall> prepared;
-  std::vector<at::Tensor> results;
+  c10::SmallVector<at::Tensor, 8> results;
   for (const Call& call : calls) {
-    prepared.push_back({iterator_of(call), call.compute, numbers_of(call)});
+    at::TensorIteratorConfig config;
+    configure(call, config);
+    prepared.push_back({config.build(), call.compute, numbers_of(call)});
     if (!takes(call, prepared.back().iterator)) return false;
     results.push_back(prepared.back().iterator.output(0));
   }
   launcher_.enqueue_all(device, prepared);
-  torch::jit::drop(*stack, overload_.argument_count());
   if (overload_.form() == Overload::Form::kFunctional) {
-    stack->emplace_back(c10::List<at::Tensor>(std::move(results)));
+    stack->emplace_back(c10::List<at::Tensor>(at::TensorList(results)));
   }
   return true;
 }

@@ -33,6 +33,8 @@
 //   strict       scalars must be of a kind that the dtype can hold, as for alpha
 #pragma once
 
+#include <c10/util/SmallVector.h>
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -49,6 +51,7 @@ class PointwiseKernel final : public EngineKernel {
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
 
  private:
+  enum class Types : uint8_t { kPromote, kFloat, kComplex, kSelf };
   struct Operand {
     int argument;
     bool mask;
@@ -66,16 +69,19 @@ class PointwiseKernel final : public EngineKernel {
   bool choose_types(Call& call) const;
   bool accepts_scalars(const Call& call) const;
   void round_scalars(Call& call) const;
-  // Makes, resizes and checks outputs.
-  at::TensorIterator iterator_of(const Call& call) const;
-  bool takes(const Call& call, const at::TensorIterator& iterator) const;
+  // Resizes and checks outputs.
+  void configure(const Call& call, at::TensorIteratorConfig& config) const;
+  bool takes(const Call& call, const at::TensorIteratorBase& iterator) const;
   c10::SmallVector<at::Scalar, 8> numbers_of(const Call& call) const;
+  static Types types_of(const Row& row);
+  bool execute(const Call& call, c10::SmallVectorImpl<at::Tensor>& results);
+  bool enqueue(const Call& call, const at::TensorIteratorBase& iterator);
   bool run_lists(torch::jit::Stack* stack, c10::DeviceIndex device);
 
   std::vector<Operand> operands_;
   std::vector<ScalarArgument> scalars_;
   const PointwiseSource::Result result_;
-  const std::string types_;
+  const Types types_;
   const uint64_t dtypes_;
   const int64_t result_dtype_;
   const bool any_output_;

@@ -131,7 +131,6 @@ class PointwiseListsKernel final : public EngineKernel {
       calls.push_back({iterator_of(lists, i), value_dtype(lists[0][i].scalar_type()), scalars});
     }
     launcher_.enqueue_all(device, calls, flag.defined() ? flag.mutable_data_ptr() : nullptr);
-    torch::jit::drop(*stack, overload_.argument_count());
     return true;
   }
 

@@ -117,7 +117,6 @@ class ListNorms final : public EngineKernel {
       enqueue({*order, dtype, device, static_cast<int>(std::min(most, std::bit_ceil(count)))},
               {tensors.data() + begin, count}, out, begin);
     }
-    torch::jit::drop(*stack, overload_.argument_count());
     stack->emplace_back(c10::List<at::Tensor>(out.unbind()));
     return true;
   }

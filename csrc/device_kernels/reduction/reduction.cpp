@@ -268,7 +268,7 @@ bool ReductionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
                                        call.results[k], device_of(device)));
       if (results.back().numel() > 0) results.back().fill_(read_real(empty_));
     }
-    overload_.finish(stack, std::move(results));
+    overload_.finish(stack, results);
     return true;
   }
   at::TensorIteratorConfig config;
@@ -299,7 +299,7 @@ bool ReductionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
   config.add_const_input(input);
   const at::TensorIterator iterator = config.build();
   if (!enqueue(call, iterator)) return false;
-  overload_.finish(stack, std::move(results));
+  overload_.finish(stack, results);
   return true;
 }
 

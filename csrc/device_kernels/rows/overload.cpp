@@ -48,18 +48,25 @@ const at::Tensor& Overload::given_output(const torch::jit::Stack& stack, size_t 
 }
 
 void Overload::finish(torch::jit::Stack* stack, at::Tensor result) const {
-  // What an in-place or out= form returns is the argument itself.
-  if (form_ != Form::kFunctional && result_count_ > 0) result = given_output(*stack);
-  torch::jit::drop(*stack, argument_count_);
-  if (result_count_ > 0) stack->emplace_back(std::move(result));
+  if (form_ == Form::kFunctional && result_count_ > 0) stack->emplace_back(std::move(result));
 }
 
-void Overload::finish(torch::jit::Stack* stack, std::vector<at::Tensor> results) const {
-  if (form_ != Form::kFunctional) {
-    for (size_t i = 0; i < result_count_; ++i) results.at(i) = given_output(*stack, i);
+void Overload::finish(torch::jit::Stack* stack, c10::ArrayRef<at::Tensor> results) const {
+  if (form_ != Form::kFunctional) return;
+  for (size_t i = 0; i < result_count_; ++i) stack->emplace_back(results.at(i));
+}
+
+void Overload::take_arguments(torch::jit::Stack& stack, size_t base) const {
+  const auto first = stack.begin() + static_cast<ptrdiff_t>(base);
+  if (form_ == Form::kFunctional) {
+    stack.erase(first, first + static_cast<ptrdiff_t>(argument_count_));
+    return;
   }
-  torch::jit::drop(*stack, argument_count_);
-  for (size_t i = 0; i < result_count_; ++i) stack->emplace_back(std::move(results.at(i)));
+  // Written arguments stand in the order of the results, each behind those before.
+  for (size_t i = 0; i < written_count(); ++i) {
+    std::swap(stack[base + i], stack[base + static_cast<size_t>(written_[i])]);
+  }
+  stack.resize(base + written_count());
 }
 
 at::Tensor prepare_result(const Overload& overload, const at::Tensor& given, at::IntArrayRef sizes,

@@ -57,10 +57,12 @@ class OUTBOARD_API Overload {
   // The tensor that is to be written as result `result`, undefined in the functional form.
   const at::Tensor& given_output(const torch::jit::Stack& stack, size_t result = 0) const;
 
-  // Takes the arguments off the stack and puts the results on it; in the other forms than the
-  // functional one they are the written arguments.
+  // Puts results behind the arguments on the stack; in the other forms than the functional one
+  // they are arguments, and nothing happens.
   void finish(torch::jit::Stack* stack, at::Tensor result) const;
-  void finish(torch::jit::Stack* stack, std::vector<at::Tensor> results) const;
+  void finish(torch::jit::Stack* stack, c10::ArrayRef<at::Tensor> results) const;
+  // Takes the arguments, the first of which is at `base`, off the stack: the results remain.
+  void take_arguments(torch::jit::Stack& stack, size_t base) const;
 
  private:
   std::string name_;

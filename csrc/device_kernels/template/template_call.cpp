@@ -59,7 +59,7 @@ bool TemplateKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
       copy_into(call.results[k], computed);
     }
   }
-  overload_.finish(stack, std::move(call.results));
+  overload_.finish(stack, call.results);
   return true;
 }
 

@@ -87,8 +87,12 @@ void check_device_index(c10::DeviceIndex device) {
 }
 
 const ob_device_properties& device_properties(c10::DeviceIndex device) {
-  check_device_index(device);
-  return devices().properties[device];
+  const Devices* known = g_devices.load(std::memory_order_acquire);
+  if (C10_UNLIKELY(known == nullptr || device < 0 || device >= known->count || in_bad_fork())) {
+    check_device_index(device);
+    known = &devices();
+  }
+  return known->properties[device];
 }
 
 c10::DeviceIndex current_device() noexcept { return t_current_device; }

@@ -198,6 +198,7 @@ ob_status deallocate(int32_t index, ob_address address) {
     allocation = found->second;
     device.allocations.erase(found);
     device.allocated -= allocation.bytes;
+    device.releases.fetch_add(1, std::memory_order_relaxed);
   }
   release(device, address, allocation);
   return OB_OK;
@@ -223,7 +224,7 @@ Place locate(Device& device, ob_address address, uint64_t bytes) {
       const auto& [start, allocation] = *std::prev(after);
       const uint64_t offset = address - start;
       if (offset < allocation.bytes && bytes <= allocation.bytes - offset) {
-        return {allocation.buffer, offset, as_pointer(address)};
+        return {allocation.buffer, offset, allocation.bytes, as_pointer(address)};
       }
     }
   }
@@ -235,7 +236,7 @@ Place locate(Device& device, ob_address address, uint64_t bytes) {
          static_cast<unsigned_long_long>(bytes), static_cast<unsigned_long_long>(address),
          device.index);
   }
-  return {nullptr, 0, as_pointer(address)};
+  return {nullptr, 0, 0, as_pointer(address)};
 }
 
 void check_host_range(const void* pointer, uint64_t bytes) {

@@ -191,6 +191,7 @@ struct Device {
   std::shared_mutex memory_mutex;
   std::map<ob_address, Allocation> allocations;
   uint64_t allocated = 0;
+  std::atomic<uint64_t> releases{0};  // of allocations, so far
 
   // queue.cpp
   std::mutex queues_mutex;
@@ -221,6 +222,7 @@ ob_status device_properties(int32_t index, ob_device_properties* properties);
 struct Place {
   cl_mem buffer = nullptr;  // kHandles: the bytes at `offset` of this
   uint64_t offset = 0;
+  uint64_t length = 0;      // of the whole buffer
   void* pointer = nullptr;  // otherwise: shared virtual memory
 };
 

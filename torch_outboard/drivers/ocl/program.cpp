@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "ocl.h"
@@ -20,10 +21,26 @@ struct ob_kernel_t {
   ob_kernel_t& operator=(const ob_kernel_t&) = delete;
   ~ob_kernel_t() { device.api->clReleaseKernel(kernel); }
 
+  // What an argument of OpenCL's was last set to. It stays set from launch to launch, and most
+  // launches of a kernel differ in few arguments.
+  struct Argument {
+    size_t bytes = SIZE_MAX;  // SIZE_MAX: unknown
+    std::string value;        // empty for local memory
+    // Of the allocation that the value is the buffer of, where it is one.
+    ob_address start = 0;
+    uint64_t length = 0;
+  };
+  Argument& argument(cl_uint place) {
+    if (place >= arguments.size()) arguments.resize(place + 1);
+    return arguments[place];
+  }
+
   ocl::Device& device;
   cl_program program;  // which the kernel keeps alive
   cl_kernel kernel = nullptr;
   std::string name;
+  std::vector<Argument> arguments;  // for one thread at a time, as the kernel
+  uint64_t releases = 0;            // of the device's memory, when they were set
 };
 
 ob_kernel_t::ob_kernel_t(ocl::Device& device, cl_program program, std::string name)
@@ -190,12 +207,20 @@ std::string register_limit(const Device& device, const std::string& options) {
   return " -cl-nv-maxrregcount=" + options.substr(begin, options.find(' ', begin) - begin);
 }
 
+// Sets an argument unless it is set to that.
 void set_argument(ob_kernel kernel, cl_uint place, size_t bytes, const void* value) {
+  ob_kernel_t::Argument& set = kernel->argument(place);
+  const std::string_view wanted(static_cast<const char*>(value), value == nullptr ? 0 : bytes);
+  if (set.bytes == bytes && set.value == wanted) return;
+  set.bytes = SIZE_MAX;
+  set.length = 0;
   const cl_int code = kernel->device.api->clSetKernelArg(kernel->kernel, place, bytes, value);
   if (code != CL_SUCCESS) {
     fail(OB_INVALID_ARGUMENT, "Argument %u of kernel %s: clSetKernelArg of %zu bytes answered %s.",
          place, kernel->name.c_str(), bytes, code_name(code).c_str());
   }
+  set.value = wanted;
+  set.bytes = bytes;
 }
 
 // Sets an address and returns how many arguments of the kernel it took.
@@ -206,9 +231,14 @@ cl_uint set_address(ob_kernel kernel, cl_uint place, ob_address address) {
          place, kernel->name.c_str());
   }
   if (device.memory == MemoryKind::kHandles) {
-    const Place memory = locate(device, address, 1);
-    const cl_ulong offset = memory.offset;
-    set_argument(kernel, place, sizeof memory.buffer, &memory.buffer);
+    cl_ulong offset = address - kernel->argument(place).start;
+    if (offset >= kernel->argument(place).length) {
+      const Place memory = locate(device, address, 1);
+      offset = memory.offset;
+      set_argument(kernel, place, sizeof memory.buffer, &memory.buffer);
+      kernel->argument(place).start = address - offset;
+      kernel->argument(place).length = memory.length;
+    }
     set_argument(kernel, place + 1, sizeof offset, &offset);
     return 2;
   }
@@ -221,6 +251,31 @@ cl_uint set_address(ob_kernel kernel, cl_uint place, ob_address address) {
          place, kernel->name.c_str(), code_name(code).c_str());
   }
   return 1;
+}
+
+void set_arguments(ob_kernel kernel, const ob_launch* launch) {
+  // A buffer that was released may have the handle of a new one, which must be set again.
+  const uint64_t releases = kernel->device.releases.load(std::memory_order_relaxed);
+  if (kernel->releases != releases) kernel->arguments.clear();
+  kernel->releases = releases;
+  cl_uint place = 0;
+  for (uint32_t i = 0; i < launch->argument_count; ++i) {
+    const ob_argument& argument = *ob_argument_of(launch, i);
+    switch (argument.kind) {
+      case OB_ARGUMENT_ADDRESS:
+        place += set_address(kernel, place, argument.address);
+        break;
+      case OB_ARGUMENT_VALUE:
+        set_argument(kernel, place++, argument.size, argument.value);
+        break;
+      case OB_ARGUMENT_LOCAL:
+        set_argument(kernel, place++, argument.size, nullptr);
+        break;
+      default:
+        fail(OB_INVALID_ARGUMENT, "Argument %u of kernel %s is of the unknown kind %d.", i,
+             kernel->name.c_str(), argument.kind);
+    }
+  }
 }
 
 }  // namespace
@@ -358,24 +413,7 @@ ob_status launch(ob_queue queue, const ob_launch* launch) {
     captured = std::make_shared<ob_kernel_t>(kernel->device, kernel->program, kernel->name);
     kernel = captured.get();
   }
-  cl_uint place = 0;
-  for (uint32_t i = 0; i < launch->argument_count; ++i) {
-    const ob_argument& argument = *ob_argument_of(launch, i);
-    switch (argument.kind) {
-      case OB_ARGUMENT_ADDRESS:
-        place += set_address(kernel, place, argument.address);
-        break;
-      case OB_ARGUMENT_VALUE:
-        set_argument(kernel, place++, argument.size, argument.value);
-        break;
-      case OB_ARGUMENT_LOCAL:
-        set_argument(kernel, place++, argument.size, nullptr);
-        break;
-      default:
-        fail(OB_INVALID_ARGUMENT, "Argument %u of kernel %s is of the unknown kind %d.", i,
-             kernel->name.c_str(), argument.kind);
-    }
-  }
+  set_arguments(kernel, launch);
   std::array<size_t, 3> global = {};
   std::array<size_t, 3> local = {};
   for (uint32_t i = 0; i < launch->dimensions; ++i) {

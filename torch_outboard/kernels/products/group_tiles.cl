@@ -29,10 +29,8 @@
 // NVIDIA's compiler heeds no limit of registers where it knows the size of groups.
 #ifdef OB_NVIDIA
 #define GROUP_KERNEL __kernel
-#define UNIT_KERNEL __kernel
 #else
 #define GROUP_KERNEL __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1)))
-#define UNIT_KERNEL __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1)))
 #endif
 #define ROWS (ROW_VECTORS * W)
 #define TILE_ROWS (DOWN * ROWS)

@@ -140,7 +140,8 @@ static inline ushort image_value(const __global ushort *from, int4 place, const 
 #define UNITS_OF(way) ((way) & VECTORS)
 #endif
 
-UNIT_KERNEL void group_tiles(PARAMETERS) {
+// NVIDIA's OpenCL runs no more than 256 work-items of a kernel that does not say how many.
+__kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tiles(PARAMETERS) {
   BEGIN
   __local uchar slices[MAX_OF(STAGES * STAGE_BYTES, RESULT_BYTES)] __attribute__((aligned(1024)));
   UNIT_SCRATCH

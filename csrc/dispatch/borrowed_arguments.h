@@ -1,0 +1,76 @@
+// Arguments on a stack whose tensors belong to the caller.
+//
+// A tensor that Python holds alone counts one reference. With the second one PyTorch takes the
+// interpreter lock to keep the Python object, and with its end again: together a seventh of the
+// host's time for an addition. A typed kernel has its arguments for the whole call, so they need
+// not be counted while they are on the stack.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace outboard {
+
+class BorrowedArguments {
+ public:
+  // An empty stack, which gets the arguments by `push`, in order.
+  BorrowedArguments(torch::jit::Stack& stack, size_t count) : stack_(stack) {
+    stack_.reserve(count + 2);
+  }
+  ~BorrowedArguments() { let_go(); }
+  BorrowedArguments(const BorrowedArguments&) = delete;
+  BorrowedArguments& operator=(const BorrowedArguments&) = delete;
+
+  template <class T>
+  void push(T&& argument) {
+    using Type = std::remove_cvref_t<T>;
+    if constexpr (std::is_same_v<Type, at::Tensor>) {
+      stack_.emplace_back(borrow(argument));
+    } else if constexpr (std::is_same_v<Type, std::optional<at::Tensor>>) {
+      argument.has_value() ? stack_.emplace_back(borrow(*argument)) : stack_.emplace_back();
+    } else {
+      stack_.emplace_back(std::forward<T>(argument));
+    }
+    ++count_;
+  }
+
+  // Whether the arguments are borrowed: no longer once they are owned.
+  bool any() const noexcept { return count_ > 0; }
+  // Counts the references, for kernels that take their arguments off the stack.
+  void own() {
+    for (size_t i = 0; i < count_; ++i) {
+      if (!stack_[i].isTensor()) continue;
+      at::Tensor counted = stack_[i].toTensor();
+      counted.unsafeReleaseTensorImpl();
+    }
+    count_ = 0;
+  }
+  // Takes the arguments off the stack, if they are still borrowed: the results remain.
+  void take_off() {
+    const auto count = static_cast<ptrdiff_t>(count_);
+    let_go();
+    stack_.erase(stack_.begin(), stack_.begin() + count);
+  }
+
+ private:
+  using Pointer = c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+
+  static at::Tensor borrow(const at::Tensor& tensor) {
+    return at::Tensor(Pointer::reclaim(tensor.unsafeGetTensorImpl()));
+  }
+  void let_go() noexcept {
+    for (size_t i = 0; i < count_; ++i) {
+      if (stack_[i].isTensor()) std::move(stack_[i]).toTensor().unsafeReleaseTensorImpl();
+    }
+    count_ = 0;
+  }
+
+  torch::jit::Stack& stack_;
+  size_t count_ = 0;
+};
+
+}  // namespace outboard
