@@ -23,8 +23,8 @@ class ConvolutionKernel final : public EngineKernel {
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
 
  private:
-  at::Tensor run_forward(const ConvolutionOperands& operands) const;
-  std::vector<at::Tensor> run_backward(const ConvolutionOperands& operands) const;
+  at::Tensor run_forward(const ConvolutionOperands& operands, at::MemoryFormat format) const;
+  std::vector<at::Tensor> run_backward(const ConvolutionOperands& operands, at::MemoryFormat format) const;
 
   const ConvolutionCall call_;
   const ConvolutionPasses passes_;
@@ -43,24 +43,26 @@ bool ConvolutionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device)
       !ConvolutionPasses::take(operands.gradient)) {
     return false;
   }
+  const at::MemoryFormat format = convolution_format(operands.input, operands.weight);
+  passes_.lay_out(operands);
   if (call_.backward()) {
-    overload_.finish(stack, run_backward(operands));
+    overload_.finish(stack, run_backward(operands, format));
   } else {
-    overload_.finish(stack, run_forward(operands));
+    overload_.finish(stack, run_forward(operands, format));
   }
   return true;
 }
 
-at::Tensor ConvolutionKernel::run_forward(const ConvolutionOperands& operands) const {
+at::Tensor ConvolutionKernel::run_forward(const ConvolutionOperands& operands, at::MemoryFormat format) const {
   const auto& [geometry, input, weight, bias] =
       std::tie(operands.geometry, operands.input, operands.weight, operands.bias);
   at::Tensor output = empty_on(input.device().index(), operands.output_sizes, input.scalar_type(),
-                               convolution_format(input, weight));
+                               format);
   passes_.write_result(geometry, input, weight, bias, output);
   return output;
 }
 
-std::vector<at::Tensor> ConvolutionKernel::run_backward(const ConvolutionOperands& operands) const {
+std::vector<at::Tensor> ConvolutionKernel::run_backward(const ConvolutionOperands& operands, at::MemoryFormat format) const {
   const auto& [geometry, input, weight, gradient] =
       std::tie(operands.geometry, operands.input, operands.weight, operands.gradient);
   const c10::DeviceIndex device = input.device().index();
@@ -68,7 +70,7 @@ std::vector<at::Tensor> ConvolutionKernel::run_backward(const ConvolutionOperand
   std::vector<at::Tensor> results(3);
   GradientPlanes kept;
   if (operands.wanted[0]) {
-    results[0] = empty_on(device, input.sizes(), dtype, convolution_format(input, weight));
+    results[0] = empty_on(device, input.sizes(), dtype, format);
     if (geometry.transposed) {
       passes_.write_output(geometry, gradient, weight, at::Tensor(), results[0]);
     } else {
@@ -82,7 +84,7 @@ std::vector<at::Tensor> ConvolutionKernel::run_backward(const ConvolutionOperand
     } else {
       passes_.write_weight(geometry, input, gradient, results[1], kept);
     }
-    results[1] = results[1].contiguous(convolution_format(input, weight));
+    results[1] = results[1].contiguous(format);
   }
   if (operands.wanted[2]) {
     results[2] = empty_on(device, {operands.output_sizes[1]}, dtype);

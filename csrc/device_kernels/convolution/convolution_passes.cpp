@@ -183,6 +183,10 @@ ConvolutionPasses::ConvolutionPasses(const std::string& source, const std::strin
                                      const std::string& groups)
     : source_(source), planes_(planes), groups_(groups) {}
 
+void ConvolutionPasses::lay_out(ConvolutionOperands& operands) const {
+  lay_out_for_groups(operands, groups_);
+}
+
 void ConvolutionPasses::write_result(const ConvolutionGeometry& geometry, const at::Tensor& input,
                                      const at::Tensor& weight, const at::Tensor& bias,
                                      const at::Tensor& result,

@@ -29,6 +29,9 @@ class ConvolutionPasses {
                     const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& result,
                     const BoundEpilogue* epilogue = nullptr) const;
 
+  // Lays operands out as the passes want them; results keep the format of the ones before.
+  void lay_out(ConvolutionOperands& operands) const;
+
   void write_output(const ConvolutionGeometry& geometry, const at::Tensor& input,
                     const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& output,
                     const BoundEpilogue* epilogue = nullptr) const;

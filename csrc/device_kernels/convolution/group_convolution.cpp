@@ -6,6 +6,7 @@
 
 #include "device_kernels/convolution/convolution_passes.h"
 #include "device_kernels/product/groups/group_tiles.h"
+#include "device_kernels/product/groups/unit_tiles.h"
 
 namespace outboard {
 namespace {
@@ -48,7 +49,22 @@ int64_t nearest(const ImageAxes& axes) {
   return axes.other[0];
 }
 
-int64_t way(bool along) { return along ? GroupTiles::kAlongDepth : 0; }
+int64_t way(bool along, bool vectors) {
+  return (along ? GroupTiles::kAlongDepth : 0) + (vectors ? GroupTiles::kVectors : 0);
+}
+
+// Whether 16 bytes of a tensor hold channels of one place, at addresses that are multiples of it.
+bool has_channel_vectors(const at::Tensor& tensor) {
+  constexpr int64_t kBytes = 16;
+  const auto bytes = static_cast<int64_t>(tensor.element_size());
+  if (bytes != 2 || !has_channels_last(tensor)) return false;
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    if (d != 1 && tensor.size(d) > 1 && tensor.stride(d) * bytes % kBytes != 0) return false;
+  }
+  return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % kBytes == 0;
+}
+
+bool fills_vectors(int64_t channels) { return channels % 8 == 0; }
 
 ImageOperand image_of(const at::Tensor& image) {
   ImageOperand operand = {};
@@ -107,7 +123,26 @@ Remainder remainder_of(int64_t first, int64_t size, int64_t kernel, int64_t step
   return result;
 }
 
+// Elements of patches from which on it takes less time to lay operands out once than to read
+// elements one by one.
+constexpr int64_t kManyPatchElements = int64_t{1} << 23;
+
 }  // namespace
+
+void lay_out_for_groups(ConvolutionOperands& operands, const std::string& text) {
+  const at::Tensor& weight = operands.weight;
+  const int64_t dimensions = weight.dim(), groups = operands.geometry.groups;
+  if (dimensions < 4 || !fills_vectors(weight.size(1)) || !fills_vectors(weight.size(0) / groups) ||
+      !uses_matrix_units(weight.device().index(), weight.scalar_type(), text)) {
+    return;
+  }
+  const int64_t places = c10::multiply_integers(operands.output_sizes) / operands.output_sizes[1];
+  if (places * weight.numel() / weight.size(0) < kManyPatchElements) return;
+  const auto format = dimensions == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d;
+  for (at::Tensor* each : {&operands.input, &operands.weight, &operands.gradient}) {
+    if (each->defined()) *each = each->contiguous(format);
+  }
+}
 
 bool write_output_by_groups(const ConvolutionGeometry& geometry, const at::Tensor& input,
                             const at::Tensor& weight, const at::Tensor& bias,
@@ -140,8 +175,11 @@ bool write_output_by_groups(const ConvolutionGeometry& geometry, const at::Tenso
       narrow(output.size(0), positions),     narrow(output.stride(0), strides_of(output)),
       static_cast<int32_t>(input.stride(0)), narrow(geometry.stride),
       narrow(negative(geometry.padding)),    0};
-  const GroupTiles::Ways ways = {way(nearest(image.depth) < layout.left.row),
-                                 way(has_channels_last(input))};
+  const bool filled = fills_vectors(weight.size(1));
+  const GroupTiles::Ways ways = {
+      way(nearest(image.depth) < layout.left.row,
+          filled && has_channels_last(input) && has_channel_vectors(weight)),
+      way(has_channels_last(input), filled && has_channel_vectors(input))};
   tiles->convolve(layout, image, ways, scalars,
                   {weight.const_data_ptr(), input.const_data_ptr(), output.mutable_data_ptr(),
                    address_of(bias)},
@@ -201,8 +239,9 @@ bool write_input_by_groups(const ConvolutionGeometry& geometry, const at::Tensor
                          narrow(kOnes),
                          narrow(shift),
                          0};
-        const GroupTiles::Ways ways = {way(nearest(image.depth) < layout.left.row),
-                                       way(has_channels_last(output))};
+        const GroupTiles::Ways ways = {
+            way(nearest(image.depth) < layout.left.row, has_channel_vectors(weight)),
+            way(has_channels_last(output), fills_vectors(channels) && has_channel_vectors(output))};
         const int64_t begin = dot(at, strides);
         tiles->convolve(layout, image, ways, scalars,
                         {element(weight, dot(first, weight_strides)), output.const_data_ptr(),
@@ -242,8 +281,11 @@ bool write_weight_by_groups(const ConvolutionGeometry& geometry, const at::Tenso
                    narrow(geometry.dilation),
                    narrow(kNone),
                    has_channels_last(input)};
-  const GroupTiles::Ways ways = {way(nearest(image.depth) < layout.left.row),
-                                 way(!has_channels_last(input))};
+  const GroupTiles::Ways ways = {
+      way(nearest(image.depth) < layout.left.row,
+          (geometry.groups == 1 || fills_vectors(layout.rows)) && has_channel_vectors(output)),
+      way(!has_channels_last(input),
+          fills_vectors(weight.size(1)) && has_channel_vectors(input))};
   tiles->convolve(
       layout, image, ways, ProductScalars(),
       {output.const_data_ptr(), input.const_data_ptr(), weight.mutable_data_ptr(), nullptr});

@@ -70,13 +70,17 @@ def convolutions() -> Iterator[tuple[str, Function, list[torch.Tensor]]]:
     shapes = {
         "3 x 3": ((2, 20, 13, 15), (24, 20, 3, 3), {"padding": 1}),
         "7 x 7, stride 2": ((2, 3, 21, 19), (16, 3, 7, 7), {"padding": 3, "stride": 2}),
+        "3 x 3 of vectors": ((2, 24, 13, 15), (40, 24, 3, 3), {"padding": 1, "stride": 2}),
+        # Large enough to be laid out with channels last.
+        "large": ((3, 64, 70, 72), (24, 64, 3, 3), {"padding": 1}),
         "1 x 1": ((3, 32, 9, 8), (40, 32, 1, 1), {}),
         "groups": ((2, 16, 11, 12), (20, 8, 3, 3), {"groups": 2, "dilation": 2}),
     }
     for name, (image, weight, options) in shapes.items():
         tensors = [torch.randn(image), torch.randn(weight) / 8]
         last = [x.to(memory_format=torch.channels_last) for x in tensors]
-        for layout, operands in (("", tensors), (", channels last", last)):
+        layouts = [("", tensors)] if name == "large" else [("", tensors), (", channels last", last)]
+        for layout, operands in layouts:
             forward = lambda x, w, options=options: functional.conv2d(x, w, **options)  # noqa: E731
             yield f"conv2d {name}{layout}", forward, operands
             yield f"gradient of image, {name}{layout}", backward(0, **options), operands

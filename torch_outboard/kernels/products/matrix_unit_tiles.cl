@@ -135,10 +135,44 @@ static inline ushort image_value(const __global ushort *from, int4 place, const 
                      (uint)place.z < (uint)image->size[1] && (uint)place.w < (uint)image->size[2];
   return inside ? from[place.x] : (ushort)0;
 }
-#define UNITS_OF(way) 0
-#else
-#define UNITS_OF(way) ((way) & VECTORS)
+
+// Copies units of a slice of the image: 8 channels of one place, along the depth or along lines.
+static inline void copy_image_units(LocalAddress to, const __global ushort *from, const int way,
+                                    const int tile_lines, int item, const __local int4 *line_places,
+                                    const __local int4 *depth_places, const Image *image) {
+  UNIT_UNROLL
+  for (int e = 0; e < tile_lines * LINE_UNITS / UNIT_ITEMS; ++e) {
+    const int number = item + e * UNIT_ITEMS;
+    const int along = way & ALONG_DEPTH;
+    const int unit = along ? number % LINE_UNITS : number % (tile_lines / 8);
+    const int other = along ? number / LINE_UNITS : number / (tile_lines / 8);
+    const int at = along ? unit_along_depth(other, unit) : unit_along_lines(unit, other);
+    const int4 place = line_places[along ? other : unit * 8] + depth_places[along ? unit * 8 : other];
+    const int inside = (uint)place.y < (uint)image->size[0] &&
+                       (uint)place.z < (uint)image->size[1] && (uint)place.w < (uint)image->size[2];
+    COPY_ASYNC(to + at * 16, from + (inside ? place.x : 0), inside ? 16 : 0);
+  }
+}
+
+// Copies units of a slice of the other operand, whose elements along the depth are at `places`.
+static inline void copy_units_at(LocalAddress to, const __global ushort *from, const int way,
+                                 const int tile_lines, int item, I lines, I depths, I line_stride,
+                                 const __local int *places) {
+  UNIT_UNROLL
+  for (int e = 0; e < tile_lines * LINE_UNITS / UNIT_ITEMS; ++e) {
+    const int number = item + e * UNIT_ITEMS;
+    const int along = way & ALONG_DEPTH;
+    const int unit = along ? number % LINE_UNITS : number % (tile_lines / 8);
+    const int other = along ? number / LINE_UNITS : number / (tile_lines / 8);
+    const int at = along ? unit_along_depth(other, unit) : unit_along_lines(unit, other);
+    const int line = along ? other : unit * 8, depth = along ? unit * 8 : other;
+    const I rest = depth < depths ? lines - line : 0;
+    const int bytes = along ? (rest > 0 ? 16 : 0) : (int)clamp(rest, (I)0, (I)8) * 2;
+    COPY_ASYNC(to + at * 16, from + (bytes > 0 ? line * line_stride + places[depth] : 0), bytes);
+  }
+}
 #endif
+#define UNITS_OF(way) ((way) & VECTORS)
 
 // NVIDIA's OpenCL runs no more than 256 work-items of a kernel that does not say how many.
 __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tiles(PARAMETERS) {
@@ -225,8 +259,16 @@ __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tile
     if (k < depth) {
 #ifdef IMAGE
       const int kept = (int)(k % KEPT);
+      if (UNITS_OF(LEFT_WAY)) {
+        copy_units_at(left_to, left_from, LEFT_WAY, UNIT_ROWS, item, l.rows - first_row, depth - k,
+                      l.left.row, left_places + kept);
+      }
+      if (UNITS_OF(RIGHT_WAY)) {
+        copy_image_units(left_to + LEFT_BYTES, right_from, RIGHT_WAY, UNIT_COLUMNS, item,
+                         column_places, depth_places + kept, &source);
+      }
       UNIT_UNROLL
-      for (int e = 0; e < LEFT_PAIRS; ++e) {
+      for (int e = 0; e < LEFT_PAIRS && !UNITS_OF(LEFT_WAY); ++e) {
         const int2 pair = pair_of(LEFT_WAY, UNIT_ROWS, item, e);
         const int along = LEFT_WAY & ALONG_DEPTH;
         const int line = pair.x + !along, at = pair.y + (along ? 1 : 0);
@@ -240,7 +282,7 @@ __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tile
         left_pairs[e] = word_of(first, second);
       }
       UNIT_UNROLL
-      for (int e = 0; e < RIGHT_PAIRS; ++e) {
+      for (int e = 0; e < RIGHT_PAIRS && !UNITS_OF(RIGHT_WAY); ++e) {
         const int2 pair = pair_of(RIGHT_WAY, UNIT_COLUMNS, item, e);
         const int along = RIGHT_WAY & ALONG_DEPTH;
         const int line = pair.x + !along, at = pair.y + (along ? 1 : 0);
@@ -320,7 +362,8 @@ __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tile
 #endif
 
   // Results go through local memory, a row of warps after the other, so that neighbours store
-  // neighbours.
+  // neighbours: columns, or rows where these are so in memory.
+  const int by_rows = l.out.row == 1 && l.out.column != 1;
   __local float *results = (__local float *)slices;
   const int g = item % 32 / 4, t = item % 4;
   for (int turn = 0; turn < WARPS_DOWN; ++turn) {
@@ -338,7 +381,8 @@ __kernel __attribute__((reqd_work_group_size(UNIT_ITEMS, 1, 1))) void group_tile
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (int v = item; v < WARP_ROWS * UNIT_COLUMNS / W; v += UNIT_ITEMS) {
-      const int in_tile = v % (UNIT_COLUMNS / W) * W, line = v / (UNIT_COLUMNS / W);
+      const int in_tile = (by_rows ? v / WARP_ROWS : v % (UNIT_COLUMNS / W)) * W;
+      const int line = by_rows ? v % WARP_ROWS : v / (UNIT_COLUMNS / W);
       const I row = first_row + turn * WARP_ROWS + line;
       const I column = first_column + in_tile;
       if (row >= l.rows || column >= l.columns) continue;
