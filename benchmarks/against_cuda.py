@@ -4,8 +4,9 @@
 
 For a machine with an NVIDIA GPU, an OpenCL driver for it, and a PyTorch that is built for CUDA.
 Both sides use the same GPU and take turns. Float32 is computed without the rounding of
-TensorFloat-32, which the kit's kernels do not do either; the group `halves` is float16 and bfloat16,
-and the steps of `autocast` run in `torch.autocast` with bfloat16. Tensors are several times as large as a
+TensorFloat-32, which the kit's kernels do not do either. The group `halves` is float16 and bfloat16.
+Steps of `autocast` run in `torch.autocast` with bfloat16; those of `compiled` have a network that
+each side's `torch.compile` compiled. Tensors are several times as large as a
 GPU's cache. What fails is printed, and the next one measured.
 """
 
@@ -19,6 +20,7 @@ import torch
 from torch.nn import functional
 
 from benchmarks.paired import Work, compare, save
+from benchmarks.training_steps import NETWORKS, training
 from benchmarks.training_steps import WORKS as STEPS
 
 ELEMENTS = 64 << 20  # 256 MiB of float32
@@ -215,6 +217,10 @@ GROUPS: dict[str, dict[str, Work]] = {
     "steps": {name: step(STEPS[name]) for name in LARGE_STEPS},
     "autocast": {
         f"{name}, autocast": step(STEPS[name], autocast=True) for name in ("MLP", *LARGE_STEPS)
+    },
+    "compiled": {
+        f"{name}, compiled": step(training(*NETWORKS[name], compiled=True))
+        for name in ("MLP", "small GPT")
     },
 }
 WORKS = {name: work for group in GROUPS.values() for name, work in group.items()}

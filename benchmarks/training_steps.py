@@ -108,7 +108,11 @@ class Gpt(nn.Module):
 
 
 def training(
-    model: Callable[[], nn.Module], inputs: Callable[[], torch.Tensor], classes: int
+    model: Callable[[], nn.Module],
+    inputs: Callable[[], torch.Tensor],
+    classes: int,
+    *,
+    compiled: bool = False,
 ) -> Work:
     """A step on one batch of random data; every output position has a class to learn."""
 
@@ -119,6 +123,8 @@ def training(
         y = torch.randint(classes, positions).flatten().to(device)
         x = x.to(device)
         net = model().to(device)
+        if compiled:
+            net.compile()
         optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
 
         def step() -> None:
@@ -138,13 +144,15 @@ def _digit_net() -> nn.Module:
     return DigitNet()
 
 
-WORKS: dict[str, Work] = {
-    "CNN of the demo": training(_digit_net, lambda: torch.randn(64, 1, 8, 8), 10),
-    "MLP": training(Mlp, lambda: torch.randn(64, 784), 10),
-    "ResNet-18, 8 x 3 x 64 x 64": training(ResNet18, lambda: torch.randn(8, 3, 64, 64), 1000),
-    "small GPT": training(Gpt, lambda: torch.randint(1000, (8, 128)), 1000),
-    "ResNet-18, 8 x 3 x 224 x 224": training(ResNet18, lambda: torch.randn(8, 3, 224, 224), 1000),
+# Networks, what they are given, and how many classes they tell apart.
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], Callable[[], torch.Tensor], int]] = {
+    "CNN of the demo": (_digit_net, lambda: torch.randn(64, 1, 8, 8), 10),
+    "MLP": (Mlp, lambda: torch.randn(64, 784), 10),
+    "ResNet-18, 8 x 3 x 64 x 64": (ResNet18, lambda: torch.randn(8, 3, 64, 64), 1000),
+    "small GPT": (Gpt, lambda: torch.randint(1000, (8, 128)), 1000),
+    "ResNet-18, 8 x 3 x 224 x 224": (ResNet18, lambda: torch.randn(8, 3, 224, 224), 1000),
 }
+WORKS: dict[str, Work] = {name: training(*network) for name, network in NETWORKS.items()}
 
 if __name__ == "__main__":
     run_as_command(__doc__ or "", "benchmarks.training_steps", WORKS)

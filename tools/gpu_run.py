@@ -30,7 +30,7 @@ CUDA = "{python} -m benchmarks.against_cuda --rounds 5"
 
 @dataclass(frozen=True)
 class Step:
-    """A command line; `{python}` and `{jobs}` are replaced. `emulated` is what runs without a GPU."""
+    """A command line, in which `{python}` and `{jobs}` are replaced; `emulated`: without a GPU."""
 
     name: str
     command: str
@@ -53,6 +53,7 @@ STEPS = (
     Step("launches against CUDA", f"{CUDA} --group launches --save gpu-launches", 60),
     Step("products against CUDA", f"{CUDA} --group products --save gpu-products", 60),
     Step("steps against CUDA", f"{CUDA} --group steps --save gpu-steps", 60),
+    Step("compiled steps against CUDA", f"{CUDA} --group compiled --save gpu-compiled", 120),
     Step("tests of kernels", f"{PYTEST} tests/device_kernels", 280),
     Step("operators against CUDA", f"{CUDA} --group operators --save gpu-operators", 120),
     Step("tests of the contract", f"{PYTEST} tests/drivers", 200),

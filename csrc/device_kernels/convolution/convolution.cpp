@@ -24,7 +24,8 @@ class ConvolutionKernel final : public EngineKernel {
 
  private:
   at::Tensor run_forward(const ConvolutionOperands& operands, at::MemoryFormat format) const;
-  std::vector<at::Tensor> run_backward(const ConvolutionOperands& operands, at::MemoryFormat format) const;
+  std::vector<at::Tensor> run_backward(const ConvolutionOperands& operands,
+                                       at::MemoryFormat format) const;
 
   const ConvolutionCall call_;
   const ConvolutionPasses passes_;
@@ -53,16 +54,18 @@ bool ConvolutionKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device)
   return true;
 }
 
-at::Tensor ConvolutionKernel::run_forward(const ConvolutionOperands& operands, at::MemoryFormat format) const {
+at::Tensor ConvolutionKernel::run_forward(const ConvolutionOperands& operands,
+                                          at::MemoryFormat format) const {
   const auto& [geometry, input, weight, bias] =
       std::tie(operands.geometry, operands.input, operands.weight, operands.bias);
-  at::Tensor output = empty_on(input.device().index(), operands.output_sizes, input.scalar_type(),
-                               format);
+  at::Tensor output =
+      empty_on(input.device().index(), operands.output_sizes, input.scalar_type(), format);
   passes_.write_result(geometry, input, weight, bias, output);
   return output;
 }
 
-std::vector<at::Tensor> ConvolutionKernel::run_backward(const ConvolutionOperands& operands, at::MemoryFormat format) const {
+std::vector<at::Tensor> ConvolutionKernel::run_backward(const ConvolutionOperands& operands,
+                                                        at::MemoryFormat format) const {
   const auto& [geometry, input, weight, gradient] =
       std::tie(operands.geometry, operands.input, operands.weight, operands.gradient);
   const c10::DeviceIndex device = input.device().index();

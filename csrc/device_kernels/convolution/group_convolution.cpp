@@ -138,7 +138,8 @@ void lay_out_for_groups(ConvolutionOperands& operands, const std::string& text) 
   }
   const int64_t places = c10::multiply_integers(operands.output_sizes) / operands.output_sizes[1];
   if (places * weight.numel() / weight.size(0) < kManyPatchElements) return;
-  const auto format = dimensions == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d;
+  const auto format =
+      dimensions == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::ChannelsLast3d;
   for (at::Tensor* each : {&operands.input, &operands.weight, &operands.gradient}) {
     if (each->defined()) *each = each->contiguous(format);
   }
@@ -284,8 +285,7 @@ bool write_weight_by_groups(const ConvolutionGeometry& geometry, const at::Tenso
   const GroupTiles::Ways ways = {
       way(nearest(image.depth) < layout.left.row,
           (geometry.groups == 1 || fills_vectors(layout.rows)) && has_channel_vectors(output)),
-      way(!has_channels_last(input),
-          fills_vectors(weight.size(1)) && has_channel_vectors(input))};
+      way(!has_channels_last(input), fills_vectors(weight.size(1)) && has_channel_vectors(input))};
   tiles->convolve(
       layout, image, ways, ProductScalars(),
       {output.const_data_ptr(), input.const_data_ptr(), weight.mutable_data_ptr(), nullptr});

@@ -16,8 +16,8 @@ namespace {
 
 using at::ScalarType;
 
-// The depth of a slice, warps of a group, and slices in local memory. A warpgroup has four warps, one
-// below the other. Speeds are those of a product of 4096 x 4096 x 4096 on an H100.
+// The depth of a slice, warps of a group, and slices in local memory. A warpgroup has four warps,
+// one below the other. Speeds are those of a product of 4096 x 4096 x 4096 on an H100.
 struct UnitTile {
   int rows, columns, depth, down, across, stages;
   int registers, at_once, speed;
@@ -64,8 +64,10 @@ bool multiplies_right(c10::DeviceIndex device, ScalarType dtype, const std::stri
   layout.rows = layout.columns = layout.depth = layout.inner_depth = layout.inner_columns = kSize;
   layout.left = layout.right = layout.out = {0, kSize, 1, 0};
   // Tables of kernels know it by its address: it stays.
-  const auto& tiles = *new GroupTiles(device, dtype, /*wide=*/false, /*side=*/16, /*units=*/true, text);
-  tiles.multiply(layout, {}, {a.const_data_ptr(), b.const_data_ptr(), out.mutable_data_ptr(), nullptr});
+  const auto& tiles =
+      *new GroupTiles(device, dtype, /*wide=*/false, /*side=*/16, /*units=*/true, text);
+  tiles.multiply(layout, {},
+                 {a.const_data_ptr(), b.const_data_ptr(), out.mutable_data_ptr(), nullptr});
   return out.cpu().to(at::kFloat).equal(at::mm(left.to(at::kFloat), right.to(at::kFloat)));
 }
 
