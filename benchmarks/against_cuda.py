@@ -4,7 +4,7 @@
 
 For a machine with an NVIDIA GPU, an OpenCL driver for it, and a PyTorch that is built for CUDA.
 Both sides use the same GPU and take turns. Float32 is computed without the rounding of
-TensorFloat-32, which the kit's kernels do not do either. The group `halves` is float16 and bfloat16.
+TensorFloat-32, which the kit's kernels do not do either. The group `halves` is of 16-bit types.
 Steps of `autocast` run in `torch.autocast` with bfloat16; those of `compiled` have a network that
 each side's `torch.compile` compiled. Tensors are several times as large as a
 GPU's cache. What fails is printed, and the next one measured.
