@@ -1,4 +1,5 @@
 // Programs, kernels and launches.
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -392,6 +393,11 @@ ob_status kernel_attributes(ob_kernel kernel, ob_kernel_attributes* attributes) 
   cl_ulong local_memory = 0;
   info(CL_KERNEL_WORK_GROUP_SIZE, largest);
   info(CL_KERNEL_LOCAL_MEM_SIZE, local_memory);
+  // NVIDIA's OpenCL answers 256 for kernels that it runs in larger groups, and refuses a launch
+  // that it can't run.
+  if (kernel->device.nvidia_version != 0) {
+    largest = std::max<size_t>(largest, kernel->device.properties.max_work_group_size);
+  }
   attributes->max_work_group_size = static_cast<uint32_t>(largest);
   attributes->local_memory = static_cast<uint32_t>(local_memory);
   return OB_OK;
