@@ -25,8 +25,8 @@ bool write_weight_by_groups(const ConvolutionGeometry& geometry, const at::Tenso
                             const at::Tensor& output, const at::Tensor& weight,
                             const std::string& text);
 
-// Lays operands out with the channels of a place side by side, where matrix units then read 16 bytes
-// at once and the convolution is large enough to be worth it.
+// Lays operands out with the channels of a place side by side, where matrix units then read 16
+// bytes at once and the convolution is large enough to be worth it.
 void lay_out_for_groups(ConvolutionOperands& operands, const std::string& text);
 
 }  // namespace outboard
