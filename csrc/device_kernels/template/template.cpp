@@ -95,6 +95,7 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
   add_name("group_lanes", Kind::kNumber);
   add_name("deterministic", Kind::kNumber);
   add_name("processors", Kind::kNumber);
+  add_name("matrix_units", Kind::kNumber);
   for (std::string name : row.texts("operands")) {
     Tensor tensor;
     tensor.optional = name.back() == '?';

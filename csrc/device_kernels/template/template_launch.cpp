@@ -16,6 +16,9 @@ namespace {
 // A grid of work-groups is at most so many per compute unit; each then takes several items.
 constexpr uint64_t kGroupsPerUnit = 64;
 
+// A constant that limits the registers of a work-item.
+constexpr const char* kRegisters = "OB_REGISTERS";
+
 template <class Index>
 struct Layout {
   Index dims = 0;
@@ -69,8 +72,14 @@ const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
     for (const Named& named : numbers_) source.numbers.push_back(named.name);
     for (const Named& named : reals_) source.reals.push_back(named.name);
     for (const Named& named : lists_) source.lists.push_back(named.name);
+    std::string options;
     for (size_t i = 0; i < constants_.size(); ++i) {
-      source.constants.emplace_back(constants_[i].name, key.values[tensors_.size() + i]);
+      const int64_t number = key.values[tensors_.size() + i];
+      if (constants_[i].name == kRegisters) {  // drivers look for it there
+        options = c10::str(" -D", kRegisters, "=", number);
+      } else {
+        source.constants.emplace_back(constants_[i].name, number);
+      }
     }
     source.text = source_;
     source.moves_items = tensors_[0].items;
@@ -86,9 +95,10 @@ const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
     }
     source.local = group_lanes(call.device);
     const std::string text = source.program();
+    options = source.options() + options;
     Kernels made;
     for (const Launch& launch : launches_) {
-      made.launches.push_back(&find_kernel(call.device, text, launch.kernel, source.options()));
+      made.launches.push_back(&find_kernel(call.device, text, launch.kernel, options));
     }
     return made;
   });

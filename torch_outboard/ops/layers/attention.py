@@ -3,13 +3,18 @@ takes where PyTorch's rules for CPU say so (csrc/cpu_kernels/operators/attention
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from torch_outboard.ops.row import FLOATS, Row
+import torch
+
+from torch_outboard.ops.row import FLOATS, Row, template
 from torch_outboard.ops.template import Launch, Result, templated
 
 # The programs know the size of a head; private memory holds some blocks of such rows.
 LARGEST_HEAD = 256
+# Registers hold a warp's 16 rows of such heads.
+LARGEST_UNIT_HEAD = 128
 
 MASKS = "float32 float64 float16 bfloat16 bool"
 
@@ -83,23 +88,32 @@ def _blocks(rows: str) -> dict[str, str]:
     }
 
 
-def _rows_for(double: bool) -> list[Row]:
-    accumulated = "float64" if double else "float32"
-    dtypes = FLOATS[3:] if double else FLOATS[:3]
+def _rows_for(
+    dtypes: Iterable[torch.dtype],
+    accumulated: str,
+    forward_source: str,
+    backward_source: str,
+    *,
+    forward_rows: str,
+    backward_rows: str,
+    conditions: Sequence[str] = (),
+) -> list[Row]:
+    conditions = [*conditions, *CONDITIONS]
     common: dict[str, Any] = {
         "numbers": NUMBERS,
         "reals": {"scale_value": "given(scale) ? scale : 0"},
         "constants": {"HEAD": "size(query, 3)", "CAUSAL": "is_causal", "ROWS": "rows"},
-        "conditions": CONDITIONS,
+        "conditions": conditions,
         "dtypes": dtypes,
         "vectors": True,
         "family": "attention",
     }
     forward = templated(
         "_scaled_dot_product_flash_attention_for_cpu",
-        "attention_tiles attention",
+        None,
         Launch("attend", "blocks", groups=True),
-        let=_blocks(rows_of_groups(4 if double else 8)),
+        source=forward_source,
+        let=_blocks(forward_rows),
         operands="query key value attn_mask?",
         accepts={"attn_mask": MASKS},
         strided="query key value attn_mask out logsumexp",
@@ -116,13 +130,14 @@ def _rows_for(double: bool) -> list[Row]:
     )
     backward = templated(
         "_scaled_dot_product_flash_attention_for_cpu_backward",
-        "attention_tiles attention_delta attention_backward",
+        None,
         [
             Launch("delta_of_rows", DELTA_GROUPS, groups=True),
             Launch("differentiate_keys", "key_blocks", groups=True),
             Launch("differentiate_queries", "blocks", groups=True),
         ],
-        let=_blocks(rows_of_groups(4)),
+        source=backward_source,
+        let=_blocks(backward_rows),
         operands="query key value attn_mask? grad_out out logsumexp",
         accepts={"attn_mask": MASKS, "logsumexp": accumulated},
         strided="query key value attn_mask out logsumexp grad_query grad_key grad_value",
@@ -135,7 +150,7 @@ def _rows_for(double: bool) -> list[Row]:
             **common,
             "numbers": {**NUMBERS, "all_rows": "numel(logsumexp)"},
             "conditions": [
-                *CONDITIONS,
+                *conditions,
                 "sizes(grad_out) == sizes(query) && sizes(out) == sizes(query)",
                 "sizes(logsumexp) == sizes(query)[:3]",
             ],
@@ -144,6 +159,49 @@ def _rows_for(double: bool) -> list[Row]:
     return [forward, backward]
 
 
+def _joined(*names: str) -> str:
+    return "".join(map(template, names))
+
+
+def _rows_by_items(double: bool) -> list[Row]:
+    return _rows_for(
+        FLOATS[3:] if double else FLOATS[:3],
+        "float64" if double else "float32",
+        _joined("attention_tiles", "attention"),
+        _joined("attention_tiles", "attention_delta", "attention_backward"),
+        forward_rows=rows_of_groups(4 if double else 8),
+        backward_rows=rows_of_groups(4),
+    )
+
+
+def _rows_by_matrix_units(dtype: torch.dtype) -> list[Row]:
+    """For GPUs that multiply such elements: each warp of 32 work-items has 16 rows."""
+    bfloat16 = dtype == torch.bfloat16
+    head = (
+        ("#define UNIT_BFLOAT16\n" if bfloat16 else "")
+        + f'#define MATRIX_UNITS "{"bf16" if bfloat16 else "f16"}"\n#define UNIT_ITEMS OB_LOCAL\n'
+        + _joined("matrix_units", "attention_tiles", "unit_attention_blocks")
+    )
+    rows = "group_lanes // 2"
+    return _rows_for(
+        (dtype,),
+        "float32",
+        head + template("unit_attention"),
+        head + _joined("attention_delta", "unit_attention_backward"),
+        forward_rows=rows,
+        backward_rows=rows,
+        conditions=[
+            "matrix_units && group_lanes >= 64 && group_lanes % 32 == 0",
+            f"size(query, 3) <= {LARGEST_UNIT_HEAD}",
+        ],
+    )
+
+
 def rows() -> list[Row]:
     """Every row."""
-    return [*_rows_for(double=False), *_rows_for(double=True)]
+    return [
+        *_rows_by_matrix_units(torch.float16),
+        *_rows_by_matrix_units(torch.bfloat16),
+        *_rows_by_items(double=False),
+        *_rows_by_items(double=True),
+    ]
