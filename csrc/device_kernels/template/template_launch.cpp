@@ -93,7 +93,7 @@ const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
       source.width = shape.width(
           static_cast<int>(std::max<size_t>(c10::elementSize(value_dtype(source.compute)), 4)));
     }
-    source.local = group_lanes(call.device);
+    source.local = lanes(call.device);
     const std::string text = source.program();
     options = source.options() + options;
     Kernels made;
@@ -102,6 +102,10 @@ const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
     }
     return made;
   });
+}
+
+int TemplateKernel::lanes(c10::DeviceIndex device) const {
+  return std::min(group_lanes(device), most_lanes_);
 }
 
 void TemplateKernel::add_index(const Call& call, LaunchArguments& arguments, int64_t number) {
@@ -231,7 +235,7 @@ void TemplateKernel::enqueue(Call& call) {
   for (const Call::Planned& planned : call.launches) {
     Grid grid;
     if (launches_[planned.launch].groups) {
-      const auto local = static_cast<uint64_t>(group_lanes(call.device));
+      const auto local = static_cast<uint64_t>(lanes(call.device));
       grid = Grid::linear(std::min(planned.items, units * kGroupsPerUnit) * local, local);
     } else {
       grid = Grid::linear(planned.items, shape.local);

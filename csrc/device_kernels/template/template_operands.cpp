@@ -142,7 +142,7 @@ bool TemplateKernel::prepare(Call& call, const torch::jit::Stack& stack) const {
     if (!tensors_[i].element.has_value()) continue;
     call.values[tensors_[i].slot] = ExpressionValue::of(call.tensors[i]);
   }
-  call.values[overload_.argument_count()] = ExpressionValue::of(int64_t{group_lanes(call.device)});
+  call.values[overload_.argument_count()] = ExpressionValue::of(int64_t{lanes(call.device)});
   call.values[overload_.argument_count() + 1] =
       ExpressionValue::of(at::globalContext().deterministicAlgorithms());
   call.values[overload_.argument_count() + 2] =

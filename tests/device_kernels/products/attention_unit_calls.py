@@ -41,7 +41,8 @@ def few_calls() -> Iterator[Call]:
     """What takes each path of the kernels; PoCL compiles one program for each size of heads."""
     yield "tails", operands(65, 70, 16, batch=2), {}
     yield "causal", operands(70, 65, 16), {"is_causal": True}
-    yield "one", operands(1, 1, 16), {}
+    yield "rows first", rows_first(operands(1, 17, 16)), {}
+    yield "expanded gradient", operands(20, 17, 16), {}
     yield "heads of 40", operands(33, 20, 40, heads=1, key_heads=1), {"is_causal": True}
     yield "heads of 8, not aligned", [x[..., :8] for x in operands(20, 70, 11)], {}
     yield "mask", operands(33, 70, 16), {"attn_mask": torch.randn(33, 70)}
@@ -57,6 +58,7 @@ def calls() -> Iterator[Call]:
     for size in (64, 128):
         tensors = operands(130, 200, size, batch=2)
         yield f"rows first, {size}", rows_first(tensors), {}
+        yield f"expanded gradient, {size}", tensors, {}
         yield f"not aligned, {size}", [x[..., :size] for x in operands(130, 200, size + 3)], {}
         yield f"scale, {size}", tensors, {"scale": 0.3}
         yield f"negative scale, {size}", tensors, {"scale": -0.3}
@@ -85,6 +87,8 @@ def results(
 
 def on_device(tensor: torch.Tensor) -> torch.Tensor:
     """With the same strides."""
+    if 0 in tensor.stride():
+        return on_device(tensor[..., :1]).expand(tensor.shape)
     moved = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="ocl")
     return moved.copy_(tensor)
 
@@ -97,9 +101,13 @@ def differences(call: Call, dtype: torch.dtype) -> Iterator[tuple[str, float]]:
     query = rounded[0]
     torch.manual_seed(1)
     gradient = torch.randn(query.shape).to(dtype)
+    if call[0].startswith("rows first"):
+        gradient = rows_first([gradient])[0]
+    if "expanded" in call[0]:
+        gradient = gradient[..., :1].expand(query.shape)
     expected = results([x.float() for x in rounded], gradient.float(), options)
     moved = {k: v.to("ocl") if isinstance(v, torch.Tensor) else v for k, v in options.items()}
-    actual = results([on_device(x) for x in rounded], gradient.to("ocl"), moved)
+    actual = results([on_device(x) for x in rounded], on_device(gradient), moved)
     names = ("output", "gradient of query", "gradient of key", "gradient of value")
     for name, want, got in zip(names, expected, actual, strict=True):
         # Where one key has all the weight, gradients are differences of rounded numbers.

@@ -64,6 +64,9 @@ typedef uint LocalAddress;
                : "r"(to), "r"((unit).x), "r"((unit).y), "r"((unit).z), "r"((unit).w) \
                : "memory")
 
+// Where the condition is that of a whole warp: instructions of others may be left out.
+#define WARP_IF(condition) if (condition)
+
 // Two floats, rounded to nearest, as two elements.
 static inline uint rounded_pair(float first, float second) {
   uint pair;
@@ -200,6 +203,7 @@ EMULATION float4 multiply_add(float4 before, const __local uint *words) {
 #define SHUFFLE_XOR(to, value, mask)                            \
   EXCHANGE(unit_words[get_local_id(0)] = as_uint(value),        \
            to = as_float(unit_words[get_local_id(0) ^ (mask)]))
+#define WARP_IF(condition) if (1)  // barriers want all work-items of the group
 #define STORE_UNIT(to, unit) vstore4(unit, 0, (__local uint *)(to))
 
 static inline uint rounded_bits(float x) {

@@ -3,7 +3,8 @@ takes where PyTorch's rules for CPU say so (csrc/cpu_kernels/operators/attention
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -88,21 +89,39 @@ def _blocks(rows: str) -> dict[str, str]:
     }
 
 
+@dataclass(frozen=True)
+class Kernels:
+    """Kernels of the forward or of the backward.
+
+    Args:
+        source: their text.
+        rows: expression: rows of a block.
+        registers: expression: the most of a work-item.
+        strided: operands that are read as they lie, beside those that always are.
+        properties: of the row.
+    """
+
+    source: str
+    rows: str
+    registers: str = ""
+    strided: str = ""
+    properties: Mapping[str, Any] = field(default_factory=dict)
+
+    def constants(self) -> dict[str, str]:
+        known = {"HEAD": "size(query, 3)", "CAUSAL": "is_causal", "ROWS": "rows"}
+        return {**known, "OB_REGISTERS": self.registers} if self.registers else known
+
+
 def _rows_for(
     dtypes: Iterable[torch.dtype],
     accumulated: str,
-    forward_source: str,
-    backward_source: str,
-    *,
-    forward_rows: str,
-    backward_rows: str,
-    conditions: Sequence[str] = (),
+    conditions: Sequence[str],
+    forward_kernels: Kernels,
+    backward_kernels: Kernels,
 ) -> list[Row]:
-    conditions = [*conditions, *CONDITIONS]
     common: dict[str, Any] = {
         "numbers": NUMBERS,
         "reals": {"scale_value": "given(scale) ? scale : 0"},
-        "constants": {"HEAD": "size(query, 3)", "CAUSAL": "is_causal", "ROWS": "rows"},
         "conditions": conditions,
         "dtypes": dtypes,
         "vectors": True,
@@ -112,8 +131,9 @@ def _rows_for(
         "_scaled_dot_product_flash_attention_for_cpu",
         None,
         Launch("attend", "blocks", groups=True),
-        source=forward_source,
-        let=_blocks(forward_rows),
+        source=forward_kernels.source,
+        let=_blocks(forward_kernels.rows),
+        constants=forward_kernels.constants(),
         operands="query key value attn_mask?",
         accepts={"attn_mask": MASKS},
         strided="query key value attn_mask out logsumexp",
@@ -127,6 +147,7 @@ def _rows_for(
             ),
         ],
         **common,
+        **forward_kernels.properties,
     )
     backward = templated(
         "_scaled_dot_product_flash_attention_for_cpu_backward",
@@ -136,11 +157,13 @@ def _rows_for(
             Launch("differentiate_keys", "key_blocks", groups=True),
             Launch("differentiate_queries", "blocks", groups=True),
         ],
-        source=backward_source,
-        let=_blocks(backward_rows),
+        source=backward_kernels.source,
+        let=_blocks(backward_kernels.rows),
+        constants=backward_kernels.constants(),
         operands="query key value attn_mask? grad_out out logsumexp",
         accepts={"attn_mask": MASKS, "logsumexp": accumulated},
-        strided="query key value attn_mask out logsumexp grad_query grad_key grad_value",
+        strided="query key value attn_mask out logsumexp grad_query grad_key grad_value "
+        + backward_kernels.strided,
         results=[
             Result(f"grad_{name}", sizes=f"sizes({name})", strides=_turned(name))
             for name in ("query", "key", "value")
@@ -148,6 +171,7 @@ def _rows_for(
         temporaries=[Result("delta", sizes="numel(logsumexp)", dtype=accumulated)],
         **{
             **common,
+            **backward_kernels.properties,
             "numbers": {**NUMBERS, "all_rows": "numel(logsumexp)"},
             "conditions": [
                 *conditions,
@@ -167,10 +191,11 @@ def _rows_by_items(double: bool) -> list[Row]:
     return _rows_for(
         FLOATS[3:] if double else FLOATS[:3],
         "float64" if double else "float32",
-        _joined("attention_tiles", "attention"),
-        _joined("attention_tiles", "attention_delta", "attention_backward"),
-        forward_rows=rows_of_groups(4 if double else 8),
-        backward_rows=rows_of_groups(4),
+        CONDITIONS,
+        Kernels(_joined("attention_tiles", "attention"), rows_of_groups(4 if double else 8)),
+        Kernels(
+            _joined("attention_tiles", "attention_delta", "attention_backward"), rows_of_groups(4)
+        ),
     )
 
 
@@ -186,14 +211,22 @@ def _rows_by_matrix_units(dtype: torch.dtype) -> list[Row]:
     return _rows_for(
         (dtype,),
         "float32",
-        head + template("unit_attention"),
-        head + _joined("attention_delta", "unit_attention_backward"),
-        forward_rows=rows,
-        backward_rows=rows,
-        conditions=[
+        [
             "matrix_units && group_lanes >= 64 && group_lanes % 32 == 0",
             f"size(query, 3) <= {LARGEST_UNIT_HEAD}",
+            *CONDITIONS,
         ],
+        # Two groups of 256 work-items have a multiprocessor's 65536 registers, or three of 128.
+        Kernels(head + template("unit_attention"), rows, "size(query, 3) <= 64 ? 128 : 255"),
+        Kernels(
+            "#define STRIDED_GRADIENT\n"
+            + head
+            + _joined("attention_delta", "unit_attention_backward"),
+            rows,
+            "size(query, 3) <= 64 ? 168 : 255",
+            "grad_out",
+            {"most_lanes": 128},
+        ),
     )
 
 

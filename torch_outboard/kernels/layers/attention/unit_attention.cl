@@ -3,8 +3,6 @@
 // A warp has 16 queries. The sums of its scores have the order of a left operand, so probabilities
 // go from registers into the product with values.
 
-// Scores with a mask are scaled as they are in memory, since a mask may hold the least of all
-// numbers; those without by an argument of the exponential function.
 #if HAS_attn_mask
 #define EXPONENT(score, shift) (((score) - (shift)) * LOG2_E)
 #define NATURAL(largest) (largest)
@@ -33,7 +31,7 @@ __kernel void attend(OB_PARAMETERS) {
   const LocalAddress begin = LOCAL_ADDRESS(stages);
   const int lane_offset = LANE_OFFSET;
   const float factor = FACTOR;
-  const float rate = fmax(fabs(factor) * LOG2_E, 1e-30f);  // keys that don't count stay -infinity
+  const float rate = RATE;
   const ob_index blocks = (queries + ROWS - 1) / ROWS;
   OB_FOR_GROUPS(group) {
     // Those with the most keys begin first.
@@ -48,16 +46,11 @@ __kernel void attend(OB_PARAMETERS) {
     uint q[DEPTHS][4];
     read_left(q, (const __global ushort *)query + b * query_layout.stride[0] +
               h * query_layout.stride[1] + row * query_layout.stride[2], query_layout.stride[2],
-              height, item);
-    if (!HAS_attn_mask && factor < 0) {  // the largest score is looked for before scaling
-      UNIT_UNROLL
-      for (int d = 0; d < DEPTHS; ++d) {
-        UNIT_UNROLL
-        for (int i = 0; i < 4; ++i) q[d][i] ^= 0x80008000;
-      }
-    }
+              1, height, item);
+    TURN_SIGNS(q)
     float sums[UNITS][4], largest[2] = {NEVER, NEVER}, total[2] = {0, 0};
     CLEAR_SUMS(sums, UNITS)
+    const ob_index first_query = row + WARP_ROW;
     int stage = 0;
     for (ob_index first = 0; first < last; first += BLOCK) {
       WAIT_FOR_COPIES(0);
@@ -66,56 +59,47 @@ __kernel void attend(OB_PARAMETERS) {
         READ_BLOCK(first + BLOCK, stage ^ 1);
       }
       const LocalAddress lines = begin + stage * STAGE_BYTES;
-      float s[BLOCK / 8][4];
-      CLEAR_SUMS(s, BLOCK / 8)
-      MULTIPLY_LINES(s, BLOCK / 16, q, lines)
+      WARP_IF(!CAUSAL || first < first_query + 16) {
+        float s[BLOCK / 8][4];
+        CLEAR_SUMS(s, BLOCK / 8)
+        MULTIPLY_LINES(s, BLOCK / 16, q, lines)
 
-      const ob_index first_query = row + WARP_ROW;
-      if (HAS_attn_mask || first + BLOCK > keys || (CAUSAL && first + BLOCK > first_query + 1)) {
+        if (HAS_attn_mask || first + BLOCK > keys || (CAUSAL && first + BLOCK > first_query + 1)) {
+          FINISH_UNIT_SCORES(s, BLOCK / 8, b, h, first_query + g + n / 2 * 8,
+                             first + c * 8 + 2 * t + n % 2)
+        }
+
+        float most[2] = {largest[0], largest[1]};
         UNIT_UNROLL
         for (int c = 0; c < BLOCK / 8; ++c) {
+          most[0] = fmax(most[0], fmax(s[c][0], s[c][1]));
+          most[1] = fmax(most[1], fmax(s[c][2], s[c][3]));
+        }
+        COMBINE_QUAD(most, fmax)
+        UNIT_UNROLL
+        for (int r = 0; r < 2; ++r) {
+          const float shift = most[r] == NEVER ? 0 : most[r];
+          const float rescale = power_of_two(EXPONENT(largest[r], shift));
+          largest[r] = most[r];
+          total[r] *= rescale;
           UNIT_UNROLL
-          for (int n = 0; n < 4; ++n) {
-            const ob_index i = first_query + g + n / 2 * 8, j = first + c * 8 + 2 * t + n % 2;
-            const int counts = j < keys && (!CAUSAL || j <= i);
-            float score = s[c][n];
-            if (HAS_attn_mask) score *= factor;
-            if (HAS_attn_mask && counts && i < queries) score += MASK(b, h, i, j);
-            s[c][n] = counts ? score : NEVER;
+          for (int c = 0; c < BLOCK / 8; ++c) {
+            s[c][2 * r] = power_of_two(EXPONENT(s[c][2 * r], shift));
+            s[c][2 * r + 1] = power_of_two(EXPONENT(s[c][2 * r + 1], shift));
+            total[r] += s[c][2 * r] + s[c][2 * r + 1];
+          }
+          UNIT_UNROLL
+          for (int n = 0; n < UNITS; ++n) {
+            sums[n][2 * r] *= rescale;
+            sums[n][2 * r + 1] *= rescale;
           }
         }
-      }
-
-      float most[2] = {largest[0], largest[1]};
-      UNIT_UNROLL
-      for (int c = 0; c < BLOCK / 8; ++c) {
-        most[0] = fmax(most[0], fmax(s[c][0], s[c][1]));
-        most[1] = fmax(most[1], fmax(s[c][2], s[c][3]));
-      }
-      COMBINE_QUAD(most, fmax)
-      UNIT_UNROLL
-      for (int r = 0; r < 2; ++r) {
-        const float shift = most[r] == NEVER ? 0 : most[r];
-        const float rescale = power_of_two(EXPONENT(largest[r], shift));
-        largest[r] = most[r];
-        total[r] *= rescale;
         UNIT_UNROLL
-        for (int c = 0; c < BLOCK / 8; ++c) {
-          s[c][2 * r] = power_of_two(EXPONENT(s[c][2 * r], shift));
-          s[c][2 * r + 1] = power_of_two(EXPONENT(s[c][2 * r + 1], shift));
-          total[r] += s[c][2 * r] + s[c][2 * r + 1];
+        for (int c = 0; c < BLOCK / 16; ++c) {
+          uint p[4];
+          LEFT_OF_SUMS(p, s, c);
+          ADD_LINES(sums, p, lines + BLOCK_BYTES + c * (16 * LINE))
         }
-        UNIT_UNROLL
-        for (int n = 0; n < UNITS; ++n) {
-          sums[n][2 * r] *= rescale;
-          sums[n][2 * r + 1] *= rescale;
-        }
-      }
-      UNIT_UNROLL
-      for (int c = 0; c < BLOCK / 16; ++c) {
-        uint p[4];
-        LEFT_OF_SUMS(p, s, c);
-        ADD_LINES(sums, p, lines + BLOCK_BYTES + c * (16 * LINE))
       }
       stage ^= 1;
     }

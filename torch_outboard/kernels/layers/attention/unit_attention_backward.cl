@@ -5,16 +5,16 @@
 // multiplied twice, and nothing is added up by several groups.
 
 // Columns of scores that a warp has at once, in parts of 16.
-#define PARTS_AT_ONCE 2
+#define PARTS_AT_ONCE (HEAD <= 80 ? 2 : 1)
 
-// The logarithm of the sum of a row: powers of two without a mask. Of rows that are not there, or
-// have no keys, all probabilities are zero.
+// The logarithm of the sum of a row: of powers of two without a mask. Where a row is not there, or
+// has no keys, it is infinite, and all probabilities are zero.
 #if HAS_attn_mask
 #define KNOWN_UNIT 1.0f
-#define PROBABILITY(score, known, mask) power_of_two(((score) * factor + (mask) - (known)) * LOG2_E)
+#define PROBABILITY(score, known) power_of_two(((score) - (known)) * LOG2_E)
 #else
 #define KNOWN_UNIT LOG2_E
-#define PROBABILITY(score, known, mask) power_of_two(fma(score, rate, -(known)))
+#define PROBABILITY(score, known) power_of_two(fma(score, rate, -(known)))
 #endif
 #define KNOWN(there, b, h, i)                                                                    \
   known_of((there) ? logsumexp_load((b) * logsumexp_layout.stride[0] +                           \
@@ -27,13 +27,9 @@ INLINED float known_of(float logsumexp) {
 
 // Turns a score and the gradient of its probability into the probability and the gradient of the
 // scaled score.
-#define DIFFERENTIATE(p, g, b, h, i, j, known, minus)                                  \
-  {                                                                                    \
-    const int counts = (i) < queries && (j) < keys && (!CAUSAL || (j) <= (i));         \
-    const float mask = HAS_attn_mask && counts ? MASK(b, h, i, j) : 0;                 \
-    p = counts ? PROBABILITY(p, known, mask) : 0;                                      \
-    g = (p) * ((g) - (minus));                                                         \
-  }
+#define DIFFERENTIATE(p, g, known, minus) \
+  p = PROBABILITY(p, known);              \
+  g = (p) * ((g) - (minus))
 
 #define ROWS_OF(tensor, from, row) \
   (const __global ushort *)tensor + (from) + (row) * tensor##_layout.stride[2]
@@ -48,7 +44,7 @@ __kernel void differentiate_keys(OB_PARAMETERS) {
   const LocalAddress begin = LOCAL_ADDRESS(stages);
   const int lane_offset = LANE_OFFSET;
   const float factor = FACTOR;
-  const float rate = factor * LOG2_E;
+  const float rate = RATE;
   const ob_index blocks = (keys + ROWS - 1) / ROWS;
   const ob_index key_heads = heads / shared;
   OB_FOR_GROUPS(group) {
@@ -58,9 +54,11 @@ __kernel void differentiate_keys(OB_PARAMETERS) {
     const int width = (int)min((ob_index)ROWS, keys - first);
     uint k[DEPTHS][4], v[DEPTHS][4];
     read_left(k, ROWS_OF(key, b * key_layout.stride[0] + key_head * key_layout.stride[1], first),
-              key_layout.stride[2], width, item);
+              key_layout.stride[2], 1, width, item);
     read_left(v, ROWS_OF(value, b * value_layout.stride[0] + key_head * value_layout.stride[1],
-                         first), value_layout.stride[2], width, item);
+                         first), value_layout.stride[2], 1, width, item);
+    TURN_SIGNS(k)
+    const ob_index first_key = first + WARP_ROW;
     float grad_k[UNITS][4], grad_v[UNITS][4];
     CLEAR_SUMS(grad_k, UNITS)
     CLEAR_SUMS(grad_v, UNITS)
@@ -83,9 +81,10 @@ __kernel void differentiate_keys(OB_PARAMETERS) {
         const ob_index known_row = (b * heads + read_head) * queries + read_row;
         copy_rows(to, ROWS_OF(query, b * query_layout.stride[0] +
                               read_head * query_layout.stride[1], read_row),
-                  query_layout.stride[2], queries - read_row, item);
-        copy_rows(to + BLOCK_BYTES, (const __global ushort *)grad_out + known_row * HEAD, HEAD,
-                  queries - read_row, item);
+                  query_layout.stride[2], 1, queries - read_row, item);
+        copy_rows(to + BLOCK_BYTES, ROWS_OF(grad_out, b * grad_out_layout.stride[0] +
+                                            read_head * grad_out_layout.stride[1], read_row),
+                  grad_out_layout.stride[2], grad_out_layout.stride[3], queries - read_row, item);
         COMMIT_COPIES;
         if (item < BLOCK) {
           const int there = read_row + item < queries;
@@ -96,20 +95,24 @@ __kernel void differentiate_keys(OB_PARAMETERS) {
       if (n > 0) {
         const int stage = 1 - reading;
         const LocalAddress lines = begin + stage * STAGE_BYTES;
-        for (int part = 0; part < BLOCK; part += 16 * PARTS_AT_ONCE) {
+        for (int part = 0; part < BLOCK; part += 16 * PARTS_AT_ONCE)
+        WARP_IF(!CAUSAL || row + part + 16 * PARTS_AT_ONCE > first_key) {
           float p[2 * PARTS_AT_ONCE][4], ds[2 * PARTS_AT_ONCE][4];
           CLEAR_SUMS(p, 2 * PARTS_AT_ONCE)
           CLEAR_SUMS(ds, 2 * PARTS_AT_ONCE)
           MULTIPLY_LINES(p, PARTS_AT_ONCE, k, lines + part * LINE)
           MULTIPLY_LINES(ds, PARTS_AT_ONCE, v, lines + BLOCK_BYTES + part * LINE)
+          // Sums of keys that are not there are not stored.
+          if (HAS_attn_mask || (CAUSAL && row + part < first_key + 15)) {
+            FINISH_UNIT_SCORES(p, 2 * PARTS_AT_ONCE, b, h, row + part + c * 8 + 2 * t + n % 2,
+                               first_key + g + n / 2 * 8)
+          }
           UNIT_UNROLL
           for (int c = 0; c < 2 * PARTS_AT_ONCE; ++c) {
             UNIT_UNROLL
-            for (int m = 0; m < 4; ++m) {
-              const int at = part + c * 8 + 2 * t + m % 2;
-              const ob_index j = first + WARP_ROW + g + m / 2 * 8;
-              DIFFERENTIATE(p[c][m], ds[c][m], b, h, row + at, j, knowns[stage * BLOCK + at],
-                            minuses[stage * BLOCK + at])
+            for (int i = 0; i < 4; ++i) {
+              const int at = stage * BLOCK + part + c * 8 + 2 * t + i % 2;
+              DIFFERENTIATE(p[c][i], ds[c][i], knowns[at], minuses[at]);
             }
           }
           UNIT_UNROLL
@@ -151,7 +154,7 @@ __kernel void differentiate_queries(OB_PARAMETERS) {
   const LocalAddress begin = LOCAL_ADDRESS(stages);
   const int lane_offset = LANE_OFFSET;
   const float factor = FACTOR;
-  const float rate = factor * LOG2_E;
+  const float rate = RATE;
   const ob_index blocks = (queries + ROWS - 1) / ROWS;
   OB_FOR_GROUPS(group) {
     // Those with the most keys begin first.
@@ -166,8 +169,10 @@ __kernel void differentiate_queries(OB_PARAMETERS) {
     READ_BLOCK(0, 0);
     uint q[DEPTHS][4], o[DEPTHS][4];
     read_left(q, ROWS_OF(query, b * query_layout.stride[0] + h * query_layout.stride[1], row),
-              query_layout.stride[2], height, item);
-    read_left(o, (const __global ushort *)grad_out + known_row * HEAD, HEAD, height, item);
+              query_layout.stride[2], 1, height, item);
+    read_left(o, ROWS_OF(grad_out, b * grad_out_layout.stride[0] + h * grad_out_layout.stride[1],
+                         row), grad_out_layout.stride[2], grad_out_layout.stride[3], height, item);
+    TURN_SIGNS(q)
     float known[2], minus[2] = {0, 0};
     UNIT_UNROLL
     for (int r = 0; r < 2; ++r) {
@@ -175,6 +180,7 @@ __kernel void differentiate_queries(OB_PARAMETERS) {
       known[r] = KNOWN(i < height, b, h, row + i);
       if (i < height) minus[r] = delta_load(known_row + i);
     }
+    const ob_index first_query = row + WARP_ROW;
     float grad_q[UNITS][4];
     CLEAR_SUMS(grad_q, UNITS)
     int stage = 0;
@@ -185,19 +191,23 @@ __kernel void differentiate_queries(OB_PARAMETERS) {
         READ_BLOCK(first + BLOCK, stage ^ 1);
       }
       const LocalAddress lines = begin + stage * STAGE_BYTES;
-      for (int part = 0; part < BLOCK; part += 16 * PARTS_AT_ONCE) {
+      for (int part = 0; part < BLOCK; part += 16 * PARTS_AT_ONCE)
+      WARP_IF(!CAUSAL || first + part < first_query + 16) {
         float p[2 * PARTS_AT_ONCE][4], ds[2 * PARTS_AT_ONCE][4];
         CLEAR_SUMS(p, 2 * PARTS_AT_ONCE)
         CLEAR_SUMS(ds, 2 * PARTS_AT_ONCE)
         MULTIPLY_LINES(p, PARTS_AT_ONCE, q, lines + part * LINE)
         MULTIPLY_LINES(ds, PARTS_AT_ONCE, o, lines + BLOCK_BYTES + part * LINE)
+        const ob_index end = first + part + 16 * PARTS_AT_ONCE;
+        if (HAS_attn_mask || end > keys || (CAUSAL && end > first_query + 1)) {
+          FINISH_UNIT_SCORES(p, 2 * PARTS_AT_ONCE, b, h, first_query + g + n / 2 * 8,
+                             first + part + c * 8 + 2 * t + n % 2)
+        }
         UNIT_UNROLL
         for (int c = 0; c < 2 * PARTS_AT_ONCE; ++c) {
           UNIT_UNROLL
-          for (int m = 0; m < 4; ++m) {
-            const ob_index i = row + WARP_ROW + g + m / 2 * 8;
-            const ob_index j = first + part + c * 8 + 2 * t + m % 2;
-            DIFFERENTIATE(p[c][m], ds[c][m], b, h, i, j, known[m / 2], minus[m / 2])
+          for (int i = 0; i < 4; ++i) {
+            DIFFERENTIATE(p[c][i], ds[c][i], known[i / 2], minus[i / 2]);
           }
         }
         UNIT_UNROLL

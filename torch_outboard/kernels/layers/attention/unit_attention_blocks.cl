@@ -22,18 +22,18 @@
 
 #define INLINED static inline __attribute__((always_inline))
 
-// `rows` rows, of a block, to local memory; the other lines become zero. Without alignment, elements
-// are read one by one.
-INLINED void copy_rows(LocalAddress to, const __global ushort *from, ob_index step, ob_index rows,
-                       int item) {
-  const int aligned = (size_t)from % 16 == 0 && step % 8 == 0;
+// `rows` rows, of a block, to local memory; the other lines become zero. Rows are `step` apart, and
+// elements `element_step`. Without alignment, elements are read one by one.
+INLINED void copy_rows(LocalAddress to, const __global ushort *from, ob_index step,
+                       const ob_index element_step, ob_index rows, int item) {
+  const int aligned = (size_t)from % 16 == 0 && step % 8 == 0 && element_step == 1;
   UNIT_UNROLL
   for (int e = 0; e < (BLOCK * UNITS + OB_LOCAL - 1) / OB_LOCAL; ++e) {
     const int number = item + e * OB_LOCAL;
     const int row = number / UNITS, unit = number % UNITS;
     if (BLOCK * UNITS % OB_LOCAL != 0 && number >= BLOCK * UNITS) break;
     const int count = row < rows ? clamp(HEAD - unit * 8, 0, 8) : 0;
-    const __global ushort *there = from + (count > 0 ? row * step + unit * 8 : 0);
+    const __global ushort *there = from + (count > 0 ? row * step + unit * 8 * element_step : 0);
     const LocalAddress place = to + row * LINE + unit * 16;
     if (aligned) {
       COPY_ASYNC(place, there, count * 2);
@@ -41,8 +41,8 @@ INLINED void copy_rows(LocalAddress to, const __global ushort *from, ob_index st
       uint words[4];
       UNIT_UNROLL
       for (int i = 0; i < 4; ++i) {
-        const uint first = 2 * i < count ? there[2 * i] : 0;
-        const uint second = 2 * i + 1 < count ? there[2 * i + 1] : 0;
+        const uint first = 2 * i < count ? there[2 * i * element_step] : 0;
+        const uint second = 2 * i + 1 < count ? there[(2 * i + 1) * element_step] : 0;
         words[i] = first | second << 16;
       }
       STORE_UNIT(place, ((uint4)(words[0], words[1], words[2], words[3])));
@@ -54,15 +54,15 @@ INLINED void copy_rows(LocalAddress to, const __global ushort *from, ob_index st
 #define READ_BLOCK(first, stage)                                                              \
   copy_rows(begin + (stage) * STAGE_BYTES,                                                    \
             (const __global ushort *)key + from_key + (first) * key_layout.stride[2],         \
-            key_layout.stride[2], keys - (first), item);                                      \
+            key_layout.stride[2], 1, keys - (first), item);                                      \
   copy_rows(begin + (stage) * STAGE_BYTES + BLOCK_BYTES,                                      \
             (const __global ushort *)value + from_value + (first) * value_layout.stride[2],   \
-            value_layout.stride[2], keys - (first), item);                                    \
+            value_layout.stride[2], 1, keys - (first), item);                                    \
   COMMIT_COPIES
 
 // Of `rows` rows, those of the warp as left operands, zero where there are none.
 INLINED void read_left(uint left[DEPTHS][4], const __global ushort *from, ob_index step,
-                       ob_index rows, int item) {
+                       const ob_index element_step, ob_index rows, int item) {
   const int g = item % 32 / 4, t = item % 4;
   UNIT_UNROLL
   for (int i = 0; i < 4; ++i) {
@@ -71,8 +71,8 @@ INLINED void read_left(uint left[DEPTHS][4], const __global ushort *from, ob_ind
     UNIT_UNROLL
     for (int d = 0; d < DEPTHS; ++d) {
       const int e = d * 16 + 2 * t + i / 2 * 8;
-      const uint first = row < rows && e < HEAD ? there[e] : 0;
-      const uint second = row < rows && e + 1 < HEAD ? there[e + 1] : 0;
+      const uint first = row < rows && e < HEAD ? there[e * element_step] : 0;
+      const uint second = row < rows && e + 1 < HEAD ? there[(e + 1) * element_step] : 0;
       left[d][i] = first | second << 16;
     }
   }
@@ -112,6 +112,33 @@ INLINED void read_left(uint left[DEPTHS][4], const __global ushort *from, ob_ind
   left[1] = rounded_pair(sums[2 * (c)][2], sums[2 * (c)][3]);                   \
   left[2] = rounded_pair(sums[2 * (c) + 1][0], sums[2 * (c) + 1][1]);           \
   left[3] = rounded_pair(sums[2 * (c) + 1][2], sums[2 * (c) + 1][3])
+
+// Scores, of a query and a key that are functions of c and n: those that don't count become -infinity.
+// Those with a mask are scaled as they are in memory, since a mask may hold the least of all numbers;
+// those without, by `rate`, as an argument of the exponential function.
+#define FINISH_UNIT_SCORES(s, count, b, h, query_number, key_number)          \
+  UNIT_UNROLL                                                                 \
+  for (int c = 0; c < (count); ++c) {                                         \
+    UNIT_UNROLL                                                               \
+    for (int n = 0; n < 4; ++n) {                                             \
+      const ob_index i = query_number, j = key_number;                        \
+      const int counts = i < queries && j < keys && (!CAUSAL || j <= i);      \
+      float score = s[c][n];                                                  \
+      if (HAS_attn_mask && counts) score = score * factor + MASK(b, h, i, j); \
+      s[c][n] = counts ? score : NEVER;                                       \
+    }                                                                         \
+  }
+// Negative where the factor is, so that `rate`, of powers of two, is positive: the largest score is
+// looked for before scaling, and those of -infinity stay.
+#define RATE fmax(fabs(factor) * LOG2_E, 1e-30f)
+#define TURN_SIGNS(left)                                                \
+  if (!HAS_attn_mask && factor < 0) {                                   \
+    UNIT_UNROLL                                                         \
+    for (int d = 0; d < DEPTHS; ++d) {                                  \
+      UNIT_UNROLL                                                       \
+      for (int i = 0; i < 4; ++i) left[d][i] ^= 0x80008000;             \
+    }                                                                   \
+  }
 
 #define CLEAR_SUMS(sums, count)                            \
   UNIT_UNROLL                                              \
