@@ -4,6 +4,7 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <climits>
 #include <cstdlib>
 
 #include "device_kernels/rows/dtype_names.h"
@@ -85,6 +86,7 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
       vectors_(row.flag("vectors")),
       resizes_silently_(row.flag("resizes_silently")),
+      most_lanes_(static_cast<int>(row.integer("most_lanes", INT_MAX))),
       number_arguments_(number_arguments(overload_)),
       generator_(overload_.find("generator")),
       fault_(row.text("reports"), overload_.name()) {
@@ -95,6 +97,7 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
   add_name("group_lanes", Kind::kNumber);
   add_name("deterministic", Kind::kNumber);
   add_name("processors", Kind::kNumber);
+  add_name("matrix_units", Kind::kNumber);
   for (std::string name : row.texts("operands")) {
     Tensor tensor;
     tensor.optional = name.back() == '?';

@@ -108,12 +108,14 @@ class TemplateKernel final : public EngineKernel {
   void read_values(Call& call) const;
   void enqueue(Call& call);
   void add_arguments(const Call& call, LaunchArguments& arguments);
+  int lanes(c10::DeviceIndex device) const;  // of a work-group
   static void add_index(const Call& call, LaunchArguments& arguments, int64_t number);
 
   const std::string source_;
   const uint64_t dtypes_;
   const bool vectors_;
   const bool resizes_silently_;
+  const int most_lanes_;  // of a work-group
   const std::vector<int> number_arguments_;
   at::ScalarType compute_ = at::ScalarType::Undefined;
   size_t compute_of_ = 0;

@@ -16,6 +16,9 @@ namespace {
 // A grid of work-groups is at most so many per compute unit; each then takes several items.
 constexpr uint64_t kGroupsPerUnit = 64;
 
+// A constant that limits the registers of a work-item.
+constexpr const char* kRegisters = "OB_REGISTERS";
+
 template <class Index>
 struct Layout {
   Index dims = 0;
@@ -69,8 +72,14 @@ const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
     for (const Named& named : numbers_) source.numbers.push_back(named.name);
     for (const Named& named : reals_) source.reals.push_back(named.name);
     for (const Named& named : lists_) source.lists.push_back(named.name);
+    std::string options;
     for (size_t i = 0; i < constants_.size(); ++i) {
-      source.constants.emplace_back(constants_[i].name, key.values[tensors_.size() + i]);
+      const int64_t number = key.values[tensors_.size() + i];
+      if (constants_[i].name == kRegisters) {  // drivers look for it there
+        options = c10::str(" -D", kRegisters, "=", number);
+      } else {
+        source.constants.emplace_back(constants_[i].name, number);
+      }
     }
     source.text = source_;
     source.moves_items = tensors_[0].items;
@@ -84,14 +93,19 @@ const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
       source.width = shape.width(
           static_cast<int>(std::max<size_t>(c10::elementSize(value_dtype(source.compute)), 4)));
     }
-    source.local = group_lanes(call.device);
+    source.local = lanes(call.device);
     const std::string text = source.program();
+    options = source.options() + options;
     Kernels made;
     for (const Launch& launch : launches_) {
-      made.launches.push_back(&find_kernel(call.device, text, launch.kernel, source.options()));
+      made.launches.push_back(&find_kernel(call.device, text, launch.kernel, options));
     }
     return made;
   });
+}
+
+int TemplateKernel::lanes(c10::DeviceIndex device) const {
+  return std::min(group_lanes(device), most_lanes_);
 }
 
 void TemplateKernel::add_index(const Call& call, LaunchArguments& arguments, int64_t number) {
@@ -221,7 +235,7 @@ void TemplateKernel::enqueue(Call& call) {
   for (const Call::Planned& planned : call.launches) {
     Grid grid;
     if (launches_[planned.launch].groups) {
-      const auto local = static_cast<uint64_t>(group_lanes(call.device));
+      const auto local = static_cast<uint64_t>(lanes(call.device));
       grid = Grid::linear(std::min(planned.items, units * kGroupsPerUnit) * local, local);
     } else {
       grid = Grid::linear(planned.items, shape.local);

@@ -142,11 +142,13 @@ bool TemplateKernel::prepare(Call& call, const torch::jit::Stack& stack) const {
     if (!tensors_[i].element.has_value()) continue;
     call.values[tensors_[i].slot] = ExpressionValue::of(call.tensors[i]);
   }
-  call.values[overload_.argument_count()] = ExpressionValue::of(int64_t{group_lanes(call.device)});
+  call.values[overload_.argument_count()] = ExpressionValue::of(int64_t{lanes(call.device)});
   call.values[overload_.argument_count() + 1] =
       ExpressionValue::of(at::globalContext().deterministicAlgorithms());
   call.values[overload_.argument_count() + 2] =
       ExpressionValue::of(int64_t{device_properties(call.device).compute_units});
+  call.values[overload_.argument_count() + 3] =
+      ExpressionValue::of((device_properties(call.device).features & OB_FEATURE_MATRIX_UNITS) != 0);
   for (const int argument : scalars_) {
     const c10::IValue& value = overload_.read(stack, argument);
     if (!value.isScalar()) return false;

@@ -52,6 +52,34 @@ typedef uint LocalAddress;
       : "+f"((sums)[0]), "+f"((sums)[1]), "+f"((sums)[2]), "+f"((sums)[3])                      \
       : "r"((left)[0]), "r"((left)[1]), "r"((left)[2]), "r"((left)[3]), "r"(right0), "r"(right1))
 
+// `to` is the float `value` of the work-item of the warp whose number differs in the bits of `mask`.
+#define SHUFFLE_XOR(to, value, mask)                             \
+  asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 0x1f, 0xffffffff;" \
+               : "=f"(to)                                        \
+               : "f"(value), "n"(mask))
+// A unit in registers to local memory.
+#define STORE_UNIT(to, unit)                                                         \
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};"                            \
+               :                                                                     \
+               : "r"(to), "r"((unit).x), "r"((unit).y), "r"((unit).z), "r"((unit).w) \
+               : "memory")
+
+// Where the condition is that of a whole warp: instructions of others may be left out.
+#define WARP_IF(condition) if (condition)
+
+// Two floats, rounded to nearest, as two elements.
+static inline uint rounded_pair(float first, float second) {
+  uint pair;
+  asm("cvt.rn." MATRIX_UNITS "x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
+}
+// 2^x, with errors of two units in the last place.
+static inline float power_of_two(float x) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+}
+
 #ifdef WARPGROUPS
 #define ONLY_SM_90A "//sm_90a "
 #define SM_90A(instruction) asm volatile(ONLY_SM_90A instruction : : : "memory")
@@ -171,6 +199,27 @@ EMULATION float4 multiply_add(float4 before, const __local uint *words) {
              vstore2((uint2)(right0, right1), 2, words),                                       \
              vstore4(multiply_add(vload4(0, sums), unit_words), 0, sums));                     \
   }
+
+#define SHUFFLE_XOR(to, value, mask)                            \
+  EXCHANGE(unit_words[get_local_id(0)] = as_uint(value),        \
+           to = as_float(unit_words[get_local_id(0) ^ (mask)]))
+#define WARP_IF(condition) if (1)  // barriers want all work-items of the group
+#define STORE_UNIT(to, unit) vstore4(unit, 0, (__local uint *)(to))
+
+static inline uint rounded_bits(float x) {
+#ifdef UNIT_BFLOAT16
+  const uint bits = as_uint(x);
+  return x != x ? 0x7fc0 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+#else
+  ushort bits;
+  vstore_half_rte(x, 0, (half *)&bits);
+  return bits;
+#endif
+}
+static inline uint rounded_pair(float first, float second) {
+  return rounded_bits(first) | rounded_bits(second) << 16;
+}
+#define power_of_two(x) exp2(x)
 
 #ifdef WARPGROUPS
 #define SHOW_COPIES

@@ -3,13 +3,19 @@ takes where PyTorch's rules for CPU say so (csrc/cpu_kernels/operators/attention
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from torch_outboard.ops.row import FLOATS, Row
+import torch
+
+from torch_outboard.ops.row import FLOATS, Row, template
 from torch_outboard.ops.template import Launch, Result, templated
 
 # The programs know the size of a head; private memory holds some blocks of such rows.
 LARGEST_HEAD = 256
+# Registers hold a warp's 16 rows of such heads.
+LARGEST_UNIT_HEAD = 128
 
 MASKS = "float32 float64 float16 bfloat16 bool"
 
@@ -83,23 +89,51 @@ def _blocks(rows: str) -> dict[str, str]:
     }
 
 
-def _rows_for(double: bool) -> list[Row]:
-    accumulated = "float64" if double else "float32"
-    dtypes = FLOATS[3:] if double else FLOATS[:3]
+@dataclass(frozen=True)
+class Kernels:
+    """Kernels of the forward or of the backward.
+
+    Args:
+        source: their text.
+        rows: expression: rows of a block.
+        registers: expression: the most of a work-item.
+        strided: operands that are read as they lie, beside those that always are.
+        properties: of the row.
+    """
+
+    source: str
+    rows: str
+    registers: str = ""
+    strided: str = ""
+    properties: Mapping[str, Any] = field(default_factory=dict)
+
+    def constants(self) -> dict[str, str]:
+        known = {"HEAD": "size(query, 3)", "CAUSAL": "is_causal", "ROWS": "rows"}
+        return {**known, "OB_REGISTERS": self.registers} if self.registers else known
+
+
+def _rows_for(
+    dtypes: Iterable[torch.dtype],
+    accumulated: str,
+    conditions: Sequence[str],
+    forward_kernels: Kernels,
+    backward_kernels: Kernels,
+) -> list[Row]:
     common: dict[str, Any] = {
         "numbers": NUMBERS,
         "reals": {"scale_value": "given(scale) ? scale : 0"},
-        "constants": {"HEAD": "size(query, 3)", "CAUSAL": "is_causal", "ROWS": "rows"},
-        "conditions": CONDITIONS,
+        "conditions": conditions,
         "dtypes": dtypes,
         "vectors": True,
         "family": "attention",
     }
     forward = templated(
         "_scaled_dot_product_flash_attention_for_cpu",
-        "attention_tiles attention",
+        None,
         Launch("attend", "blocks", groups=True),
-        let=_blocks(rows_of_groups(4 if double else 8)),
+        source=forward_kernels.source,
+        let=_blocks(forward_kernels.rows),
+        constants=forward_kernels.constants(),
         operands="query key value attn_mask?",
         accepts={"attn_mask": MASKS},
         strided="query key value attn_mask out logsumexp",
@@ -113,19 +147,23 @@ def _rows_for(double: bool) -> list[Row]:
             ),
         ],
         **common,
+        **forward_kernels.properties,
     )
     backward = templated(
         "_scaled_dot_product_flash_attention_for_cpu_backward",
-        "attention_tiles attention_delta attention_backward",
+        None,
         [
             Launch("delta_of_rows", DELTA_GROUPS, groups=True),
             Launch("differentiate_keys", "key_blocks", groups=True),
             Launch("differentiate_queries", "blocks", groups=True),
         ],
-        let=_blocks(rows_of_groups(4)),
+        source=backward_kernels.source,
+        let=_blocks(backward_kernels.rows),
+        constants=backward_kernels.constants(),
         operands="query key value attn_mask? grad_out out logsumexp",
         accepts={"attn_mask": MASKS, "logsumexp": accumulated},
-        strided="query key value attn_mask out logsumexp grad_query grad_key grad_value",
+        strided="query key value attn_mask out logsumexp grad_query grad_key grad_value "
+        + backward_kernels.strided,
         results=[
             Result(f"grad_{name}", sizes=f"sizes({name})", strides=_turned(name))
             for name in ("query", "key", "value")
@@ -133,9 +171,10 @@ def _rows_for(double: bool) -> list[Row]:
         temporaries=[Result("delta", sizes="numel(logsumexp)", dtype=accumulated)],
         **{
             **common,
+            **backward_kernels.properties,
             "numbers": {**NUMBERS, "all_rows": "numel(logsumexp)"},
             "conditions": [
-                *CONDITIONS,
+                *conditions,
                 "sizes(grad_out) == sizes(query) && sizes(out) == sizes(query)",
                 "sizes(logsumexp) == sizes(query)[:3]",
             ],
@@ -144,6 +183,58 @@ def _rows_for(double: bool) -> list[Row]:
     return [forward, backward]
 
 
+def _joined(*names: str) -> str:
+    return "".join(map(template, names))
+
+
+def _rows_by_items(double: bool) -> list[Row]:
+    return _rows_for(
+        FLOATS[3:] if double else FLOATS[:3],
+        "float64" if double else "float32",
+        CONDITIONS,
+        Kernels(_joined("attention_tiles", "attention"), rows_of_groups(4 if double else 8)),
+        Kernels(
+            _joined("attention_tiles", "attention_delta", "attention_backward"), rows_of_groups(4)
+        ),
+    )
+
+
+def _rows_by_matrix_units(dtype: torch.dtype) -> list[Row]:
+    """For GPUs that multiply such elements: each warp of 32 work-items has 16 rows."""
+    bfloat16 = dtype == torch.bfloat16
+    head = (
+        ("#define UNIT_BFLOAT16\n" if bfloat16 else "")
+        + f'#define MATRIX_UNITS "{"bf16" if bfloat16 else "f16"}"\n#define UNIT_ITEMS OB_LOCAL\n'
+        + _joined("matrix_units", "attention_tiles", "unit_attention_blocks")
+    )
+    rows = "group_lanes // 2"
+    return _rows_for(
+        (dtype,),
+        "float32",
+        [
+            "matrix_units && group_lanes >= 64 && group_lanes % 32 == 0",
+            f"size(query, 3) <= {LARGEST_UNIT_HEAD}",
+            *CONDITIONS,
+        ],
+        # Two groups of 256 work-items have a multiprocessor's 65536 registers, or three of 128.
+        Kernels(head + template("unit_attention"), rows, "size(query, 3) <= 64 ? 128 : 255"),
+        Kernels(
+            "#define STRIDED_GRADIENT\n"
+            + head
+            + _joined("attention_delta", "unit_attention_backward"),
+            rows,
+            "size(query, 3) <= 64 ? 168 : 255",
+            "grad_out",
+            {"most_lanes": 128},
+        ),
+    )
+
+
 def rows() -> list[Row]:
     """Every row."""
-    return [*_rows_for(double=False), *_rows_for(double=True)]
+    return [
+        *_rows_by_matrix_units(torch.float16),
+        *_rows_by_matrix_units(torch.bfloat16),
+        *_rows_by_items(double=False),
+        *_rows_by_items(double=True),
+    ]

@@ -1,11 +1,20 @@
 // Rows of the probabilities' gradient minus this are those of the scores' gradient: the sum of each
 // row of the gradient times the result. To be put after attention_tiles.cl.
 
-#define PLACE_IN_OUT(item)                                                                 \
-  ((item) / queries / heads * out_layout.stride[0] +                                       \
-   (item) / queries % heads * out_layout.stride[1] + (item) % queries * out_layout.stride[2])
-#define ADD_DELTA(sum, item, from, e) \
-  sum += (V)grad_out_load((item) * HEAD + (e)) * (V)out_load((from) + (e) * out_layout.stride[3]);
+#define PLACE_IN(tensor, item)                                  \
+  ((item) / queries / heads * tensor##_layout.stride[0] +       \
+   (item) / queries % heads * tensor##_layout.stride[1] +       \
+   (item) % queries * tensor##_layout.stride[2])
+#ifdef STRIDED_GRADIENT  // grad_out_layout exists
+#define PLACE_IN_GRADIENT(item) PLACE_IN(grad_out, item)
+#define GRADIENT_STEP grad_out_layout.stride[3]
+#else
+#define PLACE_IN_GRADIENT(item) ((item) * HEAD)
+#define GRADIENT_STEP 1
+#endif
+#define ADD_DELTA(sum, gradient, from, e)                  \
+  sum += (V)grad_out_load((gradient) + (e) * GRADIENT_STEP) * \
+         (V)out_load((from) + (e) * out_layout.stride[3]);
 #if HAS_grad_logsumexp
 #define DELTA(sum, item) ((sum) - (V)grad_logsumexp_load(item) / LN2)
 #else
@@ -17,9 +26,9 @@
 __kernel void delta_of_rows(OB_PARAMETERS) {
   OB_BEGIN
   OB_FOR_GROUPS(item) {
-    const ob_index from = PLACE_IN_OUT(item);
+    const ob_index from = PLACE_IN(out, item), gradient = PLACE_IN_GRADIENT(item);
     V sum = 0;
-    for (int e = 0; e < HEAD; ++e) ADD_DELTA(sum, item, from, e)
+    for (int e = 0; e < HEAD; ++e) ADD_DELTA(sum, gradient, from, e)
     delta_store(item, DELTA(sum, item));
   }
 }
@@ -34,9 +43,9 @@ __kernel void delta_of_rows(OB_PARAMETERS) {
     V sums[TALL];
     UNROLLED for (int r = 0; r < TALL; ++r) {
       const ob_index item = min(group * ROWS + SUM_ROW(r), all_rows - 1);
-      const ob_index from = PLACE_IN_OUT(item);
+      const ob_index from = PLACE_IN(out, item), gradient = PLACE_IN_GRADIENT(item);
       sums[r] = 0;
-      for (int e = across; e < HEAD; e += ACROSS) ADD_DELTA(sums[r], item, from, e)
+      for (int e = across; e < HEAD; e += ACROSS) ADD_DELTA(sums[r], gradient, from, e)
     }
     COMBINE_ROWS(sums, BOTH_ADDED)
     UNROLLED for (int r = 0; r < TALL; ++r) {
