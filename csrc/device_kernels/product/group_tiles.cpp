@@ -25,8 +25,7 @@ constexpr int kVectorBytes = 16;  // what an item reads of local memory at once
 constexpr int64_t kMostParts = 64;
 constexpr int64_t kDeepest = 64;  // of all slices; parts are made of whole ones
 // What parts of the depth cost beside products: each sum of a part is written and read, in the time
-// in which a compute unit multiplies so often; and there is a second launch, in that of so many
-// sums.
+// in which a compute unit multiplies so often; and there is a second launch, in that of so many sums.
 constexpr int64_t kSumCost = 55, kUnitSumCost = 700;
 constexpr int64_t kLaunchSums = 9000;
 
@@ -88,8 +87,8 @@ GroupTiles::Tile item_tile(const ItemTile& tile, int side, int width) {
               define("DEPTH", tile.depth)};
 }
 
-// The depth of a slice, warps of a group, and slices in local memory. A warpgroup has four warps,
-// one below the other. Speeds are those of a product of 4096 x 4096 x 4096 on an H100.
+// The depth of a slice, warps of a group, and slices in local memory. A warpgroup has four warps, one
+// below the other. Speeds are those of a product of 4096 x 4096 x 4096 on an H100.
 struct UnitTile {
   int rows, columns, depth, down, across, stages;
   int registers, at_once, speed;
@@ -138,7 +137,8 @@ const GroupTiles* GroupTiles::find(c10::DeviceIndex device, ScalarType dtype, bo
   if (side == std::end(kSides)) return nullptr;
   using Key = std::tuple<const void*, c10::DeviceIndex, ScalarType, bool>;
   static auto* programs = new KernelTable<Key, const GroupTiles*>;
-  return programs->find(Key{&text, device, dtype, wide}, [&] {
+  return programs->find(Key{&text, device, dtype, wide},
+                        [&] {
     return new GroupTiles(device, dtype, wide, *side, has_matrix_units(device, dtype), text);
   });
 }
@@ -171,9 +171,8 @@ int64_t GroupTiles::tiles_of(const ProductLayout& layout, const Tile& tile) cons
   return layout.batches * rounds(layout.rows, tile.rows) * rounds(layout.columns, tile.columns);
 }
 
-// The fastest plan of a model: compute units take groups in turns, `at_once` at a time; a turn
-// takes the products of a group's whole tile, also where the result does not fill it, by the tile's
-// speed.
+// The fastest plan of a model: compute units take groups in turns, `at_once` at a time; a turn takes
+// the products of a group's whole tile, also where the result does not fill it, by the tile's speed.
 GroupTiles::Plan GroupTiles::plan(const ProductLayout& layout) const {
   const int64_t sum_cost = has_matrix_units(device_, dtype_) ? kUnitSumCost : kSumCost;
   const Tile* best = nullptr;
@@ -293,8 +292,8 @@ void GroupTiles::enqueue_few(const Work& work, int64_t groups) const {
   const Kernels& made = kernels(tiles_.back(), work);
   const int64_t depth = work.layout.depth;
   const int64_t least = side_ * side_ * kFewDepth;
-  const int64_t parts = std::clamp<int64_t>(compute_units_ * kFewAtOnce / groups, 1,
-                                            std::max<int64_t>(depth / least, 1));
+  const int64_t parts =
+      std::clamp<int64_t>(compute_units_ * kFewAtOnce / groups, 1, std::max<int64_t>(depth / least, 1));
   const int64_t part = std::max<int64_t>(rounds(depth, parts), 1);
   enqueue_parts(work, made, *made.few_results,
                 {tiles_.back(), std::max<int64_t>(rounds(depth, part), 1), part}, groups,
