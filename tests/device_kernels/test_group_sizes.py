@@ -128,3 +128,37 @@ def test_groups_of_any_size(device, lanes):
     printed = run_python(CALLS, str(lanes), timeout=600, **environment).splitlines()
     assert int(printed[0].split()[0]) >= 14
     assert not printed[1:], "\n".join(printed[1:])
+
+
+LANES_OF_A_ROW = """
+import torch
+import torch_outboard
+from tests.device_kernels import gpu_driver
+from torch_outboard import Launch
+
+gpu_driver.use(lanes=64)
+torch.library.define("mylib::lanes", "(Tensor x) -> Tensor")
+torch_outboard.kernel(
+    "mylib::lanes",
+    source='''
+        __kernel void lanes(OB_PARAMETERS) {
+          OB_BEGIN
+          OB_FOR_GROUPS(group) {
+            if (OB_LANE == 0) out_store(group, OB_LOCAL * 1000 + get_local_size(0));
+          }
+        }
+    ''',
+    launches=Launch("lanes", items="numel(x)", groups=True),
+    most_lanes="group_lanes // numel(x)",
+    constants={"OB_REGISTERS": "128"},
+)
+for size in (1, 2, 100):
+    print(int(torch.ops.mylib.lanes(torch.zeros(size, device="ocl"))[-1]))
+"""
+
+
+def test_a_row_limits_its_groups(device):
+    root = str(Path(__file__).parents[2])
+    environment = {"OUTBOARD_DRIVER": "ocl", "PYTHONPATH": root}
+    printed = run_python(LANES_OF_A_ROW, timeout=300, **environment).split()
+    assert printed == ["64064", "32032", "1001"]

@@ -4,7 +4,6 @@
 
 #include <c10/core/ScalarType.h>
 
-#include <climits>
 #include <cstdlib>
 
 #include "device_kernels/rows/dtype_names.h"
@@ -86,7 +85,6 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
       vectors_(row.flag("vectors")),
       resizes_silently_(row.flag("resizes_silently")),
-      most_lanes_(static_cast<int>(row.integer("most_lanes", INT_MAX))),
       number_arguments_(number_arguments(overload_)),
       generator_(overload_.find("generator")),
       fault_(row.text("reports"), overload_.name()) {
@@ -123,6 +121,9 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
   row.check_names("accepts", operands);
   for (const auto& [name, dtypes] : row.dictionary("accepts")) {
     tensors_[tensor_index(name)].accepts = dtype_set(dtypes);
+  }
+  if (const std::string& text = row.text("most_lanes"); !text.empty()) {
+    most_lanes_ = parse(text, Kind::kNumber);
   }
   let_ = parse_named(row.texts("let"), ExpressionKinds::any(), /*with_slots=*/true);
   for (const std::string& text : row.texts("reads")) {

@@ -72,7 +72,7 @@ class TemplateKernel final : public EngineKernel {
   struct Key {
     c10::DeviceIndex device;
     bool wide;
-    c10::SmallVector<int64_t, 16> values;  // dtypes, then constants
+    c10::SmallVector<int64_t, 16> values;  // dtypes, constants, lanes
     bool operator==(const Key& other) const {
       return device == other.device && wide == other.wide && values == other.values;
     }
@@ -108,14 +108,12 @@ class TemplateKernel final : public EngineKernel {
   void read_values(Call& call) const;
   void enqueue(Call& call);
   void add_arguments(const Call& call, LaunchArguments& arguments);
-  int lanes(c10::DeviceIndex device) const;  // of a work-group
   static void add_index(const Call& call, LaunchArguments& arguments, int64_t number);
 
   const std::string source_;
   const uint64_t dtypes_;
   const bool vectors_;
   const bool resizes_silently_;
-  const int most_lanes_;  // of a work-group
   const std::vector<int> number_arguments_;
   at::ScalarType compute_ = at::ScalarType::Undefined;
   size_t compute_of_ = 0;
@@ -133,6 +131,7 @@ class TemplateKernel final : public EngineKernel {
   std::vector<Launch> launches_;
   std::vector<Read> reads_;
   size_t read_after_ = 0;
+  Expression most_lanes_;  // of a work-group
   Expression random_;
   int generator_ = -1;
   std::unique_ptr<const MetaCall> meta_;

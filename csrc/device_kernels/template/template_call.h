@@ -31,6 +31,7 @@ struct TemplateKernel::Call {
   c10::SmallVector<c10::SmallVector<int64_t, 6>, 2> lists;
   c10::SmallVector<int64_t, 8> constants;
   c10::SmallVector<Planned, 4> launches;
+  int lanes = 1;  // of a work-group
   bool wide = false;
 };
 

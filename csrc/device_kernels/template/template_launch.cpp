@@ -60,6 +60,7 @@ const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
   Key key{call.device, call.wide, {}};
   for (const ScalarType dtype : call.dtypes) key.values.push_back(static_cast<int64_t>(dtype));
   key.values.append(call.constants.begin(), call.constants.end());
+  key.values.push_back(call.lanes);
   return table_.find(key, [&] {
     const WorkShape shape = work_shape(call.device);
     const bool gpu = device_properties(call.device).kind != OB_DEVICE_CPU;
@@ -93,7 +94,7 @@ const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
       source.width = shape.width(
           static_cast<int>(std::max<size_t>(c10::elementSize(value_dtype(source.compute)), 4)));
     }
-    source.local = lanes(call.device);
+    source.local = call.lanes;
     const std::string text = source.program();
     options = source.options() + options;
     Kernels made;
@@ -102,10 +103,6 @@ const TemplateKernel::Kernels& TemplateKernel::kernels(const Call& call) {
     }
     return made;
   });
-}
-
-int TemplateKernel::lanes(c10::DeviceIndex device) const {
-  return std::min(group_lanes(device), most_lanes_);
 }
 
 void TemplateKernel::add_index(const Call& call, LaunchArguments& arguments, int64_t number) {
@@ -235,7 +232,7 @@ void TemplateKernel::enqueue(Call& call) {
   for (const Call::Planned& planned : call.launches) {
     Grid grid;
     if (launches_[planned.launch].groups) {
-      const auto local = static_cast<uint64_t>(lanes(call.device));
+      const auto local = static_cast<uint64_t>(call.lanes);
       grid = Grid::linear(std::min(planned.items, units * kGroupsPerUnit) * local, local);
     } else {
       grid = Grid::linear(planned.items, shape.local);

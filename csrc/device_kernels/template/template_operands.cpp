@@ -2,6 +2,8 @@
 #include <ATen/Context.h>
 #include <c10/util/SmallVector.h>
 
+#include <algorithm>
+
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/rows/numbers.h"
 #include "device_kernels/template/template_call.h"
@@ -142,7 +144,9 @@ bool TemplateKernel::prepare(Call& call, const torch::jit::Stack& stack) const {
     if (!tensors_[i].element.has_value()) continue;
     call.values[tensors_[i].slot] = ExpressionValue::of(call.tensors[i]);
   }
-  call.values[overload_.argument_count()] = ExpressionValue::of(int64_t{lanes(call.device)});
+  call.lanes = group_lanes(call.device);
+  ExpressionValue& lanes = call.values[overload_.argument_count()];
+  lanes = ExpressionValue::of(int64_t{call.lanes});
   call.values[overload_.argument_count() + 1] =
       ExpressionValue::of(at::globalContext().deterministicAlgorithms());
   call.values[overload_.argument_count() + 2] =
@@ -155,6 +159,11 @@ bool TemplateKernel::prepare(Call& call, const torch::jit::Stack& stack) const {
     call.scalars.push_back(value.toScalar());
   }
   const bool served = evaluates([&] {
+    if (!most_lanes_.empty()) {
+      const int64_t most = most_lanes_.evaluate(call.values).as_integer();
+      call.lanes = static_cast<int>(std::clamp<int64_t>(most, 1, call.lanes));
+      lanes = ExpressionValue::of(int64_t{call.lanes});
+    }
     for (const Named& named : let_) {
       call.values[named.slot] = named.expression.evaluate(call.values);
     }

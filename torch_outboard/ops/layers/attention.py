@@ -3,8 +3,8 @@ takes where PyTorch's rules for CPU say so (csrc/cpu_kernels/operators/attention
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -98,14 +98,14 @@ class Kernels:
         rows: expression: rows of a block.
         registers: expression: the most of a work-item.
         strided: operands that are read as they lie, beside those that always are.
-        properties: of the row.
+        most_lanes: expression: the most work-items of a group.
     """
 
     source: str
     rows: str
     registers: str = ""
     strided: str = ""
-    properties: Mapping[str, Any] = field(default_factory=dict)
+    most_lanes: str = ""
 
     def constants(self) -> dict[str, str]:
         known = {"HEAD": "size(query, 3)", "CAUSAL": "is_causal", "ROWS": "rows"}
@@ -147,7 +147,7 @@ def _rows_for(
             ),
         ],
         **common,
-        **forward_kernels.properties,
+        most_lanes=forward_kernels.most_lanes,
     )
     backward = templated(
         "_scaled_dot_product_flash_attention_for_cpu_backward",
@@ -171,7 +171,7 @@ def _rows_for(
         temporaries=[Result("delta", sizes="numel(logsumexp)", dtype=accumulated)],
         **{
             **common,
-            **backward_kernels.properties,
+            "most_lanes": backward_kernels.most_lanes,
             "numbers": {**NUMBERS, "all_rows": "numel(logsumexp)"},
             "conditions": [
                 *conditions,
@@ -208,6 +208,7 @@ def _rows_by_matrix_units(dtype: torch.dtype) -> list[Row]:
         + _joined("matrix_units", "attention_tiles", "unit_attention_blocks")
     )
     rows = "group_lanes // 2"
+    few = "size(query, 0) * size(query, 1) * size(query, 2) < processors * 256"
     return _rows_for(
         (dtype,),
         "float32",
@@ -216,8 +217,14 @@ def _rows_by_matrix_units(dtype: torch.dtype) -> list[Row]:
             f"size(query, 3) <= {LARGEST_UNIT_HEAD}",
             *CONDITIONS,
         ],
-        # Two groups of 256 work-items have a multiprocessor's 65536 registers, or three of 128.
-        Kernels(head + template("unit_attention"), rows, "size(query, 3) <= 64 ? 128 : 255"),
+        # A multiprocessor's 65536 registers are those of two groups of 256 work-items, or of three
+        # of 128. Small groups read keys more often. They spread few queries over more processors.
+        Kernels(
+            head + template("unit_attention"),
+            rows,
+            "size(query, 3) <= 64 ? 128 : 168",
+            most_lanes=f"size(query, 3) > 64 || {few} ? 128 : 256",
+        ),
         Kernels(
             "#define STRIDED_GRADIENT\n"
             + head
@@ -225,7 +232,7 @@ def _rows_by_matrix_units(dtype: torch.dtype) -> list[Row]:
             rows,
             "size(query, 3) <= 64 ? 168 : 255",
             "grad_out",
-            {"most_lanes": 128},
+            most_lanes="128",
         ),
     )
 

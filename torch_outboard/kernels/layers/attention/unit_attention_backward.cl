@@ -67,15 +67,13 @@ __kernel void differentiate_keys(OB_PARAMETERS) {
     // multiplied.
     const ob_index first_row = CAUSAL ? first / BLOCK * BLOCK : 0;
     const ob_index of_head = max((queries - first_row + BLOCK - 1) / BLOCK, (ob_index)0);
-    const ob_index divisor = max(of_head, (ob_index)1);
     ob_index h = key_head * shared, row = first_row;
+    ob_index read_head = h, read_row = row;
     for (ob_index n = 0; n <= of_head * shared; ++n) {
       const int reading = n % 2, reads = n < of_head * shared;
       float known = 0, minus = 0;
       WAIT_FOR_COPIES(0);
       barrier(CLK_LOCAL_MEM_FENCE);
-      const ob_index read_head = key_head * shared + n / divisor;
-      const ob_index read_row = first_row + n % divisor * BLOCK;
       if (reads) {
         const LocalAddress to = begin + reading * STAGE_BYTES;
         const ob_index known_row = (b * heads + read_head) * queries + read_row;
@@ -127,6 +125,11 @@ __kernel void differentiate_keys(OB_PARAMETERS) {
       }
       h = read_head;
       row = read_row;
+      read_row += BLOCK;
+      if (read_row >= queries) {
+        read_row = first_row;
+        ++read_head;
+      }
       if (reads && item < BLOCK) {
         knowns[reading * BLOCK + item] = known;
         minuses[reading * BLOCK + item] = minus;
