@@ -1,8 +1,8 @@
 """Attention of float16 and bfloat16 by matrix units, compared with float32 on CPU.
 
 A program: `python -m tests.device_kernels.products.attention_unit_calls [emulated|SIZE ...]`, of
-heads of these sizes. `emulated`: PoCL poses as a GPU that has such units, which kernels emulate, and
-there are fewer calls.
+heads of these sizes. `emulated`: PoCL poses as a GPU that has such units, which kernels emulate,
+and there are fewer calls.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def calls(sizes_of_heads: Sequence[int]) -> Iterator[Call]:
         yield f"negative scale, {size}", tensors, {"scale": -0.3}
         yield f"no scale, {size}", tensors, {"scale": 0.0}
         yield f"grouped, {size}", operands(130, 200, size, heads=6), {"enable_gqa": True}
-        causal = {"enable_gqa": True, "is_causal": True}
-        yield f"grouped and causal, {size}", operands(200, 300, size, heads=6), causal
+        both = {"enable_gqa": True, "is_causal": True}
+        yield f"grouped and causal, {size}", operands(200, 300, size, heads=6), both
         for sizes in ((130, 200), (2, 1, 1, 200), (1, 2, 130, 200), (130, 1)):
             mask = torch.randn(sizes).expand(*sizes[:-2], -1, 200)
             yield f"mask {sizes}, {size}", tensors, {"attn_mask": mask}
@@ -86,7 +86,8 @@ def results(
 ) -> list[torch.Tensor]:
     """The output and the gradients."""
     leaves = [x.detach().requires_grad_() for x in tensors]
-    out = scaled_dot_product_attention(*leaves, **options)
+    query, key, value = leaves
+    out = scaled_dot_product_attention(query, key, value, **options)
     return [out.detach(), *torch.autograd.grad(out, leaves, gradient)]
 
 
