@@ -1,13 +1,14 @@
 """Attention of float16 and bfloat16 by matrix units, compared with float32 on CPU.
 
-A program: `python -m tests.device_kernels.products.attention_unit_calls [emulated]`. With the
-argument, PoCL poses as a GPU that has such units, which kernels emulate, and there are fewer calls.
+A program: `python -m tests.device_kernels.products.attention_unit_calls [emulated|SIZE ...]`, of
+heads of these sizes. `emulated`: PoCL poses as a GPU that has such units, which kernels emulate,
+and there are fewer calls.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +21,8 @@ from torch_outboard.drivers.contract import Feature
 HALVES = (torch.float16, torch.bfloat16)
 # Probabilities and gradients of scores are rounded to 11 or 8 bits.
 TOLERANCES = {torch.float16: 4e-3, torch.bfloat16: 3e-2}
+
+SIZES = (8, 16, 40, 64, 80, 128)
 
 Call = tuple[str, list[torch.Tensor], dict[str, Any]]
 
@@ -49,23 +52,25 @@ def few_calls() -> Iterator[Call]:
     yield "grouped", operands(17, 40, 16, heads=4), {"enable_gqa": True, "scale": -0.5}
 
 
-def calls() -> Iterator[Call]:
-    for size in (8, 16, 20, 40, 64, 72, 80, 96, 128):
+def calls(sizes_of_heads: Sequence[int]) -> Iterator[Call]:
+    for size in sizes_of_heads:
         for queries, keys in ((1, 1), (17, 65), (64, 64), (65, 17), (130, 300), (300, 130)):
             for causal in (False, True):
                 name = f"{queries} x {keys} x {size}{', causal' if causal else ''}"
                 yield name, operands(queries, keys, size), {"is_causal": causal}
-    for size in (64, 128):
+        many = operands(300, 300, size, heads=8, key_heads=8, batch=16)  # in large groups
+        yield f"many, {size}", many, {"is_causal": True}
+    for size in set(sizes_of_heads) & {64, 128}:
         tensors = operands(130, 200, size, batch=2)
         yield f"rows first, {size}", rows_first(tensors), {}
         yield f"expanded gradient, {size}", tensors, {}
         yield f"not aligned, {size}", [x[..., :size] for x in operands(130, 200, size + 3)], {}
         yield f"scale, {size}", tensors, {"scale": 0.3}
         yield f"negative scale, {size}", tensors, {"scale": -0.3}
-        yield f"no scale, {size}", tensors, {"scale": 0.0, "is_causal": True}
+        yield f"no scale, {size}", tensors, {"scale": 0.0}
         yield f"grouped, {size}", operands(130, 200, size, heads=6), {"enable_gqa": True}
-        causal = {"enable_gqa": True, "is_causal": True}
-        yield f"grouped and causal, {size}", operands(200, 300, size, heads=6), causal
+        both = {"enable_gqa": True, "is_causal": True}
+        yield f"grouped and causal, {size}", operands(200, 300, size, heads=6), both
         for sizes in ((130, 200), (2, 1, 1, 200), (1, 2, 130, 200), (130, 1)):
             mask = torch.randn(sizes).expand(*sizes[:-2], -1, 200)
             yield f"mask {sizes}, {size}", tensors, {"attn_mask": mask}
@@ -81,14 +86,16 @@ def results(
 ) -> list[torch.Tensor]:
     """The output and the gradients."""
     leaves = [x.detach().requires_grad_() for x in tensors]
-    out = scaled_dot_product_attention(*leaves, **options)
+    query, key, value = leaves
+    out = scaled_dot_product_attention(query, key, value, **options)
     return [out.detach(), *torch.autograd.grad(out, leaves, gradient)]
 
 
 def on_device(tensor: torch.Tensor) -> torch.Tensor:
     """With the same strides."""
     if 0 in tensor.stride():
-        return on_device(tensor[..., :1]).expand(tensor.shape)
+        first = tensor[..., :1].clone(memory_format=torch.contiguous_format)
+        return first.to("ocl").expand(tensor.shape)
     moved = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="ocl")
     return moved.copy_(tensor)
 
@@ -116,12 +123,13 @@ def differences(call: Call, dtype: torch.dtype) -> Iterator[tuple[str, float]]:
 
 
 def main() -> int:
-    emulated = bool(sys.argv[1:])
+    emulated = sys.argv[1:] == ["emulated"]
+    sizes = [] if emulated else list(map(int, sys.argv[1:]))
     if emulated:
         gpu_driver.use(lanes=64, matrix_units=Feature.MATRIX_UNITS)
     wrong = 0
     torch.manual_seed(0)
-    for call in few_calls() if emulated else calls():
+    for call in few_calls() if emulated else calls(sizes or SIZES):
         for dtype in HALVES:
             for result, error in differences(call, dtype):
                 if not error < TOLERANCES[dtype]:
