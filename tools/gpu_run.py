@@ -39,9 +39,11 @@ class Step:
 
 
 UNITS = "{python} -m tests.device_kernels.products.matrix_unit_calls"
+ATTENTION = "{python} -m tests.device_kernels.products.attention_unit_calls"
 STEPS = (
     Step("doctor", "{python} -m torch_outboard doctor", 40, "{python} -m torch_outboard doctor"),
-    Step("matrix units", UNITS, 90, f"{UNITS} warpgroups"),
+    Step("attention", ATTENTION, 60, f"{ATTENTION} emulated"),
+    Step("matrix units", UNITS, 90, f"{UNITS} warpgroups 9"),
     Step("halves against CUDA", f"{CUDA} --group halves --save gpu-halves", 90),
     Step("autocast steps against CUDA", f"{CUDA} --group autocast --save gpu-autocast", 90),
     Step(
