@@ -1,5 +1,6 @@
-// Attention of 16-bit floating point by the instructions of matrix_units.cl: what its forward and its
-// backward share. The algorithm is FlashAttention-2. Behind matrix_units.cl and attention_tiles.cl.
+// Attention of 16-bit floating point by the instructions of matrix_units.cl: what its forward and
+// its backward share. The algorithm is FlashAttention-2. Behind matrix_units.cl and
+// attention_tiles.cl.
 //
 // A group has a warp for each 16 rows of its ROWS rows of one operand, which stay in registers as
 // left operands. It goes through the rows of two other operands in blocks of BLOCK rows. These are
@@ -114,8 +115,8 @@ INLINED void read_left(uint left[DEPTHS][4], const __global ushort *from, ob_ind
   left[3] = rounded_pair(sums[2 * (c) + 1][2], sums[2 * (c) + 1][3])
 
 // Scores of queries and keys, whose numbers are functions of c and n: those that don't count become
-// -infinity. With a mask, scores are scaled here: a mask may hold the least of all numbers, which has
-// no product with LOG2_E. Without one, `rate` scales the arguments of the exponential function.
+// -infinity. With a mask, scores are scaled here: a mask may hold the least of all numbers, which
+// has no product with LOG2_E. Without one, `rate` scales the exponential function's arguments.
 #define FINISH_UNIT_SCORES(s, count, b, h, query_number, key_number)          \
   UNIT_UNROLL                                                                 \
   for (int c = 0; c < (count); ++c) {                                         \
