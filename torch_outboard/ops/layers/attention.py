@@ -208,6 +208,7 @@ def _rows_by_matrix_units(dtype: torch.dtype) -> list[Row]:
         + _joined("matrix_units", "attention_tiles", "unit_attention_blocks")
     )
     rows = "group_lanes // 2"
+    light = "size(query, 3) <= 64 && !given(attn_mask)"  # on registers
     few = "size(query, 0) * size(query, 1) * size(query, 2) < processors * 256"
     return _rows_for(
         (dtype,),
@@ -222,8 +223,8 @@ def _rows_by_matrix_units(dtype: torch.dtype) -> list[Row]:
         Kernels(
             head + template("unit_attention"),
             rows,
-            "size(query, 3) <= 64 ? 128 : 168",
-            most_lanes=f"size(query, 3) > 64 || {few} ? 128 : 256",
+            f"{light} ? 128 : 168",
+            most_lanes=f"!({light}) || {few} ? 128 : 256",
         ),
         Kernels(
             "#define STRIDED_GRADIENT\n"

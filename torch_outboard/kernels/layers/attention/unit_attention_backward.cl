@@ -1,8 +1,8 @@
 // Gradients of attention by matrix units. Behind unit_attention_blocks.cl and attention_delta.cl.
 //
-// Probabilities and the gradients of scores are sums that become left operands, in registers: a warp
-// has 16 keys and goes through queries, or has 16 queries and goes through keys. So the scores are
-// multiplied twice, and nothing is added up by several groups.
+// Probabilities and the gradients of scores are sums that become left operands in registers. A warp
+// of one kernel has 16 keys and goes through queries, one of the other kernel has 16 queries and
+// goes through keys: scores are computed twice, and no two groups add to one place.
 
 // Columns of scores that a warp has at once, in parts of 16.
 #define PARTS_AT_ONCE (HEAD <= 80 ? 2 : 1)

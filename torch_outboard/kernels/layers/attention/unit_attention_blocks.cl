@@ -1,5 +1,6 @@
-// Attention of 16-bit floating point by the instructions of matrix_units.cl, after FlashAttention-2:
-// what its forward and its backward share. Behind matrix_units.cl and attention_tiles.cl.
+// Attention of 16-bit floating point by the instructions of matrix_units.cl: what its forward and
+// its backward share. The algorithm is FlashAttention-2. Behind matrix_units.cl and
+// attention_tiles.cl.
 //
 // A group has a warp for each 16 rows of its ROWS rows of one operand, which stay in registers as
 // left operands. It goes through the rows of two other operands in blocks of BLOCK rows. These are
@@ -81,8 +82,8 @@ INLINED void read_left(uint left[DEPTHS][4], const __global ushort *from, ob_ind
 // Where a work-item reads its row of four matrices: lines 0 to 15, at 16 elements.
 #define LANE_OFFSET ((int)get_local_id(0) % 16 * LINE + (int)get_local_id(0) % 32 / 16 * 16)
 
-// sums (16 x 16 parts) += left @ lines.T, from the line on where `lines` begins. PoCL's compiler loses
-// parts of `left` that are not copied before.
+// sums (16 x 16 parts) += left @ lines.T, from the line on where `lines` begins. PoCL's compiler
+// loses parts of `left` that are not copied before.
 #define MULTIPLY_LINES(sums, parts, left, lines)                              \
   UNIT_UNROLL                                                                 \
   for (int d = 0; d < DEPTHS; ++d) {                                          \
@@ -113,9 +114,9 @@ INLINED void read_left(uint left[DEPTHS][4], const __global ushort *from, ob_ind
   left[2] = rounded_pair(sums[2 * (c) + 1][0], sums[2 * (c) + 1][1]);           \
   left[3] = rounded_pair(sums[2 * (c) + 1][2], sums[2 * (c) + 1][3])
 
-// Scores, of a query and a key that are functions of c and n: those that don't count become -infinity.
-// Those with a mask are scaled as they are in memory, since a mask may hold the least of all numbers;
-// those without, by `rate`, as an argument of the exponential function.
+// Scores of queries and keys, whose numbers are functions of c and n: those that don't count become
+// -infinity. With a mask, scores are scaled here: a mask may hold the least of all numbers, which
+// has no product with LOG2_E. Without one, `rate` scales the exponential function's arguments.
 #define FINISH_UNIT_SCORES(s, count, b, h, query_number, key_number)          \
   UNIT_UNROLL                                                                 \
   for (int c = 0; c < (count); ++c) {                                         \
