@@ -1,8 +1,8 @@
 """Attention of float16 and bfloat16 by matrix units, compared with float32 on CPU.
 
-A program: `python -m tests.device_kernels.products.attention_unit_calls [emulated|SIZE ...]`, of
-heads of these sizes. `emulated`: PoCL poses as a GPU that has such units, which kernels emulate,
-and there are fewer calls.
+A program: `python -m tests.device_kernels.products.attention_unit_calls [emulated [STEP] | SIZE ...]`.
+With `emulated`, PoCL poses as a GPU that has such units, which kernels emulate, and there are fewer
+calls; a step leaves out all but every so many of them. Sizes are those of heads.
 """
 
 from __future__ import annotations
@@ -123,13 +123,14 @@ def differences(call: Call, dtype: torch.dtype) -> Iterator[tuple[str, float]]:
 
 
 def main() -> int:
-    emulated = sys.argv[1:] == ["emulated"]
-    sizes = [] if emulated else list(map(int, sys.argv[1:]))
+    emulated = sys.argv[1:2] == ["emulated"]
+    numbers = list(map(int, sys.argv[2 if emulated else 1 :]))
     if emulated:
         gpu_driver.use(lanes=64, matrix_units=Feature.MATRIX_UNITS)
     wrong = 0
     torch.manual_seed(0)
-    for call in few_calls() if emulated else calls(sizes or SIZES):
+    step = numbers[0] if emulated and numbers else 1
+    for call in list(few_calls())[::step] if emulated else calls(numbers or SIZES):
         for dtype in HALVES:
             for result, error in differences(call, dtype):
                 if not error < TOLERANCES[dtype]:

@@ -1,7 +1,10 @@
-"""Products of float16 and bfloat16 by matrix units, which kernels emulate where there are none."""
+"""Products and attention of float16 and bfloat16 by matrix units, which kernels emulate where there
+are none.
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,20 +14,25 @@ from tests.support import run_python
 ROOT = Path(__file__).parents[3]
 
 
-# Emulations take minutes: most of the cases are slow tests.
+# Emulations take minutes. A run that is not slow takes the first case and the fourth
+# (../conftest.py), which leave out most of the calls.
 @pytest.mark.parametrize(
-    ("units", "step"),
+    ("module", "units", "step"),
     [
-        ("warpgroups", 9),
-        pytest.param("warpgroups", 1, marks=pytest.mark.slow),
-        pytest.param("warps", 1, marks=pytest.mark.slow),
+        ("matrix_unit_calls", "warpgroups", 9),
+        ("matrix_unit_calls", "warpgroups", 1),
+        ("matrix_unit_calls", "warps", 1),
+        ("attention_unit_calls", "emulated", 7),
+        ("attention_unit_calls", "emulated", 1),
     ],
 )
-def test_values(units, step):
-    program = """
+def test_values(module, units, step):
+    program = f"""
         import sys
-        from tests.device_kernels.products import matrix_unit_calls
+        from tests.device_kernels.products import {module}
 
-        sys.exit(matrix_unit_calls.main() > 0)
+        sys.exit({module}.main() > 0)
     """
-    assert run_python(program, units, str(step), timeout=600, PYTHONPATH=str(ROOT)).strip().endswith("0 wrong")
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    printed = run_python(program, units, str(step), timeout=600, PYTHONPATH=path)
+    assert printed.strip().endswith("0 wrong")
