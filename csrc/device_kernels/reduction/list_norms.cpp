@@ -42,6 +42,9 @@ std::optional<Order> order_of(const c10::IValue& value) {
   return std::nullopt;
 }
 
+// Norms are this far apart: Inductor expects every result to begin at a multiple of 16 bytes.
+int64_t spacing(ScalarType dtype) { return 16 / static_cast<int64_t>(c10::elementSize(dtype)); }
+
 struct Key {
   Order order;
   ScalarType dtype;
@@ -79,7 +82,8 @@ Kernels make_kernels(const Key& key, const std::string& text) {
       {"local", std::to_string(shape.local)},
       {"load", load_text(key.dtype, width, "in", "i")},
       {"load_one", load_text(key.dtype, 1, "in", "i")},
-      {"store", store_text(key.dtype, 1, "out", "call", "value")},
+      {"store",
+       store_text(key.dtype, 1, "out", "call * " + std::to_string(spacing(key.dtype)), "value")},
   };
   add_call_marks(marks, key.calls);
   const std::string source = render(text, marks);
@@ -110,14 +114,15 @@ class ListNorms final : public EngineKernel {
       // CPU raises.
       if (tensor.numel() == 0 && *order == Order::kLargest) return false;
     }
-    const at::Tensor out = at::empty({static_cast<int64_t>(tensors.size())}, tensors[0].options());
+    const at::Tensor out =
+        at::empty({static_cast<int64_t>(tensors.size()), spacing(dtype)}, tensors[0].options());
     const size_t most = most_calls(device, /*pointers=*/1, /*bytes=*/0, /*common=*/2);
     for (size_t begin = 0; begin < tensors.size(); begin += most) {
       const size_t count = std::min(most, tensors.size() - begin);
       enqueue({*order, dtype, device, static_cast<int>(std::min(most, std::bit_ceil(count)))},
               {tensors.data() + begin, count}, out, begin);
     }
-    stack->emplace_back(c10::List<at::Tensor>(out.unbind()));
+    stack->emplace_back(c10::List<at::Tensor>(out.select(1, 0).unbind()));
     return true;
   }
 
@@ -149,7 +154,8 @@ class ListNorms final : public EngineKernel {
     }
     LaunchArguments whole;
     whole.address(partial.const_data_ptr());
-    whole.address(static_cast<char*>(out.mutable_data_ptr()) + begin * out.itemsize());
+    whole.address(static_cast<char*>(out.mutable_data_ptr()) +
+                  begin * out.stride(0) * out.itemsize());
     table.add_to(whole);
     launch(stream, *kernels.whole, Grid::linear(tensors.size() * local, local), whole);
   }

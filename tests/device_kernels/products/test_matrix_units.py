@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[3]
         ("attention_unit_calls", "emulated", 1),
     ],
 )
-def test_values(module, units, step):
+def test_values(module, units, step, tmp_path):
     program = f"""
         import sys
         from tests.device_kernels.products import {module}
@@ -34,5 +34,7 @@ def test_values(module, units, step):
         sys.exit({module}.main() > 0)
     """
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    printed = run_python(program, units, str(step), timeout=600, PYTHONPATH=path)
+    # Programs from the cache on disk would not be seen as compiled.
+    environment = {"PYTHONPATH": path, "OUTBOARD_CACHE_DIR": str(tmp_path)}
+    printed = run_python(program, units, str(step), timeout=600, **environment)
     assert printed.strip().endswith("0 wrong")
