@@ -1,6 +1,7 @@
 """Attention of float16 and bfloat16 by matrix units, compared with float32 on CPU.
 
-A program: `python -m tests.device_kernels.products.attention_unit_calls [emulated [STEP] | SIZE ...]`.
+A program: `python -m tests.device_kernels.products.attention_unit_calls`, with `emulated [STEP]` or
+sizes.
 With `emulated`, PoCL poses as a GPU that has such units, which kernels emulate, and there are fewer
 calls; a step leaves out all but every so many of them. Sizes are those of heads.
 """

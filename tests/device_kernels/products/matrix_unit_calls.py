@@ -1,8 +1,8 @@
 """Products of float16 and bfloat16 by matrix units, compared with float32 on CPU.
 
 A program: `python -m tests.device_kernels.products.matrix_unit_calls [warps|warpgroups [STEP]]`.
-With arguments, PoCL poses as a GPU that has such units, which kernels emulate; a step leaves out all
-but every so many cases.
+With arguments, PoCL poses as a GPU that has such units, which kernels emulate. Of the cases, every
+STEP-th is taken.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ struct Settings {
   std::string memory;                // "": by device; shared, coarse, handles
   std::string processor;             // that PoCL compiles for; "": by itself
   std::string events;                // "": by device; each, late
-  uint64_t memory_bytes = 0;  // of each device; 0: by device
+  uint64_t memory_bytes = 0;         // of each device; 0: by device
   uint64_t copies = 1;
 };
 

@@ -50,9 +50,9 @@ class OUTBOARD_API GroupTiles {
     int64_t left, right;
   };
 
-  // A tile of the result, which a group of so many work-items computes. They have so many registers,
-  // and so many groups run at once on a compute unit. `speed` is that of products by such tiles, in
-  // hundredths of the fastest tile's. `definitions` are macros.
+  // A tile of the result, which a group of so many work-items computes. They have so many
+  // registers, and so many groups run at once on a compute unit. `speed` is that of products by
+  // such tiles, in hundredths of the fastest tile's. `definitions` are macros.
   struct Tile {
     int rows, columns, items;
     int registers, at_once, speed;
