@@ -120,6 +120,19 @@ def remember(path: Path, outcomes: dict[str, dict[str, object]]) -> None:
     path.write_text(json.dumps({**known(path), **outcomes}, indent=1) + "\n")
 
 
+def word(status: object) -> str:
+    if status == 0:
+        return "passed"
+    return "time was over" if status == -1 else f"failed: {status}"
+
+
+def described(outcome: dict[str, object] | None) -> str:
+    """How a step ended, and at which commit."""
+    if outcome is None:
+        return "never ran"
+    return f"{word(outcome['status'])} at {outcome['commit']}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -140,7 +153,7 @@ def main() -> int:
         return 0
     if options.list:
         for step in STEPS:
-            print(f"{step.name:30} {known(RESULTS).get(step.name, {}).get('commit', 'never ran')}")
+            print(f"{step.name:30} {described(known(RESULTS).get(step.name))}")
         return 0
     options.output.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + options.seconds
@@ -160,8 +173,7 @@ def main() -> int:
         outcome = run(step, command, min(step.limit, rest), options.output, options.commit)
         remember(options.output / "steps.json", {step.name: asdict(outcome)})
         failed += outcome.status != 0
-        word = {0: "passed", -1: "time was over"}.get(outcome.status, f"failed: {outcome.status}")
-        print(f"{step.name}: {word}, {outcome.seconds} s", flush=True)
+        print(f"{step.name}: {word(outcome.status)}, {outcome.seconds} s", flush=True)
     return int(failed > 0)
 
 
