@@ -167,7 +167,12 @@ ob_program build_source(Device& device, cl_context context, const std::string& t
   std::unique_ptr<ob_program_t> built(build(device, created, options.c_str(), "The source"));
   if ((device.properties.features & OB_FEATURE_WARPGROUPS) != 0 &&
       text.find(kOnlySm90a) != std::string::npos) {
-    compile_for_sm_90a(device, context, *built, options);
+    try {
+      compile_for_sm_90a(device, context, *built, options);
+    } catch (...) {
+      device.api->clReleaseProgram(built->program);
+      throw;
+    }
   }
   return built.release();
 }

@@ -135,10 +135,13 @@ GroupTiles::Plan GroupTiles::plan(const ProductLayout& layout) const {
   const Tile* best = nullptr;
   int64_t best_parts = 1, best_time = std::numeric_limits<int64_t>::max();
   for (const Tile& tile : tiles_) {
-    const int64_t tiles = tiles_of(layout, tile);
+    const int64_t tiles = std::max<int64_t>(tiles_of(layout, tile), 1);
     const int64_t most = std::clamp<int64_t>(layout.depth / (2 * kDeepest), 1, kMostParts);
-    for (int64_t parts = 1; parts <= most; ++parts) {
-      const int64_t turns = rounds(tiles * parts, compute_units_ * tile.at_once);
+    const int64_t slots = compute_units_ * tile.at_once;
+    // The most parts that one turn, or two, have room for: others leave compute units idle.
+    for (const int64_t fitting : {int64_t{1}, slots / tiles, 2 * slots / tiles}) {
+      const int64_t parts = std::clamp<int64_t>(fitting, 1, most);
+      const int64_t turns = rounds(tiles * parts, slots);
       const int64_t depth = rounds(rounds(layout.depth, parts), kDeepest) * kDeepest;
       int64_t time = turns * tile.at_once * tile.rows * tile.columns * depth / tile.speed * 100;
       if (parts > 1) {
@@ -146,7 +149,7 @@ GroupTiles::Plan GroupTiles::plan(const ProductLayout& layout) const {
         time += (sums / compute_units_ + kLaunchSums) * sum_cost;
       }
       if (time < best_time) best = &tile, best_parts = parts, best_time = time;
-      if (tiles * parts >= compute_units_ * tile.at_once * 4) break;  // turns are full enough
+      if (parts == most) break;
     }
   }
   const int64_t part =
