@@ -28,31 +28,46 @@ struct CpuPlan {
     uint16_t index;
     Kind kind;
     Access access;
+    bool any_device;  // may be a CPU tensor of any size beside device tensors
   };
   std::vector<Argument> arguments;  // those with anything to do
-  bool mixes_devices = false;       // CPU tensors of any size may stand beside device tensors
   bool indexes = false;             // lists of indices may be on the CPU
   bool has_cpu_kernel = false;      // at the first call; libraries may bring one later
 };
 
 namespace {
 
-// Operators that on other devices, too, accept CPU tensors beside device tensors.
-constexpr std::array<std::string_view, 13> kMixingOperators = {
-    "aten::_copy_from",
-    "aten::_copy_from_and_resize",
-    "aten::_cudnn_ctc_loss",
-    "aten::_ctc_loss",
-    "aten::_ctc_loss_backward",
-    "aten::_foreach_copy",
-    "aten::_foreach_copy_",
-    "aten::_pack_padded_sequence",
-    "aten::copy_",
-    "aten::segment_reduce",
-    "aten::_segment_reduce_backward",
-    "aten::_nested_from_padded",
-    "aten::quantize_per_channel",
+// Arguments that on other devices, too, may be CPU tensors beside device tensors; of an operator
+// without names, all.
+struct MixedArguments {
+  std::string_view name;
+  std::array<std::string_view, 3> arguments;
 };
+constexpr std::array<MixedArguments, 13> kMixedArguments = {{
+    {"aten::_copy_from", {}},
+    {"aten::_copy_from_and_resize", {}},
+    {"aten::_cudnn_ctc_loss", {}},
+    {"aten::_ctc_loss", {"targets", "input_lengths", "target_lengths"}},
+    {"aten::_ctc_loss_backward", {"targets", "input_lengths", "target_lengths"}},
+    {"aten::_foreach_copy", {}},
+    {"aten::_foreach_copy_", {}},
+    {"aten::_pack_padded_sequence", {}},
+    {"aten::copy_", {}},
+    {"aten::segment_reduce", {"lengths", "offsets", "indices"}},
+    {"aten::_segment_reduce_backward", {"lengths", "offsets", "indices"}},
+    {"aten::_nested_from_padded", {}},
+    {"aten::quantize_per_channel", {}},
+}};
+
+bool takes_any_device(const c10::FunctionSchema& schema, const c10::Argument& argument) {
+  for (const MixedArguments& mixed : kMixedArguments) {
+    if (mixed.name != schema.name()) continue;
+    const auto& names = mixed.arguments;
+    return names[0].empty() ||
+           std::find(names.begin(), names.end(), argument.name()) != names.end();
+  }
+  return false;
+}
 
 // Operators with a tensor first and a list of indices into it.
 constexpr std::array<std::string_view, 9> kIndexingOperators = {
@@ -107,10 +122,9 @@ const CpuPlan* make_plan(const c10::OperatorHandle& op) {
     } else if (type->kind() == c10::TypeKind::BoolType && arguments[i].name() == "pin_memory") {
       kind = Kind::kPinMemory;
     }
-    if (kind.has_value()) plan->arguments.push_back({static_cast<uint16_t>(i), *kind, access});
-  }
-  for (const std::string_view name : kMixingOperators) {
-    plan->mixes_devices = plan->mixes_devices || name == op.schema().name();
+    if (!kind.has_value()) continue;
+    const bool any_device = takes_any_device(op.schema(), arguments[i]);
+    plan->arguments.push_back({static_cast<uint16_t>(i), *kind, access, any_device});
   }
   for (const std::string_view name : kIndexingOperators) {
     plan->indexes = plan->indexes || name == op.schema().name();
@@ -128,10 +142,10 @@ const CpuPlan& plan_of(Operator& entry, const c10::OperatorHandle& op) {
 }
 
 // CPU operands of any other size than a scalar do not mix with device tensors.
-void check_same_device(const at::Tensor& tensor, const CpuPlan& plan, Access access,
-                       c10::DeviceIndex device) {
-  if (!tensor.defined() || tensor.is_privateuseone() || plan.mixes_devices || plan.indexes) return;
-  TORCH_CHECK(tensor.is_cpu() && tensor.dim() == 0 && access == Access::kRead,
+void check_same_device(const at::Tensor& tensor, const CpuPlan& plan,
+                       const CpuPlan::Argument& argument, c10::DeviceIndex device) {
+  if (!tensor.defined() || tensor.is_privateuseone() || argument.any_device || plan.indexes) return;
+  TORCH_CHECK(tensor.is_cpu() && tensor.dim() == 0 && argument.access == Access::kRead,
               "Expected all tensors to be on the same device, but found at least two devices, ",
               device_of(device), " and ", tensor.device(), "! Move one with .to()");
 }
@@ -178,7 +192,7 @@ void map_argument(c10::IValue& value, const CpuPlan::Argument& argument, const C
     case Kind::kTensor:
       if (value.isTensor()) {
         const at::Tensor& tensor = value.toTensor();
-        check_same_device(tensor, plan, argument.access, device);
+        check_same_device(tensor, plan, argument, device);
         value = call.map(tensor, argument.access);
       }
       break;
@@ -188,7 +202,7 @@ void map_argument(c10::IValue& value, const CpuPlan::Argument& argument, const C
         c10::List<at::Tensor> hosts;
         hosts.reserve(value.toListRef().size());
         for (const c10::IValue& element : value.toListRef()) {
-          check_same_device(element.toTensor(), plan, argument.access, device);
+          check_same_device(element.toTensor(), plan, argument, device);
           hosts.push_back(call.map(element.toTensor(), argument.access));
         }
         value = std::move(hosts);
@@ -199,7 +213,7 @@ void map_argument(c10::IValue& value, const CpuPlan::Argument& argument, const C
         c10::List<std::optional<at::Tensor>> hosts;
         for (const c10::IValue& element : value.toListRef()) {
           if (element.isTensor()) {
-            check_same_device(element.toTensor(), plan, argument.access, device);
+            check_same_device(element.toTensor(), plan, argument, device);
             hosts.push_back(call.map(element.toTensor(), argument.access));
           } else {
             hosts.push_back(std::nullopt);

@@ -54,6 +54,7 @@ std::optional<Indexed> indexed(const Tensor& self, const Indices& indices) {
     }
     const Tensor index = given->to(self.device());
     if (!is_mask(index)) {
+      if (index.scalar_type() != at::kLong && index.scalar_type() != at::kInt) return std::nullopt;
       result.tensors.push_back(index);
       result.dims.push_back(d++);
       continue;
@@ -157,7 +158,9 @@ bool index(torch::jit::Stack& values) {
 bool index_put(torch::jit::Stack& arguments) {
   const Tensor self = arguments[0].toTensor();
   const auto indices = arguments[1].to<Indices>();
-  const Tensor values = arguments[2].toTensor().to(self.device());
+  const Tensor& given = arguments[2].toTensor();
+  if (given.device() != self.device() && given.dim() > 0) return false;
+  const Tensor values = given.to(self.device());
   const bool accumulate = arguments[3].toBool();
   if (values.scalar_type() != self.scalar_type()) return false;
   arguments.assign({self});

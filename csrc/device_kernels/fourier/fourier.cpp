@@ -208,6 +208,7 @@ bool FourierKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex device) {
     elements *= static_cast<double>(self.size(d));
   }
   const int64_t normalization = overload_.read(*stack, normalization_).toInt();
+  if (normalization < 0 || normalization > 2) return false;  // the host cuts it to 8 bits
   call.scale = normalization == 0 ? 1 : 1 / (normalization == 1 ? std::sqrt(elements) : elements);
   // Bluestein's arrays are up to four times as long.
   call.wide = std::max(span_elements(self),

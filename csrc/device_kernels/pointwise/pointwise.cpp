@@ -154,10 +154,11 @@ PointwiseExpression expression_of(const Row& row, const Overload& overload) {
 }  // namespace
 
 PointwiseKernel::Types PointwiseKernel::types_of(const Row& row) {
-  const std::string text = row.one_of("types", {"promote", "float", "complex", "self"});
+  const std::string text = row.one_of("types", {"promote", "float", "complex", "self", "same"});
   return text == "float"     ? Types::kFloat
          : text == "complex" ? Types::kComplex
          : text == "self"    ? Types::kSelf
+         : text == "same"    ? Types::kSame
                              : Types::kPromote;
 }
 
@@ -270,7 +271,12 @@ bool PointwiseKernel::gather(Call& call, const torch::jit::Stack& stack, int64_t
 }
 
 bool PointwiseKernel::choose_types(Call& call) const {
-  if (types_ == Types::kSelf) {
+  if (types_ == Types::kSame) {
+    call.common = call.inputs[0]->scalar_type();
+    for (const at::Tensor* input : call.inputs) {
+      if (input->scalar_type() != call.common) return false;  // the host raises
+    }
+  } else if (types_ == Types::kSelf) {
     const at::Tensor* model = call.inputs.empty() ? call.outputs[0] : call.inputs[0];
     if (!model->defined()) return false;
     call.common = model->scalar_type();

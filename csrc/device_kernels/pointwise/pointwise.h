@@ -16,7 +16,8 @@
 //   result       "value" (default), "mask" (what a comparison gives) or "real" (of complex values)
 //   types        "promote" (default): the common dtype; "float": the same, integers become the
 //                default dtype; "complex": the complex dtype of the common one; "self": the dtype
-//                of the first operand, else of the given output
+//                of the first operand, else of the given output; "same": the dtype that all
+//                operands have, other calls are declined
 //   dtypes       bits of the common dtypes that are served
 //   result_dtype number of the dtype of results, where it is not that of `types`
 //   meta         a functional overload whose Meta kernel checks the call with PyTorch's messages:
@@ -51,7 +52,7 @@ class PointwiseKernel final : public EngineKernel {
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
 
  private:
-  enum class Types : uint8_t { kPromote, kFloat, kComplex, kSelf };
+  enum class Types : uint8_t { kPromote, kFloat, kComplex, kSelf, kSame };
   struct Operand {
     int argument;
     bool mask;

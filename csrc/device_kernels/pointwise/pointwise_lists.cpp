@@ -18,6 +18,7 @@
 //   flag, flag_if  an argument that is a tensor of one element of float32, and a condition: where
 //                that holds for an element, the tensor becomes 1
 //   dtypes       bits of the dtypes of the first list that are served
+#include <ATen/MemoryOverlap.h>
 #include <ATen/TensorIterator.h>
 #include <c10/util/SmallVector.h>
 
@@ -27,6 +28,7 @@
 #include "device_kernels/engine.h"
 #include "device_kernels/kernel_types.h"
 #include "device_kernels/pointwise/pointwise_launch.h"
+#include "device_kernels/rows/numbers.h"
 
 namespace outboard {
 namespace {
@@ -121,6 +123,10 @@ class PointwiseListsKernel final : public EngineKernel {
         return false;
       }
     }
+    for (const at::Scalar& scalar : scalars) {
+      // How infinities and NaN come out differs between places of an element on CPU.
+      if (!std::isfinite(scalar.toDouble()) || !takes_number(at::kFloat, scalar)) return false;
+    }
     for (const Derived& derived : derived_) {
       const double of = scalars[derived.scalar].toDouble();
       scalars.push_back(at::Scalar(derived.logarithm ? std::log(of) : 1 - of));
@@ -172,14 +178,19 @@ class PointwiseListsKernel final : public EngineKernel {
       if (uniform && tensor.defined() && tensor.numel() != 1) return false;
       if (!is_dense_on(tensor, device)) {
         if (!tensor.defined() || !tensor.is_cpu() || tensor.dim() != 0) return false;
-      } else if (!computes(device, tensor.scalar_type()) ||
-                 !(tensor.dim() == 0 || tensor.sizes() == first.sizes())) {
+      } else if (!computes(device, tensor.scalar_type())) {
+        return false;
+      }
+      // What is wrong with other sizes and dtypes, the host knows.
+      if (k < lists_.size() && !uniform &&
+          (tensor.sizes() != first.sizes() || tensor.scalar_type() != first.scalar_type())) {
         return false;
       }
     }
     return std::all_of(outputs_.begin(), outputs_.end(), [&](size_t output) {
       return is_dense_on(lists[output][i], device) && lists[output][i].sizes() == first.sizes() &&
-             first.numel() < (int64_t{1} << 28);
+             first.numel() < (int64_t{1} << 28) &&
+             at::has_internal_overlap(lists[output][i]) != at::MemOverlap::Yes;
     });
   }
 

@@ -32,6 +32,7 @@ double number_of(std::string_view text) {
 bool has_value(const c10::IValue& value, const std::string& text, double number) {
   if (value.isNone()) return text == "None";
   if (value.isString()) return value.toStringRef() == text;
+  if (value.isList()) return text == "[]" && value.toListRef().empty();
   if (value.isBool()) return text == (value.toBool() ? "True" : "False");
   if (!value.isInt() && !value.isDouble()) return false;
   const double given = value.isInt() ? static_cast<double>(value.toInt()) : value.toDouble();

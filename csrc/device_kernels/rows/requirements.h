@@ -14,7 +14,7 @@
 namespace outboard {
 
 // A row's property `requires`: argument names and texts of values, as Python prints them: "True",
-// "None", "2", "0.5", or the text itself; or ">= 2" for numbers from there on. Of tensors and
+// "None", "2", "0.5", "[]", or the text itself; or ">= 2" for numbers from there on. Of tensors and
 // dtypes, where they are given, of each element of a list and of numbers: "dtype bool", "dtype
 // float32 float64", "dtype not bool", or "dtype of self", that of another argument. Of dimensions:
 // "distinct in self", whose dimensions they are.

@@ -4,6 +4,7 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "device_kernels/rows/dtype_names.h"
@@ -116,6 +117,15 @@ TemplateKernel::TemplateKernel(const Row& row, const c10::FunctionSchema& schema
     tensors_.push_back(std::move(tensor));
   }
   operand_count_ = tensors_.size();
+  for (size_t i = 0; i < overload_.argument_count(); ++i) {
+    const auto place = static_cast<int>(i);
+    const bool read = std::any_of(tensors_.begin(), tensors_.end(),
+                                  [&](const Tensor& t) { return t.argument == place; });
+    if (!read && !overload_.argument(place).is_out() &&
+        overload_.argument(place).type()->isSubtypeOf(*c10::OptionalType::ofTensor())) {
+      unread_.push_back(place);
+    }
+  }
   std::vector<std::string> operands;
   for (const Tensor& tensor : tensors_) operands.push_back(tensor.name);
   row.check_names("accepts", operands);

@@ -14,7 +14,8 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from tests.opinfo.arguments.calls import ArgumentsCall, base_name, calls_of, run
-from tests.opinfo.arguments.variations import Variation, variations
+from tests.opinfo.arguments.isolated import CpuRun, exactly, is_defined, run_each
+from tests.opinfo.arguments.variations import REVERSED, Variation, variations
 from tests.opinfo.checks import (
     CPU,
     EXACT,
@@ -30,15 +31,28 @@ from tests.opinfo.transplant import Transplant
 from torch_outboard.tuning.sample_arguments import overload_of
 
 LARGEST_RESULT = 100 << 20  # bytes; calls with larger ones are left out
-SECONDS_ON_CPU, SECONDS_ON_DEVICE = 20, 90  # for one call; the device may have to compile
+SECONDS_ON_DEVICE = 90  # for one call, which may have to compile
 NO_MEMORY = re.compile(
     "can't allocate memory|not enough memory|Storage size calculation overflow|out of memory"
     "|allocate [0-9.]+ .iB|cannot allocate"
 )
-# Operators whose indices may be on the host, as for CUDA, and those that copy between devices.
-TAKES_HOST_TENSORS = frozenset(
-    {"copy", "index", "index_put", "index_put_impl", "unsafe_index", "to_copy"}
+# What CPU's kernels say that break inside, or that cannot read a layout which the device's can.
+LIMITS_OF_CPU = re.compile(
+    "INTERNAL ASSERT FAILED|could not create a primitive|itensor_view_from_dense"
+    "|contiguous|elements? must have stride|tensor does not have a device|uninitialized"
 )
+# Arguments that may be on the host beside tensors of the device, as for CUDA; of operators without
+# names, all.
+LENGTHS = frozenset({"targets", "input_lengths", "target_lengths"})
+SEGMENTS = frozenset({"lengths", "offsets", "indices"})
+TAKES_HOST_TENSORS: dict[str, frozenset[str]] = {
+    **dict.fromkeys(("copy", "to_copy"), frozenset()),
+    **dict.fromkeys(
+        ("index", "index_put", "index_put_impl", "unsafe_index"), frozenset({"indices"})
+    ),
+    **dict.fromkeys(("ctc_loss", "ctc_loss_backward"), LENGTHS),
+    **dict.fromkeys(("segment_reduce", "segment_reduce_backward"), SEGMENTS),
+}
 
 
 def check_arguments(
@@ -55,36 +69,70 @@ def check_arguments(
     """
     result = EntryResult()
     for position, call in enumerate(calls_of(overload)):
+        chosen = []
         for number, variation in enumerate(variations(call, numbers_only=position > 0)):
             result.available += 1
             sample = number + 1000 * position
-            if left_out(variation.check, sample, variation.label) or too_large(variation.call):
-                continue
+            if not left_out(variation.check, sample, variation.label) and not too_large(
+                variation.call
+            ):
+                chosen.append((sample, variation))
+        as_recorded = next(run_each([call]))
+        on_cpu = run_each([variation.call for _, variation in chosen])
+        for (sample, variation), expected in zip(chosen, on_cpu, strict=True):
             result.samples += 1
-
-            def note(where: str, number: int = sample, label: str = variation.label) -> None:
-                mark(f"{number} {where}: {label}")
-
-            difference = check_variation(variation, device, note, result)
-            reason = difference and f"{variation.label}: {difference}"
-            result.add(variation.check, sample, reason)
+            mark(f"{sample} {variation.label}")
+            reason = without_result(variation, expected, as_recorded)
+            difference = None
+            if reason is None:
+                difference = check_variation(variation, expected, device, result)
+                if difference and not is_defined(variation.call):
+                    reason, difference = "its result depends on what unwritten memory holds", None
+            if reason is not None:
+                result.notes.append(f"{variation.label}: PyTorch's CPU kernel: {reason}")
+            result.add(variation.check, sample, difference and f"{variation.label}: {difference}")
     return result
 
 
+def without_result(variation: Variation, on_cpu: CpuRun, as_recorded: CpuRun) -> str | None:
+    """Why what CPU did is nothing to compare with, or None."""
+    if on_cpu.outcome is None:
+        return on_cpu.without
+    if (error := on_cpu.outcome.error) is not None:
+        limited = LIMITS_OF_CPU.search(str(error))
+        return f"it refuses what its implementation cannot do: {error}" if limited else None
+    schema = overload_of(variation.call.overload)._schema
+    for argument in schema.arguments:
+        before = variation.call.arguments[argument.name]
+        after = on_cpu.arguments[argument.name]
+        if not argument.is_write and differ(before, after):
+            return f"it changes {argument.name}, which it only reads"
+        restrided = f"{argument.name} {REVERSED}" if argument.is_out else ""
+        if variation.label == restrided and differ(before, after, values="undefined"):
+            return f"it gives {argument.name} other strides"
+    if variation.label.endswith(REVERSED) and as_recorded.outcome is not None:
+        usual = (as_recorded.outcome.value, as_recorded.arguments)
+        if differ(usual, (on_cpu.outcome.value, on_cpu.arguments), strides=False):
+            return "its result depends on strides"
+    return None
+
+
+def differ(expected: Any, actual: Any, **options: Any) -> bool:
+    return tree_difference(expected, actual, CPU, **options) is not None
+
+
 def check_variation(
-    variation: Variation, device: torch.device, mark: Callable[[str], None], result: EntryResult
+    variation: Variation, on_cpu: CpuRun, device: torch.device, result: EntryResult
 ) -> str | None:
     """What the device does otherwise than CPU, or None."""
+    expected = on_cpu.outcome
+    assert expected is not None
     try:
-        on_cpu = variation.call.on(CPU)
         on_device = placed(variation, device)
     except Exception as error:
         return f"moving the arguments: {first_line(error)}"
     if on_device is None:
         return None
-    with limited(SECONDS_ON_CPU, lambda: mark("CPU")):
-        expected = attempt(on_cpu.run)
-
     if expected.error is not None and NO_MEMORY.search(str(expected.error)):
         return None  # whoever has more memory may go on
 
@@ -94,7 +142,7 @@ def check_variation(
             torch.accelerator.synchronize()  # raises what a device kernel found wrong
         return value
 
-    with limited(SECONDS_ON_DEVICE, lambda: mark("device")):
+    with limited(SECONDS_ON_DEVICE):
         actual = attempt(compute)
         if actual.error is not None:
             attempt(torch.accelerator.synchronize)  # of kernels that were launched before
@@ -109,33 +157,36 @@ def check_variation(
         if depends_on_order(variation) and refused and expected.error is None:
             return None
         return error_difference(expected, actual)
-    return results_difference(variation, on_cpu, on_device, expected, actual, device)
+    return results_difference(variation, on_cpu, on_device, actual, device)
 
 
 def results_difference(
     variation: Variation,
-    on_cpu: ArgumentsCall,
+    on_cpu: CpuRun,
     on_device: ArgumentsCall,
-    expected: Outcome,
     actual: Outcome,
     device: torch.device,
 ) -> str | None:
     """Of results and of arguments afterwards."""
+    assert on_cpu.outcome is not None
+    expected = on_cpu.outcome.value
     overload = variation.call.overload
     values = "equal"
     if torch.Tag.nondeterministic_seeded in overload_of(overload).tags:
         values = "random"
     elif base_name(overload) in UNDEFINED_VALUES or depends_on_order(variation):
         values = "undefined"
-
-    def exact() -> Any:
-        arguments = Transplant(CPU, dtypes=EXACT)(variation.call.arguments)
-        return attempt(lambda: run(overload, arguments)).value
-
+    if base_name(overload) == "topk" and variation.call.arguments["sorted"] is False:
+        expected, actual.value = in_order(expected), in_order(actual.value)
     options: dict[str, Any] = {"values": values, "strides": not variation.elsewhere}
     again = judge(ties_in(variation.call))
     difference = tree_difference(
-        expected.value, actual.value, device, exact, again=again, **options
+        expected,
+        actual.value,
+        device,
+        lambda: exactly(variation.call, EXACT),
+        again=again,
+        **options,
     )
     if difference or variation.elsewhere:
         return difference
@@ -143,11 +194,16 @@ def results_difference(
         if tensors_in(value):
             other = on_device.arguments[name]
             # What was compared as the result has been judged.
-            if any(t is u for t in tensors_in(value) for u in tensors_in(expected.value)):
+            if any(t is u for t in tensors_in(value) for u in tensors_in(expected)):
                 continue
             if difference := tree_difference(value, other, device, **options):
                 return f"argument {name}: {difference}"
     return None
+
+
+def in_order(values_and_indices: Any) -> Any:
+    """The values alone, sorted, where they may come in any order."""
+    return values_and_indices[0].sort(-1).values
 
 
 def depends_on_order(variation: Variation) -> bool:
@@ -190,17 +246,18 @@ def placement_difference(variation: Variation, expected: Outcome, actual: Outcom
     stand beside tensors of the device; then the call may give CPU's results as well.
     """
     arguments = variation.call.arguments
-    rest = [value for name, value in arguments.items() if name != variation.moved]
-    on_host = tensors_in(arguments[variation.moved] if variation.elsewhere == "host" else rest)
+    rest = [name for name in arguments if name != variation.moved]
+    on_host = [variation.moved] if variation.elsewhere == "host" else rest
+    tensors = {name: tensors_in(arguments[name]) for name in on_host}
+    large = {name for name in on_host if any(t.dim() > 0 for t in tensors[name])}
     if expected.error is not None:
         return None if actual.error is not None else error_difference(expected, actual)
     if isinstance(actual.error, (RuntimeError, NotImplementedError)):
         return None
     if actual.error is not None:
         return f"raises {first_line(actual.error)} and not a RuntimeError"
-    if all(t.dim() == 0 for t in on_host):
-        return "compare"
-    if variation.elsewhere == "host" and base_name(variation.call.overload) in TAKES_HOST_TENSORS:
+    taken = TAKES_HOST_TENSORS.get(base_name(variation.call.overload))
+    if not large or (taken is not None and (not taken or large <= taken)):
         return "compare"
     return "does not raise although tensors are on two devices"
 
@@ -209,9 +266,8 @@ def placement_difference(variation: Variation, expected: Outcome, actual: Outcom
 
 
 @contextlib.contextmanager
-def limited(seconds: int, mark: Callable[[], None]) -> Iterator[None]:
+def limited(seconds: int) -> Iterator[None]:
     """Ends the process when the block takes longer; kernels cannot be interrupted otherwise."""
-    mark()
     signal.alarm(seconds)
     try:
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from tests.opinfo.arguments import checks
 from tests.opinfo.arguments.calls import NO_CALL, ArgumentsCall, as_form, bind, calls_of, reached
 from tests.opinfo.arguments.exclusions import EXCLUSIONS
+from tests.opinfo.arguments.isolated import is_defined, run_each
 from tests.opinfo.arguments.variations import Variation, variations
 from tests.opinfo.checks import EntryResult, Outcome
 from torch_outboard.ops import tables
@@ -72,16 +74,11 @@ def test_variations(overload: str, expected: set[str]) -> None:
 
 def found(overload: str, label: str, monkeypatch: Any, wrong: Any) -> str | None:
     """The difference, if the second of the two runs does something else."""
-    runs: list[Any] = []
-
-    def run(name: str, arguments: dict[str, Any]) -> Any:
-        runs.append(name)
-        return original(name, arguments) if len(runs) != 2 else wrong(name, arguments)
-
-    original = checks.run
     [variation] = [v for v in variations(next(calls_of(overload))) if v.label == label]
-    monkeypatch.setattr("tests.opinfo.arguments.calls.run", run)
-    return checks.check_variation(variation, CPU, lambda where: None, EntryResult())
+    expected = next(run_each([variation.call]))
+    with monkeypatch.context() as patch:
+        patch.setattr("tests.opinfo.arguments.calls.run", wrong)
+        return checks.check_variation(variation, expected, CPU, EntryResult())
 
 
 def test_differences_are_found(monkeypatch: Any) -> None:
@@ -101,9 +98,14 @@ def test_differences_are_found(monkeypatch: Any) -> None:
 
 
 def test_tensors_on_two_devices_raise_except_numbers_of_the_host() -> None:
-    def difference(host: torch.Tensor, actual: Outcome, overload: str = "aten::add.Tensor") -> Any:
-        call = ArgumentsCall(overload, {"self": torch.ones(2), "other": host})
-        variation = Variation("devices", "", call, "other", "host")
+    def difference(
+        host: torch.Tensor,
+        actual: Outcome,
+        overload: str = "aten::add.Tensor",
+        name: str = "other",
+    ) -> Any:
+        call = ArgumentsCall(overload, {"self": torch.ones(2), name: host})
+        variation = Variation("devices", "", call, name, "host")
         return checks.placement_difference(variation, Outcome(1), actual)
 
     vector, number = torch.ones(2), torch.tensor(1.0)
@@ -111,4 +113,37 @@ def test_tensors_on_two_devices_raise_except_numbers_of_the_host() -> None:
     assert "does not raise" in difference(vector, Outcome(1))
     assert "not a RuntimeError" in difference(vector, Outcome(error=IndexError()))
     assert difference(number, Outcome(1)) == "compare"
-    assert difference(vector, Outcome(1), "aten::index_put") == "compare"
+    assert difference(vector, Outcome(1), "aten::index_put", "indices") == "compare"
+    assert "does not raise" in difference(vector, Outcome(1), "aten::index_put", "values")
+    assert difference(vector, Outcome(1), "aten::copy_", "src") == "compare"
+
+
+def calls(*values: int) -> list[ArgumentsCall]:
+    """That add numbers to something; what is no tensor raises."""
+    return [
+        ArgumentsCall("aten::add.Scalar", {"self": torch.ones(2), "other": value, "alpha": 1})
+        for value in values
+    ]
+
+
+def test_a_kernel_that_ends_the_process_ends_only_its_own_call(monkeypatch: Any) -> None:
+    def run(name: str, arguments: dict[str, Any]) -> Any:
+        if arguments["other"] == 2:
+            ctypes.string_at(0)
+        return arguments["self"] + arguments["other"]
+
+    monkeypatch.setattr("tests.opinfo.arguments.calls.run", run)
+    first, second, third = run_each(calls(1, 2, 3))
+    assert first.outcome is not None
+    assert third.outcome is not None
+    assert first.outcome.value.tolist() == [2, 2]
+    assert third.outcome.value.tolist() == [4, 4]
+    assert second.outcome is None
+    assert "SIGSEGV" in second.without
+
+
+def test_results_that_nobody_wrote_are_noticed(monkeypatch: Any) -> None:
+    [call] = calls(1)
+    assert is_defined(call)
+    monkeypatch.setattr("tests.opinfo.arguments.calls.run", lambda *_: torch.empty(100))
+    assert not is_defined(call)

@@ -24,6 +24,9 @@ STRINGS = (
 DTYPES = (
     torch.bool, torch.uint8, torch.int64, torch.float16, torch.float64, torch.complex64,
 )  # fmt: skip
+# Where a new tensor lies; without them it lies on CPU.
+OF_FACTORIES = ("device", "layout", "pin_memory")
+REVERSED = "with dimensions in reverse order"
 FORMATS = (torch.contiguous_format, torch.preserve_format, torch.channels_last)
 
 
@@ -53,6 +56,8 @@ def variations(call: ArgumentsCall, numbers_only: bool = False) -> Iterator[Vari
     """
     yield Variation("numbers", "as recorded", call)
     for argument in overload_of(call.overload)._schema.arguments:
+        if argument.name in OF_FACTORIES:
+            continue
         name, value = argument.name, call.arguments[argument.name]
         kind = str(argument.real_type)
         optional = kind.startswith("Optional[")
@@ -150,7 +155,8 @@ def _other_tensors(tensor: torch.Tensor, written: bool) -> Iterator[Found]:
         if sizes != shape:
             yield "tensors", label, tensor.new_empty(sizes)
     if shape:
-        yield "tensors", "with 0 dimensions", _first(tensor)
+        if tensor.numel() > 0:
+            yield "tensors", "with 0 dimensions", _first(tensor)
         yield "tensors", "with a dimension more", tensor.clone().unsqueeze(0)
     if shape and shape[0] > 1:
         yield "tensors", "one shorter", tensor[:-1].clone()
@@ -163,7 +169,7 @@ def _other_tensors(tensor: torch.Tensor, written: bool) -> Iterator[Found]:
                 _as_dtype(tensor, dtype),
             )
     if len(shape) > 1:
-        yield "layouts", "with dimensions in reverse order", _reversed(tensor)
+        yield "layouts", REVERSED, _reversed(tensor)
     if shape and prod(shape) > 1:
         if written:
             yield "overlaps", "expanded", _first(tensor).expand(shape)

@@ -20,7 +20,7 @@ SINGLE_INDEX = {
     "selected": "sizes(self)[:d] + sizes(index) + sizes(self)[d + 1:]",
     "after": "prod(sizes(self)[d + 1:])",
 }
-SINGLE_CONDITIONS = ["sum(indices) == 1", "n > 0 || numel(index) == 0"]
+SINGLE_CONDITIONS = ["sum(indices) == 1", "d < dims(self)", "n > 0 || numel(index) == 0"]
 INDEX_DTYPES = {"index": "int32 int64"}  # uint8 would be a mask
 # How many places a work item of index_put takes one after the other. Sums are always in order.
 IN_ORDER = "max(numel(index), 1)"

@@ -30,6 +30,10 @@ def _at_least_1d(x: Tensor) -> Tensor:
     return x.reshape(1) if x.dim() == 0 else x
 
 
+def _row_major(x: Tensor) -> Tensor:
+    return x.clone(memory_format=torch.contiguous_format)
+
+
 def _wrapped(d: int, x: Tensor) -> int:
     return d if d >= 0 else d + max(x.dim(), 1)
 
@@ -37,6 +41,7 @@ def _wrapped(d: int, x: Tensor) -> int:
 def _index_add_(self: Tensor, dim: int, index: Tensor, source: Tensor, alpha: float) -> Tensor:
     what = _at_least_1d(source)
     d = _wrapped(dim, self)
+    require(self.is_floating_point() or self.is_complex() or isinstance(alpha, int))
     if alpha != 1:
         what = what * alpha
     _at_least_1d(self).scatter_add_(d, _expanded(index, d, what), what.to(self.dtype))
@@ -44,7 +49,7 @@ def _index_add_(self: Tensor, dim: int, index: Tensor, source: Tensor, alpha: fl
 
 
 def _index_add(self: Tensor, dim: int, index: Tensor, source: Tensor, alpha: float) -> Tensor:
-    return _index_add_(self.clone(), dim, index, source, alpha)
+    return _index_add_(_row_major(self), dim, index, source, alpha)
 
 
 def _index_copy_(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
@@ -55,7 +60,7 @@ def _index_copy_(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tenso
 
 
 def _index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    return _index_copy_(self.clone(), dim, index, source)
+    return _index_copy_(_row_major(self), dim, index, source)
 
 
 def _index_reduce_(
@@ -71,7 +76,7 @@ def _index_reduce_(
 def _index_reduce(
     self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool
 ) -> Tensor:
-    return _index_reduce_(self.clone(), dim, index, source, reduce, include_self)
+    return _index_reduce_(_row_major(self), dim, index, source, reduce, include_self)
 
 
 def _index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
@@ -81,6 +86,7 @@ def _index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     shape[d] = index.numel()
     places = torch.where(index < 0, index + flat.size(d), index)
     if isinstance(value, Tensor):
+        require(self.is_complex() or not value.is_complex())
         what = value.to(self.device).to(self.dtype).expand(shape)
         flat.scatter_(d, _expanded(places, d, what), what)
     else:
@@ -107,7 +113,7 @@ def _along_dimension() -> list[Row]:
                 body,
                 dtypes=dtypes,
                 # PyTorch's meta functions look at the first slice, which is not always there.
-                conditions=["numel(index) > 0", dimensions],
+                conditions=["numel(index) > 0", "numel(self) > 0", dimensions],
                 reports=error,
                 family="indexing",
             )
@@ -119,7 +125,8 @@ def _along_dimension() -> list[Row]:
             composed(
                 f"index_fill_.{value}",
                 _index_fill_,
-                conditions=[*in_range, *more],
+                conditions=[*in_range, *more, "numel(self) > 0"],
+                requires={"index": "dtype int64"},
                 reports="IndexError",
                 family="indexing",
             )

@@ -7,7 +7,7 @@ from typing import Any
 from torch_outboard.ops.row import FLOATS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
-# Of `reduction`; each number but these two means none, as on CPU.
+# Of `reduction`; 0 is none.
 _MEAN, _SUM = 1, 2
 
 
@@ -33,7 +33,7 @@ def _elementwise(
 ) -> list[Row]:
     """A loss of elements, where its arguments have the same sizes."""
     weight = " weight?" if weighted else ""
-    same = ["sizes(self) == sizes(target)"]
+    same = ["sizes(self) == sizes(target)", f"reduction >= 0 && reduction <= {_SUM}"]
     if weighted:
         same.append("given(weight) ? sizes(weight) == sizes(self) : 1")
     if shape:

@@ -147,10 +147,14 @@ def rows() -> list[Row]:
             forms("threshold_backward", True), "grad_output:grad self",
             "(self <= threshold) ? C(0) : grad", FLOATS, scalars="threshold",
         ),
-        pointwise("_prelu_kernel", "self weight", "(self > C(0)) ? self : weight * self", FLOATS),
+        pointwise(
+            "_prelu_kernel", "self weight", "(self > C(0)) ? self : weight * self", FLOATS,
+            types="same",
+        ),
         pointwise(
             "_prelu_kernel_backward", "grad_output:grad self weight",
             ["(self > C(0)) ? grad : weight * grad", "(self > C(0)) ? C(0) : self * grad"], FLOATS,
+            types="same",
         ),
         pointwise(
             forms("sigmoid_backward", True), "grad_output:grad output:y",
@@ -172,7 +176,7 @@ def rows() -> list[Row]:
         pointwise(
             forms("log_sigmoid_backward", True), "grad_output:grad self buffer",
             "grad * ((self < C(0)) ? C(1) - buffer / (C(1) + buffer) : buffer / (C(1) + buffer))",
-            FLOATS,
+            FLOATS, types="same", same_output=True,
         ),
         pointwise(
             forms("logit_backward", True), "grad_output:grad self",

@@ -40,10 +40,10 @@ _BACKWARD_JVP = _kernel("""
     const V gate = logistic(x_load(second));
     const V slope = gate * (1 - gate);
     const V a = x_load(first), da = dx_load(first), db = dx_load(second);
-    const V grad = grad_glu_load(i), dgrad = dgrad_glu_load(i);
-    out_store(first, dgrad * gate + grad * slope * db);
-    out_store(second,
-              slope * (dgrad * a + grad * da + grad * a * (1 - 2 * gate) * db));
+    const V grad = grad_x_load(first);
+    const V dgrad = dgrad_glu_load(i) * gate + grad * (1 - gate) * db;
+    out_store(first, dgrad);
+    out_store(second, (dgrad * a + grad * da) * (1 - gate) - grad * a * slope * db);
 """)
 
 
@@ -105,11 +105,11 @@ def rows() -> list[Row]:
         templated(
             "glu_backward_jvp glu_backward_jvp.out",
             None,
-            Launch("glu", "numel(grad_glu)"),
+            Launch("glu", "numel(dgrad_glu)"),
             source=_BACKWARD_JVP,
             dtypes=FLOATS,
             family="pointwise",
-            operands="x dx grad_glu dgrad_glu",
+            operands="x grad_x dx dgrad_glu",
             results=Result("out", sizes="sizes(x)"),
             let=let_x,
             numbers=numbers_x,
@@ -117,7 +117,7 @@ def rows() -> list[Row]:
                 *even_x,
                 "sizes(grad_glu) == set(sizes(x), d, half)",
                 "sizes(dgrad_glu) == sizes(grad_glu)",
-                "sizes(dx) == sizes(x)",
+                "sizes(grad_x) == sizes(x) && sizes(dx) == sizes(x)",
             ],
         ),
     ]

@@ -190,6 +190,7 @@ def _ternary() -> list[Row]:
                 expression,
                 dtypes,
                 scalars="weight",
+                types="same",
             )
             for expression, dtypes in ((_LERP, FLOATS), (_COMPLEX_LERP, COMPLEX))
         ),
@@ -199,6 +200,7 @@ def _ternary() -> list[Row]:
                 "self end weight",
                 expression,
                 dtypes,
+                types="same",
                 same_output=True,
             )
             for expression, dtypes in ((_LERP, FLOATS), (_COMPLEX_LERP, COMPLEX))
@@ -301,7 +303,11 @@ def comparison() -> list[Row]:
     rows.append(pointwise("isnan", "self", "isnan(self)", ALL, **flags))
     for name in ("isposinf", "isneginf", "signbit"):
         dtypes = (*REALS, *BOOL)
-        rows.append(pointwise(f"{name} {name}.out", "self", f"{name}(self)", dtypes, **flags))
+        # The first two raise for outputs of another dtype.
+        same = {"same_output": name != "signbit"}
+        rows.append(
+            pointwise(f"{name} {name}.out", "self", f"{name}(self)", dtypes, **flags, **same)
+        )
     return rows
 
 

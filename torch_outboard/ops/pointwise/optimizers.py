@@ -90,6 +90,14 @@ def _adam(name: str, decoupled: bool, amsgrad: bool, maximize: bool) -> list[Row
         "square_mean": square,
     }
     lists = "self:param grads:grad exp_avgs:mean exp_avg_sqs:square_mean"
+    requires = {
+        "amsgrad": str(amsgrad),
+        "maximize": str(maximize),
+        "beta1": ">= 0",
+        "beta2": ">= 0",
+    }
+    if not amsgrad:
+        requires["max_exp_avg_sqs"] = "[]"
     if amsgrad:
         outputs["largest"] = largest
         lists += " max_exp_avg_sqs:largest"
@@ -98,7 +106,7 @@ def _adam(name: str, decoupled: bool, amsgrad: bool, maximize: bool) -> list[Row
         f"{lists} state_steps:step",
         outputs,
         "lr beta1 beta2 weight_decay eps",
-        {"amsgrad": str(amsgrad), "maximize": str(maximize)},
+        requires,
         {
             "one_less_beta1": "1-beta1",
             "one_less_beta2": "1-beta2",
@@ -116,7 +124,13 @@ def _sgd(momentum: bool, nesterov: bool, first: bool, maximize: bool) -> list[Ro
     if not momentum:
         outputs = {"param": f"param - lr * {gradient}"}
         lists = "self:param grads:grad"
-        return _row(names, lists, outputs, "lr weight_decay", requires | {"momentum": "0"})
+        return _row(
+            names,
+            lists,
+            outputs,
+            "lr weight_decay",
+            requires | {"momentum": "0", "momentum_buffer_list": "[]"},
+        )
     buffer = gradient
     if not first:
         buffer = f"(momentum * buffer + (C(1) - dampening) * {gradient})"

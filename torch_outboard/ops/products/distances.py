@@ -12,7 +12,11 @@ from torch_outboard.ops.template import Launch, Result, templated
 # CPU has no half-precision kernels of these.
 WIDE = (torch.float32, torch.float64)
 
-_KIND = {"KIND": "p == 0 ? 0 : (p == 1 ? 1 : (p == 2 ? 2 : (p > 1e300 ? 3 : 4)))"}
+
+def _kind(of: str) -> dict[str, str]:
+    # CPU rounds p to the dtype first.
+    infinite = f"p > (bytes({of}) == 8 ? 1.7976931348623157e308 : 3.4028234663852886e38)"
+    return {"KIND": f"p == 0 ? 0 : (p == 1 ? 1 : (p == 2 ? 2 : ({infinite} ? 3 : 4)))"}
 
 
 # Of the backwards; the second since PyTorch 2.15.
@@ -47,8 +51,11 @@ def _cdist() -> list[Row]:
             results=Result("out", sizes=pairs),
             let=let,
             numbers=numbers,
-            constants={**_KIND, "BACKWARD": "0"},
-            conditions=[*conditions, "given(compute_mode) ? compute_mode <= 2 : 1"],
+            constants={**_kind("x1"), "BACKWARD": "0"},
+            conditions=[
+                *conditions,
+                "given(compute_mode) ? compute_mode >= 0 && compute_mode <= 2 : 1",
+            ],
             **common,
         ),
         templated(
@@ -60,7 +67,7 @@ def _cdist() -> list[Row]:
             results=Result("out", sizes="batch + [size(x1, -2), m]"),
             let=let,
             numbers=numbers,
-            constants={**_KIND, "BACKWARD": "1"},
+            constants={**_kind("x1"), "BACKWARD": "1"},
             conditions=[
                 *conditions,
                 f"sizes({gradient}) == {pairs}",
@@ -79,7 +86,7 @@ def _cdist() -> list[Row]:
             results=Result("out", sizes="sizes(x1)", initial="0"),
             let=let,
             numbers=numbers,
-            constants={**_KIND, "BACKWARD": "1"},
+            constants={**_kind("x1"), "BACKWARD": "1"},
             conditions=[*conditions, f"numel({gradient}) == 0 || m == 0"],
             **common,
         ),
@@ -99,7 +106,7 @@ def _pdist() -> list[Row]:
             "distances pdist",
             Launch("pdist", "numel(out)"),
             results=Result("out", sizes=pairs),
-            constants={**_KIND, "BACKWARD": "0"},
+            constants={**_kind("self"), "BACKWARD": "0"},
             conditions=["dims(self) == 2", "p >= 0"],
             **common,
         ),
@@ -110,7 +117,7 @@ def _pdist() -> list[Row]:
             source=_text("pdist", gradient),
             operands=f"self {gradient} pdist",
             results=Result("out", sizes="sizes(self)"),
-            constants={**_KIND, "BACKWARD": "1"},
+            constants={**_kind("self"), "BACKWARD": "1"},
             conditions=[
                 "dims(self) == 2",
                 "p >= 0",

@@ -18,27 +18,27 @@ _REALS = (*FLOATS, *INTEGERS, *BOOL)
 def rows() -> list[Row]:
     """Every row."""
     out = [Result("out")]
+    # Complex numbers do not become real ones on the way, nor the other way round.
+    kinds = (
+        (_REALS, "dtype not bool complex64 complex128"),
+        (COMPLEX, "dtype complex64 complex128"),
+    )
     scans = [
         row
         for blocks in (False, True)
         for row in (
-            _scan(
-                "cumsum cumsum_ cumsum.out",
-                0,
-                (*_REALS, *COMPLEX),
-                out,
-                blocks,
-                meta="aten::cumsum",
-                requires={"dtype": "dtype not bool"},
-            ),
-            _scan(
-                "cumprod cumprod_ cumprod.out",
-                1,
-                (*_REALS, *COMPLEX),
-                out,
-                blocks,
-                meta="aten::cumprod",
-                requires={"dtype": "dtype not bool"},
+            *(
+                _scan(
+                    f"{name} {name}_ {name}.out",
+                    number,
+                    dtypes,
+                    out,
+                    blocks,
+                    meta=f"aten::{name}",
+                    requires={"dtype": requirement},
+                )
+                for number, name in enumerate(("cumsum", "cumprod"))
+                for dtypes, requirement in kinds
             ),
             _scan("_logcumsumexp _logcumsumexp.out", 2, FLOATS, out, blocks),
             _scan("_cummax_helper", 3, _REALS, [], blocks),
