@@ -1,5 +1,6 @@
 // bernoulli_, bernoulli.out and native_dropout: yes or no with a probability.
 #include <ATen/Dispatch.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/native/DistributionTemplates.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones_like.h>
@@ -80,6 +81,7 @@ at::Tensor& bernoulli_tensor(at::Tensor& self, const at::Tensor& p, OptionalGene
   return templates::bernoulli_impl_<BernoulliKernel, void>(self, p, std::move(generator));
 }
 at::Tensor& bernoulli_out(const at::Tensor& self, OptionalGenerator generator, at::Tensor& out) {
+  at::assert_no_partial_overlap(out, self);
   return templates::bernoulli_out_impl<BernoulliKernel, void>(out, self, std::move(generator));
 }
 

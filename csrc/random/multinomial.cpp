@@ -106,7 +106,7 @@ at::Tensor& multinomial_out(const at::Tensor& self, int64_t samples, bool replac
   TORCH_CHECK_NOT_IMPLEMENTED(!c10::isFloat8Type(self.scalar_type()),
                               "\"multinomial\" not implemented for '", toString(self.scalar_type()),
                               "'");
-  TORCH_CHECK_INDEX(categories > 0, "multinomial expects at least one category");
+  TORCH_CHECK(categories > 0, "multinomial expects at least one category");
   const PhiloxState state = reserve_philox(generator, self.device().index(), 1);
   CpuCall call(self.device().index());
   const at::Tensor weights_host = on_host(call, self, Access::kRead);

@@ -5,6 +5,8 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/leaky_relu.h>
 
+#include <limits>
+
 #include "random/distributions.h"
 #include "random/cpu_random.h"
 #include "dispatch/router.h"
@@ -53,6 +55,11 @@ at::Tensor& rrelu_with_noise_out(const at::Tensor& self, at::Tensor& noise, cons
   TORCH_CHECK(self.sizes() == noise.sizes(),
               "noise tensor shape must match self tensor shape. Got self.shape = ", self.sizes(),
               " noise.shape = ", noise.sizes());
+  for (const at::Tensor* other : {&noise, &out}) {
+    TORCH_CHECK(other->device() == self.device(),
+                "Expected all tensors to be on the same device, but found at least two devices, ",
+                self.device(), " and ", other->device(), "!");
+  }
   if (!training) {
     const double slope = (lower.to<double>() + upper.to<double>()) / 2;
     return at::leaky_relu_out(out, self, slope);
@@ -64,10 +71,13 @@ at::Tensor& rrelu_with_noise_out(const at::Tensor& self, at::Tensor& noise, cons
   for (const at::Tensor* other : {&noise, &out}) {
     TORCH_CHECK(other->scalar_type() == type, "expected scalar type ", toString(type),
                 " but found ", toString(other->scalar_type()));
-    TORCH_CHECK(other->device() == self.device(),
-                "Expected all tensors to be on the same device, but found at least two devices, ",
-                self.device(), " and ", other->device(), "!");
   }
+  const double low = lower.to<double>();
+  const double high = upper.to<double>();
+  const double most =
+      type == at::kDouble ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
+  TORCH_CHECK(low <= high && high - low <= most, "rrelu draws slopes between lower and upper; got ",
+              low, " and ", high, ", which are not in order or not finite");
   at::native::resize_output(out, self.sizes());
   at::assert_no_internal_overlap(noise);
   at::assert_no_internal_overlap(out);
@@ -78,11 +88,9 @@ at::Tensor& rrelu_with_noise_out(const at::Tensor& self, at::Tensor& noise, cons
   const at::Tensor noise_host = on_host(call, noise, Access::kWrite);
   const at::Tensor output_host = on_host(call, out, Access::kWrite);
   if (type == at::kDouble) {
-    rrelu_on_host<double>(input_host, noise_host, output_host, lower.to<double>(),
-                          upper.to<double>(), state);
+    rrelu_on_host<double>(input_host, noise_host, output_host, low, high, state);
   } else {
-    rrelu_on_host<float>(input_host, noise_host, output_host, lower.to<double>(),
-                         upper.to<double>(), state);
+    rrelu_on_host<float>(input_host, noise_host, output_host, low, high, state);
   }
   call.finish();
   return out;

@@ -1,17 +1,25 @@
-"""Unusual arguments of which device kernels once made something else than CPU.
+"""Unusual arguments: those of which device kernels once made something else than CPU, and others.
 
-The sweep over arguments (`tests/opinfo/arguments`) makes all; these are one of each kind.
+`python -m tests.opinfo.sweep --dtype arguments --driver ocl --way device` goes through all
+overloads; here are one of each kind of fault, and a few overloads, which are others for every
+commit.
 """
 
 from __future__ import annotations
 
+import hashlib
+import subprocess
+
+import pytest
 import torch
 
-from tests.opinfo.arguments.calls import calls_of
+from tests.opinfo.arguments.calls import calls_of, reached
 from tests.opinfo.arguments.checks import check_variation
 from tests.opinfo.arguments.isolated import run_each
 from tests.opinfo.arguments.variations import variations
 from tests.opinfo.checks import EntryResult
+from tests.opinfo.worker import ARGUMENTS, WorkerProcess
+from tests.run import ROOT
 
 CASES = {
     # Samples that are missing were read from beyond the tensor.
@@ -37,6 +45,11 @@ CASES = {
     "aten::_index_put_impl_": ("self with 0 dimensions", "values on the host"),
     "aten::_adaptive_avg_pool2d_backward": ("self on the host", "self of dtype int64"),
     "aten::isposinf.out": ("out of dtype float32",),
+    # Terms that are 0 ended the sum.
+    "aten::special_zeta.self_scalar": ("self = 2**31",),
+    "aten::tril_indices": ("col = 2**33",),
+    "aten::round.decimals": ("decimals = 2**31",),
+    "aten::linalg_vector_norm": ("dtype = float16",),
 }
 
 
@@ -49,3 +62,23 @@ def test_unusual_arguments(device: torch.device) -> None:
             difference = check_variation(found[label], on_cpu, device, EntryResult())
             differences += [f"{overload}: {label}: {difference}"] if difference else []
     assert not differences, "\n".join(differences)
+
+
+def overloads_of_this_commit(count: int) -> list[str]:
+    """Some overloads with device kernels; every commit has its own."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True
+    ).stdout
+
+    def order(overload: str) -> str:
+        return hashlib.sha256(f"{commit}{overload}".encode()).hexdigest()
+
+    return sorted(reached(), key=order)[:count]
+
+
+@pytest.mark.parametrize("overload", overloads_of_this_commit(4))
+def test_every_argument(overload: str) -> None:
+    worker = WorkerProcess("", "shared", way="device")
+    answer = worker.check(overload, ARGUMENTS)
+    worker.close()
+    assert answer.status in ("right", "excluded"), answer.failures

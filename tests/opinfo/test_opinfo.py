@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 import torch
 
-from tests.opinfo.arguments.calls import reached
-from tests.opinfo.worker import ARGUMENTS, REFUSALS, WorkerProcess
-from tests.run import ROOT
+from tests.opinfo.worker import REFUSALS, WorkerProcess
 
 # Every family of operators, and each kind of argument that the host way treats specially: lists,
 # views, out=, complex bits, generators, resized results, several results, None, scalars.
@@ -79,24 +75,6 @@ linalg.det masked_select nn.functional.conv2d nn.functional.softshrink pow sub s
 @pytest.mark.parametrize("entry", REFUSING.split())
 def test_refusals(worker: WorkerProcess, entry: str) -> None:
     check(worker, entry, REFUSALS)
-
-
-def overloads_of_this_commit(count: int) -> list[str]:
-    """Some overloads with device kernels; every commit has its own."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True
-    ).stdout
-
-    def order(overload: str) -> str:
-        return hashlib.sha256(f"{commit}{overload}".encode()).hexdigest()
-
-    return sorted(reached(), key=order)[:count]
-
-
-@pytest.mark.slow  # until the whole sweep finds no difference that is not listed
-@pytest.mark.parametrize("overload", overloads_of_this_commit(4))
-def test_arguments(worker: WorkerProcess, overload: str) -> None:
-    check(worker, overload, ARGUMENTS)
 
 
 LAYOUTS = """nn.functional.group_norm nn.functional.conv2d index_select

@@ -174,6 +174,7 @@ PointwiseKernel::PointwiseKernel(const Row& row, const c10::FunctionSchema& sche
       resizes_silently_(row.flag("resizes_silently")),
       strict_(row.flag("strict")),
       rounded_(row.flag("rounded")),
+      some_scalar_(row.flag("some_scalar")),
       launcher_(expression_of(row, overload_)) {
   if (const std::string& name = row.text("meta"); !name.empty()) meta_.emplace(name, overload_);
   const PointwiseExpression expression = expression_of(row, overload_);
@@ -267,7 +268,8 @@ bool PointwiseKernel::gather(Call& call, const torch::jit::Stack& stack, int64_t
       return false;
     }
   }
-  return true;
+  return !some_scalar_ || std::any_of(call.scalars.begin(), call.scalars.end(),
+                                      [](const auto& scalar) { return scalar.has_value(); });
 }
 
 bool PointwiseKernel::choose_types(Call& call) const {

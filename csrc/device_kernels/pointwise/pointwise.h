@@ -30,6 +30,7 @@
 //   may_overlap  the output may overlap itself, as in fills
 //   resizes_silently
 //                outputs get the size of the first operand without PyTorch's warning
+//   some_scalar  calls without any of the scalars are declined
 //   rounded      numbers are rounded to the common dtype first, also where values are wider
 //   strict       scalars must be of a kind that the dtype can hold, as for alpha
 #pragma once
@@ -91,6 +92,7 @@ class PointwiseKernel final : public EngineKernel {
   const bool resizes_silently_;
   const bool strict_;
   const bool rounded_;
+  const bool some_scalar_;
   std::optional<MetaCall> meta_;
   bool lists_ = false;  // one call per element of lists, as in _foreach_add
   PointwiseLauncher launcher_;

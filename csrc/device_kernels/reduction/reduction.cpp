@@ -99,6 +99,7 @@ ReductionKernel::ReductionKernel(const Row& row, const c10::FunctionSchema& sche
       dtype_(overload_.find("dtype")),
       ordered_(row.flag("ordered")),
       all_if_empty_(row.flag("all_if_empty")),
+      widens_(row.flag("widens")),
       empty_(row.text("empty")),
       dtypes_(static_cast<uint64_t>(row.integer("dtypes", -1))),
       kernels_(row.text("source")) {
@@ -177,11 +178,12 @@ bool ReductionKernel::choose_types(Call& call, const torch::jit::Stack& stack) c
   ScalarType computed = input;
   if (dtype_ >= 0 && !overload_.read(stack, dtype_).isNone()) {
     computed = overload_.read(stack, dtype_).toScalarType();
-  } else if (types_ == "promote" && given.defined()) {
+  } else if (types_ == "promote" && given.defined() && dim_ >= 0) {
     computed = given.scalar_type();
   } else if (types_ == "promote" && at::isIntegralType(input, /*includeBool=*/true)) {
     computed = ScalarType::Long;
   }
+  if (widens_ && c10::promoteTypes(input, computed) != computed) return false;
   // Casts to bool, and from complex values to real ones, are not for this kernel.
   if (computed != input && (computed == ScalarType::Bool || !has_kernel_type(computed) ||
                             !computes(call.device, computed) || at::isComplexType(computed) ||

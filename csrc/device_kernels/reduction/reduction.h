@@ -19,9 +19,9 @@
 //   ordered      places count in the logical order of the input (default: no places are used)
 //   exceeds      one of the scalars; unless the number of elements exceeds it, there is a warning
 //   all_if_empty an empty list of dimensions means all of them; otherwise none
-//   empty        the result of no elements at all, a number; without it such calls are declined
-//   dtypes       bits of the dtypes of inputs that are served
-//   source       the kernels
+//   widens       the argument `dtype` holds all values of the input's dtype; other calls are
+//   declined empty        the result of no elements at all, a number; without it such calls are
+//   declined dtypes       bits of the dtypes of inputs that are served source       the kernels
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -81,6 +81,7 @@ class ReductionKernel final : public EngineKernel {
   int exceeds_ = -1;           // of scalars_
   bool ordered_;
   bool all_if_empty_;
+  bool widens_;
   std::string empty_;
   uint64_t dtypes_;
   std::string kernels_;

@@ -88,6 +88,13 @@ Requirements::Requirements(const Row& row, const Overload& overload) : overload_
     requirements_.push_back(parse(index, text));
     requirements_.back().is_number = type->kind() == c10::TypeKind::NumberType;
   }
+  for (int i = 0; i < static_cast<int>(overload.argument_count()); ++i) {
+    const auto length = overload.argument(i).N();
+    const auto list = overload.argument(i).type()->cast<c10::ListType>();
+    if (length.has_value() && list && list->getElementType()->kind() == c10::TypeKind::BoolType) {
+      requirements_.push_back({Requirement::Kind::kLength, i, "", 0, 0, *length});
+    }
+  }
 }
 
 bool Requirements::holds(const Requirement& requirement, const torch::jit::Stack& stack) const {
@@ -95,6 +102,9 @@ bool Requirements::holds(const Requirement& requirement, const torch::jit::Stack
   const c10::IValue& value = overload_.read(stack, requirement.argument);
   if (requirement.kind == Kind::kValue) {
     return has_value(value, requirement.text, requirement.number);
+  }
+  if (requirement.kind == Kind::kLength) {
+    return value.isList() && static_cast<int>(value.toListRef().size()) == requirement.other;
   }
   const c10::IValue& other =
       requirement.other >= 0 ? overload_.read(stack, requirement.other) : value;

@@ -17,7 +17,8 @@ namespace outboard {
 // "None", "2", "0.5", "[]", or the text itself; or ">= 2" for numbers from there on. Of tensors and
 // dtypes, where they are given, of each element of a list and of numbers: "dtype bool", "dtype
 // float32 float64", "dtype not bool", or "dtype of self", that of another argument. Of dimensions:
-// "distinct in self", whose dimensions they are.
+// "distinct in self", whose dimensions they are. Lists of as many flags as the schema says need no
+// mention.
 class OUTBOARD_API Requirements {
  public:
   Requirements(const Row& row, const Overload& overload);
@@ -25,13 +26,13 @@ class OUTBOARD_API Requirements {
 
  private:
   struct Requirement {
-    enum class Kind : uint8_t { kValue, kDtypes, kSameDtype, kDistinct };
+    enum class Kind : uint8_t { kValue, kDtypes, kSameDtype, kDistinct, kLength };
     Kind kind;
     int argument;
     std::string text;
     double number;        // NaN: the text is none
     uint64_t dtypes = 0;  // bits of those of kDtypes
-    int other = -1;       // argument that kSameDtype and kDistinct name
+    int other = -1;       // argument that kSameDtype and kDistinct name; of kLength how many
     bool is_number = false;
   };
   Requirement parse(int argument, const std::string& text) const;

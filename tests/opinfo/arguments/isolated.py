@@ -16,12 +16,11 @@ from typing import Any
 
 import torch
 
-from tests.opinfo.arguments.calls import ArgumentsCall
+from tests.opinfo.arguments.calls import SECONDS, ArgumentsCall
 from tests.opinfo.checks import CPU, Outcome, attempt
 from tests.opinfo.comparison import tree_difference
 from tests.opinfo.transplant import Transplant
 
-SECONDS = 8  # of one call, after which it counts as one that does not end
 # glibc's mallopt: the byte that memory is filled with, fresh and given back.
 M_PERTURB = -6
 FILLS = (0x11, 0x6E)

@@ -179,6 +179,10 @@ __kernel void interpolate(OB_PARAMETERS) {
         const ob_index from = ((plane * depth + z_taps.first) * height + y_taps.first) * width;
         for (ob_index x = 0; x < out_width; ++x) out_store(to + x, self_load(from + places[x]));
 #else
+        // A scale that does not fit the sizes leads behind the input, where there are no taps.
+        if (z_taps.count == 0 || y_taps.count == 0) {
+          for (ob_index x = 0; x < width; ++x) line[x] = 0;
+        }
         for (int i = 0; i < z_taps.count; ++i) {
           OB_TAP(z, i, depth, DIMENSIONS > 2)
           for (int j = 0; j < y_taps.count; ++j) {

@@ -129,7 +129,7 @@ SCALAR: Functions = {
         "T a, T decimals",
         """
         T power = C(1);
-        for (int k = min((int)fabs(decimals), 400); k > 0; --k) power *= C(10);
+        for (int k = (int)fmin(fabs(decimals), C(400)); k > 0; --k) power *= C(10);
         if (decimals == C(0)) return rint(a);
         return decimals < C(0) ? rint(a / power) * power : rint(a * power) / power;
         """,
@@ -149,7 +149,8 @@ SCALAR: Functions = {
         for (int k = 0; k < 9 || base <= C(9); ++k) {{
           const T term = pow(base, -a);
           sum += term;
-          if (fabs(term) <= epsilon * fabs(sum)) return sum;
+          if (fabs(term) < epsilon * fabs(sum)) return sum;
+          if (base == C(INFINITY)) return sum;
           base += C(1);
         }}
         const T power = pow(base, -a);

@@ -91,6 +91,7 @@ def rows() -> list[Row]:
                 f"sizes(self)[{-dimensions}:]",
                 Result("out", initial="0"),
                 adds=True,
+                conditions=["numel(self) > 0 || numel(grad_output) == 0"],
                 meta=f"aten::{largest}_backward",
             ),
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch_outboard.ops.row import FLOATS, Row, template
@@ -16,6 +17,7 @@ def plane_scatter(
     result: Result,
     *,
     adds: bool,
+    conditions: Sequence[str] = (),
     **properties: Any,
 ) -> Row:
     """A row that moves the `values` of planes to `indices` in planes of `sizes`."""
@@ -31,6 +33,7 @@ def plane_scatter(
         results=result,
         numbers={"inputs": f"prod(sizes({values})[{-dimensions}:])", "outputs": f"prod({sizes})"},
         constants={"ADDS": str(int(adds))},
+        conditions=[f"prod({sizes}) > 0 || numel({values}) == 0", *conditions],
         reports="RuntimeError",
         family="pooling",
         **properties,

@@ -108,7 +108,10 @@ def by_lists() -> list[Row]:
         "family": "indexing",
     }
     return [
-        composed("index.Tensor index.Tensor_out _unsafe_index.Tensor", "index", **common),
+        composed("index.Tensor index.Tensor_out", "index", **common),
+        composed(
+            "_unsafe_index.Tensor", "index", requires={"indices": "dtype int32 int64"}, **common
+        ),
         composed("_index_put_impl_", "index_put", **common),
     ]
 

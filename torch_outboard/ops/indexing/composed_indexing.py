@@ -200,6 +200,7 @@ def _of_flat_places() -> list[Row]:
             "repeat_interleave.Tensor",
             _repeat_interleave,
             conditions=["dims(repeats) == 1"],
+            requires={"repeats": "dtype int32 int64"},
             family="indexing",
         ),
     ]

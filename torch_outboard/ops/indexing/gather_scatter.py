@@ -169,7 +169,7 @@ def along_dimension() -> list[Row]:
             conditions=[
                 "dims(index) < 2",
                 "dims(self) > 0 || numel(index) == 1",
-                "numel(self) > 0 || numel(index) == 0 || prod(selected) == 0",
+                "dims(self) == 0 || size(self, d) > 0 || numel(index) == 0",
             ],
             results=Result("out", "selected"),
             numbers={

@@ -43,6 +43,7 @@ def rows() -> list[Row]:
             operands="grad weight indices offset2bag",
             accepts={"indices": _INDEX, "offset2bag": _INDEX},
             results=Result("out", "sizes(indices)"),
+            requires={"offsets": "dtype int32 int64"},
             conditions=[
                 "mode == 0",
                 "dims(grad) == 2 && dims(weight) == 2 && size(grad, 1) == size(weight, 1)",
@@ -182,6 +183,11 @@ def _bags_backward() -> list[Row]:
                 temporaries=[
                     Result("counts", "scale_grad_by_freq ? num_weights : 1", "int32", initial="0")
                 ],
+                requires=(
+                    {"offsets": "dtype int32 int64"}
+                    if overloads == "_embedding_bag_backward"
+                    else {}
+                ),
                 conditions=[
                     *common,
                     "mode == 0 || mode == 1",

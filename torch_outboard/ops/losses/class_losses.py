@@ -64,6 +64,7 @@ def _nll_loss() -> list[Row]:
                 in_parts if parted else f"!({in_parts})",
                 "sizes(target) == expected",
                 "given(weight) ? sizes(weight) == [classes] : 1",
+                f"reduction >= {_NONE} && reduction <= 2",
             ],
             numbers={
                 "classes": "classes",

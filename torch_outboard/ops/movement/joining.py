@@ -26,6 +26,7 @@ def rows() -> list[Row]:
         composed(
             "stack stack.out _stack _stack.out",
             lambda tensors, dim: torch.cat([tensor.unsqueeze(dim) for tensor in tensors], dim),
+            conditions=["len(tensors) > 0"],
             casts="TypeError",
             **FAMILY,
         ),

@@ -47,6 +47,8 @@ def of_dims(dims: int, kind: str, mode: str) -> list[Row]:
         valid.append(f"{n} > 0 && {n} + {left} + {right} > 0")
         if kind == "reflection":
             valid.append(f"{left} < {n} && {right} < {n}")
+    # Without a batch there is a channel.
+    valid.append(f"dims(self) == {dims + 2} || size(self, 0) > 0")
     fits = "sizes(grad_output) == padded_sizes(sizes(self), padding)"
     return [
         templated(

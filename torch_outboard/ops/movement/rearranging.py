@@ -167,7 +167,7 @@ def windows() -> list[Row]:
         composed(
             "unfold_backward",
             lambda grad_in, input_sizes: grad_in.reshape(input_sizes).clone(),
-            conditions=["len(input_sizes) == 0"],
+            conditions=["len(input_sizes) == 0", "numel(grad_in) == 1"],
             dtypes=NUMBERS,
             **FAMILY,
         ),
@@ -177,9 +177,17 @@ def windows() -> list[Row]:
             Launch("unfold_backward", "numel(out)"),
             dtypes=NUMBERS,
             operands="grad_in",
-            let={"d": "wrap(dim, len(input_sizes))"},
+            let={
+                "d": "wrap(dim, len(input_sizes))",
+                "windows": "(input_sizes[d] - size) // step + 1",
+            },
             results=Result("out", "input_sizes"),
-            conditions=["len(input_sizes) > 0", "size > 0", "step > 0"],
+            conditions=[
+                "len(input_sizes) > 0",
+                "size > 0",
+                "step > 0",
+                "sizes(grad_in) == set(input_sizes, d, windows) + [size]",
+            ],
             numbers={"along": "d", "window": "size", "hop": "step"},
             strided="grad_in out",
             **FAMILY,
@@ -219,11 +227,17 @@ def _narrow_copy(self: Tensor, dim: int, start: int, length: int) -> Tensor:
     return self.narrow(dim, start, length).clone(memory_format=torch.contiguous_format)
 
 
-def _indices_of(triangle: Callable[[Tensor, int], Tensor]) -> Callable[..., Tensor]:
+def _indices_of(lower: bool) -> Callable[..., Tensor]:
     def body(
         row: int, col: int, offset: int, dtype: torch.dtype | None, device: torch.device
     ) -> Tensor:
-        places = triangle(torch.ones([row, col], dtype=torch.bool, device=device), offset).nonzero()
+        # Columns behind those of the last row, or rows below those of the last column, have none.
+        if lower:
+            col = min(col, max(row + offset, 0))
+        else:
+            row = min(row, max(col - offset, 0))
+        whole = torch.ones([row, col], dtype=torch.bool, device=device)
+        places = (torch.tril if lower else torch.triu)(whole, offset).nonzero()
         return places.t().to(dtype or torch.int64).contiguous()
 
     return body
@@ -302,7 +316,7 @@ def rearranged() -> list[Row]:
         *(
             composed(
                 f"{name}_indices",
-                _indices_of(triangle),
+                _indices_of(lower),
                 # int32 and int64 alone, as on CPU.
                 conditions=[
                     "row >= 0",
@@ -311,7 +325,7 @@ def rearranged() -> list[Row]:
                 ],
                 **FAMILY,
             )
-            for name, triangle in (("tril", torch.tril), ("triu", torch.triu))
+            for name, lower in (("tril", True), ("triu", False))
         ),
     ]
 

@@ -46,13 +46,16 @@ def _softmax(log: bool, forward: bool, last: bool) -> Row:
             "n": f"size({first}, d)",
             "inner": f"prod(sizes({first})[d + 1:])",
         },
-        conditions=["inner == 1" if last else "inner != 1"],
+        conditions=[
+            "inner == 1" if last else "inner != 1",
+            *([] if forward else ["sizes(output) == sizes(grad_output)"]),
+        ],
         numbers={"n": "n", "inner": "inner"},
         constants={"LOG": str(int(log)), "FORWARD": str(int(forward))}
         | ({"HELD": _HELD} if last and forward else {}),
         meta=f"aten::{name}",
         vectors=True,
-        requires={"half_to_float": "False"} if forward else {},
+        requires={"half_to_float": "False"} if forward else {"input_dtype": "dtype of grad_output"},
         family="softmax",
     )
 
@@ -75,7 +78,9 @@ def _masked_softmax_body(
         elif mask_type == _PLACES:
             mask = mask.unsqueeze(1).unsqueeze(1)
     scores = self.masked_fill(mask, float("-inf"))
-    return torch._softmax(scores, -1 if dim is None else dim, False)
+    result = torch._softmax(scores, -1 if dim is None else dim, False)
+    like = torch.empty_like(self)
+    return result if result.stride() == like.stride() else like.copy_(result)
 
 
 def _masked_softmax_backward_body(

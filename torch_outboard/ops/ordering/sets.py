@@ -90,13 +90,14 @@ def _isin(elements: Tensor, test_elements: Tensor, invert: bool) -> Tensor:
         return torch.full(elements.shape, invert, dtype=torch.bool, device=elements.device)
     dtype = torch.result_type(elements, test_elements)
     ordered = torch.sort(test_elements.reshape(-1).to(dtype), stable=True, dim=0)[0]
-    x = elements.to(dtype)
+    x = elements.to(dtype).contiguous()
     places = torch.searchsorted(ordered, x).clamp(max=ordered.numel() - 1)
     found = ordered.index_select(0, places.reshape(-1)).reshape(x.shape) == x
     return found.logical_not() if invert else found
 
 
 def _is_number(elements: Tensor, test_element: float, invert: bool) -> Tensor:
+    elements = elements.contiguous()
     return elements != test_element if invert else elements == test_element
 
 

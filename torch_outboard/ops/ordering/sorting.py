@@ -260,7 +260,7 @@ def selections() -> list[Row]:
             "mode",
             _mode_of_number,
             dtypes=REAL,
-            conditions=["dims(self) == 0"],
+            conditions=["dims(self) == 0 && -1 <= dim && dim < 1"],
             family="sorting",
         ),
         composed(

@@ -129,7 +129,7 @@ def rows() -> list[Row]:
         ),
         *(
             pointwise(
-                forms("leaky_relu_backward", True), "grad_output:grad self",
+                forms("leaky_relu_backward", True), "self grad_output:grad",
                 "(self > C(0)) ? grad : grad * negative_slope", FLOATS, scalars="negative_slope",
                 requires=requires,
             )

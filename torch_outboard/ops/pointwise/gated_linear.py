@@ -93,7 +93,7 @@ def rows() -> list[Row]:
             dtypes=FLOATS,
             family="pointwise",
             operands="glu x dx",
-            results=Result("out", sizes="sizes(glu)"),
+            results=Result("out", like="glu"),
             let=let_x,
             numbers=numbers_x,
             conditions=[

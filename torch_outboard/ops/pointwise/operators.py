@@ -39,7 +39,7 @@ def arithmetic() -> list[Row]:
         ),
         pointwise(
             "rsub.Tensor",
-            "self other",
+            "other self",
             "sub(other, mul(alpha, self))",
             (*REALS, *COMPLEX),
             **numbers,
@@ -214,6 +214,7 @@ def _ternary() -> list[Row]:
             promoting=["low", "high"],
             absent=bounds,
             same_output=True,
+            some_scalar=True,
         ),
         pointwise(
             "clamp_min clamp_min_ clamp_min.out",
@@ -268,6 +269,7 @@ def _ternary() -> list[Row]:
             "where(condition, self, other)",
             ALL,
             masks=["condition"],
+            same_output=True,
         ),
     ]
 
@@ -303,11 +305,9 @@ def comparison() -> list[Row]:
     rows.append(pointwise("isnan", "self", "isnan(self)", ALL, **flags))
     for name in ("isposinf", "isneginf", "signbit"):
         dtypes = (*REALS, *BOOL)
-        # The first two raise for outputs of another dtype.
-        same = {"same_output": name != "signbit"}
-        rows.append(
-            pointwise(f"{name} {name}.out", "self", f"{name}(self)", dtypes, **flags, **same)
-        )
+        # On CPU outputs of another dtype raise.
+        properties = {**flags, "same_output": True}
+        rows.append(pointwise(f"{name} {name}.out", "self", f"{name}(self)", dtypes, **properties))
     return rows
 
 

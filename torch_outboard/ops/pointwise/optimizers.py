@@ -140,7 +140,9 @@ def _sgd(momentum: bool, nesterov: bool, first: bool, maximize: bool) -> list[Ro
         "self:param grads:grad momentum_buffer_list:buffer",
         {"param": f"param - lr * {step}", "buffer": buffer},
         "lr weight_decay momentum dampening",
-        requires | {"nesterov": str(nesterov), "is_first_step": str(first)},
+        requires
+        # Without momentum CPU refuses the buffers.
+        | {"nesterov": str(nesterov), "is_first_step": str(first), "momentum": ">= 1e-300"},
     )
 
 

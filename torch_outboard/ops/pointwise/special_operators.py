@@ -78,7 +78,7 @@ def _polygamma() -> list[Row]:
             "mvlgamma(self, p)",
             FLOATS,
             scalars="p",
-            requires={"p": ">= 1"},
+            requires={"p": ">= 1", "self": "dtype not bool"},
             scalar=True,
             **floats,
         ),

@@ -85,16 +85,25 @@ def _normal(
     form: str, first: str, body: Callable[..., Tensor], conditions: Sequence[str] = ()
 ) -> list[Row]:
     """normal.<form>, where the operand `first` says the dtype."""
+    requires = {"std": "dtype not complex64 complex128"} if form == "Tensor_Tensor" else {}
     given = [_SAME_DTYPE.format(first)]
     if form == "Tensor_float":
         given.append(f"sizes(out) == sizes({first})")  # means are repeated where it is larger
     return [
-        composed(f"normal.{form}", body, dtypes=FLOATS, conditions=conditions, family="random"),
+        composed(
+            f"normal.{form}",
+            body,
+            dtypes=FLOATS,
+            conditions=conditions,
+            requires=requires,
+            family="random",
+        ),
         composed(
             f"normal.{form}_out",
             body,
             dtypes=FLOATS,
             conditions=[*conditions, *given],
+            requires=requires,
             family="random",
         ),
     ]

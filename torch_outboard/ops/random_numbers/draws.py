@@ -218,6 +218,7 @@ def _dropout() -> list[Row]:
             "grad * (mask * scale)",
             FLOATS,
             scalars="scale",
+            same_output=True,
             family="random",
         ),
     ]
@@ -322,7 +323,11 @@ def _rrelu(dtypes: Sequence[torch.dtype], bits: int) -> Row:
         dtypes=dtypes,
         operands="self noise",
         results=Result("out", "sizes(self)"),
-        conditions=["training", "sizes(noise) == sizes(self)"],
+        conditions=[
+            "training",
+            "sizes(noise) == sizes(self)",
+            "lower <= upper && upper - lower <= 3.4028234663852886e38",
+        ],
         numbers={"count": "numel(self)"},
         reals={"low": "lower", "span": "upper - lower"},
         constants={"BITS": str(bits)},

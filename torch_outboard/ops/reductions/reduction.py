@@ -164,6 +164,7 @@ def spread(overloads: str, results: str | list[str]) -> Row:
 def norm(order: str, row: Row) -> Row:
     """The row for norms of this order alone."""
     row["when"] = {"ord": order}
+    row["widens"] = True
     return row
 
 
@@ -190,10 +191,15 @@ def rows() -> list[Row]:
             "overloads": qualified("_foreach_norm.Scalar"),
             "kernels": template("list_norms"),
             "dtypes": dtype_bits(FLOATS),
-            "requires": {"dtype": "None"},
+            "requires": {"dtype": "None", "ord": "dtype not bool"},
             "family": "reduction",
         },
-        composed("_foreach_norm.Scalar", _norms_one_by_one, family="reduction"),
+        composed(
+            "_foreach_norm.Scalar",
+            _norms_one_by_one,
+            requires={"ord": "dtype not bool"},
+            family="reduction",
+        ),
         total(sums, (*REAL, *COMPLEX), "x", types="promote", all_if_empty=True, empty="0"),
         # CPU sums integers by another operator and refuses outputs of other dtypes.
         total("nansum nansum.out", FLOATS, "x == x ? x : C(0)", empty="0", **floats),
@@ -302,6 +308,7 @@ def rows() -> list[Row]:
             "pow(fabs(x), C(ord))",
             result="pow(s->total, (T)(1) / ord)",
             scalars=["ord"],
+            widens=True,
             **floats,
         ),
     ]
