@@ -12,6 +12,20 @@ from torch_outboard.ops.row import Row
 FAMILY: dict[str, Any] = {"family": "movement"}
 
 
+def _join_unsqueezed(tensors: list[torch.Tensor], dim: int) -> torch.Tensor:
+    return torch.cat([tensor.unsqueeze(dim) for tensor in tensors], dim)
+
+
+def _stack(tensors: list[torch.Tensor], dim: int) -> torch.Tensor:
+    """As CPU, joins first and then splits the dimension, which keeps the memory format."""
+    sizes = tensors[0].shape
+    rank = len(sizes)
+    place = dim if dim >= 0 else dim + rank + 1
+    if not 0 <= place < rank or any(tensor.shape != sizes for tensor in tensors):
+        return _join_unsqueezed(tensors, dim)
+    return torch.cat(tensors, place).view(*sizes[:place], len(tensors), *sizes[place:])
+
+
 def rows() -> list[Row]:
     """Every row."""
     return [
@@ -23,10 +37,6 @@ def rows() -> list[Row]:
             casts="TypeError",
             **FAMILY,
         ),
-        composed(
-            "stack stack.out _stack _stack.out",
-            lambda tensors, dim: torch.cat([tensor.unsqueeze(dim) for tensor in tensors], dim),
-            casts="TypeError",
-            **FAMILY,
-        ),
+        composed("stack stack.out", _stack, casts="TypeError", **FAMILY),
+        composed("_stack _stack.out", _join_unsqueezed, casts="TypeError", **FAMILY),
     ]
