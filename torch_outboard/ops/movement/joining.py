@@ -6,13 +6,14 @@ from typing import Any
 
 import torch
 
-from torch_outboard.ops.composed import composed
+from torch_outboard.ops.composed import composed, require
 from torch_outboard.ops.row import Row
 
 FAMILY: dict[str, Any] = {"family": "movement"}
 
 
 def _join_unsqueezed(tensors: list[torch.Tensor], dim: int) -> torch.Tensor:
+    require(all(tensor.shape == tensors[0].shape for tensor in tensors))
     return torch.cat([tensor.unsqueeze(dim) for tensor in tensors], dim)
 
 
@@ -37,6 +38,6 @@ def rows() -> list[Row]:
             casts="TypeError",
             **FAMILY,
         ),
-        composed("stack stack.out", _stack, casts="TypeError", **FAMILY),
-        composed("_stack _stack.out", _join_unsqueezed, casts="TypeError", **FAMILY),
+        composed("stack", _stack, **FAMILY),
+        composed("stack.out _stack _stack.out", _join_unsqueezed, casts="TypeError", **FAMILY),
     ]

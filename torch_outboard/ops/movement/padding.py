@@ -34,7 +34,7 @@ def cutting() -> Row:
     return composed(
         "constant_pad_nd",
         _cut,
-        conditions=["len(pad) > 0 && max_of(pad) <= 0", *_CONSTANT_CONDITIONS],
+        conditions=["len(pad) == 0 || max_of(pad) <= 0", *_CONSTANT_CONDITIONS],
         **FAMILY,
     )
 
