@@ -43,13 +43,22 @@ def everything():
     return found
 
 
+def is_ours(value):
+    return str(getattr(value, "__module__", "")).startswith("torch_outboard")
+
+
+def differs(before, after, name):
+    if name not in before:
+        # Libraries load parts of theirs at the first access.
+        return any(map(is_ours, after[name]))
+    return name not in after or len(before[name]) != len(after[name]) or any(
+        ours is not theirs for ours, theirs in zip(before[name], after[name])
+    )
+
+
 def differences(before, after):
-    return [
-        ".".join(name)
-        for name in before.keys() | after.keys()
-        if name not in before or name not in after or len(before[name]) != len(after[name])
-        or any(ours is not theirs for ours, theirs in zip(before[name], after[name]))
-    ]
+    names = before.keys() | after.keys()
+    return [".".join(name) for name in names if differs(before, after, name)]
 
 
 before = everything(), dict(os.environ)

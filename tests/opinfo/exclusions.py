@@ -122,6 +122,16 @@ META_IS_ROW_MAJOR = (
     "strides, channels last, compiled graphs raise, on CPU as well"
 )
 
+CPU_IS_ROW_MAJOR = (
+    "CPU's power of a number and a tensor is row-major; the meta function, by which torch.compile "
+    "plans memory, and the device keep the order of the tensor's strides"
+)
+
+BY_STRIDES_OF_ZERO = (
+    "CPU's and the meta function's transforms order dimensions by strides, which leaves the order "
+    "open where those of an expanded gradient are all 0; the device does as the meta function"
+)
+
 BY_BACKEND = (
     "CPU keeps channels last of volumes only where oneDNN computes the convolution, which depends "
     "on the sizes, the dtype and the number of threads; the device always keeps it"
@@ -134,10 +144,28 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
         for check in ("layout", "gradient layout")
     ),
     *(
-        Exclusion(
-            entry, "gradient layout", META_IS_ROW_MAJOR, failure="channels_last", way="device"
-        )
+        Exclusion(entry, check, META_IS_ROW_MAJOR, failure="channels_last", way="device")
         for entry in ("nn.functional.pad.replicate", "nn.functional.pad.replicate_negative")
+        for check in ("layout", "gradient layout")
+    ),
+    Exclusion("ldexp", "layout", CPU_IS_ROW_MAJOR, failure="transposed", way="device"),
+    *(
+        Exclusion(
+            f"fft.{name}", "gradient layout", BY_STRIDES_OF_ZERO, failure="expanded", way="device"
+        )
+        for name in (
+            "fft",
+            "fft2",
+            "fftn",
+            "hfft",
+            "hfft2",
+            "hfftn",
+            "ifft2",
+            "ifftn",
+            "irfft",
+            "irfft2",
+            "irfftn",
+        )
     ),
     *(
         Exclusion(

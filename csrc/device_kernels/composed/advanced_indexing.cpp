@@ -1,5 +1,6 @@
 // Bodies of `x[i, mask, :]` and of what is written there, which programs call often.
 #include <ATen/ExpandUtils.h>
+#include <ATen/TensorIterator.h>
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/broadcast_tensors.h>
@@ -142,6 +143,43 @@ std::optional<Tensor> only_mask(const Tensor& self, const Indices& indices) {
   return found->to(self.device()).reshape(sizes);
 }
 
+// A tensor over the dimensions of a result that moves where its own are and stays in the others.
+Tensor over_result(const Tensor& tensor, Sizes strides, at::IntArrayRef sizes) {
+  return tensor.as_strided(sizes, strides, tensor.storage_offset());
+}
+
+// The result in the order in memory that PyTorch's iterator over self and the index tensors gives.
+Tensor laid_out(const Tensor& result, const Tensor& self, const Indexed& index) {
+  const bool row_major = std::all_of(index.tensors.begin(), index.tensors.end(),
+                                     [](const Tensor& tensor) { return tensor.is_contiguous(); });
+  if (row_major && self.is_contiguous()) return result.contiguous();
+  const int64_t dims = index[0].dim();
+  const int64_t at = index.adjacent() ? index.dims.front() : 0;
+  Sizes rest;
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    if (std::find(index.dims.begin(), index.dims.end(), d) == index.dims.end()) {
+      rest.push_back(self.stride(d));
+    }
+  }
+  Sizes strides = rest;
+  strides.insert(strides.begin() + at, static_cast<size_t>(dims), 0);
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(false).check_all_same_dtype(false).resize_outputs(false);
+  config.add_owned_output(Tensor());
+  config.declare_static_dtype_and_device(self.scalar_type(), self.device());
+  config.add_owned_const_input(over_result(self, strides, result.sizes()));
+  for (const Tensor& tensor : index.tensors) {
+    Sizes own(rest.size(), 0);
+    own.insert(own.begin() + at, tensor.strides().begin(), tensor.strides().end());
+    config.add_owned_const_input(over_result(tensor, own, result.sizes()));
+  }
+  const at::TensorIterator iterator = config.build();
+  const Tensor& like = iterator.tensor(0);
+  if (like.strides() == result.strides()) return result;
+  like.copy_(result);
+  return like;
+}
+
 bool index(torch::jit::Stack& values) {
   const Tensor self = values[0].toTensor();
   const auto index = indexed(self, values[1].to<Indices>());
@@ -151,7 +189,8 @@ bool index(torch::jit::Stack& values) {
   const Sizes sizes = joined((*index)[0].sizes(), ordered.sizes().slice(count));
   const Tensor selected =
       ordered.flatten(0, count - 1).index_select(0, flat_places(self, *index)).reshape(sizes);
-  values.assign({moved(selected, *index, /*to_front=*/false).contiguous()});
+  const Tensor result = moved(selected, *index, /*to_front=*/false);
+  values.assign({laid_out(result, self, *index)});
   return true;
 }
 

@@ -264,6 +264,8 @@ ExpressionValue Expression::call(const Node& node,
       for (const int64_t size : tensor(0).sizes()) list.push_back(size);
       return ExpressionValue::of(std::move(list));
     }
+    case Operation::kRowMajor:
+      return ExpressionValue::of(int64_t{tensor(0).is_contiguous()});
     case Operation::kBytes:
       return ExpressionValue::of(static_cast<int64_t>(tensor(0).element_size()));
     case Operation::kFloating:

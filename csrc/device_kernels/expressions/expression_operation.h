@@ -36,6 +36,7 @@ namespace outboard {
   OPERATION(Size,         "size",         "tn",  "n")  \
   OPERATION(Stride,       "stride",       "tn",  "n")  \
   OPERATION(Sizes,        "sizes",        "t",   "l")  \
+  OPERATION(RowMajor,     "row_major",    "t",   "n")  \
   OPERATION(Bytes,        "bytes",        "t",   "n")  \
   OPERATION(Floating,     "floating",     "t",   "n")  \
   OPERATION(Given,        "given",        "a",   "n")  \

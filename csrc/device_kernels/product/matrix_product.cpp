@@ -30,6 +30,7 @@ class MatrixProductKernel final : public EngineKernel {
   bool serve(torch::jit::Stack* stack, c10::DeviceIndex device) override;
 
  private:
+  bool is_outer_product() const;
   bool conjugates_both(const at::Tensor& left, const at::Tensor& right) const;
   void enqueue_complex(const ProductScalars& scalars, const at::Tensor& left,
                        const at::Tensor& right, const at::Tensor& added, const at::Tensor& out,
@@ -114,6 +115,11 @@ void multiply(const Programs& programs, const ProductLayout& layout, const Produ
   }
 }
 
+// CPU adds outer products by TensorIterator, which gives the result the order of `matrix`.
+bool is_column_major(const at::Tensor& matrix) {
+  return matrix.stride(0) != 0 && matrix.stride(0) < matrix.stride(1);
+}
+
 }  // namespace
 
 MatrixProductKernel::MatrixProductKernel(const Row& row, const c10::FunctionSchema& schema)
@@ -131,19 +137,27 @@ bool MatrixProductKernel::serve(torch::jit::Stack* stack, c10::DeviceIndex devic
   const at::Tensor& right = operands.right;
   const ProductScalars& scalars = operands.scalars;
 
+  const at::Tensor expanded =
+      operands.added.defined() ? operands.added.expand(operands.result_sizes) : at::Tensor();
+  const int64_t columns_first[] = {1, operands.sizes.m};
+  at::OptionalIntArrayRef strides;
+  if (is_outer_product() && is_column_major(expanded)) strides = columns_first;
   at::Tensor out = prepare_result(overload_, operands.given, operands.result_sizes, operands.dtype,
-                                  device_of(device), /*strides=*/{}, resizes_silently_);
+                                  device_of(device), strides, resizes_silently_);
   if (out.numel() > 0) {
-    const at::Tensor expanded =
-        scalars.adds ? operands.added.expand(operands.result_sizes) : at::Tensor();
+    const at::Tensor added = scalars.adds ? expanded : at::Tensor();
     if (at::isComplexType(operands.dtype)) {
-      enqueue_complex(scalars, left, right, expanded, out, operands.sizes);
+      enqueue_complex(scalars, left, right, added, out, operands.sizes);
     } else {
-      enqueue(scalars, left, right, expanded, out, operands.sizes);
+      enqueue(scalars, left, right, added, out, operands.sizes);
     }
   }
   overload_.finish(stack, conjugates_both(left, right) ? out.conj() : std::move(out));
   return true;
+}
+
+bool MatrixProductKernel::is_outer_product() const {
+  return call_.left_dimensions() == "m" && call_.right_dimensions() == "n";
 }
 
 // Then a new number is returned that is conjugated when it is read, as on CPU.

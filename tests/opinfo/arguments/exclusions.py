@@ -53,8 +53,6 @@ LAST_OFFSET = "the last offset is not the number of indices, and CPU counts thos
 
 CPU_READS_GAPS = "PyTorch's CPU kernel reads expanded offsets as if they lay together"
 
-ORDER_OF_THE_INDEX = "CPU's result has the order in memory of the index's dimensions"
-
 CPU_REPEATS_A_ROW = "for an output of one column PyTorch's CPU kernel repeats the first row"
 
 CPU_MULTIPLIES_INFINITY = "CPU multiplies an infinity with 0, where the sum is 0"
@@ -259,13 +257,6 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
             ("layouts", CPU_READS_GAPS, "offsets expanded: "),
         )
         for out in ("", ".out")
-    ),
-    Exclusion(
-        "aten::_unsafe_index.Tensor",
-        "layouts",
-        ORDER_OF_THE_INDEX,
-        failure="indices with the last with dimensions in reverse order: strides",
-        way="device",
     ),
     *(
         Exclusion(

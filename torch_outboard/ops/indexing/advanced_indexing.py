@@ -88,7 +88,8 @@ def by_single_index() -> list[Row]:
             accepts=INDEX_DTYPES,
             results=Result("out", "selected"),
             let=SINGLE_INDEX,
-            conditions=SINGLE_CONDITIONS,
+            # Otherwise the result has another order in memory.
+            conditions=[*SINGLE_CONDITIONS, "row_major(self) && row_major(index)"],
             numbers={"n": "n", "count": "numel(index)", "after": "after"},
             constants={"WRAP": "1"},
             items_of="self out",

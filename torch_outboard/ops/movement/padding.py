@@ -4,11 +4,39 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
+from torch_outboard.ops.composed import composed
 from torch_outboard.ops.row import COMPLEX, EVERY, FLOATS, INTEGERS, Row
 from torch_outboard.ops.template import Launch, Result, templated
 
 NUMBERS = (*FLOATS, *INTEGERS, *COMPLEX)
 FAMILY: dict[str, Any] = {"family": "movement"}
+
+
+_CONSTANT_CONDITIONS = [
+    "len(pad) % 2 == 0",
+    "len(pad) <= 2 * dims(self)",
+    # There is as much as is cut; raises, and so declines, where there is not.
+    "len(padded_sizes(sizes(self), min(pad, 0))) == dims(self)",
+]
+
+
+def _cut(self: torch.Tensor, pad: list[int]) -> torch.Tensor:
+    for k in range(len(pad) // 2):
+        size = self.size(-1 - k) + pad[2 * k] + pad[2 * k + 1]
+        self = self.narrow(-1 - k, -pad[2 * k], size)
+    return self.clone()
+
+
+def cutting() -> Row:
+    """Negative padding on all sides, which keeps the order of the strides."""
+    return composed(
+        "constant_pad_nd",
+        _cut,
+        conditions=["len(pad) == 0 || max_of(pad) <= 0", *_CONSTANT_CONDITIONS],
+        **FAMILY,
+    )
 
 
 def constant() -> Row:
@@ -20,11 +48,8 @@ def constant() -> Row:
         dtypes=EVERY,
         results=Result("out", "padded_sizes(sizes(self), pad)", memory_format="self"),
         conditions=[
-            "len(pad) % 2 == 0",
-            "len(pad) <= 2 * dims(self)",
             "dims(self) <= 8",
-            # There is as much as is cut; raises, and so declines, where there is not.
-            "len(padded_sizes(sizes(self), min(pad, 0))) == dims(self)",
+            *_CONSTANT_CONDITIONS,
         ],
         numbers={"count": "0"},
         lists={"amounts": "pad", "along": "[]"},
@@ -87,7 +112,7 @@ def of_dims(dims: int, kind: str, mode: str) -> list[Row]:
 
 def rows() -> list[Row]:
     """Every row."""
-    made = [constant()]
+    made = [cutting(), constant()]
     for dims in (1, 2, 3):
         made += of_dims(dims, "reflection", "1")
         made += of_dims(dims, "replication", "2")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from torch_outboard.ops.composed import composed
 from torch_outboard.ops.functions.polynomials import POLYNOMIALS
 from torch_outboard.ops.pointwise_row import pointwise, unary
-from torch_outboard.ops.row import FLOATS, Row, Value
+from torch_outboard.ops.row import FLOATS, INTEGERS, Row, Value
 from torch_outboard.ops.template import Launch, Result, templated
 
 # What CPU has no half-precision kernels for.
@@ -55,6 +56,12 @@ def _binary() -> list[Row]:
     return rows
 
 
+def _row_major_mvlgamma(self: torch.Tensor, p: int) -> torch.Tensor:
+    # CPU reduces over a new dimension, so its result is row-major.
+    dtype = self.dtype if self.is_floating_point() else torch.get_default_dtype()
+    return torch.mvlgamma(self, p, out=self.new_empty(self.shape, dtype=dtype))
+
+
 def _polygamma() -> list[Row]:
     forms, floats = "polygamma polygamma_ polygamma.out", {"types": "float"}
     return [
@@ -71,6 +78,13 @@ def _polygamma() -> list[Row]:
             requires={"n": ">= 2"},
             scalar=True,
             **floats,
+        ),
+        composed(
+            "mvlgamma",
+            _row_major_mvlgamma,
+            dtypes=(*FLOATS, *INTEGERS),
+            conditions=["dims(self) >= 2", "p >= 1"],
+            family="pointwise",
         ),
         pointwise(
             "mvlgamma mvlgamma_ mvlgamma.out",

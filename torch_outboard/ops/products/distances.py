@@ -83,7 +83,7 @@ def _cdist() -> list[Row]:
             Launch("cdist", "0"),
             source=_text("cdist", gradient),
             operands=f"x1 x2 {gradient} cdist",
-            results=Result("out", sizes="sizes(x1)", initial="0"),
+            results=Result("out", sizes="sizes(x1)", like="x1", initial="0"),
             let=let,
             numbers=numbers,
             constants={**_kind("x1"), "BACKWARD": "1"},
