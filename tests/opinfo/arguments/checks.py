@@ -108,7 +108,8 @@ def without_result(variation: Variation, on_cpu: CpuRun, as_recorded: CpuRun) ->
     for argument in schema.arguments:
         before = variation.call.arguments[argument.name]
         after = on_cpu.arguments[argument.name]
-        if not argument.is_write and differ(before, after):
+        # Where arguments overlap, what is written is read as well.
+        if variation.check != "overlaps" and not argument.is_write and differ(before, after):
             return f"it changes {argument.name}, which it only reads"
         restrided = f"{argument.name} {REVERSED}" if argument.is_out else ""
         if variation.label == restrided and differ(before, after, values="undefined"):
