@@ -1,25 +1,17 @@
-"""Unusual arguments: those of which device kernels once made something else than CPU, and others.
+"""Unusual arguments of which device kernels once made something else than CPU.
 
-`python -m tests.opinfo.sweep --dtype arguments --driver ocl --way device` goes through all
-overloads; here are one of each kind of fault, and a few overloads, which are others for every
-commit.
+The sweep over arguments (`tests/opinfo/arguments`) makes all; these are one of each kind.
 """
 
 from __future__ import annotations
 
-import hashlib
-import subprocess
-
-import pytest
 import torch
 
-from tests.opinfo.arguments.calls import calls_of, reached
+from tests.opinfo.arguments.calls import calls_of
 from tests.opinfo.arguments.checks import check_variation
 from tests.opinfo.arguments.isolated import run_each
 from tests.opinfo.arguments.variations import variations
 from tests.opinfo.checks import EntryResult
-from tests.opinfo.worker import ARGUMENTS, WorkerProcess
-from tests.run import ROOT
 
 CASES = {
     # Samples that are missing were read from beyond the tensor.
@@ -62,23 +54,3 @@ def test_unusual_arguments(device: torch.device) -> None:
             difference = check_variation(found[label], on_cpu, device, EntryResult())
             differences += [f"{overload}: {label}: {difference}"] if difference else []
     assert not differences, "\n".join(differences)
-
-
-def overloads_of_this_commit(count: int) -> list[str]:
-    """Some overloads with device kernels; every commit has its own."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True
-    ).stdout
-
-    def order(overload: str) -> str:
-        return hashlib.sha256(f"{commit}{overload}".encode()).hexdigest()
-
-    return sorted(reached(), key=order)[:count]
-
-
-@pytest.mark.parametrize("overload", overloads_of_this_commit(4))
-def test_every_argument(overload: str) -> None:
-    worker = WorkerProcess("", "shared", way="device")
-    answer = worker.check(overload, ARGUMENTS)
-    worker.close()
-    assert answer.status in ("right", "excluded"), answer.failures

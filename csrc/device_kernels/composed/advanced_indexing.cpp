@@ -143,11 +143,6 @@ std::optional<Tensor> only_mask(const Tensor& self, const Indices& indices) {
   return found->to(self.device()).reshape(sizes);
 }
 
-// A tensor over the dimensions of a result that moves where its own are and stays in the others.
-Tensor over_result(const Tensor& tensor, Sizes strides, at::IntArrayRef sizes) {
-  return tensor.as_strided(sizes, strides, tensor.storage_offset());
-}
-
 // The result in the order in memory that PyTorch's iterator over self and the index tensors gives.
 Tensor laid_out(const Tensor& result, const Tensor& self, const Indexed& index) {
   const bool row_major = std::all_of(index.tensors.begin(), index.tensors.end(),
@@ -155,23 +150,24 @@ Tensor laid_out(const Tensor& result, const Tensor& self, const Indexed& index) 
   if (row_major && self.is_contiguous()) return result.contiguous();
   const int64_t dims = index[0].dim();
   const int64_t at = index.adjacent() ? index.dims.front() : 0;
-  Sizes rest;
+  Sizes strides;
   for (int64_t d = 0; d < self.dim(); ++d) {
     if (std::find(index.dims.begin(), index.dims.end(), d) == index.dims.end()) {
-      rest.push_back(self.stride(d));
+      strides.push_back(self.stride(d));
     }
   }
-  Sizes strides = rest;
+  const size_t others = strides.size();
   strides.insert(strides.begin() + at, static_cast<size_t>(dims), 0);
   at::TensorIteratorConfig config;
   config.set_check_mem_overlap(false).check_all_same_dtype(false).resize_outputs(false);
   config.add_owned_output(Tensor());
   config.declare_static_dtype_and_device(self.scalar_type(), self.device());
-  config.add_owned_const_input(over_result(self, strides, result.sizes()));
+  // Self does not move along the dimensions of the index, nor the index along the others.
+  config.add_owned_const_input(self.as_strided(result.sizes(), strides, self.storage_offset()));
   for (const Tensor& tensor : index.tensors) {
-    Sizes own(rest.size(), 0);
+    Sizes own(others, 0);
     own.insert(own.begin() + at, tensor.strides().begin(), tensor.strides().end());
-    config.add_owned_const_input(over_result(tensor, own, result.sizes()));
+    config.add_owned_const_input(tensor.as_strided(result.sizes(), own, tensor.storage_offset()));
   }
   const at::TensorIterator iterator = config.build();
   const Tensor& like = iterator.tensor(0);

@@ -92,7 +92,6 @@ class TemplateKernel final : public EngineKernel {
 
   bool prepare(Call& call, const torch::jit::Stack& stack) const;
   bool read_operands(Call& call, const torch::jit::Stack& stack) const;
-  bool unread_fit(const Call& call, const torch::jit::Stack& stack) const;
   bool take_operand_dtypes(Call& call) const;
   at::ScalarType made_dtype(const Call& call, const torch::jit::Stack& stack, size_t tensor) const;
   bool choose_dtypes(Call& call, const torch::jit::Stack& stack) const;
@@ -121,7 +120,7 @@ class TemplateKernel final : public EngineKernel {
   std::vector<std::pair<std::string, ExpressionKinds>> names_;  // of slots: arguments first
   std::vector<Tensor> tensors_;                                 // operands, results, temporaries
   size_t operand_count_ = 0;
-  std::vector<int> unread_;  // tensor arguments that are no operands; sizes of them may matter
+  std::vector<int> unread_;  // tensor arguments that are no operands
   std::vector<Expression> conditions_;
   std::vector<Named> let_;
   std::vector<int> scalars_;

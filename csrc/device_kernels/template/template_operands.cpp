@@ -44,22 +44,12 @@ bool TemplateKernel::read_operands(Call& call, const torch::jit::Stack& stack) c
     if (tensors_[i].strided && tensor.dim() > kTemplateDimensions) return false;
     call.tensors.push_back(tensor);
   }
-  return unread_fit(call, stack);
-}
-
-// Whether tensors that matter for their sizes alone are such as the host takes; else it raises.
-bool TemplateKernel::unread_fit(const Call& call, const torch::jit::Stack& stack) const {
-  for (const int argument : unread_) {
+  // Tensors that matter for their sizes alone: the host raises if they are on another device.
+  return std::all_of(unread_.begin(), unread_.end(), [&](const int argument) {
     const c10::IValue& value = overload_.read(stack, argument);
-    if (!value.isTensor() || !value.toTensor().defined()) continue;
-    const at::Tensor& tensor = value.toTensor();
-    if (tensor.dim() > 0 && !is_dense_on(tensor, call.device)) return false;
-    const bool is_input = overload_.argument(argument).name() == "self";
-    if (is_input && operand_count_ > 0 && tensor.scalar_type() != call.tensors[0].scalar_type()) {
-      return false;
-    }
-  }
-  return true;
+    return !value.isTensor() || !value.toTensor().defined() || value.toTensor().dim() == 0 ||
+           is_dense_on(value.toTensor(), call.device);
+  });
 }
 
 bool TemplateKernel::take_operand_dtypes(Call& call) const {

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import warnings
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
+from tests.opinfo.arguments.isolated import run_each
 from tests.opinfo.arguments.written import WRITTEN
 from tests.opinfo.comparison import tensors_in
 from tests.opinfo.transplant import Transplant
@@ -58,7 +58,6 @@ NO_CALL = {
         "CPU's kernel ends the process, whatever the arguments",
     ),
 }
-SECONDS = 8  # of one call on CPU, after which it counts as one that does not end
 SAMPLES = 6  # of an entry and dtype, that are recorded
 LARGEST = 2048  # elements of a tensor
 
@@ -226,18 +225,9 @@ def _rank(call: ArgumentsCall) -> tuple[bool, int, int, int]:
 
 
 def _runs(call: ArgumentsCall) -> bool:
-    """Whether CPU takes it; in a fork, since some kernels end the process."""
-    process = os.fork()
-    if process == 0:
-        torch.set_num_threads(1)  # a fork has none of the other threads
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        signal.alarm(SECONDS)
-        try:
-            call.on(CPU).run()
-        except Exception:
-            os._exit(1)
-        os._exit(0)
-    return os.waitpid(process, 0)[1] == 0
+    """Whether CPU takes it."""
+    outcome = next(run_each([call])).outcome
+    return outcome is not None and outcome.error is None
 
 
 def best_call(overload: str, calls: list[ArgumentsCall]) -> ArgumentsCall | None:

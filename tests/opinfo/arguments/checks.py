@@ -14,7 +14,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from tests.opinfo.arguments.calls import ArgumentsCall, base_name, calls_of, run
-from tests.opinfo.arguments.isolated import CpuRun, exactly, is_defined, run_each
+from tests.opinfo.arguments.isolated import CpuRun, is_defined, run_each
 from tests.opinfo.arguments.variations import REVERSED, Variation, variations
 from tests.opinfo.checks import (
     CPU,
@@ -80,45 +80,56 @@ def check_arguments(
                 variation.call
             ):
                 chosen.append((sample, variation))
-        as_recorded = next(run_each([call]))
-        on_cpu = run_each([variation.call for _, variation in chosen])
+        on_cpu = run_each([call, *(variation.call for _, variation in chosen)])
+        as_recorded = next(on_cpu)
         for (sample, variation), expected in zip(chosen, on_cpu, strict=True):
             result.samples += 1
             mark(f"{sample} {variation.label}")
-            reason = without_result(variation, expected, as_recorded)
-            difference = None
-            if reason is None:
+            difference: str | None = None
+            reason: str | None = expected.without
+            if expected.outcome is not None:
                 difference = check_variation(variation, expected, device, result)
-                if difference and not is_defined(variation.call):
-                    reason, difference = "its result depends on what unwritten memory holds", None
-            if reason is not None:
+                reason = difference and unusable(variation, expected, as_recorded, device, result)
+            if reason:
                 result.notes.append(f"{variation.label}: PyTorch's CPU kernel: {reason}")
+                difference = None
             result.add(variation.check, sample, difference and f"{variation.label}: {difference}")
     return result
 
 
-def without_result(variation: Variation, on_cpu: CpuRun, as_recorded: CpuRun) -> str | None:
+def unusable(
+    variation: Variation,
+    on_cpu: CpuRun,
+    as_recorded: CpuRun,
+    device: torch.device,
+    result: EntryResult,
+) -> str | None:
     """Why what CPU did is nothing to compare with, or None."""
-    if on_cpu.outcome is None:
-        return on_cpu.without
-    if (error := on_cpu.outcome.error) is not None:
-        limited = LIMITS_OF_CPU.search(str(error))
-        return f"it refuses what its implementation cannot do: {error}" if limited else None
-    schema = overload_of(variation.call.overload)._schema
-    for argument in schema.arguments:
-        before = variation.call.arguments[argument.name]
-        after = on_cpu.arguments[argument.name]
-        # Where arguments overlap, what is written is read as well.
-        if variation.check != "overlaps" and not argument.is_write and differ(before, after):
-            return f"it changes {argument.name}, which it only reads"
-        restrided = f"{argument.name} {REVERSED}" if argument.is_out else ""
-        if variation.label == restrided and differ(before, after, values="undefined"):
-            return f"it gives {argument.name} other strides"
-    if variation.label.endswith(REVERSED) and as_recorded.outcome is not None:
-        usual = (as_recorded.outcome.value, as_recorded.arguments)
-        if differ(usual, (on_cpu.outcome.value, on_cpu.arguments), strides=False):
-            return "its result depends on strides"
-    return None
+    assert on_cpu.outcome is not None
+    error = on_cpu.outcome.error
+    if variation.label.endswith(REVERSED) and depends_on_strides(variation, on_cpu, as_recorded):
+        # The values are the recorded ones, so the device has to give those results.
+        wrong = check_variation(variation, as_recorded, device, result, strides=False)
+        return None if wrong else "what it does depends on strides"
+    if error is not None and LIMITS_OF_CPU.search(str(error)):
+        return f"it refuses what its implementation cannot do: {error}"
+    return None if is_defined(variation.call) else "its result depends on unwritten memory"
+
+
+def depends_on_strides(variation: Variation, on_cpu: CpuRun, as_recorded: CpuRun) -> bool:
+    """Whether CPU does something else because of the order of an argument in memory."""
+    assert on_cpu.outcome is not None
+    if as_recorded.outcome is None or as_recorded.outcome.error is not None:
+        return False
+    if on_cpu.outcome.error is not None:
+        return True
+    for argument in overload_of(variation.call.overload)._schema.arguments:
+        if argument.is_out and variation.label == f"{argument.name} {REVERSED}":
+            given = variation.call.arguments[argument.name]
+            if differ(given, on_cpu.arguments[argument.name], values="undefined"):
+                return True
+    usual = (as_recorded.outcome.value, as_recorded.arguments)
+    return differ(usual, (on_cpu.outcome.value, on_cpu.arguments), strides=False)
 
 
 def differ(expected: Any, actual: Any, **options: Any) -> bool:
@@ -126,9 +137,13 @@ def differ(expected: Any, actual: Any, **options: Any) -> bool:
 
 
 def check_variation(
-    variation: Variation, on_cpu: CpuRun, device: torch.device, result: EntryResult
+    variation: Variation,
+    on_cpu: CpuRun,
+    device: torch.device,
+    result: EntryResult,
+    strides: bool = True,
 ) -> str | None:
-    """What the device does otherwise than CPU, or None."""
+    """What the device does otherwise than CPU, or None; `strides`: whether those count."""
     expected = on_cpu.outcome
     assert expected is not None
     try:
@@ -161,7 +176,8 @@ def check_variation(
         if depends_on_order(variation) and refused and expected.error is None:
             return None
         return error_difference(expected, actual)
-    return results_difference(variation, on_cpu, on_device, actual, device)
+    strides = strides and not variation.elsewhere
+    return results_difference(variation, on_cpu, on_device, actual, device, strides)
 
 
 def results_difference(
@@ -170,6 +186,7 @@ def results_difference(
     on_device: ArgumentsCall,
     actual: Outcome,
     device: torch.device,
+    strides: bool,
 ) -> str | None:
     """Of results and of arguments afterwards."""
     assert on_cpu.outcome is not None
@@ -183,7 +200,7 @@ def results_difference(
     if base_name(overload) == "topk" and variation.call.arguments["sorted"] is False:
         dim = variation.call.arguments["dim"]
         return tree_difference(in_order(expected, dim), in_order(actual.value, dim), device)
-    options: dict[str, Any] = {"values": values, "strides": not variation.elsewhere}
+    options: dict[str, Any] = {"values": values, "strides": strides}
     again = judge(ties_in(variation.call))
     difference = tree_difference(
         expected,
@@ -204,6 +221,13 @@ def results_difference(
             if difference := tree_difference(value, other, device, **options):
                 return f"argument {name}: {difference}"
     return None
+
+
+def exactly(call: ArgumentsCall, dtypes: dict[torch.dtype, torch.dtype]) -> Any:
+    """The result on CPU with other dtypes; None if there is none."""
+    wider = ArgumentsCall(call.overload, Transplant(CPU, dtypes=dtypes)(call.arguments))
+    outcome = next(run_each([wider])).outcome
+    return outcome and outcome.value
 
 
 def in_order(values_and_indices: Any, dim: int) -> Any:

@@ -7,6 +7,8 @@ names are not made, since they end the process on CPU.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tests.opinfo.exclusions import Exclusion
 
 CPU_TAKES_STEPS = "CPU takes as many steps per element as the degree says, which is for minutes"
@@ -61,267 +63,187 @@ NAN_SCORES = "CPU makes 0 of scores that are NaN; the device gives NaN, as the d
 
 ANY_HUGE = "n = 2\\*\\*"
 
+
+def _listed(
+    overloads: str, checks: str, reason: str, failure: str, unsafe: bool = False
+) -> Iterator[Exclusion]:
+    """For each of the overloads and checks; of the device's kernels alone, unless `unsafe`."""
+    for overload in overloads.split():
+        for check in checks.split():
+            way = "" if unsafe else "device"
+            yield Exclusion(f"aten::{overload}", check, reason, failure, unsafe=unsafe, way=way)
+
+
+def _forms(names: str, *endings: str) -> str:
+    """Overloads: each name with each ending."""
+    return " ".join(name + ending for name in names.split() for ending in endings)
+
+
+_POLYNOMIALS = (
+    "special_chebyshev_polynomial_u special_chebyshev_polynomial_w "
+    "special_laguerre_polynomial_l special_legendre_polynomial_p "
+    "special_shifted_chebyshev_polynomial_u special_shifted_chebyshev_polynomial_w"
+)
+_ADAM = "_fused_adam_ _fused_adam_.tensor_lr _fused_adamw_ _fused_adamw_.tensor_lr"
+_LIMITS = (
+    (_forms("hardshrink_backward softshrink_backward", "", ".grad_input"), "lambd"),
+    (_forms("hardtanh_backward", "", ".grad_input"), "(min_val|max_val)"),
+    ("logit logit_ logit.out logit_backward logit_backward.grad_input", "eps"),
+)
+
 EXCLUSIONS: tuple[Exclusion, ...] = (
-    *(
-        Exclusion(
-            f"aten::special_{name}.n_scalar{out}",
-            "numbers",
-            CPU_TAKES_STEPS,
-            failure=ANY_HUGE,
-            unsafe=True,
-        )
-        for name in ("laguerre_polynomial_l", "legendre_polynomial_p")
-        for out in ("", "_out")
-    ),
-    *(
-        Exclusion(
-            f"aten::special_laguerre_polynomial_l.x_scalar{out}",
-            "numbers",
-            CPU_RETURNS_GARBAGE,
-            failure="x = nan: values",
-        )
-        for out in ("", "_out")
-    ),
-    *(
-        Exclusion(name, "numbers", CPU_CUTS_NUMBERS, failure=f"{ANY_HUGE}.*: values", way="device")
-        for name in ("aten::polygamma", "aten::polygamma_", "aten::polygamma.out")
-    ),
-    *(
-        Exclusion(
-            f"aten::fractional_max_pool3d_backward{form}",
-            check,
-            CPU_CORRUPTS_MEMORY,
-            failure=failure,
-            unsafe=True,
-        )
-        for form in ("", ".grad_input")
-        for check, failure in (
-            ("tensors", "indices (of shape|with (dimension|all))"),
-            ("tensors", "grad_output with dimension 0"),
-            ("lists", "output_size = \\[\\]"),
-        )
-    ),
-    *(
-        Exclusion(f"aten::{name}", "numbers", CPU_MIXES_NAN, failure=f"{limit} = nan", unsafe=True)
-        for names, limit in (
-            ("hardshrink_backward hardshrink_backward.grad_input", "lambd"),
-            ("softshrink_backward softshrink_backward.grad_input", "lambd"),
-            ("hardtanh_backward hardtanh_backward.grad_input", "(min_val|max_val)"),
-            ("logit logit_ logit.out logit_backward logit_backward.grad_input", "eps"),
-        )
-        for name in names.split()
-    ),
-    *(
-        Exclusion(
-            f"aten::special_{name}.x_scalar{out}",
-            "numbers",
-            CPU_RETURNS_GARBAGE,
-            failure="x = nan",
-            unsafe=True,
-        )
-        for name in (
-            "chebyshev_polynomial_u",
-            "chebyshev_polynomial_w",
-            "legendre_polynomial_p",
-            "shifted_chebyshev_polynomial_u",
-            "shifted_chebyshev_polynomial_w",
-        )
-        for out in ("", "_out")
-    ),
-    *(
-        Exclusion(
-            f"aten::special_shifted_chebyshev_polynomial_v.n_scalar{out}",
-            "numbers",
-            CPU_OVERFLOWS,
-            failure="n = 2\\*\\*62: values",
-            way="device",
-        )
-        for out in ("", "_out")
-    ),
-    *(
-        Exclusion(
-            f"aten::linalg_vector_norm{out}",
-            "numbers",
-            CPU_TAKES_ABSOLUTE_VALUES,
-            failure="ord = (nan|2\\*\\*[0-9]+): values",
-            way="device",
-        )
-        for out in ("", ".out")
-    ),
-    *(
-        Exclusion(
-            f"aten::{name}_backward{out}",
-            "numbers",
-            CPU_DIVIDES_INFINITIES,
-            failure="p = 1e\\+300: values",
-            way="device",
-        )
-        for name in ("_cdist", "_pdist")
-        for out in ("", ".out")
-    ),
-    *(
-        Exclusion(
-            f"aten::{name}",
-            "numbers",
-            CPU_DIVIDES_BY_OTHERS,
-            failure="scale_grad_by_freq = True: values",
-            way="device",
-        )
-        for name in (
-            "_embedding_bag_backward",
-            "_embedding_bag_dense_backward",
-            "_embedding_bag_dense_backward.out",
-        )
-    ),
-    *(
-        Exclusion(
-            f"aten::{name}{out}",
-            check,
-            FOR_THE_BACKWARD_PASS,
-            failure=".*: result [12]: ",
-            way="device",
-        )
-        for name, checks in (
-            ("_embedding_bag", ("numbers", "tensors", "layouts")),
-            ("_embedding_bag_forward_only", ("numbers",)),
-        )
-        for check in checks
-        for out in ("", ".out")
-    ),
-    *(
-        Exclusion(
-            f"aten::{name}", check, NOT_ASKED_FOR, failure=".*: result [12]: shape", way="device"
-        )
-        for name, checks in (
-            ("unique_consecutive", ("numbers",)),
-            ("unique_dim", ("numbers", "tensors", "layouts")),
-            ("unique_dim_consecutive", ("numbers", "tensors", "layouts")),
-        )
-        for check in checks
-    ),
-    *(
-        Exclusion(
-            f"aten::grid_sampler_{dimensions}d_backward",
-            "lists",
-            NOT_ASKED_FOR,
-            failure="output_mask = \\[True, False\\]: result 1: is a NoneType",
-            way="device",
-        )
-        for dimensions in (2, 3)
-    ),
-    *(
-        Exclusion(
-            f"aten::{name}",
-            "tensors",
-            OUTPUTS_GROW,
-            failure="(out|out1|out2|grad_input|save_mean|save_invstd) (of s|with |one shorter)",
-            way="device",
-        )
-        for name in (
-            "binary_cross_entropy.out",
-            "binary_cross_entropy_backward.grad_input",
-            "_native_batch_norm_legit_no_training.out",
-            "native_batch_norm.out",
-        )
-    ),
-    *(
-        Exclusion(
-            f"aten::_fused_{name}",
-            "tensors",
-            CPU_CORRUPTS_MEMORY,
-            failure="(max_)?exp_avg(_sq)?s with the last (with 0|of size|one shorter)",
-            unsafe=True,
-        )
-        for name in ("adam_", "adam_.tensor_lr", "adamw_", "adamw_.tensor_lr")
-    ),
-    *(
-        Exclusion(
-            f"aten::histc{out}",
-            "tensors",
-            INTEGERS_AS_ON_CUDA,
-            failure="self of dtype int64",
-            way="device",
-        )
-        for out in ("", ".out")
-    ),
-    *(
-        Exclusion(
-            f"aten::_embedding_bag{out}",
-            check,
-            reason,
-            failure=failure,
-            way="device",
-        )
-        for check, reason, failure in (
-            ("numbers", LAST_OFFSET, "include_last_offset = True: result 0: values"),
-            ("layouts", CPU_READS_GAPS, "offsets expanded: "),
-        )
-        for out in ("", ".out")
-    ),
-    *(
-        Exclusion(
-            f"aten::multilabel_margin_loss_backward{out}",
-            "layouts",
-            CONTRADICTION,
-            failure="(is_)?target expanded: values",
-            way="device",
-        )
-        for out in ("", ".grad_input")
-    ),
-    Exclusion(
-        "aten::_scaled_dot_product_flash_attention_for_cpu",
+    # ---- calls that are not made, since CPU's results are not defined ---------------------------
+    *_listed(
+        _forms(
+            "special_laguerre_polynomial_l special_legendre_polynomial_p",
+            ".n_scalar",
+            ".n_scalar_out",
+        ),
         "numbers",
-        NAN_SCORES,
-        failure="scale = nan: ",
-        way="device",
-    ),
-    *(
-        Exclusion(
-            f"aten::_upsample_bilinear2d_aa{out}",
-            "lists",
-            CPU_REPEATS_A_ROW,
-            failure="output_size = \\[17, 1\\]: values",
-            way="device",
-        )
-        for out in ("", ".out")
-    ),
-    *(
-        Exclusion(
-            f"aten::_ctc_loss_backward{form}",
-            check,
-            CPU_CORRUPTS_MEMORY,
-            failure=failure,
-            unsafe=True,
-        )
-        for form in ("", ".Tensor")
-        for check, failure in (
-            ("lists", "(input|target)_lengths = "),
-            ("tensors", "(log_probs|log_alpha|neg_log_likelihood) (of size|one shorter|with )"),
-            ("layouts", "log_alpha expanded"),
-        )
-    ),
-    Exclusion(
-        "aten::native_layer_norm_backward.out",
-        "tensors",
-        CPU_CORRUPTS_MEMORY,
-        failure="grad_out (one shorter|of size|with )",
+        CPU_TAKES_STEPS,
+        ANY_HUGE,
         unsafe=True,
     ),
-    Exclusion(
-        "aten::_transformer_encoder_layer_fwd",
-        "tensors",
-        CPU_CORRUPTS_MEMORY,
-        failure=".* of dtype ",
+    *_listed(
+        _forms(_POLYNOMIALS, ".x_scalar", ".x_scalar_out"),
+        "numbers",
+        CPU_RETURNS_GARBAGE,
+        "x = nan",
         unsafe=True,
     ),
     *(
-        Exclusion(
-            f"aten::special_zeta.self_scalar{out}",
-            "numbers",
-            CPU_MULTIPLIES_INFINITY,
-            failure="self = 2\\*\\*62: values",
-            way="device",
-        )
-        for out in ("", "_out")
+        exclusion
+        for overloads, limit in _LIMITS
+        for exclusion in _listed(overloads, "numbers", CPU_MIXES_NAN, f"{limit} = nan", unsafe=True)
+    ),
+    *_listed(
+        _forms("fractional_max_pool3d_backward", "", ".grad_input"),
+        "tensors",
+        CPU_CORRUPTS_MEMORY,
+        "(indices (of shape|with (dimension|all))|grad_output with dimension 0)",
+        unsafe=True,
+    ),
+    *_listed(
+        _forms("fractional_max_pool3d_backward", "", ".grad_input"),
+        "lists",
+        CPU_CORRUPTS_MEMORY,
+        "output_size = \\[\\]",
+        unsafe=True,
+    ),
+    *_listed(
+        _ADAM,
+        "tensors",
+        CPU_CORRUPTS_MEMORY,
+        "(max_)?exp_avg(_sq)?s with the last (with 0|of size|one shorter)",
+        unsafe=True,
+    ),
+    *_listed(
+        _forms("_ctc_loss_backward", "", ".Tensor"),
+        "lists tensors layouts",
+        CPU_CORRUPTS_MEMORY,
+        "((input|target)_lengths = |log_alpha expanded"
+        "|(log_probs|log_alpha|neg_log_likelihood) (of size|one shorter|with ))",
+        unsafe=True,
+    ),
+    *_listed(
+        "native_layer_norm_backward.out",
+        "tensors",
+        CPU_CORRUPTS_MEMORY,
+        "grad_out (one shorter|of size|with )",
+        unsafe=True,
+    ),
+    *_listed(
+        "_transformer_encoder_layer_fwd",
+        "tensors",
+        CPU_CORRUPTS_MEMORY,
+        ".* of dtype ",
+        unsafe=True,
+    ),
+    # ---- what the device does otherwise ---------------------------------------------------------
+    *_listed(
+        _forms("polygamma", "", "_", ".out"), "numbers", CPU_CUTS_NUMBERS, f"{ANY_HUGE}.*: values"
+    ),
+    *_listed(
+        _forms("special_shifted_chebyshev_polynomial_v", ".n_scalar", ".n_scalar_out"),
+        "numbers",
+        CPU_OVERFLOWS,
+        "n = 2\\*\\*62: values",
+    ),
+    *_listed(
+        _forms("linalg_vector_norm", "", ".out"),
+        "numbers",
+        CPU_TAKES_ABSOLUTE_VALUES,
+        "ord = (nan|2\\*\\*[0-9]+): values",
+    ),
+    *_listed(
+        _forms("_cdist_backward _pdist_backward", "", ".out"),
+        "numbers",
+        CPU_DIVIDES_INFINITIES,
+        "p = 1e\\+300: values",
+    ),
+    *_listed(
+        _forms("special_zeta.self_scalar", "", "_out"),
+        "numbers",
+        CPU_MULTIPLIES_INFINITY,
+        "self = 2\\*\\*62: values",
+    ),
+    *_listed(
+        "_embedding_bag_backward _embedding_bag_dense_backward _embedding_bag_dense_backward.out",
+        "numbers",
+        CPU_DIVIDES_BY_OTHERS,
+        "scale_grad_by_freq = True: values",
+    ),
+    *_listed(
+        "_embedding_bag _embedding_bag.out",
+        "numbers tensors layouts",
+        FOR_THE_BACKWARD_PASS,
+        ".*: result [12]: ",
+    ),
+    *_listed(
+        "_embedding_bag_forward_only _embedding_bag_forward_only.out",
+        "numbers",
+        FOR_THE_BACKWARD_PASS,
+        ".*: result [12]: ",
+    ),
+    *_listed(
+        "_embedding_bag _embedding_bag.out",
+        "numbers",
+        LAST_OFFSET,
+        "include_last_offset = True: result 0: values",
+    ),
+    *_listed("_embedding_bag _embedding_bag.out", "layouts", CPU_READS_GAPS, "offsets expanded: "),
+    *_listed(
+        "unique_dim unique_dim_consecutive",
+        "numbers tensors layouts",
+        NOT_ASKED_FOR,
+        ".*: result [12]: shape",
+    ),
+    *_listed("unique_consecutive", "numbers", NOT_ASKED_FOR, ".*: result [12]: shape"),
+    *_listed(
+        "grid_sampler_2d_backward grid_sampler_3d_backward",
+        "lists",
+        NOT_ASKED_FOR,
+        "output_mask = \\[True, False\\]: result 1: is a NoneType",
+    ),
+    *_listed(
+        "binary_cross_entropy.out binary_cross_entropy_backward.grad_input native_batch_norm.out "
+        "_native_batch_norm_legit_no_training.out",
+        "tensors",
+        OUTPUTS_GROW,
+        "(out|out1|out2|grad_input|save_mean|save_invstd) (of s|with |one shorter)",
+    ),
+    *_listed(_forms("histc", "", ".out"), "tensors", INTEGERS_AS_ON_CUDA, "self of dtype int64"),
+    *_listed(
+        _forms("multilabel_margin_loss_backward", "", ".grad_input"),
+        "layouts",
+        CONTRADICTION,
+        "(is_)?target expanded: values",
+    ),
+    *_listed("_scaled_dot_product_flash_attention_for_cpu", "numbers", NAN_SCORES, "scale = nan: "),
+    *_listed(
+        _forms("_upsample_bilinear2d_aa", "", ".out"),
+        "lists",
+        CPU_REPEATS_A_ROW,
+        "output_size = \\[17, 1\\]: values",
     ),
 )

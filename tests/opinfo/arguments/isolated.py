@@ -7,20 +7,23 @@ spoil a later call, or return what happened to lie there; none of these is a res
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import os
 import pickle
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tests.opinfo.arguments.calls import SECONDS, ArgumentsCall
 from tests.opinfo.checks import CPU, Outcome, attempt
 from tests.opinfo.comparison import tree_difference
-from tests.opinfo.transplant import Transplant
 
+if TYPE_CHECKING:
+    from tests.opinfo.arguments.calls import ArgumentsCall
+
+SECONDS = 8  # of one call, after which it counts as one that does not end
 # glibc's mallopt: the byte that memory is filled with, fresh and given back.
 M_PERTURB = -6
 FILLS = (0x11, 0x6E)
@@ -79,15 +82,10 @@ def is_defined(call: ArgumentsCall) -> bool:
     return tree_difference(*results, CPU) is None
 
 
-def exactly(call: ArgumentsCall, dtypes: dict[torch.dtype, torch.dtype]) -> Any:
-    """The result with other dtypes; None if it raises or ends the process."""
-    wider = ArgumentsCall(call.overload, Transplant(CPU, dtypes=dtypes)(call.arguments))
-    run = next(run_each([wider]))
-    return run.outcome.value if run.outcome is not None else None
-
-
 def _serve(calls: Sequence[ArgumentsCall], writer: int, fill: int | None) -> None:
     """The fork's side."""
+    signal.alarm(SECONDS)  # locks that a thread of the parent held are never released here
+    faulthandler.disable()
     torch.set_num_threads(1)  # a fork has none of the other threads
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what kernels say when they end the process
     if fill is not None:
@@ -101,22 +99,29 @@ def _serve(calls: Sequence[ArgumentsCall], writer: int, fill: int | None) -> Non
             signal.alarm(SECONDS)
             own = call.on(CPU)
             outcome = attempt(own.run)
-            signal.alarm(0)
             stream.write(_message(CpuRun(outcome, own.arguments)))
             stream.flush()
     os._exit(0)
 
 
 def _message(run: CpuRun) -> bytes:
-    """As bytes that can be read again; kernels may have made tensors that cannot."""
-    if run.outcome is not None and run.outcome.error is not None:
+    """As bytes that can be read again; kernels make tensors that cannot."""
+    assert run.outcome is not None
+    if (error := run.outcome.error) is not None:
+        # What is left of arguments does not matter then, and can be of impossible sizes.
+        plain = CpuRun(Outcome(error=error, warnings=run.outcome.warnings), {})
         try:
-            pickle.loads(pickle.dumps(run.outcome.error))
+            return _readable(plain)
         except Exception:  # of one that has more than a message
-            run.outcome.error = RuntimeError(str(run.outcome.error))
+            plain.outcome = Outcome(error=RuntimeError(str(error)))
+            return _readable(plain)
     try:
-        message = pickle.dumps(run)
-        pickle.loads(message)
-    except Exception as error:
-        return pickle.dumps(CpuRun(None, {}, f"what it made cannot be read: {error}"))
+        return _readable(run)
+    except Exception as problem:
+        return _readable(CpuRun(None, {}, f"what it made cannot be read: {problem}"))
+
+
+def _readable(run: CpuRun) -> bytes:
+    message = pickle.dumps(run)
+    pickle.loads(message)
     return message

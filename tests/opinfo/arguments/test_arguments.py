@@ -11,8 +11,8 @@ import torch
 from tests.opinfo.arguments import checks
 from tests.opinfo.arguments.calls import NO_CALL, ArgumentsCall, as_form, bind, calls_of, reached
 from tests.opinfo.arguments.exclusions import EXCLUSIONS
-from tests.opinfo.arguments.isolated import is_defined, run_each
-from tests.opinfo.arguments.variations import Variation, variations
+from tests.opinfo.arguments.isolated import CpuRun, is_defined, run_each
+from tests.opinfo.arguments.variations import REVERSED, Variation, variations
 from tests.opinfo.checks import EntryResult, Outcome
 from torch_outboard.ops import tables
 
@@ -147,3 +147,27 @@ def test_results_that_nobody_wrote_are_noticed(monkeypatch: Any) -> None:
     assert is_defined(call)
     monkeypatch.setattr("tests.opinfo.arguments.calls.run", lambda *_: torch.empty(100))
     assert not is_defined(call)
+
+
+def test_errors_are_compared_although_outputs_are_spoilt() -> None:
+    """CPU resizes the output to a size that no memory holds, and then raises."""
+    [call] = [
+        v.call for v in variations(next(calls_of("aten::eye.m_out"))) if v.label == "n = 2**62"
+    ]
+    outcome = next(run_each([call])).outcome
+    assert outcome is not None
+    assert isinstance(outcome.error, RuntimeError)
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_layout_that_cpu_refuses_is_judged_by_the_recorded_call(
+    right: bool, monkeypatch: Any
+) -> None:
+    call = next(calls_of("aten::add.Tensor"))
+    [reversed_one] = [v for v in variations(call) if v.label == f"self {REVERSED}"]
+    recorded = next(run_each([call]))
+    refused = CpuRun(Outcome(error=RuntimeError("self must be contiguous")), {})
+    if not right:
+        monkeypatch.setattr("tests.opinfo.arguments.calls.run", lambda *_: torch.ones(5, 5))
+    reason = checks.unusable(reversed_one, refused, recorded, CPU, EntryResult())
+    assert reason == ("what it does depends on strides" if right else None)

@@ -65,6 +65,7 @@ def rows() -> list[Row]:
                 results=Result("out", sizes="sizes(self)", strides=strides_backward),
                 numbers={**image("self", dimensions), **image("grad_output", dimensions, "out_")},
                 constants={"MAXIMUM": "0", "BACKWARD": "1"},
+                requires={"self": "dtype of grad_output"},
                 conditions=[
                     *shape,
                     "dims(grad_output) == dims(self)",

@@ -73,6 +73,7 @@ def rows() -> list[Row]:
                     **image("grad_output", dimensions, "out_"),
                 },
                 constants={"BACKWARD": "1"},
+                requires={"self": "dtype of grad_output"},
                 meta=f"aten::{name}_backward",
                 family="pooling",
             ),

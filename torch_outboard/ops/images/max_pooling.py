@@ -100,6 +100,7 @@ def max_pool_backward_of_adjacent_channels() -> Row:
         conditions=[*ADJACENT_CHANNELS, "dims(grad_output) == 4 && dims(indices) == 4", *adjacent],
         numbers={"channels": "size(self, 1)", **sizes},
         strided="grad_output indices out",
+        requires={"self": "dtype of grad_output"},
         meta="aten::max_pool2d_with_indices_backward",
         family="pooling",
     )
@@ -169,6 +170,7 @@ def max_pool_rows() -> list[Row]:
                 accepts={"indices": "int64"},
                 results=results_backward,
                 numbers={**numbers, **image("grad_output", dimensions, "out_")},
+                requires={"self": "dtype of grad_output"},
                 family="pooling",
                 **checked_backward,
             ),
@@ -196,7 +198,6 @@ def fractional_max_pool_rows() -> list[Row]:
                     "dims(grad_output) == dims(self) && sizes(indices) == sizes(grad_output)",
                     "sizes(grad_output) == sizes(self)[:-3] + output_size",
                 ],
-                "requires": {"self": "dtype of grad_output"},
             }
         rows += [
             templated(

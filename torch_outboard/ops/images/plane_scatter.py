@@ -33,6 +33,8 @@ def plane_scatter(
         results=result,
         numbers={"inputs": f"prod(sizes({values})[{-dimensions}:])", "outputs": f"prod({sizes})"},
         constants={"ADDS": str(int(adds))},
+        # `self` gives the sizes alone where it is not what moves.
+        requires={} if values == "self" else {"self": f"dtype of {values}"},
         conditions=[f"prod({sizes}) > 0 || numel({values}) == 0", *conditions],
         reports="RuntimeError",
         family="pooling",
