@@ -85,7 +85,7 @@ def scoreboard(dtype: str, access: str, answers: Sequence[Answer], sources: str)
     lines += [f"| {a.entry} | {reason} |" for a in answers for reason in a.excluded]
     if notes := [(a.entry, note) for a in answers for note in a.notes]:
         lines += ["", "## What PyTorch does otherwise by itself", ""]
-        lines += ["Meta tensors do not say what CPU does, or CPU has no result to compare with.", ""]
+        lines += ["Meta tensors do not say what CPU does, or CPU has nothing to compare with.", ""]
         lines += ["| entry | where, and what |", "|---|---|"]
         lines += [f"| {entry} | {' '.join(note.split())} |" for entry, note in notes]
     return "\n".join(lines) + "\n"
