@@ -76,8 +76,8 @@ at::Tensor& rrelu_with_noise_out(const at::Tensor& self, at::Tensor& noise, cons
   const double high = upper.to<double>();
   const double most =
       type == at::kDouble ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
-  TORCH_CHECK(low <= high && high - low <= most, "rrelu draws slopes between lower and upper; got ",
-              low, " and ", high, ", which are not in order or not finite");
+  TORCH_CHECK(low <= high && high - low <= most, "rrelu_with_noise: lower is ", low, " and upper ",
+              high, "; both have to be finite, and upper not below lower");
   at::native::resize_output(out, self.sizes());
   at::assert_no_internal_overlap(noise);
   at::assert_no_internal_overlap(out);

@@ -28,7 +28,7 @@ LAYOUTS = "layouts"
 ARGUMENTS = "arguments"
 # Of an overload, how many variations may end the process.
 ENDS = 5
-MEMORY = 3 << 30  # bytes that a worker may map
+MEMORY = 3 << 30  # bytes that a worker may map for an entry
 
 
 @dataclass
@@ -166,7 +166,6 @@ def serve(settings: dict[str, str]) -> None:
 
     torch.set_num_threads(1)
     device = worker_device(settings["device"])
-    limit_memory()
     entries = {op.full_name: op for op in op_db}
     print("ready", file=answers)
 
@@ -175,6 +174,7 @@ def serve(settings: dict[str, str]) -> None:
 
     def check(name: str, dtype: str, without: list[int]) -> Answer:
         mark("")
+        limit_memory()
         exclusions = exclusions_for(name, dtype, settings["access"], settings["way"])
         unsafe = [exclusion for exclusion in exclusions if exclusion.unsafe]
 

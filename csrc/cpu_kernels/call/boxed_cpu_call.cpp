@@ -37,8 +37,7 @@ struct CpuPlan {
 
 namespace {
 
-// Arguments that on other devices, too, may be CPU tensors beside device tensors; of an operator
-// without names, all.
+// Arguments that may be CPU tensors beside device tensors, as on CUDA. An empty list of names: all.
 struct MixedArguments {
   std::string_view name;
   std::array<std::string_view, 3> arguments;

@@ -143,7 +143,7 @@ std::optional<Tensor> only_mask(const Tensor& self, const Indices& indices) {
   return found->to(self.device()).reshape(sizes);
 }
 
-// The result in the order in memory that PyTorch's iterator over self and the index tensors gives.
+// The result with the strides that TensorIterator gives it on CPU, from self and the index tensors.
 Tensor laid_out(const Tensor& result, const Tensor& self, const Indexed& index) {
   const bool row_major = std::all_of(index.tensors.begin(), index.tensors.end(),
                                      [](const Tensor& tensor) { return tensor.is_contiguous(); });

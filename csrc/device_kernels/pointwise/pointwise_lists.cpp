@@ -11,9 +11,8 @@
 //   derived      further numbers, computed in double precision from one of the scalars: name, and
 //                "1-<scalar>" or "log(<scalar>)"
 //   uniform      those of `names` whose tensors have one element each
-//   once         name and expression, for scalars, with plain functions of OpenCL C: what is
-//   computed
-//                of uniform elements and numbers once for many elements
+//   once         name and expression, for scalars, with plain functions of OpenCL C: computed of
+//                uniform elements and numbers, once for many elements
 //   expressions  OpenCL C with functions of the table as ob_<name>(...)
 //   flag, flag_if  an argument that is a tensor of one element of float32, and a condition: where
 //                that holds for an element, the tensor becomes 1
@@ -124,7 +123,7 @@ class PointwiseListsKernel final : public EngineKernel {
       }
     }
     for (const at::Scalar& scalar : scalars) {
-      // How infinities and NaN come out differs between places of an element on CPU.
+      // CPU's vector loop and its remainder treat infinities and NaN differently.
       if (!std::isfinite(scalar.toDouble()) || !takes_number(at::kFloat, scalar)) return false;
     }
     for (const Derived& derived : derived_) {
@@ -181,7 +180,7 @@ class PointwiseListsKernel final : public EngineKernel {
       } else if (!computes(device, tensor.scalar_type())) {
         return false;
       }
-      // What is wrong with other sizes and dtypes, the host knows.
+      // The host raises for other sizes and dtypes.
       if (k < lists_.size() && !uniform &&
           (tensor.sizes() != first.sizes() || tensor.scalar_type() != first.scalar_type())) {
         return false;

@@ -19,9 +19,10 @@
 //   ordered      places count in the logical order of the input (default: no places are used)
 //   exceeds      one of the scalars; unless the number of elements exceeds it, there is a warning
 //   all_if_empty an empty list of dimensions means all of them; otherwise none
-//   widens       the argument `dtype` holds all values of the input's dtype; other calls are
-//   declined empty        the result of no elements at all, a number; without it such calls are
-//   declined dtypes       bits of the dtypes of inputs that are served source       the kernels
+//   widens       calls whose argument `dtype` cannot hold every value of the input are declined
+//   empty        the result of no elements at all, a number; without it such calls are declined
+//   dtypes       bits of the dtypes of inputs that are served
+//   source       the kernels
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -109,9 +109,9 @@ def unusable(
     error = on_cpu.outcome.error
     if variation.label.endswith(REVERSED) and depends_on_strides(variation, on_cpu, as_recorded):
         # The values are the recorded ones, so the device has to give those results.
-        wrong = check_variation(variation, as_recorded, device, result, strides=False)
-        return None if wrong else "what it does depends on strides"
-    if error is not None and LIMITS_OF_CPU.search(str(error)):
+        if check_variation(variation, as_recorded, device, result, strides=False) is None:
+            return "what it does depends on strides"
+    elif error is not None and LIMITS_OF_CPU.search(str(error)):
         return f"it refuses what its implementation cannot do: {error}"
     return None if is_defined(variation.call) else "its result depends on unwritten memory"
 
