@@ -4,8 +4,8 @@
 
 Each network runs in processes of its own with empty folders of programs, in turn in this tree and
 in those of `--tree`, which have to be built: the first and second step, a step with another batch
-size, and in another process the first step with what that left on disk. `processor` is the time of
-all threads and of the compiler's own processes.
+size, the process with its exit, and in another process the first step with what that left on disk.
+`processor` is the time of all threads and of the compiler's own processes.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from benchmarks.first_step_networks import NETWORKS
@@ -60,13 +62,13 @@ for name, batch in (("first", 4), ("second", 4), ("other batch", 6), ("later", 4
     run(name, lambda: step(batch))
 if hasattr(_C, "compiler_seconds"):
     found["compiler"] = _C.compiler_seconds()
-_C.flush_disk_cache()
 print(json.dumps(found))
 """
-COLUMNS = ("first", "second", "other batch", "later", "first, warm")
+Times = dict[str, dict[str, float]]
+COLUMNS = ("first", "second", "other batch", "later", "process", "first, warm")
 
 
-def measure(tree: Path, network: str) -> dict[str, dict[str, float]]:
+def measure(tree: Path, network: str) -> Times:
     """Seconds, processor seconds and programs built of each part, cold and then warm.
 
     Raises:
@@ -86,25 +88,28 @@ def measure(tree: Path, network: str) -> dict[str, dict[str, float]]:
             str(TREE / "benchmarks" / "first_step_networks.py"),
             network,
         ]
-        answers = [
-            json.loads(
-                subprocess.run(
-                    command,
-                    env=os.environ | settings,
-                    cwd=tree,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                    check=True,
-                ).stdout
-            )
-            for _ in range(2)
-        ]
-    cold: dict[str, dict[str, float]] = answers[0]
-    cold["first, warm"] = answers[1]["first"]
-    return cold
+        answers = [answer(command, os.environ | settings, tree) for _ in range(2)]
+    return answers[0] | {"first, warm": answers[1]["first"]}
 
 
-def table(runs: dict[str, dict[str, list[dict[str, dict[str, float]]]]]) -> str:
+def answer(command: list[str], environment: dict[str, str], tree: Path) -> Times:
+    """What a process prints, and as "process" what it takes itself."""
+    start, before = time.perf_counter(), children()
+    process = subprocess.run(
+        command, env=environment, cwd=tree, stdout=subprocess.PIPE, text=True, check=True
+    )
+    seconds = time.perf_counter() - start
+    found: Times = json.loads(process.stdout)
+    return found | {"process": {"seconds": seconds, "processor": children() - before}}
+
+
+def children() -> float:
+    """Processor seconds of processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def table(runs: dict[str, dict[str, list[Times]]]) -> str:
     """Medians by network and tree, in Markdown."""
     lines = [
         "| network | tree | programs | " + " | ".join(f"{name}, s" for name in COLUMNS) + " |",
@@ -135,7 +140,7 @@ def main() -> int:
     parser.add_argument("--save", help="name of the files below benchmarks/results")
     options = parser.parse_args()
     trees = [*(tree.resolve() for tree in options.tree), TREE]
-    runs: dict[str, dict[str, list[dict[str, dict[str, float]]]]] = {}
+    runs: dict[str, dict[str, list[Times]]] = {}
     for network in options.networks:
         for _ in range(options.rounds):
             for tree in trees:

@@ -236,7 +236,7 @@ void bind_programs(py::module_& m) {
       py::arg("folder"), py::arg("limit"), py::arg("shared"), NoGil(),
       "Where compiled programs are kept; returns why the folder is refused, or ''.");
   m.def("is_disk_cache_file", &is_disk_cache_file);
-  m.def("flush_disk_cache", &flush_disk_cache, NoGil());
+  m.def("flush_disk_cache", [] { flush_disk_cache(/*asked=*/true); }, NoGil());
   m.def("program_counts", []() {
     const ProgramCounts counts = program_counts();
     return py::make_tuple(counts.built, counts.loaded, disk_cache_writes());

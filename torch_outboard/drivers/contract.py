@@ -97,6 +97,7 @@ class Feature(enum.IntFlag):
     LAUNCH_EVENTS = 1 << 1
     MATRIX_UNITS = 1 << 2
     WARPGROUPS = 1 << 3
+    COMPILER_CACHE = 1 << 4
 
 
 class AllocationFlag(enum.IntFlag):

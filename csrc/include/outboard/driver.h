@@ -175,7 +175,10 @@ enum {
    * by the instructions in torch_outboard/kernels/products/matrix_units.cl. */
   OB_FEATURE_MATRIX_UNITS = 1u << 2,
   /* (since 2.1) Those programs may define WARPGROUPS as well. */
-  OB_FEATURE_WARPGROUPS = 1u << 3
+  OB_FEATURE_WARPGROUPS = 1u << 3,
+  /* (since 2.1) The compiler keeps on disk what it compiled, and `program_binary` compiles
+   * anew: it is called when a user asks for it, not after launches or at exit. */
+  OB_FEATURE_COMPILER_CACHE = 1u << 4
 };
 
 typedef struct ob_device_properties {

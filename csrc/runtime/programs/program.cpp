@@ -286,7 +286,7 @@ void Kernel::release(ob_kernel handle) noexcept {
 void Kernel::note_launch(uint64_t local_size) noexcept {
   if (C10_LIKELY(last_local_size_.load(std::memory_order_relaxed) == local_size)) return;
   last_local_size_.store(local_size, std::memory_order_relaxed);
-  disk_cache_note_launch(program_.key(), program_.handle(), name_, local_size);
+  disk_cache_note_launch(device(), program_.key(), program_.handle(), name_, local_size);
 }
 
 bool runs_code(c10::DeviceIndex device) {

@@ -35,6 +35,7 @@ struct Entry {
   ob_program program = nullptr;
   std::set<std::string> launches;  // "kernel local_size"
   bool changed = false;
+  bool when_asked = false;  // the compiler has it on disk, and its binary takes long to make
 };
 
 // Leaked: kernels are launched while the process exits.
@@ -153,7 +154,7 @@ void evict(const PrivateFolder& folder, uint64_t limit) {
   }
 }
 
-void write_changes() {
+void write_changes(bool asked) {
   Cache& all = cache();
   std::lock_guard<std::mutex> writing(all.writing);
   if (all.closed || !driver_initialized() || in_bad_fork()) return;
@@ -164,7 +165,8 @@ void write_changes() {
     std::lock_guard<std::mutex> lock(all.mutex);
     settings = all.settings;
     for (auto& [key, entry] : all.entries) {
-      if (entry.changed) changed.emplace(key, entry);
+      if (!entry.changed || (entry.when_asked && !asked)) continue;
+      changed.emplace(key, entry);
       entry.changed = false;
     }
   }
@@ -185,13 +187,15 @@ void run_writer() noexcept {
       }
     }
     try {
-      write_changes();
+      write_changes(/*asked=*/false);
     } catch (const std::exception&) {
       // What is not written is compiled again.
     }
     std::lock_guard<std::mutex> lock(all.mutex);
     bool more = false;
-    for (const auto& [key, entry] : all.entries) more = more || entry.changed;
+    for (const auto& [key, entry] : all.entries) {
+      more = more || (entry.changed && !entry.when_asked);
+    }
     if (!more || driver_finalized()) {
       all.writer_runs = false;
       return;
@@ -280,9 +284,10 @@ void disk_cache_remove(const std::string& key) {
   all.entries.erase(key);
 }
 
-void disk_cache_note_launch(const std::string& key, ob_program program, const std::string& kernel,
-                            uint64_t local_size) noexcept {
+void disk_cache_note_launch(c10::DeviceIndex device, const std::string& key, ob_program program,
+                            const std::string& kernel, uint64_t local_size) noexcept {
   try {
+    const bool when_asked = (device_properties(device).features & OB_FEATURE_COMPILER_CACHE) != 0;
     Cache& all = cache();
     std::lock_guard<std::mutex> lock(all.mutex);
     if (all.settings.folder.empty()) return;
@@ -290,6 +295,8 @@ void disk_cache_note_launch(const std::string& key, ob_program program, const st
     entry.program = program;
     if (!entry.launches.insert(c10::str(kernel, ' ', local_size)).second) return;
     entry.changed = true;
+    entry.when_asked = when_asked;
+    if (when_asked) return;
     if (all.writer_runs) {
       all.changed.notify_one();
       return;
@@ -310,9 +317,9 @@ void disk_cache_forget(const std::vector<ob_program>& programs) noexcept {
   });
 }
 
-void flush_disk_cache() noexcept {
+void flush_disk_cache(bool asked) noexcept {
   try {
-    write_changes();
+    write_changes(asked);
   } catch (const std::exception&) {
     // As above.
   }

@@ -45,17 +45,18 @@ std::string disk_cache_key(c10::DeviceIndex device, const std::string& text,
 std::string disk_cache_read(const std::string& key);
 void disk_cache_remove(const std::string& key);
 
-// A kernel of `program` was launched for the first time with a work-group size. Cheap; keeps no
-// lock that a launch needs.
-void disk_cache_note_launch(const std::string& key, ob_program program, const std::string& kernel,
-                            uint64_t local_size) noexcept;
+// A kernel of `program`, of `device`, was launched for the first time with a work-group size.
+// Cheap; keeps no lock that a launch needs.
+void disk_cache_note_launch(c10::DeviceIndex device, const std::string& key, ob_program program,
+                            const std::string& kernel, uint64_t local_size) noexcept;
 
 // Programs go back to the driver: waits until none of them is being written, and asks for their
 // binaries no more. Launches of those that are made again are noted anew.
 void disk_cache_forget(const std::vector<ob_program>& programs) noexcept;
 
-// Writes what has changed, now. Does nothing when the cache is off.
-OUTBOARD_API void flush_disk_cache() noexcept;
+// Writes what has changed, now. Does nothing when the cache is off. Programs of devices with
+// OB_FEATURE_COMPILER_CACHE are written only if a user `asked` for it.
+OUTBOARD_API void flush_disk_cache(bool asked = false) noexcept;
 // The same for the last time: afterwards the cache calls the driver no more.
 void close_disk_cache() noexcept;
 

@@ -190,5 +190,13 @@ def test_a_folder_that_cannot_be_made(tmp_path):
 
 def test_programs_are_written_without_being_asked(tmp_path):
     """A while after the last launch, and at exit."""
-    run_python(ADD.replace("_C.flush_disk_cache()", ""), OUTBOARD_CACHE_DIR=str(tmp_path))
+    add = ADD.replace("_C.flush_disk_cache()", "")
+    run_python(add, OUTBOARD_CACHE_DIR=str(tmp_path), POCL_KERNEL_CACHE="0")
     assert entries(tmp_path)
+
+
+def test_what_the_compiler_keeps_is_written_when_asked(tmp_path):
+    """Making a binary takes PoCL longer than compiling a kernel for its first launch."""
+    add = ADD.replace("_C.flush_disk_cache()", "")
+    run_python(add, OUTBOARD_CACHE_DIR=str(tmp_path), POCL_KERNEL_CACHE="1")
+    assert not entries(tmp_path)

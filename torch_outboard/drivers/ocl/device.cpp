@@ -284,6 +284,12 @@ void fill_properties(const Candidate& candidate, const Settings& settings, const
     p.dtypes |= OB_DTYPE_FLOAT16;
   }
   p.features = OB_FEATURE_LAUNCH_EVENTS;
+  // For a binary PoCL compiles each kernel once more, for work groups of all sizes, and launches of
+  // other kernels wait meanwhile.
+  const char* cache = std::getenv("POCL_KERNEL_CACHE");
+  if (is_known_pocl(*device.platform) && (cache == nullptr || std::strcmp(cache, "0") != 0)) {
+    p.features |= OB_FEATURE_COMPILER_CACHE;
+  }
   if (device.host_memory_is_device_memory) p.features |= OB_FEATURE_HOST_MEMORY_IS_DEVICE_MEMORY;
   p.subgroup_size = masked(settings, "subgroups") ? 0 : find_subgroup_size(candidate);
   p.total_memory = total_memory(candidate, settings);

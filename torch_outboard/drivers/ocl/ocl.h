@@ -174,8 +174,6 @@ struct Device {
   const Platform* platform = nullptr;
   cl_device_id id = nullptr;
   cl_context context = nullptr;
-  std::once_flag binary_context_made;
-  cl_context binary_context = nullptr;  // program.cpp: where binaries are made
   MemoryKind memory = MemoryKind::kHandles;
   bool host_memory_is_device_memory = false;
   bool has_priorities = false;

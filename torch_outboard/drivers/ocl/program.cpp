@@ -1,7 +1,6 @@
 // Programs, kernels and launches.
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string_view>
@@ -99,16 +98,6 @@ std::string build_info(const Device& device, cl_program program, cl_uint what) {
   return text.c_str();
 }
 
-std::string source_of(const Device& device, cl_program program) {
-  size_t bytes = 0;
-  const OpenCL& api = *device.api;
-  check(api.clGetProgramInfo(program, CL_PROGRAM_SOURCE, 0, nullptr, &bytes), "clGetProgramInfo");
-  std::string text(bytes, '\0');
-  check(api.clGetProgramInfo(program, CL_PROGRAM_SOURCE, bytes, text.data(), nullptr),
-        "clGetProgramInfo");
-  return text.c_str();
-}
-
 // Owns `program` whatever happens.
 ob_program build(Device& device, cl_program program, const char* options, const char* what) {
   const OpenCL& api = *device.api;
@@ -127,8 +116,7 @@ ob_program build(Device& device, cl_program program, const char* options, const 
 
 // What NVIDIA's compiler writes for sm_90 becomes a program for sm_90a, the target that has wgmma:
 // instructions that the source has in comments, since its own target has none of them.
-void compile_for_sm_90a(Device& device, cl_context context, ob_program_t& built,
-                        const std::string& options) {
+void compile_for_sm_90a(Device& device, ob_program_t& built, const std::string& options) {
   const OpenCL& api = *device.api;
   size_t size = 0;
   check(api.clGetProgramInfo(built.program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr),
@@ -150,7 +138,7 @@ void compile_for_sm_90a(Device& device, cl_context context, ob_program_t& built,
   const size_t bytes = ptx.size();
   cl_int code = CL_SUCCESS, status = CL_SUCCESS;
   cl_program created =
-      api.clCreateProgramWithBinary(context, 1, &device.id, &bytes, &text, &status, &code);
+      api.clCreateProgramWithBinary(device.context, 1, &device.id, &bytes, &text, &status, &code);
   check(code, "clCreateProgramWithBinary");
   const std::unique_ptr<ob_program_t> rebuilt(
       build(device, created, options.c_str(), "The source, for sm_90a,"));
@@ -158,49 +146,23 @@ void compile_for_sm_90a(Device& device, cl_context context, ob_program_t& built,
   check(api.clReleaseProgram(rebuilt->program), "clReleaseProgram");
 }
 
-ob_program build_source(Device& device, cl_context context, const std::string& text,
-                        const std::string& options) {
+ob_program build_source(Device& device, const std::string& text, const std::string& options) {
   const char* texts[] = {text.c_str()};
   cl_int code = CL_SUCCESS;
-  cl_program created = device.api->clCreateProgramWithSource(context, 1, texts, nullptr, &code);
+  cl_program created =
+      device.api->clCreateProgramWithSource(device.context, 1, texts, nullptr, &code);
   check(code, "clCreateProgramWithSource");
   std::unique_ptr<ob_program_t> built(build(device, created, options.c_str(), "The source"));
   if ((device.properties.features & OB_FEATURE_WARPGROUPS) != 0 &&
       text.find(kOnlySm90a) != std::string::npos) {
     try {
-      compile_for_sm_90a(device, context, *built, options);
+      compile_for_sm_90a(device, *built, options);
     } catch (...) {
       device.api->clReleaseProgram(built->program);
       throw;
     }
   }
   return built.release();
-}
-
-// The program whose binary is asked for; what `copy` holds, if it is one of its own.
-//
-// PoCL compiles each kernel of a program once more for its binary, for work groups of all sizes,
-// and launches of the program wait meanwhile, as do builds in its context. So the binary comes from
-// a copy in another context, for which PoCL finds in its cache what was compiled for the first one.
-cl_program program_for_binary(const ob_program_t& program, std::unique_ptr<ob_program_t>& copy) {
-  Device& device = program.device;
-  const char* cache = std::getenv("POCL_KERNEL_CACHE");
-  if (!is_known_pocl(*device.platform) || (cache != nullptr && std::strcmp(cache, "0") == 0)) {
-    return program.program;
-  }
-  const std::string source = source_of(device, program.program);
-  if (source.empty()) return program.program;  // loaded from a binary
-  std::call_once(device.binary_context_made, [&] {
-    const intptr_t properties[] = {CL_CONTEXT_PLATFORM,
-                                   reinterpret_cast<intptr_t>(device.platform->id), 0};
-    cl_int code = CL_SUCCESS;
-    device.binary_context =
-        device.api->clCreateContext(properties, 1, &device.id, nullptr, nullptr, &code);
-    check(code, "clCreateContext");
-  });
-  copy.reset(build_source(device, device.binary_context, source,
-                          build_info(device, program.program, CL_PROGRAM_BUILD_OPTIONS)));
-  return copy->program;
 }
 
 // NVIDIA's compiler gives a work item as many registers as it could use, whatever that costs in
@@ -303,14 +265,14 @@ ob_status program_build(const ob_program_source* described, ob_program* program)
   if (device.nvidia_version != 0) all += " -DOB_NVIDIA=" + std::to_string(device.nvidia_version);
   if (const std::string declared = declarations_for(device, text + all); !declared.empty()) {
     try {
-      *program = build_source(device, device.context, declared + text, all + kWithoutHeader);
+      *program = build_source(device, declared + text, all + kWithoutHeader);
       return OB_OK;
     } catch (const Failure& failure) {
       // The source is wrong, or names a function in a way that was not seen.
       if (failure.status != OB_BUILD_FAILED) throw;
     }
   }
-  *program = build_source(device, device.context, text, all);
+  *program = build_source(device, text, all);
   return OB_OK;
 }
 
@@ -326,18 +288,17 @@ ob_status program_binary(ob_program program, void* data, uint64_t* bytes) {
     return OB_OK;
   }
   // Taken when the size is asked for: a launch in between would make it longer.
-  std::unique_ptr<ob_program_t> copy;
-  cl_program source = program_for_binary(*program, copy);
   size_t size = 0;
-  check(api.clGetProgramInfo(source, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr),
-        "clGetProgramInfo");
+  check(
+      api.clGetProgramInfo(program->program, CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr),
+      "clGetProgramInfo");
   std::vector<unsigned char> binary(sizeof(BinaryHeader) + size);
   unsigned char* content = binary.data() + sizeof(BinaryHeader);
   if (size != 0) {
-    check(api.clGetProgramInfo(source, CL_PROGRAM_BINARIES, sizeof content, &content, nullptr),
+    check(api.clGetProgramInfo(program->program, CL_PROGRAM_BINARIES, sizeof content, &content,
+                               nullptr),
           "clGetProgramInfo");
   }
-  if (copy != nullptr) check(api.clReleaseProgram(source), "clReleaseProgram");
   if (size == 0) fail(OB_UNSUPPORTED, "The device gives no binary of this program.");
   BinaryHeader header = {{}, size, hash(content, size)};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
