@@ -1,6 +1,6 @@
 """What an installed backend adds to the processor time of `import torch`.
 
-    python -m benchmarks.import_time [--rounds 25]
+    python -m benchmarks.import_time [--rounds 25] [--save]
 
 Starts Python in turn with and without the backend, from start to exit, and takes the median of the
 differences. PyTorch looks for backends where none is installed, too. A process takes seconds, and
@@ -16,10 +16,12 @@ import argparse
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 from benchmarks.paired import median_interval
 
 LIMIT = 0.06  # seconds
+RESULT = Path(__file__).resolve().parent / "results" / "import_time.md"
 WITHOUT = """
 import torch
 from importlib.metadata import entry_points
@@ -95,17 +97,21 @@ def measure(rounds: int) -> tuple[float, float, float]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=25)
+    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name} below results")
     options = parser.parse_args()
     median, low, high = measure(options.rounds)
     own, own_low, own_high = median_interval(
         [seconds_of_the_backend() for _ in range(options.rounds)]
     )
-    print(
+    found = (
         f"import torch takes {median * 1e3:.0f} ms more of the processor "
         f"[{low * 1e3:.0f}, {high * 1e3:.0f}]\n"
         f"the backend's own part takes {own * 1e3:.0f} ms "
         f"[{own_low * 1e3:.0f}, {own_high * 1e3:.0f}]"
     )
+    print(found)
+    if options.save:
+        RESULT.write_text(f"{options.rounds} rounds:\n\n{found}\n")
     print(f"limit {LIMIT * 1e3:.0f} ms, no driver loaded")
     return int(own > LIMIT or low > LIMIT)
 
