@@ -265,19 +265,17 @@ void PointwiseLauncher::enqueue_all(c10::DeviceIndex device, const std::deque<Po
       alike.push_back(&*m);
     }
     const size_t most = capacity(model);
-    for (size_t begin = 0; begin < alike.size();) {
-      const size_t count = std::min(most, alike.size() - begin);
-      if (count < 2) {
-        const PointwiseCall& call = *alike[begin]->call;
-        enqueue(device, call.iterator, call.compute, call.scalars, flag);
-        ++begin;
-        continue;
+    if (alike.size() < 2 || most < 2) {
+      for (const Member* m : alike) {
+        enqueue(device, m->call->iterator, m->call->compute, m->call->scalars, flag);
       }
-      // Few programs, whatever the length of lists.
-      const auto calls_of = static_cast<int>(std::min(most, std::bit_ceil(count)));
-      alike[begin]->key.calls = calls_of;
-      enqueue_many({alike.data() + begin, count}, flag);
-      begin += count;
+    } else {
+      // One program for a list, also for its end, and few for lists of all lengths.
+      const size_t room = std::min(most, std::bit_ceil(alike.size()));
+      for (size_t begin = 0; begin < alike.size(); begin += room) {
+        alike[begin]->key.calls = static_cast<int>(room);
+        enqueue_many({alike.data() + begin, std::min(room, alike.size() - begin)}, flag);
+      }
     }
     members.erase(members.begin(), others);
   }

@@ -12,7 +12,7 @@ import torch
 from tests.device_kernels.conftest import ways_of
 from tests.device_kernels.launches import launches
 from tests.device_kernels.on_device import assert_as_on_cpu, compare
-from torch_outboard import fallback
+from torch_outboard import _C, fallback
 
 Tensors = list[torch.Tensor]
 
@@ -246,3 +246,14 @@ def test_joins(device, dtype):
 
     x = [(torch.randn(n, 6) * 3).to(dtype) for n in (1, 9, 4, 13)]
     assert_as_on_cpu(device, run, *x)
+
+
+def test_a_long_list_takes_one_program(device):
+    """Also its last tensors, which fill no launch."""
+    tensors = [torch.rand(5) + n for n in range(300)]
+    before = _C.program_counts()
+    results = torch._foreach_lgamma([tensor.to(device) for tensor in tensors])
+    after = _C.program_counts()
+    assert sum(after[:2]) - sum(before[:2]) <= 1
+    for result, tensor in zip(results, tensors, strict=True):
+        torch.testing.assert_close(result.cpu(), tensor.lgamma())
