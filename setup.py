@@ -78,6 +78,8 @@ COMMON_SOURCES = {
     "ocl": ("common", "settings"),
     "riscv": ("common", "queues", "compiler", "settings"),
 }
+# Programs of drivers, each of one file that `driver_sources` leaves out.
+PROGRAMS = {"ocl/pocl_front_end": "ocl/pocl/front_end_program.c"}
 SOURCES_PER_UNIT = 5
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-deprecated-declarations"]
 
@@ -109,7 +111,8 @@ def driver_sources(name: str) -> list[str]:
     folders = [drivers / folder for folder in (name, *COMMON_SOURCES.get(name, ()))]
     endings = (".c", ".cpp")
     files = [path for folder in folders for path in folder.rglob("*.c*") if path.suffix in endings]
-    return sorted(str(p.relative_to(ROOT)) for p in files)
+    programs = {drivers / source for source in PROGRAMS.values()}
+    return sorted(str(p.relative_to(ROOT)) for p in files if p not in programs)
 
 
 def is_cxx(driver: str) -> bool:
@@ -328,6 +331,8 @@ class Build(BuildExtension):
         super().run()
         root = ROOT if self.inplace or self.editable_mode else Path(self.build_lib)
         copy_public_files(root / PACKAGE)
+        for target, source in PROGRAMS.items():
+            build_program(ROOT / PACKAGE / "drivers" / source, root / PACKAGE / "drivers" / target)
         # Read before the native part is loaded, which another version must not try.
         (root / PACKAGE / "lib" / "torch_version.txt").write_text(f"{torch_minor()}\n")
 
@@ -351,6 +356,13 @@ def requirements(pytorch: str) -> list[str]:
     """What the installed package needs, with this requirement for PyTorch."""
     lines = (ROOT / "requirements" / "run.txt").read_text().splitlines()
     return [pytorch, *(line for line in lines if line and not line.startswith("#"))]
+
+
+def build_program(source: Path, target: Path) -> None:
+    """Builds a program of a driver."""
+    compiler = os.environ.get("CC", "cc").split()
+    flags = ["-std=c11", "-O2", "-g", *WARNINGS]
+    subprocess.run([*compiler, *flags, str(source), "-o", str(target), "-ldl"], check=True)
 
 
 def copy_public_files(package: Path) -> None:

@@ -266,6 +266,14 @@ TABLE = (
         driver="ocl",
     ),
     Setting(
+        "OUTBOARD_OCL_COMPILER_PROCESS",
+        "flag",
+        "`0`: the packaged PoCL compiles in this process alone; `1`: another process helps where "
+        "there are two processors",
+        "`1`",
+        driver="ocl",
+    ),
+    Setting(
         "OUTBOARD_OCL_COPIES",
         "whole",
         "how often each device is presented",

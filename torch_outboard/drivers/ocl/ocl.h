@@ -19,6 +19,7 @@
  *   pocl/cache.cpp      where PoCL keeps what it compiles
  *   pocl/cache_limit.cpp  how much of it
  *   pocl/declarations.cpp  the declarations that a source needs
+ *   pocl/front_end.cpp  a process that builds sources while this one compiles kernels
  *
  * Functions that stand in the table have the contract's names and are described there. Failures and
  * settings are those of drivers/common.
@@ -64,6 +65,7 @@ struct Settings {
   std::string events;                // "": by device; each, late
   uint64_t memory_bytes = 0;         // of each device; 0: by device
   uint64_t copies = 1;
+  bool compiler_process = true;
 };
 
 // Throws at a value that makes no sense.
@@ -135,6 +137,9 @@ class PoclCacheScope {
 // Throws if PoCL has no room for a kernel: it would end the process.
 void check_room_for_kernels(const Device& device);
 
+// The folder that PoCL uses.
+std::string pocl_cache_folder();
+
 // Removes the cache if it is a temporary folder of this process.
 void remove_temporary_pocl_cache() noexcept;
 
@@ -150,6 +155,17 @@ void share_pocl_cache(const std::string& folder);
 // and the options may have kWithoutHeader. "": it needs the header.
 std::string declarations_for(const Device& device, const std::string& text);
 constexpr const char* kWithoutHeader = " -D_OPENCL_H_";
+
+// ---- pocl/front_end.cpp
+
+// Whether there is a processor for another process.
+bool front_end_helps();
+// Has a source built into PoCL's cache by another process. False if there is none, or it failed.
+bool build_in_front_end(const Device& device, const std::string& source,
+                        const std::string& options);
+// Starts the other process unless there is one.
+void start_front_end(const Device& device);
+void stop_front_end() noexcept;
 
 // ---- device.cpp
 
@@ -183,6 +199,7 @@ struct Device {
   uint32_t nvidia_version = 0;  // of the instructions, as in sm_90; 0: another maker's
   std::string no_code_reason;   // "": programs can be built
   Processor processor;
+  bool has_front_end = false;  // in a process of its own; see pocl/front_end.cpp
   ob_device_properties properties = {};
 
   // memory.cpp

@@ -1,6 +1,7 @@
 // Programs, kernels and launches.
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <string_view>
@@ -67,6 +68,9 @@ constexpr char kMagic[8] = {'o', 'b', '_', 'o', 'c', 'l', '0', '1'};
 
 // Before instructions of PTX that sm_90a alone has; see matrix_units.cl.
 constexpr const char* kOnlySm90a = "//sm_90a ";
+
+// What a build takes at most that finds the source in PoCL's cache.
+constexpr auto kBuildFromCache = std::chrono::milliseconds(30);
 
 // FNV-1a over words of 8 bytes and the rest.
 uint64_t hash(const unsigned char* data, size_t bytes) {
@@ -147,12 +151,17 @@ void compile_for_sm_90a(Device& device, ob_program_t& built, const std::string& 
 }
 
 ob_program build_source(Device& device, const std::string& text, const std::string& options) {
+  const bool built_before = build_in_front_end(device, text, options);
+  const auto begin = std::chrono::steady_clock::now();
   const char* texts[] = {text.c_str()};
   cl_int code = CL_SUCCESS;
   cl_program created =
       device.api->clCreateProgramWithSource(device.context, 1, texts, nullptr, &code);
   check(code, "clCreateProgramWithSource");
   std::unique_ptr<ob_program_t> built(build(device, created, options.c_str(), "The source"));
+  if (!built_before && std::chrono::steady_clock::now() - begin > kBuildFromCache) {
+    start_front_end(device);
+  }
   if ((device.properties.features & OB_FEATURE_WARPGROUPS) != 0 &&
       text.find(kOnlySm90a) != std::string::npos) {
     try {

@@ -10,6 +10,8 @@
 // - OUTBOARD_OCL_PROCESSOR: LLVM's name of the processor that the packaged PoCL compiles for; by
 //   default the one that it finds, or the nearest that its compiler knows. `unknown`: as if it had
 //   found none.
+// - OUTBOARD_OCL_COMPILER_PROCESS: 0: the packaged PoCL compiles in this process alone. By default
+//   another process helps where there are two processors.
 // - OUTBOARD_OCL_EVENTS: for tests; each command has an event (each), or events are made when
 //   one is asked for (late). By default late on all but processors.
 #include <common/settings.h>
@@ -47,6 +49,7 @@ Settings read_settings() {
   settings.mask = list_setting("OUTBOARD_OCL_MASK");
   settings.processor = text_setting("OUTBOARD_OCL_PROCESSOR");
   settings.events = choice_setting("OUTBOARD_OCL_EVENTS", {"each", "late"});
+  settings.compiler_process = number_setting("OUTBOARD_OCL_COMPILER_PROCESS", 0, 1, 1) != 0;
   for (const std::string& name : settings.mask) {
     check_choice("OUTBOARD_OCL_MASK", name, {"float16", "float64", "subgroups", "matrix_units"});
   }

@@ -256,6 +256,12 @@ PoclCacheScope::~PoclCacheScope() {
   }
 }
 
+std::string pocl_cache_folder() {
+  Cache& all = cache();
+  std::lock_guard lock(all.mutex);
+  return all.folder;
+}
+
 void check_room_for_kernels(const Device& device) {
   if (device.platform->name != kPocl) return;
   Cache& all = cache();

@@ -1,0 +1,211 @@
+"""A process of its own that builds sources for PoCL while this one compiles kernels."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from driver_support import OCL, reason_without_opencl
+
+from torch_outboard.drivers import ocl
+
+pytestmark = [
+    pytest.mark.ocl_only,
+    pytest.mark.skipif(reason_without_opencl() is not None, reason=str(reason_without_opencl())),
+    pytest.mark.skipif(
+        "Portable Computing Language" not in ocl.describe(), reason="there is no PoCL here"
+    ),
+]
+
+# What a process knows that runs the code of a test.
+PRELUDE = """
+import json, os, signal, struct, sys, time
+from torch_outboard.drivers import contract, ocl
+from torch_outboard.drivers.client import Client, DriverError
+
+def other_process():
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            name, _, rest = open(f"/proc/{process}/stat").read().rpartition(")")
+        except OSError:
+            continue
+        state, parent = rest.split()[:2]
+        if name.endswith("(pocl_front_end") and int(parent) == os.getpid() and state != "Z":
+            return int(process)
+    return None
+
+def wait_for(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, condition
+        time.sleep(0.05)
+
+def processor_seconds(process):
+    fields = open(f"/proc/{process}/stat").read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+def is_idle(process):
+    if "libpocl" not in open(f"/proc/{process}/maps").read():
+        return False
+    before = processor_seconds(process)
+    time.sleep(0.3)
+    return processor_seconds(process) == before
+
+def run(number):
+    queue, address = driver.queue_create(0), driver.allocate(0, 256)
+    driver.write(queue, address, bytes(256))
+    # Many functions, so that a build takes longer than one from the cache.
+    source = "".join(
+        f"__kernel void f{i}(__global float *x) {{ x[get_global_id(0)] = exp2({number}.0f) "
+        f"+ {i} * pow(x[0], sin(x[1])); }}"
+        for i in range(200)
+    )
+    kernel = driver.kernel_create(driver.program_build(0, source), "f0")
+    driver.launch(queue, kernel, [4], [4], address)
+    assert struct.unpack("4f", driver.read(queue, address, 16)) == (2.0 ** number,) * 4
+
+driver = Client(contract.load(ocl.library_path()))
+driver.initialize()
+"""
+needs_two = pytest.mark.skipif(
+    len(os.sched_getaffinity(0)) < 2, reason="no other process is started for one processor"
+)
+
+
+def run(folder: Path, code: str, **settings: str) -> dict[str, object]:
+    """What a process with an empty cache of PoCL prints."""
+    environment = {
+        **os.environ,
+        **OCL,
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+        "POCL_CACHE_DIR": str(folder / "kcache"),
+        **settings,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PRELUDE + code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout) if done.stdout else {}
+
+
+def is_gone(process: int) -> bool:
+    """Whether there is no such process, or soon none."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    os.kill(process, signal.SIGKILL)
+    return False
+
+
+@needs_two
+def test_it_builds_what_this_process_then_finds(tmp_path: Path) -> None:
+    found = run(
+        tmp_path,
+        """
+run(1)
+helper = other_process()
+wait_for(lambda: is_idle(helper))
+before = processor_seconds(helper)
+run(2)
+print(json.dumps({"process": helper, "seconds": processor_seconds(helper) - before}))
+sys.stdout.flush()
+driver.call("finalize")
+""",
+    )
+    assert isinstance(found["process"], int)
+    assert found["seconds"] > 0
+    assert is_gone(found["process"])
+
+
+@needs_two
+@pytest.mark.parametrize("end", ["os._exit(0)", "os.kill(os.getpid(), signal.SIGKILL)"])
+def test_it_ends_with_a_process_that_says_nothing(tmp_path: Path, end: str) -> None:
+    code = "run(1); helper = other_process(); open('helper', 'w').write(str(helper))\n"
+    environment = {**os.environ, **OCL, "POCL_CACHE_DIR": str(tmp_path / "kcache")}
+    subprocess.run(
+        [sys.executable, "-c", PRELUDE + code + end], env=environment, cwd=tmp_path, timeout=240
+    )
+    assert is_gone(int((tmp_path / "helper").read_text()))
+
+
+@needs_two
+def test_a_source_with_an_error_is_told_as_ever(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+run(1)
+helper = other_process()
+wait_for(lambda: is_idle(helper))
+try:
+    driver.program_build(0, "__kernel void f(__global float *x) { x[0] = unknown_name; }")
+except DriverError as error:
+    assert "unknown_name" in str(error), error
+else:
+    raise AssertionError("it compiles")
+run(2)
+assert other_process() == helper
+""",
+    )
+
+
+@needs_two
+def test_this_process_builds_when_it_failed(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+run(1)
+helper = other_process()
+wait_for(lambda: is_idle(helper))
+os.kill(helper, signal.SIGKILL)
+wait_for(lambda: other_process() is None)
+run(2)
+run(3)
+assert other_process() is None, "it was started again"
+""",
+    )
+
+
+@needs_two
+@pytest.mark.slow
+def test_it_ends_when_nothing_is_asked_and_comes_back(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+run(1)
+helper = other_process()
+wait_for(lambda: is_idle(helper))
+wait_for(lambda: not os.path.exists(f"/proc/{helper}"))
+run(2)
+assert other_process() not in (helper, None)
+""",
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "settings"),
+    [
+        ("", {"OUTBOARD_OCL_COMPILER_PROCESS": "0"}),
+        ("", {"POCL_KERNEL_CACHE": "0"}),  # nothing would be found
+        ("os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n", {}),
+    ],
+    ids=["setting", "no cache", "one processor"],
+)
+def test_there_is_none(tmp_path: Path, code: str, settings: dict[str, str]) -> None:
+    done = PRELUDE.replace("driver = Client", code + "driver = Client")
+    environment = {**os.environ, **OCL, "POCL_CACHE_DIR": str(tmp_path / "kcache"), **settings}
+    checks = "run(1)\nassert other_process() is None\nrun(2)\n"
+    subprocess.run([sys.executable, "-c", done + checks], env=environment, check=True, timeout=240)
