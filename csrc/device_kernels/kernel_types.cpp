@@ -225,46 +225,92 @@ std::string value_to_mask_text(ScalarType from, ScalarType compared, int width,
   return mask_type(from, width) == wanted ? mask : "convert_" + wanted + "(" + mask + ")";
 }
 
-const char* type_functions() {
-  return R"(
-#define OB_DEFINE_BFLOAT16(name, uint_t, ushort_t, float_t, convert)             \
-  static inline ushort_t name(float_t value) {                                   \
-    const uint_t bits = __builtin_astype(value, uint_t);                         \
-    const uint_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;         \
-    return convert(value != value ? (uint_t)(0x7fc0u) : rounded);                \
-  }
-OB_DEFINE_BFLOAT16(ob_bfloat16, uint, ushort, float, convert_ushort)
-OB_DEFINE_BFLOAT16(ob_bfloat16_2, uint2, ushort2, float2, convert_ushort2)
-OB_DEFINE_BFLOAT16(ob_bfloat16_4, uint4, ushort4, float4, convert_ushort4)
-OB_DEFINE_BFLOAT16(ob_bfloat16_8, uint8, ushort8, float8, convert_ushort8)
-OB_DEFINE_BFLOAT16(ob_bfloat16_16, uint16, ushort16, float16, convert_ushort16)
+namespace {
+
+// With {w} for the width of a vector, {n} for "_8" where that is 8. Of scalars, both are "".
+constexpr const char* kBfloat16 = R"(
+static inline ushort{w} ob_bfloat16{n}(float{w} value) {
+  const uint{w} bits = __builtin_astype(value, uint{w});
+  const uint{w} rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  return convert_ushort{w}(value != value ? (uint{w})(0x7fc0u) : rounded);
+}
+)";
+
 // PoCL 3.0 reads vectors of halves as if they were aligned, which fails where the processor loads
 // them without converting at once: they go by way of integers.
-#define OB_DEFINE_HALVES(w)                                                      \
-  static inline float##w ob_from_halves##w(const __global half *p) {             \
-    const ushort##w bits = vload##w(0, (const __global ushort *)p);              \
-    return vload_half##w(0, (const half *)&bits);                                \
-  }                                                                              \
-  static inline void ob_to_halves##w(const float##w value, __global half *p) {   \
-    ushort##w bits;                                                              \
-    vstore_half##w##_rte(value, 0, (half *)&bits);                               \
-    vstore##w(bits, 0, (__global ushort *)p);                                    \
-  }                                                                              \
-  static inline float##w ob_from_aligned_halves##w(const __global half *p) {     \
-    const ushort##w bits = *(const __global ushort##w *)p;                       \
-    return vload_half##w(0, (const half *)&bits);                                \
-  }                                                                              \
-  static inline void ob_to_aligned_halves##w(const float##w value, __global half *p) { \
-    ushort##w bits;                                                              \
-    vstore_half##w##_rte(value, 0, (half *)&bits);                               \
-    *(__global ushort##w *)p = bits;                                             \
-  }
-OB_DEFINE_HALVES(2)
-OB_DEFINE_HALVES(4)
-OB_DEFINE_HALVES(8)
-OB_DEFINE_HALVES(16)
+constexpr const char* kFromHalves = R"(
+static inline float{w} ob_from_halves{w}(const __global half *p) {
+  const ushort{w} bits = vload{w}(0, (const __global ushort *)p);
+  return vload_half{w}(0, (const half *)&bits);
+}
+)";
+constexpr const char* kToHalves = R"(
+static inline void ob_to_halves{w}(const float{w} value, __global half *p) {
+  ushort{w} bits;
+  vstore_half{w}_rte(value, 0, (half *)&bits);
+  vstore{w}(bits, 0, (__global ushort *)p);
+}
+)";
+constexpr const char* kFromAlignedHalves = R"(
+static inline float{w} ob_from_aligned_halves{w}(const __global half *p) {
+  const ushort{w} bits = *(const __global ushort{w} *)p;
+  return vload_half{w}(0, (const half *)&bits);
+}
+)";
+constexpr const char* kToAlignedHalves = R"(
+static inline void ob_to_aligned_halves{w}(const float{w} value, __global half *p) {
+  ushort{w} bits;
+  vstore_half{w}_rte(value, 0, (half *)&bits);
+  *(__global ushort{w} *)p = bits;
+}
+)";
+constexpr const char* kComplexNonzero = R"(
 #define ob_complex_nonzero(value) ((value).x != 0 || (value).y != 0)
 )";
+
+struct TypeFunction {
+  const char* name;
+  const char* text;
+  bool for_scalars;
+  bool for_vectors;
+};
+
+constexpr TypeFunction kTypeFunctions[] = {
+    {"ob_bfloat16{n}", kBfloat16, true, true},
+    {"ob_from_halves{w}", kFromHalves, false, true},
+    {"ob_to_halves{w}", kToHalves, false, true},
+    {"ob_from_aligned_halves{w}", kFromAlignedHalves, false, true},
+    {"ob_to_aligned_halves{w}", kToAlignedHalves, false, true},
+    {"ob_complex_nonzero", kComplexNonzero, true, false},
+};
+
+std::string of_width(std::string text, int width) {
+  const std::string w = width == 1 ? "" : std::to_string(width);
+  for (const auto& [mark, value] :
+       {std::pair("{w}", w), std::pair("{n}", (w.empty() ? "" : "_") + w)}) {
+    for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at)) {
+      text.replace(at, 3, value);
+    }
+  }
+  return text;
+}
+
+// Whether a call of the function, or what could become one, is in a text.
+bool calls(const std::string& text, const std::string& name) {
+  return text.find(name + "(") != std::string::npos;
+}
+
+}  // namespace
+
+std::string with_type_functions(const std::string& text) {
+  std::string functions;
+  for (const TypeFunction& function : kTypeFunctions) {
+    for (const int width : {1, 2, 4, 8, 16}) {
+      if (width == 1 ? !function.for_scalars : !function.for_vectors) continue;
+      if (calls(text, of_width(function.name, width))) functions += of_width(function.text, width);
+    }
+  }
+  return functions + text;
 }
 
 void add_scalar(LaunchArguments& arguments, const at::Scalar& scalar, ScalarType dtype) {

@@ -67,8 +67,9 @@ OUTBOARD_API std::string mask_to_value_text(at::ScalarType compared, at::ScalarT
 OUTBOARD_API std::string value_to_mask_text(at::ScalarType from, at::ScalarType compared, int width,
                                             const std::string& value);
 
-// Functions that the texts above use; to be put before them.
-OUTBOARD_API const char* type_functions();
+// The text of a program with those functions before it that the texts above call in it. A front end
+// takes as long for them as for a small kernel.
+OUTBOARD_API std::string with_type_functions(const std::string& text);
 
 // Adds a scalar as an argument of type value_type(dtype). Raises RuntimeError where the value does
 // not fit, as PyTorch does.

@@ -44,7 +44,6 @@ class Marks {
     marks_.set_flag("vectors", width_ > 1);
     marks_.set_flag("adjacent", width_ > 1 && source.shape.chunk == 0);
     marks_.texts.insert({
-        {"types", type_functions()},
         {"index", source.wide_index ? "ulong" : "uint"},
         {"functions", scalar_functions_text(source.compute, width_, expressions)},
         {"compute", value_type(source.compute)},
@@ -255,6 +254,8 @@ int PointwiseSource::elements() const { return shape.elements(vector_width(*this
 
 bool PointwiseSource::has_vectors() const { return vector_width(*this) > 1; }
 
-std::string PointwiseSource::text() const { return render(program_text(), Marks(*this).values()); }
+std::string PointwiseSource::text() const {
+  return with_type_functions(render(program_text(), Marks(*this).values()));
+}
 
 }  // namespace outboard

@@ -48,8 +48,8 @@ ScalarType product_value_dtype(ScalarType dtype) {
 
 std::string product_definitions(ScalarType dtype, ScalarType value, int width, bool wide) {
   const std::string w = std::to_string(width);
-  std::string text = type_functions();
-  text += define("X", storage_type(dtype)) + define("S", value_type(value)) + define("W", w);
+  std::string text =
+      define("X", storage_type(dtype)) + define("S", value_type(value)) + define("W", w);
   text += define("V", value_type(value, width)) + define("I", wide ? "long" : "int");
   text += define("VLOAD", "vload" + w) + define("VSTORE", "vstore" + w);
   const ScalarType loaded = value_dtype(dtype);
@@ -93,7 +93,7 @@ ProductProgram::ProductProgram(c10::DeviceIndex device, ScalarType dtype, bool w
   in_place_ = cpu && value_ == dtype;
   definitions_ = definitions(dtype, value_, width_, wide, blocks, slice_);
   if (in_place_) definitions_ += define("IN_PLACE", "");
-  text_ = definitions_ + source;
+  text_ = with_type_functions(definitions_ + source);
   pack_left_ = &kernel("pack_left");
   pack_right_ = &kernel("pack_right");
   tiles_ = &kernel("tiles");
@@ -128,8 +128,9 @@ Kernel& ProductProgram::fused_tiles(const Epilogue& epilogue) const {
   using Key = std::tuple<const void*, const void*>;
   static auto* kernels = new KernelTable<Key, Kernel*>;
   return *kernels->find(Key{this, &epilogue}, [&] {
-    return &find_kernel(device_, definitions_ + epilogue.text(value_, width_) + source_, "tiles",
-                        literal_options(value_));
+    return &find_kernel(device_,
+                        with_type_functions(definitions_ + epilogue.text(value_, width_) + source_),
+                        "tiles", literal_options(value_));
   });
 }
 

@@ -67,7 +67,6 @@ Kernels make_kernels(const Key& key, const std::string& text) {
   const std::string largest = "(x > a) | (x != x) ? x : a";
   TextValues marks;
   marks.texts = {
-      {"types", type_functions()},
       {"step", key.order == Order::kSquares ? "a + x * x"
                : key.order == Order::kSum   ? "a + x"
                                             : largest},
@@ -86,7 +85,7 @@ Kernels make_kernels(const Key& key, const std::string& text) {
        store_text(key.dtype, 1, "out", "call * " + std::to_string(spacing(key.dtype)), "value")},
   };
   add_call_marks(marks, key.calls);
-  const std::string source = render(text, marks);
+  const std::string source = with_type_functions(render(text, marks));
   const char* options = literal_options(value);
   return {&find_kernel(key.device, source, "partial_norms", options),
           &find_kernel(key.device, source, "norms", options),

@@ -81,7 +81,6 @@ std::string ReductionSource::text() const {
   std::string places = "0";  // of the elements of a vector
   for (int k = 1; k < width(); ++k) places += ", " + std::to_string(k);
   marks.texts = {
-      {"types", type_functions()},
       {"index", wide_index ? "ulong" : "uint"},
       {"width", std::to_string(width())},
       {"local", std::to_string(lanes_of_group)},
@@ -101,7 +100,7 @@ std::string ReductionSource::text() const {
       // Two reals for a complex dtype: n is real, and so are all results of dividing by it.
       {"count", convert_text(ScalarType::Long, compute, 1, "(long)n")},
   };
-  return render(kernels, marks);
+  return with_type_functions(render(kernels, marks));
 }
 
 }  // namespace outboard

@@ -34,7 +34,6 @@ const char* TemplateSource::options() const {
 std::string TemplateSource::program() const {
   const ScalarType value = value_dtype(compute);
   std::ostringstream out;
-  out << type_functions();
   out << "typedef " << (wide ? "long" : "int") << " ob_index;\n";
   out << "typedef struct { ob_index dims; ob_index size[" << kTemplateDimensions
       << "]; ob_index stride[" << kTemplateDimensions << "]; } ob_layout;\n";
@@ -119,7 +118,7 @@ std::string TemplateSource::program() const {
   out << "#define OB_PARAMETERS " << parameters.str() << "\n";
   out << "#define OB_BEGIN " << begin.str() << "\n";
   out << text;
-  return out.str();
+  return with_type_functions(out.str());
 }
 
 }  // namespace outboard

@@ -112,8 +112,9 @@ constexpr const char* kPocl = "Portable Computing Language";
 
 struct Device;
 
-// A source with what PoCL needs to be told around it; on other platforms as it is.
-std::string surrounded(const Device& device, const char* source);
+// A source with what PoCL needs to be told around it; on other platforms as it is. The options may
+// name types, too.
+std::string surrounded(const Device& device, const std::string& source, const std::string& options);
 
 // What tells apart binaries by it.
 std::string surroundings_of_sources(const Platform& platform);

@@ -263,9 +263,9 @@ ob_status program_build(const ob_program_source* described, ob_program* program)
   const char* options = described->options;
   check_code_runs(device);
   if (source == nullptr) fail(OB_INVALID_ARGUMENT, "The source of a program is NULL.");
-  const std::string text = surrounded(device, source);
   // Compilers print how many warnings they had to the user's terminal.
   std::string all = std::string(options == nullptr ? "" : options) + " -w";
+  const std::string text = surrounded(device, source, all);
   // PoCL keeps what it has built in a folder of its own, by source, options and its own name for
   // the processor: with another name it must not find what it built without.
   if (!device.processor.name.empty()) all += " -DOB_PROCESSOR=" + device.processor.name;

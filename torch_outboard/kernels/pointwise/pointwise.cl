@@ -8,7 +8,6 @@ is for GPUs: work items that run together touch memory that lies together, and a
 constants, or they would lie in memory. A backslash
 at the end of a line joins the next one without its indentation.
 }}
-{{types}}
 #define OB_INDEX {{index}}
 {{functions}}
 {{#outputs}}

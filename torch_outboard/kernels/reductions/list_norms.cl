@@ -3,7 +3,6 @@ Norms of the tensors of a list. The marks are said in csrc/device_kernels/reduct
 Work-groups of `partial_norms` take a part of one tensor each; those of `norms` put the parts of one
 tensor together. Ends are counted in groups of the first kernel.
 }}
-{{types}}
 #define STEP(a, x) ({{step}})
 #define BOTH(a, b) ({{both}})
 typedef struct { uint end[{{calls}}]; uint size[{{calls}}]; } ob_calls;

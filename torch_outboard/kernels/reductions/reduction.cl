@@ -3,7 +3,6 @@ The program of a reduction: definitions, then the kernels. The marks are those o
 (csrc/device_kernels/text_template.h). What they stand for is said in
 csrc/device_kernels/reduction/reduction_source.cpp.
 }}
-{{types}}
 #undef OB_INDEX
 #define OB_INDEX {{index}}
 #undef OB_WIDTH

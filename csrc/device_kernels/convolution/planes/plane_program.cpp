@@ -73,7 +73,7 @@ PlaneProgram::PlaneProgram(c10::DeviceIndex device, ScalarType dtype, const std:
   text += define("FILTERS", filters_) + define("ELEMENTS", elements_);
   text += define("PANELS", kPanels) + define("TAPS", kTaps) + define("SLICE", kSlice);
   definitions_ = text;
-  text_ = definitions_ + source;
+  text_ = with_type_functions(definitions_ + source);
   const auto kernel = [&](const char* name) { return &this->kernel(name); };
   pack_planes_ = kernel("pack_planes");
   pack_weights_ = kernel("pack_weights");
@@ -102,7 +102,8 @@ Kernel& PlaneProgram::kernel(const char* name, const BoundEpilogue* epilogue) co
   static auto* kernels = new KernelTable<Key, Kernel*>;
   const Epilogue& kind = epilogue->epilogue();
   return *kernels->find(Key{this, &kind, name}, [&] {
-    const std::string text = definitions_ + kind.text(value_, width_) + source_;
+    const std::string text =
+        with_type_functions(definitions_ + kind.text(value_, width_) + source_);
     return &find_kernel(device_, text, name, literal_options(value_));
   });
 }

@@ -175,7 +175,7 @@ const GroupTiles::Kernels& GroupTiles::kernels(const Tile& tile, const Work& wor
     }
     if (image) text += "#define IMAGE\n";
     if (epilogue != nullptr) text += epilogue->text(value_, width_);
-    text += text_;
+    text = with_type_functions(text + text_);
     // Drivers that can tell their compiler do.
     const std::string options =
         std::string(literal_options(value_)) + " -DOB_REGISTERS=" + std::to_string(tile.registers);

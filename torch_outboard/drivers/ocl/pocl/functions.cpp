@@ -13,7 +13,9 @@
 //
 // In the first case its own headers are not told, so that calls with vectors of 64 bytes do not
 // compile: processor.cpp sees to it that the packaged PoCL does not come there.
-#include <cstring>
+#include <algorithm>
+#include <cctype>
+#include <iterator>
 
 #include "../ocl.h"
 
@@ -38,7 +40,8 @@ constexpr const char* kBefore = R"(
 #endif
 )";
 // Loads and stores of vectors, which are one instruction each. PoCL's own are made of those of two
-// elements, and LLVM computes with pairs then. Expanded where a source has any.
+// elements, and LLVM computes with pairs then. Where a source has any, they are there for the types
+// that it names: for all they take a third of a small source's time.
 constexpr const char* kVectors = R"(
 #define OB_INLINE static inline __attribute__((overloadable, always_inline))
 #define OB_LOAD(t, n, space)                                      \
@@ -55,11 +58,9 @@ constexpr const char* kVectors = R"(
   OB_LOAD(t, n, __private) OB_LOAD(t, n, __constant)                     \
   OB_STORE(t, n, __global) OB_STORE(t, n, __local) OB_STORE(t, n, __private)
 #define OB_VECTORS(t) OB_VECTOR(t, 2) OB_VECTOR(t, 4) OB_VECTOR(t, 8) OB_VECTOR(t, 16)
-OB_VECTORS(char) OB_VECTORS(uchar) OB_VECTORS(short) OB_VECTORS(ushort)
-OB_VECTORS(int) OB_VECTORS(uint) OB_VECTORS(long) OB_VECTORS(ulong) OB_VECTORS(float)
-#ifdef cl_khr_fp64
-OB_VECTORS(double)
-#endif
+)";
+// Behind them and the types.
+constexpr const char* kVectorNames = R"(
 #define vload2 ob_vload2
 #define vload4 ob_vload4
 #define vload8 ob_vload8
@@ -77,19 +78,51 @@ constexpr const char* kAfter = R"(
 #endif
 )";
 
+constexpr const char* kTypes[] = {"char", "uchar", "short", "ushort", "int",
+                                  "uint", "long",  "ulong", "float",  "double"};
+// Names of the longest integers as well.
+constexpr const char* kLongTypes[] = {"size_t", "ptrdiff_t", "intptr_t", "uintptr_t"};
+
+// Whether a word of a text begins with a name: float8 names float.
+bool names(const std::string& text, const std::string& name) {
+  for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
+    if (at == 0 ||
+        (std::isalnum(static_cast<unsigned char>(text[at - 1])) == 0 && text[at - 1] != '_')) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The text before a source with vectors.
+std::string vectors_for(const std::string& text) {
+  if (text.find("vload") == std::string::npos && text.find("vstore") == std::string::npos) {
+    return "";
+  }
+  const bool longs = std::any_of(std::begin(kLongTypes), std::end(kLongTypes),
+                                 [&](const char* type) { return names(text, type); });
+  std::string all = kVectors;
+  for (const std::string type : kTypes) {
+    if (!names(text, type) && !(longs && type.ends_with("long"))) continue;
+    if (type == "double") all += "#ifdef cl_khr_fp64\n";
+    all += "OB_VECTORS(" + type + ")\n";
+    if (type == "double") all += "#endif\n";
+  }
+  return all + kVectorNames;
+}
+
 }  // namespace
 
 std::string surroundings_of_sources(const Platform& platform) {
   if (platform.name != kPocl) return "";
-  return std::string(has_avx512() ? kBeforeWithAvx512 : kBefore) + kVectors + kAfter;
+  return std::string(has_avx512() ? kBeforeWithAvx512 : kBefore) + kVectors + kVectorNames + kAfter;
 }
 
-std::string surrounded(const Device& device, const char* source) {
+std::string surrounded(const Device& device, const std::string& source,
+                       const std::string& options) {
   if (device.platform->name != kPocl) return source;
-  const bool vectors =
-      std::strstr(source, "vload") != nullptr || std::strstr(source, "vstore") != nullptr;
-  return std::string(has_avx512() ? kBeforeWithAvx512 : kBefore) + (vectors ? kVectors : "") +
-         kLines + source + kAfter;
+  return (has_avx512() ? kBeforeWithAvx512 : kBefore) + vectors_for(source + options) + kLines +
+         source + kAfter;
 }
 
 }  // namespace ocl
