@@ -62,11 +62,22 @@ class Failure:
 
 @dataclass
 class Limits:
-    """How many samples of an entry are looked at, spread evenly over all of them."""
+    """How many samples of an entry are looked at, spread evenly over all of them.
+
+    With a `turn` each check looks at one of these alone, another one for the next number.
+    """
 
     forward: int = 60
     variants: int = 8
     backward: int = 12
+    turn: int | None = None
+
+    def of(self, samples: Sequence[Any], count: int) -> Iterator[tuple[int, Any]]:
+        """Those that a check looks at, with their numbers."""
+        chosen = list(spread(samples, count))
+        if self.turn is not None and chosen:
+            chosen = [chosen[self.turn % len(chosen)]]
+        return iter(chosen)
 
 
 @dataclass
@@ -277,15 +288,15 @@ def check_entry(
     torch.manual_seed(0)
     samples = list(op.sample_inputs("cpu", dtype, requires_grad=False))
     result.available = len(samples)
-    for number, sample in spread(samples, limits.forward):
+    for number, sample in limits.of(samples, limits.forward):
         check_forward(op, sample, number, device, result)
-    for number, sample in spread(samples, limits.variants):
+    for number, sample in limits.of(samples, limits.variants):
         check_inplace(op, sample, number, device, result)
         check_out(op, sample, number, device, result)
     if backward and op.supports_autograd and dtype in op.supported_backward_dtypes("cpu"):
         torch.manual_seed(0)
         samples = list(op.sample_inputs("cpu", dtype, requires_grad=True))
-        for number, sample in spread(samples, limits.backward):
+        for number, sample in limits.of(samples, limits.backward):
             check_backward(op, sample, number, device, result)
     return result
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -18,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.line_process import ask_all
-from tests.opinfo.worker import ARGUMENTS, LAYOUTS, REFUSALS, Answer, WorkerProcess
-from tests.run import RESULTS, fingerprint
+from tests.opinfo.worker import ARGUMENTS, LAYOUTS, REFUSALS, TURN, Answer, WorkerProcess
+from tests.run import RESULTS, ROOT, fingerprint
 
 FOLDER = RESULTS / "opinfo"
 NOT_RIGHT = ("wrong", "crash", "timeout")
@@ -145,6 +146,12 @@ class Journal:
             file.write(json.dumps(asdict(answer)) + "\n")
 
 
+def commit() -> str:
+    """The first digits of the commit's name."""
+    command = ["git", "rev-parse", "--short=12", "HEAD"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.opinfo.sweep", description=__doc__)
     parser.add_argument(
@@ -152,7 +159,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         default="float32",
         help=f"or {REFUSALS}: wrong arguments and dtypes of all entries; or {LAYOUTS}: shapes and "
         f"strides for arguments of every layout; or {ARGUMENTS}: unusual arguments of all "
-        "overloads with device kernels, which are the entries then",
+        "overloads with device kernels, which are the entries then; "
+        f"or {TURN}: one sample of each entry in one dtype",
+    )
+    parser.add_argument(
+        "--turn", default="", help=f"which sample and dtype; default for {TURN}: by the commit"
     )
     parser.add_argument("--access", choices=("shared", "separate"), default="shared")
     parser.add_argument("--jobs", type=int, default=1)
@@ -164,9 +175,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--resume", action="store_true", help="go on from a stopped sweep")
     options = parser.parse_args(argv)
 
+    turn = ""
+    if options.dtype == TURN:
+        turn = options.turn or f"{options.driver} {options.way} {commit()}".strip()
+        print(f'turn "{turn}"', flush=True)
+
     def make_worker() -> WorkerProcess:
         return WorkerProcess(
-            options.device, options.access, options.timeout, options.driver, options.way
+            options.device, options.access, options.timeout, options.driver, options.way, turn
         )
 
     lister = make_worker()
@@ -186,7 +202,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         ran.append(answer)
         if answer.failures:
             for first, _ in first_failures(answer)[: None if options.entry else 1]:
-                print(f"{answer.entry}: {first['check']}: {first['reason']}", flush=True)
+                name = f"{answer.entry} {answer.dtype}".strip()
+                where = f"{first['check']} of sample {first['sample']}"
+                print(f"{name}: {where}: {first['reason']}", flush=True)
         elif options.entry:
             ways = f"{answer.ran}" if options.way else ""
             print(f"{answer.entry}: {answer.status} {ways}", flush=True)

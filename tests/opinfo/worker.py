@@ -8,6 +8,7 @@ standard output it was started with; whatever operators print goes to standard e
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import resource
@@ -26,6 +27,12 @@ from tests.line_process import START_TIMEOUT, LineProcess
 REFUSALS = "refusals"
 LAYOUTS = "layouts"
 ARGUMENTS = "arguments"
+# One sample of an entry in one dtype, which both depend on the name of the turn.
+TURN = "turn"
+# What the sweeps cover, one after the other.
+DTYPES = (
+    "float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool", "complex64",
+)  # fmt: skip
 # Of an overload, how many variations may end the process.
 ENDS = 5
 MEMORY = 3 << 30  # bytes that a worker may map for an entry
@@ -38,6 +45,7 @@ class Answer:
     Args:
         status: "right", "excluded" (all that is wrong is excluded), "wrong", "crash", "timeout" or
             "not runnable" (CPU cannot run it either).
+        dtype: that was chosen, where it was.
         samples: how many CPU could run, of `available` in the database.
         failures: rows of check, number of the sample, reason.
         excluded: reasons of the exclusions that hid failures.
@@ -49,6 +57,7 @@ class Answer:
 
     entry: str
     status: str
+    dtype: str = ""
     samples: int = 0
     available: int = 0
     checks: list[str] = field(default_factory=list)
@@ -79,16 +88,23 @@ class WorkerProcess:
         driver: which driver to run on; "" is the one of the environment, else `host`.
         way: which way operators take, "device" or "host"; "" is the one of the environment. With
             "device" the answers say which operators launched device kernels.
+        turn: the name of the turn, for that.
     """
 
     def __init__(
-        self, device: str, access: str, timeout: float = 300.0, driver: str = "", way: str = ""
+        self,
+        device: str,
+        access: str,
+        timeout: float = 300.0,
+        driver: str = "",
+        way: str = "",
+        turn: str = "",
     ) -> None:
         self.timeout = timeout
         # In it the worker notes which call it makes next.
         self._mark = tempfile.NamedTemporaryFile("r")  # noqa: SIM115, lives as long as this object
         settings = {"device": device, "access": access, "driver": driver, "way": way}
-        settings["mark"] = self._mark.name
+        settings |= {"mark": self._mark.name, "turn": turn}
         environment = {
             "OMP_NUM_THREADS": "1",
             "OUTBOARD_HOST_ACCESS": access,
@@ -105,7 +121,7 @@ class WorkerProcess:
     def entries(self, dtype: str) -> list[str]:
         """Names of the entries whose CPU kernels take the dtype, a name such as "float32".
 
-        Of all entries for "refusals" and "layouts"; names of overloads for "arguments".
+        Of all entries for "refusals", "layouts" and "turn"; names of overloads for "arguments".
         """
         return json.loads(self._process.ask(json.dumps({"dtype": dtype}), START_TIMEOUT))
 
@@ -159,7 +175,7 @@ def serve(settings: dict[str, str]) -> None:
 
     from tests.opinfo.arguments.calls import reached
     from tests.opinfo.arguments.checks import check_arguments
-    from tests.opinfo.checks import check_entry
+    from tests.opinfo.checks import Limits, check_entry
     from tests.opinfo.exclusions import exclusions_for
     from tests.opinfo.layouts import check_layouts
     from tests.opinfo.refusals import check_refusals
@@ -175,6 +191,14 @@ def serve(settings: dict[str, str]) -> None:
     def check(name: str, dtype: str, without: list[int]) -> Answer:
         mark("")
         limit_memory()
+        limits = None
+        if dtype == TURN:
+            taken = {str(d).removeprefix("torch.") for d in entries[name].supported_dtypes("cpu")}
+            of_sweep = [d for d in DTYPES if d in taken]
+            if not of_sweep:
+                return Answer(name, "not runnable")
+            turn, which = divmod(number_of(f"{settings['turn']} {name}"), len(of_sweep))
+            limits, dtype = Limits(turn=turn), of_sweep[which]
         exclusions = exclusions_for(name, dtype, settings["access"], settings["way"])
         unsafe = [exclusion for exclusion in exclusions if exclusion.unsafe]
 
@@ -189,17 +213,18 @@ def serve(settings: dict[str, str]) -> None:
                 result = check_all(entries[name], device, backward=not unsafe)
             else:
                 result = check_entry(
-                    entries[name], getattr(torch, dtype), device, backward=not unsafe
+                    entries[name], getattr(torch, dtype), device, limits, backward=not unsafe
                 )
         if not result.samples:
-            return Answer(name, "not runnable")
+            return Answer(name, "not runnable", dtype)
         failures = [asdict(failure) for failure in result.failures]
         excluded = [exclusion.reason for exclusion in unsafe]
         for exclusion in exclusions:
             if exclusion.unsafe:
                 continue
             rest = [f for f in failures if not exclusion.hides(f["check"], f["reason"])]
-            if exclusion.check in result.checks and len(rest) == len(failures):
+            seen = exclusion.check in result.checks and limits is None
+            if seen and len(rest) == len(failures):
                 reason = f"exclusion is needless: {exclusion.reason}"
                 rest.append({"check": exclusion.check, "sample": -1, "reason": reason})
             elif len(rest) < len(failures):
@@ -207,7 +232,7 @@ def serve(settings: dict[str, str]) -> None:
             failures = rest
         status = "wrong" if failures else "excluded" if excluded else "right"
         return Answer(
-            name, status, result.samples, result.available, sorted(result.checks), failures,
+            name, status, dtype, result.samples, result.available, sorted(result.checks), failures,
             excluded, warned_otherwise=result.warned_otherwise, ran=sorted(ran), notes=result.notes,
         )  # fmt: skip
 
@@ -219,12 +244,17 @@ def serve(settings: dict[str, str]) -> None:
             )
         elif request["dtype"] == ARGUMENTS:
             answer = list(reached())
-        elif request["dtype"] in (REFUSALS, LAYOUTS):
+        elif request["dtype"] in (REFUSALS, LAYOUTS, TURN):
             answer = list(entries)
         else:
             dtype = getattr(torch, request["dtype"])
             answer = [n for n, op in entries.items() if dtype in op.supported_dtypes("cpu")]
         print(json.dumps(answer), file=answers)
+
+
+def number_of(text: str) -> int:
+    """A number that differs from text to text."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
 @contextlib.contextmanager

@@ -44,6 +44,12 @@ def test_cross_entropy(device, reduction, sizes, weighted):
     assert any(name.startswith("aten::nll_loss") and "backward" in name for name in ran)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_nll_loss_in_half_precision(device, dtype):
+    run = with_gradients(F.nll_loss)
+    compare(device, run, torch.randn(6, 5, dtype=dtype).requires_grad_(), torch.arange(6) % 5)
+
+
 @pytest.mark.parametrize("sizes", [(3000, 5), (2, 5, 30, 41), (0, 5)])
 def test_cross_entropy_of_many_elements(device, sizes):
     """On a GPU by several groups."""

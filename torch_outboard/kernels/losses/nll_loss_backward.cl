@@ -21,7 +21,7 @@ __kernel void nll_loss_backward(OB_PARAMETERS) {
   if (inner == 1) {
     const long t = target_load(i);
     if (IS_WRONG(t)) { OB_REPORT }
-    for (ob_index class = 0; class < classes; ++class) grad_store(i * classes + class, 0);
+    for (ob_index class = 0; class < classes; ++class) grad_store(i * classes + class, (V)(0));
     if (t != ignore && t >= 0 && t < classes) grad_store(i * classes + t, SLOPE(t, i));
     return;
   }
