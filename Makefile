@@ -59,6 +59,10 @@ demo-distributed: build ## the same in two processes, by DDP and FSDP2, with one
 test: build ## the default tests: shared memory, then separate memory, torture, and OpenCL
 	@$(PY) -m tests.run default
 
+.PHONY: test-changed
+test-changed: build ## the tests that a change can touch: what is not committed, else the last commit, or since BASE=
+	@$(PY) -m tests.run changed --base "$(BASE)"
+
 .PHONY: test-full
 test-full: build ## every test and the whole operator sweep; a stopped run resumes where it was
 	@$(PY) -m tests.run full --resume

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import platformdirs
 import pytest
 
+from tests.turns import is_its_turn, turn
+
 if TYPE_CHECKING:  # PyTorch is imported when the driver is chosen
     import torch
 
@@ -90,12 +92,23 @@ def pytest_configure(config: pytest.Config) -> None:
         gpu_driver.use()
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        mark = item.get_closest_marker("by_turns")
+        if mark is None:
+            continue
+        if not is_its_turn(item.nodeid, mark.args[0]):
+            item.add_marker(pytest.mark.slow)
+
+
 def pytest_report_header() -> str:
     import torch
 
     settings = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("OUTBOARD_")]
     name = torch._C._get_privateuse1_backend_name()
-    return f"torch {torch.__version__}, device '{name}', {' '.join(settings) or 'default settings'}"
+    settings_of_run = " ".join(settings) or "default settings"
+    return f"torch {torch.__version__}, device '{name}', turn {turn()}, {settings_of_run}"
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,8 @@ from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 
+from tests import changed
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / ".test-results"
 CLOSING = re.compile(r"^=*\s*((?:\d+ \w+(?:, )?)+|no tests ran) in [\d.]+s.*$")
@@ -83,7 +85,8 @@ def pytest_stage(configuration: str, marker: str | None) -> Stage:
         arguments += ("--ignore=tests/device_kernels", "--ignore=tests/inductor")
     report = f"--junitxml={RESULTS / configuration}.xml"
     again = ("-m", "pytest", "--configuration", configuration, "-q")
-    return Stage(configuration, (*arguments, "-q", "-n", str(jobs()), report), again=again)
+    # One more than the processors: many tests wait for processes of their own, or for time.
+    return Stage(configuration, (*arguments, "-q", "-n", str(jobs() + 1), report), again=again)
 
 
 def engines_stage(marker: str | None, configuration: str = "ocl") -> Stage:
@@ -122,6 +125,15 @@ def sweep_stage(dtype: str, access: str) -> Stage:
     return Stage(f"sweep-{dtype}-{access}", (*arguments, "--jobs", str(jobs()), "--resume"))
 
 
+def turn_stages() -> list[Stage]:
+    """One sample of every operator in one dtype, which differ from commit to commit."""
+    stages = [sweep_stage("turn", "separate"), device_sweep_stage("turn")]
+    return [
+        replace(stage, arguments=tuple(word for word in stage.arguments if word != "--resume"))
+        for stage in stages
+    ]
+
+
 def compiled_sweep_stage(
     dtype: str, driver: str = "ocl", dynamic: bool = False, clang: bool = False
 ) -> Stage:
@@ -153,6 +165,7 @@ def default_stages() -> list[Stage]:
         pytest_stage("torture", "torture and not slow"),
         engines_stage("not slow"),
         *clang_stages(*CLANG_DRIVER, *CLANG_KERNELS),
+        *turn_stages(),
     ]
 
 
@@ -179,7 +192,25 @@ def full_stages() -> list[Stage]:
     ]
 
 
-SUITES = {"default": default_stages, "full": full_stages}
+def changed_stages(base: str = "") -> list[Stage]:
+    """What a change can touch: since a commit, or what is not committed, or else the last one."""
+    paths = changed.changed_paths(base or "HEAD") or changed.changed_paths(base or "HEAD~1")
+    stages: list[Stage] = []
+    for configuration, tests in sorted(changed.selection(paths).items()):
+        marker = {"separate": "separate and not slow", "torture": "torture and not slow"}
+        folders = sorted(f"tests/{test}" for test in tests if test != "turn")
+        if folders:
+            stage = pytest_stage(configuration, marker.get(configuration, "not slow"))
+            ignored = [a for a in stage.arguments if not a.startswith("--ignore")]
+            kernels = configuration == "ocl"
+            stage = replace(stage, arguments=(*ignored, *folders), needs_kernels=kernels)
+            stages.append(replace(stage, driver="ocl" if kernels else "host"))
+        if "turn" in tests:
+            stages.append(turn_stages()[configuration == "ocl"])
+    return stages
+
+
+SUITES = {"default": default_stages, "full": full_stages, "changed": changed_stages}
 
 
 def environment_of(stage: Stage) -> dict[str, str]:
@@ -284,11 +315,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.run", description=__doc__)
     parser.add_argument("suite", choices=SUITES)
     parser.add_argument("--stage", action="append", help="run only this stage; may be repeated")
+    parser.add_argument("--base", default="", help="of `changed`: the commit that is compared with")
     parser.add_argument(
         "--resume", action="store_true", help="skip stages that passed on the same sources"
     )
     options = parser.parse_args(argv)
-    stages = SUITES[options.suite]()
+    suite = SUITES[options.suite]
+    stages = suite(options.base) if suite is changed_stages else suite()
+    if not stages:
+        print("nothing that tests know has changed")
     if options.stage:
         known = {stage.name: stage for stage in stages}
         if unknown := set(options.stage) - set(known):

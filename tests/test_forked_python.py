@@ -12,6 +12,8 @@ import pytest
 
 from tests import forked_python
 
+pytestmark = pytest.mark.slow
+
 PROGRAMS = {
     "returns": ("print('said')", 0),
     "exception": ("print('said'); raise KeyError('word')", 1),

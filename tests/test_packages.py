@@ -21,6 +21,8 @@ import torch_outboard
 from tests import compile_versions
 from tests.version_tree import ROOT, project_files, renew
 
+pytestmark = pytest.mark.slow
+
 MADE_BY_SETUPTOOLS = {"PKG-INFO", "setup.cfg"}
 
 

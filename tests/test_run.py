@@ -12,6 +12,8 @@ import pytest
 from tests import run
 from tests.run import ROOT, Stage
 
+pytestmark = pytest.mark.slow
+
 PASSING = "print('==== 3 passed, 1 skipped in 0.10s ====')"
 FAILING = "print('==== 1 failed, 2 passed in 0.10s ===='); raise SystemExit(1)"
 

@@ -132,6 +132,7 @@ print(json.dumps(said))
 """
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("driver", ["host", "ocl"])
 def test_drivers_refuse_the_same(driver: str):
     read = [s for s in CHECKED if s.driver == driver]
@@ -162,6 +163,7 @@ def test_the_runtime_refuses_the_same(name: str, monkeypatch):
         _C.check_settings()
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize(
     ("variable", "meant"),
     [

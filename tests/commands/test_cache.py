@@ -12,6 +12,8 @@ import pytest
 
 from tests.support import try_python
 
+pytestmark = pytest.mark.by_turns(3)
+
 CACHE = """
     import sys
     from torch_outboard import _C

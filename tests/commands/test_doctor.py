@@ -8,6 +8,8 @@ import pytest
 
 from tests.support import run_python, try_python
 
+pytestmark = pytest.mark.by_turns(3)
+
 BROKEN = """
     import ctypes, sys
     import torch, torch_outboard

@@ -6,6 +6,8 @@ import pytest
 
 from tests.support import try_python
 
+pytestmark = pytest.mark.by_turns(3)
+
 COMMAND = """
     import sys
     import torch, torch_outboard

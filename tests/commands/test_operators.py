@@ -11,7 +11,7 @@ import torch
 
 from torch_outboard.commands.main import main
 
-pytestmark = pytest.mark.separate
+pytestmark = [pytest.mark.by_turns(3), pytest.mark.separate]
 
 
 def printed(capsys, *arguments: str) -> str:

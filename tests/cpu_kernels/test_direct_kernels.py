@@ -196,6 +196,7 @@ def assert_same(actual: object, expected: object) -> None:
         compare(actual, expected)
 
 
+@pytest.mark.by_turns(5)
 @pytest.mark.parametrize(("op", "dtype"), CASES)
 def test_values(op: OpInfo, dtype: torch.dtype, device: torch.device) -> None:
     for sample in samples(op, dtype):
@@ -209,6 +210,7 @@ def test_values(op: OpInfo, dtype: torch.dtype, device: torch.device) -> None:
             assert_same(actual, expected)
 
 
+@pytest.mark.by_turns(5)
 @pytest.mark.parametrize(("op", "dtype"), [c for c in CASES if c.values[0].inplace_variant])
 def test_in_place(op: OpInfo, dtype: torch.dtype, device: torch.device) -> None:
     in_place = op.inplace_variant
@@ -239,6 +241,7 @@ def outputs_like(result: torch.Tensor) -> Iterator[torch.Tensor]:
     yield torch.empty(result.shape, dtype=torch.int32)
 
 
+@pytest.mark.by_turns(5)
 @pytest.mark.parametrize(
     ("op", "dtype"),
     [c for c in CASES if c.values[0].supports_out and c.values[1] in (torch.float32, torch.int64)],
@@ -268,6 +271,7 @@ def test_out(op: OpInfo, dtype: torch.dtype, device: torch.device) -> None:
                 assert_same(ours, out)
 
 
+@pytest.mark.by_turns(5)
 @pytest.mark.parametrize(
     "op", [pytest.param(op, id=op.formatted_name) for op in ENTRIES if op.supports_autograd]
 )

@@ -12,7 +12,7 @@ import torch.multiprocessing as mp
 import torch_outboard
 from torch_outboard import _C
 
-pytestmark = [pytest.mark.separate, pytest.mark.torture]
+pytestmark = [pytest.mark.by_turns(4), pytest.mark.separate, pytest.mark.torture]
 
 TIMEOUT = 120  # seconds; a child has to import PyTorch first
 

@@ -1,8 +1,8 @@
 """Fixtures of tests that need a device which compiles OpenCL C: `--configuration ocl`.
 
-Compiling kernels is expensive on a processor, so a fixed slice of each test's cases belongs to
-`make test`, and all of them to `make test-full`: the others are marked slow. With
-`test_every_family.py`, which is run as a whole, the slice has every family, engine and dtype.
+Compiling kernels is expensive on a processor, so the first of each test's cases and another one in
+turn belong to `make test`, and all of them to `make test-full`: the others are marked slow. With
+`test_every_family.py`, which is run as a whole, every family, engine and dtype is there.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.turns import number_of, turn
 from torch_outboard import _C, fallback, ways
 
 FOLDER = Path(__file__).parent
 WHOLE = {"test_every_family.py"}  # what the slice must not lack
-CASES = 2  # of a test that are always run: the first one, and one in the middle
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -28,9 +28,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if FOLDER in item.path.parents and item.path.name not in WHOLE:
             cases[item.path, getattr(item, "originalname", item.name)].append(item)
     for same in cases.values():
-        step = -(-len(same) // CASES)
+        name = f"{turn()} {same[0].nodeid}"
+        in_turn = 1 + number_of(name) % max(1, len(same) - 1)
         for number, item in enumerate(same):
-            if number % step:
+            if number not in (0, in_turn):
                 item.add_marker(pytest.mark.slow)
 
 

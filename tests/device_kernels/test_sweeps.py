@@ -12,6 +12,8 @@ from tests.opinfo.arguments.calls import reached
 from tests.opinfo.worker import ARGUMENTS, LAYOUTS, WorkerProcess
 from tests.run import ROOT
 
+pytestmark = pytest.mark.by_turns(2)
+
 # Whose results or gradients were laid out otherwise than CPU's.
 LAID_OUT = """__getitem__ addr fft.rfft mvlgamma.mvlgamma_p_3 nn.functional.group_norm
 rsub stack"""

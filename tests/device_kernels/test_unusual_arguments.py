@@ -5,6 +5,7 @@ The sweep over arguments (`tests/opinfo/arguments`) makes all; these are one of 
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from tests.opinfo.arguments.calls import calls_of
@@ -12,6 +13,8 @@ from tests.opinfo.arguments.checks import check_variation
 from tests.opinfo.arguments.isolated import run_each
 from tests.opinfo.arguments.variations import variations
 from tests.opinfo.checks import EntryResult
+
+pytestmark = pytest.mark.by_turns(3)
 
 CASES = {
     # Samples that are missing were read from beyond the tensor.

@@ -9,7 +9,7 @@ import pytest
 
 from tests.distributed.ranks import run_ranks, try_ranks
 
-pytestmark = pytest.mark.separate
+pytestmark = [pytest.mark.by_turns(2), pytest.mark.separate]
 
 
 @pytest.mark.slow

@@ -38,6 +38,7 @@ def lines(block: Block) -> list[str]:
     return [line for line in text.split("\n") if line.strip() and not line.startswith("#")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", COMMANDS, ids=lambda block: block.name)
 def test_commands(block: Block) -> None:
     for line in lines(block):

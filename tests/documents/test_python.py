@@ -20,6 +20,7 @@ PAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("document", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_page(document: Path, tmp_path: Path) -> None:
     code = "\n".join(PAGES[document])

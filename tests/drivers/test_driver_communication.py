@@ -80,6 +80,7 @@ def synchronize(ranks: Sequence[Rank]) -> None:
         assert rank.error() is None
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("elements", [1, MANY])
 def test_collectives(
@@ -432,6 +433,7 @@ def other_process(
         started.communicate()
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.shipped_only
 def test_another_process_that_is_killed(
     driver: DriverUnderTest, make_queue: Callable[..., int], make_memory: Callable[..., int]
@@ -461,6 +463,7 @@ def test_another_process_that_is_killed(
     assert not [name for name in os.listdir("/dev/shm") if "outboard" in name]
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.shipped_only
 def test_an_id_that_cannot_be_reached(driver: DriverUnderTest) -> None:
     """As from another machine: of a process that is gone, or another's file."""

@@ -127,6 +127,7 @@ driver.queue_synchronize(queue)
 """
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.shipped_only
 def test_another_process_writes_into_it(
     driver: DriverUnderTest, queue: int, make_shared: MakeShared, export: Export

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.by_turns(3)
+
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
 

@@ -16,6 +16,7 @@ from driver_support import OCL, reason_without_opencl
 from torch_outboard.drivers import ocl
 
 pytestmark = [
+    pytest.mark.by_turns(3),
     pytest.mark.ocl_only,
     pytest.mark.skipif(reason_without_opencl() is not None, reason=str(reason_without_opencl())),
     pytest.mark.skipif(

@@ -6,6 +6,8 @@ import pytest
 
 from tests.examples.running import ROOT, everywhere, run, run_example, source_file
 
+pytestmark = pytest.mark.by_turns(3)
+
 
 @pytest.mark.slow
 @everywhere

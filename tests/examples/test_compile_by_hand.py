@@ -11,9 +11,12 @@ import pytest
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "compile_by_hand"
 
-pytestmark = pytest.mark.skipif(
-    os.environ.get("OUTBOARD_DRIVER") != "riscv", reason="--configuration riscv runs this"
-)
+pytestmark = [
+    pytest.mark.by_turns(3),
+    pytest.mark.skipif(
+        os.environ.get("OUTBOARD_DRIVER") != "riscv", reason="--configuration riscv runs this"
+    ),
+]
 
 
 def test_it_compiles_and_runs() -> None:

@@ -9,6 +9,8 @@ import pytest
 from tests.examples.running import everywhere, run_example
 from tests.support import run_python
 
+pytestmark = pytest.mark.by_turns(3)
+
 
 @pytest.mark.slow
 @everywhere

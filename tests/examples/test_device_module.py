@@ -2,7 +2,11 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.examples.running import everywhere, run_example
+
+pytestmark = pytest.mark.by_turns(3)
 
 
 @everywhere

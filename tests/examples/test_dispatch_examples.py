@@ -6,6 +6,8 @@ import pytest
 
 from tests.examples.running import ROOT, everywhere, run, run_example, source_file
 
+pytestmark = pytest.mark.by_turns(3)
+
 PRINTED = {
     "kernels_in_cpp": "loaded before: relu [0.0, 2.0], gradient [0.0, 1.0]",
     "structured_operators": "mul.Tensor             user: run.py:22, from the out= form",

@@ -11,6 +11,8 @@ import pytest
 from tests.examples.running import ROOT, environment, everywhere, has_devices
 from tests.support import SLOWNESS
 
+pytestmark = pytest.mark.by_turns(3)
+
 EXAMPLE = ROOT / "examples" / "distributed_digits.py"
 
 

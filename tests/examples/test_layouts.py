@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import pytest
+
 from tests.examples.running import everywhere, run_example
+
+pytestmark = pytest.mark.by_turns(3)
 
 
 @everywhere

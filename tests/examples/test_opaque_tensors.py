@@ -8,6 +8,8 @@ import pytest
 
 from tests.examples.running import everywhere, run, run_example, source_file
 
+pytestmark = pytest.mark.by_turns(3)
+
 
 @pytest.mark.slow
 @everywhere

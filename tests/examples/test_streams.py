@@ -6,6 +6,8 @@ import pytest
 
 from tests.examples.running import everywhere, run_example
 
+pytestmark = pytest.mark.by_turns(3)
+
 
 @pytest.mark.slow
 @everywhere

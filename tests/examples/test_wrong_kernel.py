@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.by_turns(3)
+
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "wrong_kernel" / "run.py"
 # OCLGRIND_LIBRARY names another copy.
 OCLGRIND = Path(os.environ.get("OCLGRIND_LIBRARY", "/usr/lib/oclgrind/liboclgrind-rt-icd.so"))

@@ -11,6 +11,8 @@ from torch.testing import assert_close
 from tests.support import run_python
 from torch_outboard import _C
 
+pytestmark = pytest.mark.by_turns(6)
+
 HEAD = """
 import torch, torch_outboard
 from torch._inductor.utils import run_and_get_code

@@ -88,6 +88,7 @@ def test_they_stay_the_devices(device: torch.device, shares_memory: bool) -> Non
     assert_close(x.cpu(), torch.zeros(3))
 
 
+@pytest.mark.slow
 def test_a_step_of_an_optimizer() -> None:
     """All its inputs are such; values and states are those of the CPU."""
     code = """

@@ -10,6 +10,8 @@ import torch
 from tests.inductor.support import check, kernels_of, launches
 from torch_outboard import _C
 
+pytestmark = pytest.mark.by_turns(2)
+
 
 def chain(x: torch.Tensor, steps: int = 12) -> torch.Tensor:
     """As many kernels as steps: sums of rows and columns are not fused with each other."""

@@ -10,7 +10,7 @@ from tests.support import run_python
 from torch_outboard.inspection import dispatcher, native_functions
 from torch_outboard.inspection.operator_list import overload, overloads
 
-pytestmark = pytest.mark.separate
+pytestmark = [pytest.mark.by_turns(2), pytest.mark.separate]
 
 
 @pytest.fixture(scope="module")

@@ -47,6 +47,7 @@ def cases() -> Iterator[object]:
             yield pytest.param(kind, path.name, marks=[pytest.mark.slow] if slow else [])
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize(("kind", "checks"), cases())
 def test_library(driver: Path, kind: str, checks: str) -> None:
     base, settings = DEVICES[kind]

@@ -16,6 +16,8 @@ import torch_outboard
 from tests.support import run_python, try_python
 from torch_outboard.drivers import host
 
+pytestmark = pytest.mark.by_turns(3)
+
 PACKAGE = Path(torch_outboard.__file__).parent
 
 # Settings of the suite's own configuration that these tests choose themselves.

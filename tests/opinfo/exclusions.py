@@ -102,8 +102,8 @@ CANCELS = (
 )
 
 CPU_CANCELS = (
-    "terms of the gradient cancel: where it is 0, CPU and the device both return what their roundings "
-    "leave, CPU up to 4 where oneDNN multiplies"
+    "terms of the gradient cancel: where it is 0, CPU and the device both return what their "
+    "roundings leave, CPU up to 4 where oneDNN multiplies"
 )
 
 CPU_WRITES_GAPS = (

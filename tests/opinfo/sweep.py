@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -18,9 +17,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tests import turns
 from tests.line_process import ask_all
 from tests.opinfo.worker import ARGUMENTS, LAYOUTS, REFUSALS, TURN, Answer, WorkerProcess
-from tests.run import RESULTS, ROOT, fingerprint
+from tests.run import RESULTS, fingerprint
 
 FOLDER = RESULTS / "opinfo"
 NOT_RIGHT = ("wrong", "crash", "timeout")
@@ -146,12 +146,6 @@ class Journal:
             file.write(json.dumps(asdict(answer)) + "\n")
 
 
-def commit() -> str:
-    """The first digits of the commit's name."""
-    command = ["git", "rev-parse", "--short=12", "HEAD"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.opinfo.sweep", description=__doc__)
     parser.add_argument(
@@ -177,7 +171,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     turn = ""
     if options.dtype == TURN:
-        turn = options.turn or f"{options.driver} {options.way} {commit()}".strip()
+        turn = options.turn or f"{options.driver} {options.way} {turns.turn()}".strip()
         print(f'turn "{turn}"', flush=True)
 
     def make_worker() -> WorkerProcess:
@@ -204,7 +198,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             for first, _ in first_failures(answer)[: None if options.entry else 1]:
                 name = f"{answer.entry} {answer.dtype}".strip()
                 where = f"{first['check']} of sample {first['sample']}"
-                print(f"{name}: {where}: {first['reason']}", flush=True)
+                print(f"FAILED {name}: {where}: {first['reason']}", flush=True)
         elif options.entry:
             ways = f"{answer.ran}" if options.way else ""
             print(f"{answer.entry}: {answer.status} {ways}", flush=True)

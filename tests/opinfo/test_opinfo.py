@@ -1,4 +1,7 @@
-"""A slice of the operator sweep; `python -m tests.opinfo.sweep` does the rest."""
+"""Wrong arguments and layouts of some entries of the operator database.
+
+`make test` checks one sample of every entry beside (`python -m tests.opinfo.sweep --dtype turn`).
+"""
 
 from __future__ import annotations
 
@@ -9,35 +12,6 @@ import pytest
 import torch
 
 from tests.opinfo.worker import REFUSALS, WorkerProcess
-
-# Every family of operators, and each kind of argument that the host way treats specially: lists,
-# views, out=, complex bits, generators, resized results, several results, None, scalars.
-SLICE = {
-    "float32": """
-    __getitem__ _native_batch_norm_legit add addmm as_strided baddbmm bernoulli block_diag bmm
-    cat chunk clamp copysign cumsum diagonal div.no_rounding_mode einsum empty eq exp expand
-    fft.rfft flip full_like gather index_add index_put isfinite item kthvalue lerp linalg.det
-    linalg.qr linalg.svd log_softmax logsumexp lu_unpack masked_fill masked_scatter matmul
-    max.reduction_with_dim median meshgrid.list_of_tensors mul multinomial nanmean
-    native_layer_norm nn.functional.adaptive_avg_pool2d nn.functional.batch_norm
-    nn.functional.conv2d nn.functional.cross_entropy nn.functional.dropout
-    nn.functional.embedding_bag nn.functional.gelu nn.functional.grid_sample
-    nn.functional.group_norm nn.functional.interpolate.bilinear nn.functional.linear
-    nn.functional.max_pool2d nn.functional.scaled_dot_product_attention nn.functional.unfold
-    nonzero normal pow resize_ roll scatter_add searchsorted softmax sort split std stack sub
-    sum topk transpose tril unbind unique unfold uniform var_mean view where zeros_like
-    """,
-    "complex64": "abs add conj conj_physical imag linalg.inv matmul mul real resolve_neg sum "
-    "view_as_real",
-    "int64": "add bincount bitwise_and cumsum div.floor_rounding gather nonzero randint_like "
-    "sort sum where",
-    "bfloat16": "add exp log_softmax matmul nn.functional.gelu nn.functional.linear sum",
-    "float16": "add matmul mul nn.functional.relu sum",
-    "bool": "all any bitwise_not eq masked_select where",
-    "uint8": "add sum sort",
-    "float64": "add linalg.eigh nn.functional.layer_norm sum",
-    "int32": "add argmax remainder scatter",
-}
 
 
 @pytest.fixture(scope="session")
@@ -54,24 +28,11 @@ def check(worker: WorkerProcess, entry: str, dtype: str) -> None:
     assert answer.status in ("right", "excluded"), "\n".join([answer.status, *reasons])
 
 
-@pytest.mark.separate
-@pytest.mark.parametrize("entry", SLICE["float32"].split())
-def test_float32(worker: WorkerProcess, entry: str) -> None:
-    check(worker, entry, "float32")
-
-
-@pytest.mark.parametrize(
-    ("dtype", "entry"),
-    [(d, entry) for d, names in SLICE.items() if d != "float32" for entry in names.split()],
-)
-def test_other_dtypes(worker: WorkerProcess, dtype: str, entry: str) -> None:
-    check(worker, entry, dtype)
-
-
 REFUSING = """addmm arange cat clamp complex fft.rfft gather heaviside index_add
 linalg.det masked_select nn.functional.conv2d nn.functional.softshrink pow sub sum topk"""
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("entry", REFUSING.split())
 def test_refusals(worker: WorkerProcess, entry: str) -> None:
     check(worker, entry, REFUSALS)
@@ -81,6 +42,7 @@ LAYOUTS = """nn.functional.group_norm nn.functional.conv2d index_select
 nn.functional.scaled_dot_product_attention"""
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("entry", LAYOUTS.split())
 def test_layouts(worker: WorkerProcess, entry: str) -> None:
     check(worker, entry, "layouts")

@@ -8,7 +8,6 @@ standard output it was started with; whatever operators print goes to standard e
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import resource
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.line_process import START_TIMEOUT, LineProcess
+from tests.turns import number_of
 
 # Instead of a dtype: tests.opinfo.refusals, tests.opinfo.layouts and tests.opinfo.arguments, which
 # choose dtypes.
@@ -45,7 +45,6 @@ class Answer:
     Args:
         status: "right", "excluded" (all that is wrong is excluded), "wrong", "crash", "timeout" or
             "not runnable" (CPU cannot run it either).
-        dtype: that was chosen, where it was.
         samples: how many CPU could run, of `available` in the database.
         failures: rows of check, number of the sample, reason.
         excluded: reasons of the exclusions that hid failures.
@@ -53,11 +52,11 @@ class Answer:
         ran: rows of operator, dtype and way, "device", "shared" or "copied", where that was
             counted.
         notes: what is worth knowing about PyTorch and no failure.
+        dtype: in which it was checked; "" if in none or several.
     """
 
     entry: str
     status: str
-    dtype: str = ""
     samples: int = 0
     available: int = 0
     checks: list[str] = field(default_factory=list)
@@ -67,6 +66,7 @@ class Answer:
     warned_otherwise: int = 0
     ran: list[tuple[str, str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    dtype: str = ""
 
     @classmethod
     def read(cls, row: dict[str, Any]) -> Answer:
@@ -216,7 +216,7 @@ def serve(settings: dict[str, str]) -> None:
                     entries[name], getattr(torch, dtype), device, limits, backward=not unsafe
                 )
         if not result.samples:
-            return Answer(name, "not runnable", dtype)
+            return Answer(name, "not runnable", dtype=dtype)
         failures = [asdict(failure) for failure in result.failures]
         excluded = [exclusion.reason for exclusion in unsafe]
         for exclusion in exclusions:
@@ -232,8 +232,9 @@ def serve(settings: dict[str, str]) -> None:
             failures = rest
         status = "wrong" if failures else "excluded" if excluded else "right"
         return Answer(
-            name, status, dtype, result.samples, result.available, sorted(result.checks), failures,
+            name, status, result.samples, result.available, sorted(result.checks), failures,
             excluded, warned_otherwise=result.warned_otherwise, ran=sorted(ran), notes=result.notes,
+            dtype=dtype,
         )  # fmt: skip
 
     for line in sys.stdin:
@@ -250,11 +251,6 @@ def serve(settings: dict[str, str]) -> None:
             dtype = getattr(torch, request["dtype"])
             answer = [n for n, op in entries.items() if dtype in op.supported_dtypes("cpu")]
         print(json.dumps(answer), file=answers)
-
-
-def number_of(text: str) -> int:
-    """A number that differs from text to text."""
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
 @contextlib.contextmanager

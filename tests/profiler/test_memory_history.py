@@ -14,7 +14,7 @@ from torch.cuda import _memory_viz
 
 from tests.support import run_python
 
-pytestmark = pytest.mark.separate
+pytestmark = [pytest.mark.by_turns(3), pytest.mark.separate]
 
 ROOT = str(Path(__file__).parents[2])
 # Bytes that have a segment of their own.

@@ -8,7 +8,11 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
+import pytest
+
 from tests.support import run_python, try_python
+
+pytestmark = pytest.mark.by_turns(4)
 
 ROOT = str(Path(__file__).parents[2])
 

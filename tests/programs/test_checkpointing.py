@@ -88,6 +88,7 @@ def train(
     return [*shown, torch.get_device_module(device).get_rng_state(device)]
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("variant", ["reentrant", "not reentrant", "sequential", "nested"])
 def test_recomputed_as_kept(device, variant, dtype):

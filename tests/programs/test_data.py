@@ -39,6 +39,7 @@ CHOICES = {
 }
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("kind", [Squares, Endless])
 @pytest.mark.parametrize("choice", CHOICES)
 def test_loader(same_as_on_cpu, choice, kind):

@@ -103,6 +103,7 @@ def leave_nothing_out(module: torch.nn.Module) -> None:
             part.p = 0.0
 
 
+@pytest.mark.by_turns(5)
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_results_are_those_of_cpu(device, name):
     info = MODULES[name]
@@ -138,6 +139,7 @@ def conversion(swap: bool, overwrite: bool) -> Iterator[None]:
         torch.__future__.set_overwrite_module_params_on_conversion(before[1])
 
 
+@pytest.mark.by_turns(5)
 @pytest.mark.parametrize("how", ["data", "swap", "overwrite"])
 @pytest.mark.parametrize("name", sorted(name for name in MODULES if not MODULES[name].is_lazy))
 def test_moving(device, name, how):

@@ -99,6 +99,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], Callable, bool]] = {
 }
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_network(same_as_on_cpu, name):
     make, losses, bitwise = NETWORKS[name]

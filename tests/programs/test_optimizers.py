@@ -53,6 +53,7 @@ CASES = [
 ]
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize(("make", "settings"), CASES)
 def test_optimizer(same_as_on_cpu, make, settings):
     def program(run):

@@ -63,6 +63,7 @@ class Training:
         self.generators.set_rng_state(state["generator"].cpu(), self.device)
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("mapped", ["as saved", "to CPU"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_resuming(device, optimizer, mapped):

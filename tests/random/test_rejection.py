@@ -18,7 +18,7 @@ from tests.random.random_draws import (
     seeded,
 )
 
-pytestmark = pytest.mark.separate
+pytestmark = [pytest.mark.by_turns(3), pytest.mark.separate]
 
 DTYPES = (torch.float32, torch.float64)
 COUNT = 50_000

@@ -13,7 +13,7 @@ import torch_outboard
 from tests.support import run_python
 from torch_outboard.device import host_memory
 
-pytestmark = pytest.mark.torture
+pytestmark = [pytest.mark.by_turns(3), pytest.mark.torture]
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import torch
 from tests.runtime.memory_checks import LATE_PROGRAM, PROGRAM
 from tests.support import run_python
 
-pytestmark = pytest.mark.separate
+pytestmark = [pytest.mark.by_turns(3), pytest.mark.separate]
 
 
 def test_record_stream_keeps_memory_until_the_stream_is_done(device: torch.device) -> None:

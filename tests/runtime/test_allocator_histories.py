@@ -20,6 +20,7 @@ from tests.runtime.memory_checks import (
 )
 
 pytestmark = [
+    pytest.mark.by_turns(2),
     pytest.mark.separate,
     pytest.mark.torture,
     pytest.mark.usefixtures("memory_given_back"),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from tests.runtime.memory_checks import PROGRAM
 from tests.support import run_python
+
+pytestmark = pytest.mark.by_turns(3)
 
 
 def test_max_split_size(device: torch.device) -> None:

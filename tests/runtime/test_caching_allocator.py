@@ -21,6 +21,7 @@ from tests.runtime.memory_checks import (
 from torch_outboard import _C
 
 pytestmark = [
+    pytest.mark.by_turns(3),
     pytest.mark.separate,
     pytest.mark.torture,
     pytest.mark.usefixtures("memory_given_back"),

@@ -13,6 +13,8 @@ import pytest
 
 from tests.support import SLOWNESS, kernels_run_on
 
+pytestmark = pytest.mark.by_turns(3)
+
 # `start()` gives the device work that does not end, of which `wait` waits for the end.
 KERNEL = """
 import sys

@@ -12,6 +12,8 @@ import pytest
 
 from tests.support import run_python
 
+pytestmark = pytest.mark.by_turns(3)
+
 ROOT = str(Path(__file__).resolve().parents[2])
 
 CHILDREN = """

@@ -8,6 +8,8 @@ import pytest
 
 from tests.support import run_python
 
+pytestmark = pytest.mark.by_turns(4)
+
 # One device of 256 MiB; `host` adds functions to its table, so these run beside it alone.
 SETTINGS = {
     "OUTBOARD_DRIVER": "host",

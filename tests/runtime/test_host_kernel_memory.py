@@ -13,7 +13,7 @@ from tests.runtime.memory_checks import check_segments, check_statistics, stats
 from tests.support import run_python
 from torch_outboard import _C
 
-pytestmark = [pytest.mark.separate, pytest.mark.torture]
+pytestmark = [pytest.mark.by_turns(3), pytest.mark.separate, pytest.mark.torture]
 
 
 @pytest.fixture

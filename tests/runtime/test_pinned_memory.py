@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from tests.support import run_python
 from torch_outboard import _C
 
-pytestmark = [pytest.mark.separate, pytest.mark.torture]
+pytestmark = [pytest.mark.by_turns(2), pytest.mark.separate, pytest.mark.torture]
 
 GIVES_BACK = hasattr(torch.accelerator, "empty_host_cache")
 needs_giving_back = pytest.mark.skipif(

@@ -9,6 +9,8 @@ import pytest
 
 from tests.support import run_python, try_python
 
+pytestmark = pytest.mark.by_turns(2)
+
 RUN_AHEAD = """
 import time
 import torch

@@ -6,6 +6,8 @@ import pytest
 
 from tests.support import run_python, try_python
 
+pytestmark = pytest.mark.by_turns(2)
+
 STUCK = """
 import sys
 import torch

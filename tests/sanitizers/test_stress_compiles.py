@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import subprocess
 
+import pytest
+
 from tests.sanitizers.native_build import ROOT, THREAD, compiler, extensions, torch_flags
 from tests.sanitizers.thread import STRESS
+
+pytestmark = pytest.mark.slow
 
 
 def test_stress_compiles():

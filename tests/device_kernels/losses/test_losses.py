@@ -47,7 +47,8 @@ def test_cross_entropy(device, reduction, sizes, weighted):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_nll_loss_in_half_precision(device, dtype):
     run = with_gradients(F.nll_loss)
-    compare(device, run, torch.randn(6, 5, dtype=dtype).requires_grad_(), torch.arange(6) % 5)
+    values = torch.randn(6, 5, dtype=dtype).requires_grad_()
+    compare(device, run, values, torch.arange(6) % 5, atol=1e-3, rtol=2e-2)
 
 
 @pytest.mark.parametrize("sizes", [(3000, 5), (2, 5, 30, 41), (0, 5)])

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[3]
 
 # Emulations take minutes. A run that is not slow takes the first case and the fourth
 # (../conftest.py), which leave out most of the calls.
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize(
     ("module", "units", "step"),
     [

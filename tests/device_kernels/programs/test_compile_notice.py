@@ -8,6 +8,8 @@ import pytest
 
 from tests.support import try_python
 
+pytestmark = pytest.mark.by_turns(3)
+
 USE = """
     import torch, torch_outboard
 

@@ -15,6 +15,8 @@ import torch_outboard
 from tests.support import run_python
 from torch_outboard import ways
 
+pytestmark = pytest.mark.by_turns(2)
+
 
 def wrong_gather(device: torch.device) -> torch.Tensor:
     x = torch.arange(5.0, device=device)

@@ -10,6 +10,8 @@ import pytest
 from benchmarks.launch_path import stub
 from tests.support import run_python
 
+pytestmark = pytest.mark.by_turns(2)
+
 ROOT = Path(__file__).resolve().parents[3]
 COUNT = """
     import json

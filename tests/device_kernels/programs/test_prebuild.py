@@ -9,6 +9,8 @@ import pytest
 
 from tests.support import run_python, try_python
 
+pytestmark = pytest.mark.by_turns(4)
+
 PREBUILD = """
     import sys
     from torch_outboard.commands.main import main

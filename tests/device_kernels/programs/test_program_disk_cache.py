@@ -11,6 +11,8 @@ import pytest
 
 from tests.support import run_python, try_python
 
+pytestmark = pytest.mark.by_turns(3)
+
 ADD = """
     import sys, torch, torch_outboard
     from torch_outboard import _C

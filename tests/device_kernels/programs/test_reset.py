@@ -11,6 +11,8 @@ import pytest
 
 from tests.support import run_python
 
+pytestmark = pytest.mark.by_turns(3)
+
 # The driver `ocl` with a reset, which asks that everything was given back: torture looks at that.
 ENVIRONMENT = {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_WAY": "device", "OUTBOARD_TORTURE": "count"}
 PRELUDE = """

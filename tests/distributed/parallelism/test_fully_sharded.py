@@ -8,7 +8,7 @@ import pytest
 
 from tests.distributed.ranks import run_ranks
 
-pytestmark = pytest.mark.separate
+pytestmark = [pytest.mark.by_turns(2), pytest.mark.separate]
 
 PROGRAM = """
 from torch import nn

@@ -15,6 +15,8 @@ import torch
 from tests.support import SLOWNESS, run_python, try_python
 from torch_outboard import _C
 
+pytestmark = pytest.mark.by_turns(2)
+
 needs_kernels = pytest.mark.skipif(
     not _C.runs_code(0), reason="graphs become kernels where the device has a compiler"
 )

@@ -15,6 +15,8 @@ from torch import nn
 
 from tests.inductor.support import moved
 
+pytestmark = pytest.mark.by_turns(3)
+
 SHAPE = (5, 8)
 
 

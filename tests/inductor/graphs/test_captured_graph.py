@@ -14,9 +14,13 @@ from torch._dynamo.utils import counters
 
 from torch_outboard import _C
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(torch.accelerator, "Graph"), reason="this PyTorch has no graphs for accelerators"
-)
+pytestmark = [
+    pytest.mark.by_turns(2),
+    pytest.mark.skipif(
+        not hasattr(torch.accelerator, "Graph"),
+        reason="this PyTorch has no graphs for accelerators",
+    ),
+]
 
 
 @pytest.fixture(autouse=True)

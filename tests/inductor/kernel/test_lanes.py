@@ -8,6 +8,8 @@ import torch
 from tests.inductor.support import check, kernels_of, moved
 from torch_outboard.inductor.target import target_of
 
+pytestmark = pytest.mark.by_turns(4)
+
 
 def heads(x: torch.Tensor) -> torch.Tensor:
     """(batch x heads, length, size) to (length x batch, heads x size): heads side by side."""

@@ -13,6 +13,8 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from tests.inductor.support import kernels_of
 from torch_outboard import _C
 
+pytestmark = pytest.mark.by_turns(2)
+
 SIZES = ((4, 48), (2, 32), (2, 32))  # heads and length of queries, keys, values
 
 

@@ -97,6 +97,7 @@ class Block(nn.Module):
         return self.activation(result if other is None else result + other)
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_norm_and_activation(device, shape, layout):
@@ -106,6 +107,7 @@ def test_norm_and_activation(device, shape, layout):
     check(model, torch.randn(sizes).contiguous(memory_format=layout), device=device)
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
 @pytest.mark.parametrize("shape", ["winograd", "planes", "depthwise"])
 def test_residual(device, shape, dtype):

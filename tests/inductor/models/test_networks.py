@@ -11,6 +11,8 @@ from tests.inductor.models.networks import NETWORKS
 from tests.inductor.models.programs import How, calls
 from tests.programs.comparison import compare
 
+pytestmark = pytest.mark.by_turns(2)
+
 HOW = {
     "training": How(options={"fullgraph": True}),
     "autocast": How(autocast=torch.bfloat16, relative=2e-2),

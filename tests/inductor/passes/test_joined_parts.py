@@ -34,6 +34,7 @@ def derivative(function: Function) -> Function:
     return compute
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("name", PARTS)
 def test_values(name: str, device: torch.device):
     x = torch.randn(4, 6, 7, requires_grad=True)

@@ -35,6 +35,7 @@ def derivative(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[...
     return compute
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("name", SIZES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_values_and_derivatives(name: str, dtype: torch.dtype, device: torch.device):

@@ -16,10 +16,13 @@ from tests.support import run_python
 from torch_outboard import _C
 from torch_outboard.inductor.ways import choice, kept_graph, source, step
 
-pytestmark = pytest.mark.skipif(
-    not (_C.runs_code(0) and _C.shares_host_memory(0)),
-    reason="ways are chosen where the device compiles kernels and the host shares its memory",
-)
+pytestmark = [
+    pytest.mark.by_turns(4),
+    pytest.mark.skipif(
+        not (_C.runs_code(0) and _C.shares_host_memory(0)),
+        reason="ways are chosen where the device compiles kernels and the host shares its memory",
+    ),
+]
 
 # A step with numbers that are drawn, in kernels and by operators, a constant, an input that
 # changes, and results that are views; against eager mode.

@@ -8,9 +8,12 @@ from tests.inductor.ways.test_kept_graph import PLAIN, STEPS, steps
 from tests.support import run_python
 from torch_outboard import _C
 
-pytestmark = pytest.mark.skipif(
-    not _C.shares_host_memory(0), reason="code for the host needs memory that the host shares"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not _C.shares_host_memory(0), reason="code for the host needs memory that the host shares"
+    ),
+]
 # The constant is memory of the device.
 WITHOUT_CONSTANT = STEPS.replace("torch.tensor([1.0, 2.0, 3.0] * 3, device=x.device)", "2.0")
 

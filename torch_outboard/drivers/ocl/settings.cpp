@@ -49,7 +49,7 @@ Settings read_settings() {
   settings.mask = list_setting("OUTBOARD_OCL_MASK");
   settings.processor = text_setting("OUTBOARD_OCL_PROCESSOR");
   settings.events = choice_setting("OUTBOARD_OCL_EVENTS", {"each", "late"});
-  settings.compiler_process = number_setting("OUTBOARD_OCL_COMPILER_PROCESS", 0, 1, 1) != 0;
+  settings.compiler_process = choice_setting("OUTBOARD_OCL_COMPILER_PROCESS", {"0", "1"}) != "0";
   for (const std::string& name : settings.mask) {
     check_choice("OUTBOARD_OCL_MASK", name, {"float16", "float64", "subgroups", "matrix_units"});
   }

@@ -12,6 +12,8 @@ from tests.inductor.support import check, kernels_of, launches, moved
 from torch_outboard.inductor.opencl.sort_texts import KINDS, SORT, sort_text
 from torch_outboard.inductor.target import target_of
 
+pytestmark = pytest.mark.by_turns(3)
+
 NAN, INF = float("nan"), float("inf")
 DTYPES = [
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.bool, torch.uint8,

@@ -1,0 +1,92 @@
+"""Which tests a change can touch, by the layer that it lies in: `make test-changed`.
+
+What a layer's tests find first runs here; what only others could notice is left to `make test`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FAMILIES = "tests/device_kernels/test_every_family.py"
+
+# Of a configuration its folders and files of tests; "turn" is the sweep of that name.
+Selection = dict[str, set[str]]
+
+# The first row whose beginning a path has says what runs, as configuration:test.
+LAYERS: tuple[tuple[str, str], ...] = (
+    ("csrc/runtime/", "shared:runtime shared:drivers shared:transfer separate:runtime "
+     "torture:runtime ocl:device_kernels/programs"),
+    ("csrc/tensors/", "shared:tensors shared:device separate:tensors shared:transfer"),
+    ("csrc/transfer/", "shared:transfer separate:transfer torture:transfer"),
+    ("csrc/dispatch/", "shared:dispatch separate:dispatch shared:turn ocl:device_kernels/ways"),
+    ("csrc/cpu_kernels/", "shared:cpu_kernels separate:cpu_kernels shared:turn"),
+    ("csrc/device_kernels/", "ocl:device_kernels ocl:turn"),
+    ("csrc/random/", "shared:random shared:device ocl:device_kernels/creation"),
+    ("csrc/autograd/", "shared:autograd shared:programs"),
+    ("csrc/distributed/", "shared:distributed separate:distributed"),
+    ("csrc/profiler/", "shared:profiler ocl:profiler"),
+    ("csrc/python/", "shared:device shared:dispatch shared:runtime ocl:inductor/graphs"),
+    ("csrc/include/", "shared:drivers shared:runtime"),
+    ("torch_outboard/drivers/", "shared:drivers shared:runtime separate:transfer "
+     f"ocl:{FAMILIES.removeprefix('tests/')}"),
+    ("torch_outboard/kernels/", "ocl:device_kernels ocl:turn"),
+    ("torch_outboard/ops/", "ocl:device_kernels ocl:turn"),
+    ("torch_outboard/inductor/", "ocl:inductor"),
+    ("torch_outboard/dialects/", "shared:dialects"),
+    ("docs/", "shared:documents"),
+    ("README.md", "shared:documents"),
+    ("examples/", "shared:examples shared:documents"),
+    ("benchmarks/", "shared:documents"),
+    ("requirements/", "shared:test_packages.py"),
+)  # fmt: skip
+NEEDS_A_COMPILER = ("device_kernels", "inductor")
+
+
+def changed_paths(base: str) -> list[str]:
+    """Files that differ from a commit, those that git does not know included.
+
+    Raises:
+        subprocess.CalledProcessError: if git knows no such commit.
+    """
+    commands = (["git", "diff", "--name-only", base],
+                ["git", "ls-files", "--others", "--exclude-standard"])  # fmt: skip
+    outputs = [subprocess.run(c, cwd=ROOT, check=True, capture_output=True) for c in commands]
+    return sorted({line for output in outputs for line in output.stdout.decode().splitlines()})
+
+
+def asked_by(path: str) -> list[str]:
+    """What a changed file asks for, as configuration:test; nothing is nobody's."""
+    if path.startswith("tests/"):
+        name = path.removeprefix("tests/")
+        top = name.partition("/")[0]
+        if not (ROOT / path).exists():
+            name = top if "/" in name else ""
+        elif not Path(name).name.startswith("test_"):
+            name = str(Path(name).parent) if "/" in name else "device"
+        configuration = "ocl" if top in NEEDS_A_COMPILER else "shared"
+        return [f"{configuration}:{name}"] if name else []
+    for beginning, tests in LAYERS:
+        if path.startswith(beginning):
+            return tests.split()
+    folder = Path(path).parts[1] if path.count("/") > 1 else ""
+    if path.startswith("torch_outboard/") and (ROOT / "tests" / folder).is_dir():
+        return [f"shared:{folder}", f"separate:{folder}"]
+    return ["shared:loading", "shared:device", "shared:tensors"]
+
+
+def selection(paths: Sequence[str]) -> Selection:
+    """Tests by configuration; none below a folder that is there itself."""
+    found: Selection = {}
+    for path in paths:
+        for word in asked_by(path):
+            configuration, _, test = word.partition(":")
+            if test == "turn" or (ROOT / "tests" / test).exists():
+                found.setdefault(configuration, set()).add(test)
+    for tests in found.values():
+        for test in list(tests):
+            if any(str(parent) in tests for parent in Path(test).parents):
+                tests.discard(test)
+    return found

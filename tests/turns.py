@@ -1,0 +1,32 @@
+"""What `make test` checks in turn: other cases for every commit, over time all.
+
+A turn's name is the commit's, or what TEST_TURN says, and is printed at the head of each run: with
+it a run is repeated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def turn() -> str:
+    """The name of this run's turn."""
+    command = ["git", "rev-parse", "--short=12", "HEAD"]
+    root = Path(__file__).parent
+    answer = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    return os.environ.get("TEST_TURN") or answer.stdout.strip()
+
+
+def number_of(text: str) -> int:
+    """A number that differs from text to text."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
+def is_its_turn(name: str, of: int) -> bool:
+    """Whether what has this name is checked in this turn; so is about one in `of`."""
+    return number_of(f"{turn()} {name}") % of == 0
