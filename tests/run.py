@@ -89,6 +89,19 @@ def pytest_stage(configuration: str, marker: str | None) -> Stage:
     return Stage(configuration, (*arguments, "-q", "-n", str(jobs() + 1), report), again=again)
 
 
+def marked_stage(mark: str) -> Stage:
+    """The tests with a mark; files without it are not imported, which takes long."""
+    stage = pytest_stage(mark, f"{mark} and not slow")
+    folders = {ROOT / name for name in KERNEL_TESTS[:1] + KERNEL_TESTS[3:4]}
+    files = [
+        str(path.relative_to(ROOT))
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        if f"mark.{mark}" in path.read_text() and not folders & set(path.parents)
+    ]
+    arguments = (a for a in stage.arguments if not a.startswith("--ignore"))
+    return replace(stage, arguments=(*arguments, *files))
+
+
 def engines_stage(marker: str | None, configuration: str = "ocl") -> Stage:
     """The tests of device kernels and of what uses them, which need a driver that compiles."""
     stage = pytest_stage(configuration, marker)
@@ -161,8 +174,8 @@ def jobs() -> int:
 def default_stages() -> list[Stage]:
     return [
         pytest_stage("shared", "not slow"),
-        pytest_stage("separate", "separate and not slow"),
-        pytest_stage("torture", "torture and not slow"),
+        marked_stage("separate"),
+        marked_stage("torture"),
         engines_stage("not slow"),
         *clang_stages(*CLANG_DRIVER, *CLANG_KERNELS),
         *turn_stages(),

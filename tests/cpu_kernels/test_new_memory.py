@@ -72,6 +72,7 @@ torture.configure(delay_us=0)
 """
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize(
     "call",
     [

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support import run_python
+
+pytestmark = pytest.mark.by_turns(2)
 
 
 def test_graphs_run_operator_by_operator_with_one_warning():

@@ -12,9 +12,12 @@ import pytest
 import torch_outboard
 from tests.support import run_python
 
-pytestmark = pytest.mark.skipif(
-    torch_outboard.device_name() != "ocl", reason="settings of the driver `ocl`"
-)
+pytestmark = [
+    pytest.mark.by_turns(3),
+    pytest.mark.skipif(
+        torch_outboard.device_name() != "ocl", reason="settings of the driver `ocl`"
+    ),
+]
 
 POINTWISE = """
     import torch, torch_outboard

@@ -6,6 +6,8 @@ import pytest
 
 from tests.opinfo.gradcheck import check_entry, differentiable_families, entries
 
+pytestmark = pytest.mark.by_turns(2)
+
 # An entry by which kernels of the family compute a result or a gradient.
 OF_FAMILY = {
     "attention": "nn.functional.scaled_dot_product_attention",

@@ -49,6 +49,7 @@ def test_error_inputs_of_every_entry(device: torch.device, entry: str) -> None:
     assert not failures(result)
 
 
+@pytest.mark.by_turns(2)
 def test_dtypes(device: torch.device) -> None:
     wrong = {}
     for entry in DTYPES.split():

@@ -40,6 +40,7 @@ def allowed() -> Iterator[None]:
         yield
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_that_returns(device: torch.device, name: str) -> None:
     check(device, CALLS[name])

@@ -155,6 +155,7 @@ ORDERS = """
 """
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("order", ["before", "after", "late"])
 def test_every_order_of_loading(order):
     done = try_python(

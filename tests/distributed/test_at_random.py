@@ -11,7 +11,7 @@ import pytest
 from tests.distributed import random_collectives
 from tests.support import SLOWNESS
 
-pytestmark = pytest.mark.separate
+pytestmark = [pytest.mark.by_turns(2), pytest.mark.separate]
 
 
 @pytest.mark.parametrize("way", ["auto", pytest.param("gloo", marks=pytest.mark.slow)])

@@ -8,7 +8,7 @@ import pytest
 
 from tests.distributed.ranks import run_ranks
 
-pytestmark = [pytest.mark.separate, pytest.mark.torture]
+pytestmark = [pytest.mark.by_turns(2), pytest.mark.separate, pytest.mark.torture]
 
 
 def test_reductions(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ SEPARATE = {"nothing": 0, "read": FAULT, "write": FAULT, "freed": FAULT}
 SHARED = {"nothing": 0, "read": 0, "write": 0, "freed": 0}
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize(("access", "expected"), [("separate", SEPARATE), ("shared", SHARED)])
 def test_touching_a_device_address(access: str, expected: dict[str, int]) -> None:
     environment = {"OUTBOARD_HOST_ACCESS": access, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}

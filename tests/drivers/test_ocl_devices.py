@@ -126,6 +126,7 @@ for how in ("nothing", "read", "write"):
 FAULT = -signal.SIGSEGV
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize(("memory", "status"), [("shared", 0), ("handles", FAULT)])
 def test_touching_a_device_address(memory: str, status: int) -> None:
     if reason := reason_without_opencl(memory):
@@ -171,6 +172,7 @@ print("end", flush=True)
 """
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize(
     ("memory", "how"),
     [("shared", "finalized"), ("coarse", "synchronized"), ("handles", "finalized")],

@@ -9,6 +9,8 @@ import pytest
 
 from tests.support import try_python
 
+pytestmark = pytest.mark.by_turns(2)
+
 COMPILE = """
     import os, warnings
     import torch, torch_outboard

@@ -61,6 +61,7 @@ def test_ties(device: torch.device):
     assert difference("sort", sort([0, 3, 2, 2]), device)
 
 
+@pytest.mark.slow
 def test_what_inductor_has_wrong_on_cpu_is_told_apart(device: torch.device):
     def check(function: Callable[..., object]) -> object:
         op = entry("abs", function)

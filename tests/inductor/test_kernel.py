@@ -60,6 +60,7 @@ def test_truth_values_and_integers_of_the_same_text(device: torch.device):
     check(function, torch.arange(-20, 17, dtype=torch.int32), device=device)
 
 
+@pytest.mark.by_turns(3)
 def test_quotients_of_places_before_the_first(device: torch.device):
     """The gradient of a pool with padding divides negative places, and takes those from 0 on."""
 
@@ -132,6 +133,7 @@ def test_indices_that_are_read(device: torch.device):
     check(function, torch.randn(20, 5), i % 20, torch.randn(50, 5), device=device, tolerance=1e-4)
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("processors", [1, 64])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int32])
 def test_places_that_add_up(
@@ -229,6 +231,7 @@ def test_flags_are_compared(device: torch.device):
     check(function, torch.randn(21, 21) > 0, device=device)
 
 
+@pytest.mark.by_turns(3)
 def test_places_that_are_checked_from_below_alone(device: torch.device):
     """The gradient of a maximum of windows adds at places that cannot be too large."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from tests.support import run_python
@@ -62,6 +63,7 @@ print(losses)
 """
 
 
+@pytest.mark.by_turns(2)
 def test_training(device: torch.device, tmp_path) -> None:
     code = f"import os\nos.chdir({str(tmp_path)!r})\n{PROGRAM}"
     ours, theirs = (eval(run_python(code, place)) for place in (device.type, "cpu"))

@@ -14,6 +14,7 @@ from tests.support import run_python
 pytestmark = pytest.mark.separate
 
 
+@pytest.mark.by_turns(2)
 def test_timer_waits_for_the_device():
     """Work that takes at least 0.3 seconds is not measured to take less."""
     out = run_python(

@@ -42,6 +42,7 @@ def many(device):
     _ = [torch.empty(1000, device=device) for _ in range(100)]
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize("work", [empties, copies, views, in_place, gradients, large, many])
 def test_nothing_leaks(device, device_module, work):
     work(device)

@@ -10,6 +10,8 @@ from torch._inductor import config
 
 from torch_outboard import _C
 
+pytestmark = pytest.mark.by_turns(3)
+
 needs_kernels = pytest.mark.skipif(
     not _C.runs_code(0), reason="graphs become kernels where the device has a compiler"
 )

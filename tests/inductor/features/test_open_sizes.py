@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.nn import functional
+
+pytestmark = pytest.mark.by_turns(2)
 
 LENGTHS = [(5, 4), (9, 5), (6, 7)]
 

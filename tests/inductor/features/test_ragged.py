@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import copy
 
+import pytest
 import torch
 from torch import Tensor, nn
+
+pytestmark = pytest.mark.by_turns(2)
 
 BATCHES = ([3, 5, 2], [4, 1], [7, 2, 2, 9])
 

@@ -8,6 +8,8 @@ import torch.nn.functional as F
 
 from tests.inductor.support import moved
 
+pytestmark = pytest.mark.by_turns(3)
+
 
 @pytest.mark.parametrize("include_last_offset", [False, True])
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])

@@ -14,6 +14,8 @@ from torch_outboard.inductor.lowerings import products
 from torch_outboard.ops.products.texts import group_text
 from torch_outboard.ops.row import template
 
+pytestmark = pytest.mark.by_turns(3)
+
 MODE = "max-autotune-no-cudagraphs"
 
 

@@ -9,6 +9,8 @@ import torch
 
 from torch_outboard.inductor.opencl.float8_texts import FORMATS
 
+pytestmark = pytest.mark.by_turns(3)
+
 DTYPES = [known.dtype for known in FORMATS.values()]
 
 

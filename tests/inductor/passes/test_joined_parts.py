@@ -41,6 +41,7 @@ def test_values(name: str, device: torch.device):
     check(derivative(PARTS[name]), x, device=device, tolerance=1e-4)
 
 
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
 def test_other_dtypes(dtype: torch.dtype, device: torch.device):
     x = (torch.randn(4, 6, 7) * 0.2).to(dtype).requires_grad_()

@@ -10,6 +10,8 @@ import torch.nn.functional as F
 
 from torch_outboard.inductor.passes import in_order, random_numbers
 
+pytestmark = pytest.mark.by_turns(3)
+
 Draw = Callable[[torch.Tensor], torch.Tensor]
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 
+import pytest
 import torch
 
 from tests.inductor.support import check, kernels_of, moved
 from torch_outboard.inductor.target import target_of
+
+pytestmark = pytest.mark.by_turns(3)
 
 
 def waves(x: torch.Tensor) -> torch.Tensor:

@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from tests.inductor.support import check, kernels_of, moved
 from torch_outboard.inductor.target import target_of
 
+pytestmark = pytest.mark.by_turns(3)
+
 
 def gradients(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
