@@ -36,7 +36,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def device_way(device: torch.device, pytestconfig: pytest.Config) -> Iterator[None]:
+def device_way(
+    device: torch.device, pytestconfig: pytest.Config, request: pytest.FixtureRequest
+) -> Iterator[None]:
+    torch.manual_seed(number_of(request.node.nodeid) % 2**32)  # the same values in every run
     if not _C.runs_code(device.index):
         if pytestconfig.getoption("configuration") in ("ocl", "gpu", "clang"):
             pytest.fail("no device compiles code; `python -m torch_outboard doctor` says why")

@@ -57,7 +57,8 @@ def test_cross_entropy_of_many_elements(device, sizes):
     target = torch.randint(0, 5, (sizes[0], *sizes[2:]))
     weight = torch.rand(5)
     run = lambda x, t, w: (F.nll_loss(x, t, w), F.nll_loss(x, t, reduction="sum"))  # noqa: E731
-    compare(device, run, torch.randn(sizes), target, weight)
+    # Terms of both signs: the sum is small beside them, and CPU adds in another order.
+    compare(device, run, torch.randn(sizes), target, weight, atol=1e-3, rtol=1e-5)
 
 
 def test_targets_all_ignored(device):
