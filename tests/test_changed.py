@@ -31,7 +31,7 @@ def test_layers_and_their_tests_are_there(beginning: str, tests: str) -> None:
 
 
 def test_a_kernel_asks_for_device_kernels_and_the_sweep() -> None:
-    assert selection(["torch_outboard/kernels/losses/losses.cl"]) == {
+    assert selection(["torch_outboard/kernels/losses/nll_loss_backward.cl"]) == {
         "ocl": {"device_kernels", "turn"}
     }
 
