@@ -60,8 +60,6 @@ run("start", lambda: torch.ones(1, device=device))
 step = run("model", lambda: networks.NETWORKS[sys.argv[2]](device))
 for name, batch in (("first", 4), ("second", 4), ("other batch", 6), ("later", 4)):
     run(name, lambda: step(batch))
-if hasattr(_C, "compiler_seconds"):
-    found["compiler"] = _C.compiler_seconds()
 print(json.dumps(found))
 """
 Times = dict[str, dict[str, float]]

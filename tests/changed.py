@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FAMILIES = "tests/device_kernels/test_every_family.py"
 
 # Of a configuration its folders and files of tests; "turn" is the sweep of that name.
 Selection = dict[str, set[str]]
@@ -31,7 +30,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("csrc/python/", "shared:device shared:dispatch shared:runtime ocl:inductor/graphs"),
     ("csrc/include/", "shared:drivers shared:runtime"),
     ("torch_outboard/drivers/", "shared:drivers shared:runtime separate:transfer "
-     f"ocl:{FAMILIES.removeprefix('tests/')}"),
+     "ocl:device_kernels/test_every_family.py"),
     ("torch_outboard/kernels/", "ocl:device_kernels ocl:turn"),
     ("torch_outboard/ops/", "ocl:device_kernels ocl:turn"),
     ("torch_outboard/inductor/", "ocl:inductor"),
@@ -42,7 +41,10 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("benchmarks/", "shared:documents"),
     ("requirements/", "shared:test_packages.py"),
 )  # fmt: skip
-NEEDS_A_COMPILER = ("device_kernels", "inductor")
+# Configurations of which tests have the mark.
+MARKS = ("separate", "torture")
+# Tests of a device that compiles kernels.
+NEED_A_COMPILER = ("tests/device_kernels", "tests/inductor")
 
 
 def changed_paths(base: str) -> list[str]:
@@ -66,7 +68,7 @@ def asked_by(path: str) -> list[str]:
             name = top if "/" in name else ""
         elif not Path(name).name.startswith("test_"):
             name = str(Path(name).parent) if "/" in name else "device"
-        configuration = "ocl" if top in NEEDS_A_COMPILER else "shared"
+        configuration = "ocl" if f"tests/{top}" in NEED_A_COMPILER else "shared"
         return [f"{configuration}:{name}"] if name else []
     for beginning, tests in LAYERS:
         if path.startswith(beginning):
@@ -77,13 +79,30 @@ def asked_by(path: str) -> list[str]:
     return ["shared:loading", "shared:device", "shared:tensors"]
 
 
+def marked_files(mark: str, below: Sequence[str] = ("tests",)) -> list[str]:
+    """Files of tests with a mark, in or at these paths, that need no device which compiles."""
+    left_out = {ROOT / folder for folder in NEED_A_COMPILER}
+    files: set[Path] = set()
+    for path in below:
+        root = ROOT / path
+        files |= {root} if root.is_file() else set(root.rglob("test_*.py"))
+    return [
+        str(file.relative_to(ROOT))
+        for file in sorted(files)
+        if f"mark.{mark}" in file.read_text() and not left_out & set(file.parents)
+    ]
+
+
 def selection(paths: Sequence[str]) -> Selection:
     """Tests by configuration; none below a folder that is there itself."""
     found: Selection = {}
     for path in paths:
         for word in asked_by(path):
             configuration, _, test = word.partition(":")
-            if test == "turn" or (ROOT / "tests" / test).exists():
+            there = test == "turn" or (ROOT / "tests" / test).exists()
+            if configuration in MARKS:
+                there = bool(marked_files(configuration, [f"tests/{test}"]))
+            if there:
                 found.setdefault(configuration, set()).add(test)
     for tests in found.values():
         for test in list(tests):

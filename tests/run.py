@@ -23,6 +23,7 @@ from importlib import metadata
 from pathlib import Path
 
 from tests import changed
+from tests.opinfo.worker import ARGUMENTS, DTYPES, LAYOUTS, REFUSALS, TURN
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / ".test-results"
@@ -52,11 +53,8 @@ KERNEL_TESTS = (
 KERNEL_TESTS_BY_DEFAULT = ("tests/distributed/parallelism/test_data_parallel.py",)
 KERNEL_TESTS_IN_FULL = ("tests/distributed/parallelism",)
 
-SWEEP_DTYPES = (
-    "float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool", "complex64",
-    "refusals",  # of every dtype, what CPU does not take
-    "layouts",  # shapes and strides for arguments of every layout
-)  # fmt: skip
+# Beside dtypes what CPU does not take of every dtype, and arguments of every layout.
+SWEEP_DTYPES = (*DTYPES, REFUSALS, LAYOUTS)
 
 COMPILED_DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "bool", "complex64",
@@ -77,37 +75,31 @@ class Stage:
     again: tuple[str, ...] = ()
 
 
-def pytest_stage(configuration: str, marker: str | None) -> Stage:
+def pytest_stage(configuration: str, marker: str | None, tests: Sequence[str] = ()) -> Stage:
+    """Tests in files and folders; by default all that need no device which compiles kernels."""
     selection = ("-m", marker) if marker else ()
-    arguments = ("-m", "pytest", "--configuration", configuration, *selection)
-    if configuration not in ("ocl", "gpu", "clang"):
-        # The host driver compiles no kernels.
-        arguments += ("--ignore=tests/device_kernels", "--ignore=tests/inductor")
+    without = () if tests else tuple(f"--ignore={folder}" for folder in changed.NEED_A_COMPILER)
+    arguments = ("-m", "pytest", "--configuration", configuration, *selection, *without)
     report = f"--junitxml={RESULTS / configuration}.xml"
     again = ("-m", "pytest", "--configuration", configuration, "-q")
     # One more than the processors: many tests wait for processes of their own, or for time.
-    return Stage(configuration, (*arguments, "-q", "-n", str(jobs() + 1), report), again=again)
+    arguments = (*arguments, "-q", "-n", str(jobs() + 1), report, *tests)
+    return Stage(configuration, arguments, again=again)
 
 
-def marked_stage(mark: str) -> Stage:
+def marked_stage(mark: str, below: Sequence[str] = ("tests",)) -> Stage:
     """The tests with a mark; files without it are not imported, which takes long."""
-    stage = pytest_stage(mark, f"{mark} and not slow")
-    folders = {ROOT / name for name in KERNEL_TESTS[:1] + KERNEL_TESTS[3:4]}
-    files = [
-        str(path.relative_to(ROOT))
-        for path in sorted((ROOT / "tests").rglob("test_*.py"))
-        if f"mark.{mark}" in path.read_text() and not folders & set(path.parents)
-    ]
-    arguments = (a for a in stage.arguments if not a.startswith("--ignore"))
-    return replace(stage, arguments=(*arguments, *files))
+    return pytest_stage(mark, f"{mark} and not slow", changed.marked_files(mark, below))
 
 
 def engines_stage(marker: str | None, configuration: str = "ocl") -> Stage:
     """The tests of device kernels and of what uses them, which need a driver that compiles."""
-    stage = pytest_stage(configuration, marker)
     more = KERNEL_TESTS_IN_FULL if marker is None else KERNEL_TESTS_BY_DEFAULT
-    arguments = (*stage.arguments, *KERNEL_TESTS, *more)
-    return replace(stage, arguments=arguments, driver="ocl", needs_kernels=True)
+    return on_ocl(pytest_stage(configuration, marker, (*KERNEL_TESTS, *more)))
+
+
+def on_ocl(stage: Stage) -> Stage:
+    return replace(stage, driver="ocl", needs_kernels=True)
 
 
 def has_clang() -> bool:
@@ -121,30 +113,23 @@ def clang_stages(*tests: str) -> list[Stage]:
     """Tests of kernels of the driver `host`, where this machine has a clang."""
     if not has_clang():
         return []
-    stage = pytest_stage("clang", "not slow")
-    arguments = (*stage.arguments, *tests)
-    return [replace(stage, arguments=arguments, needs_kernels=True, clang=True)]
+    return [replace(pytest_stage("clang", "not slow", tests), needs_kernels=True, clang=True)]
+
+
+def sweep(dtype: str, *options: str) -> tuple[str, ...]:
+    # A turn is short, and what passed before is looked at again.
+    resume = () if dtype == TURN else ("--resume",)
+    command = ("-m", "tests.opinfo.sweep", "--dtype", dtype)
+    return (*command, *options, "--jobs", str(jobs()), *resume)
 
 
 def device_sweep_stage(dtype: str) -> Stage:
-    arguments = ("-m", "tests.opinfo.sweep", "--dtype", dtype, "--driver", "ocl", "--way", "device")
-    arguments = (*arguments, "--jobs", str(jobs()), "--resume")
-    name = f"sweep-{dtype}-ocl-device"
-    return Stage(name, arguments, driver="ocl", needs_kernels=True)
+    arguments = sweep(dtype, "--driver", "ocl", "--way", "device")
+    return on_ocl(Stage(f"sweep-{dtype}-ocl-device", arguments))
 
 
 def sweep_stage(dtype: str, access: str) -> Stage:
-    arguments = ("-m", "tests.opinfo.sweep", "--dtype", dtype, "--access", access)
-    return Stage(f"sweep-{dtype}-{access}", (*arguments, "--jobs", str(jobs()), "--resume"))
-
-
-def turn_stages() -> list[Stage]:
-    """One sample of every operator in one dtype, which differ from commit to commit."""
-    stages = [sweep_stage("turn", "separate"), device_sweep_stage("turn")]
-    return [
-        replace(stage, arguments=tuple(word for word in stage.arguments if word != "--resume"))
-        for stage in stages
-    ]
+    return Stage(f"sweep-{dtype}-{access}", sweep(dtype, "--access", access))
 
 
 def compiled_sweep_stage(
@@ -178,7 +163,8 @@ def default_stages() -> list[Stage]:
         marked_stage("torture"),
         engines_stage("not slow"),
         *clang_stages(*CLANG_DRIVER, *CLANG_KERNELS),
-        *turn_stages(),
+        sweep_stage(TURN, "separate"),
+        device_sweep_stage(TURN),
     ]
 
 
@@ -194,8 +180,8 @@ def full_stages() -> list[Stage]:
     ]
     for access in ("shared", "separate"):
         stages += [sweep_stage(dtype, access) for dtype in SWEEP_DTYPES]
-    stages += [device_sweep_stage(dtype) for dtype in (*SWEEP_DTYPES, "arguments")]
-    stages += [sweep_stage("arguments", "shared")]
+    stages += [device_sweep_stage(dtype) for dtype in (*SWEEP_DTYPES, ARGUMENTS)]
+    stages += [sweep_stage(ARGUMENTS, "shared")]
     stages += [compiled_sweep_stage(dtype) for dtype in COMPILED_DTYPES]
     return [
         *stages,
@@ -210,16 +196,20 @@ def changed_stages(base: str = "") -> list[Stage]:
     paths = changed.changed_paths(base or "HEAD") or changed.changed_paths(base or "HEAD~1")
     stages: list[Stage] = []
     for configuration, tests in sorted(changed.selection(paths).items()):
-        marker = {"separate": "separate and not slow", "torture": "torture and not slow"}
-        folders = sorted(f"tests/{test}" for test in tests if test != "turn")
-        if folders:
-            stage = pytest_stage(configuration, marker.get(configuration, "not slow"))
-            ignored = [a for a in stage.arguments if not a.startswith("--ignore")]
-            kernels = configuration == "ocl"
-            stage = replace(stage, arguments=(*ignored, *folders), needs_kernels=kernels)
-            stages.append(replace(stage, driver="ocl" if kernels else "host"))
-        if "turn" in tests:
-            stages.append(turn_stages()[configuration == "ocl"])
+        found = sorted(f"tests/{test}" for test in tests if test != TURN)
+        if configuration in changed.MARKS:
+            stages.append(marked_stage(configuration, found))
+            continue
+        on_device = configuration == "ocl"
+        files = [path for path in found if path.endswith(".py")]
+        if folders := [path for path in found if path not in files]:
+            stage = pytest_stage(configuration, "not slow", folders)
+            stages.append(on_ocl(stage) if on_device else stage)
+        if files:  # with all their cases
+            stage = replace(pytest_stage(configuration, None, files), name=f"{configuration}-files")
+            stages.append(on_ocl(stage) if on_device else stage)
+        if TURN in tests:
+            stages.append(device_sweep_stage(TURN) if on_device else sweep_stage(TURN, "separate"))
     return stages
 
 

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.changed import LAYERS, ROOT, asked_by, selection
+from tests.changed import LAYERS, MARKS, ROOT, asked_by, marked_files, selection
 from tests.run import changed_stages
 
 pytestmark = pytest.mark.slow
@@ -28,6 +28,21 @@ def test_layers_and_their_tests_are_there(beginning: str, tests: str) -> None:
     for test in tests.split():
         name = test.partition(":")[2]
         assert name == "turn" or (ROOT / "tests" / name).exists()
+
+
+def test_what_has_no_marked_test_asks_for_none() -> None:
+    assert selection(["csrc/cpu_kernels/operators/activations.cpp"])["shared"] == {"cpu_kernels", "turn"}
+    for mark in MARKS:
+        for file in selection([f"csrc/{name}/x.cpp" for name in ("runtime", "transfer")])[mark]:
+            assert marked_files(mark, [f"tests/{file}"]), file
+
+
+def test_a_changed_test_runs_with_all_its_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = "tests/test_changed.py"  # which is slow as a whole
+    monkeypatch.setattr("tests.changed.changed_paths", lambda base: [path])
+    (stage,) = changed_stages()
+    assert stage.arguments[-1] == path
+    assert "-m" not in stage.arguments[2:]
 
 
 def test_a_kernel_asks_for_device_kernels_and_the_sweep() -> None:

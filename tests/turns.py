@@ -1,7 +1,7 @@
 """What `make test` checks in turn: other cases for every commit, over time all.
 
-A turn's name is the commit's, or what TEST_TURN says, and is printed at the head of each run: with
-it a run is repeated.
+A turn has the name of the commit, or the one in TEST_TURN. The head of each run prints it, and with
+it a run is repeated. Without git and TEST_TURN the name is empty, and the turn always the same.
 """
 
 from __future__ import annotations
@@ -16,10 +16,15 @@ from pathlib import Path
 @cache
 def turn() -> str:
     """The name of this run's turn."""
+    if named := os.environ.get("TEST_TURN"):
+        return named
     command = ["git", "rev-parse", "--short=12", "HEAD"]
     root = Path(__file__).parent
-    answer = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    return os.environ.get("TEST_TURN") or answer.stdout.strip()
+    try:
+        answer = subprocess.run(command, cwd=root, capture_output=True, text=True)
+    except OSError:  # there is no git
+        return ""
+    return answer.stdout.strip()
 
 
 def number_of(text: str) -> int:

@@ -264,6 +264,20 @@ def reason_without_opencl(memory: str = "") -> str | None:
     return f"no OpenCL device on this machine: {found.stdout.strip() or found.stderr.strip()}"
 
 
+def needs_opencl(platform: str, reason: str) -> list[pytest.MarkDecorator]:
+    """Marks of tests of `ocl` that run where what it found has such a text, as a version."""
+    without = reason_without_opencl()
+    return [
+        pytest.mark.ocl_only,
+        pytest.mark.skipif(without is not None, reason=str(without)),
+        pytest.mark.skipif(platform not in ocl.describe(), reason=reason),
+    ]
+
+
+def needs_pocl() -> list[pytest.MarkDecorator]:
+    return needs_opencl("Portable Computing Language", "there is no PoCL here")
+
+
 @functools.cache
 def reason_without_clang() -> str | None:
     """Why the tests of kernels of `host` cannot run here; None if they can."""

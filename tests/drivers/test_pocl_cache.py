@@ -11,18 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from driver_support import OCL, reason_without_opencl
+from driver_support import OCL, needs_pocl
 
-from torch_outboard.drivers import ocl
-
-pytestmark = [
-    pytest.mark.by_turns(4),
-    pytest.mark.ocl_only,
-    pytest.mark.skipif(reason_without_opencl() is not None, reason=str(reason_without_opencl())),
-    pytest.mark.skipif(
-        "Portable Computing Language" not in ocl.describe(), reason="there is no PoCL here"
-    ),
-]
+pytestmark = [pytest.mark.by_turns(4), *needs_pocl()]
 
 # One kernel in a process of its own: PoCL asks for its folder once.
 PROGRAM = """

@@ -11,17 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from driver_support import OCL, reason_without_opencl
-
-from torch_outboard.drivers import ocl
+from driver_support import OCL, needs_opencl
 
 pytestmark = [
     pytest.mark.by_turns(4),
-    pytest.mark.ocl_only,
-    pytest.mark.skipif(reason_without_opencl() is not None, reason=str(reason_without_opencl())),
-    pytest.mark.skipif(
-        "3.0-rc2" not in ocl.describe(), reason="the first OpenCL device is not the packaged PoCL's"
-    ),
+    *needs_opencl("3.0-rc2", "the first OpenCL device is not the packaged PoCL's"),
 ]
 
 QEMU = shutil.which("qemu-x86_64")

@@ -156,6 +156,8 @@ void share_pocl_cache(const std::string& folder);
 // and the options may have kWithoutHeader. "": it needs the header.
 std::string declarations_for(const Device& device, const std::string& text);
 constexpr const char* kWithoutHeader = " -D_OPENCL_H_";
+// Whether names in C have such characters.
+bool is_name_character(char c);
 
 // ---- pocl/front_end.cpp
 

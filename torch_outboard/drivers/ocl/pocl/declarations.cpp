@@ -23,10 +23,6 @@ constexpr const char* kFolder = "/../../pocl_binary_distribution/.libs/share/poc
 constexpr const char* kHeaders[] = {"opencl-c.h", "_clang_opencl.h"};
 constexpr const char* kGuard = "#ifndef _OPENCL_H_";
 
-bool is_name_character(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
-}
-
 // A directive, whose name is empty, or the declaration of a function.
 struct Declaration {
   std::string name;
@@ -128,6 +124,10 @@ Names names_in(std::string_view text) {
 }
 
 }  // namespace
+
+bool is_name_character(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+}
 
 std::string declarations_for(const Device& device, const std::string& text) {
   if (!is_known_pocl(*device.platform)) return "";

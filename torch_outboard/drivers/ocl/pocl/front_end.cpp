@@ -267,7 +267,7 @@ bool build_in_front_end(const Device& device, const std::string& source,
 }
 
 void start_front_end(const Device& device) {
-  if (!device.has_front_end) return;
+  if (!device.has_front_end || g_ended) return;
   FrontEnd& f = front_end();
   const std::unique_lock lock(f.mutex, std::try_to_lock);
   if (lock.owns_lock() && f.process == 0 && !f.given_up) start(f, device);

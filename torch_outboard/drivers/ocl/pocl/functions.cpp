@@ -14,7 +14,6 @@
 // In the first case its own headers are not told, so that calls with vectors of 64 bytes do not
 // compile: processor.cpp sees to it that the packaged PoCL does not come there.
 #include <algorithm>
-#include <cctype>
 #include <iterator>
 
 #include "../ocl.h"
@@ -86,10 +85,7 @@ constexpr const char* kLongTypes[] = {"size_t", "ptrdiff_t", "intptr_t", "uintpt
 // Whether a word of a text begins with a name: float8 names float.
 bool names(const std::string& text, const std::string& name) {
   for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
-    if (at == 0 ||
-        (std::isalnum(static_cast<unsigned char>(text[at - 1])) == 0 && text[at - 1] != '_')) {
-      return true;
-    }
+    if (at == 0 || !is_name_character(text[at - 1])) return true;
   }
   return false;
 }

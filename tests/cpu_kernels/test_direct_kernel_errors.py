@@ -1,0 +1,87 @@
+"""Errors of the typed kernels of csrc/cpu_kernels, which are CPU's, and of mixed devices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+import torch
+
+
+def test_mixed_devices_raise(device: torch.device) -> None:
+    x = torch.ones(3, device=device)
+    for call in (
+        lambda: x + torch.ones(3),
+        lambda: torch.ones(3) + x,
+        lambda: x.add_(torch.ones(3)),
+        lambda: torch.ones(3).add_(x),
+        lambda: torch.add(x, x, out=torch.empty(3)),
+        lambda: torch.exp(x, out=torch.empty(3)),
+        lambda: torch.mm(torch.ones(3, 3, device=device), torch.ones(3, 3)),
+        lambda: torch.where(x > 0, x, torch.ones(3)),
+        lambda: torch.nn.functional.layer_norm(x, (3,), torch.ones(3)),
+    ):
+        with pytest.raises(RuntimeError, match="same device|device"):
+            call()
+    # A zero-dimensional CPU tensor is a number.
+    torch.testing.assert_close((x + torch.tensor(2.0)).cpu(), torch.full((3,), 3.0))
+    torch.testing.assert_close((torch.tensor(2.0) * x).cpu(), torch.full((3,), 2.0))
+
+
+def test_two_devices_do_not_mix(device: torch.device, device_module: object) -> None:
+    if device_module.device_count() < 2:
+        pytest.skip("one device")
+    x = torch.ones(3, device=device)
+    y = torch.ones(3, device=torch.device(device.type, 1))
+    with pytest.raises(RuntimeError, match="same device"):
+        x + y
+    # The result lies where the operands lie, whatever device is current.
+    assert (y * y).device.index == 1
+    assert (y.sum()).device.index == 1
+    torch.testing.assert_close((y @ y).cpu(), torch.tensor(3.0))
+
+
+ERRORS: dict[str, Callable[[str | torch.device], object]] = {
+    "broadcast": lambda d: torch.ones(3, device=d) + torch.ones(4, device=d),
+    "in-place broadcast": lambda d: torch.ones(3, device=d).add_(torch.ones(2, 3, device=d)),
+    "in-place dtype": lambda d: torch.ones(3, dtype=torch.int64, device=d).mul_(0.5),
+    "in-place division": lambda d: torch.ones(3, dtype=torch.int64, device=d).div_(2),
+    "internal overlap": lambda d: torch.ones(1, device=d).expand(3).add_(1),
+    "partial overlap": lambda d: (lambda t: torch.exp(t[:-1], out=t[1:]))(torch.ones(4, device=d)),
+    "in-place overlap": lambda d: (lambda t: t[1:].add_(t[:-1]))(torch.ones(4, device=d)),
+    "out dtype": lambda d: torch.exp(
+        torch.ones(3, device=d), out=torch.empty(3, dtype=torch.int64, device=d)
+    ),
+    "mm shapes": lambda d: torch.mm(torch.ones(2, 3, device=d), torch.ones(2, 3, device=d)),
+    "mm dtypes": lambda d: torch.mm(
+        torch.ones(2, 2, device=d), torch.ones(2, 2, dtype=torch.float64, device=d)
+    ),
+    "mm out dtype": lambda d: torch.mm(
+        torch.ones(2, 2, device=d),
+        torch.ones(2, 2, device=d),
+        out=torch.empty(2, 2, dtype=torch.float64, device=d),
+    ),
+    "sum dimension": lambda d: torch.ones(2, device=d).sum(3),
+    "subtraction of bools": lambda d: (
+        torch.ones(2, device=d) > 0
+        and torch.ones(2, dtype=torch.bool, device=d) - torch.ones(2, dtype=torch.bool, device=d)
+    ),
+    "softmax of integers": lambda d: torch.softmax(torch.ones(2, dtype=torch.int64, device=d), 0),
+    "fill out of range": lambda d: torch.ones(2, dtype=torch.uint8, device=d).fill_(300),
+    "nll target": lambda d: torch.nn.functional.nll_loss(
+        torch.ones(2, 3, device=d), torch.tensor([0, 5], device=d)
+    ),
+    "mask dtype": lambda d: torch.ones(2, device=d).masked_fill_(torch.ones(2, device=d), 1),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_are_those_of_the_cpu(name: str, device: torch.device) -> None:
+    with pytest.raises(Exception) as expected:
+        ERRORS[name]("cpu")
+    with pytest.raises(expected.type) as actual:
+        ERRORS[name](device)
+    numbers = re.compile(r"\d+")
+    beginning = numbers.sub("", str(expected.value))[:40]
+    assert numbers.sub("", str(actual.value))[:40] == beginning
