@@ -31,7 +31,8 @@ def test_layers_and_their_tests_are_there(beginning: str, tests: str) -> None:
 
 
 def test_what_has_no_marked_test_asks_for_none() -> None:
-    assert selection(["csrc/cpu_kernels/operators/activations.cpp"])["shared"] == {"cpu_kernels", "turn"}
+    of_kernels = selection(["csrc/cpu_kernels/operators/activations.cpp"])
+    assert of_kernels == {"shared": {"cpu_kernels", "turn"}, "separate": {"cpu_kernels"}}
     for mark in MARKS:
         for file in selection([f"csrc/{name}/x.cpp" for name in ("runtime", "transfer")])[mark]:
             assert marked_files(mark, [f"tests/{file}"]), file
