@@ -1,6 +1,6 @@
-"""Which tests a change can touch, by the layer that it lies in: `make test-changed`.
+"""The tests of `make test-changed`: those of the layers that a change is in.
 
-What a layer's tests find first runs here; what only others could notice is left to `make test`.
+`make test` runs the tests of the layers above as well.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Of a configuration its folders and files of tests; "turn" is the sweep of that name.
+# Folders and files of tests by configuration; "turn" is the sweep of that name.
 Selection = dict[str, set[str]]
 
-# The first row whose beginning a path has says what runs, as configuration:test.
+# Prefix of a path, and its tests as configuration:test. The first match holds.
 LAYERS: tuple[tuple[str, str], ...] = (
     ("csrc/runtime/", "shared:runtime shared:drivers shared:transfer separate:runtime "
      "torture:runtime ocl:device_kernels/programs"),
@@ -60,7 +60,7 @@ def changed_paths(base: str) -> list[str]:
 
 
 def asked_by(path: str) -> list[str]:
-    """What a changed file asks for, as configuration:test; nothing is nobody's."""
+    """Tests of a changed file, as configuration:test."""
     if path.startswith("tests/"):
         name = path.removeprefix("tests/")
         top = name.partition("/")[0]

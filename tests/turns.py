@@ -1,4 +1,4 @@
-"""What `make test` checks in turn: other cases for every commit, over time all.
+"""Choice of the cases that `make test` runs in turn: a different part for every commit.
 
 A turn has the name of the commit, or the one in TEST_TURN. The head of each run prints it, and with
 it a run is repeated. Without git and TEST_TURN the name is empty, and the turn always the same.

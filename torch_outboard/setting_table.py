@@ -268,8 +268,8 @@ TABLE = (
     Setting(
         "OUTBOARD_OCL_COMPILER_PROCESS",
         "flag",
-        "`0`: the packaged PoCL compiles in this process alone; `1`: another process helps where "
-        "there are two processors",
+        "`0`: the packaged PoCL compiles in this process; `1`: its front end runs in a second "
+        "process, if the machine has two cores",
         "`1`",
         driver="ocl",
     ),

@@ -227,7 +227,7 @@ std::string value_to_mask_text(ScalarType from, ScalarType compared, int width,
 
 namespace {
 
-// With {w} for the width of a vector, {n} for "_8" where that is 8. Of scalars, both are "".
+// {w} is the vector width, {n} the same with an underscore ("_8"). Both are "" for scalars.
 constexpr const char* kBfloat16 = R"(
 static inline ushort{w} ob_bfloat16{n}(float{w} value) {
   const uint{w} bits = __builtin_astype(value, uint{w});
@@ -295,7 +295,7 @@ std::string of_width(std::string text, int width) {
   return text;
 }
 
-// Whether a call of the function, or what could become one, is in a text.
+// Whether a source calls a function, or a macro of it does.
 bool calls(const std::string& text, const std::string& name) {
   return text.find(name + "(") != std::string::npos;
 }

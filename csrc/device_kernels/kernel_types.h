@@ -67,8 +67,8 @@ OUTBOARD_API std::string mask_to_value_text(at::ScalarType compared, at::ScalarT
 OUTBOARD_API std::string value_to_mask_text(at::ScalarType from, at::ScalarType compared, int width,
                                             const std::string& value);
 
-// The text of a program with those functions before it that the texts above call in it. A front end
-// takes as long for them as for a small kernel.
+// A program's source behind the definitions of those functions that the expressions above call in
+// it. Without the others the front end takes a fifth less time for a small kernel.
 OUTBOARD_API std::string with_type_functions(const std::string& text);
 
 // Adds a scalar as an argument of type value_type(dtype). Raises RuntimeError where the value does

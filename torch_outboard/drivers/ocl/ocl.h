@@ -161,12 +161,13 @@ bool is_name_character(char c);
 
 // ---- pocl/front_end.cpp
 
-// Whether there is a processor for another process.
+// True if this process may use two or more cores.
 bool front_end_helps();
-// Has a source built into PoCL's cache by another process. False if there is none, or it failed.
+// Builds a source into PoCL's cache in the process pocl_front_end. False if that is not running or
+// does not answer.
 bool build_in_front_end(const Device& device, const std::string& source,
                         const std::string& options);
-// Starts the other process unless there is one.
+// Starts pocl_front_end unless it is running.
 void start_front_end(const Device& device);
 void stop_front_end() noexcept;
 

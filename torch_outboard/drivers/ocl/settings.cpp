@@ -10,8 +10,8 @@
 // - OUTBOARD_OCL_PROCESSOR: LLVM's name of the processor that the packaged PoCL compiles for; by
 //   default the one that it finds, or the nearest that its compiler knows. `unknown`: as if it had
 //   found none.
-// - OUTBOARD_OCL_COMPILER_PROCESS: 0: the packaged PoCL compiles in this process alone. By default
-//   another process helps where there are two processors.
+// - OUTBOARD_OCL_COMPILER_PROCESS: 0: the packaged PoCL compiles in this process. By default its
+//   front end runs in a second process, if the machine has two cores.
 // - OUTBOARD_OCL_EVENTS: for tests; each command has an event (each), or events are made when
 //   one is asked for (late). By default late on all but processors.
 #include <common/settings.h>

@@ -1,14 +1,16 @@
 // PoCL's front end in a process of its own.
 //
-// PoCL compiles in two halves: clBuildProgram turns a source into LLVM's code, and the first launch
-// of a kernel turns that into machine code, on a thread of PoCL's. One lock of the process is held
-// in both, so that one processor works and the others wait. Both halves leave their results in
-// PoCL's cache. So another process builds a source first, meanwhile launches before it are compiled
-// in this one, and then this process builds it, too, and finds it in the cache: whatever the other
-// process does, programs and errors are this one's.
+// PoCL compiles in two steps. clBuildProgram (the front end) turns a source into LLVM IR; the first
+// launch of a kernel generates machine code, on a thread of PoCL. Both steps hold one lock of the
+// process and write their results to PoCL's disk cache. With one process, one core compiles.
 //
-// The other process is this library in the program `pocl_front_end`. It starts after the first
-// build that took long, ends when it was asked for nothing for a while, and starts again.
+// The program `pocl_front_end` loads this library and runs the front end into the same cache, while
+// this process generates code for earlier launches. This process then builds the same source and
+// finds it in the cache. Programs and errors always come from this process, so a failure of the
+// other one costs time alone.
+//
+// pocl_front_end starts after the first slow build. It exits after 10 s without a request, and
+// starts again after the next slow build.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -26,7 +28,7 @@
 
 #include "../ocl.h"
 
-extern char** environ;  // NOLINT: POSIX declares it nowhere
+extern char** environ;  // NOLINT: no header of POSIX declares it
 
 namespace ocl {
 namespace {
@@ -34,7 +36,7 @@ namespace {
 constexpr const char* kProgram = "/pocl_front_end";  // beside this library
 
 constexpr int kIdleMilliseconds = 10'000;
-// No source takes as long; a process that does is stopped and not started again.
+// A process that does not answer in time is killed and not started again.
 constexpr int kAnswerMilliseconds = 120'000;
 
 constexpr char kReady = 'r';
@@ -46,7 +48,7 @@ struct Request {
   uint64_t options_bytes;
 };
 
-// Whether `file` can be read before `milliseconds` have passed. The other end may have gone.
+// Polls a socket. True if it has data or its peer has closed it.
 bool wait_readable(int file, int milliseconds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
   pollfd waiting = {file, POLLIN, 0};
@@ -86,10 +88,10 @@ bool receive_all(int file, void* data, size_t bytes) {
 
 struct FrontEnd {
   std::mutex mutex;
-  pid_t process = 0;  // 0: none, or it has ended and its end was seen
-  pid_t parent = 0;   // another after a fork
-  int socket = -1;    // -1: nothing more is asked
-  bool ready = false;
+  pid_t process = 0;   // 0: none
+  pid_t parent = 0;    // differs from getpid() in a child of a fork
+  int socket = -1;     // -1: closed
+  bool ready = false;  // has sent kReady
   bool given_up = false;
 };
 
@@ -107,7 +109,7 @@ std::string own_folder() {
   return path.substr(0, path.rfind('/'));
 }
 
-// The environment with PoCL alone, and with the cache of this process.
+// The environment of this process, with PoCL as the only OpenCL library and its cache folder.
 std::vector<std::string> environment_for(const Device& device) {
   std::vector<std::string> all = {"OUTBOARD_OCL_LIBRARY=" + device.platform->library,
                                   "POCL_CACHE_DIR=" + pocl_cache_folder()};
@@ -127,7 +129,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return pointers;
 }
 
-// Returns 0 or why there is no process. `socket` becomes its standard input.
+// Returns 0 or an errno value. `socket` becomes the standard input of the process.
 int spawn(const Device& device, int socket, pid_t& process) {
   const std::string folder = own_folder();
   std::vector<std::string> arguments = {folder + kProgram, folder + "/libob_ocl.so"};
@@ -154,7 +156,7 @@ int spawn(const Device& device, int socket, pid_t& process) {
   return error;
 }
 
-// The caller holds the mutex, here and below. The process ends when it reads the end.
+// Closes the connection, at which the process exits. The caller holds the mutex, here and below.
 void hang_up(FrontEnd& f) {
   if (f.socket >= 0) {
     shutdown(f.socket, SHUT_RDWR);  // children of a fork have it, too
@@ -164,7 +166,7 @@ void hang_up(FrontEnd& f) {
   f.ready = false;
 }
 
-// Waits for the end of the process. One that fails once would fail again.
+// Waits for the exit of the process. After a failure none is started again.
 void reap(FrontEnd& f, pid_t process) {
   siginfo_t info = {};
   while (waitid(P_PID, static_cast<id_t>(process), &info, WEXITED | WNOWAIT) != 0) {
@@ -221,7 +223,7 @@ void build_for_cache(const Device& device, const std::string& source, const std:
   cl_int code = CL_SUCCESS;
   cl_program program = api.clCreateProgramWithSource(device.context, 1, texts, nullptr, &code);
   if (code != CL_SUCCESS) return;
-  // What does not compile is told by the process that asked.
+  // The process that asked builds the source as well and reports its errors.
   api.clBuildProgram(program, 1, &device.id, options.c_str(), nullptr, nullptr);
   api.clReleaseProgram(program);
 }
@@ -257,7 +259,7 @@ bool build_in_front_end(const Device& device, const std::string& source,
                         const std::string& options) {
   if (!device.has_front_end) return false;
   FrontEnd& f = front_end();
-  // A thread that comes while another one's source is built builds itself.
+  // If another thread waits for the process, this one builds in its own.
   const std::unique_lock lock(f.mutex, std::try_to_lock);
   if (!lock.owns_lock() || !is_ready(f)) return false;
   if (ask(f, source, options)) return true;
@@ -283,7 +285,7 @@ void stop_front_end() noexcept {
 
 }  // namespace ocl
 
-// The whole of the program pocl_front_end: serves requests from standard input until its end.
+// The main function of pocl_front_end: serves requests from standard input until it is closed.
 // Returns the exit status.
 extern "C" __attribute__((visibility("default"))) int ob_ocl_serve_front_end() {
   try {

@@ -79,10 +79,10 @@ constexpr const char* kAfter = R"(
 
 constexpr const char* kTypes[] = {"char", "uchar", "short", "ushort", "int",
                                   "uint", "long",  "ulong", "float",  "double"};
-// Names of the longest integers as well.
+// Typedefs of long or ulong.
 constexpr const char* kLongTypes[] = {"size_t", "ptrdiff_t", "intptr_t", "uintptr_t"};
 
-// Whether a word of a text begins with a name: float8 names float.
+// Whether an identifier of a source begins with a name, as float8 with float.
 bool names(const std::string& text, const std::string& name) {
   for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
     if (at == 0 || !is_name_character(text[at - 1])) return true;
@@ -90,7 +90,7 @@ bool names(const std::string& text, const std::string& name) {
   return false;
 }
 
-// The text before a source with vectors.
+// The definitions of vload and vstore for a source; "" if it uses neither.
 std::string vectors_for(const std::string& text) {
   if (text.find("vload") == std::string::npos && text.find("vstore") == std::string::npos) {
     return "";
