@@ -79,7 +79,7 @@ COMMON_SOURCES = {
     "riscv": ("common", "queues", "compiler", "settings"),
 }
 # Programs of drivers, each of one file that `driver_sources` leaves out.
-PROGRAMS = {"ocl/pocl_front_end": "ocl/pocl/front_end_program.c"}
+PROGRAMS = {"ocl/pocl_compiler": "ocl/pocl/compiler_program.c"}
 SOURCES_PER_UNIT = 5
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-deprecated-declarations"]
 
@@ -361,7 +361,7 @@ def requirements(pytorch: str) -> list[str]:
 def build_program(source: Path, target: Path) -> None:
     """Builds a program of a driver."""
     compiler = os.environ.get("CC", "cc").split()
-    flags = ["-std=c11", "-O2", "-g", *WARNINGS]
+    flags = ["-std=c11", "-O2", "-g", *WARNINGS, "-rdynamic"]
     subprocess.run([*compiler, *flags, str(source), "-o", str(target), "-ldl"], check=True)
 
 

@@ -266,11 +266,12 @@ TABLE = (
         driver="ocl",
     ),
     Setting(
-        "OUTBOARD_OCL_COMPILER_PROCESS",
-        "flag",
-        "`0`: the packaged PoCL compiles in this process; `1`: its front end runs in a second "
-        "process, if the machine has two cores",
-        "`1`",
+        "OUTBOARD_OCL_COMPILER_PROCESSES",
+        "whole",
+        "most processes that compile for the packaged PoCL, of which there are no more than cores; "
+        "`0`, or one core: this process compiles",
+        "4",
+        high=64,
         driver="ocl",
     ),
     Setting(

@@ -289,7 +289,7 @@ void fill_properties(const Candidate& candidate, const Settings& settings, const
   const char* cache = std::getenv("POCL_KERNEL_CACHE");
   if (is_known_pocl(*device.platform) && (cache == nullptr || std::strcmp(cache, "0") != 0)) {
     p.features |= OB_FEATURE_COMPILER_CACHE;
-    device.has_front_end = settings.compiler_process && front_end_helps();
+    device.compilers = compiler_limit(settings);
   }
   if (device.host_memory_is_device_memory) p.features |= OB_FEATURE_HOST_MEMORY_IS_DEVICE_MEMORY;
   p.subgroup_size = masked(settings, "subgroups") ? 0 : find_subgroup_size(candidate);

@@ -19,7 +19,7 @@
  *   pocl/cache.cpp      where PoCL keeps what it compiles
  *   pocl/cache_limit.cpp  how much of it
  *   pocl/declarations.cpp  the declarations that a source needs
- *   pocl/front_end.cpp  a process that builds sources while this one compiles kernels
+ *   pocl/compiler_*     processes that compile for PoCL
  *
  * Functions that stand in the table have the contract's names and are described there. Failures and
  * settings are those of drivers/common.
@@ -30,6 +30,7 @@
 #include <common/failure.h>
 #include <outboard/driver.h>
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <map>
@@ -65,7 +66,7 @@ struct Settings {
   std::string events;                // "": by device; each, late
   uint64_t memory_bytes = 0;         // of each device; 0: by device
   uint64_t copies = 1;
-  bool compiler_process = true;
+  uint64_t compiler_processes = 4;
 };
 
 // Throws at a value that makes no sense.
@@ -159,18 +160,6 @@ constexpr const char* kWithoutHeader = " -D_OPENCL_H_";
 // Whether names in C have such characters.
 bool is_name_character(char c);
 
-// ---- pocl/front_end.cpp
-
-// True if this process may use two or more cores.
-bool front_end_helps();
-// Builds a source into PoCL's cache in the process pocl_front_end. False if that is not running or
-// does not answer.
-bool build_in_front_end(const Device& device, const std::string& source,
-                        const std::string& options);
-// Starts pocl_front_end unless it is running.
-void start_front_end(const Device& device);
-void stop_front_end() noexcept;
-
 // ---- device.cpp
 
 // What NVIDIA's platform is called.
@@ -203,7 +192,7 @@ struct Device {
   uint32_t nvidia_version = 0;  // of the instructions, as in sm_90; 0: another maker's
   std::string no_code_reason;   // "": programs can be built
   Processor processor;
-  bool has_front_end = false;  // in a process of its own; see pocl/front_end.cpp
+  size_t compilers = 0;  // most processes; see pocl/compiler_processes.cpp
   ob_device_properties properties = {};
 
   // memory.cpp
@@ -293,6 +282,41 @@ class EventReference {
   const OpenCL* api_ = nullptr;
   cl_event event_ = nullptr;
 };
+
+// ---- pocl/compiler_processes.cpp
+
+// How many processes may compile: as many as cores, and no more than the setting; 0 with one core.
+size_t compiler_limit(const Settings& settings);
+
+// A source that was built in a process pocl_compiler.
+struct CompilerSource {
+  uint64_t number;
+  std::string text;
+  std::string options;
+};
+// NULL if there is no such process, or it does not answer.
+std::shared_ptr<const CompilerSource> build_in_compiler(const Device& device,
+                                                        const std::string& text,
+                                                        const std::string& options);
+
+// What the code of a kernel depends on, and what a launch needs.
+struct CompiledLaunch {
+  std::string kernel;
+  // Bytes of each argument of clSetKernelArg; negative where the value is NULL.
+  std::vector<int32_t> arguments;
+  uint32_t dimensions = 0;
+  std::array<size_t, 3> global = {};
+  std::array<size_t, 3> local = {};
+};
+// An event that completes when PoCL's cache has the code, or the process failed; none if there is
+// no process.
+EventReference compile_for_launch(const Device& device,
+                                  const std::shared_ptr<const CompilerSource>& source,
+                                  const CompiledLaunch& launch);
+
+// Starts the first process unless it is running.
+void start_compilers(const Device& device);
+void stop_compilers() noexcept;
 
 }  // namespace ocl
 

@@ -33,6 +33,7 @@ using cl_event_callback = void (*)(cl_event, cl_int, void*);
 enum : cl_int {
   CL_SUCCESS = 0,
   CL_COMPLETE = 0, /* of an event; others are positive before the end, negative after a failure */
+  CL_RUNNING = 1,  /* of an event: its command has begun */
   CL_DEVICE_NOT_FOUND = -1,
   CL_DEVICE_NOT_AVAILABLE = -2,
   CL_COMPILER_NOT_AVAILABLE = -3,

@@ -14,10 +14,13 @@ struct ob_program_t {
   cl_program program = nullptr;
   std::mutex mutex;
   std::vector<unsigned char> binary;  // what program_binary told the size of
+  // In pocl_compiler; NULL if it was not built there.
+  std::shared_ptr<const ocl::CompilerSource> source;
 };
 
 struct ob_kernel_t {
-  ob_kernel_t(ocl::Device& device, cl_program program, std::string name);
+  ob_kernel_t(ocl::Device& device, cl_program program, std::string name,
+              std::shared_ptr<const ocl::CompilerSource> source = nullptr);
   ob_kernel_t(const ob_kernel_t&) = delete;
   ob_kernel_t& operator=(const ob_kernel_t&) = delete;
   ~ob_kernel_t() { device.api->clReleaseKernel(kernel); }
@@ -42,10 +45,13 @@ struct ob_kernel_t {
   std::string name;
   std::vector<Argument> arguments;  // for one thread at a time, as the kernel
   uint64_t releases = 0;            // of the device's memory, when they were set
+  const std::shared_ptr<const ocl::CompilerSource> source;  // of the program
+  std::vector<std::array<size_t, 3>> local_sizes;  // that it was launched with, if it has a source
 };
 
-ob_kernel_t::ob_kernel_t(ocl::Device& device, cl_program program, std::string name)
-    : device(device), program(program), name(std::move(name)) {
+ob_kernel_t::ob_kernel_t(ocl::Device& device, cl_program program, std::string name,
+                         std::shared_ptr<const ocl::CompilerSource> source)
+    : device(device), program(program), name(std::move(name)), source(std::move(source)) {
   cl_int code = CL_SUCCESS;
   kernel = device.api->clCreateKernel(program, this->name.c_str(), &code);
   if (code == CL_INVALID_KERNEL_NAME) {
@@ -151,7 +157,7 @@ void compile_for_sm_90a(Device& device, ob_program_t& built, const std::string& 
 }
 
 ob_program build_source(Device& device, const std::string& text, const std::string& options) {
-  const bool built_before = build_in_front_end(device, text, options);
+  auto source = build_in_compiler(device, text, options);
   const auto begin = std::chrono::steady_clock::now();
   const char* texts[] = {text.c_str()};
   cl_int code = CL_SUCCESS;
@@ -159,9 +165,10 @@ ob_program build_source(Device& device, const std::string& text, const std::stri
       device.api->clCreateProgramWithSource(device.context, 1, texts, nullptr, &code);
   check(code, "clCreateProgramWithSource");
   std::unique_ptr<ob_program_t> built(build(device, created, options.c_str(), "The source"));
-  if (!built_before && std::chrono::steady_clock::now() - begin > kBuildFromCache) {
-    start_front_end(device);
+  if (source == nullptr && std::chrono::steady_clock::now() - begin > kBuildFromCache) {
+    start_compilers(device);
   }
+  built->source = std::move(source);
   if ((device.properties.features & OB_FEATURE_WARPGROUPS) != 0 &&
       text.find(kOnlySm90a) != std::string::npos) {
     try {
@@ -253,6 +260,40 @@ void set_arguments(ob_kernel kernel, const ob_launch* launch) {
              kernel->name.c_str(), argument.kind);
     }
   }
+}
+
+CompiledLaunch describe(const ob_kernel_t& kernel, const ob_launch& launch) {
+  CompiledLaunch described;
+  described.kernel = kernel.name;
+  described.dimensions = launch.dimensions;
+  std::copy_n(launch.global, launch.dimensions, described.global.begin());
+  std::copy_n(launch.local, launch.dimensions, described.local.begin());
+  for (uint32_t i = 0; i < launch.argument_count; ++i) {
+    const ob_argument& argument = *ob_argument_of(&launch, i);
+    if (argument.kind == OB_ARGUMENT_ADDRESS) {
+      described.arguments.push_back(-static_cast<int32_t>(sizeof(cl_mem)));
+      if (kernel.device.memory == MemoryKind::kHandles) {
+        described.arguments.push_back(sizeof(cl_ulong));
+      }
+    } else {
+      const auto bytes = static_cast<int32_t>(argument.size);
+      described.arguments.push_back(argument.kind == OB_ARGUMENT_LOCAL ? -bytes : bytes);
+    }
+  }
+  return described;
+}
+
+// Before the first launch of a kernel with a local size: the event that it has to wait for, if any.
+EventReference compiled_elsewhere(ob_kernel_t& kernel, const ob_launch& launch) {
+  if (kernel.source == nullptr) return {};
+  std::array<size_t, 3> local = {};
+  std::copy_n(launch.local, launch.dimensions, local.begin());
+  if (std::find(kernel.local_sizes.begin(), kernel.local_sizes.end(), local) !=
+      kernel.local_sizes.end()) {
+    return {};
+  }
+  kernel.local_sizes.push_back(local);
+  return compile_for_launch(kernel.device, kernel.source, describe(kernel, launch));
 }
 
 }  // namespace
@@ -348,7 +389,7 @@ ob_status program_release(ob_program program) {
 }
 
 ob_status kernel_create(ob_program program, const char* name, ob_kernel* kernel) {
-  *kernel = new ob_kernel_t(program->device, program->program, name);
+  *kernel = new ob_kernel_t(program->device, program->program, name, program->source);
   return OB_OK;
 }
 
@@ -416,12 +457,15 @@ ob_status launch(ob_queue queue, const ob_launch* launch) {
   }
   const OpenCL* api = queue->device.api;
   const cl_uint dimensions = launch->dimensions;
+  const EventReference compiled = compiled_elsewhere(*kernel, *launch);
   try {
     enqueue(
         queue, "clEnqueueNDRangeKernel",
         [=, own = std::move(captured)](cl_command_queue commands, cl_event* event) {
+          const cl_event before = compiled.get();
           return api->clEnqueueNDRangeKernel(commands, kernel->kernel, dimensions, nullptr,
-                                             global.data(), local.data(), 0, nullptr, event);
+                                             global.data(), local.data(), before != nullptr,
+                                             before != nullptr ? &before : nullptr, event);
         },
         timed);
   } catch (Failure& failure) {

@@ -10,8 +10,9 @@
 // - OUTBOARD_OCL_PROCESSOR: LLVM's name of the processor that the packaged PoCL compiles for; by
 //   default the one that it finds, or the nearest that its compiler knows. `unknown`: as if it had
 //   found none.
-// - OUTBOARD_OCL_COMPILER_PROCESS: 0: the packaged PoCL compiles in this process. By default its
-//   front end runs in a second process, if the machine has two cores.
+// - OUTBOARD_OCL_COMPILER_PROCESSES: how many processes compile for the packaged PoCL, 0 to 64; 4
+// by
+//   default, never more than cores. 0, or one core: this process compiles.
 // - OUTBOARD_OCL_EVENTS: for tests; each command has an event (each), or events are made when
 //   one is asked for (late). By default late on all but processors.
 #include <common/settings.h>
@@ -49,7 +50,7 @@ Settings read_settings() {
   settings.mask = list_setting("OUTBOARD_OCL_MASK");
   settings.processor = text_setting("OUTBOARD_OCL_PROCESSOR");
   settings.events = choice_setting("OUTBOARD_OCL_EVENTS", {"each", "late"});
-  settings.compiler_process = choice_setting("OUTBOARD_OCL_COMPILER_PROCESS", {"0", "1"}) != "0";
+  settings.compiler_processes = number_setting("OUTBOARD_OCL_COMPILER_PROCESSES", 0, 64, 4);
   for (const std::string& name : settings.mask) {
     check_choice("OUTBOARD_OCL_MASK", name, {"float16", "float64", "subgroups", "matrix_units"});
   }

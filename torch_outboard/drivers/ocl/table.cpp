@@ -31,7 +31,7 @@ ob_status finalize() {
     }
   }
   g_ended = true;
-  stop_front_end();
+  stop_compilers();
   stop_workers();
   remove_temporary_pocl_cache();
   if (failure) std::rethrow_exception(failure);

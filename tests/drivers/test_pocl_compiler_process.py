@@ -1,4 +1,4 @@
-"""A process of its own that builds sources for PoCL while this one compiles kernels."""
+"""Processes that compile for PoCL beside this one."""
 
 from __future__ import annotations
 
@@ -17,20 +17,24 @@ pytestmark = [pytest.mark.by_turns(3), *needs_pocl()]
 
 # What a process knows that runs the code of a test.
 PRELUDE = """
-import json, os, signal, struct, sys, time
+import ctypes, json, os, signal, struct, sys, time
 from torch_outboard.drivers import contract, ocl
-from torch_outboard.drivers.client import Client, DriverError
+from torch_outboard.drivers.client import Client, DriverError, Local
 
-def other_process():
+def other_processes():
+    found = []
     for process in filter(str.isdigit, os.listdir("/proc")):
         try:
             name, _, rest = open(f"/proc/{process}/stat").read().rpartition(")")
         except OSError:
             continue
         state, parent = rest.split()[:2]
-        if name.endswith("(pocl_front_end") and int(parent) == os.getpid() and state != "Z":
-            return int(process)
-    return None
+        if name.endswith("(pocl_compiler") and int(parent) == os.getpid() and state != "Z":
+            found.append(int(process))
+    return found
+
+def other_process():
+    return next(iter(other_processes()), None)
 
 def wait_for(condition):
     end = time.monotonic() + 60
@@ -49,18 +53,43 @@ def is_idle(process):
     time.sleep(0.3)
     return processor_seconds(process) == before
 
-def run(number):
-    queue, address = driver.queue_create(0), driver.allocate(0, 256)
-    driver.write(queue, address, bytes(256))
+def build(number):
     # Many functions, so that a build takes longer than one from the cache.
+    offset = "ulong offset, " if os.environ.get("OUTBOARD_OCL_MEMORY") == "handles" else ""
     source = "".join(
-        f"__kernel void f{i}(__global float *x) {{ x[get_global_id(0)] = exp2({number}.0f) "
-        f"+ {i} * pow(x[0], sin(x[1])); }}"
-        for i in range(200)
+        f"__kernel void f{i}(__global float *x, {offset}int n, __local float *shared) {{"
+        f"  shared[get_local_id(0)] = exp2({number}.0f) + {i} * pow(x[4], sin(x[5]));"
+        f"  if (n == 4) x[get_global_id(0)] = shared[get_local_id(0)]; }}"
+        for i in range(100)
     )
-    kernel = driver.kernel_create(driver.program_build(0, source), "f0")
-    driver.launch(queue, kernel, [4], [4], address)
+    return driver.program_build(0, source)
+
+def launch(queue, program, i, address):
+    kernel = driver.kernel_create(program, f"f{i}")
+    driver.launch(queue, kernel, [4], [4], address, ctypes.c_int32(4), Local(16))
+
+def new_memory(queue):
+    address = driver.allocate(0, 256)
+    driver.write(queue, address, bytes(256))
+    return address
+
+def run(number):
+    queue = driver.queue_create(0)
+    address = new_memory(queue)
+    launch(queue, build(number), 0, address)
     assert struct.unpack("4f", driver.read(queue, address, 16)) == (2.0 ** number,) * 4
+
+def launch_kernels(number, count):
+    # One launch of each of `count` kernels. Returns a function that checks their results.
+    queue, program = driver.queue_create(0), build(number)
+    addresses = [new_memory(queue) for _ in range(count)]
+    for i, address in enumerate(addresses):
+        launch(queue, program, i, address)
+    def check():
+        for i, address in enumerate(addresses):
+            values = struct.unpack("4f", driver.read(queue, address, 16))
+            assert values == (2.0 ** number + i,) * 4, (i, values)  # pow(0, sin(0)) is 1
+    return check
 
 driver = Client(contract.load(ocl.library_path()))
 driver.initialize()
@@ -155,6 +184,58 @@ assert other_process() == helper
 
 
 @needs_two
+@pytest.mark.parametrize("memory", ["shared", "coarse", "handles"])
+def test_code_of_launches_is_generated_there(tmp_path: Path, memory: str) -> None:
+    found = run(
+        tmp_path,
+        """
+run(1)
+wait_for(lambda: is_idle(other_process()))
+before = time.process_time()
+launch_kernels(2, 12)()
+print(json.dumps({
+    "own": time.process_time() - before,
+    "others": sum(map(processor_seconds, other_processes())),
+}))
+""",
+        OUTBOARD_OCL_MEMORY=memory,
+    )
+    assert isinstance(found["own"], float)
+    assert isinstance(found["others"], float)
+    assert found["own"] < found["others"] / 2, found
+
+
+@needs_two
+def test_more_processes_start_when_none_is_free(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+run(1)
+wait_for(lambda: is_idle(other_process()))
+check = launch_kernels(2, 30)
+wait_for(lambda: len(other_processes()) >= 2)
+check()
+""",
+    )
+
+
+@needs_two
+def test_launches_end_when_the_processes_failed(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+run(1)
+wait_for(lambda: is_idle(other_process()))
+check = launch_kernels(2, 30)
+for process in other_processes():
+    os.kill(process, signal.SIGKILL)
+check()
+assert other_process() is None
+""",
+    )
+
+
+@needs_two
 def test_this_process_builds_when_it_failed(tmp_path: Path) -> None:
     run(
         tmp_path,
@@ -190,7 +271,7 @@ assert other_process() not in (helper, None)
 @pytest.mark.parametrize(
     ("code", "settings"),
     [
-        ("", {"OUTBOARD_OCL_COMPILER_PROCESS": "0"}),
+        ("", {"OUTBOARD_OCL_COMPILER_PROCESSES": "0"}),
         ("", {"POCL_KERNEL_CACHE": "0"}),  # nothing would be found
         ("os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n", {}),
     ],

@@ -1,0 +1,327 @@
+// Processes that compile for PoCL beside this one.
+//
+// PoCL compiles in two steps. clBuildProgram (the front end) turns a source into LLVM IR; the first
+// launch of a kernel with a local size generates machine code, on a thread of PoCL. Both steps hold
+// one lock of the process and write their results to PoCL's disk cache. With one process, one core
+// compiles.
+//
+// The program `pocl_compiler` loads this library and compiles into the same cache:
+// - build_in_compiler waits until a source is built there. This process then builds it as well and
+//   finds it in the cache.
+// - compile_for_launch returns an event that completes when the code of a kernel is in the cache.
+//   The launch waits for it on its queue, and this process goes on to the next operator.
+// Programs, kernels and errors always come from this process, so a failure of the others costs time
+// alone: the event completes, and PoCL compiles here.
+//
+// The first process starts after a slow build, and one more whenever a request finds none free, up
+// to OUTBOARD_OCL_COMPILER_PROCESSES. Each exits after 10 s without a request.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+
+#include "compiler_messages.h"
+
+extern char** environ;  // NOLINT: no header of POSIX declares it
+
+namespace ocl {
+namespace {
+
+constexpr const char* kProgram = "/pocl_compiler";  // beside this library
+
+constexpr auto kIdle = std::chrono::seconds(10);
+// A process that does not answer in time is killed, and no other is started.
+constexpr int kAnswerMilliseconds = 120'000;
+
+struct Job {
+  std::shared_ptr<const CompilerSource> source;
+  CompiledLaunch launch;  // no kernel: the program alone
+  const OpenCL* api = nullptr;
+  cl_event compiled = nullptr;  // a user event of a launch
+  bool done = false;
+  bool succeeded = false;
+};
+
+struct Process {
+  pid_t process = 0;
+  int socket = -1;
+};
+
+struct Compilers {
+  std::mutex mutex;
+  std::condition_variable job_arrived;
+  std::condition_variable job_done;
+  std::deque<std::shared_ptr<Job>> builds;    // somebody waits for these
+  std::deque<std::shared_ptr<Job>> launches;  // queues wait for these
+  std::vector<Process> processes;
+  size_t starting = 0;
+  size_t ready = 0;
+  size_t idle = 0;
+  bool given_up = false;
+};
+
+// Leaked: programs are built while the process exits.
+Compilers& compilers() {
+  static auto* instance = new Compilers;
+  return *instance;
+}
+
+// In a child of a fork the threads that serve the processes are missing.
+std::atomic<pid_t> g_owner{0};
+std::atomic<uint64_t> g_sources{0};
+
+size_t cores() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? static_cast<size_t>(CPU_COUNT(&set)) : 1;
+}
+
+std::string own_folder() {
+  Dl_info own = {};
+  if (dladdr(reinterpret_cast<void*>(&own_folder), &own) == 0 || own.dli_fname == nullptr)
+    return "";
+  const std::string path = own.dli_fname;
+  return path.substr(0, path.rfind('/'));
+}
+
+// The environment of this process, with PoCL as the only OpenCL library and its cache folder.
+std::vector<std::string> environment_for(const Device& device) {
+  std::vector<std::string> all = {"OUTBOARD_OCL_LIBRARY=" + device.platform->library,
+                                  "POCL_CACHE_DIR=" + pocl_cache_folder()};
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string variable(*entry, std::strcspn(*entry, "="));
+    const bool ours = variable == "OUTBOARD_OCL_LIBRARY" || variable == "POCL_CACHE_DIR" ||
+                      variable == "OUTBOARD_OCL_DEVICES" || variable == "OUTBOARD_OCL_COPIES";
+    if (!ours) all.push_back(*entry);
+  }
+  return all;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// Returns 0 or an errno value. `socket` becomes the standard input of the process.
+int spawn(const Device& device, int socket, pid_t& process) {
+  const std::string folder = own_folder();
+  std::vector<std::string> arguments = {folder + kProgram, folder + "/libob_ocl.so"};
+  std::vector<std::string> environment = environment_for(device);
+  posix_spawn_file_actions_t files;
+  posix_spawnattr_t attributes;
+  posix_spawn_file_actions_init(&files);
+  posix_spawnattr_init(&attributes);
+  posix_spawn_file_actions_adddup2(&files, socket, STDIN_FILENO);
+  for (const int file : {STDOUT_FILENO, STDERR_FILENO}) {
+    posix_spawn_file_actions_addopen(&files, file, "/dev/null", O_WRONLY, 0);
+  }
+  sigset_t none;
+  sigset_t all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  const int error = posix_spawn(&process, arguments[0].c_str(), &files, &attributes,
+                                pointers_to(arguments).data(), pointers_to(environment).data());
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&files);
+  return error;
+}
+
+// ---- One process, served by a thread of this one
+
+bool wait_for_answer(int socket, char expected) {
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(kAnswerMilliseconds);
+  pollfd waiting = {socket, POLLIN, 0};
+  int count = 0;
+  do {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        end - std::chrono::steady_clock::now());
+    count = poll(&waiting, 1, std::max(0, static_cast<int>(left.count())));
+  } while (count < 0 && errno == EINTR);
+  char answer = 0;
+  return count > 0 && receive_all(socket, &answer, 1) && answer == expected;
+}
+
+bool ask(int socket, const Job& job) {
+  const CompiledLaunch& launch = job.launch;
+  const CompilerRequest request = {job.source->number,
+                                   job.source->text.size(),
+                                   job.source->options.size(),
+                                   launch.kernel.size(),
+                                   launch.arguments.size(),
+                                   launch.dimensions,
+                                   launch.global,
+                                   launch.local};
+  return send_all(socket, &request, sizeof request) &&
+         send_all(socket, job.source->text.data(), request.source_bytes) &&
+         send_all(socket, job.source->options.data(), request.options_bytes) &&
+         send_all(socket, launch.kernel.data(), request.kernel_bytes) &&
+         send_all(socket, launch.arguments.data(), request.argument_count * sizeof(int32_t)) &&
+         wait_for_answer(socket, kCompiled);
+}
+
+// The caller holds the mutex, here and in the functions that are given `Compilers`.
+void finish(Compilers& c, Job& job, bool succeeded) {
+  job.done = true;
+  job.succeeded = succeeded;
+  if (job.compiled != nullptr) {
+    job.api->clSetUserEventStatus(job.compiled, CL_COMPLETE);
+    job.api->clReleaseEvent(job.compiled);
+  }
+  c.job_done.notify_all();
+}
+
+// NULL: nothing came in time.
+std::shared_ptr<Job> take_job(Compilers& c, std::unique_lock<std::mutex>& lock) {
+  ++c.idle;
+  c.job_arrived.wait_for(lock, kIdle,
+                         [&] { return !c.builds.empty() || !c.launches.empty() || g_ended; });
+  --c.idle;
+  std::deque<std::shared_ptr<Job>>& jobs = c.builds.empty() ? c.launches : c.builds;
+  if (jobs.empty() || g_ended) return nullptr;
+  std::shared_ptr<Job> job = std::move(jobs.front());
+  jobs.pop_front();
+  return job;
+}
+
+void finish_all(Compilers& c) {
+  for (auto* jobs : {&c.builds, &c.launches}) {
+    for (const auto& job : *jobs) finish(c, *job, false);
+    jobs->clear();
+  }
+}
+
+// Closes the connection, at which the process exits, and waits for that.
+void end(const Process& process, bool failed) {
+  if (failed) kill(process.process, SIGKILL);
+  shutdown(process.socket, SHUT_RDWR);  // children of a fork have it, too
+  close(process.socket);
+  while (waitpid(process.process, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+void serve(Compilers& c, Process process) {
+  bool works = wait_for_answer(process.socket, kCompilerReady);
+  std::unique_lock lock(c.mutex);
+  --c.starting;
+  ++c.ready;
+  while (works) {
+    const std::shared_ptr<Job> job = take_job(c, lock);
+    if (job == nullptr) break;
+    lock.unlock();
+    works = ask(process.socket, *job);
+    lock.lock();
+    finish(c, *job, works);
+  }
+  --c.ready;
+  if (!works) c.given_up = true;
+  if (c.ready == 0) finish_all(c);
+  std::erase_if(c.processes, [&](const Process& p) { return p.process == process.process; });
+  lock.unlock();
+  end(process, !works);
+}
+
+void start(Compilers& c, const Device& device) {
+  int sockets[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) return;
+  Process process = {0, sockets[0]};
+  const int error = spawn(device, sockets[1], process.process);
+  close(sockets[1]);
+  if (error != 0) {
+    close(sockets[0]);
+    c.given_up = true;
+    return;
+  }
+  ++c.starting;
+  c.processes.push_back(process);
+  g_owner = getpid();
+  post([&c, process] { serve(c, process); });
+}
+
+// False: there is no process to do it.
+bool add_job(Compilers& c, const Device& device, const std::shared_ptr<Job>& job) {
+  if (c.ready == 0 || g_ended) return false;
+  (job->launch.kernel.empty() ? c.builds : c.launches).push_back(job);
+  const bool busy = c.builds.size() + c.launches.size() > c.idle;
+  if (busy && c.starting == 0 && !c.given_up && c.processes.size() < device.compilers) {
+    start(c, device);
+  }
+  c.job_arrived.notify_one();
+  return true;
+}
+
+bool is_owner() { return g_owner.load() == getpid(); }
+
+}  // namespace
+
+size_t compiler_limit(const Settings& settings) {
+  return cores() > 1 ? std::min<size_t>(cores(), settings.compiler_processes) : 0;
+}
+
+std::shared_ptr<const CompilerSource> build_in_compiler(const Device& device,
+                                                        const std::string& text,
+                                                        const std::string& options) {
+  if (device.compilers == 0 || !is_owner()) return nullptr;
+  auto job = std::make_shared<Job>();
+  job->source = std::make_shared<CompilerSource>(CompilerSource{++g_sources, text, options});
+  Compilers& c = compilers();
+  std::unique_lock lock(c.mutex);
+  if (!add_job(c, device, job)) return nullptr;
+  c.job_done.wait(lock, [&] { return job->done; });
+  return job->succeeded ? job->source : nullptr;
+}
+
+EventReference compile_for_launch(const Device& device,
+                                  const std::shared_ptr<const CompilerSource>& source,
+                                  const CompiledLaunch& launch) {
+  if (source == nullptr || !is_owner()) return {};
+  const OpenCL& api = *device.api;
+  Compilers& c = compilers();
+  const std::lock_guard lock(c.mutex);
+  if (c.ready == 0) return {};
+  cl_int code = CL_SUCCESS;
+  const cl_event compiled = api.clCreateUserEvent(device.context, &code);
+  check(code, "clCreateUserEvent");
+  EventReference result(&api, compiled);
+  auto job = std::make_shared<Job>();
+  *job = {source, launch, &api, compiled, false, false};
+  if (!add_job(c, device, job)) return {};
+  api.clRetainEvent(compiled);  // `finish` releases it
+  return result;
+}
+
+void start_compilers(const Device& device) {
+  if (device.compilers == 0 || g_ended) return;
+  Compilers& c = compilers();
+  const std::lock_guard lock(c.mutex);
+  if (c.processes.empty() && !c.given_up) start(c, device);
+}
+
+void stop_compilers() noexcept {
+  if (!is_owner()) return;
+  Compilers& c = compilers();
+  const std::lock_guard lock(c.mutex);
+  for (const Process& process : c.processes) {
+    kill(process.process, SIGKILL);
+    shutdown(process.socket, SHUT_RDWR);
+  }
+  c.job_arrived.notify_all();
+}
+
+}  // namespace ocl
