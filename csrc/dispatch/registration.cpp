@@ -172,7 +172,7 @@ KernelRow* g_rows = nullptr;
 
 // Composites that list the device types they accept, or call a stub of their own: as host kernels
 // they see the CPU.
-constexpr std::array<const char*, 2> kCompositesOnHost = {"mode.values", "conj_physical_"};
+constexpr std::array<const char*, 3> kCompositesOnHost = {"mode.values", "conj_physical_", "addr_"};
 
 // PyTorch has one place for a fallback of all operators of a device, and ends the process where a
 // second library wants it. So the kit takes it last.

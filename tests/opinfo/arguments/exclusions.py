@@ -57,6 +57,12 @@ CPU_READS_GAPS = "PyTorch's CPU kernel reads expanded offsets as if they lay tog
 
 CPU_READS_NO_STRIDE = "PyTorch's CPU kernel reads a stride that is not there, and raises or not"
 
+CPU_READS_BEYOND = "PyTorch's CPU kernel reads behind the end of a tensor that is too short"
+
+CPU_READS_NO_WEIGHTS = (
+    "where the scale does not fit the sizes PyTorch's CPU kernel reads weights that it has not set"
+)
+
 CPU_REPEATS_A_ROW = "for an output of one column PyTorch's CPU kernel repeats the first row"
 
 CPU_MULTIPLIES_INFINITY = "CPU multiplies an infinity with 0, where the sum is 0"
@@ -67,12 +73,20 @@ ANY_HUGE = "n = 2\\*\\*"
 
 
 def _listed(
-    overloads: str, checks: str, reason: str, failure: str, unsafe: bool = False
+    overloads: str,
+    checks: str,
+    reason: str,
+    failure: str,
+    unsafe: bool = False,
+    on_host: bool = False,
 ) -> Iterator[Exclusion]:
-    """For each of the overloads and checks; of the device's kernels alone, unless `unsafe`."""
+    """For each of the overloads and checks.
+
+    Of the device's kernels alone, unless `unsafe`, or `on_host`: without device kernels as well.
+    """
     for overload in overloads.split():
         for check in checks.split():
-            way = "" if unsafe else "device"
+            way = "" if unsafe or on_host else "device"
             yield Exclusion(f"aten::{overload}", check, reason, failure, unsafe=unsafe, way=way)
 
 
@@ -175,6 +189,20 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
         "key with a dimension more",
         unsafe=True,
     ),
+    *_listed(
+        _forms("_embedding_bag_per_sample_weights_backward", "", ".out"),
+        "tensors",
+        CPU_READS_BEYOND,
+        "offset2bag one shorter",
+        unsafe=True,
+    ),
+    *_listed(
+        _forms("_upsample_bilinear2d_aa _upsample_bicubic2d_aa", "", ".out"),
+        "numbers",
+        CPU_READS_NO_WEIGHTS,
+        "scales_[hw] = 0\\.5",
+        unsafe=True,
+    ),
     # ---- what the device does otherwise ---------------------------------------------------------
     *_listed(
         _forms("polygamma", "", "_", ".out"), "numbers", CPU_CUTS_NUMBERS, f"{ANY_HUGE}.*: values"
@@ -247,7 +275,13 @@ EXCLUSIONS: tuple[Exclusion, ...] = (
         OUTPUTS_GROW,
         "(out|out1|out2|grad_input|save_mean|save_invstd) (of s|with |one shorter)",
     ),
-    *_listed(_forms("histc", "", ".out"), "tensors", INTEGERS_AS_ON_CUDA, "self of dtype int64"),
+    *_listed(
+        _forms("histc", "", ".out"),
+        "tensors",
+        INTEGERS_AS_ON_CUDA,
+        "self of dtype int64",
+        on_host=True,
+    ),
     *_listed(
         _forms("multilabel_margin_loss_backward", "", ".grad_input"),
         "layouts",
