@@ -63,6 +63,10 @@ test: build ## the default tests: shared memory, then separate memory, torture, 
 test-changed: build ## the tests that a change can touch: what is not committed, else the last commit, or since BASE=
 	@$(PY) -m tests.run changed --base "$(BASE)"
 
+.PHONY: test-power
+test-power: build ## what the default tests find of faults put into a copy, one after the other; hours
+	@$(PY) -m tests.power $(if $(FAULT),--fault $(FAULT))
+
 .PHONY: test-full
 test-full: build ## every test and the whole operator sweep; a stopped run resumes where it was
 	@$(PY) -m tests.run full --resume

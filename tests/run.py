@@ -191,9 +191,13 @@ def full_stages() -> list[Stage]:
     ]
 
 
-def changed_stages(base: str = "") -> list[Stage]:
-    """What a change can touch: since a commit, or what is not committed, or else the last one."""
-    paths = changed.changed_paths(base or "HEAD") or changed.changed_paths(base or "HEAD~1")
+def changed_stages(base: str = "", paths: Sequence[str] = ()) -> list[Stage]:
+    """What a change of these paths can touch.
+
+    By default those that changed since a commit, or are not committed, or changed in the last one.
+    """
+    if not paths:
+        paths = changed.changed_paths(base or "HEAD") or changed.changed_paths(base or "HEAD~1")
     stages: list[Stage] = []
     for configuration, tests in sorted(changed.selection(paths).items()):
         found = sorted(f"tests/{test}" for test in tests if test != TURN)
@@ -214,6 +218,11 @@ def changed_stages(base: str = "") -> list[Stage]:
 
 
 SUITES = {"default": default_stages, "full": full_stages, "changed": changed_stages}
+
+
+def fail_fast(stage: Stage) -> Stage:
+    """The same, ending at the first failure where pytest runs it."""
+    return replace(stage, arguments=(*stage.arguments, "-x")) if stage.again else stage
 
 
 def environment_of(stage: Stage) -> dict[str, str]:
@@ -320,11 +329,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--stage", action="append", help="run only this stage; may be repeated")
     parser.add_argument("--base", default="", help="of `changed`: the commit that is compared with")
     parser.add_argument(
+        "--path", action="append", help="of `changed`: as if this file had; may be repeated"
+    )
+    parser.add_argument("--fail-fast", action="store_true", help="stop at the first failure")
+    parser.add_argument(
         "--resume", action="store_true", help="skip stages that passed on the same sources"
     )
     options = parser.parse_args(argv)
     suite = SUITES[options.suite]
-    stages = suite(options.base) if suite is changed_stages else suite()
+    if suite is changed_stages:
+        stages = changed_stages(options.base, options.path or ())
+    else:
+        stages = suite()
+    if options.fail_fast:
+        stages = [fail_fast(stage) for stage in stages]
     if not stages:
         print("nothing that tests know has changed")
     if options.stage:
@@ -350,8 +368,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         outcome = "passed" if result.code == 0 else f"FAILED ({result.code})"
         rows.append((stage.name, outcome, result.closing or f"{time.monotonic() - start:.0f}s"))
         if result.code:
-            again = run_again(stage, result)
+            again = "" if options.fail_fast else run_again(stage, result)
             failed += [f"{stage.name}: {line}{again}" for line in result.failures]
+            if options.fail_fast:
+                break
         else:
             passed[stage.name] = sources
             record.write_text(json.dumps(passed, indent=1))

@@ -25,7 +25,8 @@ WHOLE = {"test_every_family.py"}  # what the slice must not lack
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     cases: dict[tuple[Path, str], list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if FOLDER in item.path.parents and item.path.name not in WHOLE:
+        sliced = FOLDER in item.path.parents and item.path.name not in WHOLE
+        if sliced and item.get_closest_marker("slow") is None:
             cases[item.path, getattr(item, "originalname", item.name)].append(item)
     for same in cases.values():
         name = f"{turn()} {same[0].nodeid}"

@@ -14,17 +14,15 @@ from tests.support import run_python
 ROOT = Path(__file__).parents[3]
 
 
-# Emulations take minutes. A run that is not slow takes the first case and the fourth
-# (../conftest.py), which leave out most of the calls.
-@pytest.mark.by_turns(2)
+# Emulations of all calls take minutes; the step leaves out most.
 @pytest.mark.parametrize(
     ("module", "units", "step"),
     [
         ("matrix_unit_calls", "warpgroups", 9),
-        ("matrix_unit_calls", "warpgroups", 1),
-        ("matrix_unit_calls", "warps", 1),
+        pytest.param("matrix_unit_calls", "warpgroups", 1, marks=pytest.mark.slow),
+        pytest.param("matrix_unit_calls", "warps", 1, marks=pytest.mark.slow),
         ("attention_unit_calls", "emulated", 7),
-        ("attention_unit_calls", "emulated", 1),
+        pytest.param("attention_unit_calls", "emulated", 1, marks=pytest.mark.slow),
     ],
 )
 def test_values(module, units, step, tmp_path):
