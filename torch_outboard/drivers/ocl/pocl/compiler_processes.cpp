@@ -267,6 +267,7 @@ bool add_job(Compilers& c, const Device& device, const std::shared_ptr<Job>& job
 }
 
 bool is_owner() { return g_owner.load() == getpid(); }
+bool has_other_owner() { return g_owner.load() != 0 && !is_owner(); }
 
 }  // namespace
 
@@ -307,7 +308,7 @@ EventReference compile_for_launch(const Device& device,
 }
 
 void start_compilers(const Device& device) {
-  if (device.compilers == 0 || g_ended) return;
+  if (device.compilers == 0 || g_ended || has_other_owner()) return;
   Compilers& c = compilers();
   const std::lock_guard lock(c.mutex);
   if (c.processes.empty() && !c.given_up) start(c, device);
