@@ -136,7 +136,7 @@ bool describe(Planes& planes, const at::Tensor& self, at::IntArrayRef kernel_siz
     const int64_t spread = at_or_last(dilation, i);
     constexpr int64_t kMost = 1 << 15;
     if (size < 1 || step < 1 || spread < 1 || pad < 0 || extent < 1 || size > kMost ||
-        step > kMost || spread > kMost || extent > kMost || 2 * pad > size) {
+        step > kMost || spread > kMost || extent > kMost || pad > size / 2) {
       return false;
     }
     const int64_t output = at::native::pooling_output_shape_pad_lr<int64_t>(
