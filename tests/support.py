@@ -6,13 +6,19 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from tests.forked_python import run_forked
 
 # How many times as long as usual processes may take: sanitizers are slow.
 SLOWNESS = float(os.environ.get("TEST_SLOWNESS", "1"))
+
+T = TypeVar("T")
 
 
 def run_python(
@@ -61,6 +67,22 @@ def try_python(
         env=environment,
         check=False,
     )
+
+
+def in_threads(work: Callable[[int], T], count: int) -> list[T]:
+    """What `work` returns for each number below `count`, at once in as many threads.
+
+    Raises:
+        Exception: what the first of them raised.
+    """
+    together = threading.Barrier(count)
+
+    def begin(number: int) -> T:
+        together.wait(60)
+        return work(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(begin, range(count)))
 
 
 @cache

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gc
 import textwrap
-import threading
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.support import run_python, try_python
+from tests.support import in_threads, run_python, try_python
 
 ROOT = str(Path(__file__).resolve().parent.parent)
 
@@ -133,6 +132,7 @@ print(attempts, finished, raised, *sorted(reached))
     not hasattr(torch.accelerator, "empty_host_cache"),
     reason="PyTorch gives cached pinned memory back from 2.12 on",
 )
+@pytest.mark.by_turns(2)  # half a minute each
 @pytest.mark.parametrize("access", ["shared", "separate"])
 @pytest.mark.parametrize("extent", ["few", pytest.param("exhaustive", marks=pytest.mark.slow)])
 def test_a_training_step_survives_any_failing_call(access, extent):
@@ -165,23 +165,20 @@ print(torch.ones(3).sum().item(), torch.host.device_count())
 """
 
 
-def test_driver_that_does_not_initialize():
-    lines = run_python(FAILS_EARLY, OUTBOARD_TORTURE="fail=initialize:1").splitlines()
-    assert lines[0].startswith("device 'host' is not available: `initialize` answered error")
-    assert lines[1:] == [lines[0], "3.0 0"]
-
-
-@pytest.mark.parametrize("function", ["device_count", "device_properties"])
-def test_driver_that_fails_to_describe_itself(function):
-    """The next use asks again."""
-    lines = run_python(FAILS_EARLY, OUTBOARD_TORTURE=f"fail={function}:1").splitlines()
-    assert f"to `{function}`" in lines[0]
-    assert lines[1:] == ["3.0", "3.0 2"]
-
-
-def test_wrong_torture_settings():
-    lines = run_python(FAILS_EARLY, OUTBOARD_TORTURE="fail=everything").splitlines()
-    assert '"fail=everything" is no torture setting' in lines[0]
+@pytest.mark.parametrize(
+    ("settings", "first", "second"),
+    [
+        ("fail=initialize:1", "device 'host' is not available: `initialize` answered error", None),
+        ("fail=everything", '"fail=everything" is no torture setting', None),
+        # The next use asks again.
+        ("fail=device_count:1", "to `device_count`", "3.0"),
+        ("fail=device_properties:1", "to `device_properties`", "3.0"),
+    ],
+)
+def test_driver_that_fails_early(settings, first, second):
+    lines = run_python(FAILS_EARLY, OUTBOARD_TORTURE=settings).splitlines()
+    assert first in lines[0]
+    assert lines[1:] == [second or lines[0], f"3.0 {2 if second else 0}"]
 
 
 # ---- Bad tables
@@ -218,65 +215,58 @@ def use(driver):
     return run
 
 no_function = contract.FUNCTIONS["fill"]()
+VERSIONS = (
+    "was written for version {} of the driver contract and this torch_outboard speaks version 2; "
+    "install versions of both that match"
+)
 cases = {
-    "good": table(),
-    "older version": table(major=1),
-    "newer version": table(major=contract.VERSION_MAJOR + 1),
-    "another minor version": table(minor=contract.VERSION_MINOR + 7),
-    "no size": table(struct_size=0),
-    "short": table(struct_size=64),
-    "longer than ours": table(struct_size=ctypes.sizeof(contract.Driver) * 2),
-    "no fill": table(fill=no_function),
-    "no last_error": table(last_error=contract.Driver().last_error),
-    "initialize fails": table(initialize=function("initialize", lambda context: 6)),
-    "no devices": table(device_count=count_of(0)),
-    "negative count": table(device_count=count_of(-3)),
-    "count fails": table(device_count=function("device_count", lambda context, count: 7)),
-    "one device": table(device_count=count_of(1)),
-    "context": table(
-        context=1,
-        device_count=function(
-            "device_count", lambda context, count: count.__setitem__(0, context) or 0
-        ),
+    "good": (table(), "returned (3.0, 2)"),
+    "older version": (table(major=1), VERSIONS.format(1)),
+    "newer version": (table(major=contract.VERSION_MAJOR + 1), VERSIONS.format(3)),
+    "another minor version": (table(minor=contract.VERSION_MINOR + 7), "returned (3.0, 2)"),
+    "no size": (table(struct_size=0), "fewer than its own header"),
+    "short": (table(struct_size=64), "the driver's table lacks `"),
+    "longer than ours": (
+        table(struct_size=ctypes.sizeof(contract.Driver) * 2), "returned (3.0, 2)"
     ),
-    "null": 0,
-    "no table": 3.5,
-    "no file": "/nowhere/driver.so",
-    "another name": "warp",
+    "no fill": (table(fill=no_function), "the driver's table lacks `fill`"),
+    "no last_error": (
+        table(last_error=contract.Driver().last_error), "the driver's table lacks `last_error`"
+    ),
+    "initialize fails": (
+        table(initialize=function("initialize", lambda context: 6)),
+        "`initialize` answered device lost",
+    ),
+    "no devices": (table(device_count=count_of(0)), "found no device"),
+    "negative count": (table(device_count=count_of(-3)), "reports -3 devices"),
+    "count fails": (
+        table(device_count=function("device_count", lambda context, count: 7)), "to `device_count`"
+    ),
+    "one device": (table(device_count=count_of(1)), "returned (3.0, 1)"),
+    "context": (
+        table(
+            context=1,
+            device_count=function(
+                "device_count", lambda context, count: count.__setitem__(0, context) or 0
+            ),
+        ),
+        "returned (3.0, 1)",
+    ),
+    "null": (0, "ValueError: "),
+    "no table": (3.5, "TypeError: a driver is given as"),
+    "no file": ("/nowhere/driver.so", "ValueError: driver '/nowhere/driver.so' cannot be used"),
+    "another name": ("warp", "ValueError: driver 'warp' cannot be used"),
 }
-for name, driver in cases.items():
-    print(name, "->", in_child(use(driver)))
+for name, (driver, expected) in cases.items():
+    outcome = in_child(use(driver))
+    if expected not in outcome:
+        print(name, "->", outcome)
+print(len(cases))
 """
 
 
 def test_tables_that_are_wrong():
-    outcomes = dict(line.split(" -> ") for line in run_python(TABLES, PYTHONPATH=ROOT).splitlines())
-    expected = {
-        "good": "returned (3.0, 2)",
-        "older version": "was written for version 1 of the driver contract and this torch_outboard "
-        "speaks version 2; install versions of both that match",
-        "newer version": "was written for version 3 of the driver contract and this torch_outboard "
-        "speaks version 2; install versions of both that match",
-        "another minor version": "returned (3.0, 2)",
-        "no size": "fewer than its own header",
-        "short": "the driver's table lacks `",
-        "longer than ours": "returned (3.0, 2)",
-        "no fill": "the driver's table lacks `fill`",
-        "no last_error": "the driver's table lacks `last_error`",
-        "initialize fails": "`initialize` answered device lost",
-        "no devices": "found no device",
-        "negative count": "reports -3 devices",
-        "count fails": "to `device_count`",
-        "one device": "returned (3.0, 1)",
-        "context": "returned (3.0, 1)",
-        "null": "ValueError: ",
-        "no table": "TypeError: a driver is given as",
-        "no file": "ValueError: driver '/nowhere/driver.so' cannot be used",
-        "another name": "ValueError: driver 'warp' cannot be used",
-    }
-    assert outcomes.keys() == expected.keys()
-    for name, part in expected.items():
-        assert part in outcomes[name], (name, outcomes[name])
+    assert run_python(TABLES, PYTHONPATH=ROOT) == "19\n"
 
 
 # ---- Memory
@@ -314,14 +304,16 @@ print(torch.host.memory_stats()["num_ooms"] >= 4)
 """
 
 
-@pytest.mark.parametrize("access", ["shared", "separate"])
 @pytest.mark.parametrize(
-    "limit", [{"OUTBOARD_TORTURE": f"limit={1 << 26}"}, {"OUTBOARD_HOST_MEMORY": f"{1 << 26}"}]
+    "settings",
+    [
+        {"OUTBOARD_HOST_ACCESS": "separate", "OUTBOARD_TORTURE": f"limit={1 << 26}"},
+        {"OUTBOARD_HOST_ACCESS": "separate", "OUTBOARD_HOST_MEMORY": f"{1 << 26}"},
+        {"OUTBOARD_HOST_ACCESS": "shared", "OUTBOARD_HOST_MEMORY": f"{1 << 26}"},
+    ],
 )
-def test_out_of_memory(limit, access):
-    lines = run_python(
-        MEMORY, OUTBOARD_HOST_ACCESS=access, OUTBOARD_FALLBACK_COPIED="allow", **limit
-    ).splitlines()
+def test_out_of_memory(settings):
+    lines = run_python(MEMORY, OUTBOARD_FALLBACK_COPIED="allow", **settings).splitlines()
     for line in lines[:3]:
         assert "host:0 is out of memory" in line
         assert "were asked for" in line
@@ -341,11 +333,7 @@ def test_tensors_freed_in_other_threads(device, device_module):
     for _ in range(20):
         tensors = [torch.full((1000,), float(i)).to(device) for i in range(20)]
         lists = [[tensors.pop() for _ in range(5)] for _ in range(4)]
-        threads = [threading.Thread(target=each.clear) for each in lists]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+        in_threads(lambda i, lists=lists: lists[i].clear(), 4)
         assert torch.full((1000,), 7.0).to(device).sum().item() == 7000
     gc.collect()
     assert device_module.memory_allocated() == before
@@ -497,30 +485,21 @@ def test_use_after_the_end():
     assert "False" not in outcomes.values()
 
 
-def test_failures_at_exit_are_told():
-    result = try_python(
-        """
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ('fail("finalize")', "at exit, `finalize` failed"),
+        ("lose(0)", "at exit: driver 'host' answered device lost"),
+    ],
+)
+def test_failures_at_exit_are_told_in_a_line(fault, told):
+    code = f"""
         import torch
         from torch_outboard.drivers import torture
         torch.ones(3, device="host")
-        torture.fail("finalize")
-        """,
-        OUTBOARD_TORTURE="count",
-    )
-    assert result.returncode == 0
-    assert "at exit, `finalize` failed" in result.stderr
-
-
-def test_a_device_that_is_lost_is_told_of_in_a_line_at_exit():
-    result = try_python(
-        """
-        import torch
-        from torch_outboard.drivers import torture
-        torch.ones(3, device="host")
-        torture.lose(0)
-        """,
-        OUTBOARD_TORTURE="count",
-    )
+        torture.{fault}
+    """
+    result = try_python(code, OUTBOARD_TORTURE="count")
     assert result.returncode == 0
     (line,) = result.stderr.splitlines()
-    assert "at exit: driver 'host' answered device lost" in line
+    assert told in line

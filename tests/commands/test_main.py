@@ -2,80 +2,78 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+from dataclasses import dataclass
 
-from tests.support import try_python
+from tests.support import run_python
 
-pytestmark = pytest.mark.by_turns(3)
-
-COMMAND = """
-    import sys
+# One process makes several calls; a device that one has started would stay for the next.
+COMMANDS = """
+    import contextlib, io, json, sys
     import torch, torch_outboard
     from torch_outboard import _C
     from torch_outboard.commands.main import main
 
-    try:
-        status = main(sys.argv[1:])
-    except SystemExit as end:
-        status = end.code
-    print("started" if _C.driver_initialized() else "not started")
-    sys.exit(status)
+    for arguments in json.loads(sys.argv[1]):
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                status = main(arguments)
+            except SystemExit as end:
+                status = end.code
+        started = _C.driver_initialized()
+        rich = [m for m in sys.modules if m.startswith("rich")]
+        print(json.dumps([status, out.getvalue(), err.getvalue(), started, rich]))
 """
 
 
-@pytest.mark.parametrize("command", ["tune", "prebuild", "doctor", "devices"])
-def test_help_starts_no_device(command):
-    result = try_python(COMMAND, command, "--help")
-    assert result.returncode == 0, result.stderr
-    assert "usage: python -m torch_outboard" in result.stdout
-    assert "not started" in result.stdout
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    out: str
+    err: str
+    started: bool
+    rich: list[str]
 
 
-@pytest.mark.parametrize("command", ["tune", "prebuild"])
-def test_options_are_shown_where_there_is_no_driver(command):
-    result = try_python(COMMAND, command, "--help", OUTBOARD_DRIVER="warp")
-    assert result.returncode == 0, result.stderr
-    assert "--family" in result.stdout
+def answers(*calls: tuple[str, ...], **env: str) -> list[Answer]:
+    printed = run_python(COMMANDS, json.dumps(calls), **env)
+    return [Answer(*json.loads(line)) for line in printed.splitlines()]
 
 
-@pytest.mark.parametrize("command", ["tune", "prebuild"])
-@pytest.mark.parametrize(
-    "index", ["7", *(pytest.param(index, marks=pytest.mark.slow) for index in ("-1", "1000"))]
-)
-def test_a_device_that_is_not_there_is_a_sentence(command, index):
-    result = try_python(
-        COMMAND, command, "--device", index, OUTBOARD_DRIVER="host", OUTBOARD_HOST_DEVICES="2"
+def test_help_and_wrong_arguments_start_no_device():
+    # The module of another command is not imported.
+    found = answers(
+        ("cache", "--help"),
+        *((name, "--help") for name in ("tune", "prebuild", "doctor", "devices")),
+        *((name, "--devices", "1") for name in ("tune", "prebuild")),
+        *((), ("tun",), ("--devices",)),
     )
-    assert result.returncode == 1
-    assert "Traceback" not in result.stderr
-    assert f"device {index} was asked for, and 'host' has 2 devices, 0 to 1" in result.stderr
-
-
-@pytest.mark.parametrize("command", ["tune", "prebuild"])
-def test_an_option_that_is_not_there_starts_nothing(command):
-    result = try_python(COMMAND, command, "--devices", "1")
-    assert result.returncode == 2
-    assert "not started" in result.stdout
-    assert "Traceback" not in result.stderr
+    assert found[0].rich == []
+    for answer in found[1:5]:
+        assert (answer.status, answer.started) == (0, False), answer
+        assert "usage: python -m torch_outboard" in answer.out
+    for answer in found[5:]:
+        assert (answer.status, answer.started) == (2, False), answer
+    for answer in found[7:]:
+        assert "usage: python -m torch_outboard [-h] command" in answer.err
 
 
 def test_a_driver_that_is_not_there_is_a_sentence():
-    result = try_python(COMMAND, "tune", OUTBOARD_DRIVER="warp")
-    assert result.returncode == 1
-    assert "no driver of that name is installed" in result.stderr
-    assert "Traceback" not in result.stderr
+    *helps, used = answers(
+        ("tune", "--help"), ("prebuild", "--help"), ("tune",), OUTBOARD_DRIVER="warp"
+    )
+    for answer in helps:
+        assert answer.status == 0, answer
+        assert "--family" in answer.out
+    assert used.status == 1
+    assert "no driver of that name is installed" in used.err
 
 
-@pytest.mark.parametrize("arguments", [(), ("tun",), ("--devices",)])
-def test_a_command_that_is_not_there_names_those_that_are(arguments):
-    result = try_python(COMMAND, *arguments)
-    assert result.returncode == 2
-    assert "not started" in result.stdout
-    assert "usage: python -m torch_outboard [-h] command" in result.stderr
-
-
-def test_the_module_of_another_command_is_not_imported():
-    code = COMMAND + '    print([m for m in sys.modules if m.startswith("rich")])\n'
-    code = code.replace("    sys.exit(status)\n", "")
-    result = try_python(code, "cache", "--help")
-    assert result.stdout.splitlines()[-1] == "[]"
+def test_a_device_that_is_not_there_is_a_sentence():
+    indices = ("7", "-1", "1000")
+    calls = [(name, "--device", i) for name in ("tune", "prebuild") for i in indices]
+    found = answers(*calls, OUTBOARD_DRIVER="host", OUTBOARD_HOST_DEVICES="2")
+    for (*_, index), answer in zip(calls, found, strict=True):
+        assert answer.status == 1, answer
+        assert f"device {index} was asked for, and 'host' has 2 devices, 0 to 1" in answer.err

@@ -57,23 +57,12 @@ def test_efficient(device: torch.device, order: str, kind: str) -> None:
 
     def gradients(args: Any, results: Any) -> list[Any]:
         output, *rest = results
-        return [
-            torch.ones_like(output),
-            *args[:4],
-            output,
-            *rest,
-            0.0,
-            [True] * 3 + [False],
-            causal,
-        ]
+        wanted = [True] * 3 + [False]
+        return [torch.ones_like(output), *args[:4], output, *rest, 0.0, wanted, causal]
 
-    check(
-        aten._scaled_dot_product_efficient_attention.default,
-        aten._scaled_dot_product_efficient_attention_backward.default,
-        device,
-        args,
-        gradients,
-    )
+    forward = aten._scaled_dot_product_efficient_attention.default
+    backward = aten._scaled_dot_product_efficient_attention_backward.default
+    check(forward, backward, device, args, gradients)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -84,13 +73,9 @@ def test_flash(device: torch.device, order: str, causal: bool) -> None:
         rest = [output, logsumexp, none, none, queries, keys, 0.0, causal, seed, offset]
         return [torch.ones_like(output), *args[:3], *rest]
 
-    check(
-        aten._scaled_dot_product_flash_attention.default,
-        aten._scaled_dot_product_flash_attention_backward.default,
-        device,
-        [*operands(order), 0.0, causal],
-        gradients,
-    )
+    forward = aten._scaled_dot_product_flash_attention.default
+    backward = aten._scaled_dot_product_flash_attention_backward.default
+    check(forward, backward, device, [*operands(order), 0.0, causal], gradients)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
-import threading
 import weakref
 from collections.abc import Iterator
 
 import pytest
 import torch
+
+from tests.support import in_threads
 
 pytestmark = pytest.mark.skipif(
     "not config.getoption('--configuration') in ('environment', 'shared', 'torture')",
@@ -120,24 +121,12 @@ def test_inference_mode_and_autograd_share_no_tensors(device: torch.device) -> N
 
 
 def test_threads_have_pools_of_their_own(device: torch.device) -> None:
-    failures: list[Exception] = []
-
     def work(seed: int) -> None:
-        try:
-            x = torch.full((seed + 1,), float(seed), device=device)
-            for _ in range(200):
-                torch.testing.assert_close(
-                    torch.roll(x, 1).cpu(), torch.full((seed + 1,), float(seed))
-                )
-        except Exception as error:
-            failures.append(error)
+        x = torch.full((seed + 1,), float(seed), device=device)
+        for _ in range(200):
+            torch.testing.assert_close(torch.roll(x, 1).cpu(), torch.full((seed + 1,), float(seed)))
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    in_threads(work, 4)
 
 
 def test_nothing_keeps_the_memory_of_a_dead_tensor(device: torch.device) -> None:

@@ -72,33 +72,16 @@ torture.configure(delay_us=0)
 """
 
 
+SLOW_CALLS = (
+    "out", "aliased", "native", "pooling", "scalar", "predicate", "softmax", "layer_norm",
+)  # fmt: skip
+
+
 @pytest.mark.by_turns(2)
 @pytest.mark.parametrize(
     "call",
-    [
-        "pointwise",
-        "boxed",
-        *(
-            pytest.param(name, marks=pytest.mark.slow)
-            for name in (
-                "out",
-                "aliased",
-                "native",
-                "pooling",
-                "scalar",
-                "predicate",
-                "softmax",
-                "layer_norm",
-            )
-        ),
-    ],
+    ["pointwise", "boxed", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_CALLS)],
 )
 def test_a_thread_that_frees_memory_in_use(call: str) -> None:
-    run_python(
-        RACE,
-        call,
-        OUTBOARD_DRIVER="host",
-        OUTBOARD_HOST_ACCESS="shared",
-        OUTBOARD_TORTURE="count",
-        OMP_NUM_THREADS="1",
-    )
+    settings = {"OUTBOARD_DRIVER": "host", "OUTBOARD_HOST_ACCESS": "shared"}
+    run_python(RACE, call, **settings, OUTBOARD_TORTURE="count", OMP_NUM_THREADS="1")

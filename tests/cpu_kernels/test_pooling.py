@@ -75,13 +75,5 @@ def test_wrong_windows_raise_as_on_cpu(device: torch.device, window: tuple) -> N
     compare(torch.randn(1, 2, 8, 8), device, window)
 
 
-def test_gradient(device: torch.device) -> None:
-    host = torch.randn(2, 3, 15, 15, requires_grad=True)
-    x = host.detach().to(device).requires_grad_()
-    for tensor in (host, x):
-        functional.max_pool2d(tensor, 3, 2, 1).square().sum().backward()
-    torch.testing.assert_close(x.grad.cpu(), host.grad)
-
-
 def test_large_enough_for_several_threads(device: torch.device) -> None:
     compare(torch.randn(8, 64, 56, 56), device, (3, 2, 1, 1, False))

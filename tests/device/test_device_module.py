@@ -1,8 +1,7 @@
-"""The device module, `torch.<name>`: devices, streams, events, memory, random numbers."""
+"""The device module, `torch.<name>`: names, devices, random numbers, fork."""
 
 from __future__ import annotations
 
-import gc
 import pydoc
 import re
 import threading
@@ -16,26 +15,7 @@ from tests.run import ROOT
 from tests.support import run_python
 from torch_outboard import _C
 
-pytestmark = [pytest.mark.separate, pytest.mark.torture]
-
-
-@pytest.fixture
-def second(device: torch.device, device_module) -> torch.device:
-    """A second device; drivers with one device skip what needs it."""
-    if device_module.device_count() < 2:
-        pytest.skip("the driver has one device")
-    return torch.device(device.type, 1)
-
-
 # ---- Devices
-
-
-def test_device_is_there(device_module):
-    assert device_module.is_available()
-    assert device_module.device_count() >= 1
-    device_module.init()
-    assert device_module.is_initialized()
-    assert not device_module._is_in_bad_fork()
 
 
 def test_module_is_complete(device_module):
@@ -62,6 +42,7 @@ LEFT_OUT_WHERE_READ = {
 }
 
 
+@pytest.mark.by_turns(3)
 def test_what_pytorch_reads_is_there(device_module):
     read = names_read(Path(torch.__file__).parent)
     # The search finds what is known to be read.
@@ -99,15 +80,10 @@ def test_every_name_of_cuda_is_there_or_has_a_reason(device_module):
     assert missing == left_out_of_cuda()
 
 
-def test_errors_and_constants_of_cuda(device_module):
-    assert device_module.OutOfMemoryError is torch.OutOfMemoryError
-    assert device_module.AcceleratorError is torch.AcceleratorError
-    assert device_module.has_half
-    assert not device_module.is_tf32_supported()
-
-
 def test_names_are_the_modules_own(device_module):
     assert dir(device_module) == sorted(device_module.__all__)
+    assert device_module.OutOfMemoryError is torch.OutOfMemoryError
+    assert device_module.AcceleratorError is torch.AcceleratorError
     for own in ("_C", "state", "Any", "legacy_tensors"):
         assert own not in dir(device_module)
     text = pydoc.plain(pydoc.render_doc(device_module))
@@ -130,20 +106,16 @@ def test_current_device(device, device_module, second):
         device_module.set_device(0)
 
 
-@pytest.mark.parametrize("form", ["index", "string", "device"])
-def test_device_context(device, device_module, second, form):
-    other = {"index": 1, "string": f"{device.type}:1", "device": second}[form]
-    with device_module.device(other):
-        assert device_module.current_device() == 1
-        with device_module.device(None):
+def test_device_context(device, device_module, second):
+    for other in (1, f"{device.type}:1", second):
+        with device_module.device(other):
             assert device_module.current_device() == 1
-        with device_module.device(0):
-            assert device_module.current_device() == 0
-        assert device_module.current_device() == 1
-    assert device_module.current_device() == 0
-
-
-def test_device_context_restores_after_an_error(device_module, second):
+            with device_module.device(None):
+                assert device_module.current_device() == 1
+            with device_module.device(0):
+                assert device_module.current_device() == 0
+            assert device_module.current_device() == 1
+        assert device_module.current_device() == 0
     with pytest.raises(KeyError), device_module.device(second):
         raise KeyError
     assert device_module.current_device() == 0
@@ -165,21 +137,10 @@ def test_current_device_is_per_thread(device_module, second):
     assert seen == [0]
 
 
-@pytest.mark.parametrize("index", [99, 127])
-def test_wrong_index(device, device_module, index):
-    for use in (
-        lambda: torch.empty(1, device=torch.device(device.type, index)),
-        lambda: device_module.set_device(index),
-        lambda: device_module.get_device_properties(index),
-        lambda: device_module.synchronize(index),
-        lambda: device_module.current_stream(index),
-    ):
-        with pytest.raises(RuntimeError, match=f"device index {index} was asked for"):
-            use()
-    assert device_module.current_device() == 0
-
-
-def test_device_of_another_kind(device_module):
+def test_what_is_no_device(device_module):
+    for use in (device_module.get_device_properties, device_module.current_stream):
+        with pytest.raises(RuntimeError, match="device index 99 was asked for"):
+            use(99)
     with pytest.raises(ValueError, match="'cpu' was given where"):
         device_module.synchronize("cpu")
     with pytest.raises(TypeError, match="not as float"):
@@ -208,10 +169,9 @@ def test_capability_compares_like_a_pair(device_module):
         _ = capability["nothing"]
 
 
-STATES = ["utilization", "memory_usage", "temperature", "power_draw", "clock_rate"]
-
-
-@pytest.mark.parametrize("name", STATES)
+@pytest.mark.parametrize(
+    "name", ["utilization", "memory_usage", "temperature", "power_draw", "clock_rate"]
+)
 def test_what_the_driver_knows_of_the_state(device, device_module, name):
     field = {"memory_usage": "memory_utilization", "power_draw": "power", "clock_rate": "clock"}
     if field.get(name, name) in _C.device_state(device.index or 0):
@@ -221,10 +181,11 @@ def test_what_the_driver_knows_of_the_state(device, device_module, name):
         getattr(device_module, name)()
 
 
-def test_every_figure_of_the_state():
+@pytest.mark.parametrize("lacks", [False, True])
+def test_state_and_peer_access_are_asked_of_the_driver(lacks):
     printed = run_python(
         """
-        import ctypes, torch
+        import ctypes, sys, torch
         from torch_outboard import _C
         from torch_outboard.drivers import contract, host
         table = contract.Driver.from_buffer_copy(contract.load(host.library_path()))
@@ -235,26 +196,11 @@ def test_every_figure_of_the_state():
             s.temperature, s.power, s.clock = 61, 1.5, 900
             return 0
         table.device_state = contract.FUNCTIONS["device_state"](device_state)
-        _C.use_driver_table("host", ctypes.addressof(table))
-        for name in ("utilization", "memory_usage", "temperature", "power_draw", "clock_rate"):
-            print(getattr(torch.host, name)())
-        """,
-        OUTBOARD_DRIVER="host",
-    )
-    assert printed.split() == ["50", "25", "61", "1500", "900"]
-
-
-@pytest.mark.parametrize("lacks", [False, True])
-def test_peer_access_is_asked_of_the_driver(lacks):
-    printed = run_python(
-        """
-        import ctypes, sys, torch
-        from torch_outboard import _C
-        from torch_outboard.drivers import contract, host
-        table = contract.Driver.from_buffer_copy(contract.load(host.library_path()))
         if sys.argv[1] == "True":
             table.peer_access = contract.FUNCTIONS["peer_access"]()
         _C.use_driver_table("host", ctypes.addressof(table))
+        names = ("utilization", "memory_usage", "temperature", "power_draw", "clock_rate")
+        print(*(getattr(torch.host, name)() for name in names))
         print(*(torch.host.can_device_access_peer(0, i) for i in (0, 1)))
         try:
             torch.host.can_device_access_peer(0, 9)
@@ -265,9 +211,10 @@ def test_peer_access_is_asked_of_the_driver(lacks):
         OUTBOARD_DRIVER="host",
         OUTBOARD_HOST_DEVICES="2",
     )
-    first, second = printed.splitlines()
-    assert first == f"True {not lacks}"
-    assert "device index 9 was asked for" in second
+    figures, peers, wrong = printed.splitlines()
+    assert figures == "50 25 61 1500 900"
+    assert peers == f"True {not lacks}"
+    assert "device index 9 was asked for" in wrong
 
 
 def test_sync_debug_mode(device_module):
@@ -278,28 +225,6 @@ def test_sync_debug_mode(device_module):
         device_module.set_sync_debug_mode("warn")
     with pytest.raises(RuntimeError, match="the mode is"):
         device_module.set_sync_debug_mode("loud")
-
-
-def test_graphs_under_the_names_of_cuda(device, device_module):
-    if not hasattr(torch.accelerator, "Graph"):
-        with pytest.raises(NotImplementedError, match="no graphs for accelerators"):
-            device_module.CUDAGraph()
-        return
-    source, target = torch.arange(100.0).to(device), torch.zeros(100).to(device)
-    pool = device_module.graph_pool_handle()
-    graph = device_module.CUDAGraph()
-    with device_module.graph(graph, pool=pool):
-        assert device_module.is_current_stream_capturing()
-        target.copy_(source)
-    assert not device_module.is_current_stream_capturing()
-    assert graph.pool() == pool
-    assert target.cpu().sum().item() == 0
-    graph.replay()
-    device_module.synchronize()
-    assert target.cpu().sum().item() == 4950
-    with pytest.raises(KeyError), device_module.graph(device_module.Graph()):
-        raise KeyError
-    assert not device_module.is_current_stream_capturing()
 
 
 def test_legacy_storage_types(device, device_module):
@@ -324,109 +249,6 @@ def test_lazy_modules_that_were_moved(device, kind):
     assert weight.shape == (2, 2, 2)
     parameters = tuple(module.parameters())
     assert torch.autograd.gradgradcheck(lambda x, *_: module(x), (x, *parameters))
-
-
-# ---- Memory
-
-
-def test_memory_statistics(device, device_module):
-    device_module.synchronize()
-    before = device_module.memory_allocated()
-    device_module.reset_peak_memory_stats()
-    x = torch.empty(1 << 20, dtype=torch.uint8, device=device)
-    assert device_module.memory_allocated() == before + (1 << 20)
-    assert device_module.memory_allocated(device) == device_module.memory_allocated()
-    assert device_module.memory_reserved() >= device_module.memory_allocated()
-    del x
-    assert device_module.memory_allocated() == before
-    assert device_module.max_memory_allocated() >= before + (1 << 20)
-    assert device_module.max_memory_reserved() >= device_module.memory_reserved()
-    stats = device_module.memory_stats()
-    assert stats["allocated_bytes.all.current"] == before
-    nested = device_module.memory_stats_as_nested_dict()
-    assert nested["allocated_bytes"]["all"]["current"] == before
-    device_module.reset_accumulated_memory_stats()
-    assert device_module.memory_stats()["allocated_bytes.all.freed"] == 0
-
-
-def test_pinned_memory_statistics(device, device_module):
-    device_module.init()
-    gc.collect()
-    device_module.synchronize()
-    device_module.reset_accumulated_host_memory_stats()
-    before = device_module.host_memory_stats()
-    kept = torch.ones(1000).pin_memory()
-    stats = device_module.host_memory_stats()
-    assert stats["active_requests.allocated"] == 1
-    assert stats["active_bytes.allocated"] >= kept.nbytes > before["active_bytes.allocated"]
-    device_module.reset_peak_host_memory_stats()
-    stats = device_module.host_memory_stats()
-    assert stats["active_bytes.peak"] == stats["active_bytes.current"]
-    device_module.ipc_collect()
-
-
-def test_memory_info_and_summary(device, device_module):
-    free, total = device_module.mem_get_info()
-    assert 0 < free <= total
-    assert 0 <= device_module.device_memory_used() <= total
-    assert "Allocated memory" in device_module.memory_summary()
-    assert "large pool" in device_module.memory_summary(device)
-    assert "large pool" not in device_module.memory_summary(abbreviated=True)
-    kept = [torch.ones(3, device=device) for _ in range(5)]
-    lines = device_module.memory_summary().splitlines()
-    row = next(line for line in lines if line.startswith("Allocations"))
-    current, peak, allocated, _freed = map(int, row.split()[1:])
-    assert len(kept) <= current <= peak
-    assert len(kept) <= allocated
-    assert current == device_module.memory_stats()["allocation.all.current"]
-
-
-def test_empty_cache_gives_memory_back(device, device_module):
-    torch.empty(64 << 20, dtype=torch.uint8, device=device)
-    device_module.synchronize()
-    before = device_module.memory_reserved()
-    device_module.empty_cache()
-    assert device_module.memory_reserved() <= before - (64 << 20)
-
-
-def test_snapshot_shows_blocks(device, device_module):
-    x = torch.empty(12345, dtype=torch.uint8, device=device)
-    segments = device_module.memory_snapshot()
-    assert any(
-        s["address"] <= x.data_ptr() < s["address"] + s["total_size"] and s["blocks"]
-        for s in segments
-    )
-
-
-def test_memory_fraction(device, device_module):
-    _, total = device_module.mem_get_info()
-    fraction = (device_module.memory_reserved() + (8 << 20)) / total
-    device_module.set_per_process_memory_fraction(fraction)
-    try:
-        assert device_module.get_per_process_memory_fraction() == pytest.approx(fraction)
-        with pytest.raises(torch.OutOfMemoryError):
-            torch.empty(1 << 30, dtype=torch.uint8, device=device)
-    finally:
-        device_module.set_per_process_memory_fraction(1.0)
-    assert torch.ones(3, device=device).sum().item() == 3
-    for wrong in (1, 0, True, None, "half"):
-        with pytest.raises(TypeError, match="Invalid type for fraction argument, must be `float`"):
-            device_module.set_per_process_memory_fraction(wrong)
-    for wrong in (1.5, -0.1, float("nan")):
-        with pytest.raises(ValueError, match="Allowed range: 0~1"):
-            device_module.set_per_process_memory_fraction(wrong)
-
-
-def test_pool_has_its_own_memory(device, device_module):
-    pool = device_module.MemPool()
-    with device_module.use_mem_pool(pool):
-        x = torch.ones(1000, device=device)
-    outside = torch.ones(1000, device=device)
-    segments = pool.snapshot()
-    inside = [(s["address"], s["address"] + s["total_size"]) for s in segments]
-    assert any(start <= x.data_ptr() < end for start, end in inside)
-    assert not any(start <= outside.data_ptr() < end for start, end in inside)
-    assert x.sum().item() == 1000
 
 
 # ---- Random numbers
@@ -479,6 +301,9 @@ def test_default_generators(device, device_module):
     torch.testing.assert_close(torch.rand(5, device=device), expected, rtol=0, atol=0)
     with pytest.raises(IndexError):
         generators[len(generators)]
+    for index in range(device_module.device_count()):
+        generator = torch.Generator(device=f"{device.type}:{index}").manual_seed(42)
+        assert (generator.device.index, generator.initial_seed()) == (index, 42)
 
 
 def test_fork_rng(device, device_module):
@@ -533,17 +358,9 @@ def test_forked_child_gets_an_error(device):
         x = torch.ones(4, device="{device.type}")
         read, write = os.pipe()
         if os.fork() == 0:
+            # tests/runtime/test_fork.py tries the others.
             uses = dict(
-                tensor=lambda: torch.ones(4, device="{device.type}"),
-                operator=lambda: x + 1,
-                item=lambda: x.sum().item(),
-                copy=lambda: x.cpu(),
-                stream=lambda: module.Stream(),
-                synchronize=lambda: module.synchronize(),
-                properties=lambda: module.get_device_properties(),
                 seed=lambda: module.manual_seed_all(1),
-                generator=lambda: module.get_rng_state(),
-                alias=lambda: torch_outboard.as_cpu(x),
                 adopt=lambda: torch_outboard.from_cpu(torch.ones(2)),
                 choice=lambda: torch_outboard.use_driver("{device.type}"),
             )
@@ -569,14 +386,19 @@ def test_forked_child_gets_an_error(device):
     assert out.strip() == "True 0"
 
 
-def test_child_of_a_process_that_did_not_use_the_device(device):
+def test_checkpointing_on_the_cpu_does_not_start_the_device(device):
     out = run_python(
         f"""
-        import os, torch
-        if os.fork() == 0:
-            print(torch.ones(4, device="{device.type}").sum().item(), flush=True)
-            os._exit(0)
-        os.wait()
+        import torch
+        from torch.utils.checkpoint import checkpoint, set_device_states
+        from torch_outboard import _C
+        set_device_states([], [], device_type="{device.type}")
+        for reentrant in (True, False):
+            x = torch.ones(100, requires_grad=True)
+            y = checkpoint(lambda x: torch.dropout(x, 0.5, True), x, use_reentrant=reentrant)
+            y.sum().backward()
+            print(torch.equal(x.grad, y.detach()), torch.{device.type}.is_initialized())
+        print(getattr(torch.{device.type}, "_initialized"))
         """
     )
-    assert out.strip() == "4.0"
+    assert out.split() == ["True", "False"] * 2 + ["False"]

@@ -101,6 +101,8 @@ def test_places_that_are_none_of_the_device(device, where, words):
 
 def test_names_are_given_once(device, device_module):
     torch.utils.rename_privateuse1_backend(device.type)  # the same name again does nothing
+    with pytest.raises(RuntimeError, match="Expected one of cpu"):
+        torch._register_device_module("unheard", device_module)
     with pytest.raises(RuntimeError, match="already been set"):
         torch.utils.rename_privateuse1_backend("other")
     with pytest.raises(RuntimeError, match="has already been registered"):

@@ -8,6 +8,7 @@ import pickle
 
 import pytest
 import torch
+from torch._utils import get_tensor_metadata
 
 from tests.support import run_python
 from torch_outboard.device import serialization
@@ -34,18 +35,13 @@ def sample(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
 
 @pytest.mark.parametrize("zipfile", [True, False])
 @pytest.mark.parametrize("weights_only", [True, False])
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_round_trip(device, dtype, weights_only, zipfile):
-    if not zipfile and dtype is torch.float8_e4m3fn:
-        pytest.skip("PyTorch's old format has no float8, on CPU neither")
-    x = sample(dtype, device)
-    buffer = saved(x, _use_new_zipfile_serialization=zipfile)
-    loaded = torch.load(buffer, weights_only=weights_only)
-    assert loaded.device == device
-    assert loaded.dtype == dtype
-    torch.testing.assert_close(
-        loaded.cpu().view(torch.uint8), x.cpu().view(torch.uint8), rtol=0, atol=0
-    )
+def test_round_trip(device, weights_only, zipfile):
+    for dtype in DTYPES if zipfile else DTYPES[:-1]:  # the old format has no float8
+        x = sample(dtype, device)
+        buffer = saved(x, _use_new_zipfile_serialization=zipfile)
+        loaded = torch.load(buffer, weights_only=weights_only)
+        assert (loaded.device, loaded.dtype) == (device, dtype)
+        assert torch.equal(loaded.cpu().view(torch.uint8), x.cpu().view(torch.uint8))
 
 
 def test_views_keep_sharing(device):
@@ -64,21 +60,6 @@ def test_conjugate_and_negative_views(device):
     assert neg.is_neg()
     torch.testing.assert_close(conj.cpu(), x.cpu().conj().resolve_conj())
     torch.testing.assert_close(neg.cpu(), x.cpu().conj().imag.resolve_neg())
-
-
-def test_parameters_and_gradients(device):
-    model = torch.nn.Linear(3, 4).to(device)
-    optimizer = torch.optim.AdamW(model.parameters())
-    model(torch.ones(2, 3, device=device)).sum().backward()
-    optimizer.step()
-    buffer = saved({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
-    loaded = torch.load(buffer, weights_only=True)
-    other = torch.nn.Linear(3, 4).to(device)
-    other.load_state_dict(loaded["model"])
-    other_optimizer = torch.optim.AdamW(other.parameters())
-    other_optimizer.load_state_dict(loaded["optimizer"])
-    torch.testing.assert_close(other.weight, model.weight)
-    assert all(v["exp_avg"].device == device for v in other_optimizer.state.values())
 
 
 def test_map_location(device):
@@ -104,29 +85,20 @@ def test_map_location(device):
     assert torch.load(saved(x), map_location="meta").device.type == "meta"
 
 
-def test_map_location_to_another_device(device, device_module):
-    if device_module.device_count() < 2:
-        pytest.skip("the driver has one device")
+def test_map_location_to_another_device(device, second):
     x = sample(torch.float32, device)
     other = f"{device.type}:1"
     assert torch.load(saved(x), map_location=other).device == torch.device(other)
     assert torch.load(saved(x), map_location={f"{device.type}:0": other}).get_device() == 1
     y = x.to(other)
     assert torch.load(saved(y)).device == torch.device(other)
+    assert torch.load(foreign_checkpoint(x, "ocl:1")).device == second
 
 
 def test_index_that_does_not_exist(device):
     x = sample(torch.float32, device)
     with pytest.raises(RuntimeError, match="device_count"):
         torch.load(saved(x), map_location=f"{device.type}:50")
-
-
-def renamed(buffer: io.BytesIO, old: str, new: str) -> io.BytesIO:
-    """The checkpoint as if saved on a device with another name of the same length."""
-    assert len(old) == len(new)
-    content = buffer.getvalue()
-    assert old.encode() in content
-    return io.BytesIO(content.replace(old.encode(), new.encode()))
 
 
 def foreign_checkpoint(x: torch.Tensor, tag: str) -> io.BytesIO:
@@ -189,6 +161,13 @@ def test_metadata_round_trip(device):
     pairs = {"layout": "tiled 4x4", "note": "a=b; c:d", "empty": ""}
     serialization.set_tensor_metadata(x, pairs)
     assert serialization.tensor_metadata(x) == pairs
+    as_pytorch_saves_them = {f"outboard:{name}={value}": True for name, value in pairs.items()}
+    assert get_tensor_metadata(x) == as_pytorch_saves_them
+    other = torch.empty_like(x)
+    assert get_tensor_metadata(other) == {}
+    if hasattr(torch._C, "_copy_backend_meta"):  # newer than PyTorch 2.13
+        torch._C._copy_backend_meta(x, other)
+        assert get_tensor_metadata(other) == as_pytorch_saves_them
     for weights_only in (True, False):
         loaded = torch.load(saved(x), weights_only=weights_only)
         assert serialization.tensor_metadata(loaded) == pairs
@@ -283,32 +262,3 @@ def test_untyped_storage(device):
     assert getattr(storage, f"is_{device.type}")
     assert getattr(on_cpu, device.type)().device == device
     assert torch.load(saved(storage)).tolist() == storage.tolist()
-
-
-def test_storage_is_resized(device):
-    x = torch.arange(4, device=device, dtype=torch.uint8)
-    storage = x.untyped_storage()
-    storage.resize_(100)
-    assert storage.nbytes() == 100
-    assert storage[3] == 3
-    storage.resize_(2)
-    assert storage.tolist() == [0, 1]
-    storage.resize_(0)
-    assert storage.nbytes() == 0
-
-
-@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
-def test_typed_storage(device):
-    storage = sample(torch.float32, device).storage()
-    assert storage.device == device
-    assert storage[3] == 3.0
-    assert len(storage) == 24
-    assert storage.cpu().tolist() == [float(i) for i in range(24)]
-    assert storage.double().device == device
-    assert getattr(storage.cpu(), device.type)().device == device
-
-
-def test_set_source_storage(device):
-    x = torch.arange(12, dtype=torch.float32, device=device)
-    y = torch.empty(0, device=device).set_(x.untyped_storage(), 2, (2, 3), (3, 1))
-    torch.testing.assert_close(y.cpu(), torch.arange(2.0, 8.0).reshape(2, 3))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
@@ -12,7 +14,7 @@ import torch.multiprocessing as mp
 import torch_outboard
 from torch_outboard import _C
 
-pytestmark = [pytest.mark.by_turns(4), pytest.mark.separate, pytest.mark.torture]
+pytestmark = [pytest.mark.separate, pytest.mark.torture]
 
 TIMEOUT = 120  # seconds; a child has to import PyTorch first
 
@@ -21,63 +23,98 @@ def synchronize() -> None:
     torch.get_device_module(torch_outboard.device_name()).synchronize()
 
 
-# ---- What children do. They wait for a last message, so that what they sent stays alive.
+# ---- What children do
 
 
-def double(inbox: mp.Queue, outbox: mp.Queue) -> None:
-    x = inbox.get()
+def double(x: torch.Tensor) -> tuple[str, bool, float]:
     x.mul_(2)
     synchronize()
-    outbox.put((str(x.device), x.requires_grad, x.sum().item()))
-    inbox.get()
+    return str(x.device), x.requires_grad, x.sum().item()
 
 
-def fill_first(inbox: mp.Queue, outbox: mp.Queue) -> None:
-    a, b = inbox.get()
+def fill_first(pair: tuple[torch.Tensor, torch.Tensor]) -> tuple[bool, list[float]]:
+    a, b = pair
     a.fill_(7)
     synchronize()
-    same = a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
-    outbox.put((same, b.tolist()))
-    inbox.get()
+    return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr(), b.tolist()
 
 
-def give(inbox: mp.Queue, outbox: mp.Queue) -> None:
-    x = torch.arange(5.0, device=torch_outboard.device_name())
-    outbox.put(x)
-    inbox.get()
-    synchronize()
-    outbox.put(x.tolist())
+def make(count: int) -> torch.Tensor:
+    return torch.arange(float(count), device=torch_outboard.device_name())
 
 
-def send_back(inbox: mp.Queue, outbox: mp.Queue) -> None:
-    outbox.put(inbox.get())
-    inbox.get()
+def send_back(x: torch.Tensor) -> torch.Tensor:
+    return x
 
 
-def train(inbox: mp.Queue, outbox: mp.Queue) -> None:
-    model = inbox.get()
+def say_received(_: torch.Tensor) -> str:
+    return "received"
+
+
+def train(model: torch.nn.Module) -> str:
     model(torch.ones(2, 3, device=model.weight.device)).sum().backward()
     with torch.no_grad():
         model.weight.sub_(model.weight.grad)
     synchronize()
-    outbox.put("trained")
-    inbox.get()
+    return "trained"
+
+
+def look(_: None) -> list[float]:
+    """What the last result holds now."""
+    synchronize()
+    return KEPT[-1].tolist()
+
+
+def double_later(_: None) -> float:
+    """Twice the sum of what was received last."""
+    return KEPT[-2].mul_(2).sum().item()
+
+
+KEPT: list = []  # of a child: what it received last, and its answer; not where it sends back
+
+
+def work(inbox: mp.Queue, outbox: mp.Queue, strategy: str) -> None:
+    mp.set_sharing_strategy(strategy)
+    for function, given in iter(inbox.get, None):
+        answer = function(given)
+        if function is send_back:
+            KEPT.clear()
+        elif given is not None:
+            KEPT[:] = [given, answer]
+        outbox.put(answer)
+        del given, answer
+
+
+Ask = Callable[[Callable, object], object]
 
 
 @contextmanager
-def child(target: Callable[[mp.Queue, mp.Queue], None]) -> Iterator[tuple[mp.Queue, mp.Queue]]:
+def child(strategy: str) -> Iterator[Ask]:
+    """Gives a function of one's own and its argument to a process, and returns its answer."""
     context = mp.get_context("spawn")
     inbox, outbox = context.Queue(), context.Queue()
-    process = context.Process(target=target, args=(inbox, outbox), daemon=True)
+    process = context.Process(target=work, args=(inbox, outbox, strategy), daemon=True)
     process.start()
+
+    def ask(function: Callable, given: object) -> object:
+        inbox.put((function, given))
+        del given  # what the caller does not hold is the queue's alone
+        return outbox.get(timeout=TIMEOUT)
+
     try:
-        yield inbox, outbox
-        inbox.put("done")
+        yield ask
+        inbox.put(None)
         process.join(TIMEOUT)
         assert process.exitcode == 0
     finally:
         process.kill()
         process.join()
+
+
+@pytest.fixture(scope="module")
+def ask() -> Iterator[Ask]:
+    with child(mp.get_sharing_strategy()) as found:
+        yield found
 
 
 def can_share(device: torch.device) -> bool:
@@ -93,82 +130,63 @@ def shares(device: torch.device) -> None:
 # ---- Sharing
 
 
+def check_doubled(ask: Ask, device: torch.device) -> None:
+    x = torch.arange(4.0, device=device).requires_grad_()
+    view = x.detach()[1:]
+    assert ask(double, x.detach()) == (str(device), False, 12.0)
+    assert view.tolist() == [2.0, 4.0, 6.0]
+    view.fill_(1)
+    assert x.tolist() == [0.0, 1.0, 1.0, 1.0]
+
+
 @pytest.mark.usefixtures("shares")
-@pytest.mark.parametrize("strategy", ["file_descriptor", "file_system"])
-def test_child_writes_into_the_same_memory(device, strategy):
+def test_child_writes_into_the_same_memory(device, ask):
+    check_doubled(ask, device)
+    x = torch.zeros(6, device=device)
+    assert ask(fill_first, (x[:3], x[2:])) == (True, [7.0, 0.0, 0.0, 0.0])
+    assert x.tolist() == [7.0, 7.0, 7.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.by_turns(4)
+@pytest.mark.usefixtures("shares")
+def test_sharing_by_names_of_files(device):
     previous = mp.get_sharing_strategy()
-    mp.set_sharing_strategy(strategy)
+    mp.set_sharing_strategy("file_system")
     try:
-        x = torch.arange(4.0, device=device).requires_grad_()
-        view = x.detach()[1:]
-        with child(double_detached if strategy == "file_system" else double) as (inbox, outbox):
-            inbox.put(x.detach())
-            assert outbox.get(timeout=TIMEOUT) == (str(device), False, 12.0)
-            assert view.tolist() == [2.0, 4.0, 6.0]
-            view.fill_(1)
-            assert x.tolist() == [0.0, 1.0, 1.0, 1.0]
+        with child("file_system") as ask:
+            check_doubled(ask, device)
     finally:
         mp.set_sharing_strategy(previous)
 
 
-def double_detached(inbox: mp.Queue, outbox: mp.Queue) -> None:
-    mp.set_sharing_strategy("file_system")
-    double(inbox, outbox)
+@pytest.mark.usefixtures("shares")
+def test_child_gives_a_tensor(device, ask):
+    x = ask(make, 5)
+    assert x.device == device
+    assert x.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    x.add_(1)
+    synchronize()
+    assert ask(look, None) == [1.0, 2.0, 3.0, 4.0, 5.0]
 
 
 @pytest.mark.usefixtures("shares")
-def test_one_storage_arrives_as_one(device):
-    x = torch.zeros(6, device=device)
-    with child(fill_first) as (inbox, outbox):
-        inbox.put((x[:3], x[2:]))
-        assert outbox.get(timeout=TIMEOUT) == (True, [7.0, 0.0, 0.0, 0.0])
-    assert x.tolist() == [7.0, 7.0, 7.0, 0.0, 0.0, 0.0]
-
-
-@pytest.mark.usefixtures("shares")
-def test_child_gives_a_tensor(device):
-    with child(give) as (inbox, outbox):
-        x = outbox.get(timeout=TIMEOUT)
-        assert x.device == device
-        assert x.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
-        x.add_(1)
-        synchronize()
-        inbox.put("look")
-        assert outbox.get(timeout=TIMEOUT) == [1.0, 2.0, 3.0, 4.0, 5.0]
-
-
-@pytest.mark.usefixtures("shares")
-def test_what_comes_back_is_the_same_storage(device):
+def test_what_comes_back_is_the_same_storage(device, ask):
     x = torch.ones(3, device=device)
-    with child(send_back) as (inbox, outbox):
-        inbox.put(x)
-        y = outbox.get(timeout=TIMEOUT)
-        assert y.untyped_storage()._cdata == x.untyped_storage()._cdata
+    assert ask(send_back, x).untyped_storage()._cdata == x.untyped_storage()._cdata
+    empty = ask(send_back, torch.empty(0, 3, device=device))
+    assert (empty.device, empty.shape) == (device, (0, 3))
 
 
 @pytest.mark.usefixtures("shares")
-def test_module_is_trained_in_a_child(device):
+def test_module_is_trained_in_a_child(device, ask):
     model = torch.nn.Linear(3, 1).to(device)
     before = model.weight.detach().clone()
-    with child(train) as (inbox, outbox):
-        inbox.put(model)
-        assert outbox.get(timeout=TIMEOUT) == "trained"
+    assert ask(train, model) == "trained"
     torch.testing.assert_close(model.weight.detach(), before - 2)
 
 
 @pytest.mark.usefixtures("shares")
-def test_empty_tensor(device):
-    with child(send_back) as (inbox, outbox):
-        inbox.put(torch.empty(0, 3, device=device))
-        y = outbox.get(timeout=TIMEOUT)
-        assert y.device == device
-        assert y.shape == (0, 3)
-
-
-@pytest.mark.usefixtures("shares")
 def test_sent_memory_is_given_back(device, device_module):
-    from multiprocessing.reduction import ForkingPickler
-
     synchronize()
     before = device_module.memory_allocated()
     x = torch.ones(1 << 20, device=device)
@@ -179,33 +197,20 @@ def test_sent_memory_is_given_back(device, device_module):
 
 
 @pytest.mark.usefixtures("shares")
-def test_receiver_keeps_what_the_sender_lets_go(device):
+def test_receiver_keeps_what_the_sender_lets_go(device, ask):
     x = torch.arange(1000.0, device=device)
-    with child(double_later) as (inbox, outbox):
-        inbox.put(x)
-        assert outbox.get(timeout=TIMEOUT) == "received"
-        del x
-        torch.accelerator.empty_cache()
-        torch.full((1000,), 7.0, device=device)
-        inbox.put("go on")
-        assert outbox.get(timeout=TIMEOUT) == 2 * sum(range(1000))
-
-
-def double_later(inbox: mp.Queue, outbox: mp.Queue) -> None:
-    x = inbox.get()
-    outbox.put("received")
-    inbox.get()
-    outbox.put(x.mul_(2).sum().item())
-    inbox.get()
+    assert ask(say_received, x) == "received"
+    del x
+    torch.accelerator.empty_cache()
+    torch.full((1000,), 7.0, device=device)
+    assert ask(double_later, None) == 2 * sum(range(1000))
 
 
 @pytest.mark.usefixtures("shares")
-def test_tensors_die_between_sending_and_receiving(device):
-    with child(send_back) as (inbox, outbox):
-        inbox.put(torch.arange(5.0, device=device))
-        y = outbox.get(timeout=TIMEOUT)
-        assert y.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
-        del y
+def test_tensors_die_between_sending_and_receiving(device, ask):
+    y = ask(send_back, torch.arange(5.0, device=device))
+    assert y.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    del y
     torch.get_device_module(device.type).ipc_collect()
 
 
@@ -213,8 +218,6 @@ def test_sent_storage_stays_where_it_moved_to(device):
     """The second time, nothing moves."""
     if _C.adopts_host_memory(device.index) or not _C.shares_with_processes():
         pytest.skip("the device does not export its memory here")
-    import os
-
     x = torch.arange(4.0, device=device)
     view = x[1:]
     files = []
@@ -236,8 +239,6 @@ def test_sent_storage_stays_where_it_moved_to(device):
 
 
 def test_error_where_memory_cannot_be_shared(device):
-    from multiprocessing.reduction import ForkingPickler
-
     if can_share(device):
         pytest.skip("the device's memory can be shared with other processes here")
     with pytest.raises(RuntimeError, match=r"send tensor\.cpu\(\) instead"):
@@ -245,18 +246,14 @@ def test_error_where_memory_cannot_be_shared(device):
 
 
 def test_tensor_with_history_is_refused(device):
-    from multiprocessing.reduction import ForkingPickler
-
     x = torch.ones(2, device=device, requires_grad=True) * 2
     with pytest.raises(RuntimeError, match="non-leaf"):
         ForkingPickler.dumps(x)
 
 
-def test_cpu_tensors_are_sent_as_before(device):
+def test_cpu_tensors_are_sent_as_before(ask):
     x = torch.arange(3.0)
-    with child(send_back) as (inbox, outbox):
-        inbox.put(x)
-        assert outbox.get(timeout=TIMEOUT).tolist() == [0.0, 1.0, 2.0]
+    assert ask(send_back, x).tolist() == [0.0, 1.0, 2.0]
     assert x.is_shared()
 
 
@@ -273,6 +270,7 @@ class OnDevice(torch.utils.data.Dataset):
         return torch.full((2,), float(index), device=self.device)
 
 
+@pytest.mark.by_turns(4)
 def test_workers_of_a_loader_give_tensors_or_raise(device):
     """A queue pickles in a thread of its own, and the parent would wait for ever."""
     loader = torch.utils.data.DataLoader(

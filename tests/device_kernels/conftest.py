@@ -49,6 +49,16 @@ def device_way(
         yield
 
 
+@pytest.fixture
+def timed() -> Iterator[None]:
+    """Launches are recorded with their times (launches.py)."""
+    _C.take_launch_times()
+    _C.time_launches(True)
+    yield
+    _C.time_launches(False)
+    _C.take_launch_times()
+
+
 def ways_of(report: fallback.Report) -> dict[str, str]:
     """Operators of a report: "device" for those that took no other way on any dtype."""
     ways: dict[str, str] = {}

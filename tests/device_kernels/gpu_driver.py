@@ -9,20 +9,16 @@ hardware alone shows: missing barriers between items of one SIMD unit, and limit
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
-from torch_outboard import _C
-from torch_outboard.drivers import contract, ocl
-from torch_outboard.drivers.contract import FUNCTIONS, DeviceKind, Driver, Feature, Status
+from tests.device_kernels import changed_driver
+from torch_outboard.drivers.contract import DeviceKind, Feature
 
 # Work items of a group: enough for several of every tree of sums, few enough to compile soon.
 LANES = 64
 NONE = Feature(0)
 
 sources: list[str] = []  # of the programs that were compiled, without what goes before each
-
-_table: Driver  # alive until the process ends
 
 
 def use(lanes: int = LANES, *, matrix_units: Feature = NONE) -> None:
@@ -32,24 +28,18 @@ def use(lanes: int = LANES, *, matrix_units: Feature = NONE) -> None:
         lanes: the largest work-group that the devices say they have.
         matrix_units: those that they say they have, which kernels then emulate.
     """
-    global _table
-    original = contract.load(ocl.library_path())
-    _table = Driver.from_buffer_copy(original)
+    original = changed_driver.original()
 
-    def device_properties(context: int, device: int, properties: Any) -> int:
-        status: int = original.device_properties(context, device, properties)
-        if status == Status.OK:
-            found = properties.contents
-            found.kind = DeviceKind.GPU
-            found.max_work_group_size = min(found.max_work_group_size, lanes)
-            found.features |= matrix_units
-        return status
+    def change(found: Any) -> None:
+        found.kind = DeviceKind.GPU
+        found.max_work_group_size = min(found.max_work_group_size, lanes)
+        found.features |= matrix_units
 
     def program_build(context: int, source: Any, program: Any) -> int:
         sources.append(source.contents.source.decode().partition("#line 1\n")[2])
         status: int = original.program_build(context, source, program)
         return status
 
-    _table.device_properties = FUNCTIONS["device_properties"](device_properties)
-    _table.program_build = FUNCTIONS["program_build"](program_build)
-    _C.use_driver_table("ocl", ctypes.addressof(_table))
+    changed_driver.use(
+        device_properties=changed_driver.with_properties(change), program_build=program_build
+    )

@@ -1,4 +1,4 @@
-"""Counts of kernel launches."""
+"""Which kernels are launched, and how often."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import torch
 from torch.profiler import ProfilerActivity, profile
+
+from torch_outboard import _C
 
 
 def launches(device: torch.device, call: Callable[[], object]) -> Counter[str]:
@@ -19,3 +21,18 @@ def launches(device: torch.device, call: Callable[[], object]) -> Counter[str]:
         synchronize()
     kind = torch.autograd.DeviceType.PrivateUse1
     return Counter(event.name for event in profiled.events() if event.device_type == kind)
+
+
+def timed_launches(device: torch.device) -> list[str]:
+    """Kernels since this was last asked, by name; for tests with the fixture `timed`."""
+    torch.get_device_module(device).synchronize(device)
+    return [row[0] for row in _C.take_launch_times()]
+
+
+def launched(device: torch.device) -> set[str]:
+    return set(timed_launches(device))
+
+
+def is_processor(device: torch.device) -> bool:
+    """Whether kernels have the forms of processors, and not those of GPUs."""
+    return bool(_C.device_properties(device.index).kind == "cpu")

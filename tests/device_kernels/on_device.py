@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from typing import Any
 
+import pytest
 import torch
 from torch.testing import assert_close
 from torch.utils._pytree import tree_leaves, tree_map
@@ -13,6 +14,12 @@ from torch_outboard import fallback
 
 # What moves data and prepares memory, by whatever way.
 SUPPORT = {"aten::_copy_from", "aten::_to_copy", "aten::fill_.Scalar", "aten::zero_"}
+
+
+def with_strides(tensor: torch.Tensor, device: torch.device | str) -> torch.Tensor:
+    """A copy on the device with the same strides."""
+    moved = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=device)
+    return moved.copy_(tensor)
 
 
 def _moved(argument: Any, device: torch.device | str) -> Any:
@@ -65,6 +72,19 @@ def with_gradients(function: Callable[..., torch.Tensor]) -> Callable[..., list[
 def assert_as_on_cpu(device: torch.device, function: Callable[..., Any], *arguments: Any) -> None:
     """As `compare`, with nothing at all on the host."""
     assert compare(device, function, *arguments, support=frozenset())
+
+
+def assert_raises_as_on_cpu(
+    device: torch.device, function: Callable[..., Any], *arguments: Any
+) -> None:
+    """Asserts that `function` raises the same exception on `device` as on CPU."""
+    raised = []
+    for place in ("cpu", device):
+        moved = tree_map(lambda argument, place=place: _moved(argument, place), arguments)
+        with pytest.raises(Exception) as caught:  # noqa: PT011, whatever CPU raises
+            function(*moved)
+        raised.append((caught.type, str(caught.value).splitlines()[0]))
+    assert raised[0] == raised[1]
 
 
 def gradcheck_on(device: torch.device, function: Callable[..., Any], *inputs: torch.Tensor) -> None:

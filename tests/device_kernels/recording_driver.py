@@ -9,9 +9,8 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from torch_outboard import _C
-from torch_outboard.drivers import contract, ocl
-from torch_outboard.drivers.contract import FUNCTIONS, Argument, Driver, Launch, Status
+from tests.device_kernels import changed_driver
+from torch_outboard.drivers.contract import Argument, Launch, Status
 
 Command = tuple[Callable[..., int], tuple[Any, ...]]  # a function, its arguments after the queue
 
@@ -19,29 +18,22 @@ captures: dict[int, list[Command]] = {}  # of queues that capture
 graphs: dict[int, list[Command]] = {}  # that were not released
 reads = 0  # copies to the host so far
 
-_table: Driver  # alive until the process ends
-
 
 def use() -> None:
     """Makes it the driver of this process; to be called before the first use of the device."""
-    global _table
-    original = contract.load(ocl.library_path())
-    _table = Driver.from_buffer_copy(original)
-    replaced: dict[str, Callable[..., int]] = {
-        "launch": _recorded(original.launch, _copy_of_launch),
-        "fill": _recorded(original.fill, _copy_of_fill),
-        "copy_device_to_device": _recorded(original.copy_device_to_device, lambda *given: given),
-        "copy_device_to_host": _counted(_refused(original.copy_device_to_host)),
-        "copy_host_to_device": _refused(original.copy_host_to_device),
-        "queue_synchronize": _refused(original.queue_synchronize),
-        "graph_begin": _begin,
-        "graph_end": _end,
-        "graph_launch": _launch,
-        "graph_release": _release,
-    }
-    for name, function in replaced.items():
-        setattr(_table, name, FUNCTIONS[name](function))
-    _C.use_driver_table("ocl", ctypes.addressof(_table))
+    original = changed_driver.original()
+    changed_driver.use(
+        launch=_recorded(original.launch, _copy_of_launch),
+        fill=_recorded(original.fill, _copy_of_fill),
+        copy_device_to_device=_recorded(original.copy_device_to_device, lambda *given: given),
+        copy_device_to_host=_counted(_refused(original.copy_device_to_host)),
+        copy_host_to_device=_refused(original.copy_host_to_device),
+        queue_synchronize=_refused(original.queue_synchronize),
+        graph_begin=_begin,
+        graph_end=_end,
+        graph_launch=_launch,
+        graph_release=_release,
+    )
 
 
 def _recorded(function: Callable[..., int], copy: Callable[..., tuple[Any, ...]]) -> Any:

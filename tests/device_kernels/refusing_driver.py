@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
-from torch_outboard import _C
-from torch_outboard.drivers import contract, ocl
-from torch_outboard.drivers.contract import FUNCTIONS, Driver, Status
+from tests.device_kernels import changed_driver
 
 builds = 0  # so far
-
-_table: Driver  # alive until the process ends
 
 
 def use() -> None:
     """Makes it the driver of this process; to be called before the first use of the device."""
-    global _table
-    original = contract.load(ocl.library_path())
-    _table = Driver.from_buffer_copy(original)
+    original = changed_driver.original()
 
     def build(context: int, source: Any, program: Any) -> int:
         global builds
@@ -26,13 +19,10 @@ def use() -> None:
         source.contents.source = b"int refused("
         return original.program_build(context, source, program)
 
-    def device_properties(context: int, device: int, properties: Any) -> int:
-        status: int = original.device_properties(context, device, properties)
-        if status == Status.OK:  # all of one model
-            properties.contents.name = b"a device"
-            properties.contents.driver_version = b"1"
-        return status
+    def change(found: Any) -> None:  # all of one model
+        found.name = b"a device"
+        found.driver_version = b"1"
 
-    _table.device_properties = FUNCTIONS["device_properties"](device_properties)
-    _table.program_build = FUNCTIONS["program_build"](build)
-    _C.use_driver_table("ocl", ctypes.addressof(_table))
+    changed_driver.use(
+        device_properties=changed_driver.with_properties(change), program_build=build
+    )

@@ -5,12 +5,10 @@ The settings belong to the driver `ocl`; each is tried in a process of its own.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import torch_outboard
-from tests.support import run_python
+from tests.device_kernels.processes import run_program
 
 pytestmark = [
     pytest.mark.by_turns(3),
@@ -48,14 +46,14 @@ POINTWISE = """
 def test_kinds_of_memory(memory, access, shares_memory):
     if memory == "shared" and not shares_memory:
         pytest.skip("the device has no memory that the host can touch")
-    printed = run_python(POINTWISE, OUTBOARD_OCL_MEMORY=memory, OUTBOARD_WAY="device")
+    printed = run_program(POINTWISE, OUTBOARD_OCL_MEMORY=memory)
     lines = printed.splitlines()
     assert lines[0] == access
     assert lines[1] == "['device'] 0"
 
 
 def test_without_float64(shares_memory):
-    printed = run_python(
+    printed = run_program(
         """
         import torch, torch_outboard
         from torch_outboard import fallback
@@ -80,7 +78,6 @@ def test_without_float64(shares_memory):
         assert wide.t().clone().tolist() == x.tolist()
         """,
         OUTBOARD_OCL_MASK="float64",
-        OUTBOARD_WAY="device",
     )
     assert printed.splitlines() == ["{'device'}", str({"shared" if shares_memory else "copied"})]
 
@@ -93,7 +90,7 @@ def test_without_float64(shares_memory):
     ],
 )
 def test_network_trains_natively_on_a_device_that_lacks_much(memory, mask):
-    printed = run_python(
+    printed = run_program(
         """
         import copy, torch, torch_outboard
         from tests.device_kernels.small_models import MODELS
@@ -115,7 +112,5 @@ def test_network_trains_natively_on_a_device_that_lacks_much(memory, mask):
         """,
         OUTBOARD_OCL_MEMORY=memory,
         OUTBOARD_OCL_MASK=mask,
-        OUTBOARD_WAY="device",
-        PYTHONPATH=str(Path(__file__).parents[2]),
     )
     assert printed.strip() == "{'device'} 0"

@@ -15,7 +15,7 @@ from torch.nn import functional
 from torch.testing import assert_close
 from torch.utils._pytree import tree_leaves, tree_map
 
-from tests.device_kernels.on_device import SUPPORT, compare
+from tests.device_kernels.on_device import SUPPORT, compare, with_strides
 from torch_outboard import fallback
 from torch_outboard.device import devices
 from torch_outboard.ops import tables
@@ -76,13 +76,7 @@ def values(argument: Any, seed: int = 0) -> Any:
 
 
 def copied(argument: Any, device: torch.device | str) -> Any:
-    """A copy of a tensor on a device, with the same strides."""
-    if not isinstance(argument, torch.Tensor):
-        return argument
-    copy = torch.empty_strided(
-        argument.size(), argument.stride(), dtype=argument.dtype, device=device
-    )
-    return copy.copy_(argument)
+    return with_strides(argument, device) if isinstance(argument, torch.Tensor) else argument
 
 
 def launches(name: str, device: torch.device, strided: bool, compared: bool) -> bool:

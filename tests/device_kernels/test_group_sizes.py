@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.support import run_python
+from tests.device_kernels.processes import run_program
 
 CALLS = """
-import sys
 import torch
 import torch.nn.functional as F
 import torch_outboard
@@ -123,9 +120,7 @@ print("\\n".join(wrong), end="")
 @pytest.mark.slow
 @pytest.mark.parametrize("lanes", [12, 192])
 def test_groups_of_any_size(device, lanes):
-    root = str(Path(__file__).parents[2])
-    environment = {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_WAY": "device", "PYTHONPATH": root}
-    printed = run_python(CALLS, str(lanes), timeout=600, **environment).splitlines()
+    printed = run_program(CALLS, str(lanes), timeout=600, OUTBOARD_DRIVER="ocl").splitlines()
     assert int(printed[0].split()[0]) >= 14
     assert not printed[1:], "\n".join(printed[1:])
 
@@ -158,7 +153,5 @@ for size in (1, 2, 100):
 
 
 def test_a_row_limits_its_groups(device):
-    root = str(Path(__file__).parents[2])
-    environment = {"OUTBOARD_DRIVER": "ocl", "PYTHONPATH": root}
-    printed = run_python(LANES_OF_A_ROW, timeout=300, **environment).split()
+    printed = run_program(LANES_OF_A_ROW, timeout=300, OUTBOARD_DRIVER="ocl").split()
     assert printed == ["64064", "32032", "1001"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import tempfile
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.dialects.compiled import CLANGS, DIALECT, MISSING, load
+from tests.support import in_threads
 
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 
@@ -125,9 +125,5 @@ def test_threads_share_a_launch(library: ctypes.CDLL) -> None:
             arguments = [*pointers, ctypes.c_int(n)]
             call(library, "sums", *limits, (items, 1, 1), (0, 0, 0), arguments)
 
-    running = [threading.Thread(target=work, args=(i,)) for i in range(threads)]
-    for thread in running:
-        thread.start()
-    for thread in running:
-        thread.join()
+    in_threads(work, threads)
     np.testing.assert_array_equal(out, given.reshape(items, n).sum(1))

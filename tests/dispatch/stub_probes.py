@@ -45,24 +45,11 @@ extern "C" int take(int* to) {
 # Where the slot of our device lies in a stub (ATen/native/DispatchStub.h).
 SLOT = 6 * ctypes.sizeof(ctypes.c_void_p)
 # These touch memory of the device beside what they do with stubs, or go on with what stubs said.
-EXCLUDED = frozenset(
-    [
-        "_fft_r2c",
-        "_fft_r2c.out",
-        "_histogramdd_bin_edges",
-        "_histogramdd_from_bin_cts",
-        "cholesky",
-        "histc",
-        "histc.out",
-        "histogram.bin_ct",
-        "histogram.bin_ct_out",
-        "index_add.out",
-        "index_reduce.out",
-        "linalg_eig.out",
-        "linalg_lstsq.out",
-        "linalg_qr.out",
-    ]
-)
+EXCLUDED = frozenset([
+    "_fft_r2c", "_fft_r2c.out", "_histogramdd_bin_edges", "_histogramdd_from_bin_cts", "cholesky",
+    "histc", "histc.out", "histogram.bin_ct", "histogram.bin_ct_out", "index_add.out",
+    "index_reduce.out", "linalg_eig.out", "linalg_lstsq.out", "linalg_qr.out",
+])  # fmt: skip
 # What makes no result, or is not for dense tensors of the device.
 # Of two stubs, the one that no sample within the limits asks for.
 ALSO = {"div_floor_stub": {"div.out_mode"}}

@@ -42,23 +42,13 @@ def x(device: torch.device) -> torch.Tensor:
 # ---- Policies
 
 
-def test_default_policies():
-    assert fallback.policies() == {"shared": "allow", "copied": "warn"}
-
-
 def test_error(x, way):
     with fallback.policy(**{way: "error"}), pytest.raises(NotImplementedError) as caught:
         torch.erfinv(x)
     message = str(caught.value).splitlines()[0]
-    for part in (
-        "aten::erfinv",
-        "(Float)",
-        "host:0",
-        f"the policy for '{way}' is 'error'",
-        'torch_outboard.fallback.allow("aten::erfinv',
-        "torch_outboard.kernel",
-    ):
-        assert part in message
+    parts = ["aten::erfinv", "(Float)", "host:0", f"the policy for '{way}' is 'error'"]
+    parts += ['torch_outboard.fallback.allow("aten::erfinv', "torch_outboard.kernel"]
+    assert [part for part in parts if part not in message] == []
     torch.erfinv(x)
 
 
@@ -96,10 +86,7 @@ def test_printing_is_no_reason_for_a_warning(x, way):
 
 def test_warnings_that_are_errors(x, way):
     """A filter may turn the warning into an exception; the device works on."""
-    with (
-        fallback.policy(**{way: "warn"}),
-        warnings.catch_warnings(),
-    ):
+    with fallback.policy(**{way: "warn"}), warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(UserWarning, match="runs as a host kernel"):
             torch.lgamma(x)
@@ -107,16 +94,11 @@ def test_warnings_that_are_errors(x, way):
         torch.testing.assert_close(torch.exp(x).cpu(), x.cpu().exp())
 
 
-def test_allow_says_nothing(x, way):
-    with fallback.policy(**{way: "allow"}), warnings.catch_warnings():
+def test_allow_says_nothing_and_the_other_way_has_no_say(x, way):
+    other = {"shared": "copied", "copied": "shared"}[way]
+    with fallback.policy(**{other: "error", way: "allow"}), warnings.catch_warnings():
         warnings.simplefilter("error")
         torch.digamma(x)
-
-
-def test_the_other_way_has_no_say(x, way):
-    other = {"shared": "copied", "copied": "shared"}[way]
-    with fallback.policy(**{other: "error", way: "allow"}):
-        torch.erfinv(x)
 
 
 def test_copies_and_views_have_no_policy(device, way):
@@ -176,34 +158,32 @@ def test_denied_operator(x, way, name):
     assert (x + x).tolist() == [2, -4, 6]
 
 
-@pytest.mark.parametrize(
-    ("name", "use"),
-    [
-        ("aten::mm", lambda x: torch.mm(x.view(1, 3), x.view(3, 1))),
-        ("aten::relu", torch.relu),
-        ("aten::sum", torch.sum),
-        ("aten::exp", torch.exp),
-        ("aten::mul.Tensor", lambda x: x * x),
-        ("aten::mul_", lambda x: x.mul_(2)),
-        ("aten::add_", lambda x: x.add_(1)),
-        ("aten::mean", torch.mean),
-        ("aten::_softmax", lambda x: torch.softmax(x, 0)),
-        ("aten::threshold_backward", lambda x: torch.ops.aten.threshold_backward(x, x, 0)),
-        ("aten::addmm", lambda x: torch.addmm(x, x.view(3, 1), x.view(1, 3))),
-        ("aten::native_layer_norm", lambda x: torch.nn.functional.layer_norm(x, (3,))),
-        ("aten::normal_", lambda x: x.normal_()),
-        ("aten::cat", lambda x: torch.cat([x, x])),
-        ("aten::index_select", lambda x: x.index_select(0, torch.tensor([0], device=x.device))),
-    ],
-)  # fmt: skip
-def test_every_kind_of_kernel_can_be_denied(x, way, name, use):
-    with (
-        fallback.policy(**{way: "allow"}, deny=[name]),
-        pytest.raises(NotImplementedError, match="the operator is denied"),
-    ):
-        use(x)
+DENIED = {
+    "aten::mm": lambda x: torch.mm(x.view(1, 3), x.view(3, 1)),
+    "aten::relu": torch.relu,
+    "aten::sum": torch.sum,
+    "aten::exp": torch.exp,
+    "aten::mul.Tensor": lambda x: x * x,
+    "aten::mul_": lambda x: x.mul_(2),
+    "aten::add_": lambda x: x.add_(1),
+    "aten::mean": torch.mean,
+    "aten::_softmax": lambda x: torch.softmax(x, 0),
+    "aten::threshold_backward": lambda x: torch.ops.aten.threshold_backward(x, x, 0),
+    "aten::addmm": lambda x: torch.addmm(x, x.view(3, 1), x.view(1, 3)),
+    "aten::native_layer_norm": lambda x: torch.nn.functional.layer_norm(x, (3,)),
+    "aten::normal_": lambda x: x.normal_(),
+    "aten::cat": lambda x: torch.cat([x, x]),
+    "aten::index_select": lambda x: x.index_select(0, torch.tensor([0], device=x.device)),
+}
+
+
+@pytest.mark.parametrize("name", DENIED)
+def test_every_kind_of_kernel_can_be_denied(x, way, name):
+    denied = pytest.raises(NotImplementedError, match="the operator is denied")
+    with fallback.policy(**{way: "allow"}, deny=[name]), denied:
+        DENIED[name](x)
     with fallback.policy(**{way: "allow"}):
-        use(x)
+        DENIED[name](x)
 
 
 def test_allowed_operator(x, way):
@@ -320,6 +300,9 @@ def test_report_counts_copied_bytes(device, way):
     with fallback.policy(**{way: "allow"}), fallback.report() as report:
         torch.erfinv(x)
         x[:10].erfinv_()
+    header, *lines = (line.split()[:4] for line in str(report).splitlines())
+    assert header == ["operator", "dtype", "way", "calls"]
+    assert ["aten::erfinv", "float32", way, "1"] in lines
     (functional,) = rows_of(report, "aten::erfinv")
     (in_place,) = rows_of(report, "aten::erfinv_")
     if way == "shared":
@@ -372,14 +355,6 @@ def test_report_is_empty_outside_of_its_block(x):
     assert report.rows == []
     assert set(report.share_by_way().values()) == {0}
     assert len(str(report).splitlines()) == 1
-
-
-def test_report_prints_a_table(x, way):
-    with fallback.policy(**{way: "allow"}), fallback.report() as report:
-        torch.erfinv(x)
-    header, line = str(report).splitlines()
-    assert header.split()[:4] == ["operator", "dtype", "way", "calls"]
-    assert line.split()[:4] == ["aten::erfinv", "float32", way, "1"]
 
 
 def test_report_after_an_error(x, way):

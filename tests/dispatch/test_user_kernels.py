@@ -11,32 +11,18 @@ import pytest
 import torch
 
 import torch_outboard
-from tests.support import run_python, try_python
+from tests.dispatch.small_kernels import constant, ones
+from tests.support import in_threads, try_python
 
-pytestmark = pytest.mark.separate
-
-
-@pytest.fixture(autouse=True)
-def allowed() -> Iterator[None]:
-    """Where memory is separate, the operators around those tested would warn."""
-    with torch_outboard.fallback.policy(copied="allow"):
-        yield
-
-
-def ones(device: torch.device, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return torch.ones(3, device=device, dtype=dtype)
+pytestmark = [pytest.mark.separate, pytest.mark.usefixtures("allowed")]
 
 
 def test_replaces_one_dtype(device):
-    @torch_outboard.kernel("aten::add.Tensor", dtypes=[torch.float32])
-    def add(x, y, *, alpha=1):
-        return torch.full_like(x, 42)
-
-    with add:
+    with torch_outboard.kernel("aten::add.Tensor", dtypes=[torch.float32])(constant(42)):
         assert (ones(device) + ones(device)).tolist() == [42, 42, 42]
         assert (ones(device) + 1).tolist() == [42, 42, 42]
         for dtype in (torch.float64, torch.int64, torch.bfloat16):
-            assert (ones(device, dtype) + ones(device, dtype)).tolist() == [2, 2, 2]
+            assert (ones(device, dtype=dtype) + ones(device, dtype=dtype)).tolist() == [2, 2, 2]
         assert (torch.ones(3) + 1).tolist() == [2, 2, 2]
     assert (ones(device) + ones(device)).tolist() == [2, 2, 2]
 
@@ -44,27 +30,22 @@ def test_replaces_one_dtype(device):
 def test_replaces_on_one_device(device):
     other = torch.device(device.type, 1)
     for where in (1, other, str(other)):
-
-        @torch_outboard.kernel("aten::neg", device=where)
-        def neg(x):
-            return torch.full_like(x, 7)
-
-        with neg:
+        with torch_outboard.kernel("aten::neg", device=where)(constant(7)):
             assert torch.neg(ones(other)).tolist() == [7, 7, 7]
             assert torch.neg(ones(device)).tolist() == [-1, -1, -1]
 
 
 def test_latest_wins_and_removal_brings_the_former_back(device):
-    def constant(value: float):
-        return torch_outboard.kernel("aten::exp")(lambda x: torch.full_like(x, value))
+    def exp(value: float):
+        return torch_outboard.kernel("aten::exp")(constant(value))
 
-    first = constant(1)
-    second = constant(2)
+    first = exp(1)
+    second = exp(2)
     assert torch.exp(ones(device)).tolist() == [2, 2, 2]
     second.remove()
     second.remove()
     assert torch.exp(ones(device)).tolist() == [1, 1, 1]
-    third = constant(3)
+    third = exp(3)
     first.remove()
     assert torch.exp(ones(device)).tolist() == [3, 3, 3]
     third.remove()
@@ -143,28 +124,10 @@ def test_removal_while_other_threads_call(device):
     assert {result for result in results if result != int(result)} <= {torch.ones(1).exp().item()}
 
 
-def test_the_function_stays_callable(device):
-    @torch_outboard.kernel("aten::abs")
-    def absolute(x):
-        return x * 0
-
-    with absolute:
-        assert absolute(torch.ones(2)).tolist() == [0, 0]
-
-
-def test_a_kernel_for_no_dtypes_serves_nothing(device):
-    with torch_outboard.kernel("aten::neg", dtypes=[])(lambda x: x):
+def test_a_kernel_for_no_dtypes_serves_nothing_and_stays_callable(device):
+    with torch_outboard.kernel("aten::neg", dtypes=[])(lambda x: x) as kernel:
         assert torch.neg(ones(device)).tolist() == [-1, -1, -1]
-
-
-def test_report_calls_it_a_device_kernel(device):
-    x = ones(device)
-    with (
-        torch_outboard.kernel("aten::neg")(lambda x: x),
-        torch_outboard.fallback.report() as report,
-    ):
-        torch.neg(x)
-    assert [(row.op, row.way, row.calls) for row in report.rows] == [("aten::neg", "device", 1)]
+        assert kernel(torch.ones(2)).tolist() == [1, 1]
 
 
 def test_arguments_arrive_as_in_the_schema(device):
@@ -182,32 +145,24 @@ def test_arguments_arrive_as_in_the_schema(device):
 
 
 def test_several_results(device):
-    @torch_outboard.kernel("aten::max.dim")
     def maximum(x, dim, keepdim=False):
         return x[0], torch.zeros((), dtype=torch.int64, device=x.device)
 
-    with maximum:
+    with torch_outboard.kernel("aten::max.dim")(maximum):
         values, indices = torch.max(torch.tensor([5.0, 9.0], device=device), dim=0)
         assert (values.item(), indices.item()) == (5, 0)
 
 
-@pytest.mark.parametrize("result", [lambda x: (x,), lambda x: (x, x, x), lambda x: 3])
-def test_wrong_number_of_results(device, result):
-    with (
-        torch_outboard.kernel("aten::max.dim")(lambda x, dim, keepdim=False: result(x)),
-        pytest.raises((ValueError, TypeError, RuntimeError)),
-    ):
-        torch.max(ones(device), dim=0)
-
-
-@pytest.mark.parametrize("result", ["text", 3.5, [1, 2], object()])
-def test_result_that_is_no_tensor(device, result):
-    with (
-        torch_outboard.kernel("aten::neg")(lambda x: result),
-        pytest.raises((ValueError, TypeError, RuntimeError)),
-    ):
-        torch.neg(ones(device))
-    assert torch.neg(ones(device)).tolist() == [-1, -1, -1]
+def test_wrong_number_of_results_and_what_is_no_tensor(device):
+    wrong = pytest.raises((ValueError, TypeError, RuntimeError))
+    for result in (lambda x: (x,), lambda x: (x, x, x), lambda x: 3):
+        kernel = torch_outboard.kernel("aten::max.dim")
+        with kernel(lambda x, dim, keepdim=False, result=result: result(x)), wrong:
+            torch.max(ones(device), dim=0)
+    for result in ("text", 3.5, [1, 2], object()):
+        with torch_outboard.kernel("aten::neg")(lambda x, result=result: result), wrong:
+            torch.neg(ones(device))
+        assert torch.neg(ones(device)).tolist() == [-1, -1, -1]
 
 
 WRONG_RESULTS = {
@@ -272,15 +227,10 @@ def test_what_is_written_must_be_returned(device):
 
 
 def test_in_place_and_out_have_kernels_of_their_own(device):
-    @torch_outboard.kernel("aten::neg_")
-    def neg_(x):
-        return x.fill_(8)
-
-    @torch_outboard.kernel("aten::neg.out")
-    def neg_out(x, *, out):
-        return out.fill_(9)
-
-    with neg_, neg_out:
+    with (
+        torch_outboard.kernel("aten::neg_")(lambda x: x.fill_(8)),
+        torch_outboard.kernel("aten::neg.out")(lambda x, *, out: out.fill_(9)),
+    ):
         x, out = ones(device), ones(device)
         assert x.neg_() is x
         assert torch.neg(x, out=out) is out
@@ -291,52 +241,31 @@ def test_in_place_and_out_have_kernels_of_their_own(device):
 
 
 def test_autograd_uses_the_operators_derivative(device):
-    threads: set[int] = set()
-
-    @torch_outboard.kernel("aten::sin")
-    def sine(x):
-        return torch.full_like(x, 5)
-
-    @torch_outboard.kernel("aten::cos")
-    def cosine(x):
-        threads.add(threading.get_ident())
-        return torch.full_like(x, 3)
-
-    with sine, cosine:
+    kernel = torch_outboard.kernel
+    with kernel("aten::sin")(constant(5)), kernel("aten::cos")(constant(3)):
         x = ones(device).requires_grad_()
         y = torch.sin(x)
         assert y.tolist() == [5, 5, 5]
         y.sum().backward()
         assert x.grad.tolist() == [3, 3, 3]
-    assert threads
 
 
 def test_many_threads_and_autograd(device):
     """Python kernels in forward and backward passes of several threads: nobody waits for ever."""
-    failures: list[object] = []
 
     @torch_outboard.kernel("aten::mul.Tensor")
     def multiply(x, y):
         return (x.cpu() * (y.cpu() if isinstance(y, torch.Tensor) else y)).to(x.device)
 
-    def train() -> None:
-        try:
-            x = ones(device).requires_grad_()
-            for _ in range(20):
-                x.grad = None
-                (x * 3 * x).sum().backward()
-                assert x.grad.tolist() == [6, 6, 6]
-        except BaseException as error:
-            failures.append(error)
+    def train(_: int) -> None:
+        x = ones(device).requires_grad_()
+        for _ in range(20):
+            x.grad = None
+            (x * 3 * x).sum().backward()
+            assert x.grad.tolist() == [6, 6, 6]
 
     with multiply:
-        threads = [threading.Thread(target=train) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(120)
-            assert not thread.is_alive()
-    assert not failures
+        in_threads(train, 4)
 
 
 def test_composite_operator(device):
@@ -363,7 +292,8 @@ def test_composite_operator(device):
         assert value.item() == 1
         torch.testing.assert_close(x.grad.cpu(), torch.full((3,), 1 / 3))
         assert calls == [1, 1, 1]
-        assert function(ones(device, torch.float64), ones(device, torch.float64)).item() == 11
+        wide = ones(device, dtype=torch.float64)
+        assert function(wide, wide).item() == 11
     assert function(x.detach(), target).item() == 1
 
 
@@ -422,22 +352,15 @@ def test_a_kernel_that_calls_itself(device):
     assert printed.stdout.split() == ["RecursionError", "-1.0"], printed.stderr[-2000:]
 
 
-@pytest.mark.parametrize(
-    "name", ["aten::no_such_operator", "nothing::add", "aten::add.NoSuchOverload", "aten::add", ""]
-)
-def test_no_such_operator(name):
-    with pytest.raises((ValueError, AttributeError), match=r"does not exist|operator|attribute"):
-        torch_outboard.kernel(name)(lambda x: x)
-
-
-@pytest.mark.parametrize("name", ["aten::view", "empty.memory_format", "aten::_copy_from"])
-def test_what_the_kit_does_itself(device, name):
-    with pytest.raises(ValueError, match="cannot be replaced"):
-        torch_outboard.kernel(name)(lambda *arguments: None)
-    assert ones(device).view(3, 1).shape == (3, 1)
-
-
-def test_device_of_another_kind():
+def test_what_cannot_be_replaced():
+    absent = ["aten::no_such_operator", "nothing::add", "aten::add.NoSuchOverload", "aten::add", ""]
+    for name in absent:
+        words = r"does not exist|operator|attribute"
+        with pytest.raises((ValueError, AttributeError), match=words):
+            torch_outboard.kernel(name)(lambda x: x)
+    for name in ("aten::view", "empty.memory_format", "aten::_copy_from"):
+        with pytest.raises(ValueError, match="cannot be replaced"):
+            torch_outboard.kernel(name)(lambda *arguments: None)
     with pytest.raises(ValueError, match="'cpu' was given"):
         torch_outboard.kernel("aten::neg", device="cpu")
 
@@ -468,6 +391,9 @@ def test_custom_operator_with_a_cpu_kernel(device, library, shares_memory):
     assert result.tolist() == [0, 2, 4]
     ways = {row.op: row.way for row in report.rows}
     assert ways["outboard_tests::double"] == ("shared" if shares_memory else "copied")
+    denied = pytest.raises(NotImplementedError, match="outboard_tests::double")
+    with torch_outboard.fallback.policy(deny=["outboard_tests::double"]), denied:
+        torch.ops.outboard_tests.double(x)
 
 
 def test_custom_operator_that_writes(device, library):
@@ -479,14 +405,6 @@ def test_custom_operator_that_writes(device, library):
 def test_custom_operator_without_any_kernel(device, library):
     with pytest.raises(NotImplementedError, match=r"outboard_tests::nowhere.*neither the device"):
         torch.ops.outboard_tests.nowhere(ones(device))
-
-
-def test_custom_operator_denied(device, library):
-    with (
-        torch_outboard.fallback.policy(deny=["outboard_tests::double"]),
-        pytest.raises(NotImplementedError, match="outboard_tests::double"),
-    ):
-        torch.ops.outboard_tests.double(ones(device))
 
 
 def test_kernel_for_a_custom_operator(device, library):
@@ -528,24 +446,3 @@ def test_nothing_is_said_on_stderr():
         OUTBOARD_FALLBACK_COPIED="allow",
     )
     assert (result.returncode, result.stderr) == (0, "")
-
-
-def test_dispatcher_registrations_on_top_still_work():
-    printed = run_python(
-        """
-        import warnings
-        import torch
-        import torch_outboard
-
-        warnings.simplefilter("ignore")
-        library = torch.library.Library("aten", "IMPL")
-        library.impl("aten::neg", lambda x: torch.full_like(x, 4), "PrivateUse1")
-        x = torch.ones(3, device="host", requires_grad=True)
-        y = torch.neg(x)
-        print(y.tolist())
-        y.sum().backward()
-        print(x.grad.tolist())
-        """,
-        OUTBOARD_FALLBACK_COPIED="allow",
-    )
-    assert printed.splitlines() == ["[4.0, 4.0, 4.0]"] * 2

@@ -6,11 +6,14 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tests.support import SLOWNESS
 
 ROOT = Path(__file__).resolve().parents[2]
+Run = Callable[..., Any]
 
 # What each begins with. `rank`, `ranks`, `device`; a group over a file, so that no port is needed.
 PROGRAM = f"""
@@ -35,6 +38,14 @@ def use_own_device():
     device = torch.device(device.type, rank % torch.accelerator.device_count())
     torch.accelerator.set_device_index(device.index)
 
+def refused(kind, call, *words):
+    try:
+        call()
+    except kind as error:
+        assert all(word in str(error) for word in words), error
+    else:
+        raise AssertionError(("nothing was raised", *words))
+
 def say_done():
     open(path + ".done", "w").close()
 
@@ -48,20 +59,68 @@ def of_rank(rank, *size, dtype=torch.float32):
     drawn = torch.randint(-4, 5, size, generator=generator)
     return drawn.bool() if dtype == torch.bool else drawn.abs().to(dtype)
 """
+# Every collective, of `elements` for each rank, against what it has to be.
+EVERYTHING = """
+def same(ours, theirs):
+    assert ours.shape == theirs.shape and ours.dtype == theirs.dtype
+    ours, theirs = (t.cpu().contiguous().reshape(-1) for t in (ours, theirs))
+    if ours.is_complex(): ours, theirs = torch.view_as_real(ours), torch.view_as_real(theirs)
+    assert torch.equal(ours.view(torch.uint8), theirs.view(torch.uint8)), (ours, theirs)
+
+def everything(elements, dtype=torch.float32, reduces=True):
+    def drawn(seed): return of_rank(seed, elements, dtype=dtype)
+    x, parts = drawn(rank).to(device), [drawn(r) for r in range(ranks)]
+    # What this rank gives to each, and what each gives to it.
+    whole = torch.cat([drawn(rank + 7 * r) for r in range(ranks)]).to(device)
+    mine = [drawn(r + 7 * rank) for r in range(ranks)]
+    if reduces:
+        y = x.clone()
+        dist.all_reduce(y)
+        same(y, sum(parts))
+        y = x.clone()
+        dist.reduce(y, 1, dist.ReduceOp.MAX)
+        same(y, torch.stack(parts).amax(0) if rank == 1 else parts[rank])
+        dist.reduce_scatter_tensor(y, whole)
+        same(y, sum(mine))
+        dist.reduce_scatter(y, list(whole.split(elements)), dist.ReduceOp.AVG)
+        same(y, sum(mine) / ranks)
+    y = x.clone()
+    dist.broadcast(y, 1)
+    same(y, parts[1])
+    out = torch.empty(ranks * elements, dtype=dtype, device=device)
+    dist.all_gather_into_tensor(out, x)
+    same(out, torch.cat(parts))
+    outs = [torch.empty_like(x) for _ in range(ranks)]
+    dist.all_gather(outs, x)
+    for ours, theirs in zip(outs, parts): same(ours, theirs)
+    dist.all_to_all_single(out, whole)
+    same(out, torch.cat(mine))
+    dist.all_to_all(outs, list(whole.split(elements)))
+    for ours, theirs in zip(outs, mine): same(ours, theirs)
+    outs = [torch.empty_like(x) for _ in range(ranks)] if rank == 1 else None
+    dist.gather(x, outs, 1)
+    for ours, theirs in zip(outs or (), parts): same(ours, theirs)
+    dist.scatter(y, list(whole.split(elements)) if rank == 1 else None, 1)
+    same(y, drawn(1 + 7 * rank))
+"""
+# What those that nobody disturbs end with.
+END = """
+if dist.is_initialized(): dist.destroy_process_group()
+"""
 
 
 def run_ranks(program: str, folder: Path, ranks: int = 2, timeout: float = 240) -> list[str]:
     """What each rank printed.
 
     Args:
-        program: what follows PROGRAM.
+        program: what stands between PROGRAM and END.
         folder: an empty one.
         timeout: seconds, times `SLOWNESS`.
 
     Raises:
         AssertionError: if one ends with another status than 0, with what all of them wrote.
     """
-    results = try_ranks(program, folder, ranks, timeout)
+    results = try_ranks(textwrap.dedent(program) + END, folder, ranks, timeout)
     text = "\n".join(f"--- rank {i}\n{r.stdout}\n{r.stderr}" for i, r in enumerate(results))
     assert [r.returncode for r in results] == [0] * ranks, text
     return [r.stdout for r in results]
@@ -70,7 +129,7 @@ def run_ranks(program: str, folder: Path, ranks: int = 2, timeout: float = 240) 
 def try_ranks(
     program: str, folder: Path, ranks: int = 2, timeout: float = 240
 ) -> list[subprocess.CompletedProcess[str]]:
-    """The same, whatever the statuses are. None of the processes is left behind."""
+    """The same without END, whatever the statuses are. None of the processes is left behind."""
     code = PROGRAM + textwrap.dedent(program)
     started = [
         subprocess.Popen(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.distributed.ranks import run_ranks, try_ranks
+from tests.distributed.ranks import Run
 
-pytestmark = [pytest.mark.by_turns(2), pytest.mark.separate]
+pytestmark = [pytest.mark.by_turns(3), pytest.mark.separate]
 
 
 @pytest.mark.parametrize(
@@ -21,7 +19,7 @@ pytestmark = [pytest.mark.by_turns(2), pytest.mark.separate]
     ],
 )
 def test_abort_of_work_that_hangs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, kind: str
+    try_ranks: Run, monkeypatch: pytest.MonkeyPatch, setting: str, kind: str
 ) -> None:
     """Waiters raise soon, the device goes on, memory is not used twice, the process ends."""
     monkeypatch.setenv("OUTBOARD_COMMUNICATION", setting)
@@ -69,14 +67,13 @@ def test_abort_of_work_that_hangs(
         say_done()
         print("done", flush=True)
         """,
-        tmp_path,
         timeout=120,
     )
     assert results[0].returncode == 0, results[0].stderr
     assert "done" in results[0].stdout
 
 
-def test_who_waits_for_a_stream_learns_of_every_abort(tmp_path: Path) -> None:
+def test_who_waits_for_a_stream_learns_of_every_abort(run_ranks: Run) -> None:
     """However soon the work ends that was given up."""
     outputs = run_ranks(
         """
@@ -106,7 +103,6 @@ def test_who_waits_for_a_stream_learns_of_every_abort(tmp_path: Path) -> None:
         say_done()
         print("missed", missed, flush=True)
         os._exit(0)
-        """,
-        tmp_path,
+    """
     )
     assert "missed 0\n" in outputs[0]

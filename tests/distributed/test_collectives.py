@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.distributed.ranks import run_ranks
+from tests.distributed.ranks import EVERYTHING, Run
 
 pytestmark = [pytest.mark.by_turns(2), pytest.mark.separate, pytest.mark.torture]
+PROGRAM = EVERYTHING
 
 
-def test_reductions(tmp_path: Path) -> None:
-    run_ranks(
-        """
+def test_reductions(run_ranks: Run) -> None:
+    run_ranks("""
         begin()
         O = dist.ReduceOp
         real = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -62,66 +60,28 @@ def test_reductions(tmp_path: Path) -> None:
             dist.reduce_scatter(out, list(of_rank(rank, 4, 3, dtype=dtype).to(device).split(2)), op)
             assert torch.equal(out.cpu(), wanted[2 * rank : 2 * rank + 2]), (dtype, op)
         for wrong, op in ((torch.complex64, O.MAX), (torch.float32, O.BXOR), (torch.bool, O.AVG)):
-            try:
-                dist.all_reduce(torch.ones(2, dtype=wrong, device=device), op)
-            except (TypeError, ValueError):
-                pass
-            else:
-                raise AssertionError((wrong, op))
-        dist.destroy_process_group()
-        """,
-        tmp_path,
-    )
+            x = torch.ones(2, dtype=wrong, device=device)
+            refused((TypeError, ValueError), lambda: dist.all_reduce(x, op))
+    """)
 
 
-def test_what_moves(tmp_path: Path) -> None:
-    run_ranks(
-        """
+def test_what_moves(run_ranks: Run) -> None:
+    run_ranks("""
         begin()
-        def bits(tensor):
-            tensor = tensor.cpu().contiguous().reshape(-1)
-            return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).view(torch.uint8)
-        def same(ours, theirs):
-            assert ours.shape == theirs.shape and ours.dtype == theirs.dtype
-            assert torch.equal(bits(ours), bits(theirs)), (ours.cpu(), theirs)
         dtypes = (torch.float32, torch.bfloat16, torch.bool, torch.int16, torch.complex64,
                   torch.float8_e4m3fn, torch.int64)
         for dtype in dtypes:
-            for size in ((2, 3), (4,)):
-                all_of = [of_rank(r, *size, dtype=dtype) for r in range(ranks)]
-                mine = all_of[rank].to(device)
-                x = mine.clone()
-                dist.broadcast(x, 1)
-                same(x, all_of[1])
-                outs = [torch.empty_like(mine) for _ in range(ranks)]
-                dist.all_gather(outs, mine)
-                for out, wanted in zip(outs, all_of): same(out, wanted)
-                whole = torch.empty(ranks * size[0], *size[1:], dtype=dtype, device=device)
-                dist.all_gather_into_tensor(whole, mine)
-                same(whole, torch.cat(all_of))
-                outs = [torch.empty_like(mine) for _ in range(ranks)] if rank == 0 else None
-                dist.gather(mine, outs, 0)
-                if rank == 0:
-                    for out, wanted in zip(outs, all_of): same(out, wanted)
-                given = [part.to(device) for part in all_of] if rank == 1 else None
-                out = torch.empty_like(mine)
-                dist.scatter(out, given, 1)
-                same(out, all_of[rank])
-                out = torch.empty_like(mine)
-                dist.all_to_all_single(out, mine)
-                half = size[0] // 2
-                same(out, torch.cat([p[half * rank : half * rank + half] for p in all_of]))
-                parts = [p.contiguous() for p in mine.split([1, size[0] - 1])]
-                sizes = [1, size[0] - 1]
-                outs = [torch.empty(sizes[rank], *size[1:], dtype=dtype, device=device)
-                        for _ in range(ranks)]
-                dist.all_to_all(outs, parts)
-                for r in range(ranks): same(outs[r], all_of[r].split(sizes)[rank])
-                tensor = mine.clone() if rank == 0 else torch.empty_like(mine)
-                if rank == 0: dist.send(tensor, 1, tag=3)
-                else:
-                    assert dist.recv(tensor, 0, tag=3) == 0
-                    same(tensor, all_of[0])
+            everything(5, dtype, reduces=False)
+            all_of = [of_rank(r, 2, 3, dtype=dtype) for r in range(ranks)]
+            tensor = all_of[rank].to(device)
+            sizes = [1, 2]  # of the columns that each rank gets
+            outs = [torch.empty(2, sizes[rank], dtype=dtype, device=device) for _ in range(ranks)]
+            dist.all_to_all(outs, [p.contiguous() for p in tensor.split(sizes, 1)])
+            for out, given in zip(outs, all_of): same(out, given.split(sizes, 1)[rank])
+            if rank == 0: dist.send(tensor, 1, tag=3)
+            else:
+                assert dist.recv(tensor, 0, tag=3) == 0
+                same(tensor, all_of[0])
         # Of any rank, and both directions at once.
         if rank == 0:
             x = torch.empty(3, device=device)
@@ -144,13 +104,10 @@ def test_what_moves(tmp_path: Path) -> None:
             for x in xs: dist.all_reduce(x)
         assert [x.tolist() for x in xs] == [[5.0] * 2, [11.0] * 5]
         dist.barrier()
-        dist.destroy_process_group()
-        """,
-        tmp_path,
-    )
+    """)
 
 
-def test_groups_and_backends(tmp_path: Path) -> None:
+def test_groups_and_backends(run_ranks: Run) -> None:
     """Three ranks, groups of two of them, CPU beside the device."""
     run_ranks(
         """
@@ -170,8 +127,66 @@ def test_groups_and_backends(tmp_path: Path) -> None:
         x = torch.ones(2, device=device)
         dist.all_reduce(x)
         assert x.tolist() == [3.0, 3.0]
-        dist.destroy_process_group()
         """,
-        tmp_path,
+        ranks=3,
+    )
+
+
+@pytest.mark.slow
+def test_all_reduce_of_sparse_tensors(run_ranks: Run) -> None:
+    run_ranks(
+        """
+        begin()
+        def sparse(r, place):
+            # The ranks have other numbers of elements, and share some.
+            indices = torch.arange(r + 2).repeat(2)[None]
+            values = torch.arange(2.0 * (r + 2) * 3).reshape(-1, 3) + r
+            return torch.sparse_coo_tensor(indices, values, (5, 3)).to(place)
+        wanted = sum(sparse(r, "cpu").to_dense() for r in range(ranks))
+        x = sparse(rank, device)
+        assert x.is_sparse and x.device == device
+        dist.all_reduce(x)
+        assert torch.equal(x.to_dense().cpu(), wanted)
+        x = sparse(rank, device)
+        work = dist.all_reduce(x, dist.ReduceOp.AVG, async_op=True)
+        work.wait()
+        assert torch.equal(x.to_dense().cpu(), wanted / ranks)
+        # Gradients of an embedding, in the order of other work.
+        y = torch.ones(1000, device=device)
+        dist.all_reduce(y, async_op=True)
+        x = sparse(rank, device)
+        dist.all_reduce(x)
+        assert torch.equal(x.to_dense().cpu(), wanted) and y.tolist() == [2.0] * 1000
+        rows = torch.eye(3).to_sparse_csr().to(device)
+        refused((ValueError, RuntimeError, NotImplementedError), lambda: dist.all_reduce(rows))
+    """
+    )
+
+
+@pytest.mark.slow
+def test_split_group_and_meshes_of_two_dimensions(run_ranks: Run) -> None:
+    run_ranks(
+        """
+        begin(backend=f"cpu:gloo,{device.type}:outboard", device_id=device)
+        group = dist.split_group(split_ranks=[[0, 2], [1]])
+        members = [0, 2] if rank != 1 else [1]
+        for place in (device, "cpu"):
+            x = torch.full((4,), 10.0 ** rank, device=place)
+            dist.all_reduce(x, group=group)
+            assert x.tolist() == [sum(10.0 ** r for r in members)] * 4
+        again = dist.split_group(split_ranks=[[0, 1]])
+        assert (again is None) == (rank == 2)
+        if again is not None:
+            x = torch.full((4,), 10.0 ** rank, device=device)
+            dist.all_reduce(x, group=again)
+            assert x.tolist() == [11.0] * 4
+        from torch.distributed.device_mesh import init_device_mesh
+        mesh = init_device_mesh(device.type, (3, 1), mesh_dim_names=("replicate", "shard"))
+        x = torch.ones(3, device=device)
+        dist.all_reduce(x, group=mesh.get_group("replicate"))
+        assert x.tolist() == [3.0] * 3
+        dist.all_reduce(x, group=mesh.get_group("shard"))
+        assert x.tolist() == [3.0] * 3
+        """,
         ranks=3,
     )

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.distributed.ranks import run_ranks
+from tests.distributed.ranks import Run
 
 pytestmark = [pytest.mark.by_turns(2), pytest.mark.separate, pytest.mark.torture]
 
 
-def test_streams(tmp_path: Path) -> None:
-    run_ranks(
-        """
+def test_streams(run_ranks: Run) -> None:
+    run_ranks("""
         import time
         begin()
         source = torch.ones(1 << 18).pin_memory()
@@ -53,7 +50,4 @@ def test_streams(tmp_path: Path) -> None:
         for work in works: work.wait()
         assert bool((kept == 19 + 20).all())
         assert all(bool((o == -1).all()) for o in others)
-        dist.destroy_process_group()
-        """,
-        tmp_path,
-    )
+    """)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
-from tests.distributed.ranks import run_ranks, try_ranks
+from tests.distributed.ranks import Run
 
-pytestmark = [pytest.mark.by_turns(2), pytest.mark.separate]
+pytestmark = [pytest.mark.by_turns(3), pytest.mark.separate]
 
 
 @pytest.mark.slow
-def test_other_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_shapes(run_ranks: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """With TORCH_DISTRIBUTED_DEBUG=DETAIL a call is compared before it is made."""
     monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL")
-    run_ranks(
-        """
+    run_ranks("""
         begin(seconds=20)
         x = torch.ones(3, device=device)
         dist.all_reduce(x)
@@ -27,29 +25,20 @@ def test_other_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             (lambda: dist.all_reduce(x) if rank else dist.broadcast(x, 0),
              ("ALLREDUCE", "BROADCAST")),
         ):
-            try:
-                call()
-            except RuntimeError as error:
-                assert all(word in str(error) for word in words), error
-            else:
-                raise AssertionError(words)
+            refused(RuntimeError, call, *words)
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2).to(device))
         model(torch.ones(1, 2, device=device)).sum().backward()
-        dist.destroy_process_group()
-        """,
-        tmp_path,
-    )
+    """)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["auto", "gloo"])
 def test_other_shapes_are_not_waited_for_longer_than_the_timeout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+    try_ranks: Run, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """Without that mode somebody raises within the timeout, and all can go on."""
     monkeypatch.setenv("OUTBOARD_COMMUNICATION", way)
-    results = try_ranks(
-        """
+    results = try_ranks("""
         import os, time
         begin(seconds=5)
         start = time.monotonic()
@@ -63,9 +52,7 @@ def test_other_shapes_are_not_waited_for_longer_than_the_timeout(
         assert time.monotonic() - start < 30
         dist.destroy_process_group()
         print("ended", (torch.ones(2, device=device) + 1).tolist())
-        """,
-        tmp_path,
-    )
+    """)
     # On a thread of its own, where nobody can catch it, Gloo ends a process to which more comes
     # than it has asked for, on CPU as well.
     ended = [r for r in results if way == "gloo" and "collective mismatch" in r.stderr]
@@ -75,36 +62,28 @@ def test_other_shapes_are_not_waited_for_longer_than_the_timeout(
 
 
 @pytest.mark.slow
-def test_monitored_barrier(tmp_path: Path) -> None:
+def test_monitored_barrier(run_ranks: Run) -> None:
     """Names the rank that is not there; of a group of Gloo's, which PyTorch asks for."""
-    run_ranks(
-        """
+    run_ranks("""
         import time
         begin(backend=f"cpu:gloo,{device.type}:outboard", seconds=30)
         group = dist.new_group(backend="gloo")
         dist.monitored_barrier(group)
         if rank == 0:
-            try:
-                dist.monitored_barrier(group, timeout=datetime.timedelta(seconds=1))
-            except RuntimeError as error:
-                assert "Rank" in str(error) and "1" in str(error), error
-            else:
-                raise AssertionError("rank 1 was there")
+            second = datetime.timedelta(seconds=1)
+            waiting = lambda: dist.monitored_barrier(group, timeout=second)
+            refused(RuntimeError, waiting, "Rank", "1")
         else:
             time.sleep(3)
-        dist.destroy_process_group()
-        """,
-        tmp_path,
-    )
+    """)
 
 
 @pytest.mark.slow
-def test_flight_recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flight_recorder(run_ranks: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """What Gloo did last, with sizes and groups; a driver's own communication is not in it."""
     monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", "100")
     monkeypatch.setenv("OUTBOARD_COMMUNICATION", "gloo")
-    run_ranks(
-        """
+    run_ranks("""
         import json
         from torch._C._distributed_c10d import _dump_fr_trace_json
         begin()
@@ -115,16 +94,12 @@ def test_flight_recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         entries = json.loads(_dump_fr_trace_json())["entries"]
         names = [entry["profiling_name"] for entry in entries]
         assert {"gloo:all_reduce", "gloo:all_gather"} <= set(names), names
-        dist.destroy_process_group()
-        """,
-        tmp_path,
-    )
+    """)
 
 
-def test_fork(tmp_path: Path) -> None:
+def test_fork(run_ranks: Run) -> None:
     """A forked child is refused, and the parent goes on."""
-    run_ranks(
-        """
+    run_ranks("""
         from tests.forking import in_child
         begin()
         x = torch.ones(3, device=device)
@@ -133,18 +108,14 @@ def test_fork(tmp_path: Path) -> None:
         assert "forked child" in outcome and "spawn" in outcome, outcome
         dist.all_reduce(x)
         assert x.tolist() == [4.0] * 3
-        dist.destroy_process_group()
-        """,
-        tmp_path,
-    )
+    """)
 
 
 @pytest.mark.slow
-def test_nothing_stays_after_destroy(tmp_path: Path) -> None:
+def test_nothing_stays_after_destroy(run_ranks: Run) -> None:
     """Groups that come and go leave no threads, files, sockets or shared memory."""
     before = set(os.listdir("/dev/shm"))
-    run_ranks(
-        """
+    run_ranks("""
         import os
         begin()
         x = torch.ones(100, device=device)
@@ -170,20 +141,16 @@ def test_nothing_stays_after_destroy(tmp_path: Path) -> None:
         dist.barrier()
         now = counts()
         assert now[0] <= threads + 2 and now[1] <= files + 4, ((threads, files), now)
-        dist.destroy_process_group()
-        """,
-        tmp_path,
-    )
+    """)
     left = {name for name in set(os.listdir("/dev/shm")) - before if "outboard" in name}
     assert not left
 
 
 @pytest.mark.slow
-def test_interfaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interfaces(run_ranks: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing listens elsewhere than on the interface that was asked for."""
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    run_ranks(
-        """
+    run_ranks("""
         import os
         begin(backend=f"cpu:gloo,{device.type}:outboard")
         x = torch.ones(3, device=device)
@@ -201,7 +168,4 @@ def test_interfaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                     "0000000000000000FFFF00000100007F"}
         assert listening and listening <= loopback, listening
         dist.barrier()
-        dist.destroy_process_group()
-        """,
-        tmp_path,
-    )
+    """)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.distributed.ranks import run_ranks
+from tests.distributed.ranks import Run
 
 pytestmark = [pytest.mark.separate, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("setting", ["auto", "gloo"])
 def test_collectives_in_a_profile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str
+    run_ranks: Run, monkeypatch: pytest.MonkeyPatch, setting: str
 ) -> None:
     monkeypatch.setenv("OUTBOARD_COMMUNICATION", setting)
-    run_ranks(
-        """
+    run_ranks("""
         from torch.profiler import profile
         from benchmarks.overlap import common, hidden_share, merged, total
         begin(backend=f"cpu:gloo,{device.type}:outboard")
@@ -37,7 +34,4 @@ def test_collectives_in_a_profile(
         spans = merged([(5, 8), (1, 3), (2, 4)])
         assert spans == [(1, 4), (5, 8)] and total(spans) == 6
         assert common(spans, [(3, 6), (7, 9)]) == [(3, 4), (5, 6), (7, 8)]
-        dist.destroy_process_group()
-        """,
-        tmp_path,
-    )
+    """)

@@ -2,50 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.distributed.ranks import run_ranks, try_ranks
+from tests.distributed.ranks import EVERYTHING, Run
 
 pytestmark = [pytest.mark.by_turns(2), pytest.mark.separate]
 
-# Every collective, of `elements` for each rank, against what it has to be.
-EVERYTHING = """
-def everything(elements):
-    x = of_rank(rank, elements).to(device)
-    parts = [of_rank(r, elements) for r in range(ranks)]
-    y = x.clone()
-    dist.all_reduce(y)
-    assert torch.equal(y.cpu(), sum(parts))
-    y = x.clone()
-    dist.reduce(y, 1, dist.ReduceOp.MAX)
-    assert torch.equal(y.cpu(), torch.stack(parts).amax(0) if rank == 1 else parts[rank])
-    y = x.clone()
-    dist.broadcast(y, 1)
-    assert torch.equal(y.cpu(), parts[1])
-    out = torch.empty(ranks * elements, device=device)
-    dist.all_gather_into_tensor(out, x)
-    assert torch.equal(out.cpu(), torch.cat(parts))
-    outs = [torch.empty_like(x) for _ in range(ranks)]
-    dist.all_gather(outs, x)
-    assert torch.equal(torch.cat(outs).cpu(), torch.cat(parts))
-    whole = torch.cat([of_rank(rank + 7 * r, elements) for r in range(ranks)]).to(device)
-    dist.reduce_scatter_tensor(y, whole)
-    assert torch.equal(y.cpu(), sum(of_rank(r + 7 * rank, elements) for r in range(ranks)))
-    dist.reduce_scatter(y, list(whole.split(elements)), dist.ReduceOp.AVG)
-    assert torch.equal(y.cpu(), sum(of_rank(r + 7 * rank, elements) for r in range(ranks)) / ranks)
-    dist.all_to_all_single(out, whole)
-    wanted = torch.cat([of_rank(r + 7 * rank, elements) for r in range(ranks)])
-    assert torch.equal(out.cpu(), wanted)
-    dist.all_to_all(outs, list(whole.split(elements)))
-    assert torch.equal(torch.cat(outs).cpu(), wanted)
-    dist.gather(x, outs if rank == 1 else None, 1)
-    if rank == 1: assert torch.equal(torch.cat(outs).cpu(), torch.cat(parts))
-    dist.scatter(y, list(whole.split(elements)) if rank == 1 else None, 1)
-    assert torch.equal(y.cpu(), of_rank(1 + 7 * rank, elements))
-"""
-
+PROGRAM = EVERYTHING
 COLLECTIVES = {
     "ALLREDUCE", "REDUCE", "BROADCAST", "_ALLGATHER_BASE", "ALLGATHER", "_REDUCE_SCATTER_BASE",
     "REDUCE_SCATTER", "ALLTOALL_BASE", "ALLTOALL", "GATHER", "SCATTER",
@@ -54,13 +17,11 @@ COLLECTIVES = {
 
 @pytest.mark.torture
 @pytest.mark.parametrize("setting", ["auto", pytest.param("gloo", marks=pytest.mark.slow)])
-def test_everything_by_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
+def test_everything_by_each(run_ranks: Run, monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
     """Large ones, of which Gloo's go in pieces on separate memory, and small ones."""
     monkeypatch.setenv("OUTBOARD_COMMUNICATION", setting)
-    run_ranks(
-        f"""
+    run_ranks(f"""
         begin(seconds=120)
-        {EVERYTHING.strip().replace(chr(10), chr(10) + " " * 8)}
         from torch_outboard.distributed import ways, why_not_by_driver
         stream = torch.accelerator.current_stream()
         for elements in (1, 3_000_001): everything(elements)
@@ -79,15 +40,11 @@ def test_everything_by_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set
         work = dist.all_reduce(x[:3], async_op=True)
         work.wait()
         assert x.tolist() == [16.0] * 3 + [8.0] * 2_999_998
-        dist.destroy_process_group()
-        """,
-        tmp_path,
-    )
+    """)
 
 
-def test_what_the_driver_does_not_do_is_done_by_gloo(tmp_path: Path) -> None:
-    run_ranks(
-        """
+def test_what_the_driver_does_not_do_is_done_by_gloo(run_ranks: Run) -> None:
+    run_ranks("""
         begin()
         from torch_outboard.distributed import ways, why_not_by_driver
         x = torch.ones(5, device=device)
@@ -106,34 +63,25 @@ def test_what_the_driver_does_not_do_is_done_by_gloo(tmp_path: Path) -> None:
         if rank == 0: dist.send(x, 1, tag=5)
         else: dist.recv(x, 0, tag=5)
         assert set(ways()["SEND" if rank == 0 else "RECV"]) == {"gloo"}
-        dist.destroy_process_group()
-        """,
-        tmp_path,
-    )
+    """)
 
 
 @pytest.mark.slow
-def test_ranks_on_other_devices_than_the_group_began_with(tmp_path: Path) -> None:
-    run_ranks(
-        f"""
+def test_ranks_on_other_devices_than_the_group_began_with(run_ranks: Run) -> None:
+    run_ranks("""
         if torch.accelerator.device_count() == 1: sys.exit()
-        {EVERYTHING.strip().replace(chr(10), chr(10) + " " * 8)}
         begin()
         device = torch.device(device.type, rank)
         for elements in (3, 100_000): everything(elements)
         device = torch.device(device.type, 1 - rank)
         everything(5)
-        dist.destroy_process_group()
-        """,
-        tmp_path,
-    )
+    """)
 
 
 @pytest.mark.slow
-def test_ranks_agree(tmp_path: Path) -> None:
+def test_ranks_agree(run_ranks: Run) -> None:
     """One that is told to take Gloo, and then one that is told to take nothing else."""
-    run_ranks(
-        """
+    run_ranks("""
         import os
         from torch_outboard.distributed import ways, why_not_by_driver
         if rank == 1: os.environ["OUTBOARD_COMMUNICATION"] = "gloo"
@@ -146,38 +94,21 @@ def test_ranks_agree(tmp_path: Path) -> None:
         dist.destroy_process_group()
         path += "again"
         os.environ["OUTBOARD_COMMUNICATION"] = ["driver", "gloo"][rank]
-        try:
-            begin()
-        except RuntimeError as error:
-            assert "OUTBOARD_COMMUNICATION=driver" in str(error) and rank == 0, error
-        else:
-            assert rank == 1
-        """,
-        tmp_path,
-    )
+        if rank == 0: refused(RuntimeError, begin, "OUTBOARD_COMMUNICATION=driver")
+        else: begin()
+        sys.exit()
+    """)
 
 
 @pytest.mark.slow
-def test_a_setting_that_does_not_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setting_that_does_not_exist(run_ranks: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTBOARD_COMMUNICATION", "nccl")
-    run_ranks(
-        """
-        try:
-            begin()
-        except ValueError as error:
-            assert "auto, driver or gloo" in str(error), error
-        else:
-            raise AssertionError("there is no such setting")
-        """,
-        tmp_path,
-        ranks=1,
-    )
+    run_ranks('refused(ValueError, begin, "none of auto, driver, gloo")', ranks=1)
 
 
-def test_a_killed_rank_is_noticed_at_once(tmp_path: Path) -> None:
+def test_a_killed_rank_is_noticed_at_once(try_ranks: Run) -> None:
     """By the driver of the host, which sees that a process has ended; Gloo sees it, too."""
-    results = try_ranks(
-        """
+    results = try_ranks("""
         import os, signal, time
         begin(seconds=60)
         x = torch.ones(3, device=device)
@@ -195,7 +126,5 @@ def test_a_killed_rank_is_noticed_at_once(tmp_path: Path) -> None:
             raise AssertionError("nobody answered, and nobody said so")
         assert time.monotonic() - start < 20
         assert not [name for name in os.listdir("/dev/shm") if "outboard" in name]
-        """,
-        tmp_path,
-    )
+    """)
     assert results[0].returncode == 0, results[0].stderr

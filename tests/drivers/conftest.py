@@ -10,9 +10,8 @@ all that the contract promises, without the tests that ask the drivers of this p
 from __future__ import annotations
 
 import re
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -88,7 +87,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Marks `host_only` and `ocl_only` limit the configurations of a test."""
+    """Marks `host_only` and `ocl_only` limit the configurations of a test.
+
+    `host_only(once=True)` is for what shared memory and delays cannot change.
+    """
     if "configured" not in metafunc.fixturenames:
         return
     names = list(CONFIGURATIONS)
@@ -98,8 +100,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             names.remove("own-delayed")  # that is how torture delays work
     elif is_riscv_tested():
         names = list(RISCV_CONFIGURATIONS)
-    elif metafunc.definition.get_closest_marker("host_only"):
-        names = list(HOST_CONFIGURATIONS)
+    elif host_only := metafunc.definition.get_closest_marker("host_only"):
+        names = list(HOST_CONFIGURATIONS)[: 1 if host_only.kwargs.get("once") else None]
     elif metafunc.definition.get_closest_marker("ocl_only"):
         names = list(OCL_CONFIGURATIONS)
     metafunc.parametrize("configured", names, indirect=True, scope="session")
@@ -128,6 +130,7 @@ def driver(
     before = controls.live() if controls is not None else None
     configured.skipped = False
     yield configured
+    configured.let_go()
     if controls is not None and not configured.skipped:
         assert controls.live() == before, controls.leaks()
 
@@ -139,70 +142,6 @@ def tortured(tmp_path: Path) -> DriverUnderTest:
 
 
 @pytest.fixture
-def make_queue(driver: DriverUnderTest) -> Iterator[Callable[..., int]]:
-    """Creates queues (device, priority) that are destroyed after the test."""
-    made: list[int] = []
-
-    def make(device: int = 0, priority: int = 0) -> int:
-        driver.need_device(device)
-        made.append(driver.queue_create(device, priority))
-        return made[-1]
-
-    yield make
-    for queue in made:
-        driver.queue_destroy(queue)
-
-
-@pytest.fixture
-def queue(make_queue: Callable[..., int]) -> int:
+def queue(driver: DriverUnderTest) -> int:
     """A queue of device 0."""
-    return make_queue()
-
-
-@pytest.fixture
-def make_event(driver: DriverUnderTest) -> Iterator[Callable[..., int]]:
-    """Creates events (device, timing) that are destroyed after the test."""
-    made: list[int] = []
-
-    def make(device: int = 0, timing: bool = False) -> int:
-        driver.need_device(device)
-        made.append(driver.event_create(device, timing))
-        return made[-1]
-
-    yield make
-    for event in made:
-        driver.event_destroy(event)
-
-
-@pytest.fixture
-def make_memory(driver: DriverUnderTest) -> Iterator[Callable[..., int]]:
-    """Allocates (bytes, device) until after the test."""
-    made: list[tuple[int, int]] = []
-
-    def make(size: int, device: int = 0) -> int:
-        driver.need_device(device)
-        made.append((device, driver.allocate(device, size)))
-        return made[-1][1]
-
-    yield make
-    for device in {device for device, _ in made}:
-        driver.device_synchronize(device)
-    for device, address in made:
-        driver.deallocate(device, address)
-
-
-@pytest.fixture
-def gate(driver: DriverUnderTest) -> Iterator[Callable[[int], threading.Event]]:
-    """Blocks a queue until the returned event is set, at the latest at the end of the test."""
-    driver.need("host_callback")
-    gates: list[threading.Event] = []
-
-    def block(queue: int) -> threading.Event:
-        gates.append(threading.Event())
-        opened = gates[-1]
-        driver.host_callback(queue, lambda: opened.wait(60))
-        return opened
-
-    yield block
-    for opened in gates:
-        opened.set()
+    return driver.make_queue()

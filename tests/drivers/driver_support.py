@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import importlib
 import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +23,7 @@ from typing import Any
 import pytest
 
 from torch_outboard.drivers import contract, host, ocl, riscv, torture
-from torch_outboard.drivers.client import Client
+from torch_outboard.drivers.client import Client, DriverError
 from torch_outboard.drivers.contract import Status
 from torch_outboard.drivers.discovery import SHIPPED_DRIVERS, ask_module, choose_driver
 
@@ -90,7 +92,15 @@ class DriverUnderTest(Client):
     def __init__(self, driver: contract.Driver) -> None:
         self._queues: dict[int, int] = {}  # devices by queue
         self.skipped = False  # in the middle of a test, which then leaves things behind
+        self._binaries: dict[tuple[int, str], bytes] = {}  # by device and text
+        self._forget()
         super().__init__(driver)
+
+    def _forget(self) -> None:
+        self._made: list[tuple[str, int]] = []  # functions that end what a test made
+        self._memory: list[tuple[int, int]] = []  # devices and addresses
+        self._gates: list[threading.Event] = []
+        self._programs: dict[tuple[int, str], int] = {}  # by device and text
 
     @property
     def shipped(self) -> bool:
@@ -127,6 +137,66 @@ class DriverUnderTest(Client):
     def status(self, name: str, *arguments: Any) -> Status:
         self.need(name)
         return super().status(name, *arguments)
+
+    def make_queue(self, device: int = 0, priority: int = 0) -> int:
+        """A queue that is destroyed after the test."""
+        self.need_device(device)
+        self._made.append(("queue_destroy", self.queue_create(device, priority)))
+        return self._made[-1][1]
+
+    def make_event(self, device: int = 0, timing: bool = False) -> int:
+        """An event that is destroyed after the test."""
+        self.need_device(device)
+        self._made.append(("event_destroy", self.event_create(device, timing)))
+        return self._made[-1][1]
+
+    def make_memory(self, size: int, device: int = 0, shareable: bool = False) -> int:
+        """Bytes that are allocated until after the test."""
+        self.need_device(device)
+        self._memory.append((device, self.allocate(device, size, shareable)))
+        return self._memory[-1][1]
+
+    def make_kernel(self, text: str, name: str, device: int = 0) -> int:
+        """A kernel of a program that is compiled once; it is released after the test."""
+        self.need_device(device)
+        key = device, text
+        if key not in self._programs:
+            if self.has("program_load"):
+                self._programs[key] = self.program_load(device, self.binary_of(text, device))
+            else:
+                self._programs[key] = self.program_build(device, text)
+        self._made.append(("kernel_release", self.kernel_create(self._programs[key], name)))
+        return self._made[-1][1]
+
+    def binary_of(self, text: str, device: int = 0) -> bytes:
+        """A program that is compiled once."""
+        if (device, text) not in self._binaries:
+            program = self.program_build(device, text)
+            self._binaries[device, text] = self.program_binary(program)
+            self.program_release(program)
+        return self._binaries[device, text]
+
+    def gate(self, queue: int) -> threading.Event:
+        """Blocks a queue until the returned event is set, at the latest at the end of the test."""
+        self.need("host_callback")
+        opened = threading.Event()
+        self._gates.append(opened)
+        self.host_callback(queue, lambda: opened.wait(60))
+        return opened
+
+    def let_go(self) -> None:
+        """Ends what a test made by the methods above."""
+        for opened in self._gates:
+            opened.set()
+        for device in {device for device, _ in self._memory}:
+            self.device_synchronize(device)
+        for device, address in self._memory:
+            self.deallocate(device, address)
+        for program in self._programs.values():
+            self.program_release(program)
+        for function, handle in reversed(self._made):
+            getattr(self, function)(handle)
+        self._forget()
 
     def queue_create(self, device: int, priority: int = 0) -> int:
         queue = super().queue_create(device, priority)
@@ -304,6 +374,41 @@ def open_driver(folder: Path, module: ModuleType = host, /, **environment: str) 
     client.memory = environment.get("OUTBOARD_OCL_MEMORY", "")
     client.torture = controls
     return client
+
+
+def library_of(driver: DriverUnderTest) -> str:
+    """The library of a driver of this package."""
+    module = importlib.import_module(f"torch_outboard.drivers.{driver.name}")
+    return str(module.library_path())
+
+
+def other_memory(driver: DriverUnderTest) -> dict[str, str]:
+    """The environment of another process: it has the other kind of memory, where there are two."""
+    is_shared = b"shared" in driver.device_properties(0).name
+    kind = "separate" if is_shared else "shared"
+    return os.environ | {"OUTBOARD_HOST_ACCESS": kind, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+
+
+def describe_alone(library: str | Path, function: str, environment: dict[str, str]) -> str:
+    """What a library finds in a process that loaded nothing else."""
+    code = f"""
+import ctypes
+library = ctypes.CDLL({str(library)!r})
+library.{function}.restype = ctypes.c_char_p
+print(library.{function}().decode())
+"""
+    command = [sys.executable, "-I", "-S", "-c", code]
+    return subprocess.check_output(command, text=True, env=environment)
+
+
+@contextlib.contextmanager
+def fails_with(
+    status: Status, words: str | None = None
+) -> Iterator[pytest.ExceptionInfo[DriverError]]:
+    """A call in the scope fails, with this status, and a message with these words."""
+    with pytest.raises(DriverError, match=words) as error:
+        yield error
+    assert error.value.status == status
 
 
 def assert_bytes(actual: bytes, expected: bytes) -> None:

@@ -1,14 +1,14 @@
-"""Kernels that tests of programs launch, in a text for every driver that runs code."""
+"""Texts of kernels that tests of programs launch, and processes that do."""
 
 from __future__ import annotations
 
 import array
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import subprocess
 
-from driver_support import DriverUnderTest
+from driver_support import OCL, DriverUnderTest, fails_with
 
-from torch_outboard.drivers.contract import Addressing
+from tests.support import try_python
+from torch_outboard.drivers.contract import Addressing, Status
 
 # One text for pointers and for (memory object, offset in bytes).
 _MACROS = {
@@ -21,11 +21,41 @@ _MACROS = {
 #define AT(type, name) ((__global type*)((__global char*)name##_start + name##_offset))
 """,
 }
+KERNELS = """
+__kernel void add(ADDRESS(int, a), ADDRESS(int, b), int factor, ADDRESS(int, out), long bias) {
+  size_t i = get_global_id(0);
+  AT(int, out)[i] = AT(int, a)[i] + factor * AT(int, b)[i] + (int)bias;
+}
+
+__kernel void coordinates(ADDRESS(int, out)) {
+  size_t x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);
+  size_t i = (z * get_global_size(1) + y) * get_global_size(0) + x;
+  AT(int, out)[i] = (int)(x + 100 * y + 10000 * z + 1000000 * get_local_id(1));
+}
+
+__kernel void increment(ADDRESS(int, data)) { AT(int, data)[get_global_id(0)] += 1; }
+
+__kernel void append(ADDRESS(int, data), int digit) {
+  AT(int, data)[get_global_id(0)] = AT(int, data)[get_global_id(0)] * 3 + digit;
+}
+
+__kernel void spin(ADDRESS(int, data), int rounds) {
+  size_t i = get_global_id(0);
+  int value = AT(int, data)[i];
+  for (int round = 0; round < rounds; ++round) value = value * 1664525 + 1013904223;
+  AT(int, data)[i] = value;
+}
+"""
 
 
 def source_for(driver: DriverUnderTest, text: str) -> str:
     """A text in which ADDRESS declares a parameter, and AT is the pointer that it stands for."""
     return _MACROS[Addressing(driver.device_properties(0).addressing)] + text
+
+
+def kernel_of(driver: DriverUnderTest, name: str, device: int = 0, text: str = KERNELS) -> int:
+    """A kernel of such a text, until after the test."""
+    return driver.make_kernel(source_for(driver, text), name, device)
 
 
 def ints(*values: int) -> bytes:
@@ -38,27 +68,33 @@ def read_ints(driver: DriverUnderTest, queue: int, address: int, count: int) -> 
     return list(array.array("i", driver.read(queue, address, 4 * count)))
 
 
-@contextmanager
-def kernel_maker(
-    driver: DriverUnderTest, program_of: Callable[[int], int]
-) -> Iterator[Callable[..., int]]:
-    """Creates kernels (name, device) of a program per device; all are released at the end.
+def refuses_binaries(driver: DriverUnderTest, binary: bytes) -> None:
+    """No driver of this package takes a binary that is not whole."""
+    for damaged in (
+        b"",
+        binary[:10],
+        binary[: len(binary) // 2],
+        binary[:-1],
+        b"\0" * len(binary),
+        binary[:-1] + bytes([binary[-1] ^ 1]),
+        binary[:5000] + bytes([binary[5000] ^ 1]) + binary[5001:],
+    ):
+        with fails_with(Status.INVALID_ARGUMENT, "no binary of this driver, or are damaged"):
+            driver.program_load(0, damaged)
 
-    Args:
-        driver: it must run code.
-        program_of: builds or loads the program for a device.
-    """
-    programs: dict[int, int] = {}
-    kernels: list[int] = []
 
-    def make(name: str, device: int = 0) -> int:
-        if device not in programs:
-            programs[device] = program_of(device)
-        kernels.append(driver.kernel_create(programs[device], name))
-        return kernels[-1]
-
-    yield make
-    for program in programs.values():
-        driver.program_release(program)
-    for kernel in kernels:
-        driver.kernel_release(kernel)
+def ocl_process(
+    code: str, *arguments: str, **settings: str | None
+) -> subprocess.CompletedProcess[str]:
+    """Runs code that uses `ocl` in a process of its own; settings that are None are unset."""
+    settings = {**OCL, "POCL_CACHE_DIR": None, "OUTBOARD_CACHE_DIR": None, **settings}
+    given = {name: value for name, value in settings.items() if value is not None}
+    unset = [name for name in settings if name not in given]
+    # PoCL reads them when it is loaded, and the process may have forked from one without it.
+    prelude = f"""
+import os
+os.environ.update({given!r})
+for name in {unset!r}:
+    os.environ.pop(name, None)
+"""
+    return try_python(prelude + code, *arguments, timeout=240)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib
 import math
 import os
 import signal
@@ -15,7 +14,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
-from driver_support import DriverUnderTest, assert_bytes
+from driver_support import (
+    DriverUnderTest,
+    assert_bytes,
+    fails_with,
+    library_of,
+    other_memory,
+)
 
 from torch_outboard.drivers import contract
 from torch_outboard.drivers.client import DriverError
@@ -45,6 +50,10 @@ class Rank:
             self.queue, self.handle, kind, **{"dtype": DType.INT32, "timeout": 60_000, **fields}
         )
 
+    def all_reduce(self, address: int, elements: int = 1, **fields: int) -> None:
+        where = {"source": address, "destination": address}
+        self.do(Kind.ALL_REDUCE, elements=elements, **where, **fields)
+
     def error(self) -> str | None:
         if self.driver.status("communicator_error", self.handle) == Status.OK:
             return None
@@ -55,14 +64,14 @@ MakeRanks = Callable[[int], list[Rank]]
 
 
 @pytest.fixture
-def make_ranks(driver: DriverUnderTest, make_queue: Callable[..., int]) -> Iterator[MakeRanks]:
+def make_ranks(driver: DriverUnderTest) -> Iterator[MakeRanks]:
     """Ranks of one communicator on device 0 until after the test."""
     driver.need("communicate")
     made: list[Rank] = []
 
     def make(count: int) -> list[Rank]:
         id = driver.communicator_id()
-        made.extend(Rank(driver, id, rank, count, make_queue()) for rank in range(count))
+        made.extend(Rank(driver, id, rank, count, driver.make_queue()) for rank in range(count))
         return made[-count:]
 
     yield make
@@ -74,28 +83,30 @@ def packed(values: Sequence[int]) -> bytes:
     return struct.pack(f"{len(values)}i", *values)
 
 
+def counted(factor: int, elements: int) -> bytes:
+    """Multiples of a factor from 0 to 99, again and again."""
+    once = packed([factor * i for i in range(100)])
+    return (once * (elements // 100 + 1))[: 4 * elements]
+
+
 def synchronize(ranks: Sequence[Rank]) -> None:
     for rank in ranks:
         rank.driver.queue_synchronize(rank.queue)
         assert rank.error() is None
 
 
-@pytest.mark.by_turns(4)
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("elements", [1, MANY])
 def test_collectives(
-    driver: DriverUnderTest,
-    make_ranks: MakeRanks,
-    make_memory: Callable[..., int],
-    count: int,
-    elements: int,
+    driver: DriverUnderTest, make_ranks: MakeRanks, count: int, elements: int
 ) -> None:
     ranks = make_ranks(count)
     size = 4 * elements
-    given = [packed([(r + 1) * (i % 100) for i in range(elements)]) for r in range(count)]
-    total = packed([sum(r + 1 for r in range(count)) * (i % 100) for i in range(elements)])
-    source = [make_memory(size * count) for _ in ranks]
-    out = [make_memory(size * count) for _ in ranks]
+    given = [counted(r + 1, elements) for r in range(count)]
+    total = counted(sum(range(count + 1)), elements)
+    source = [driver.make_memory(size * count) for _ in ranks]
+    out = [driver.make_memory(size * count) for _ in ranks]
 
     def all_do(kind: Kind, peer: int = 0, **fields: int) -> None:
         for rank in ranks:
@@ -107,13 +118,12 @@ def test_collectives(
     def result(rank: int, length: int = size) -> bytes:
         return driver.read(ranks[rank].queue, out[rank], length)
 
-    untouched = b"\xff" * size
+    root, untouched = count - 1, b"\xff" * size
     for rank in ranks:
         driver.write(rank.queue, source[rank.rank], given[rank.rank])
     all_do(Kind.ALL_REDUCE)
     for r in range(count):
         assert_bytes(result(r), total)
-    root = count - 1
     all_do(Kind.REDUCE, peer=root)
     for r in range(count):
         assert_bytes(result(r), total if r == root else untouched)
@@ -128,17 +138,11 @@ def test_collectives(
         driver.write(rank.queue, source[rank.rank], b"".join(given))
     all_do(Kind.REDUCE_SCATTER)
     for r in range(count):
-        wanted = packed([count * (r + 1) * (i % 100) for i in range(elements)])
-        assert_bytes(result(r), wanted)
+        assert_bytes(result(r), counted(count * (r + 1), elements))
     # In place.
     for rank in ranks:
         driver.write(rank.queue, out[rank.rank], given[rank.rank])
-        rank.do(
-            Kind.ALL_REDUCE,
-            elements=elements,
-            source=out[rank.rank],
-            destination=out[rank.rank],
-        )
+        rank.all_reduce(out[rank.rank], elements)
     synchronize(ranks)
     assert_bytes(result(root), total)
 
@@ -154,11 +158,7 @@ def test_collectives(
     ],
 )
 def test_reductions(
-    driver: DriverUnderTest,
-    make_ranks: MakeRanks,
-    make_memory: Callable[..., int],
-    reduction: Reduction,
-    wanted: float,
+    driver: DriverUnderTest, make_ranks: MakeRanks, reduction: Reduction, wanted: float
 ) -> None:
     """Each dtype is reduced right, or refused, and then on all ranks."""
     formats = {
@@ -167,7 +167,7 @@ def test_reductions(
         DType.UINT32: "I", DType.INT64: "q", DType.UINT64: "Q", DType.BOOL: "?",
     }  # fmt: skip
     ranks = make_ranks(3)
-    memory = [make_memory(4096) for _ in ranks]
+    memory = [driver.make_memory(4096) for _ in ranks]
     done = []
     for dtype, letter in formats.items():
         kind = f"301{letter}"
@@ -177,10 +177,7 @@ def test_reductions(
             values = [number(rank.rank + 1)] * 301
             driver.write(rank.queue, address, struct.pack(kind, *values))
             try:
-                rank.do(
-                    Kind.ALL_REDUCE, reduction=reduction, dtype=dtype, elements=301,
-                    source=address, destination=address,
-                )  # fmt: skip
+                rank.all_reduce(address, 301, reduction=reduction, dtype=dtype)
                 answers.append(Status.OK)
             except DriverError as error:
                 answers.append(error.status)
@@ -205,17 +202,16 @@ def test_reductions(
 def test_floats_of_16_bits_are_added_up_in_float32(
     driver: DriverUnderTest,
     make_ranks: MakeRanks,
-    make_memory: Callable[..., int],
     dtype: DType,
     given: tuple[int, int, int],
     wanted: int,
 ) -> None:
     ranks = make_ranks(3)
-    memory = [make_memory(1024) for _ in ranks]
+    memory = [driver.make_memory(1024) for _ in ranks]
     try:
         for rank, address, bits in zip(ranks, memory, given, strict=True):
             driver.write(rank.queue, address, struct.pack("300H", *[bits] * 300))
-            rank.do(Kind.ALL_REDUCE, dtype=dtype, elements=300, source=address, destination=address)
+            rank.all_reduce(address, 300, dtype=dtype)
     except DriverError as error:
         if error.status != Status.UNSUPPORTED:
             raise
@@ -224,14 +220,9 @@ def test_floats_of_16_bits_are_added_up_in_float32(
     assert driver.read(ranks[0].queue, memory[0], 600) == struct.pack("300H", *[wanted] * 300)
 
 
-@pytest.mark.host_only
+@pytest.mark.host_only(once=True)
 @pytest.mark.parametrize("factor", [0.0, 1.0, -1.0, 0.5, 3.0, 1 / 3, 2.0**-14, 2.0**15])
-def test_every_float16(
-    driver: DriverUnderTest,
-    make_ranks: MakeRanks,
-    make_memory: Callable[..., int],
-    factor: float,
-) -> None:
+def test_every_float16(driver: DriverUnderTest, make_ranks: MakeRanks, factor: float) -> None:
     """Every bit pattern times a factor, rounded as Python rounds: to the nearest, ties to even."""
     ranks = make_ranks(2)
     count = 1 << 16
@@ -244,14 +235,11 @@ def test_every_float16(
         except OverflowError:
             return math.copysign(math.inf, value)
 
-    memory = [make_memory(2 * count) for _ in ranks]
+    memory = [driver.make_memory(2 * count) for _ in ranks]
     driver.write(ranks[0].queue, memory[0], struct.pack("65536H", *range(count)))
     driver.write(ranks[1].queue, memory[1], struct.pack("65536e", *[factor] * count))
     for rank, address in zip(ranks, memory, strict=True):
-        rank.do(
-            Kind.ALL_REDUCE, reduction=Reduction.PRODUCT, dtype=DType.FLOAT16, elements=count,
-            source=address, destination=address,
-        )  # fmt: skip
+        rank.all_reduce(address, count, reduction=Reduction.PRODUCT, dtype=DType.FLOAT16)
     synchronize(ranks)
     found = struct.unpack("65536e", driver.read(ranks[1].queue, memory[1], 2 * count))
     for value, product in zip(every, found, strict=True):
@@ -263,13 +251,13 @@ def test_every_float16(
 
 
 def test_messages_of_a_group_wait_for_no_other_of_it(
-    driver: DriverUnderTest, make_ranks: MakeRanks, make_memory: Callable[..., int]
+    driver: DriverUnderTest, make_ranks: MakeRanks
 ) -> None:
     """Each sends to each, itself included, before it receives, more than is kept on the way."""
     ranks = make_ranks(3)
     size = 4 * MANY
-    out = [make_memory(size) for _ in ranks]
-    received = [[make_memory(size) for _ in ranks] for _ in ranks]
+    out = [driver.make_memory(size) for _ in ranks]
+    received = [[driver.make_memory(size) for _ in ranks] for _ in ranks]
     for rank in ranks:
         driver.fill(rank.queue, out[rank.rank], packed([rank.rank + 7]), size)
         driver.call("communication_begin")
@@ -286,10 +274,10 @@ def test_messages_of_a_group_wait_for_no_other_of_it(
 
 
 def test_a_group_with_a_refused_call_does_nothing(
-    driver: DriverUnderTest, make_ranks: MakeRanks, make_memory: Callable[..., int]
+    driver: DriverUnderTest, make_ranks: MakeRanks
 ) -> None:
     rank = make_ranks(1)[0]
-    address = make_memory(64)
+    address = driver.make_memory(64)
     driver.write(rank.queue, address, bytes(64))
     driver.call("communication_begin")
     rank.do(Kind.ALL_REDUCE, elements=1, source=address + 32, destination=address)
@@ -301,61 +289,51 @@ def test_a_group_with_a_refused_call_does_nothing(
     assert status == Status.UNSUPPORTED
     assert driver.status("communication_end") == Status.UNSUPPORTED
     synchronize([rank])
-    rank.do(Kind.ALL_REDUCE, elements=1, source=address, destination=address)
+    rank.all_reduce(address)
     synchronize([rank])
 
 
-def test_a_rank_that_does_not_come(
-    driver: DriverUnderTest, make_ranks: MakeRanks, make_memory: Callable[..., int]
-) -> None:
+def test_a_rank_that_does_not_come(driver: DriverUnderTest, make_ranks: MakeRanks) -> None:
     first, second = make_ranks(2)
-    address = make_memory(64)
+    address = driver.make_memory(64)
     start = time.monotonic()
-    first.do(Kind.ALL_REDUCE, elements=1, source=address, destination=address, timeout=300)
+    first.all_reduce(address, timeout=300)
     driver.queue_synchronize(first.queue)
     assert 0.2 < time.monotonic() - start < 30
     assert "1" in (first.error() or "")
     # The other learns of it, and both stay as they are.
-    second.do(Kind.ALL_REDUCE, elements=1, source=address, destination=address)
+    second.all_reduce(address)
     driver.queue_synchronize(second.queue)
     assert second.error() is not None
-    first.do(Kind.ALL_REDUCE, elements=1, source=address, destination=address)
+    first.all_reduce(address)
     driver.queue_synchronize(first.queue)
     assert first.error() is not None
 
 
 def test_ranks_that_come_for_different_things(
-    driver: DriverUnderTest, make_ranks: MakeRanks, make_memory: Callable[..., int]
+    driver: DriverUnderTest, make_ranks: MakeRanks
 ) -> None:
     ranks = make_ranks(2)
-    address = make_memory(1024)
+    address = driver.make_memory(1024)
     for rank in ranks:
-        rank.do(
-            Kind.ALL_REDUCE, elements=100 + rank.rank, source=address, destination=address,
-            timeout=20_000,
-        )  # fmt: skip
+        rank.all_reduce(address, 100 + rank.rank, timeout=20_000)
     for rank in ranks:
         driver.queue_synchronize(rank.queue)
         assert rank.error() is not None
 
 
 @pytest.mark.parametrize("end", ["communicator_abort", "communicator_destroy"])
-def test_abort_and_destroy_end_pending_work(
-    driver: DriverUnderTest,
-    make_queue: Callable[..., int],
-    make_memory: Callable[..., int],
-    end: str,
-) -> None:
+def test_abort_and_destroy_end_pending_work(driver: DriverUnderTest, end: str) -> None:
     driver.need("communicate")
     id = driver.communicator_id()
-    ranks = [Rank(driver, id, r, 2, make_queue()) for r in range(2)]
-    address = make_memory(64)
-    ranks[0].do(Kind.ALL_REDUCE, elements=1, source=address, destination=address, timeout=0)
+    ranks = [Rank(driver, id, r, 2, driver.make_queue()) for r in range(2)]
+    address = driver.make_memory(64)
+    ranks[0].all_reduce(address, timeout=0)
     time.sleep(0.05)
     assert not driver.queue_query(ranks[0].queue)
     driver.call(end, ranks[0].handle)
     driver.queue_synchronize(ranks[0].queue)
-    ranks[1].do(Kind.ALL_REDUCE, elements=1, source=address, destination=address, timeout=0)
+    ranks[1].all_reduce(address, timeout=0)
     driver.queue_synchronize(ranks[1].queue)
     assert ranks[1].error() is not None
     driver.communicator_destroy(ranks[1].handle)
@@ -363,11 +341,9 @@ def test_abort_and_destroy_end_pending_work(
         driver.communicator_destroy(ranks[0].handle)
 
 
-def test_wrong_arguments(
-    driver: DriverUnderTest, make_ranks: MakeRanks, make_memory: Callable[..., int]
-) -> None:
+def test_wrong_arguments(driver: DriverUnderTest, make_ranks: MakeRanks) -> None:
     rank = make_ranks(2)[0]
-    address = make_memory(64)
+    address = driver.make_memory(64)
     good = {"elements": 4, "source": address, "destination": address}
     for wrong in (
         {"elements": 0},
@@ -377,30 +353,29 @@ def test_wrong_arguments(
         {"kind": Kind.BROADCAST, "peer": 2},
     ):
         fields = {"kind": Kind.ALL_REDUCE, **good, **wrong}
-        with pytest.raises(DriverError) as error:
+        with fails_with(Status.INVALID_ARGUMENT):
             rank.do(Kind(fields.pop("kind")), **fields)
-        assert error.value.status == Status.INVALID_ARGUMENT, wrong
-    with pytest.raises(DriverError) as error:
+    with fails_with(Status.UNSUPPORTED):
         rank.do(Kind.ALL_REDUCE, **good, dtype=0)
-    assert error.value.status == Status.UNSUPPORTED
-    with pytest.raises(DriverError) as error:
+    with fails_with(Status.INVALID_ARGUMENT):
         driver.communicator_create(driver.communicator_id(), 0, 2, 2)
-    assert error.value.status == Status.INVALID_ARGUMENT
 
 
 _OTHER_PROCESS = """
-import ctypes, sys, time
+import sys, time
 from torch_outboard.drivers import contract
 from torch_outboard.drivers.client import Client
 from torch_outboard.drivers.contract import CommunicationKind as Kind
 
 driver = Client(contract.load(sys.argv[1]))
 id = contract.described(contract.CommunicatorId)
-id.data[:] = bytes.fromhex(sys.argv[2])
-try:
-    communicator = driver.communicator_create(id, 0, 1, 2)
-except RuntimeError as error:
-    print(error.status.name, flush=True)
+for data in sys.argv[2:]:
+    id.data[:] = bytes.fromhex(data)
+    try:
+        communicator = driver.communicator_create(id, 0, 1, 2)
+    except RuntimeError as error:
+        print(error.status.name, flush=True)
+if len(sys.argv) > 3:
     sys.exit()
 queue, address = driver.queue_create(0), driver.allocate(0, 1 << 20)
 driver.fill(queue, address, (5).to_bytes(4, "little"), 1 << 20)
@@ -414,17 +389,11 @@ time.sleep(600)
 
 
 @contextlib.contextmanager
-def other_process(
-    driver: DriverUnderTest, id: contract.CommunicatorId
-) -> Iterator[subprocess.Popen[str]]:
-    library = importlib.import_module(f"torch_outboard.drivers.{driver.name}").library_path()
-    # It has the other kind of memory, where there are two.
-    kind = "separate" if b"shared" in driver.device_properties(0).name else "shared"
-    environment = os.environ | {
-        "OUTBOARD_HOST_ACCESS": kind,
-        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
-    }
-    command = [sys.executable, "-c", _OTHER_PROCESS, str(library), bytes(id.data).hex()]
+def other_process(driver: DriverUnderTest, *ids: bytes) -> Iterator[subprocess.Popen[str]]:
+    """A process that takes part with an id, or tries several."""
+    command = [sys.executable, "-c", _OTHER_PROCESS, library_of(driver)]
+    command += [id.hex() for id in ids]
+    environment = other_memory(driver)
     started = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     try:
         yield started
@@ -435,23 +404,20 @@ def other_process(
 
 @pytest.mark.by_turns(4)
 @pytest.mark.shipped_only
-def test_another_process_that_is_killed(
-    driver: DriverUnderTest, make_queue: Callable[..., int], make_memory: Callable[..., int]
-) -> None:
+def test_another_process_that_is_killed(driver: DriverUnderTest) -> None:
     """It takes part, and its end is noticed long before the timeout; nothing is left in memory."""
     driver.need("communicate")
     id = driver.communicator_id()
     files = len(os.listdir("/proc/self/fd"))
-    rank = Rank(driver, id, 0, 2, make_queue())
-    address = make_memory(1 << 20)
+    rank = Rank(driver, id, 0, 2, driver.make_queue())
+    address = driver.make_memory(1 << 20)
     driver.fill(rank.queue, address, packed([2]), 1 << 20)
-    same = {"elements": 1 << 18, "source": address, "destination": address}
-    with other_process(driver, id) as other:
-        rank.do(Kind.ALL_REDUCE, **same)
+    with other_process(driver, bytes(id.data)) as other:
+        rank.all_reduce(address, elements=1 << 18)
         assert other.stdout is not None
         assert other.stdout.readline().strip() == packed([7]).hex()
         synchronize([rank])
-        rank.do(Kind.ALL_REDUCE, **same)
+        rank.all_reduce(address, elements=1 << 18)
         time.sleep(0.1)
         other.send_signal(signal.SIGKILL)
         start = time.monotonic()
@@ -469,11 +435,11 @@ def test_an_id_that_cannot_be_reached(driver: DriverUnderTest) -> None:
     """As from another machine: of a process that is gone, or another's file."""
     driver.need("communicate")
     id = driver.communicator_id()
-    for byte in (0, 16, 24):  # of key, process and file
-        wrong = contract.described(contract.CommunicatorId, data=id.data)
-        wrong.data[byte] ^= 0x55
-        with other_process(driver, wrong) as other:
-            assert other.stdout is not None
-            assert other.stdout.readline().strip() == "UNSUPPORTED"
+    wrong = [bytearray(id.data) for _ in range(3)]
+    for data, byte in zip(wrong, (0, 16, 24), strict=True):  # of key, process and file
+        data[byte] ^= 0x55
+    with other_process(driver, *map(bytes, wrong)) as other:
+        assert other.stdout is not None
+        assert other.stdout.read().split() == ["UNSUPPORTED"] * 3
     rank = driver.communicator_create(id, 0, 0, 1)
     driver.communicator_destroy(rank)

@@ -7,12 +7,11 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from torch_outboard.drivers import contract, host, torture
 
 INCLUDE = Path(__file__).parents[2] / "csrc" / "include"
 HEADER = (INCLUDE / "outboard" / "driver.h").read_text()
+TABLE = HEADER[HEADER.index("typedef struct ob_driver {") :]
 
 STRUCTS = {
     "ob_device_properties": contract.DeviceProperties,
@@ -68,14 +67,15 @@ def compile_and_run(folder: Path, lines: list[str]) -> list[int]:
     return [int(line) for line in subprocess.check_output([program], text=True).split()]
 
 
-@pytest.mark.parametrize("struct", STRUCTS)
-def test_layout(struct: str, tmp_path: Path) -> None:
-    mirror = STRUCTS[struct]
-    names = [name for name, _ in mirror._fields_]
-    lines = [f"sizeof({struct})"]
-    lines += [f"offsetof({struct}, {RENAMED.get(name, name)})" for name in names]
-    offsets = [ctypes.sizeof(mirror), *(getattr(mirror, name).offset for name in names)]
-    assert compile_and_run(tmp_path, lines) == offsets
+def test_layouts(tmp_path: Path) -> None:
+    lines, expected = [], []
+    for struct, mirror in STRUCTS.items():
+        names = [name for name, _ in mirror._fields_]
+        lines += [f"sizeof({struct})"]
+        lines += [f"offsetof({struct}, {RENAMED.get(name, name)})" for name in names]
+        expected += [ctypes.sizeof(mirror), *(getattr(mirror, name).offset for name in names)]
+    found = compile_and_run(tmp_path, lines)
+    assert dict(zip(lines, found, strict=True)) == dict(zip(lines, expected, strict=True))
 
 
 def test_enumerators(tmp_path: Path) -> None:
@@ -90,18 +90,19 @@ def test_enumerators(tmp_path: Path) -> None:
 
 
 def test_every_function_is_mirrored() -> None:
-    table = HEADER[HEADER.index("typedef struct ob_driver {") :]
-    in_header = re.findall(r"ob_status \(\*(\w+)\)", table)
-    assert list(contract.FUNCTIONS) == in_header
+    found = re.findall(r"ob_status \(\*(\w+)\)\(([^)]*)\)", TABLE)
+    assert list(contract.FUNCTIONS) == [name for name, _ in found]
+    for name, arguments in found:
+        count = 0 if arguments == "void" else arguments.count(",") + 1
+        assert len(contract.FUNCTIONS[name]._argtypes_) == count, name
 
 
 def test_optional_functions_are_those_of_the_header() -> None:
-    table = HEADER[HEADER.index("typedef struct ob_driver {") :]
     groups = {"code": "Code (all or none of build .. launch; optional", "graphs": "Graphs (all or"}
-    assert all(words in table for words in groups.values())
+    assert all(words in TABLE for words in groups.values())
     comment, optional = "", set()
     in_group = False
-    for part in re.split(r"(/\*.*?\*/)", table, flags=re.S):
+    for part in re.split(r"(/\*.*?\*/)", TABLE, flags=re.S):
         if part.startswith("/*"):
             comment = part
             if part.startswith("/* ----"):
@@ -130,31 +131,17 @@ def test_version() -> None:
     assert (driver.major, driver.minor) == (contract.VERSION_MAJOR, contract.VERSION_MINOR)
 
 
-def test_argument_counts() -> None:
-    table = HEADER[HEADER.index("typedef struct ob_driver {") :]
-    for name, arguments in re.findall(r"ob_status \(\*(\w+)\)\(([^)]*)\)", table):
-        count = 0 if arguments == "void" else arguments.count(",") + 1
-        assert len(contract.FUNCTIONS[name]._argtypes_) == count, name
-
-
 def exported(path: str) -> set[str]:
     lines = subprocess.check_output(["nm", "-D", "--defined-only", path], text=True).splitlines()
     return {line.split()[-1] for line in lines}
 
 
-def test_host_exports_only_its_entry_point() -> None:
+def test_exports() -> None:
     assert exported(host.library_path()) == {contract.ENTRY_POINT, "ob_host_describe"}
-
-
-def test_torture_exports_only_its_own_names() -> None:
     names = exported(torture.library_path())
     assert "ob_torture_wrap" in names
     assert all(name.startswith("ob_torture_") for name in names)
-
-
-def test_torture_wraps_every_function() -> None:
-    counted = torture.Torture(torture.library_path()).calls()
-    assert set(counted) == set(contract.FUNCTIONS)
+    assert set(torture.Torture(torture.library_path()).calls()) == set(contract.FUNCTIONS)
 
 
 def test_header_compiles_as_cxx(tmp_path: Path) -> None:

@@ -6,24 +6,20 @@ import ctypes
 import signal
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from driver_support import DriverUnderTest, assert_bytes, open_driver
+from driver_support import DriverUnderTest, assert_bytes, fails_with, open_driver
 
+from tests.support import in_threads
 from torch_outboard.drivers.client import DriverError
-from torch_outboard.drivers.contract import Status
-
-Gate = Callable[[int], threading.Event]
+from torch_outboard.drivers.contract import HostFunction, Status
 
 
-def test_work_waits_for_earlier_work(
-    driver: DriverUnderTest, queue: int, make_memory: Callable[..., int], gate: Gate
-) -> None:
-    address = make_memory(64)
+def test_work_waits_for_earlier_work(driver: DriverUnderTest, queue: int) -> None:
+    address = driver.make_memory(64)
     driver.fill(queue, address, b"a", 64)
-    opened = gate(queue)
+    opened = driver.gate(queue)
     driver.fill(queue, address, b"b", 64)
     host = ctypes.create_string_buffer(64)
     driver.copy_device_to_host(queue, host, address, 64)
@@ -36,12 +32,10 @@ def test_work_waits_for_earlier_work(
     assert host.raw == b"b" * 64
 
 
-def test_order_of_many_commands(
-    driver: DriverUnderTest, queue: int, make_memory: Callable[..., int], gate: Gate
-) -> None:
-    address = make_memory(1 << 20)
+def test_order_of_many_commands(driver: DriverUnderTest, queue: int) -> None:
+    address = driver.make_memory(1 << 20)
     copies = [ctypes.create_string_buffer(1) for _ in range(300)]
-    opened = gate(queue)
+    opened = driver.gate(queue)
     for i, copy in enumerate(copies):
         driver.fill(queue, address, bytes([i % 251]), 1 if i % 3 else 1 << 16)
         driver.copy_device_to_host(queue, copy, address, 1)
@@ -50,22 +44,15 @@ def test_order_of_many_commands(
     assert [copy.raw[0] for copy in copies] == [i % 251 for i in range(300)]
 
 
-def test_queues_do_not_wait_for_each_other(
-    driver: DriverUnderTest,
-    make_queue: Callable[..., int],
-    make_memory: Callable[..., int],
-    gate: Gate,
-) -> None:
-    blocked, free = make_queue(), make_queue()
-    gate(blocked)
-    driver.write(free, make_memory(1 << 20), bytes(1 << 20))
+def test_queues_do_not_wait_for_each_other(driver: DriverUnderTest) -> None:
+    blocked, free = driver.make_queue(), driver.make_queue()
+    driver.gate(blocked)
+    driver.write(free, driver.make_memory(1 << 20), bytes(1 << 20))
     assert driver.queue_query(free)
     assert not driver.queue_query(blocked)
 
 
-def test_synchronize_waits_only_for_work_so_far(
-    driver: DriverUnderTest, queue: int, gate: Gate
-) -> None:
+def test_synchronize_waits_only_for_work_so_far(driver: DriverUnderTest, queue: int) -> None:
     reached, go = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -74,30 +61,23 @@ def test_synchronize_waits_only_for_work_so_far(
 
     driver.host_callback(queue, hold)
     assert reached.wait(10)
-    synchronized = threading.Event()
-
-    def synchronize() -> None:
-        driver.queue_synchronize(queue)
-        synchronized.set()
-
-    thread = threading.Thread(target=synchronize)
+    thread = threading.Thread(target=driver.queue_synchronize, args=(queue,))
     thread.start()
     time.sleep(0.2)
-    assert not synchronized.is_set()
-    gate(queue)
+    assert thread.is_alive()
+    driver.gate(queue)
     go.set()
-    assert synchronized.wait(10)
+    thread.join(10)
+    assert not thread.is_alive()
     assert not driver.queue_query(queue)
-    thread.join()
 
 
-def test_device_synchronize(
-    driver: DriverUnderTest, make_queue: Callable[..., int], gate: Gate
-) -> None:
+def test_device_synchronize(driver: DriverUnderTest) -> None:
     driver.need("device_synchronize")
     greatest = driver.device_properties(0).greatest_priority
-    here, also_here, elsewhere = make_queue(0), make_queue(0, greatest), make_queue(1)
-    gate(elsewhere)
+    here, also_here = driver.make_queue(0), driver.make_queue(0, greatest)
+    elsewhere = driver.make_queue(1)
+    driver.gate(elsewhere)
     done: list[int] = []
     for queue in (here, also_here):
         driver.host_callback(queue, lambda: (time.sleep(0.05), done.append(1)))
@@ -108,11 +88,9 @@ def test_device_synchronize(
     assert not driver.queue_query(elsewhere)
 
 
-def test_queues_can_come_while_a_device_is_awaited(
-    driver: DriverUnderTest, make_queue: Callable[..., int], gate: Gate
-) -> None:
+def test_queues_can_come_while_a_device_is_awaited(driver: DriverUnderTest) -> None:
     driver.need("device_synchronize")
-    opened = gate(make_queue())
+    opened = driver.gate(driver.make_queue())
     thread = threading.Thread(target=driver.device_synchronize, args=(0,))
     thread.start()
     time.sleep(0.05)
@@ -123,19 +101,9 @@ def test_queues_can_come_while_a_device_is_awaited(
     assert not thread.is_alive()
 
 
-def test_destroy_waits_for_work(driver: DriverUnderTest) -> None:
-    queue = driver.queue_create(0)
-    done: list[int] = []
-    driver.host_callback(queue, lambda: (time.sleep(0.05), done.append(1)))
-    driver.queue_destroy(queue)
-    assert done == [1]
-
-
-def test_queues_can_go_while_a_device_is_awaited(
-    driver: DriverUnderTest, make_memory: Callable[..., int]
-) -> None:
+def test_queues_can_go_while_a_device_is_awaited(driver: DriverUnderTest) -> None:
     driver.need("device_synchronize")
-    memory = make_memory(4096)
+    memory = driver.make_memory(4096)
     stopped = threading.Event()
 
     def wait() -> None:
@@ -152,9 +120,7 @@ def test_queues_can_go_while_a_device_is_awaited(
     finally:
         stopped.set()
         waiter.join()
-    queue = driver.queue_create(0)
-    assert_bytes(driver.read(queue, memory, 4096), bytes([49]) * 4096)
-    driver.queue_destroy(queue)
+    assert_bytes(driver.read(driver.make_queue(), memory, 4096), bytes([49]) * 4096)
 
 
 @pytest.mark.shipped_only
@@ -181,23 +147,16 @@ def threads_become(count: int) -> bool:
     return threads() == count
 
 
-def test_priorities(
-    driver: DriverUnderTest, make_queue: Callable[..., int], make_memory: Callable[..., int]
-) -> None:
+def test_priorities(driver: DriverUnderTest) -> None:
     properties = driver.device_properties(0)
     for priority in range(properties.greatest_priority, properties.least_priority + 1):
-        queue = make_queue(0, priority)
-        address = make_memory(100_000)
+        queue = driver.make_queue(0, priority)
+        address = driver.make_memory(100_000)
         driver.write(queue, address, b"x" * 100_000)
         assert_bytes(driver.read(queue, address, 100_000), b"x" * 100_000)
-
-
-def test_priorities_out_of_range(driver: DriverUnderTest) -> None:
-    properties = driver.device_properties(0)
     for priority in (properties.greatest_priority - 1, properties.least_priority + 1, 2**31 - 1):
-        with pytest.raises(DriverError) as error:
+        with fails_with(Status.INVALID_ARGUMENT) as error:
             driver.queue_create(0, priority)
-        assert error.value.status == Status.INVALID_ARGUMENT
         if driver.shipped:
             assert str(priority) in str(error.value)
 
@@ -209,61 +168,35 @@ def test_callbacks_run_once_in_order_on_another_thread(driver: DriverUnderTest, 
     driver.queue_synchronize(queue)
     assert [i for i, _ in ran] == list(range(100))
     assert threading.get_ident() not in {thread for _, thread in ran}
+    if driver.shipped:
+        status = driver.status("host_callback", queue, HostFunction(), None)
+        assert status == Status.INVALID_ARGUMENT
 
 
-@pytest.mark.shipped_only
-def test_callback_without_function(driver: DriverUnderTest, queue: int) -> None:
-    from torch_outboard.drivers.contract import HostFunction
-
-    assert driver.status("host_callback", queue, HostFunction(), None) == Status.INVALID_ARGUMENT
-
-
-def test_many_threads_on_one_queue(
-    driver: DriverUnderTest, queue: int, make_memory: Callable[..., int]
-) -> None:
-    count, rounds, size = 8, 60, 20_000
-    addresses = [make_memory(size) for _ in range(count)]
-    wrong: list[object] = []
+def test_many_threads_on_one_queue(driver: DriverUnderTest, queue: int) -> None:
+    addresses = [driver.make_memory(20_000) for _ in range(8)]
 
     def work(i: int) -> None:
-        try:
-            for r in range(rounds):
-                expected = bytes([(i * 37 + r) % 256]) * size
-                driver.copy_host_to_device(queue, addresses[i], expected, size)
-                if driver.read(queue, addresses[i], size) != expected:
-                    wrong.append((i, r))
-        except DriverError as error:
-            wrong.append(error)
+        for r in range(60):
+            expected = bytes([(i * 37 + r) % 256]) * 20_000
+            driver.copy_host_to_device(queue, addresses[i], expected, 20_000)
+            assert_bytes(driver.read(queue, addresses[i], 20_000), expected)
 
-    workers = [threading.Thread(target=work, args=(i,)) for i in range(count)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert wrong == []
+    in_threads(work, 8)
 
 
-def test_many_threads_with_their_own_queues(
-    driver: DriverUnderTest, make_memory: Callable[..., int]
-) -> None:
-    address = make_memory(1 << 16)
-    wrong: list[object] = []
+def test_many_threads_with_their_own_queues(driver: DriverUnderTest) -> None:
+    address = driver.make_memory(1 << 16)
 
     def work(i: int) -> None:
         part = address + i * 4096
         for _ in range(20):
             queue = driver.queue_create(0)
             driver.fill(queue, part, bytes([i]), 4096)
-            if driver.read(queue, part, 4096) != bytes([i]) * 4096:
-                wrong.append(i)
+            assert_bytes(driver.read(queue, part, 4096), bytes([i]) * 4096)
             driver.queue_destroy(queue)
 
-    workers = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert wrong == []
+    in_threads(work, 8)
 
 
 @pytest.mark.shipped_only

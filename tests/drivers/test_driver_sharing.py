@@ -10,35 +10,25 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from driver_support import MEMORY, DriverUnderTest, assert_bytes
+from driver_support import (
+    MEMORY,
+    DriverUnderTest,
+    assert_bytes,
+    fails_with,
+    library_of,
+    other_memory,
+)
 
 from torch_outboard.drivers import contract
-from torch_outboard.drivers.client import DriverError
 from torch_outboard.drivers.contract import Status
 
 SIZE = 100_000
-
-MakeShared = Callable[..., int]
-
-
-@pytest.fixture
-def make_shared(driver: DriverUnderTest) -> Iterator[MakeShared]:
-    """Allocates shareable memory (bytes) on device 0 until after the test."""
-    driver.need("memory_export")
-    made: list[int] = []
-
-    def make(size: int = SIZE) -> int:
-        made.append(driver.allocate(0, size, shareable=True))
-        return made[-1]
-
-    yield make
-    for address in made:
-        driver.deallocate(0, address)
 
 
 @pytest.fixture
 def export(driver: DriverUnderTest) -> Iterator[Callable[[int], contract.MemoryHandle]]:
     """Exports memory of device 0; descriptors are closed after the test."""
+    driver.need("memory_export")
     made: list[int] = []
 
     def call(address: int) -> contract.MemoryHandle:
@@ -55,10 +45,8 @@ def export(driver: DriverUnderTest) -> Iterator[Callable[[int], contract.MemoryH
 Export = Callable[[int], contract.MemoryHandle]
 
 
-def test_import_is_the_same_memory(
-    driver: DriverUnderTest, queue: int, make_shared: MakeShared, export: Export
-) -> None:
-    address = make_shared()
+def test_import_is_the_same_memory(driver: DriverUnderTest, queue: int, export: Export) -> None:
+    address = driver.make_memory(SIZE, shareable=True)
     driver.fill(queue, address, b"ab", SIZE)
     driver.queue_synchronize(queue)
     handle = export(address)
@@ -130,50 +118,36 @@ driver.queue_synchronize(queue)
 @pytest.mark.by_turns(4)
 @pytest.mark.shipped_only
 def test_another_process_writes_into_it(
-    driver: DriverUnderTest, queue: int, make_shared: MakeShared, export: Export
+    driver: DriverUnderTest, queue: int, export: Export
 ) -> None:
-    import importlib
-
-    library = importlib.import_module(f"torch_outboard.drivers.{driver.name}").library_path()
-    address = make_shared()
+    address = driver.make_memory(SIZE, shareable=True)
     driver.fill(queue, address, b"ab", SIZE)
     driver.queue_synchronize(queue)
     handle = export(address)
-    # The other process has the other kind of memory, where there are two.
-    access = {"shared": "separate", "separate": "shared"}
-    name = driver.device_properties(0).name
-    kind = "shared" if b"shared" in name else "separate"
-    arguments = [library, str(handle.descriptor), str(SIZE), bytes(handle.data).hex()]
-    environment = os.environ | {
-        "OUTBOARD_HOST_ACCESS": access[kind],
-        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
-    }
+    arguments = [library_of(driver), str(handle.descriptor), str(SIZE), bytes(handle.data).hex()]
     subprocess.run(
         [sys.executable, "-c", _OTHER_PROCESS, *arguments],
-        check=True, pass_fds=[handle.descriptor], env=environment, timeout=60,
+        check=True, pass_fds=[handle.descriptor], env=other_memory(driver), timeout=60,
     )  # fmt: skip
     assert_bytes(driver.read(queue, address, SIZE), b"xy" * (SIZE // 2))
 
 
-def test_only_shareable_memory_is_exported(
-    driver: DriverUnderTest, make_shared: MakeShared, make_memory: Callable[..., int]
-) -> None:
-    make_shared()
+def test_only_shareable_memory_is_exported(driver: DriverUnderTest) -> None:
+    driver.need("memory_export")
     handle = contract.described(contract.MemoryHandle)
     if driver.shipped:
-        ordinary = make_memory(SIZE)
+        ordinary = driver.make_memory(SIZE)
         status = driver.status("memory_export", 0, ordinary, ctypes.byref(handle))
         assert status == Status.INVALID_ARGUMENT
-    with pytest.raises(DriverError) as error:
+    with fails_with(Status.INVALID_ARGUMENT):
         driver.memory_export(0, 64)
-    assert error.value.status == Status.INVALID_ARGUMENT
 
 
 def test_descriptors_that_are_no_memory(
-    driver: DriverUnderTest, make_shared: MakeShared, export: Export, tmp_path: Path
+    driver: DriverUnderTest, export: Export, tmp_path: Path
 ) -> None:
     driver.need("memory_import")
-    good = export(make_shared())
+    good = export(driver.make_memory(SIZE, shareable=True))
     file = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
     os.ftruncate(file, 1 << 17)
     wrong = [(-1, SIZE), (10_000, SIZE), (file, SIZE), (good.descriptor, 0)]
@@ -183,9 +157,8 @@ def test_descriptors_that_are_no_memory(
         handle = contract.described(
             contract.MemoryHandle, descriptor=descriptor, bytes=size, data=good.data
         )
-        with pytest.raises(DriverError) as error:
+        with fails_with(Status.INVALID_ARGUMENT):
             driver.memory_import(0, handle)
-        assert error.value.status == Status.INVALID_ARGUMENT
     os.close(file)
 
 
@@ -196,9 +169,8 @@ def test_shared_memory_counts(driver: DriverUnderTest, export: Export) -> None:
     handle = export(address)
     imported = driver.memory_import(0, handle)
     assert driver.memory_info(0)[0] < free - 2 * SIZE + 1
-    with pytest.raises(DriverError) as error:
+    with fails_with(Status.OUT_OF_MEMORY):
         driver.allocate(0, MEMORY, shareable=True)
-    assert error.value.status == Status.OUT_OF_MEMORY
     driver.memory_close(0, imported)
     driver.deallocate(0, address)
     assert driver.memory_info(0)[0] == free

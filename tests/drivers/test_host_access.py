@@ -1,22 +1,24 @@
-"""In separate memory, a host that touches a device address is stopped at once."""
+"""A host that touches an address of a device, where that is no memory of its own, is stopped."""
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 
 import pytest
+from driver_support import OCL, reason_without_opencl
+
+from tests.support import run_python
 
 # One process per kind of access, forked before the driver is in use.
 TOUCH = """
-import ctypes, os
-from torch_outboard.drivers import contract, host
+import ctypes, importlib, os, sys
+from torch_outboard.drivers import contract
 from torch_outboard.drivers.client import Client
 
+module = importlib.import_module(f"torch_outboard.drivers.{sys.argv[1]}")
+
 def touch(how):
-    driver = Client(contract.load(host.library_path()))
+    driver = Client(contract.load(module.library_path()))
     queue = driver.queue_create(0)
     address = driver.allocate(0, 1 << 20)
     driver.fill(queue, address, b"x", 1 << 20)
@@ -31,24 +33,32 @@ def touch(how):
         ctypes.string_at(address, 1)
     os._exit(0)
 
-for how in ("nothing", "read", "write", "freed"):
+for how in sys.argv[2:]:
     child = os.fork()
     if child == 0:
         touch(how)
     print(how, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
-FAULT = -signal.SIGSEGV
-SEPARATE = {"nothing": 0, "read": FAULT, "write": FAULT, "freed": FAULT}
-SHARED = {"nothing": 0, "read": 0, "write": 0, "freed": 0}
 
-
-@pytest.mark.by_turns(2)
-@pytest.mark.parametrize(("access", "expected"), [("separate", SEPARATE), ("shared", SHARED)])
-def test_touching_a_device_address(access: str, expected: dict[str, int]) -> None:
-    environment = {"OUTBOARD_HOST_ACCESS": access, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    printed = subprocess.check_output(
-        [sys.executable, "-c", TOUCH], env=os.environ | environment, text=True, timeout=120
-    )
-    found = dict(line.split() for line in printed.splitlines())
-    assert {how: int(status) for how, status in found.items()} == expected
+@pytest.mark.parametrize(
+    ("driver", "memory", "status"),
+    [
+        ("host", "separate", -signal.SIGSEGV),
+        ("host", "shared", 0),
+        ("ocl", "handles", -signal.SIGSEGV),
+        ("ocl", "shared", 0),
+    ],
+)
+def test_touching_a_device_address(driver: str, memory: str, status: int) -> None:
+    touches = ["read", "write"]
+    if driver == "host":
+        settings = {"OUTBOARD_HOST_ACCESS": memory}
+        touches.append("freed")
+    else:
+        if reason := reason_without_opencl(memory):
+            pytest.skip(reason)
+        settings = {**OCL, "OUTBOARD_OCL_MEMORY": memory}
+    printed = run_python(TOUCH, driver, "nothing", *touches, **settings)
+    found = {how: int(code) for how, code in (line.split() for line in printed.splitlines())}
+    assert found == {"nothing": 0, **dict.fromkeys(touches, status)}

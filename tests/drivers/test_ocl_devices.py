@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from driver_support import MEMORY, OCL, DriverUnderTest, open_driver, reason_without_opencl
+from driver_support import (
+    MEMORY,
+    OCL,
+    DriverUnderTest,
+    fails_with,
+    open_driver,
+    reason_without_opencl,
+)
 
+from tests.support import try_python
 from torch_outboard.drivers import ocl
-from torch_outboard.drivers.client import DriverError
 from torch_outboard.drivers.contract import (
     Addressing,
     DeviceKind,
@@ -29,6 +33,7 @@ pytestmark = [
 
 
 def test_properties(driver: DriverUnderTest) -> None:
+    assert driver.device_count() == 2
     first, second = (driver.device_properties(device) for device in range(2))
     assert b"copy 0" in first.name
     assert b"copy 1" in second.name
@@ -65,15 +70,10 @@ def test_memory_is_what_was_asked_for(driver: DriverUnderTest) -> None:
     }[driver.memory]
     properties = driver.device_properties(0)
     assert (properties.addressing, properties.host_access) == expected
+    for size in (1, 3, 100, 129, 5000):
+        assert driver.make_memory(size) % 128 == 0
     adopts = bool(properties.features & Feature.HOST_MEMORY_IS_DEVICE_MEMORY)
     assert adopts == (driver.memory == "shared" and properties.kind == DeviceKind.CPU)
-
-
-def test_allocations_are_aligned(driver: DriverUnderTest) -> None:
-    addresses = [driver.allocate(0, size) for size in (1, 3, 100, 129, 5000)]
-    for address in addresses:
-        assert address % 128 == 0
-        driver.deallocate(0, address)
 
 
 def test_mask(tmp_path: Path) -> None:
@@ -94,49 +94,8 @@ def test_default_memory_of_a_processor(tmp_path: Path) -> None:
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert 2 * properties.total_memory == pytest.approx(physical / 2, rel=1e-3)
     assert 0 < properties.max_allocation <= properties.total_memory
-    with pytest.raises(DriverError, match=str(properties.max_allocation)) as error:
+    with fails_with(Status.OUT_OF_MEMORY, str(properties.max_allocation)):
         driver.allocate(0, properties.max_allocation + 1)
-    assert error.value.status == Status.OUT_OF_MEMORY
-
-
-# A child for each way to touch a device address, forked before the driver is in use.
-TOUCH = """
-import ctypes, os
-from torch_outboard.drivers import contract, ocl
-from torch_outboard.drivers.client import Client
-
-def touch(how):
-    driver = Client(contract.load(ocl.library_path()))
-    queue, address = driver.queue_create(0), driver.allocate(0, 1 << 20)
-    driver.fill(queue, address, b"x", 1 << 20)
-    if driver.read(queue, address, 3) != b"xxx":
-        os._exit(1)
-    if how == "read":
-        ctypes.string_at(address + 4096, 1)
-    elif how == "write":
-        ctypes.memset(address, 0, 1)
-    os._exit(0)
-
-for how in ("nothing", "read", "write"):
-    child = os.fork()
-    if child == 0:
-        touch(how)
-    print(how, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-FAULT = -signal.SIGSEGV
-
-
-@pytest.mark.by_turns(3)
-@pytest.mark.parametrize(("memory", "status"), [("shared", 0), ("handles", FAULT)])
-def test_touching_a_device_address(memory: str, status: int) -> None:
-    if reason := reason_without_opencl(memory):
-        pytest.skip(reason)
-    environment = {"OUTBOARD_OCL_MEMORY": memory, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    printed = subprocess.check_output(
-        [sys.executable, "-c", TOUCH], env=os.environ | OCL | environment, text=True, timeout=120
-    )
-    found = {how: int(code) for how, code in (line.split() for line in printed.splitlines())}
-    assert found == {"nothing": 0, "read": status, "write": status}
 
 
 # Ends a process with work of all kinds alive or pending.
@@ -172,17 +131,10 @@ print("end", flush=True)
 """
 
 
-@pytest.mark.by_turns(3)
 @pytest.mark.parametrize(
     ("memory", "how"),
     [("shared", "finalized"), ("coarse", "synchronized"), ("handles", "finalized")],
 )
 def test_end_of_the_process(memory: str, how: str) -> None:
-    result = subprocess.run(
-        [sys.executable, "-c", END, how],
-        env=os.environ | OCL | {"OUTBOARD_OCL_MEMORY": memory},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    result = try_python(END, how, timeout=60, **OCL, OUTBOARD_OCL_MEMORY=memory)
     assert (result.returncode, result.stdout, result.stderr) == (0, "end\n", "")

@@ -7,11 +7,11 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from driver_support import OCL, needs_pocl
+from driver_support import needs_pocl
+from program_support import ocl_process
 
 pytestmark = [pytest.mark.by_turns(4), *needs_pocl()]
 
@@ -51,20 +51,9 @@ __attribute__((constructor)) static void run(void) { open(getenv("MARK"), O_CREA
 """
 
 
-def start(code: str, *arguments: str, **settings: str | None) -> subprocess.CompletedProcess[str]:
-    """A process with PoCL; settings that are None are unset."""
-    environment = {**os.environ, **OCL, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    for name, value in {"POCL_CACHE_DIR": None, "OUTBOARD_CACHE_DIR": None, **settings}.items():
-        environment.pop(name, None)
-        if value is not None:
-            environment[name] = value
-    command = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
-
-
 def run(code: str = "", **settings: str | None) -> dict[str, object]:
     """What a process says that runs a kernel, after `code`."""
-    done = start(PROGRAM, code, **settings)
+    done = ocl_process(PROGRAM, code, **settings)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -94,7 +83,7 @@ def open_to_all(folder: Path) -> None:
 
 def test_the_attack_works_on_whoever_trusts_the_folder(poisoned: Path, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
-    start(PROGRAM, POCL_CACHE_DIR=str(poisoned), MARK=str(mark))
+    ocl_process(PROGRAM, POCL_CACHE_DIR=str(poisoned), MARK=str(mark))
     assert mark.exists()
 
 
@@ -174,7 +163,7 @@ print(json.dumps(said))
 
 def test_folders_that_others_can_write_to_are_refused(tmp_path: Path) -> None:
     cases = refusals(tmp_path)
-    done = start(TRY_ALL, *cases)
+    done = ocl_process(TRY_ALL, *cases)
     said = json.loads(done.stdout)
     for path, words in cases.items():
         assert f"POCL_CACHE_DIR={path} cannot be used, because PoCL loads libraries" in said[path]
@@ -215,7 +204,7 @@ def test_a_temporary_folder_goes_with_the_process_that_made_it(tmp_path: Path) -
     assert not any(tmp_path.iterdir())
     # Also without an orderly end.
     code = "run(driver, 1); sys.exit(0)"
-    assert start(PROGRAM, code, OUTBOARD_CACHE_DIR="", TMPDIR=str(tmp_path)).returncode == 0
+    assert ocl_process(PROGRAM, code, OUTBOARD_CACHE_DIR="", TMPDIR=str(tmp_path)).returncode == 0
     assert not any(tmp_path.iterdir())
 
 
@@ -289,10 +278,10 @@ def test_the_oldest_entries_go_unless_another_process_may_use_them(entries: list
     settings = {"OUTBOARD_CACHE_DIR": str(programs), "OUTBOARD_CACHE_LIMIT": "500000"}
     user = os.open(programs / "pocl", os.O_RDONLY)
     fcntl.flock(user, fcntl.LOCK_SH)
-    assert start(INITIALIZE, **settings).returncode == 0
+    assert ocl_process(INITIALIZE, **settings).returncode == 0
     assert left(entries) == [True] * 10
     os.close(user)
-    assert start(INITIALIZE, **settings).returncode == 0
+    assert ocl_process(INITIALIZE, **settings).returncode == 0
     # A tenth below the limit.
     assert left(entries) == [False] * 6 + [True] * 4
     assert not (programs / "pocl" / "tempfile_abc").exists()
@@ -301,6 +290,6 @@ def test_the_oldest_entries_go_unless_another_process_may_use_them(entries: list
 @pytest.mark.slow
 def test_without_a_limit_all_stay(entries: list[Path]) -> None:
     programs = str(entries[0].parents[2])
-    done = start(INITIALIZE, OUTBOARD_CACHE_DIR=programs, OUTBOARD_CACHE_LIMIT="0")
+    done = ocl_process(INITIALIZE, OUTBOARD_CACHE_DIR=programs, OUTBOARD_CACHE_LIMIT="0")
     assert done.returncode == 0, done.stderr
     assert left(entries) == [True] * 10

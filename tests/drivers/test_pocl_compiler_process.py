@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from driver_support import OCL, needs_pocl
+from driver_support import needs_pocl
+from program_support import ocl_process
 
 pytestmark = [pytest.mark.by_turns(3), *needs_pocl()]
 
@@ -93,7 +92,10 @@ def launch_kernels(number, count):
 
 driver = Client(contract.load(ocl.library_path()))
 driver.initialize()
+run(1)
+helper = other_process()
 """
+IDLE = "wait_for(lambda: is_idle(helper))\n"
 needs_two = pytest.mark.skipif(
     len(os.sched_getaffinity(0)) < 2, reason="no other process is started for one processor"
 )
@@ -101,20 +103,7 @@ needs_two = pytest.mark.skipif(
 
 def run(folder: Path, code: str, **settings: str) -> dict[str, object]:
     """What a process with an empty cache of PoCL prints."""
-    environment = {
-        **os.environ,
-        **OCL,
-        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
-        "POCL_CACHE_DIR": str(folder / "kcache"),
-        **settings,
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", PRELUDE + code],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    done = ocl_process(PRELUDE + code, POCL_CACHE_DIR=str(folder / "kcache"), **settings)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout) if done.stdout else {}
 
@@ -134,19 +123,23 @@ def is_gone(process: int) -> bool:
 
 @needs_two
 def test_it_builds_what_this_process_then_finds(tmp_path: Path) -> None:
-    found = run(
-        tmp_path,
-        """
-run(1)
-helper = other_process()
-wait_for(lambda: is_idle(helper))
+    """It tells of an error in a source as ever, and ends with this process."""
+    code = """
 before = processor_seconds(helper)
 run(2)
-print(json.dumps({"process": helper, "seconds": processor_seconds(helper) - before}))
-sys.stdout.flush()
+seconds = processor_seconds(helper) - before
+try:
+    driver.program_build(0, "__kernel void f(__global float *x) { x[0] = unknown_name; }")
+except DriverError as error:
+    assert "unknown_name" in str(error), error
+else:
+    raise AssertionError("it compiles")
+run(3)
+assert other_process() == helper
+print(json.dumps({"process": helper, "seconds": seconds}), flush=True)
 driver.call("finalize")
-""",
-    )
+"""
+    found = run(tmp_path, IDLE + code)
     assert isinstance(found["process"], int)
     assert found["seconds"] > 0
     assert is_gone(found["process"])
@@ -155,117 +148,65 @@ driver.call("finalize")
 @needs_two
 @pytest.mark.parametrize("end", ["os._exit(0)", "os.kill(os.getpid(), signal.SIGKILL)"])
 def test_it_ends_with_a_process_that_says_nothing(tmp_path: Path, end: str) -> None:
-    code = "run(1); helper = other_process(); open('helper', 'w').write(str(helper))\n"
-    environment = {**os.environ, **OCL, "POCL_CACHE_DIR": str(tmp_path / "kcache")}
-    subprocess.run(
-        [sys.executable, "-c", PRELUDE + code + end], env=environment, cwd=tmp_path, timeout=240
-    )
-    assert is_gone(int((tmp_path / "helper").read_text()))
-
-
-@needs_two
-def test_a_source_with_an_error_is_told_as_ever(tmp_path: Path) -> None:
-    run(
-        tmp_path,
-        """
-run(1)
-helper = other_process()
-wait_for(lambda: is_idle(helper))
-try:
-    driver.program_build(0, "__kernel void f(__global float *x) { x[0] = unknown_name; }")
-except DriverError as error:
-    assert "unknown_name" in str(error), error
-else:
-    raise AssertionError("it compiles")
-run(2)
-assert other_process() == helper
-""",
-    )
+    code = f"print(helper, flush=True)\n{end}"
+    done = ocl_process(PRELUDE + code, POCL_CACHE_DIR=str(tmp_path / "kcache"))
+    assert is_gone(int(done.stdout))
 
 
 @needs_two
 @pytest.mark.parametrize("memory", ["shared", "coarse", "handles"])
 def test_code_of_launches_is_generated_there(tmp_path: Path, memory: str) -> None:
-    found = run(
-        tmp_path,
-        """
-run(1)
-wait_for(lambda: is_idle(other_process()))
+    code = """
 before = time.process_time()
 launch_kernels(2, 12)()
 print(json.dumps({
     "own": time.process_time() - before,
     "others": sum(map(processor_seconds, other_processes())),
 }))
-""",
-        OUTBOARD_OCL_MEMORY=memory,
-    )
+"""
+    found = run(tmp_path, IDLE + code, OUTBOARD_OCL_MEMORY=memory)
     assert isinstance(found["own"], float)
     assert isinstance(found["others"], float)
     assert found["own"] < found["others"] / 2, found
 
 
 @needs_two
-def test_more_processes_start_when_none_is_free(tmp_path: Path) -> None:
-    run(
-        tmp_path,
-        """
-run(1)
-wait_for(lambda: is_idle(other_process()))
-check = launch_kernels(2, 30)
+def test_more_processes_start_and_may_fail(tmp_path: Path) -> None:
+    """They start when none is free; launches end without them."""
+    code = """
+check = launch_kernels(2, 16)
 wait_for(lambda: len(other_processes()) >= 2)
 check()
-""",
-    )
-
-
-@needs_two
-def test_launches_end_when_the_processes_failed(tmp_path: Path) -> None:
-    run(
-        tmp_path,
-        """
-run(1)
-wait_for(lambda: is_idle(other_process()))
-check = launch_kernels(2, 30)
+check = launch_kernels(3, 16)
 for process in other_processes():
     os.kill(process, signal.SIGKILL)
 check()
 assert other_process() is None
-""",
-    )
+"""
+    run(tmp_path, IDLE + code)
 
 
 @needs_two
 def test_this_process_builds_when_it_failed(tmp_path: Path) -> None:
-    run(
-        tmp_path,
-        """
-run(1)
-helper = other_process()
-wait_for(lambda: is_idle(helper))
+    code = """
 os.kill(helper, signal.SIGKILL)
 wait_for(lambda: other_process() is None)
 run(2)
 run(3)
 assert other_process() is None, "it was started again"
-""",
-    )
+"""
+    run(tmp_path, IDLE + code)
 
 
 @needs_two
 @pytest.mark.slow
 def test_it_ends_when_nothing_is_asked_and_comes_back(tmp_path: Path) -> None:
-    run(
-        tmp_path,
-        """
-run(1)
-helper = other_process()
-wait_for(lambda: is_idle(helper))
+    code = """
 wait_for(lambda: not os.path.exists(f"/proc/{helper}"))
 run(2)
 assert other_process() not in (helper, None)
-""",
-    )
+"""
+    run(tmp_path, IDLE + code)
 
 
 @pytest.mark.parametrize(
@@ -278,7 +219,7 @@ assert other_process() not in (helper, None)
     ids=["setting", "no cache", "one processor"],
 )
 def test_there_is_none(tmp_path: Path, code: str, settings: dict[str, str]) -> None:
-    done = PRELUDE.replace("driver = Client", code + "driver = Client")
-    environment = {**os.environ, **OCL, "POCL_CACHE_DIR": str(tmp_path / "kcache"), **settings}
-    checks = "run(1)\nassert other_process() is None\nrun(2)\n"
-    subprocess.run([sys.executable, "-c", done + checks], env=environment, check=True, timeout=240)
+    program = PRELUDE.replace("driver = Client", code + "driver = Client")
+    checks = "assert helper is None\nrun(2)\n"
+    done = ocl_process(program + checks, POCL_CACHE_DIR=str(tmp_path / "kcache"), **settings)
+    assert done.returncode == 0, done.stderr

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from driver_support import OCL, needs_opencl
+from program_support import ocl_process
 
 pytestmark = [
     pytest.mark.by_turns(4),
@@ -52,18 +53,16 @@ def run(
     emulator: tuple[str, ...] = (),
 ) -> dict[str, object]:
     """What a process says that runs a kernel with this body."""
-    environment = {
-        **os.environ,
-        **OCL,
+    settings = {
         "OUTBOARD_OCL_PROCESSOR": processor,
         "OUTBOARD_OCL_MEMORY": "shared",
         "POCL_CACHE_DIR": str(tmp_path),
-        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
     }
-    printed = subprocess.check_output(
-        [*emulator, sys.executable, "-c", PROGRAM, body], env=environment, text=True, timeout=240
-    )
-    return json.loads(printed)
+    if not emulator:
+        return json.loads(ocl_process(PROGRAM, body, **settings).stdout)
+    environment = {**os.environ, **OCL, **settings, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    command = [*emulator, sys.executable, "-c", PROGRAM, body]
+    return json.loads(subprocess.check_output(command, env=environment, text=True, timeout=240))
 
 
 def test_a_name_is_chosen_for_an_unknown_processor(tmp_path: Path) -> None:

@@ -5,22 +5,26 @@ from __future__ import annotations
 import array
 import ctypes
 import random
-import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from driver_support import RISCV_CONFIGURATIONS, DriverUnderTest, is_riscv_tested, open_driver
-from program_support import kernel_maker, read_ints
+from driver_support import (
+    RISCV_CONFIGURATIONS,
+    DriverUnderTest,
+    fails_with,
+    is_riscv_tested,
+    open_driver,
+)
+from program_support import read_ints
 
+from tests.support import in_threads
 from torch_outboard.drivers import riscv
 from torch_outboard.drivers.client import DriverError, Local
 from torch_outboard.drivers.contract import Status
 
 pytestmark = pytest.mark.skipif(not is_riscv_tested(), reason="--configuration riscv runs this")
 
-Make = Callable[..., int]
 
 SOURCE = """
 typedef struct { int a[50]; float b; } values;
@@ -59,19 +63,10 @@ __kernel void never_ends(__global volatile int* x) { while (x[0] == 0) {} }
 """
 
 
-@pytest.fixture(scope="module")
-def binary(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """SOURCE compiled once."""
-    settings = RISCV_CONFIGURATIONS["riscv"]
-    compiling = open_driver(tmp_path_factory.mktemp("binary"), riscv, **settings)
-    return compiling.program_binary(compiling.program_build(0, SOURCE))
-
-
 @pytest.fixture
-def make_kernel(driver: DriverUnderTest, binary: bytes) -> Iterator[Make]:
-    """Creates kernels (name, device) of SOURCE that are released after the test."""
-    with kernel_maker(driver, lambda device: driver.program_load(device, binary)) as make:
-        yield make
+def binary(driver: DriverUnderTest) -> bytes:
+    """SOURCE compiled once."""
+    return driver.binary_of(SOURCE)
 
 
 @pytest.fixture
@@ -81,51 +76,57 @@ def impatient(tmp_path: Path) -> DriverUnderTest:
     return open_driver(tmp_path, riscv, **settings)
 
 
-def test_structs_local_memory_constants_and_dimensions(
-    driver: DriverUnderTest, queue: int, make_memory: Make, make_kernel: Make
+def launch(
+    driver: DriverUnderTest, queue: int, name: str, size: list[int], *arguments: object
 ) -> None:
+    """One item in each group: a device has one processor."""
+    kernel = driver.make_kernel(SOURCE, name)
+    driver.launch(queue, kernel, size, [1] * len(size), *arguments)
+
+
+def assert_goes_on(driver: DriverUnderTest, queue: int) -> None:
+    memory = driver.make_memory(256)
+    driver.fill(queue, memory, bytes(4), 256)
+    launch(driver, queue, "append", [64], memory, ctypes.c_int32(5))
+    assert read_ints(driver, queue, memory, 64) == [5] * 64
+
+
+def test_structs_local_memory_constants_and_dimensions(driver: DriverUnderTest, queue: int) -> None:
     class Values(ctypes.Structure):
         _fields_ = (("a", ctypes.c_int * 50), ("b", ctypes.c_float))
 
-    memory = make_memory(4096)
+    memory = driver.make_memory(4096)
     values = Values((ctypes.c_int * 50)(*range(50)), 0.5)
-    driver.launch(queue, make_kernel("take"), [1], [1], memory, values, ctypes.c_uint8(200))
+    launch(driver, queue, "take", [1], memory, values, ctypes.c_uint8(200))
     assert array.array("f", driver.read(queue, memory, 4))[0] == 249.5
-    driver.launch(queue, make_kernel("buffered"), [3], [1], memory, Local(64))
+    launch(driver, queue, "buffered", [3], memory, Local(64))
     squares = [i * i for i in range(15, -1, -1)]
     assert read_ints(driver, queue, memory, 48) == squares * 3
-    driver.launch(queue, make_kernel("look_up"), [8], [1], memory)
+    launch(driver, queue, "look_up", [8], memory)
     assert list(array.array("f", driver.read(queue, memory, 32))) == [1, 10, 100, 1000] * 2
-    driver.launch(queue, make_kernel("coordinates"), [4, 6, 2], [1, 1, 1], memory)
+    launch(driver, queue, "coordinates", [4, 6, 2], memory)
     expected = [
         x + 100 * y + 10000 * z + 1000000 for z in range(2) for y in range(6) for x in range(4)
     ]
     assert read_ints(driver, queue, memory, 48) == expected
 
 
-def test_queues_and_devices_in_threads(
-    driver: DriverUnderTest, make_queue: Make, make_memory: Make, make_kernel: Make
-) -> None:
+def test_queues_and_devices_in_threads(driver: DriverUnderTest) -> None:
     """A device has one processor, and each a copy of the program."""
-    places = [(make_queue(i % 2), make_memory(256, i % 2), i % 2) for i in range(4)]
-    kernels = [make_kernel("append", device) for _, _, device in places]
-    results: dict[int, list[int]] = {}
+    places = [(driver.make_queue(i % 2), driver.make_memory(256, i % 2), i % 2) for i in range(4)]
+    kernels = [driver.make_kernel(SOURCE, "append", device) for _, _, device in places]
 
-    def work(number: int) -> None:
+    def work(number: int) -> list[int]:
         queue, memory, _ = places[number]
         digit = ctypes.c_int32(number)
         for _ in range(20):
             driver.fill(queue, memory, bytes(4), 256)
             for _ in range(3):
                 driver.launch(queue, kernels[number], [64], [1], memory, digit)
-            results[number] = read_ints(driver, queue, memory, 64)
+            result = read_ints(driver, queue, memory, 64)
+        return result
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert results == {number: [13 * number] * 64 for number in range(4)}
+    assert in_threads(work, 4) == [[13 * number] * 64 for number in range(4)]
 
 
 @pytest.mark.parametrize(
@@ -141,72 +142,55 @@ def test_queues_and_devices_in_threads(
 def test_a_guest_that_goes_wrong(
     driver: DriverUnderTest,
     queue: int,
-    make_memory: Make,
-    make_kernel: Make,
-    make_event: Make,
     kernel: str,
     place: int | None,
     words: str,
 ) -> None:
     """The error names kernel, address and place, is told once, and the device goes on."""
-    memory, event = make_memory(256), make_event()
+    event = driver.make_event()
     arguments = () if place is None else (ctypes.c_uint64(place),)
-    driver.launch(queue, make_kernel(kernel), [1], [1], *arguments)
+    launch(driver, queue, kernel, [1], *arguments)
     driver.event_record(event, queue)
     driver.event_synchronize(event)
-    with pytest.raises(DriverError, match=words) as error:
+    with fails_with(Status.ERROR, words) as error:
         driver.queue_synchronize(queue)
-    assert error.value.status == Status.ERROR
     assert f"Kernel {kernel} " in str(error.value)
     assert "at pc 0x" in str(error.value)
     driver.queue_synchronize(queue)
-    driver.fill(queue, memory, bytes(4), 256)
-    driver.launch(queue, make_kernel("append"), [64], [1], memory, ctypes.c_int32(5))
-    assert read_ints(driver, queue, memory, 64) == [5] * 64
+    assert_goes_on(driver, queue)
 
 
-def test_a_guest_that_writes_into_its_own_code(
-    driver: DriverUnderTest, queue: int, make_kernel: Make
-) -> None:
-    driver.launch(queue, make_kernel("write_to"), [1], [1], ctypes.c_uint64(8))
+def test_a_guest_that_writes_into_its_own_code(driver: DriverUnderTest, queue: int) -> None:
+    launch(driver, queue, "write_to", [1], ctypes.c_uint64(8))
     with pytest.raises(DriverError, match="pc 0x") as error:
         driver.queue_synchronize(queue)
     code = int(str(error.value).split("pc ")[1].split()[0], 16)
-    driver.launch(queue, make_kernel("write_to"), [1], [1], ctypes.c_uint64(code & -4))
+    launch(driver, queue, "write_to", [1], ctypes.c_uint64(code & -4))
     with pytest.raises(DriverError, match=f"wrote to address {code & -4:#x}"):
         driver.queue_synchronize(queue)
 
 
-def test_a_failure_of_one_queue_is_none_of_another(
-    driver: DriverUnderTest, make_queue: Make, make_memory: Make, make_kernel: Make
-) -> None:
-    bad, good, memory = make_queue(), make_queue(), make_memory(256)
-    driver.launch(bad, make_kernel("write_to"), [1], [1], ctypes.c_uint64(8))
-    driver.fill(good, memory, bytes(4), 256)
-    driver.launch(good, make_kernel("append"), [64], [1], memory, ctypes.c_int32(5))
-    assert read_ints(driver, good, memory, 64) == [5] * 64
+def test_a_failure_of_one_queue_is_none_of_another(driver: DriverUnderTest) -> None:
+    bad, good = driver.make_queue(), driver.make_queue()
+    launch(driver, bad, "write_to", [1], ctypes.c_uint64(8))
+    assert_goes_on(driver, good)
     with pytest.raises(DriverError, match="write_to"):
         driver.queue_synchronize(bad)
 
 
-def test_a_guest_without_end(impatient: DriverUnderTest, binary: bytes) -> None:
-    queue, memory = impatient.queue_create(0), impatient.allocate(0, 4096)
-    program = impatient.program_load(0, binary)
+def test_a_guest_without_end(impatient: DriverUnderTest) -> None:
+    queue, memory = impatient.queue_create(0), impatient.make_memory(4096)
     impatient.fill(queue, memory, bytes(4), 4096)
-    impatient.launch(queue, impatient.kernel_create(program, "never_ends"), [1], [1], memory)
+    launch(impatient, queue, "never_ends", [1], memory)
     began = time.monotonic()
     with pytest.raises(DriverError, match=r"never_ends ran longer than 1 s.*TIME_LIMIT"):
         impatient.queue_synchronize(queue)
     assert time.monotonic() - began < 60
-    append = impatient.kernel_create(program, "append")
-    impatient.launch(queue, append, [64], [1], memory, ctypes.c_int32(5))
-    assert read_ints(impatient, queue, memory, 64) == [5] * 64
+    assert_goes_on(impatient, queue)
 
 
-def test_wrong_launches(
-    driver: DriverUnderTest, queue: int, make_queue: Make, make_memory: Make, make_kernel: Make
-) -> None:
-    memory, add = make_memory(4096), make_kernel("add")
+def test_wrong_launches(driver: DriverUnderTest, queue: int) -> None:
+    memory, add = driver.make_memory(4096), driver.make_kernel(SOURCE, "add")
     factor, bias = ctypes.c_int32(1), ctypes.c_int64(1)
     good = memory, memory, factor, memory, bias
     driver.launch(queue, add, [64], [1], *good)
@@ -221,31 +205,28 @@ def test_wrong_launches(
         ([64], [1], (memory, memory, memory, memory, bias)),
         ([64], [1], (memory, factor, factor, memory, bias)),
         ([64], [1], (0, memory, factor, memory, bias)),
-        ([64], [1], (make_memory(64, 1), memory, factor, memory, bias)),
+        ([64], [1], (driver.make_memory(64, 1), memory, factor, memory, bias)),
         ([64], [1], (Local(1 << 30), memory, factor, memory, bias)),
     ]:
-        with pytest.raises(DriverError, match=r"add|live allocation") as error:
+        with fails_with(Status.INVALID_ARGUMENT, r"add|live allocation"):
             driver.launch(queue, add, global_size, local_size, *arguments)
-        assert error.value.status == Status.INVALID_ARGUMENT
     with pytest.raises(DriverError, match="device 0 cannot run on a queue of device 1"):
-        driver.launch(make_queue(1), make_kernel("write_to"), [1], [1], ctypes.c_uint64(8))
+        launch(driver, driver.make_queue(1), "write_to", [1], ctypes.c_uint64(8))
     driver.launch(queue, add, [64], [1], *good)
     driver.queue_synchronize(queue)
 
 
 def test_functions_that_are_nowhere(driver: DriverUnderTest) -> None:
-    with pytest.raises(DriverError, match="no_such_function") as error:
+    with fails_with(Status.BUILD_FAILED, "no_such_function"):
         driver.program_build(0, "int no_such_function(int); __kernel void broken(__global int* x) "
                                 "{ x[0] = no_such_function(1); }")  # fmt: skip
-    assert error.value.status == Status.BUILD_FAILED
 
 
 def test_damaged_binaries(driver: DriverUnderTest, binary: bytes) -> None:
     """They are refused, or hold another program; nothing crashes."""
     for wrong in (b"", binary[:63], binary[: len(binary) // 2], bytes(len(binary))):
-        with pytest.raises(DriverError, match="binary of a program") as error:
+        with fails_with(Status.INVALID_ARGUMENT, "binary of a program"):
             driver.program_load(0, wrong)
-        assert error.value.status == Status.INVALID_ARGUMENT
     generator = random.Random(0)
     for _ in range(300):
         damaged = bytearray(binary)
@@ -265,10 +246,8 @@ def test_damaged_binaries(driver: DriverUnderTest, binary: bytes) -> None:
         driver.program_release(program)
 
 
-def test_many_programs_come_and_go(
-    driver: DriverUnderTest, queue: int, make_memory: Make, binary: bytes
-) -> None:
-    memory = make_memory(256)
+def test_many_programs_come_and_go(driver: DriverUnderTest, queue: int, binary: bytes) -> None:
+    memory = driver.make_memory(256)
     driver.fill(queue, memory, bytes(4), 256)
     for _ in range(100):
         program = driver.program_load(0, binary)

@@ -12,7 +12,7 @@ import pytest
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "compile_by_hand"
 
 pytestmark = [
-    pytest.mark.by_turns(3),
+    pytest.mark.by_turns(6),
     pytest.mark.skipif(
         os.environ.get("OUTBOARD_DRIVER") != "riscv", reason="--configuration riscv runs this"
     ),

@@ -9,7 +9,7 @@ import pytest
 from tests.examples.running import everywhere, run_example
 from tests.support import run_python
 
-pytestmark = pytest.mark.by_turns(3)
+pytestmark = pytest.mark.by_turns(6)
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 
 from tests.examples.running import ROOT, everywhere, run, run_example, source_file
 
-pytestmark = pytest.mark.by_turns(3)
+pytestmark = pytest.mark.by_turns(6)
 
 PRINTED = {
     "kernels_in_cpp": "loaded before: relu [0.0, 2.0], gradient [0.0, 1.0]",

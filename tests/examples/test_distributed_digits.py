@@ -11,7 +11,7 @@ import pytest
 from tests.examples.running import ROOT, environment, everywhere, has_devices
 from tests.support import SLOWNESS
 
-pytestmark = pytest.mark.by_turns(3)
+pytestmark = pytest.mark.by_turns(6)
 
 EXAMPLE = ROOT / "examples" / "distributed_digits.py"
 

@@ -13,7 +13,7 @@ import pytest
 import torch_outboard
 from tests.support import run_python
 
-pytestmark = pytest.mark.by_turns(3)
+pytestmark = pytest.mark.by_turns(6)
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "driver_package"

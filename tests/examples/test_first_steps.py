@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import kernels_run_on
 
-pytestmark = pytest.mark.by_turns(3)
+pytestmark = pytest.mark.by_turns(6)
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 HOST = {"OUTBOARD_DRIVER": "host", "OUTBOARD_CLANG": "none"}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.examples.running import everywhere, run, run_example, source_file
 
-pytestmark = pytest.mark.by_turns(3)
+pytestmark = pytest.mark.by_turns(6)
 
 
 @pytest.mark.slow

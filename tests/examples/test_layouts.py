@@ -4,7 +4,7 @@ import pytest
 
 from tests.examples.running import everywhere, run_example
 
-pytestmark = pytest.mark.by_turns(3)
+pytestmark = pytest.mark.by_turns(6)
 
 
 @everywhere

@@ -12,7 +12,7 @@ import pytest
 
 from torch_outboard import ways
 
-pytestmark = [pytest.mark.by_turns(3), pytest.mark.separate]
+pytestmark = [pytest.mark.by_turns(6), pytest.mark.separate]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "profile_training.py"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.by_turns(3)
+pytestmark = pytest.mark.by_turns(6)
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "wrong_kernel" / "run.py"
 # OCLGRIND_LIBRARY names another copy.

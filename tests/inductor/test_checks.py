@@ -71,6 +71,7 @@ def test_what_inductor_has_wrong_on_cpu_is_told_apart(device: torch.device):
     assert check(lambda x: x + (1 if compiling() and not x.is_cpu else 2)) == "wrong"
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize(
     ("function", "status"),
     [

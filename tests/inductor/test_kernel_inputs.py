@@ -56,6 +56,7 @@ def test_none_in_what_is_not_known(code: str) -> None:
     assert kernel_inputs(code) == []
 
 
+@pytest.mark.by_turns(4)
 def test_inductors_own_code() -> None:
     """An optimizer's step gives its inputs to kernels alone; a product of matrices does not."""
     values = [torch.rand(5, 5) for _ in range(3)]

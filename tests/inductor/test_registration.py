@@ -58,27 +58,3 @@ def test_a_pytorch_that_has_changed_is_told_of():
         assert torch.compile(lambda x: x + 1, backend="aot_eager")(x).sum().item() == 6
         """
     )
-
-
-@pytest.mark.slow
-def test_a_second_process_compiles_nothing(tmp_path):
-    program = """
-        import torch, torch_outboard
-        from torch_outboard import _C
-        device = torch_outboard.device_name()
-        x = torch.ones(9, device=device)
-        x.cpu()
-        before = _C.program_counts()
-        assert torch.compile(lambda x: x.sin() * 3)(x).cpu().shape == (9,)
-        _C.flush_disk_cache()
-        print(_C.program_counts()[0] - before[0])
-    """
-    environment = {
-        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor"),
-        "OUTBOARD_CACHE_DIR": str(tmp_path / "programs"),
-    }
-    first, second = (int(run_python(program, **environment).split()[-1]) for _ in range(2))
-    assert second == 0
-    # On a processor a program asks the compiler what vectors it takes, before that of the graph.
-    of_target = 1 if torch_outboard._C.device_properties(0).kind == "cpu" else 0
-    assert first == (1 + of_target if torch_outboard._C.runs_code(0) else 0)

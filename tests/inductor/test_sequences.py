@@ -7,7 +7,7 @@ import re
 import pytest
 import torch
 
-from tests.inductor.support import check, kernels_of, launches
+from tests.inductor.support import check, check_sizes, checked_code, launches, moved
 from torch_outboard import _C
 
 pytestmark = pytest.mark.by_turns(2)
@@ -26,9 +26,7 @@ def expected_launches(one: int, otherwise: int) -> int:
 
 
 def test_small_kernels_are_one_launch(device: torch.device):
-    x = torch.randn(24, 40)
-    check(chain, x, device=device)
-    code = kernels_of(chain, x.to(device))
+    code = checked_code(chain, torch.randn(24, 40), device=device)
     assert launches(code) == expected_launches(1, launches(code))
     if launches(code) == 1:
         assert "never_launched" in code
@@ -38,9 +36,8 @@ def test_large_kernels_stay_apart(device: torch.device):
     def function(x, y):
         return chain(x, 4), chain(y, 4)
 
-    x, y = torch.randn(8, 8), torch.randn(800, 900) / 100
-    check(function, x, y, device=device, tolerance=1e-4)
-    assert launches(kernels_of(function, x.to(device), y.to(device))) > 4
+    given = torch.randn(8, 8), torch.randn(800, 900) / 100
+    assert launches(checked_code(function, *given, device=device, tolerance=1e-4)) > 4
 
 
 def test_memory_that_is_freed_and_taken_again_in_between(device: torch.device):
@@ -56,8 +53,7 @@ def test_memory_that_is_freed_and_taken_again_in_between(device: torch.device):
     x = torch.randn(16, 16)
     on_device, compiled = x.to(device), torch.compile(function)
     for _ in range(3):
-        expected = function(x)
-        torch.testing.assert_close([r.cpu() for r in compiled(on_device)], list(expected))
+        torch.testing.assert_close(moved(compiled(on_device), "cpu"), function(x))
         torch.testing.assert_close(on_device.cpu(), x)
 
 
@@ -65,9 +61,7 @@ def test_what_is_no_kernel_of_the_graph_parts_them(device: torch.device):
     def function(x, w):
         return chain(chain(x, 3) @ w, 3)
 
-    x, w = torch.randn(16, 16), torch.randn(16, 16) / 4
-    check(function, x, w, device=device)
-    code = kernels_of(function, x.to(device), w.to(device))
+    code = checked_code(function, torch.randn(16, 16), torch.randn(16, 16) / 4, device=device)
     assert launches(code) == expected_launches(2, launches(code))
 
 
@@ -76,9 +70,7 @@ def test_no_more_parameters_than_a_device_takes(device: torch.device):
     def function(*tensors):
         return [chain(x, 3) for x in tensors]
 
-    tensors = [torch.randn(6, 7) for _ in range(9)]
-    check(function, *tensors, device=device)
-    code = kernels_of(function, *(x.to(device) for x in tensors))
+    code = checked_code(function, *(torch.randn(6, 7) for _ in range(9)), device=device)
     for head in re.findall(r"__kernel void \w+\((.*)\) \{", code):
         assert head.count("OB_POINTER") <= 9
 
@@ -91,9 +83,7 @@ def test_a_wrong_index_is_reported(device: torch.device):
     with pytest.raises((IndexError, RuntimeError), match="out of range"):
         torch.compile(function)(x, i).cpu()
     good = torch.tensor([1, 5], device=device)
-    torch.testing.assert_close(
-        torch.compile(function)(x, good).cpu(), function(x.cpu(), good.cpu()), rtol=1e-5, atol=1e-5
-    )
+    check(function, x, good, device=device)
 
 
 def test_a_kernel_alone_and_in_a_sequence(device: torch.device):
@@ -114,7 +104,4 @@ def test_open_sizes_and_branches(device: torch.device):
 
     for x in (torch.rand(9, 9), -torch.rand(9, 9)):
         check(branch, x, device=device)
-    compiled = torch.compile(chain, dynamic=True)
-    for size in (5, 1, 12):
-        x = torch.randn(size, 7)
-        torch.testing.assert_close(compiled(x.to(device)).cpu(), chain(x), rtol=1e-5, atol=1e-5)
+    check_sizes(chain, *((torch.randn(size, 7),) for size in (5, 1, 12)), device=device)

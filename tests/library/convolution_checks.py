@@ -70,12 +70,9 @@ def test_parameters(device: torch.device, parameters: dict[str, Any]) -> None:
     assert [made[each] for each in PASSES] == [1, 1, 1]
 
 
-def test_float64_without_batch(device: torch.device) -> None:
+def test_float64_without_batch_and_integers(device: torch.device) -> None:
     given = [numbers(*s, dtype=torch.float64) for s in ((3, 8, 8), (2, 3, 3, 3))]
     assert same(device, functional.conv2d, *given)["forward"] == 1
-
-
-def test_integers(device: torch.device) -> None:
     given = [numbers(*s, dtype=torch.int64) for s in ((1, 2, 6), (3, 2, 2))]
     assert same(device, functional.conv1d, *given)["forward"] == 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -92,32 +93,26 @@ def test_linear_with_gradients(device: torch.device) -> None:
 
 def test_layouts(device: torch.device) -> None:
     a, b = numbers(6, 5), numbers(8, 6)
-    assert same(device, torch.mm, a.t(), b.t())["products"] == 1
-    assert same(device, torch.mm, numbers(9, 10)[1::2, ::3], numbers(4, 3))["products"] == 1
-    assert same(device, torch.bmm, a.expand(3, 6, 5), numbers(5, 7).expand(3, 5, 7))["products"]
-    assert same(device, torch.mm, numbers(1).expand(4, 5), numbers(5, 1))["products"] == 1
+    for function, *given in (
+        (torch.mm, a.t(), b.t()),
+        (torch.mm, numbers(9, 10)[1::2, ::3], numbers(4, 3)),
+        (torch.bmm, a.expand(3, 6, 5), numbers(5, 7).expand(3, 5, 7)),
+        (torch.mm, numbers(1).expand(4, 5), numbers(5, 1)),
+        (torch.addmm, numbers(1, 1), a, numbers(5, 3)),
+    ):
+        assert same(device, function, *given)["products"] == 1, given
     assert same(device, torch.addmm, numbers(6, 1), a, numbers(5, 3))["biases"] == 1
     assert same(device, torch.addmm, numbers(3), a, numbers(5, 3))["biases"] == 1
-    made = same(device, torch.addmm, numbers(1, 1), a, numbers(5, 3))
-    assert made["products"] == 1
 
 
-def test_factors(device: torch.device) -> None:
-    def scaled(added: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return torch.addmm(added, a, b, beta=-0.5, alpha=2.5)
-
-    assert same(device, scaled, numbers(3), numbers(4, 5), numbers(5, 3))["products"] == 1
-
-    def whole(added: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return torch.addmm(added, a, b, beta=3, alpha=-2)
-
-    def turned(added: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return torch.addmm(added, a, b, beta=2j, alpha=1 - 3j)
-
-    complex_numbers = [numbers(*s, dtype=torch.complex64) for s in ((3,), (4, 5), (5, 3))]
-    assert same(device, turned, *complex_numbers)["products"] == 1
-    long = [numbers(*s, dtype=torch.int64) for s in ((3,), (4, 5), (5, 3))]
-    assert same(device, whole, *long)["products"] == 1
+@pytest.mark.parametrize(
+    ("dtype", "beta", "alpha"),
+    [(torch.float32, -0.5, 2.5), (torch.complex64, 2j, 1 - 3j), (torch.int64, 3, -2)],
+)
+def test_factors(device: torch.device, dtype: torch.dtype, beta: Any, alpha: Any) -> None:
+    given = [numbers(*s, dtype=dtype) for s in ((3,), (4, 5), (5, 3))]
+    scaled = partial(torch.addmm, beta=beta, alpha=alpha)
+    assert same(device, scaled, *given)["products"] == 1
 
 
 def test_what_beta_0_takes_away_is_not_read(device: torch.device) -> None:
@@ -134,14 +129,9 @@ def test_outputs(device: torch.device) -> None:
         return torch.mm(a, b, out=out)
 
     a, b = numbers(4, 5), numbers(5, 3)
-    assert same(device, into, numbers(3, 4).t(), a, b)["products"] == 1
-    assert same(device, into, torch.empty(0), a, b)["products"] == 1
-    assert same(device, into, numbers(8, 6)[::2, ::2], a, b)["products"] == 1
-
-    def in_place(out: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return out.addmm_(a, b, beta=0.5)
-
-    made = same(device, in_place, numbers(4, 3), a, b)
+    for out in (numbers(3, 4).t(), torch.empty(0), numbers(8, 6)[::2, ::2]):
+        assert same(device, into, out, a, b)["products"] == 1
+    made = same(device, partial(torch.Tensor.addmm_, beta=0.5), numbers(4, 3), a, b)
     assert (made["products"], made["in_place"]) == (1, 1)
 
 
@@ -167,13 +157,10 @@ def test_conjugated(device: torch.device) -> None:
     same(device, lambda x: torch.vdot(x, x), x)
 
 
-@pytest.mark.parametrize("sizes", [((0, 5), (5, 3)), ((4, 0), (0, 3)), ((4, 5), (5, 0))])
-def test_nothing_to_do(device: torch.device, sizes: tuple[tuple[int, int], ...]) -> None:
-    made = same(device, torch.mm, *(numbers(*each) for each in sizes))
-    assert made["queries"] == 0
-
-
-def test_other_dtypes(device: torch.device) -> None:
+def test_what_is_not_for_a_library(device: torch.device) -> None:
+    for sizes in (((0, 5), (5, 3)), ((4, 0), (0, 3)), ((4, 5), (5, 0))):
+        made = same(device, torch.mm, *(numbers(*each) for each in sizes))
+        assert made["queries"] == 0
     made = same(device, torch.mm, *(numbers(*s).half() for s in ((4, 5), (5, 3))))
     assert made["products"] == 0
     with pytest.raises(RuntimeError), calls() as made:
@@ -183,9 +170,7 @@ def test_other_dtypes(device: torch.device) -> None:
 
 @pytest.mark.parametrize("gelu", [True, False])
 def test_activation(device: torch.device, gelu: bool) -> None:
-    def activated(*given: torch.Tensor) -> torch.Tensor:
-        return torch._addmm_activation(*given, use_gelu=gelu)
-
+    activated = partial(torch._addmm_activation, use_gelu=gelu)
     made = same(device, activated, numbers(3), numbers(4, 5), numbers(5, 3))
     assert (made["products"], made["activations"], made["biases"]) == (1, 1, 1)
 
@@ -229,18 +214,17 @@ def test_settings_reach_the_library(device: torch.device) -> None:
     a = numbers(4, 4).to(device)
     torch.use_deterministic_algorithms(True)
     try:
-        with calls() as made:
+        with calls() as deterministic:
+            torch.mm(a, a)
+        torch.use_deterministic_algorithms(False)
+        torch.set_float32_matmul_precision("high")
+        with calls() as reduced:
             torch.mm(a, a)
     finally:
         torch.use_deterministic_algorithms(False)
-    assert (made["deterministic"], made["reduced"]) == (1, 0)
-    torch.set_float32_matmul_precision("high")
-    try:
-        with calls() as made:
-            torch.mm(a, a)
-    finally:
         torch.set_float32_matmul_precision("highest")
-    assert (made["deterministic"], made["reduced"]) == (0, 1)
+    assert (deterministic["deterministic"], deterministic["reduced"]) == (1, 0)
+    assert (reduced["deterministic"], reduced["reduced"]) == (0, 1)
 
 
 def test_autocast(device: torch.device) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,17 +37,20 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
-def cases() -> Iterator[object]:
-    """The operator database is swept once by default, and on `ocl` there are products alone."""
-    for kind in DEVICES:
-        for path in sorted(FOLDER.glob("*_checks.py")):
-            swept = path.name == "opinfo_checks.py"
-            slow = kind != "shared" if swept else kind == "ocl" and path.name != "product_checks.py"
-            yield pytest.param(kind, path.name, marks=[pytest.mark.slow] if slow else [])
+# The operator database is swept once by default, and on `ocl` there are products alone.
+CASES = [
+    ("shared", "product convolution network"),
+    ("shared", "opinfo"),
+    ("separate", "product convolution network"),
+    ("ocl", "product"),
+    pytest.param("ocl", "convolution network", marks=pytest.mark.slow),
+    pytest.param("separate", "opinfo", marks=pytest.mark.slow),
+    pytest.param("ocl", "opinfo", marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.by_turns(4)
-@pytest.mark.parametrize(("kind", "checks"), cases())
+@pytest.mark.parametrize(("kind", "checks"), CASES)
 def test_library(driver: Path, kind: str, checks: str) -> None:
     base, settings = DEVICES[kind]
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("OUTBOARD_", "PYTEST_"))}
@@ -60,8 +62,9 @@ def test_library(driver: Path, kind: str, checks: str) -> None:
     }
     if kind == "ocl" and not kernels_run_on("ocl"):
         pytest.skip("no device compiles code; `python -m torch_outboard doctor` says why")
+    files = [str(FOLDER / f"{name}_checks.py") for name in checks.split()]
     result = subprocess.run(
-        [sys.executable, "-m", "pytest", str(FOLDER / checks), "-q", "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", *files, "-q", "-p", "no:cacheprovider"],
         cwd=ROOT, env=environment, capture_output=True, text=True, timeout=400 * SLOWNESS,
     )  # fmt: skip
     assert result.returncode == 0, result.stdout + result.stderr

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
-from tests.support import run_python
+from tests.support import in_threads, run_python
 from torch_outboard.loading.deferred_module import DeferredModule
 
 STATE = """
@@ -58,18 +56,7 @@ def test_names_are_those_of_the_module() -> None:
 
 
 def test_threads_may_read_at_once() -> None:
-    found = []
     for _ in range(50):
         module = DeferredModule("tests.loading.test_deferred_module")
-        barrier = threading.Barrier(4)
-
-        def read(module: DeferredModule = module, barrier: threading.Barrier = barrier) -> None:
-            barrier.wait()
-            found.append(module.DeferredModule)
-
-        threads = [threading.Thread(target=read) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert found == [DeferredModule] * 200
+        found = in_threads(lambda _, module=module: module.DeferredModule, 4)
+        assert found == [DeferredModule] * 4

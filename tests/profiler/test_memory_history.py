@@ -51,13 +51,8 @@ def test_events_of_a_tensor(device, device_module, memory):
     del tensor
     device_module.empty_cache()
     recorded = events(memory, device)
-    assert [event["action"] for event in recorded] == [
-        "segment_alloc",
-        "alloc",
-        "free_requested",
-        "free_completed",
-        "segment_free",
-    ]
+    expected = ["segment_alloc", "alloc", "free_requested", "free_completed", "segment_free"]
+    assert [event["action"] for event in recorded] == expected
     assert [event["addr"] for event in recorded] == [address] * 5
     assert [event["size"] for event in recorded] == [BYTES] * 5
     times = [event["time_us"] for event in recorded]
@@ -87,12 +82,8 @@ def test_memory_in_use_knows_where_it_comes_from(device, memory):
 
 
 def test_stacks_that_were_asked_for(device, memory):
-    for context, with_frames in (
-        (None, []),
-        ("state", []),
-        ("alloc", ["alloc"]),
-        ("all", ["alloc", "free_requested"]),
-    ):
+    frames = {None: [], "state": [], "alloc": ["alloc"], "all": ["alloc", "free_requested"]}
+    for context, with_frames in frames.items():
         make(device)
         memory._record_memory_history(context=context, stacks="python", clear_history=True)
         make(device)
@@ -106,14 +97,14 @@ def test_frames_of_cpp(device, memory):
     (event,) = [e for e in events(memory, device) if e["action"] == "alloc"]
     names = [frame["name"] for frame in event["frames"]]
     assert "make" in names
-    assert len(names) > len({"make"}) + 5
+    assert len(names) > 6
 
 
 def test_most_events_and_actions_to_skip(device, memory):
     memory._record_memory_history(max_entries=3, context=None, clear_history=True)
     for _ in range(5):
         make(device)
-    assert actions(memory, device) == ["alloc", "free_requested", "free_completed"][-3:]
+    assert actions(memory, device) == ["alloc", "free_requested", "free_completed"]
     memory._record_memory_history(
         context=None, clear_history=True, skip_actions=["free_requested", "segment_alloc"]
     )

@@ -27,6 +27,9 @@ device = torch.device(name, 0)
 """
 
 
+TORTURED = {"OUTBOARD_DRIVER": "host", "OUTBOARD_TORTURE": "count"}
+
+
 def run(code: str, **env: str | None) -> list[str]:
     printed = run_python(START + textwrap.dedent(code), timeout=240, PYTHONPATH=ROOT, **env)
     return [line for line in printed.splitlines() if not line.startswith("USDT:")]
@@ -105,9 +108,8 @@ def test_stopped_while_work_is_in_flight():
         print(copy["pid"], copy["dur"] > 0)
         print(torture.misuses(), torture.live()["events"] < 10)
         """,
-        OUTBOARD_DRIVER="host",
+        **TORTURED,
         OUTBOARD_HOST_DEVICES="2",
-        OUTBOARD_TORTURE="count",
     )
     assert printed == ["False", "1 True", "0 True"]
 
@@ -169,8 +171,7 @@ def test_driver_without_times():
             few = torture.live()["events"] - before < 5
             print(call, right, copies in (0, 3), calls, later, torture.misuses(), few)
         """,
-        OUTBOARD_DRIVER="host",
-        OUTBOARD_TORTURE="count",
+        **TORTURED,
     )
     calls = ("event_create", "event_record", "event_elapsed", "event_query")
     assert printed == [f"{call} True True 3 1 0 True" for call in calls]
@@ -206,8 +207,7 @@ def test_lost_device():
             x = copy_there(source, device)
         print(len(of_category(trace_of(profiler), "gpu_memcpy")), torture.misuses())
         """,
-        OUTBOARD_DRIVER="host",
-        OUTBOARD_TORTURE="count",
+        **TORTURED,
     )
     assert printed == ["True", "1 0"]
 
@@ -229,8 +229,7 @@ def test_no_events_stay():
         torch.accelerator.synchronize()
         print(torture.live()["events"] < 20, torture.misuses())
         """,
-        OUTBOARD_DRIVER="host",
-        OUTBOARD_TORTURE="count",
+        **TORTURED,
     )
     assert printed == ["4000 True"] * 3 + ["True 0"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 
 import pytest
 import torch
@@ -21,6 +20,7 @@ from tests.profiler.traces import (
     profiled,
     trace_of,
 )
+from tests.support import in_threads
 
 pytestmark = pytest.mark.separate
 
@@ -173,11 +173,7 @@ def test_threads(device, source):
                     copy_there(source, device)
 
         with torch.profiler.record_function("all"):
-            threads = [threading.Thread(target=one, args=(i,)) for i in range(3)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            in_threads(one, 3)
 
     config = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
     trace = trace_of(profiled(work, experimental_config=config))
@@ -222,12 +218,6 @@ def test_activities_that_were_asked_for(device, source):
     assert named(host, "aten::_copy_from")
 
 
-def test_one_profile_after_the_other(device, source):
-    for count in (1, 3, 0, 2):
-        profiler = profiled(lambda count=count: [copy_there(source, device) for _ in range(count)])
-        assert len(of_category(trace_of(profiler), "gpu_memcpy")) == count
-
-
 def test_many_calls(device, source):
     """More than are kept with their events at a time."""
     small = source[: LARGE // 8].pin_memory()
@@ -255,16 +245,16 @@ def test_memory_of_the_device(device, source):
     assert taken[0]["Device Type"] == int(torch._C._autograd.DeviceType.PrivateUse1)
 
 
-@pytest.mark.parametrize("ending", ["json", "json.gz", "raw.json.gz"])
-def test_timeline_of_memory(device, tmp_path, ending):
+def test_timeline_of_memory(device, tmp_path):
     model = torch.nn.Linear(256, 256).to(device)
-    path = tmp_path / f"timeline.{ending}"
     with profile(
         activities=BOTH, record_shapes=True, profile_memory=True, with_stack=True
     ) as profiler:
         model(torch.ones(8, 256, device=device)).sum().backward()
-    profiler.export_memory_timeline(str(path), device=str(device))
-    assert path.stat().st_size > 100
+    for ending in ("json", "json.gz", "raw.json.gz"):
+        path = tmp_path / f"timeline.{ending}"
+        profiler.export_memory_timeline(str(path), device=str(device))
+        assert path.stat().st_size > 100
 
 
 def test_errors_in_a_profile(device, source):

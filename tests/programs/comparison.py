@@ -16,6 +16,8 @@ Random numbers come from CPU's generator, because that of the device draws other
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -247,3 +249,22 @@ def compare(
         "nothing is finite"
     )
     return ours
+
+
+def as_on_cpu(program: Callable[..., Any] | None = None, /, **options: Any) -> Callable[..., Any]:
+    """Makes a test of a program, with the arguments that the program has besides its run.
+
+    Options are those of the fixture `same_as_on_cpu`.
+    """
+    if program is None:
+        return functools.partial(as_on_cpu, **options)
+    _, *names = inspect.signature(program).parameters
+
+    @functools.wraps(program)
+    def test(same_as_on_cpu: Callable[..., list[Step]], **arguments: Any) -> None:
+        same_as_on_cpu(functools.partial(program, **arguments), **options)
+
+    kind = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(name, kind) for name in ("same_as_on_cpu", *names)]
+    test.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return test

@@ -6,8 +6,6 @@ dropout, because a device draws other numbers than CPU.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import nn
 from torch.nn import functional
@@ -120,105 +118,6 @@ class Llama(nn.Module):
             y = layer["second"](x)
             x = x + layer["down"](functional.silu(layer["gate"](y)) * layer["up"](y))
         return self.scores(self.last(x))
-
-
-class RelativeAttention(nn.Module):
-    """Attention whose scores get a learned bias by distance, in buckets that grow."""
-
-    def __init__(self, width: int, heads: int, both_sides: bool) -> None:
-        super().__init__()
-        self.heads, self.both_sides = heads, both_sides
-        self.q, self.k, self.v, self.out = (nn.Linear(width, width, bias=False) for _ in range(4))
-        self.bias = nn.Embedding(8, heads)
-
-    def buckets(self, queries: int, keys: int, device: torch.device) -> torch.Tensor:
-        distance = (
-            torch.arange(keys, device=device)[None] - torch.arange(queries, device=device)[:, None]
-        )
-        sides, near = (4, 2) if self.both_sides else (8, 4)
-        side = (distance > 0).long() * sides if self.both_sides else torch.zeros_like(distance)
-        distance = distance.abs() if self.both_sides else (-distance).clamp(min=0)
-        far = near + (torch.log(distance.clamp(min=1).float() / near) / math.log(4) * near).long()
-        return side + torch.where(distance < near, distance, far.clamp(max=sides - 1))
-
-    def forward(
-        self, x: torch.Tensor, memory: torch.Tensor, mask: torch.Tensor | None, bias: bool
-    ) -> torch.Tensor:
-        def split(y: torch.Tensor) -> torch.Tensor:
-            return y.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-
-        scores = split(self.q(x)) @ split(self.k(memory)).transpose(2, 3)
-        if bias:
-            places = self.buckets(x.size(1), memory.size(1), x.device)
-            scores = scores + self.bias(places).permute(2, 0, 1)
-        if mask is not None:
-            scores = scores.masked_fill(mask, torch.finfo(scores.dtype).min)
-        y = scores.softmax(-1) @ split(self.v(memory))
-        return self.out(y.transpose(1, 2).flatten(2))
-
-
-class T5(nn.Module):
-    """Encoder and decoder with shared, scaled embeddings."""
-
-    def __init__(self, words: int = 20, width: int = 16) -> None:
-        super().__init__()
-        self.words = nn.Embedding(words, width)
-        self.attentions = nn.ModuleList(
-            RelativeAttention(width, 2, both_sides) for both_sides in (True, False, True)
-        )
-        self.norms = nn.ModuleList(RootMeanSquare(width) for _ in range(7))
-        self.inner = nn.ModuleList(
-            nn.Sequential(
-                nn.Linear(width, 32, bias=False), nn.SiLU(), nn.Linear(32, width, bias=False)
-            )
-            for _ in range(2)
-        )
-        self.scores = nn.Linear(width, words, bias=False)
-        self.scores.weight = self.words.weight
-
-    def forward(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        padding = (source == 0)[:, None, None]
-        x = self.words(source)
-        y = self.norms[0](x)
-        x = x + self.attentions[0](y, y, padding, True)
-        memory = self.norms[1](x + self.inner[0](self.norms[2](x)))
-        x = self.words(target)
-        later = torch.ones(x.size(1), x.size(1), dtype=torch.bool, device=x.device).triu(1)
-        y = self.norms[3](x)
-        x = x + self.attentions[1](y, y, later, True)
-        x = x + self.attentions[2](self.norms[4](x), memory, padding, False)
-        x = self.norms[6](x + self.inner[1](self.norms[5](x)))
-        return self.scores(x * x.size(-1) ** -0.5)
-
-
-class Whisper(nn.Module):
-    """Sound through convolutions into an encoder; text by a decoder that attends to it."""
-
-    def __init__(self, words: int = 20, width: int = 16, channels: int = 6) -> None:
-        super().__init__()
-        self.first = nn.Conv1d(channels, width, 3, padding=1)
-        self.second = nn.Conv1d(width, width, 3, stride=2, padding=1)
-        places = torch.arange(12.0)[:, None] * 10 ** (-torch.arange(width // 2) / 4)
-        self.register_buffer("places", torch.cat([places.sin(), places.cos()], 1))
-        layer = {
-            "dropout": 0.0,
-            "batch_first": True,
-            "norm_first": True,
-            "activation": functional.silu,
-        }
-        self.encoder = nn.TransformerEncoderLayer(width, 2, 32, **layer)
-        self.decoder = nn.TransformerDecoderLayer(width, 2, 32, **layer)
-        self.words = nn.Embedding(words, width)
-        self.last = nn.LayerNorm(width)
-
-    def forward(self, sound: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
-        x = functional.silu(self.second(functional.silu(self.first(sound)))).transpose(1, 2)
-        memory = self.encoder(x + self.places[: x.size(1)])
-        mask = nn.Transformer.generate_square_subsequent_mask(
-            words.size(1), device=words.device, dtype=x.dtype
-        )
-        y = self.decoder(self.words(words) + self.places[: words.size(1)], memory, tgt_mask=mask)
-        return self.last(y) @ self.words.weight.T
 
 
 class Mamba(nn.Module):

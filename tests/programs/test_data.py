@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional
 from torch.utils import data
 
+from tests.programs.comparison import as_on_cpu
 from tests.programs.training import INPUTS, perceptron, step
 
 pytestmark = [pytest.mark.separate, pytest.mark.torture]
@@ -42,95 +43,84 @@ CHOICES = {
 @pytest.mark.by_turns(3)
 @pytest.mark.parametrize("kind", [Squares, Endless])
 @pytest.mark.parametrize("choice", CHOICES)
-def test_loader(same_as_on_cpu, choice, kind):
+@as_on_cpu
+def test_loader(run, choice, kind):
     """Two epochs; copies to the device do not wait. On CPU nothing is pinned or copied."""
     settings = CHOICES[choice]
 
-    def program(run):
-        model = run.on_device(perceptron())
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-        pin = {"pin_memory": False} if run.device.type == "cpu" else {}
-        loader = data.DataLoader(
-            kind(),
-            batch_size=4,
-            shuffle=kind is Squares,
-            generator=torch.Generator().manual_seed(5),
-            **{**settings, **pin},
-        )
-        for _ in range(2):
-            for inputs, classes in loader:
-                pinned = inputs.is_pinned() or run.device.type == "cpu"
-                inputs = run.precise(inputs).to(run.device, non_blocking=True)
-                loss = step(model, optimizer, inputs, classes.to(run.device, non_blocking=True))
-                shown = {"loss": loss, "model": model}
-                if "pinned" in choice:
-                    shown["pinned"] = pinned
-                yield shown
-
-    same_as_on_cpu(program)
+    model = run.on_device(perceptron())
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    pin = {"pin_memory": False} if run.device.type == "cpu" else {}
+    loader = data.DataLoader(
+        kind(),
+        batch_size=4,
+        shuffle=kind is Squares,
+        generator=torch.Generator().manual_seed(5),
+        **{**settings, **pin},
+    )
+    for _ in range(2):
+        for inputs, classes in loader:
+            pinned = inputs.is_pinned() or run.device.type == "cpu"
+            inputs = run.precise(inputs).to(run.device, non_blocking=True)
+            loss = step(model, optimizer, inputs, classes.to(run.device, non_blocking=True))
+            shown = {"loss": loss, "model": model}
+            if "pinned" in choice:
+                shown["pinned"] = pinned
+            yield shown
 
 
-def test_next_batch_while_training(same_as_on_cpu):
+@as_on_cpu
+def test_next_batch_while_training(run):
     """Pinned memory is written again as soon as an event says that its copy is done."""
-
-    def program(run):
-        model = run.on_device(perceptron())
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        pin = run.device.type != "cpu"
-        slots = [torch.empty(512, INPUTS, dtype=run.dtype, pin_memory=pin) for _ in range(2)]
-        events: list[torch.Event | None] = [None, None]
-        for number in range(24):
-            slot, event = slots[number % 2], events[number % 2]
-            if event is not None:
-                event.synchronize()
-            slot.copy_(torch.randn(512, INPUTS))
-            inputs = slot.to(run.device, non_blocking=True)
-            if pin:
-                events[number % 2] = torch.Event(run.device)
-                events[number % 2].record()
-            classes = run.integers(0, 3, (512,))
-            yield {"loss": step(model, optimizer, inputs, classes), "model": model}
-
-    same_as_on_cpu(program)
+    model = run.on_device(perceptron())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    pin = run.device.type != "cpu"
+    slots = [torch.empty(512, INPUTS, dtype=run.dtype, pin_memory=pin) for _ in range(2)]
+    events: list[torch.Event | None] = [None, None]
+    for number in range(24):
+        slot, event = slots[number % 2], events[number % 2]
+        if event is not None:
+            event.synchronize()
+        slot.copy_(torch.randn(512, INPUTS))
+        inputs = slot.to(run.device, non_blocking=True)
+        if pin:
+            events[number % 2] = torch.Event(run.device)
+            events[number % 2].record()
+        classes = run.integers(0, 3, (512,))
+        yield {"loss": step(model, optimizer, inputs, classes), "model": model}
 
 
-def test_results_come_back_without_waiting(same_as_on_cpu):
+@as_on_cpu
+def test_results_come_back_without_waiting(run):
     """Losses gather in pinned memory and are read once, at the end of each epoch."""
-
-    def program(run):
-        model = run.on_device(perceptron())
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        pin = run.device.type != "cpu"
-        for _ in range(4):
-            losses = torch.full((8,), torch.nan, dtype=run.dtype, pin_memory=pin)
-            for number in range(8):
-                inputs, classes = run.draw(16, INPUTS), run.integers(0, 3, (16,))
-                losses[number].copy_(step(model, optimizer, inputs, classes), non_blocking=True)
-            if pin:
-                torch.accelerator.synchronize(run.device)
-            yield {"losses": losses, "model": model}
-
-    same_as_on_cpu(program)
+    model = run.on_device(perceptron())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    pin = run.device.type != "cpu"
+    for _ in range(4):
+        losses = torch.full((8,), torch.nan, dtype=run.dtype, pin_memory=pin)
+        for number in range(8):
+            inputs, classes = run.draw(16, INPUTS), run.integers(0, 3, (16,))
+            losses[number].copy_(step(model, optimizer, inputs, classes), non_blocking=True)
+        if pin:
+            torch.accelerator.synchronize(run.device)
+        yield {"losses": losses, "model": model}
 
 
-def test_parts_of_one_dataset(same_as_on_cpu):
+@as_on_cpu
+def test_parts_of_one_dataset(run):
     """All data on the device at once, drawn from by permutations and weights of CPU's."""
-
-    def program(run):
-        everything = data.TensorDataset(run.draw(60, INPUTS), run.integers(0, 3, (60,)))
-        training, held_out = data.random_split(
-            everything, [48, 12], generator=torch.Generator().manual_seed(1)
-        )
-        sampler = data.WeightedRandomSampler(
-            torch.arange(1.0, 49.0), 48, generator=torch.Generator().manual_seed(2)
-        )
-        model = run.on_device(perceptron())
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        for _ in range(2):
-            for inputs, classes in data.DataLoader(training, batch_size=4, sampler=sampler):
-                yield {"loss": step(model, optimizer, inputs, classes), "model": model}
-            with torch.no_grad():
-                inputs, classes = next(iter(data.DataLoader(held_out, batch_size=12)))
-                yield {"held out": functional.cross_entropy(model(inputs), classes)}
-
-    same_as_on_cpu(program)
+    everything = data.TensorDataset(run.draw(60, INPUTS), run.integers(0, 3, (60,)))
+    training, held_out = data.random_split(
+        everything, [48, 12], generator=torch.Generator().manual_seed(1)
+    )
+    sampler = data.WeightedRandomSampler(
+        torch.arange(1.0, 49.0), 48, generator=torch.Generator().manual_seed(2)
+    )
+    model = run.on_device(perceptron())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        for inputs, classes in data.DataLoader(training, batch_size=4, sampler=sampler):
+            yield {"loss": step(model, optimizer, inputs, classes), "model": model}
+        with torch.no_grad():
+            inputs, classes = next(iter(data.DataLoader(held_out, batch_size=12)))
+            yield {"held out": functional.cross_entropy(model(inputs), classes)}

@@ -139,7 +139,7 @@ def conversion(swap: bool, overwrite: bool) -> Iterator[None]:
         torch.__future__.set_overwrite_module_params_on_conversion(before[1])
 
 
-@pytest.mark.by_turns(5)
+@pytest.mark.by_turns(15)
 @pytest.mark.parametrize("how", ["data", "swap", "overwrite"])
 @pytest.mark.parametrize("name", sorted(name for name in MODULES if not MODULES[name].is_lazy))
 def test_moving(device, name, how):
@@ -191,6 +191,7 @@ def strides(value: Any) -> Any:
     return value.stride() if torch.is_tensor(value) else None
 
 
+@pytest.mark.by_turns(4)
 @pytest.mark.parametrize(
     "name",
     sorted(

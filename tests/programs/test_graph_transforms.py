@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import io
 
 import pytest
@@ -14,7 +13,6 @@ from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 from torch.utils.flop_counter import FlopCounterMode
 
 pytestmark = pytest.mark.separate
@@ -257,36 +255,6 @@ def test_hooks_run_in_the_order_of_cpu(x, device):
     assert run(device) == [device.type if entry == "cpu" else entry for entry in run("cpu")]
 
 
-def test_saved_tensors_pass_through_hooks(x, device):
-    packed = []
-
-    def pack(tensor):
-        packed.append(tensor.device)
-        return tensor.cpu()
-
-    network = small_network().to(device)
-    network(x.to(device)).sum().backward()
-    expected = network[0].weight.grad.cpu()
-    network.zero_grad()
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor.to(device)):
-        y = network(x.to(device))
-    y.sum().backward()
-    assert set(packed) == {device}
-    assert torch.equal(network[0].weight.grad.cpu(), expected)
-
-
-@pytest.mark.parametrize("pinned", [False, True])
-def test_saved_tensors_wait_on_the_host(x, device, pinned):
-    network = small_network().to(device)
-    network(x.to(device)).sum().backward()
-    expected = network[0].weight.grad.cpu()
-    network.zero_grad()
-    with torch.autograd.graph.save_on_cpu(pin_memory=pinned, device_type=device.type):
-        y = network(x.to(device))
-    y.sum().backward()
-    assert torch.equal(network[0].weight.grad.cpu(), expected)
-
-
 def test_saved_tensors_may_be_written_to(x, device):
     with torch.autograd.graph.allow_mutation_on_saved_tensors():
         a = x.to(device).requires_grad_()
@@ -295,33 +263,6 @@ def test_saved_tensors_may_be_written_to(x, device):
         b.sin_()
         loss.backward()
     assert torch.equal(a.grad.cpu(), 2 * x)
-
-
-@pytest.mark.parametrize("reentrant", [False, True])
-def test_checkpoints_draw_the_same_random_numbers(x, device, reentrant):
-    network = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 4)).to(device)
-
-    def gradient(call):
-        torch.manual_seed(1)
-        ours = x.to(device).requires_grad_()
-        call(ours).sum().backward()
-        return ours.grad.cpu()
-
-    expected = gradient(network)
-    assert torch.equal(
-        gradient(lambda t: checkpoint(network, t, use_reentrant=reentrant)), expected
-    )
-
-
-def test_checkpoints_keep_chosen_operators(x, device):
-    network = small_network().to(device)
-    ours = x.to(device).requires_grad_()
-    network(ours).sum().backward()
-    expected = ours.grad.cpu()
-    ours.grad = None
-    keep = functools.partial(create_selective_checkpoint_contexts, [torch.ops.aten.addmm.default])
-    checkpoint(network, ours, use_reentrant=False, context_fn=keep).sum().backward()
-    assert torch.equal(ours.grad.cpu(), expected)
 
 
 # ---- Autograd's modes

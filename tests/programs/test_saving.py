@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 from torch.optim import lr_scheduler
 
-from tests.programs.comparison import SEED
+from tests.programs.comparison import SEED, as_on_cpu
 from tests.programs.training import CLASSES, INPUTS, batch, perceptron, step, with_dropout
 from tests.support import run_python
 
@@ -88,84 +88,43 @@ def test_resuming(device, optimizer, mapped):
         assert torch.equal(ours, theirs)
 
 
-def test_resuming_elsewhere(same_as_on_cpu):
+@as_on_cpu
+def test_resuming_elsewhere(run):
     """What was trained and saved on the device goes on on CPU, and comes back after that."""
-
-    def program(run):
-        place, file = run.device, None
-        for period in range(4):
-            model = run.precise(perceptron()).to(place)
-            optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-            if file:
-                file.seek(0)
-                saved = torch.load(file, map_location=place, weights_only=True)
-                model.load_state_dict(saved["model"])
-                optimizer.load_state_dict(saved["optimizer"])
-            for _ in range(6):
-                inputs, classes = batch(run)
-                loss = step(model, optimizer, inputs.to(place), classes.to(place))
-                yield {"loss": loss, "model": model, "optimizer": optimizer}
-            file = io.BytesIO()
-            torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, file)
-            place = run.device if period % 2 else torch.device("cpu")
-
-    same_as_on_cpu(program)
-
-
-def test_whole_objects(same_as_on_cpu):
-    """A pickle of model and optimizer together keeps ties, views and who belongs to whom."""
-
-    def program(run):
-        model = run.on_device(perceptron())
-        model[2].weight = nn.Parameter(model[2].weight.detach().clone())
-        model.alias = model[2].weight
-        model.register_buffer("part", model[5].weight.detach()[1:])
+    place, file = run.device, None
+    for period in range(4):
+        model = run.precise(perceptron()).to(place)
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-        for number in range(20):
-            if number == 8:
-                file = io.BytesIO()
-                torch.save((model, optimizer), file)
-                file.seek(0)
-                model, optimizer = torch.load(file, weights_only=False)
-            loss = step(model, optimizer, *batch(run))
+        if file:
+            file.seek(0)
+            saved = torch.load(file, map_location=place, weights_only=True)
+            model.load_state_dict(saved["model"])
+            optimizer.load_state_dict(saved["optimizer"])
+        for _ in range(6):
+            inputs, classes = batch(run)
+            loss = step(model, optimizer, inputs.to(place), classes.to(place))
             yield {"loss": loss, "model": model, "optimizer": optimizer}
-
-    same_as_on_cpu(program)
-
-
-def test_safetensors(same_as_on_cpu, tmp_path):
-    files = pytest.importorskip("safetensors.torch")
-
-    def program(run):
-        model = run.on_device(perceptron())
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        for number in range(20):
-            loss = step(model, optimizer, *batch(run))
-            if number == 10:
-                path = tmp_path / f"{run.device.type}-{run.dtype}.safetensors"
-                files.save_file({k: v.cpu() for k, v in model.state_dict().items()}, path)
-                model.load_state_dict({k: v * 0 for k, v in model.state_dict().items()})
-                files.load_model(model, path)
-            yield {"loss": loss, "model": model}
-
-    same_as_on_cpu(program)
+        file = io.BytesIO()
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, file)
+        place = run.device if period % 2 else torch.device("cpu")
 
 
-def test_assigned_in_the_middle(same_as_on_cpu):
-    """`load_state_dict(assign=True)` of a running model: it has new parameters afterwards."""
-
-    def program(run):
-        model = run.on_device(perceptron())
-        best = {name: value.clone() for name, value in model.state_dict().items()}
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        for number in range(20):
-            loss = step(model, optimizer, *batch(run))
-            yield {"loss": loss, "model": model, "best": best, "optimizer": optimizer}
-            if number == 10:
-                model.load_state_dict(best, assign=True)
-                optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-    same_as_on_cpu(program)
+@as_on_cpu
+def test_whole_objects(run):
+    """A pickle of model and optimizer together keeps ties, views and who belongs to whom."""
+    model = run.on_device(perceptron())
+    model[2].weight = nn.Parameter(model[2].weight.detach().clone())
+    model.alias = model[2].weight
+    model.register_buffer("part", model[5].weight.detach()[1:])
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for number in range(20):
+        if number == 8:
+            file = io.BytesIO()
+            torch.save((model, optimizer), file)
+            file.seek(0)
+            model, optimizer = torch.load(file, weights_only=False)
+        loss = step(model, optimizer, *batch(run))
+        yield {"loss": loss, "model": model, "optimizer": optimizer}
 
 
 @pytest.mark.slow

@@ -193,15 +193,6 @@ def test_boxed_and_unboxed(device):
     check(operation(ours, 2), torch.linalg.vector_norm(x), device)
 
 
-def test_forked(device):
-    @torch.jit.script
-    def both(a):
-        future = torch.jit.fork(torch.neg, a)
-        return torch.jit.wait(future) + a
-
-    check(both(torch.ones(3).to(device)), torch.zeros(3), device)
-
-
 def test_random_numbers_follow_the_seed(device):
     @torch.jit.script
     def noise(x):

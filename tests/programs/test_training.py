@@ -1,4 +1,4 @@
-"""Training loops: accumulation, clipping, precision, freezing, hooks, interruptions, streams."""
+"""Training loops: accumulation, clipping, precision, evaluation, exceptions, streams, threads."""
 
 from __future__ import annotations
 
@@ -7,55 +7,50 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tests.programs.training import batch, gradients_of, perceptron, step
+from tests.programs.comparison import as_on_cpu
+from tests.programs.training import batch, descend, gradients_of, perceptron, step
 
 pytestmark = pytest.mark.separate
 
 
 @pytest.mark.parametrize("clip", ["norm", "norm foreach", "infinity", "value"])
-def test_accumulation_and_clipping(same_as_on_cpu, clip):
-    def program(run):
-        model = run.on_device(perceptron())
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-        for number in range(24):
-            inputs, classes = batch(run)
-            loss = functional.cross_entropy(model(inputs), classes) / 4
-            loss.backward()
-            shown = {"loss": loss, "gradients": gradients_of(model)}
-            if number % 4 == 3:
-                parameters = list(model.parameters())
-                if clip == "value":
-                    nn.utils.clip_grad_value_(parameters, 0.05)
-                else:
-                    shown["norm"] = nn.utils.clip_grad_norm_(
-                        parameters,
-                        0.2,
-                        norm_type=torch.inf if clip == "infinity" else 2.0,
-                        foreach=clip == "norm foreach",
-                    )
-                optimizer.step()
-                optimizer.zero_grad(set_to_none=number % 8 == 3)
-            yield {**shown, "model": model, "optimizer": optimizer}
-
-    same_as_on_cpu(program)
-
-
-def test_bfloat16_mixed_precision(same_as_on_cpu):
-    def program(run):
-        model = run.on_device(perceptron())
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-        for _ in range(20):
-            inputs, classes = batch(run)
-            optimizer.zero_grad()
-            with run.autocast(torch.bfloat16):
-                scores = model(inputs)
-            loss = functional.cross_entropy(scores.to(run.dtype), classes)
-            loss.backward()
+@as_on_cpu
+def test_accumulation_and_clipping(run, clip):
+    model = run.on_device(perceptron())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for number in range(24):
+        inputs, classes = batch(run)
+        loss = functional.cross_entropy(model(inputs), classes) / 4
+        loss.backward()
+        shown = {"loss": loss, "gradients": gradients_of(model)}
+        if number % 4 == 3:
+            parameters = list(model.parameters())
+            if clip == "value":
+                nn.utils.clip_grad_value_(parameters, 0.05)
+            else:
+                shown["norm"] = nn.utils.clip_grad_norm_(
+                    parameters,
+                    0.2,
+                    norm_type=torch.inf if clip == "infinity" else 2.0,
+                    foreach=clip == "norm foreach",
+                )
             optimizer.step()
-            yield {"loss": loss, "model": model}
+            optimizer.zero_grad(set_to_none=number % 8 == 3)
+        yield {**shown, "model": model, "optimizer": optimizer}
 
-    # Of autocast's lists each device has its own.
-    same_as_on_cpu(program, bitwise=False, relative=1e-2)
+
+# Of autocast's lists each device has its own.
+@as_on_cpu(bitwise=False, relative=1e-2)
+def test_bfloat16_mixed_precision(run):
+    model = run.on_device(perceptron())
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(20):
+        inputs, classes = batch(run)
+        with run.autocast(torch.bfloat16):
+            scores = model(inputs)
+        loss = functional.cross_entropy(scores.to(run.dtype), classes)
+        descend(optimizer, loss)
+        yield {"loss": loss, "model": model}
 
 
 def test_gradient_scaler(same_as_on_cpu):
@@ -88,94 +83,40 @@ def test_gradient_scaler(same_as_on_cpu):
     assert scales[7] < scales[6]
 
 
-def test_frozen_layers(same_as_on_cpu):
-    """A frozen trunk that is thawed in the middle; frozen parameters get no gradient."""
-
-    def program(run):
-        model = run.on_device(perceptron())
-        for layer in list(model)[:3]:
-            layer.requires_grad_(False)
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-        for number in range(24):
-            if number == 12:
-                model.requires_grad_(True)
-            loss = step(model, optimizer, *batch(run))
-            yield {"loss": loss, "model": model, "gradients": gradients_of(model)}
-
-    same_as_on_cpu(program)
-
-
-def test_hooks(same_as_on_cpu):
-    """Hooks of modules and tensors, which change what passes and note what they saw."""
-
-    def program(run):
-        model = run.on_device(perceptron())
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        seen = {}
-        model[0].register_forward_pre_hook(lambda module, arguments: (arguments[0] * 0.9,))
-        model[1].register_forward_hook(lambda module, arguments, result: result + 0.01)
-        model[2].register_full_backward_hook(
-            lambda module, inputs, outputs: seen.update(inputs=inputs, outputs=outputs)
-        )
-        model[3].register_full_backward_pre_hook(lambda module, outputs: (outputs[0] * 1.1,))
-        model[5].weight.register_hook(lambda gradient: gradient.clamp(-0.1, 0.1))
-        handle = model[4].register_forward_hook(lambda module, arguments, result: result * 2)
-        for number in range(20):
-            if number == 10:
-                handle.remove()
-            inputs, classes = batch(run)
-            inputs.requires_grad_()
-            inputs.register_hook(lambda gradient: seen.update(leaf=gradient))
-            loss = step(model, optimizer, inputs, classes)
-            yield {"loss": loss, "model": model, "seen": dict(seen)}
-
-    same_as_on_cpu(program)
-
-
-def test_saved_tensors_elsewhere(same_as_on_cpu):
+@as_on_cpu
+def test_saved_tensors_elsewhere(run):
     """What the backward pass needs is kept on CPU, by PyTorch's hooks for saved tensors."""
-
-    def program(run):
-        model = run.on_device(perceptron())
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-        for number in range(20):
-            inputs, classes = batch(run)
-            optimizer.zero_grad()
-            with torch.autograd.graph.save_on_cpu(pin_memory=number % 2 == 1):
-                loss = functional.cross_entropy(model(inputs), classes)
-            loss.backward()
-            optimizer.step()
-            yield {"loss": loss, "model": model}
-
-    same_as_on_cpu(program)
+    model = run.on_device(perceptron())
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for number in range(20):
+        inputs, classes = batch(run)
+        with torch.autograd.graph.save_on_cpu(pin_memory=number % 2 == 1):
+            loss = functional.cross_entropy(model(inputs), classes)
+        descend(optimizer, loss)
+        yield {"loss": loss, "model": model}
 
 
-def test_evaluation_in_between(same_as_on_cpu):
+@as_on_cpu
+def test_evaluation_in_between(run):
     """Statistics of batches in training, none in evaluation; modes without gradients."""
-
-    def program(run):
-        # With a bias before the norm, whose gradient is nothing but rounding, Adam would make steps
-        # of any sign, which evaluation shows.
-        first = nn.Linear(6, 8, bias=False)
-        model = run.on_device(
-            nn.Sequential(first, nn.BatchNorm1d(8), nn.Dropout(0.0), nn.Linear(8, 3))
-        )
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-        held_out = batch(run, 16)
-        for number in range(24):
-            loss = step(model.train(), optimizer, *batch(run))
-            shown = {"loss": loss, "model": model}
-            if number % 3 == 0:
-                model.eval()
-                mode = torch.inference_mode if number % 2 else torch.no_grad
-                with mode():
-                    scores = model(held_out[0])
-                    shown["held out"] = functional.cross_entropy(scores, held_out[1]).item()
-                    shown["right"] = int((scores.argmax(1) == held_out[1]).sum())
-                    shown["gradient"] = scores.requires_grad
-            yield shown
-
-    same_as_on_cpu(program)
+    # With a bias before the norm, whose gradient is nothing but rounding, Adam would make steps
+    # of any sign, which evaluation shows.
+    first = nn.Linear(6, 8, bias=False)
+    model = run.on_device(nn.Sequential(first, nn.BatchNorm1d(8), nn.Dropout(0.0), nn.Linear(8, 3)))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    held_out = batch(run, 16)
+    for number in range(24):
+        loss = step(model.train(), optimizer, *batch(run))
+        shown = {"loss": loss, "model": model}
+        if number % 3 == 0:
+            model.eval()
+            mode = torch.inference_mode if number % 2 else torch.no_grad
+            with mode():
+                scores = model(held_out[0])
+                shown["held out"] = functional.cross_entropy(scores, held_out[1]).item()
+                shown["right"] = int((scores.argmax(1) == held_out[1]).sum())
+                shown["gradient"] = scores.requires_grad
+        yield shown
 
 
 class Failure(Exception):
@@ -192,7 +133,8 @@ class FailsBackward(torch.autograd.Function):
         raise Failure("in the backward pass")
 
 
-def test_going_on_after_exceptions(same_as_on_cpu):
+@as_on_cpu
+def test_going_on_after_exceptions(run):
     """Mistakes of all kinds in the middle of a step, after which training goes on."""
 
     def mistakes(run, model, inputs, classes):
@@ -217,126 +159,68 @@ def test_going_on_after_exceptions(same_as_on_cpu):
 
         yield RuntimeError, changed
 
-    def program(run):
-        model = run.on_device(perceptron())
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-        count = len(list(mistakes(run, model, None, None)))
-        for number in range(24):
-            inputs, classes = batch(run)
-            kind, make = list(mistakes(run, model, inputs, classes))[number % count]
-            with pytest.raises(kind):
-                make()
-            loss = step(model, optimizer, inputs, classes)
-            yield {"loss": loss, "model": model, "optimizer": optimizer}
-
-    same_as_on_cpu(program)
-
-
-def test_anomaly_detection(same_as_on_cpu):
-    """A gradient that is no number is found where it arose, and training goes on."""
-
-    def program(run):
-        model = run.on_device(perceptron())
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        for number in range(20):
-            inputs, classes = batch(run)
-            with torch.autograd.detect_anomaly(check_nan=True):
-                loss = step(model, optimizer, inputs, classes)
-                if number % 5 == 4:
-                    zero = torch.zeros(2, device=run.device, requires_grad=True)
-                    with pytest.raises(RuntimeError, match="SqrtBackward0"):
-                        (zero.sqrt() * 0).sum().backward()
-            yield {"loss": loss, "model": model}
-
-    with pytest.warns(UserWarning, match="Anomaly Detection"):
-        same_as_on_cpu(program)
-
-
-class Scaled(torch.autograd.Function):
-    """A function of one's own with a derivative that is not the true one, and things it keeps."""
-
-    @staticmethod
-    def forward(context, x, scale):
-        context.save_for_backward(x)
-        context.scale = scale
-        return x.sin() * scale
-
-    @staticmethod
-    def backward(context, gradient):
-        (x,) = context.saved_tensors
-        return gradient * x.cos() * context.scale * 0.5, None
-
-
-def test_functions_of_ones_own(same_as_on_cpu):
-    def program(run):
-        first, last = run.on_device(nn.Linear(6, 8)), run.on_device(nn.Linear(8, 3))
-        optimizer = torch.optim.Adam([*first.parameters(), *last.parameters()], lr=0.01)
-        for _ in range(20):
-            loss = step(lambda x: last(Scaled.apply(first(x), 2.0)), optimizer, *batch(run))
-            yield {"loss": loss, "first": first, "last": last}
-
-    same_as_on_cpu(program)
+    model = run.on_device(perceptron())
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    count = len(list(mistakes(run, model, None, None)))
+    for number in range(24):
+        inputs, classes = batch(run)
+        kind, make = list(mistakes(run, model, inputs, classes))[number % count]
+        with pytest.raises(kind):
+            make()
+        loss = step(model, optimizer, inputs, classes)
+        yield {"loss": loss, "model": model, "optimizer": optimizer}
 
 
 @pytest.mark.torture
-def test_streams_of_ones_own(same_as_on_cpu):
+@as_on_cpu
+def test_streams_of_ones_own(run):
     """Batches come on a stream of their own while another one trains; events order the two."""
-
-    def program(run):
-        model = run.on_device(perceptron())
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-        on_cpu = [(run.precise(torch.randn(64, 6)), torch.randint(0, 3, (64,))) for _ in range(20)]
-        if run.device.type == "cpu":
-            for inputs, classes in on_cpu:
-                yield {"loss": step(model, optimizer, inputs, classes), "model": model}
-            return
-        loading, training = torch.Stream(run.device), torch.Stream(run.device)
-        training.wait_stream(torch.accelerator.current_stream(run.device))
+    model = run.on_device(perceptron())
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    on_cpu = [(run.precise(torch.randn(64, 6)), torch.randint(0, 3, (64,))) for _ in range(20)]
+    if run.device.type == "cpu":
         for inputs, classes in on_cpu:
-            with loading:
-                moved = [
-                    value.pin_memory().to(run.device, non_blocking=True)
-                    for value in (inputs, classes)
-                ]
-                ready = loading.record_event()
-            with training:
-                training.wait_event(ready)
-                for value in moved:
-                    value.record_stream(training)
-                loss = step(model, optimizer, *moved)
-                del moved
-            training.synchronize()
-            yield {"loss": loss, "model": model}
-
-    same_as_on_cpu(program)
+            yield {"loss": step(model, optimizer, inputs, classes), "model": model}
+        return
+    loading, training = torch.Stream(run.device), torch.Stream(run.device)
+    training.wait_stream(torch.accelerator.current_stream(run.device))
+    for inputs, classes in on_cpu:
+        with loading:
+            moved = [
+                value.pin_memory().to(run.device, non_blocking=True) for value in (inputs, classes)
+            ]
+            ready = loading.record_event()
+        with training:
+            training.wait_event(ready)
+            for value in moved:
+                value.record_stream(training)
+            loss = step(model, optimizer, *moved)
+            del moved
+        training.synchronize()
+        yield {"loss": loss, "model": model}
 
 
 @pytest.mark.torture
-def test_threads(same_as_on_cpu):
+# Sums are cut by how many threads a thread may use, which new threads find out anew.
+@as_on_cpu(bitwise=False)
+def test_threads(run):
     """Four threads train four models at a time, each as it would alone."""
+    from concurrent.futures import ThreadPoolExecutor
 
-    def program(run):
-        from concurrent.futures import ThreadPoolExecutor
-
-        models = [run.on_device(perceptron(8)) for _ in range(4)]
-        optimizers = [torch.optim.Adam(model.parameters(), lr=0.01) for model in models]
-        with ThreadPoolExecutor(4) as pool:
-            for _ in range(20):
-                batches = [batch(run) for _ in models]
-                losses = list(pool.map(step, models, optimizers, *zip(*batches, strict=True)))
-                yield {"losses": losses, "models": models}
-
-    # Sums are cut by how many threads a thread may use, which new threads find out anew.
-    same_as_on_cpu(program, bitwise=False)
+    models = [run.on_device(perceptron(8)) for _ in range(4)]
+    optimizers = [torch.optim.Adam(model.parameters(), lr=0.01) for model in models]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(20):
+            batches = [batch(run) for _ in models]
+            losses = list(pool.map(step, models, optimizers, *zip(*batches, strict=True)))
+            yield {"losses": losses, "models": models}
 
 
-def test_multithreaded_backward_pass(same_as_on_cpu):
-    def program(run):
-        model = run.on_device(perceptron())
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-        with torch.autograd.set_multithreading_enabled(True):
-            for _ in range(20):
-                yield {"loss": step(model, optimizer, *batch(run)), "model": model}
-
-    # As above: the thread of the backward pass is another one than on CPU.
-    same_as_on_cpu(program, bitwise=False)
+# As above: the thread of the backward pass is another one than on CPU.
+@as_on_cpu(bitwise=False)
+def test_multithreaded_backward_pass(run):
+    model = run.on_device(perceptron())
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    with torch.autograd.set_multithreading_enabled(True):
+        for _ in range(20):
+            yield {"loss": step(model, optimizer, *batch(run)), "model": model}

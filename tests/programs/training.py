@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import nn
@@ -13,15 +14,15 @@ from tests.programs.comparison import Run
 INPUTS, CLASSES = 6, 3
 
 
-def perceptron(width: int = 16) -> nn.Sequential:
+def perceptron(width: int = 16, **options: Any) -> nn.Sequential:
     """A network without an edge, at which rounding could decide between two gradients."""
     return nn.Sequential(
-        nn.Linear(INPUTS, width),
+        nn.Linear(INPUTS, width, **options),
         nn.Tanh(),
-        nn.Linear(width, width),
+        nn.Linear(width, width, **options),
         nn.SiLU(),
-        nn.LayerNorm(width),
-        nn.Linear(width, CLASSES),
+        nn.LayerNorm(width, **options),
+        nn.Linear(width, CLASSES, **options),
     )
 
 
@@ -52,8 +53,20 @@ def step(
     classes: torch.Tensor,
 ) -> torch.Tensor:
     """One step of training; returns the loss."""
+    return descend(optimizer, functional.cross_entropy(model(inputs), classes))
+
+
+def descend(optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> torch.Tensor:
+    """One step of an optimizer by the gradients of a loss, which is returned."""
     optimizer.zero_grad()
-    loss = functional.cross_entropy(model(inputs), classes)
     loss.backward()
     optimizer.step()
     return loss.detach()
+
+
+def steps(
+    run: Run, model: nn.Module, optimizer: torch.optim.Optimizer, /, **others: Any
+) -> Iterator[dict[str, Any]]:
+    """Steps of training, which show the loss, the model, and others."""
+    for _ in range(20):
+        yield {"loss": step(model, optimizer, *batch(run)), "model": model, **others}

@@ -158,16 +158,6 @@ def test_factories(device):
 # ---- generators --------------------------------------------------------------------------------
 
 
-def test_default_generator_is_used_and_moves_on(device, device_module):
-    torch.manual_seed(31)
-    state = device_module.get_rng_state(device)
-    first = torch.rand(10, device=device)
-    second = torch.rand(10, device=device)
-    assert not torch.equal(first.cpu(), second.cpu())
-    device_module.set_rng_state(state, device)
-    assert torch.equal(torch.rand(10, device=device).cpu(), first.cpu())
-
-
 def test_cpu_generator_is_left_alone(device):
     torch.manual_seed(31)
     state = torch.get_rng_state()
@@ -231,6 +221,21 @@ WRONG = {
     "multinomial_zero_one": lambda d: torch.multinomial(torch.zeros(3, device=d), 1),
     "dropout": lambda d: torch.native_dropout(torch.ones(3, device=d), 2.0, True),
     "dropout_dtype": lambda d: torch.native_dropout(torch.ones(3, device=d).int(), 0.5, True),
+    "negative_rate": lambda d: torch.poisson(torch.tensor([1.0, -1.0], device=d)),
+    "nan_rate": lambda d: torch.poisson(torch.tensor([float("nan")], device=d)),
+    "poisson_integers": lambda d: torch.poisson(torch.ones(3, device=d).int()),
+    "gamma_integers": lambda d: torch._standard_gamma(torch.ones(3, device=d).int()),
+    "gamma_half": lambda d: torch._standard_gamma(torch.ones(3, device=d).half()),
+    "dirichlet_half": lambda d: torch._sample_dirichlet(torch.ones(3, device=d).bfloat16()),
+    "binomial_count": lambda d: torch.binomial(*[torch.ones(3, device=d).int()] * 2),
+    "binomial_prob": lambda d: torch.binomial(
+        torch.ones(3, device=d), torch.ones(3, device=d).int()
+    ),
+    "binomial_half": lambda d: torch.binomial(*[torch.ones(3, device=d).half()] * 2),
+    "binomial_dtypes": lambda d: torch.binomial(
+        torch.ones(3, device=d), torch.ones(3, device=d).double()
+    ),
+    "binomial_sizes": lambda d: torch.binomial(torch.ones(3, device=d), torch.ones(2, device=d)),
     "rrelu_noise": lambda d: torch.ops.aten.rrelu_with_noise(
         torch.ones(3, device=d), torch.ones(2, device=d), 0.1, 0.3, True
     ),

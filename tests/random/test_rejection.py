@@ -12,8 +12,6 @@ from scipy import stats
 
 from tests.random import rejection_reference as reference
 from tests.random.random_draws import (
-    SIGNIFICANCE,
-    assert_raises_as_on_cpu,
     assert_same_distribution,
     seeded,
 )
@@ -104,52 +102,6 @@ def test_short_dtypes_round(device, generator, dtype):
 
 
 # ---- distributions -----------------------------------------------------------------------------
-
-
-def assert_counts(values: torch.Tensor, distribution: object) -> None:
-    """A chi-square test against exact probabilities, with tails and rare values together."""
-    low, high = (int(distribution.ppf(q)) for q in (1e-3, 1 - 1e-3))
-    ends = np.unique(np.linspace(low, high, min(high - low + 1, 60)).astype(np.int64))
-    expected = np.diff(np.concatenate([[0], distribution.cdf(ends), [1]])) * values.numel()
-    places = np.searchsorted(ends, values.cpu().numpy())
-    counts = np.bincount(places, minlength=len(expected))
-    keep = expected >= 5
-    rare = counts[~keep].sum(), expected[~keep].sum()
-    counts, expected = counts[keep], expected[keep]
-    assert len(counts) > 1
-    counts[-1] += rare[0]
-    expected[-1] += rare[1]
-    assert stats.chisquare(counts, expected).pvalue > SIGNIFICANCE
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("rate", [0.25, 6.0, 10.0, 13.0, 77.0, 1e6])
-def test_poisson_distribution(device, rate, dtype):
-    torch.manual_seed(40)
-    drawn = torch.poisson(constant(rate, device, 4 * COUNT, dtype)).double()
-    assert_counts(drawn, stats.poisson(rate))
-    assert abs(drawn.mean().item() - rate) < 4 * math.sqrt(rate / drawn.numel())
-    assert abs(drawn.var().item() / rate - 1) < 5 * math.sqrt((2 + 1 / rate) / drawn.numel())
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(
-    ("n", "p"), [(1, 0.5), (12, 0.25), (20, 0.5), (50, 0.875), (4000, 0.25), (2**20, 0.75)]
-)
-def test_binomial_distribution(device, n, p, dtype):
-    torch.manual_seed(41)
-    drawn = binomials(n, p, device, 4 * COUNT, dtype).double()
-    assert_counts(drawn, stats.binom(n, p))
-    assert abs(drawn.mean().item() - n * p) < 4 * math.sqrt(n * p * (1 - p) / drawn.numel())
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("alpha", [0.125, 0.5, 1.0, 2.5, 1000.0])
-def test_gamma_distribution(device, alpha, dtype):
-    torch.manual_seed(42)
-    drawn = torch._standard_gamma(constant(alpha, device, 2 * COUNT, dtype)).double()
-    assert_same_distribution(drawn, stats.gamma(alpha).cdf)
-    assert abs(drawn.mean().item() - alpha) < 4 * math.sqrt(alpha / drawn.numel())
 
 
 def test_dirichlet_distribution(device):
@@ -324,30 +276,6 @@ def test_binomials_of_other_sizes(device, generator):
             warnings.filterwarnings("ignore", message="An output with one or more elements")
             got = torch.binomial(count, p, seeded(generator, 1))
         assert torch.equal(got.cpu(), full.cpu())
-
-
-WRONG = {
-    "negative_rate": lambda d: torch.poisson(torch.tensor([1.0, -1.0], device=d)),
-    "nan_rate": lambda d: torch.poisson(torch.tensor([math.nan], device=d)),
-    "poisson_integers": lambda d: torch.poisson(torch.ones(3, device=d).int()),
-    "gamma_integers": lambda d: torch._standard_gamma(torch.ones(3, device=d).int()),
-    "gamma_half": lambda d: torch._standard_gamma(torch.ones(3, device=d).half()),
-    "dirichlet_half": lambda d: torch._sample_dirichlet(torch.ones(3, device=d).bfloat16()),
-    "binomial_count": lambda d: torch.binomial(*[torch.ones(3, device=d).int()] * 2),
-    "binomial_prob": lambda d: torch.binomial(
-        torch.ones(3, device=d), torch.ones(3, device=d).int()
-    ),
-    "binomial_half": lambda d: torch.binomial(*[torch.ones(3, device=d).half()] * 2),
-    "binomial_dtypes": lambda d: torch.binomial(
-        torch.ones(3, device=d), torch.ones(3, device=d).double()
-    ),
-    "binomial_sizes": lambda d: torch.binomial(torch.ones(3, device=d), torch.ones(2, device=d)),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_errors_are_those_of_the_cpu(device, name):
-    assert_raises_as_on_cpu(WRONG[name], device)
 
 
 # ---- torch.distributions -----------------------------------------------------------------------

@@ -1,14 +1,10 @@
-"""Devices, their indices, threads and processes."""
+"""Devices, streams and events under PyTorch's own names."""
 
 from __future__ import annotations
-
-import threading
 
 import pytest
 import torch
 from torch.testing._internal.common_dtype import get_all_dtypes
-
-from tests.support import run_python
 
 pytestmark = [pytest.mark.separate, pytest.mark.torture]
 accelerator = torch.accelerator
@@ -16,9 +12,20 @@ two = pytest.mark.skipif("accelerator.device_count() < 2", reason="there is one 
 
 
 @pytest.fixture(autouse=True)
-def first_device():
+def first_device(device):
+    streams = [accelerator.current_stream(i) for i in range(accelerator.device_count())]
     yield
+    for stream in reversed(streams):
+        accelerator.set_stream(stream)
     accelerator.set_device_index(0)
+
+
+def test_is_the_accelerator(device):
+    assert accelerator.current_accelerator() == torch.device(device.type)
+    assert accelerator.current_accelerator(check_available=True) is not None
+    assert accelerator.is_available()
+    assert torch.get_device_module() is torch.get_device_module(device)
+    assert accelerator.device_count() == torch.get_device_module(device).device_count()
 
 
 @two
@@ -57,68 +64,44 @@ def test_every_dtype_is_supported_for_storage(device):
     assert accelerator.get_device_capability(last)["supported_dtypes"] == first
 
 
-@two
-def test_threads_have_their_own_devices(device):
-    barrier = threading.Barrier(4)
-    wrong = []
-
-    def work(index):
-        barrier.wait()
-        for _ in range(50):
-            accelerator.set_device_index(index)
-            x = torch.randn(10, 10, device=device.type)
-            total = torch.matmul(x, x).sum()
-            found = (accelerator.current_device_index(), x.device.index, total.device.index)
-            if found != (index, index, index):
-                wrong.append(found)
-
-    threads = [threading.Thread(target=work, args=(i % 2,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+def last(device):
+    return torch.device(device.type, accelerator.device_count() - 1)
 
 
-def test_spawned_processes_use_the_device(device, tmp_path):
-    program = tmp_path / "spawning.py"
-    program.write_text(
-        f"""
-import multiprocessing
-import torch
-
-def work(queue):
-    torch.accelerator.set_device_index(0)
-    x = torch.ones(10, 10, device="{device.type}")
-    queue.put(torch.matmul(x, x).sum().item())
-
-if __name__ == "__main__":
-    torch.{device.type}.init()
-    context = multiprocessing.get_context("spawn")
-    queue = context.Queue()
-    child = context.Process(target=work, args=(queue,))
-    child.start()
-    print(queue.get(timeout=100))
-    child.join()
-"""
+def test_streams_are_made_in_every_way(device):
+    stream = torch.Stream(device=device.type)
+    assert stream.device_index == accelerator.current_device_index()
+    for where in (last(device), str(last(device)), last(device).index):
+        stream = torch.Stream(where)
+        assert stream.device == last(device)
+    same = torch.Stream(
+        stream_id=stream.stream_id,
+        device_type=stream.device_type,
+        device_index=stream.device_index,
     )
-    out = run_python(f"import runpy; runpy.run_path({str(program)!r}, run_name='__main__')")
-    assert out.strip() == "1000.0"
+    assert same == stream
+    words = f"torch.Stream device_type={device.type}, device_index={stream.device_index}"
+    assert words in repr(stream)
 
 
-def test_initializing_again_in_a_forked_child(device):
-    out = run_python(
-        f"""
-        import os, torch
-        torch.{device.type}.init()
-        if os.fork() == 0:
-            try:
-                torch.{device.type}.init()
-            except RuntimeError as error:
-                print(error, flush=True)
-            os._exit(0)
-        os.wait()
-        """
-    )
-    assert "forked child" in out
-    assert "spawn" in out
+def test_blocks_and_switches(device):
+    with torch.Stream(last(device)) as stream:
+        assert accelerator.current_stream() == stream
+    for where in (device, last(device)):
+        stream = torch.Stream(where)
+        accelerator.set_stream(stream)
+        assert accelerator.current_stream() == stream
+        assert accelerator.current_stream().stream_id == stream.stream_id
+
+
+@pytest.mark.parametrize("where", ["name", "device", "nothing"])
+def test_events_begin_without_a_device_index(device, where):
+    made = {"name": (device.type,), "device": (last(device),), "nothing": ()}[where]
+    event = torch.Event(*made)
+    assert (event.device.type, event.device.index, event.event_id) == (device.type, None, 0)
+    assert event.query()
+    event.synchronize()
+    event.record(torch.Stream(device))
+    event.synchronize()
+    assert (event.device, event.query()) == (device, True)
+    assert event.event_id != 0

@@ -15,7 +15,7 @@ from torch.testing._internal.common_device_type import (
     skipCPUIf,
     skipPRIVATEUSE1If,
 )
-from torch.testing._internal.common_utils import TestCase, first_sample, noncontiguous_like
+from torch.testing._internal.common_utils import TestCase, first_sample
 
 NAME = torch._C._get_privateuse1_backend_name()
 OPERATORS = [
@@ -56,31 +56,6 @@ class TestOperators(TestCase):
     def test_results_are_on_the_device(self, device, dtype, op):
         sample = first_sample(self, op.sample_inputs(device, dtype))
         assert op(sample.input, *sample.args, **sample.kwargs).device.type == NAME
-
-    @ops([op for op in OPERATORS if op.supports_out], allowed_dtypes=(torch.float32,))
-    def test_out(self, device, dtype, op):
-        sample = first_sample(self, op.sample_inputs(device, dtype))
-        expected = op(sample.input, *sample.args, **sample.kwargs)
-        out = torch.empty_like(expected)
-        address = out.data_ptr()
-        assert op(sample.input, *sample.args, **sample.kwargs, out=out) is out
-        assert out.data_ptr() == address
-        if op.name != "empty":
-            torch.testing.assert_close(out, expected)
-
-    @ops([op for op in OPERATORS if op.name in {"add", "mul"}], allowed_dtypes=(torch.float32,))
-    def test_strides_and_derivatives(self, device, dtype, op):
-        for sample in op.sample_inputs(device, dtype, requires_grad=True):
-            found = []
-            for one in (sample, sample.noncontiguous()):
-                inputs = [x for x in (one.input, *one.args) if isinstance(x, torch.Tensor)]
-                inputs = [x for x in inputs if x.requires_grad]
-                result = op(one.input, *one.args, **one.kwargs)
-                grad = torch.ones_like(result)
-                grad = grad if one is sample else noncontiguous_like(grad)
-                grads = torch.autograd.grad(result, inputs, grad, allow_unused=True)
-                found.append((result, *grads))
-            torch.testing.assert_close(*found)
 
 
 instantiate_device_type_tests(TestDecorators, globals())

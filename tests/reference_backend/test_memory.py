@@ -1,61 +1,40 @@
-"""Memory: what is allocated comes back, views share it, devices do not."""
+"""Memory, storages and files."""
 
 from __future__ import annotations
 
 import gc
+import io
+import pickle
 
 import pytest
 import torch
 
 pytestmark = [pytest.mark.separate, pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")]
 
-
-def empties(device):
-    for size in (100, 500, 1000, 5000, 10000):
-        torch.empty(size, device=device)
-
-
-def copies(device):
-    x = torch.randn(500, device=device)
-    x.cpu().to(device).clone()
-
-
-def views(device):
-    x = torch.randn(1000, device=device)
-    _ = x.view(10, 100), x[100:200], x.reshape(20, 50)
+WORK = (
+    lambda device: [torch.empty(size, device=device) for size in (100, 500, 1000, 5000, 10000)],
+    lambda device: torch.randn(500, device=device).cpu().to(device).clone(),
+    lambda device: torch.randn(1000, device=device).view(10, 100)[2:5].reshape(20, 15),
+    lambda device: torch.ones(1000, device=device).add_(1).mul_(2).div_(2).sub_(1),
+    lambda device: torch.randn(100, device=device, requires_grad=True) + 1,
+    lambda device: torch.empty(50 << 20, dtype=torch.uint8, device=device),
+)
 
 
-def in_place(device):
-    torch.ones(1000, device=device).add_(1).mul_(2).div_(2).sub_(1)
+def test_nothing_leaks(device, device_module):
+    def memory(rounds):
+        for _ in range(rounds):
+            for work in WORK:
+                work(device)
+        device_module.synchronize()
+        gc.collect()
+        return device_module.memory_allocated(), device_module.memory_reserved()
 
-
-def gradients(device):
-    x = torch.randn(100, device=device, requires_grad=True)
-    _ = x + torch.randn(100, device=device, requires_grad=True)
-
-
-def large(device):
-    torch.empty(50 << 20, dtype=torch.uint8, device=device)
-
-
-def many(device):
-    _ = [torch.empty(1000, device=device) for _ in range(100)]
-
-
-@pytest.mark.by_turns(3)
-@pytest.mark.parametrize("work", [empties, copies, views, in_place, gradients, large, many])
-def test_nothing_leaks(device, device_module, work):
-    work(device)
-    device_module.synchronize()
-    gc.collect()
-    allocated, reserved = device_module.memory_allocated(), device_module.memory_reserved()
-    for _ in range(20):
-        work(device)
-    device_module.synchronize()
-    gc.collect()
-    assert device_module.memory_allocated() == allocated
+    allocated, reserved = memory(1)
+    now_allocated, now_reserved = memory(20)
+    assert now_allocated == allocated
     # Two allocations may have been in flight at once in the first round and not in the second.
-    assert device_module.memory_reserved() <= reserved + (50 << 20)
+    assert now_reserved <= reserved + (50 << 20)
 
 
 def test_resizing_keeps_the_memory(device):
@@ -67,25 +46,6 @@ def test_resizing_keeps_the_memory(device):
     assert x.sum() == 4950
     x.resize_(2, 2, 5, 5)
     assert (x.shape, x.storage().size()) == ((2, 2, 5, 5), 100)
-
-
-def test_data_of_another_device(device, shares_memory):
-    for here, there in (("cpu", device), (device, "cpu")):
-        x, other = torch.zeros(4, 4, device=here), torch.ones(4, 4, device=there)
-        assert torch._has_compatible_shallow_copy_type(x, other)
-        x.data = other
-        assert x.device == other.device
-        assert x.data_ptr() == other.data_ptr()
-        assert torch.equal(x, other)
-
-
-def test_forms_of_memory(device):
-    x = torch.empty(2, 3, 4, 4, device=device, memory_format=torch.channels_last)
-    assert x.is_contiguous(memory_format=torch.channels_last)
-    x = torch.empty(2, 3, 4, 4, device=device, memory_format=torch.contiguous_format)
-    assert x.is_contiguous()
-    assert x.view_as(x).data_ptr() == x.data_ptr()
-    assert x.storage().device == device
 
 
 def test_pinned_tensors_and_storages(device):
@@ -104,12 +64,55 @@ def test_pinned_tensors_and_storages(device):
     assert part.data_ptr() != pinned.data_ptr()
 
 
-@pytest.mark.skipif("torch.accelerator.device_count() < 2", reason="there is one device")
-def test_devices_have_their_own_memory(device):
-    tensors = [torch.full((1000,), float(i), device=f"{device.type}:{i % 2}") for i in range(20)]
-    assert [x.device.index for x in tensors] == [0, 1] * 10
-    assert len({x.data_ptr() for x in tensors}) == 20
-    moved = tensors[2].to(tensors[1].device)
-    assert moved.data_ptr() != tensors[2].data_ptr()
-    assert torch.equal(moved.cpu(), tensors[2].cpu())
-    assert torch.equal(moved.to(device).cpu(), tensors[2].cpu())
+def saved(value):
+    file = io.BytesIO()
+    torch.save(value, file)
+    file.seek(0)
+    return file
+
+
+def test_tags_of_storages(device):
+    for index in range(torch.accelerator.device_count()):
+        where = torch.device(device.type, index)
+        tag = f"{device.type}:{index}"
+        assert torch.serialization.location_tag(torch.UntypedStorage(4, device=where)) == tag
+        moved = torch.serialization.default_restore_location(torch.ones(4).storage(), tag)
+        assert getattr(moved, f"is_{device.type}")
+        assert moved.device == where
+    unindexed = torch.UntypedStorage(4, device=torch.device(device.type))
+    assert torch.serialization.location_tag(unindexed) == f"{device.type}:0"
+
+
+def test_tensors_without_storage_are_saved_by_way_of_the_host(device, monkeypatch):
+    x = torch.randn(2, 3)
+    moved = x.to(device)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch._C, "_has_storage", lambda tensor: False)
+        rebuild = moved._reduce_ex_internal(torch.serialization.DEFAULT_PROTOCOL)[0]
+        assert rebuild is torch._utils._rebuild_device_tensor_from_cpu_tensor
+        file = saved({"x": moved})
+        words = "Cannot serialize tensors on backends with no storage"
+        with pytest.raises(RuntimeError, match=words), torch.serialization.skip_data():
+            torch.save({"x": moved}, io.BytesIO())
+    loaded = torch.load(file, weights_only=True)["x"]
+    assert loaded.device == device
+    assert torch.equal(loaded.cpu(), x)
+    file.seek(0)
+    assert torch.load(file, weights_only=True, map_location="cpu")["x"].device.type == "cpu"
+
+
+def test_tensors_that_were_saved_as_arrays(device):
+    class Old:
+        """A tensor as PyTorch before 2.0 wrote those of other devices."""
+
+        def __reduce__(self):
+            array = torch.arange(6.0).view(2, 3).numpy()
+            rebuild = torch._utils._rebuild_device_tensor_from_numpy
+            return rebuild, (array, torch.float32, str(device), False)
+
+    for place, expected in ((None, device), ("cpu", torch.device("cpu"))):
+        file = saved(Old())
+        loaded = torch.load(file, map_location=place, weights_only=False)
+        assert loaded.device == expected
+        assert loaded.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert pickle.loads(pickle.dumps(Old())).device == device

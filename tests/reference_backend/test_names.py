@@ -1,14 +1,11 @@
-"""Names of the backend, its module, generated methods, legacy types."""
+"""Names of the backend and its module, legacy types."""
 
 from __future__ import annotations
-
-import types
 
 import pytest
 import torch
 from torch._C._autograd import DeviceType
 from torch._C._profiler import ProfilerActivity
-from torch.nn.utils.rnn import PackedSequence
 from torch.utils import backend_registration
 
 pytestmark = [
@@ -17,17 +14,10 @@ pytestmark = [
 ]
 
 LEGACY = {
-    torch.bool: "Bool",
-    torch.float64: "Double",
-    torch.float32: "Float",
-    torch.float16: "Half",
-    torch.bfloat16: "BFloat16",
-    torch.int32: "Int",
-    torch.int64: "Long",
-    torch.int8: "Char",
-    torch.int16: "Short",
-    torch.uint8: "Byte",
-}
+    torch.bool: "Bool", torch.float64: "Double", torch.float32: "Float", torch.float16: "Half",
+    torch.bfloat16: "BFloat16", torch.int32: "Int", torch.int64: "Long", torch.int8: "Char",
+    torch.int16: "Short", torch.uint8: "Byte",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", [ProfilerActivity, DeviceType])
@@ -41,55 +31,11 @@ def test_enumerations_know_the_name(device, kind):
     assert repr(member) == f"<{kind.__name__}.{name}: {int(kind.PrivateUse1)}>"
 
 
-def test_modules_are_registered_once_and_for_devices(device):
-    module = types.ModuleType("another")
-    with pytest.raises(RuntimeError, match="Expected one of cpu"):
-        torch._register_device_module("unheard", module)
-    with pytest.raises(RuntimeError, match="The runtime module of"):
-        torch._register_device_module(device.type, module)
-    with pytest.raises(RuntimeError, match="The custom device module of"):
-        torch.utils.generate_methods_for_privateuse1_backend()
-
-
 def test_functions_of_the_module_by_name(device, device_module):
     found = backend_registration._get_custom_mod_func("device_count")
     assert found() == device_module.device_count()
     with pytest.raises(RuntimeError, match=f"Try to call torch.{device.type}"):
         backend_registration._get_custom_mod_func("nothing_of_this_name")
-
-
-@pytest.mark.parametrize(
-    "owner", [torch.Tensor, torch.TypedStorage, torch.UntypedStorage, PackedSequence]
-)
-def test_methods_and_properties_are_generated(device, owner):
-    assert hasattr(owner, device.type)
-    assert hasattr(owner, f"is_{device.type}")
-    assert hasattr(torch.nn.Module, device.type)
-
-
-def test_parameters_made_by_hand_move(device):
-    class Holder(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.x = torch.nn.Parameter(torch.ones(3, 3))
-
-    assert getattr(Holder(), device.type)().x.device == device
-
-
-def test_packed_sequences_that_are_made_by_hand(device):
-    packed = PackedSequence(torch.ones(5, 3), torch.ones(5, dtype=torch.int64))
-    assert not getattr(packed, f"is_{device.type}")
-    moved = getattr(packed, device.type)()
-    assert getattr(moved, f"is_{device.type}")
-    assert moved.data.device == device
-
-
-@pytest.mark.parametrize("dtype", LEGACY, ids=str)
-def test_tensors_say_their_legacy_type(device, dtype):
-    x = torch.empty(4, 4, dtype=dtype, device=device)
-    assert x.type() == f"torch.{device.type}.{LEGACY[dtype]}Tensor"
-    assert x.storage().type() == f"torch.{device.type}.{LEGACY[dtype]}Storage"
-    assert x.storage().size() == x.numel()
 
 
 @pytest.mark.parametrize("dtype", LEGACY, ids=str)
@@ -100,6 +46,8 @@ def test_legacy_types(device, device_module, dtype):
     moved = torch.tensor([0, 1]).type(kind)
     assert (moved.device, moved.dtype, moved.tolist()) == (device, dtype, [0, 1])
     assert isinstance(moved, kind)
+    assert moved.type() == f"torch.{device.type}.{LEGACY[dtype]}Tensor"
+    assert moved.storage().type() == f"torch.{device.type}.{LEGACY[dtype]}Storage"
     assert not isinstance(moved.cpu(), kind)
     assert not isinstance(moved.to(torch.complex64), kind)
     assert kind().shape == (0,)

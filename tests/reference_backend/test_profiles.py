@@ -21,10 +21,6 @@ def operators(device):
     torch.abs((x + x) * x @ x)
 
 
-def transfers(device):
-    torch.randn(10, 10).to(device).cpu()
-
-
 def streams(device):
     first, second = torch.Stream(device), torch.Stream(device)
     event = torch.Event(device.type, enable_timing=True)
@@ -54,35 +50,23 @@ def training(device):
         optimizer.zero_grad()
 
 
-def inference(device):
-    model = network(device).eval()
-    with torch.no_grad():
-        for batch in range(5):
-            with record_function(f"batch {batch}"):
-                model(torch.randn(16, 10, device=device))
-
-
 WORK = {
-    operators: {"aten::add", "aten::mul", "aten::mm", "aten::abs"},
-    transfers: {"aten::copy_"},
-    streams: {"aten::add"},
+    streams: {"aten::add", "aten::mul", "aten::mm", "aten::abs"},
     devices: {"aten::add"},
     training: {"aten::addmm", "aten::relu", "loss", "derivatives", "step"},
-    inference: {"aten::addmm", "aten::relu", "batch 0", "batch 4"},
 }
 
 
 @pytest.mark.parametrize("work", WORK)
-@pytest.mark.parametrize("shapes", [False, True])
-def test_events_tables_and_traces(device, tmp_path, work, shapes):
-    found = profile(use_device=device.type, record_shapes=shapes)
+def test_events_tables_and_traces(device, tmp_path, work):
+    found = profile(use_device=device.type, record_shapes=True)
     with found, record_function("outside"), record_function("inside"):
         work(device)
     names = {event.name for event in found.function_events}
     assert WORK[work] | {"outside", "inside"} <= names
     if work is training:
         assert any("Backward" in name for name in names)
-    averages = found.key_averages(group_by_input_shape=shapes)
+    averages = found.key_averages(group_by_input_shape=True)
     assert all(row.key and row.count > 0 and row.cpu_time_total >= 0 for row in averages)
     assert "inside" in averages.table(sort_by="cpu_time_total", row_limit=1000)
     assert f"{device.type}_time" not in names
@@ -105,13 +89,3 @@ def test_profiles_of_nothing_and_of_errors(device):
     with pytest.raises(RuntimeError, match="mine"):
         fail()
     assert any(event.name == "aten::add" for event in found.function_events)
-
-
-def test_many_ranges(device):
-    with profile(use_device=device.type) as found:
-        x = torch.ones(10, device=device)
-        for number in range(100):
-            with record_function(f"range {number}"):
-                x = x + 1
-    assert {f"range {number}" for number in range(100)} <= {e.name for e in found.function_events}
-    assert x.sum() == 1010

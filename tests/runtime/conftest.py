@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -11,8 +12,17 @@ from tests.runtime.memory_checks import check_segments, forget_everything, stats
 from torch_outboard import _C
 
 
+@pytest.fixture(scope="module")
+def settled_heap() -> Iterator[None]:
+    """Collections of garbage look at nothing that was there before: they take no time then."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture
-def memory_given_back(device: torch.device) -> Iterator[None]:
+def memory_given_back(device: torch.device, settled_heap: None) -> Iterator[None]:
     """Fails the test if memory of the device is still in use at its end."""
     torch.empty(1, device=device)
     forget_everything()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from tests.support import run_python
 from torch_outboard import _C
 
 GRANULARITY = 512
@@ -19,36 +20,56 @@ LARGE_SEGMENT = 20 << 20
 
 Block = dict[str, Any]
 
-# What programs of tests in processes of their own begin with.
-PROGRAM = f"""
-import sys
+# What programs of tests in processes of their own begin with. `busy` gives a stream a copy that
+# starts half a second late, under the torture driver.
+_IMPORTS = f"""
+import gc, itertools, os, random, sys, threading, time
 sys.path.append({str(Path(__file__).parents[2])!r})
 import torch
 from torch_outboard import _C
+from torch_outboard.drivers import torture
 from tests.runtime.memory_checks import *
 
 MIB = 1 << 20
+"""
+_PROGRAM = """
 device = torch.device(torch._C._get_privateuse1_backend_name(), 0)
 torch.empty(1, device=device)
-"""
-
-# The same under the torture driver: `busy` gives a stream a copy that starts half a second late.
-LATE_PROGRAM = (
-    PROGRAM
-    + """
-import threading, time
-from torch_outboard.drivers import torture
-
-source = torch.zeros(4 * MIB, dtype=torch.uint8).pin_memory()
+sources = []
 
 def busy(stream):
+    if not sources:
+        sources.append(torch.full((4 * MIB,), 3, dtype=torch.uint8).pin_memory())
     torture.configure(delay_us=500_000)
     with stream:
-        work = source.to(device, non_blocking=True)
+        work = sources[0].to(device, non_blocking=True)
     torture.configure(delay_us=0)
     return work
+
+def limit_to(size):
+    _C.set_memory_fraction(size / torch.accelerator.get_memory_info(0)[1], 0)
 """
-)
+
+
+def run_program(code: str, before: str = "", **settings: str | None) -> str:
+    """What a program prints that knows the names of this module, and those above.
+
+    Args:
+        code: the program.
+        before: what it does before the device is used.
+        settings: environment variables.
+    """
+    return run_python(_IMPORTS + before + _PROGRAM + code, **settings)
+
+
+def fails(call: Callable[[], object], *words: str, kind: type[Exception] = RuntimeError) -> None:
+    """It raises such an error, with these words."""
+    try:
+        call()
+    except kind as error:
+        assert all(word in str(error) for word in words), error  # noqa: PT017
+    else:
+        raise AssertionError(f"nothing was raised, and {words} should be")
 
 
 def rounded(size: int) -> int:

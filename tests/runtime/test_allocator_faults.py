@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
-import torch
 
-from tests.runtime.memory_checks import LATE_PROGRAM, PROGRAM
+from tests.runtime.memory_checks import run_program
 from tests.support import run_python
 
 pytestmark = [pytest.mark.by_turns(3), pytest.mark.separate]
 
 
-def test_record_stream_keeps_memory_until_the_stream_is_done(device: torch.device) -> None:
-    run_python(
-        LATE_PROGRAM
-        + """
-side = torch.Stream(device)
+def run_late(code: str) -> None:
+    run_program("side = torch.Stream(device)\n" + code, OUTBOARD_TORTURE="count")
+
+
+def test_record_stream_keeps_memory_until_the_stream_is_done() -> None:
+    run_late("""
 tensor = empty(4096, device)
 address = tensor.data_ptr()
 work = busy(side)
@@ -46,20 +44,14 @@ tensor = empty(64 * MIB, device)
 work = busy(side)
 tensor.record_stream(side)
 del tensor
-total = torch.accelerator.get_memory_info(0)[1]
-_C.set_memory_fraction((stats(device)["reserved_bytes.all.current"] + MIB) / total, 0)
+limit_to(stats(device)["reserved_bytes.all.current"] + MIB)
 assert empty(64 * MIB, device).numel() == 64 * MIB
 assert torture.misuses() == 0
-""",
-        OUTBOARD_TORTURE="count",
-    )
+""")
 
 
-def test_events_that_cannot_be_recorded(device: torch.device) -> None:
-    run_python(
-        LATE_PROGRAM
-        + """
-side = torch.Stream(device)
+def test_events_that_cannot_be_recorded() -> None:
+    run_late("""
 for call in ("event_create", "event_record"):
     tensor = empty(4096, device)
     address = tensor.data_ptr()
@@ -69,43 +61,48 @@ for call in ("event_create", "event_record"):
     del tensor
     others = [empty(4096, device) for _ in range(20)]
     assert address not in [t.data_ptr() for t in others], "memory was reused too early"
-    try:
-        side.synchronize()
-    except RuntimeError as error:
-        assert call in str(error), error
-    else:
-        raise AssertionError("the failure of " + call + " was lost")
+    fails(side.synchronize, call)
     del others
     torch.accelerator.synchronize()
     found = [empty(4096, device) for _ in range(30)]
     assert address in [t.data_ptr() for t in found]
     del found
-""",
-        OUTBOARD_TORTURE="count",
-    )
+""")
 
 
-def test_memory_waits_for_its_own_stream_before_it_goes_back(device: torch.device) -> None:
-    run_python(
-        LATE_PROGRAM
-        + """
-side = torch.Stream(device)
+def test_what_goes_back_and_when() -> None:
+    run_late("""
 busy(side)  # the result is freed at once, the work on it is yet to come
 started = time.perf_counter()
 torch.accelerator.empty_cache()
-assert time.perf_counter() - started > 0.1
+assert time.perf_counter() - started > 0.1, "the memory went back before its stream was done"
 torch.accelerator.synchronize()
 assert torture.misuses() == 0
-""",
-        OUTBOARD_TORTURE="count",
-    )
+
+# Nothing is kept of what another stream works on.
+work = busy(side)
+live = torture.live()
+tensors = [empty(size, device) for size in (1, 5000, 2 * MIB, 30 * MIB) for _ in range(5)]
+for tensor in tensors:
+    tensor.record_stream(side)
+del tensor
+tensors.clear()
+torch.accelerator.empty_cache()
+after = torture.live()
+assert after["allocations"] <= live["allocations"], torture.leaks()
+assert after["events"] == live["events"], torture.leaks()
+
+# The driver is not asked for what is cached.
+for size in (512, 100_000, 3 * MIB, 30 * MIB):
+    empty(size, device)
+    before = torture.calls()
+    _C._benchmark_allocator(size, 1000)
+    assert torture.calls() == before
+""")
 
 
-def test_private_pools_hold_back_events(device: torch.device) -> None:
-    run_python(
-        LATE_PROGRAM
-        + """
-side = torch.Stream(device)
+def test_private_pools_hold_back_events() -> None:
+    run_late("""
 pool = _C.create_memory_pool()
 _C.begin_allocate_to_pool(0, pool)
 tensor = empty(4096, device)
@@ -123,29 +120,11 @@ del work
 _C.release_memory_pool(0, pool)
 torch.accelerator.empty_cache()
 assert not _C.memory_snapshot(pool)
-""",
-        OUTBOARD_TORTURE="count",
-    )
+""")
 
 
-def test_no_driver_call_for_cached_blocks(device: torch.device) -> None:
-    run_python(
-        LATE_PROGRAM
-        + """
-for size in (512, 100_000, 3 * MIB, 30 * MIB):
-    empty(size, device)
-    before = torture.calls()
-    _C._benchmark_allocator(size, 1000)
-    assert torture.calls() == before
-""",
-        OUTBOARD_TORTURE="count",
-    )
-
-
-def test_a_slow_driver_call_stops_no_other_thread(device: torch.device) -> None:
-    run_python(
-        LATE_PROGRAM
-        + """
+def test_a_slow_driver_call_stops_no_other_thread() -> None:
+    run_late("""
 empty(512, device)
 torture.configure(slow={"allocate": 500_000, "deallocate": 500_000})
 # torch.accelerator.empty_cache keeps the interpreter lock, and so all threads.
@@ -162,15 +141,11 @@ for slow_call in (lambda: empty(40 * MIB, device), lambda: _C.empty_memory_pool(
     assert elapsed < 0.2, elapsed
     thread.join()
     del kept
-""",
-        OUTBOARD_TORTURE="count",
-    )
+""")
 
 
-def test_driver_failures(device: torch.device) -> None:
-    run_python(
-        LATE_PROGRAM
-        + """
+def test_driver_failures() -> None:
+    run_late("""
 kept = torch.arange(100, device=device)
 reserved = stats(device)["reserved_bytes.all.current"]
 
@@ -195,62 +170,24 @@ assert stats(device)["num_alloc_retries"] == retries + 1
 
 # It says no always.
 torture.configure(limit=100 * MIB)
-try:
-    empty(150 * MIB, device)
-except torch.OutOfMemoryError:
-    pass
-else:
-    raise AssertionError("no memory error")
+fails(lambda: empty(150 * MIB, device), kind=torch.OutOfMemoryError)
 torture.configure(limit=0)
 
 # What fails while memory is given back is raised at the next synchronization, once.
 empty(40 * MIB, device)
 torture.fail("deallocate")
 torch.accelerator.empty_cache()
-try:
-    torch.accelerator.synchronize()
-except RuntimeError as error:
-    assert "deallocate" in str(error), error
-else:
-    raise AssertionError("the failure was lost")
+fails(torch.accelerator.synchronize, "deallocate")
 torch.accelerator.synchronize()
 assert kept.cpu().tolist() == list(range(100))
-""",
-        OUTBOARD_TORTURE="count",
-    )
-
-
-def test_everything_goes_back_to_the_driver(device: torch.device) -> None:
-    run_python(
-        LATE_PROGRAM
-        + """
-import gc
-side = torch.Stream(device)
-work = busy(side)
-live = torture.live()
-tensors = [empty(size, device) for size in (1, 5000, 2 * MIB, 30 * MIB) for _ in range(5)]
-for tensor in tensors:
-    tensor.record_stream(side)
-del tensor
-tensors.clear()
-torch.accelerator.empty_cache()
-after = torture.live()
-assert after["allocations"] <= live["allocations"], torture.leaks()
-assert after["events"] == live["events"], torture.leaks()
-""",
-        OUTBOARD_TORTURE="count",
-    )
+""")
 
 
 # ---- Ends of processes ----
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
-def test_a_forked_child_raises_and_its_deleters_do_nothing(device: torch.device) -> None:
-    output = run_python(
-        PROGRAM
-        + """
-import os, sys, threading, time
+def test_a_forked_child_raises_and_its_deleters_do_nothing() -> None:
+    run_program("""
 tensor = torch.arange(100, device=device)
 
 # Other threads are in the midst of allocating at the time of the fork.
@@ -265,20 +202,14 @@ for _ in range(5):
     child = os.fork()
     if child == 0:
         try:
-            empty(100, device)
-        except RuntimeError as error:
-            assert "forked" in str(error), error
-        else:
+            fails(lambda: empty(100, device), "forked")
+            del tensor
+            fails(torch.accelerator.empty_cache, "forked")
+            fails(_C.memory_snapshot, "forked")
+            assert torch.ones(100).sum() == 100
+        except BaseException as error:
+            print(error, file=sys.stderr, flush=True)
             os._exit(2)
-        del tensor
-        for call in (torch.accelerator.empty_cache, lambda: _C.memory_snapshot()):
-            try:
-                call()
-            except RuntimeError as error:
-                assert "forked" in str(error), error
-            else:
-                os._exit(3)
-        assert torch.ones(100).sum() == 100
         os._exit(0)
     deadline = time.monotonic() + 30
     while (status := os.waitpid(child, os.WNOHANG))[0] == 0:
@@ -289,41 +220,29 @@ stop.set()
 for thread in threads:
     thread.join()
 assert tensor.cpu().tolist() == list(range(100))
-print("done")
-"""
-    )
-    assert output.strip().endswith("done")
+""")
 
 
-def test_tensors_that_outlive_the_driver(device: torch.device) -> None:
-    run_python(
-        PROGRAM
-        + """
+def test_tensors_that_outlive_the_driver() -> None:
+    run_program("""
 import builtins
 builtins.kept = [empty(100, device), empty(30 * MIB, device)]
 _C.finalize_driver()
 del kept[0]
-try:
-    empty(100, device)
-except RuntimeError as error:
-    assert "exiting" in str(error), error
-else:
-    raise AssertionError("memory after the driver ended")
-"""
-    )
+fails(lambda: empty(100, device), "exiting")
+""")
 
 
-def test_registration_starts_nothing(device: torch.device) -> None:
-    run_python(
-        """
-import torch
-import torch_outboard
-from torch_outboard import _C
+def test_registration_starts_nothing() -> None:
+    run_python("""
+        import torch
+        import torch_outboard
+        from torch_outboard import _C
 
-assert torch.accelerator.memory_stats(0) == {}
-torch.accelerator.empty_cache()
-assert _C.device_of_address(torch.empty(10).data_ptr()) == -1
-assert not torch.empty(10).is_pinned()
-assert not _C.driver_initialized()
-"""
-    )
+        assert torch.accelerator.memory_stats(0) == {}
+        torch.accelerator.empty_cache()
+        assert _C.device_of_address(torch.empty(10).data_ptr()) == -1
+        assert not torch.empty(10).is_pinned()
+        assert not _C.is_pinned_address(torch.empty(10).data_ptr())
+        assert not _C.driver_initialized()
+    """)

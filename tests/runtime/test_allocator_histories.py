@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import random
-import threading
 
 import pytest
 import torch
@@ -18,6 +17,7 @@ from tests.runtime.memory_checks import (
     empty,
     forget_everything,
 )
+from tests.support import in_threads
 
 pytestmark = [
     pytest.mark.by_turns(2),
@@ -30,9 +30,7 @@ pytestmark = [
 def test_freeing_in_another_thread(device: torch.device) -> None:
     tensors = [empty(size, device) for size in (100, 3 << 20)]
     addresses = {t.data_ptr() for t in tensors}
-    thread = threading.Thread(target=tensors.clear)
-    thread.start()
-    thread.join()
+    in_threads(lambda _: tensors.clear(), 1)
     assert not addresses & set(blocks_in_use(device))
 
 
@@ -78,32 +76,22 @@ def test_random_history_against_a_model(device: torch.device, seed: int) -> None
 
 
 def test_many_threads(device: torch.device) -> None:
-    failures: list[BaseException] = []
-
     def work(seed: int) -> None:
         rng = random.Random(seed)
         live: list[tuple[torch.Tensor, int]] = []
-        try:
-            with torch.Stream(device) if seed % 2 else torch.accelerator.current_stream():
-                for step in range(150):
-                    if len(live) < 8 and rng.random() < 0.6:
-                        value = seed * 1000 + step
-                        size = rng.choice([10, 1000, 100_000, 400_000])
-                        live.append((torch.full((size,), value, device=device), value))
-                    elif live:
-                        tensor, value = live.pop(rng.randrange(len(live)))
-                        assert bool((tensor == value).all()), "another thread wrote to this memory"
-                    if step % 50 == 49:
-                        torch.accelerator.empty_cache()
-        except BaseException as failure:
-            failures.append(failure)
+        with torch.Stream(device) if seed % 2 else torch.accelerator.current_stream():
+            for step in range(150):
+                if len(live) < 8 and rng.random() < 0.6:
+                    value = seed * 1000 + step
+                    size = rng.choice([10, 1000, 100_000, 400_000])
+                    live.append((torch.full((size,), value, device=device), value))
+                elif live:
+                    tensor, value = live.pop(rng.randrange(len(live)))
+                    assert bool((tensor == value).all()), "another thread wrote to this memory"
+                if step % 50 == 49:
+                    torch.accelerator.empty_cache()
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures, failures
+    in_threads(work, 6)
     gc.collect()
     check_segments(device)
     check_statistics(device)

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
-from tests.runtime.memory_checks import PROGRAM
-from tests.support import run_python
+from tests.runtime.memory_checks import run_program
 
-pytestmark = pytest.mark.by_turns(3)
-
-
-def test_max_split_size(device: torch.device) -> None:
-    run_python(
-        PROGRAM
-        + """
+PROGRAMS = {
+    "max_split_size_mb:32": """
 large = empty(64 * MIB, device)
 address = large.data_ptr()
 del large
@@ -28,45 +21,24 @@ assert now["oversize_segments.current"] == 1, now
 assert now["max_split_size"] == 32 * MIB, now
 check_segments(device)
 check_statistics(device)
-""",
-        PYTORCH_ALLOC_CONF="max_split_size_mb:32",
-    )
 
-
-def test_oversize_blocks_go_first_when_memory_is_short(device: torch.device) -> None:
-    run_python(
-        PROGRAM
-        + """
+# They go first when memory is short.
+del small, whole
+forget_everything()
 unused = [empty(64 * MIB, device), empty(24 * MIB, device)]
 kept = unused[1].data_ptr()
 unused.clear()
-total = torch.accelerator.get_memory_info(0)[1]
-_C.set_memory_fraction(130 * MIB / total, 0)
+limit_to(130 * MIB)
 tensor = empty(90 * MIB, device)
 assert kept in [s["address"] for s in segments(device)], "more was given back than needed"
 """,
-        PYTORCH_ALLOC_CONF="max_split_size_mb:32",
-    )
-
-
-def test_rounding_to_divisions_of_powers_of_two(device: torch.device) -> None:
-    run_python(
-        PROGRAM
-        + """
+    "roundup_power2_divisions:4": """
 tensor = empty(1200 << 10, device)
 (block,) = [b for b in blocks_in_use(device).values() if b["address"] == tensor.data_ptr()]
 assert block["size"] == 1280 << 10, block
 """,
-        PYTORCH_ALLOC_CONF="roundup_power2_divisions:4",
-    )
-
-
-def test_garbage_collection_threshold(device: torch.device) -> None:
-    run_python(
-        PROGRAM
-        + """
-total = torch.accelerator.get_memory_info(0)[1]
-_C.set_memory_fraction(200 * MIB / total, 0)
+    "garbage_collection_threshold:0.5": """
+limit_to(200 * MIB)
 oldest, newest = empty(40 * MIB, device), empty(44 * MIB, device)
 addresses = oldest.data_ptr(), newest.data_ptr()
 del oldest
@@ -76,5 +48,10 @@ left = [s["address"] for s in segments(device)]
 assert addresses[0] not in left and addresses[1] in left
 assert stats(device)["num_alloc_retries"] == 0
 """,
-        PYTORCH_ALLOC_CONF="garbage_collection_threshold:0.5",
-    )
+}
+
+
+@pytest.mark.by_turns(3)
+@pytest.mark.parametrize("setting", PROGRAMS)
+def test_setting(setting: str) -> None:
+    run_program(PROGRAMS[setting], PYTORCH_ALLOC_CONF=setting)

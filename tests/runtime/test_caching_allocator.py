@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -14,14 +15,15 @@ from tests.runtime.memory_checks import (
     check_segments,
     check_tensors,
     empty,
+    forget_everything,
     rounded,
     segments,
     stats,
 )
+from tests.support import in_threads
 from torch_outboard import _C
 
 pytestmark = [
-    pytest.mark.by_turns(3),
     pytest.mark.separate,
     pytest.mark.torture,
     pytest.mark.usefixtures("memory_given_back"),
@@ -33,56 +35,53 @@ MIB = 1 << 20
 # ---- Sizes, reuse, splitting ----
 
 
-@pytest.mark.parametrize("size", [1, 511, 512, 513, 4096, MIB - 1, MIB])
-def test_small_sizes_are_rounded_up_to_512_bytes(device: torch.device, size: int) -> None:
-    before = stats(device)
-    tensor = empty(size, device)
-    after = stats(device)
-    gained = after["allocated_bytes.small_pool.current"]
-    assert gained - before["allocated_bytes.small_pool.current"] == rounded(size)
-    requested = after["requested_bytes.all.current"] - before["requested_bytes.all.current"]
-    assert requested == size
-    check_tensors([tensor], device)
+def test_small_sizes_are_rounded_up_to_512_bytes(device: torch.device) -> None:
+    for size in (0, 1, 511, 512, 513, 4096, MIB - 1, MIB):
+        before = stats(device)
+        tensor = empty(size, device)
+        assert tensor.device == device
+        after = stats(device)
+        gained, requested = (
+            after[key] - before[key]
+            for key in ("allocated_bytes.small_pool.current", "requested_bytes.all.current")
+        )
+        assert (gained, requested) == (rounded(size) if size else 0, size)
+        if size == 0:
+            assert tensor.data_ptr() == 0
+            assert after == before
+        else:
+            check_tensors([tensor], device)
+        del tensor
 
 
-@pytest.mark.parametrize(
-    ("size", "segment"),
-    [
+def test_segment_sizes(device: torch.device) -> None:
+    for size, segment in (
         (1, SMALL_SEGMENT),
         (MIB, SMALL_SEGMENT),
         (MIB + 1, LARGE_SEGMENT),
         (9 * MIB, LARGE_SEGMENT),
         (10 * MIB, 10 * MIB),
         (21 * MIB + 1, 22 * MIB),
-    ],
-)
-def test_segment_sizes(device: torch.device, size: int, segment: int) -> None:
-    known = {s["address"] for s in segments(device)}
-    stream = torch.Stream(device)
-    with stream:
+    ):
+        forget_everything()
+        known = {s["address"] for s in segments(device)}
+        with torch.Stream(device):
+            tensor = empty(size, device)
+        (new,) = (s for s in segments(device) if s["address"] not in known)
+        assert new["total_size"] == segment
+        assert new["address"] <= tensor.data_ptr() < new["address"] + segment
+        assert _C.base_allocation(tensor.data_ptr() + size - 1) == (new["address"], segment)
+        del tensor
+
+
+def test_a_freed_block_is_used_again_at_once(device: torch.device) -> None:
+    for size in (100, 3 * MIB, 50 * MIB):
         tensor = empty(size, device)
-    (new,) = (s for s in segments(device) if s["address"] not in known)
-    assert new["total_size"] == segment
-    assert new["address"] <= tensor.data_ptr() < new["address"] + segment
-    assert _C.base_allocation(tensor.data_ptr() + size - 1) == (new["address"], segment)
-
-
-def test_zero_bytes_take_no_memory(device: torch.device) -> None:
-    before = stats(device)
-    tensor = empty(0, device)
-    assert tensor.data_ptr() == 0
-    assert tensor.device == device
-    assert stats(device) == before
-
-
-@pytest.mark.parametrize("size", [100, 3 * MIB, 50 * MIB])
-def test_a_freed_block_is_used_again_at_once(device: torch.device, size: int) -> None:
-    tensor = empty(size, device)
-    address = tensor.data_ptr()
-    reserved = stats(device)["num_device_alloc"]
-    del tensor
-    assert empty(size, device).data_ptr() == address
-    assert stats(device)["num_device_alloc"] == reserved
+        address = tensor.data_ptr()
+        reserved = stats(device)["num_device_alloc"]
+        del tensor
+        assert empty(size, device).data_ptr() == address
+        assert stats(device)["num_device_alloc"] == reserved
 
 
 def test_best_fit_takes_the_smallest_hole_that_is_large_enough(device: torch.device) -> None:
@@ -97,16 +96,18 @@ def test_best_fit_takes_the_smallest_hole_that_is_large_enough(device: torch.dev
         assert empty(33 << 10, device).data_ptr() == addresses[0]
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2), (0, 2, 1, 3)])
-def test_free_neighbours_merge(device: torch.device, order: tuple[int, ...]) -> None:
-    with torch.Stream(device):
-        quarters = [empty(SMALL_SEGMENT // 4, device) for _ in range(4)]
-        base = min(t.data_ptr() for t in quarters)
-        for i in order:
-            quarters[i] = None
-            check_segments(device)
-        halves = [empty(SMALL_SEGMENT // 2, device) for _ in range(2)]
-    assert sorted(t.data_ptr() for t in halves) == [base, base + SMALL_SEGMENT // 2]
+def test_free_neighbours_merge(device: torch.device) -> None:
+    for order in ((0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2), (0, 2, 1, 3)):
+        forget_everything()
+        with torch.Stream(device):
+            quarters = [empty(SMALL_SEGMENT // 4, device) for _ in range(4)]
+            base = min(t.data_ptr() for t in quarters)
+            for i in order:
+                quarters[i] = None
+                check_segments(device)
+            halves = [empty(SMALL_SEGMENT // 2, device) for _ in range(2)]
+        assert sorted(t.data_ptr() for t in halves) == [base, base + SMALL_SEGMENT // 2]
+        del halves
 
 
 def test_streams_have_pools_of_their_own(device: torch.device) -> None:
@@ -227,13 +228,10 @@ def test_out_of_memory_says_what_matters_and_leaves_all_intact(device: torch.dev
         assert part in message
     assert "max_split_size_mb" in message
     assert stats(device)["num_ooms"] == errors + 1
-    torch.testing.assert_close(kept.cpu(), torch.arange(1000))
-    assert empty(100, device).numel() == 100
-
-
-def test_sizes_beyond_any_memory_are_out_of_memory(device: torch.device) -> None:
     with pytest.raises(torch.OutOfMemoryError):
         empty((1 << 62) - 1, device)
+    torch.testing.assert_close(kept.cpu(), torch.arange(1000))
+    assert empty(100, device).numel() == 100
 
 
 def test_cached_memory_is_given_back_before_giving_up(device: torch.device) -> None:
@@ -245,9 +243,8 @@ def test_cached_memory_is_given_back_before_giving_up(device: torch.device) -> N
     retries = stats(device)["num_alloc_retries"]
     assert empty(48 * MIB, device).numel() == 48 * MIB
     assert stats(device)["num_alloc_retries"] == retries + 1
-
-
-def test_near_the_limit_a_segment_is_no_larger_than_needed(device: torch.device) -> None:
+    # Near the limit a segment is no larger than needed.
+    forget_everything()
     limit_to(4 * MIB, device)
     assert empty(3 * MIB, device).numel() == 3 * MIB
 
@@ -269,13 +266,19 @@ def test_memory_fraction(device: torch.device) -> None:
 # ---- Private pools ----
 
 
+@contextmanager
+def allocating_to(pool: object, device: torch.device) -> Iterator[None]:
+    _C.begin_allocate_to_pool(device.index, pool)
+    yield
+    _C.end_allocate_to_pool(device.index, pool)
+
+
 def test_private_pools(device: torch.device) -> None:
     pool, other = _C.create_memory_pool(), _C.create_memory_pool()
     assert pool != other
     cached = empty(4096, device).data_ptr()
-    _C.begin_allocate_to_pool(device.index, pool)
-    inside = empty(4096, device)
-    _C.end_allocate_to_pool(device.index, pool)
+    with allocating_to(pool, device):
+        inside = empty(4096, device)
     assert inside.data_ptr() != cached
     assert empty(4096, device).data_ptr() == cached
     (segment,) = (s for s in segments(device) if s["segment_pool_id"] == pool)
@@ -286,9 +289,8 @@ def test_private_pools(device: torch.device) -> None:
     torch.accelerator.empty_cache()
     assert _C.memory_snapshot(pool), "a held pool keeps its memory"
 
-    _C.begin_allocate_to_pool(device.index, pool)
-    assert empty(4096, device).data_ptr() == address
-    _C.end_allocate_to_pool(device.index, pool)
+    with allocating_to(pool, device):
+        assert empty(4096, device).data_ptr() == address
     _C.release_memory_pool(device.index, pool)
     _C.release_memory_pool(device.index, pool)
     torch.accelerator.empty_cache()
@@ -297,9 +299,8 @@ def test_private_pools(device: torch.device) -> None:
 
 def test_a_released_pool_lives_as_long_as_its_tensors(device: torch.device) -> None:
     pool = _C.create_memory_pool()
-    _C.begin_allocate_to_pool(device.index, pool)
-    tensor = torch.full((1000,), 7, device=device)
-    _C.end_allocate_to_pool(device.index, pool)
+    with allocating_to(pool, device):
+        tensor = torch.full((1000,), 7, device=device)
     _C.release_memory_pool(device.index, pool)
     torch.accelerator.empty_cache()
     torch.testing.assert_close(tensor.cpu(), torch.full((1000,), 7))
@@ -308,19 +309,8 @@ def test_a_released_pool_lives_as_long_as_its_tensors(device: torch.device) -> N
     assert not _C.memory_snapshot(pool)
 
 
-def test_private_pools_serve_the_thread_that_began(device: torch.device) -> None:
-    pool = _C.create_memory_pool()
-    _C.begin_allocate_to_pool(device.index, pool)
-    made: list[torch.Tensor] = []
-    thread = threading.Thread(target=lambda: made.append(empty(4096, device)))
-    thread.start()
-    thread.join()
-    assert not _C.memory_snapshot(pool)
-    _C.end_allocate_to_pool(device.index, pool)
-    _C.release_memory_pool(device.index, pool)
-
-
-def test_wrong_use_of_private_pools_raises(device: torch.device) -> None:
+def test_use_of_private_pools(device: torch.device) -> None:
+    """They serve the thread that began; what makes no sense raises."""
     pool = _C.create_memory_pool()
     with pytest.raises(RuntimeError, match="begin before you end"):
         _C.end_allocate_to_pool(device.index, pool)
@@ -328,26 +318,23 @@ def test_wrong_use_of_private_pools_raises(device: torch.device) -> None:
         _C.release_memory_pool(device.index, pool)
     with pytest.raises(ValueError, match="default"):
         _C.begin_allocate_to_pool(device.index, (0, 0))
-    _C.begin_allocate_to_pool(device.index, pool)
-    with pytest.raises(RuntimeError, match="in use already"):
-        _C.begin_allocate_to_pool(device.index, pool)
-    _C.end_allocate_to_pool(device.index, pool)
+    with allocating_to(pool, device):
+        with pytest.raises(RuntimeError, match="in use already"):
+            _C.begin_allocate_to_pool(device.index, pool)
+        in_threads(lambda _: empty(4096, device), 1)
+        assert not _C.memory_snapshot(pool)
     _C.release_memory_pool(device.index, pool)
 
 
 # ---- Copies of memory ----
 
 
-def test_copy_on_write(device: torch.device) -> None:
+def test_clones_have_blocks_of_their_own(device: torch.device) -> None:
     tensor = torch.arange(5000, device=device)
     copy = torch._lazy_clone(tensor)
     copy.add_(1)
     torch.testing.assert_close(tensor.cpu(), torch.arange(5000))
     torch.testing.assert_close(copy.cpu(), torch.arange(1, 5001))
-
-
-def test_cloned_memory_is_a_block_of_its_own(device: torch.device) -> None:
-    tensor = torch.arange(5000, device=device)
     address = _C._clone_memory(tensor.data_ptr(), 40000)
     assert address != tensor.data_ptr()
     again = torch.empty(5000, dtype=torch.int64, device=device)

@@ -103,15 +103,7 @@ def test_everything_goes_back_before_a_reset(access: str) -> None:
         event.synchronize()
         module.synchronize()
         print(x.tolist(), event.query())
-        """,
-        OUTBOARD_HOST_ACCESS=access,
-    )
-    assert lines == ["0 0 0", "[2.0, 2.0, 2.0, 2.0] True"]
-
-
-def test_failures_of_before_are_not_raised_after(access: str) -> None:
-    lines = run(
-        """
+        # Failures of before are not raised after.
         x = torch.ones(1 << 20, device=name)
         torture.fail("deallocate")
         torture.lose(0)
@@ -120,25 +112,19 @@ def test_failures_of_before_are_not_raised_after(access: str) -> None:
         module.reset_device()
         module.synchronize()
         print(torch.ones(3, device=name).tolist())
-        """,
-        OUTBOARD_HOST_ACCESS=access,
-    )
-    assert lines == ["[1.0, 1.0, 1.0]"]
-
-
-def test_a_device_that_is_not_lost_can_be_reset(access: str) -> None:
-    lines = run(
-        """
+        # A device that is not lost can be reset.
+        calls = torture.calls()["device_reset"]
         x = torch.ones(1 << 20, device=name)
         x.add_(1)
         del x
         for device in (None, 0, "host:1"):
             module.reset_device(device)
-        print(torch.ones(3, device=name).tolist(), torture.calls()["device_reset"])
+        print(torch.ones(3, device=name).tolist(), torture.calls()["device_reset"] - calls)
         """,
         OUTBOARD_HOST_ACCESS=access,
     )
-    assert lines == ["[1.0, 1.0, 1.0] 3"]
+    assert lines[:2] == ["0 0 0", "[2.0, 2.0, 2.0, 2.0] True"]
+    assert lines[2:] == ["[1.0, 1.0, 1.0]", "[1.0, 1.0, 1.0] 3"]
 
 
 def test_failed_reset_is_raised_and_can_be_repeated() -> None:

@@ -117,13 +117,14 @@ class Program:
 WAITS = [
     ("ocl", "copy"),
     ("host", "event"),
-    pytest.param("ocl", "device", marks=pytest.mark.slow),
-    pytest.param("ocl", "event", marks=pytest.mark.slow),
-    pytest.param("ocl", "operator", marks=pytest.mark.slow),
-    pytest.param("host", "copy", marks=pytest.mark.slow),
-    pytest.param("host", "device", marks=pytest.mark.slow),
-    pytest.param("host", "operator", marks=pytest.mark.slow),
-]
+    *(
+        pytest.param(*wait, marks=pytest.mark.slow)
+        for wait in (
+            ("ocl", "device"), ("ocl", "event"), ("ocl", "operator"),
+            ("host", "copy"), ("host", "device"), ("host", "operator"),
+        )
+    ),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("driver", "wait"), WAITS)
@@ -133,7 +134,7 @@ def test_ctrl_c_ends_a_wait_and_the_process_with_its_status(driver: str, wait: s
     assert program.end() == (3, "interrupted\n")
 
 
-@pytest.mark.parametrize(("driver", "wait"), WAITS)
+@pytest.mark.parametrize(("driver", "wait"), WAITS[:2])
 def test_after_a_timeout_the_process_ends_with_its_status(driver: str, wait: str) -> None:
     status, printed = Program(driver, wait, OUTBOARD_WAIT_TIMEOUT="0.5").end()
     assert status == 3
@@ -148,67 +149,66 @@ def test_ctrl_c_ends_the_wait_at_exit() -> None:
     assert program.end() == (3, "")
 
 
-@pytest.mark.slow
-def test_ctrl_c_ends_a_program_that_does_not_catch_it() -> None:
-    code = """
+# What a program does with Ctrl-C, after these seconds; status and output.
+PROGRAMS = {
+    "it does not catch it": (
+        "ocl", 0.5, (-signal.SIGINT, ""),
+        """
         work = start()
         print("waiting", flush=True)
         work.cpu()
-    """
-    program = Program("ocl", "", code)
-    program.interrupt_after(0.5)
-    assert program.end() == (-signal.SIGINT, "")
+        """,
+    ),
+    # That wait is one that cannot throw: Python raises behind it.
+    "a wait for room in the queue ends": (
+        "ocl", 3, (3, "interrupted\n"),
+        """
+        work = start()
+        print("waiting", flush=True)
+        try:
+            while True:
+                work = work + work
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        sys.exit(3)
+        """,
+    ),
+    "the device goes on": (
+        "host", 0.5, (0, "interrupted\n5.0\n"),
+        """
+        work = start(2_000_000)
+        print("waiting", flush=True)
+        try:
+            work.cpu()
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        torture.configure(delay_us=0)
+        print(work.sum().item() / work.numel())
+        """,
+    ),
+    "a handler that does not raise ends no wait": (
+        "host", 0.3, (0, "handled\ndone\n"),
+        """
+        import signal
+        signal.signal(signal.SIGINT, lambda *_: print("handled", flush=True))
+        work = start(1_500_000)
+        print("waiting", flush=True)
+        work.cpu()
+        print("done")
+        """,
+    ),
+}  # fmt: skip
 
 
-MANY = """
-work = start()
-print("waiting", flush=True)
-try:
-    while True:
-        work = work + work
-except KeyboardInterrupt:
-    print("interrupted", flush=True)
-sys.exit(3)
-"""
-
-
-@pytest.mark.slow
-def test_ctrl_c_ends_a_wait_for_room_in_the_queue() -> None:
-    """That is one that cannot throw: Python raises behind it."""
-    program = Program("ocl", "", MANY)
-    program.interrupt_after(3)
-    assert program.end() == (3, "interrupted\n")
-
-
-GOES_ON = """
-work = start(2_000_000)
-print("waiting", flush=True)
-try:
-    work.cpu()
-except KeyboardInterrupt:
-    print("interrupted", flush=True)
-torture.configure(delay_us=0)
-print(work.sum().item() / work.numel())
-"""
-
-
-def test_the_device_goes_on_after_an_interrupted_wait() -> None:
-    program = Program("host", "", GOES_ON)
-    program.interrupt_after(0.5)
-    assert program.end() == (0, "interrupted\n5.0\n")
-
-
-HANDLER = """
-import signal
-signal.signal(signal.SIGINT, lambda *_: print("handled", flush=True))
-work = start(1_500_000)
-print("waiting", flush=True)
-work.cpu()
-print("done")
-"""
-
-
-def test_a_handler_that_does_not_raise_ends_no_wait() -> None:
-    program = Program("host", "", HANDLER)
-    program.interrupt_after(0.3)
-    assert program.end() == (0, "handled\ndone\n")
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if program[0] == "ocl" else ())
+        for name, program in PROGRAMS.items()
+    ],
+)
+def test_programs_and_ctrl_c(name: str) -> None:
+    driver, seconds, end, code = PROGRAMS[name]
+    program = Program(driver, "", code)
+    program.interrupt_after(seconds)
+    assert program.end() == end

@@ -122,8 +122,6 @@ def cpu_backward():
     leaf = torch.ones(3, requires_grad=True)
     (leaf * leaf).sum().backward()
     return leaf.grad.tolist()
-
-import torch_outboard
 """
 
 
@@ -166,7 +164,7 @@ assert x.sum().item() == 1000
         assert line in printed.splitlines(), printed
 
 
-def test_child_frees_without_the_driver():
+def test_child_frees_without_the_driver_and_exits_quietly():
     printed = run_with_children(
         """
         from torch_outboard.drivers import torture
@@ -188,16 +186,8 @@ def test_child_frees_without_the_driver():
         events.clear()
         device_module.empty_cache()
         assert torture.live()["allocations"] < live["allocations"]
-        """,
-        OUTBOARD_TORTURE="count",
-    )
-    assert printed.split("\n")[0] == "returned True"
 
-
-def test_child_exits_quietly():
-    """An ordinary end of a child, with exit handlers and tensors alive."""
-    run_with_children(
-        """
+        # An ordinary end of a child, with exit handlers and tensors alive.
         x = torch.ones(1 << 20, device=name)
         pinned = torch.ones(3).pin_memory()
         device_module.synchronize()
@@ -206,8 +196,10 @@ def test_child_exits_quietly():
             sys.exit(0)
         assert os.waitpid(pid, 0)[1] == 0
         assert x.sum().item() == 1 << 20
-        """
+        """,
+        OUTBOARD_TORTURE="count",
     )
+    assert printed.split("\n")[0] == "returned True"
 
 
 def test_fork_before_first_use():

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,6 +21,7 @@ pytestmark = [
 ]
 
 N = 1000
+COUNTED = torch.arange(float(N))
 
 
 @pytest.fixture
@@ -32,7 +35,7 @@ def stream(device: torch.device) -> Iterator[torch.Stream]:
 
 @pytest.fixture
 def source(device: torch.device, stream: torch.Stream) -> torch.Tensor:
-    return torch.arange(float(N)).to(device)
+    return COUNTED.to(device)
 
 
 @pytest.fixture
@@ -40,60 +43,74 @@ def target(device: torch.device, stream: torch.Stream) -> torch.Tensor:
     return torch.zeros(N).to(device)
 
 
-def capture_copy(source: torch.Tensor, target: torch.Tensor) -> torch.accelerator.Graph:
+@contextmanager
+def capturing(
+    graph: torch.accelerator.Graph | None = None, **options: Any
+) -> Iterator[torch.accelerator.Graph]:
+    """A capture of what the current stream is given."""
     torch.accelerator.synchronize()
-    graph = torch.accelerator.Graph()
+    graph = graph or torch.accelerator.Graph(**options)
     with graph:
+        yield graph
+
+
+def capture_copy(source: torch.Tensor, target: torch.Tensor, **options: Any) -> Any:
+    with capturing(**options) as graph:
         target.copy_(source)
     return graph
 
 
-def test_nothing_runs_before_a_replay_and_everything_in_each(source, target) -> None:
+def assert_is(tensor: torch.Tensor, expected: torch.Tensor | float) -> None:
+    if not isinstance(expected, torch.Tensor):
+        expected = torch.full((N,), expected)
+    torch.testing.assert_close(tensor.cpu(), expected)
+
+
+def test_nothing_runs_before_a_replay_and_everything_in_each(device, source, target) -> None:
     graph = capture_copy(source, target)
-    torch.testing.assert_close(target.cpu(), torch.zeros(N))
+    assert_is(target, 0.0)
     graph.replay()
-    torch.testing.assert_close(target.cpu(), torch.arange(float(N)))
+    assert_is(target, COUNTED)
     # A graph reads what its memory holds at the time.
     source.fill_(5.0)
     graph.replay()
-    torch.testing.assert_close(target.cpu(), torch.full((N,), 5.0))
+    assert_is(target, 5.0)
+    # Another stream replays it.
+    source.fill_(6.0)
+    torch.accelerator.synchronize()
+    with torch.Stream(device):
+        graph.replay()
+        assert_is(target, 6.0)
+    # One that is kept is instantiated on demand.
+    counted = COUNTED.to(device)
+    kept = capture_copy(counted, target, keep_graph=True)
+    kept.instantiate()
+    kept.replay()
+    assert_is(target, COUNTED)
 
 
 def test_order_within_a_graph_and_with_later_work(source, target) -> None:
-    torch.accelerator.synchronize()
-    graph = torch.accelerator.Graph()
-    with graph:
+    with capturing() as graph:
         target.copy_(source)
         source[: N // 2].copy_(target[N // 2 :])
     graph.replay()
-    half = torch.arange(float(N))[N // 2 :]
+    half = COUNTED[N // 2 :]
     torch.testing.assert_close(source.cpu(), torch.cat([half, half]))
     graph.replay()
     torch.testing.assert_close(target.cpu(), torch.cat([half, half]))
 
 
-def test_replayed_on_another_stream(device, source, target) -> None:
-    graph = capture_copy(source, target)
-    with torch.Stream(device):
-        graph.replay()
-        torch.testing.assert_close(target.cpu(), torch.arange(float(N)))
-
-
 def test_pinned_memory_is_read_at_each_replay(device, stream, target) -> None:
     pinned = torch.ones(N).pin_memory()
-    torch.accelerator.synchronize()
-    graph = torch.accelerator.Graph()
-    with graph:
+    with capturing() as graph:
         target.copy_(pinned, non_blocking=True)
     pinned.fill_(2.0)
     graph.replay()
-    torch.testing.assert_close(target.cpu(), torch.full((N,), 2.0))
+    assert_is(target, 2.0)
 
 
 def test_memory_made_in_a_capture_comes_from_the_pool(device, source) -> None:
-    torch.accelerator.synchronize()
-    graph = torch.accelerator.Graph()
-    with graph:
+    with capturing() as graph:
         made = torch.empty_like(source)
         made.copy_(source)
     outside = torch.empty_like(source)
@@ -102,52 +119,36 @@ def test_memory_made_in_a_capture_comes_from_the_pool(device, source) -> None:
     assert made.data_ptr() in segments
     assert outside.data_ptr() not in segments
     graph.replay()
-    torch.testing.assert_close(made.cpu(), torch.arange(float(N)))
+    assert_is(made, COUNTED)
 
 
 def test_graphs_share_a_pool(source, target) -> None:
     first = capture_copy(source, target)
-    second = torch.accelerator.Graph(pool=first.pool())
-    with second:
-        source.copy_(target)
+    second = capture_copy(target, source, pool=first.pool())
     assert second.pool() == first.pool()
     first.replay()
     target.fill_(3.0)
     second.replay()
-    torch.testing.assert_close(source.cpu(), torch.full((N,), 3.0))
+    assert_is(source, 3.0)
 
 
 def test_reset_gives_the_pool_back_and_captures_anew(device, source, target) -> None:
     module = torch.get_device_module(device)
-    graph = torch.accelerator.Graph()
-    torch.accelerator.synchronize()
-    with graph:
+    with capturing() as graph:
         made = torch.empty(1 << 22, dtype=torch.uint8, device=device)
     reserved = module.memory_reserved()
     del made
     graph.reset()
     torch.accelerator.empty_cache()
     assert module.memory_reserved() <= reserved - (1 << 22)
-    with graph:
+    with capturing(graph):
         target.copy_(source)
     graph.replay()
-    torch.testing.assert_close(target.cpu(), torch.arange(float(N)))
-
-
-def test_kept_graphs_are_instantiated_on_demand(source, target) -> None:
-    torch.accelerator.synchronize()
-    graph = torch.accelerator.Graph(keep_graph=True)
-    with graph:
-        target.copy_(source)
-    graph.instantiate()
-    graph.replay()
-    torch.testing.assert_close(target.cpu(), torch.arange(float(N)))
+    assert_is(target, COUNTED)
 
 
 def test_what_needs_the_host_cannot_be_captured(device, source, target) -> None:
-    torch.accelerator.synchronize()
-    graph = torch.accelerator.Graph()
-    with graph:
+    with capturing() as graph:
         target.copy_(source)
         for run in (
             lambda: torch.roll(source, 1),
@@ -161,15 +162,13 @@ def test_what_needs_the_host_cannot_be_captured(device, source, target) -> None:
                 run()
     # The capture went on, and so does the stream.
     graph.replay()
-    torch.testing.assert_close(target.cpu(), torch.arange(float(N)))
-    torch.testing.assert_close((source + 1).cpu(), torch.arange(float(N)) + 1)
+    assert_is(target, COUNTED)
+    torch.testing.assert_close((source + 1).cpu(), COUNTED + 1)
 
 
 def test_other_streams_go_on_during_a_capture(device, source, target) -> None:
     other = torch.Stream(device)
-    torch.accelerator.synchronize()
-    graph = torch.accelerator.Graph()
-    with graph:
+    with capturing() as graph:
         target.copy_(source)
         with other:
             torch.testing.assert_close(
@@ -179,7 +178,11 @@ def test_other_streams_go_on_during_a_capture(device, source, target) -> None:
     torch.testing.assert_close(target.cpu(), source.cpu())
 
 
-def test_wrong_order_of_calls(source, target) -> None:
+def test_wrong_order_of_calls(tmp_path: Path, source, target) -> None:
+    graph = torch.accelerator.Graph()
+    graph.enable_debug_mode()
+    with pytest.raises(NotImplementedError, match="cannot print a graph"):
+        graph.debug_dump(str(tmp_path / "graph.dot"))
     graph = torch.accelerator.Graph()
     with pytest.raises(RuntimeError, match="captured nothing"):
         graph.replay()
@@ -190,23 +193,16 @@ def test_wrong_order_of_calls(source, target) -> None:
     torch.accelerator.synchronize()
     with graph:
         target.copy_(source)
+        with pytest.raises(RuntimeError):  # a stream captures one graph at a time
+            torch.accelerator.Graph().capture_begin()
         with pytest.raises(RuntimeError, match=r"call reset\(\) first"):
             graph.capture_begin()
         with pytest.raises(RuntimeError, match=r"call capture_end\(\) first"):
             graph.reset()
     with pytest.raises(RuntimeError, match=r"call reset\(\) first"):
         graph.capture_begin()
-
-
-def test_a_stream_captures_one_graph_at_a_time(source, target) -> None:
-    torch.accelerator.synchronize()
-    first, second = torch.accelerator.Graph(), torch.accelerator.Graph()
-    with first:
-        with pytest.raises(RuntimeError):
-            second.capture_begin()
-        target.copy_(source)
-    first.replay()
-    torch.testing.assert_close(target.cpu(), torch.arange(float(N)))
+    graph.replay()
+    assert_is(target, COUNTED)
 
 
 def test_a_graph_that_dies_while_capturing_frees_the_stream(device, source, target) -> None:
@@ -216,12 +212,5 @@ def test_a_graph_that_dies_while_capturing_frees_the_stream(device, source, targ
     target.copy_(source)
     del graph
     gc.collect()
-    torch.testing.assert_close((source + 1).cpu(), torch.arange(float(N)) + 1)
-    torch.testing.assert_close(target.cpu(), torch.zeros(N))
-
-
-def test_nothing_to_print(tmp_path: Path, source, target) -> None:
-    graph = torch.accelerator.Graph()
-    graph.enable_debug_mode()
-    with pytest.raises(NotImplementedError, match="cannot print a graph"):
-        graph.debug_dump(str(tmp_path / "graph.dot"))
+    torch.testing.assert_close((source + 1).cpu(), COUNTED + 1)
+    assert_is(target, 0.0)

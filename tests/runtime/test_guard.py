@@ -2,57 +2,40 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 import torch
 
-from tests.support import run_python
+from tests.support import in_threads, run_python
+from torch_outboard import _C
 
 pytestmark = [pytest.mark.separate, pytest.mark.torture]
 
 
 def test_every_thread_has_its_device(device, device_module):
-    problems: list[object] = []
-    barrier = threading.Barrier(8)
-
-    def work(index: int) -> None:
-        barrier.wait()
+    def work(number: int) -> None:
+        index = number % 2
         device_module.set_device(index)
         for _ in range(200):
             x = torch.ones(4, device=device.type)
             y = x + 1
-            if (x.device.index, y.device.index, device_module.current_device()) != (index,) * 3:
-                problems.append((x.device, y.device, device_module.current_device()))
-        other = 1 - index
-        with device_module.device(other):
-            if torch.ones(1, device=device.type).device.index != other:
-                problems.append("with")
-        if device_module.current_device() != index:
-            problems.append("restored")
+            found = x.device.index, y.device.index, device_module.current_device()
+            assert found == (index,) * 3
+        with device_module.device(1 - index):
+            assert torch.ones(1, device=device.type).device.index == 1 - index
+        assert device_module.current_device() == index
 
-    threads = [threading.Thread(target=work, args=(i % 2,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert not problems
+    in_threads(work, 8)
     assert device_module.current_device() == 0
 
 
-def test_operators_run_on_their_arguments_device(device, device_module):
-    other = torch.device(device.type, 1)
-    x = torch.ones(3, device=other)
-    y = (x * 2).sum()
-    assert y.device == other
-    assert device_module.current_device() == 0
-    assert torch.empty(1, device=device.type).device.index == 0
-
-
-def test_backward_runs_on_each_device(device, device_module):
+def test_work_runs_on_its_own_device(device, device_module):
+    """Operators on that of their arguments, and backward on that of each function."""
     seen: list[int] = []
     x = torch.ones(3, device=torch.device(device.type, 1), requires_grad=True)
     y = x * 2
+    assert y.sum().device.index == 1
+    assert device_module.current_device() == 0
+    assert torch.empty(1, device=device.type).device.index == 0
     y.register_hook(lambda grad: seen.append(device_module.current_device()))
     y.to(torch.device(device.type, 0)).sum().backward()
     assert seen == [1]
@@ -60,24 +43,38 @@ def test_backward_runs_on_each_device(device, device_module):
     assert device_module.current_device() == 0
 
 
-@pytest.mark.parametrize("index", [2, 63, 64, 99, 127])
-def test_index_too_large(device, device_module, index):
-    where = torch.device(device.type, index)
-    for use in (
-        lambda: torch.empty(3, device=where),
-        lambda: torch.ones(3).to(where),
-        lambda: torch.ones(3, device=device).to(where),
-        lambda: torch.randn(3, device=where),
-        lambda: torch.arange(3, device=where),
-        lambda: torch.Generator(where),
-        lambda: device_module.set_device(index),
-        lambda: device_module.device(index).__enter__(),
-        lambda: device_module.manual_seed_all(0) or device_module.get_rng_state(where),
-        lambda: device_module.mem_get_info(index),
-        lambda: device_module.memory_allocated(index),
-        lambda: torch.accelerator.set_device_index(index),
-        lambda: torch.accelerator.synchronize(index),
-    ):
+@pytest.mark.parametrize("index", [2, 63, 64, 99, 127, -1, -2, -128])
+def test_index_of_no_device(device, device_module, index):
+    uses = [
+        lambda: device_module.default_stream(index),
+        lambda: device_module.ExternalStream(0x1000, device=index),
+        lambda: device_module.synchronize(index),
+    ]
+    if index < 0:
+        uses.append(lambda: device_module.current_stream(index))
+    else:
+        where = torch.device(device.type, index)
+        uses += [
+            lambda: torch.empty(3, device=where),
+            lambda: torch.ones(3).to(where),
+            lambda: torch.ones(3, device=device).to(where),
+            lambda: torch.randn(3, device=where),
+            lambda: torch.arange(3, device=where),
+            lambda: torch.Generator(where),
+            lambda: torch.Stream(device=where),
+            lambda: device_module.Stream(index),
+            lambda: device_module.Stream(stream_id=0, device_index=index, device_type=20).query(),
+            lambda: _C.stream_priority(index, 0),
+            lambda: device_module.Event(device=index),
+            lambda: device_module.set_device(index),
+            lambda: device_module.device(index).__enter__(),
+            lambda: device_module.manual_seed_all(0) or device_module.get_rng_state(where),
+            lambda: device_module.mem_get_info(index),
+            lambda: device_module.memory_allocated(index),
+            lambda: torch.accelerator.set_device_index(index),
+            lambda: torch.accelerator.synchronize(index),
+        ]
+    for use in uses:
         with pytest.raises(RuntimeError, match=f"device index {index} was asked for"):
             use()
     assert device_module.current_device() == 0
@@ -85,23 +82,17 @@ def test_index_too_large(device, device_module, index):
 
 
 @pytest.mark.parametrize("index", [128, 256, 1000, 2**40])
-def test_index_that_does_not_fit(device_module, index):
+def test_index_that_does_not_fit(device, device_module, index):
     for use in (
         lambda: device_module.set_device(index),
         lambda: device_module.synchronize(index),
         lambda: device_module.Stream(index),
         lambda: device_module.memory_allocated(index),
+        lambda: torch.device(device.type, -2),
+        lambda: torch.empty(3, device=f"{device.type}:-1"),
     ):
         with pytest.raises((RuntimeError, ValueError, TypeError, OverflowError)):
             use()
-    assert device_module.current_device() == 0
-
-
-def test_negative_index(device, device_module):
-    with pytest.raises(RuntimeError):
-        torch.device(device.type, -2)
-    with pytest.raises(RuntimeError):
-        torch.empty(3, device=f"{device.type}:-1")
     device_module.set_device(-1)
     assert device_module.current_device() == 0
 

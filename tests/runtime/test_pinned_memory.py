@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from tests.support import run_python
+from tests.runtime.memory_checks import run_program
 from torch_outboard import _C
 
-pytestmark = [pytest.mark.by_turns(2), pytest.mark.separate, pytest.mark.torture]
+pytestmark = [pytest.mark.separate, pytest.mark.torture]
 
 GIVES_BACK = hasattr(torch.accelerator, "empty_host_cache")
 needs_giving_back = pytest.mark.skipif(
@@ -21,7 +21,7 @@ needs_giving_back = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def nothing_left_behind(device: torch.device) -> Iterator[None]:
+def nothing_left_behind(device: torch.device, settled_heap: None) -> Iterator[None]:
     torch.empty(1, device=device)
     if not GIVES_BACK:
         yield
@@ -45,20 +45,13 @@ def test_pin_memory_copies_into_pinned_memory() -> None:
     assert pinned.device.type == "cpu"
     torch.testing.assert_close(pinned, source)
     assert torch.empty(10, pin_memory=True).is_pinned()
-
-
-def test_every_address_inside_is_pinned() -> None:
-    pinned = torch.zeros(1000, dtype=torch.uint8).pin_memory()
-    start = pinned.data_ptr()
+    assert torch.empty(0).pin_memory().numel() == 0
     assert pinned[500:].is_pinned()
+    start = pinned.data_ptr()
     assert _C.is_pinned_address(start)
-    assert _C.is_pinned_address(start + 999)
+    assert _C.is_pinned_address(start + 7999)
     assert not _C.is_pinned_address(start - 1)
     assert not _C.is_pinned_address(0)
-
-
-def test_zero_bytes() -> None:
-    assert torch.empty(0).pin_memory().numel() == 0
 
 
 @needs_giving_back
@@ -87,15 +80,6 @@ def test_statistics_are_reset() -> None:
     assert stats["active_bytes"]["allocated"] == 0
 
 
-def test_copies_from_and_to_pinned_memory(device: torch.device) -> None:
-    source = torch.randn(100_000).pin_memory()
-    there = source.to(device, non_blocking=True)
-    back = torch.empty(100_000, pin_memory=True)
-    back.copy_(there, non_blocking=True)
-    torch.accelerator.synchronize()
-    torch.testing.assert_close(back, source)
-
-
 def test_data_loader(device: torch.device) -> None:
     data = TensorDataset(torch.arange(64.0).reshape(16, 4), torch.arange(16))
     seen = []
@@ -107,116 +91,91 @@ def test_data_loader(device: torch.device) -> None:
 
 
 PREPARE = """
-    import time, torch
-    from torch_outboard import _C
-    from torch_outboard.drivers import torture
-
-    device = torch.device(torch._C._get_privateuse1_backend_name(), 0)
-    there = torch.zeros(1 << 20, dtype=torch.uint8, device=device)
-    torch.accelerator.synchronize()
+there = torch.zeros(1 << 20, dtype=torch.uint8, device=device)
+torch.accelerator.synchronize()
 """
 
 
-def test_memory_of_a_late_copy_is_not_reused(device: torch.device) -> None:
-    run_python(
+@pytest.mark.by_turns(2)
+def test_memory_of_a_late_copy_is_not_reused() -> None:
+    run_program(
         PREPARE
         + """
-    for failing in (None, "event_create", "event_record"):
-        pinned = torch.full((1 << 20,), 7, dtype=torch.uint8).pin_memory()
-        address = pinned.data_ptr()
-        torture.configure(delay_us=500_000)
-        there.copy_(pinned, non_blocking=True)
-        torture.configure(delay_us=0)
-        if failing:
-            torture.fail(failing)
-        started = time.perf_counter()
-        del pinned
-        assert time.perf_counter() - started < 0.1, "the deleter waited"
-        other = torch.full((1 << 20,), 9, dtype=torch.uint8).pin_memory()
-        assert other.data_ptr() != address, "memory was reused too early"
-        try:
-            torch.accelerator.synchronize()
-            assert failing is None, "the failure was lost"
-        except RuntimeError as error:
-            assert failing is not None and failing in str(error), error
-        torch.accelerator.synchronize()
-        assert there.cpu().unique().tolist() == [7]
-        del other
-        found = [torch.empty(1 << 20, dtype=torch.uint8, pin_memory=True) for _ in range(4)]
-        assert address in [t.data_ptr() for t in found]
-        del found
-    assert torture.misuses() == 0
-    """,
-        OUTBOARD_TORTURE="count",
-    )
-
-
-@needs_giving_back
-def test_driver_failures(device: torch.device) -> None:
-    run_python(
-        PREPARE
-        + """
-    # The cache is emptied before giving up.
-    torch.empty(1 << 20, dtype=torch.uint8, pin_memory=True)
-    freed = _C.pinned_memory_stats()["num_host_free"]
-    torture.fail("host_allocate", status="out_of_memory")
-    pinned = torch.empty(1 << 24, dtype=torch.uint8, pin_memory=True)
-    assert _C.pinned_memory_stats()["num_host_free"] == freed + 1
-    assert pinned.is_pinned()
-
-    torture.fail("host_allocate", status="out_of_memory", repeat=True)
-    try:
-        torch.empty(1 << 25, dtype=torch.uint8, pin_memory=True)
-    except torch.OutOfMemoryError as error:
-        assert "host_allocate" in str(error), error
-    else:
-        raise AssertionError("no error")
-    torture.reset()
-
+for failing in (None, "event_create", "event_record"):
+    pinned = torch.full((1 << 20,), 7, dtype=torch.uint8).pin_memory()
+    address = pinned.data_ptr()
+    torture.configure(delay_us=500_000)
+    there.copy_(pinned, non_blocking=True)
+    torture.configure(delay_us=0)
+    if failing:
+        torture.fail(failing)
+    started = time.perf_counter()
     del pinned
-    torture.fail("host_deallocate")
-    torch.accelerator.empty_host_cache()
+    assert time.perf_counter() - started < 0.1, "the deleter waited"
+    other = torch.full((1 << 20,), 9, dtype=torch.uint8).pin_memory()
+    assert other.data_ptr() != address, "memory was reused too early"
     try:
         torch.accelerator.synchronize()
+        assert failing is None, "the failure was lost"
     except RuntimeError as error:
-        assert "host_deallocate" in str(error), error
-    else:
-        raise AssertionError("the failure was lost")
-    assert torture.live()["pinned"] == 0, torture.leaks()
-    """,
+        assert failing is not None and failing in str(error), error
+    torch.accelerator.synchronize()
+    assert there.cpu().unique().tolist() == [7]
+    del other
+    found = [torch.empty(1 << 20, dtype=torch.uint8, pin_memory=True) for _ in range(4)]
+    assert address in [t.data_ptr() for t in found]
+    del found
+assert torture.misuses() == 0
+""",
         OUTBOARD_TORTURE="count",
     )
 
 
-def test_asking_whether_memory_is_pinned_starts_nothing() -> None:
-    run_python(
-        """
-        import torch
-        from torch_outboard import _C
+@pytest.mark.by_turns(2)
+@needs_giving_back
+def test_driver_failures() -> None:
+    run_program(
+        PREPARE
+        + """
+# The cache is emptied before giving up.
+torch.empty(1 << 20, dtype=torch.uint8, pin_memory=True)
+freed = _C.pinned_memory_stats()["num_host_free"]
+torture.fail("host_allocate", status="out_of_memory")
+pinned = torch.empty(1 << 24, dtype=torch.uint8, pin_memory=True)
+assert _C.pinned_memory_stats()["num_host_free"] == freed + 1
+assert pinned.is_pinned()
 
-        assert not torch.empty(10).is_pinned()
-        assert not _C.is_pinned_address(torch.empty(10).data_ptr())
-        assert not _C.driver_initialized()
-        """
+torture.fail("host_allocate", status="out_of_memory", repeat=True)
+pin = lambda: torch.empty(1 << 25, dtype=torch.uint8, pin_memory=True)
+fails(pin, "host_allocate", kind=torch.OutOfMemoryError)
+torture.reset()
+
+del pinned
+torture.fail("host_deallocate")
+torch.accelerator.empty_host_cache()
+fails(torch.accelerator.synchronize, "host_deallocate")
+assert torture.live()["pinned"] == 0, torture.leaks()
+""",
+        OUTBOARD_TORTURE="count",
     )
 
 
-def test_a_forked_child(device: torch.device) -> None:
-    run_python(
+@pytest.mark.by_turns(2)
+def test_a_forked_child() -> None:
+    run_program(
         PREPARE
         + """
-    import os
-    pinned = torch.ones(10).pin_memory()
-    child = os.fork()
-    if child == 0:
-        assert not pinned.is_pinned()
-        assert pinned.sum() == 10
-        del pinned
-        try:
-            torch.ones(10).pin_memory()
-        except RuntimeError as error:
-            os._exit(0 if "fork" in str(error) else 2)
-        os._exit(3)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    """
+pinned = torch.ones(10).pin_memory()
+child = os.fork()
+if child == 0:
+    assert not pinned.is_pinned()
+    assert pinned.sum() == 10
+    del pinned
+    try:
+        torch.ones(10).pin_memory()
+    except RuntimeError as error:
+        os._exit(0 if "fork" in str(error) else 2)
+    os._exit(3)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
     )

@@ -71,8 +71,9 @@ ProductCall::ProductCall(const Row& row, const Overload& overload)
       beta_(overload_.find("beta")),
       integral_scalars_(row.flag("integral_scalars")) {
   ProductSizes known;
-  for (const std::string& dimensions : {left_dimensions_, right_dimensions_, result_dimensions_}) {
-    for (const char letter : dimensions) known.of(letter);
+  // Read again, so that an error names the property.
+  for (const char* property : {"left_dimensions", "right_dimensions", "result_dimensions"}) {
+    for (const char letter : row.text(property)) known.of(letter);
   }
 }
 

@@ -2,45 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
-from torch_outboard import fallback, ways
+from tests.device_kernels.creation.both_ways import close, same
+from torch_outboard import fallback
 
 COUNT = 1003
 
 
-def by_both_ways(function: Callable[[], torch.Tensor | tuple]) -> list[list[torch.Tensor]]:
-    """What `function` gives by the host and by the device, and a number drawn afterwards."""
-    results = []
-    for way in ("host", "device"):
-        with ways.way(way), fallback.report() as report:
-            torch.manual_seed(5)
-            value = function()
-            leaves = list(value) if isinstance(value, tuple) else [value]
-            leaves.append(torch.empty(3, device=leaves[0].device).uniform_())
-        results.append([leaf.cpu() for leaf in leaves])
-    assert {row.way for row in report.rows} == {"device"}, report.rows
-    return results
-
-
-def same(function: Callable[[], torch.Tensor | tuple]) -> None:
-    for theirs, ours in zip(*by_both_ways(function), strict=True):
-        assert theirs.dtype == ours.dtype
-        assert torch.equal(theirs, ours)
-
-
-def close(function: Callable[[], torch.Tensor | tuple], **tolerances: float) -> None:
-    for theirs, ours in zip(*by_both_ways(function), strict=True):
-        assert_close(ours, theirs, **tolerances)
-
-
 @pytest.mark.parametrize(
-    "dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str
+    "dtype",
+    [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.complex64],
+    ids=str,
 )
 def test_uniform(device, dtype):
     same(lambda: torch.empty(COUNT, device=device, dtype=dtype).uniform_())
@@ -62,6 +38,10 @@ def test_distributions(device, dtype, name, arguments):
     close(lambda: getattr(torch.empty(COUNT, device=device, dtype=dtype), name)(*arguments))
 
 
+def test_complex_normal(device):
+    close(lambda: torch.randn(COUNT, dtype=torch.complex64, device=device))
+
+
 @pytest.mark.parametrize(
     "dtype", [torch.int64, torch.int32, torch.uint8, torch.bool, torch.float32], ids=str
 )
@@ -80,6 +60,7 @@ def test_bernoulli(device):
     probabilities = torch.rand(COUNT, device=device)
     same(lambda: torch.empty(COUNT, device=device).bernoulli_(0.3))
     same(lambda: torch.bernoulli(probabilities))
+    same(lambda: torch.bernoulli(probabilities, out=torch.empty(0, device=device)))
     same(lambda: torch.empty(COUNT, device=device, dtype=torch.int32).bernoulli_(probabilities))
 
 
@@ -96,9 +77,9 @@ def test_dropout(device):
     same(gradient)
 
 
-@pytest.mark.parametrize("count", [1, 2, 5, 64, 1000])
-def test_permutations(device, count):
-    same(lambda: torch.randperm(count, device=device))
+def test_permutations(device):
+    for count in (1, 2, 5, 64, 1000):
+        same(lambda count=count: torch.randperm(count, device=device))
 
 
 def test_random_slopes(device):
@@ -115,13 +96,10 @@ def test_random_slopes(device):
     assert {row.way for row in report.rows} == {"device"}
 
 
-def test_layouts(device):
+def test_layouts_and_generators(device):
     # Numbers belong to places in logical order.
     same(lambda: torch.empty(20, 30, device=device).t().uniform_())
     same(lambda: torch.empty(20, 30, device=device)[:, ::2].uniform_())
-
-
-def test_generators(device):
     generator = torch.Generator(device)
     same(lambda: torch.rand(5, device=device, generator=generator.manual_seed(3)))
 
@@ -147,17 +125,3 @@ def test_categories(device, sizes):
     for wrong in (-weights, weights / 0, weights * 0):
         with pytest.raises(RuntimeError, match=r"invalid multinomial|probability tensor"):
             torch.multinomial(wrong, 2)
-
-
-def test_bernoulli_into_a_result(device):
-    probabilities = torch.rand(COUNT, device=device)
-    same(lambda: torch.bernoulli(probabilities, out=torch.empty(0, device=device)))
-
-
-def test_complex_normal(device):
-    close(lambda: torch.randn(COUNT, dtype=torch.complex64, device=device))
-
-
-def test_complex_uniform(device):
-    same(lambda: torch.empty(COUNT, dtype=torch.complex64, device=device).uniform_())
-    close(lambda: torch.empty(COUNT, dtype=torch.complex64, device=device).uniform_(-1.5, 2))

@@ -4,35 +4,17 @@ bit, which tests/random/test_rejection.py compares with a reference."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
 
 import torch_outboard
+from tests.device_kernels.creation.both_ways import same
 from tests.support import run_python
-from torch_outboard import fallback, ways
+from torch_outboard import fallback
 
 COUNT = 20_003
 DTYPES = (torch.float32, torch.float64)
-
-
-def same(function: Callable[[], torch.Tensor]) -> torch.Tensor:
-    """What `function` gives by both ways, which leave the generator where the other does."""
-    found = []
-    for way in ("host", "device"):
-        with ways.way(way), fallback.report() as report:
-            torch.manual_seed(5)
-            value = function()
-            after = torch.empty(3, device=value.device).uniform_()
-        found.append((value.cpu(), after.cpu()))
-    assert {row.way for row in report.rows} == {"device"}, report.rows
-    for theirs, ours in zip(*found, strict=True):
-        assert theirs.dtype == ours.dtype
-        assert theirs.stride() == ours.stride()
-        assert torch.equal(theirs.isnan(), ours.isnan())
-        assert torch.equal(theirs.nan_to_num(), ours.nan_to_num())
-    return found[0][0]
 
 
 def spread(device: torch.device, dtype: torch.dtype, largest: float) -> torch.Tensor:

@@ -1,15 +1,13 @@
-"""The engine `convolution` against CPU: geometries, groups, transposed ones, backwards, layouts."""
+"""The engine `convolution` against CPU: sizes around its tiles, layouts, dtypes."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
+from tests.device_kernels.conftest import ways_of
+from tests.device_kernels.on_device import assert_raises_as_on_cpu, compare
 from torch_outboard import fallback
-
-
-def ways_of(report: fallback.Report) -> dict[str, str]:
-    return {row.op: row.way for row in report.rows if "convolution" in row.op}
 
 
 def check(
@@ -29,7 +27,6 @@ def check(
     tolerance: float = 1e-4,
 ) -> None:
     """Forward and all gradients on the device, by device kernels, against CPU."""
-    torch.manual_seed(0)
     count = len(input_sizes) - 2
 
     def each(value: int | tuple[int, ...]) -> list[int]:
@@ -54,10 +51,8 @@ def check(
         actual_gradients = torch.ops.aten.convolution_backward(
             there[3], there[0], there[1], sizes, *options, mask
         )
-    assert ways_of(report) == {
-        "aten::convolution": "device",
-        "aten::convolution_backward": "device",
-    }
+    ways = ways_of(report)
+    assert ways["aten::convolution"] == ways["aten::convolution_backward"] == "device"
     near = {"rtol": tolerance, "atol": tolerance * 10}
     torch.testing.assert_close(actual.cpu(), expected, **near)
     for one, other in zip(actual_gradients, gradients, strict=True):
@@ -68,56 +63,46 @@ def check(
 
 GEOMETRIES = [
     {},
-    {"padding": 1},
     {"stride": 2, "padding": 1},
     {"dilation": 2, "padding": 2},
     {"stride": (1, 3), "padding": (2, 0), "dilation": (2, 1)},
 ]
 
 
+# One row of 19 elements is two vectors of 8 and a rest.
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
 @pytest.mark.parametrize("groups", [1, 2])
 def test_2d(device, geometry, groups):
     check(device, (2, 4, 11, 19), (6, 4 // groups, 3, 3), groups=groups, **geometry)
+    sizes = (2, 4, 7, 9), (4, 6 // groups, 3, 2)
+    check(device, *sizes, groups=groups, transposed=True, **geometry)
 
 
-@pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
-@pytest.mark.parametrize("groups", [1, 2])
-def test_2d_transposed(device, geometry, groups):
-    check(device, (2, 4, 7, 9), (4, 6 // groups, 3, 2), groups=groups, transposed=True, **geometry)
-
-
-def test_output_padding(device):
-    check(device, (2, 4, 7, 9), (4, 3, 3, 3), transposed=True, stride=3, output_padding=(2, 1))
-
-
-def test_1d(device):
-    check(device, (3, 5, 50), (7, 5, 4), stride=2, padding=3)
-    check(device, (3, 6, 20), (6, 2, 4), groups=3, transposed=True, stride=2)
-
-
-def test_3d(device):
-    check(device, (2, 3, 5, 6, 9), (4, 3, 2, 3, 3), padding=1, stride=(1, 2, 1))
-    check(device, (2, 4, 4, 5, 6), (4, 2, 2, 3, 3), transposed=True, stride=(1, 2, 2), bias=False)
-
-
-def test_depthwise(device):
-    check(device, (2, 10, 12, 12), (10, 1, 3, 3), groups=10, padding=1)
-    check(device, (2, 10, 12, 12), (20, 1, 3, 3), groups=10, padding=1, bias=False)
-
-
-def test_pointwise(device):
-    check(device, (2, 40, 9, 9), (30, 40, 1, 1))
-
-
-def test_images_smaller_than_a_vector(device):
-    check(device, (9, 16, 2, 2), (20, 16, 3, 3), padding=1)
-    check(device, (5, 4, 1, 1), (3, 4, 1, 1))
-
-
-def test_more_columns_than_are_packed_at_a_time(device):
+# Sizes of images and weights, options.
+CASES = {
+    "1d": ((3, 5, 50), (7, 5, 4), {"stride": 2, "padding": 3}),
+    "1d, transposed": ((3, 6, 20), (6, 2, 4), {"groups": 3, "transposed": True, "stride": 2}),
+    "3d": ((2, 3, 5, 6, 9), (4, 3, 2, 3, 3), {"padding": 1, "stride": (1, 2, 1)}),
+    "pointwise": ((2, 40, 9, 9), (30, 40, 1, 1), {}),
+    "two filters for each channel": (
+        (2, 10, 12, 12), (20, 1, 3, 3), {"groups": 10, "padding": 1, "bias": False}
+    ),
+    "images smaller than a vector": ((9, 16, 2, 2), (20, 16, 3, 3), {"padding": 1}),
+    "images of one element": ((5, 4, 1, 1), (3, 4, 1, 1), {}),
     # 4 MiB hold 1024 columns of a depth of 1024 floats.
-    check(device, (2, 64, 40, 40), (8, 64, 4, 4), padding=1, tolerance=1e-3)
+    "more columns than are packed at a time": (
+        (2, 64, 40, 40), (8, 64, 4, 4), {"padding": 1, "tolerance": 1e-3}
+    ),
+    "channels last": (
+        (2, 8, 9, 17), (12, 8, 3, 3), {"padding": 1, "memory_format": torch.channels_last}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_sizes(device, case):
+    images, weights, options = CASES[case]
+    check(device, images, weights, **options)
 
 
 @pytest.mark.parametrize(
@@ -125,40 +110,23 @@ def test_more_columns_than_are_packed_at_a_time(device):
     [(torch.float64, 1e-7), (torch.float16, 1e-2), (torch.bfloat16, 5e-2)],
 )
 def test_dtypes(device, dtype, tolerance):
-    check(
-        device, (2, 8, 9, 17), (8, 8, 3, 3), padding=1, stride=2, dtype=dtype, tolerance=tolerance
-    )
+    options = {"padding": 1, "stride": 2, "dtype": dtype, "tolerance": tolerance}
+    check(device, (2, 8, 9, 17), (8, 8, 3, 3), **options)
 
 
-@pytest.mark.parametrize("geometry", [{}, {"stride": 2, "dilation": 2, "padding": 1}], ids=str)
+@pytest.mark.parametrize("geometry", [{}, {"stride": 2, "dilation": 2}], ids=str)
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 def test_channels_of_one_filter_each(device, geometry, memory_format):
-    check(
-        device, (3, 6, 17, 19), (6, 1, 3, 3), groups=6, memory_format=memory_format,
-        **{"padding": 1, **geometry},
-    )  # fmt: skip
-    check(
-        device, (3, 6, 9, 7), (6, 2, 3, 3), groups=6, transposed=True,
-        memory_format=memory_format, **{"padding": 1, **geometry},
-    )  # fmt: skip
+    options = {"groups": 6, "padding": 1, "memory_format": memory_format, **geometry}
+    check(device, (3, 6, 17, 19), (6, 1, 3, 3), **options)
+    check(device, (3, 6, 9, 7), (6, 2, 3, 3), transposed=True, **options)
 
 
 @pytest.mark.parametrize("geometry", [{}, {"stride": 2}], ids=str)
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 def test_several_tiles_of_filters_and_positions(device, geometry, memory_format):
-    check(
-        device, (2, 40, 13, 11), (70, 40, 3, 3), padding=1, memory_format=memory_format,
-        tolerance=5e-4, **geometry,
-    )  # fmt: skip
-
-
-def test_channels_last(device):
-    check(device, (2, 8, 9, 17), (12, 8, 3, 3), padding=1, memory_format=torch.channels_last)
-    x = torch.randn(2, 8, 9, 17).to(device).to(memory_format=torch.channels_last)
-    y = torch.ops.aten.convolution(
-        x, torch.randn(12, 8, 3, 3).to(device), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1
-    )
-    assert y.is_contiguous(memory_format=torch.channels_last)
+    options = {"padding": 1, "memory_format": memory_format, "tolerance": 5e-4, **geometry}
+    check(device, (2, 40, 13, 11), (70, 40, 3, 3), **options)
 
 
 @pytest.mark.parametrize("transposed", [False, True])
@@ -188,52 +156,42 @@ def test_layouts_of_results_are_those_of_cpu(device, dimensions, last, transpose
 
 
 def test_strided_input(device):
-    x, weight = torch.randn(2, 8, 20, 40), torch.randn(5, 4, 3, 3)
-    there = x.to(device)
-    expected = torch.conv2d(x[:, ::2, 1::2, ::2], weight, padding=1)
-    actual = torch.conv2d(there[:, ::2, 1::2, ::2], weight.to(device), padding=1)
-    torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-3)
+    def run(x, weight):
+        return torch.conv2d(x[:, ::2, 1::2, ::2], weight, padding=1)
+
+    compare(device, run, torch.randn(2, 8, 20, 40), torch.randn(5, 4, 3, 3), rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_single_filter_that_was_cut_out_of_others(device, stride):
     # Contiguous, and the stride of its first dimension says nothing.
-    weight = torch.randn(4, 6, 3, 3).to(device)[:1, :2]
-    assert weight.is_contiguous()
-    assert weight.stride(0) == 54
-    x = torch.randn(2, 2, 8, 8)
-    expected = torch.conv2d(x, weight.cpu(), stride=stride)
-    actual = torch.conv2d(x.to(device), weight, stride=stride)
-    torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-4)
-    expected = torch.conv_transpose2d(x[:, :1], weight.cpu(), stride=stride)
-    actual = torch.conv_transpose2d(x[:, :1].to(device), weight, stride=stride)
-    torch.testing.assert_close(actual.cpu(), expected, rtol=1e-4, atol=1e-4)
+    def run(x, others):
+        weight = others[:1, :2]
+        assert weight.is_contiguous()
+        assert weight.stride(0) == 54
+        upwards = torch.conv_transpose2d(x[:, :1], weight, stride=stride)
+        return torch.conv2d(x, weight, stride=stride), upwards
+
+    compare(
+        device, run, torch.randn(2, 2, 8, 8), torch.randn(4, 6, 3, 3), rtol=1e-4, atol=1e-4
+    )  # fmt: skip
 
 
 def test_only_what_the_mask_asks_for(device):
-    x, weight = torch.randn(2, 3, 8, 8), torch.randn(4, 3, 3, 3)
-    gradient = torch.randn(2, 4, 6, 6)
-    options = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1, [False, True, False])
-    expected = torch.ops.aten.convolution_backward(gradient, x, weight, None, *options)
-    actual = torch.ops.aten.convolution_backward(
-        gradient.to(device), x.to(device), weight.to(device), None, *options
-    )
-    assert actual[0] is None
-    assert actual[2] is None
-    torch.testing.assert_close(actual[1].cpu(), expected[1], rtol=1e-4, atol=1e-3)
+    def run(gradient, x, weight):
+        options = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1, [False, True, False])
+        return torch.ops.aten.convolution_backward(gradient, x, weight, None, *options)
+
+    sizes = (2, 4, 6, 6), (2, 3, 8, 8), (4, 3, 3, 3)
+    compare(device, run, *(torch.randn(s) for s in sizes), rtol=1e-4, atol=1e-3)
 
 
 def test_results_repeat(device):
     x, weight = torch.randn(4, 16, 20, 20).to(device), torch.randn(16, 16, 3, 3).to(device)
-    assert torch.equal(
-        torch.conv2d(x, weight, padding=1).cpu(), torch.conv2d(x, weight, padding=1).cpu()
-    )
+    once, again = (torch.conv2d(x, weight, padding=1).cpu() for _ in range(2))
+    assert torch.equal(once, again)
 
 
 def test_wrong_channels_raise_what_cpu_raises(device):
-    x, weight = torch.randn(1, 3, 8, 8), torch.randn(4, 5, 3, 3)
-    with pytest.raises(RuntimeError) as expected:
-        torch.conv2d(x, weight)
-    with pytest.raises(RuntimeError) as actual:
-        torch.conv2d(x.to(device), weight.to(device))
-    assert str(actual.value) == str(expected.value)
+    arguments = torch.randn(1, 3, 8, 8), torch.randn(4, 5, 3, 3)
+    assert_raises_as_on_cpu(device, torch.conv2d, *arguments)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 import pytest
 import torch
 
 from tests.device_kernels.images.test_convolution import check
+from tests.device_kernels.launches import is_processor, launched, timed_launches
+from tests.device_kernels.on_device import compare
 from torch_outboard import _C
 
 PLANES = {"pack_planes", "pack_weights", "plane_tiles"}
@@ -99,18 +100,13 @@ def test_more_images_than_are_packed_at_a_time(device):
 
 
 def test_expanded_gradient(device):
-    x, weight = torch.randn(4, 5, 20, 21), torch.randn(8, 5, 3, 3)
-    options = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, False])
-    gradient = torch.randn(4, 8, 1, 1)
-    expected = torch.ops.aten.convolution_backward(
-        gradient.expand(4, 8, 20, 21), x, weight, None, *options
-    )
-    there = gradient.to(device).expand(4, 8, 20, 21)
-    actual = torch.ops.aten.convolution_backward(
-        there, x.to(device), weight.to(device), None, *options
-    )
-    for one, other in zip(actual[:2], expected[:2], strict=True):
-        torch.testing.assert_close(one.cpu(), other, rtol=3e-4, atol=1e-3)
+    def run(gradient, x, weight):
+        options = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, False])
+        expanded = gradient.expand(4, 8, 20, 21)
+        return torch.ops.aten.convolution_backward(expanded, x, weight, None, *options)
+
+    sizes = (4, 8, 1, 1), (4, 5, 20, 21), (8, 5, 3, 3)
+    compare(device, run, *(torch.randn(s) for s in sizes), rtol=3e-4, atol=1e-3)
 
 
 def test_infinite_places_reach_their_neighbours_alone(device):
@@ -136,31 +132,13 @@ def test_memory_of_others_stays_as_it_is(device):
     assert all(bool((block == 7).all()) for block in blocks)
 
 
-@pytest.fixture
-def timed() -> Iterator[None]:
-    _C.take_launch_times()
-    _C.time_launches(True)
-    yield
-    _C.time_launches(False)
-    _C.take_launch_times()
-
-
-def launches(device: torch.device) -> list[str]:
-    torch.get_device_module(device).synchronize(device)
-    return [row[0] for row in _C.take_launch_times()]
-
-
-def launched(device: torch.device) -> set[str]:
-    return set(launches(device))
-
-
 @pytest.mark.usefixtures("timed")
 def test_kernels_that_run(device):
     """Processors take planes for maps that fill their vectors, GPUs and whole numbers never."""
     x = torch.randn(4, 4, 40, 40, device=device)
     weight = torch.randn(70, 4, 3, 3, device=device)
     launched(device)
-    processor = _C.device_properties(device.index).kind == "cpu"
+    processor = is_processor(device)
 
     y = torch.conv2d(x, weight, padding=1)
     assert launched(device) >= PLANES if processor else "plane_tiles" not in launched(device)
@@ -176,15 +154,15 @@ def test_kernels_that_run(device):
 @pytest.mark.parametrize("kernel", [3, 5])  # of which the first one goes by Winograd's algorithm
 @pytest.mark.usefixtures("timed")
 def test_a_gradient_is_packed_once(device, kernel):
-    if _C.device_properties(device.index).kind != "cpu":
+    if not is_processor(device):
         pytest.skip("planes are for processors")
     tensors = (*torch.randn(2, 2, 32, 40, 40), torch.randn(32, 32, kernel, kernel))
     padding = kernel // 2
     options = ([1, 1], [padding] * 2, [1, 1], False, [0, 0], 1, [True, True, False])
     gradient, x, weight = (tensor.to(device) for tensor in tensors)
-    launches(device)
+    timed_launches(device)
     results = torch.ops.aten.convolution_backward(gradient, x, weight, None, *options)
-    assert launches(device).count("pack_planes") == 2  # the gradient, and the input
+    assert timed_launches(device).count("pack_planes") == 2  # the gradient, and the input
     expected = torch.ops.aten.convolution_backward(*tensors, None, *options)
     for result, of_cpu in zip(results[:2], expected[:2], strict=True):
         torch.testing.assert_close(result.cpu(), of_cpu, rtol=1e-4, atol=2e-3)

@@ -7,10 +7,9 @@ import torch
 from torch.nn.functional import conv2d
 
 from tests.device_kernels.images.test_convolution import check
-from tests.device_kernels.images.test_plane_convolution import launched, timed
-from torch_outboard import _C
+from tests.device_kernels.launches import is_processor, launched
+from tests.device_kernels.on_device import compare
 
-__all__ = ["timed"]
 WINOGRAD = {"winograd_weights", "winograd_places", "winograd_tiles"}
 GRADIENTS = {"winograd_places", "winograd_gradients", "winograd_kernels"}
 # Images, channels, filters, height and width, options.
@@ -36,7 +35,7 @@ def test_cases(device, case, bias):
     shape = (images, channels * groups, *sizes)
     launched(device)
     check(device, shape, (filters, channels, 3, 3), bias=bias, tolerance=1e-3, **options)
-    processor = _C.device_properties(device.index).kind == "cpu"
+    processor = is_processor(device)
     kernels = launched(device)
     assert kernels >= WINOGRAD if processor else "winograd_tiles" not in kernels
     assert kernels >= GRADIENTS if processor and groups == 1 else not kernels & GRADIENTS - WINOGRAD
@@ -137,20 +136,11 @@ def test_infinite_places_reach_their_neighbours_alone(device):
 
 
 def test_views_of_images(device):
-    """Rows with gaps, and an output whose channels are not neighbours."""
-    x, weight = torch.randn(3, 40, 24, 30), torch.randn(36, 36, 3, 3)
-    view = x[:, 2:38, 1:21, 3:27]
-    there = x.to(device)[:, 2:38, 1:21, 3:27]
-    torch.testing.assert_close(
-        conv2d(there, weight.to(device), padding=1).cpu(),
-        conv2d(view, weight, padding=1),
-        rtol=1e-4,
-        atol=1e-3,
-    )
-    expanded = torch.randn(1, 36, 20, 24).expand(4, 36, 20, 24)
-    torch.testing.assert_close(
-        conv2d(expanded[:1].to(device).expand(4, 36, 20, 24), weight.to(device)).cpu(),
-        conv2d(expanded, weight),
-        rtol=1e-4,
-        atol=1e-3,
-    )
+    """Rows with gaps, and images that are one and the same."""
+
+    def run(x, one, weight):
+        view = x[:, 2:38, 1:21, 3:27]
+        return conv2d(view, weight, padding=1), conv2d(one.expand(4, 36, 20, 24), weight)
+
+    sizes = (3, 40, 24, 30), (1, 36, 20, 24), (36, 36, 3, 3)
+    compare(device, run, *(torch.randn(s) for s in sizes), rtol=1e-4, atol=1e-3)

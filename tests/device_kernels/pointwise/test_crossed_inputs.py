@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import run_python
+from tests.device_kernels.processes import run_program
 
-ROOT = Path(__file__).resolve().parents[3]
+pytestmark = pytest.mark.by_turns(2)
 
 PRELUDE = """
 import itertools
@@ -16,9 +16,6 @@ import torch
 from tests.device_kernels import gpu_driver
 
 gpu_driver.use()
-import torch_outboard
-
-torch_outboard.ways.set_way("device")
 torch.manual_seed(0)
 
 
@@ -64,13 +61,7 @@ compare(lambda x: x.t().contiguous(), torch.randn(2000, 3))
 
 
 def run(code: str, cache: Path) -> None:
-    run_python(
-        PRELUDE + code,
-        timeout=600,
-        PYTHONPATH=str(ROOT),
-        OUTBOARD_DRIVER="ocl",
-        OUTBOARD_CACHE_DIR=str(cache),
-    )
+    run_program(PRELUDE + code, timeout=600, OUTBOARD_DRIVER="ocl", OUTBOARD_CACHE_DIR=str(cache))
 
 
 @pytest.mark.parametrize(

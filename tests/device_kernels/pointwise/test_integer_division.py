@@ -68,10 +68,15 @@ def test_numbers_are_refused_at_the_call(device):
     assert (x.float() // 0).tolist() == [float("inf")] * 4
 
 
-def test_device_goes_on_after_a_division(device):
-    x = torch.arange(1, 5, device=device)
-    assert raises(torch.floor_divide, x, x - 1)
-    assert (x // 2).tolist() == [0, 1, 1, 2]
+def test_the_least_number_by_minus_one(device):
+    """Which on processors ends a process; the device goes on after it and after zeros."""
+    for dtype in DTYPES:
+        x = torch.full((19,), torch.iinfo(dtype).min, dtype=dtype, device=device)
+        for function in (torch.floor_divide, torch.remainder, torch.fmod):
+            assert function(x, torch.zeros_like(x) - 1).shape == x.shape
+            assert raises(function, x, torch.zeros_like(x))
+            torch.accelerator.synchronize()
+    assert (torch.arange(1, 5, device=device) // 2).tolist() == [0, 1, 1, 2]
 
 
 def test_matrices_that_cross(device):

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from tests.device_kernels.conftest import ways_of
 from tests.device_kernels.launches import launches
 from tests.device_kernels.on_device import assert_as_on_cpu, compare
-from torch_outboard import _C, fallback
+from torch_outboard import _C
 
 Tensors = list[torch.Tensor]
 
@@ -130,44 +129,6 @@ def test_norms_and_scales_of_what_is_not_finite(device, wrong):
     compare(device, run, *x, support=support, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("found", [0.0, 1.0])
-@pytest.mark.parametrize("scale", [None, 4.0])
-@pytest.mark.parametrize(
-    ("make", "settings"),
-    [
-        (torch.optim.AdamW, {}),
-        (torch.optim.Adam, {"amsgrad": True, "maximize": True, "weight_decay": 0.1}),
-        (torch.optim.SGD, {"momentum": 0.9, "weight_decay": 0.1}),
-        (torch.optim.Adagrad, {}),
-    ],
-)
-def test_fused_with_a_scaler(device, make, settings, scale, found):
-    """As torch.amp.GradScaler calls them: with gradients to divide, in a step that may be none."""
-    torch.manual_seed(0)
-    sizes = [(1,), (7, 5), (300,), (3, 4, 5)]
-    starts, gradients = ([torch.randn(s) for s in sizes] for _ in range(2))
-
-    def run(where: torch.device | str) -> list[Any]:
-        parameters = [torch.nn.Parameter(x.clone().to(where)) for x in starts]
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient.clone().to(where)
-        optimizer: Any = make(parameters, lr=0.1, fused=True, **settings)
-        for step in range(3):
-            if step > 0:
-                optimizer.grad_scale = None if scale is None else torch.tensor(scale).to(where)
-                optimizer.found_inf = torch.tensor(found).to(where)
-            optimizer.step()
-        state = [value for p in parameters for value in optimizer.state[p].values()]
-        return [*parameters, *(p.grad for p in parameters), *state]
-
-    with fallback.report() as report:
-        tested = run(device)
-    ways = {op: way for op, way in ways_of(report).items() if "_fused_" in op}
-    assert set(ways.values()) == {"device"}, ways
-    for ours, theirs in zip(tested, run("cpu"), strict=True):
-        torch.testing.assert_close(ours.detach().cpu(), theirs.detach())
-
-
 def adamw(x: list[Tensors]) -> object:
     steps = x[4]
     settings = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.1, "eps": 1e-8}
@@ -200,6 +161,13 @@ def test_few_launches(device, function, at_most):
     assert counts["many"] <= at_most, counts
 
 
+def with_gradients(device: torch.device) -> list[torch.nn.Parameter]:
+    parameters = [torch.nn.Parameter(torch.ones(1 + 3 * k, device=device)) for k in range(MANY)]
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    return parameters
+
+
 @pytest.mark.parametrize(
     ("make", "settings", "at_most"),
     [
@@ -212,9 +180,7 @@ def test_few_launches(device, function, at_most):
 )
 def test_few_launches_of_a_step(device, make, settings, at_most):
     """By default optimizers take lists, as on CUDA."""
-    parameters = [torch.nn.Parameter(torch.ones(1 + 3 * k, device=device)) for k in range(MANY)]
-    for parameter in parameters:
-        parameter.grad = torch.ones_like(parameter)
+    parameters = with_gradients(device)
     optimizer = make(parameters, lr=0.1, **settings)
     optimizer.step()
     assert launches(device, optimizer.step).total() <= at_most
@@ -223,29 +189,9 @@ def test_few_launches_of_a_step(device, make, settings, at_most):
 @pytest.mark.parametrize("order", [2.0, float("inf")])
 def test_few_launches_of_clipping(device, order):
     """Norms, which are stacked, and one factor for all gradients."""
-    parameters = [torch.nn.Parameter(torch.ones(1 + 3 * k, device=device)) for k in range(MANY)]
-    for parameter in parameters:
-        parameter.grad = torch.ones_like(parameter)
+    parameters = with_gradients(device)
     clip = partial(torch.nn.utils.clip_grad_norm_, parameters, 1.0, norm_type=order)
     assert launches(device, clip).total() <= 14
-
-
-@pytest.mark.parametrize(
-    "dtype", [torch.float32, torch.bool, torch.complex128, torch.int16], ids=str
-)
-def test_joins(device, dtype):
-    """Along any dimension, of parts of any layout, and into parts of other tensors."""
-
-    def run(*x: torch.Tensor) -> list[torch.Tensor]:
-        halves = [part for tensor in x for part in tensor.chunk(2, -1)]
-        transposed = [tensor.mT for tensor in x]
-        out = torch.zeros(40, 6, dtype=x[0].dtype, device=x[0].device)
-        torch.cat(list(x), out=out[: sum(map(len, x))])
-        stacked = torch.stack([tensor[0] for tensor in x], 1)
-        return [torch.cat(x), torch.cat(halves), torch.cat(transposed, 1), stacked, out]
-
-    x = [(torch.randn(n, 6) * 3).to(dtype) for n in (1, 9, 4, 13)]
-    assert_as_on_cpu(device, run, *x)
 
 
 def test_a_long_list_takes_one_program(device):

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support import run_python
+from tests.device_kernels.processes import run_program
 
 ROOT = Path(__file__).resolve().parents[3]
 CODE = """
 import torch
-import torch_outboard
 from tests.device_kernels import gpu_driver
 
 gpu_driver.use()
-torch_outboard.ways.set_way("device")
 x = torch.randn(5, device="ocl")
 torch.nn.functional.leaky_relu(x, 0.1)
 torch.ocl.synchronize()
@@ -22,14 +20,8 @@ print(next(text for text in gpu_driver.sources if "ob_result0" in text))
 
 
 def test_the_document_shows_the_program(tmp_path):
-    out = run_python(
-        CODE, PYTHONPATH=str(ROOT), OUTBOARD_DRIVER="ocl", OUTBOARD_CACHE_DIR=str(tmp_path)
-    )
-    made = out.partition("#define OB_INDEX")
-    shown = (
-        (ROOT / "docs/kernels.md")
-        .read_text()
-        .partition("```c\n#define OB_INDEX")[2]
-        .partition("```")[0]
-    )
-    assert made[2].strip() == shown.strip()
+    out = run_program(CODE, OUTBOARD_DRIVER="ocl", OUTBOARD_CACHE_DIR=str(tmp_path))
+    made = out.partition("#define OB_INDEX")[2]
+    page = (ROOT / "docs/kernels.md").read_text()
+    shown = page.partition("```c\n#define OB_INDEX")[2].partition("```")[0]
+    assert made.strip() == shown.strip()

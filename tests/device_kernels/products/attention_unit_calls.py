@@ -17,6 +17,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import torch_outboard  # noqa: F401
 from tests.device_kernels import gpu_driver
+from tests.device_kernels.on_device import with_strides
 from torch_outboard.drivers.contract import Feature
 
 HALVES = (torch.float16, torch.bfloat16)
@@ -93,12 +94,11 @@ def results(
 
 
 def on_device(tensor: torch.Tensor) -> torch.Tensor:
-    """With the same strides."""
+    """With the same strides, also where they are 0."""
     if 0 in tensor.stride():
         first = tensor[..., :1].clone(memory_format=torch.contiguous_format)
         return first.to("ocl").expand(tensor.shape)
-    moved = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="ocl")
-    return moved.copy_(tensor)
+    return with_strides(tensor, "ocl")
 
 
 def differences(call: Call, dtype: torch.dtype) -> Iterator[tuple[str, float]]:

@@ -14,6 +14,7 @@ import torch
 from torch.nn import functional
 
 import torch_outboard  # noqa: F401
+from tests.device_kernels.on_device import with_strides
 from torch_outboard.drivers.contract import Feature
 
 HALVES = (torch.float16, torch.bfloat16)
@@ -92,12 +93,7 @@ def error_of(function: Function, tensors: list[torch.Tensor], dtype: torch.dtype
     """The largest difference from float32 on CPU of the same values, by the results' size."""
     rounded = [x.to(dtype) for x in tensors]
     expected = function(*(x.float() for x in rounded)).double()
-    # Strides survive.
-    on_device = [
-        torch.empty_strided(x.shape, x.stride(), dtype=dtype, device="ocl").copy_(x)
-        for x in rounded
-    ]
-    actual = function(*on_device).cpu().double()
+    actual = function(*(with_strides(x, "ocl") for x in rounded)).cpu().double()
     return float((actual - expected).abs().max() / expected.abs().max())
 
 

@@ -40,14 +40,8 @@ def operands_of(sizes, keys, dtype=torch.float32):
     return [query, key, value], torch.randn(sizes, dtype=dtype)
 
 
-def test_causal(device):
-    torch.manual_seed(0)
-    check(device, *operands_of((2, 2, 70, 20), 70), is_causal=True)
-
-
 def test_bfloat16(device):
     """Nearer to the result in float64 than CPU's kernel, which rounds probabilities."""
-    torch.manual_seed(0)
     operands, gradient = operands_of((2, 2, 70, 20), 70, torch.bfloat16)
     exact = results("cpu", [t.double() for t in operands], gradient.double(), is_causal=True)
     known = results("cpu", operands, gradient, is_causal=True)
@@ -56,15 +50,13 @@ def test_bfloat16(device):
         assert (got - want).abs().max() <= 1.1 * (cpu - want).abs().max()
 
 
-@pytest.mark.parametrize("keys", [30, 150])
-def test_causal_with_other_numbers_of_keys(device, keys):
-    torch.manual_seed(0)
+@pytest.mark.parametrize("keys", [70, 30, 150])
+def test_causal(device, keys):
     check(device, *operands_of((1, 2, 70, 20), keys), is_causal=True, scale=0.3)
 
 
-@pytest.mark.parametrize("sizes", [(90,), (2, 1, 1, 90), (1, 3, 70, 90), (70, 1)])
+@pytest.mark.parametrize("sizes", [(2, 1, 1, 90), (90,), (1, 3, 70, 90), (70, 1)])
 def test_masks_of_any_shape(device, sizes):
-    torch.manual_seed(0)
     operands, gradient = operands_of((2, 3, 70, 20), 90)
     mask = torch.randn(sizes)
     if mask.dim() == 1:
@@ -73,7 +65,6 @@ def test_masks_of_any_shape(device, sizes):
 
 
 def test_rows_without_keys(device):
-    torch.manual_seed(0)
     operands, gradient = operands_of((1, 2, 9, 20), 70)
     mask = torch.rand(2, 9, 70) > 0.4
     mask[0, 3] = False
@@ -81,7 +72,6 @@ def test_rows_without_keys(device):
 
 
 def test_grouped_queries(device):
-    torch.manual_seed(0)
     query = torch.randn(2, 6, 33, 20)
     key, value = (torch.randn(2, 2, 40, 20) for _ in range(2))
     gradient = torch.randn(2, 6, 33, 20)
@@ -97,16 +87,7 @@ def test_grouped_queries(device):
 )
 def test_sizes_around_tiles(device, size, queries, keys):
     """Heads of several tiles, of less than a vector, and of one more than a chunk."""
-    torch.manual_seed(0)
     check(device, *operands_of((1, 2, queries, size), keys))
-
-
-@pytest.mark.slow  # test_gradcheck.py asks one entry of every family
-def test_gradcheck(device):
-    torch.manual_seed(0)
-    operands, _ = operands_of((1, 1, 3, 4), 3, torch.float64)
-    leaves = [t.to(device).detach().requires_grad_() for t in operands]
-    assert torch.autograd.gradcheck(scaled_dot_product_attention, leaves)
 
 
 def test_no_matrix_of_scores(device):

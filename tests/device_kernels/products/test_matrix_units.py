@@ -4,14 +4,9 @@ are none.
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 
-from tests.support import run_python
-
-ROOT = Path(__file__).parents[3]
+from tests.device_kernels.processes import run_program
 
 
 # Emulations of all calls take minutes; the step leaves out most.
@@ -32,8 +27,8 @@ def test_values(module, units, step, tmp_path):
 
         sys.exit({module}.main() > 0)
     """
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     # Programs from the cache on disk would not be seen as compiled.
-    environment = {"PYTHONPATH": path, "OUTBOARD_CACHE_DIR": str(tmp_path)}
-    printed = run_python(program, units, str(step), timeout=600, **environment)
+    printed = run_program(
+        program, units, str(step), timeout=600, OUTBOARD_CACHE_DIR=str(tmp_path)
+    )  # fmt: skip
     assert printed.strip().endswith("0 wrong")

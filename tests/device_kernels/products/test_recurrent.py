@@ -35,7 +35,6 @@ def run(layer, sequence):
     [(20, True, torch.float32), (3, False, torch.float64)],
 )
 def test_training(device, kind, hidden, bias, dtype):
-    torch.manual_seed(0)
     layer = kind(6, hidden, num_layers=2, bias=bias, dtype=dtype)
     sequence = torch.randn(5, 4, 6, dtype=dtype)
     expected = run(layer, sequence)
@@ -49,27 +48,31 @@ def test_training(device, kind, hidden, bias, dtype):
     assert {taken[op] for op in CELLS[kind]} == {"device"}
 
 
+def gradients_by_ways(layer, sequence, ways_taken):
+    """Gradients of a layer, for each pair of the way forward and the way backward."""
+    found = []
+    for forward, backward in ways_taken:
+        with ways.way(forward):
+            total = layer(sequence)[0].float().square().sum()
+        with ways.way(backward):
+            found.append(torch.autograd.grad(total, [sequence, *layer.parameters()]))
+    return found
+
+
 @pytest.mark.parametrize("kind", CELLS)
 def test_workspaces_fit_those_of_composed_cells(device, kind):
     """A forward the one way and its backward the other."""
-    torch.manual_seed(0)
     layer = kind(6, 20, dtype=torch.bfloat16).to(device)
     sequence = torch.randn(3, 4, 6, dtype=torch.bfloat16).to(device).requires_grad_()
-    gradients = []
-    for forward, backward in (("device", "host"), ("host", "device"), ("device", "device")):
-        # Else layers of LSTM are not composed.
-        with ways.way(forward), torch.backends.mkldnn.flags(enabled=False):
-            total = layer(sequence)[0].float().square().sum()
-        with ways.way(backward):
-            gradients.append(torch.autograd.grad(total, [sequence, *layer.parameters()]))
-    for mixed in gradients[:2]:
-        for got, want in zip(mixed, gradients[2], strict=True):
-            assert_close(got, want, rtol=0.05, atol=0.02)
+    taken = (("device", "host"), ("host", "device"), ("device", "device"))
+    with torch.backends.mkldnn.flags(enabled=False):  # else layers of LSTM are not composed
+        *mixed, same = gradients_by_ways(layer, sequence, taken)
+    for gradients in mixed:
+        assert_close(gradients, same, rtol=0.05, atol=0.02)
 
 
 @pytest.mark.parametrize("kind", CELLS)
 def test_gradcheck(device, kind):
-    torch.manual_seed(0)
     layer = kind(3, 4, dtype=torch.float64).to(device)
     sequence = torch.randn(2, 2, 3, dtype=torch.float64).to(device).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: layer(x)[0], [sequence])
@@ -113,15 +116,8 @@ def test_rows_for_all_processors(device, request, enough):
 def check_layers(
     device, steps, batch, inputs, hidden, bias=True, bidirectional=False, batch_first=False
 ):
-    torch.manual_seed(0)
-    layer = torch.nn.LSTM(
-        inputs,
-        hidden,
-        num_layers=2,
-        bias=bias,
-        bidirectional=bidirectional,
-        batch_first=batch_first,
-    )
+    options = {"bias": bias, "bidirectional": bidirectional, "batch_first": batch_first}
+    layer = torch.nn.LSTM(inputs, hidden, num_layers=2, **options)
     sequence = torch.randn(steps, batch, inputs)
     actual = run_layer(copy.deepcopy(layer).to(device), sequence.to(device))
     for want, got in zip(run_layer(layer, sequence), actual, strict=True):
@@ -144,7 +140,6 @@ def run_layer(layer, sequence):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
 def test_layers_of_other_dtypes(device, by_steps, dtype):
-    torch.manual_seed(0)
     layer = torch.nn.LSTM(6, 20, dtype=dtype)
     sequence = torch.randn(5, 4, 6, dtype=dtype)
     actual = run_layer(copy.deepcopy(layer).to(device), sequence.to(device))
@@ -163,7 +158,6 @@ def test_gradients_of_one_result(device, by_steps, used):
         result = {"output": output, "hidden": hidden, "cells": cells}[used]
         return torch.autograd.grad(result.sin().sum(), [x, *layer.parameters()])
 
-    torch.manual_seed(0)
     layer, sequence = torch.nn.LSTM(6, 8), torch.randn(5, 4, 6)
     actual = gradient(copy.deepcopy(layer).to(device), sequence.to(device))
     for want, got in zip(gradient(layer, sequence), actual, strict=True):
@@ -172,7 +166,6 @@ def test_gradients_of_one_result(device, by_steps, used):
 
 @pytest.mark.slow
 def test_second_derivatives_of_layers(device, by_steps):
-    torch.manual_seed(0)
     layer = torch.nn.LSTM(3, 4, dtype=torch.float64).to(device)
     sequence = torch.randn(2, 2, 3, dtype=torch.float64).to(device).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: layer(x)[0], [sequence])
@@ -191,18 +184,12 @@ def test_a_backward_goes_the_way_of_its_forward(device, shares_memory):
     """Workspaces differ."""
     if not (shares_memory and torch.backends.mkldnn.is_available()):
         pytest.skip("there is one way only")
-    torch.manual_seed(0)
     layer = torch.nn.LSTM(6, 20).to(device)
     sequence = torch.randn(5, 4, 6, device=device, requires_grad=True)
-    gradients = []
-    for forward, backward in (("device", "host"), ("host", "device"), ("host", "host")):
-        with ways.way(forward):
-            total = layer(sequence)[0].square().sum()
-        with ways.way(backward):
-            gradients.append(torch.autograd.grad(total, [sequence, *layer.parameters()]))
-    for mixed in gradients[:2]:
-        for got, want in zip(mixed, gradients[2], strict=True):
-            assert_close(got, want, rtol=1e-4, atol=1e-5)
+    taken = (("device", "host"), ("host", "device"), ("host", "host"))
+    *mixed, same = gradients_by_ways(layer, sequence, taken)
+    for gradients in mixed:
+        assert_close(gradients, same, rtol=1e-4, atol=1e-5)
 
 
 def test_a_kernel_of_a_user_serves_layers(device):

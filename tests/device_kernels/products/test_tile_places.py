@@ -7,11 +7,10 @@ import itertools
 import pytest
 import torch
 
-from tests.device_kernels.images.test_plane_convolution import launched, timed
-from tests.device_kernels.products.test_matrix_product import on_device, values
-from torch_outboard import _C
+from tests.device_kernels.launches import is_processor, launched
+from tests.device_kernels.on_device import with_strides
+from tests.device_kernels.products.test_matrix_product import values
 
-__all__ = ["timed"]
 PACKING = {"pack_left", "pack_right"}
 # Tiles have 12 rows and 32 columns, or 5 and 16. Full ones, one line more or less, and a few.
 SIZES = [(60, 40, 96), (61, 40, 97), (59, 33, 127), (13, 90, 33), (12, 1000, 32), (120, 4, 160)]
@@ -22,8 +21,8 @@ def packed(device: torch.device, left: torch.Tensor, right: torch.Tensor) -> set
     size = (*left.shape[:-1], right.shape[-1])
     added = values(*size, dtype=left.dtype)
     function = torch.baddbmm if len(size) == 3 else torch.addmm
-    a, b = on_device(left, device), on_device(right, device)
-    out = on_device(added, device)
+    a, b = with_strides(left, device), with_strides(right, device)
+    out = with_strides(added, device)
     launched(device)
     result = function(out, a, b)
     kernels = launched(device)
@@ -35,10 +34,6 @@ def packed(device: torch.device, left: torch.Tensor, right: torch.Tensor) -> set
     getattr(out, function.__name__ + "_")(a, b)
     torch.testing.assert_close(out, result, rtol=0, atol=0)
     return kernels & PACKING
-
-
-def is_processor(device: torch.device) -> bool:
-    return _C.device_properties(device.index).kind == "cpu"
 
 
 def on_processor(device: torch.device, expected: set[str]) -> set[str]:

@@ -1,22 +1,20 @@
 """A compiler that refuses everything is noticed at the first use of the device.
 
 Where `auto` begins on the host, it is noticed at the first call that the device would get.
+`python -m torch_outboard doctor` builds and runs a kernel on every device that runs code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from tests.support import run_python
+from tests.device_kernels.processes import run_program, try_program
+from torch_outboard import _C
 
-ROOT = Path(__file__).parents[3]
 PRELUDE = """
-    import sys, warnings
-
-    sys.path.insert(0, sys.argv[1])
+    import warnings
     import torch, torch_outboard
     from tests.device_kernels import refusing_driver
     from torch_outboard import _C, fallback, ways
@@ -46,7 +44,7 @@ MEMORIES = {"shared": "shared", "handles": "copied"}
 def run(body: str, **environment: str) -> str:
     settings = {"OUTBOARD_WAY": "auto", "OUTBOARD_CACHE_DIR": ""}
     settings |= {"OUTBOARD_FALLBACK_COPIED": "allow", **environment}
-    return run_python(PRELUDE + body, str(ROOT), **settings)
+    return run_program(PRELUDE + body, **settings)
 
 
 @pytest.fixture
@@ -145,9 +143,33 @@ def test_a_kernel_of_the_users_says_by_itself_that_it_does_not_compile():
 
 
 def test_a_compiler_that_works_is_asked_once(device):
-    from torch_outboard import _C
-
     assert _C.compiler_failure(device.index) is None
     built, loaded, _ = _C.program_counts()
     assert _C.compiler_failure(device.index) is None
     assert _C.program_counts()[:2] == (built, loaded)
+
+
+DOCTOR = """
+    from torch_outboard.commands.main import main
+
+    if sys.argv[1:]:
+        from tests.device_kernels import refusing_driver
+        refusing_driver.use()
+    sys.exit(main(["doctor"]))
+"""
+
+
+@pytest.mark.parametrize("way", ["auto", "device"])
+def test_the_doctor_runs_a_kernel(way):
+    printed = run_program(DOCTOR, OUTBOARD_WAY=way)
+    assert printed.count("build and run a kernel") == printed.count("  PASS") // 5 > 0
+    assert "FAIL" not in printed
+
+
+@pytest.mark.parametrize("way", ["auto", "device", "host"])
+def test_the_doctor_tells_of_a_compiler_that_refuses_everything(way):
+    result = try_program(DOCTOR, "refuse", OUTBOARD_WAY=way)
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert result.stdout.count("  PASS") == 4
+    assert result.stdout.count("  FAIL") == 1
+    assert "cannot build and run a kernel: a kernel does not compile" in result.stdout

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import torch
 
 import torch_outboard
-from tests.support import run_python
+from tests.device_kernels.processes import run_program
+from tests.support import in_threads
 from torch_outboard import Launch
 
 Scale = Callable[[torch.Tensor, int], torch.Tensor]
@@ -25,7 +24,6 @@ __kernel void scale(OB_PARAMETERS) {
 }
 """
 THREADS = 6
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @contextmanager
@@ -41,31 +39,12 @@ def scale_operator() -> Iterator[Scale]:
             yield torch.ops.outboard_tables.scale
 
 
-def at_once(function: Callable[[int], object]) -> None:
-    """Calls `function` with 0, 1 ... in so many threads; raises what they raised."""
-    barrier = threading.Barrier(THREADS)
-    errors: list[Exception] = []
-
-    def run(number: int) -> None:
-        barrier.wait()
-        try:
-            function(number)
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
-
-
 def test_threads_that_make_one_variant(device: torch.device) -> None:
     x = torch.arange(5.0)
     with scale_operator() as scale:
-        at_once(lambda _: torch.testing.assert_close(scale(x.to(device), 3).cpu(), x * 3))
+        in_threads(
+            lambda _: torch.testing.assert_close(scale(x.to(device), 3).cpu(), x * 3), THREADS
+        )
 
 
 def test_threads_that_make_many_variants(device: torch.device) -> None:
@@ -76,7 +55,7 @@ def test_threads_that_make_many_variants(device: torch.device) -> None:
             assert torch.equal(scale(x.to(device), by).cpu(), x * by)
 
     with scale_operator() as scale:
-        at_once(check)
+        in_threads(check, THREADS)
         for number in range(THREADS):
             check(number)
 
@@ -86,14 +65,16 @@ def test_one_of_threads_at_a_first_call_is_wrong(device: torch.device) -> None:
     right = torch.ones(3, device=device)
     for _ in range(8):
         with scale_operator() as scale:
-            at_once(lambda number, scale=scale: scale(-right if number == 0 else right, 3))
+            in_threads(
+                lambda number, scale=scale: scale(-right if number == 0 else right, 3), THREADS
+            )
             with pytest.raises(RuntimeError, match="a negative number in outboard_tables::scale"):
                 torch.accelerator.synchronize()
 
 
 def test_a_forked_child_does_not_wait_for_a_table() -> None:
     """A thread of the parent may be about to make a variant."""
-    printed = run_python(
+    printed = run_program(
         """
         import threading
         import torch, torch_outboard
@@ -117,6 +98,5 @@ def test_a_forked_child_does_not_wait_for_a_table() -> None:
             maker.join()
         """,
         timeout=240,
-        PYTHONPATH=str(ROOT),
     )
     assert printed.splitlines() == ["RuntimeError"] * 2

@@ -9,7 +9,7 @@ import time
 import pytest
 import torch
 
-from tests.support import run_python
+from tests.device_kernels.processes import run_program
 from torch_outboard import _C
 
 SPIN = """
@@ -26,15 +26,6 @@ __kernel void spin(OB_POINTER(int, result), uint rounds) {
 def spin(result: torch.Tensor, rounds: int) -> None:
     arguments = [("address", result.data_ptr()), ("value", struct.pack("I", rounds))]
     _C.launch_kernel(result.device.index, SPIN, "spin", "", [1], [1], arguments)
-
-
-@pytest.fixture
-def timed():
-    _C.take_launch_times()
-    _C.time_launches(True)
-    yield
-    _C.time_launches(False)
-    _C.take_launch_times()
 
 
 def check_times(times: list, before: int, after: int, rounds: list[int]) -> None:
@@ -85,22 +76,16 @@ def test_driver_that_times_events_alone() -> None:
     """Events around a launch, and their times by those of an event of the kit's."""
     code = """
         import time, torch, torch_outboard
+        from tests.device_kernels import changed_driver
         from tests.device_kernels.programs import test_launch_times as tests
         from torch_outboard import _C
-        from torch_outboard.drivers import contract, ocl
+        from torch_outboard.drivers.contract import Feature
 
-        original = contract.load(ocl.library_path())
-        table = contract.Driver.from_buffer_copy(original)
-        table.event_time = contract.FUNCTIONS["event_time"]()
+        def change(properties):
+            properties.features &= ~Feature.LAUNCH_EVENTS
 
-        def device_properties(context, device, result):
-            status = original.device_properties(context, device, result)
-            result.contents.features &= ~contract.Feature.LAUNCH_EVENTS
-            return status
-
-        kept = contract.FUNCTIONS["device_properties"](device_properties)
-        table.device_properties = kept
-        torch_outboard.use_driver(table)
+        properties = changed_driver.with_properties(change)
+        changed_driver.use(event_time=None, device_properties=properties)
         x = torch.zeros(1, dtype=torch.int32, device="ocl")
         tests.spin(x, 1)
         torch.accelerator.synchronize()
@@ -113,9 +98,5 @@ def test_driver_that_times_events_alone() -> None:
         tests.check_times(times, before, time.monotonic_ns(), rounds)
         print("checked", len(times))
     """
-    import os
-    from pathlib import Path
-
-    root = str(Path(__file__).parents[3])
-    printed = run_python(code, OUTBOARD_DRIVER="ocl", PYTHONPATH=root)
-    assert printed.splitlines()[-1] == "checked 3", os.linesep + printed
+    printed = run_program(code, OUTBOARD_DRIVER="ocl")
+    assert printed.splitlines()[-1] == "checked 3", printed

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import run_python, try_python
+from tests.device_kernels.processes import run_program, try_program
 
 pytestmark = pytest.mark.by_turns(4)
 
 PREBUILD = """
-    import sys
     from torch_outboard.commands.main import main
     sys.exit(main(["prebuild", *sys.argv[1:]]))
 """
@@ -39,7 +38,6 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {
         "OUTBOARD_CACHE_DIR": str(tmp_path / "programs"),
         "POCL_CACHE_DIR": str(tmp_path / "pocl"),
-        "OUTBOARD_WAY": "device",
         "OUTBOARD_FALLBACK_COPIED": "allow",
     }
 
@@ -47,16 +45,16 @@ def environment(tmp_path: Path) -> dict[str, str]:
 def test_operators_are_there_for_the_next_process(environment):
     """Those reductions that it uses, in the dtype that it uses."""
     operators = [f"--operator=aten::{name}" for name in ("sum", "sum.dim_IntList", "amax")]
-    built, loaded = counts(run_python(PREBUILD, *operators, **environment))
+    built, loaded = counts(run_program(PREBUILD, *operators, **environment))
     assert built >= 2
     assert loaded == 0
-    used_built, used_loaded = map(int, run_python(USE, **environment).split())
+    used_built, used_loaded = map(int, run_program(USE, **environment).split())
     assert used_loaded >= 1
     # What is compiled now is what rand and fill need, which are no reductions.
-    cold_built, _ = map(int, run_python(USE, **{**environment, "OUTBOARD_CACHE_DIR": ""}).split())
+    cold_built, _ = map(int, run_program(USE, **{**environment, "OUTBOARD_CACHE_DIR": ""}).split())
     assert used_built + used_loaded == cold_built
     assert used_built < cold_built
-    again = counts(run_python(PREBUILD, *operators, **environment))
+    again = counts(run_program(PREBUILD, *operators, **environment))
     assert again == (0, built)
 
 
@@ -68,20 +66,20 @@ def test_what_a_program_compiles_is_recorded(environment, tmp_path):
         + "\n".join(line[4:] for line in USE.splitlines())
         + "\nsys.exit(3)\n"
     )
-    result = try_python(PREBUILD, "--record", str(script), "--fast", **environment)
+    result = try_program(PREBUILD, "--record", str(script), "--fast", **environment)
     assert result.returncode == 3, result.stderr
     assert "arguments ['--fast']" in result.stdout
     built, loaded = counts(result.stdout)
     assert (built > 0, loaded) == (True, 0)
     # And the one by which the kit sees that the compiler works.
-    assert run_python(USE, **environment).split() == ["0", str(built + 1)]
+    assert run_program(USE, **environment).split() == ["0", str(built + 1)]
 
 
 def test_a_program_that_takes_the_host_way_compiles_nothing(environment, tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import torch, torch_outboard\n"
                       "torch.ones(3, device=torch_outboard.device_name()).sin()\n")  # fmt: skip
-    printed = run_python(PREBUILD, "--way", "host", "--record", str(script), **environment)
+    printed = run_program(PREBUILD, "--way", "host", "--record", str(script), **environment)
     assert counts(printed) == (0, 0)
     assert "with --way device it takes all there are" in " ".join(printed.split())
 
@@ -96,7 +94,7 @@ def test_a_program_that_takes_the_host_way_compiles_nothing(environment, tmp_pat
     ],
 )
 def test_what_makes_no_sense_is_a_sentence(environment, arguments, settings, message):
-    result = try_python(PREBUILD, *arguments, **{**environment, **settings})
+    result = try_program(PREBUILD, *arguments, **{**environment, **settings})
     assert result.returncode == 1
     assert message in result.stdout.replace("\n", " ")
 
@@ -131,10 +129,10 @@ STEP = """
 
 def test_a_model_is_there_for_the_next_process(environment):
     """Forward and backward, by one call that leaves the model as it is."""
-    built, loaded = map(int, run_python(MODEL, **environment).split())
+    built, loaded = map(int, run_program(MODEL, **environment).split())
     assert built >= 5
     assert loaded == 0
-    used_built, used_loaded = map(int, run_python(STEP, **environment).split())
+    used_built, used_loaded = map(int, run_program(STEP, **environment).split())
     assert used_loaded >= built
     # The compiler's first program, which tells that it works.
     assert used_built <= 1

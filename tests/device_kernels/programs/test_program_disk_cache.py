@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import run_python, try_python
+from tests.device_kernels.processes import run_program, try_program
 
 pytestmark = pytest.mark.by_turns(3)
 
 ADD = """
-    import sys, torch, torch_outboard
+    import torch, torch_outboard
     from torch_outboard import _C
 
     x = torch.arange(100.0).to(torch_outboard.device_name())
@@ -29,7 +29,7 @@ ADD = """
 
 def counts(folder: Path | str, *names: str) -> tuple[int, int, int]:
     """Programs built, loaded and written by a process that adds."""
-    printed = run_python(ADD, *names, OUTBOARD_CACHE_DIR=str(folder), OUTBOARD_WAY="device")
+    printed = run_program(ADD, *names, OUTBOARD_CACHE_DIR=str(folder))
     built, loaded, written = map(int, printed.split()[-3:])
     return built, loaded, written
 
@@ -116,7 +116,7 @@ def test_an_entry_of_others_is_built_again(tmp_path, change, reason):
     built, _, _ = counts(tmp_path)
     for file in entries(tmp_path):
         change(file)
-    result = try_python(ADD, OUTBOARD_CACHE_DIR=str(tmp_path), OUTBOARD_WAY="device")
+    result = try_program(ADD, OUTBOARD_CACHE_DIR=str(tmp_path))
     assert result.returncode == 0, result.stderr
     assert result.stdout.split()[-3:] == [str(built), "0", str(built)]
     assert reason in result.stderr
@@ -129,12 +129,10 @@ def test_a_folder_of_others_is_refused_unless_it_is_trusted(tmp_path, mode):
     built, _, _ = counts(folder)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     folder.chmod(mode)
-    result = try_python(ADD, OUTBOARD_CACHE_DIR=str(folder), OUTBOARD_WAY="device")
+    result = try_program(ADD, OUTBOARD_CACHE_DIR=str(folder))
     assert result.stdout.split()[-3:] == [str(built), "0", "0"]
     assert f"the folder {folder} can be written by others than its owner" in result.stderr
-    printed = run_python(
-        ADD, OUTBOARD_CACHE_DIR=str(folder), OUTBOARD_WAY="device", OUTBOARD_CACHE_SHARED="1"
-    )
+    printed = run_program(ADD, OUTBOARD_CACHE_DIR=str(folder), OUTBOARD_CACHE_SHARED="1")
     assert printed.split()[-3:] == ["0", str(built), "0"]
 
 
@@ -156,8 +154,8 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path):
     for file in used:  # reading makes them young again
         os.utime(file, (1e8, 1e8))
     limit = int(4.6 * size)
-    printed = run_python(
-        ADD, "exp", "sin", OUTBOARD_CACHE_DIR=str(tmp_path), OUTBOARD_WAY="device",
+    printed = run_program(
+        ADD, "exp", "sin", OUTBOARD_CACHE_DIR=str(tmp_path),
         OUTBOARD_CACHE_LIMIT=str(limit),
     )  # fmt: skip
     assert printed.split()[-3:] == ["1", str(built), "1"]
@@ -177,28 +175,21 @@ def test_several_processes_at_once(tmp_path):
     assert counts(tmp_path)[0] == 0
 
 
-def test_an_empty_name_keeps_nothing(tmp_path):
-    built, loaded, written = counts("")
-    assert built > 0
-    assert (loaded, written) == (0, 0)
-
-
-def test_a_folder_that_cannot_be_made(tmp_path):
+def test_nothing_is_kept_without_a_folder(tmp_path):
     (tmp_path / "file").write_text("")
-    built, loaded, written = counts(tmp_path / "file" / "folder")
-    assert built > 0
-    assert (loaded, written) == (0, 0)
+    for folder in ("", tmp_path / "file" / "folder"):
+        built, loaded, written = counts(folder)
+        assert built > 0
+        assert (loaded, written) == (0, 0)
 
 
-def test_programs_are_written_without_being_asked(tmp_path):
-    """A while after the last launch, and at exit."""
+@pytest.mark.parametrize("kept_by_pocl", ["0", "1"])
+def test_programs_are_written_without_being_asked(tmp_path, kept_by_pocl):
+    """A while after the last launch, and at exit; those that PoCL keeps only when asked.
+
+    Making a binary takes PoCL longer than compiling a kernel for its first launch.
+    """
     add = ADD.replace("_C.flush_disk_cache()", "")
-    run_python(add, OUTBOARD_CACHE_DIR=str(tmp_path), POCL_KERNEL_CACHE="0")
-    assert entries(tmp_path)
-
-
-def test_what_the_compiler_keeps_is_written_when_asked(tmp_path):
-    """Making a binary takes PoCL longer than compiling a kernel for its first launch."""
-    add = ADD.replace("_C.flush_disk_cache()", "")
-    run_python(add, OUTBOARD_CACHE_DIR=str(tmp_path), POCL_KERNEL_CACHE="1")
-    assert not entries(tmp_path)
+    settings = {"OUTBOARD_CACHE_DIR": str(tmp_path), "POCL_KERNEL_CACHE": kept_by_pocl}
+    run_program(add, **settings)
+    assert bool(entries(tmp_path)) == (kept_by_pocl == "0")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import struct
-import threading
 
 import pytest
 import torch
 
-from tests.support import run_python
+from tests.device_kernels.processes import run_program
+from tests.support import in_threads
 from torch_outboard import _C
 
 SCALE = """
@@ -35,7 +35,7 @@ def largest_group(device) -> int:
     return torch.get_device_module(device).get_device_properties(device).max_work_group_size
 
 
-def number(kind: str, value: float) -> tuple[str, bytes]:
+def number_of(kind: str, value: float) -> tuple[str, bytes]:
     return "value", struct.pack(kind, value)
 
 
@@ -47,8 +47,8 @@ def test_kernels_of_one_program_with_offsets(device):
     x = torch.arange(64.0).to(device)
     by = torch.tensor([0.0, 100.0]).to(device)
     built = _C.program_counts()[0]
-    launch(device, SCALE, "scale", [address(x[4:]), number("f", 2.0), number("I", 10)])
-    launch(device, SCALE, "shift", [address(x[60:]), number("I", 4), address(by[1:])])
+    launch(device, SCALE, "scale", [address(x[4:]), number_of("f", 2.0), number_of("I", 10)])
+    launch(device, SCALE, "shift", [address(x[60:]), number_of("I", 4), address(by[1:])])
     expected = torch.arange(64.0)
     expected[4:14] *= 2
     expected[60:] += 100
@@ -79,7 +79,7 @@ def test_more_local_memory_than_there_is(device, device_module):
 def test_larger_work_groups_than_a_kernel_can_have(device, device_module):
     x = torch.ones(64).to(device)
     most = device_module.get_device_properties(device).max_work_group_size
-    arguments = [address(x), number("f", 2.0), number("I", 64)]
+    arguments = [address(x), number_of("f", 2.0), number_of("I", 64)]
     with pytest.raises(ValueError, match=rf"work groups of {2 * most} work items, and .* at most"):
         launch(device, SCALE, "scale", arguments, size=2 * most, local=2 * most)
     launch(device, SCALE, "scale", arguments)
@@ -87,16 +87,13 @@ def test_larger_work_groups_than_a_kernel_can_have(device, device_module):
 
 
 ATTRIBUTES = """
-    import ctypes, struct, torch
+    import torch
+    from tests.device_kernels import changed_driver
     from torch_outboard import _C
-    from torch_outboard.drivers import contract, ocl
-    original = contract.load(ocl.library_path())
-    table = contract.Driver.from_buffer_copy(original)
     def kernel_attributes(context, kernel, attributes):
         attributes.contents.max_work_group_size = limit
         return 0
-    table.kernel_attributes = contract.FUNCTIONS["kernel_attributes"](kernel_attributes)
-    _C.use_driver_table("ocl", ctypes.addressof(table))
+    changed_driver.use(kernel_attributes=kernel_attributes)
     limit = 0  # what the device says, for kernels of the kit
     x = torch.ones(64).to("ocl")
     limit = 8
@@ -111,7 +108,7 @@ ATTRIBUTES = """
 
 
 def test_what_a_kernel_can_have_is_asked_of_the_driver():
-    printed = run_python(ATTRIBUTES, OUTBOARD_DRIVER="ocl", OUTBOARD_TORTURE=None)
+    printed = run_program(ATTRIBUTES, OUTBOARD_DRIVER="ocl", OUTBOARD_TORTURE=None)
     assert printed.splitlines() == [
         "128.0",
         "kernel k was launched with work groups of 16 work items, and ocl:0 runs it with at most "
@@ -120,7 +117,7 @@ def test_what_a_kernel_can_have_is_asked_of_the_driver():
 
 
 def test_programs_are_given_back_at_the_end():
-    printed = run_python(
+    printed = run_program(
         """
         import torch, torch_outboard
         from torch_outboard import _C
@@ -167,7 +164,7 @@ def test_a_wrong_source_shows_the_line(device):
     with pytest.raises(
         RuntimeError, match=r"(?s)does not compile.*line 3:   a = undeclared_name \+ 1;"
     ) as caught:
-        launch(device, source, "wrong", [number("I", 1)])
+        launch(device, source, "wrong", [number_of("I", 1)])
     assert "undeclared_name" in str(caught.value)
 
 
@@ -188,25 +185,15 @@ def test_options_make_another_program(device):
 
 def test_threads_share_a_kernel(device):
     """A kernel object holds one set of arguments: threads must not see each other's."""
-    failures: list[object] = []
 
-    def work(factor: float) -> None:
-        try:
-            x = torch.ones(64, device=device)
-            for _ in range(200):
-                x.fill_(1)
-                launch(device, SCALE, "scale", [address(x), number("f", factor), number("I", 64)])
-                assert x.tolist() == [factor] * 64
-        except BaseException as error:
-            failures.append(error)
+    def work(number: int) -> None:
+        x, factor = torch.ones(64, device=device), float(number + 2)
+        for _ in range(200):
+            x.fill_(1)
+            launch(device, SCALE, "scale", [address(x), number_of("f", factor), number_of("I", 64)])
+            assert x.tolist() == [factor] * 64
 
-    threads = [threading.Thread(target=work, args=(float(i),)) for i in range(2, 8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-        assert not thread.is_alive()
-    assert not failures
+    in_threads(work, 6)
 
 
 def test_streams_order_launches(device, device_module):
@@ -216,9 +203,9 @@ def test_streams_order_launches(device, device_module):
     side.wait_stream(torch.accelerator.current_stream())
     with side:
         for _ in range(20):
-            launch(device, SCALE, "scale", [address(x), number("f", 2.0), number("I", 64)])
+            launch(device, SCALE, "scale", [address(x), number_of("f", 2.0), number_of("I", 64)])
     torch.accelerator.current_stream().wait_stream(side)
-    launch(device, SCALE, "scale", [address(x), number("f", 0.5), number("I", 64)])
+    launch(device, SCALE, "scale", [address(x), number_of("f", 0.5), number_of("I", 64)])
     assert x.tolist() == [2.0**19] * 64
 
 

@@ -9,21 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import run_python
+from tests.device_kernels.processes import run_program
 
 pytestmark = pytest.mark.by_turns(3)
 
 # The driver `ocl` with a reset, which asks that everything was given back: torture looks at that.
-ENVIRONMENT = {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_WAY": "device", "OUTBOARD_TORTURE": "count"}
+ENVIRONMENT = {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_TORTURE": "count"}
 PRELUDE = """
 import torch, torch_outboard
 from torch_outboard import _C
-from torch_outboard.drivers import contract, ocl, torture
+from tests.device_kernels import changed_driver
+from torch_outboard.drivers import torture
 
-table = contract.Driver.from_buffer_copy(contract.load(ocl.library_path()))
-kept = contract.FUNCTIONS["device_reset"](lambda context, device: 0)
-table.device_reset = kept
-torch_outboard.use_driver(table)
+changed_driver.use(device_reset=lambda context, device: 0)
 
 def use():
     x = torch.arange(8.0, device="ocl")
@@ -59,7 +57,7 @@ print(torture.misuses(), torture.live()["programs"] > 0)
 
 
 def test_kernels_are_made_again() -> None:
-    assert run_python(PRELUDE + CODE, **ENVIRONMENT).splitlines() == [
+    assert run_program(PRELUDE + CODE, **ENVIRONMENT).splitlines() == [
         "[7.0, 0.0] [7.0, 0.0]",
         "True True",
         "True",
@@ -94,7 +92,7 @@ def test_programs_that_are_to_be_written(tmp_path: Path, lost: bool) -> None:
     """The cache asks for no binary of a program that was given back."""
     # Or PoCL would keep what it compiled, and entries would be written when somebody asks.
     environment = {**ENVIRONMENT, "POCL_KERNEL_CACHE": "0"}
-    lines = run_python(
+    lines = run_program(
         PRELUDE + BEFORE_THEY_WERE_WRITTEN,
         "lost" if lost else "",
         OUTBOARD_CACHE_DIR=str(tmp_path),
@@ -103,5 +101,5 @@ def test_programs_that_are_to_be_written(tmp_path: Path, lost: bool) -> None:
     assert lines == ["[7.0, 0.0] 0", f"{not lost} 0 0", f"[7.0, 0.0] {lost} 0", "True 0"]
     # Another process reads them, but for the probe of the compiler, which is not made again.
     read = "print(use(), _C.program_counts()[0])"
-    printed = run_python(PRELUDE + read, OUTBOARD_CACHE_DIR=str(tmp_path), **environment)
+    printed = run_program(PRELUDE + read, OUTBOARD_CACHE_DIR=str(tmp_path), **environment)
     assert printed.split() == ["[7.0,", "0.0]", "1" if lost else "0"]

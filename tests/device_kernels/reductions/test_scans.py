@@ -3,15 +3,9 @@
 import pytest
 import torch
 
-from tests.device_kernels.on_device import compare, with_gradients
+from tests.device_kernels.on_device import compare
 
 SCANS = [torch.cumsum, torch.logcumsumexp, torch.cummax, torch.cummin]
-
-
-@pytest.mark.parametrize("scan", [*SCANS, torch.cumprod])
-@pytest.mark.parametrize(("sizes", "dim"), [((5, 37), -1), ((3, 7, 70), 1), ((7,), 0)])
-def test_scans_of_any_dimension(device, scan, sizes, dim):
-    compare(device, lambda x: scan(x, dim), torch.randn(sizes))
 
 
 @pytest.mark.parametrize("scan", SCANS)
@@ -29,20 +23,6 @@ def test_many_rows_at_once(device, scan, sizes):
 
 def test_a_million_elements_keep_their_precision(device):
     compare(device, lambda x: torch.cumsum(x, 0), torch.rand(1_000_000))
-
-
-@pytest.mark.parametrize("dtype", [torch.int32, torch.bool, torch.bfloat16, torch.complex64])
-def test_dtypes(device, dtype):
-    values = torch.randint(0, 2, (6, 9)).to(dtype)
-    compare(device, lambda x: (x.cumsum(1), x.cumprod(0)), values)
-    if not dtype.is_complex:
-        compare(device, lambda x: (*x.cummax(1), *x.cummin(0)), values)
-
-
-def test_result_of_another_dtype(device):
-    values = torch.randn(3, 40) * 5
-    compare(device, lambda x: x.cumsum(1, dtype=torch.float64), values)
-    compare(device, lambda x: x.cumsum(1, dtype=torch.int64), values)
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.float64, torch.float32])
@@ -75,25 +55,3 @@ def test_nan_and_infinity(device):
     values[2, :] = -torch.inf
     for scan in SCANS:
         compare(device, lambda x, scan=scan: scan(x, 1), values)
-
-
-def test_in_place_and_given_outputs(device):
-    compare(device, lambda x: x.cumsum_(1), torch.randn(3, 5))
-    compare(
-        device,
-        lambda x, out: torch.cumsum(x, 1, out=out.t()),
-        torch.randn(3, 5),
-        torch.empty(5, 3),
-    )
-
-
-@pytest.mark.slow
-def test_gradients(device):
-    values = (torch.rand(4, 6) + 0.5).requires_grad_()
-    with_gradients(lambda x: torch.cumprod(x, 1))(values.detach().to(device).requires_grad_())
-    wide = values.detach().double().to(device).requires_grad_()
-    for scan in (torch.cumsum, torch.cumprod, torch.logcumsumexp):
-        assert torch.autograd.gradcheck(lambda x, scan=scan: scan(x, 1), wide)
-    assert torch.autograd.gradcheck(lambda x: torch.cummax(x, 1).values, wide)
-    both = torch.complex(wide, wide.flip(0)).detach().requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: x.logcumsumexp(1), both)

@@ -1,24 +1,17 @@
-"""Softmax by device kernels, against CPU."""
+"""Softmax, also of what a mask leaves, by device kernels, against CPU."""
 
 import pytest
 import torch
-from torch.testing import assert_close
 
-from tests.device_kernels.on_device import compare, with_gradients
+from tests.device_kernels.on_device import (
+    assert_as_on_cpu,
+    assert_raises_as_on_cpu,
+    compare,
+    gradcheck_on,
+    with_gradients,
+)
 
-
-@pytest.mark.parametrize("function", [torch.softmax, torch.log_softmax])
-@pytest.mark.parametrize(("shape", "dim"), [((5, 37), -1), ((3, 7, 21), 1)])
-def test_softmax_and_gradient(device, function, shape, dim):
-    values = (torch.randn(shape) * 3).requires_grad_()
-    ran = compare(device, with_gradients(lambda x: function(x, dim)), values)
-    name = function.__name__
-    assert {f"aten::_{name}", f"aten::_{name}_backward_data"} <= ran
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_types(device, dtype):
-    compare(device, lambda x: torch.softmax(x, -1), torch.randn(4, 19).to(dtype))
+masked_softmax = torch.ops.aten._masked_softmax
 
 
 def test_rows_of_infinities_and_nan(device):
@@ -30,20 +23,49 @@ def test_rows_of_infinities_and_nan(device):
     compare(device, lambda x: (torch.softmax(x, 1), torch.log_softmax(x, 1)), values)
 
 
-def test_output_of_another_layout(device):
-    values = torch.randn(6, 5)
-    out = torch.empty(5, 6, device=device).t()
-    torch.softmax(values.to(device), 1, out=out)
-    assert_close(out.cpu(), torch.softmax(values, 1))
-
-
 def test_large_values_keep_their_precision(device):
     values = torch.randn(3, 1000) * 30
     compare(device, lambda x: torch.log_softmax(x, 1), values)
 
 
-@pytest.mark.parametrize("dim", [0, 1])
-def test_gradcheck(device, dim):
-    values = torch.randn(3, 5, dtype=torch.float64, device=device, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x: torch.softmax(x, dim), values)
-    assert torch.autograd.gradcheck(lambda x: torch.log_softmax(x, dim), values)
+def test_columns_longer_than_vectors(device):
+    values = (torch.randn(3, 37, 21) * 3).requires_grad_()
+    for function in (torch.softmax, torch.log_softmax):
+        ran = compare(device, with_gradients(lambda x, f=function: f(x, 1)), values)
+        assert f"aten::_{function.__name__}_backward_data" in ran
+
+
+def mask_of(*sizes: int) -> torch.Tensor:
+    mask = torch.rand(sizes) > 0.6
+    mask.view(-1, sizes[-1])[0] = True  # nothing is left: NaN
+    return mask
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dim", "kind"),
+    [
+        ((2, 3, 4, 4), None, None),
+        ((4, 4), -1, 0),
+        ((2, 4), 1, 1),
+        ((2, 3, 4, 4), 1, 2),
+        ((4, 4), 2, 0),
+        ((2, 4), -1, 1),
+    ],
+)
+def test_masks(device, sizes, dim, kind):
+    values, mask = torch.randn(2, 3, 4, 4), mask_of(*sizes)
+    for x in (values, values.bfloat16()):
+        assert_as_on_cpu(device, lambda x, m: masked_softmax(x, m, dim, kind), x, mask)
+
+
+def test_gradients_with_masks(device):
+    values, mask = torch.randn(2, 3, 4, 5).requires_grad_(), mask_of(2, 3, 4, 5)
+    compare(device, with_gradients(lambda x, m: masked_softmax(x, m, 2)), values, mask)
+    mask[0, 0, 0, 0] = False
+    gradcheck_on(device, lambda x: masked_softmax(x, mask.to(device)), values.detach())
+
+
+@pytest.mark.parametrize(("sizes", "kind"), [((4, 4), None), ((4, 4), 7), ((3, 4), 0)])
+def test_errors_of_masks_are_those_of_cpu(device, sizes, kind):
+    arguments = torch.randn(2, 3, 4, 4), mask_of(*sizes), -1, kind
+    assert_raises_as_on_cpu(device, masked_softmax, *arguments)

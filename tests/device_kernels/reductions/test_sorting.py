@@ -4,13 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tests.device_kernels.on_device import assert_as_on_cpu, gradcheck_on
+from tests.device_kernels.on_device import assert_as_on_cpu
 from torch_outboard.ops.ordering.sorting import RUN
-
-
-@pytest.fixture(autouse=True)
-def seed():
-    torch.manual_seed(0)
 
 
 @pytest.mark.parametrize("descending", [False, True])
@@ -34,38 +29,25 @@ def test_sort_of_any_layout(device):
 
 
 # A group of a GPU sorts 8 elements of each of its items: several lines, one, or a part of one.
-@pytest.mark.parametrize("n", [7, 100, 257, 512, 513, 1025])
+@pytest.mark.parametrize("n", [7, 100, 257, 512, 513, 1025, 20011])
 def test_sort_of_lines_of_any_length(device, n):
     x = torch.randint(0, 99, (5, n)).float()
     assert_as_on_cpu(device, lambda x: torch.sort(x, stable=True), x)
 
 
-def test_sort_of_a_long_line(device):
-    x = torch.randint(0, 1000, (20011,))
-    assert_as_on_cpu(device, lambda x: torch.sort(x, stable=True), x)
-
-
-def test_selections(device):
-    x = torch.randperm(300).reshape(4, 25, 3).float()
-    gaps = x.clone()
+def test_medians_of_lines_with_gaps(device):
+    gaps = torch.randperm(300).reshape(4, 25, 3).float()
     gaps[::2, 3] = float("nan")
     gaps[1] = float("nan")
 
-    def work(x, gaps):
+    def work(gaps):
         return (
-            torch.topk(x, 4, 1),
-            torch.topk(x, 2, largest=False),
-            torch.kthvalue(x, 7, 1),
-            torch.kthvalue(x, 1, 0, keepdim=True),
-            torch.median(x, 1),
             torch.median(gaps, 1, keepdim=True).values,
-            torch.median(x),
             torch.nanmedian(gaps, 1).values,
             torch.nanmedian(gaps),
-            torch.argsort(x, 1),
         )
 
-    assert_as_on_cpu(device, work, x, gaps)
+    assert_as_on_cpu(device, work, gaps)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.uint8])
@@ -93,21 +75,5 @@ def test_selections_are_those_of_a_stable_sort(device, dtype):
 
 
 def test_mode(device):
-    x = torch.randint(0, 4, (30, 16))
-    assert_as_on_cpu(device, lambda x: torch.mode(x, 1), x)
     x = torch.randint(0, 9, (100, 30))
     assert_as_on_cpu(device, lambda x: torch.mode(x, 0, keepdim=True).values, x)
-
-
-def test_gradients(device):
-    x = torch.randperm(20).reshape(4, 5)
-    gradcheck_on(
-        device,
-        lambda x: (
-            torch.sort(x, 0).values,
-            torch.topk(x, 2).values,
-            torch.kthvalue(x, 2).values,
-            torch.median(x, 0).values,
-        ),
-        x,
-    )

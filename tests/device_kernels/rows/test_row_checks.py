@@ -157,7 +157,7 @@ def test_what_only_a_call_can_know_is_accepted(text: str) -> None:
         (template_row, "reports", "Warning", "it can report IndexError or RuntimeError"),
         (template_row, "requires", {"z": "1"}, "the argument 'z'"),
         (template_row, "vectors", "yes", "of a type that engine 'template' does not expect"),
-        (pointwise_row, "types", "same", "is none of 'promote', 'float', 'complex', 'self'"),
+        (pointwise_row, "types", "other", "'float', 'complex', 'self', 'same'"),
         (pointwise_row, "result", "index", "is none of 'value', 'mask', 'real'"),
         (pointwise_row, "operands", ["z"], "the argument 'z'"),
         (pointwise_row, "names", ["a", "b"], "not as many operands as names"),

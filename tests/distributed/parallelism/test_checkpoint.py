@@ -55,11 +55,8 @@ def check_loaded(path):
     check_losses(train(model, device, slice(None), optimizer, steps=2),
                  train(reference, "cpu", slice(None), theirs, steps=2))
 """
-SAVE = (
-    PROGRAM
-    + "dcp.save(state_of(*trained()), checkpoint_id={path!r})\ndist.destroy_process_group()\n"
-)
-LOAD = PROGRAM + "check_loaded({path!r})\ndist.destroy_process_group()\n"
+SAVE = PROGRAM + "dcp.save(state_of(*trained()), checkpoint_id={path!r})\n"
+LOAD = PROGRAM + "check_loaded({path!r})\n"
 
 
 @pytest.mark.slow
@@ -84,7 +81,6 @@ whole = get_model_state_dict(model, options=options)
 if rank == 0:
     assert {{t.device.type for t in whole.values()}} == {{"cpu"}}
     assert whole["2.weight"].shape == (32, 32)
-dist.destroy_process_group()
 """,
         tmp_path,
     )

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.distributed.ranks import run_ranks
+from tests.distributed.ranks import Run
 
 pytestmark = [pytest.mark.separate, pytest.mark.slow]
 
 
-def test_context_parallel(tmp_path: Path) -> None:
+def test_context_parallel(run_ranks: Run) -> None:
     """Losses and gradients of whole sequences on one process, by both ways of sending."""
-    run_ranks(
-        """
+    run_ranks("""
         from torch import nn
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.tensor.experimental import context_parallel
@@ -75,16 +72,12 @@ def test_context_parallel(tmp_path: Path) -> None:
                 check_parameters(model.parameters(), reference.parameters())
                 (whole,) = context_parallel_unshard(mesh, [part.detach()], [1])
                 check_parameters([whole], [output])
-        dist.destroy_process_group()
-        """,
-        tmp_path,
-    )
+    """)
 
 
-def test_attention_of_distributed_tensors(tmp_path: Path) -> None:
+def test_attention_of_distributed_tensors(run_ranks: Run) -> None:
     """Heads and batches on ranks, with derivatives; CPU has no rule for its attention kernel."""
-    run_ranks(
-        """
+    run_ranks("""
         from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
         from tests.distributed.parallelism.networks import *
         use_own_device()
@@ -102,7 +95,4 @@ def test_attention_of_distributed_tensors(tmp_path: Path) -> None:
                 attend(*ours, is_causal=causal).square().sum().backward()
                 assert ours[0].grad.placements == (Shard(dim),)
                 check_parameters([t.grad for t in ours], [t.grad for t in wanted])
-        dist.destroy_process_group()
-        """,
-        tmp_path,
-    )
+    """)

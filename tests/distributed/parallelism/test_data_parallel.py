@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.distributed.ranks import run_ranks, torchrun
+from tests.distributed.ranks import Run, torchrun
 
 pytestmark = [pytest.mark.by_turns(2), pytest.mark.separate]
 
@@ -22,10 +22,8 @@ mine = part_of(rank, ranks)
 """
 
 
-def test_options(tmp_path: Path) -> None:
-    run_ranks(
-        PROGRAM
-        + """
+def test_options(run_ranks: Run) -> None:
+    run_ranks("""
 reference, losses = alone()
 for options in ({}, {"gradient_as_bucket_view": True}, {"static_graph": True},
                 {"find_unused_parameters": True}, {"bucket_cap_mb": 0.001},
@@ -41,17 +39,12 @@ first = nn.Linear(3, 3).to(device)
 model = DistributedDataParallel(first)
 torch.manual_seed(0)
 check_parameters(model.parameters(), nn.Linear(3, 3).parameters())
-dist.destroy_process_group()
-""",
-        tmp_path,
-    )
+""")
 
 
 @pytest.mark.slow
-def test_unused_parameters_and_accumulation(tmp_path: Path) -> None:
-    run_ranks(
-        PROGRAM
-        + """
+def test_unused_parameters_and_accumulation(run_ranks: Run) -> None:
+    run_ranks("""
 class Branches(nn.Module):
     # Of three layers each rank uses another one besides the first.
     def __init__(self):
@@ -81,12 +74,9 @@ assert model.module.others[2].weight.grad is None
 # A second step without telling is refused, with the advice.
 model = DistributedDataParallel(Branches().to(device))
 x = torch.ones(2, 8, device=device)
-try:
+def two_steps():
     for _ in range(2): model(x, rank).sum().backward()
-except RuntimeError as error:
-    assert "find_unused_parameters=True" in str(error), error
-else:
-    raise AssertionError("an unused parameter was not noticed")
+refused(RuntimeError, two_steps, "find_unused_parameters=True")
 
 # Gradients of two halves of a part, of which the first is not communicated.
 reference = network()
@@ -102,17 +92,12 @@ for x, y in batches(4):
     (squares(model(a[1].to(device)), b[1].to(device)) / 2).backward()
     ours.step(), ours.zero_grad()
 check_parameters(model.parameters(), reference.parameters())
-dist.destroy_process_group()
-""",
-        tmp_path,
-    )
+""")
 
 
 @pytest.mark.slow
-def test_hooks_and_mixed_precision(tmp_path: Path) -> None:
-    run_ranks(
-        PROGRAM
-        + """
+def test_hooks_and_mixed_precision(run_ranks: Run) -> None:
+    run_ranks("""
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel.distributed import _MixedPrecision
 _, losses = alone()
@@ -153,17 +138,12 @@ found, parameters = hooked(device, looked, **mixed)
 assert set(seen) == {torch.bfloat16}, seen
 assert {p.dtype for p in parameters} == {torch.float32}
 check_losses(mean_over_ranks(found, device), losses, 0.1)
-dist.destroy_process_group()
-""",
-        tmp_path,
-    )
+""")
 
 
 @pytest.mark.slow
-def test_normalization_uneven_inputs_and_sharded_optimizers(tmp_path: Path) -> None:
-    run_ranks(
-        PROGRAM
-        + """
+def test_normalization_uneven_inputs_and_sharded_optimizers(run_ranks: Run) -> None:
+    run_ranks("""
 from torch.distributed.algorithms.join import Join
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
@@ -206,18 +186,13 @@ held = sum(len(state) > 0 for state in optimizer.optim.state.values())
 assert 0 < held < len(list(model.parameters())), held
 optimizer.consolidate_state_dict(to=0)
 if rank == 0: assert len(optimizer.state_dict()["state"]) == len(list(model.parameters()))
-dist.destroy_process_group()
-""",
-        tmp_path,
-    )
+""")
 
 
 @pytest.mark.slow
-def test_times_of_steps(tmp_path: Path) -> None:
+def test_times_of_steps(run_ranks: Run) -> None:
     """Those that PyTorch keeps of each step, with what is hidden behind the backward pass."""
-    run_ranks(
-        PROGRAM
-        + """
+    run_ranks("""
 model = DistributedDataParallel(network().to(device), bucket_cap_mb=0.001)
 train(model, device, mine)
 times = model._get_ddp_logging_data()
@@ -226,20 +201,15 @@ for name in ("forward_compute_time", "backward_compute_time", "backward_comm_tim
     assert times[name] > 0 and times["avg_" + name] > 0, (name, times)
 overlap = times["backward_compute_comm_overlap_time"]
 assert 0 <= overlap <= min(times["backward_compute_time"], times["backward_comm_time"]), times
-dist.destroy_process_group()
-""",
-        tmp_path,
-    )
+""")
 
 
 @pytest.mark.slow
-def test_several_devices_of_each_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_devices_of_each_process(run_ranks: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Layers on two devices, which the ranks use the other way round; two ranks on each device."""
     for name in ("OUTBOARD_HOST_DEVICES", "OUTBOARD_OCL_COPIES"):
         monkeypatch.setenv(name, "2")
-    run_ranks(
-        PROGRAM
-        + """
+    run_ranks("""
 assert torch.accelerator.device_count() == 2
 first, second = (torch.device(device.type, i) for i in ((0, 1) if rank == 0 else (1, 0)))
 
@@ -257,10 +227,7 @@ assert {p.device for p in model.parameters()} == {first, second}
 found = train(model, device, mine)
 check_losses(mean_over_ranks(found, device), losses)
 check_parameters(model.parameters(), reference.parameters())
-dist.destroy_process_group()
-""",
-        tmp_path,
-    )
+""")
 
 
 @pytest.mark.slow

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.distributed.ranks import run_ranks
+from tests.distributed.ranks import Run
 
 pytestmark = [pytest.mark.by_turns(2), pytest.mark.separate]
 
@@ -17,10 +15,8 @@ from tests.distributed.parallelism.networks import *
 """
 
 
-def test_fsdp2(tmp_path: Path) -> None:
-    run_ranks(
-        PROGRAM
-        + """
+def test_fsdp2(run_ranks: Run) -> None:
+    run_ranks("""
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 use_own_device()
 begin(backend=f"cpu:gloo,{device.type}:outboard")
@@ -65,18 +61,14 @@ check_parameters([p.grad for p in model.parameters()], [p.grad / 2 for p in othe
 clipped = nn.utils.clip_grad_norm_(model.parameters(), 0.5)
 wanted = nn.utils.clip_grad_norm_([p for p in other.parameters()], 0.5)
 torch.testing.assert_close(clipped.full_tensor().cpu() * 2, wanted)
-dist.destroy_process_group()
-""",
-        tmp_path,
-    )
+""")
 
 
 @pytest.mark.slow
-def test_hybrid(tmp_path: Path) -> None:
+def test_hybrid(run_ranks: Run) -> None:
     """Shards in pairs of ranks, copies between pairs; with the device named at the beginning."""
     run_ranks(
-        PROGRAM
-        + """
+        """
 from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy, fully_shard
 use_own_device()
 begin()
@@ -96,18 +88,14 @@ model = FullyShardedDataParallel(
     network().to(device), device_mesh=mesh, use_orig_params=True,
     sharding_strategy=ShardingStrategy.HYBRID_SHARD, device_id=device)
 check_losses(mean_over_ranks(train(model, device, mine), device), losses)
-dist.destroy_process_group()
 """,
-        tmp_path,
         ranks=4,
     )
 
 
 @pytest.mark.slow
-def test_fsdp1(tmp_path: Path) -> None:
-    run_ranks(
-        PROGRAM
-        + """
+def test_fsdp1(run_ranks: Run) -> None:
+    run_ranks("""
 from torch.distributed.fsdp import (
     BackwardPrefetch, CPUOffload, FullyShardedDataParallel, MixedPrecision, ShardingStrategy,
     StateDictType)
@@ -147,7 +135,4 @@ with FullyShardedDataParallel.state_dict_type(model, StateDictType.FULL_STATE_DI
 check_parameters(state.values(), reference.state_dict().values())
 norm = model.clip_grad_norm_(0.1)
 assert norm.device.type == device.type and float(norm) > 0
-dist.destroy_process_group()
-""",
-        tmp_path,
-    )
+""")

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.distributed.ranks import run_ranks
+from tests.distributed.ranks import Run
 
 pytestmark = pytest.mark.separate
 
 
 @pytest.mark.slow
-def test_schedules(tmp_path: Path) -> None:
-    run_ranks(
-        """
+def test_schedules(run_ranks: Run) -> None:
+    run_ranks("""
         from torch import nn
         from torch.distributed.pipelining import (
             PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B,
@@ -58,7 +55,4 @@ def test_schedules(tmp_path: Path) -> None:
             if found: check_losses([loss.item() for loss in found], losses)
             names = {i: reference[2 * i : 2 * i + 2] if kind in one else reference[i] for i in held}
             for i, part in held.items(): check_parameters(part.parameters(), names[i].parameters())
-        dist.destroy_process_group()
-        """,
-        tmp_path,
-    )
+    """)

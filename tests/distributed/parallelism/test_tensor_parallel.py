@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.distributed.ranks import run_ranks
+from tests.distributed.ranks import Run
 
 pytestmark = pytest.mark.separate
 
@@ -22,11 +20,9 @@ def whole(tensor): return tensor.full_tensor() if isinstance(tensor, DTensor) el
 
 
 @pytest.mark.slow
-def test_distributed_tensors(tmp_path: Path) -> None:
+def test_distributed_tensors(run_ranks: Run) -> None:
     """Operators on every placement, against the same on CPU; and gradients."""
-    run_ranks(
-        PROGRAM
-        + """
+    run_ranks("""
 import torch.distributed.tensor as dt
 mesh = init_device_mesh(device.type, (ranks,))
 torch.manual_seed(0)
@@ -82,17 +78,12 @@ for _ in range(2):
 check_parameters(drawn[0], [t.cpu() for t in drawn[1]], 0.0)
 shards, copies = drawn[0]
 assert shards[:3].ne(shards[3:]).all() and copies[:6].eq(copies[6:]).all()
-dist.destroy_process_group()
-""",
-        tmp_path,
-    )
+""")
 
 
 @pytest.mark.slow
-def test_tensor_and_sequence_parallel(tmp_path: Path) -> None:
-    run_ranks(
-        PROGRAM
-        + """
+def test_tensor_and_sequence_parallel(run_ranks: Run) -> None:
+    run_ranks("""
 from torch.distributed.tensor.parallel import (
     ColwiseParallel, PrepareModuleInput, PrepareModuleOutput, RowwiseParallel, SequenceParallel,
     loss_parallel, parallelize_module)
@@ -161,18 +152,14 @@ with loss_parallel():
     loss = nn.functional.cross_entropy(spread, labels.to(device))
     loss.backward()
 check_parameters([spread.grad], [logits.grad])
-dist.destroy_process_group()
-""",
-        tmp_path,
-    )
+""")
 
 
 @pytest.mark.slow
-def test_both_dimensions(tmp_path: Path) -> None:
+def test_both_dimensions(run_ranks: Run) -> None:
     """Tensor parallelism in pairs of ranks, FSDP2 between pairs."""
     run_ranks(
-        PROGRAM
-        + """
+        """
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 mesh = init_device_mesh(device.type, (2, 2), mesh_dim_names=("data", "tensor"))
@@ -185,8 +172,6 @@ found = train(model, device, part_of(mesh["data"].get_local_rank(), 2), optimize
 check_losses(mean_over_ranks(found, device), losses)
 check_parameters(model.parameters(), reference.parameters())
 assert model[0].weight.placements.__len__() == 2
-dist.destroy_process_group()
 """,
-        tmp_path,
         ranks=4,
     )

@@ -29,6 +29,7 @@ def worker() -> Iterator[Worker]:
     made.close()
 
 
+@pytest.mark.by_turns(3)
 @pytest.mark.separate
 @pytest.mark.parametrize(
     "test", [*SLICE, *(pytest.param(test, marks=pytest.mark.slow) for test in SLOW_SLICE)]

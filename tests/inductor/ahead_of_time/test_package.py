@@ -13,20 +13,28 @@ from tests.support import run_python
 from torch_outboard import _C
 from torch_outboard.inductor.ahead_of_time import package
 
+needs_shared_memory = pytest.mark.skipif(
+    not _C.shares_host_memory(0), reason="the host does not reach the device's memory"
+)
+
+
+def packaged(model: nn.Module, example: torch.Tensor, path: Path, rows: str = "") -> None:
+    """Compiles a model ahead of time; `rows` names an argument whose first size is open."""
+    sizes = {rows: {0: torch.export.Dim("rows", min=2, max=64)}} if rows else None
+    program = torch.export.export(model, (example,), dynamic_shapes=sizes)
+    torch._inductor.aoti_compile_and_package(program, package_path=str(path))
+
 
 @pytest.mark.slow
+@needs_shared_memory
 def test_a_package_for_another_process(device, tmp_path: Path) -> None:
-    if not _C.shares_host_memory(0):
-        pytest.skip("the host does not reach the device's memory")
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.BatchNorm1d(8), nn.Linear(8, 3)).eval()
     x = torch.randn(5, 6)
     torch.save((x, model(x).detach()), tmp_path / "values.pt")
     model = model.to(device)
-    rows = torch.export.Dim("rows", min=2, max=64)
-    program = torch.export.export(model, (x.to(device),), dynamic_shapes={"input": {0: rows}})
     path = tmp_path / "model.pt2"
-    torch._inductor.aoti_compile_and_package(program, package_path=str(path))
+    packaged(model, x.to(device), path, rows="input")
     assert all(parameter.device == device for parameter in model.parameters())
     lines = run_python(
         f"""
@@ -43,26 +51,8 @@ for repeats in (1, 3):
     assert lines == [str(device)] * 2
 
 
-@pytest.mark.slow
-def test_attention_is_packaged(device, tmp_path: Path) -> None:
-    if not _C.shares_host_memory(0):
-        pytest.skip("the host does not reach the device's memory")
-
-    class Attention(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return nn.functional.scaled_dot_product_attention(x, x.sin(), x.cos(), is_causal=True)
-
-    x = torch.randn(2, 2, 5, 8)
-    program = torch.export.export(Attention(), (x.to(device),))
-    path = str(tmp_path / "model.pt2")
-    torch._inductor.aoti_compile_and_package(program, package_path=path)
-    y = torch._inductor.aoti_load_package(path)(x.to(device))
-    assert y.device == device
-    torch.testing.assert_close(y.cpu(), Attention()(x))
-
-
 class Flow(nn.Module):
-    """Runs graphs within its graph."""
+    """Runs graphs within its graph, or attention."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()
@@ -70,6 +60,10 @@ class Flow(nn.Module):
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         x = self.layer(x)
+        if self.kind == "attention":
+            q = x.view(1, 2, 3, 4)
+            attend = nn.functional.scaled_dot_product_attention
+            return (attend(q, q.sin(), q.cos(), is_causal=True),)
         if self.kind == "cond":
             return (torch.cond(x.sum() > 0, lambda x: x.sin() * 2, lambda x: x.exp(), (x,)),)
         if self.kind == "while_loop":
@@ -81,18 +75,16 @@ class Flow(nn.Module):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["cond", "while_loop", "scan", "associative_scan"])
+@needs_shared_memory
+@pytest.mark.parametrize("kind", ["cond", "while_loop", "scan", "associative_scan", "attention"])
 def test_graphs_within_are_packaged(kind: str, device, tmp_path: Path) -> None:
-    if not _C.shares_host_memory(0):
-        pytest.skip("the host does not reach the device's memory")
     torch.manual_seed(0)
     model, x = Flow(kind), torch.randn(6, 4)
     expected = [model(sign * x) for sign in (1, -1)]
     model = model.to(device)
-    program = torch.export.export(model, (x.to(device),))
-    path = str(tmp_path / "model.pt2")
-    torch._inductor.aoti_compile_and_package(program, package_path=path)
-    package = torch._inductor.aoti_load_package(path)
+    path = tmp_path / "model.pt2"
+    packaged(model, x.to(device), path)
+    package = torch._inductor.aoti_load_package(str(path))
     for sign, want in zip((1, -1), expected, strict=True):
         got = package(sign * x.to(device))
         got = got if isinstance(got, (tuple, list)) else (got,)
@@ -112,19 +104,15 @@ class Draws(nn.Module):
 
 
 @pytest.mark.slow
+@needs_shared_memory
 def test_draws_are_packaged(device, tmp_path: Path) -> None:
     """A package draws what eager mode draws for the same seed, in a process that loads it, too."""
-    if not _C.shares_host_memory(0):
-        pytest.skip("the host does not reach the device's memory")
     x = torch.randn(6, 8)
     torch.manual_seed(5)
     expected = [Draws()(x.to(device)) for _ in range(2)]
     torch.save((x, [[part.cpu() for part in parts] for parts in expected]), tmp_path / "values.pt")
-    rows = torch.export.Dim("rows", min=2, max=64)
-    example = torch.zeros(4, 8, device=device)
-    program = torch.export.export(Draws(), (example,), dynamic_shapes={"x": {0: rows}})
     path = tmp_path / "model.pt2"
-    torch._inductor.aoti_compile_and_package(program, package_path=str(path))
+    packaged(Draws(), torch.zeros(4, 8, device=device), path, rows="x")
     lines = run_python(
         f"""
 import torch
@@ -146,10 +134,9 @@ print(torch.equal(model(x)[1], first))
     assert lines == ["the same", "the same", "False True", "True"]
 
 
+@needs_shared_memory
 @pytest.mark.parametrize("kind", ["within", "extension"])
 def test_draws_that_a_package_lacks_are_refused(kind: str, device) -> None:
-    if not _C.shares_host_memory(0):
-        pytest.skip("the host does not reach the device's memory")
 
     class Within(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -195,7 +195,9 @@ def test_broken_cache_entries_are_compiled_anew(tmp_path: Path):
             content = path.read_bytes()
             path.write_bytes(content[: len(content) // 2])
     again = run_python(COMPILING, **environment(tmp_path))
-    assert again == first
+    # On a processor a program asks the compiler what vectors it takes, before that of the graph.
+    of_target = 1 if _C.device_properties(0).kind == "cpu" else 0
+    assert int(again) == int(first) == (1 + of_target if _C.runs_code(0) else 0)
 
 
 @pytest.mark.slow

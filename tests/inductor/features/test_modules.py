@@ -36,6 +36,7 @@ def close(actual: object, expected: object) -> None:
     torch.testing.assert_close(moved(actual, "cpu"), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.by_turns(6)
 def test_modules_are_saved_copied_and_moved(device: torch.device):
     x = torch.randn(SHAPE)
     expected = network()(x).detach()
@@ -84,6 +85,7 @@ def test_threads_share_a_compiled_function(device: torch.device):
     assert problems == []
 
 
+@pytest.mark.by_turns(6)
 def test_a_whole_step_is_compiled(device: torch.device):
     """Loss, gradients, their norm, the optimizer and its learning rate in one function."""
 

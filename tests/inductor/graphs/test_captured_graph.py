@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,6 +22,9 @@ pytestmark = [
         reason="this PyTorch has no graphs for accelerators",
     ),
 ]
+
+
+assert_near = partial(torch.testing.assert_close, check_device=False)
 
 
 @pytest.fixture(autouse=True)
@@ -49,9 +53,7 @@ def test_inputs_that_move_and_parameters_that_stay(device):
         for _ in range(8):
             x = torch.randn(4, 8)
             kept.append(x.to(device))  # so that the next one lies elsewhere
-            torch.testing.assert_close(
-                graph(kept[-1], there), function(x, weight), check_device=False
-            )
+            assert_near(graph(kept[-1], there), function(x, weight))
     assert 1 <= captures(device) <= 3
 
 
@@ -60,13 +62,13 @@ def test_results_in_use_are_not_overwritten(device):
     inputs = [torch.randn(10) for _ in range(9)]
     results = [graph(x.to(device)) for x in inputs]
     for x, result in zip(inputs, results, strict=True):
-        torch.testing.assert_close(result, x.sin() + 1, check_device=False)
+        assert_near(result, x.sin() + 1)
     x = inputs[0].to(device)
     for _ in range(5):
         x = graph(x)  # which lies where the call before put it
     for _ in range(5):
         inputs[0] = inputs[0].sin() + 1
-    torch.testing.assert_close(x, inputs[0], check_device=False)
+    assert_near(x, inputs[0])
 
 
 def test_a_new_step_takes_the_results_of_the_last_one(device):
@@ -77,7 +79,7 @@ def test_a_new_step_takes_the_results_of_the_last_one(device):
         results.append(graph(torch.full((10,), float(step), device=device)))
     assert captures(device) <= 2
     expected = torch.full((10,), 4.0).sin() + 1
-    torch.testing.assert_close(results[-1], expected, check_device=False)
+    assert_near(results[-1], expected)
     with pytest.raises(RuntimeError, match="overwritten by a later call"):
         results[-2].cpu()
 
@@ -90,7 +92,7 @@ def test_results_outlive_the_graph(device):
     del graph
     torch.compiler.reset()
     torch.zeros(1000, device=device).add_(7)
-    torch.testing.assert_close(result, x.sin() + 1, check_device=False)
+    assert_near(result, x.sin() + 1)
 
 
 def test_training(device):
@@ -109,9 +111,9 @@ def test_training(device):
                 for parameter in owner.parameters():
                     parameter -= 0.1 * parameter.grad
                     parameter.grad = None
-        torch.testing.assert_close(losses[1], losses[0], check_device=False)
+        assert_near(losses[1], losses[0])
     for ours, theirs in zip(mine.parameters(), reference.parameters(), strict=True):
-        torch.testing.assert_close(ours, theirs, check_device=False)
+        assert_near(ours, theirs)
     assert captures(device) >= 2  # forward and backward
 
 
@@ -136,10 +138,8 @@ def test_inputs_that_are_changed(device):
     for _ in range(6):
         x, y = torch.randn(10), torch.randn(10)
         kept.append(x.to(device))
-        torch.testing.assert_close(
-            graph(kept[-1], y.to(device)), function(x, y), check_device=False
-        )
-        torch.testing.assert_close(kept[-1], x, check_device=False)
+        assert_near(graph(kept[-1], y.to(device)), function(x, y))
+        assert_near(kept[-1], x)
     assert captures(device) >= 1
 
 
@@ -154,7 +154,7 @@ def test_a_user_may_capture_around_it(device):
         result = graph(x)
     x.fill_(2)
     around.replay()
-    torch.testing.assert_close(result, torch.full((10,), 2.0).sin() + 1, check_device=False)
+    assert_near(result, torch.full((10,), 2.0).sin() + 1)
 
 
 @pytest.mark.slow
@@ -164,7 +164,7 @@ def test_sizes_up_to_a_limit(device):
         for size in range(3, 25):
             x = torch.rand(size, 7)
             expected = (x.sin() * size).sum(0)
-            torch.testing.assert_close(graph(x.to(device)), expected, check_device=False)
+            assert_near(graph(x.to(device)), expected)
     assert 8 <= captures(device) <= 16
 
 
@@ -177,7 +177,7 @@ def test_numbers_and_streams_have_captures_of_their_own(device):
 
     def call(factor, count):
         for _ in range(count):
-            torch.testing.assert_close(graph(there, factor), x * factor, check_device=False)
+            assert_near(graph(there, factor), x * factor)
 
     call(2, 3)
     call(3, 3)
@@ -203,9 +203,7 @@ def test_parts_on_the_host_are_left_out(device):
     graph = compiled(function)
     for _ in range(6):
         x, y = torch.randn(10), torch.randn(10)
-        torch.testing.assert_close(
-            graph(x.to(device), y.to(device)), function(x, y), check_device=False
-        )
+        assert_near(graph(x.to(device), y.to(device)), function(x, y))
     assert captures(device) >= 2
 
 
@@ -217,6 +215,6 @@ def test_what_cannot_be_captured_runs_and_says_why(device, caplog):
     graph = compiled(function)
     x = torch.randn(10)
     for _ in range(4):
-        torch.testing.assert_close(graph(x.to(device)), x.sin(), check_device=False)
+        assert_near(graph(x.to(device)), x.sin())
     assert captures(device) == 0
     assert "every replay would draw the same" in caplog.text

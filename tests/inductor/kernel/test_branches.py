@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.inductor.support import check, kernels_of, moved
+from tests.inductor.support import check, checked_code, moved
 from torch_outboard.inductor.target import target_of
 
 
@@ -19,10 +19,9 @@ def together(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 def test_rows_of_a_concatenation_are_computed_by_their_part_alone(device: torch.device):
     x, y = torch.randn(30, 37), torch.randn(5, 37)
-    check(together, x, y, device=device)
+    code = checked_code(together, x, y, device=device)
     if target_of(device).group > 1:
         pytest.skip("items of a GPU choose one by one")
-    code = kernels_of(together, *moved((x, y), device))
     inside = re.findall(r"if \(tmp\d+\) \{\n(.*?)\n +\}", code, re.DOTALL)
     assert any("ob_exp_" in text for text in inside)
     assert any("ob_sin_" in text for text in inside)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.inductor.support import check, kernels_of, moved
+from tests.inductor.support import check, checked_code, kernels_of, moved
 from torch_outboard.inductor.target import target_of
 
 pytestmark = pytest.mark.by_turns(4)
@@ -22,9 +22,7 @@ def test_sums_over_rows_that_are_read_in_pieces(device: torch.device):
     def function(x: torch.Tensor) -> torch.Tensor:
         return heads(x).sum(0)
 
-    x = torch.randn(16, 64, 64)
-    check(function, x, device=device, tolerance=1e-3)
-    code = kernels_of(function, *moved((x,), device))
+    code = checked_code(function, torch.randn(16, 64, 64), device=device, tolerance=1e-3)
     assert "ob_load_float" in code
     assert "ob_gather_float" not in code
 
@@ -38,9 +36,8 @@ def test_sums_over_rows_take_several_vectors_at_once(columns: int, device: torch
     def function(x: torch.Tensor) -> torch.Tensor:
         return x.exp().sum(0)
 
-    x = torch.randn(300, columns)
-    check(function, x, device=device, tolerance=1e-3)
-    assert "_copy1" in kernels_of(function, *moved((x,), device))
+    code = checked_code(function, torch.randn(300, columns), device=device, tolerance=1e-3)
+    assert "_copy1" in code
 
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int8, torch.bool]
@@ -56,13 +53,13 @@ def test_every_second_element(size: int, dtype: torch.dtype, device: torch.devic
         return x[:, ::2].clone(), odd, torch.nn.functional.pad(odd, (3, 2), value=1)
 
     x = (torch.randn(3, size) * 2).to(dtype)
-    check(function, x, device=device)
+    code = checked_code(function, x, device=device)
     if target_of(device).lanes > 1 and size > 200:
-        code = kernels_of(function, *moved((x,), device))
         assert "ob_stride2_load" in code
         assert "ob_gather" not in code
 
 
+@pytest.mark.by_turns(8)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("times", [2, 3, 4, 8, 16])
 def test_elements_for_several_lanes(times: int, dtype: torch.dtype, device: torch.device):

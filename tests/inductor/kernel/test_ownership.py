@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.inductor.support import check, kernels_of, moved
+from tests.inductor.support import checked_code
 from torch_outboard.inductor.target import target_of
 
 pytestmark = pytest.mark.by_turns(2)
@@ -19,8 +19,8 @@ Function = Callable[..., torch.Tensor]
 
 def adds(function: Function, *arguments: torch.Tensor, device: torch.device) -> set[str]:
     """How a function's kernels add, after its values were compared with eager CPU's."""
-    check(function, *arguments, device=device, tolerance=1e-4)
-    kernels = kernels_of(function, *moved(arguments, device)).split("program.kernel(")
+    code = checked_code(function, *arguments, device=device, tolerance=1e-4)
+    kernels = code.split("program.kernel(")
     found = {"exchanges" for kernel in kernels if "ob_atomic_add_" in kernel}
     for kernel in kernels:
         if "ob_accumulate_" in kernel:

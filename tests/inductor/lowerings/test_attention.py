@@ -54,12 +54,12 @@ def test_operators_of_cuda(device, function):
         torch.testing.assert_close(compiled, eager)
 
 
-def attend(q: Any, k: Any, v: Any, slope: Any, compiled: bool, **options: Any) -> Any:
+def attend(q: Any, k: Any, v: Any, slope: Any, **options: Any) -> Any:
     def score(score: Any, batch: Any, head: Any, m: Any, n: Any) -> Any:
         return score + slope[head] * (m - n) * 0.1
 
     mask = create_block_mask(lambda b, h, m, n: m + 3 >= n, None, None, 48, 32, device=q.device)
-    function = torch.compile(flex_attention, **options) if compiled else flex_attention
+    function = torch.compile(flex_attention, **options)
     return function(q, k, v, score_mod=score, block_mask=mask, enable_gqa=True)
 
 
@@ -78,24 +78,12 @@ def test_flex_attention(device, dynamic):
     given.append(torch.randn(4))
     reference = [x.clone().requires_grad_() for x in given]
     mine = [x.to(device).requires_grad_() for x in given]
-    expected, actual = written_out(*reference), attend(*mine, compiled=True, dynamic=dynamic)
+    expected, actual = written_out(*reference), attend(*mine, dynamic=dynamic)
     torch.testing.assert_close(actual, expected, check_device=False, rtol=1e-4, atol=1e-5)
     expected.square().sum().backward()
     actual.square().sum().backward()
     for ours, right in zip(mine, reference, strict=True):
         torch.testing.assert_close(ours.grad, right.grad, check_device=False, rtol=1e-3, atol=1e-4)
-
-
-def test_flex_attention_of_half_precision(device):
-    torch.manual_seed(0)
-    given = [torch.randn(2, heads, length, 16) for heads, length in SIZES]
-    slope = torch.randn(4)
-    with torch.no_grad():
-        actual = attend(*(x.half().to(device) for x in given), slope.to(device), compiled=True)
-    assert actual.dtype == torch.float16
-    torch.testing.assert_close(
-        actual.float(), written_out(*given, slope), check_device=False, rtol=1e-2, atol=5e-3
-    )
 
 
 # ---- Kernels against eager mode

@@ -9,23 +9,34 @@ import torch
 import torch.nn.functional as F
 from torch._dynamo.utils import counters
 
+from tests.inductor.support import check
 from torch_outboard import _C
 from torch_outboard.inductor.lowerings import products
 from torch_outboard.ops.products.texts import group_text
 from torch_outboard.ops.row import template
 
-pytestmark = pytest.mark.by_turns(3)
+pytestmark = [pytest.mark.by_turns(3), pytest.mark.usefixtures("always_fused")]
 
 MODE = "max-autotune-no-cudagraphs"
 
 
-@pytest.fixture(autouse=True)
-def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is measured differs from machine to machine."""
-    if not _C.runs_code(0):
-        pytest.skip("the device has no compiler for kernels")
-    monkeypatch.setattr(products, "_measured", lambda *given: True)
-    counters.clear()
+def check_fused(
+    function: Any, *given: torch.Tensor, device: Any, count: int = 1, tolerance: float = 1e-4
+) -> None:
+    """Results are those of eager CPU, by so many kernels of a product and what follows it."""
+    check(function, *given, device=device, tolerance=tolerance, mode=MODE)
+    assert counters[device.type]["fused_products"] == count
+
+
+def check_training(function: Any, *given: torch.Tensor, device: Any, count: int) -> None:
+    """As `check_fused`, with a backward pass of its own."""
+    mine = [x.to(device).requires_grad_() for x in given]
+    reference = [x.clone().requires_grad_() for x in given]
+    torch.compile(function, mode=MODE)(*mine).square().sum().backward()
+    function(*reference).square().sum().backward()
+    for ours, right in zip(mine, reference, strict=True):
+        torch.testing.assert_close(ours.grad, right.grad, check_device=False, rtol=1e-4, atol=1e-3)
+    assert counters[device.type]["fused_products"] == count
 
 
 def layers(x: Any, w: Any, b: Any, r: Any) -> Any:
@@ -62,22 +73,13 @@ def test_operands_in_place(device, turned):
         return F.gelu((x.t() if turned else x) @ w + b) + r
 
     given = [torch.randn(size) for size in ((61, 61), (61, 97), (97,), (61, 97))]
-    actual = torch.compile(function, mode=MODE)(*(x.to(device) for x in given))
-    torch.testing.assert_close(actual, function(*given), check_device=False, rtol=1e-4, atol=1e-4)
-    assert counters[device.type]["fused_products"] == 1
+    check_fused(function, *given, device=device)
 
 
 def test_training(device):
     """The mask of relu comes from its result, so the sum is not needed."""
-    x, w, b = torch.randn(32, 64), torch.randn(48, 64), torch.randn(48)
-    mine = [t.to(device).requires_grad_() for t in (x, w, b)]
-    reference = [t.clone().requires_grad_() for t in (x, w, b)]
-    graph = torch.compile(lambda x, w, b: F.relu(F.linear(x, w, b)), mode=MODE)
-    for function, given in ((graph, mine), (lambda x, w, b: F.relu(F.linear(x, w, b)), reference)):
-        function(*given).square().sum().backward()
-    for ours, right in zip(mine, reference, strict=True):
-        torch.testing.assert_close(ours.grad, right.grad, check_device=False, rtol=1e-4, atol=1e-3)
-    assert counters[device.type]["fused_products"] == 1
+    given = torch.randn(32, 64), torch.randn(48, 64), torch.randn(48)
+    check_training(lambda x, w, b: F.relu(F.linear(x, w, b)), *given, device=device, count=1)
 
 
 def test_a_sum_that_somebody_else_needs_is_stored_too(device):
@@ -85,10 +87,7 @@ def test_a_sum_that_somebody_else_needs_is_stored_too(device):
         product = x @ w
         return product, product.relu(), product.sum(0)
 
-    x, w = torch.randn(40, 40), torch.randn(40, 40)
-    actual = torch.compile(function, mode=MODE)(x.to(device), w.to(device))
-    torch.testing.assert_close(actual, function(x, w), check_device=False, rtol=1e-4, atol=1e-4)
-    assert counters[device.type]["fused_products"] == 1
+    check_fused(function, torch.randn(40, 40), torch.randn(40, 40), device=device)
 
 
 def test_training_with_a_sum_that_is_kept(device):
@@ -97,14 +96,8 @@ def test_training_with_a_sum_that_is_kept(device):
     def function(x, w, b, v):
         return F.linear(F.gelu(F.linear(x, w, b)), v)
 
-    given = [torch.randn(size) for size in ((2, 16, 64), (48, 64), (48,), (64, 48))]
-    mine = [t.to(device).requires_grad_() for t in given]
-    reference = [t.clone().requires_grad_() for t in given]
-    torch.compile(function, mode=MODE)(*mine).square().sum().backward()
-    function(*reference).square().sum().backward()
-    for ours, right in zip(mine, reference, strict=True):
-        torch.testing.assert_close(ours.grad, right.grad, check_device=False, rtol=1e-3, atol=1e-2)
-    assert counters[device.type]["fused_products"] == 2
+    given = [torch.randn(size) / 4 for size in ((2, 16, 64), (48, 64), (48,), (64, 48))]
+    check_training(function, *given, device=device, count=2)
 
 
 def test_what_is_computed_of_the_results_elsewhere_is_no_operand(device):
@@ -112,10 +105,7 @@ def test_what_is_computed_of_the_results_elsewhere_is_no_operand(device):
         product = x @ w
         return (product - product.amax(-1, keepdim=True)).exp() * 2, product * 3
 
-    x, w = torch.randn(40, 40) / 8, torch.randn(40, 40)
-    actual = torch.compile(function, mode=MODE)(x.to(device), w.to(device))
-    torch.testing.assert_close(actual, function(x, w), check_device=False, rtol=1e-4, atol=1e-4)
-    assert counters[device.type]["fused_products"] == 1
+    check_fused(function, torch.randn(40, 40) / 8, torch.randn(40, 40), device=device)
 
 
 def test_operands_of_rows_and_columns_masks_and_casts(device):
@@ -129,9 +119,7 @@ def test_operands_of_rows_and_columns_masks_and_casts(device):
         torch.randn(4, 12, 64), torch.randn(64, 40), torch.randn(4, 12, 1), torch.randn(40),
         torch.rand(4, 12, 40) > 0.5, torch.randn(4, 12, 40).bfloat16(),
     )  # fmt: skip
-    actual = torch.compile(function, mode=MODE)(*(x.to(device) for x in given))
-    torch.testing.assert_close(actual, function(*given), check_device=False, rtol=2e-3, atol=2e-3)
-    assert counters[device.type]["fused_products"] == 1
+    check_fused(function, *given, device=device, tolerance=2e-3)
 
 
 def test_dropout_is_not_written_to_be_read(device):
@@ -165,10 +153,7 @@ def test_open_sizes(device):
 
 def test_what_is_not_faster_is_left_alone(device, monkeypatch):
     monkeypatch.setattr(products, "_measured", lambda *given: False)
-    graph = torch.compile(lambda x, w: (x @ w).relu(), mode=MODE)
-    x = torch.randn(40, 40, device=device)
-    torch.testing.assert_close(graph(x, x), (x @ x).relu())
-    assert counters[device.type]["fused_products"] == 0
+    check_fused(lambda x: (x @ x).relu(), torch.randn(40, 40), device=device, count=0)
 
 
 def call(left, right, body, places="", operands=(), results=(torch.float32,), of_row="", values=0):
@@ -202,19 +187,17 @@ def test_results(device):
 
 def test_wrong_operands(device):
     x = torch.zeros(4, 5, device=device)
-    with pytest.raises(ValueError, match="matrices that fit"):
-        call(x, x, "r[0] = a;")
-    with pytest.raises(ValueError, match="one floating dtype on one device"):
-        call(x, x.t().cpu(), "r[0] = a;")
-    with pytest.raises(ValueError, match="one floating dtype on one device"):
-        call(x, x.t().int(), "r[0] = a;")
-    with pytest.raises(ValueError, match="is a tensor on"):
-        call(x, x.t(), "r[0] = a;", "e", [torch.zeros(4, 4)])
-    with pytest.raises(ValueError, match="a letter, 'e', 'r' or 'c', for each operand"):
-        call(x, x.t(), "r[0] = a;", "q", [x])
-    with pytest.raises(ValueError, match="at least one result"):
-        call(x, x.t(), "r[0] = a;", results=())
-    with pytest.raises(ValueError, match="no values of the dtype"):
-        call(x, x.t(), "r[0] = a;", results=(torch.complex64,))
+    y = x.t()
+    for arguments, message in (
+        ((x, x, "r[0] = a;"), "matrices that fit"),
+        ((x, y.cpu(), "r[0] = a;"), "one floating dtype on one device"),
+        ((x, y.int(), "r[0] = a;"), "one floating dtype on one device"),
+        ((x, y, "r[0] = a;", "e", [torch.zeros(4, 4)]), "is a tensor on"),
+        ((x, y, "r[0] = a;", "q", [x]), "a letter, 'e', 'r' or 'c', for each operand"),
+        ((x, y, "r[0] = a;", "", (), ()), "at least one result"),
+        ((x, y, "r[0] = a;", "", (), (torch.complex64,)), "no values of the dtype"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call(*arguments)
     with pytest.raises(RuntimeError):
-        call(x, x.t(), "r[0] = a;", "r", [torch.zeros(3, device=device)])
+        call(x, y, "r[0] = a;", "r", [torch.zeros(3, device=device)])

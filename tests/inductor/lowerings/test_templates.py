@@ -8,17 +8,9 @@ import torch._inductor.compile_fx  # defines the operators
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from torch_outboard import _C
-from torch_outboard.inductor.lowerings import convolutions, products, templates
+from torch_outboard.inductor.lowerings import templates
 
-
-@pytest.fixture(autouse=True)
-def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is measured differs from machine to machine."""
-    if not _C.runs_code(0):
-        pytest.skip("the device has no compiler for kernels")
-    for module in (products, convolutions):
-        monkeypatch.setattr(module, "_measured", lambda *given: True)
+pytestmark = pytest.mark.usefixtures("always_fused")
 
 
 def test_a_graph_is_in_order_when_a_result_is_used_before_the_last_one(device):

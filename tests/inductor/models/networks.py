@@ -25,7 +25,7 @@ from torch.distributions import (
 )
 from torch.nn import functional
 
-from tests.programs.networks import RootMeanSquare
+from tests.programs.networks import RootMeanSquare, UNet
 
 Batch = dict[str, torch.Tensor]
 LENGTH = 10
@@ -64,48 +64,6 @@ def resnet() -> nn.Module:
         nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8), nn.SiLU(), nn.MaxPool2d(3, 2, 1),
         Block(8, 8, 1), Block(8, 16, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 5),
     )  # fmt: skip
-
-
-def mobilenet() -> nn.Module:
-    """Convolutions within channels and across them, with squeeze and excitation."""
-
-    class Squeeze(nn.Module):
-        def __init__(self, channels: int) -> None:
-            super().__init__()
-            self.weights = nn.Sequential(
-                nn.AdaptiveAvgPool2d(1), nn.Conv2d(channels, 4, 1), nn.SiLU(),
-                nn.Conv2d(4, channels, 1), nn.Hardsigmoid(),
-            )  # fmt: skip
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x * self.weights(x)
-
-    return nn.Sequential(
-        nn.Conv2d(3, 8, 3, 2, 1), nn.GroupNorm(2, 8), nn.Hardswish(),
-        nn.Conv2d(8, 8, 3, 1, 1, groups=8), nn.GroupNorm(2, 8), nn.Hardswish(), Squeeze(8),
-        nn.Conv2d(8, 12, 1), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(12 * 16, 5),
-    )  # fmt: skip
-
-
-class UNet(nn.Module):
-    """Down and up again with links across."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = nn.Conv2d(3, 8, 3, padding=1)
-        self.down = nn.Sequential(
-            nn.MaxPool2d(2), nn.Conv2d(8, 16, 3, padding=1), nn.InstanceNorm2d(16)
-        )
-        self.up = nn.Sequential(nn.SiLU(), nn.ConvTranspose2d(16, 8, 2, stride=2))
-        self.last = nn.Conv2d(16, 3, 1)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        first = self.first(x)
-        second = self.down(functional.silu(first))
-        wide = functional.interpolate(
-            second, scale_factor=2.0, mode="bilinear", align_corners=False
-        ).mean(1, keepdim=True)
-        return self.last(torch.cat([first, self.up(second) * wide], 1))
 
 
 class Cells(nn.Module):
@@ -199,7 +157,8 @@ def transformer(**others: Any) -> nn.Module:
         mask = layer.generate_square_subsequent_mask(y.size(1), device=y.device, dtype=y.dtype)
         return layer(x, y, tgt_mask=mask, tgt_is_causal=True)
 
-    return Called(nn.Transformer(16, 4, 1, 1, 32, dropout=0.0, batch_first=True, **others), call)
+    options = {"dropout": 0.0, "batch_first": True, **others}
+    return Called(nn.Transformer(16, 4, 1, 1, 32, **options), call)
 
 
 def encoder(padded: bool) -> nn.Module:
@@ -242,10 +201,6 @@ def images(side: int = 16) -> Batch:
     return {"input": torch.randn(2, 3, side, side)}
 
 
-def pictures(side: int = 16) -> Batch:
-    return {"x": torch.randn(2, 3, side, side)}
-
-
 def vectors(count: int = 5) -> Batch:
     return {"x": torch.randn(count, 6), "y": torch.randn(count, 4)}
 
@@ -256,8 +211,7 @@ NETWORKS: dict[str, Network] = {
         lambda count=5: {"input": torch.randn(count, 6)},
     ),
     "ResNet": Network(resnet, lambda: images(32)),
-    "MobileNet": Network(mobilenet, images),
-    "U-Net": Network(UNet, pictures),
+    "U-Net": Network(UNet, lambda: {"images": torch.randn(2, 3, 8, 8), "times": torch.rand(2)}),
     "cells": Network(Cells, lambda length=4: {"x": torch.randn(3, length, 6)}),
     "LSTM": Network(partial(recurrent, nn.LSTM, num_layers=2, bidirectional=True), sequences),
     "GRU": Network(partial(recurrent, nn.GRU), sequences),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 
-from tests.inductor.models.networks import NETWORKS
-from tests.inductor.models.programs import How, calls
+from tests.inductor.models.networks import NETWORKS, transformer
+from tests.inductor.models.programs import How, calls, losses
 from tests.programs.comparison import compare
 
 pytestmark = pytest.mark.by_turns(2)
@@ -66,3 +67,12 @@ def test_recurrent_layers_within_the_graph(name: str, how: str, device: torch.de
     network, described = NETWORKS[name], HOW[how]
     with torch._dynamo.config.patch(allow_rnn=True):
         compare(calls(network.make, network.batch, described), device, False, described.relative)
+
+
+@pytest.mark.slow
+def test_dropout_is_that_of_eager_mode(device: torch.device):
+    make, batch = partial(transformer, dropout=0.1), NETWORKS["Transformer"].batch
+    eager = losses(make, batch, device, None)
+    assert eager != losses(transformer, batch, device, None), "nothing is drawn"
+    compiled = losses(make, batch, device, {})
+    torch.testing.assert_close(compiled, eager, rtol=1e-4, atol=1e-5)

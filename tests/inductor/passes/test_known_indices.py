@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.inductor.support import check, kernels_of, moved
+from tests.inductor.support import check, check_sizes, checked_code
 
 SIZES = {
     "twice": ((2, 3, 8, 8), {"scale_factor": 2.0}),
@@ -40,17 +40,28 @@ def derivative(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[...
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_values_and_derivatives(name: str, dtype: torch.dtype, device: torch.device):
     size, options = SIZES[name]
-    x = torch.randn(size, dtype=dtype)
-    tolerance = 1e-5 if dtype == torch.float32 else 5e-2
-    check(larger(options), x, device=device, tolerance=tolerance)
-    check(derivative(larger(options)), x.requires_grad_(), device=device, tolerance=tolerance)
+    function, x = larger(options), torch.randn(size, dtype=dtype, requires_grad=True)
+
+    def both(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return function(x.detach()), derivative(function)(x)
+
+    check(both, x, device=device, tolerance=1e-5 if dtype == torch.float32 else 5e-2)
 
 
-@pytest.mark.parametrize("name", ["twice", "twice and three times", "lines", "exact"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "twice",
+        *(
+            pytest.param(name, marks=pytest.mark.by_turns(3))
+            for name in ("twice and three times", "lines", "exact")
+        ),
+    ],
+)
 def test_nothing_is_added_one_by_one(name: str, device: torch.device):
     size, options = SIZES[name]
     x = torch.randn(size, requires_grad=True)
-    code = kernels_of(derivative(larger(options)), *moved((x,), device))
+    code = checked_code(derivative(larger(options)), x, device=device)
     assert "ob_atomic_add" not in code
     assert "ob_accumulate" not in code
 
@@ -72,19 +83,17 @@ def test_indices_of_users(device: torch.device):
 
 
 def test_sizes_stay_open(device: torch.device):
-    function = larger({"scale_factor": 2})
-    compiled = torch.compile(function, dynamic=True)
-    for size in (4, 6, 9):
-        x = torch.randn(2, 3, size, 8)
-        torch.testing.assert_close(compiled(x.to(device)).cpu(), function(x))
+    calls = [(torch.randn(2, 3, size, 8),) for size in (4, 6, 9)]
+    check_sizes(larger({"scale_factor": 2}), *calls, device=device)
 
 
+@pytest.mark.by_turns(2)
 def test_values_that_are_fewer_than_places(device: torch.device):
     """They are added at all of them."""
 
-    def function(values: torch.Tensor) -> torch.Tensor:
-        at = torch.arange(8, device=values.device) // 2
-        return torch.zeros(4, 5, device=values.device).index_put((at,), values * 2, accumulate=True)
+    def function(*values: torch.Tensor) -> list[torch.Tensor]:
+        at = torch.arange(8, device=values[0].device) // 2
+        zeros = torch.zeros(4, 5, device=values[0].device)
+        return [zeros.index_put((at,), each * 2, accumulate=True) for each in values]
 
-    for size in ((8, 1), (8, 5), (1, 5)):
-        check(function, torch.randn(size), device=device)
+    check(function, torch.randn(8, 1), torch.randn(8, 5), torch.randn(1, 5), device=device)

@@ -7,7 +7,7 @@ import re
 import pytest
 import torch
 
-from tests.inductor.support import check, kernels_of, moved
+from tests.inductor.support import check, check_sizes, checked_code
 from torch_outboard.inductor.target import target_of
 
 pytestmark = pytest.mark.by_turns(3)
@@ -26,10 +26,9 @@ def sines(code: str) -> int:
 
 
 def test_one_is_stored(device: torch.device):
-    x = torch.randn(24, 40)
+    code = checked_code(waves, torch.randn(24, 40), device=device, tolerance=1e-4)
     # A GPU waits for memory.
-    assert sines(kernels_of(waves, x.to(device))) == (1 if target_of(device).lanes > 1 else 2)
-    check(waves, x, device=device, tolerance=1e-4)
+    assert sines(code) == (1 if target_of(device).lanes > 1 else 2)
 
 
 def test_a_cheap_one_is_computed_anew(device: torch.device):
@@ -37,10 +36,9 @@ def test_a_cheap_one_is_computed_anew(device: torch.device):
         cube = x**3
         return (cube - cube.sum(0) * 0.1).cos()
 
-    x = torch.randn(24, 40)
-    first = kernels_of(function, x.to(device)).split("program.kernel(")[1]
+    code = checked_code(function, torch.randn(24, 40), device=device, tolerance=1e-4)
+    first = code.split("program.kernel(")[1]
     assert first.count("OB_POINTER(") == 2  # the argument, and sums
-    check(function, x, device=device, tolerance=1e-4)
 
 
 def test_readers_of_views_count(device: torch.device):
@@ -50,20 +48,15 @@ def test_readers_of_views_count(device: torch.device):
         turned = (x.sin() * 2).t()
         return turned.sum(0).exp(), (turned - turned.sum(1, keepdim=True)).cos().sum(0)
 
-    x = torch.randn(24, 40)
-    code = kernels_of(function, x.to(device))
+    code = checked_code(function, torch.randn(24, 40), device=device)
     if target_of(device).lanes > 1:
         assert sines(code) == 1
-    check(function, x, device=device)
 
 
 def test_sizes_stay_open(device: torch.device):
-    compiled = torch.compile(waves, dynamic=True)
+    calls = [(torch.randn(size, 9),) for size in (8, 24, 700)]
     with torch._dynamo.config.patch(error_on_recompile=True):
-        for size in (8, 24, 700):
-            x = torch.randn(size, 9)
-            actual = compiled(x.to(device)).cpu()
-            torch.testing.assert_close(actual, waves(x), rtol=1e-4, atol=1e-4)
+        check_sizes(waves, *calls, device=device, tolerance=1e-4)
 
 
 def test_gradients_and_other_layouts(device: torch.device):
@@ -73,14 +66,11 @@ def test_gradients_and_other_layouts(device: torch.device):
 
     x = torch.randn(4, 5, 6, 7).to(memory_format=torch.channels_last)
     check(function, x, device=device)
-    x = x.requires_grad_()
 
     def step(x):
-        (gradient,) = torch.autograd.grad(function(x).square().sum(), x)
-        return gradient
+        return torch.autograd.grad(function(x).square().sum(), x)
 
-    on_device = x.detach().to(device).requires_grad_()
-    torch.testing.assert_close(torch.compile(step)(on_device).cpu(), step(x), rtol=1e-4, atol=1e-4)
+    check(step, x.requires_grad_(), device=device, tolerance=1e-4)
 
 
 def test_what_several_read_is_stored_alone(device: torch.device):
@@ -91,12 +81,12 @@ def test_what_several_read_is_stored_alone(device: torch.device):
         slope = y * gate * (1 + x * (1 - gate))
         return (slope - slope.sum(0) * 0.1).cos()
 
-    x, y = torch.randn(24, 40), torch.randn(24, 40)
+    given = torch.randn(24, 40), torch.randn(24, 40)
+    code = checked_code(function, *given, device=device, tolerance=1e-4)
     if target_of(device).lanes > 1:
-        first = kernels_of(function, x.to(device), y.to(device)).split("program.kernel(")[1]
+        first = code.split("program.kernel(")[1]
         # The product, in whose place the result is written at last.
         assert set(re.findall(r"ob_store_\w+\((\w+),", first)) == {"in_out_ptr0"}
-    check(function, x, y, device=device, tolerance=1e-4)
 
 
 def test_one_that_is_turned_on_the_way_is_stored(device: torch.device):
@@ -106,10 +96,9 @@ def test_one_that_is_turned_on_the_way_is_stored(device: torch.device):
         wave = x.sin()
         return (wave + wave.t() * 2).exp()
 
-    x = torch.randn(40, 40)
+    code = checked_code(function, torch.randn(40, 40), device=device)
     if target_of(device).lanes > 1:
-        assert sines(kernels_of(function, x.to(device))) == 1
-    check(function, x, device=device)
+        assert sines(code) == 1
 
 
 def test_one_that_many_elements_come_from_is_stored(device: torch.device):
@@ -121,19 +110,17 @@ def test_one_that_many_elements_come_from_is_stored(device: torch.device):
 
     x = torch.randn(4, 5, 70, 71)
     for function in (gathered, expanded):
+        kernels = checked_code(function, x, device=device).split("program.kernel(")[1:]
         if target_of(device).lanes > 1:
-            kernels = kernels_of(function, x.to(device)).split("program.kernel(")[1:]
             assert ["ob_sin_" in kernel for kernel in kernels] == [True, False]
-        check(function, x, device=device)
 
 
 def test_rows_that_are_the_same_are_computed_once_anyway(device: torch.device):
     def function(x):
         return x.sin()[:, None].expand(-1, 300) + 1
 
-    code = kernels_of(function, torch.randn(500).to(device))
+    code = checked_code(function, torch.randn(500), device=device)
     assert code.count("program.kernel(") == 1
-    check(function, torch.randn(500), device=device)
 
 
 def test_sums_of_what_an_operator_takes_read_it(device: torch.device):
@@ -144,9 +131,9 @@ def test_sums_of_what_an_operator_takes_read_it(device: torch.device):
         return rows.sum(0), rows.reshape(-1, 24) @ weight
 
     given = torch.randn(24, 8, 40).transpose(1, 2), torch.randn(40, 24, 8), torch.randn(24, 5)
-    check(function, *given, device=device, tolerance=1e-4)
+    code = checked_code(function, *given, device=device, tolerance=1e-4)
     if target_of(device).lanes > 1:
-        kernels = kernels_of(function, *moved(given, device)).split("program.kernel(")[1:]
+        kernels = code.split("program.kernel(")[1:]
         assert sum("OB_POINTER(float, in_ptr1)" in kernel for kernel in kernels) == 1
 
 
@@ -157,6 +144,6 @@ def test_operators_take_values_in_the_layout_that_eager_mode_gives_them(device: 
         return (x.transpose(1, 2) * 2) @ y
 
     given = torch.randn(3, 24, 40), torch.randn(3, 24, 5)
+    code = checked_code(function, *given, device=device, tolerance=1e-4)
     if target_of(device).lanes > 1:
-        assert "ob_gather" not in kernels_of(function, *moved(given, device))
-    check(function, *given, device=device, tolerance=1e-4)
+        assert "ob_gather" not in code

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.inductor.support import check, kernels_of, moved
+from tests.inductor.support import check, checked_code
 from torch_outboard.inductor.target import target_of
 
 pytestmark = pytest.mark.by_turns(3)
@@ -43,11 +43,11 @@ def test_what_is_stored_is_not_read_again(device: torch.device):
         return F.conv2d(scaled, weight), scaled.sum((0, 2, 3)), scaled.sum((0, 2, 3), keepdim=True)
 
     given = torch.randn(4, 32, 16, 16), torch.randn(2, 32, 1, 1)
-    check(function, *given, device=device, tolerance=1e-4)
+    code = checked_code(function, *given, device=device, tolerance=1e-4)
     target = target_of(device)
     if target.lanes == 1 or target.processors > 64:
         pytest.skip("the device has no vectors, or more processors than rows")
-    first = kernels_of(function, *moved(given, device)).split("program.kernel(")[1]
+    first = code.split("program.kernel(")[1]
     if torch.__version__ < "2.13":
         pytest.skip("PyTorch fuses them from 2.13 on, where it merges loops before")
     assert "ob_sin_" in first

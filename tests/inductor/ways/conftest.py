@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 
 import torch_outboard
 from torch_outboard.inductor.ways import choice, program_time, sides
@@ -33,6 +35,33 @@ def chooses_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setattr(choice, "PATIENCE", 0.0)
     monkeypatch.setattr(program_time, "TIMED_SECONDS", 0.0)
     monkeypatch.setattr(sides, "_groups", {})
+
+
+def ways_of(
+    seconds: dict[str, float], calls: list[str], clock: Clock, per_element: bool = False
+) -> dict[str, Callable[[], Any]]:
+    """Ways of a graph that take their time and say that they were called."""
+
+    def way(name: str) -> Callable[[], Any]:
+        def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+            clock.now += seconds[name] * (inputs[0].numel() if per_element else 1)
+            calls.append(name)
+            return [inputs[0] + 1]
+
+        return lambda: run
+
+    return {name: way(name) for name in seconds}
+
+
+# The head of a program that chooses within few calls.
+AT_ONCE = """
+import copy, itertools, sys, torch, torch_outboard
+from torch_outboard.inductor.ways import choice, program_time
+from torch_outboard.inductor.ways.remembered import remembered
+choice.PATIENCE = program_time.TIMED_SECONDS = 0.0
+name = torch_outboard.device_name()
+torch.manual_seed(0)
+"""
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import torch
 import torch._inductor.compile_fx  # registers the backend
 
 import torch_outboard
-from tests.inductor.ways.conftest import Clock
+from tests.inductor.ways.conftest import AT_ONCE, Clock, ways_of
 from tests.support import run_python
 from torch_outboard import _C, fallback
 from torch_outboard.inductor.ways import choice
@@ -24,17 +23,7 @@ pytestmark = pytest.mark.usefixtures("chooses_at_once")
 
 
 def graph(seconds: dict[str, float], device: torch.device, calls: list[str], clock: Clock) -> Any:
-    """A graph whose ways take their time and say that they were called."""
-
-    def way(name: str) -> Callable[[], Any]:
-        def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-            clock.now += seconds[name]
-            calls.append(name)
-            return [inputs[0] + 1]
-
-        return lambda: run
-
-    return choice.MeasuredGraph("key", device.index or 0, {name: way(name) for name in seconds})
+    return choice.MeasuredGraph("key", device.index or 0, ways_of(seconds, calls, clock))
 
 
 @pytest.mark.parametrize("best", ["kernels", "host", "eager"])
@@ -146,21 +135,14 @@ def test_operators_beside_a_graph_go_to_its_side(
     if _C.device_properties(index).kind != "cpu" or not _C.shares_host_memory(index):
         pytest.skip("this is about CPUs that share their memory with the host")
     savings({"aten::add": 1000.0 if best == "device" else -1000.0})
-    x, seen = torch.ones(3, device=device), list[str]()
+    x = torch.ones(3, device=device)
 
     def beside() -> str:
         with fallback.report() as report:
             x + x
         return {row.op: row.way for row in report.rows}["aten::add.Tensor"]
 
-    def way(name: str) -> Callable[[], Any]:
-        def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-            seen.append(name)
-            return [inputs[0]]
-
-        return lambda: run
-
-    makers = {name: way(name) for name in ("kernels", "host")}
+    makers = ways_of({"kernels": 0.0, "host": 0.0}, [], clock)
     graph = choice.choose("key", best if known else None, index, makers)
     on_side = {"host": "shared", "device": "device"}[best]
     for _ in range(1 if known else 400):
@@ -176,13 +158,7 @@ def test_broken_files_hold_no_choice(tmp_path: Any):
     assert remembered() == {}
 
 
-TRAINING = """
-import copy, torch, torch_outboard
-from torch_outboard.inductor.ways import choice, program_time
-from torch_outboard.inductor.ways.remembered import remembered
-choice.PATIENCE = program_time.TIMED_SECONDS = 0.0
-name = torch_outboard.device_name()
-torch.manual_seed(0)
+TRAINING = f"""{AT_ONCE}
 class Attention(torch.nn.Module):
     def forward(self, x):
         x = x.flatten(2)
@@ -211,13 +187,8 @@ def test_training_is_right_while_ways_are_tried(measuring: dict[str, str]):
         assert run_python(TRAINING, timeout=280, **measuring).split() == ["2"]
 
 
-ATTENTION = """
-import torch, torch_outboard
+ATTENTION = f"""{AT_ONCE}
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-from torch_outboard.inductor.ways import choice, program_time
-from torch_outboard.inductor.ways.remembered import remembered
-choice.PATIENCE = program_time.TIMED_SECONDS = 0.0
-name = torch_outboard.device_name()
 q, k, v = (torch.randn(1, 2, 256, 16, device=name, requires_grad=True) for _ in range(3))
 mask = create_block_mask(lambda b, h, m, n: m >= n, None, None, 256, 256, device=name)
 attend = torch.compile(lambda q: flex_attention(q * 2, k, v, block_mask=mask).relu())
@@ -232,48 +203,3 @@ print(counted, len(remembered()))
 @pytest.mark.slow
 def test_graphs_with_operators_of_the_device_alone_keep_their_kernels(measuring: dict[str, str]):
     assert run_python(ATTENTION, timeout=280, **measuring).split() == ["2", "0"]
-
-
-DRAWS = """
-import copy, torch, torch_outboard
-import torch.nn.functional as F
-from torch_outboard.inductor import host_code
-from torch_outboard.inductor.ways import choice, program_time
-choice.PATIENCE = program_time.TIMED_SECONDS = 0.0
-name = torch_outboard.device_name()
-tried, decide, call = [], choice.MeasuredGraph._decide, host_code.HostGraph.__call__
-def decide_and_tell(self):
-    tried.append(" ".join(sorted(way for way, times in self.times.items() if times)))
-    decide(self)
-choice.MeasuredGraph._decide = decide_and_tell
-def loss_of(net, x):
-    noise = torch.randn(9, device=x.device)
-    hidden = F.dropout(net[0](x + torch.rand_like(x)).relu(), 0.3)
-    return (net[1](F.alpha_dropout(hidden, 0.2)).square() * torch.bernoulli(noise, 0.5)).sum()
-torch.manual_seed(0)
-eager = torch.nn.ModuleList([torch.nn.Linear(7, 12), torch.nn.Linear(12, 9)]).to(name)
-ours = copy.deepcopy(eager)
-compiled, x = torch.compile(loss_of), torch.randn(33, 7, device=name)
-for step in range(250):
-    losses = []
-    for function, net in ((loss_of, eager), (compiled, ours)):
-        torch.manual_seed(step)
-        net.zero_grad()
-        loss = function(net, x)
-        loss.backward()
-        losses.append(loss.item())
-        with torch.no_grad():
-            for parameter in net.parameters():
-                parameter -= 1e-4 * parameter.grad
-    torch.testing.assert_close(losses[0], losses[1], rtol=1e-4, atol=1e-4)
-for ours, theirs in zip(ours.parameters(), eager.parameters()):
-    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
-print(*tried, sep=";")
-"""
-
-
-@pytest.mark.slow
-def test_graphs_that_draw_have_the_same_numbers_by_every_way(measuring: dict[str, str]):
-    ways = run_python(DRAWS, timeout=280, **measuring).strip().split(";")
-    assert len(ways) == 2
-    assert {"device host kernels" in ways, all("host" in way for way in ways)} == {True}

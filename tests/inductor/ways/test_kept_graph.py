@@ -12,6 +12,7 @@ import torch
 from torch._inductor.compile_fx import compile_fx_inner
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from tests.inductor.ways.conftest import AT_ONCE
 from tests.support import run_python
 from torch_outboard import _C
 from torch_outboard.inductor.ways import choice, kept_graph, source, step
@@ -26,13 +27,8 @@ pytestmark = [
 
 # A step with numbers that are drawn, in kernels and by operators, a constant, an input that
 # changes, and results that are views; against eager mode.
-STEPS = """
-import copy, sys, torch, torch_outboard
+STEPS = f"""{AT_ONCE}
 import torch.nn.functional as F
-from torch_outboard.inductor.ways import choice, program_time
-from torch_outboard.inductor.ways.remembered import remembered
-choice.PATIENCE = program_time.TIMED_SECONDS = 0.0
-name = torch_outboard.device_name()
 def loss_of(net, x, state, kept):
     noise = torch.randn(9, device=x.device)
     hidden = F.dropout(net[0](x + torch.rand_like(x)).relu(), 0.3)
@@ -40,7 +36,6 @@ def loss_of(net, x, state, kept):
     table = torch.tensor([1.0, 2.0, 3.0] * 3, device=x.device)
     drawn = torch.bernoulli(noise.sigmoid()) * table
     return (net[1](hidden).square() * drawn).sum(), kept.t()[1:], hidden.t()
-torch.manual_seed(0)
 eager = torch.nn.ModuleList([torch.nn.Linear(7, 12), torch.nn.Linear(12, 9)]).to(name)
 ours = copy.deepcopy(eager)
 compiled, x = torch.compile(loss_of), torch.randn(33, 7, device=name)
@@ -76,12 +71,7 @@ print(torch._dynamo.utils.counters["aot_autograd"]["autograd_cache_hit"])
 """
 # A graph for all sizes, and that of its gradients; against CPU. Steps are as many as are asked for,
 # and more until both have decided.
-OPEN_SIZES = """
-import copy, itertools, sys, torch, torch_outboard
-from torch_outboard.inductor.ways import choice, program_time
-from torch_outboard.inductor.ways.remembered import remembered
-choice.PATIENCE = program_time.TIMED_SECONDS = 0.0
-torch.manual_seed(0)
+OPEN_SIZES = f"""{AT_ONCE}
 net = torch.nn.Sequential(torch.nn.Linear(7, 12), torch.nn.GELU(), torch.nn.LayerNorm(12))
 ours = copy.deepcopy(net).to(torch_outboard.device_name())
 compiled = torch.compile(ours, dynamic=True)
@@ -162,17 +152,14 @@ def test_graphs_that_were_compiled_for_the_host_alone(measuring: dict[str, str])
 @pytest.mark.slow
 def test_a_kept_graph_goes_operator_by_operator(measuring: dict[str, str]):
     decide = PLAIN.replace("torch.compile(function)(", "run(") + "print(*remembered().values())"
-    head = """
-from torch_outboard.inductor.ways import choice, program_time
-from torch_outboard.inductor.ways.remembered import remembered
-choice.PATIENCE = program_time.TIMED_SECONDS = 0.0
+    head = f"""{AT_ONCE}
 def run(x, w):
     compiled = torch.compile(function)
     for _ in range(140):
         result = compiled(x.clone(), w)
     return compiled(x, w)
 """
-    decide = decide.replace("name = ", f"{head}name = ")
+    decide = head + decide
     assert len(run_python(decide, timeout=280, **measuring).split()) == 2
     for way in ("eager", "host", "device"):
         set_ways(measuring, way)
@@ -229,3 +216,40 @@ def test_results_of_other_ways_are_laid_out_alike(device: torch.device):
             assert result.stride() == layout
             assert result.tolist() == x.tolist()
         assert graph.fits == (layout == x.stride())  # it need not look at such results again
+
+
+# ---- Graphs that always run by code for the host
+
+# The constant is memory of the device.
+WITHOUT_CONSTANT = STEPS.replace("torch.tensor([1.0, 2.0, 3.0] * 3, device=x.device)", "2.0")
+
+
+@pytest.fixture
+def host_settings(measuring: dict[str, str]) -> dict[str, str]:
+    return {**measuring, "OUTBOARD_WAY": "host"}
+
+
+@pytest.mark.slow
+def test_a_second_process_traces_nothing_of_code_for_the_host(host_settings: dict[str, str]):
+    assert run_python(PLAIN, timeout=280, **host_settings).split() == ["0"]
+    assert run_python(PLAIN, timeout=280, **host_settings).split() == ["1"]
+
+
+@pytest.mark.slow
+def test_code_for_the_host_with_gradients_and_operators_of_the_device(
+    host_settings: dict[str, str],
+):
+    assert WITHOUT_CONSTANT != STEPS
+    assert [steps(3, host_settings, WITHOUT_CONSTANT) for _ in range(2)] == [["miss"], ["hit"]]
+
+
+@pytest.mark.slow
+def test_memory_of_the_device_is_not_kept(host_settings: dict[str, str]):
+    assert [steps(3, host_settings) for _ in range(2)] == [["miss"], ["miss"]]
+
+
+@pytest.mark.slow
+def test_another_way_takes_nothing_of_code_for_the_host(host_settings: dict[str, str]):
+    for way in ("host", "device", "auto"):
+        settings = {**host_settings, "OUTBOARD_WAY": way}
+        assert run_python(PLAIN, timeout=280, **settings).split() == ["0"], way

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.utils._sympy.functions import FloorDiv, Max, Mod
 
-from tests.inductor.ways.conftest import Clock
+from tests.inductor.ways.conftest import AT_ONCE, Clock, ways_of
 from tests.support import run_python
 from torch_outboard.inductor.ways import choice
 from torch_outboard.inductor.ways.open_sizes import CodeForSizes, OpenSizes, other_layouts
@@ -103,16 +102,8 @@ def test_the_faster_way_for_calls_that_differ(
 ):
     """By a sixth, where the largest call does 25 times as much as the smallest one."""
     calls = list[str]()
-
-    def way(name: str) -> Callable[[], Any]:
-        def run(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-            clock.now += inputs[0].numel() * (0.001 if name == best else 0.0012)
-            calls.append(name)
-            return [inputs[0] + 1]
-
-        return lambda: run
-
-    makers = {name: way(name) for name in ("kernels", "host")}
+    seconds = {name: 0.001 if name == best else 0.0012 for name in ("kernels", "host")}
+    makers = ways_of(seconds, calls, clock, per_element=True)
     run = choice.MeasuredGraph("key", device.index or 0, makers, sizes=OpenSizes([x]))
     chance = random.Random(1)
     for count in range(1, 600):
@@ -124,19 +115,13 @@ def test_the_faster_way_for_calls_that_differ(
     assert {*calls[-20:]} == {best}
 
 
-TRAINING = """
-import copy, itertools, torch, torch_outboard
-from torch_outboard.inductor.ways import choice, program_time
+TRAINING = f"""{AT_ONCE}
 from torch_outboard.inductor.ways.open_sizes import CodeForSizes
-from torch_outboard.inductor.ways.remembered import remembered
-choice.PATIENCE = program_time.TIMED_SECONDS = 0.0
 went = set()
 def going(self, inputs, call=CodeForSizes.__call__):
     went.add("host")
     return call(self, inputs)
 CodeForSizes.__call__ = going
-name = torch_outboard.device_name()
-torch.manual_seed(0)
 net = torch.nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
 ours = copy.deepcopy(net).to(name)
 compiled = torch.compile(ours, dynamic=True)

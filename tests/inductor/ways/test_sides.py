@@ -36,14 +36,18 @@ class Program:
             seen.add(self.group.side)
         self.steps.append(seen)
 
+    def decide(self) -> None:
+        while not self.group.decided:
+            self.step()
+            assert len(self.steps) < 1000
+
 
 @pytest.mark.parametrize("better", SIDES)
 def test_all_go_to_the_better_side(better: str):
     groups, graphs = Groups(), [Graph(), Graph()]
     (group,) = {groups.join(graph, 5, SECONDS) for graph in graphs}
     program = Program(graphs, group, SECONDS | {better: 0.9})
-    while not group.decided:
-        program.step()
+    program.decide()
     assert group.side == better
     # Each step was on one side, all were tried, and time was asked for once a step at most.
     assert {frozenset(seen) for seen in program.steps} == {frozenset({side}) for side in SIDES}
@@ -54,8 +58,7 @@ def test_a_side_that_is_much_slower_is_not_tried():
     groups, graph = Groups(), Graph()
     group = groups.join(graph, 5, {HOST: 1.0, MIXED: 1.2, DEVICE: 2.6})
     program = Program([graph], group, {HOST: 1.0, DEVICE: 0.1, MIXED: 1.0})
-    while not group.decided:
-        program.step()
+    program.decide()
     assert {side for seen in program.steps for side in seen} == {HOST, MIXED}
     group = groups.join(graph, 5, {HOST: 9.0, MIXED: 9.0, DEVICE: 1.0})
     Program([graph], group, SECONDS).step()
@@ -66,8 +69,7 @@ def test_who_comes_later_has_a_group_of_its_own():
     groups, graph = Groups(), Graph()
     group = groups.join(graph, 5, SECONDS)
     program = Program([graph], group, {HOST: 1.0, DEVICE: 2.0})
-    while not group.decided:
-        program.step()
+    program.decide()
     other = groups.join(Graph(), 5, SECONDS)
     assert other is not group
     assert (group.side, other.side, other.decided) == (HOST, MIXED, False)
@@ -91,9 +93,7 @@ def test_but_not_for_ever():
     groups.begin(forgotten)
     program = Program([graph], groups.join(graph, 5, SECONDS), {HOST: 1.0, DEVICE: 2.0})
     del gone
-    while not program.group.decided:
-        program.step()
-        assert len(program.steps) < 1000
+    program.decide()
     assert program.group.side == HOST
 
 
@@ -107,9 +107,7 @@ def test_another_leads_when_the_lead_is_not_called_any_more(deleted: bool):
     program.graphs = [other]
     if deleted:
         del first
-    while not group.decided:
-        program.step()
-        assert len(program.steps) < 1000
+    program.decide()
     assert group.side == HOST
 
 

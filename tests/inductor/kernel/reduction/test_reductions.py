@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.inductor.support import check, kernels_of
+from tests.inductor.support import check, checked_code
 
 
 def test_reductions_along_either_dimension(device: torch.device):
@@ -24,8 +24,7 @@ def test_softmax_and_norms_are_one_kernel(device: torch.device):
         return F.layer_norm(x, (110,), w, b)
 
     arguments = torch.randn(37, 110), torch.randn(110), torch.randn(110)
-    check(function, *arguments, device=device, tolerance=1e-4)
-    code = kernels_of(function, *(a.to(device) for a in arguments))
+    code = checked_code(function, *arguments, device=device, tolerance=1e-4)
     assert code.count("__kernel void") == 1
     check(lambda x: x.softmax(1), arguments[0], device=device)
 
@@ -44,10 +43,6 @@ def test_places_of_equal_and_missing_values(device: torch.device):
 def test_places_count_in_logical_order(device: torch.device):
     """Also where memory has another order: PyTorch's lowering leaves that to known backends."""
     check(lambda x: x.permute(1, 0, 2).argmax(), torch.randn(5, 6, 7), device=device)
-
-
-def test_long_reductions_are_split(device: torch.device):
-    check(lambda x: (x * 2).sum(), torch.randn(1 << 20), device=device, tolerance=1e-2)
 
 
 @pytest.mark.slow
@@ -90,5 +85,5 @@ def test_weights_of_channels_are_no_gathers(device: torch.device):
         return F.silu(F.group_norm(x, 2, w, w))
 
     arguments = torch.randn(2, 4, 8, 8), torch.randn(4)
-    check(function, *arguments, device=device, tolerance=1e-4)
-    assert "ob_gather_float16" not in kernels_of(function, *(a.to(device) for a in arguments))
+    code = checked_code(function, *arguments, device=device, tolerance=1e-4)
+    assert "ob_gather_float16" not in code

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.inductor.support import check, kernels_of
+from tests.inductor.support import check, check_sizes, kernels_of
 from torch_outboard.inductor.kernel.reduction.splits import parts_of_reduction
 from torch_outboard.inductor.target import target_of
 
@@ -32,7 +32,7 @@ def test_every_processor_has_parts(processors: int):
             assert results < 2 * processors or parts == 1
 
 
-@pytest.mark.parametrize("elements", [8193, 100_000, 131_072, 1_000_003, 3_000_000])
+@pytest.mark.parametrize("elements", [8193, 131_072, 1_000_003])
 def test_sums(elements: int, device: torch.device):
     """Whole parts, and a last one that is shorter."""
     x = torch.randn(elements, dtype=torch.float32)
@@ -49,7 +49,6 @@ def test_parts_of_one_length_have_no_conditions(device: torch.device):
 
 
 def test_open_sizes(device: torch.device):
-    function = torch.compile(lambda x: (x * 2).sum(), dynamic=True)
-    for elements in (50_000, 1_000_000, 999_999, 20):
-        x = torch.rand(elements)
-        torch.testing.assert_close(function(x.to(device)).cpu(), (x.double() * 2).sum().float())
+    sizes = (50_000, 1_000_000, 999_999, 20)
+    calls = [(torch.rand(elements),) for elements in sizes]
+    check_sizes(lambda x: (x * 2).sum(), *calls, device=device, tolerance=2e-6)
