@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch.testing._internal.common_methods_invocations import op_db
 
 from tests.opinfo.worker import TURN, WorkerProcess
 from tests.turns import is_its_turn, turn
@@ -27,13 +26,13 @@ nn.functional.layer_norm nn.functional.leaky_relu nn.functional.mish nn.function
 nn.functional.nll_loss nn.functional.relu nn.functional.scaled_dot_product_attention
 nn.functional.silu nn.functional.softplus nn.functional.threshold norm pow reciprocal remainder
 round rsqrt rsub sigmoid sign sin sinh softmax sqrt sub sum tan tanh trunc where"""
-
-
 RIGHT = ("right", "excluded", "not runnable")
 
 
 def test_entries_of_the_operator_database() -> None:
     """A sample of about one in eight, with variants and gradients, where memory is shared."""
+    from torch.testing._internal.common_methods_invocations import op_db  # takes 4 s
+
     access = os.environ.get("OUTBOARD_HOST_ACCESS") or "shared"
     worker = WorkerProcess("", access, timeout=240, turn=turn())
     entries = [op.full_name for op in op_db if op.name in NAMES.split()]

@@ -125,3 +125,15 @@ def test_attention_under_autocast(device):
     with torch.autocast(device.type, dtype=torch.bfloat16):
         result = torch.nn.functional.scaled_dot_product_attention(q, q, q)
     assert result.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_promoting_operators_keep_a_dtype_that_all_tensors_have(device, dtype):
+    x = torch.ones(2, 3, device=device, dtype=dtype)
+    with torch.autocast(device.type, dtype=dtype):
+        results = (
+            torch.cat([x, x]), torch.stack([x, x]), torch.addcmul(x, x, x), torch.atan2(x, x),
+            torch.cross(x, x, dim=1),
+        )  # fmt: skip
+        assert {result.dtype for result in results} == {dtype}
+        assert torch.cat([x, x.float()]).dtype == torch.float32

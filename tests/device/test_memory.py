@@ -124,6 +124,18 @@ def test_pool_has_its_own_memory(device, device_module):
     assert x.sum().item() == 1000
 
 
+def test_memory_of_a_pool_goes_back_when_all_is_gone(device, device_module):
+    device_module.empty_cache()
+    before = device_module.memory_reserved()
+    pool = device_module.MemPool()
+    with device_module.use_mem_pool(pool):
+        x = torch.ones(1 << 20, device=device)
+    assert device_module.memory_reserved() > before
+    del pool, x
+    device_module.empty_cache()
+    assert device_module.memory_reserved() <= before
+
+
 def test_graphs_under_the_names_of_cuda(device, device_module):
     if not hasattr(torch.accelerator, "Graph"):
         with pytest.raises(NotImplementedError, match="no graphs for accelerators"):

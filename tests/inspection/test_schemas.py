@@ -21,8 +21,6 @@ from torch_outboard.inspection.schema_drift import (
     registered,
 )
 
-pytestmark = pytest.mark.by_turns(2)
-
 ROOT = Path(__file__).resolve().parent.parent.parent
 HEADERS = Path(torch.__file__).parent
 OWN = ".".join(str(torch.__version__).split(".")[:2])

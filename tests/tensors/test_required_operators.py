@@ -132,6 +132,15 @@ def test_resize_keeps_content(device: torch.device, size: tuple[int, ...]) -> No
     assert there.untyped_storage().nbytes() == expected.untyped_storage().nbytes()
 
 
+def test_resize_of_a_view_makes_room_behind_its_offset(device: torch.device) -> None:
+    view, expected = (torch.zeros(10, device=where)[4:] for where in (device, "cpu"))
+    for x in (view, expected):
+        x.resize_(20).fill_(7)
+    assert view.untyped_storage().nbytes() == expected.untyped_storage().nbytes() == 24 * 4
+    assert view.storage_offset() == 4
+    assert view.tolist() == [7.0] * 20
+
+
 def test_resize_of_views_and_formats(device: torch.device) -> None:
     base = torch.arange(6.0, device=device)
     view = base[4:]

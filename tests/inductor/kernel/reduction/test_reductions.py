@@ -38,6 +38,8 @@ def test_places_of_equal_and_missing_values(device: torch.device):
     x[2, 35] = x[2, 66] = float("nan")
     x[3] = float("-inf")
     check(function, x, device=device)
+    # Many equal values, so that another lane than the first has the first of them.
+    check(function, torch.randint(0, 3, (16, 67)).float(), device=device)
 
 
 def test_places_count_in_logical_order(device: torch.device):
