@@ -268,8 +268,8 @@ TABLE = (
     Setting(
         "OUTBOARD_OCL_COMPILER_PROCESSES",
         "whole",
-        "most processes that compile for the packaged PoCL, of which there are no more than cores; "
-        "`0`, or one core: this process compiles",
+        "how many processes may compile for the packaged PoCL, never more than cores; `0`, or one "
+        "core: this process compiles",
         "4",
         high=64,
         driver="ocl",

@@ -38,6 +38,12 @@ ERRORS: dict[str, Callable[[str | torch.device], object]] = {
     "nll target": lambda d: torch.nn.functional.nll_loss(
         torch.ones(2, 3, device=d), torch.tensor([0, 5], device=d)
     ),
+    "padding whose double is no integer": lambda d: torch.ops.aten.max_pool2d_with_indices(
+        torch.ones(1, 8, 8, device=d), [3, 3], [2, 2], [2**62, 0]
+    ),
+    "addr_ into another size": lambda d: torch.ones(1, device=d).addr_(
+        torch.ones(5, device=d), torch.ones(10, device=d)
+    ),
     "mask dtype": lambda d: torch.ones(2, device=d).masked_fill_(torch.ones(2, device=d), 1),
 }
 

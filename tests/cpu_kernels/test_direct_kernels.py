@@ -31,7 +31,7 @@ RIGHT = ("right", "excluded", "not runnable")
 
 def test_entries_of_the_operator_database() -> None:
     """A sample of about one in eight, with variants and gradients, where memory is shared."""
-    from torch.testing._internal.common_methods_invocations import op_db  # takes 4 s
+    from torch.testing._internal.common_methods_invocations import op_db  # takes seconds
 
     access = os.environ.get("OUTBOARD_HOST_ACCESS") or "shared"
     worker = WorkerProcess("", access, timeout=240, turn=turn())

@@ -58,24 +58,30 @@ int64_t& ProductSizes::of(char letter) {
   }
 }
 
+namespace {
+
+// A property whose letters name dimensions of the product. Raises ValueError for other letters.
+std::string dimensions_of(const Row& row, const std::string& property) {
+  const std::string& dimensions = row.text(property);
+  ProductSizes known;
+  for (const char letter : dimensions) known.of(letter);
+  return dimensions;
+}
+
+}  // namespace
+
 ProductCall::ProductCall(const Row& row, const Overload& overload)
     : overload_(overload),
-      left_dimensions_(row.text("left_dimensions")),
-      right_dimensions_(row.text("right_dimensions")),
-      result_dimensions_(row.text("result_dimensions")),
+      left_dimensions_(dimensions_of(row, "left_dimensions")),
+      right_dimensions_(dimensions_of(row, "right_dimensions")),
+      result_dimensions_(dimensions_of(row, "result_dimensions")),
       dtypes_(static_cast<uint64_t>(row.integer("dtypes"))),
       left_(overload_.index(row.text("left"))),
       right_(overload_.index(row.text("right"))),
       added_(row.text("added").empty() ? -1 : overload_.index(row.text("added"))),
       alpha_(overload_.find("alpha")),
       beta_(overload_.find("beta")),
-      integral_scalars_(row.flag("integral_scalars")) {
-  ProductSizes known;
-  // Read again, so that an error names the property.
-  for (const char* property : {"left_dimensions", "right_dimensions", "result_dimensions"}) {
-    for (const char letter : row.text(property)) known.of(letter);
-  }
-}
+      integral_scalars_(row.flag("integral_scalars")) {}
 
 bool ProductCall::read_scalars(const torch::jit::Stack& stack, ScalarType dtype,
                                ProductScalars& scalars) const {

@@ -14,7 +14,7 @@ struct ob_program_t {
   cl_program program = nullptr;
   std::mutex mutex;
   std::vector<unsigned char> binary;  // what program_binary told the size of
-  // In pocl_compiler; NULL if it was not built there.
+  // NULL if pocl_compiler did not build it.
   std::shared_ptr<const ocl::CompilerSource> source;
 };
 
@@ -46,7 +46,7 @@ struct ob_kernel_t {
   std::vector<Argument> arguments;  // for one thread at a time, as the kernel
   uint64_t releases = 0;            // of the device's memory, when they were set
   const std::shared_ptr<const ocl::CompilerSource> source;  // of the program
-  std::vector<std::array<size_t, 3>> local_sizes;  // that it was launched with, if it has a source
+  std::vector<std::array<size_t, 3>> local_sizes;  // of launches so far, if there is a source
 };
 
 ob_kernel_t::ob_kernel_t(ocl::Device& device, cl_program program, std::string name,

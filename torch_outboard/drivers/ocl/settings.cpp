@@ -10,9 +10,8 @@
 // - OUTBOARD_OCL_PROCESSOR: LLVM's name of the processor that the packaged PoCL compiles for; by
 //   default the one that it finds, or the nearest that its compiler knows. `unknown`: as if it had
 //   found none.
-// - OUTBOARD_OCL_COMPILER_PROCESSES: how many processes compile for the packaged PoCL, 0 to 64; 4
-// by
-//   default, never more than cores. 0, or one core: this process compiles.
+// - OUTBOARD_OCL_COMPILER_PROCESSES: how many processes may compile for the packaged PoCL, 0 to 64;
+//   4 by default, never more than cores. 0, or one core: this process compiles.
 // - OUTBOARD_OCL_EVENTS: for tests; each command has an event (each), or events are made when
 //   one is asked for (late). By default late on all but processors.
 #include <common/settings.h>
