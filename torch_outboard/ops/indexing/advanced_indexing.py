@@ -26,7 +26,7 @@ INDEX_DTYPES = {"index": "int32 int64"}  # uint8 would be a mask
 IN_ORDER = "max(numel(index), 1)"
 # Of so many the last of equal ones wins on a GPU, too: groups look through all of them.
 FEW_PLACES = 65_536
-BLOCK = f"deterministic ? {IN_ORDER} : group_lanes > 1 ? 1 : 4096"
+BLOCK = f"deterministic || ordered ? {IN_ORDER} : group_lanes > 1 ? 1 : 4096"
 BLOCKS = "prod(sizes(self)[:d]) * ((numel(index) + block - 1) // block)"
 
 
@@ -50,9 +50,9 @@ def put(accumulate: bool) -> Row:
         results=Result("out", initial="self"),
         let=SINGLE_INDEX
         | {
-            "block": IN_ORDER if accumulate else BLOCK,
             "ordered": "group_lanes > 1"
             + ("" if accumulate else f" && (deterministic || numel(index) <= {FEW_PLACES})"),
+            "block": IN_ORDER if accumulate else BLOCK,
             "slices": "prod(sizes(self)[:d]) * ((after + 255) // 256)",
             "ranges": f"ordered ? ({ranges('slices', 'numel(index)')}) : 1",
         },
