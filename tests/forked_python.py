@@ -16,7 +16,9 @@ from pathlib import Path
 from tests.fork_server import LIMIT
 
 # What is not read before a program runs, and may differ from what the server was started with.
-_LATER = ("OUTBOARD_", "TEST_", "PYTEST_", "TORCHINDUCTOR_")
+_LATER = (
+    "OUTBOARD_", "TEST_", "PYTEST_", "TORCHINDUCTOR_", "TORCH_DEVICE_BACKEND_AUTOLOAD",
+)  # fmt: skip
 
 
 def _before(environment: dict[str, str]) -> dict[str, str]:

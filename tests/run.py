@@ -9,15 +9,18 @@ has failed all the same: what fails now and then is as wrong as what always does
 """
 
 import argparse
+import functools
 import hashlib
 import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -34,6 +37,7 @@ FAILURES_SHOWN = 12
 FAILURE_WIDTH = 300  # characters
 RUN_AGAIN = 5  # tests of a stage, at most
 NO_TESTS_COLLECTED = 5
+LOW_PRIORITY = 10  # of processes, as of `nice`
 CLANG_DRIVER = ("tests/drivers/test_host_kernels.py", "tests/drivers/test_driver_programs.py")
 CLANG_KERNELS = (
     "tests/device_kernels/test_every_family.py",
@@ -52,6 +56,20 @@ KERNEL_TESTS = (
 )  # fmt: skip
 KERNEL_TESTS_BY_DEFAULT = ("tests/distributed/parallelism/test_data_parallel.py",)
 KERNEL_TESTS_IN_FULL = ("tests/distributed/parallelism",)
+
+# Those that `separate` and `ocl` run by default: where memory is shared they take the same steps
+# but for copies.
+RUN_ELSEWHERE = ("tests/programs",)
+
+# Whose kernels have forms for GPUs that no processor takes; device memory is overwritten where one
+# is wrong.
+GPU_FORMS = (
+    "tests/device_kernels/test_every_family.py",
+    *(
+        f"tests/device_kernels/{folder}"
+        for folder in ("images", "indexing", "products", "reductions")
+    ),
+)
 
 # Beside dtypes what CPU does not take of every dtype, and arguments of every layout.
 SWEEP_DTYPES = (*DTYPES, REFUSALS, LAYOUTS)
@@ -73,17 +91,26 @@ class Stage:
     clang: bool = False
     # What runs tests whose names follow, in the same setting; empty where that is not possible.
     again: tuple[str, ...] = ()
+    # At low priority beside the other stages, where these leave processors idle.
+    beside: bool = False
 
 
-def pytest_stage(configuration: str, marker: str | None, tests: Sequence[str] = ()) -> Stage:
+def pytest_stage(
+    configuration: str,
+    marker: str | None,
+    tests: Sequence[str] = (),
+    without: Sequence[str] = (),
+) -> Stage:
     """Tests in files and folders; by default all that need no device which compiles kernels."""
     selection = ("-m", marker) if marker else ()
-    without = () if tests else tuple(f"--ignore={folder}" for folder in changed.NEED_A_COMPILER)
-    arguments = ("-m", "pytest", "--configuration", configuration, *selection, *without)
+    folders = without if tests else (*without, *changed.NEED_A_COMPILER)
+    selection += tuple(f"--ignore={folder}" for folder in folders)
+    arguments = ("-m", "pytest", "--configuration", configuration, *selection)
     report = f"--junitxml={RESULTS / configuration}.xml"
     again = ("-m", "pytest", "--configuration", configuration, "-q")
     # One more than the processors: many tests wait for processes of their own, or for time.
-    arguments = (*arguments, "-q", "-n", str(jobs() + 1), report, *tests)
+    spread = ("-n", str(jobs() + 1), "--dist", "worksteal")  # neighbours share fixtures
+    arguments = (*arguments, "-q", *spread, report, *tests)
     return Stage(configuration, arguments, again=again)
 
 
@@ -158,13 +185,14 @@ def jobs() -> int:
 
 def default_stages() -> list[Stage]:
     return [
-        pytest_stage("shared", "not slow"),
+        pytest_stage("shared", "not slow", without=RUN_ELSEWHERE),
         marked_stage("separate"),
         marked_stage("torture"),
         engines_stage("not slow"),
+        on_ocl(pytest_stage("gpu", "not slow", GPU_FORMS)),
         *clang_stages(*CLANG_DRIVER, *CLANG_KERNELS),
-        sweep_stage(TURN, "separate"),
-        device_sweep_stage(TURN),
+        replace(sweep_stage(TURN, "separate"), beside=True),
+        replace(device_sweep_stage(TURN), beside=True),
     ]
 
 
@@ -221,14 +249,18 @@ SUITES = {"default": default_stages, "full": full_stages, "changed": changed_sta
 
 
 def fail_fast(stage: Stage) -> Stage:
-    """The same, ending at the first failure where pytest runs it."""
-    return replace(stage, arguments=(*stage.arguments, "-x")) if stage.again else stage
+    """The same in its turn, ending at the first failure where pytest runs it."""
+    more = ("-x",) if stage.again else ()
+    return replace(stage, arguments=(*stage.arguments, *more), beside=False)
 
 
 def environment_of(stage: Stage) -> dict[str, str]:
     """The caller's environment without settings of the kit, since a stage brings its own."""
+    # pytest keeps the tests that it has compiled, and every process of a test reads the package:
+    # without these files a worker of `shared` takes 4 s longer to begin.
+    left_out = ("OUTBOARD_", "PYTHONDONTWRITEBYTECODE")
     return {
-        **{name: value for name, value in os.environ.items() if not name.startswith("OUTBOARD_")},
+        **{name: value for name, value in os.environ.items() if not name.startswith(left_out)},
         **({} if stage.clang or stage.driver != "host" else {"OUTBOARD_CLANG": "none"}),
         **({"OUTBOARD_WAY": "device"} if stage.clang else {}),
         "OUTBOARD_DRIVER": stage.driver,
@@ -252,19 +284,25 @@ class Outcome:
     code: int
     closing: str  # the line that pytest ends with; "" if there was none
     failures: tuple[str, ...] = ()  # what pytest says of each test that failed
+    seconds: float = 0.0
 
 
-def run(stage: Stage) -> Outcome:
-    """Runs a stage, passes its output on, and returns what came of it."""
+def run(stage: Stage, show: Callable[[str], None] | None = None) -> Outcome:
+    """Runs a stage, and returns what came of it.
+
+    Args:
+        show: gets its output, line by line; by default it is printed at once.
+    """
+    show = show or functools.partial(print, end="", flush=True)
+    start = time.monotonic()
     environment = environment_of(stage)
-    closing = ""
-    failures: list[str] = []
     if lack := missing(stage, environment):
-        print(f"The device of driver '{stage.driver}' runs no kernels, and this stage needs them:")
-        print(lack, flush=True)
+        show(f"The device of driver '{stage.driver}' runs no kernels, and this stage needs them:\n")
+        show(f"{lack}\n")
         return Outcome(1, "not run: no device kernels")
+    lower = ("nice", "-n", str(LOW_PRIORITY)) if stage.beside and shutil.which("nice") else ()
     process = subprocess.Popen(
-        [sys.executable, *stage.arguments],
+        [*lower, sys.executable, *stage.arguments],
         cwd=ROOT,
         env=environment,
         stdout=subprocess.PIPE,
@@ -272,14 +310,23 @@ def run(stage: Stage) -> Outcome:
         text=True,
     )
     assert process.stdout is not None
+    closing = ""
+    failures: list[str] = []
     for line in process.stdout:
-        print(line, end="", flush=True)
+        show(line)
         closing = line.strip("= \n") if CLOSING.match(line) else closing
         if FAILURE.match(line):
             failures.append(line.rstrip()[:FAILURE_WIDTH])
     code = process.wait()
     # A stage that selects no test checks nothing.
-    return Outcome(1 if code == NO_TESTS_COLLECTED else code, closing, tuple(failures))
+    code = 1 if code == NO_TESTS_COLLECTED else code
+    return Outcome(code, closing, tuple(failures), time.monotonic() - start)
+
+
+def run_aside(stage: Stage) -> tuple[Outcome, str]:
+    """Runs a stage; its output comes in one piece at its end."""
+    lines: list[str] = []
+    return run(stage, lines.append), "".join(lines)
 
 
 def run_again(stage: Stage, result: Outcome) -> str:
@@ -323,6 +370,69 @@ def fingerprint() -> str:
     return digest.hexdigest()
 
 
+class Record:
+    """The stages that passed, and on which sources."""
+
+    def __init__(self, file: Path, resume: bool) -> None:
+        self._file = file
+        self._sources = fingerprint()
+        self._passed = json.loads(file.read_text()) if resume and file.exists() else {}
+
+    def has(self, stage: Stage) -> bool:
+        return self._passed.get(stage.name) == self._sources
+
+    def add(self, stage: Stage) -> None:
+        self._passed[stage.name] = self._sources
+        self._file.write_text(json.dumps(self._passed, indent=1))
+
+
+def summary(rows: Sequence[tuple[str, str, str]], failed: Sequence[str]) -> int:
+    """Prints what came of the stages; the exit status of the run."""
+    print("\n==> summary")
+    from torch_outboard.columns import print_columns  # loads PyTorch, so not before it is needed
+
+    for line in failed[:FAILURES_SHOWN]:
+        print(line)
+    if len(failed) > FAILURES_SHOWN:
+        print(f"and {len(failed) - FAILURES_SHOWN} more tests")
+    print_columns(rows)
+    total = sum(int(count) for row in rows for count in re.findall(r"(\d+) passed", row[2]))
+    failures = sum(outcome != "passed" for _, outcome, _ in rows)
+    if total:
+        print(f"{total} passed in all stages, {failures} of {len(rows)} stages failed")
+    return min(failures, 1)
+
+
+def run_all(stages: Sequence[Stage], record: Record, stop_at_first: bool) -> int:
+    """Runs stages in their order and prints a summary; the exit status of the run."""
+    rows: list[tuple[str, str, str]] = []
+    failed: list[str] = []
+    with ThreadPoolExecutor(1) as executor:  # one after the other
+        waiting = [stage for stage in stages if not record.has(stage)]
+        aside = {s.name: executor.submit(run_aside, s) for s in waiting if s.beside}
+        for number, stage in enumerate(stages, 1):
+            print(f"\n==> {number}/{len(stages)} {stage.name}", flush=True)
+            if stage not in waiting:
+                print("passed before on the same sources")
+                rows.append((stage.name, "passed", "before"))
+                continue
+            if stage.beside:
+                outcome, output = aside[stage.name].result()
+                print(output, end="")
+            else:
+                outcome = run(stage)
+            verdict = "passed" if outcome.code == 0 else f"FAILED ({outcome.code})"
+            rows.append((stage.name, verdict, outcome.closing or f"{outcome.seconds:.0f}s"))
+            if outcome.code == 0:
+                record.add(stage)
+                continue
+            again = "" if stop_at_first else run_again(stage, outcome)
+            failed += [f"{stage.name}: {line}{again}" for line in outcome.failures]
+            if stop_at_first:
+                break
+    return summary(rows, failed)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.run", description=__doc__)
     parser.add_argument("suite", choices=SUITES)
@@ -350,45 +460,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if unknown := set(options.stage) - set(known):
             parser.error(f"no stage {', '.join(sorted(unknown))}; there are {', '.join(known)}")
         stages = [known[name] for name in options.stage]
-
     RESULTS.mkdir(exist_ok=True)
-    record = RESULTS / f"passed-{options.suite}.json"
-    sources = fingerprint()
-    passed = json.loads(record.read_text()) if options.resume and record.exists() else {}
-    rows: list[tuple[str, str, str]] = []
-    failed: list[str] = []
-    for number, stage in enumerate(stages, 1):
-        print(f"\n==> {number}/{len(stages)} {stage.name}", flush=True)
-        if passed.get(stage.name) == sources:
-            print("passed before on the same sources")
-            rows.append((stage.name, "passed", "before"))
-            continue
-        start = time.monotonic()
-        result = run(stage)
-        outcome = "passed" if result.code == 0 else f"FAILED ({result.code})"
-        rows.append((stage.name, outcome, result.closing or f"{time.monotonic() - start:.0f}s"))
-        if result.code:
-            again = "" if options.fail_fast else run_again(stage, result)
-            failed += [f"{stage.name}: {line}{again}" for line in result.failures]
-            if options.fail_fast:
-                break
-        else:
-            passed[stage.name] = sources
-            record.write_text(json.dumps(passed, indent=1))
-
-    print("\n==> summary")
-    from torch_outboard.columns import print_columns  # loads PyTorch, so not before it is needed
-
-    for line in failed[:FAILURES_SHOWN]:
-        print(line)
-    if len(failed) > FAILURES_SHOWN:
-        print(f"and {len(failed) - FAILURES_SHOWN} more tests")
-    print_columns(rows)
-    total = sum(int(count) for row in rows for count in re.findall(r"(\d+) passed", row[2]))
-    failures = sum(outcome != "passed" for _, outcome, _ in rows)
-    if total:
-        print(f"{total} passed in all stages, {failures} of {len(rows)} stages failed")
-    return min(failures, 1)
+    record = Record(RESULTS / f"passed-{options.suite}.json", options.resume)
+    return run_all(stages, record, options.fail_fast)
 
 
 if __name__ == "__main__":

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import gc
 import textwrap
-from pathlib import Path
 
 import pytest
 import torch
 
 from tests.support import in_threads, run_python, try_python
 
-ROOT = str(Path(__file__).resolve().parent.parent)
-
 # ---- Every call fails once
 
 INJECT = '''
+import faulthandler
 import gc
 import itertools
-import sys
 
 import torch
 from torch_outboard.drivers import torture
 
-exhaustive = sys.argv[1] == "exhaustive"
+faulthandler.enable()
 device, other = torch.device("host", 0), torch.device("host", 1)
 torch.manual_seed(0)
 inputs, targets = torch.randn(16, 8), torch.randn(16, 2)
@@ -39,10 +36,11 @@ def model_on(where):
 
 
 def train(model, x, y):
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     loss = torch.nn.functional.mse_loss(model(x), y)
     loss.backward()
-    optimizer.step()
+    with torch.no_grad():  # an optimizer would import Dynamo, for seconds
+        for parameter in model.parameters():
+            parameter -= 0.1 * parameter.grad
     return [parameter.detach() for parameter in model.parameters()] + [loss.detach()]
 
 
@@ -89,14 +87,14 @@ expected.append(expected[0])
 bystander = torch.arange(5000.0).to(device)
 torch.testing.assert_close(step(), expected)
 baseline = drop()
+gc.freeze()  # collections look at what comes after this
 attempts = finished = raised = 0
 reached = set()
 names = sorted(torture.calls(), key=lambda name: name != "queue_create")
 for name in names:
     if name in ("initialize", "finalize", "device_count", "device_properties"):
         continue
-    few = [1, 2, 3, 5, 9, 17, 40]
-    for nth in itertools.count(1) if exhaustive else few:
+    for nth in itertools.count(1):
         status = ("error", "device_lost", "out_of_memory")[nth % 3]
         torture.reset()
         torture.fail(name, nth, status)
@@ -132,18 +130,14 @@ print(attempts, finished, raised, *sorted(reached))
     not hasattr(torch.accelerator, "empty_host_cache"),
     reason="PyTorch gives cached pinned memory back from 2.12 on",
 )
-@pytest.mark.by_turns(2)  # half a minute each
 @pytest.mark.parametrize("access", ["shared", "separate"])
-@pytest.mark.parametrize("extent", ["few", pytest.param("exhaustive", marks=pytest.mark.slow)])
-def test_a_training_step_survives_any_failing_call(access, extent):
+def test_a_training_step_survives_any_failing_call(access):
     printed = run_python(
         INJECT,
-        extent,
         timeout=280,
         OUTBOARD_TORTURE="count",
         OUTBOARD_HOST_ACCESS=access,
         OUTBOARD_FALLBACK_COPIED="allow",
-        PYTHONFAULTHANDLER="1",
     )
     attempts, finished, raised, *reached = printed.split()
     assert int(attempts) >= 30
@@ -154,183 +148,14 @@ def test_a_training_step_survives_any_failing_call(access, extent):
     assert expected <= set(reached)
 
 
-FAILS_EARLY = """
-import torch
-for _ in range(2):
-    try:
-        print(torch.ones(3, device="host").sum().item())
-    except RuntimeError as error:
-        print(str(error).splitlines()[0])
-print(torch.ones(3).sum().item(), torch.host.device_count())
-"""
+# ---- Threads
 
 
-@pytest.mark.parametrize(
-    ("settings", "first", "second"),
-    [
-        ("fail=initialize:1", "device 'host' is not available: `initialize` answered error", None),
-        ("fail=everything", '"fail=everything" is no torture setting', None),
-        # The next use asks again.
-        ("fail=device_count:1", "to `device_count`", "3.0"),
-        ("fail=device_properties:1", "to `device_properties`", "3.0"),
-    ],
-)
-def test_driver_that_fails_early(settings, first, second):
-    lines = run_python(FAILS_EARLY, OUTBOARD_TORTURE=settings).splitlines()
-    assert first in lines[0]
-    assert lines[1:] == [second or lines[0], f"3.0 {2 if second else 0}"]
-
-
-# ---- Bad tables
-
-TABLES = """
-import ctypes
-import torch
-import torch_outboard
-from tests.forking import in_child
-from torch_outboard.drivers import contract, host
-
-good = contract.load(host.library_path())
-
-def table(**changes):
-    made = contract.Driver()
-    ctypes.memmove(ctypes.byref(made), ctypes.byref(good), ctypes.sizeof(made))
-    for name, value in changes.items():
-        setattr(made, name, value)
-    return made
-
-def function(name, answer):
-    return contract.FUNCTIONS[name](answer)
-
-def count_of(number):
-    def device_count(context, count):
-        count[0] = number
-        return 0
-    return function("device_count", device_count)
-
-def use(driver):
-    def run():
-        torch_outboard.use_driver(driver)
-        return torch.ones(3, device="host").sum().item(), torch.host.device_count()
-    return run
-
-no_function = contract.FUNCTIONS["fill"]()
-VERSIONS = (
-    "was written for version {} of the driver contract and this torch_outboard speaks version 2; "
-    "install versions of both that match"
-)
-cases = {
-    "good": (table(), "returned (3.0, 2)"),
-    "older version": (table(major=1), VERSIONS.format(1)),
-    "newer version": (table(major=contract.VERSION_MAJOR + 1), VERSIONS.format(3)),
-    "another minor version": (table(minor=contract.VERSION_MINOR + 7), "returned (3.0, 2)"),
-    "no size": (table(struct_size=0), "fewer than its own header"),
-    "short": (table(struct_size=64), "the driver's table lacks `"),
-    "longer than ours": (
-        table(struct_size=ctypes.sizeof(contract.Driver) * 2), "returned (3.0, 2)"
-    ),
-    "no fill": (table(fill=no_function), "the driver's table lacks `fill`"),
-    "no last_error": (
-        table(last_error=contract.Driver().last_error), "the driver's table lacks `last_error`"
-    ),
-    "initialize fails": (
-        table(initialize=function("initialize", lambda context: 6)),
-        "`initialize` answered device lost",
-    ),
-    "no devices": (table(device_count=count_of(0)), "found no device"),
-    "negative count": (table(device_count=count_of(-3)), "reports -3 devices"),
-    "count fails": (
-        table(device_count=function("device_count", lambda context, count: 7)), "to `device_count`"
-    ),
-    "one device": (table(device_count=count_of(1)), "returned (3.0, 1)"),
-    "context": (
-        table(
-            context=1,
-            device_count=function(
-                "device_count", lambda context, count: count.__setitem__(0, context) or 0
-            ),
-        ),
-        "returned (3.0, 1)",
-    ),
-    "null": (0, "ValueError: "),
-    "no table": (3.5, "TypeError: a driver is given as"),
-    "no file": ("/nowhere/driver.so", "ValueError: driver '/nowhere/driver.so' cannot be used"),
-    "another name": ("warp", "ValueError: driver 'warp' cannot be used"),
-}
-for name, (driver, expected) in cases.items():
-    outcome = in_child(use(driver))
-    if expected not in outcome:
-        print(name, "->", outcome)
-print(len(cases))
-"""
-
-
-def test_tables_that_are_wrong():
-    assert run_python(TABLES, PYTHONPATH=ROOT) == "19\n"
-
-
-# ---- Memory
-
-MEMORY = """
-import gc
-import torch
-
-device = torch.device("host")
-kept = [torch.ones(1 << 20, device=device) for _ in range(8)]
-x = torch.arange(1000.0).to(device)
-for size in (1 << 26, 1 << 40, 1 << 50):
-    try:
-        torch.empty(size, device=device)
-    except torch.OutOfMemoryError as error:
-        print(str(error).splitlines()[0])
-filler = []
-try:
-    while True:
-        filler.append(torch.empty(1 << 20, device=device))
-except torch.OutOfMemoryError:
-    print("filled", len(filler) > 4)
-try:
-    kept[0] + kept[1]
-    kept[0] @ torch.empty(1 << 20, 64, device=device)
-except torch.OutOfMemoryError:
-    print("operators raise it, too")
-assert torch.equal(x.cpu(), torch.arange(1000.0))
-del filler
-gc.collect()
-big = torch.empty(1 << 22, device=device)
-big.fill_(3)
-print((big[:5] + kept[0][:5]).tolist())
-print(torch.host.memory_stats()["num_ooms"] >= 4)
-"""
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"OUTBOARD_HOST_ACCESS": "separate", "OUTBOARD_TORTURE": f"limit={1 << 26}"},
-        {"OUTBOARD_HOST_ACCESS": "separate", "OUTBOARD_HOST_MEMORY": f"{1 << 26}"},
-        {"OUTBOARD_HOST_ACCESS": "shared", "OUTBOARD_HOST_MEMORY": f"{1 << 26}"},
-    ],
-)
-def test_out_of_memory(settings):
-    lines = run_python(MEMORY, OUTBOARD_FALLBACK_COPIED="allow", **settings).splitlines()
-    for line in lines[:3]:
-        assert "host:0 is out of memory" in line
-        assert "were asked for" in line
-    assert lines[3:] == [
-        "filled True",
-        "operators raise it, too",
-        "[4.0, 4.0, 4.0, 4.0, 4.0]",
-        "True",
-    ]
-
-
-@pytest.mark.separate
 @pytest.mark.torture
 def test_tensors_freed_in_other_threads(device, device_module):
     gc.collect()
     before = device_module.memory_allocated()
-    for _ in range(20):
+    for _ in range(8):
         tensors = [torch.full((1000,), float(i)).to(device) for i in range(20)]
         lists = [[tensors.pop() for _ in range(5)] for _ in range(4)]
         in_threads(lambda i, lists=lists: lists[i].clear(), 4)
@@ -339,49 +164,35 @@ def test_tensors_freed_in_other_threads(device, device_module):
     assert device_module.memory_allocated() == before
 
 
-# ---- Autograd
-
-
-@pytest.mark.separate
-@pytest.mark.torture
-def test_exception_in_a_backward_function(device):
-    class OwnError(Exception):
-        pass
-
-    class Fails(torch.autograd.Function):
-        @staticmethod
-        def forward(context, x):
-            return x * 2
-
-        @staticmethod
-        def backward(context, grad):
-            raise OwnError(str(grad.device))
-
-    x = torch.ones(3, device=device, requires_grad=True)
-    for _ in range(3):
-        with pytest.raises(OwnError, match="host:0"):
-            (Fails.apply(x * 1) * 3).sum().backward()
-    assert x.grad is None
-    (x * 3).sum().backward()
-    assert x.grad.tolist() == [3, 3, 3]
-
-
 # ---- The end of the process
 
 ENDINGS = {
-    "tensors": """
+    "objects of all kinds": """
+        import threading
         x = torch.ones(1 << 20, device="host", requires_grad=True)
         y = (x * 2).sum()
         y.backward()
         view, other = x[3:], torch.ones(3, device="host:1")
-    """,
-    "streams and events": """
+
         streams = [torch.host.Stream(i % 2) for i in range(40)]
         events = [stream.record_event() for stream in streams]
         torch.host.set_stream(streams[3])
-        x = torch.ones(3, device="host")
         x.record_stream(streams[0])
         generator = torch.Generator("host")
+
+        def work():
+            torch.host.set_stream(torch.host.Stream(1))
+            local.x = torch.ones(3, device="host")
+        local = threading.local()
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+
+        class Holder: pass
+        holder = Holder()
+        holder.self, holder.x = holder, torch.ones(1 << 20, device="host")
+        holder.pinned = torch.ones(3).pin_memory()
+        torch.kept_until_the_end = holder
     """,
     "pending work": """
         source = torch.ones(1 << 22).pin_memory()
@@ -391,7 +202,7 @@ ENDINGS = {
             source.copy_(x, non_blocking=True)
         event = torch.host.current_stream().record_event()
     """,
-    "threads that wait": """
+    "threads that wait, and one that ends last": """
         import threading, time
         def work():
             x = torch.ones(1000, device="host", requires_grad=True)
@@ -401,36 +212,15 @@ ENDINGS = {
                 y = pinned.to("host", non_blocking=True)
                 ready.release()
                 time.sleep(1000)
+        def last():
+            time.sleep(0.3)
+            assert (torch.ones(3, device="host") + 1).sum().item() == 6
         ready = threading.Semaphore(0)
         for _ in range(3):
             threading.Thread(target=work, daemon=True).start()
         for _ in range(3):
             ready.acquire()
-    """,
-    "a thread that ends last": """
-        import threading, time
-        def work():
-            time.sleep(0.5)
-            assert (torch.ones(3, device="host") + 1).sum().item() == 6
-        threading.Thread(target=work).start()
-        torch.ones(3, device="host")
-    """,
-    "thread-local streams": """
-        import threading
-        def work():
-            torch.host.set_stream(torch.host.Stream(1))
-            local.x = torch.ones(3, device="host")
-        local = threading.local()
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads: thread.start()
-        for thread in threads: thread.join()
-    """,
-    "a cycle": """
-        class Holder: pass
-        holder = Holder()
-        holder.self, holder.x = holder, torch.ones(1 << 20, device="host")
-        holder.pinned = torch.ones(3).pin_memory()
-        torch.kept_until_the_end = holder
+        threading.Thread(target=last).start()
     """,
     "nothing used": "",
 }

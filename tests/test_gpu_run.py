@@ -28,7 +28,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
     return gpu_run.main()
 
 
-def test_each_step_leaves_its_result(monkeypatch, tmp_path):
+def test_steps_leave_their_results_by_commit(monkeypatch, tmp_path, capsys):
     assert run(monkeypatch, "--output", tmp_path, "--commit", "abc") == 1
     found = json.loads((tmp_path / "steps.json").read_text())
     assert {name: outcome["status"] for name, outcome in found.items()} == {
@@ -37,37 +37,25 @@ def test_each_step_leaves_its_result(monkeypatch, tmp_path):
     assert found["lasts"]["seconds"] < 30
     assert {outcome["commit"] for outcome in found.values()} == {"abc"}
     assert (tmp_path / "works.log").read_text() == "42\n"
-
-
-def test_what_succeeded_at_a_commit_is_left_out(monkeypatch, tmp_path, capsys):
-    run(monkeypatch, "works", "--output", tmp_path, "--commit", "abc")
     run(monkeypatch, "--merge", tmp_path / "steps.json")
     capsys.readouterr()
+    run(monkeypatch, "--list")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(maxsplit=1) for line in lines[:2]] == [
+        ["works", "passed at abc"],
+        ["fails", "failed: 1 at abc"],
+    ]
+    # What succeeded at a commit is left out.
     assert run(monkeypatch, "works", "--output", tmp_path, "--commit", "abc") == 0
     assert capsys.readouterr().out == ""
     run(monkeypatch, "works", "--output", tmp_path, "--commit", "def")
     assert "works: passed" in capsys.readouterr().out
 
 
-def test_nothing_begins_without_time(monkeypatch, tmp_path, capsys):
+def test_what_does_not_begin(monkeypatch, tmp_path, capsys):
     run(monkeypatch, "--output", tmp_path, "--seconds", 5)
     assert capsys.readouterr().out.count("no time left") == len(STEPS)
-
-
-def test_without_a_gpu_some_steps_run(monkeypatch, tmp_path, capsys):
+    # Without a GPU some steps run.
     assert run(monkeypatch, "--emulated", "--output", tmp_path) == 0
     assert capsys.readouterr().out.startswith("works: passed")
     assert not (tmp_path / "fails.log").exists()
-
-
-def test_the_list_says_how_steps_ended(monkeypatch, tmp_path, capsys):
-    run(monkeypatch, "works", "fails", "--output", tmp_path, "--commit", "abc")
-    run(monkeypatch, "--merge", tmp_path / "steps.json")
-    capsys.readouterr()
-    run(monkeypatch, "--list")
-    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
-    assert lines == [
-        ["works", "passed at abc"],
-        ["fails", "failed: 1 at abc"],
-        ["lasts", "never ran"],
-    ]

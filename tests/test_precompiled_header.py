@@ -27,13 +27,9 @@ def extension() -> SimpleNamespace:
     )
 
 
-def is_gcc() -> bool:
-    answer = subprocess.run(["c++", "--version"], capture_output=True, text=True, check=True)
-    return "Free Software Foundation" in answer.stdout
-
-
 def test_sources_read_the_compiled_header(build, extension, tmp_path):
-    if not is_gcc():
+    version = subprocess.run(["c++", "--version"], capture_output=True, text=True, check=True)
+    if "Free Software Foundation" not in version.stdout:
         pytest.skip("c++ is not GCC here")
     header = tmp_path / "common.h"
     header.write_text("inline int common() { return 7; }\n")
@@ -56,24 +52,17 @@ def test_sources_read_the_compiled_header(build, extension, tmp_path):
     assert compiled.stat().st_mtime_ns != made
 
 
-def test_no_header_where_it_does_not_compile(build, extension, tmp_path):
+def test_no_header_where_it_cannot_be(build, extension, tmp_path, monkeypatch):
+    flags_of = load_setup().precompiled_header_flags
     header = tmp_path / "common.h"
     header.write_text("this is no C++\n")
-    assert load_setup().precompiled_header_flags(build, extension, header) == []
-
-
-def test_no_header_for_other_compilers(build, extension, tmp_path, monkeypatch):
+    assert flags_of(build, extension, header) == []
+    header.write_text("")
     compiler = tmp_path / "other-c++"
     compiler.write_text("#!/bin/sh\necho another compiler\n")
     compiler.chmod(0o755)
-    monkeypatch.setenv("CXX", str(compiler))
-    header = tmp_path / "common.h"
-    header.write_text("")
-    assert load_setup().precompiled_header_flags(build, extension, header) == []
-
-
-def test_no_header_behind_a_compiler_cache(build, extension, tmp_path, monkeypatch):
-    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
-    header = tmp_path / "common.h"
-    header.write_text("")
-    assert load_setup().precompiled_header_flags(build, extension, header) == []
+    with monkeypatch.context() as other:
+        other.setenv("CXX", str(compiler))
+        assert flags_of(build, extension, header) == []
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")  # a compiler cache
+    assert flags_of(build, extension, header) == []

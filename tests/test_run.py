@@ -39,7 +39,8 @@ def test_a_stage_gets_none_of_the_settings_of_its_caller(monkeypatch, capfd):
     monkeypatch.setenv("OUTBOARD_DRIVER", "warp")
     code = "import os; print(sorted(n for n in os.environ if n.startswith('OUTBOARD_')))"
     code += "; print(os.environ['OUTBOARD_DRIVER'], os.environ['PATH'])"
-    assert run.run(stage("any", code, driver="host")) == run.Outcome(0, "")
+    outcome = run.run(stage("any", code, driver="host"))
+    assert (outcome.code, outcome.closing) == (0, "")
     printed = capfd.readouterr().out
     assert printed.split("\n")[:2] == [
         "['OUTBOARD_CLANG', 'OUTBOARD_DRIVER']",
@@ -98,6 +99,17 @@ def test_stages_that_pass_pass(suite, capfd):
     assert run.main(["default"]) == 0
     printed = capfd.readouterr().out
     assert printed.splitlines()[-1] == "6 passed in all stages, 0 of 2 stages failed"
+
+
+def test_a_stage_beside_others_runs_while_they_do_and_prints_in_its_turn(suite, tmp_path, capfd):
+    file = tmp_path / "begun"
+    wait = f"import os, time\nwhile not os.path.exists({str(file)!r}): time.sleep(0.01)\n{PASSING}"
+    begin = f"import os; print(os.nice(0)); open({str(file)!r}, 'w'); {FAILING}"
+    suite(stage("one", wait), stage("two", begin, beside=True), stage("three", PASSING))
+    assert run.main(["default"]) == 1
+    printed = capfd.readouterr().out
+    assert f"==> 2/3 two\n{run.LOW_PRIORITY}\n==== 1 failed" in printed
+    assert printed.splitlines()[-1] == "8 passed in all stages, 1 of 3 stages failed"
 
 
 def test_a_stage_that_selects_no_test_fails(suite):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,6 @@ from torch_outboard import _C, settings
 from torch_outboard.setting_table import TABLE, Setting
 
 ROOT = Path(__file__).resolve().parents[1]
-USE = "import torch, torch_outboard; torch.ones(2, device=torch_outboard.device_name())"
 
 
 def test_the_table_holds_what_the_sources_read():
@@ -95,21 +92,28 @@ def test_settings_of_other_drivers_do_not_matter(monkeypatch):
     assert "OUTBOARD_HOST_DEVICES='many'" in str(settings.first_problem("host"))
 
 
+RAISES = """
+    import warnings
+    warnings.simplefilter("error", UserWarning)
+    import torch
+    import torch_outboard
+    try:
+        torch.ones(2, device=torch_outboard.device_name())
+    except ValueError as error:
+        print(error)
+"""
+
+
 @pytest.mark.parametrize(
-    ("variable", "value"),
-    [("OUTBOARD_WAIT_TIMEOUT", "nan"), ("OUTBOARD_BLOCKING", "yes"), ("OUTBOARD_HOST_ACCESS", "x")],
+    ("variable", "words"),
+    [
+        ("OUTBOARD_HOST_ACCESS", "OUTBOARD_HOST_ACCESS='x' is n"),
+        ("OUTBOARD_WYA", "OUTBOARD_WYA (did you mean OUTBOARD_WAY?)"),  # a warning otherwise
+    ],
 )
-def test_the_first_use_raises_and_not_the_import(variable: str, value: str):
-    code = """
-        import torch
-        import torch_outboard
-        try:
-            torch.ones(2, device=torch_outboard.device_name())
-        except ValueError as error:
-            print(error)
-    """
-    printed = run_python(code, OUTBOARD_DRIVER="host", **{variable: value})
-    assert printed.startswith(f"{variable}={value!r} is n")
+def test_the_first_use_raises_and_not_the_import(variable: str, words: str):
+    settings = {"OUTBOARD_DRIVER": "host", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    assert words in run_python(RAISES, **settings, **{variable: "x"})
 
 
 # The sentences of C and C++ for settings that they read, and "" where they take a value.
@@ -118,12 +122,11 @@ import json, os, sys
 from torch_outboard.drivers import contract, host, ocl
 from torch_outboard.drivers.client import Client, DriverError
 
-driver = {"host": host, "ocl": ocl}[sys.argv[1]]
 said = []
-for name, value in json.load(sys.stdin):
+for driver, name, value in json.loads(sys.argv[1]):
     os.environ[name] = value
     try:
-        Client(contract.load(driver.library_path()))
+        Client(contract.load({"host": host, "ocl": ocl}[driver].library_path()))
         said.append("")
     except DriverError as error:
         said.append(str(error))
@@ -132,20 +135,12 @@ print(json.dumps(said))
 """
 
 
-@pytest.mark.by_turns(2)
-@pytest.mark.parametrize("driver", ["host", "ocl"])
-def test_drivers_refuse_the_same(driver: str):
-    read = [s for s in CHECKED if s.driver == driver]
-    cases = [(s.name, value) for s in read for value in bad_values(s)]
-    done = subprocess.run(
-        [sys.executable, "-c", IN_C, driver],
-        input=json.dumps(cases),
-        env={k: v for k, v in os.environ.items() if not k.startswith("OUTBOARD_")},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for (name, value), sentence in zip(cases, json.loads(done.stdout), strict=True):
+def test_drivers_refuse_the_same():
+    read = [setting for setting in CHECKED if setting.driver in ("host", "ocl")]
+    cases = [(s.driver, s.name, value) for s in read for value in bad_values(s)]
+    without = {name: None for name in os.environ if name.startswith("OUTBOARD_")}
+    printed = run_python(IN_C, json.dumps(cases), **without)
+    for (_, name, value), sentence in zip(cases, json.loads(printed), strict=True):
         wrong = value.rpartition(",")[2] or value
         assert name in sentence, (name, value, sentence)
         assert wrong[:100] in sentence, (name, value, sentence)
@@ -163,76 +158,41 @@ def test_the_runtime_refuses_the_same(name: str, monkeypatch):
         _C.check_settings()
 
 
-@pytest.mark.by_turns(2)
-@pytest.mark.parametrize(
-    ("variable", "meant"),
-    [
-        ("OUTBOARD_DRIVRE", "OUTBOARD_DRIVER"),
-        ("OUTBOARD_OCL_DEVICE", "OUTBOARD_OCL_DEVICES"),
-        ("OUTBOARD_HOST_ACESS", "OUTBOARD_HOST_ACCESS"),
-        ("OUTBOARD_FALLBACK_COPY", "OUTBOARD_FALLBACK_COPIED"),
-    ],
-)
-def test_a_misspelt_variable_is_named_once(variable, meant):
-    result = try_python(USE, **{variable: "1"}, PYTHONWARNINGS="always")
-    assert result.returncode == 0, result.stderr
-    assert result.stderr.count(f"{variable} (did you mean {meant}?)") == 1
+MISSPELT = {
+    "OUTBOARD_DRIVRE": "OUTBOARD_DRIVER",
+    "OUTBOARD_OCL_DEVICE": "OUTBOARD_OCL_DEVICES",
+    "OUTBOARD_HOST_ACESS": "OUTBOARD_HOST_ACCESS",
+    "OUTBOARD_FALLBACK_COPY": "OUTBOARD_FALLBACK_COPIED",
+}
 
 
-def test_what_resembles_nothing_is_named_alone():
-    result = try_python(USE, OUTBOARD_XYZZY_PLUGH="1")
-    assert "OUTBOARD_XYZZY_PLUGH is no setting" in result.stderr
-
-
-def test_known_variables_are_no_matter(tmp_path):
-    result = try_python(USE, OUTBOARD_CACHE_DIR=str(tmp_path), OUTBOARD_BLOCKING="0")
-    assert result.returncode == 0, result.stderr
-    assert "no setting" not in result.stderr
-
-
-def test_where_warnings_are_errors_the_first_use_raises_and_not_the_import():
+def test_misspelt_variables_are_named_once():
     code = """
-        import torch
-        import torch_outboard
-        try:
+        import warnings
+        warnings.simplefilter("always")
+        import torch, torch_outboard
+        for _ in range(2):
             torch.ones(2, device=torch_outboard.device_name())
-        except ValueError as error:
-            print(error)
     """
-    printed = run_python(code, OUTBOARD_WYA="host", PYTHONWARNINGS="error::UserWarning")
-    assert "OUTBOARD_WYA (did you mean OUTBOARD_WAY?)" in printed
+    unknown = {**dict.fromkeys(MISSPELT, "1"), "OUTBOARD_XYZZY_PLUGH": "1"}
+    result = try_python(code, **unknown)
+    assert result.returncode == 0, result.stderr
+    for variable, meant in MISSPELT.items():
+        assert result.stderr.count(f"{variable} (did you mean {meant}?)") == 1
+    assert result.stderr.count("OUTBOARD_XYZZY_PLUGH") == 1
+    assert result.stderr.count("did you mean") == len(MISSPELT)
 
 
-def test_drivers_have_settings_of_their_own(tmp_path):
+def test_drivers_have_settings_of_their_own(tmp_path, monkeypatch):
     """All that begin with the name of a driver, unless its module says which."""
-    code = """
-        import os, sys
-        sys.path.insert(0, sys.argv[1])
-        from torch_outboard import settings
-        for name in ("CHIP_SPEED", "CHIP_SPED", "CHAP_A"):
-            os.environ["OUTBOARD_" + name] = "1"
-        print(settings.unknown("chip"))
-        print(settings.unknown("chip", "open_chip"))
-        names = settings.unknown("chip", "chip_driver")
-        print(names)
-        print(settings.words_about(names, "chip_driver"))
-    """
     (tmp_path / "open_chip.py").write_text("")
     (tmp_path / "chip_driver.py").write_text("SETTINGS = ('OUTBOARD_CHIP_SPEED',)\n")
-    lines = run_python(code, str(tmp_path)).splitlines()
-    assert lines[0] == lines[1] == "['OUTBOARD_CHAP_A']"
-    assert lines[2] == "['OUTBOARD_CHAP_A', 'OUTBOARD_CHIP_SPED']"
-    assert "OUTBOARD_CHIP_SPED (did you mean OUTBOARD_CHIP_SPEED?)" in lines[3]
-
-
-def test_the_check_is_cheap():
-    """Without an unknown variable, nothing is imported for it that was not there."""
-    printed = run_python("""
-        import sys
-        from torch_outboard import settings
-        print("difflib" in sys.modules, "importlib.metadata" in sys.modules)
-        before = set(sys.modules)
-        assert settings.unknown("ocl") == []
-        print(set(sys.modules) - before)
-    """)
-    assert printed.splitlines()[1] == "set()"
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("CHIP_SPEED", "CHIP_SPED", "CHAP_A"):
+        monkeypatch.setenv(f"OUTBOARD_{name}", "1")
+    assert settings.unknown("chip") == ["OUTBOARD_CHAP_A"]
+    assert settings.unknown("chip", "open_chip") == ["OUTBOARD_CHAP_A"]
+    names = settings.unknown("chip", "chip_driver")
+    assert names == ["OUTBOARD_CHAP_A", "OUTBOARD_CHIP_SPED"]
+    words = settings.words_about(names, "chip_driver")
+    assert "OUTBOARD_CHIP_SPED (did you mean OUTBOARD_CHIP_SPEED?)" in words

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 EPS = 1e-5
-DIMENSIONS = [(7, 3), (4, 3, 5), (3, 3, 4, 2)]
 
 
 def parts(shape: tuple[int, ...], dtype: torch.dtype) -> list[torch.Tensor]:
@@ -17,8 +16,10 @@ def parts(shape: tuple[int, ...], dtype: torch.dtype) -> list[torch.Tensor]:
 
 
 @pytest.mark.separate
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-@pytest.mark.parametrize("shape", DIMENSIONS)
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((7, 3), torch.float64), ((4, 3, 5), torch.float32), ((3, 3, 4, 2), torch.bfloat16)],
+)
 def test_forward_and_backward(
     device: torch.device, shape: tuple[int, ...], dtype: torch.dtype
 ) -> None:

@@ -32,17 +32,12 @@ def backward_threads(device: torch.device) -> set[int]:
 
 
 def test_backward_runs_in_the_calling_thread(device: torch.device, shares_memory: bool) -> None:
-    assert (backward_threads(device) == {threading.get_ident()}) == shares_memory
-
-
-def test_each_thread_is_its_own(device: torch.device, shares_memory: bool) -> None:
     def run() -> bool:
         return backward_threads(device) == {threading.get_ident()}
 
+    assert run() == shares_memory
     assert in_new_thread(run) == shares_memory
-
-
-def test_threads_that_use_no_device_stay_as_they_are() -> None:
+    # A thread that uses no device stays as it is.
     assert in_new_thread(MULTITHREADING) is True
 
 

@@ -7,8 +7,6 @@ import torch
 from torch.nn.functional import group_norm
 from torch.testing import assert_close
 
-pytestmark = pytest.mark.separate
-
 FORMATS = {
     "channels_last": (torch.channels_last, (4, 6, 2, 3)),
     "channels_last_3d": (torch.channels_last_3d, (2, 6, 2, 3, 2)),
@@ -42,11 +40,6 @@ def test_layout_of_gradients(device: torch.device, name: str, again: bool) -> No
         assert_alike(got, want)
 
 
-def test_layout_of_gradients_after_a_transform(device: torch.device) -> None:
-    torch.func.grad(lambda x: x.sin().sum())(torch.ones(2, device=device))
-    test_layout_of_gradients(device, "channels_last", again=False)
-
-
 def test_layout_of_the_operators_result(device: torch.device) -> None:
     """Without autograd: what compiled graphs call."""
     made = []
@@ -61,7 +54,7 @@ def test_layout_of_the_operators_result(device: torch.device) -> None:
 
 
 def test_transforms(device: torch.device) -> None:
-    """Those of torch.func, and derivatives of a derivative."""
+    """Those of torch.func, and derivatives of a derivative; layouts stay what they were."""
 
     def total(x: torch.Tensor) -> torch.Tensor:
         return group_norm(x, 3).exp().sum()
@@ -81,6 +74,7 @@ def test_transforms(device: torch.device) -> None:
         for x in (dense, dense.to(device))
     ]
     assert_close(tangents[1].cpu(), tangents[0], rtol=1e-4, atol=1e-4)
+    test_layout_of_gradients(device, "channels_last", again=False)
 
 
 @pytest.mark.by_turns(2)

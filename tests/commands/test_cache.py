@@ -1,38 +1,34 @@
-"""The command `cache`: it shows and clears what is kept on disk, and starts no device."""
+"""The command `cache`: it shows and clears what is kept on disk."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support import try_python
-
-pytestmark = pytest.mark.by_turns(3)
-
-CACHE = """
-    import sys
-    from torch_outboard import _C
-    from torch_outboard.commands.main import main
-
-    code = main(["cache", *sys.argv[1:]])
-    assert not _C.driver_initialized()
-    sys.exit(code)
-"""
+from torch_outboard.commands.main import main
 
 ENTRY = "0123456789abcdef0123456789abcdef01234567.bin"
 
 
-def cache(
-    folder: Path | str, *arguments: str, code: int = 0, **env: str | None
-) -> subprocess.CompletedProcess[str]:
-    result = try_python(CACHE, *arguments, OUTBOARD_CACHE_DIR=str(folder), **env)
-    assert result.returncode == code, result.stderr
-    return result
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Calls the command; what it printed, or said on the standard error where it fails."""
+
+    def call(folder: Path | str, *arguments: str, code: int = 0, **env: str) -> str:
+        with monkeypatch.context() as settings:
+            settings.delenv("POCL_CACHE_DIR", raising=False)
+            for name, value in {"OUTBOARD_CACHE_DIR": str(folder), **env}.items():
+                settings.setenv(name, value)
+            status = main(["cache", *arguments])
+        printed = capsys.readouterr()
+        assert status == code, printed
+        return printed.err if code else printed.out
+
+    return call
 
 
 @pytest.fixture
@@ -53,61 +49,54 @@ def pocl(folder: Path) -> Path:
     return folder / "pocl"
 
 
-def test_shows_what_there_is(folder, pocl, tmp_path):
-    out = cache(folder, OUTBOARD_CACHE_LIMIT="5000000", POCL_CACHE_DIR=None).stdout
+def test_shows_what_there_is(cache, folder, pocl, tmp_path):
+    out = cache(folder, OUTBOARD_CACHE_LIMIT="5000000")
     assert f"folder    {folder}\n" in out
     assert "kernels   2 files, 3.0 KiB\n" in out
     assert "tuning    1 file, 20 bytes\n" in out
     assert "limit     4.8 MiB (OUTBOARD_CACHE_LIMIT)\n" in out
     assert "pocl      1 file, 2.0 KiB\n" in out
     pocl.rename(tmp_path / "kcache")
-    out = cache(folder, "--clear", POCL_CACHE_DIR=str(tmp_path / "kcache")).stdout
+    out = cache(folder, "--clear", POCL_CACHE_DIR=str(tmp_path / "kcache"))
     assert f"pocl      1 file, 2.0 KiB in {tmp_path / 'kcache'}\n" in out
     assert "POCL_CACHE_DIR names it" in out
     assert (tmp_path / "kcache" / "AB").exists()
 
 
-def test_clears_what_pocl_keeps_unless_it_is_in_use(folder, pocl):
+def test_clears_what_pocl_keeps_unless_it_is_in_use(cache, folder, pocl):
     user = os.open(pocl, os.O_RDONLY)
     fcntl.flock(user, fcntl.LOCK_SH)
-    error = cache(folder, "--clear", code=1, POCL_CACHE_DIR=None).stderr
+    error = cache(folder, "--clear", code=1)
     assert f"{pocl} is in use by a process" in error
     assert (pocl / "AB").exists()
     os.close(user)
-    out = cache(folder, "--clear", POCL_CACHE_DIR=None).stdout
+    out = cache(folder, "--clear")
     assert "pocl      1 file, 2.0 KiB removed" in out
     assert not any(pocl.iterdir())
 
 
-def test_clears_what_is_asked_for(folder):
-    assert "kernels   2 files, 3.0 KiB removed" in cache(folder, "--clear").stdout
+def test_clears_what_is_asked_for(cache, folder):
+    assert "kernels   2 files, 3.0 KiB removed" in cache(folder, "--clear")
     left = {file.name for file in folder.iterdir()}
     assert left == {"ways-0123456789abcdef.json", "notes.txt"}
-    assert "tuning    1 file, 20 bytes removed" in cache(folder, "--clear-tuning").stdout
+    assert "tuning    1 file, 20 bytes removed" in cache(folder, "--clear-tuning")
     assert [file.name for file in folder.iterdir()] == ["notes.txt"]
 
 
-def test_a_folder_of_others_is_not_touched(folder):
+def test_a_folder_of_others_is_not_touched(cache, folder):
     folder.chmod(0o775)
-    error = cache(folder, "--clear", code=1).stderr
+    error = cache(folder, "--clear", code=1)
     assert re.search(rf"{folder} can be written by others .*mode 0775.*chmod go-w", error)
     assert (folder / ENTRY).exists()
-    assert "trusted" in cache(folder, OUTBOARD_CACHE_SHARED="1").stdout
+    assert "trusted" in cache(folder, OUTBOARD_CACHE_SHARED="1")
 
 
-def test_nothing_to_show(tmp_path):
-    assert "nothing is kept: OUTBOARD_CACHE_DIR is empty" in cache("").stdout
-    assert "(not there yet)" in cache(tmp_path / "none").stdout
+def test_nothing_to_show(cache, tmp_path):
+    assert "nothing is kept: OUTBOARD_CACHE_DIR is empty" in cache("")
+    assert "(not there yet)" in cache(tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize(
-    ("variable", "value"), [("OUTBOARD_CACHE_LIMIT", "1G"), ("OUTBOARD_CACHE_SHARED", "yes")]
-)
-def test_wrong_settings(tmp_path, variable, value):
-    assert f"{variable}='{value}'" in cache(tmp_path, code=1, **{variable: value}).stderr
-    used = try_python(
-        "import torch, torch_outboard; torch.ones(3, device=torch_outboard.device_name())",
-        **{variable: value},
-    )
-    assert f"{variable}='{value}'" in used.stderr
+def test_wrong_settings(cache, tmp_path):
+    for variable, value in (("OUTBOARD_CACHE_LIMIT", "1G"), ("OUTBOARD_CACHE_SHARED", "yes")):
+        assert f"{variable}='{value}'" in cache(tmp_path, code=1, **{variable: value})

@@ -42,37 +42,29 @@ def answers(*calls: tuple[str, ...], **env: str) -> list[Answer]:
 
 
 def test_help_and_wrong_arguments_start_no_device():
-    # The module of another command is not imported.
     found = answers(
-        ("cache", "--help"),
+        ("cache",),
         *((name, "--help") for name in ("tune", "prebuild", "doctor", "devices")),
         *((name, "--devices", "1") for name in ("tune", "prebuild")),
         *((), ("tun",), ("--devices",)),
+        ("tune",),
+        OUTBOARD_DRIVER="warp",
     )
-    assert found[0].rich == []
-    for answer in found[1:5]:
+    assert found[0].rich == []  # the module of another command is not imported
+    for answer in found[:5]:
         assert (answer.status, answer.started) == (0, False), answer
+    for answer in found[1:5]:
         assert "usage: python -m torch_outboard" in answer.out
-    for answer in found[5:]:
+    for answer in found[5:-1]:
         assert (answer.status, answer.started) == (2, False), answer
-    for answer in found[7:]:
+    for answer in found[7:-1]:
         assert "usage: python -m torch_outboard [-h] command" in answer.err
-
-
-def test_a_driver_that_is_not_there_is_a_sentence():
-    *helps, used = answers(
-        ("tune", "--help"), ("prebuild", "--help"), ("tune",), OUTBOARD_DRIVER="warp"
-    )
-    for answer in helps:
-        assert answer.status == 0, answer
-        assert "--family" in answer.out
-    assert used.status == 1
-    assert "no driver of that name is installed" in used.err
+    assert found[-1].status == 1
+    assert "no driver of that name is installed" in found[-1].err
 
 
 def test_a_device_that_is_not_there_is_a_sentence():
-    indices = ("7", "-1", "1000")
-    calls = [(name, "--device", i) for name in ("tune", "prebuild") for i in indices]
+    calls = [("tune", "--device", "7"), ("prebuild", "--device", "-1")]
     found = answers(*calls, OUTBOARD_DRIVER="host", OUTBOARD_HOST_DEVICES="2")
     for (*_, index), answer in zip(calls, found, strict=True):
         assert answer.status == 1, answer

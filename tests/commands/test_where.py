@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.support import try_python
 from torch_outboard.commands.main import main
-
-pytestmark = pytest.mark.separate
 
 
 def test_the_way_of_a_call_and_the_call(capsys, device):
@@ -19,17 +15,17 @@ def test_the_way_of_a_call_and_the_call(capsys, device):
         assert text in printed
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
+def test_what_is_not_there_is_a_sentence(capsys):
+    for arguments, words in (
         (("no_such",), "there is no overload 'aten::no_such'; `operators` lists them"),
         (("relu", "--dtype", "float7"), "'float7' is no dtype; write it as in float32"),
         (("relu", "--device", "99"), "device 99 was asked for"),
-    ],
-)
-def test_what_is_not_there_is_a_sentence(capsys, arguments, words):
-    assert main(["where", *arguments]) == 1
-    assert words in capsys.readouterr().err
+    ):
+        assert main(["where", *arguments]) == 1
+        assert words in capsys.readouterr().err
+    for arguments in ((), ("no_such_program.py",)):
+        assert main(["trace", *arguments]) == 2
+        assert "program" in capsys.readouterr().err
 
 
 def test_a_program_is_traced_and_its_status_kept(tmp_path):
@@ -49,9 +45,3 @@ def test_a_program_is_traced_and_its_status_kept(tmp_path):
     assert result.returncode == 3, result.stderr
     assert result.stdout == "['--own', 'option']\n"
     assert "aten::neg" in output.read_text()
-
-
-@pytest.mark.parametrize("arguments", [(), ("no_such_program.py",)])
-def test_a_trace_needs_a_program(capsys, arguments):
-    assert main(["trace", *arguments]) == 2
-    assert "program" in capsys.readouterr().err

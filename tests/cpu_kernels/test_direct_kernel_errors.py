@@ -1,4 +1,4 @@
-"""Errors of the typed kernels of csrc/cpu_kernels, which are CPU's, and of mixed devices."""
+"""Errors of the kernels of csrc/cpu_kernels, which are CPU's, and indices out of range."""
 
 from __future__ import annotations
 
@@ -8,32 +8,24 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from tests.index_probes import PROBES, WRONG, disagreement
+from torch_outboard import fallback
+
 ERRORS: dict[str, Callable[[str | torch.device], object]] = {
     "broadcast": lambda d: torch.ones(3, device=d) + torch.ones(4, device=d),
     "in-place broadcast": lambda d: torch.ones(3, device=d).add_(torch.ones(2, 3, device=d)),
     "in-place dtype": lambda d: torch.ones(3, dtype=torch.int64, device=d).mul_(0.5),
-    "in-place division": lambda d: torch.ones(3, dtype=torch.int64, device=d).div_(2),
     "internal overlap": lambda d: torch.ones(1, device=d).expand(3).add_(1),
     "partial overlap": lambda d: (lambda t: torch.exp(t[:-1], out=t[1:]))(torch.ones(4, device=d)),
     "in-place overlap": lambda d: (lambda t: t[1:].add_(t[:-1]))(torch.ones(4, device=d)),
     "out dtype": lambda d: torch.exp(
         torch.ones(3, device=d), out=torch.empty(3, dtype=torch.int64, device=d)
     ),
-    "mm shapes": lambda d: torch.mm(torch.ones(2, 3, device=d), torch.ones(2, 3, device=d)),
-    "mm dtypes": lambda d: torch.mm(
-        torch.ones(2, 2, device=d), torch.ones(2, 2, dtype=torch.float64, device=d)
-    ),
     "mm out dtype": lambda d: torch.mm(
         torch.ones(2, 2, device=d),
         torch.ones(2, 2, device=d),
         out=torch.empty(2, 2, dtype=torch.float64, device=d),
     ),
-    "sum dimension": lambda d: torch.ones(2, device=d).sum(3),
-    "subtraction of bools": lambda d: (
-        torch.ones(2, device=d) > 0
-        and torch.ones(2, dtype=torch.bool, device=d) - torch.ones(2, dtype=torch.bool, device=d)
-    ),
-    "softmax of integers": lambda d: torch.softmax(torch.ones(2, dtype=torch.int64, device=d), 0),
     "fill out of range": lambda d: torch.ones(2, dtype=torch.uint8, device=d).fill_(300),
     "nll target": lambda d: torch.nn.functional.nll_loss(
         torch.ones(2, 3, device=d), torch.tensor([0, 5], device=d)
@@ -57,3 +49,15 @@ def test_errors_are_those_of_the_cpu(name: str, device: torch.device) -> None:
     numbers = re.compile(r"\d+")
     beginning = numbers.sub("", str(expected.value))[:40]
     assert numbers.sub("", str(actual.value))[:40] == beginning
+
+
+def test_wrong_indices_are_raised(device: torch.device) -> None:
+    wrong = []
+    with fallback.policy(copied="allow"):
+        for probe in PROBES:
+            if probe.follows:
+                continue  # PyTorch's own kernel, which follows them
+            for index in probe.wrong(WRONG[::6]):
+                if (found := disagreement(probe, index, device)) is not None:
+                    wrong.append(found)
+    assert not wrong, f"{len(wrong)}: " + "; ".join(wrong[:20])

@@ -16,6 +16,7 @@ import time
 import torch
 from torch_outboard.drivers import torture
 
+torch.set_num_threads(1)
 SIZE = 1 << 18
 device = torch.device("host")
 calls = {
@@ -84,4 +85,4 @@ SLOW_CALLS = (
 )
 def test_a_thread_that_frees_memory_in_use(call: str) -> None:
     settings = {"OUTBOARD_DRIVER": "host", "OUTBOARD_HOST_ACCESS": "shared"}
-    run_python(RACE, call, **settings, OUTBOARD_TORTURE="count", OMP_NUM_THREADS="1")
+    run_python(RACE, call, **settings, OUTBOARD_TORTURE="count")

@@ -2,24 +2,49 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 import torch
-from torch.utils.checkpoint import checkpoint, checkpoint_sequential
-
-from tests.checkpointed import gradients
-
-pytestmark = [pytest.mark.separate, pytest.mark.torture]
+from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 VARIANTS = pytest.mark.parametrize("reentrant", [True, False])
 
 
+def gradients(
+    device: torch.device, reentrant: bool | None, autocast: torch.dtype | None
+) -> list[torch.Tensor]:
+    """Gradients of a small network, whose masks depend on nothing but the seed, and the generator.
+
+    Args:
+        device: where.
+        reentrant: which variant of checkpointing; None for none.
+        autocast: the dtype of autocast; None for none.
+    """
+    torch.manual_seed(0)
+    blocks = nn.ModuleList(
+        nn.Sequential(nn.Linear(16, 16), nn.GELU(), nn.Dropout(0.5)) for _ in range(3)
+    ).to(device)
+    x = torch.linspace(-1, 1, 8 * 16, device=device).reshape(8, 16).requires_grad_()
+    torch.manual_seed(1)
+    y = x
+    with torch.autocast(device.type, dtype=autocast) if autocast else nullcontext():
+        for block in blocks:
+            y = block(y) if reentrant is None else checkpoint(block, y, use_reentrant=reentrant)
+    torch.rand(5, device=device)  # the state at the backward pass is another one
+    y.float().square().sum().backward()
+    state = torch.get_device_module(device).get_rng_state()
+    return [x.grad, *(p.grad for p in blocks.parameters()), state]
+
+
 @VARIANTS
-@pytest.mark.parametrize("autocast", [None, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("autocast", [None, torch.bfloat16])
 def test_the_same_masks_are_drawn_again(device, reentrant, autocast):
     expected = gradients(device, None, autocast)
     got = gradients(device, reentrant, autocast)
     torch.testing.assert_close(got, expected, rtol=0, atol=0)
-    assert any(not torch.equal(g, torch.zeros_like(g)) for g in got)
+    assert any(not torch.equal(g, torch.zeros_like(g)) for g in got[:-1])
 
 
 @VARIANTS
@@ -39,32 +64,3 @@ def test_generators_of_all_devices_of_the_arguments_are_kept(device, second, ree
         loss.backward()
     torch.testing.assert_close(masks[0], masks[1], rtol=0, atol=0)
     torch.testing.assert_close([x.grad.cpu(), y.grad.cpu()], masks[0])
-
-
-@VARIANTS
-def test_the_state_of_the_generator_is_as_without_checkpointing(device, device_module, reentrant):
-    def noisy(x):
-        return x * torch.rand(10, device=device)
-
-    x = torch.ones(10, device=device, requires_grad=True)
-    torch.manual_seed(3)
-    noisy(x).sum().backward()
-    expected = device_module.get_rng_state()
-    torch.manual_seed(3)
-    checkpoint(noisy, x, use_reentrant=reentrant).sum().backward()
-    assert torch.equal(device_module.get_rng_state(), expected)
-
-
-def test_sequences_of_checkpoints(device):
-    layers = torch.nn.Sequential(*(torch.nn.Dropout(0.5) for _ in range(4)))
-    results = []
-    for segments in (None, 2):
-        x = torch.ones(1000, device=device, requires_grad=True)
-        torch.manual_seed(4)
-        if segments is None:
-            y = layers(x)
-        else:
-            y = checkpoint_sequential(layers, segments, x, use_reentrant=False)
-        y.sum().backward()
-        results.append((y.detach(), x.grad))
-    torch.testing.assert_close(results[1], results[0], rtol=0, atol=0)

@@ -1,26 +1,21 @@
-"""The device module, `torch.<name>`: names, devices, random numbers, fork."""
+"""The device module, `torch.<name>`: names, devices, random numbers."""
 
 from __future__ import annotations
 
 import pydoc
 import re
-import threading
 from pathlib import Path
 
 import pytest
 import torch
+from torch.testing._internal.common_dtype import get_all_dtypes
 
 from tests.device_module_names import names_read
 from tests.run import ROOT
 from tests.support import run_python
 from torch_outboard import _C
 
-# ---- Devices
-
-
-def test_module_is_complete(device_module):
-    missing = [name for name in device_module.__all__ if not hasattr(device_module, name)]
-    assert not missing
+# ---- Names
 
 
 # What PyTorch reads from device modules and this one leaves out.
@@ -42,7 +37,7 @@ LEFT_OUT_WHERE_READ = {
 }
 
 
-@pytest.mark.by_turns(3)
+@pytest.mark.slow
 def test_what_pytorch_reads_is_there(device_module):
     read = names_read(Path(torch.__file__).parent)
     # The search finds what is known to be read.
@@ -81,11 +76,10 @@ def test_every_name_of_cuda_is_there_or_has_a_reason(device_module):
 
 
 def test_names_are_the_modules_own(device_module):
+    assert not [name for name in device_module.__all__ if not hasattr(device_module, name)]
     assert dir(device_module) == sorted(device_module.__all__)
     assert device_module.OutOfMemoryError is torch.OutOfMemoryError
     assert device_module.AcceleratorError is torch.AcceleratorError
-    for own in ("_C", "state", "Any", "legacy_tensors"):
-        assert own not in dir(device_module)
     text = pydoc.plain(pydoc.render_doc(device_module))
     assert "mem_get_info(" in text
     for foreign in ("_lazy_init", "legacy_tensors", "_FOR_PYTORCH"):
@@ -94,73 +88,39 @@ def test_names_are_the_modules_own(device_module):
         _ = device_module.nothing
 
 
-def test_current_device(device, device_module, second):
-    assert device_module.current_device() == 0
-    device_module.set_device(second)
-    try:
-        assert device_module.current_device() == 1
-        assert torch.empty(1, device=device.type).device == second
-        device_module.set_device(-1)
-        assert device_module.current_device() == 1
-    finally:
-        device_module.set_device(0)
+# ---- Devices
 
 
-def test_device_context(device, device_module, second):
+def test_device_contexts(device, device_module, second):
     for other in (1, f"{device.type}:1", second):
         with device_module.device(other):
             assert device_module.current_device() == 1
+            assert torch.empty(1, device=device.type).device == second
             with device_module.device(None):
                 assert device_module.current_device() == 1
             with device_module.device(0):
                 assert device_module.current_device() == 0
             assert device_module.current_device() == 1
         assert device_module.current_device() == 0
-    with pytest.raises(KeyError), device_module.device(second):
-        raise KeyError
-    assert device_module.current_device() == 0
-
-
-def test_device_of(device, device_module, second):
+    for context in (device_module.device(second), torch.accelerator.device_index(1)):
+        with pytest.raises(KeyError), context:
+            raise KeyError
+        assert device_module.current_device() == 0
     with device_module.device_of(torch.empty(1, device=second)):
         assert device_module.current_device() == 1
     with device_module.device_of(torch.empty(1)):
         assert device_module.current_device() == 0
 
 
-def test_current_device_is_per_thread(device_module, second):
-    seen = []
-    with device_module.device(second):
-        thread = threading.Thread(target=lambda: seen.append(device_module.current_device()))
-        thread.start()
-        thread.join()
-    assert seen == [0]
-
-
-def test_what_is_no_device(device_module):
-    for use in (device_module.get_device_properties, device_module.current_stream):
-        with pytest.raises(RuntimeError, match="device index 99 was asked for"):
-            use(99)
-    with pytest.raises(ValueError, match="'cpu' was given where"):
-        device_module.synchronize("cpu")
-    with pytest.raises(TypeError, match="not as float"):
-        device_module.set_device(1.5)
-
-
 def test_properties(device, device_module):
     properties = device_module.get_device_properties(device)
     assert properties.name == device_module.get_device_name(device)
     assert properties.total_memory > 0
-    assert properties.host_access in ("none", "coherent")
     assert properties.greatest_priority <= properties.least_priority
     assert properties.name in repr(properties)
+    assert device_module.is_bf16_supported()
     capability = device_module.get_device_capability(device)
     assert capability["host_access"] == properties.host_access
-    assert device_module.is_bf16_supported()
-
-
-def test_capability_compares_like_a_pair(device_module):
-    capability = device_module.get_device_capability()
     major, minor = capability
     assert (major, minor) == capability
     assert not capability >= (7, 0)
@@ -169,25 +129,36 @@ def test_capability_compares_like_a_pair(device_module):
         _ = capability["nothing"]
 
 
-@pytest.mark.parametrize(
-    "name", ["utilization", "memory_usage", "temperature", "power_draw", "clock_rate"]
-)
-def test_what_the_driver_knows_of_the_state(device, device_module, name):
-    field = {"memory_usage": "memory_utilization", "power_draw": "power", "clock_rate": "clock"}
-    if field.get(name, name) in _C.device_state(device.index or 0):
-        assert -100 <= getattr(device_module, name)() <= 1e7
-        return
-    with pytest.raises(NotImplementedError, match="and its driver does not report it"):
-        getattr(device_module, name)()
+def test_every_dtype_is_supported_for_storage(device):
+    found = torch.accelerator.get_device_capability(device)["supported_dtypes"]
+    assert set(get_all_dtypes(include_complex32=True, include_qint=True)) <= found
 
 
-@pytest.mark.parametrize("lacks", [False, True])
-def test_state_and_peer_access_are_asked_of_the_driver(lacks):
+def test_what_the_driver_knows_of_the_state(device, device_module):
+    known = _C.device_state(device.index)
+    for name, field in (
+        ("utilization", "utilization"),
+        ("memory_usage", "memory_utilization"),
+        ("temperature", "temperature"),
+        ("power_draw", "power"),
+        ("clock_rate", "clock"),
+    ):
+        if field in known:
+            assert -100 <= getattr(device_module, name)() <= 1e7
+        else:
+            with pytest.raises(NotImplementedError, match="and its driver does not report it"):
+                getattr(device_module, name)()
+    assert device_module.can_device_access_peer(0, 1)
+
+
+def test_a_driver_that_knows_its_state_and_lacks_other_functions():
     printed = run_python(
         """
-        import ctypes, sys, torch
+        import time
+        import torch, torch_outboard
         from torch_outboard import _C
         from torch_outboard.drivers import contract, host
+
         table = contract.Driver.from_buffer_copy(contract.load(host.library_path()))
         def device_state(context, device, state):
             s = state.contents
@@ -196,25 +167,38 @@ def test_state_and_peer_access_are_asked_of_the_driver(lacks):
             s.temperature, s.power, s.clock = 61, 1.5, 900
             return 0
         table.device_state = contract.FUNCTIONS["device_state"](device_state)
-        if sys.argv[1] == "True":
-            table.peer_access = contract.FUNCTIONS["peer_access"]()
-        _C.use_driver_table("host", ctypes.addressof(table))
+        for lacks in ("peer_access", "host_register", "host_unregister", "event_time"):
+            setattr(table, lacks, contract.FUNCTIONS[lacks]())
+        torch_outboard.use_driver(table)
         names = ("utilization", "memory_usage", "temperature", "power_draw", "clock_rate")
         print(*(getattr(torch.host, name)() for name in names))
         print(*(torch.host.can_device_access_peer(0, i) for i in (0, 1)))
         try:
             torch.host.can_device_access_peer(0, 9)
         except RuntimeError as error:
-            print(error)
+            print("device index 9 was asked for" in str(error))
+        x = torch.arange(4.0)
+        print(torch.host.register_host_memory(x), x.is_pinned(), x.pin_memory().is_pinned())
+        print(x.to("host", non_blocking=True).tolist())
+        # The clock of the host is told by the time since an event of the kit's own.
+        _C._event_time()
+        tolerance = 10_000_000
+        for _ in range(3):
+            before = time.monotonic_ns()
+            happened = _C._event_time()
+            print(before - tolerance <= happened <= time.monotonic_ns() + tolerance)
         """,
-        str(lacks),
         OUTBOARD_DRIVER="host",
         OUTBOARD_HOST_DEVICES="2",
     )
-    figures, peers, wrong = printed.splitlines()
-    assert figures == "50 25 61 1500 900"
-    assert peers == f"True {not lacks}"
-    assert "device index 9 was asked for" in wrong
+    assert printed.splitlines() == [
+        "50 25 61 1500 900",
+        "True False",
+        "True",
+        "False False True",
+        "[0.0, 1.0, 2.0, 3.0]",
+        *["True"] * 3,
+    ]
 
 
 def test_sync_debug_mode(device_module):
@@ -227,30 +211,6 @@ def test_sync_debug_mode(device_module):
         device_module.set_sync_debug_mode("loud")
 
 
-def test_legacy_storage_types(device, device_module):
-    x = torch.arange(3.0, device=device)
-    torch.storage._reset_warn_typed_storage_removal()
-    with pytest.warns(UserWarning, match="TypedStorage is deprecated"):
-        kind = x.storage_type()
-    assert kind is device_module.FloatStorage
-    assert isinstance(x.storage(), device_module.FloatStorage)
-    assert not isinstance(x.cpu().storage(), device_module.FloatStorage)
-    assert isinstance(x.long().storage(), device_module.LongStorage)
-    assert x.storage().type() == f"torch.{device.type}.FloatStorage"
-
-
-@pytest.mark.parametrize("kind", [torch.nn.LazyConv1d, torch.nn.LazyConvTranspose1d])
-def test_lazy_modules_that_were_moved(device, kind):
-    module = kind(2, 2).to(device, torch.float64)
-    weight = module.weight
-    x = torch.randn(1, 2, 4, device=device, dtype=torch.float64, requires_grad=True)
-    module(x)
-    assert module.weight is weight
-    assert weight.shape == (2, 2, 2)
-    parameters = tuple(module.parameters())
-    assert torch.autograd.gradgradcheck(lambda x, *_: module(x), (x, *parameters))
-
-
 # ---- Random numbers
 
 
@@ -258,10 +218,9 @@ def test_seeds(device, device_module):
     device_module.manual_seed(7)
     assert device_module.initial_seed() == 7
     first = torch.rand(100, device=device)
-    device_module.manual_seed(7)
-    torch.testing.assert_close(torch.rand(100, device=device), first, rtol=0, atol=0)
-    torch.manual_seed(7)
-    torch.testing.assert_close(torch.rand(100, device=device), first, rtol=0, atol=0)
+    for seed in (device_module.manual_seed, torch.manual_seed):
+        seed(7)
+        assert torch.equal(torch.rand(100, device=device), first)
     assert device_module.seed() == device_module.initial_seed()
     assert not torch.equal(torch.rand(100, device=device), first)
     device_module.seed_all()
@@ -269,14 +228,21 @@ def test_seeds(device, device_module):
     assert device_module.initial_seed() == 2**64 - 1
 
 
-def test_generator_state(device, device_module):
-    device_module.manual_seed(3)
-    state = device_module.get_rng_state()
+def test_generator_state(device, device_module, second):
+    state, other = device_module.get_rng_state(), device_module.get_rng_state(second)
     assert state.device.type == "cpu"
     assert state.dtype == torch.uint8
-    first = torch.rand(10, device=device)
-    device_module.set_rng_state(state)
-    torch.testing.assert_close(torch.rand(10, device=device), first, rtol=0, atol=0)
+    with torch.random.fork_rng(devices=[0], device_type=device.type):
+        first = torch.rand(10, device=device)
+        assert not torch.equal(device_module.get_rng_state(), state)
+    assert torch.equal(device_module.get_rng_state(), state)
+    assert torch.equal(torch.rand(10, device=device), first)
+    # Each device has one, that of the current device if none is named.
+    assert torch.equal(device_module.get_rng_state(second), other)
+    with device_module.device(second):
+        torch.rand(10, device=second)
+        assert torch.equal(device_module.get_rng_state(), device_module.get_rng_state(second))
+        assert not torch.equal(device_module.get_rng_state(), other)
     states = device_module.get_rng_state_all()
     assert len(states) == device_module.device_count()
     device_module.set_rng_state_all(states)
@@ -306,99 +272,43 @@ def test_default_generators(device, device_module):
         assert (generator.device.index, generator.initial_seed()) == (index, 42)
 
 
-def test_fork_rng(device, device_module):
-    torch.manual_seed(5)
-    before = device_module.get_rng_state()
-    with torch.random.fork_rng(devices=[0], device_type=device.type):
-        torch.rand(10, device=device)
-        assert not torch.equal(device_module.get_rng_state(), before)
-    assert torch.equal(device_module.get_rng_state(), before)
+BEFORE_THE_FIRST_USE = """
+import sys
+import torch
+from torch.utils.checkpoint import checkpoint, set_device_states
+
+sys.path.append(sys.argv[1])
+from tests.forking import in_child
+name = torch._C._get_privateuse1_backend_name()
+module = getattr(torch, name)
+
+def seed_of_all():
+    torch.manual_seed(42)
+    return module.is_initialized(), module.initial_seed()
+
+def seed_of_the_device():
+    module.manual_seed(8)
+    return module.is_initialized(), module.initial_seed()
+
+def checkpoints_on_the_cpu():
+    set_device_states([], [], device_type=name)
+    same = []
+    for reentrant in (True, False):
+        x = torch.ones(100, requires_grad=True)
+        y = checkpoint(lambda x: torch.dropout(x, 0.5, True), x, use_reentrant=reentrant)
+        y.sum().backward()
+        same.append(torch.equal(x.grad, y.detach()))
+    return same, module.is_initialized(), module._initialized
+
+for do in (seed_of_all, seed_of_the_device, checkpoints_on_the_cpu):
+    print(in_child(do))
+"""
 
 
-def test_generators_are_per_device(device, device_module, second):
-    torch.manual_seed(11)
-    before = device_module.get_rng_state(second)
-    torch.rand(10, device=device)
-    assert torch.equal(device_module.get_rng_state(second), before)
-
-
-def test_seed_before_first_use_is_kept(device):
-    out = run_python(
-        f"""
-        import torch
-        torch.manual_seed(42)
-        assert not torch.{device.type}.is_initialized()
-        print(torch.{device.type}.initial_seed())
-        torch.{device.type}.manual_seed(43)
-        print(torch.{device.type}.initial_seed())
-        """
-    )
-    assert out.split() == ["42", "43"]
-
-
-def test_device_seed_before_first_use_wins(device):
-    out = run_python(
-        f"""
-        import torch
-        torch.{device.type}.manual_seed(8)
-        assert not torch.{device.type}.is_initialized()
-        print(torch.{device.type}.initial_seed())
-        """
-    )
-    assert out.strip() == "8"
-
-
-# ---- Fork
-
-
-def test_forked_child_gets_an_error(device):
-    out = run_python(
-        f"""
-        import os, torch, torch_outboard, torch.{device.type} as module
-        x = torch.ones(4, device="{device.type}")
-        read, write = os.pipe()
-        if os.fork() == 0:
-            # tests/runtime/test_fork.py tries the others.
-            uses = dict(
-                seed=lambda: module.manual_seed_all(1),
-                adopt=lambda: torch_outboard.from_cpu(torch.ones(2)),
-                choice=lambda: torch_outboard.use_driver("{device.type}"),
-            )
-            lines = []
-            for name, use in uses.items():
-                try:
-                    use()
-                    lines.append(f"{{name}}: no error")
-                except RuntimeError as error:
-                    if "forked child" not in str(error):
-                        lines.append(f"{{name}}: {{error}}")
-            torch.manual_seed(1)
-            module.empty_cache()
-            del x
-            lines.append(f"{{module._is_in_bad_fork()}} {{module.device_count()}}")
-            os.write(write, chr(10).join(lines).encode())
-            os._exit(0)
-        assert os.wait()[1] == 0
-        print(os.read(read, 10000).decode())
-        assert (x + 1).sum().item() == 8
-        """
-    )
-    assert out.strip() == "True 0"
-
-
-def test_checkpointing_on_the_cpu_does_not_start_the_device(device):
-    out = run_python(
-        f"""
-        import torch
-        from torch.utils.checkpoint import checkpoint, set_device_states
-        from torch_outboard import _C
-        set_device_states([], [], device_type="{device.type}")
-        for reentrant in (True, False):
-            x = torch.ones(100, requires_grad=True)
-            y = checkpoint(lambda x: torch.dropout(x, 0.5, True), x, use_reentrant=reentrant)
-            y.sum().backward()
-            print(torch.equal(x.grad, y.detach()), torch.{device.type}.is_initialized())
-        print(getattr(torch.{device.type}, "_initialized"))
-        """
-    )
-    assert out.split() == ["True", "False"] * 2 + ["False"]
+def test_before_the_first_use():
+    """Seeds are kept, and what PyTorch does for CPU alone starts nothing."""
+    assert run_python(BEFORE_THE_FIRST_USE, str(ROOT)).splitlines() == [
+        "returned (False, 42)",
+        "returned (False, 8)",
+        "returned ([True, True], False, False)",
+    ]

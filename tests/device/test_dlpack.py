@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import gc
 
+import numpy
 import pytest
 import torch
 from torch.utils import dlpack
 
 import torch_outboard
+from torch_outboard import _C
 
-pytestmark = [pytest.mark.separate, pytest.mark.torture]
-
-DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8,
-          torch.bool, torch.complex64]  # fmt: skip
+DTYPES = [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64]
 
 
 @pytest.fixture
@@ -38,18 +37,11 @@ def test_tensors_name_their_device(device):
     with pytest.raises(ValueError, match="Unknown device type meta"):
         torch.ones(1, device="meta").__dlpack_device__()
 
-
-def test_subclasses_are_asked_first(device):
     class Other(torch.Tensor):
         def __dlpack_device__(self):
             return (1, 2)
 
-    class Same(torch.Tensor):
-        pass
-
-    x = torch.ones(2, device=device)
     assert x.as_subclass(Other).__dlpack_device__() == (1, 2)
-    assert x.as_subclass(Same).__dlpack_device__() == x.__dlpack_device__()
 
 
 # ---- Capsules
@@ -66,41 +58,31 @@ def test_capsule_round_trip(device):
         assert not x.any().item()
 
 
-def test_capsule_keeps_memory_alive(device):
-    x = torch.arange(1000.0, device=device)
-    capsule = dlpack.to_dlpack(x)
-    del x
+def test_capsules_hold_memory(device, device_module):
+    device_module.synchronize()
+    before = device_module.memory_allocated()
+    capsule = dlpack.to_dlpack(torch.arange(1000.0, device=device))
     gc.collect()
     torch.zeros(1000, device=device)
     y = dlpack.from_dlpack(capsule)
     torch.testing.assert_close(y.cpu(), torch.arange(1000.0))
-
-
-def test_unused_capsule_gives_memory_back(device, device_module):
-    device_module.synchronize()
-    before = device_module.memory_allocated()
-    capsule = dlpack.to_dlpack(torch.empty(1 << 20, device=device))
+    with pytest.raises(RuntimeError):  # a capsule is used once
+        dlpack.from_dlpack(capsule)
+    del y
+    assert device_module.memory_allocated() == before
+    unused = dlpack.to_dlpack(torch.empty(1 << 20, device=device))
     assert device_module.memory_allocated() > before
-    del capsule
+    del unused
     gc.collect()
     assert device_module.memory_allocated() == before
-
-
-def test_capsule_of_tensor_with_gradient(device):
     with pytest.raises(BufferError, match="gradient"):
         torch.ones(2, device=device, requires_grad=True).__dlpack__()
-
-
-def test_capsule_is_used_once(device):
-    capsule = dlpack.to_dlpack(torch.ones(2, device=device))
-    dlpack.from_dlpack(capsule)
-    with pytest.raises(RuntimeError):
-        dlpack.from_dlpack(capsule)
 
 
 # ---- The same memory on the host
 
 
+@pytest.mark.torture
 @pytest.mark.usefixtures("shared")
 def test_as_cpu(device):
     for dtype in DTYPES:
@@ -116,18 +98,7 @@ def test_as_cpu(device):
 
 
 @pytest.mark.usefixtures("shared")
-def test_as_cpu_bits_and_gradients(device):
-    x = torch.randn(5, dtype=torch.complex64).to(device)
-    torch.testing.assert_close(torch_outboard.as_cpu(x.conj()), x.cpu().conj())
-    torch.testing.assert_close(torch_outboard.as_cpu(x.conj().imag), x.cpu().conj().imag)
-    weight = torch.ones(3, device=device, requires_grad=True)
-    assert not torch_outboard.as_cpu(weight).requires_grad
-    cpu = torch.ones(2)
-    assert torch_outboard.as_cpu(cpu) is cpu
-
-
-@pytest.mark.usefixtures("shared")
-def test_as_cpu_keeps_memory_alive(device, device_module):
+def test_what_as_cpu_keeps(device, device_module):
     device_module.synchronize()
     before = device_module.memory_allocated()
     host = torch_outboard.as_cpu(torch.arange(1000.0, device=device))
@@ -136,17 +107,14 @@ def test_as_cpu_keeps_memory_alive(device, device_module):
     torch.testing.assert_close(host, torch.arange(1000.0))
     del host
     assert device_module.memory_allocated() == before
+    z = torch.randn(5, dtype=torch.complex64).to(device)
+    torch.testing.assert_close(torch_outboard.as_cpu(z.conj().imag), z.cpu().conj().imag)
+    assert not torch_outboard.as_cpu(z.requires_grad_()).requires_grad
+    cpu = torch.ones(2)
+    assert torch_outboard.as_cpu(cpu) is cpu
 
 
-@pytest.mark.usefixtures("shared")
-def test_as_cpu_to_other_libraries(device):
-    import numpy
-
-    x = torch.arange(6.0, device=device)
-    array = numpy.from_dlpack(torch_outboard.as_cpu(x))
-    assert array.__array_interface__["data"][0] == x.data_ptr()
-
-
+@pytest.mark.separate
 def test_as_cpu_on_separate_memory(device, shares_memory):
     if shares_memory:
         pytest.skip("host and device share memory here")
@@ -167,12 +135,11 @@ def test_wrong_tensors(device):
 
 @pytest.fixture
 def adopts(device) -> None:
-    from torch_outboard import _C
-
     if not _C.adopts_host_memory(0):
         pytest.skip("the device cannot use the host's memory here")
 
 
+@pytest.mark.torture
 @pytest.mark.usefixtures("adopts")
 def test_from_cpu(device):
     for dtype in DTYPES:
@@ -184,8 +151,16 @@ def test_from_cpu(device):
         x.zero_()
         torch.get_device_module(device).synchronize()
         assert not host[:, 1:].any().item()
+    array = numpy.arange(10.0)
+    x = torch_outboard.from_cpu(torch.from_numpy(array), device)
+    x.mul_(2)
+    assert array.tolist() == [2.0 * i for i in range(10)]
+    assert torch_outboard.as_cpu(x).data_ptr() == array.__array_interface__["data"][0]
+    with pytest.raises(RuntimeError, match="not resizable"):
+        x.resize_(1000)
 
 
+@pytest.mark.torture
 @pytest.mark.usefixtures("adopts")
 def test_from_cpu_is_counted_and_freed(device, device_module):
     device_module.synchronize()
@@ -199,23 +174,3 @@ def test_from_cpu_is_counted_and_freed(device, device_module):
     torch.testing.assert_close(other.cpu(), torch.arange(1 << 16, dtype=torch.uint8))
     del other
     assert device_module.memory_allocated() == before
-
-
-@pytest.mark.usefixtures("adopts")
-def test_from_cpu_of_numpy_and_back(device):
-    import numpy
-
-    array = numpy.arange(10.0)
-    x = torch_outboard.from_cpu(torch.from_numpy(array), device)
-    x.mul_(2)
-    assert array.tolist() == [2.0 * i for i in range(10)]
-    back = torch_outboard.as_cpu(x)
-    assert back.data_ptr() == array.__array_interface__["data"][0]
-
-
-@pytest.mark.usefixtures("adopts")
-def test_adopted_memory_is_not_resized(device):
-    x = torch_outboard.from_cpu(torch.ones(4), device)
-    with pytest.raises(RuntimeError, match="not resizable"):
-        x.resize_(1000)
-    assert x.sum().item() == 4

@@ -6,10 +6,9 @@ import pytest
 
 from tests.support import run_python
 
-pytestmark = [
-    pytest.mark.separate,
-    pytest.mark.skipif("not __import__('torch').distributed.is_available()", reason="no c10d"),
-]
+pytestmark = pytest.mark.skipif(
+    "not __import__('torch').distributed.is_available()", reason="no c10d"
+)
 
 
 def test_gloo_refuses_device_tensors(device):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import io
 import pickle
 
@@ -13,10 +12,7 @@ from torch._utils import get_tensor_metadata
 from tests.support import run_python
 from torch_outboard.device import serialization
 
-pytestmark = [pytest.mark.separate, pytest.mark.torture]
-
-DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.uint8,
-          torch.bool, torch.complex64, torch.float8_e4m3fn]  # fmt: skip
+DTYPES = [torch.float32, torch.bfloat16, torch.bool, torch.complex64, torch.float8_e4m3fn]
 
 
 def saved(thing: object, **options: bool) -> io.BytesIO:
@@ -33,6 +29,8 @@ def sample(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
 # ---- torch.save and torch.load
 
 
+@pytest.mark.separate
+@pytest.mark.torture
 @pytest.mark.parametrize("zipfile", [True, False])
 @pytest.mark.parametrize("weights_only", [True, False])
 def test_round_trip(device, weights_only, zipfile):
@@ -44,18 +42,15 @@ def test_round_trip(device, weights_only, zipfile):
         assert torch.equal(loaded.cpu().view(torch.uint8), x.cpu().view(torch.uint8))
 
 
-def test_views_keep_sharing(device):
+@pytest.mark.separate
+def test_views(device):
     x = sample(torch.float32, device)
     whole, part = torch.load(saved((x, x[1:, ::2])))
     assert part.stride() == x[1:, ::2].stride()
     whole.fill_(5)
     assert part.cpu().eq(5).all()
-
-
-def test_conjugate_and_negative_views(device):
     x = torch.randn(3, dtype=torch.complex64).to(device)
-    conj = torch.load(saved(x.conj()))
-    neg = torch.load(saved(x.conj().imag))
+    conj, neg = (torch.load(saved(y)) for y in (x.conj(), x.conj().imag))
     assert conj.is_conj()
     assert neg.is_neg()
     torch.testing.assert_close(conj.cpu(), x.cpu().conj().resolve_conj())
@@ -63,9 +58,9 @@ def test_conjugate_and_negative_views(device):
 
 
 def test_map_location(device):
-    x = sample(torch.float32, torch.device(device))
+    x = sample(torch.float32, device)
     name = f"{device.type}:0"
-    to_cpu = ("cpu", torch.device("cpu"), {name: "cpu"}, lambda storage, location: storage)
+    to_cpu = ("cpu", {name: "cpu"}, lambda storage, location: storage)
     for location in to_cpu:
         loaded = torch.load(saved(x), map_location=location, weights_only=True)
         assert loaded.device.type == "cpu"
@@ -76,13 +71,17 @@ def test_map_location(device):
         seen.append(location)
         return getattr(storage, device.type)()
 
-    forms = (device.type, name, device, torch.device(device.type), {"cpu": name}, to_device)
+    forms = (device.type, name, torch.device(device.type), {"cpu": name}, to_device)
     for location in forms:
         loaded = torch.load(saved(x.cpu()), map_location=location, weights_only=True)
         assert loaded.device == device, location
         torch.testing.assert_close(loaded.cpu(), x.cpu())
     assert seen == ["cpu"]
     assert torch.load(saved(x), map_location="meta").device.type == "meta"
+    with pytest.raises(RuntimeError, match="device_count"):
+        torch.load(saved(x), map_location=f"{device.type}:50")
+    unindexed = torch.UntypedStorage(4, device=torch.device(device.type))
+    assert torch.serialization.location_tag(unindexed) == name
 
 
 def test_map_location_to_another_device(device, second):
@@ -93,12 +92,6 @@ def test_map_location_to_another_device(device, second):
     y = x.to(other)
     assert torch.load(saved(y)).device == torch.device(other)
     assert torch.load(foreign_checkpoint(x, "ocl:1")).device == second
-
-
-def test_index_that_does_not_exist(device):
-    x = sample(torch.float32, device)
-    with pytest.raises(RuntimeError, match="device_count"):
-        torch.load(saved(x), map_location=f"{device.type}:50")
 
 
 def foreign_checkpoint(x: torch.Tensor, tag: str) -> io.BytesIO:
@@ -112,35 +105,20 @@ def foreign_checkpoint(x: torch.Tensor, tag: str) -> io.BytesIO:
     return io.BytesIO(content.replace(old, new))
 
 
-@pytest.mark.parametrize("tag", ["ocl:0", "ocl"])
 @pytest.mark.parametrize("weights_only", [True, False])
-def test_checkpoint_of_another_driver(device, tag, weights_only):
+def test_checkpoint_of_another_driver(device, weights_only):
     x = sample(torch.float32, torch.device("cpu"))
-    loaded = torch.load(foreign_checkpoint(x, tag), weights_only=weights_only)
-    assert loaded.device == device
-    torch.testing.assert_close(loaded.cpu(), x)
-    on_cpu = torch.load(foreign_checkpoint(x, tag), map_location="cpu", weights_only=True)
-    assert on_cpu.device.type == "cpu"
-
-
-def test_checkpoint_of_another_driver_with_more_devices(device):
-    checkpoint = foreign_checkpoint(torch.ones(2), "ocl:40")
+    for tag in ("ocl:0", "ocl"):
+        loaded = torch.load(foreign_checkpoint(x, tag), weights_only=weights_only)
+        assert loaded.device == device
+        torch.testing.assert_close(loaded.cpu(), x)
+        on_cpu = torch.load(foreign_checkpoint(x, tag), map_location="cpu", weights_only=True)
+        assert on_cpu.device.type == "cpu"
+    # One with more devices, and a device that is unknown.
     with pytest.raises(RuntimeError, match=r"'ocl:40'.*map_location"):
-        torch.load(checkpoint)
-
-
-def test_checkpoint_of_an_unknown_device(device):
+        torch.load(foreign_checkpoint(x, "ocl:40"))
     with pytest.raises(RuntimeError, match="warp:0"):
-        torch.load(foreign_checkpoint(torch.ones(2), "warp:0"))
-
-
-def test_corrupt_checkpoint(device):
-    content = saved(sample(torch.float32, device)).getvalue()
-    for broken in (content[: len(content) // 2], b"", content[:20] + b"garbage" + content[60:]):
-        with pytest.raises(Exception) as raised:  # noqa: PT011 - PyTorch's own, of several types
-            torch.load(io.BytesIO(broken))
-        assert not isinstance(raised.value, MemoryError)
-    assert torch.ones(3, device=device).sum().item() == 3
+        torch.load(foreign_checkpoint(x, "warp:0"))
 
 
 def test_loads_in_another_process(device, tmp_path):
@@ -190,40 +168,16 @@ def test_wrong_metadata(device):
 # ---- Copies and pickles
 
 
-def test_deepcopy(device):
-    x = sample(torch.float32, device)
-    y, part = copy.deepcopy((x, x[1]))
-    x.zero_()
-    assert y.device == device
-    assert y.sum().item() == 276
-    y[1] = 0
-    assert part.sum().item() == 0
-    model = copy.deepcopy(torch.nn.Linear(2, 2).to(device))
-    assert model.weight.device == device
-    assert copy.copy(y).data_ptr() == y.data_ptr()
-
-
-@pytest.mark.parametrize("protocol", [2, 4, 5])
-def test_pickle(device, protocol):
+def test_pickle(device):
     x = sample(torch.bfloat16, device).requires_grad_()
-    y = pickle.loads(pickle.dumps(x, protocol))
-    assert y.device == device
-    assert y.requires_grad
-    torch.testing.assert_close(y, x)
+    for protocol in (2, 5):
+        y = pickle.loads(pickle.dumps(x, protocol))
+        assert y.device == device
+        assert y.requires_grad
+        torch.testing.assert_close(y, x)
     parameter = torch.nn.Parameter(sample(torch.float32, device))
     assert isinstance(pickle.loads(pickle.dumps(parameter)), torch.nn.Parameter)
     assert pickle.loads(pickle.dumps(device)) == device
-
-
-def test_numpy(device):
-    import numpy
-
-    x = sample(torch.float32, device)
-    with pytest.raises(TypeError, match="cpu"):
-        x.numpy()
-    numpy.testing.assert_array_equal(x.cpu().numpy(), x.numpy(force=True))
-    assert torch.as_tensor(numpy.arange(4), device=device).sum().item() == 6
-    assert torch.from_numpy(numpy.arange(4)).to(device).sum().item() == 6
 
 
 def test_safetensors(device, tmp_path):
@@ -238,27 +192,3 @@ def test_safetensors(device, tmp_path):
         part = file.get_slice("a")[1:3]
         assert part.device == device
         torch.testing.assert_close(part, tensors["a"][1:3])
-
-
-# ---- Storages
-
-
-def test_untyped_storage(device):
-    storage = torch.UntypedStorage(16, device=device)
-    assert storage.device == device
-    assert storage.nbytes() == 16
-    storage.fill_(3)
-    assert storage.tolist() == [3] * 16
-    storage[2] = 9
-    assert storage[2] == 9
-    clone = storage.clone()
-    assert clone.data_ptr() != storage.data_ptr()
-    assert clone.tolist() == storage.tolist()
-    on_cpu = storage.cpu()
-    assert on_cpu.device.type == "cpu"
-    clone.fill_(0)
-    clone.copy_(on_cpu)
-    assert clone.tolist() == storage.tolist()
-    assert getattr(storage, f"is_{device.type}")
-    assert getattr(on_cpu, device.type)().device == device
-    assert torch.load(saved(storage)).tolist() == storage.tolist()

@@ -133,21 +133,18 @@ def test_a_kernel_with_arguments_that_fit_agrees_with_cpu(device, family, stride
     assert family in {tables.families().get(name) for name in used}
 
 
-@pytest.mark.parametrize("strided", [False, True], ids=["contiguous", "transposed"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_every_dtype(device, dtype, strided):
+def test_every_dtype(device, dtype):
     kernel_dtypes = devices.get_device_capability(device)["kernel_dtypes"]
     if dtype == torch.float64 and dtype not in kernel_dtypes:
         pytest.skip("the device computes no float64")  # half precision is computed in float32
     x, y = (torch.arange(24).remainder(n).to(dtype).view(4, 6) for n in (3, 2))
     ours_x, ours_y = x.to(device), y.to(device)
-    if strided:
-        x, y, ours_x, ours_y = x.t(), y.t(), ours_x.t(), ours_y.t()
     other = {torch.complex64: torch.complex64, torch.int32: torch.int64}.get(dtype, torch.int32)
     functions = {
         "aten::eq.Tensor": lambda a, b: a == b,
-        "aten::mul.Tensor": lambda a, b: a * b,
-        "aten::sum.dim_IntList": lambda a, b: a.sum(0),
+        "aten::mul.Tensor": lambda a, b: a.t() * b.t()[:, :1],
+        "aten::sum.dim_IntList": lambda a, b: a.t().sum(0),
         "aten::_copy_from": lambda a, b: a[:, ::2].to(other).contiguous(),
     }
     for name, function in functions.items():

@@ -73,14 +73,13 @@ def load(
     source: str,
     flags: Sequence[str] = ("-march=native", "-O2"),
     clang: Sequence[str] | None = None,
-    more: Sequence[str] = (),
 ) -> ctypes.CDLL:
-    """The functions of a text in OpenCL C, for this processor; `more`: files to link with it."""
+    """The functions of a text in OpenCL C, for this processor."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         compiled = compile_object(source, [*flags, "-fPIC"], folder, clang)
         library = folder / "program.so"
-        command = [str(LINKER), "-shared", "-fPIC", str(compiled), *more, "-o", str(library), "-lm"]
+        command = [str(LINKER), "-shared", "-fPIC", str(compiled), "-o", str(library), "-lm"]
         subprocess.run(command, check=True, capture_output=True, text=True)
         return ctypes.CDLL(str(library))
 

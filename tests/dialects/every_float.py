@@ -3,26 +3,20 @@
     python -m tests.dialects.every_float               # all of one argument
     python -m tests.dialects.every_float --opencl exp  # one, and by the driver ocl's OpenCL
 
-Some 20 to 90 seconds for a function by two processes. What was found is kept in a file, so that a
-run that was stopped goes on; it holds for one compiler, its flags and the headers as they are. It
-prints a table in Markdown. The worst arguments are decided with mpmath.
+Some 20 to 90 seconds for a function by two processes. It prints a table in Markdown. The worst
+arguments are decided with mpmath.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
-import hashlib
 import itertools
-import json
 import multiprocessing
 import os
-import subprocess
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
@@ -34,12 +28,10 @@ from tests.dialects.accuracy import (
     exact_error,
     reference,
 )
-from tests.dialects.compiled import CLANGS, DIALECT
 
 CHUNK = 1 << 22
 ONE_ARGUMENT = [name for name, function in FUNCTIONS.items() if function.arguments == 1]
 FLAGS = ("-march=native", "-O2")
-KEPT = Path("build") / "every_float"
 
 
 class _Tally(ctypes.Structure):
@@ -123,19 +115,6 @@ def search(
             yield name, sum(itertools.islice(found, 1, None), next(iter(found))).decided(name)
 
 
-def _key(who: str) -> str:
-    """What the results depend on."""
-    if who == "opencl":
-        return "opencl " + os.environ.get("OUTBOARD_OCL_LIBRARY", "")
-    command = [*CLANGS[0], "--version"]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    text = " ".join([text.splitlines()[0], *FLAGS])
-    headers = hashlib.sha256()
-    for path in sorted((DIALECT / "mathematics").rglob("*.h")):
-        headers.update(path.read_bytes())
-    return f"{text} {headers.hexdigest()[:16]}"
-
-
 def _row(name: str, found: Sequence[Found]) -> str:
     cells = [name, f"{FUNCTIONS[name].float_limit:g}"]
     for one in found:
@@ -145,19 +124,6 @@ def _row(name: str, found: Sequence[Found]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def every(who: str, names: Sequence[str], jobs: int, folder: Path) -> list[Found]:
-    """Of all floats, for each function, or what `folder` has from an earlier run."""
-    path, key = folder / f"{who}.json", _key(who)
-    kept = json.loads(path.read_text()) if path.exists() else {}
-    known = kept.setdefault(key, {})
-    for name, found in search(who, [n for n in names if n not in known], jobs):
-        known[name] = asdict(found)
-        folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(kept, indent=1))
-        print(f"{who} {_row(name, [found])}", file=sys.stderr, flush=True)
-    return [Found(**known[name]) for name in names]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -165,19 +131,18 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="function")
     parser.add_argument("--opencl", action="store_true", help="compare with the driver ocl")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--kept", type=Path, default=KEPT, help="folder of what was found")
     given = parser.parse_args()
     if unknown := set(given.names) - set(ONE_ARGUMENT):
         parser.error(f"unknown, or not of one argument: {', '.join(sorted(unknown))}")
     names = given.names or ONE_ARGUMENT
     sides = ["dialect", "opencl"] if given.opencl else ["dialect"]
-    found = [every(who, names, given.jobs, given.kept) for who in sides]
     columns = " | ".join(
         f"{who}: largest error | at | NaN / infinite / sign of zero" for who in sides
     )
     print(f"| function | limit | {columns} |\n|---|---|{'---|' * 3 * len(sides)}")
-    for name, *row in zip(names, *found, strict=True):
-        print(_row(name, row))
+    found = (search(who, names, given.jobs) for who in sides)
+    for (name, one), *others in zip(*found, strict=True):
+        print(_row(name, [one, *(other for _, other in others)]), flush=True)
 
 
 if __name__ == "__main__":

@@ -84,58 +84,22 @@ typedef struct {
   double (*quick)(double); /* exact enough for floats */
 } function;
 
+/* From the C library, of one argument and of two, and those from above. */
+#define ONE(name) {#name, name##l, 0, name}
+#define TWO(name) {#name, 0, name##l, 0}
+#define OWN(name) {#name, name##l_, 0, quick_##name}
+#define OWN_TWO(name) {#name, 0, name##l_, 0}
+
 static const function functions[] = {
-    {"exp", expl, 0, exp},
-    {"exp2", exp2l, 0, exp2},
-    {"exp10", exp10l, 0, exp10},
-    {"expm1", expm1l, 0, expm1},
-    {"log", logl, 0, log},
-    {"log2", log2l, 0, log2},
-    {"log10", log10l, 0, log10},
-    {"log1p", log1pl, 0, log1p},
-    {"sin", sinl, 0, sin},
-    {"cos", cosl, 0, cos},
-    {"tan", tanl, 0, tan},
-    {"sinpi", sinpil_, 0, quick_sinpi},
-    {"cospi", cospil_, 0, quick_cospi},
-    {"tanpi", tanpil_, 0, quick_tanpi},
-    {"asin", asinl, 0, asin},
-    {"acos", acosl, 0, acos},
-    {"atan", atanl, 0, atan},
-    {"asinpi", asinpil_, 0, quick_asinpi},
-    {"acospi", acospil_, 0, quick_acospi},
-    {"atanpi", atanpil_, 0, quick_atanpi},
-    {"sinh", sinhl, 0, sinh},
-    {"cosh", coshl, 0, cosh},
-    {"tanh", tanhl, 0, tanh},
-    {"asinh", asinhl, 0, asinh},
-    {"acosh", acoshl, 0, acosh},
-    {"atanh", atanhl, 0, atanh},
-    {"erf", erfl, 0, erf},
-    {"erfc", erfcl, 0, erfc},
-    {"tgamma", tgammal, 0, tgamma},
-    {"lgamma", lgammal, 0, lgamma},
-    {"sqrt", sqrtl, 0, sqrt},
-    {"rsqrt", rsqrtl_, 0, quick_rsqrt},
-    {"cbrt", cbrtl, 0, cbrt},
-    {"rint", rintl, 0, rint},
-    {"round", roundl, 0, round},
-    {"trunc", truncl, 0, trunc},
-    {"floor", floorl, 0, floor},
-    {"ceil", ceill, 0, ceil},
-    {"logb", logbl, 0, logb},
-    {"pow", 0, powl, 0},
-    {"powr", 0, powrl_, 0},
-    {"atan2", 0, atan2l, 0},
-    {"atan2pi", 0, atan2pil_, 0},
-    {"hypot", 0, hypotl, 0},
-    {"fmod", 0, fmodl, 0},
-    {"remainder", 0, remainderl, 0},
-    {"fdim", 0, fdiml, 0},
-    {"fmax", 0, fmaxl, 0},
-    {"fmin", 0, fminl, 0},
-    {"copysign", 0, copysignl, 0},
-};
+    ONE(exp),         ONE(exp2),    ONE(exp10), ONE(expm1),     ONE(log),      ONE(log2),
+    ONE(log10),       ONE(log1p),   ONE(sin),   ONE(cos),       ONE(tan),      OWN(sinpi),
+    OWN(cospi),       OWN(tanpi),   ONE(asin),  ONE(acos),      ONE(atan),     OWN(asinpi),
+    OWN(acospi),      OWN(atanpi),  ONE(sinh),  ONE(cosh),      ONE(tanh),     ONE(asinh),
+    ONE(acosh),       ONE(atanh),   ONE(erf),   ONE(erfc),      ONE(tgamma),   ONE(lgamma),
+    ONE(sqrt),        OWN(rsqrt),   ONE(cbrt),  ONE(rint),      ONE(round),    ONE(trunc),
+    ONE(floor),       ONE(ceil),    ONE(logb),  TWO(pow),       OWN_TWO(powr), TWO(atan2),
+    OWN_TWO(atan2pi), TWO(hypot),   TWO(fmod),  TWO(remainder), TWO(fdim),     TWO(fmax),
+    TWO(fmin),        TWO(copysign)};
 
 /* The error of `got`, whose type has `digits` bits and the least normal exponent `least`. */
 static double error_of(wide got, wide exact, int digits, int least) {

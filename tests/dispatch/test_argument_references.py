@@ -36,20 +36,17 @@ CALLS: dict[str, Call] = {
 }
 
 
-def test_calls_that_return(device: torch.device) -> None:
-    check(device, CALLS)
-
-
-def test_a_kernel_of_a_user(device: torch.device) -> None:
-    with torch_outboard.kernel("aten::add.Tensor")(lambda x, y, *, alpha=1: torch.full_like(x, 7)):
-        check(device, {"kernel": lambda x, y: x + y})
-
-
 WRONG: dict[str, Call] = {
-    "functional": lambda x, y: x + y[:3, :3],
-    "in place": lambda x, y: x.add_(y[:3, :3]),
-    "out=": lambda x, y: torch.add(x, y[:3, :3], out=y),
+    "wrong, functional": lambda x, y: x + y[:3, :3],
+    "wrong, in place": lambda x, y: x.add_(y[:3, :3]),
+    "wrong, out=": lambda x, y: torch.add(x, y[:3, :3], out=y),
 }
+
+
+def test_every_kind_of_call(device: torch.device) -> None:
+    check(device, CALLS)
+    with torch_outboard.kernel("aten::add.Tensor")(lambda x, y, *, alpha=1: torch.full_like(x, 7)):
+        check(device, {"a user's kernel": lambda x, y: x + y})
 
 
 def test_calls_that_raise(device: torch.device) -> None:
@@ -79,5 +76,4 @@ def check(device: torch.device, calls: dict[str, Call]) -> None:
 
 
 def counts(*tensors: torch.Tensor) -> list[tuple[int, int]]:
-    """References in Python and in C++."""
     return [(sys.getrefcount(tensor), tensor._use_count()) for tensor in tensors]

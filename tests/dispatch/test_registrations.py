@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import torch_outboard
-from tests.dispatch.small_kernels import constant, ones
+from tests.dispatch.conftest import constant, ones
 from tests.support import run_python, try_python
 from torch_outboard import fallback
 
-pytestmark = [pytest.mark.separate, pytest.mark.usefixtures("allowed")]
+pytestmark = pytest.mark.usefixtures("allowed")
 
 
 @pytest.fixture
@@ -31,13 +31,6 @@ def ways(report: fallback.Report) -> dict[str, str]:
 
 
 # ---- Kernels of PyTorch's dispatcher
-
-
-def test_appears_in_reports(device, library):
-    library.impl("erf", constant(4), "PrivateUse1")
-    with fallback.report() as report:
-        assert torch.erf(ones(device)).tolist() == [4, 4, 4]
-    assert ways(report)["aten::erf"] == "device"
 
 
 def test_ranks_with_kernels_of_users(device, library):
@@ -270,31 +263,23 @@ def test_forms_follow_the_out_form(device):
             x.int().add_(1.5)
         with pytest.raises(RuntimeError, match="must match the size"):
             x + ones(device, 2)
+        with torch_outboard.kernel("aten::add.Tensor")(constant(3)):
+            assert (x + x).tolist() == [3, 3, 3]
+            assert x.clone().add_(x).tolist() == [9, 9, 9]
+            found = torch_outboard.registrations("add.Tensor")
+            assert [kernel.follows for kernel in found][:2] == [False, True]
     assert (x + x).tolist() == [2, 2, 2]
-
-
-def test_forms_follow_where_pytorch_generates_nothing(device):
-    """`abs` is no structured operator, and still one of its out= form."""
-    with torch_outboard.kernel("aten::abs.out")(lambda x, *, out: out.resize_(3).fill_(9)):
-        assert ones(device).abs().tolist() == [9, 9, 9]
-        assert ones(device).abs_().tolist() == [9, 9, 9]
-
-
-def test_forms_with_kernels_of_their_own_do_not_follow(device):
-    x = ones(device)
-    with (
-        torch_outboard.kernel("aten::add.Tensor")(constant(3)),
-        torch_outboard.kernel("aten::add.out")(fill_out(9)),
-    ):
-        assert (x + x).tolist() == [3, 3, 3]
-        assert x.clone().add_(x).tolist() == [9, 9, 9]
-        assert [k.follows for k in torch_outboard.registrations("add.Tensor")][:2] == [False, True]
-
-
-def test_forms_follow_for_the_same_dtypes(device):
     with torch_outboard.kernel("aten::add.out", dtypes=[torch.float64])(fill_out(9)):
-        assert (ones(device) + 1).tolist() == [2, 2, 2]
-        assert (ones(device).double() + 1).tolist() == [9, 9, 9]
+        assert (x + 1).tolist() == [2, 2, 2]
+        assert (x.double() + 1).tolist() == [9, 9, 9]
+    # No structured operator, and still one of its out= form.
+    with torch_outboard.kernel("aten::abs.out")(lambda x, *, out: out.resize_(3).fill_(9)):
+        assert x.abs().tolist() == [9, 9, 9]
+        assert x.clone().abs_().tolist() == [9, 9, 9]
+    x.requires_grad_()
+    with torch_outboard.kernel("aten::mul.out")(lambda a, b, *, out: torch.div(a, 1 / b, out=out)):
+        (x * 3).sum().backward()
+    assert x.grad.tolist() == pytest.approx([3, 3, 3])
 
 
 def test_forms_follow_a_kernel_of_the_dispatcher(device):
@@ -324,16 +309,10 @@ def test_a_form_is_denied_where_its_out_form_has_gone(device):
     assert (x + 1).tolist() == [2, 2, 2]
 
 
-def test_derivative_of_forms_that_follow(device):
-    x = ones(device).requires_grad_()
-    with torch_outboard.kernel("aten::mul.out")(lambda a, b, *, out: torch.div(a, 1 / b, out=out)):
-        (x * 3).sum().backward()
-    assert x.grad.tolist() == pytest.approx([3, 3, 3])
-
-
 # ---- Declining
 
 
+@pytest.mark.separate
 def test_a_function_declines(device):
     seen = []
 
@@ -374,8 +353,5 @@ def test_places_of_kernels(device):
     file, _, line = kernel.origin.rpartition(":")
     assert file == constant.__code__.co_filename
     assert int(line) == constant.__code__.co_firstlineno + 2
-
-
-def test_no_such_operator():
     with pytest.raises(ValueError, match="does not exist"):
         torch_outboard.registrations("aten::no_such_operator")

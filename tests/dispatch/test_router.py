@@ -1,4 +1,4 @@
-"""The router: devices that do not mix, results that cannot exist, and kernels of all sources."""
+"""The router: devices that do not mix, and results that cannot exist."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import torch
 pytestmark = [pytest.mark.separate, pytest.mark.usefixtures("allowed")]
 
 SAME_DEVICE = "Expected all tensors to be on the same device"
-
-
 BINARY = {
     "add": lambda x, y: x + y,
     "in-place": lambda x, y: x.add_(y),
@@ -30,31 +28,20 @@ BINARY = {
 }
 
 
-def two_devices(x: torch.Tensor, y: torch.Tensor) -> str:
-    """A pattern of the error that names the devices of both."""
-    return f"^{SAME_DEVICE}, but found at least two devices, {x.device} and {y.device}!"
-
-
-@pytest.mark.parametrize("name", BINARY)
-def test_devices_do_not_mix(device, name):
+@pytest.mark.parametrize("other", ["cpu", "second"])
+def test_devices_do_not_mix(device, other):
     x = torch.eye(3).to(device)
-    y = torch.eye(3).to(torch.device(device.type, 1))
-    with pytest.raises(RuntimeError, match=two_devices(x, y)):
-        BINARY[name](x, y)
-    with pytest.raises(RuntimeError, match=two_devices(y, x)):
-        BINARY[name](y, x)
+    y = torch.eye(3).to("cpu" if other == "cpu" else torch.device(device.type, 1))
+    for name, use in BINARY.items():
+        for first, second in ((x, y), (y, x)):
+            # The device's is named before CPU.
+            places = (x, y) if other == "cpu" else (first, second)
+            found = f"found at least two devices, {places[0].device} and {places[1].device}!"
+            with pytest.raises(RuntimeError) as caught:
+                use(first, second)
+            assert str(caught.value).startswith(f"{SAME_DEVICE}, but {found}"), name
     for tensor in (x, y):
         assert torch.equal(tensor.cpu(), torch.eye(3))
-
-
-@pytest.mark.parametrize("name", BINARY)
-def test_cpu_tensors_do_not_mix(device, name):
-    x, y = torch.eye(3).to(device), torch.eye(3)
-    with pytest.raises(RuntimeError, match=two_devices(x, y)):
-        BINARY[name](x, y)
-    with pytest.raises(RuntimeError, match=two_devices(x, y)):
-        BINARY[name](y, x)
-    assert torch.equal(x.cpu(), y)
 
 
 def test_scalars_of_the_cpu_mix(device):
@@ -65,11 +52,8 @@ def test_scalars_of_the_cpu_mix(device):
     assert torch.where(x > 1, x, scalar).tolist() == [3, 2]
     with pytest.raises(RuntimeError):
         torch.tensor(1.0).add_(x)
-
-
-def test_scalars_of_another_device_do_not_mix(device):
     with pytest.raises(RuntimeError, match=SAME_DEVICE):
-        torch.ones(3, device=device) + torch.tensor(1.0, device=torch.device(device.type, 1))
+        x + torch.tensor(1.0, device=torch.device(device.type, 1))
 
 
 def test_results_of_a_layout_that_the_device_lacks(device):
@@ -81,21 +65,14 @@ def test_results_of_a_layout_that_the_device_lacks(device):
     assert torch.equal(x.cpu(), torch.eye(3))
 
 
-def test_wrong_arguments_raise_as_on_the_cpu(device):
-    x = torch.ones(2, 3)
+def test_errors_that_depend_on_values(device):
     for use in (
-        lambda x: torch.mm(x, x),
-        lambda x: x.view(4),
-        lambda x: x.sum(dim=5),
-        lambda x: x[7],
-        lambda x: torch.cat([x, x.new_ones(3, 3)], dim=1),
-        lambda x: x.add_(x.new_ones(5, 2, 3)),
-        lambda x: torch.linalg.cholesky(x),
-        lambda x: x.to(torch.int64) // x.new_zeros(3).to(torch.int64),
+        lambda x: torch.linalg.cholesky(x.new_ones(2, 2) - 2),
         lambda x: torch.linalg.inv(x.new_zeros(2, 2)),
+        lambda x: x.long() // x.long().zero_(),
     ):
-        with pytest.raises(Exception) as expected:  # noqa: PT011
-            use(x)
+        with pytest.raises(RuntimeError) as expected:
+            use(torch.ones(3))
         with pytest.raises(type(expected.value)):
-            use(x.to(device))
-    assert (x.to(device) + 1).sum().item() == 12
+            use(torch.ones(3, device=device))
+    assert torch.ones(3, device=device).sum().item() == 3

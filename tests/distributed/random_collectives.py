@@ -10,23 +10,21 @@ call, and `--seed` and `--first` bring it again.
 from __future__ import annotations
 
 import argparse
-import os
 import random
-import subprocess
 import sys
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.distributed.ranks import run_ranks
+
 RANKS = 3
 # Calls whose results are compared together: so many are under way at once.
 TOGETHER = 8
@@ -152,62 +150,37 @@ def differences(batch: Sequence[Call], groups: dict[Any, Any], device: torch.dev
     return lines
 
 
-def run_rank(rank: int, path: str, seed: int, first: int, count: int) -> int:
-    """A process's part; returns its exit status."""
-    import torch_outboard
-
+def run_rank(rank: int, device: torch.device, seed: int, first: int, count: int) -> None:
+    """A process's part; raises AssertionError where results differ."""
     # Newer names of the same: what is older than both works on every PyTorch.
     warnings.filterwarnings("ignore", "`torch.distributed.*deprecated", FutureWarning)
-    torch.set_num_threads(1)
-    name = torch_outboard.device_name()
-    device = torch.device(name, rank % torch.accelerator.device_count())
-    torch.accelerator.set_device_index(device.index)
-    dist.init_process_group(
-        f"cpu:gloo,{name}:outboard", init_method=f"file://{path}", rank=rank, world_size=RANKS,
-        timeout=timedelta(seconds=120),
-    )  # fmt: skip
     groups: dict[Any, Any] = {
         members: dist.new_group(list(members)) for members in ((0, 1), (1, 2), (0, 2))
     }
     groups[(0, 1, 2)] = dist.group.WORLD
     counts: Counter[str] = Counter()
-    wrong = 0
+    wrong: list[str] = []
     for begin in range(first, first + count, TOGETHER):
         batch = [drawn(seed, n) for n in range(begin, min(begin + TOGETHER, first + count))]
-        for line in differences(batch, groups, device):
-            wrong += 1
-            print(line, flush=True)
+        wrong += differences(batch, groups, device)
         counts.update(call.kind for call in batch)
-        if rank == 0 and begin // 1000 != (begin + TOGETHER) // 1000:
-            print(f"{begin + TOGETHER - first} calls", flush=True)
     dist.barrier()
-    dist.destroy_process_group()
+    assert not wrong, "\n".join(wrong)
     if rank == 0:
         print(", ".join(f"{kind} {number}" for kind, number in sorted(counts.items())))
-    return int(wrong > 0)
 
 
-def run(seed: int, first: int, count: int, timeout: float, out: Callable[[str], Any]) -> int:
-    """All ranks in processes; returns how many ended with a difference or an error."""
+def run(seed: int, first: int, count: int, timeout: float) -> list[str]:
+    """What each rank printed; raises AssertionError if one found a difference, or failed."""
+    program = f"""
+        from tests.distributed.random_collectives import run_rank
+        torch.set_num_threads(1)
+        use_own_device()
+        begin(seconds=120, backend=f"cpu:gloo,{{device.type}}:outboard")
+        run_rank(rank, device, {seed}, {first}, {count})
+    """
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "tests.distributed.random_collectives"]
-        command += ["--seed", str(seed), "--first", str(first), "--count", str(count)]
-        command += ["--store", str(Path(folder, "store")), "--rank"]
-        ranks = [
-            subprocess.Popen(
-                [*command, str(rank)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
-            )
-            for rank in range(RANKS)
-        ]  # fmt: skip
-        try:
-            outputs = [process.communicate(timeout=timeout)[0] for process in ranks]
-        finally:
-            for process in ranks:
-                process.kill()
-    for output in outputs:
-        out(output)
-    return sum(process.returncode != 0 for process in ranks)
+        return run_ranks(program, Path(folder), RANKS, timeout)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -218,14 +191,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="the number of the first call")
     parser.add_argument("--timeout", type=float, default=3600, help="seconds for everything")
-    parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--store", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
-    if options.rank is not None:
-        return run_rank(options.rank, options.store, options.seed, options.first, options.count)
-    failed = run(options.seed, options.first, options.count, options.timeout, print)
-    print(f"{options.count} collectives on {RANKS} processes: {failed} processes found differences")
-    return int(failed > 0)
+    try:
+        print(*run(options.seed, options.first, options.count, options.timeout))
+    except AssertionError as error:
+        print(error)
+        return 1
+    print(f"{options.count} collectives on {RANKS} processes: no differences")
+    return 0
 
 
 if __name__ == "__main__":

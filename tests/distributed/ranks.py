@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.support import SLOWNESS
+from tests.support import SLOWNESS, try_python
 
 ROOT = Path(__file__).resolve().parents[2]
 Run = Callable[..., Any]
@@ -103,6 +104,38 @@ def everything(elements, dtype=torch.float32, reduces=True):
     dist.scatter(y, list(whole.split(elements)) if rank == 1 else None, 1)
     same(y, drawn(1 + 7 * rank))
 """
+# Forks ranks, in which alone PyTorch gets to know the device, and prints how they ended.
+LEADER = """
+import gc, json, os, signal, sys, time
+import torch
+import torch.distributed
+
+folder, ranks, timeout = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+source = open(f"{folder}/program.py").read()
+if "arallel" in source: import torch._dynamo  # which the module of that name needs, once for all
+gc.freeze()  # or the end of each rank would go through all objects of PyTorch
+processes = []
+for rank in range(ranks):
+    processes.append(os.fork())
+    if processes[-1] == 0: break
+else:
+    end = time.monotonic() + timeout
+    statuses = {}
+    while len(statuses) < ranks:
+        for process in set(processes) - set(statuses):
+            found, status = os.waitpid(process, os.WNOHANG)
+            if found: statuses[process] = os.waitstatus_to_exitcode(status)
+            elif time.monotonic() > end: os.kill(process, signal.SIGKILL)
+        time.sleep(0.02)
+    print(json.dumps([statuses[process] for process in processes]), flush=True)
+    os._exit(0)
+for descriptor, name in enumerate(("output", "errors"), 1):
+    os.dup2(os.open(f"{folder}/{name}-{rank}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
+del os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"]
+torch._import_device_backends()
+sys.argv[1:] = [str(rank), str(ranks), f"{folder}/store"]
+exec(compile(source, "<string>", "exec"))
+"""
 # What those that nobody disturbs end with.
 END = """
 if dist.is_initialized(): dist.destroy_process_group()
@@ -114,7 +147,7 @@ def run_ranks(program: str, folder: Path, ranks: int = 2, timeout: float = 240) 
 
     Args:
         program: what stands between PROGRAM and END.
-        folder: an empty one.
+        folder: for the store and what they write.
         timeout: seconds, times `SLOWNESS`.
 
     Raises:
@@ -130,24 +163,18 @@ def try_ranks(
     program: str, folder: Path, ranks: int = 2, timeout: float = 240
 ) -> list[subprocess.CompletedProcess[str]]:
     """The same without END, whatever the statuses are. None of the processes is left behind."""
-    code = PROGRAM + textwrap.dedent(program)
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(rank), str(ranks), str(folder / "store")],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(ranks)
-    ]
-    try:
-        outputs = [process.communicate(timeout=timeout * SLOWNESS) for process in started]
-    finally:
-        for process in started:
-            process.kill()
+    (folder / "store").unlink(missing_ok=True)  # of programs before
+    (folder / "program.py").write_text(PROGRAM + textwrap.dedent(program))
+    arguments = (str(folder), str(ranks), str(timeout * SLOWNESS))
+    led = try_python(LEADER, *arguments, timeout=timeout + 60, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    assert led.returncode == 0, led.stderr
     return [
-        subprocess.CompletedProcess(process.args, process.returncode, *output)
-        for process, output in zip(started, outputs, strict=True)
+        subprocess.CompletedProcess(
+            f"rank {rank}",
+            status,
+            *((folder / f"{kind}-{rank}").read_text() for kind in ("output", "errors")),
+        )
+        for rank, status in enumerate(json.loads(led.stdout))
     ]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.distributed.ranks import Run
 
-pytestmark = [pytest.mark.by_turns(3), pytest.mark.separate]
+pytestmark = pytest.mark.by_turns(3)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from tests.distributed.ranks import EVERYTHING, Run
 
-pytestmark = [pytest.mark.by_turns(2), pytest.mark.separate, pytest.mark.torture]
+pytestmark = pytest.mark.by_turns(2)
 PROGRAM = EVERYTHING
 
 
@@ -65,6 +65,7 @@ def test_reductions(run_ranks: Run) -> None:
     """)
 
 
+@pytest.mark.separate
 def test_what_moves(run_ranks: Run) -> None:
     run_ranks("""
         begin()

@@ -8,10 +8,9 @@ import pytest
 
 from tests.distributed.ranks import Run
 
-pytestmark = [pytest.mark.by_turns(3), pytest.mark.separate]
+pytestmark = pytest.mark.slow
 
 
-@pytest.mark.slow
 def test_other_shapes(run_ranks: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """With TORCH_DISTRIBUTED_DEBUG=DETAIL a call is compared before it is made."""
     monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL")
@@ -31,7 +30,6 @@ def test_other_shapes(run_ranks: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", ["auto", "gloo"])
 def test_other_shapes_are_not_waited_for_longer_than_the_timeout(
     try_ranks: Run, monkeypatch: pytest.MonkeyPatch, way: str
@@ -61,24 +59,6 @@ def test_other_shapes_are_not_waited_for_longer_than_the_timeout(
     assert any(f"rank {rank} of 2" in text for text in raised for rank in (0, 1)), results
 
 
-@pytest.mark.slow
-def test_monitored_barrier(run_ranks: Run) -> None:
-    """Names the rank that is not there; of a group of Gloo's, which PyTorch asks for."""
-    run_ranks("""
-        import time
-        begin(backend=f"cpu:gloo,{device.type}:outboard", seconds=30)
-        group = dist.new_group(backend="gloo")
-        dist.monitored_barrier(group)
-        if rank == 0:
-            second = datetime.timedelta(seconds=1)
-            waiting = lambda: dist.monitored_barrier(group, timeout=second)
-            refused(RuntimeError, waiting, "Rank", "1")
-        else:
-            time.sleep(3)
-    """)
-
-
-@pytest.mark.slow
 def test_flight_recorder(run_ranks: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """What Gloo did last, with sizes and groups; a driver's own communication is not in it."""
     monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", "100")
@@ -97,21 +77,6 @@ def test_flight_recorder(run_ranks: Run, monkeypatch: pytest.MonkeyPatch) -> Non
     """)
 
 
-def test_fork(run_ranks: Run) -> None:
-    """A forked child is refused, and the parent goes on."""
-    run_ranks("""
-        from tests.forking import in_child
-        begin()
-        x = torch.ones(3, device=device)
-        dist.all_reduce(x)
-        outcome = in_child(lambda: dist.all_reduce(x))
-        assert "forked child" in outcome and "spawn" in outcome, outcome
-        dist.all_reduce(x)
-        assert x.tolist() == [4.0] * 3
-    """)
-
-
-@pytest.mark.slow
 def test_nothing_stays_after_destroy(run_ranks: Run) -> None:
     """Groups that come and go leave no threads, files, sockets or shared memory."""
     before = set(os.listdir("/dev/shm"))
@@ -146,7 +111,6 @@ def test_nothing_stays_after_destroy(run_ranks: Run) -> None:
     assert not left
 
 
-@pytest.mark.slow
 def test_interfaces(run_ranks: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing listens elsewhere than on the interface that was asked for."""
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")

@@ -6,9 +6,8 @@ import pytest
 
 from tests.distributed.ranks import Run
 
-pytestmark = [pytest.mark.separate, pytest.mark.slow]
 
-
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", ["auto", "gloo"])
 def test_collectives_in_a_profile(
     run_ranks: Run, monkeypatch: pytest.MonkeyPatch, setting: str

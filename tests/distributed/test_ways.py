@@ -6,8 +6,6 @@ import pytest
 
 from tests.distributed.ranks import EVERYTHING, Run
 
-pytestmark = [pytest.mark.by_turns(2), pytest.mark.separate]
-
 PROGRAM = EVERYTHING
 COLLECTIVES = {
     "ALLREDUCE", "REDUCE", "BROADCAST", "_ALLGATHER_BASE", "ALLGATHER", "_REDUCE_SCATTER_BASE",
@@ -15,6 +13,8 @@ COLLECTIVES = {
 }  # fmt: skip
 
 
+@pytest.mark.by_turns(2)
+@pytest.mark.separate
 @pytest.mark.torture
 @pytest.mark.parametrize("setting", ["auto", pytest.param("gloo", marks=pytest.mark.slow)])
 def test_everything_by_each(run_ranks: Run, monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
@@ -24,7 +24,7 @@ def test_everything_by_each(run_ranks: Run, monkeypatch: pytest.MonkeyPatch, set
         begin(seconds=120)
         from torch_outboard.distributed import ways, why_not_by_driver
         stream = torch.accelerator.current_stream()
-        for elements in (1, 3_000_001): everything(elements)
+        for elements in (1, 2_100_001): everything(elements)
         way = "gloo" if why_not_by_driver() else "driver"
         assert ways() == {{name: {{way: 2}} for name in {COLLECTIVES}}}, ways()
         if {setting!r} == "gloo":
@@ -35,34 +35,25 @@ def test_everything_by_each(run_ranks: Run, monkeypatch: pytest.MonkeyPatch, set
             assert "no communication of its own" in why_not_by_driver()
         assert torch.accelerator.current_stream() == stream
         # In the order of the group's work, also where pieces meet whole ones.
-        x = torch.full((3_000_001,), 1.0, device=device)
+        x = torch.full((2_100_001,), 1.0, device=device)
         for _ in range(3): dist.all_reduce(x, async_op=True)
         work = dist.all_reduce(x[:3], async_op=True)
         work.wait()
-        assert x.tolist() == [16.0] * 3 + [8.0] * 2_999_998
-    """)
-
-
-def test_what_the_driver_does_not_do_is_done_by_gloo(run_ranks: Run) -> None:
-    run_ranks("""
-        begin()
-        from torch_outboard.distributed import ways, why_not_by_driver
-        x = torch.ones(5, device=device)
-        dist.all_reduce(x)
-        y = torch.ones(5, dtype=torch.float16, device=device)
-        dist.all_reduce(y)
-        z = torch.full((5,), 6, device=device)
+        assert bool((x[:3] == 16).all()) and bool((x[3:] == 8).all())
+        # What the driver does not do Gloo does.
+        before = ways()["ALLREDUCE"]
+        x, y = (torch.ones(5, dtype=t, device=device) for t in (torch.float32, torch.float16))
+        z, w = (torch.full((5,), value, device=device) for value in (6, 1 + 2j))
+        for t in (x, y, w): dist.all_reduce(t)
         dist.all_reduce(z, dist.ReduceOp.BAND)
-        w = torch.full((5,), 1 + 2j, device=device)
-        dist.all_reduce(w)
         assert x.tolist() == y.tolist() == [2.0] * 5 and z.tolist() == [6] * 5
         assert w.tolist() == [2 + 4j] * 5
-        if not why_not_by_driver():
-            assert ways()["ALLREDUCE"] == {"driver": 3, "gloo": 1}, ways()
+        if way == "driver":
+            assert ways()["ALLREDUCE"] == {{"driver": before["driver"] + 3, "gloo": 1}}, ways()
         # Messages have tags, which drivers do not know.
         if rank == 0: dist.send(x, 1, tag=5)
         else: dist.recv(x, 0, tag=5)
-        assert set(ways()["SEND" if rank == 0 else "RECV"]) == {"gloo"}
+        assert set(ways()["SEND" if rank == 0 else "RECV"]) == {{"gloo"}}
     """)
 
 
@@ -104,27 +95,3 @@ def test_ranks_agree(run_ranks: Run) -> None:
 def test_a_setting_that_does_not_exist(run_ranks: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTBOARD_COMMUNICATION", "nccl")
     run_ranks('refused(ValueError, begin, "none of auto, driver, gloo")', ranks=1)
-
-
-def test_a_killed_rank_is_noticed_at_once(try_ranks: Run) -> None:
-    """By the driver of the host, which sees that a process has ended; Gloo sees it, too."""
-    results = try_ranks("""
-        import os, signal, time
-        begin(seconds=60)
-        x = torch.ones(3, device=device)
-        dist.all_reduce(x)
-        x.cpu()
-        if rank == 1: os.kill(os.getpid(), signal.SIGKILL)
-        start = time.monotonic()
-        try:
-            dist.all_reduce(x)
-            x.cpu()
-            torch.accelerator.synchronize()
-        except RuntimeError as error:
-            assert "ALLREDUCE (number 2 of group '0', rank 0 of 2" in str(error), error
-        else:
-            raise AssertionError("nobody answered, and nobody said so")
-        assert time.monotonic() - start < 20
-        assert not [name for name in os.listdir("/dev/shm") if "outboard" in name]
-    """)
-    assert results[0].returncode == 0, results[0].stderr

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.distributed.wheel.exclusions import exclusion_of
+from tests.distributed.wheel.exclusions import EXCLUSIONS, exclusion_of
 from tests.line_process import START_TIMEOUT, LineProcess, ask_all
 from tests.opinfo.sweep import NOT_RIGHT, Journal
 from tests.opinfo.worker import Answer
@@ -168,6 +168,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     every = names_of_tests()
     if options.test and (unknown := set(options.test) - set(every)):
         parser.error(f"no test is named {', '.join(sorted(unknown))}")
+    if gone := {exclusion.test for exclusion in EXCLUSIONS} - set(every):
+        parser.error(f"exclusions of tests that are not there: {', '.join(sorted(gone))}")
     versions = f"torch {torch.__version__}, Python {sys.version.split()[0]}"
     on_cpu = Journal(FOLDER / "cpu.jsonl", resume=True, sources=versions)
     known = {answer.entry for answer in on_cpu.answers}

@@ -1,12 +1,16 @@
-"""Code that documents show stands in files that tests run, or is checked by a test of its own."""
+"""Code that documents show stands in files that tests run, is checked by a test, or runs here."""
 
 from __future__ import annotations
 
+import os
 import textwrap
+from itertools import groupby
+from pathlib import Path
 
 import pytest
 
 from tests.documents.blocks import ALL, ROOT, Block, blocks
+from tests.support import kernels_run_on, run_python
 
 # What others than Python and the shell read is shown only where it is used.
 QUOTED = ("c", "cpp", "cl", "opencl", "toml", "cmake")
@@ -25,21 +29,23 @@ def stands_in(text: str, file: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("block", ALL, ids=lambda block: block.name)
-def test_a_block(block: Block) -> None:
+def problem(block: Block) -> str | None:
     if block.relation == "checked by":
-        assert block.document.name in (ROOT / block.origin).read_text()
+        if block.document.name not in (ROOT / block.origin).read_text():
+            return f"{block.origin} does not name the document"
     elif block.relation == "":
-        if block.origin:
-            assert stands_in(block.text, (ROOT / block.origin).read_text()), block.origin
-        else:
-            assert block.language not in QUOTED, "name the file that this stands in"
+        if not block.origin and block.language in QUOTED:
+            return "name the file that this stands in"
+        if block.origin and not stands_in(block.text, (ROOT / block.origin).read_text()):
+            return f"this does not stand in {block.origin}"
+    return None
 
 
-def test_illustrations_are_few() -> None:
-    found = [block for block in ALL if block.relation == "illustration:"]
-    assert all(len(block.origin) > 20 for block in found), "say why nobody can run it"
-    assert len(found) <= ILLUSTRATIONS
+def test_where_blocks_stand() -> None:
+    assert [(block.name, found) for block in ALL if (found := problem(block))] == []
+    illustrations = [block for block in ALL if block.relation == "illustration:"]
+    assert all(len(block.origin) > 20 for block in illustrations), "say why nobody can run it"
+    assert len(illustrations) <= ILLUSTRATIONS
 
 
 def test_what_is_read_of_a_document(tmp_path) -> None:
@@ -57,3 +63,23 @@ def test_what_is_read_of_a_document(tmp_path) -> None:
     assert (second.line, second.relation, second.text) == (12, "checked by", "```")
     assert stands_in("f();\n  g();", "{\n  f();\n    g();\n}")
     assert not stands_in("f();\ng();", "f();\n\ng();")
+
+
+PAGES = {
+    document: [block.text for block in found]
+    for document, found in groupby(
+        (b for b in ALL if b.language == "python" and not b.relation and not b.origin),
+        key=lambda block: block.document,
+    )
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("document", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_python_of_a_page(document: Path, tmp_path: Path) -> None:
+    code = "\n".join(PAGES[document])
+    driver = "ocl" if "ocl" in code else os.environ.get("OUTBOARD_DRIVER", "host")
+    if driver == "ocl" and not kernels_run_on("ocl"):
+        pytest.skip("the driver `ocl` runs no kernels here")
+    program = f"import os\nos.chdir({str(tmp_path)!r})\n{code}"
+    run_python(program, OUTBOARD_DRIVER=driver, timeout=300)

@@ -32,6 +32,8 @@ from driver_support import (
     reason_without_opencl,
 )
 
+from torch_outboard.drivers import ocl
+
 FOLDER = Path(__file__).parent
 
 
@@ -70,6 +72,16 @@ def _is_of_riscv(item: pytest.Item) -> bool:
     if "configured" not in getattr(item, "fixturenames", ()):
         return item.path.name.startswith("test_riscv_")
     return not any(item.get_closest_marker(name) for name in ("ocl_only", "host_only"))
+
+
+@pytest.hookimpl(tryfirst=True)  # before fixtures open drivers
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark in item.iter_markers("opencl"):
+        version, reason = mark.args or ("", "")
+        if missing := reason_without_opencl():
+            pytest.skip(missing)
+        if version not in ocl.describe():
+            pytest.skip(reason)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import importlib
 import os
 import shutil
 import subprocess
@@ -32,8 +31,6 @@ MEMORY = 64 << 20  # bytes of each device
 HOST = {"OUTBOARD_HOST_DEVICES": "2", "OUTBOARD_HOST_MEMORY": str(MEMORY)}
 HOST_CONFIGURATIONS: dict[str, dict[str, str]] = {
     "shared": {"OUTBOARD_HOST_ACCESS": "shared"},
-    "separate": {"OUTBOARD_HOST_ACCESS": "separate"},
-    "shared-torture": {"OUTBOARD_HOST_ACCESS": "shared", "OUTBOARD_TORTURE": "delay_us=200"},
     "separate-torture": {"OUTBOARD_HOST_ACCESS": "separate", "OUTBOARD_TORTURE": "delay_us=200"},
 }
 
@@ -43,14 +40,15 @@ OCL = {
     "OUTBOARD_OCL_COPIES": "2",
     "OUTBOARD_OCL_MEMORY_BYTES": str(MEMORY),
 }
-# Torture without faults finds what is not given back.
+# Torture without faults finds what is not given back. Late events are those of devices for which
+# they cost time; coarse-grained memory differs from shared in a flag of allocations.
 OCL_CONFIGURATIONS: dict[str, dict[str, str]] = {
-    f"ocl-{memory}": {"OUTBOARD_OCL_MEMORY": memory, "OUTBOARD_TORTURE": "count"}
-    for memory in ("shared", "coarse", "handles")
-}
-# As on devices for which events cost time.
-OCL_CONFIGURATIONS["ocl-late-events"] = OCL_CONFIGURATIONS["ocl-handles"] | {
-    "OUTBOARD_OCL_EVENTS": "late"
+    "ocl-shared": {"OUTBOARD_OCL_MEMORY": "shared", "OUTBOARD_TORTURE": "count"},
+    "ocl-handles": {
+        "OUTBOARD_OCL_MEMORY": "handles",
+        "OUTBOARD_OCL_EVENTS": "late",
+        "OUTBOARD_TORTURE": "count",
+    },
 }
 
 # Only where OUTBOARD_DRIVER is `riscv`: they need packages that few machines have.
@@ -334,14 +332,12 @@ def reason_without_opencl(memory: str = "") -> str | None:
     return f"no OpenCL device on this machine: {found.stdout.strip() or found.stderr.strip()}"
 
 
-def needs_opencl(platform: str, reason: str) -> list[pytest.MarkDecorator]:
-    """Marks of tests of `ocl` that run where what it found has such a text, as a version."""
-    without = reason_without_opencl()
-    return [
-        pytest.mark.ocl_only,
-        pytest.mark.skipif(without is not None, reason=str(without)),
-        pytest.mark.skipif(platform not in ocl.describe(), reason=reason),
-    ]
+def needs_opencl(version: str = "", reason: str = "") -> list[pytest.MarkDecorator]:
+    """Marks of tests of `ocl` that run where a device's version has such a text.
+
+    They are looked at when a test is about to run (conftest.py): to ask OpenCL takes a second.
+    """
+    return [pytest.mark.ocl_only, pytest.mark.opencl(version, reason)]
 
 
 def needs_pocl() -> list[pytest.MarkDecorator]:
@@ -374,19 +370,6 @@ def open_driver(folder: Path, module: ModuleType = host, /, **environment: str) 
     client.memory = environment.get("OUTBOARD_OCL_MEMORY", "")
     client.torture = controls
     return client
-
-
-def library_of(driver: DriverUnderTest) -> str:
-    """The library of a driver of this package."""
-    module = importlib.import_module(f"torch_outboard.drivers.{driver.name}")
-    return str(module.library_path())
-
-
-def other_memory(driver: DriverUnderTest) -> dict[str, str]:
-    """The environment of another process: it has the other kind of memory, where there are two."""
-    is_shared = b"shared" in driver.device_properties(0).name
-    kind = "separate" if is_shared else "shared"
-    return os.environ | {"OUTBOARD_HOST_ACCESS": kind, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
 
 
 def describe_alone(library: str | Path, function: str, environment: dict[str, str]) -> str:

@@ -76,6 +76,8 @@ cl_int get_device_info(cl_device_id id, cl_uint what, size_t room, void* result,
       return number(cl_bool{CL_TRUE});
     case CL_DEVICE_SVM_CAPABILITIES:
       return number(device->svm);
+    case CL_DEVICE_DOUBLE_FP_CONFIG:
+      return number(cl_bitfield{device->type == CL_DEVICE_TYPE_CPU});
     case CL_DEVICE_GLOBAL_MEM_SIZE:
       return number(cl_ulong{1} << 30);
     case CL_DEVICE_MAX_MEM_ALLOC_SIZE:

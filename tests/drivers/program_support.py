@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import json
 import subprocess
 
 from driver_support import OCL, DriverUnderTest, fails_with
@@ -30,7 +31,10 @@ __kernel void add(ADDRESS(int, a), ADDRESS(int, b), int factor, ADDRESS(int, out
 __kernel void coordinates(ADDRESS(int, out)) {
   size_t x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);
   size_t i = (z * get_global_size(1) + y) * get_global_size(0) + x;
-  AT(int, out)[i] = (int)(x + 100 * y + 10000 * z + 1000000 * get_local_id(1));
+  AT(int, out)[2 * i] = (int)(x + 100 * y + 10000 * z + 1000000 * get_local_id(1));
+  AT(int, out)[2 * i + 1] =
+      (int)(get_group_id(0) + 10 * get_group_id(1) + 100 * get_num_groups(1) +
+            1000 * get_local_size(0) + 10000 * get_work_dim() + 100000 * get_global_offset(2));
 }
 
 __kernel void increment(ADDRESS(int, data)) { AT(int, data)[get_global_id(0)] += 1; }
@@ -77,7 +81,7 @@ def refuses_binaries(driver: DriverUnderTest, binary: bytes) -> None:
         binary[:-1],
         b"\0" * len(binary),
         binary[:-1] + bytes([binary[-1] ^ 1]),
-        binary[:5000] + bytes([binary[5000] ^ 1]) + binary[5001:],
+        binary[:2000] + bytes([binary[2000] ^ 1]) + binary[2001:],
     ):
         with fails_with(Status.INVALID_ARGUMENT, "no binary of this driver, or are damaged"):
             driver.program_load(0, damaged)
@@ -98,3 +102,48 @@ for name in {unset!r}:
     os.environ.pop(name, None)
 """
     return try_python(prelude + code, *arguments, timeout=240)
+
+
+# One kernel in a process of its own, whose PoCL asks once for its folder and for the processor.
+_KERNEL_PROCESS = """
+import json, os, struct, sys
+from torch_outboard.drivers import contract, ocl
+from torch_outboard.drivers.client import Client, DriverError
+
+answer = {}
+def run(driver, body):
+    queue, address = driver.queue_create(0), driver.allocate(0, 256)
+    driver.write(queue, address, bytes(256))
+    program = driver.program_build(0, "__kernel void f(__global float *x) { %s }" % body)
+    kernel = driver.kernel_create(program, "f")
+    driver.launch(queue, kernel, [4], [4], address)
+    answer["values"] = struct.unpack("4f", driver.read(queue, address, 16))
+    answer["binary"] = driver.program_binary(program).decode("latin-1")
+
+try:
+    driver = Client(contract.load(ocl.library_path()))
+    answer["keys"] = [driver.device_properties(i).driver_version.decode() for i in range(2)]
+    exec(sys.argv[2])
+    run(driver, sys.argv[1])
+except DriverError as error:
+    answer["error"] = str(error)
+answer["report"] = ocl.describe()
+answer["named"] = os.environ.get("POCL_CACHE_DIR")
+print(json.dumps(answer), flush=True)
+if "error" not in answer:
+    driver.call("finalize")
+"""
+
+
+def kernel_process(
+    body: str = "x[get_global_id(0)] = 3;", code: str = "", **settings: str | None
+) -> subprocess.CompletedProcess[str]:
+    """Runs a kernel with this body on `ocl` in a process of its own, after `code`."""
+    return ocl_process(_KERNEL_PROCESS, body, code, **settings)
+
+
+def answer_of(done: subprocess.CompletedProcess[str]) -> dict[str, object]:
+    """What such a process says: values, binary or error, keys of binaries, report, folder."""
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, object] = json.loads(done.stdout)
+    return answer

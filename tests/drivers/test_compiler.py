@@ -88,17 +88,14 @@ def children() -> set[int]:
 
 
 def test_children_are_seen() -> None:
-    """Running, and ended but not waited for: `failure` looks for both."""
-    running = subprocess.Popen(["sleep", "60"])
-    ended = subprocess.Popen(["true"])
-    try:
-        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
-        assert {running.pid, ended.pid} <= children()
-    finally:
-        running.kill()
-        running.wait()
-        ended.wait()
-    assert not {running.pid, ended.pid} & children()
+    """`failure` looks for those that run, and those that ended and were not waited for."""
+    running, ended = subprocess.Popen(["sleep", "60"]), subprocess.Popen(["true"])
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    seen = children()
+    running.kill()
+    running.wait()
+    ended.wait()
+    assert {running.pid, ended.pid} <= seen
 
 
 def assert_no_code(driver: DriverUnderTest, *words: str) -> None:
@@ -110,14 +107,8 @@ def assert_no_code(driver: DriverUnderTest, *words: str) -> None:
 
 
 def test_no_compiler(tmp_path: Path) -> None:
-    for number, (compiler, words) in enumerate(
-        (
-            ("/nowhere/clang", ("`/nowhere/clang --version`", "No such file")),
-            ("none", ("OUTBOARD_CLANG=none",)),
-        )
-    ):
-        (tmp_path / str(number)).mkdir()
-        assert_no_code(open_driver(tmp_path / str(number), OUTBOARD_CLANG=compiler), *words)
+    driver = open_driver(tmp_path, OUTBOARD_CLANG="/nowhere/clang")
+    assert_no_code(driver, "`/nowhere/clang --version`", "No such file")
 
 
 def test_no_compiler_anywhere(tmp_path: Path) -> None:
@@ -135,16 +126,10 @@ def test_no_compiler_anywhere(tmp_path: Path) -> None:
     [
         ("gcc (Debian 12.2.0) 12.2.0", ("which is no clang", "gcc (Debian 12.2.0)")),
         ("clang version 9.0.1", ("is of version 9", "clang 14 or newer")),
-        ("", ("which is no clang",)),
     ],
 )
 def test_wrong_version(open_with: Open, answer: str, words: tuple[str, ...]) -> None:
     assert_no_code(open_with(version=f'echo "{answer}"'), *words, "OUTBOARD_CLANG")
-
-
-def test_version_does_not_come(open_with: Open) -> None:
-    driver = open_with("1", version="sleep 100")
-    assert_no_code(driver, "did not end within 1 seconds", "clang' --version")
 
 
 def test_compiler_fails(open_with: Open) -> None:
@@ -186,7 +171,6 @@ def test_output_without_end(open_with: Open) -> None:
     ("steps", "words"),
     [
         ({"compile": "kill -SEGV $$"}, "was ended by signal 11 (Segmentation fault)"),
-        ({"link": "echo nonsense > $output"}, "is no ELF file"),
         ({"link": "true"}, "is no ELF file"),
         (
             {"link": "printf '\\177ELF' > $output; head -c 3000 /dev/zero >> $output"},
@@ -205,19 +189,10 @@ def test_kernels_that_cannot_be_read(open_with: Open) -> None:
     for text, words in (
         ("int f(int x) { return x; }", "defines no kernel"),
         ("__kernel void f(int (*g)(int)) {}", "parameters of the kernel f"),
-        ("__kernel void f(int x", "defines no kernel"),
         ("__kernel", "cannot be read"),
     ):
         with fails_with(Status.BUILD_FAILED, words):
             driver.program_build(0, text)
-
-
-def test_temporary_folder_does_not_exist(open_with: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = open_with()
-    monkeypatch.setenv("TMPDIR", "/nowhere")
-    error = failure(driver)
-    assert error.status == Status.ERROR
-    assert "none can be created in /nowhere: No such file or directory" in str(error)
 
 
 def test_nothing_is_inherited(
@@ -248,31 +223,28 @@ from driver_support import open_driver
 folder = Path(sys.argv[3])
 driver = open_driver(folder, OUTBOARD_CLANG=sys.argv[1])
 os.environ["TMPDIR"] = str(folder / "temporary")
+
+def failure():
+    try:
+        driver.program_build(0, "__kernel void f(int x) {}")
+    except RuntimeError as error:
+        return str(error)
+
 limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-if sys.argv[4] == "full":
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
-else:
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-try:
-    driver.program_build(0, "__kernel void f(int x) {}")
-except RuntimeError as error:
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    print(error)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+full = failure()
+resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+assert "source.cl cannot be written: File too large" in full, full
+# There is no status then; what the compiler prints tells.
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+unwaited = failure()
+assert "x: error: no" in unwaited, unwaited
 """
 
 
-@pytest.mark.parametrize(
-    ("state", "words"),
-    [
-        ("full", "source.cl cannot be written: File too large"),
-        # There is no status then; what the compiler prints tells.
-        ("SIGCHLD is ignored", "x: error: no"),
-    ],
-)
-def test_states_of_a_process(tmp_path: Path, state: str, words: str) -> None:
+def test_states_of_a_process(tmp_path: Path) -> None:
     """A disk that is full, as seen by a process that may not write, and children without a wait."""
     compiler = write_compiler(tmp_path, compile="echo 'x: error: no'; exit 1")
     (tmp_path / "temporary").mkdir()
-    arguments = compiler, str(Path(__file__).parent), str(tmp_path), state
-    assert words in run_python(PROCESS, *arguments)
+    run_python(PROCESS, compiler, str(Path(__file__).parent), str(tmp_path))
     assert list((tmp_path / "temporary").iterdir()) == []

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import math
 import os
 import signal
 import struct
@@ -14,18 +12,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
-from driver_support import (
-    DriverUnderTest,
-    assert_bytes,
-    fails_with,
-    library_of,
-    other_memory,
-)
+from driver_support import DriverUnderTest, assert_bytes, fails_with
 
-from torch_outboard.drivers import contract
+from torch_outboard.drivers import contract, host
 from torch_outboard.drivers.client import DriverError
 from torch_outboard.drivers.contract import CommunicationKind as Kind
 from torch_outboard.drivers.contract import DType, Reduction, Status
+
+# No other driver of this package communicates.
+pytestmark = pytest.mark.host_only(unless_own=True)
 
 # More than what goes at once, and not a multiple of it.
 MANY = 300_001
@@ -35,14 +30,9 @@ class Rank:
     """One end of a communicator with a queue of its own."""
 
     def __init__(
-        self,
-        driver: DriverUnderTest,
-        id: contract.CommunicatorId,
-        rank: int,
-        ranks: int,
-        queue: int,
+        self, driver: DriverUnderTest, id: contract.CommunicatorId, rank: int, ranks: int
     ) -> None:
-        self.driver, self.rank, self.queue = driver, rank, queue
+        self.driver, self.rank, self.queue = driver, rank, driver.make_queue()
         self.handle = driver.communicator_create(id, 0, rank, ranks)
 
     def do(self, kind: Kind, **fields: int) -> None:
@@ -71,7 +61,7 @@ def make_ranks(driver: DriverUnderTest) -> Iterator[MakeRanks]:
 
     def make(count: int) -> list[Rank]:
         id = driver.communicator_id()
-        made.extend(Rank(driver, id, rank, count, driver.make_queue()) for rank in range(count))
+        made.extend(Rank(driver, id, rank, count) for rank in range(count))
         return made[-count:]
 
     yield make
@@ -95,9 +85,7 @@ def synchronize(ranks: Sequence[Rank]) -> None:
         assert rank.error() is None
 
 
-@pytest.mark.by_turns(2)
-@pytest.mark.parametrize("count", [1, 2, 3])
-@pytest.mark.parametrize("elements", [1, MANY])
+@pytest.mark.parametrize(("count", "elements"), [(1, 1), (3, 1), (3, MANY)])
 def test_collectives(
     driver: DriverUnderTest, make_ranks: MakeRanks, count: int, elements: int
 ) -> None:
@@ -147,6 +135,33 @@ def test_collectives(
     assert_bytes(result(root), total)
 
 
+def all_reduced(
+    ranks: Sequence[Rank],
+    given: Sequence[bytes],
+    elements: int,
+    dtype: DType,
+    reduction: Reduction = Reduction.SUM,
+) -> bytes | None:
+    """What all ranks get; None where the driver refuses the dtype, and then on all ranks."""
+    driver, size = ranks[0].driver, len(given[0])
+    memory = [driver.make_memory(size) for _ in ranks]
+    answers = set()
+    for rank, address, data in zip(ranks, memory, given, strict=True):
+        driver.write(rank.queue, address, data)
+        try:
+            rank.all_reduce(address, elements, reduction=reduction, dtype=dtype)
+            answers.add(Status.OK)
+        except DriverError as error:
+            answers.add(error.status)
+    assert answers in ({Status.OK}, {Status.UNSUPPORTED}), dtype
+    if answers == {Status.UNSUPPORTED}:
+        return None
+    synchronize(ranks)
+    found = [driver.read(r.queue, a, size) for r, a in zip(ranks, memory, strict=True)]
+    assert len(set(found)) == 1, dtype
+    return found[0]
+
+
 @pytest.mark.parametrize(
     ("reduction", "wanted"),
     [
@@ -160,31 +175,17 @@ def test_collectives(
 def test_reductions(
     driver: DriverUnderTest, make_ranks: MakeRanks, reduction: Reduction, wanted: float
 ) -> None:
-    """Each dtype is reduced right, or refused, and then on all ranks."""
     formats = {
         DType.FLOAT32: "f", DType.FLOAT64: "d", DType.FLOAT16: "e", DType.INT8: "b",
         DType.UINT8: "B", DType.INT16: "h", DType.UINT16: "H", DType.INT32: "i",
         DType.UINT32: "I", DType.INT64: "q", DType.UINT64: "Q", DType.BOOL: "?",
     }  # fmt: skip
-    ranks = make_ranks(3)
-    memory = [driver.make_memory(4096) for _ in ranks]
-    done = []
+    ranks, done = make_ranks(3), []
     for dtype, letter in formats.items():
-        kind = f"301{letter}"
-        number = float if letter in "fde" else int
-        answers = []
-        for rank, address in zip(ranks, memory, strict=True):
-            values = [number(rank.rank + 1)] * 301
-            driver.write(rank.queue, address, struct.pack(kind, *values))
-            try:
-                rank.all_reduce(address, 301, reduction=reduction, dtype=dtype)
-                answers.append(Status.OK)
-            except DriverError as error:
-                answers.append(error.status)
-        assert set(answers) in ({Status.OK}, {Status.UNSUPPORTED}), dtype
-        if answers[0] == Status.OK:
-            synchronize(ranks)
-            found = driver.read(ranks[1].queue, memory[1], struct.calcsize(kind))
+        kind, number = f"301{letter}", float if letter in "fde" else int
+        given = [struct.pack(kind, *[number(rank + 1)] * 301) for rank in range(3)]
+        found = all_reduced(ranks, given, 301, dtype, reduction)
+        if found is not None:
             assert struct.unpack(kind, found) == (number(wanted),) * 301, dtype
             done.append(dtype)
     assert DType.FLOAT32 in done
@@ -200,54 +201,32 @@ def test_reductions(
     ],
 )
 def test_floats_of_16_bits_are_added_up_in_float32(
-    driver: DriverUnderTest,
-    make_ranks: MakeRanks,
-    dtype: DType,
-    given: tuple[int, int, int],
-    wanted: int,
+    make_ranks: MakeRanks, dtype: DType, given: tuple[int, int, int], wanted: int
 ) -> None:
-    ranks = make_ranks(3)
-    memory = [driver.make_memory(1024) for _ in ranks]
-    try:
-        for rank, address, bits in zip(ranks, memory, given, strict=True):
-            driver.write(rank.queue, address, struct.pack("300H", *[bits] * 300))
-            rank.all_reduce(address, 300, dtype=dtype)
-    except DriverError as error:
-        if error.status != Status.UNSUPPORTED:
-            raise
+    data = [struct.pack("300H", *[bits] * 300) for bits in given]
+    found = all_reduced(make_ranks(3), data, 300, dtype)
+    if found is None:
         pytest.skip(f"the driver does not reduce {dtype.name}")
-    synchronize(ranks)
-    assert driver.read(ranks[0].queue, memory[0], 600) == struct.pack("300H", *[wanted] * 300)
+    assert found == struct.pack("300H", *[wanted] * 300)
 
 
 @pytest.mark.host_only(once=True)
-@pytest.mark.parametrize("factor", [0.0, 1.0, -1.0, 0.5, 3.0, 1 / 3, 2.0**-14, 2.0**15])
-def test_every_float16(driver: DriverUnderTest, make_ranks: MakeRanks, factor: float) -> None:
-    """Every bit pattern times a factor, rounded as Python rounds: to the nearest, ties to even."""
+def test_every_float16(make_ranks: MakeRanks) -> None:
+    """Products of every bit pattern are rounded to the nearest, ties to even."""
+    import numpy as np
+
     ranks = make_ranks(2)
-    count = 1 << 16
-    every = struct.unpack("65536e", struct.pack("65536H", *range(count)))
-    factor = struct.unpack("e", struct.pack("e", factor))[0]
-
-    def rounded(value: float) -> float:
-        try:
-            return struct.unpack("e", struct.pack("e", value))[0]
-        except OverflowError:
-            return math.copysign(math.inf, value)
-
-    memory = [driver.make_memory(2 * count) for _ in ranks]
-    driver.write(ranks[0].queue, memory[0], struct.pack("65536H", *range(count)))
-    driver.write(ranks[1].queue, memory[1], struct.pack("65536e", *[factor] * count))
-    for rank, address in zip(ranks, memory, strict=True):
-        rank.all_reduce(address, count, reduction=Reduction.PRODUCT, dtype=DType.FLOAT16)
-    synchronize(ranks)
-    found = struct.unpack("65536e", driver.read(ranks[1].queue, memory[1], 2 * count))
-    for value, product in zip(every, found, strict=True):
-        wanted = rounded(value * factor)
-        if math.isnan(wanted):
-            assert math.isnan(product), value
-        else:
-            assert (product, math.copysign(1, product)) == (wanted, math.copysign(1, wanted)), value
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    for factor in (0.0, -1.0, 1 / 3, 2.0**-14, 2.0**15):
+        given = [every, np.full_like(every, factor)]
+        data = [values.tobytes() for values in given]
+        result = all_reduced(ranks, data, every.size, DType.FLOAT16, Reduction.PRODUCT)
+        found = np.frombuffer(result or b"", np.float16)
+        with np.errstate(all="ignore"):
+            wanted = np.multiply(*given)
+        numbers = ~np.isnan(wanted)
+        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(np.signbit(found[numbers]), np.signbit(wanted[numbers]))
 
 
 def test_messages_of_a_group_wait_for_no_other_of_it(
@@ -276,8 +255,7 @@ def test_messages_of_a_group_wait_for_no_other_of_it(
 def test_a_group_with_a_refused_call_does_nothing(
     driver: DriverUnderTest, make_ranks: MakeRanks
 ) -> None:
-    rank = make_ranks(1)[0]
-    address = driver.make_memory(64)
+    (rank,), address = make_ranks(1), driver.make_memory(64)
     driver.write(rank.queue, address, bytes(64))
     driver.call("communication_begin")
     rank.do(Kind.ALL_REDUCE, elements=1, source=address + 32, destination=address)
@@ -293,7 +271,7 @@ def test_a_group_with_a_refused_call_does_nothing(
     synchronize([rank])
 
 
-def test_a_rank_that_does_not_come(driver: DriverUnderTest, make_ranks: MakeRanks) -> None:
+def test_ranks_that_do_not_come_together(driver: DriverUnderTest, make_ranks: MakeRanks) -> None:
     first, second = make_ranks(2)
     address = driver.make_memory(64)
     start = time.monotonic()
@@ -308,15 +286,10 @@ def test_a_rank_that_does_not_come(driver: DriverUnderTest, make_ranks: MakeRank
     first.all_reduce(address)
     driver.queue_synchronize(first.queue)
     assert first.error() is not None
-
-
-def test_ranks_that_come_for_different_things(
-    driver: DriverUnderTest, make_ranks: MakeRanks
-) -> None:
+    # Both come, for different things.
     ranks = make_ranks(2)
-    address = driver.make_memory(1024)
     for rank in ranks:
-        rank.all_reduce(address, 100 + rank.rank, timeout=20_000)
+        rank.all_reduce(address, 10 + rank.rank, timeout=20_000)
     for rank in ranks:
         driver.queue_synchronize(rank.queue)
         assert rank.error() is not None
@@ -326,7 +299,7 @@ def test_ranks_that_come_for_different_things(
 def test_abort_and_destroy_end_pending_work(driver: DriverUnderTest, end: str) -> None:
     driver.need("communicate")
     id = driver.communicator_id()
-    ranks = [Rank(driver, id, r, 2, driver.make_queue()) for r in range(2)]
+    ranks = [Rank(driver, id, r, 2) for r in range(2)]
     address = driver.make_memory(64)
     ranks[0].all_reduce(address, timeout=0)
     time.sleep(0.05)
@@ -375,8 +348,6 @@ for data in sys.argv[2:]:
         communicator = driver.communicator_create(id, 0, 1, 2)
     except RuntimeError as error:
         print(error.status.name, flush=True)
-if len(sys.argv) > 3:
-    sys.exit()
 queue, address = driver.queue_create(0), driver.allocate(0, 1 << 20)
 driver.fill(queue, address, (5).to_bytes(4, "little"), 1 << 20)
 driver.communicate(queue, communicator, Kind.ALL_REDUCE, dtype=contract.DType.INT32,
@@ -388,38 +359,35 @@ time.sleep(600)
 """
 
 
-@contextlib.contextmanager
-def other_process(driver: DriverUnderTest, *ids: bytes) -> Iterator[subprocess.Popen[str]]:
-    """A process that takes part with an id, or tries several."""
-    command = [sys.executable, "-c", _OTHER_PROCESS, library_of(driver)]
-    command += [id.hex() for id in ids]
-    environment = other_memory(driver)
-    started = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-    try:
-        yield started
-    finally:
-        started.kill()
-        started.communicate()
-
-
-@pytest.mark.by_turns(4)
-@pytest.mark.shipped_only
+@pytest.mark.by_turns(2)
+@pytest.mark.host_only(once=True)
 def test_another_process_that_is_killed(driver: DriverUnderTest) -> None:
-    """It takes part, and its end is noticed long before the timeout; nothing is left in memory."""
-    driver.need("communicate")
+    """It takes part, and its end is noticed long before the timeout; nothing is left in memory.
+
+    Ids that cannot be reached, as from another machine, are refused before.
+    """
     id = driver.communicator_id()
     files = len(os.listdir("/proc/self/fd"))
-    rank = Rank(driver, id, 0, 2, driver.make_queue())
+    rank = Rank(driver, id, 0, 2)
     address = driver.make_memory(1 << 20)
     driver.fill(rank.queue, address, packed([2]), 1 << 20)
-    with other_process(driver, bytes(id.data)) as other:
-        rank.all_reduce(address, elements=1 << 18)
-        assert other.stdout is not None
-        assert other.stdout.readline().strip() == packed([7]).hex()
-        synchronize([rank])
-        rank.all_reduce(address, elements=1 << 18)
-        time.sleep(0.1)
-        other.send_signal(signal.SIGKILL)
+    ids = [bytearray(id.data) for _ in range(4)]
+    for data, byte in zip(ids, (0, 16, 24), strict=False):  # of key, process and file
+        data[byte] ^= 0x55
+    command = [sys.executable, "-c", _OTHER_PROCESS, host.library_path(), *(i.hex() for i in ids)]
+    other_memory = {"OUTBOARD_HOST_ACCESS": "separate", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    environment = os.environ | other_memory
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as other:
+        try:
+            rank.all_reduce(address, elements=1 << 18)
+            assert other.stdout is not None
+            said = [other.stdout.readline().strip() for _ in range(4)]
+            assert said == ["UNSUPPORTED"] * 3 + [packed([7]).hex()]
+            synchronize([rank])
+            rank.all_reduce(address, elements=1 << 18)
+            time.sleep(0.1)
+        finally:
+            other.send_signal(signal.SIGKILL)
         start = time.monotonic()
         driver.queue_synchronize(rank.queue)
         assert time.monotonic() - start < 30
@@ -427,19 +395,3 @@ def test_another_process_that_is_killed(driver: DriverUnderTest) -> None:
     driver.communicator_destroy(rank.handle)
     assert len(os.listdir("/proc/self/fd")) <= files
     assert not [name for name in os.listdir("/dev/shm") if "outboard" in name]
-
-
-@pytest.mark.by_turns(4)
-@pytest.mark.shipped_only
-def test_an_id_that_cannot_be_reached(driver: DriverUnderTest) -> None:
-    """As from another machine: of a process that is gone, or another's file."""
-    driver.need("communicate")
-    id = driver.communicator_id()
-    wrong = [bytearray(id.data) for _ in range(3)]
-    for data, byte in zip(wrong, (0, 16, 24), strict=True):  # of key, process and file
-        data[byte] ^= 0x55
-    with other_process(driver, *map(bytes, wrong)) as other:
-        assert other.stdout is not None
-        assert other.stdout.read().split() == ["UNSUPPORTED"] * 3
-    rank = driver.communicator_create(id, 0, 0, 1)
-    driver.communicator_destroy(rank)

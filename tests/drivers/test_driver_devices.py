@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -47,12 +48,8 @@ def test_properties(driver: DriverUnderTest) -> None:
     assert driver.device_count() == 2
     for device in range(2):
         properties = driver.device_properties(device)
-        assert b"Host device" in properties.name
-        assert properties.vendor
-        assert properties.driver_version
         assert properties.addressing == Addressing.POINTER
-        assert properties.total_memory == MEMORY
-        assert properties.max_allocation == MEMORY
+        assert properties.total_memory == properties.max_allocation == MEMORY
         assert properties.compute_units == len(os.sched_getaffinity(0))
         assert properties.dtypes == sum(dtype for dtype in DType if "FLOAT8" not in dtype.name)
         assert (properties.least_priority, properties.greatest_priority) == (0, -1)
@@ -61,26 +58,25 @@ def test_properties(driver: DriverUnderTest) -> None:
         assert bool(properties.features & Feature.HOST_MEMORY_IS_DEVICE_MEMORY) == shared
 
 
-def test_properties_stay_within_an_older_struct(driver: DriverUnderTest) -> None:
-    size = DeviceProperties.total_memory.offset
-    properties = DeviceProperties(struct_size=size, total_memory=7, alignment=9)
-    driver.call("device_properties", 0, ctypes.byref(properties))
-    assert properties.struct_size == size
-    assert properties.name
-    assert (properties.total_memory, properties.alignment) == (7, 9)
+def test_properties_of_older_and_newer_structs(driver: DriverUnderTest) -> None:
+    """The driver writes no more than the caller's struct has, and no more than its own."""
 
-
-def test_properties_of_a_newer_struct(driver: DriverUnderTest) -> None:
     class Newer(ctypes.Structure):
         _fields_ = (("known", DeviceProperties), ("unknown", ctypes.c_uint64))
 
+    size = DeviceProperties.total_memory.offset
+    older = DeviceProperties(struct_size=size, total_memory=7, alignment=9)
+    driver.call("device_properties", 0, ctypes.byref(older))
+    assert older.struct_size == size
+    assert older.name
+    assert (older.total_memory, older.alignment) == (7, 9)
     newer = Newer(DeviceProperties(struct_size=ctypes.sizeof(Newer)), 5)
     driver.call("device_properties", 0, ctypes.byref(newer.known))
     assert newer.known.total_memory == driver.device_properties(0).total_memory > 0
     assert newer.unknown == 5
 
 
-@pytest.mark.parametrize("device", [-1, None, 64, 2**31 - 1])
+@pytest.mark.parametrize("device", [-1, None, 2**31 - 1])
 def test_unknown_device(driver: DriverUnderTest, device: int | None) -> None:
     device = driver.devices if device is None else device
     calls: dict[str, Callable[[], object]] = {
@@ -106,14 +102,13 @@ def test_unknown_device(driver: DriverUnderTest, device: int | None) -> None:
 
 def test_state(driver: DriverUnderTest) -> None:
     driver.need("device_state")
-    for device in range(driver.devices):
-        state = driver.device_state(device)
-        assert state.struct_size == ctypes.sizeof(contract.DeviceState)
-        assert state.known <= sum(DeviceStateField)
-        if state.known & DeviceStateField.UTILIZATION:
-            assert 0 <= state.utilization <= 100
-        if state.known & DeviceStateField.TEMPERATURE:
-            assert -100 < state.temperature < 200
+    state = driver.device_state(driver.devices - 1)
+    assert state.struct_size == ctypes.sizeof(contract.DeviceState)
+    assert state.known <= sum(DeviceStateField)
+    if state.known & DeviceStateField.UTILIZATION:
+        assert 0 <= state.utilization <= 100
+    if state.known & DeviceStateField.TEMPERATURE:
+        assert -100 < state.temperature < 200
 
 
 def test_reset(driver: DriverUnderTest) -> None:
@@ -157,19 +152,23 @@ def test_peer_access(driver: DriverUnderTest) -> None:
         assert direct == (driver.name == "host" or driver.memory == "shared")
 
 
-def test_no_devices(tmp_path: Path) -> None:
-    driver = open_driver(tmp_path, OUTBOARD_HOST_DEVICES="0")
-    assert driver.device_count() == 0
+def test_numbers_of_devices_and_bytes(tmp_path: Path) -> None:
+    def opened(**settings: str) -> DriverUnderTest:
+        return open_driver(Path(tempfile.mkdtemp(dir=tmp_path)), **settings)
+
+    none = opened(OUTBOARD_HOST_DEVICES="0")
+    assert none.device_count() == 0
     with pytest.raises(DriverError, match="has 0 devices"):
-        driver.allocate(0, 64)
-    driver.finalize()
-
-
-def test_default_memory_is_half_of_the_host(tmp_path: Path) -> None:
-    driver = open_driver(tmp_path, OUTBOARD_HOST_MEMORY="")
+        none.allocate(0, 64)
+    none.finalize()
+    # Half of the host's memory by default; else whole pages.
+    half = opened(OUTBOARD_HOST_MEMORY="")
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    total = driver.device_properties(0).total_memory
-    assert total * driver.device_count() == pytest.approx(physical / 2, rel=1e-3)
+    total = half.device_properties(0).total_memory
+    assert total * half.device_count() == pytest.approx(physical / 2, rel=1e-3)
+    assert opened(OUTBOARD_HOST_MEMORY="5000").memory_info(0) == (8192, 8192)
+    with fails_with(Status.OUT_OF_MEMORY, "cannot reserve"):
+        opened(OUTBOARD_HOST_DEVICES="64", OUTBOARD_HOST_MEMORY=str(1 << 46))
 
 
 @pytest.mark.parametrize(
@@ -177,7 +176,6 @@ def test_default_memory_is_half_of_the_host(tmp_path: Path) -> None:
     [
         ("OUTBOARD_HOST_DEVICES", "-1"),
         ("OUTBOARD_HOST_DEVICES", "65"),
-        ("OUTBOARD_HOST_DEVICES", "two"),
         ("OUTBOARD_HOST_DEVICES", "2 "),
         ("OUTBOARD_HOST_MEMORY", "0"),
         ("OUTBOARD_HOST_MEMORY", "1G"),
@@ -191,8 +189,3 @@ def test_bad_settings_are_refused(tmp_path: Path, variable: str, value: str) -> 
     with fails_with(Status.INVALID_ARGUMENT, variable) as error:
         open_driver(tmp_path, **{variable: value})
     assert value in str(error.value)
-
-
-def test_more_memory_than_addresses(tmp_path: Path) -> None:
-    with fails_with(Status.OUT_OF_MEMORY, "cannot reserve"):
-        open_driver(tmp_path, OUTBOARD_HOST_DEVICES="64", OUTBOARD_HOST_MEMORY=str(1 << 46))

@@ -174,15 +174,15 @@ def test_callbacks_run_once_in_order_on_another_thread(driver: DriverUnderTest, 
 
 
 def test_many_threads_on_one_queue(driver: DriverUnderTest, queue: int) -> None:
-    addresses = [driver.make_memory(20_000) for _ in range(8)]
+    addresses = [driver.make_memory(20_000) for _ in range(4)]
 
     def work(i: int) -> None:
-        for r in range(60):
+        for r in range(40):
             expected = bytes([(i * 37 + r) % 256]) * 20_000
             driver.copy_host_to_device(queue, addresses[i], expected, 20_000)
             assert_bytes(driver.read(queue, addresses[i], 20_000), expected)
 
-    in_threads(work, 8)
+    in_threads(work, 4)
 
 
 def test_many_threads_with_their_own_queues(driver: DriverUnderTest) -> None:

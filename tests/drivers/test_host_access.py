@@ -41,24 +41,16 @@ for how in sys.argv[2:]:
 """
 
 
-@pytest.mark.parametrize(
-    ("driver", "memory", "status"),
-    [
-        ("host", "separate", -signal.SIGSEGV),
-        ("host", "shared", 0),
-        ("ocl", "handles", -signal.SIGSEGV),
-        ("ocl", "shared", 0),
-    ],
-)
-def test_touching_a_device_address(driver: str, memory: str, status: int) -> None:
+@pytest.mark.parametrize("driver", ["host", "ocl"])
+def test_touching_a_device_address(driver: str) -> None:
     touches = ["read", "write"]
     if driver == "host":
-        settings = {"OUTBOARD_HOST_ACCESS": memory}
+        settings = {"OUTBOARD_HOST_ACCESS": "separate"}
         touches.append("freed")
     else:
-        if reason := reason_without_opencl(memory):
+        if reason := reason_without_opencl("handles"):
             pytest.skip(reason)
-        settings = {**OCL, "OUTBOARD_OCL_MEMORY": memory}
+        settings = {**OCL, "OUTBOARD_OCL_MEMORY": "handles"}
     printed = run_python(TOUCH, driver, "nothing", *touches, **settings)
     found = {how: int(code) for how, code in (line.split() for line in printed.splitlines())}
-    assert found == {"nothing": 0, **dict.fromkeys(touches, status)}
+    assert found == {"nothing": 0, **dict.fromkeys(touches, -signal.SIGSEGV)}

@@ -1,21 +1,17 @@
-"""Programs, kernels and launches of the driver `host`, by whatever clang this machine has."""
+"""What the driver `host` does of its own with programs; test_driver_programs.py has the rest."""
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from driver_support import MEMORY, DriverUnderTest, fails_with, open_driver, reason_without_clang
+from driver_support import MEMORY, DriverUnderTest, open_driver, reason_without_clang
 from program_support import ints, read_ints, refuses_binaries
 
-from tests.support import in_threads, run_python
+from tests.support import run_python
 from torch_outboard.drivers import host
-from torch_outboard.drivers.client import DriverError, Local
-from torch_outboard.drivers.contract import Status
 
 pytestmark = pytest.mark.skipif(
     reason_without_clang() is not None, reason=str(reason_without_clang())
@@ -24,70 +20,31 @@ pytestmark = pytest.mark.skipif(
 ROOT = Path(__file__).resolve().parents[2]
 
 SOURCE = """
-typedef struct { int bias[3]; long factor; } numbers;
-
-__kernel void add(__global const int* a, __global int* restrict out, const numbers n, int4 four) {
-  const size_t i = get_global_id(0);
-  out[i] = a[i] * (int)n.factor + n.bias[1] + four.z;
-}
-
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
 void coordinates(__global int* out /* x, y, z) */) {
   const size_t x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);
   const size_t i = (z * get_global_size(1) + y) * get_global_size(0) + x;
   out[i] += (int)(x + 1000 * y + 1000000 * z + get_local_id(0) + get_local_size(1) - 1);
 }
-
-__kernel void exchange(__local int* buffer, __global int* data, __local int* other) {
-  const size_t i = get_global_id(0);
-  buffer[0] = data[2 * i];
-  other[0] = data[2 * i + 1];
-  barrier(CLK_LOCAL_MEM_FENCE);
-  data[2 * i] = other[0];
-  data[2 * i + 1] = buffer[0];
-}
-
-__kernel void append(__global int* data, int digit) {
-  const size_t i = get_global_id(0);
-  data[i] = data[i] * 3 + digit;
-}
-
-__kernel void spin(__global int* data, int rounds) {
-  int value = data[get_global_id(0)];
-  for (int i = 0; i < rounds; ++i) value = value * 1664525 + 1013904223;
-  data[get_global_id(0)] = value;
-}
-
-__kernel void nothing(void) {}
 """
 
 
-class Numbers(ctypes.Structure):
-    _fields_ = (("bias", ctypes.c_int32 * 3), ("factor", ctypes.c_int64))
-
-
-@pytest.fixture(scope="module", params=["shared", "separate"])
-def opened(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> DriverUnderTest:
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DriverUnderTest]:
     """A driver with four threads, whatever this machine has."""
-    return open_driver(
+    opened = open_driver(
         tmp_path_factory.mktemp("host"),
-        OUTBOARD_HOST_ACCESS=request.param,
+        OUTBOARD_HOST_ACCESS="separate",
         OUTBOARD_HOST_DEVICES="2",
         OUTBOARD_HOST_MEMORY=str(MEMORY),
         OUTBOARD_HOST_THREADS="4",
         OUTBOARD_TORTURE="count",
     )
-
-
-@pytest.fixture
-def driver(opened: DriverUnderTest) -> Iterator[DriverUnderTest]:
     yield opened
     opened.let_go()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def memory(driver: DriverUnderTest) -> int:
     """A mebibyte."""
     return driver.make_memory(1 << 20)
@@ -99,18 +56,6 @@ def test_properties(driver: DriverUnderTest) -> None:
     assert properties.preferred_vector_width in (4, 8, 16)
     assert properties.compute_units == 4
     assert b"clang" in properties.driver_version
-
-
-def test_values_and_structs(driver: DriverUnderTest, queue: int, memory: int) -> None:
-    driver.fill(queue, memory, b"\xee", 8192)
-    driver.write(queue, memory + 128, ints(*range(500)))
-    numbers = Numbers(bias=(0, 7, 0), factor=-3)
-    four = (ctypes.c_int32 * 4)(0, 0, 100, 0)
-    arguments = memory + 128, memory + 4100, numbers, four
-    driver.launch(queue, driver.make_kernel(SOURCE, "add"), [500], [1], *arguments)
-    assert read_ints(driver, queue, memory + 4100, 500) == [107 - 3 * i for i in range(500)]
-    assert driver.read(queue, memory + 4096, 4) == driver.read(queue, memory + 6100, 4)
-    assert driver.read(queue, memory + 4096, 4) == b"\xee" * 4
 
 
 @pytest.mark.parametrize(
@@ -135,58 +80,6 @@ def test_every_item_runs_once(
         assert read_ints(driver, queue, memory, count + 1) == [*once, 0]
 
 
-def test_local_memory(driver: DriverUnderTest, queue: int, memory: int) -> None:
-    """Each thread has its own."""
-    kernel = driver.make_kernel(SOURCE, "exchange")
-    for _ in range(5):
-        driver.write(queue, memory, ints(*range(2000)))
-        driver.launch(queue, kernel, [1000], [1], Local(4), memory, Local(16))
-        expected = [i ^ 1 for i in range(2000)]
-        assert read_ints(driver, queue, memory, 2000) == expected
-    with fails_with(Status.INVALID_ARGUMENT, "local memory"):
-        driver.launch(queue, kernel, [1], [1], Local(1 << 20), memory, Local(4))
-
-
-def test_captured_launches(driver: DriverUnderTest, queue: int, memory: int) -> None:
-    """A graph keeps the kernels of its launches, and what they were launched with."""
-    program = driver.program_build(0, SOURCE)
-    kernel = driver.kernel_create(program, "append")
-    driver.program_release(program)
-    driver.fill(queue, memory, bytes(4), 256)
-    driver.graph_begin(queue)
-    for digit in (1, 2):
-        driver.launch(queue, kernel, [64], [1], memory, ctypes.c_int32(digit))
-    graph = driver.graph_end(queue)
-    driver.kernel_release(kernel)
-    gc.collect()
-    assert read_ints(driver, queue, memory, 64) == [0] * 64
-    for _ in range(2):
-        driver.graph_launch(queue, graph)
-    assert read_ints(driver, queue, memory, 64) == [((1 * 3 + 2) * 3 + 1) * 3 + 2] * 64
-    driver.graph_release(graph)
-
-
-def test_wrong_launches(driver: DriverUnderTest, queue: int, memory: int) -> None:
-    kernel = driver.make_kernel(SOURCE, "append")
-    good = memory, ctypes.c_int32(1)
-    for global_size, local_size, arguments in [
-        ([64], [2], good),
-        ([0], [1], good),
-        ([64], [0], good),
-        ([], [], good),
-        ([64], [1], (*good, ctypes.c_int32(1))),
-        ([64], [1], (memory,)),
-        ([64], [1], (memory, ctypes.c_int64(1))),
-        ([64], [1], (memory, memory)),
-        ([64], [1], (ctypes.c_int64(0), ctypes.c_int32(1))),
-        ([64], [1], (0, ctypes.c_int32(1))),
-    ]:
-        with fails_with(Status.INVALID_ARGUMENT):
-            driver.launch(queue, kernel, global_size, local_size, *arguments)
-    with pytest.raises(DriverError, match="of device 1"):
-        driver.launch(driver.make_queue(1), kernel, [64], [1], *good)
-
-
 def test_damaged_binaries(driver: DriverUnderTest) -> None:
     refuses_binaries(driver, driver.binary_of(SOURCE))
 
@@ -205,27 +98,6 @@ def test_programs_of_one_name(driver: DriverUnderTest, queue: int, memory: int) 
     for kernel, each in zip(kernels, programs, strict=True):
         driver.program_release(each)
         driver.kernel_release(kernel)
-
-
-def test_queues_at_once(driver: DriverUnderTest) -> None:
-    """One launch is shared among the threads while others run alone; all are right."""
-    places = [
-        (driver.make_queue(), driver.make_memory(4096), driver.make_kernel(SOURCE, "spin"))
-        for _ in range(3)
-    ]
-    expected = 0
-    for _ in range(200):
-        expected = (expected * 1664525 + 1013904223 + 2**31) % 2**32 - 2**31
-
-    def work(number: int) -> None:
-        queue, memory, kernel = places[number]
-        for _ in range(40):
-            driver.fill(queue, memory, bytes(4), 4096)
-            for rounds in (60, 40, 100):
-                driver.launch(queue, kernel, [1024], [1], memory, ctypes.c_int32(rounds))
-            assert set(read_ints(driver, queue, memory, 1024)) == {expected}
-
-    in_threads(work, 3)
 
 
 # A process of its own: what it does at its end is part of the test.

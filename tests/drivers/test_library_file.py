@@ -9,10 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from driver_support import open_driver
 
-from torch_outboard.drivers import host, ocl
-from torch_outboard.drivers.client import DriverError
+from torch_outboard.drivers import host
 
 INCLUDE = Path(__file__).parents[2] / "csrc" / "include"
 
@@ -46,68 +44,42 @@ def problem_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path | str
     return ask
 
 
-def changed(offset: int, form: str, value: int) -> bytes:
-    data = bytearray(Path(host.library_path()).read_bytes())
-    struct.pack_into(form, data, offset, value)
-    return bytes(data)
-
-
 def test_whole_libraries_are_fine(problem_of) -> None:
     assert problem_of(host.library_path()) == "fine"
-    assert problem_of(ocl.library_path()) == "fine"
     assert problem_of("libOpenCL.so.1") == "fine"  # a name that dlopen searches for
 
 
 def test_every_truncated_library_is_refused(problem_of, tmp_path: Path) -> None:
     whole = Path(host.library_path()).read_bytes()
     library = tmp_path / "short.so"
-    for size in [64, 100, 4096, len(whole) // 2, len(whole) - 4096, len(whole) - 1]:
+    for size in (0, 63, 64, 100, 4096, len(whole) // 2, len(whole) - 1):
         library.write_bytes(whole[:size])
-        assert problem_of(library) == MISSING_END, size
-    for size in (0, 3, 63):
-        library.write_bytes(whole[:size])
-        assert problem_of(library) == "is no shared library", size
+        expected = MISSING_END if size >= 64 else "is no shared library"
+        assert problem_of(library) == expected, size
 
 
 # Offsets of a 64-bit ELF header.
 @pytest.mark.skipif(struct.calcsize("P") != 8, reason="the offsets are those of 64-bit ELF files")
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (lambda: changed(18, "<H", 0xFFFE), "was compiled for another processor than that of this"),
-        (lambda: changed(4, "B", 1), "was compiled for another processor than that of this"),
-        (lambda: changed(16, "<H", 1), "is no shared library but another kind of ELF file"),
-        (lambda: changed(32, "<Q", 1 << 63), MISSING_END),
-        (lambda: changed(40, "<Q", 2**64 - 1), MISSING_END),
-        (lambda: changed(54, "<H", 7), "is a shared library with damaged headers"),
-        (lambda: b"INPUT(libOpenCL.so.1)\n" * 10, "is no shared library"),
-    ],
-)
-def test_what_is_no_library_for_this_process(problem_of, tmp_path: Path, data, expected) -> None:
-    library = tmp_path / "strange.so"
-    library.write_bytes(data())
-    assert problem_of(library).startswith(expected)
+def test_what_is_no_library_for_this_process(problem_of, tmp_path: Path) -> None:
+    library, whole = tmp_path / "strange.so", Path(host.library_path()).read_bytes()
+    for offset, form, value, expected in (
+        (18, "<H", 0xFFFE, "was compiled for another processor than that of this"),
+        (4, "B", 1, "was compiled for another processor than that of this"),
+        (16, "<H", 1, "is no shared library but another kind of ELF file"),
+        (32, "<Q", 1 << 63, MISSING_END),
+        (40, "<Q", 2**64 - 1, MISSING_END),
+        (54, "<H", 7, "is a shared library with damaged headers"),
+    ):
+        changed = bytearray(whole)
+        struct.pack_into(form, changed, offset, value)
+        library.write_bytes(changed)
+        assert problem_of(library).startswith(expected), offset
+    library.write_text("INPUT(libOpenCL.so.1)\n" * 10)
+    assert problem_of(library) == "is no shared library"
 
 
 def test_what_is_no_file(problem_of, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo.so")
     assert problem_of(tmp_path / "fifo.so") == "is no regular file"
-    assert problem_of("/dev/null") == "is no regular file"
     assert problem_of(tmp_path) == "is a folder and no shared library"
-    assert problem_of(tmp_path / "nothing.so") == "does not exist"
     assert problem_of(tmp_path / "fifo.so" / "x.so") == "does not exist"
-
-
-@pytest.mark.timeout(60)
-def test_opencl_library(tmp_path: Path) -> None:
-    fifo, short = tmp_path / "fifo.so", tmp_path / "short.so"
-    os.mkfifo(fifo)
-    whole = Path(host.library_path()).read_bytes()
-    short.write_bytes(whole[: len(whole) // 2])
-    for number, (path, expected) in enumerate(
-        ((fifo, "it is no regular file"), (short, "it " + MISSING_END))
-    ):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        with pytest.raises(DriverError, match=f"OUTBOARD_OCL_LIBRARY={path}.*{expected}"):
-            open_driver(folder, ocl, OUTBOARD_OCL_LIBRARY=str(path))

@@ -8,61 +8,17 @@ import time
 from pathlib import Path
 
 import pytest
-from driver_support import OCL, DriverUnderTest, fails_with, open_driver, reason_without_opencl
+from driver_support import OCL, DriverUnderTest, fails_with, open_driver
 from program_support import KERNELS, ints, kernel_of, read_ints, refuses_binaries, source_for
 
-from tests.support import in_threads, run_python
+from tests.support import run_python
 from torch_outboard.drivers import ocl
-from torch_outboard.drivers.client import Local
-from torch_outboard.drivers.contract import DType, Feature, Status
+from torch_outboard.drivers.contract import Feature, Status
 
 pytestmark = [
     pytest.mark.ocl_only,
-    pytest.mark.skipif(reason_without_opencl() is not None, reason=str(reason_without_opencl())),
+    pytest.mark.opencl,
 ]
-
-REVERSE = """
-__kernel void reverse(__local int* buffer, ADDRESS(int, data)) {
-  size_t i = get_local_id(0), size = get_local_size(0);
-  buffer[i] = AT(int, data)[get_global_id(0)];
-  barrier(CLK_LOCAL_MEM_FENCE);
-  AT(int, data)[get_global_id(0)] = buffer[size - 1 - i];
-}
-"""
-
-
-def test_local_memory(driver: DriverUnderTest, queue: int) -> None:
-    memory, reverse = driver.make_memory(4 * 64), kernel_of(driver, "reverse", text=REVERSE)
-    driver.write(queue, memory, ints(*range(64)))
-    driver.launch(queue, reverse, [64], [32], Local(4 * 32), memory)
-    expected = [*range(31, -1, -1), *range(63, 31, -1)]
-    assert read_ints(driver, queue, memory, 64) == expected
-
-
-def test_a_kernel_of_another_device(driver: DriverUnderTest) -> None:
-    queue, memory = driver.make_queue(0), driver.make_memory(256)
-    with fails_with(Status.INVALID_ARGUMENT, "device 1 cannot run on a queue of device 0"):
-        driver.launch(queue, kernel_of(driver, "increment", 1), [64], [64], memory)
-
-
-def test_wrong_launches(driver: DriverUnderTest, queue: int) -> None:
-    memory, add = driver.make_memory(4096), kernel_of(driver, "add")
-    good = memory, memory, ctypes.c_int32(1), memory, ctypes.c_int64(1)
-    driver.launch(queue, add, [64], [64], *good)
-    largest = driver.device_properties(0).max_work_group_size
-    for global_size, local_size, arguments in [
-        ([100], [64], good),
-        ([0], [64], good),
-        ([64], [0], good),
-        ([], [], good),
-        ([2 * largest], [2 * largest], good),
-        ([64], [64], (*good, ctypes.c_int32(1))),
-        ([64], [64], (memory, memory, ctypes.c_int64(1), memory, ctypes.c_int64(1))),
-    ]:
-        with fails_with(Status.INVALID_ARGUMENT, "add"):
-            driver.launch(queue, add, global_size, local_size, *arguments)
-    driver.launch(queue, add, [64], [64], *good)
-    driver.queue_synchronize(queue)
 
 
 def test_kernel_attributes(driver: DriverUnderTest, queue: int) -> None:
@@ -88,93 +44,52 @@ def test_binaries(driver: DriverUnderTest) -> None:
     refuses_binaries(driver, binary)
 
 
-@pytest.mark.parametrize(
-    ("call", "known"),
-    [
-        ("min(data[0], 3)", True),
-        ("PASTED(n)(data[0], 3)", True),
-        ("convert_int(dot((float8)(1), (float8)(data[0])))", True),
-        ("ANY(ma, x)(data[0] - 9, 3)", False),
-    ],
-    ids=["named", "pasted", "of PoCL alone", "hidden"],
-)
-def test_declarations_that_a_source_needs(
-    driver: DriverUnderTest, queue: int, call: str, known: bool
-) -> None:
-    """The packaged PoCL reads its header, which defines _OPENCL_H_ as nothing, where it must."""
-    source = f"""
+# The packaged PoCL reads its header, which defines _OPENCL_H_ as nothing, where it must.
+DECLARED = """
 #define PASTED(end) mi##end
 #define ANY(begin, end) begin##end
-__kernel void call(ADDRESS(int, memory)) {{
+__kernel void call(ADDRESS(int, memory)) {
   __global int *data = AT(int, memory);
-  data[0] = {call};
+  data[0] = CALL;
   data[1] = _OPENCL_H_ + 0;
-}}
+}
 """
-    memory = driver.make_memory(8)
-    driver.write(queue, memory, ints(5, -1))
-    driver.launch(queue, kernel_of(driver, "call", text=source), [1], [1], memory)
-    value, without_header = read_ints(driver, queue, memory, 2)
-    assert value == (40 if "dot" in call else 3)
-    if driver.device_properties(0).driver_version.startswith(b"3.0-rc2"):
-        assert without_header == int(known)
 
 
-def test_capabilities_are_true(driver: DriverUnderTest, queue: int) -> None:
-    """What is declared compiles and computes."""
-    properties = driver.device_properties(0)
-    memory = driver.make_memory(8)
-    for dtype, body, before, after in (
-        (DType.FLOAT64, "__global double* d = (__global double*)AT(int, x); d[0] = d[0] / 3;",
-         ctypes.c_double(1), ctypes.c_double(1 / 3)),
-        (DType.FLOAT16, "__global half* h = (__global half*)AT(int, x); h[0] = h[0] + h[0];",
-         ctypes.c_uint64(0x3C00), ctypes.c_uint64(0x4000)),
-    ):  # fmt: skip
-        if not properties.dtypes & dtype:
-            continue
-        text = f"__kernel void f(ADDRESS(int, x)) {{ {body} }}"
-        driver.write(queue, memory, bytes(before))
-        driver.launch(queue, kernel_of(driver, "f", text=text), [1], [1], memory)
-        assert driver.read(queue, memory, 8) == bytes(after), dtype
+def test_declarations_that_a_source_needs(tmp_path: Path) -> None:
+    driver = open_driver(tmp_path, ocl, **OCL)
+    queue, memory = driver.make_queue(), driver.make_memory(8)
+    for call, value, without_header in (
+        ("min(data[0], 3)", 3, 1),
+        ("PASTED(n)(data[0], 3)", 3, 1),
+        ("convert_int(dot((float8)(1), (float8)(data[0])))", 40, 1),  # of PoCL alone
+        ("ANY(ma, x)(data[0] - 9, 3)", 3, 0),
+    ):
+        driver.write(queue, memory, ints(5, -1))
+        kernel = kernel_of(driver, "call", text=DECLARED.replace("CALL", call))
+        driver.launch(queue, kernel, [1], [1], memory)
+        found = read_ints(driver, queue, memory, 2)
+        assert found[0] == value, call
+        if driver.device_properties(0).driver_version.startswith(b"3.0-rc2"):
+            assert found[1] == without_header, call
 
 
-def test_threads_with_queues_of_their_own(driver: DriverUnderTest) -> None:
-    places = [
-        (driver.make_queue(), driver.make_memory(4096), kernel_of(driver, "append"))
-        for _ in range(2)
-    ]
-
-    def work(number: int) -> None:
-        queue, memory, kernel = places[number]
-        digit = ctypes.c_int32(number + 1)
-        for _ in range(40):
-            driver.fill(queue, memory, bytes(4), 4096)
-            for _ in range(5):
-                driver.launch(queue, kernel, [1024], [64], memory, digit)
-            assert read_ints(driver, queue, memory, 1024) == [digit.value * 121] * 1024
-
-    in_threads(work, 2)
-
-
-@pytest.mark.parametrize("devices", [1, 2])
-def test_a_thousand_events_across_queues(driver: DriverUnderTest, devices: int) -> None:
+def test_events_order_kernels_across_queues(driver: DriverUnderTest) -> None:
     """A number is handed round four queues; every step depends on the one before."""
-    queues = [driver.make_queue(i % devices) for i in range(4)]
-    kernels = [kernel_of(driver, "append", i % devices) for i in range(4)]
-    memories = [driver.make_memory(256, i % devices) for i in range(4)]
-    events = [driver.make_event(i % devices) for i in range(4)]
+    queues = [driver.make_queue(i % 2) for i in range(4)]
+    kernels = [kernel_of(driver, "append", i % 2) for i in range(4)]
+    memories = [driver.make_memory(256, i % 2) for i in range(4)]
+    events = [driver.make_event(i % 2) for i in range(4)]
     driver.fill(queues[0], memories[0], bytes(4), 256)
     expected = 0
-    for step in range(1000):
+    for step in range(300):
         here, there = step % 4, (step + 1) % 4
         digit = ctypes.c_int32(step % 3)
         expected = (expected * 3 + digit.value + 2**31) % 2**32 - 2**31
         driver.launch(queues[here], kernels[here], [64], [64], memories[here], digit)
         driver.event_record(events[here], queues[here])
         driver.event_wait(queues[there], events[here])
-        driver.copy_peer(
-            queues[there], there % devices, memories[there], here % devices, memories[here], 256
-        )
+        driver.copy_peer(queues[there], there % 2, memories[there], here % 2, memories[here], 256)
     assert read_ints(driver, queues[0], memories[0], 64) == [expected] * 64
 
 
@@ -223,16 +138,13 @@ def test_launch_records_its_own_times(driver: DriverUnderTest, queue: int) -> No
     for (_, end), (start, _) in itertools.pairwise(times):
         assert end <= start
     assert driver.event_elapsed(*events[0]) == pytest.approx((times[0][1] - times[0][0]) / 1e6)
-
-
-def test_events_that_a_launch_cannot_record(driver: DriverUnderTest, queue: int) -> None:
-    memory, spin = driver.make_memory(4), kernel_of(driver, "spin")
+    # Other events cannot be recorded so.
     for event in (driver.make_event(), driver.make_event(1, timing=True)):
         with fails_with(Status.INVALID_ARGUMENT):
             driver.launch(queue, spin, [1], [1], memory, ctypes.c_int32(1), start=event)
 
 
-@pytest.mark.parametrize("memory", ["shared", "coarse", "handles"])
+@pytest.mark.parametrize("memory", ["shared", "handles"])
 def test_addresses_that_are_no_memory(tmp_path: Path, memory: str) -> None:
     driver = open_driver(tmp_path, ocl, **OCL, OUTBOARD_OCL_MEMORY=memory)  # torture would see them
     queue, address = driver.queue_create(0), driver.allocate(0, 4096)

@@ -59,7 +59,7 @@ def build(number):
         f"__kernel void f{i}(__global float *x, {offset}int n, __local float *shared) {{"
         f"  shared[get_local_id(0)] = exp2({number}.0f) + {i} * pow(x[4], sin(x[5]));"
         f"  if (n == 4) x[get_global_id(0)] = shared[get_local_id(0)]; }}"
-        for i in range(100)
+        for i in range(40)
     )
     return driver.program_build(0, source)
 
@@ -146,53 +146,29 @@ driver.call("finalize")
 
 
 @needs_two
-@pytest.mark.parametrize("end", ["os._exit(0)", "os.kill(os.getpid(), signal.SIGKILL)"])
-def test_it_ends_with_a_process_that_says_nothing(tmp_path: Path, end: str) -> None:
-    code = f"print(helper, flush=True)\n{end}"
+def test_it_ends_with_a_process_that_says_nothing(tmp_path: Path) -> None:
+    code = "print(helper, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)"
     done = ocl_process(PRELUDE + code, POCL_CACHE_DIR=str(tmp_path / "kcache"))
     assert is_gone(int(done.stdout))
 
 
 @needs_two
-@pytest.mark.parametrize("memory", ["shared", "coarse", "handles"])
-def test_code_of_launches_is_generated_there(tmp_path: Path, memory: str) -> None:
+def test_launches_are_compiled_by_more_processes_which_may_fail(tmp_path: Path) -> None:
+    """They start when none is free; what fails is done here, and is not started again."""
     code = """
 before = time.process_time()
-launch_kernels(2, 12)()
-print(json.dumps({
-    "own": time.process_time() - before,
-    "others": sum(map(processor_seconds, other_processes())),
-}))
-"""
-    found = run(tmp_path, IDLE + code, OUTBOARD_OCL_MEMORY=memory)
-    assert isinstance(found["own"], float)
-    assert isinstance(found["others"], float)
-    assert found["own"] < found["others"] / 2, found
-
-
-@needs_two
-def test_more_processes_start_and_may_fail(tmp_path: Path) -> None:
-    """They start when none is free; launches end without them."""
-    code = """
-check = launch_kernels(2, 16)
+check = launch_kernels(2, 10)
 wait_for(lambda: len(other_processes()) >= 2)
 check()
-check = launch_kernels(3, 16)
+own = time.process_time() - before
+others = sum(map(processor_seconds, other_processes()))
+assert own < others / 2, (own, others)
+check = launch_kernels(3, 6)
 for process in other_processes():
     os.kill(process, signal.SIGKILL)
 check()
-assert other_process() is None
-"""
-    run(tmp_path, IDLE + code)
-
-
-@needs_two
-def test_this_process_builds_when_it_failed(tmp_path: Path) -> None:
-    code = """
-os.kill(helper, signal.SIGKILL)
-wait_for(lambda: other_process() is None)
-run(2)
-run(3)
+run(4)
+run(5)
 assert other_process() is None, "it was started again"
 """
     run(tmp_path, IDLE + code)

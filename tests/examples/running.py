@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,33 @@ ROOT = Path(__file__).resolve().parents[2]
 # Where torch.utils.cpp_extension compiles; kept, so that nothing is compiled twice.
 EXTENSIONS = ROOT / "build" / "extensions"
 
-everywhere = pytest.mark.parametrize("configuration", ["shared", "separate", "ocl"])
+CONFIGURATIONS_OF_EXAMPLES = ("shared", "separate", "ocl")
+everywhere = pytest.mark.parametrize("configuration", CONFIGURATIONS_OF_EXAMPLES)
+
+# Programs with a library that is loaded before the kit, after it, after its first use, or then in
+# a block that registers. Their text goes on where the library, `device` and `x` are there.
+IN_ORDER = """
+import copy, io, sys
+import torch
+from torch.utils.cpp_extension import load
+
+name, source, order = sys.argv[1:]
+if order != "before":
+    import torch_outboard
+    device = torch_outboard.device_name()
+if order in ("late", "registering"):
+    {use}
+if order == "registering":
+    with torch_outboard.registering():
+        load(name, [source], is_python_module=False)
+else:
+    load(name, [source], is_python_module=False)
+import torch_outboard
+
+torch_outboard.fallback.set_policy(copied="allow")
+device = torch_outboard.device_name()
+x = torch.tensor([-1.0, 2.0]).to(device)
+"""
 
 
 def environment(configuration: str, **more: str) -> dict[str, str]:
@@ -75,7 +101,8 @@ def run(script: Path, configuration: str, *arguments: str, **env: str) -> str:
     """
     if not has_devices(configuration):
         pytest.skip(f"this machine has no device for the configuration {configuration}")
-    with compiling():
+    compiles = "cpp_extension" in script.read_text()
+    with compiling() if compiles else nullcontext():
         result = subprocess.run(
             [sys.executable, str(script), *arguments],
             env=environment(configuration, **env),
@@ -89,6 +116,27 @@ def run(script: Path, configuration: str, *arguments: str, **env: str) -> str:
     return result.stdout
 
 
-def run_example(name: str, configuration: str) -> str:
-    """Runs `examples/<name>/run.py`; see `run`."""
-    return run(ROOT / "examples" / name / "run.py", configuration)
+def run_in_order(
+    order: str,
+    configuration: str,
+    name: str,
+    source: Path,
+    checks: str,
+    use: str = "torch.ones(2, device=device).add(1)",
+    **env: str,
+) -> list[str]:
+    """The lines that a program prints which loads the library of `source`.
+
+    Args:
+        order: "before", "after", "late" or "registering": see `IN_ORDER`.
+        configuration: as of `run`.
+        name: of the library; that of an example, so that it is compiled once.
+        source: of the library.
+        checks: what the program does then.
+        use: how the device is used before.
+        env: further environment variables.
+    """
+    script = source_file(f"{name}_orders.py", IN_ORDER.format(use=use) + checks)
+    if order == "before":
+        env["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+    return run(script, configuration, name, str(source), order, **env).splitlines()

@@ -1,61 +1,21 @@
-"""Kernels that makers bring in all the ways that PyTorch's guides know."""
+"""Examples whose library is loaded before the kit, after it, or after its first use."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.examples.running import ROOT, everywhere, run, run_example, source_file
+from tests.examples.running import ROOT, run_in_order, source_file
 
-pytestmark = pytest.mark.by_turns(6)
+pytestmark = pytest.mark.slow
 
-PRINTED = {
-    "kernels_in_cpp": "loaded before: relu [0.0, 2.0], gradient [0.0, 1.0]",
-    "structured_operators": "mul.Tensor             user: run.py:22, from the out= form",
-    "stubs": "gradient of abs [[-1.0], [1.0]]",
-    "fallback": "  the maker's fallback runs fallback_example::third",
-    "declining": "a long vector                the next",
-    "backward": "  derivative for backward_example::halve is not implemented",
-}
+EXAMPLES = ROOT / "examples"
+# Orders concern PyTorch's dispatcher, and each configuration has one.
+orders = pytest.mark.parametrize(
+    ("order", "configuration"), [("before", "shared"), ("after", "separate"), ("late", "ocl")]
+)
 
-
-@everywhere
-def test_kernels_in_python(configuration):
-    lines = run_example("kernels_in_python", configuration).splitlines()
-    assert lines[0] == "softplus, torch.library.impl       [0.1269, 3.0486]  device"
-    assert "relu: user (torch.float32,)" in lines
-
-
-@pytest.mark.slow
-@everywhere
-@pytest.mark.parametrize("name", PRINTED)
-def test_example(name, configuration):
-    assert PRINTED[name] in run_example(name, configuration).splitlines()
-
-
-# ---- Orders of loading
-
-ORDERS = """
-import sys
-import torch
-from torch.utils.cpp_extension import load
-
-name, source, order = sys.argv[1:]
-if order != "before":
-    import torch_outboard
-if order == "late":
-    torch.ones(1, device=torch_outboard.device_name())
-if order == "registering":
-    torch.ones(1, device=torch_outboard.device_name())
-    with torch_outboard.registering():
-        load(name, [source], is_python_module=False)
-else:
-    load(name, [source], is_python_module=False)
-import torch_outboard
-
-torch_outboard.fallback.set_policy(copied="allow")
-x = torch.tensor([-1.0, 2.0]).to(torch_outboard.device_name())
-"""
 STUBS = """
+from torch_outboard.dispatch import stubs
 print(x.abs().tolist(), torch.hypot(x, x).dtype)
 states = {stub.name: stub.bound_by for stub in stubs.stubs()}
 assert states["abs_stub"].endswith("stubs_example.so"), states["abs_stub"]
@@ -66,6 +26,18 @@ print({row.op: row.way for row in report.rows}["aten::abs.out"])
 kernel = torch_outboard.registrations("aten::abs")[0]
 print(kernel.source, kernel.origin.rpartition("/")[2])
 """
+
+
+@orders
+def test_stubs(order, configuration):
+    source = EXAMPLES / "stubs" / "stubs.cpp"
+    assert run_in_order(order, configuration, "stubs_example", source, STUBS) == [
+        "[1.0, 2.0] torch.float32",
+        "device",
+        "maker stubs_example.so",
+    ]
+
+
 FALLBACK = """
 library = torch.library.Library("fallback_example", "DEF")
 library.define("third(Tensor x) -> Tensor")
@@ -82,31 +54,18 @@ with torch_outboard.fallback.policy(deny=["fallback_example::third"]):
 """
 
 
-def in_order(order: str, name: str, checks: str, configuration: str) -> str:
-    # An example's C++ is compiled once for its own test and for these.
-    source = ROOT / "examples" / name / f"{name}.cpp"
-    script = source_file(f"{name}_orders.py", ORDERS + checks)
-    alone = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"} if order == "before" else {}
-    return run(script, configuration, f"{name}_example", str(source), order, **alone)
-
-
-@pytest.mark.slow
-@everywhere
-@pytest.mark.parametrize("order", ["before", "after", "late"])
-def test_stubs_in_every_order(order, configuration):
-    checks = "from torch_outboard.dispatch import stubs\n" + STUBS
-    assert in_order(order, "stubs", checks, configuration).splitlines() == [
-        "[1.0, 2.0] torch.float32",
-        "device",
-        "maker stubs_example.so",
-    ]
-
-
-@pytest.mark.slow
-@everywhere
-@pytest.mark.parametrize("order", ["before", "after", "registering"])
-def test_a_makers_fallback_in_every_order(order, configuration):
-    assert in_order(order, "fallback", FALLBACK, configuration).splitlines() == [
+@pytest.mark.parametrize(
+    ("order", "configuration"),
+    [("before", "shared"), ("after", "separate"), ("registering", "ocl"), ("late", "shared")],
+)
+def test_a_makers_fallback(order, configuration):
+    source = EXAMPLES / "fallback" / "fallback.cpp"
+    arguments = order, configuration, "fallback_example", source, FALLBACK
+    if order == "late":  # PyTorch ends the process, and says what to do
+        with pytest.raises(AssertionError, match="or in a `with torch_outboard"):
+            run_in_order(*arguments)
+        return
+    assert run_in_order(*arguments) == [
         "  the maker's fallback runs fallback_example::third",
         "[-0.25, 0.5]",
         "[-3.0, 6.0]",
@@ -114,8 +73,131 @@ def test_a_makers_fallback_in_every_order(order, configuration):
     ]
 
 
-@pytest.mark.slow
-def test_a_makers_fallback_that_was_not_announced():
-    """PyTorch ends the process, and says what to do."""
-    with pytest.raises(AssertionError, match="or in a `with torch_outboard"):
-        in_order("late", "fallback", FALLBACK, "shared")
+# Masks, their gradients, and who computes.
+ATTENTION = """
+from torch.nn.functional import scaled_dot_product_attention
+
+torch.manual_seed(0)
+inputs = [torch.randn(2, 3, n, 8) for n in (5, 7, 7)]
+
+def attention(device, mask):
+    tensors = [t.detach().to(device).requires_grad_() for t in (*inputs, mask)]
+    result = scaled_dot_product_attention(*tensors[:3], attn_mask=tensors[3])
+    result.square().sum().backward()
+    return [result, *(t.grad for t in tensors if t.grad is not None)]
+
+for mask in (torch.randn(2, 3, 5, 7), torch.randn(5, 7), torch.randn(2, 1, 1, 7)):
+    found, expected = attention(device, mask), attention("cpu", mask)
+    torch.testing.assert_close(found, expected, check_device=False, rtol=1e-4, atol=1e-5)
+    assert len(found) == 5
+with torch.profiler.profile() as profile:
+    mask = torch.rand(5, 7).gt(0.3).to(device)
+    scaled_dot_product_attention(*(t.to(device) for t in inputs), mask)
+names = {event.key for event in profile.key_averages()}
+print("aten::_scaled_dot_product_fused_attention_overrideable" in names)
+"""
+USE_ATTENTION = (
+    "torch.nn.functional.scaled_dot_product_attention(*[torch.ones(2, 3, 5, 8, device=device)] * 3)"
+)
+
+
+@orders
+def test_attention(order, configuration):
+    arguments = "attention_example", EXAMPLES / "attention" / "attention.cpp", ATTENTION
+    assert run_in_order(order, configuration, *arguments, use=USE_ATTENTION) == ["True"]
+
+
+AUTOCAST = """
+x = torch.ones(4, 4, device=device, dtype=torch.float16)
+with torch.autocast(device, dtype=torch.bfloat16):
+    print(torch.erf(x).dtype, torch.mm(x, x).dtype, torch.exp(x).dtype, x.neg().dtype,
+          torch.ops.autocast_example.scaled_product(x, x, 1.0).dtype)
+"""
+
+
+@orders
+def test_autocast(order, configuration):
+    """A fallback and policies of a maker's are kept, and PyTorch warns of no override."""
+    source = EXAMPLES / "autocast" / "policies.cpp"
+    (line,) = run_in_order(
+        order, configuration, "autocast_example", source, AUTOCAST, PYTHONWARNINGS="error"
+    )
+    dtypes = ["float32", "bfloat16", "float32", "float16", "bfloat16"]
+    assert line.split() == [f"torch.{dtype}" for dtype in dtypes]
+
+
+AGAIN = """
+from torch_outboard.device.serialization import set_tensor_metadata, tensor_metadata
+
+def again(tensor, **options):
+    file = io.BytesIO()
+    torch.save(tensor, file)
+    file.seek(0)
+    return torch.load(file, **options)
+"""
+# What keeps metadata is what keeps it on CPU.
+METADATA = """
+tiling = torch.ops.metadata_example.tiling
+
+def kept(device):
+    x = torch.ones(4, 4, device=device)
+    torch.ops.metadata_example.set_tiling(x, 3)
+    other = torch.zeros(4, 4, device=device)
+    other.data = x
+    module = torch.nn.Linear(4, 4, bias=False)
+    module.weight = torch.nn.Parameter(x)
+    copies = [x.detach(), x.data, torch.ops.aten.alias(x), x[:], x.view(16), x.t(), x.clone(),
+              x.expand_as(x), x.contiguous(), x.to(device), x.to(torch.float64), copy.deepcopy(x),
+              x + 1, other, torch.nn.Parameter(x), module.to(device).weight,
+              copy.deepcopy(module).weight, x.detach_(), x.add_(1)]
+    return [tiling(y) for y in copies]
+
+print(kept(device) == kept("cpu"), set(kept(device)))
+x = torch.ones(2, device=device)
+torch.ops.metadata_example.set_tiling(x, 7)
+print(tiling(again(x)), tiling(again(x, weights_only=False)), tiling(again(x, map_location="cpu")))
+set_tensor_metadata(y := torch.ones(2, device=device), {"a": "b"})
+print(tensor_metadata(again(y)), tiling(again(y)), tiling(again(x)))
+print([tiling(z) for z in again({"x": x, "y": y}).values()])
+"""
+
+
+@orders
+def test_backend_metadata(order, configuration):
+    """A maker's BackendMeta that is registered with PyTorch itself, beside the kit's strings."""
+    source = EXAMPLES / "backend_metadata" / "metadata.cpp"
+    printed = run_in_order(order, configuration, "metadata_example", source, AGAIN + METADATA)
+    assert printed == ["True {0, 3}", "7 7 0", "{'a': 'b'} 0 7", "[7, 0]"]
+
+
+# Attaches something to every tensor that it is asked about, as PyTorch's example of a device does.
+CARELESS = """
+#include <torch/csrc/jit/serialization/pickler_helper.h>
+#include <torch/library.h>
+
+namespace {
+
+struct Mark final : c10::BackendMeta {};
+
+void save(const at::Tensor&, std::unordered_map<std::string, bool>&) {}
+
+void load(const at::Tensor& tensor, std::unordered_map<std::string, bool>&) {
+  tensor.unsafeGetTensorImpl()->set_backend_meta(c10::make_intrusive<Mark>());
+}
+
+TORCH_LIBRARY(careless_metadata, library) {
+  torch::jit::TensorBackendMetaRegistry(c10::DeviceType::PrivateUse1, &save, &load);
+}
+
+}  // namespace
+"""
+STRINGS = """
+set_tensor_metadata(x := torch.ones(2, device=device), {"a": "b"})
+print(tensor_metadata(again(x)), again(torch.ones(2, device=device)).tolist())
+"""
+
+
+def test_a_careless_maker_does_not_disturb_strings():
+    source = source_file("careless_metadata.cpp", CARELESS)
+    printed = run_in_order("after", "shared", "careless_metadata", source, AGAIN + STRINGS)
+    assert printed == ["{'a': 'b'} [1.0, 1.0]"]

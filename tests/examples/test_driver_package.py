@@ -41,6 +41,7 @@ def test_it_installs_and_trains() -> None:
     assert re.search(r"aten::addmm +float32 +device", result.stdout), result.stdout
 
 
+@pytest.mark.slow
 def test_it_keeps_the_contract(mychip: Path) -> None:
     command = [sys.executable, "-m", "pytest", "tests/drivers", "-q", "-p", "no:cacheprovider"]
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("OUTBOARD_", "PYTEST_"))}

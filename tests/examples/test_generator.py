@@ -1,26 +1,15 @@
-"""Generators of a maker's class: the example, and classes of other kinds."""
+"""Generators of makers' classes, of other kinds than the example's."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.examples.running import everywhere, run, run_example, source_file
+from tests.examples.running import run_in_order, source_file
 
-pytestmark = pytest.mark.by_turns(6)
-
-
-@pytest.mark.slow
-@everywhere
-def test_example(configuration):
-    printed = run_example("generator", configuration)
-    assert printed.startswith(
-        "default generator: the maker's True, seed 7\nafter one draw: offset 1"
-    )
+pytestmark = pytest.mark.slow
 
 
-# Two more classes: a Mersenne twister as PyTorch's example of a device has it, and one that is
+# Two classes: a Mersenne twister as PyTorch's example of a device has it, and one that is
 # neither of the kit's kinds. MAKE chooses, so that one library serves all tests.
 CLASSES = """
 #include <ATen/CPUGeneratorImpl.h>
@@ -85,43 +74,11 @@ TORCH_LIBRARY(generator_classes, library) {
 }  // namespace
 """
 
-BEGINNING = """
-import os, sys
-import torch
-from torch.utils.cpp_extension import load
-
-def load_classes():
-    load("generator_classes", [sys.argv[1]], is_python_module=False)
-
-def device_of_kit():
-    import torch_outboard
-    return torch_outboard.device_name()
-"""
-
-
-def run_program(folder: Path, code: str, configuration: str, **env: str) -> list[str]:
-    program = folder / "program.py"
-    program.write_text(BEGINNING + code)
-    classes = source_file("generator_classes.cpp", CLASSES)
-    return run(program, configuration, str(classes), **env).splitlines()
-
-
-LOADED_FIRST = """
-load_classes()
-device = device_of_kit()
-"""
-LOADED_AFTER_USE = """
-device = device_of_kit()
-module = torch.get_device_module(device)
-torch.manual_seed(3)
-kits = module.default_generators[0]
-torch.rand(5, device=device)
-load_classes()
-print(torch.ops.generator_classes.kind(kits))
-assert torch.rand(2, device=device, generator=kits).shape == (2,)
-"""
 TWISTER = """
 module = torch.get_device_module(device)
+if order == "late":
+    print(torch.ops.generator_classes.kind(kits))
+    assert torch.rand(2, device=device, generator=kits).shape == (2,)
 kind = torch.ops.generator_classes.kind
 print(kind(module.default_generators[0]), kind(torch.Generator(device=device)))
 print(module.initial_seed())
@@ -139,24 +96,31 @@ print(torch.equal(drawn[0], torch.rand(9, device=device)), state.numel() > 16)
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("order", ["first", "after use"])
-@everywhere
-def test_a_class_derived_from_the_cpu_generator(tmp_path, order, configuration):
+USE = """
+    torch.manual_seed(3)
+    kits = torch.get_device_module(device).default_generators[0]
+    torch.rand(5, device=device)
+"""
+
+
+def run_classes(order: str, configuration: str, checks: str, make: str) -> list[str]:
+    source = source_file("generator_classes.cpp", CLASSES)
+    name = "generator_classes"
+    return run_in_order(order, configuration, name, source, checks, use=USE.strip(), MAKE=make)
+
+
+@pytest.mark.parametrize(
+    ("order", "configuration"), [("before", "shared"), ("late", "separate"), ("late", "ocl")]
+)
+def test_a_class_derived_from_the_cpu_generator(order, configuration):
     """PyTorch's own example has such a class; its bits seed the kit's kernels."""
-    beginning, first = LOADED_FIRST, []
-    seed = "67280421310721"
-    if order == "after use":
-        beginning, first, seed = LOADED_AFTER_USE, ["other"], "3"
-    autoload = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"} if order == "first" else {}
-    printed = run_program(tmp_path, beginning + TWISTER, configuration, MAKE="twister", **autoload)
+    first, seed = (["other"], "3") if order == "late" else ([], "67280421310721")
     repeats = [str([True] * 4), "False True"]
+    printed = run_classes(order, configuration, TWISTER, "twister")
     assert printed == [*first, "twister twister", seed, *repeats]
 
 
 WHAT_IS_RAISED = """
-load_classes()
-device = device_of_kit()
 for draw in (lambda: torch.rand(2, device=device), lambda: torch.Generator(device=device)):
     try:
         draw()
@@ -166,7 +130,6 @@ for draw in (lambda: torch.rand(2, device=device), lambda: torch.Generator(devic
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
@@ -176,8 +139,8 @@ for draw in (lambda: torch.rand(2, device=device), lambda: torch.Generator(devic
         ("none", "and returned none"),
     ],
 )
-def test_classes_that_cannot_serve(tmp_path, kind, expected):
-    printed = run_program(tmp_path, WHAT_IS_RAISED, "shared", MAKE=kind)
+def test_classes_that_cannot_serve(kind, expected):
+    printed = run_classes("before", "shared", WHAT_IS_RAISED, kind)
     if kind == "opaque":
         assert printed[0].startswith("NotImplementedError")
         assert printed[1] == "no error"

@@ -48,52 +48,43 @@ def test_dtypes_meet_as_in_eager_mode(device: torch.device):
     )
 
 
-@pytest.mark.by_turns(3)
-def test_quotients_of_places_before_the_first(device: torch.device):
-    """The gradient of a pool with padding divides negative places, and takes those from 0 on."""
-
-    def function(g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        return torch.ops.aten.avg_pool2d_backward(g, x, [4, 4], [2, 3], [1, 1], True, False, 2)
-
-    check(function, torch.randn(1, 3, 5, 4), torch.randn(1, 3, 9, 9), device=device)
-    check(function, torch.randn(1, 3, 13, 12), torch.randn(1, 3, 25, 33), device=device)
-
-
 def test_bits_of_values(device: torch.device):
     """Of what a kernel has computed: rounded to 16 bits before."""
+    from torch._inductor import lowering
 
-    def function(x: torch.Tensor, i: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    # PyTorch 2.11, say, compiles views of bool for no device.
+    has_bool = "torch.bool" in inspect.getsource(lowering.to_dtype_bitcast)
+
+    def function(x: torch.Tensor, i: torch.Tensor, flags: torch.Tensor) -> tuple[torch.Tensor, ...]:
         y = x / 3
-        return (
+        bits = (
             y.view(torch.int16) * 2, y.view(torch.bfloat16) + 1, (i * 3).view(torch.float16) * 2,
             (i & 0x3FFF).view(torch.bfloat16) * 2, x.float().view(torch.int32) + 1,
         )  # fmt: skip
+        if not has_bool:
+            return bits
+        low = (i & 1).to(torch.uint8)
+        return *bits, flags.view(torch.uint8) + 1, low.view(torch.bool) | flags
 
-    i = torch.randint(0, 999, (37,)).short()
-    check(function, torch.randn(37).half(), i, device=device, tolerance=0)
-
-
-def test_bits_of_truth_values(device: torch.device):
-    from torch._inductor import lowering
-
-    if "torch.bool" not in inspect.getsource(lowering.to_dtype_bitcast):
-        pytest.skip("this PyTorch, 2.11 say, does not compile views of bool for any device")
-
-    def function(flags: torch.Tensor, i: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return flags.view(torch.uint8) + 1, (i & 1).view(torch.bool) | flags
-
-    flags, i = torch.randn(37) > 0, torch.arange(37).to(torch.uint8)
-    check(function, flags, i, device=device)
+    x, i = torch.randn(37), torch.randint(0, 999, (37,)).short()
+    check(function, x.half(), i, x > 0, device=device, tolerance=0)
 
 
-def test_numbers_from_open_sizes(device: torch.device):
+def test_open_sizes(device: torch.device):
+    """In loops, reductions, and as numbers."""
+
     def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         n = x.shape[0]
-        return x + round(n / 7.0, 2), x + round(n * 123.4, -2), x * n**0.5, x / (n // 4 + 1)
+        return (
+            (x * 2).softmax(-1).sum(0), x.t().contiguous() + 1, x[1:].mean(), x.argmax(-1),
+            x + round(n / 7.0, 2), x + round(n * 123.4, -2), x * n**0.5, x / (n // 4 + 1),
+        )  # fmt: skip
 
-    check_sizes(function, (torch.randn(37),), (torch.randn(5),), device=device)
+    sizes = ((5, 9), (7, 33), (20, 100))
+    check_sizes(function, *((torch.randn(size),) for size in sizes), device=device)
 
 
+@pytest.mark.by_turns(3)
 @torch._inductor.config.patch(debug_index_asserts=True)
 def test_computed_indices_that_are_checked(device: torch.device):
     """One of a whole row, which counts where a mask of its elements does."""
@@ -105,43 +96,62 @@ def test_computed_indices_that_are_checked(device: torch.device):
 
 
 def test_indices_that_are_read(device: torch.device):
-    def function(x: torch.Tensor, i: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return x[i] * 2, x.index_add(0, i, y), x.scatter_add(0, i[:, None] % 3 + y.long() * 0, y)
+    """And vectors of halves that do not begin at an address of whole vectors."""
 
-    i = torch.randint(-20, 20, (50,))
-    check(function, torch.randn(20, 5), i % 20, torch.randn(50, 5), device=device, tolerance=1e-4)
+    def function(
+        x: torch.Tensor, i: torch.Tensor, y: torch.Tensor, halves: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        zeros = torch.zeros(5, 25, dtype=halves.dtype, device=halves.device)
+        return (
+            x[i] * 2, x.index_add(0, i, y), x.scatter_add(0, i[:, None] % 3 + y.long() * 0, y),
+            zeros.index_put((i[:3] % 5,), halves, True), halves[1:, 1:].float() * 2,
+            (halves[1:] * 2).relu(),
+        )  # fmt: skip
+
+    i, y, halves = torch.randint(-20, 20, (50,)) % 20, torch.randn(50, 5), torch.randn(3, 25).half()
+    i[:3] = torch.tensor([1, 4, 6])  # two of them at one place of five
+    check(function, torch.randn(20, 5), i, y, halves, device=device, tolerance=2e-3)
 
 
-@pytest.mark.by_turns(3)
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize("processors", [1, 64])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int32])
-def test_places_that_add_up(
-    device: torch.device, monkeypatch: pytest.MonkeyPatch, processors: int, dtype: torch.dtype
-):
+def test_places_that_add_up(device: torch.device, monkeypatch: pytest.MonkeyPatch, processors: int):
     """By one processor, or by many and atomic exchanges, where it takes more of them to pay."""
     target = target_of(device)
     if target.group > 1:
         pytest.skip("a GPU always has many")
     forced = dataclasses.replace(target, processors=processors)
     monkeypatch.setattr("torch_outboard.inductor.kernel.body.target_of", lambda _: forced)
-    i, y = torch.arange(3000) * 7 % 11, torch.ones(3000, 20).to(dtype)
 
-    def function(y: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
-        zeros = torch.zeros(11, 20, dtype=y.dtype, device=y.device)
-        return zeros.index_put((i,), y, True)
+    def function(i: torch.Tensor, *values: torch.Tensor) -> list[torch.Tensor]:
+        return [
+            torch.zeros(11, 20, dtype=y.dtype, device=y.device).index_put((i,), y, True)
+            for y in values
+        ]
 
-    rounded = 2e-2 if dtype == torch.bfloat16 else 0
-    code = checked_code(function, y, i, device=device, tolerance=rounded)
+    # 250 at each place, a number that all dtypes have.
+    i, ones = torch.arange(2750) * 7 % 11, torch.ones(2750, 20)
+    dtypes = (torch.float32, torch.float16, torch.bfloat16, torch.int32)
+    given = (ones.to(dtype) for dtype in dtypes)
+    code = checked_code(function, i, *given, device=device, tolerance=0)
     assert ("ob_accumulate_" in code) == (processors == 1)
     assert ("ob_atomic_add_" in code) == (processors == 64)
 
 
-def test_sizes_may_change(device: torch.device):
-    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return (x * 2).softmax(-1).sum(0), x.t().contiguous() + 1, x[1:].mean(), x.argmax(-1)
+@pytest.mark.by_turns(3)
+def test_gradients_of_pools(device: torch.device):
+    """With padding they divide negative places, or add at places that cannot be too large."""
 
-    sizes = ((5, 9), (7, 33), (20, 100))
-    check_sizes(function, *((torch.randn(size),) for size in sizes), device=device)
+    def function(*given: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        *of_average, x = given
+        options = [4, 4], [2, 3], [1, 1], True, False, 2
+        average = torch.ops.aten.avg_pool2d_backward(*of_average, *options)
+        return average, *torch.autograd.grad(F.max_pool2d(x.relu(), 3, 2, 1).sum(), x)
+
+    of_average = torch.randn(1, 3, 13, 12), torch.randn(1, 3, 25, 33)
+    x = torch.randn(2, 3, 32, 32, requires_grad=True)
+    check(function, *of_average, x, device=device)
+    torch.get_device_module(device).synchronize()
 
 
 def test_mutation_views_and_scalars_of_the_host(device: torch.device):
@@ -161,29 +171,6 @@ def test_mutation_views_and_scalars_of_the_host(device: torch.device):
     assert actual[1].data_ptr() == actual[0].data_ptr()
     assert actual[2].data_ptr() == ours[0].data_ptr() + 3 * x.element_size()
     assert actual[4] is ours[0]
-
-
-def test_halves_at_any_place(device: torch.device):
-    """Vectors of them that do not begin at an address of whole vectors, and places that add up."""
-    x, i = torch.randn(3, 25).half(), torch.tensor([1, 4, 1])
-
-    def function(x: torch.Tensor, i: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        zeros = torch.zeros(5, 25, dtype=x.dtype, device=x.device)
-        return zeros.index_put((i,), x, True), x[1:, 1:].float() * 2, (x[1:] * 2).relu()
-
-    check(function, x, i, device=device, tolerance=2e-3)
-
-
-@pytest.mark.by_turns(3)
-def test_places_that_are_checked_from_below_alone(device: torch.device):
-    """The gradient of a maximum of windows adds at places that cannot be too large."""
-
-    def function(x: torch.Tensor) -> torch.Tensor:
-        (gradient,) = torch.autograd.grad(F.max_pool2d(x.relu(), 3, 2, 1).sum(), x)
-        return gradient
-
-    check(function, torch.randn(2, 3, 32, 32, requires_grad=True), device=device)
-    torch.get_device_module(device).synchronize()
 
 
 @pytest.mark.by_turns(3)
@@ -216,6 +203,7 @@ def test_complex_views_that_are_written_to(device: torch.device):
     check(function, torch.randn(5, 4, dtype=torch.complex64), device=device)
 
 
+@pytest.mark.by_turns(2)
 def test_gradients_of_a_convolution_whose_input_has_channels_last(device: torch.device):
     """The gradient of its weight, in memory as the compiler expects it."""
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 import torch_outboard
 from tests.support import run_python
+from torch_outboard.inductor import cache_folder
 
 
-def test_importing_pytorch_imports_no_compiler():
-    run_python(
+@pytest.mark.by_turns(2)
+def test_importing_pytorch_imports_no_compiler(tmp_path: Path):
+    """The compiler is told when it is imported, and uses no cache folder that others can write."""
+    tmp_path.chmod(0o777)
+    folder = run_python(
         """
         import sys
         import torch, torch_outboard
@@ -17,8 +27,47 @@ def test_importing_pytorch_imports_no_compiler():
         assert "torch._inductor.compile_fx" not in sys.modules
         assert "torch._dynamo.device_interface" not in sys.modules
         assert "torch_outboard.inductor.kernel" not in sys.modules
-        """
+        import torch._inductor.compile_fx
+        from torch._inductor.runtime.cache_dir_utils import cache_dir
+        print(cache_dir())
+        """,
+        TORCHINDUCTOR_CACHE_DIR=str(tmp_path),
     )
+    assert folder.strip() != str(tmp_path)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_cache_folders(named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """One that others can write to is not used, unless the user says that they may."""
+    import getpass
+
+    at_exit: list[Callable[[], object]] = []
+    monkeypatch.setattr(atexit, "register", lambda f, *args: at_exit.append(lambda: f(*args)))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = tmp_path / (
+        "inductor" if named else f"torchinductor_{getpass.getuser().replace('/', '_')}"
+    )
+
+    def used() -> str:
+        # As it was before, also where another folder was named instead.
+        monkeypatch.delenv(cache_folder.VARIABLE, raising=False)
+        if named:
+            monkeypatch.setenv(cache_folder.VARIABLE, str(folder))
+        cache_folder.avoid_folder_of_others()
+        return os.environ.get(cache_folder.VARIABLE, str(folder))
+
+    assert used() == str(folder)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o777)
+    with pytest.warns(UserWarning, match=f"compiled graphs are not kept.* {folder} can be written"):
+        private = used()
+    assert private != str(folder)
+    assert Path(private).parent == tmp_path
+    assert Path(private).stat().st_mode & 0o777 == 0o700
+    at_exit.pop()()
+    assert not Path(private).exists()
+    monkeypatch.setenv("OUTBOARD_CACHE_SHARED", "1")
+    assert used() == str(folder)
 
 
 def test_the_packages_own_python_is_not_traced():
@@ -35,10 +84,7 @@ def test_the_compiler_knows_the_device():
     from torch._inductor.codegen import common
 
     name = torch_outboard.device_name()
-    interface = get_interface_for_device(name)
-    assert interface.is_available()
-    assert interface.Worker.get_device_properties(0).multi_processor_count >= 1
-    assert common.get_scheduling_for_device(name) is not None
+    assert get_interface_for_device(name).Worker.get_device_properties(0).multi_processor_count >= 1
     assert "DeviceGuard(0)" in common.get_device_op_overrides(name).device_guard(0)
 
 

@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
-from tests.inductor.support import checked_code
+from tests.inductor.support import checked_code, skip_without_kernels
+from tests.line_process import ROOT
+from tests.support import run_python
 from torch_outboard import _C
 from torch_outboard.inductor import target
 
 
-@pytest.fixture
-def refuses(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[int]]:
-    """Numbers of lanes that the compiler is said to refuse."""
-    refused: set[int] = set()
-    runs = target._runs
-    monkeypatch.setattr(target, "_runs", lambda d, n: n not in refused and runs(d, n))
-    target.target_of.cache_clear()
-    yield refused
-    monkeypatch.undo()
-    target.target_of.cache_clear()
-
-
-def test_the_compiler_takes_the_vectors(device: torch.device, refuses: set[int]):
-    if not _C.runs_code(0):
-        pytest.skip("the device has no compiler for kernels")
-    lanes = target.target_of(torch.device(device.type, 0)).lanes
-    assert lanes == 1 or target._runs(device, lanes)
-    assert not target._runs(device, 5)  # OpenCL C has no such vectors
-
-
-@pytest.mark.parametrize("lanes", [8, 4])
-def test_kernels_with_fewer_lanes(device: torch.device, refuses: set[int], lanes: int):
+def test_kernels_with_fewer_lanes(device: torch.device, monkeypatch: pytest.MonkeyPatch):
     """As on a processor whose compiler refuses vectors beyond its registers."""
 
     def function(x, i, mask):
@@ -42,11 +23,59 @@ def test_kernels_with_fewer_lanes(device: torch.device, refuses: set[int], lanes
         whole = (i * 3 // 2).to(torch.uint8)
         return z, z.sum(0), z.argmax(-1), x.var(-1), i.cumsum(-1), whole, x[i]
 
-    refuses.update(n for n in (16, 8, 4) if n > lanes)
-    x = torch.randn(37, 41)
-    arguments = x, torch.randint(0, 37, (37, 41)), x > 0.3
-    code = checked_code(function, *arguments, device=device)
-    if _C.device_properties(0).kind != "cpu":
-        return
-    assert f"ob_load_float{lanes}(" in code
-    assert "float16(" not in code
+    skip_without_kernels()
+    runs = target._runs
+    assert not runs(device, 5)  # OpenCL C has no such vectors
+    monkeypatch.setattr(target, "_runs", lambda d, lanes: lanes <= 4 and runs(d, lanes))
+    target.target_of.cache_clear()
+    try:
+        x = torch.randn(37, 41)
+        arguments = x, torch.randint(0, 37, (37, 41)), x > 0.3
+        code = checked_code(function, *arguments, device=device)
+    finally:
+        target.target_of.cache_clear()
+    if _C.device_properties(0).kind == "cpu":
+        assert "ob_load_float4(" in code
+        assert "float8(" not in code
+
+
+# Kernels in the forms of GPUs.
+REDUCTIONS = """
+import sys
+import torch
+import torch.nn.functional as F
+import torch_outboard
+from tests.device_kernels import gpu_driver
+
+gpu_driver.use(lanes=int(sys.argv[1]))
+
+
+def function(x, w):
+    flags = x > 0.5
+    return (
+        (x * w).relu().sum(), x.softmax(1), F.layer_norm(x, (301,)), x.var(0), x.argmax(1),
+        x.amin(0), flags.any(1), flags.sum(0), (x.mean(1, keepdim=True) + x).half(),
+        x[:, :40].softmax(1), x[:, :40].var(1), x[:, 60:100].argmax(1),  # by smaller groups
+    )
+
+
+torch.manual_seed(0)
+x, w = torch.randn(37, 301), torch.randn(301)
+actual = torch.compile(function)(x.to("ocl"), w.to("ocl"))
+for place, (got, want) in enumerate(zip(actual, function(x, w))):
+    torch.testing.assert_close(got.cpu(), want, rtol=1e-4, atol=1e-4, msg=lambda m: f"{place}: {m}")
+print(len(gpu_driver.sources) > 0)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lanes", [96, 256])
+def test_reductions_by_work_groups_of_several_sizes(device, tmp_path: Path, lanes: int):
+    if device.type != "ocl":
+        pytest.skip("the driver of GPUs' forms wraps the driver 'ocl'")
+    printed = run_python(
+        REDUCTIONS, str(lanes), timeout=300, OUTBOARD_DRIVER="ocl", OUTBOARD_WAY="device",
+        TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "inductor"),
+        OUTBOARD_CACHE_DIR=str(tmp_path / "programs"), PYTHONPATH=str(ROOT),
+    )  # fmt: skip
+    assert printed.strip() == "True"

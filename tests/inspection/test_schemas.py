@@ -45,12 +45,6 @@ def test_the_list_of_changes_is_right_for_the_installed_version():
         assert there == ([installed[name]] if name in installed else []), name
 
 
-def test_the_list_of_changes_is_of_the_supported_versions():
-    first, last, _ = schemas.read_changes(schemas.CHANGES.read_text())
-    text = (ROOT / "csrc" / "torch_version.h").read_text()
-    assert re.findall(r"OUTBOARD_TORCH_\w+_MINOR (\d+)", text) == [str(first), str(last)]
-
-
 def test_changes_are_read_as_they_were_written():
     versions = {
         11: {"aten::a": "aten::a(int x) -> int", "aten::b": "aten::b() -> ()"},
@@ -74,19 +68,15 @@ def test_a_saved_file_is_this_version(tmp_path, capsys):
     assert "0 would never be called" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
+def test_what_is_no_source_of_schemas_is_a_sentence(capsys):
+    for source, words in (
         ("2.9", "are known, and 2.9 was asked for"),
-        ("3.1.0", "are known, and 3.1.0 was asked for"),
         ("no_such_file", "there is no version and no file 'no_such_file'"),
         (str(ROOT / "setup.py"), "holds no schemas; write it with `schemas --save`"),
         (str(ROOT / "tests"), "is no folder of PyTorch"),
-    ],
-)
-def test_what_is_no_source_of_schemas_is_a_sentence(source, words, capsys):
-    with pytest.raises(schemas.UnknownVersion, match=re.escape(words)):
-        schemas.schemas_of(source)
+    ):
+        with pytest.raises(schemas.UnknownVersion, match=re.escape(words)):
+            schemas.schemas_of(source)
     assert main(["schemas", "--against", source]) == 1
     assert words in capsys.readouterr().err
 
@@ -134,28 +124,25 @@ def test_what_that_means_for_a_kernel(form, verdicts):
     assert [d.name for d in found if d.change == "added"] == ["aten::new"]
 
 
-def test_operators_of_extensions_are_not_compared():
-    kernels = [Registered("mylib::f", "extension", "boxed")]
-    assert drift(kernels, {"mylib::f": "mylib::f() -> int"}, {"prim::a": "prim::a() -> int"}) == []
-
-
 def test_what_is_registered():
     found = {(kernel.name, kernel.form) for kernel in registered()}
-    assert {
+    assert found >= {
         ("aten::mul.Tensor", "typed"),
         ("aten::gather", "router"),
         ("aten::gather", "table"),
-    } <= found
-
-
-def test_the_kit_fits_every_supported_version(capsys):
-    first, last, _ = schemas.read_changes(schemas.CHANGES.read_text())
-    for minor in range(first, last + 1):
-        assert main(["schemas", "--against", f"2.{minor}"]) == 0, capsys.readouterr().out
-
-
-def test_kernels_of_an_operator_that_nobody_has_defined():
+    }
+    # Operators of extensions are not compared, and one without a definition is no obstacle.
+    kernels = [Registered("mylib::f", "extension", "boxed")]
+    assert drift(kernels, {"mylib::f": "mylib::f() -> int"}, {"prim::a": "prim::a() -> int"}) == []
     with torch.library._scoped_library("nowhere_tests", "IMPL") as library:
         library.impl("nothing", lambda x: x, "PrivateUse1")
         assert "nowhere_tests::nothing" in dispatcher.names_without_schema()
         assert registered()
+
+
+def test_the_kit_fits_every_supported_version(capsys):
+    first, last, _ = schemas.read_changes(schemas.CHANGES.read_text())
+    text = (ROOT / "csrc" / "torch_version.h").read_text()
+    assert re.findall(r"OUTBOARD_TORCH_\w+_MINOR (\d+)", text) == [str(first), str(last)]
+    for minor in range(first, last + 1):
+        assert main(["schemas", "--against", f"2.{minor}"]) == 0, capsys.readouterr().out

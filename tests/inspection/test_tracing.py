@@ -10,15 +10,20 @@ import torch
 import torch_outboard
 from torch_outboard import fallback
 
-pytestmark = pytest.mark.separate
 
-
+@pytest.mark.separate
 def test_parts_stand_in_what_they_are_parts_of(device, shares_memory):
     x = torch.ones(3, 4).to(device)
     w = torch.ones(2, 4).to(device).requires_grad_()
-    with torch_outboard.trace() as trace, fallback.policy(copied="allow"):
+    with (
+        torch_outboard.trace() as trace,
+        fallback.policy(copied="allow"),
+        torch.profiler.record_function("mine"),
+    ):
         torch.nn.functional.linear(x, w)
-    (linear,) = trace.calls
+    (mine,) = trace.calls  # a range of the program
+    assert (mine.name, mine.keys) == ("mine", ())
+    (linear,) = mine.parts
     assert linear.name == "aten::linear"
     assert linear.keys == ("AutogradPrivateUse1",)
     assert linear.way is None
@@ -38,18 +43,14 @@ def test_keys_of_modes_come_first(device):
         with torch.autocast(device.type, dtype=torch.bfloat16):
             torch.mm(x, x)
         torch.func.vmap(torch.sin)(x)
+        torch.empty(2, device=device)
+    made = next(call for call in trace.walk() if call.name == "aten::empty.memory_format")
+    assert made.keys[-2:] == ("BackendSelect", "PrivateUse1")
+    assert made.device == str(device)
     assert trace.calls[0].keys == ("AutocastPrivateUse1", "AutogradPrivateUse1", "PrivateUse1")
     sines = [call for call in trace.walk() if call.name == "aten::sin"]
     assert sines[0].keys[0] == "FuncTorchDynamicLayerFrontMode"
     assert sines[-1].keys[-1] == "PrivateUse1"
-
-
-def test_factories_reach_the_device(device):
-    with torch_outboard.trace() as trace:
-        torch.empty(2, device=device)
-    call = next(call for call in trace.walk() if call.name == "aten::empty.memory_format")
-    assert call.keys[-2:] == ("BackendSelect", "PrivateUse1")
-    assert call.device == str(device)
 
 
 def test_backward_passes_are_seen_on_whatever_thread(device):
@@ -87,19 +88,6 @@ def test_a_call_that_raises_is_marked(device):
     assert first.raised
     assert not second.raised
     assert "aten::mm (raised)" in str(trace)
-
-
-def test_ranges_of_the_program_are_there(device):
-    x = torch.ones(2).to(device)
-    with (
-        torch_outboard.trace() as trace,
-        fallback.policy(copied="allow"),
-        torch.profiler.record_function("mine"),
-    ):
-        torch.neg(x)
-    mine = next(call for call in trace.walk() if call.name == "mine")
-    assert mine.keys == ()
-    assert "aten::neg" in [call.name for call in mine.walk()]
 
 
 def test_traces_do_not_nest():

@@ -43,10 +43,6 @@ def speech(run: Run) -> dict[str, torch.Tensor]:
     return {"input_features": run.draw(2, 8, 32), "labels": words(run, 2, 6)}
 
 
-def pictures(run: Run) -> dict[str, torch.Tensor]:
-    return {"pixel_values": run.draw(2, 3, 16, 16), "labels": run.integers(0, 5, (2,))}
-
-
 # Model and configuration of transformers, with what makes it small, and a batch.
 # Where a model has a choice, its activation is one that CPU computes without oneDNN.
 MODELS: dict[str, tuple[str, str, dict[str, Any], Callable[[Run], dict[str, torch.Tensor]]]] = {
@@ -94,20 +90,6 @@ MODELS: dict[str, tuple[str, str, dict[str, Any], Callable[[Run], dict[str, torc
         "LlamaConfig",
         {**SIZES, "intermediate_size": 24, "num_key_value_heads": 2},
         masked,
-    ),
-    "BERT": (
-        "BertForMaskedLM",
-        "BertConfig",
-        {**SIZES, "intermediate_size": 32, "hidden_dropout_prob": 0.0}
-        | {"attention_probs_dropout_prob": 0.0, "hidden_act": "silu"},
-        masked,
-    ),
-    "ViT": (
-        "ViTForImageClassification",
-        "ViTConfig",
-        {**SIZES, "intermediate_size": 32, "image_size": 16, "patch_size": 4, "num_labels": 5}
-        | {"hidden_act": "silu"},
-        pictures,
     ),
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""accelerate: the device by the integration, a training loop, mixed precision, `device_map`."""
+"""accelerate, and diffusers, which asks it: a training loop, mixed precision, `device_map`."""
 
 from __future__ import annotations
 
@@ -98,3 +98,26 @@ except ValueError as error:
         device.type,
     )
     assert "fp16 mixed precision requires a device in" in out
+
+
+PIPELINE = """
+import diffusers
+unet = diffusers.UNet2DModel(
+    sample_size=8, block_out_channels=(8, 16), layers_per_block=1, norm_num_groups=4,
+    down_block_types=("DownBlock2D", "DownBlock2D"), up_block_types=("UpBlock2D", "UpBlock2D"),
+)
+diffusers.DDPMPipeline(unet, diffusers.DDIMScheduler(num_train_timesteps=50)).save_pretrained("p")
+place = "cpu" if where == "cpu" else settings[0]
+pipe = diffusers.DDPMPipeline.from_pretrained("p", device_map=place)
+pipe.set_progress_bar_config(disable=True)
+generator = torch.Generator().manual_seed(1)
+image = pipe(generator=generator, num_inference_steps=2, output_type="np").images[0]
+shown = pipe.unet.device.type, image.tolist()
+"""
+
+
+@pytest.mark.parametrize("place", ["name", "balanced"])
+def test_device_map_of_diffusers(device, tmp_path, place):
+    pytest.importorskip("diffusers")
+    name = device.type if place == "name" else place
+    same_losses(PIPELINE, device, "accelerate", tmp_path, name)

@@ -185,3 +185,30 @@ shown = [get_device(name).type for name in ("cpu", "auto", where)]
 """
     name = device.type
     assert shown(program, name, "stable_baselines3", tmp_path) == ["cpu", name, name]
+
+
+LOADERS = """
+import torch_geometric
+from torch_geometric.loader import DataLoader, PrefetchLoader
+place = torch_geometric.device("auto" if where != "cpu" else "cpu")
+graphs = [
+    torch_geometric.data.Data(x=torch.randn(n, 8), edge_index=torch.randint(0, n, (2, 3 * n)))
+    for n in (5, 7, 4, 6)
+]
+layer = torch_geometric.nn.GCNConv(8, 3).to(place)
+losses = []
+loader = DataLoader(graphs, batch_size=2, pin_memory=where != "cpu")
+for batch in PrefetchLoader(loader, None if where != "cpu" else "cpu"):
+    assert batch.x.device.type == where, batch.x.device
+    loss = layer(batch.x, batch.edge_index).square().mean()
+    loss.backward()
+    losses += [loss.item(), layer.lin.weight.grad.abs().sum().item()]
+for batch in loader:
+    losses.append(batch.to(place, non_blocking=True).x.sum().item())
+shown = place.type, losses
+"""
+
+
+def test_loaders_of_torch_geometric(device, tmp_path):
+    pytest.importorskip("torch_geometric.loader")
+    same_losses(LOADERS, device, "torch_geometric", tmp_path)

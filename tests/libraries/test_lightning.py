@@ -1,4 +1,4 @@
-"""Lightning: the accelerator by name, devices, mixed precision, checkpoints."""
+"""Lightning: the accelerator by name, devices, mixed precision."""
 
 from __future__ import annotations
 
@@ -42,13 +42,14 @@ class Module(lightning.LightningModule):
         return torch.optim.AdamW(self.parameters(), lr=1e-2)
 
 
-def trained(chosen: dict[str, object], **more: object) -> Module:
+def trained(**settings: object) -> tuple[Module, object]:
     torch.manual_seed(0)
     module = Module()
     data = torch.utils.data.TensorDataset(torch.randn(80, 8), torch.randint(0, 3, (80,)))
     loader = torch.utils.data.DataLoader(data, batch_size=4)
-    lightning.Trainer(**chosen, **QUIET, **more, max_epochs=1).fit(module, loader)
-    return module
+    trainer = lightning.Trainer(**settings, **QUIET, max_epochs=1)
+    trainer.fit(module, loader)
+    return module, trainer
 
 
 @pytest.fixture(autouse=True)
@@ -59,11 +60,10 @@ def enabled(device):
     assert device.type not in lightning.pytorch.accelerators.AcceleratorRegistry
 
 
-@pytest.mark.parametrize("devices", [1, [0]])
-@pytest.mark.parametrize("name", ["name", "auto"])
+@pytest.mark.parametrize(("name", "devices"), [("name", 1), ("auto", [0])])
 def test_by_name(device, name, devices):
-    theirs = trained({"accelerator": "cpu"})
-    ours = trained({"accelerator": device.type if name == "name" else name, "devices": devices})
+    theirs, _ = trained(accelerator="cpu")
+    ours, _ = trained(accelerator=device.type if name == "name" else name, devices=devices)
     assert {place for place, _ in ours.seen} == {device.type}
     torch.testing.assert_close(ours.losses, theirs.losses, rtol=1e-4, atol=1e-4)
 
@@ -74,17 +74,9 @@ sys.path.append(sys.argv[1])
 import torch
 from torch_outboard.integrations import enable
 enable("lightning")
-import lightning
-from tests.libraries.test_lightning import QUIET, Module
+from tests.libraries.test_lightning import trained
 
-torch.manual_seed(0)
-module = Module()
-data = torch.utils.data.TensorDataset(torch.randn(80, 8), torch.randint(0, 3, (80,)))
-loader = torch.utils.data.DataLoader(data, batch_size=4)
-trainer = lightning.Trainer(
-    accelerator=sys.argv[2], devices=2, strategy="ddp", **QUIET, max_epochs=1
-)
-trainer.fit(module, loader)
+module, trainer = trained(accelerator=sys.argv[2], devices=2, strategy="ddp")
 assert {place for place, _ in module.seen} == {sys.argv[2]}
 assert module.device.index in (trainer.local_rank, None)
 if trainer.global_rank == 0:
@@ -109,26 +101,24 @@ def test_two_devices(device, tmp_path):
 
 def test_missing_devices(device):
     with pytest.raises(ValueError, match="there is no device 99 among"):
-        trained({"accelerator": device.type, "devices": [99]})
+        trained(accelerator=device.type, devices=[99])
 
 
 @pytest.mark.parametrize(
     ("precision", "dtype"),
     [
-        ("bf16-mixed", torch.bfloat16),
         ("16-mixed", torch.float16),
         ("bf16-true", torch.bfloat16),
-        ("64-true", torch.float64),
     ],
 )
 def test_precision(device, precision, dtype):
-    ours = trained({"accelerator": device.type, "devices": 1, "precision": precision})
+    ours, _ = trained(accelerator=device.type, devices=1, precision=precision)
     assert set(ours.seen) == {(device.type, dtype)}
-    exact = trained({"accelerator": "cpu"}).losses
-    torch.testing.assert_close(ours.losses, exact, rtol=5e-2, atol=5e-2)
+    exact, _ = trained(accelerator="cpu")
+    torch.testing.assert_close(ours.losses, exact.losses, rtol=5e-2, atol=5e-2)
 
 
-@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "16-mixed"])
+@pytest.mark.parametrize("precision", ["32-true", "16-mixed"])
 def test_fabric(device, precision):
     losses = {}
     for place in ("cpu", device.type):
@@ -150,24 +140,3 @@ def test_fabric(device, precision):
             losses[place].append(loss.item())
     closeness = 1e-4 if precision == "32-true" else 5e-2
     torch.testing.assert_close(losses[device.type], losses["cpu"], rtol=closeness, atol=closeness)
-
-
-def test_checkpoints(device, tmp_path):
-    chosen = {"accelerator": device.type, "devices": 1}
-    torch.manual_seed(0)
-    module = Module()
-    data = torch.utils.data.TensorDataset(torch.randn(8, 8), torch.randint(0, 3, (8,)))
-    trainer = lightning.Trainer(**chosen, **QUIET, max_epochs=1)
-    trainer.fit(module, torch.utils.data.DataLoader(data, batch_size=4))
-    trainer.save_checkpoint(tmp_path / "module.ckpt")
-    again = Module.load_from_checkpoint(tmp_path / "module.ckpt", map_location="cpu")
-    for ours, theirs in zip(again.parameters(), module.parameters(), strict=True):
-        torch.testing.assert_close(ours, theirs.cpu(), rtol=0, atol=0)
-    resumed = Module()
-    lightning.Trainer(**chosen, **QUIET, max_epochs=2).fit(
-        resumed,
-        torch.utils.data.DataLoader(data, batch_size=4),
-        ckpt_path=tmp_path / "module.ckpt",
-        weights_only=False,
-    )
-    assert len(resumed.losses) == 2

@@ -70,13 +70,6 @@ def test_parameters(device: torch.device, parameters: dict[str, Any]) -> None:
     assert [made[each] for each in PASSES] == [1, 1, 1]
 
 
-def test_float64_without_batch_and_integers(device: torch.device) -> None:
-    given = [numbers(*s, dtype=torch.float64) for s in ((3, 8, 8), (2, 3, 3, 3))]
-    assert same(device, functional.conv2d, *given)["forward"] == 1
-    given = [numbers(*s, dtype=torch.int64) for s in ((1, 2, 6), (3, 2, 2))]
-    assert same(device, functional.conv1d, *given)["forward"] == 1
-
-
 def test_layouts(device: torch.device) -> None:
     x = numbers(2, 4, 6, 5).to(memory_format=torch.channels_last)
     weight = numbers(3, 4, 3, 3).to(memory_format=torch.channels_last)
@@ -115,24 +108,3 @@ def test_mistakes_never_reach_the_library(device: torch.device) -> None:
     assert made["queries"] == 0
     empty = same(device, functional.conv2d, numbers(0, 2, 5, 5), numbers(2, 2, 3, 3))
     assert empty["queries"] == 0
-
-
-def test_report_says_device(device: torch.device) -> None:
-    x, weight = numbers(1, 2, 5, 5).to(device), numbers(2, 2, 3, 3).to(device)
-    x.requires_grad_()
-    weight.requires_grad_()
-    with fallback.report() as report:
-        gradient = torch.ones(1, 2, 3, 3).to(device)
-        functional.conv2d(x, weight).backward(gradient)
-    ways = {row.op: row.way for row in report.rows}
-    assert ways["aten::convolution"] == "device"
-    assert ways["aten::convolution_backward"] == "device"
-
-
-def test_double_backward(device: torch.device) -> None:
-    leaves = [
-        numbers(*s).to(device, torch.float64).requires_grad_() for s in ((1, 2, 4), (2, 2, 2))
-    ]
-    with calls() as made, fallback.policy(copied="allow"):
-        assert torch.autograd.gradgradcheck(functional.conv1d, leaves, fast_mode=True)
-    assert made["forward"] > 1

@@ -61,23 +61,6 @@ struct Work {
   std::array<char*, 5> memory{};  // where the host finds the elements
 };
 
-struct Bfloat16 {
-  uint16_t bits;
-  Bfloat16() = default;
-  explicit Bfloat16(double value) {
-    const auto narrow = static_cast<float>(value);
-    uint32_t wide;
-    std::memcpy(&wide, &narrow, 4);
-    bits = static_cast<uint16_t>((wide + 0x7fff + ((wide >> 16) & 1)) >> 16);
-  }
-  explicit operator double() const {
-    const uint32_t wide = uint32_t{bits} << 16;
-    float narrow;
-    std::memcpy(&narrow, &wide, 4);
-    return narrow;
-  }
-};
-
 template <class T>
 struct SumOf {
   using type = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
@@ -213,36 +196,27 @@ template <class T>
 void compute_on(Work& work) {
   if (work.is_product) {
     multiply<T>(work);
-  } else if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, Bfloat16>) {
+  } else if constexpr (std::is_arithmetic_v<T>) {
     convolve<T>(work);
   }
 }
 
 bool has_dtype(uint32_t dtype, bool product) {
-  uint32_t known = OB_DTYPE_BFLOAT16 | OB_DTYPE_FLOAT32 | OB_DTYPE_FLOAT64 | OB_DTYPE_INT32 |
-                   OB_DTYPE_INT64 | OB_DTYPE_UINT8;
-  if (product) known |= OB_DTYPE_COMPLEX64 | OB_DTYPE_COMPLEX128;
+  uint32_t known = OB_DTYPE_FLOAT32 | OB_DTYPE_FLOAT64 | OB_DTYPE_INT64;
+  if (product) known |= OB_DTYPE_COMPLEX64;
   return (dtype & known) != 0;
 }
 
 void compute(Work& work) {
   switch (work.tensors[0].dtype) {
-    case OB_DTYPE_BFLOAT16:
-      return compute_on<Bfloat16>(work);
     case OB_DTYPE_FLOAT32:
       return compute_on<float>(work);
     case OB_DTYPE_FLOAT64:
       return compute_on<double>(work);
-    case OB_DTYPE_INT32:
-      return compute_on<int32_t>(work);
     case OB_DTYPE_INT64:
       return compute_on<int64_t>(work);
-    case OB_DTYPE_UINT8:
-      return compute_on<uint8_t>(work);
     case OB_DTYPE_COMPLEX64:
       return compute_on<std::complex<float>>(work);
-    case OB_DTYPE_COMPLEX128:
-      return compute_on<std::complex<double>>(work);
     default:
       std::abort();
   }
@@ -253,19 +227,7 @@ uint64_t bytes_of(const ob_tensor& tensor) {
   for (uint32_t d = 0; d < tensor.dimensions; ++d) {
     elements += (tensor.sizes[d] - 1) * tensor.strides[d];
   }
-  switch (tensor.dtype) {
-    case OB_DTYPE_UINT8:
-      return elements;
-    case OB_DTYPE_BFLOAT16:
-      return elements * 2;
-    case OB_DTYPE_FLOAT32:
-    case OB_DTYPE_INT32:
-      return elements * 4;
-    case OB_DTYPE_COMPLEX128:
-      return elements * 16;
-    default:
-      return elements * 8;
-  }
+  return elements * (tensor.dtype == OB_DTYPE_FLOAT32 ? 4 : 8);
 }
 
 bool shares_memory() {
@@ -379,13 +341,6 @@ ob_status convolution(void*, ob_queue queue, const ob_convolution* d) {
   return run(queue, work, kWritten[d->pass]);
 }
 
-// The library knows a dtype that kernels of the driver may not know.
-ob_status device_properties(void*, int32_t device, ob_device_properties* properties) {
-  const ob_status status = base->device_properties(base->context, device, properties);
-  if (status == OB_OK) properties->dtypes |= OB_DTYPE_BFLOAT16;
-  return status;
-}
-
 const char* last_error(void*) {
   const char* words = std::exchange(message, nullptr);
   return words != nullptr ? words : base->last_error(base->context);
@@ -403,7 +358,6 @@ __attribute__((visibility("default"))) const ob_driver* ob_driver_table(void) {
     base = reinterpret_cast<ob_driver_entry_point>(dlsym(library, OB_DRIVER_ENTRY_POINT))();
     table = *base;
     table.last_error = last_error;
-    table.device_properties = device_properties;
     table.matrix_product = matrix_product;
     table.convolution = convolution;
   }

@@ -135,14 +135,10 @@ def test_outputs(device: torch.device) -> None:
     assert (made["products"], made["in_place"]) == (1, 1)
 
 
-def test_output_that_is_read(device: torch.device) -> None:
-    """It overlaps an operand: not for a library."""
-
-    def overlapping(both: torch.Tensor) -> torch.Tensor:
-        return torch.addmm(both[:, :3], both, both[:, 1:4].t()[:3].t(), out=both[:, :3])
-
+def test_output_that_overlaps_an_operand_is_not_for_a_library(device: torch.device) -> None:
+    both = numbers(4, 4).to(device)
     with calls() as made, fallback.policy(copied="allow"):
-        overlapping(numbers(4, 4).to(device))
+        torch.addmm(both[:, :3], both, both[:, 1:4].t()[:3].t(), out=both[:, :3])
     assert made["products"] == 0
 
 
@@ -154,7 +150,6 @@ def test_conjugated(device: torch.device) -> None:
     same(device, lambda x, y: torch.mm(x.conj().imag, y.imag), *parts)
     x = numbers(5, dtype=torch.complex64)
     assert same(device, lambda x: torch.dot(x.conj(), x), x)["products"] == 0
-    same(device, lambda x: torch.vdot(x, x), x)
 
 
 def test_what_is_not_for_a_library(device: torch.device) -> None:
@@ -168,11 +163,11 @@ def test_what_is_not_for_a_library(device: torch.device) -> None:
     assert made["queries"] == 0
 
 
-@pytest.mark.parametrize("gelu", [True, False])
-def test_activation(device: torch.device, gelu: bool) -> None:
-    activated = partial(torch._addmm_activation, use_gelu=gelu)
-    made = same(device, activated, numbers(3), numbers(4, 5), numbers(5, 3))
-    assert (made["products"], made["activations"], made["biases"]) == (1, 1, 1)
+def test_activation(device: torch.device) -> None:
+    for gelu in (True, False):
+        activated = partial(torch._addmm_activation, use_gelu=gelu)
+        made = same(device, activated, numbers(3), numbers(4, 5), numbers(5, 3))
+        assert (made["products"], made["activations"], made["biases"]) == (1, 1, 1)
 
 
 def test_forms_of_what_is_added(device: torch.device) -> None:
@@ -199,17 +194,6 @@ def test_failure_is_raised(device: torch.device) -> None:
     assert same(device, torch.mm, numbers(4, 4), numbers(4, 4))["products"] == 1
 
 
-def test_report_says_device(device: torch.device) -> None:
-    a = numbers(4, 4).to(device)
-    with fallback.report() as report:
-        torch.mm(a, a)
-        torch.addmm(a, a, a)
-    assert {(row.op, row.way) for row in report.rows} == {
-        ("aten::mm", "device"),
-        ("aten::addmm", "device"),
-    }
-
-
 def test_settings_reach_the_library(device: torch.device) -> None:
     a = numbers(4, 4).to(device)
     torch.use_deterministic_algorithms(True)
@@ -225,24 +209,6 @@ def test_settings_reach_the_library(device: torch.device) -> None:
         torch.set_float32_matmul_precision("highest")
     assert (deterministic["deterministic"], deterministic["reduced"]) == (1, 0)
     assert (reduced["deterministic"], reduced["reduced"]) == (0, 1)
-
-
-def test_autocast(device: torch.device) -> None:
-    a = numbers(4, 4)
-    with torch.autocast("cpu", torch.bfloat16):
-        expected = a @ a
-    with torch.autocast(device.type, torch.bfloat16), calls() as made:
-        result = a.to(device) @ a.to(device)
-    assert result.dtype == torch.bfloat16
-    assert_close(result.cpu(), expected)
-    assert made["products"] == 1
-
-
-def test_double_backward(device: torch.device) -> None:
-    leaves = [numbers(*s).to(device, torch.float64).requires_grad_() for s in ((3, 4), (4, 2))]
-    with calls() as made, fallback.policy(copied="allow"):
-        assert torch.autograd.gradgradcheck(torch.mm, leaves)
-    assert made["products"] > 10
 
 
 def test_work_is_counted(device: torch.device) -> None:
@@ -274,3 +240,22 @@ def test_before_the_kit_and_after_users(device: torch.device) -> None:
     with mm, calls() as made, fallback.policy(copied="allow"):
         assert torch.mm(a.to(device), b.to(device)).tolist() == [[42.0] * 4] * 4
     assert made["products"] == 0
+
+
+def test_graph(device: torch.device, shares_memory: bool) -> None:
+    if not shares_memory:
+        pytest.skip("there the library waits, and cannot be captured")
+    x, result = torch.ones(4, 4, device=device), torch.zeros(4, 4, device=device)
+    with torch.Stream(device):
+        torch.accelerator.synchronize()
+        graph = torch.accelerator.Graph()
+        try:
+            with graph:
+                torch.mm(x, x, out=result)
+        except NotImplementedError:
+            pytest.skip("the driver has no graphs")
+        assert_close(result.cpu(), torch.zeros(4, 4))
+        for value in (2.0, 3.0):
+            x.fill_(value)
+            graph.replay()
+            assert_close(result.cpu(), torch.full((4, 4), 4 * value**2))

@@ -39,5 +39,4 @@ print(seen, torch.equal(result.float(), torch.mm(x, x).float()))
 
 def test_declared_float8_is_offered_to_the_library() -> None:
     printed = run_python(CODE.format(declared="FLOAT8_E4M3FN"), OUTBOARD_DRIVER="host")
-    # The other one goes where it went before.
     assert printed.splitlines()[-1] == "[(['FLOAT8_E4M3FN'], 'FLOAT32')] True"

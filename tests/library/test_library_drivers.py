@@ -37,19 +37,16 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
-# The operator database is swept once by default, and on `ocl` there are products alone.
+slow = pytest.mark.slow
 CASES = [
-    ("shared", "product convolution network"),
-    ("shared", "opinfo"),
-    ("separate", "product convolution network"),
+    ("shared", "product convolution"),
     ("ocl", "product"),
-    pytest.param("ocl", "convolution network", marks=pytest.mark.slow),
-    pytest.param("separate", "opinfo", marks=pytest.mark.slow),
-    pytest.param("ocl", "opinfo", marks=pytest.mark.slow),
+    pytest.param("separate", "product convolution", marks=slow),
+    pytest.param("ocl", "convolution", marks=slow),
 ]
 
 
-@pytest.mark.by_turns(4)
+@pytest.mark.by_turns(2)
 @pytest.mark.parametrize(("kind", "checks"), CASES)
 def test_library(driver: Path, kind: str, checks: str) -> None:
     base, settings = DEVICES[kind]

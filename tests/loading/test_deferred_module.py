@@ -7,36 +7,31 @@ import pytest
 from tests.support import in_threads, run_python
 from torch_outboard.loading.deferred_module import DeferredModule
 
-STATE = """
-import sys
-import torch
-import torch_outboard
-
-deferred = "torch_outboard.device.device_module"
-module = getattr(torch, torch_outboard.device_name())
-assert deferred not in sys.modules
-assert not hasattr(module, "__path__")
-assert deferred not in sys.modules
-assert module.device_count() > 0
-assert deferred in sys.modules
-assert type(module) is type(sys)
-"""
+STATE = "read below"
 
 
 def test_import_torch_leaves_the_device_module_out() -> None:
-    run_python(STATE, fresh=True)
-
-
-def test_modules_below_it_can_be_imported() -> None:
     run_python(
         """
-        import torch, torch_outboard
+        import sys
+        import torch
+        import torch_outboard
+
+        deferred = "torch_outboard.device.device_module"
         name = torch_outboard.device_name()
+        module = getattr(torch, name)
+        assert deferred not in sys.modules
+        assert not hasattr(module, "__path__")
+        assert deferred not in sys.modules
+        assert module.device_count() > 0
+        assert deferred in sys.modules
+        assert type(module) is type(sys)
+        # Modules below it can be imported.
         scope = {}
         exec(f"from torch.{name}.memory import memory_allocated as found", scope)
         exec(f"import torch.{name}.random as module", scope)
-        assert scope["found"] is getattr(torch, name).memory_allocated
-        assert scope["module"] is getattr(torch, name).random
+        assert scope["found"] is module.memory_allocated
+        assert scope["module"] is module.random
         """,
         fresh=True,
     )

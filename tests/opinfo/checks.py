@@ -11,10 +11,9 @@ import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -31,6 +30,9 @@ from tests.opinfo.comparison import (
 from tests.opinfo.order_statistics import judge, ties_of
 from tests.opinfo.outputs import OUTS, gaps_of, strided_out
 from tests.opinfo.transplant import Transplant
+
+if TYPE_CHECKING:  # it imports Dynamo
+    from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
 CPU = torch.device("cpu")
 # In which results are computed that judge roundings.
@@ -144,17 +146,22 @@ def prepare(
     return Call(first, args, kwargs, move.tensors, device)
 
 
+def in_float64(sample: SampleInput, requires_grad: bool = False) -> Call:
+    move = Transplant(CPU, requires_grad, dtypes=EXACT)
+    first, args, kwargs = move((sample.input, tuple(sample.args), dict(sample.kwargs)))
+    return Call(first, args, kwargs, move.tensors, CPU)
+
+
 def exactly(op: OpInfo, sample: SampleInput) -> Callable[[], Any]:
     """The call on CPU in float64; None if it raises."""
 
     def compute() -> Any:
-        move = Transplant(CPU, dtypes=EXACT)
-        first, args, kwargs = move((sample.input, tuple(sample.args), dict(sample.kwargs)))
+        call = in_float64(sample)
         # Integers become floating-point numbers of the default dtype in many operators.
         default = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)
         try:
-            return attempt(lambda: op.op(first, *args, **kwargs)).value
+            return attempt(lambda: call.of(op.op)).value
         finally:
             torch.set_default_dtype(default)
 
@@ -251,19 +258,11 @@ def nature(op: OpInfo, sample: SampleInput, backward: bool = False) -> Nature:
     recorder = Recorder()
     with warnings.catch_warnings(), contextlib.suppress(Exception), recorder:
         warnings.simplefilter("ignore")
+        value = call.of(op.op)
         if backward:
-            value = call.of(op.op)
-            if sample.output_process_fn_grad is not None:
-                value = sample.output_process_fn_grad(value)
-            outputs = differentiable(value)
-            torch.autograd.grad(
-                outputs,
-                [t for t in call.tensors if t.requires_grad],
-                [torch.ones_like(t) for t in outputs],
-                allow_unused=True,
-            )
-        else:
-            call.of(op.op)
+            outputs, inputs = ends(sample, call, value)
+            ones = [torch.ones_like(t) for t in outputs]
+            torch.autograd.grad(outputs, inputs, ones, allow_unused=True)
     if op.name in UNDEFINED_VALUES:
         return Nature("undefined", recorder.sums)
     return Nature("random" if recorder.draws else "equal", recorder.sums)
@@ -301,53 +300,73 @@ def check_entry(
     return result
 
 
+@dataclass
+class Pair:
+    """A call that CPU and the device returned from."""
+
+    on_cpu: Call
+    expected: Any
+    on_device: Call
+    actual: Any
+    known: Nature
+
+
+def run_both(
+    op: OpInfo,
+    sample: SampleInput,
+    number: int,
+    device: torch.device,
+    result: EntryResult,
+    check: str,
+    function: Callable[..., Any],
+) -> Pair | None:
+    """Calls a function of the entry on CPU and on the device; None if one of them raises."""
+    on_cpu = prepare(op, sample, CPU)
+    expected = attempt(lambda: on_cpu.of(function))
+    result.samples += check == "forward" and expected.error is None
+    try:
+        on_device = prepare(op, sample, device)
+    except Exception as error:
+        result.add(check, number, f"moving the arguments: {first_line(error)}")
+        return None
+    actual = attempt(lambda: on_device.of(function))
+    pair = Pair(on_cpu, expected.value, on_device, actual.value, nature(op, sample))
+    if expected.error is None and actual.error is None:
+        return pair
+    result.add(check, number, error_difference(expected, actual))
+    if expected.error is not None and actual.error is not None:
+        compare_arguments(pair, device, number, result)
+    return None
+
+
 def check_forward(
     op: OpInfo, sample: SampleInput, number: int, device: torch.device, result: EntryResult
 ) -> None:
     """Values, dtype, strides, aliasing, and what happened to the arguments."""
-    on_cpu = prepare(op, sample, CPU)
-    expected = attempt(lambda: on_cpu.of(op.op))
-    result.samples += expected.error is None
-    try:
-        on_device = prepare(op, sample, device)
-    except Exception as error:
-        result.add("forward", number, f"moving the arguments: {first_line(error)}")
-        return
-    actual = attempt(lambda: on_device.of(op.op))
-    known = nature(op, sample)
-    if expected.error is not None or actual.error is not None:
-        result.add("forward", number, error_difference(expected, actual))
-        if expected.error is not None and actual.error is not None:
-            compare_arguments(on_cpu, on_device, device, number, known, result)
+    pair = run_both(op, sample, number, device, result, "forward", op.op)
+    if pair is None:
         return
     difference = tree_difference(
-        expected.value,
-        actual.value,
+        pair.expected,
+        pair.actual,
         device,
         exactly(op, sample),
-        values=known.values,
-        sums=known.sums,
+        values=pair.known.values,
+        sums=pair.known.sums,
         again=judge(ties_of(op, sample)),
     )
     result.add("forward", number, difference)
-    want = aliasing(expected.value, on_cpu.tensors)
-    got = aliasing(actual.value, on_device.tensors)
+    want = aliasing(pair.expected, pair.on_cpu.tensors)
+    got = aliasing(pair.actual, pair.on_device.tensors)
     same = want == got
     result.add("aliasing", number, None if same else f"relations are {got} and not {want}")
-    compare_arguments(on_cpu, on_device, device, number, known, result)
+    compare_arguments(pair, device, number, result)
 
 
-def compare_arguments(
-    on_cpu: Call,
-    on_device: Call,
-    device: torch.device,
-    number: int,
-    known: Nature,
-    result: EntryResult,
-) -> None:
-    pairs = zip(on_cpu.tensors, on_device.tensors, strict=True)
-    for position, (want, got) in enumerate(pairs):
-        difference = tensor_difference(want, got, device, values=known.values)
+def compare_arguments(pair: Pair, device: torch.device, number: int, result: EntryResult) -> None:
+    tensors = zip(pair.on_cpu.tensors, pair.on_device.tensors, strict=True)
+    for position, (want, got) in enumerate(tensors):
+        difference = tensor_difference(want, got, device, values=pair.known.values)
         result.add("mutation", number, difference and f"argument {position}: {difference}")
 
 
@@ -357,28 +376,18 @@ def check_inplace(
     variant = op.get_inplace()
     if variant is None or not isinstance(sample.input, torch.Tensor) or sample.broadcasts_input:
         return
-    on_cpu = prepare(op, sample, CPU)
-    expected = attempt(lambda: on_cpu.of(variant))
-    try:
-        on_device = prepare(op, sample, device)
-    except Exception:
-        return  # the forward check reports it
-    actual = attempt(lambda: on_device.of(variant))
-    known = nature(op, sample)
-    if expected.error is not None or actual.error is not None:
-        result.add("inplace", number, error_difference(expected, actual))
-        if expected.error is not None and actual.error is not None:
-            compare_arguments(on_cpu, on_device, device, number, known, result)
+    pair = run_both(op, sample, number, device, result, "inplace", variant)
+    if pair is None:
         return
     exact = exactly(op, sample)
-    options: dict[str, Any] = {"values": known.values, "sums": known.sums}
-    difference = tree_difference(expected.value, actual.value, device, exact, **options)
-    if (expected.value is on_cpu.input) != (actual.value is on_device.input):
+    options: dict[str, Any] = {"values": pair.known.values, "sums": pair.known.sums}
+    difference = tree_difference(pair.expected, pair.actual, device, exact, **options)
+    if (pair.expected is pair.on_cpu.input) != (pair.actual is pair.on_device.input):
         difference = "does not return the tensor that it changes"
     result.add("inplace", number, difference)
-    pairs = zip(on_cpu.tensors, on_device.tensors, strict=True)
-    for position, (want, got) in enumerate(pairs):
-        written = want is expected.value
+    tensors = zip(pair.on_cpu.tensors, pair.on_device.tensors, strict=True)
+    for position, (want, got) in enumerate(tensors):
+        written = want is pair.expected
         difference = tree_difference(want, got, device, exact if written else None, **options)
         result.add("inplace", number, difference and f"argument {position}: {difference}")
 
@@ -514,9 +523,7 @@ def exact_gradients(
     """The gradients on CPU in float64; None if it cannot."""
 
     def compute() -> Any:
-        move = Transplant(CPU, requires_grad=True, dtypes=EXACT)
-        first, args, kwargs = move((sample.input, tuple(sample.args), dict(sample.kwargs)))
-        call = Call(first, args, kwargs, move.tensors, CPU)
+        call = in_float64(sample, requires_grad=True)
         wide = [c.to(EXACT.get(c.dtype, c.dtype)) for c in cotangents]
         return attempt(lambda: gradients(op, sample, call, wide)).value
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.opinfo.sweep import FOLDER, score
+from tests.opinfo.sweep import FOLDER, native_entries, operator_name, score
 from tests.opinfo.worker import Answer
 from tests.run import fingerprint
 from torch_outboard.ops import tables
@@ -33,11 +33,6 @@ def read_journal(path: Path) -> list[Answer]:
     return list(latest.values())
 
 
-def operator_name(overload: str) -> str:
-    """`add` of `aten::add.Tensor`."""
-    return overload.partition("::")[2].partition(".")[0]
-
-
 def by_family(overloads: Iterable[str]) -> dict[str, set[str]]:
     """Operator names per family."""
     known = tables.families()
@@ -45,14 +40,6 @@ def by_family(overloads: Iterable[str]) -> dict[str, set[str]]:
     for overload in overloads:
         names[known.get(overload, "other")].add(operator_name(overload))
     return names
-
-
-def native_entries(answers: Sequence[Answer]) -> int:
-    """Entries that are right, ran device kernels and no host kernel."""
-    return sum(
-        a.status == "right" and bool(a.served(on_device=True)) and not a.served(on_device=False)
-        for a in answers
-    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,9 +7,12 @@ outlive its reasons.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import Any
+
+VALUES = "(result [0-9]+: )?values: "
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Exclusion:
     entry: str
     check: str
     reason: str
-    failure: str = "(result [0-9]+: )?values: "
+    failure: str = VALUES
     largest: float = inf
     dtypes: tuple[str, ...] = ()
     access: str = ""
@@ -144,135 +147,69 @@ BY_BACKEND = (
     "on the sizes, the dtype and the number of threads; the device always keeps it"
 )
 
+
+def listed(
+    entries: str, checks: Sequence[str], reason: str, failure: str = VALUES, **options: Any
+) -> Iterator[Exclusion]:
+    """For each of the entries and checks."""
+    for entry in entries.split():
+        for check in checks:
+            yield Exclusion(entry, check, reason, failure, **options)
+
+
+LAYOUTS = ("layout", "gradient layout")
+LOSS = "nn.functional.linear_cross_entropy"
+HALVES = ("float16", "bfloat16")
+
 EXCLUSIONS: tuple[Exclusion, ...] = (
-    *(
-        Exclusion(entry, check, META_IS_ROW_MAJOR, failure="transposed", way="device")
-        for entry in ("nn.functional.conv1d", "nn.functional.conv_transpose1d")
-        for check in ("layout", "gradient layout")
-    ),
-    *(
-        Exclusion(entry, check, META_IS_ROW_MAJOR, failure="channels_last", way="device")
-        for entry in ("nn.functional.pad.replicate", "nn.functional.pad.replicate_negative")
-        for check in ("layout", "gradient layout")
-    ),
-    Exclusion("ldexp", "layout", CPU_IS_ROW_MAJOR, failure="transposed", way="device"),
-    *(
-        Exclusion(
-            f"fft.{name}", "gradient layout", BY_STRIDES_OF_ZERO, failure="expanded", way="device"
-        )
-        for name in (
-            "fft",
-            "fft2",
-            "fftn",
-            "hfft",
-            "hfft2",
-            "hfftn",
-            "ifft2",
-            "ifftn",
-            "irfft",
-            "irfft2",
-            "irfftn",
-        )
-    ),
-    *(
-        Exclusion(
-            "nn.functional.conv_transpose3d",
-            check,
-            BY_BACKEND,
-            failure="channels_last",
-            way="device",
-        )
-        for check in ("layout", "gradient layout")
-    ),
-    Exclusion("histc", "dtypes", COUNTS_INTEGERS, failure="u?int[0-9]+: does not raise"),
-    *(
-        Exclusion("nn.functional.rrelu", check, DRAWS_IN_HALF, failure="float16: does not raise")
-        for check in ("dtypes", "backward dtypes")
-    ),
-    *(
-        Exclusion(entry, "out", CPU_WRITES_GAPS, failure="strided out: CPU writes ")
-        for entry in (
-            "linalg.lu",
-            "lu_unpack",
-            "narrow_copy",
-            "nn.functional.avg_pool3d",
-            "tril",
-            "triu",
-        )
-    ),
-    *(
-        Exclusion(entry, "out", CPU_CHANGES_VALUES, failure="strided out: CPU writes other values")
-        for entry in ("fft.ihfft2", "fft.ihfftn")
-    ),
-    Exclusion(
-        "nn.functional.gelu",
-        "out",
-        CPU_LEAVES_GAPS,
-        failure="strided out: CPU writes other values",
-        dtypes=("float32", "bfloat16", "float16"),
-        on_this_cpu=runs_by_onednn,
-    ),
+    *listed("nn.functional.conv1d nn.functional.conv_transpose1d", LAYOUTS, META_IS_ROW_MAJOR,
+            "transposed", way="device"),
+    *listed("nn.functional.pad.replicate nn.functional.pad.replicate_negative", LAYOUTS,
+            META_IS_ROW_MAJOR, "channels_last", way="device"),
+    Exclusion("ldexp", "layout", CPU_IS_ROW_MAJOR, "transposed", way="device"),
+    *listed("fft.fft fft.fft2 fft.fftn fft.hfft fft.hfft2 fft.hfftn fft.ifft2 fft.ifftn fft.irfft "
+            "fft.irfft2 fft.irfftn", ("gradient layout",), BY_STRIDES_OF_ZERO, "expanded",
+            way="device"),
+    *listed("nn.functional.conv_transpose3d", LAYOUTS, BY_BACKEND, "channels_last", way="device"),
+    Exclusion("histc", "dtypes", COUNTS_INTEGERS, "u?int[0-9]+: does not raise"),
+    *listed("nn.functional.rrelu", ("dtypes", "backward dtypes"), DRAWS_IN_HALF,
+            "float16: does not raise"),
+    *listed("linalg.lu lu_unpack narrow_copy nn.functional.avg_pool3d tril triu", ("out",),
+            CPU_WRITES_GAPS, "strided out: CPU writes "),
+    *listed("fft.ihfft2 fft.ihfftn", ("out",), CPU_CHANGES_VALUES,
+            "strided out: CPU writes other values"),
+    Exclusion("nn.functional.gelu", "out", CPU_LEAVES_GAPS, "strided out: CPU writes other values",
+              dtypes=("float32", *HALVES), on_this_cpu=runs_by_onednn),
     Exclusion("sparse.mm.reduce", "backward", READS_PAST_THE_END, unsafe=True),
-    *(
-        Exclusion(
-            f"nn.functional.linear_cross_entropy.{variant}",
-            check,
-            ACCUMULATES_BY_DEVICE_TYPE,
-            dtypes=("float16", "bfloat16"),
-            # By device kernels the gradients of the second one agree in bfloat16.
-            way="host" if (variant, check) == ("chunked_none", "backward") else "",
-        )
-        for variant in ("chunked", "chunked_none")
-        for check in ("forward", "backward")
-    ),
-    Exclusion(
-        "nn.functional.linear_cross_entropy.chunked_none",
-        "backward",
-        ACCUMULATES_BY_DEVICE_TYPE,
-        dtypes=("float16",),
-        way="device",
-    ),
-    Exclusion(
-        "nn.functional.normalize",
-        "backward",
-        GRADIENT_OF_A_CONSTANT,
-        dtypes=("bfloat16",),
-        way="device",
-    ),
-    Exclusion(
-        "cov",
-        "backward",
-        CPU_CANCELS,
-        dtypes=("bfloat16",),
-        way="device",
-        largest=1e-4,
-        on_this_cpu=runs_by_onednn,
-    ),
-    Exclusion(
-        "linalg.householder_product", "backward", CANCELS, dtypes=("complex64",), way="device"
-    ),
-    *(
-        Exclusion(entry, "backward", CPU_OVERFLOWS, dtypes=("float16",), way="device")
-        for entry in ("_segment_reduce.lengths", "_segment_reduce.offsets")
-    ),
-    *(
-        Exclusion(
-            entry,
-            check,
-            CPU_IS_INACCURATE,
-            failure=failure,
-            largest=8e-7,
-            dtypes=("float64",),
-            way="device",
-        )
-        for entry in ("special.bessel_j0", "special.bessel_y1")
-        for check, failure in (("forward", "values: "), ("out", "[a-z]+ out: values: "))
-    ),
-)
+    *listed(f"{LOSS}.chunked {LOSS}.chunked_none", ("forward",), ACCUMULATES_BY_DEVICE_TYPE,
+            dtypes=HALVES),
+    Exclusion(f"{LOSS}.chunked", "backward", ACCUMULATES_BY_DEVICE_TYPE, dtypes=HALVES),
+    # By device kernels these gradients agree in bfloat16.
+    Exclusion(f"{LOSS}.chunked_none", "backward", ACCUMULATES_BY_DEVICE_TYPE, dtypes=HALVES,
+              way="host"),
+    Exclusion(f"{LOSS}.chunked_none", "backward", ACCUMULATES_BY_DEVICE_TYPE, dtypes=("float16",),
+              way="device"),
+    Exclusion("nn.functional.normalize", "backward", GRADIENT_OF_A_CONSTANT, dtypes=("bfloat16",),
+              way="device"),
+    Exclusion("cov", "backward", CPU_CANCELS, dtypes=("bfloat16",), way="device", largest=1e-4,
+              on_this_cpu=runs_by_onednn),
+    Exclusion("linalg.householder_product", "backward", CANCELS, dtypes=("complex64",),
+              way="device"),
+    *listed("_segment_reduce.lengths _segment_reduce.offsets", ("backward",), CPU_OVERFLOWS,
+            dtypes=("float16",), way="device"),
+    *listed("special.bessel_j0 special.bessel_y1", ("forward",), CPU_IS_INACCURATE, "values: ",
+            largest=8e-7, dtypes=("float64",), way="device"),
+    *listed("special.bessel_j0 special.bessel_y1", ("out",), CPU_IS_INACCURATE,
+            "[a-z]+ out: values: ", largest=8e-7, dtypes=("float64",), way="device"),
+)  # fmt: skip
+
+
+def exclusions_of(dtype: str) -> tuple[Exclusion, ...]:
+    """The table for a dtype, or for a sweep that chooses dtypes."""
+    from tests.opinfo.arguments import exclusions
+
+    return exclusions.EXCLUSIONS if dtype == "arguments" else EXCLUSIONS
 
 
 def exclusions_for(entry: str, dtype: str, access: str, way: str = "") -> list[Exclusion]:
-    from tests.opinfo.arguments import exclusions
-
-    table = exclusions.EXCLUSIONS if dtype == "arguments" else EXCLUSIONS
-    return [e for e in table if e.applies(entry, dtype, access, way)]
+    return [e for e in exclusions_of(dtype) if e.applies(entry, dtype, access, way)]

@@ -15,13 +15,11 @@ import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from rich.console import Console
 from rich.table import Table
-from torch.testing._internal.common_methods_invocations import op_db
-from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils._pytree import tree_map
 
 import torch_outboard
@@ -29,6 +27,9 @@ from tests.opinfo.checks import CPU, differentiable, gradients, prepare, spread
 from tests.opinfo.comparison import first_line
 from torch_outboard import fallback, ways
 from torch_outboard.ops import tables
+
+if TYPE_CHECKING:  # it imports Dynamo
+    from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
 # Families whose operators have no derivative, or whose results carry none to check.
 NOT_DIFFERENTIABLE = {
@@ -45,6 +46,8 @@ LARGEST = 4096
 
 def entries() -> dict[str, OpInfo]:
     """Those with a gradient in float64 on CPU, by full name."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
     return {
         op.full_name: op
         for op in op_db

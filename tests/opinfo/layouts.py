@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils._pytree import tree_map
 
 from tests.opinfo.checks import (
@@ -31,6 +30,9 @@ from tests.opinfo.checks import (
     spread,
 )
 from tests.opinfo.comparison import first_line, significant_strides, tree_difference
+
+if TYPE_CHECKING:  # it imports Dynamo
+    from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
 SAMPLES = 3  # of an entry
 LARGEST = 1 << 16  # elements of an argument: layouts of larger ones show nothing else
@@ -117,6 +119,8 @@ def is_plain(tensor: torch.Tensor) -> bool:
 
 def laid_out(sample: SampleInput) -> Iterator[tuple[str, SampleInput]]:
     """The sample in every layout that makes a difference to it, with a name."""
+    from torch.testing._internal.opinfo.core import SampleInput
+
     for layout in LAYOUTS:
         for first in (False, True) if layout in ("transposed", "channels_last") else (False,):
             change = LaidOut(layout, first)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
 from tests.opinfo.comparison import to_plain_cpu, value_difference
+
+if TYPE_CHECKING:  # it imports Dynamo
+    from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
 
 def _signature(parameters: str) -> inspect.Signature:

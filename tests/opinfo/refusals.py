@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.testing._internal.opinfo.core import ErrorInput, OpInfo, SampleInput
 
 from tests.opinfo.checks import (
     CPU,
@@ -27,6 +26,9 @@ from tests.opinfo.checks import (
     spread,
 )
 from tests.opinfo.comparison import first_line
+
+if TYPE_CHECKING:  # it imports Dynamo
+    from torch.testing._internal.opinfo.core import ErrorInput, OpInfo, SampleInput
 
 DTYPES = (
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16,

@@ -19,11 +19,13 @@ from typing import Any
 
 from tests import turns
 from tests.line_process import ask_all
+from tests.opinfo.exclusions import exclusions_of
 from tests.opinfo.worker import ARGUMENTS, LAYOUTS, REFUSALS, TURN, Answer, WorkerProcess
 from tests.run import RESULTS, fingerprint
 
 FOLDER = RESULTS / "opinfo"
 NOT_RIGHT = ("wrong", "crash", "timeout")
+NOT_DTYPES = (ARGUMENTS, LAYOUTS, REFUSALS, TURN)
 
 
 def run_sweep(
@@ -92,18 +94,29 @@ def scoreboard(dtype: str, access: str, answers: Sequence[Answer], sources: str)
     return "\n".join(lines) + "\n"
 
 
+def operator_name(overload: str) -> str:
+    """`add` of `aten::add.Tensor`."""
+    return overload.partition("::")[2].partition(".")[0]
+
+
+def native_entries(answers: Sequence[Answer]) -> int:
+    """Entries that are right, ran device kernels and no host kernel."""
+    return sum(
+        a.status == "right" and bool(a.served(on_device=True)) and not a.served(on_device=False)
+        for a in answers
+    )
+
+
 def on_device_summary(answers: Sequence[Answer]) -> str:
     """What launched device kernels on which dtypes, and how many entries did without the host."""
     on_device = {pair for answer in answers for pair in answer.served(on_device=True)}
     on_host = {pair for answer in answers for pair in answer.served(on_device=False)}
     overloads = {name for name, _ in on_device}
-    operators = {name.partition("::")[2].partition(".")[0] for name in overloads}
-    native = sum(bool(a.served(True)) and not a.served(False) and a.status == "right"
-                 for a in answers)  # fmt: skip
     return (
-        f"{len(operators)} operators ({len(overloads)} overloads, {len(on_device)} with their "
-        f"dtypes) launched device kernels; {len(on_device & on_host)} of the last took the host's "
-        f"way, too; {native} entries are right without a host kernel"
+        f"{len(set(map(operator_name, overloads)))} operators ({len(overloads)} overloads, "
+        f"{len(on_device)} with their dtypes) launched device kernels; {len(on_device & on_host)} "
+        f"of the last took the host's way, too; {native_entries(answers)} entries are right "
+        "without a host kernel"
     )
 
 
@@ -182,6 +195,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     lister = make_worker()
     every = lister.entries(options.dtype)
     lister.close()
+    # An exclusion of an entry that is not there would stay forever.
+    excluded = {exclusion.entry for exclusion in exclusions_of(options.dtype)}
+    if options.dtype in NOT_DTYPES and (gone := excluded - set(every)):
+        parser.error(f"exclusions of entries that are not there: {', '.join(sorted(gone))}")
     if options.entry and (unknown := set(options.entry) - set(every)):
         parser.error(f"no entry takes {options.dtype} and is named {', '.join(sorted(unknown))}")
     extra = [word for word in (options.device, options.driver, options.way) if word]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.support import compile_library, run_python
-
-ROOT = str(Path(__file__).parents[2])
+from tests.device_kernels.processes import run_program
+from tests.support import compile_library
 
 KERNEL = """
 #include <ATen/ops/empty_like.h>
@@ -34,15 +31,13 @@ OUTBOARD_KERNEL("aten::erf", copying);
 
 
 @pytest.mark.slow
-@pytest.mark.separate
 def test_work_of_a_makers_kernel(tmp_path):
     source = tmp_path / "kernel.cpp"
     source.write_text(KERNEL)
     library = tmp_path / "libkernel.so"
     compile_library(source, library)
-    printed = run_python(
+    printed = run_program(
         """
-        import sys
         import torch, torch_outboard
         from tests.profiler.traces import *
 
@@ -56,6 +51,5 @@ def test_work_of_a_makers_kernel(tmp_path):
         print(rows["aten::erf"].self_device_time_total == rows["my_copy"].self_device_time_total)
         """,
         str(library),
-        PYTHONPATH=ROOT,
     )
     assert printed.splitlines()[-3:] == ["True", "my_copy True", "True"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,10 @@ import pytest
 import torch
 from torch.cuda import _memory_viz
 
-from tests.support import run_python
+from tests.support import in_threads
 
-pytestmark = [pytest.mark.by_turns(3), pytest.mark.separate]
+pytestmark = pytest.mark.by_turns(3)
 
-ROOT = str(Path(__file__).parents[2])
 # Bytes that have a segment of their own.
 BYTES = 32 << 20
 
@@ -64,6 +62,13 @@ def test_events_of_a_tensor(device, device_module, memory):
         assert "test_events_of_a_tensor" in names
     frame = next(f for f in recorded[1]["frames"] if f["name"] == "make")
     assert (Path(frame["filename"]).name, frame["line"] > 0) == (Path(__file__).name, True)
+    of_python = len(recorded[1]["frames"])
+
+    memory._record_memory_history(stacks="all", clear_history=True)
+    make(device)
+    with_cpp = next(e for e in events(memory, device) if e["action"] == "alloc")["frames"]
+    assert "make" in [frame["name"] for frame in with_cpp]
+    assert len(with_cpp) > of_python + 3
 
 
 def test_memory_in_use_knows_where_it_comes_from(device, memory):
@@ -89,15 +94,6 @@ def test_stacks_that_were_asked_for(device, memory):
         make(device)
         got = [e["action"] for e in events(memory, device) if e["frames"]]
         assert [action for action in got if not action.startswith("segment")] == with_frames
-
-
-def test_frames_of_cpp(device, memory):
-    memory._record_memory_history(stacks="all", clear_history=True)
-    make(device)
-    (event,) = [e for e in events(memory, device) if e["action"] == "alloc"]
-    names = [frame["name"] for frame in event["frames"]]
-    assert "make" in names
-    assert len(names) > 6
 
 
 def test_most_events_and_actions_to_skip(device, memory):
@@ -135,24 +131,19 @@ def test_memory_that_is_not_there(device, device_module, memory):
     assert event["frames"][0]["name"] == "make"
 
 
-def test_metadata(device, memory):
+def test_metadata_and_pools(device, device_module, memory):
     memory._record_memory_history(context=None, clear_history=True)
     memory._set_memory_metadata("epoch 3")
     assert memory._get_memory_metadata() == "epoch 3"
-    make(device)
-    memory._set_memory_metadata("")
-    make(device)
-    told = [e.get("user_metadata") for e in events(memory, device) if e["action"] == "alloc"]
-    assert told == ["epoch 3", None]
-
-
-def test_pools(device, device_module, memory):
-    memory._record_memory_history(context=None, clear_history=True)
     pool = device_module.MemPool()
     with device_module.use_mem_pool(pool):
         tensor = make(device)
-    (event,) = [e for e in events(memory, device) if e["action"] == "alloc"]
-    assert tuple(event["pool_id"]) == pool.id
+    memory._set_memory_metadata("")
+    make(device)
+    first, second = (event for event in events(memory, device) if event["action"] == "alloc")
+    assert (first["user_metadata"], tuple(first["pool_id"])) == ("epoch 3", pool.id)
+    assert second.get("user_metadata") is None
+    assert tuple(second["pool_id"]) == (0, 0)
     del tensor
 
 
@@ -186,17 +177,12 @@ def test_viewer_reads_it(device, memory, tmp_path):
 def test_threads_at_once(device, memory):
     memory._record_memory_history(stacks="python", clear_history=True)
 
-    def work() -> None:
+    def work(number: int) -> None:
         for _ in range(200):
             make(device, 512)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for _ in range(5):
         memory._snapshot()
-    for thread in threads:
-        thread.join()
+
+    in_threads(work, 4)
     assert actions(memory, device).count("alloc") == 800
     alive: set[int] = set()
     for event in events(memory, device):
@@ -208,37 +194,14 @@ def test_threads_at_once(device, memory):
     assert alive == set()
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
+def test_wrong_settings(memory):
+    for options, error, message in (
         ({"enabled": "some"}, ValueError, "'state', 'all' or None, and 'some'"),
         ({"enabled": True}, TypeError, "say 'all'"),
         ({"context": "some"}, ValueError, "'some' is no context"),
         ({"stacks": "c"}, ValueError, "'python' or 'all', and 'c'"),
         ({"max_entries": -1}, ValueError, "-1 was given"),
         ({"skip_actions": ["fre"]}, ValueError, "'fre' is no action; use one of 'alloc'"),
-    ],
-)
-def test_wrong_settings(memory, options, error, message):
-    with pytest.raises(error, match=message):
-        memory._record_memory_history(**options)
-
-
-def test_forked_child_and_exit():
-    printed = run_python(
-        """
-        import torch, torch_outboard
-        from tests.forking import in_child
-
-        name = torch_outboard.device_name()
-        memory = torch.get_device_module(name).memory
-        memory._record_memory_history(stacks="python")
-        print(len(memory._snapshot()["segments"]))
-        x = torch.ones(1000, device=name)
-        print(in_child(lambda: globals().pop("x") is None))
-        print(in_child(lambda: memory._record_memory_history(None)))
-        print(memory._snapshot()["device_traces"][0][-1]["action"])
-        """,
-        PYTHONPATH=ROOT,
-    )
-    assert printed.splitlines() == ["0", "returned False", "returned None", "alloc"]
+    ):
+        with pytest.raises(error, match=message):
+            memory._record_memory_history(**options)

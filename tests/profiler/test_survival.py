@@ -1,124 +1,39 @@
-"""Profiles among forks, exits, lost devices, failing drivers and work in flight.
-
-Each test has processes of its own.
-"""
+"""Profiles and histories of memory among forks, exits, lost devices and failing drivers."""
 
 from __future__ import annotations
 
-import textwrap
-from pathlib import Path
-
 import pytest
 
-from tests.support import run_python, try_python
+from tests.device_kernels.processes import run_program, try_program
 
-pytestmark = pytest.mark.by_turns(4)
-
-ROOT = str(Path(__file__).parents[2])
+pytestmark = pytest.mark.by_turns(2)
 
 START = """
-import gc, os, sys, threading, time
-import torch, torch_outboard
-from torch.profiler import profile
-from tests.profiler.traces import *
+    import gc, torch, torch_outboard
+    from torch.profiler import profile
+    from torch.utils import benchmark
+    from tests.forking import in_child
+    from tests.profiler.traces import *
+    from torch_outboard.drivers import torture
 
-name = torch_outboard.device_name()
-device = torch.device(name, 0)
+    name = torch_outboard.device_name()
+    device, second = (torch.device(name, index) for index in range(2))
+    memory = torch.get_device_module(name).memory
 """
+CHECKS = """
+    def copies_of(profiler):
+        return of_category(trace_of(profiler), "gpu_memcpy")
 
-
-TORTURED = {"OUTBOARD_DRIVER": "host", "OUTBOARD_TORTURE": "count"}
-
-
-def run(code: str, **env: str | None) -> list[str]:
-    printed = run_python(START + textwrap.dedent(code), timeout=240, PYTHONPATH=ROOT, **env)
-    return [line for line in printed.splitlines() if not line.startswith("USDT:")]
-
-
-def test_before_the_first_use():
-    printed = run(
-        """
-        with profile(activities=BOTH) as empty:
+    def before_the_first_use():
+        memory._record_memory_history(stacks="python")
+        assert memory._snapshot()["segments"] == []
+        with profile(activities=BOTH):
             torch.ones(3)
-        print(torch.get_device_module(name).is_initialized())
         with profile(activities=BOTH) as profiler:
             copy_there(pinned(), device)
-        print([e["name"] for e in of_category(trace_of(profiler), *DEVICE_CATEGORIES)])
-        """
-    )
-    assert printed[1:] == ["['Memcpy HtoD']"]
+        assert [copy["name"] for copy in copies_of(profiler)] == ["Memcpy HtoD"]
 
-
-def test_exit_while_profiling():
-    result = try_python(
-        START
-        + textwrap.dedent("""
-        source = pinned()
-        profiler = profile(activities=BOTH)
-        profiler.start()
-        for _ in range(100):
-            x = copy_there(source, device)
-        print("end")
-        """),
-        PYTHONPATH=ROOT,
-    )
-    assert (result.returncode, result.stdout.splitlines()[-1]) == (0, "end"), result.stderr
-
-
-def test_fork_while_profiling():
-    printed = run(
-        """
-        from tests.forking import in_child
-
-        source = pinned()
-        copy_there(source, device)
-        profiler = profile(activities=BOTH)
-        profiler.start()
-        copy_there(source, device)
-        print(in_child(lambda: torch.ones(3) + 1))
-        print(in_child(lambda: copy_there(source, device)))
-        print(in_child(lambda: torch._C._autograd._disable_profiler() and None))
-        profiler.stop()
-        print(len(of_category(trace_of(profiler), "gpu_memcpy")))
-        """
-    )
-    assert printed[0] == "returned tensor([2., 2., 2.])"
-    assert "forked child" in printed[1]
-    assert printed[2] == "returned None"
-    assert printed[3] == "1"
-
-
-def test_stopped_while_work_is_in_flight():
-    """PyTorch waits for the current device alone."""
-    printed = run(
-        """
-        from torch_outboard.drivers import torture
-
-        other = torch.device(name, 1)
-        source = pinned()
-        for where in (device, other):
-            copy_there(source, where)
-            torch.accelerator.synchronize(where)
-        torture.configure(delay_us=300_000)
-        with profile(activities=BOTH) as profiler:
-            x = copy_there(source, other)
-            print(torch.accelerator.current_stream(other).query())
-        torture.configure(delay_us=0)
-        (copy,) = of_category(trace_of(profiler), "gpu_memcpy")
-        print(copy["pid"], copy["dur"] > 0)
-        print(torture.misuses(), torture.live()["events"] < 10)
-        """,
-        **TORTURED,
-        OUTBOARD_HOST_DEVICES="2",
-    )
-    assert printed == ["False", "1 True", "0 True"]
-
-
-def test_several_devices():
-    printed = run(
-        """
-        source = pinned()
-        second = torch.device(name, 1)
+    def several_devices():
         with profile(activities=BOTH) as profiler:
             x = copy_there(source, device)
             y = copy_there(source, second)
@@ -127,64 +42,73 @@ def test_several_devices():
             torch.accelerator.synchronize(second)
         trace = trace_of(profiler)
         copies = of_category(trace, "gpu_memcpy")
-        print(sorted({(e["pid"], e["tid"]) for e in copies}))
+        assert {(e["pid"], e["tid"]) for e in copies} >= {(0, 0), (1, 0)}
+        assert {e["name"] for e in copies} == {"Memcpy HtoD", "Memcpy PtoP"}
         about = {e["pid"]: e["args"]["name"] for e in trace
                  if e["ph"] == "M" and e["name"] == "process_name"}
-        print(about[0], about[1])
-        print(names_of_lanes(trace, 1))
-        print({e["name"] for e in copies})
-        """,
-        OUTBOARD_DRIVER="host",
-        OUTBOARD_HOST_DEVICES="2",
-        OUTBOARD_HOST_ACCESS="separate",
-    )
-    assert printed[0].startswith("[(0, 0), (1, 0)")
-    assert printed[1] == "host:0 host:1"
-    assert printed[2].startswith("{0: 'stream 0 (default)'")
-    assert printed[3] in ("{'Memcpy HtoD', 'Memcpy PtoP'}", "{'Memcpy PtoP', 'Memcpy HtoD'}")
+        assert (about[0], about[1]) == (f"{name}:0", f"{name}:1")
+        assert names_of_lanes(trace, 1)[0] == "stream 0 (default)"
 
+    def stopped_while_work_is_in_flight():  # PyTorch waits for the current device alone
+        torture.configure(delay_us=200_000)
+        with profile(activities=BOTH) as profiler:
+            x = copy_there(source, second)
+            assert not torch.accelerator.current_stream(second).query()
+        torture.configure(delay_us=0)
+        (copy,) = copies_of(profiler)
+        assert copy["pid"] == 1 and copy["dur"] > 0
+        assert torture.live()["events"] < 10
 
-def test_driver_without_times():
-    """What cannot be measured is left out, and neither results nor objects are lost."""
-    printed = run(
-        """
-        from torch_outboard.drivers import torture
+    def pytorchs_timer_waits_for_the_device():
+        target = torch.empty_like(source, device=device)
+        torture.configure(delay_us=200_000)
+        copy = lambda: target.copy_(source, non_blocking=True)
+        assert benchmark.Timer("copy()", globals={"copy": copy}).timeit(1).median >= 0.2
+        torture.configure(delay_us=0)
 
-        source = pinned()
+    def fork_while_profiling():
+        with profile(activities=BOTH) as profiler:
+            x = copy_there(source, device)
+            assert in_child(lambda: torch.ones(3) + 1) == "returned tensor([2., 2., 2.])"
+            assert "forked child" in in_child(lambda: copy_there(source, device))
+            ended = in_child(lambda: torch._C._autograd._disable_profiler() and None)
+            assert ended == "returned None"
+            assert in_child(lambda: globals().pop("kept") is None) == "returned False"
+            ended = in_child(lambda: memory._record_memory_history(None))
+            assert ended == "returned None"
+        assert len(copies_of(profiler)) == 1
+
+    def driver_without_times():
+        # What cannot be measured is left out, and neither results nor objects are lost.
         for call in ("event_create", "event_record", "event_elapsed", "event_query"):
-            copy_there(source, device)
-            torch.accelerator.synchronize()
             before = torture.live()["events"]
             torture.fail(call, repeat=True)
             with profile(activities=BOTH) as profiler:
                 results = [copy_there(source, device) for _ in range(3)]
             torture.reset()
-            right = all(bool((result.cpu() == 1).all()) for result in results)
+            assert all(bool((result.cpu() == 1).all()) for result in results), call
             trace = trace_of(profiler)
-            copies = len(of_category(trace, "gpu_memcpy"))
-            calls = len(named(trace, "copy_host_to_device"))
+            assert len(of_category(trace, "gpu_memcpy")) in (0, 3), call
+            assert len(named(trace, "copy_host_to_device")) == 3, call
             del results
             gc.collect()
             with profile(activities=BOTH) as profiler:
                 x = copy_there(source, device)
-            later = len(of_category(trace_of(profiler), "gpu_memcpy"))
-            few = torture.live()["events"] - before < 5
-            print(call, right, copies in (0, 3), calls, later, torture.misuses(), few)
-        """,
-        **TORTURED,
-    )
-    calls = ("event_create", "event_record", "event_elapsed", "event_query")
-    assert printed == [f"{call} True True 3 1 0 True" for call in calls]
+            assert len(copies_of(profiler)) == 1, call
+            assert torture.live()["events"] - before < 5, call
 
-
-def test_lost_device():
-    printed = run(
-        """
-        from torch_outboard.drivers import torture
-
-        source = pinned()
-        copy_there(source, device)
+    def no_events_stay():
+        target = copy_there(source, device)
+        with profile(activities=BOTH) as profiler:
+            for _ in range(4000):
+                target.copy_(source, non_blocking=True)
+            assert torture.live()["events"] < 7900
+        assert len(copies_of(profiler)) == 4000
+        del profiler
         torch.accelerator.synchronize()
+        assert torture.live()["events"] < 20
+
+    def lost_device():
         profiler = profile(activities=BOTH)
         profiler.start()
         x = copy_there(source, device)
@@ -194,57 +118,63 @@ def test_lost_device():
             y = copy_there(source, device)
             torch.accelerator.synchronize()
         except torch.AcceleratorError as error:
-            print("lost" in str(error))
+            assert "lost" in str(error)
+        else:
+            raise AssertionError("the device was not lost")
         try:
             profiler.stop()
         except torch.AcceleratorError:
             # PyTorch waits for the device before it ends a profile.
             torch._C._autograd._disable_profiler()
-        x = y = None
+        global kept
+        kept = x = y = None
         gc.collect()
         torch.get_device_module(name).reset_device(0)
         with profile(activities=BOTH) as profiler:
             x = copy_there(source, device)
-        print(len(of_category(trace_of(profiler), "gpu_memcpy")), torture.misuses())
-        """,
-        **TORTURED,
+        assert len(copies_of(profiler)) == 1
+
+    before_the_first_use()
+    source, kept = pinned(), torch.ones(1000, device=device)
+    for check in (several_devices, stopped_while_work_is_in_flight,
+                  pytorchs_timer_waits_for_the_device, fork_while_profiling, driver_without_times,
+                  no_events_stay, lost_device):
+        for where in (device, second):
+            copy_there(source, where)
+            torch.accelerator.synchronize(where)
+        check()
+        assert torture.misuses() == 0, check
+    # The process ends while it profiles and records the history of memory.
+    profiler = profile(activities=BOTH)
+    profiler.start()
+    for _ in range(100):
+        x = copy_there(source, device)
+    print("end")
+"""
+
+
+def test_profiles_of_a_process():
+    printed = run_program(
+        START + CHECKS,
+        timeout=240,
+        OUTBOARD_DRIVER="host",
+        OUTBOARD_HOST_ACCESS="separate",
+        OUTBOARD_HOST_DEVICES="2",
+        OUTBOARD_TORTURE="count",
     )
-    assert printed == ["True", "1 0"]
-
-
-def test_no_events_stay():
-    printed = run(
-        """
-        from torch_outboard.drivers import torture
-
-        source = pinned()
-        target = copy_there(source, device)
-        for turn in range(3):
-            with profile(activities=BOTH) as profiler:
-                for _ in range(4000):
-                    target.copy_(source, non_blocking=True)
-                most = torture.live()["events"]
-            print(len(of_category(trace_of(profiler), "gpu_memcpy")), most < 7900)
-        del profiler
-        torch.accelerator.synchronize()
-        print(torture.live()["events"] < 20, torture.misuses())
-        """,
-        **TORTURED,
-    )
-    assert printed == ["4000 True"] * 3 + ["True 0"]
+    assert printed.splitlines()[-1] == "end"
 
 
 def test_profile_of_the_way_host_says_why_it_has_no_times():
-    result = try_python(
+    result = try_program(
         START
-        + textwrap.dedent("""
-        x = torch.ones(10, device=device)
-        for _ in range(2):
-            with profile(activities=BOTH) as profiler:
-                x + 1
-        print("Self CPU" in profiler.key_averages().table())
-        """),
-        PYTHONPATH=ROOT,
+        + """
+    x = torch.ones(10, device=device)
+    for _ in range(2):
+        with profile(activities=BOTH) as profiler:
+            x + 1
+    print("Self CPU" in profiler.key_averages().table())
+    """,
         OUTBOARD_DRIVER="host",
         OUTBOARD_HOST_ACCESS="shared",
         OUTBOARD_CLANG="none",

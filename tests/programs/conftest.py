@@ -11,14 +11,12 @@ import torch_outboard
 from tests.programs.comparison import RELATIVE, Program, Step, compare
 from torch_outboard import _C, fallback, ways
 
-FOLDER = __name__.rpartition(".")[0]
 # Drivers that compile; for others there is one way only.
 COMPILING = {"ocl"}
 
-
 # Tests that run both ways by default on drivers that compile. Others go the host's way on the
 # driver `host`.
-BOTH_WAYS = {"tests.programs.test_networks", "tests.programs.test_training"}
+BOTH_WAYS = {"tests.programs.test_training"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -38,6 +36,22 @@ def program_way(request: pytest.FixtureRequest, device: torch.device) -> Iterato
         assert _C.runs_code(device.index), "the device compiles no code, or its compiler fails"
     with ways.way(request.param), fallback.policy(copied="allow"):
         yield request.param
+
+
+@pytest.fixture(autouse=True)
+def as_many_threads(device: torch.device, program_way: str) -> Iterator[None]:
+    """Gives this thread as many as the device's backward thread has, by which sums are cut.
+
+    That one begins with the number that any thread has set before, a loader's as well.
+    """
+    found = []
+    x = torch.ones(1, device=device, requires_grad=True)
+    x.register_hook(lambda _: found.append(torch.get_num_threads()))
+    x.sum().backward()
+    before = torch.get_num_threads()
+    torch.set_num_threads(found[0])
+    yield
+    torch.set_num_threads(before)
 
 
 SameAsOnCpu = Callable[..., list[Step]]

@@ -10,64 +10,6 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-Cache = dict[int, tuple[torch.Tensor, torch.Tensor]]
-
-
-class CausalAttention(nn.Module):
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.packed = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
-
-    def forward(self, x: torch.Tensor, layer: int, cache: Cache | None) -> torch.Tensor:
-        batch, length, width = x.shape
-        q, k, v = (
-            part.view(batch, length, self.heads, -1).transpose(1, 2)
-            for part in self.packed(x).split(width, dim=2)
-        )
-        if cache is not None:
-            if layer in cache:
-                k, v = (
-                    torch.cat([old, new], 2) for old, new in zip(cache[layer], (k, v), strict=True)
-                )
-            cache[layer] = (k, v)
-        y = functional.scaled_dot_product_attention(q, k, v, is_causal=length > 1)
-        return self.out(y.transpose(1, 2).reshape(batch, length, width))
-
-
-class Gpt2(nn.Module):
-    """A decoder with learned places and tied embeddings, which can keep keys and values."""
-
-    def __init__(self, words: int = 20, width: int = 16, layers: int = 2, length: int = 24) -> None:
-        super().__init__()
-        self.words, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
-        self.layers = nn.ModuleList(
-            nn.ModuleDict(
-                {
-                    "first": nn.LayerNorm(width),
-                    "attention": CausalAttention(width, 4),
-                    "second": nn.LayerNorm(width),
-                    "wide": nn.Linear(width, 4 * width),
-                    "narrow": nn.Linear(4 * width, width),
-                }
-            )
-            for _ in range(layers)
-        )
-        self.last = nn.LayerNorm(width)
-        self.scores = nn.Linear(width, words, bias=False)
-        self.scores.weight = self.words.weight
-
-    def forward(self, words: torch.Tensor, cache: Cache | None = None) -> torch.Tensor:
-        start = cache[0][0].size(2) if cache else 0
-        places = torch.arange(start, start + words.size(1), device=words.device)
-        x = self.words(words) + self.places(places)
-        for number, layer in enumerate(self.layers):
-            x = x + layer["attention"](layer["first"](x), number, cache)
-            inner = functional.gelu(layer["wide"](layer["second"](x)), approximate="tanh")
-            x = x + layer["narrow"](inner)
-        return self.scores(self.last(x))
-
 
 class RootMeanSquare(nn.Module):
     def __init__(self, width: int) -> None:
@@ -90,7 +32,7 @@ def rotated(x: torch.Tensor, start: int = 0) -> torch.Tensor:
 
 
 class Llama(nn.Module):
-    """Grouped queries, rotary places, gated linear units, RMS norms."""
+    """Grouped queries, rotary places, gated linear units, RMS norms, tied embeddings."""
 
     def __init__(self, words: int = 20, width: int = 16, layers: int = 2) -> None:
         super().__init__()
@@ -106,6 +48,7 @@ class Llama(nn.Module):
             self.layers.append(layer)
         self.last = RootMeanSquare(width)
         self.scores = nn.Linear(width, words, bias=False)
+        self.scores.weight = self.words.weight
 
     def forward(self, words: torch.Tensor) -> torch.Tensor:
         x = self.words(words)
@@ -118,39 +61,6 @@ class Llama(nn.Module):
             y = layer["second"](x)
             x = x + layer["down"](functional.silu(layer["gate"](y)) * layer["up"](y))
         return self.scores(self.last(x))
-
-
-class Mamba(nn.Module):
-    """A selective state space: a recurrence whose coefficients depend on the input."""
-
-    def __init__(self, words: int = 20, width: int = 12, states: int = 4) -> None:
-        super().__init__()
-        self.words = nn.Embedding(words, width)
-        self.norm = RootMeanSquare(width)
-        self.entry = nn.Linear(width, 4 * width, bias=False)
-        self.local = nn.Conv1d(2 * width, 2 * width, 3, groups=2 * width, padding=2)
-        self.select = nn.Linear(2 * width, 1 + 2 * states, bias=False)
-        self.rate = nn.Linear(1, 2 * width)
-        self.decay = nn.Parameter(torch.arange(1.0, states + 1).log().repeat(2 * width, 1))
-        self.skip = nn.Parameter(torch.ones(2 * width))
-        self.out = nn.Linear(2 * width, width, bias=False)
-        self.states = states
-
-    def forward(self, words: torch.Tensor) -> torch.Tensor:
-        x = self.words(words)
-        inner, gate = self.entry(self.norm(x)).chunk(2, dim=-1)
-        length = inner.size(1)
-        inner = functional.silu(self.local(inner.transpose(1, 2))[..., :length]).transpose(1, 2)
-        rate, enter, leave = self.select(inner).split([1, self.states, self.states], dim=-1)
-        rate = functional.softplus(self.rate(rate))
-        kept = torch.exp(rate[..., None] * -self.decay.exp())
-        entered = rate[..., None] * enter[:, :, None] * inner[..., None]
-        state, results = torch.zeros_like(entered[:, 0]), []
-        for place in range(length):
-            state = kept[:, place] * state + entered[:, place]
-            results.append((state * leave[:, place, None]).sum(-1))
-        y = torch.stack(results, 1) + self.skip * inner
-        return (x + self.out(y * functional.silu(gate))) @ self.words.weight.T
 
 
 class MixtureOfExperts(nn.Module):

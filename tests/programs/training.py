@@ -26,17 +26,6 @@ def perceptron(width: int = 16, **options: Any) -> nn.Sequential:
     )
 
 
-def with_dropout(width: int = 16) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Linear(INPUTS, width),
-        nn.Dropout(0.3),
-        nn.SiLU(),
-        nn.Linear(width, width),
-        nn.Dropout(0.2),
-        nn.Linear(width, CLASSES),
-    )
-
-
 def batch(run: Run, size: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
     """Inputs and classes, drawn on CPU."""
     return run.draw(size, INPUTS), run.integers(0, CLASSES, (size,))
@@ -68,5 +57,5 @@ def steps(
     run: Run, model: nn.Module, optimizer: torch.optim.Optimizer, /, **others: Any
 ) -> Iterator[dict[str, Any]]:
     """Steps of training, which show the loss, the model, and others."""
-    for _ in range(20):
+    for _ in range(8):
         yield {"loss": step(model, optimizer, *batch(run)), "model": model, **others}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 import torch
 from scipy import stats
+
+T = TypeVar("T")
 
 FLOATING = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 INTEGRAL = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -31,6 +34,16 @@ def seeded(generator: torch.Generator, seed: int, offset: int = 0) -> torch.Gene
     generator.manual_seed(seed)
     generator.set_offset(offset)
     return generator
+
+
+def with_threads(count: int, draw: Callable[[], T]) -> T:
+    """What is drawn by so many threads of the host."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        return draw()
+    finally:
+        torch.set_num_threads(before)
 
 
 def assert_same_distribution(values: torch.Tensor, cdf: object) -> None:

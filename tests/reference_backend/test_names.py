@@ -1,41 +1,17 @@
-"""Names of the backend and its module, legacy types."""
+"""Legacy types of tensors, `torch.<name>.FloatTensor` and the like."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from torch._C._autograd import DeviceType
-from torch._C._profiler import ProfilerActivity
-from torch.utils import backend_registration
 
-pytestmark = [
-    pytest.mark.separate,
-    pytest.mark.filterwarnings("ignore:TypedStorage is deprecated"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
 
 LEGACY = {
     torch.bool: "Bool", torch.float64: "Double", torch.float32: "Float", torch.float16: "Half",
     torch.bfloat16: "BFloat16", torch.int32: "Int", torch.int64: "Long", torch.int8: "Char",
     torch.int16: "Short", torch.uint8: "Byte",
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", [ProfilerActivity, DeviceType])
-def test_enumerations_know_the_name(device, kind):
-    name = device.type.upper()
-    if not hasattr(kind, name):
-        pytest.skip("this PyTorch names no backends in its enumerations")
-    member = getattr(kind, name)
-    assert member == kind.PrivateUse1
-    assert (str(member), member.name) == (f"{kind.__name__}.{name}", name)
-    assert repr(member) == f"<{kind.__name__}.{name}: {int(kind.PrivateUse1)}>"
-
-
-def test_functions_of_the_module_by_name(device, device_module):
-    found = backend_registration._get_custom_mod_func("device_count")
-    assert found() == device_module.device_count()
-    with pytest.raises(RuntimeError, match=f"Try to call torch.{device.type}"):
-        backend_registration._get_custom_mod_func("nothing_of_this_name")
 
 
 @pytest.mark.parametrize("dtype", LEGACY, ids=str)

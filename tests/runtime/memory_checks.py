@@ -1,4 +1,4 @@
-"""What can be said about the caching allocator from outside, and a model to check it against."""
+"""What can be said about the caching allocator from outside."""
 
 from __future__ import annotations
 
@@ -176,49 +176,3 @@ def check_tensors(tensors: Iterable[torch.Tensor], device: torch.device) -> None
             assert block["size"] == rounded(size)
         else:
             assert rounded(size) <= block["size"] <= rounded(size) + SMALL_LIMIT
-
-
-class AllocatorModel:
-    """The statistics that must follow from a history of tensors made and let go.
-
-    Only what a user can know: numbers and requested bytes, not how blocks are split.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.before = stats(device)
-        self.live: dict[str, list[int]] = {"small": [], "large": []}
-        self.made = {"small": 0, "large": 0}
-
-    @staticmethod
-    def pool(size: int) -> str:
-        return "small" if rounded(size) <= SMALL_LIMIT else "large"
-
-    def make(self, size: int) -> None:
-        self.live[self.pool(size)].append(size)
-        self.made[self.pool(size)] += 1
-
-    def let_go(self, size: int) -> None:
-        self.live[self.pool(size)].remove(size)
-
-    def _difference(self, now: dict[str, int], key: str) -> int:
-        return now[key] - self.before.get(key, 0)
-
-    def check(self) -> None:
-        now = stats(self.device)
-        for pool, live in self.live.items():
-            key = f"{pool}_pool"
-            assert self._difference(now, f"allocation.{key}.current") == len(live)
-            assert self._difference(now, f"allocation.{key}.allocated") == self.made[pool]
-            freed = self.made[pool] - len(live)
-            assert self._difference(now, f"allocation.{key}.freed") == freed
-        small = sum(rounded(size) for size in self.live["small"])
-        assert self._difference(now, "allocated_bytes.small_pool.current") == small
-        large = sum(rounded(size) for size in self.live["large"])
-        slack = len(self.live["large"]) * SMALL_LIMIT
-        actual = self._difference(now, "allocated_bytes.large_pool.current")
-        assert large <= actual <= large + slack
-        for name in ("allocation", "allocated_bytes", "active_bytes", "reserved_bytes"):
-            assert now[f"{name}.all.peak"] >= now[f"{name}.all.current"]
-        assert now["reserved_bytes.all.current"] >= now["active_bytes.all.current"]
-        assert now["active_bytes.all.current"] >= now["allocated_bytes.all.current"]

@@ -1,13 +1,12 @@
-"""The caching allocator with streams that are late, drivers that fail, forks and exits."""
+"""The caching allocator with streams that are late, drivers that fail, and PyTorch's settings."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.runtime.memory_checks import run_program
-from tests.support import run_python
 
-pytestmark = [pytest.mark.by_turns(3), pytest.mark.separate]
+pytestmark = pytest.mark.by_turns(3)
 
 
 def run_late(code: str) -> None:
@@ -151,14 +150,7 @@ reserved = stats(device)["reserved_bytes.all.current"]
 
 # Other failures than lack of memory are raised as they are, and nothing is lost.
 torture.fail("allocate", status="error")
-try:
-    empty(40 * MIB, device)
-except torch.OutOfMemoryError as error:
-    raise AssertionError("not a lack of memory") from error
-except RuntimeError as error:
-    assert "allocate" in str(error), error
-else:
-    raise AssertionError("the failure was lost")
+fails(lambda: empty(40 * MIB, device), "allocate", kind=torch.AcceleratorError)
 assert stats(device)["reserved_bytes.all.current"] == reserved
 assert empty(40 * MIB, device).numel() == 40 * MIB
 
@@ -183,66 +175,100 @@ assert kept.cpu().tolist() == list(range(100))
 """)
 
 
-# ---- Ends of processes ----
+# ---- PyTorch's settings ----
+
+# The second one asks for what the driver cannot do, which changes nothing.
+SETTINGS = {
+    "max_split_size_mb:32": """
+large = empty(64 * MIB, device)
+address = large.data_ptr()
+del large
+small = empty(4 * MIB, device)
+assert not address <= small.data_ptr() < address + 64 * MIB, "an oversize block was split"
+whole = empty(60 * MIB, device)
+assert whole.data_ptr() == address, "a near fit uses the whole block"
+now = stats(device)
+assert now["oversize_allocations.current"] == 1, now
+assert now["oversize_segments.current"] == 1, now
+assert now["max_split_size"] == 32 * MIB, now
+check_segments(device)
+check_statistics(device)
+
+# They go first when memory is short.
+del small, whole
+forget_everything()
+unused = [empty(64 * MIB, device), empty(24 * MIB, device)]
+kept = unused[1].data_ptr()
+unused.clear()
+limit_to(130 * MIB)
+tensor = empty(90 * MIB, device)
+assert kept in [s["address"] for s in segments(device)], "more was given back than needed"
+""",
+    "roundup_power2_divisions:4,expandable_segments:True": """
+tensor = empty(1200 << 10, device)
+(block,) = [b for b in blocks_in_use(device).values() if b["address"] == tensor.data_ptr()]
+assert block["size"] == 1280 << 10, block
+""",
+    "garbage_collection_threshold:0.5": """
+limit_to(200 * MIB)
+oldest, newest = empty(40 * MIB, device), empty(44 * MIB, device)
+addresses = oldest.data_ptr(), newest.data_ptr()
+del oldest
+del newest
+tensor = empty(48 * MIB, device)
+left = [s["address"] for s in segments(device)]
+assert addresses[0] not in left and addresses[1] in left
+assert stats(device)["num_alloc_retries"] == 0
+""",
+}
 
 
-def test_a_forked_child_raises_and_its_deleters_do_nothing() -> None:
-    run_program("""
-tensor = torch.arange(100, device=device)
-
-# Other threads are in the midst of allocating at the time of the fork.
-stop = threading.Event()
-def churn():
-    while not stop.is_set():
-        _C._benchmark_allocator(4096, 1000)
-threads = [threading.Thread(target=churn, daemon=True) for _ in range(3)]
-for thread in threads:
-    thread.start()
-for _ in range(5):
-    child = os.fork()
-    if child == 0:
-        try:
-            fails(lambda: empty(100, device), "forked")
-            del tensor
-            fails(torch.accelerator.empty_cache, "forked")
-            fails(_C.memory_snapshot, "forked")
-            assert torch.ones(100).sum() == 100
-        except BaseException as error:
-            print(error, file=sys.stderr, flush=True)
-            os._exit(2)
-        os._exit(0)
-    deadline = time.monotonic() + 30
-    while (status := os.waitpid(child, os.WNOHANG))[0] == 0:
-        assert time.monotonic() < deadline, "the child hangs"
-        time.sleep(0.01)
-    assert os.waitstatus_to_exitcode(status[1]) == 0, status
-stop.set()
-for thread in threads:
-    thread.join()
-assert tensor.cpu().tolist() == list(range(100))
-""")
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_setting(setting: str) -> None:
+    set_it = f"torch._C._accelerator_setAllocatorSettings({setting!r})"
+    run_program(SETTINGS[setting], before=set_it)
 
 
-def test_tensors_that_outlive_the_driver() -> None:
-    run_program("""
-import builtins
-builtins.kept = [empty(100, device), empty(30 * MIB, device)]
-_C.finalize_driver()
-del kept[0]
-fails(lambda: empty(100, device), "exiting")
-""")
+# ---- A device that has the memory, but does not give as much in one piece ----
+
+AT_ONCE = """
+from tests.lying_drivers import use_table
+from torch_outboard.drivers.contract import FUNCTIONS, Status
+
+LARGEST = 64 * MIB
+
+def limit_allocations(table, original):
+    def device_properties(context, device, properties):
+        status = original.device_properties(context, device, properties)
+        properties.contents.max_allocation = LARGEST
+        return status
+
+    def allocate(context, wanted, address):
+        if wanted.contents.bytes > LARGEST:
+            return Status.OUT_OF_MEMORY
+        return original.allocate(context, wanted, address)
+
+    for function in (device_properties, allocate):
+        setattr(table, function.__name__, FUNCTIONS[function.__name__](function))
+
+use_table(limit_allocations)
+"""
 
 
-def test_registration_starts_nothing() -> None:
-    run_python("""
-        import torch
-        import torch_outboard
-        from torch_outboard import _C
-
-        assert torch.accelerator.memory_stats(0) == {}
-        torch.accelerator.empty_cache()
-        assert _C.device_of_address(torch.empty(10).data_ptr()) == -1
-        assert not torch.empty(10).is_pinned()
-        assert not _C.is_pinned_address(torch.empty(10).data_ptr())
-        assert not _C.driver_initialized()
-    """)
+def test_the_error_names_the_largest_allocation() -> None:
+    run_program(
+        """
+kept = [empty(LARGEST, device)]
+words = "64.00 MiB were asked for", "at most 64.00 MiB in one piece", "256.00 MiB"
+fails(lambda: empty(LARGEST + 1, device), *words, kind=torch.OutOfMemoryError)
+# What is refused for another reason says nothing of that.
+try:
+    while True:
+        kept.append(empty(LARGEST, device))
+except torch.OutOfMemoryError as error:
+    assert "in one piece" not in str(error), error
+""",
+        before=AT_ONCE,
+        OUTBOARD_DRIVER="host",
+        OUTBOARD_HOST_MEMORY=str(256 << 20),
+    )

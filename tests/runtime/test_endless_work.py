@@ -7,15 +7,12 @@ import select
 import signal
 import subprocess
 import sys
-import textwrap
 
 import pytest
 
 from tests.support import SLOWNESS, kernels_run_on
 
-pytestmark = pytest.mark.by_turns(3)
-
-# `start()` gives the device work that does not end, of which `wait` waits for the end.
+# `start()` gives the device work that does not end.
 KERNEL = """
 import sys
 import torch
@@ -55,25 +52,15 @@ def start(microseconds=3_600_000_000):
     return target.copy_(pinned, non_blocking=True)
 """
 WAIT = """
-work = start()
-event = torch.Event(device)
-event.record()
-waits = {
-    "copy": work.cpu,
-    "device": torch.get_device_module(device).synchronize,
-    "event": event.synchronize,
-    "operator": lambda: (work + 1).cpu(),
-    "none": lambda: None,
-}
-print("waiting", flush=True)
-try:
-    waits[sys.argv[1]]()
-    print("done", flush=True)
-except KeyboardInterrupt:
-    print("interrupted", flush=True)
-except RuntimeError as error:
-    print(error, flush=True)
-sys.exit(3)
+def told(wait):
+    print("waiting", flush=True)
+    try:
+        wait()
+        print("done", flush=True)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    except RuntimeError as error:
+        print(error, flush=True)
 """
 SETTINGS = {
     "ocl": {"OUTBOARD_DRIVER": "ocl", "OUTBOARD_WAY": "device"},
@@ -82,133 +69,107 @@ SETTINGS = {
 CODE = {"ocl": KERNEL, "host": LATE}
 SECONDS = 20 * SLOWNESS
 
-
-class Program:
-    """A process that waits for work that never ends."""
-
-    def __init__(self, driver: str, wait: str, code: str = WAIT, **settings: str) -> None:
-        if driver == "ocl" and not kernels_run_on("ocl"):
-            pytest.skip("the first OpenCL device runs no kernels")
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", CODE[driver] + textwrap.dedent(code), wait],
-            env=os.environ | SETTINGS[driver] | settings,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "waiting\n"
-
-    def interrupt_after(self, seconds: float) -> None:
-        """Ctrl-C."""
-        assert self.process.stdout is not None
-        assert not select.select([self.process.stdout], [], [], seconds)[0]
-        self.process.send_signal(signal.SIGINT)
-
-    def end(self) -> tuple[int, str]:
-        """The exit status and what was printed."""
-        try:
-            printed, _ = self.process.communicate(timeout=SECONDS)
-        finally:
-            self.process.kill()
-        return self.process.returncode, printed
-
-
-WAITS = [
-    ("ocl", "copy"),
-    ("host", "event"),
-    *(
-        pytest.param(*wait, marks=pytest.mark.slow)
-        for wait in (
-            ("ocl", "device"), ("ocl", "event"), ("ocl", "operator"),
-            ("host", "copy"), ("host", "device"), ("host", "operator"),
-        )
-    ),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("driver", "wait"), WAITS)
-def test_ctrl_c_ends_a_wait_and_the_process_with_its_status(driver: str, wait: str) -> None:
-    program = Program(driver, wait)
-    program.interrupt_after(0.5)
-    assert program.end() == (3, "interrupted\n")
-
-
-@pytest.mark.parametrize(("driver", "wait"), WAITS[:2])
-def test_after_a_timeout_the_process_ends_with_its_status(driver: str, wait: str) -> None:
-    status, printed = Program(driver, wait, OUTBOARD_WAIT_TIMEOUT="0.5").end()
-    assert status == 3
-    assert "was given up after 0.5 seconds" in printed
-
-
-def test_ctrl_c_ends_the_wait_at_exit() -> None:
-    program = Program("host", "none")
-    assert program.process.stdout is not None
-    assert program.process.stdout.readline() == "done\n"
-    program.interrupt_after(1)
-    assert program.end() == (3, "")
-
-
 # What a program does with Ctrl-C, after these seconds; status and output.
 PROGRAMS = {
-    "it does not catch it": (
-        "ocl", 0.5, (-signal.SIGINT, ""),
+    "a wait for a kernel ends": (
+        "ocl", 0.5, (3, "interrupted\n"),
         """
-        work = start()
-        print("waiting", flush=True)
-        work.cpu()
-        """,
+told(start().cpu)
+sys.exit(3)
+""",
+    ),
+    "a wait for an event ends": (
+        "host", 0.5, (3, "interrupted\n"),
+        """
+start()
+event = torch.Event(device)
+event.record()
+told(event.synchronize)
+sys.exit(3)
+""",
+    ),
+    "the wait at exit ends": (
+        "host", 1, (3, ""),
+        """
+start()
+print("waiting", flush=True)
+sys.exit(3)
+""",
     ),
     # That wait is one that cannot throw: Python raises behind it.
     "a wait for room in the queue ends": (
         "ocl", 3, (3, "interrupted\n"),
         """
-        work = start()
-        print("waiting", flush=True)
-        try:
-            while True:
-                work = work + work
-        except KeyboardInterrupt:
-            print("interrupted", flush=True)
-        sys.exit(3)
-        """,
+work = start()
+def add():
+    global work
+    while True:
+        work = work + work
+told(add)
+sys.exit(3)
+""",
     ),
     "the device goes on": (
         "host", 0.5, (0, "interrupted\n5.0\n"),
         """
-        work = start(2_000_000)
-        print("waiting", flush=True)
-        try:
-            work.cpu()
-        except KeyboardInterrupt:
-            print("interrupted", flush=True)
-        torture.configure(delay_us=0)
-        print(work.sum().item() / work.numel())
-        """,
+work = start(2_000_000)
+told(work.cpu)
+torture.configure(delay_us=0)
+print(work.sum().item() / work.numel())
+""",
     ),
     "a handler that does not raise ends no wait": (
         "host", 0.3, (0, "handled\ndone\n"),
         """
-        import signal
-        signal.signal(signal.SIGINT, lambda *_: print("handled", flush=True))
-        work = start(1_500_000)
-        print("waiting", flush=True)
-        work.cpu()
-        print("done")
-        """,
+import signal
+signal.signal(signal.SIGINT, lambda *_: print("handled", flush=True))
+told(start(1_500_000).cpu)
+""",
     ),
 }  # fmt: skip
+SLOW = ("a wait for room in the queue ends",)
 
 
+def started(driver: str, code: str, **settings: str) -> subprocess.Popen[str]:
+    """A process that waits for work that does not end."""
+    if driver == "ocl" and not kernels_run_on("ocl"):
+        pytest.skip("the first OpenCL device runs no kernels")
+    process = subprocess.Popen(
+        [sys.executable, "-c", CODE[driver] + WAIT + code],
+        env=os.environ | SETTINGS[driver] | settings,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "waiting\n"
+    return process
+
+
+def end(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """The exit status and what was printed."""
+    try:
+        printed, _ = process.communicate(timeout=SECONDS)
+    finally:
+        process.kill()
+    return process.returncode, printed
+
+
+@pytest.mark.by_turns(3)
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.slow if program[0] == "ocl" else ())
-        for name, program in PROGRAMS.items()
-    ],
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in PROGRAMS]
 )
 def test_programs_and_ctrl_c(name: str) -> None:
-    driver, seconds, end, code = PROGRAMS[name]
-    program = Program(driver, "", code)
-    program.interrupt_after(seconds)
-    assert program.end() == end
+    driver, seconds, expected, code = PROGRAMS[name]
+    process = started(driver, code)
+    assert not select.select([process.stdout], [], [], seconds)[0]
+    process.send_signal(signal.SIGINT)
+    assert end(process) == expected
+
+
+@pytest.mark.by_turns(3)
+def test_after_a_timeout_the_process_ends_with_its_status() -> None:
+    code = "told(start().cpu)\nsys.exit(3)"
+    status, printed = end(started("host", code, OUTBOARD_WAIT_TIMEOUT="0.5"))
+    assert status == 3
+    assert "was given up after 0.5 seconds" in printed

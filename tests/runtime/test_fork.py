@@ -14,11 +14,11 @@ from tests.support import run_python
 
 pytestmark = pytest.mark.by_turns(3)
 
-ROOT = str(Path(__file__).resolve().parents[2])
-
-CHILDREN = """
+# What programs begin with.
+CHILDREN = f"""
 import os
 import sys
+sys.path.append({str(Path(__file__).parents[2])!r})
 import torch
 import torch_outboard
 from tests.forking import in_child
@@ -29,7 +29,7 @@ device_module = torch.get_device_module(name)
 
 
 def run_with_children(code: str, **env: str | None) -> str:
-    return run_python(CHILDREN + textwrap.dedent(code), timeout=240, PYTHONPATH=ROOT, **env)
+    return run_python(CHILDREN + textwrap.dedent(code), timeout=240, **env)
 
 
 USES = """
@@ -58,19 +58,11 @@ def free():
 
 MUST_RAISE = {
     "empty": lambda: torch.empty(3, device=name),
-    "empty, other device": lambda: torch.empty(3, device=f"{name}:1"),
-    "zeros": lambda: torch.zeros(3, device=name),
     "add": lambda: x + 1,
-    "in-place": lambda: x.add_(1),
-    "fill": lambda: x.fill_(1),
-    "reduction": lambda: x.sum(),
     "item": lambda: x[0].item(),
     "to host": lambda: torch.ones(3).to(name),
     "cpu": lambda: x.cpu(),
-    "clone": lambda: x.clone(),
     "copy_": lambda: x.copy_(torch.ones(1000)),
-    "other device": lambda: x.to(f"{name}:1"),
-    "print": lambda: repr(x),
     "non-blocking": lambda: x.copy_(pinned, non_blocking=True),
     "pin": lambda: torch.ones(3).pin_memory(),
     "resize": lambda: x.resize_(5000),
@@ -79,7 +71,6 @@ MUST_RAISE = {
     "record_stream": lambda: x.record_stream(stream),
     "new generator": lambda: torch.Generator(name),
     "new stream": lambda: torch.Stream(device=name),
-    "stream of the module": lambda: device_module.Stream(),
     "external stream": lambda: device_module.ExternalStream(0x1000),
     "stream synchronize": lambda: stream.synchronize(),
     "stream query": lambda: stream.query(),
@@ -94,26 +85,26 @@ MUST_RAISE = {
     "properties": lambda: device_module.get_device_properties(0),
     "init": lambda: device_module.init(),
     "memory": lambda: device_module.memory_allocated(),
-    "mem_get_info": lambda: device_module.mem_get_info(),
+    "snapshot": lambda: device_module.memory_snapshot(),
     "backward": lambda: loss.backward(),
     "get_rng_state": lambda: device_module.get_rng_state(),
+    "device seed": lambda: device_module.manual_seed_all(3),
     "as_cpu": lambda: torch_outboard.as_cpu(x),
+    "from_cpu": lambda: torch_outboard.from_cpu(torch.ones(2)),
+    "use_driver": lambda: torch_outboard.use_driver(name),
 }
 MAY_RETURN = {
     "free": free,
     "count": lambda: device_module.device_count(),
     "available": lambda: device_module.is_available(),
-    "accelerator available": lambda: torch.accelerator.is_available(),
     "accelerator count": lambda: torch.accelerator.device_count(),
     "initialized": lambda: device_module.is_initialized(),
     "bad fork": lambda: device_module._is_in_bad_fork(),
     "empty_cache": lambda: device_module.empty_cache(),
     "manual_seed": lambda: torch.manual_seed(3) and "seeded",
-    "device seed": lambda: device_module.manual_seed_all(3),
     "metadata": lambda: (tuple(x.shape), str(x.dtype), x.stride(), str(x.device)),
-    "view": lambda: tuple(x[3:].shape),
     "is_pinned": lambda: torch.ones(3).is_pinned(),
-    "current_device": lambda: torch._C._accelerator_getDeviceIndex(),
+    "pinned before": lambda: (pinned.is_pinned(), pinned.sum().item()),
     "cpu work": lambda: (torch.ones(300, 300) @ torch.ones(300, 300)).sum().item(),
     "cpu backward": lambda: cpu_backward(),
 }
@@ -125,7 +116,6 @@ def cpu_backward():
 """
 
 
-@pytest.mark.separate
 def test_every_entry_point_returns_or_raises():
     printed = run_with_children(
         USES
@@ -139,6 +129,7 @@ for title, use in MAY_RETURN.items():
     allowed = outcome.startswith("returned") or (
         outcome.startswith("RuntimeError") and "forked child" in outcome)
     print(title if allowed else f"may return: {title}", "->", outcome)
+assert "start workers with the 'spawn' or 'forkserver' method" in in_child(MUST_RAISE["empty"])
 # The parent is unharmed.
 assert torch.equal(x.cpu(), torch.arange(1000.0))
 loss.backward()
@@ -157,7 +148,7 @@ assert x.sum().item() == 1000
         "accelerator count -> returned 0",
         "initialized -> returned False",
         "bad fork -> returned True",
-        "view -> returned (997,)",
+        "pinned before -> returned (False, 1000.0)",
         "cpu work -> returned 27000000.0",
         "cpu backward -> returned [2.0, 2.0, 2.0]",
     ):
@@ -219,68 +210,6 @@ def test_fork_before_first_use():
     assert printed.splitlines() == ["returned ([2.0, 2.0, 2.0], 2)"] * 3 + ["([2.0, 2.0, 2.0], 2)"]
 
 
-def test_multiprocessing_with_fork():
-    """A worker's exception arrives in the parent as what it is."""
-    printed = run_python(
-        """
-        import multiprocessing
-        import torch
-        import torch_outboard
-
-        name = torch_outboard.device_name()
-
-        def work(value):
-            return torch.full((3,), value, device=name).sum().item()
-
-        x = torch.ones(3, device=name)
-        with multiprocessing.get_context("fork").Pool(2) as pool:
-            try:
-                pool.map_async(work, range(4)).get(60)
-            except RuntimeError as error:
-                print(error)
-        with multiprocessing.get_context("forkserver").Pool(1) as pool:
-            print(pool.map_async(abs, [-3]).get(100))
-        """
-    )
-    assert "start workers with the 'spawn' or 'forkserver' method" in printed
-    assert "[3]" in printed
-
-
-def test_data_loader_with_workers():
-    """Forked workers do CPU work while the parent uses the device."""
-    printed = run_python(
-        """
-        import torch
-        from torch.utils.data import DataLoader, Dataset
-        import torch_outboard
-
-        name = torch_outboard.device_name()
-
-        class Squares(Dataset):
-            def __len__(self):
-                return 64
-
-            def __getitem__(self, index):
-                return torch.full((16,), float(index)) ** 2
-
-        weight = torch.ones(16, device=name, requires_grad=True)
-        total = 0.0
-        for epoch in range(2):
-            loader = DataLoader(Squares(), batch_size=8, num_workers=2, pin_memory=True,
-                                multiprocessing_context="fork")
-            for squares in loader:
-                assert squares.is_pinned()
-                loss = (squares.to(name, non_blocking=True) * weight).sum()
-                loss.backward()
-                total += loss.item()
-        print(total, weight.grad.sum().item())
-        """,
-        timeout=200,
-    )
-    expected = 2 * 16 * sum(i * i for i in range(64))
-    assert [float(word) for word in printed.split()] == [expected, expected]
-
-
 STRESS = """
 import threading
 
@@ -335,7 +264,7 @@ assert x.sum().item() == 1000
 """
 
 
-@pytest.mark.parametrize("children", [60, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("children", [40, pytest.param(1000, marks=pytest.mark.slow)])
 def test_fork_while_threads_hold_locks(children):
-    printed = run_python(CHILDREN + STRESS, str(children), timeout=280, PYTHONPATH=ROOT)
+    printed = run_python(CHILDREN + STRESS, str(children), timeout=280)
     assert printed.strip() == "0 []"

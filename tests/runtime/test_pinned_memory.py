@@ -1,18 +1,15 @@
-"""Pinned host memory: the caching allocator behind pin_memory()."""
+"""Pinned host memory: the caching allocator behind pin_memory(), and memory that is registered."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, TensorDataset
 
 from tests.runtime.memory_checks import run_program
 from torch_outboard import _C
-
-pytestmark = [pytest.mark.separate, pytest.mark.torture]
 
 GIVES_BACK = hasattr(torch.accelerator, "empty_host_cache")
 needs_giving_back = pytest.mark.skipif(
@@ -37,7 +34,7 @@ def nothing_left_behind(device: torch.device, settled_heap: None) -> Iterator[No
     assert _C.pinned_memory_stats()["allocated_bytes"]["current"] == before
 
 
-def test_pin_memory_copies_into_pinned_memory() -> None:
+def test_pin_memory_copies_into_pinned_memory(device: torch.device) -> None:
     source = torch.arange(1000)
     pinned = source.pin_memory()
     assert pinned.is_pinned()
@@ -52,6 +49,9 @@ def test_pin_memory_copies_into_pinned_memory() -> None:
     assert _C.is_pinned_address(start + 7999)
     assert not _C.is_pinned_address(start - 1)
     assert not _C.is_pinned_address(0)
+    storage = source.untyped_storage()
+    assert not storage.is_pinned(device.type)
+    assert storage.pin_memory(device.type).is_pinned(device.type)
 
 
 @needs_giving_back
@@ -71,25 +71,6 @@ def test_freed_memory_is_used_again_and_can_be_given_back() -> None:
     assert not _C.is_pinned_address(address)
 
 
-def test_statistics_are_reset() -> None:
-    torch.empty(5000, pin_memory=True)
-    _C.reset_peak_pinned_memory_stats()
-    _C.reset_accumulated_pinned_memory_stats()
-    stats = _C.pinned_memory_stats()
-    assert stats["active_bytes"]["peak"] == stats["active_bytes"]["current"]
-    assert stats["active_bytes"]["allocated"] == 0
-
-
-def test_data_loader(device: torch.device) -> None:
-    data = TensorDataset(torch.arange(64.0).reshape(16, 4), torch.arange(16))
-    seen = []
-    for inputs, labels in DataLoader(data, batch_size=4, pin_memory=True):
-        assert inputs.is_pinned()
-        assert labels.is_pinned()
-        seen.append(inputs.to(device, non_blocking=True).cpu())
-    torch.testing.assert_close(torch.cat(seen), data.tensors[0])
-
-
 PREPARE = """
 there = torch.zeros(1 << 20, dtype=torch.uint8, device=device)
 torch.accelerator.synchronize()
@@ -104,7 +85,7 @@ def test_memory_of_a_late_copy_is_not_reused() -> None:
 for failing in (None, "event_create", "event_record"):
     pinned = torch.full((1 << 20,), 7, dtype=torch.uint8).pin_memory()
     address = pinned.data_ptr()
-    torture.configure(delay_us=500_000)
+    torture.configure(delay_us=300_000)
     there.copy_(pinned, non_blocking=True)
     torture.configure(delay_us=0)
     if failing:
@@ -160,22 +141,57 @@ assert torture.live()["pinned"] == 0, torture.leaks()
     )
 
 
-@pytest.mark.by_turns(2)
-def test_a_forked_child() -> None:
-    run_program(
-        PREPARE
-        + """
-pinned = torch.ones(10).pin_memory()
-child = os.fork()
-if child == 0:
-    assert not pinned.is_pinned()
-    assert pinned.sum() == 10
-    del pinned
-    try:
-        torch.ones(10).pin_memory()
-    except RuntimeError as error:
-        os._exit(0 if "fork" in str(error) else 2)
-    os._exit(3)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-"""
-    )
+# ---- Ordinary memory that is pinned where it lies ----
+
+
+@pytest.fixture
+def register(device: torch.device, device_module) -> Callable[[torch.Tensor], bool]:
+    probe = torch.zeros(1)
+    if not device_module.register_host_memory(probe):
+        pytest.skip("the driver cannot register memory of the host")
+    device_module.unregister_host_memory(probe)
+    return device_module.register_host_memory
+
+
+def test_registered_memory_is_pinned(device_module, register):
+    x = torch.arange(1000.0)
+    assert register(x)
+    assert x.is_pinned()
+    assert x[500:].is_pinned()
+    assert x.pin_memory().data_ptr() == x.data_ptr()
+    assert not _C.is_pinned_address(x.data_ptr() - 1)
+    assert not _C.is_pinned_address(x.data_ptr() + 4000)
+    device_module.unregister_host_memory(x)
+    assert not x.is_pinned()
+
+
+@pytest.mark.separate
+@pytest.mark.torture
+def test_copies_go_from_and_to_it(device, device_module, register):
+    """A tensor that is gone is still copied from: its memory stays until it is unregistered."""
+    x, y = torch.full((1 << 20,), 3.0), torch.zeros(1 << 20)
+    register(x)
+    register(y)
+    kept = x.untyped_storage()
+    on_device = x.to(device, non_blocking=True)
+    del x
+    torch.full((1 << 20,), 5.0)
+    y.copy_(on_device, non_blocking=True)
+    torch.accelerator.synchronize()
+    assert y.eq(3).all()
+    assert on_device.cpu().eq(3).all()
+    device_module.unregister_host_memory(torch.empty(0).set_(kept))
+    device_module.unregister_host_memory(y)
+
+
+def test_what_cannot_be_registered(device, device_module, register):
+    x = torch.zeros(8)
+    register(x)
+    sparse, there = x.new_empty(8).to_sparse(), torch.zeros(8, device=device)
+    for wrong in (x, x[4:], torch.empty(0), there, sparse):
+        with pytest.raises(ValueError, match=r"regist|pinned|strided"):
+            register(wrong)
+    device_module.unregister_host_memory(x)
+    for wrong in (x, torch.zeros(8)):
+        with pytest.raises(ValueError, match="was not registered"):
+            device_module.unregister_host_memory(wrong)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shlex
 import shutil
@@ -130,22 +129,14 @@ def compile_sources(
 def link(
     objects: Sequence[Path], target: Path, language: str, flags: Sequence[str], *, shared: bool
 ) -> None:
-    """Links what has changed.
+    """Links a library or a program.
 
     Raises:
         BuildError: with what the linker said.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     command = [*compiler(language), *(["-shared"] if shared else [])]
-    command += [*map(str, objects), "-o", str(target), *flags]
-    note = FOLDER / "links" / hashlib.sha256(str(target).encode()).hexdigest()
-    if target.exists() and note.exists() and note.read_text() == shlex.join(command):
-        made = target.stat().st_mtime
-        if all(o.stat().st_mtime <= made for o in objects):
-            return
-    call(command)
-    note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text(shlex.join(command))
+    call([*command, *map(str, objects), "-o", str(target), *flags])
 
 
 def extensions() -> tuple[dict[str, Extension], list[str]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 import torch
 
@@ -24,35 +22,27 @@ def pair(device) -> tuple[torch.Tensor, torch.Tensor]:
 
 READS = {
     "item": lambda x: x.sum().item(),
-    "one element": lambda x: x[2].item(),
-    "list": lambda x: x.tolist(),
     "add": lambda x: x + 1,
     "in two places": lambda x: torch.cat([x, x]),
     "product": lambda x: x @ x,
-    "sort": lambda x: torch.sort(x, descending=True)[0],
     "strided": lambda x: x[::2].clone(),
     "convert": lambda x: x.to(torch.float64),
     "cpu": lambda x: x.cpu(),
-    "numpy": lambda x: x.cpu().numpy(),
-    "softmax": lambda x: torch.softmax(x, 0),
     "index": lambda x: x[torch.tensor([1, 4], device=x.device)],
     "composed": lambda x: torch.nn.functional.layer_norm(x, (6,)),
     "print": lambda x: repr(x),
-    "fft": lambda x: torch.fft.rfft(x),
     "copied from": lambda x: torch.zeros_like(x).copy_(x),
     "dropout": lambda x: torch.native_dropout(x, 0.5, True)[0].shape,
 }
 
 
 @pytest.mark.parametrize("name", READS)
-def test_reading_keeps_memory_shared(device, pair, name):
+def test_reading_keeps_memory_shared(pair, name):
     original, clone = pair
-    expected = READS[name](torch.arange(6.0)) if name != "print" else None
     got = READS[name](clone)
-    if isinstance(got, torch.Tensor):
-        torch.testing.assert_close(got.cpu(), expected)
-    elif name not in ("print", "numpy"):
-        assert got == expected
+    if name != "print":
+        expected = READS[name](torch.arange(6.0))
+        torch.testing.assert_close(got.cpu() if isinstance(got, torch.Tensor) else got, expected)
     assert shared(original, clone) == [True, True]
 
 
@@ -60,18 +50,14 @@ WRITES = {
     "add": lambda x: x.add_(1),
     "view": lambda x: x[2:].mul_(3),
     "zero": lambda x: x.zero_(),
-    "one element": lambda x: x[:1].fill_(9),
     "copy": lambda x: x.copy_(torch.ones(6)),
     "index": lambda x: x.index_fill_(0, torch.tensor([1], device=x.device), 9),
-    "put": lambda x: x.__setitem__(torch.tensor([0], device=x.device), 9),
     "itself": lambda x: x.add_(x),
     "out": lambda x: torch.sin(torch.ones(6, device=x.device), out=x),
     "normal": lambda x: x.normal_(),
-    "bernoulli": lambda x: x.bernoulli_(0.5),
     "sort": lambda x: torch.sort(
         x, descending=True, out=(x, torch.empty(0, dtype=torch.int64, device=x.device))
     ),
-    "cumulative": lambda x: x.cumsum_(0),
     "optimizer": lambda x: torch._fused_sgd_(
         [x], [torch.ones_like(x)], [], weight_decay=0.0, momentum=0.0, lr=0.1, dampening=0.0,
         nesterov=False, maximize=False, is_first_step=False,
@@ -79,24 +65,22 @@ WRITES = {
     "list": lambda x: torch._foreach_mul_([x], 2.0),
     "resize": lambda x: x.resize_(100),
     "address": lambda x: x.data_ptr(),
-    "random": lambda x: x.random_(5, 9),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("name", WRITES)
-def test_writing_leaves_the_other_alone(device, pair, name, which):
-    before = list(range(6))
-    reference = torch.arange(6.0)
+def test_writing_leaves_the_other_alone(pair, name, which):
     written, other = pair[which], pair[1 - which]
     WRITES[name](written)
-    assert other.tolist() == before
+    assert other.tolist() == [0, 1, 2, 3, 4, 5]
     assert shared(written) == [False]
-    if name not in ("normal", "bernoulli", "resize", "random"):
+    if name not in ("normal", "resize"):
+        reference = torch.arange(6.0)
         WRITES[name](reference)
         torch.testing.assert_close(written.cpu(), reference)
     other.add_(1)
-    assert other.tolist() == [x + 1 for x in before]
+    assert other.tolist() == [1, 2, 3, 4, 5, 6]
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -121,21 +105,11 @@ def test_many_clones_of_one_storage(device):
     base = torch.arange(100.0, device=device)
     clones = [torch._lazy_clone(base) for _ in range(20)]
     clones += [torch._lazy_clone(clone[10:20]) for clone in clones]
+    assert (clones[-1].stride(), clones[-1].storage_offset()) == ((1,), 10)
     for number, clone in enumerate(clones):
         clone.fill_(number)
     assert base.tolist() == list(range(100))
     assert all(clone.eq(number).all().item() for number, clone in enumerate(clones))
-
-
-def test_views_follow_their_own_storage(device):
-    base = torch.arange(4.0, device=device)
-    view = base[1:3]
-    clone = torch._lazy_clone(view)
-    view.mul_(10)
-    assert base.tolist() == [0, 10, 20, 3]
-    assert clone.tolist() == [1, 2]
-    assert clone.stride() == view.stride()
-    assert clone.storage_offset() == view.storage_offset()
 
 
 def test_memory_comes_from_the_device_of_the_tensor(device, device_module):
@@ -160,31 +134,14 @@ def test_gradients_and_bits(device):
         torch.testing.assert_close(torch._lazy_clone(there).cpu(), torch._lazy_clone(here))
 
 
-def test_saving_and_deep_copies(device, pair):
-    original, clone = pair
-    saved = io.BytesIO()
-    torch.save(clone, saved)
-    saved.seek(0)
-    loaded = torch.load(saved)
-    loaded.add_(1)
-    original.mul_(2)
-    assert loaded.tolist() == [1, 2, 3, 4, 5, 6]
-    assert clone.tolist() == [0, 1, 2, 3, 4, 5]
-
-
-def test_memory_that_others_own_is_copied(device, shares_memory):
+def test_memory_that_the_host_shares(pair, shares_memory):
+    """What others own is copied at once; an alias for the host is written alone."""
     if not shares_memory:
         pytest.skip("the device shares no memory with the host")
     host = torch.arange(4.0)
-    tensor = torch_outboard.from_cpu(host)
-    clone = torch._lazy_clone(tensor)
+    adopted = torch._lazy_clone(torch_outboard.from_cpu(host))
     host.zero_()
-    assert clone.tolist() == [0, 1, 2, 3]
-
-
-def test_an_alias_for_the_host_is_written_alone(device, pair, shares_memory):
-    if not shares_memory:
-        pytest.skip("the device shares no memory with the host")
+    assert adopted.tolist() == [0, 1, 2, 3]
     original, clone = pair
     torch_outboard.as_cpu(clone).add_(1)
     assert original.tolist() == [0, 1, 2, 3, 4, 5]

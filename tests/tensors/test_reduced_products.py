@@ -29,7 +29,7 @@ def expected(a: torch.Tensor, b: torch.Tensor, reduce: str) -> torch.Tensor:
 @pytest.mark.parametrize("indices", [torch.int64, torch.int32])
 def test_derivatives(device, reduce, empty_rows, indices):
     generator = torch.Generator().manual_seed(8)
-    for rows, columns, width in ((1, 1, 1), (5, 7, 3), (20, 9, 33)):
+    for rows, columns, width in ((1, 1, 1), (20, 9, 33)):
         a = torch.rand(rows, columns, generator=generator) + 0.1
         a *= torch.rand(rows, columns, generator=generator) < 0.4
         a[:, 0] = 0.5

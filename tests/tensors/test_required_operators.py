@@ -19,32 +19,22 @@ def shares_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.untyped_storage()._cdata == b.untyped_storage()._cdata
 
 
-# ---- empty and empty_strided -----------------------------------------------------------------
+# ---- empty and empty_strided
 
 
-@pytest.mark.parametrize("dtype", [None, torch.bool, torch.float16, torch.complex128])
-def test_empty(device: torch.device, dtype: torch.dtype | None) -> None:
-    for size in ((), (0,), (3,), (2, 0, 4), (2, 3, 4, 5)):
-        actual = torch.empty(size, dtype=dtype, device=device)
-        expected = torch.empty(size, dtype=dtype)
-        same_layout(actual, expected)
-        assert actual.device == device
-        assert actual.untyped_storage().nbytes() == expected.untyped_storage().nbytes()
-        assert actual.untyped_storage().resizable()
-        assert not actual.is_pinned()
-
-
-@pytest.mark.parametrize(
-    ("size", "stride"),
-    [((), ()), ((2, 3), (1, 2)), ((2, 3), (10, 2)), ((4,), (0,)), ((0, 3), (7, 1))],
-)
-def test_empty_strided(
-    device: torch.device, size: tuple[int, ...], stride: tuple[int, ...]
-) -> None:
-    actual = torch.empty_strided(size, stride, device=device)
-    expected = torch.empty_strided(size, stride)
-    same_layout(actual, expected)
-    assert actual.untyped_storage().nbytes() == expected.untyped_storage().nbytes()
+def test_new_tensors(device: torch.device) -> None:
+    """The operator sweep compares layouts; this is about their storages."""
+    for size, stride in (
+        ((), ()), ((0,), (1,)), ((2, 0, 4), (4, 4, 1)), ((2, 3), (10, 2)), ((4,), (0,)),
+    ):  # fmt: skip
+        for dtype in (None, torch.bool, torch.complex128):
+            actual = torch.empty_strided(size, stride, dtype=dtype, device=device)
+            expected = torch.empty_strided(size, stride, dtype=dtype)
+            same_layout(actual, expected)
+            assert actual.device == device
+            assert actual.untyped_storage().nbytes() == expected.untyped_storage().nbytes()
+            assert actual.untyped_storage().resizable()
+            assert not actual.is_pinned()
 
 
 def test_bad_requests_for_new_tensors(device: torch.device) -> None:
@@ -54,13 +44,12 @@ def test_bad_requests_for_new_tensors(device: torch.device) -> None:
         torch.empty(-1, device=device)
     with pytest.raises(RuntimeError, match=r"negative dimension|[Nn]egative"):
         torch.empty_strided((-1,), (1,), device=device)
-    for index in (torch.accelerator.device_count(), 99):
-        with pytest.raises((RuntimeError, ValueError), match=str(index)):
-            torch.empty(2, device=f"{device.type}:{index}")
-        with pytest.raises((RuntimeError, ValueError), match=str(index)):
-            torch.empty_strided((2,), (1,), device=f"{device.type}:{index}")
+    with pytest.raises((RuntimeError, ValueError), match="99"):
+        torch.empty_strided((2,), (1,), device=f"{device.type}:99")
     with pytest.raises(RuntimeError):
         torch.empty(2**62, device=device)
+    with pytest.raises(RuntimeError):
+        torch.ones(2, device=device).resize_(2**61)
     torch.testing.assert_close(torch.ones(2, device=device).cpu(), torch.ones(2))
 
 
@@ -77,19 +66,13 @@ def test_deterministic_filling(device: torch.device) -> None:
         torch.use_deterministic_algorithms(False)
 
 
-# ---- Views -----------------------------------------------------------------------------------
+# ---- Views
 
 # Of the others the operator sweep looks at what they share.
 VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "as_strided with offset": lambda x: x.as_strided((3, 2), (2, 5), 4),
-    "as_strided overlapping": lambda x: x.as_strided((4, 4), (1, 1), 1),
     "view of dtype": lambda x: x.view(torch.int32),
-    "view of a slice": lambda x: x[1].view(2, 6),
     "_reshape_alias": lambda x: torch.ops.aten._reshape_alias(x, [4, 6], [6, 1]),
-    "slice": lambda x: x[:, 1:3, ::2],
-    "unfold": lambda x: x.unfold(1, 2, 1),
     "detach": lambda x: x.detach(),
-    "view_as_complex": lambda x: torch.view_as_complex(x.view(12, 2)),
 }
 
 
@@ -101,55 +84,35 @@ def test_views_are_views(device: torch.device, name: str) -> None:
     same_layout(actual, expected)
     assert shares_storage(actual, there)
     torch.testing.assert_close(actual.cpu(), expected)
-    there.zero_()
-    assert not actual.cpu().any()
 
 
-def test_bad_views(device: torch.device) -> None:
-    there = torch.arange(24.0, device=device).view(2, 4, 3)
-    with pytest.raises(RuntimeError, match="invalid for input of size"):
-        there.view(5, 5)
-    with pytest.raises(RuntimeError, match="view size is not compatible"):
-        there.transpose(0, 2).view(24)
-    with pytest.raises(RuntimeError, match="out of bounds"):
-        there.as_strided((100,), (1,))
-    with pytest.raises(RuntimeError, match=r"[Nn]egative|offset"):
-        there.as_strided((2,), (1,), -1)
+# ---- resize_
 
 
-# ---- resize_ ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("size", [(), (0,), (3,), (6,), (2, 3), (4, 5), (100, 100)])
+@pytest.mark.parametrize("size", [(), (0,), (3,), (2, 3), (4, 5), (100, 100)])
 def test_resize_keeps_content(device: torch.device, size: tuple[int, ...]) -> None:
     values = torch.arange(6.0)
     there = values.to(device)
+    address = there.data_ptr()
     assert there.resize_(size) is there
     expected = values.clone().resize_(size)
     same_layout(there, expected)
     kept = min(6, there.numel())
     torch.testing.assert_close(there.flatten()[:kept].cpu(), values[:kept])
     assert there.untyped_storage().nbytes() == expected.untyped_storage().nbytes()
-
-
-def test_resize_of_a_view_makes_room_behind_its_offset(device: torch.device) -> None:
-    view, expected = (torch.zeros(10, device=where)[4:] for where in (device, "cpu"))
-    for x in (view, expected):
-        x.resize_(20).fill_(7)
-    assert view.untyped_storage().nbytes() == expected.untyped_storage().nbytes() == 24 * 4
-    assert view.storage_offset() == 4
-    assert view.tolist() == [7.0] * 20
+    assert (there.resize_(6).data_ptr() == address) == (len(size) < 2 or size == (2, 3))
 
 
 def test_resize_of_views_and_formats(device: torch.device) -> None:
+    """A view makes room behind its offset."""
     base = torch.arange(6.0, device=device)
     view = base[4:]
-    view.resize_(10)
+    view.resize_(20).fill_(7)
     assert view.storage_offset() == 4
+    assert view.untyped_storage().nbytes() == 24 * 4
     assert shares_storage(view, base)
-    torch.testing.assert_close(base.cpu(), torch.arange(6.0))
-    view.fill_(-1)
-    torch.testing.assert_close(base.cpu(), torch.tensor([0.0, 1, 2, 3, -1, -1]))
+    assert view.tolist() == [7.0] * 20
+    torch.testing.assert_close(base.cpu(), torch.tensor([0.0, 1, 2, 3, 7, 7]))
 
     there = torch.empty(0, device=device).resize_(2, 3, 4, 5, memory_format=torch.channels_last)
     assert there.stride() == torch.empty(2, 3, 4, 5, memory_format=torch.channels_last).stride()
@@ -160,15 +123,6 @@ def test_resize_of_views_and_formats(device: torch.device) -> None:
     assert there.shape == (7,)
     torch.ops.aten._resize_output_(there, [5], device)
     assert there.shape == (5,)
-
-
-def test_bad_resizes(device: torch.device) -> None:
-    with pytest.raises(RuntimeError, match="negative"):
-        torch.empty(2, device=device).resize_(-1)
-    with pytest.raises(RuntimeError):
-        torch.ones(2, device=device).resize_(2**61)
-    with pytest.raises(RuntimeError, match=r"[Rr]esiz"):
-        torch.ones(2, device=device, requires_grad=True).resize_(3)
 
 
 def test_storage_resize(device: torch.device) -> None:
@@ -185,7 +139,7 @@ def test_storage_resize(device: torch.device) -> None:
     torch.testing.assert_close(there.cpu(), torch.arange(6.0))
 
 
-# ---- set_ ------------------------------------------------------------------------------------
+# ---- set_
 
 
 def test_set_tensor_and_storage(device: torch.device) -> None:
@@ -207,22 +161,16 @@ def test_set_tensor_and_storage(device: torch.device) -> None:
     torch.testing.assert_close(there.cpu(), torch.tensor([3.0, 7.0]))
 
 
-def test_set_grows_the_storage_as_on_cpu(device: torch.device) -> None:
+def test_set_grows_the_storage_or_leaves_it(device: torch.device) -> None:
     source = torch.arange(4.0, device=device)
     there = torch.empty(0, device=device)
     there.set_(source.untyped_storage(), 0, (8,), (1,))
     assert source.untyped_storage().nbytes() == 32
     torch.testing.assert_close(there[:4].cpu(), torch.arange(4.0))
-
-
-def test_set_nothing(device: torch.device) -> None:
-    there = torch.arange(4.0, device=device)
-    other = there[:]
     there.set_()
-    assert there.shape == (0,)
-    assert there.device == device
+    assert (there.shape, there.device) == ((0,), device)
     assert there.untyped_storage().nbytes() == 0
-    torch.testing.assert_close(other.cpu(), torch.arange(4.0))
+    torch.testing.assert_close(source.cpu(), torch.arange(4.0))
 
 
 def test_bad_set(device: torch.device) -> None:
@@ -238,31 +186,16 @@ def test_bad_set(device: torch.device) -> None:
     torch.testing.assert_close(torch.ones(2, device=device).cpu(), torch.ones(2))
 
 
-# ---- Values and streams ----------------------------------------------------------------------
+# ---- Values and streams
 
 
-@pytest.mark.parametrize(
-    ("value", "dtype"),
-    [
-        (True, torch.bool),
-        (200, torch.uint8),
-        (-(2**62), torch.int64),
-        (2**64 - 1, torch.uint64),
-        (0.5, torch.float16),
-        (-2.5, torch.bfloat16),
-        (1e300, torch.float64),
-        (1 - 2j, torch.complex64),
-        (0.5, torch.float8_e4m3fn),
-    ],
-)
-def test_item(device: torch.device, value: complex, dtype: torch.dtype) -> None:
-    there = torch.tensor([0, value], dtype=dtype).to(device)
-    assert there[1].item() == value
-    assert there[1:].item() == value
-    if dtype.is_complex:
-        assert there[1].conj().item() == value.conjugate()
-    with pytest.raises(RuntimeError, match=r"[Bb]oolean value|elements|scalar"):
-        there.item()
+def test_item(device: torch.device) -> None:
+    """The operator sweep has other dtypes."""
+    for value, dtype in ((2**64 - 1, torch.uint64), (0.5, torch.float8_e4m3fn)):
+        there = torch.tensor([0, value], dtype=dtype).to(device)
+        assert there[1].item() == there[1:].item() == value
+        with pytest.raises(RuntimeError, match=r"elements|scalar"):
+            there.item()
 
 
 def test_copy_from_and_resize(device: torch.device) -> None:
@@ -284,22 +217,23 @@ def test_record_stream(device: torch.device) -> None:
         there.record_stream("side")
 
 
-# ---- fill_ and zero_ -------------------------------------------------------------------------
+# ---- fill_ and zero_
 
 
 @pytest.mark.parametrize(
     "dtype",
-    [torch.bool, torch.uint8, torch.int16, torch.int64, torch.float16, torch.bfloat16,
-     torch.float32, torch.float64, torch.complex64, torch.complex128, torch.float8_e5m2],
+    [torch.bool, torch.float16, torch.float32, torch.int64, torch.complex64, torch.complex128,
+     torch.float8_e5m2],
     ids=str,
 )  # fmt: skip
 def test_fill_and_zero(device: torch.device, dtype: torch.dtype) -> None:
+    """In layouts around the edges of what a driver's fill can do."""
     layouts: list[Callable[[torch.Tensor], torch.Tensor]] = [
-        lambda x: x,
         lambda x: x[7:],
         lambda x: x.view(10, 10).t(),
         lambda x: x.view(10, 10)[:, ::2],
         lambda x: x[50],
+        lambda x: x[50:51].expand(5),
         lambda x: x[:0],
     ]
     for layout in layouts:
@@ -312,16 +246,3 @@ def test_fill_and_zero(device: torch.device, dtype: torch.dtype) -> None:
         layout(there).zero_()
         layout(expected).zero_()
         assert torch.equal(there.cpu().view(torch.uint8), expected.view(torch.uint8))
-
-
-def test_fill_of_an_expanded_tensor(device: torch.device) -> None:
-    there = torch.zeros(2, 1, device=device)
-    there.expand(2, 5).fill_(4)
-    torch.testing.assert_close(there.cpu(), torch.full((2, 1), 4.0))
-
-
-def test_bad_fills(device: torch.device) -> None:
-    with pytest.raises(RuntimeError, match="overflow"):
-        torch.zeros(3, dtype=torch.int8, device=device).fill_(1000)
-    with pytest.raises(RuntimeError, match=r"overflow|complex"):
-        torch.zeros(3, device=device).fill_(1j)

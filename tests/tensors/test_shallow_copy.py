@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-pytestmark = [
-    pytest.mark.separate,
-    pytest.mark.filterwarnings("ignore:Sparse CSR tensor support"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
 
 CPU = torch.device("cpu")
 
@@ -29,37 +27,6 @@ def test_hooks_and_flags_of_a_parameter_stay(device):
     torch.testing.assert_close(layer.weight.grad.cpu(), torch.full((2, 2), 10.0))
 
 
-def test_conversions_of_dtype_and_device_together(device):
-    model = nn.Linear(2, 2)
-    weight = model.weight
-    model.to(device, torch.float64)
-    assert weight.dtype == torch.float64
-    assert model.half().weight is weight
-    assert (weight.device, weight.dtype) == (device, torch.float16)
-    model.to("cpu", torch.float32)
-    assert (weight.device, weight.dtype) == (CPU, torch.float32)
-
-
-@pytest.mark.parametrize("swap", [True, False])
-def test_the_flags_of_conversion_are_obeyed(device, swap):
-    flag = torch.__future__
-    change = (
-        flag.set_swap_module_params_on_conversion
-        if swap
-        else flag.set_overwrite_module_params_on_conversion
-    )
-    layer = nn.Linear(2, 2)
-    weight = layer.weight
-    change(True)
-    try:
-        layer.to(device)
-    finally:
-        change(False)
-    assert layer.weight.device == device
-    assert (layer.weight is weight) == swap
-    assert weight.device == (device if swap else CPU)
-
-
 def test_a_module_moves_in_inference_mode(device):
     with torch.inference_mode():
         layer = nn.Linear(2, 2)
@@ -72,6 +39,7 @@ def test_a_module_moves_in_inference_mode(device):
 # ---- Data of single tensors
 
 
+@pytest.mark.separate
 @pytest.mark.parametrize("to_device", [True, False])
 def test_data_takes_over_everything_but_history(device, to_device):
     source, target = (CPU, device) if to_device else (device, CPU)
@@ -95,6 +63,7 @@ def test_data_takes_over_everything_but_history(device, to_device):
     assert tensor._version == version
 
 
+@pytest.mark.separate
 def test_views_keep_the_memory_that_they_had(device):
     base = torch.ones(4)
     view, detached = base[:2], base.detach()
@@ -108,7 +77,7 @@ def test_views_keep_the_memory_that_they_had(device):
     assert view.add_(1).tolist() == [6, 6, 6]
 
 
-def test_conj_and_neg_bits_come_along(device):
+def test_bits_come_along_and_old_memory_goes(device, device_module):
     pairs = torch.arange(6.0, device=device).reshape(3, 2)
     tensor = torch.zeros(3, dtype=torch.complex64)
     tensor.data = torch.view_as_complex(pairs).conj()
@@ -117,15 +86,12 @@ def test_conj_and_neg_bits_come_along(device):
     real = torch.zeros(3)
     real.data = tensor.imag
     assert real.tolist() == [-1, -3, -5]
-
-
-def test_old_memory_is_given_back(device, device_module):
     device_module.synchronize()
     before = device_module.memory_allocated()
-    tensor = torch.ones(1 << 16, device=device)
-    tensor.data = torch.ones(3)
+    large = torch.ones(1 << 16, device=device)
+    large.data = torch.ones(3)
     assert device_module.memory_allocated() == before
-    assert tensor.sum().item() == 3
+    assert large.sum().item() == 3
 
 
 def test_a_graph_made_before_the_move_is_not_run_on_other_values(device):
@@ -137,11 +103,8 @@ def test_a_graph_made_before_the_move_is_not_run_on_other_values(device):
     # A graph made after the move is whole.
     (weight @ weight).sum().backward()
     torch.testing.assert_close(weight.grad.cpu(), torch.full((3, 3), 6.0))
-
-
-def test_integers_cannot_become_data_that_needs_a_gradient(device):
     with pytest.raises(RuntimeError, match="must be floating point"):
-        nn.Parameter(torch.ones(2)).data = torch.ones(2, dtype=torch.int64, device=device)
+        weight.data = torch.ones(2, dtype=torch.int64, device=device)
 
 
 # ---- What is compatible
@@ -204,11 +167,6 @@ def test_subclasses_are_not_asked_for_an_operator_that_they_do_not_know(device):
     layer.to(device)
     assert isinstance(layer.weight, Wrapper)
     assert layer.weight.device == device
-
-
-def test_fake_tensors_of_the_device(device):
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
     with FakeTensorMode():
         here, there = torch.ones(2), torch.ones(2, device=device)
         assert torch._has_compatible_shallow_copy_type(here, there)

@@ -31,18 +31,15 @@ def test_span_is_behind_the_last_place(dimensions: list[tuple[int, int]]) -> Non
     assert _C.span_elements(sizes, strides) == max(places(sizes, strides), default=-1) + 1
 
 
-@pytest.mark.parametrize("sizes", [(0, 3), (3, 0), (3, 0, 3)])
-def test_nothing_has_no_span_whatever_its_strides(sizes: tuple[int, ...]) -> None:
-    assert _C.span_elements(sizes, (2**60,) * len(sizes)) == 0
-
-
-@pytest.mark.parametrize(
-    ("sizes", "strides"),
-    [((3,), (2**63 - 1,)), ((2**32 + 1,), (2**33,)), ((2, 2, 2, 2), (2**62,) * 4)],
-)
-def test_what_64_bits_do_not_hold_raises(sizes: tuple[int, ...], strides: tuple[int, ...]) -> None:
-    with pytest.raises(RuntimeError, match="overflow"):
-        _C.span_elements(sizes, strides)
+def test_the_ends_of_64_bits() -> None:
+    """Nothing has no span, whatever its strides; what 64 bits do not hold raises."""
+    for sizes in ((0, 3), (3, 0), (3, 0, 3)):
+        assert _C.span_elements(sizes, (2**60,) * len(sizes)) == 0
+    for sizes, strides in (
+        ((3,), (2**63 - 1,)), ((2**32 + 1,), (2**33,)), ((2, 2, 2, 2), (2**62,) * 4),
+    ):  # fmt: skip
+        with pytest.raises(RuntimeError, match="overflow"):
+            _C.span_elements(sizes, strides)
 
 
 @pytest.mark.separate

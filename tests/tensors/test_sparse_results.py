@@ -25,19 +25,13 @@ LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 CALLS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "add out=a": lambda a, b: torch.add(a, b, out=a),
     "add out=b": lambda a, b: torch.add(a, b, out=b),
-    "add alpha out=a": lambda a, b: torch.add(a, b, alpha=3, out=a),
-    "sub out=a": lambda a, b: torch.sub(a, b, out=a),
     "mul out=a": lambda a, b: torch.mul(a, b, out=a),
-    "mul number out=a": lambda a, b: torch.mul(a, 3, out=a),
     "add a, a, out=a": lambda a, b: torch.add(a, a, out=a),
     "sin out=a": lambda a, b: torch.sin(a, out=a),
-    "neg out=a": lambda a, b: torch.neg(a, out=a),
     "abs out=b": lambda a, b: torch.abs(a, out=b),
-    "sin_": lambda a, b: a.sin_(),
     "add_": lambda a, b: a.add_(b),
     "mul_ of itself": lambda a, b: a.mul_(a),
     "zero_": lambda a, b: a.zero_(),
-    "div_": lambda a, b: a.div_(2),
 }
 
 
@@ -62,39 +56,27 @@ def test_result_that_is_an_argument(device: torch.device, layout: str, call: str
         assert (actual is got) == (expected is want)
 
 
-@pytest.mark.parametrize("keepdim", [False, True])
-@pytest.mark.parametrize("name", ["amax", "amin", "sum", "prod", "mean"])
-@pytest.mark.parametrize("dim", [0, 1, (0, 1)])
-def test_masked_reductions_of_rows(
-    device: torch.device, name: str, dim: int | tuple[int, ...], keepdim: bool
-) -> None:
+@pytest.mark.parametrize("name", ["amax", "sum", "prod", "mean"])
+def test_masked_reductions_of_rows(device: torch.device, name: str) -> None:
     function = getattr(torch.masked, name)
-    a, _ = coo()
 
-    def compute(x: torch.Tensor) -> torch.Tensor:
-        return function(x.to_sparse_csr(), dim, keepdim=keepdim)
+    def reduced(x: torch.Tensor, dim: int | tuple[int, int]) -> torch.Tensor:
+        mask = (x != 0).to_sparse_csr()
+        return function(x.to_sparse_csr(), dim, keepdim=True, mask=mask).cpu().to_dense()
 
-    try:
-        expected = compute(a)
-    except Exception as error:
-        with pytest.raises(type(error)):
-            compute(a.to(device))
-        return
-    actual = compute(a.to(device))
-    torch.testing.assert_close(actual.cpu().to_dense(), expected.to_dense())
+    for dim in (0, 1, (0, 1)):
+        torch.testing.assert_close(reduced(coo()[0].to(device), dim), reduced(coo()[0], dim))
+    with pytest.raises(RuntimeError, match="keepdim=False is unsupported"):
+        torch.masked.sum(coo()[0].to(device).to_sparse_csr(), 0)
 
 
-@pytest.mark.parametrize("layout", ["csr", "csc"])
-def test_random_values_of_rows(device: torch.device, layout: str) -> None:
-    a, _ = coo()
-    model = LAYOUTS[layout](a.to(device))
+def test_random_values_of_rows(device: torch.device) -> None:
+    model = coo()[0].to(device).to_sparse_csr()
     torch.manual_seed(1)
     drawn = torch.randn_like(model)
     assert drawn.layout == model.layout
     torch.manual_seed(1)
-    torch.testing.assert_close(
-        drawn.values(), torch.empty_like(model.values()).normal_(), rtol=0, atol=0
-    )
+    assert torch.equal(drawn.values(), torch.empty_like(model.values()).normal_())
 
 
 @pytest.fixture
@@ -106,25 +88,19 @@ def checked_invariants() -> Iterator[None]:
         torch.sparse.check_sparse_tensor_invariants.disable()
 
 
-def blocks_of(layout: torch.layout) -> tuple[int, ...]:
-    return (2, 3) if layout in (torch.sparse_bsr, torch.sparse_bsc) else ()
-
-
-COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
-
-
-@pytest.mark.parametrize("layout", COMPRESSED, ids=str)
+@pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_bsc], ids=str)
 @pytest.mark.usefixtures("checked_invariants")
 def test_indices_to_be_filled_in(device: torch.device, layout: torch.layout) -> None:
     """Only who made the tensor knows when its indices are ready to be checked."""
     for count in range(1, 9):  # freed memory that is not zero
         torch.full((count,), 77, dtype=torch.int64, device=device)
+    blocks = () if layout is torch.sparse_csr else (2, 3)
     made = torch.ops.aten._sparse_compressed_tensor_with_dims(
-        3, 0, (4, 6), blocks_of(layout), torch.int64, dtype=torch.float32, layout=layout,
+        3, 0, (4, 6), blocks, torch.int64, dtype=torch.float32, layout=layout,
         device=device,
     )  # fmt: skip
     assert made._nnz() == 3
-    plain = made.ccol_indices() if layout in COMPRESSED[1::2] else made.crow_indices()
+    plain = made.crow_indices() if layout is torch.sparse_csr else made.ccol_indices()
     plain.fill_(77)
     assert made.layout == layout
     assert made.values().shape[0] == 3

@@ -34,19 +34,14 @@ LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 # May be read, not written.
 SOURCE_LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     **LAYOUTS,
-    "expanded outside": lambda base: base[:20].view(4, 5).expand(SIZES),
     "expanded inside": lambda base: base[:12].view(3, 4, 1).expand(SIZES),
     "expanded scalar": lambda base: base[3].expand(SIZES),
-    "windows": lambda base: base[:14].unfold(0, 5, 1)[:8].as_strided(SIZES, (2, 1, 1)),
-}
-# What broadcasting has to do.
-SMALLER_SOURCES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    # Broadcasting does these.
     "scalar": lambda base: base[5],
-    "one element": lambda base: base[5:6],
     "row": lambda base: base[:5],
     "column": lambda base: base[:4].view(4, 1),
-    "first dimension": lambda base: base[:6:2].view(3, 1, 1),
     "matrix with steps": lambda base: base[:40].view(4, 10)[:, ::2],
+    "windows": lambda base: base[:14].unfold(0, 5, 1)[:8].as_strided(SIZES, (2, 1, 1)),
 }
 DIRECTIONS = ["host to device", "device to host", "within device", "between devices"]
 
@@ -110,17 +105,7 @@ def check_copy(
     assert torch.equal(bits(moved_source.cpu()), bits(source)), f"source changed: {what}"
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_every_dtype_makes_the_round_trip(device: torch.device, dtype: torch.dtype) -> None:
-    values = arbitrary_bits(dtype)
-    there = values.to(device)
-    assert there.device == device
-    assert there.dtype == dtype
-    assert torch.equal(bits(there.cpu()), bits(values))
-    assert torch.equal(bits(there.clone().cpu()), bits(values))
-
-
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.float32, torch.complex128])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.complex128])
 def test_every_layout_to_every_layout(ends: tuple[str, str], dtype: torch.dtype) -> None:
     source, destination = arbitrary_bits(dtype, seed=1), arbitrary_bits(dtype, seed=2)
     for (name, layout), (source_name, source_layout) in product(
@@ -144,16 +129,10 @@ def test_conversion_to_every_dtype(ends: tuple[str, str], dtype: torch.dtype) ->
     destination = modest_values(dtype, seed=1)
     pairs = [("contiguous", "offset"), ("steps everywhere", "permuted")]
     pairs += [("permuted", "permuted steps"), ("inner steps", "expanded inside")]
+    pairs += [("outer steps", "row")]
     for source_dtype, (name, source_name) in product(DTYPES, pairs):
         source, what = modest_values(source_dtype), (source_dtype, source_name, name)
         check_copy(ends, destination, source, LAYOUTS[name], SOURCE_LAYOUTS[source_name], what)
-
-
-@pytest.mark.parametrize("source_dtype", [torch.float32, torch.int16], ids=str)
-def test_broadcasting(ends: tuple[str, str], source_dtype: torch.dtype) -> None:
-    source, destination = modest_values(source_dtype), modest_values(torch.float32, seed=2)
-    for (name, layout), (source_name, smaller) in product(LAYOUTS.items(), SMALLER_SOURCES.items()):
-        check_copy(ends, destination, source, layout, smaller, (source_name, name))
 
 
 CONJUGATED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -177,27 +156,9 @@ def test_conj_and_neg_bits_on_both_sides(ends: tuple[str, str], dtype: torch.dty
 
 def test_real_and_imaginary_views(ends: tuple[str, str]) -> None:
     source, destination = modest_values(torch.complex64), modest_values(torch.complex64, seed=2)
-    views: list[Callable[[torch.Tensor], torch.Tensor]] = [
-        lambda z: z.real,
-        lambda z: z.imag,
-        lambda z: z.conj().imag,
-        lambda z: torch.view_as_real(z)[:, 1],
-    ]
+    views = [lambda z: z.imag, lambda z: z.conj().imag, lambda z: torch.view_as_real(z)[:, 1]]
     for view, source_view in product(views, repeat=2):
         check_copy(ends, destination, source, view, source_view, "parts")
-
-
-def test_bits_survive_moving(device: torch.device) -> None:
-    z = modest_values(torch.complex64)
-    there = z.to(device).conj()
-    assert there.is_conj()
-    torch.testing.assert_close(there.cpu(), z.conj())
-    torch.testing.assert_close(there.resolve_conj().cpu(), z.conj().resolve_conj())
-    torch.testing.assert_close(there.imag.cpu(), z.conj().imag)
-    assert there.imag.is_neg()
-    torch.testing.assert_close(there.imag.resolve_neg().cpu(), -z.imag)
-    torch.testing.assert_close(torch.view_as_real(there.resolve_conj()).cpu()[:, 1], -z.imag)
-    torch.testing.assert_close(z.conj().to(device).cpu(), z.conj())
 
 
 LARGE_LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -227,27 +188,10 @@ def test_zero_elements(ends: tuple[str, str]) -> None:
     torch.empty(0, device=ends[1]).copy_(torch.ones(1, device=ends[0]))
 
 
-def test_copy_to_itself_changes_nothing(device: torch.device) -> None:
-    values = modest_values(torch.float32)
-    there = values.to(device)
-    assert there.copy_(there) is there
-    there[:].copy_(there)
-    torch.testing.assert_close(there.cpu(), values)
-
-
-def test_partial_overlap_is_refused_as_on_cpu(device: torch.device) -> None:
-    there = torch.arange(10, device=device)
-    with pytest.raises(RuntimeError, match="single memory location"):
-        there[1:].copy_(there[:-1])
-    square = torch.arange(9, device=device).view(3, 3)
-    with pytest.raises(RuntimeError, match="single memory location"):
-        square.copy_(square.t())
-    torch.testing.assert_close(there.cpu(), torch.arange(10))
-
-
-def test_interleaved_views_of_one_storage(device: torch.device) -> None:
+def test_views_of_one_storage(device: torch.device) -> None:
     values = torch.arange(4000.0).view(4, 1000)
     for write, read in [
+        (lambda x: x, lambda x: x[:]),
         (lambda x: x[:, ::2], lambda x: x[:, 1::2]),
         (lambda x: x[:, :500], lambda x: x[:, 500:]),
         (lambda x: x[::2], lambda x: x[1::2]),
@@ -256,126 +200,73 @@ def test_interleaved_views_of_one_storage(device: torch.device) -> None:
         write(expected).copy_(read(expected))
         write(there).copy_(read(there))
         torch.testing.assert_close(there.cpu(), expected)
+    there = torch.arange(9, device=device)
+    for destination, source in (
+        (there[1:], there[:-1]),
+        (there.view(3, 3), there.view(3, 3).t()),
+    ):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            destination.copy_(source)
+    torch.testing.assert_close(there.cpu(), torch.arange(9))
 
 
-def test_writing_into_an_expanded_tensor_is_refused(ends: tuple[str, str]) -> None:
-    destination = torch.zeros(1, device=ends[1]).expand(4)
+def test_what_is_refused_as_on_cpu(ends: tuple[str, str]) -> None:
     with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
-        destination.copy_(torch.ones(4, device=ends[0]))
-
-
-def test_wrong_shapes_are_refused_as_on_cpu(ends: tuple[str, str]) -> None:
+        torch.zeros(1, device=ends[1]).expand(4).copy_(torch.ones(4, device=ends[0]))
     destination = torch.zeros(2, 3, device=ends[1])
-    for sizes in [(4,), (3, 2), (1, 2, 3), (2, 2, 3)]:
+    for sizes in [(4,), (3, 2), (1, 2, 3)]:
         with pytest.raises(RuntimeError) as on_cpu:
             torch.zeros(2, 3).copy_(torch.ones(sizes))
         with pytest.raises(RuntimeError) as here:
             destination.copy_(torch.ones(sizes, device=ends[0]))
         assert str(here.value).splitlines()[0] == str(on_cpu.value).splitlines()[0]
     torch.testing.assert_close(destination.cpu(), torch.zeros(2, 3))
-
-
-def test_meta_tensors(device: torch.device) -> None:
     with pytest.raises(NotImplementedError, match="no data"):
-        torch.zeros(2, device=device).copy_(torch.zeros(2, device="meta"))
-    assert torch.zeros(2, device=device).to("meta").is_meta
+        destination.copy_(torch.zeros(3, device="meta"))
 
 
-@pytest.mark.parametrize("elements", [1, 1000, 1_000_000])
-def test_pinned_memory_without_blocking(device: torch.device, elements: int) -> None:
-    source = torch.arange(elements, dtype=torch.float32).pin_memory()
-    assert source.is_pinned()
-    there = torch.empty(elements, device=device)
-    back = torch.empty(elements).pin_memory()
-    there.copy_(source, non_blocking=True)
-    there.add_(1)
-    back.copy_(there, non_blocking=True)
-    torch.accelerator.synchronize(device)
-    torch.testing.assert_close(back, source + 1)
-
-
-@pytest.mark.parametrize("elements", [10, 1_000_000])
-def test_pageable_memory_without_blocking_may_change_at_once(
-    device: torch.device, elements: int
-) -> None:
-    source = torch.ones(elements)
-    there = source.to(device, non_blocking=True)
-    source.fill_(2)
-    back = there.to("cpu", non_blocking=True)
-    torch.accelerator.synchronize()  # PyTorch makes the result in pinned memory
-    torch.testing.assert_close(back, torch.ones(elements))
-
-
-def test_order_on_a_driver_that_is_late() -> None:
-    """Every wait that is missing shows: the driver starts its work long after it was asked to."""
-    run_python(
-        """
-        import gc, torch, torch_outboard
-        device = torch_outboard.device_name()
-        n = 200_000
-        values = torch.arange(n, dtype=torch.float32)
-
-        # Blocking copies, both ways, dense and not.
-        there = values.to(device)
-        assert torch.equal(there.cpu(), values)
-        assert torch.equal(there[::2].cpu(), values[::2])
-        grid = torch.zeros(400, 500, device=device)
-        grid[:, 7:307].copy_(torch.ones(400, 300))
-        assert grid.sum().item() == 400 * 300
-
-        # A pinned block may be dropped while its copy is pending.
-        sums = []
-        for i in range(8):
-            pinned = torch.full((n,), float(i)).pin_memory()
-            sums.append(pinned.to(device, non_blocking=True))
-            del pinned
-        for i, tensor in enumerate(sums):
-            assert torch.equal(tensor.cpu(), torch.full((n,), float(i))), i
-
-        # Host kernels wait for copies on the current stream.
-        pinned = torch.full((n,), 3.0).pin_memory()
-        there.copy_(pinned, non_blocking=True)
-        there.mul_(2)
-        copied = there.clone()
-        there.fill_(0)
-        assert torch.equal(copied.cpu(), torch.full((n,), 6.0))
-
-        # To pinned memory: right after synchronizing.
-        back = torch.zeros(n).pin_memory()
-        back.copy_(copied, non_blocking=True)
+@pytest.mark.torture
+def test_pinned_and_pageable_memory_without_blocking(device: torch.device) -> None:
+    for elements in (10, 1_000_000):
+        pinned = torch.arange(elements, dtype=torch.float32).pin_memory()
+        pageable = pinned.clone()
+        back = torch.empty(elements).pin_memory()
+        back.copy_(pinned.to(device, non_blocking=True).add_(1), non_blocking=True)
+        there = pageable.to(device, non_blocking=True)
+        pageable.fill_(-1)  # it has been read
+        made = there.to("cpu", non_blocking=True)  # PyTorch makes the result in pinned memory
         torch.accelerator.synchronize()
-        assert torch.equal(back, torch.full((n,), 6.0))
+        torch.testing.assert_close(back, pinned + 1)
+        torch.testing.assert_close(made, pinned)
 
-        # Another stream waits for an event.
-        side = torch.Stream(device)
-        with side:
-            there.copy_(pinned, non_blocking=True)
-            event = side.record_event()
-        torch.accelerator.current_stream().wait_event(event)
-        assert torch.equal(there.cpu(), torch.full((n,), 3.0))
 
-        # Between devices, from and to pending work; temporaries die at once.
-        if torch.accelerator.device_count() > 1:
-            other = torch.zeros(n, device=f"{device}:1")
-            for i in range(4):
-                pinned.fill_(i)
-                there.copy_(pinned, non_blocking=True)
-                other.copy_(there)
-                there.fill_(-1)
-                other[: n // 2].copy_(there[n // 2 :])
-                expected = torch.full((n,), float(i))
-                expected[: n // 2] = -1
-                assert torch.equal(other.cpu(), expected), i
-
-        # Resizing moves the content in order.
-        grown = torch.arange(1000.0, device=device)
-        grown.add_(1)
-        grown.resize_(5000)
-        assert torch.equal(grown[:1000].cpu(), torch.arange(1000.0) + 1)
-        gc.collect()
-        """,
-        OUTBOARD_TORTURE="delay_us=5000",
-    )
+@pytest.mark.torture
+def test_copies_are_in_order(device: torch.device) -> None:
+    """With pending work, from it and to it: waits that are missing show where work is late."""
+    n = 200_000
+    pinned = torch.full((n,), 3.0).pin_memory()
+    there = pinned.to(device, non_blocking=True)
+    copied = there.clone()
+    grown = there.resize_(2 * n)[:n].clone()
+    there.fill_(0)
+    assert torch.equal(copied.cpu(), pinned)
+    assert torch.equal(grown.cpu(), pinned)
+    assert torch.equal(there[::2].cpu(), torch.zeros(n))
+    grid = torch.zeros(400, 500, device=device)
+    grid[:, 7:307].copy_(torch.ones(400, 300))
+    assert grid.sum().item() == 400 * 300
+    if torch.accelerator.device_count() < 2:
+        return
+    there, other = there[:n], torch.zeros(n, device=f"{device.type}:1")
+    for i in range(4):
+        pinned.fill_(i)
+        there.copy_(pinned, non_blocking=True)
+        other.copy_(there)
+        there.fill_(-1)
+        other[: n // 2].copy_(there[n // 2 :])
+        expected = torch.full((n,), float(i))
+        expected[: n // 2] = -1
+        assert torch.equal(other.cpu(), expected), i
 
 
 @pytest.mark.parametrize("access", ["shared", "separate"])
@@ -417,7 +308,7 @@ def test_failing_calls_raise_and_corrupt_nothing(access: str) -> None:
             lambda x: x[:, ::3], lambda x: x[3:9, 5:20],
         ]
         devices = [f"{device}:{i}" for i in range(min(2, torch.accelerator.device_count()))]
-        for step in range(8):
+        for step in range(5):
             for layout in layouts:
                 for where in devices:
                     expected = torch.full_like(values, step)
@@ -443,5 +334,5 @@ def test_failing_calls_raise_and_corrupt_nothing(access: str) -> None:
         assert counts["right"] >= 100, counts
         """,
         OUTBOARD_HOST_ACCESS=access,
-        OUTBOARD_TORTURE=f"delay_us=200,{rules}",
+        OUTBOARD_TORTURE=f"delay_us=50,{rules}",
     )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from torch_outboard.tuning import way_savings
+from torch_outboard.tuning.representative_calls import families
 from torch_outboard.tuning.way_savings import table
 
 # Sizes in the middle of what an element of a list stands for: 768 and 3,072.
@@ -13,41 +12,27 @@ TIMES = {"pointwise": {768: (8.0, 3.0), 3072: (98.0, 33.0)}}
 
 
 def test_savings_are_differences_in_nanoseconds():
+    """Between sizes times are interpolated, and beyond they grow."""
     saved = table(TIMES, 0.0)["pointwise"]
     assert len(saved) == 32
     assert (saved[SMALL], saved[LARGE]) == (5_000, 65_000)
-
-
-def test_between_sizes_times_are_interpolated_and_beyond_they_grow():
-    saved = table(TIMES, 0.0)["pointwise"]
     assert saved[SMALL - 1] == saved[SMALL]
     assert saved[11] == 25_000  # 1,536 elements: 38 and 13 us
     assert saved[LARGE + 1] == 130_000
     assert saved[31] == 2**31 - 1
+    for side, sign in (("host", 1), ("device", -1)):  # all programs on one side
+        assert {saving * sign > 0 for saving in table(TIMES, side)["pointwise"]} == {True}
 
 
-@pytest.mark.parametrize(
-    ("beside", "expected"), [(20.0, 45_000), (90.0, -25_000), (500.0, -25_000)]
-)
-def test_what_runs_beside_python_does_not_count(beside, expected):
+def test_what_runs_beside_python_does_not_count():
     """But the 8 us that Python waits for every call do, and no more than the call takes."""
-    saved = table(TIMES, beside)["pointwise"]
-    assert saved[LARGE] == expected
-    assert saved[SMALL] == 5_000
-
-
-@pytest.mark.parametrize(("side", "sign"), [("host", 1), ("device", -1)])
-def test_all_programs_on_one_side(side, sign):
-    assert {saved * sign > 0 for saved in table(TIMES, side)["pointwise"]} == {True}
+    for beside, expected in ((20.0, 45_000), (90.0, -25_000), (500.0, -25_000)):
+        saved = table(TIMES, beside)["pointwise"]
+        assert (saved[SMALL], saved[LARGE]) == (5_000, expected)
 
 
 def test_typical_times_instead_of_measured_ones():
     typical = table(way_savings.TYPICAL, way_savings.TYPICAL_BESIDE)
     assert table(TIMES, "typical") == typical
     assert table(TIMES, way_savings.TYPICAL_BESIDE)["pointwise"] != typical["pointwise"]
-
-
-def test_typical_times_are_of_known_families():
-    from torch_outboard.tuning.representative_calls import families
-
     assert set(way_savings.TYPICAL) <= set(families())

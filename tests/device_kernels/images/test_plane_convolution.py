@@ -14,7 +14,8 @@ from torch_outboard import _C
 
 PLANES = {"pack_planes", "pack_weights", "plane_tiles"}
 GRADIENTS = {"pack_planes", "plane_gradients", "sum_parts"}
-# Channels, filters, height and width, size of the kernel, options.
+LAST = {"memory_format": torch.channels_last}
+# Channels, filters, sizes of images and of the kernel, options.
 CASES = {
     "large map": (5, 9, (33, 47), (3, 3), {"padding": 1}),
     "rows shorter than a vector": (6, 8, (40, 5), (3, 3), {"padding": 1}),
@@ -29,47 +30,42 @@ CASES = {
     "padding beyond kernels": (4, 8, (20, 21), (3, 2), {"padding": (3, 2)}),
     "patches that are gathered": (9, 70, (6, 7), (3, 3), {"padding": 1}),
     "gathered with steps": (70, 65, (12, 9), (3, 3), {"padding": 1, "stride": 2}),
-}
-
-
-def check_case(device: torch.device, case: str, **options: object) -> None:
-    channels, filters, sizes, kernel, geometry = CASES[case]
-    groups = geometry.get("groups", 1)
-    given = {**geometry, **options}
-    if given.get("transposed"):
-        weight = (channels * groups, filters // groups, *kernel)
-    else:
-        weight = (filters, channels, *kernel)
-    check(device, (8, channels * groups, *sizes), weight, tolerance=3e-4, **given)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_cases(device, case):
-    check_case(device, case)
-
-
-@pytest.mark.parametrize("case", [case for case in CASES if case != "steps larger than kernels"])
-def test_transposed(device, case):
-    check_case(device, case, transposed=True)
-
-
-@pytest.mark.parametrize("case", ["large map", "steps"])
-def test_channels_last(device, case):
-    check_case(device, case, memory_format=torch.channels_last)
+    "channels last": (5, 9, (33, 47), (3, 3), {"padding": 1, **LAST}),
+    "steps, channels last": (4, 8, (37, 41), (3, 3), {"stride": 2, "padding": 1, **LAST}),
+    "1d": (5, 7, (301,), (6,), {"stride": 2, "padding": 3, "dilation": 2}),
+    "3d": (4, 8, (9, 10, 11), (3, 2, 3), {"padding": 1, "stride": (1, 2, 2)}),
+    # Where the output was read from is at odd places of the padded width alone.
+    "places that no element meets": (
+        8, 6, (9, 1), (3, 1), {"stride": (3, 2), "padding": (0, 3), "dilation": (2, 1)}
+    ),
+    **{
+        f"{dtype}": (
+            4, 6, (21, 35), (3, 3),
+            {"padding": 1, "stride": (1, 2), "dtype": dtype, "tolerance": tolerance},
+        )
+        for dtype, tolerance in (
+            (torch.float64, 1e-9), (torch.float16, 2e-2), (torch.bfloat16, 1e-1),
+        )
+    },
+}  # fmt: skip
+# Transposed, their results would be smaller than nothing.
+ONE_WAY = {"steps larger than kernels", "places that no element meets"}
 
 
 @pytest.mark.parametrize(
-    ("dtype", "tolerance"),
-    [(torch.float64, 1e-9), (torch.float16, 2e-2), (torch.bfloat16, 1e-1)],
+    ("case", "transposed"),
+    [*((case, False) for case in CASES), *((case, True) for case in CASES if case not in ONE_WAY)],
 )
-def test_dtypes(device, dtype, tolerance):
-    options = {"padding": 1, "stride": (1, 2), "dtype": dtype, "tolerance": tolerance}
-    check(device, (3, 4, 21, 35), (6, 4, 3, 3), **options)
-
-
-def test_1d_and_3d(device):
-    check(device, (3, 5, 301), (7, 5, 6), stride=2, padding=3, dilation=2)
-    check(device, (2, 4, 9, 10, 11), (8, 4, 3, 2, 3), padding=1, stride=(1, 2, 2), tolerance=3e-4)
+def test_cases(device, case, transposed):
+    channels, filters, sizes, kernel, options = CASES[case]
+    groups = options.get("groups", 1)
+    weight = (channels * groups, filters // groups) if transposed else (filters, channels)
+    check(
+        device,
+        (8, channels * groups, *sizes),
+        (*weight, *kernel),
+        **{"tolerance": 3e-4, "transposed": transposed, **options},
+    )
 
 
 def test_other_geometries(device):
@@ -87,11 +83,6 @@ def test_other_geometries(device):
             continue
         weight = (4, 5, *kernel) if transposed else (5, 4, *kernel)
         check(device, (4, 4, *sizes), weight, transposed=transposed, tolerance=3e-4, **options)
-
-
-def test_places_that_no_element_meets(device):
-    # Where the output was read from is at odd places of the padded width alone.
-    check(device, (3, 8, 9, 1), (6, 8, 3, 1), stride=(3, 2), padding=(0, 3), dilation=(2, 1))
 
 
 def test_more_images_than_are_packed_at_a_time(device):

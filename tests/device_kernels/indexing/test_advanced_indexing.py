@@ -3,27 +3,21 @@
 import pytest
 import torch
 
-from tests.device_kernels.on_device import assert_as_on_cpu
+from tests.device_kernels.on_device import assert_as_on_cpu, compare
 from torch_outboard import fallback
 
 
 def test_index_with_lists(device):
-    x = torch.randn(4, 5, 6)
-    i, j = torch.tensor([1, -2, 3]), torch.tensor([[0], [2]])
-
     def work(x, i, j):
         return (
-            x[i],
-            x[:, i],
-            x[:, i, j],
             x[j, :, i],
-            x[x > 0],
             x[x[:, 0, 0] > -9, i[:1]],
             x.transpose(0, 2)[j, i],
             torch.ops.aten.index.Tensor_out(x, [i], out=x.new_empty(6, 5, 3).permute(2, 1, 0)),
         )
 
-    assert_as_on_cpu(device, work, x, i, j)
+    i, j = torch.tensor([1, -2, 3]), torch.tensor([[0], [2]])
+    assert_as_on_cpu(device, work, torch.randn(4, 5, 6), i, j)
 
 
 @pytest.mark.parametrize("accumulate", [False, True])
@@ -40,7 +34,9 @@ def test_index_put(device, accumulate):
         results[3].index_put_((x > 0,), value, accumulate)
         results[4][:, ::2].index_put_((i,), value, accumulate)
         results[0][j, :, i] = 3.0
-        return results
+        neighbours = torch.zeros(12, 5, 6, device=x.device)
+        neighbours[4:8].index_put_((i,), x[:3], accumulate)
+        return [*results, neighbours]
 
     assert_as_on_cpu(device, work, x, i, j)
 
@@ -48,17 +44,15 @@ def test_index_put(device, accumulate):
 @pytest.mark.parametrize("accumulate", [False, True])
 def test_wide_slices(device, accumulate):
     # Wider than what a work item takes at once, dense and strided.
-    x, values = torch.randn(9, 4, 601), torch.randn(5, 4, 601)
-    index = torch.tensor([1, 7, 1, -2, 0])
-
     def work(x, values, index):
         dense, strided = x.clone(), x.repeat_interleave(2, 2)[:, :, ::2]
         for into in (dense, strided):
             into.index_put_((index,), values, accumulate)
             into.index_put_((index,), values[0, 0, 0], accumulate)
-        return dense, strided, x.index_add(0, index % 9, values, alpha=2)
+        return dense, strided
 
-    assert_as_on_cpu(device, work, x, values, index)
+    index = torch.tensor([1, 7, 1, -2, 0])
+    assert_as_on_cpu(device, work, torch.randn(9, 4, 601), torch.randn(5, 4, 601), index)
 
 
 def test_a_single_mask_fills_without_waiting_for_positions(device):
@@ -77,22 +71,16 @@ def test_a_single_mask_fills_without_waiting_for_positions(device):
     assert "aten::nonzero" not in {row.op for row in report.rows}
 
 
-def launched(function) -> set[str]:
-    with fallback.report() as report:
-        function()
-    assert {row.way for row in report.rows} == {"device"}
-    return {row.op for row in report.rows}
-
-
 @pytest.mark.parametrize("kind", [torch.int64, torch.int32])
 def test_a_single_index_is_one_kernel(device, kind):
-    x = torch.randn(4, 5, 6, device=device)
-    i = torch.tensor([[1, -2], [3, 0]], device=device, dtype=kind)
-    values = torch.randn(4, 2, 2, 6, device=device)
-    assert launched(lambda: x[:, i]) == {"aten::index.Tensor"}
-    put = {"aten::_index_put_impl_"}
-    assert launched(lambda: torch.ops.aten.index_put_(x, [None, i], values)) == put
-    assert launched(lambda: torch.ops.aten.index_put_(x, [None, i], values, True)) == put
+    x, values = torch.randn(4, 5, 6), torch.randn(4, 2, 2, 6)
+    i = torch.tensor([[1, -2], [3, 0]], dtype=kind)
+    put, writes = torch.ops.aten.index_put_, {"aten::_index_put_impl_"}
+    alone = {"support": frozenset()}
+    assert compare(device, lambda x, i: x[:, i], x, i, **alone) == {"aten::index.Tensor"}
+    for accumulate in (False, True):
+        write = lambda x, i, v, a=accumulate: put(x, [None, i], v, a)  # noqa: E731
+        assert compare(device, write, x, i, values, **alone) == writes
 
 
 def test_empty_and_scalar_indices(device):
@@ -119,10 +107,26 @@ def test_more_places_than_a_work_item_takes(device, deterministic):
         assert_as_on_cpu(device, lambda x, i, v: x.index_put((i,), v), x, i, values)
         if deterministic:
             last = x.to(device).index_put((i.to(device) % 10,), values.to(device)).cpu()
-            expected = {
-                int(place) % 10: float(value) for place, value in zip(i, values, strict=True)
-            }
+            expected = dict(zip((i % 10).tolist(), values.tolist(), strict=True))
             assert last[:10].tolist() == [expected[place] for place in range(10)]
             assert not last[10:].any()
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+ALL = slice(None)
+PLACES = torch.tensor([0, 2, 3])
+MATRIX = torch.tensor([[0, 1], [2, 3]])
+MASK = torch.tensor([True, False, True, True, False])
+INDICES = [
+    (PLACES,), (ALL, PLACES), (ALL, ALL, PLACES), (PLACES, ALL, PLACES), (ALL, MATRIX, MATRIX),
+    (ALL, MATRIX.t()), (ALL, MASK),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (2, 1, 0)])
+def test_results_have_the_order_in_memory_of_cpu(device, order):
+    x = torch.randn(5, 5, 5).permute(order)
+    for index in INDICES:
+        there = tuple(i.to(device) if isinstance(i, torch.Tensor) else i for i in index)
+        torch.testing.assert_close(x.to(device)[there].cpu(), x[index], check_stride=True)

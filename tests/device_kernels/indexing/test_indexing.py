@@ -4,8 +4,11 @@ import sys
 
 import pytest
 import torch
+import torch.nn.functional as F
 
-from tests.device_kernels.on_device import assert_as_on_cpu
+from tests.device_kernels.conftest import ways_of
+from tests.device_kernels.on_device import assert_as_on_cpu, compare, with_gradients
+from torch_outboard import fallback
 
 
 @pytest.mark.parametrize("include_self", [True, False])
@@ -18,7 +21,7 @@ def test_nan_among_what_is_scattered(device, include_self):
     def work(x, source, index):
         return [
             x.scatter_reduce(0, index, source, reduce, include_self=include_self)
-            for reduce in ("amax", "amin", "sum", "mean")
+            for reduce in ("amax", "amin")
         ]
 
     assert_as_on_cpu(device, work, x, source, index)
@@ -63,41 +66,101 @@ def test_many_slices(device, rows, n, width):
     assert_as_on_cpu(device, work, x, index, source)
 
 
-def test_wide_rows(device):
-    x, source = torch.randn(7, 5, 130), torch.randn(7, 6, 130)
-    index = torch.randint(0, 5, (7, 6, 130))
-
-    def work(x, index, source):
-        turned = x.transpose(0, 2)
-        return (
-            torch.gather(x, 1, index),
-            torch.gather(x, 2, index[:, :5]),
-            torch.gather(turned, 1, index.transpose(0, 2)),
-            x.scatter(1, index, source),
-            x.scatter_reduce(1, index, source, "mean"),
-            x.scatter_add(1, index, source),
-        )
-
-    assert_as_on_cpu(device, work, x, index, source)
-
-
 def test_meta_kernels_run_no_python(device):
     x, index = torch.randn(8, 8, device=device), torch.zeros(8, 8, dtype=torch.int64, device=device)
+
+    def work():
+        torch.gather(x, 0, index)
+        torch.cat([x, x])
+        torch.softmax(x, 1)
+        torch.linalg.vector_norm(x)
+
+    work()  # compiles, which a driver in Python takes part in
     called = []
     sys.setprofile(lambda frame, event, _: called.append(frame.f_code) if event == "call" else None)
     try:
-        torch.gather(x, 0, index)
-        torch.tril(x)
-        torch.cat([x, x])
-        torch.softmax(x, 1)
-        torch.scatter(x, 0, index, 1.0)
-        torch.linalg.vector_norm(x)
+        work()
     finally:
         sys.setprofile(None)
-    assert not called
+    assert called == [work.__code__]
 
 
 def test_nonzero_of_many_blocks(device):
     x = torch.rand(3, 10007) > 0.7
     assert_as_on_cpu(device, torch.nonzero, x)
     assert x.to(device).nonzero().stride() == x.nonzero().stride()
+
+
+# ---- embeddings
+
+
+@pytest.fixture(autouse=True)
+def kernels(device):
+    """Until a kernel has run, `embedding` is composed of other operators."""
+    torch.ones(1, device=device).add_(1)
+
+
+# Short rows leave several to a group of a GPU; the last ones are longer than a group.
+@pytest.mark.parametrize(("tokens", "width", "words"), [(700, 1, 20), (600, 33, 300), (40, 270, 4)])
+def test_many_tokens(device, tokens, width, words):
+    indices = torch.randint(0, words, (tokens,))
+    gradient = torch.randint(-9, 9, (tokens, width)).float()
+    backward = torch.ops.aten.embedding_dense_backward
+    for padding, by_frequency in ((-1, False), (2, False), (-1, True)):
+        compare(device, backward, gradient, indices, words, padding, by_frequency)
+
+
+def test_wide_rows_of_half(device):
+    run = with_gradients(lambda w, i: F.embedding(i, w))
+    weight = torch.randn(70, 512, dtype=torch.float16).requires_grad_()
+    compare(device, run, weight, torch.randperm(70)[:40])
+
+
+def test_empty_bags_and_those_of_padding(device):
+    indices = torch.randint(0, 11, (20,))
+    indices[3:9] = 2
+    offsets = torch.tensor([0, 3, 3, 9, 15])
+    for mode in ("sum", "mean", "max"):
+        run = with_gradients(
+            lambda w, i, o, mode=mode: F.embedding_bag(i, w, o, mode=mode, padding_idx=2)
+        )
+        ran = compare(device, run, torch.randn(11, 13).requires_grad_(), indices, offsets)
+        assert {"aten::_embedding_bag", "aten::_embedding_bag_backward"} <= ran
+
+
+def test_rows_that_are_renormalized_more_than_once(device):
+    indices = torch.tensor([1, 4, 1, 7, 4])
+    for order in (2.0, torch.inf):
+        run = lambda w, i, order=order: torch.embedding_renorm_(w, i, 1.5, order)  # noqa: E731
+        assert "aten::embedding_renorm_" in compare(device, run, torch.randn(9, 5) * 2, indices)
+
+
+def test_indices_out_of_range_touch_nothing(device):
+    weight = torch.ones(4, 6, device=device)
+    result = F.embedding(torch.tensor([0, 9, -3], device=device), weight)
+    with pytest.raises(IndexError):
+        torch.accelerator.synchronize()
+    assert result.sum(1).tolist() == [6, 0, 0]
+
+
+@pytest.mark.slow
+def test_elements_beyond_32_bits(device):
+    """A tensor of more than 2^31 elements, which takes 2 GiB."""
+    count = 2**31 + 77
+    try:
+        large = torch.zeros(count, dtype=torch.int8, device=device)
+    except torch.OutOfMemoryError as error:
+        pytest.skip(f"the device has no 2 GiB left: {error}")
+    with fallback.report() as report:
+        large.add_(1)
+        large[count - 3 :] = 5
+        assert large.sum().item() == count + 4 * 3
+        assert large.amax().item() == 5
+        every_other = large[1::2]
+        doubled = every_other + every_other
+        assert (doubled[0].item(), doubled[-1].item()) == (2, 10)
+        places = torch.tensor([count - 1, 0, count - 2], device=device)
+        assert torch.gather(large, 0, places).tolist() == [5, 1, 5]
+    ways = ways_of(report)
+    for name in ("add_.Tensor", "sum", "amax", "add.Tensor", "gather"):
+        assert ways[f"aten::{name}"] == "device"

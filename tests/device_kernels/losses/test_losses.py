@@ -1,10 +1,15 @@
 """Losses by device kernels, against CPU."""
 
+from __future__ import annotations
+
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.testing import assert_close
 
-from tests.device_kernels.on_device import compare, with_gradients
+from tests.device_kernels.on_device import assert_raises_as_on_cpu, compare, with_gradients
 
 
 def test_logarithms_of_zero(device):
@@ -15,11 +20,8 @@ def test_logarithms_of_zero(device):
 
 
 def test_sums_of_many_elements(device):
-    values, target = torch.randn(30_000), torch.randn(30_000)
-    compare(
-        device, lambda x, t: (F.mse_loss(x, t), F.mse_loss(x, t, reduction="sum")), values, target
-    )
-    compare(device, lambda x, t: F.mse_loss(x, t), torch.randn(0), torch.randn(0))
+    run = lambda x, t: (F.mse_loss(x, t), F.mse_loss(x, t, reduction="sum"))  # noqa: E731
+    compare(device, run, torch.randn(30_000), torch.randn(30_000))
 
 
 @pytest.mark.parametrize("sizes", [(3000, 5), (2, 5, 30, 41), (0, 5)])
@@ -33,8 +35,7 @@ def test_cross_entropy_of_many_elements(device, sizes):
 
 
 def test_targets_all_ignored(device):
-    run = lambda x, t: (F.nll_loss(x, t), F.nll_loss(x, t, reduction="sum"))  # noqa: E731
-    compare(device, run, torch.randn(3, 5), torch.full((3,), -100))
+    compare(device, F.nll_loss, torch.randn(3, 5), torch.full((3,), -100))
 
 
 def test_a_target_that_is_no_class_gives_nan(device):
@@ -48,6 +49,71 @@ def test_a_target_that_is_no_class_gives_nan(device):
 def test_fewer_labels_than_classes(device):
     labels = torch.randint(0, 5, (6, 5))
     labels[:, 2] = -1
-    for reduction in ("none", "mean", "sum"):
-        run = with_gradients(lambda x, t, r=reduction: F.multilabel_margin_loss(x, t, reduction=r))
-        compare(device, run, torch.randn(6, 5).requires_grad_(), labels)
+    compare(
+        device, with_gradients(F.multilabel_margin_loss), torch.randn(6, 5).requires_grad_(), labels
+    )
+
+
+# ---- connectionist temporal classification
+
+
+TIMES, SAMPLES, CLASSES, LABELS = 17, 5, 6, 6
+# No labels, no times, and labels that need more times than there are.
+INPUT_LENGTHS, TARGET_LENGTHS = [17, 9, 17, 0, 5], [6, 3, 0, 1, 6]
+
+
+def targets_of(concatenated: bool, dtype: torch.dtype = torch.int64) -> torch.Tensor:
+    """None of the class 1, which is the blank."""
+    labels = torch.randint(2, CLASSES, (SAMPLES, LABELS), dtype=dtype)
+    labels[0] = torch.tensor([0, 2, 2, 2, 0, 0])
+    if not concatenated:
+        return labels
+    return torch.cat([row[:n] for row, n in zip(labels, TARGET_LENGTHS, strict=True)])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "concatenated", "reduction", "zero_infinity"),
+    [
+        (torch.float32, False, "mean", False),
+        (torch.float32, True, "sum", True),
+        (torch.float64, True, "none", False),
+        (torch.float64, False, "none", True),
+    ],
+    ids=str,
+)
+def test_loss_and_gradient(device, dtype, concatenated, reduction, zero_infinity):
+    def loss(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return F.ctc_loss(
+            scores.log_softmax(2), labels, INPUT_LENGTHS, TARGET_LENGTHS, blank=1,
+            reduction=reduction, zero_infinity=zero_infinity,
+        )  # fmt: skip
+
+    scores = torch.randn(TIMES, SAMPLES, CLASSES, dtype=dtype, requires_grad=True)
+    kind = torch.int32 if concatenated else torch.int64
+    ran = compare(device, with_gradients(loss), scores, targets_of(concatenated, kind))
+    assert {"aten::_ctc_loss", "aten::_ctc_loss_backward"} <= ran
+
+
+def test_lengths_in_tensors(device):
+    scores = torch.randn(TIMES, SAMPLES, CLASSES).log_softmax(2)
+    lengths = [torch.tensor(INPUT_LENGTHS), torch.tensor(TARGET_LENGTHS)]
+    labels = targets_of(False)
+    ours, alpha = torch._ctc_loss(*(x.to(device) for x in (scores, labels, *lengths)), blank=1)
+    theirs, their_alpha = torch._ctc_loss(scores, labels, *lengths, blank=1)
+    assert_close(ours.cpu(), theirs)
+    assert alpha.shape == their_alpha.shape
+    assert_close(alpha[0].cpu(), their_alpha[0])
+    lengths[1][1] = 100
+    torch._ctc_loss(*(x.to(device) for x in (scores, labels, *lengths)), blank=1)
+    with pytest.raises(RuntimeError, match="index out of range"):
+        torch.accelerator.synchronize()
+
+
+def test_errors_are_those_of_cpu(device):
+    given = {"input_lengths": INPUT_LENGTHS, "target_lengths": TARGET_LENGTHS, "blank": 1}
+    scores = torch.randn(TIMES, SAMPLES, CLASSES)
+    for wrong in (
+        {"input_lengths": [18, 9, 17, 0, 5]}, {"target_lengths": [6, 3, 0, 1]}, {"blank": 6},
+    ):  # fmt: skip
+        loss = partial(torch.ctc_loss, **(given | wrong))
+        assert_raises_as_on_cpu(device, loss, scores, targets_of(False))

@@ -22,6 +22,7 @@ PARTS = [
 ]  # fmt: skip
 FINITE = [sign * part for part in PARTS for sign in (1.0, -1.0)]
 ENDS = [0.0, -0.0, 0.5, -2.0, math.inf, -math.inf, math.nan]
+HUGE = [0.0, -0.0, math.inf, -math.inf, 1.0, -1.0, 100.0, -100.0, 1e4, 1e20, 3e38]
 
 
 def plane(parts: list[float], dtype: torch.dtype = torch.complex64) -> torch.Tensor:
@@ -32,7 +33,6 @@ def plane(parts: list[float], dtype: torch.dtype = torch.complex64) -> torch.Ten
 def test_each_part_of_inverse_functions_is_precise(device, function):
     """The smaller part, too, whatever the larger one is."""
     z = plane(FINITE)
-    compare(device, function, z, rtol=1e-6, atol=0)
     exact = function(z.to(torch.complex128))
     if function is torch.acos:
         # CPU subtracts from pi / 2, which leaves nothing of small real parts.
@@ -65,11 +65,13 @@ def test_infinities_and_nan(device, function):
     compare(device, function, plane(ENDS))
 
 
-@pytest.mark.parametrize("function", EXPONENTIAL)
-@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
-def test_exponentials_and_logarithms(device, function, dtype):
-    z = torch.randn(200, dtype=dtype) * torch.tensor([0.01, 1.0, 9.0, 30.0])[:, None]
-    compare(device, function, z)
+@pytest.mark.parametrize("name", ["tanh", "sin", "cos", "sinh", "cosh", "log", "log1p", "tan"])
+def test_huge_parts(device, name):
+    x, function = plane(HUGE), getattr(torch, name)
+    expected, actual = (torch.view_as_real(t) for t in (function(x), function(x.to(device)).cpu()))
+    # Which parts are missing of what is not a number differs between C libraries.
+    defined = ~expected.isnan().any(-1)
+    assert_close(actual[defined], expected[defined], rtol=1e-4, atol=1e-5)
 
 
 def test_exponentials_that_only_one_factor_makes_finite(device):
@@ -98,16 +100,6 @@ SPECIAL = [
 def test_special_values_of_two_operands(device, function, dtype):
     a, b = torch.meshgrid(*[torch.tensor(SPECIAL, dtype=dtype)] * 2, indexing="ij")
     compare(device, function, a, b)
-
-
-def test_powers_of_numbers(device):
-    compare(
-        device,
-        lambda z: (
-            z**3.7, z ** (1.5 - 1j), z.real ** (1.5 - 1j), 2.5**z, z**0, z**0.5, z**-0.5,
-        ),
-        torch.randn(300, dtype=torch.complex64),
-    )  # fmt: skip
 
 
 def test_large_powers_are_precise(device):

@@ -1,4 +1,7 @@
-"""Operators over lists of tensors: values as on CPU, in few launches."""
+"""Operators over lists of tensors: values as on CPU, in few launches.
+
+Also fused optimizers, and what torch.amp.GradScaler does.
+"""
 
 from __future__ import annotations
 
@@ -82,11 +85,10 @@ def test_layouts_and_dtypes_that_differ(device):
     assert_as_on_cpu(device, run, *x, *y)
 
 
-@pytest.mark.parametrize("case", ["same", "parts", "read later", "read before"])
-def test_tensors_that_share_memory(device, case):
+def test_tensors_that_share_memory(device):
     """They are updated one after the other."""
 
-    def run(x: torch.Tensor, y: torch.Tensor) -> list[Any]:
+    def run(x: torch.Tensor, y: torch.Tensor, case: str) -> list[Any]:
         z = torch.ones(64, device=x.device)
         lists = {
             "same": ([x, x, z, x], [y, y, y, y]),
@@ -97,7 +99,8 @@ def test_tensors_that_share_memory(device, case):
         torch._foreach_addcmul_(lists[case][0], *[lists[case][1]] * 2)
         return [x, y, z]
 
-    assert_as_on_cpu(device, run, torch.randn(64), torch.randn(64))
+    for case in ("same", "parts", "read later", "read before"):
+        assert_as_on_cpu(device, run, torch.randn(64), torch.randn(64), case)
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
@@ -108,25 +111,9 @@ def test_norms(device, dtype, order):
     # CPU adds up float32 one after the other.
     tolerances = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {}
     norms = partial(torch._foreach_norm, ord=order)
-    compare(device, norms, x, support={"aten::linalg_vector_norm"}, **tolerances)
-
-
-@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), None])
-def test_norms_and_scales_of_what_is_not_finite(device, wrong):
-    """One element of one tensor among many."""
-
-    def run(*x: torch.Tensor) -> list[torch.Tensor]:
-        norms = [n for order in (1.0, float("inf")) for n in torch._foreach_norm(x, order)]
-        found, scale = torch.zeros(1), torch.tensor([0.5])
-        found, scale = found.to(x[0].device), scale.to(x[0].device)
-        UNSCALE(list(x), found, scale)
-        return [*norms, found, *x]
-
-    x = [torch.randn(1 + 37 * k) for k in range(30)]
-    if wrong is not None:
-        x[17][200] = wrong
-    support = {"aten::linalg_vector_norm", "aten::_to_copy", "aten::_copy_from"}
-    compare(device, run, *x, support=support, rtol=1e-5, atol=1e-5)
+    for last in (0.5, float("nan"), float("inf")):  # one element of one tensor among many
+        x[3][-1] = last
+        compare(device, norms, x, support={"aten::linalg_vector_norm"}, **tolerances)
 
 
 def adamw(x: list[Tensors]) -> object:
@@ -161,37 +148,29 @@ def test_few_launches(device, function, at_most):
     assert counts["many"] <= at_most, counts
 
 
-def with_gradients(device: torch.device) -> list[torch.nn.Parameter]:
-    parameters = [torch.nn.Parameter(torch.ones(1 + 3 * k, device=device)) for k in range(MANY)]
-    for parameter in parameters:
-        parameter.grad = torch.ones_like(parameter)
-    return parameters
+def clip(parameters: list[torch.nn.Parameter], order: float) -> Callable[[], object]:
+    """Norms, which are stacked, and one factor for all gradients."""
+    return partial(torch.nn.utils.clip_grad_norm_, parameters, 1.0, norm_type=order)
 
 
 @pytest.mark.parametrize(
-    ("make", "settings", "at_most"),
+    ("make", "at_most"),
     [
-        (torch.optim.AdamW, {}, 20),
-        (torch.optim.AdamW, {"fused": True}, 6),
-        (torch.optim.Adam, {"amsgrad": True}, 25),
-        (torch.optim.SGD, {"momentum": 0.9}, 6),
-        (torch.optim.SGD, {"momentum": 0.9, "fused": True}, 3),
+        # By default optimizers take lists, as on CUDA.
+        (lambda p: torch.optim.AdamW(p).step, 20),
+        (lambda p: torch.optim.AdamW(p, fused=True).step, 6),
+        (lambda p: torch.optim.Adam(p, amsgrad=True).step, 25),
+        (lambda p: torch.optim.SGD(p, momentum=0.9).step, 6),
+        (lambda p: torch.optim.SGD(p, momentum=0.9, fused=True).step, 3),
+        (lambda p: clip(p, 2.0), 14),
+        (lambda p: clip(p, float("inf")), 14),
     ],
 )
-def test_few_launches_of_a_step(device, make, settings, at_most):
-    """By default optimizers take lists, as on CUDA."""
-    parameters = with_gradients(device)
-    optimizer = make(parameters, lr=0.1, **settings)
-    optimizer.step()
-    assert launches(device, optimizer.step).total() <= at_most
-
-
-@pytest.mark.parametrize("order", [2.0, float("inf")])
-def test_few_launches_of_clipping(device, order):
-    """Norms, which are stacked, and one factor for all gradients."""
-    parameters = with_gradients(device)
-    clip = partial(torch.nn.utils.clip_grad_norm_, parameters, 1.0, norm_type=order)
-    assert launches(device, clip).total() <= 14
+def test_few_launches_of_a_step(device, make, at_most):
+    parameters = [torch.nn.Parameter(torch.ones(1 + 3 * k, device=device)) for k in range(MANY)]
+    for parameter in parameters:
+        parameter.grad = torch.ones_like(parameter)
+    assert launches(device, make(parameters)).total() <= at_most
 
 
 def test_a_long_list_takes_one_program(device):
@@ -203,3 +182,71 @@ def test_a_long_list_takes_one_program(device):
     assert sum(after[:2]) - sum(before[:2]) <= 1
     for result, tensor in zip(results, tensors, strict=True):
         torch.testing.assert_close(result.cpu(), tensor.lgamma())
+
+
+# ---- optimizers and scales of gradients
+
+
+OPTIMIZERS = [
+    (torch.optim.SGD, {"momentum": 0.9, "dampening": 0.3, "weight_decay": 0.1}),
+    (torch.optim.SGD, {"momentum": 0.9, "nesterov": True, "maximize": True}),
+    (torch.optim.SGD, {}),
+    (torch.optim.Adam, {"weight_decay": 0.1}),
+    (torch.optim.Adam, {"amsgrad": True, "maximize": True, "weight_decay": 0.1}),
+    (torch.optim.AdamW, {"weight_decay": 0.1}),
+    (torch.optim.AdamW, {"amsgrad": True, "betas": (0.0, 0.999)}),
+    (torch.optim.Adagrad, {"lr_decay": 0.01, "weight_decay": 0.1}),
+]
+PARAMETER_SIZES = [(1,), (7, 5), (300,), (3, 4, 5)]
+
+
+@pytest.mark.parametrize(("scale", "found"), [(4.0, 0.0), (None, 0.0), (4.0, 1.0), (None, 1.0)])
+@pytest.mark.parametrize(("make", "settings"), OPTIMIZERS)
+def test_fused_with_a_scaler(device, make, settings, scale, found):
+    """The first step without one, then with gradients to divide, in a step that may be none."""
+    starts, gradients = ([torch.randn(s) for s in PARAMETER_SIZES] for _ in range(2))
+
+    def run(scale: torch.Tensor | None, found: torch.Tensor) -> list[Any]:
+        parameters = [torch.nn.Parameter(x.to(found.device, copy=True)) for x in starts]
+        optimizer: Any = make(parameters, lr=0.1, fused=True, **settings)
+        for step in range(3):
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad = (gradient * (1 + step)).to(found.device)
+            if step > 0:
+                optimizer.grad_scale, optimizer.found_inf = scale, found
+            optimizer.step()
+        state = [value for p in parameters for value in optimizer.state[p].values()]
+        return [*parameters, *(p.grad for p in parameters), *state]
+
+    given = None if scale is None else torch.tensor(scale), torch.tensor(found)
+    assert any("_fused_" in op for op in compare(device, run, *given))
+
+
+@pytest.mark.parametrize("wrong", [None, float("inf"), float("nan"), float("-inf")], ids=str)
+def test_unscale(device, wrong):
+    """One element of one tensor among many."""
+    gradients = [torch.randn(()), torch.randn(0), torch.randn(60, 70).mT]
+    gradients += [torch.randn(1 + 37 * k) for k in range(30)]
+    if wrong is not None:
+        gradients[20][200] = wrong
+
+    def run(scale: torch.Tensor, *gradients: torch.Tensor):
+        found = torch.zeros(1, device=scale.device)
+        halves = [x.bfloat16() for x in gradients]
+        UNSCALE(gradients, found, scale)
+        before = found.clone()
+        UNSCALE(halves, found, scale)
+        return before, found, *gradients, *halves
+
+    assert_as_on_cpu(device, run, torch.tensor(2.0**-20), *gradients)
+
+
+def test_update_of_the_scale(device):
+    def run(scale: torch.Tensor, steps: torch.Tensor, found: torch.Tensor):
+        assert torch.ops.aten._amp_update_scale_(scale, steps, found, 2.0, 0.5, 3) is scale
+        return scale, steps
+
+    for scale, steps, found in ((8.0, 0, 0.0), (8.0, 2, 0.0), (8.0, 2, 1.0), (3e38, 2, 0.0)):
+        counted = torch.tensor([steps], dtype=torch.int32)
+        state = torch.tensor([scale]), counted, torch.tensor([found])
+        assert_as_on_cpu(device, run, *state)

@@ -11,8 +11,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch.nn import functional
+from torch.testing import assert_close
 
-from tests.device_kernels.on_device import assert_raises_as_on_cpu, compare
+from tests.device_kernels.on_device import compare
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -47,7 +49,7 @@ def check(device: torch.device, function: Callable, *arguments: object) -> None:
 )  # fmt: skip
 def test_mixed_dtypes(device, left, right):
     a, b = values(left, 5, 7), values(right, 5, 7, seed=1)
-    for function in (torch.add, torch.mul, torch.eq):
+    for function in (torch.mul, torch.eq):
         check(device, function, a, b)
     check(device, torch.where, values(torch.bool, 5, 1), a, b)
 
@@ -58,24 +60,19 @@ def test_scalars_promote_as_on_cpu(device, dtype):
     a = values(dtype, 11)
     for scalar in (2, 1.5, True):
         check(device, torch.mul, a, scalar)
-        check(device, torch.mul, a, torch.tensor(scalar))
+        check(device, torch.mul, a, torch.tensor(scalar))  # on the device
         check(device, torch.eq, a, scalar)
-
-
-def test_a_scalar_on_the_device(device):
-    check(device, torch.add, values(torch.float16, 20), torch.tensor(1e5))
-    x = values(torch.float16, 20)
-    on_device = x.to(device) + torch.tensor(3.0, device=device)
-    assert on_device.dtype == torch.float16
-    torch.testing.assert_close(on_device.cpu(), x + 3)
 
 
 # ---- sizes and layouts
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 7, 8, 9, 15, 16, 17, 255, 256, 257, 4095, 4097, 100_003])
-def test_sizes(device, size):
-    for dtype in (torch.float32, torch.uint8, torch.float64):
+SIZES = (0, 1, 2, 7, 8, 9, 15, 16, 17, 255, 256, 257, 4095, 4097, 100_003)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8, torch.float64])
+def test_sizes(device, dtype):
+    for size in SIZES:
         check(device, torch.add, values(dtype, size), values(dtype, size, seed=1))
 
 
@@ -103,7 +100,7 @@ def test_layouts(device, dtype):
         if a.dim() == b.dim() == 0:
             continue
         moved = [device_view(t, device) for t in (a, b)]
-        torch.testing.assert_close(torch.mul(*moved).cpu(), a * b)
+        assert_close(torch.mul(*moved).cpu(), a * b)
 
 
 def device_view(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -112,43 +109,19 @@ def device_view(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     return storage.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
 
 
-@pytest.mark.parametrize("dimensions", [12, 14])
-def test_many_dimensions(device, dimensions):
+def test_many_dimensions(device):
     """More than 12 are declined, and the result is still right."""
-    x = values(torch.float32, *([2] * dimensions)).permute(*reversed(range(dimensions)))
-    y = values(torch.float32, *([2] * dimensions))
-    torch.testing.assert_close((device_view(x, device) + y.to(device)).cpu(), x + y)
+    for dimensions in (12, 14):
+        x = values(torch.float32, *([2] * dimensions)).permute(*reversed(range(dimensions)))
+        y = values(torch.float32, *([2] * dimensions))
+        assert_close((device_view(x, device) + y.to(device)).cpu(), x + y)
 
 
-# ---- forms
-
-
-def test_results_in_memory_of_others(device):
+def test_results_of_another_dtype_and_layout(device):
     x, y = values(torch.float32, 3, 33), values(torch.float32, 3, 33, seed=1)
     strided = torch.zeros(33, 3, dtype=torch.float64, device=device).t()
     torch.mul(x.to(device), y.to(device), out=strided)
-    torch.testing.assert_close(strided.cpu(), (x * y).double())
-    a = x.to(device)
-    torch.exp(a, out=a)
-    torch.testing.assert_close(a.cpu(), x.exp())
-
-
-WRONG: list[Callable] = [
-    lambda x: x.long().add_(0.5),
-    lambda x: torch.add(x, x, out=x.long()),
-    lambda x: x[:1].add_(x),
-    lambda x: x.expand(4, x.numel()).add_(1),
-    lambda x: torch.add(x[:-1], 1, out=x[1:]),
-    lambda x: torch.sub(x > 0, x > 0),
-    lambda x: torch.add(x.long(), x.long(), alpha=0.5),
-    lambda x: torch.bitwise_and(x, x),
-    lambda x: torch.tensor([1], device=x.device) ** torch.tensor(-1, device=x.device).item(),
-]
-
-
-def test_errors_are_those_of_cpu(device):
-    for wrong in WRONG:
-        assert_raises_as_on_cpu(device, wrong, values(torch.float32, 8))
+    assert_close(strided.cpu(), (x * y).double())
 
 
 # ---- values
@@ -180,18 +153,40 @@ def test_special_values_of_two_operands(device, function, dtype):
     [
         torch.round, torch.sign, torch.signbit, torch.relu, torch.abs, torch.neg, torch.isnan,
         torch.isposinf, torch.logical_not, torch.nan_to_num, torch.exp, torch.log, torch.sqrt,
-        torch.sigmoid, torch.tanh, torch.angle, torch.trunc, torch.special.entr, torch.erf,
-        lambda x: torch.clamp(x, -1, 1), lambda x: torch.clamp(x, min=0), torch.floor,
+        torch.sigmoid, torch.tanh, torch.tan, torch.angle, torch.trunc, torch.special.entr,
+        torch.erf, lambda x: torch.clamp(x, -1, 1), lambda x: torch.clamp(x, min=0), torch.floor,
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_special_values_of_one_operand(device, function, dtype):
-    x = torch.tensor(SPECIAL, dtype=torch.float64).to(dtype)
+    x = torch.tensor([*SPECIAL, 1e-40, 30.0, -1e4], dtype=torch.float64).to(dtype)
     check(device, function, x)
     expected = function(x)
     if expected.is_floating_point():
         got = torch.signbit(function(x.to(device)).cpu())
         assert torch.equal(got[~expected.isnan()], torch.signbit(expected)[~expected.isnan()])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        functional.elu, functional.hardshrink, functional.hardswish, functional.hardtanh,
+        functional.mish, functional.softshrink, torch.tanh,
+    ],
+)  # fmt: skip
+def test_gradients_at_special_values(device, function):
+    # Whole vectors: of NaN CPU's kernels give something else in the rest of one.
+    numbers, gradients = [*SPECIAL, 1e-40, 30.0, -1e4] * 32, []
+    for place in ("cpu", device):
+        x = torch.tensor(numbers, device=place, requires_grad=True)
+        y = function(x)
+        gradients.append(torch.autograd.grad(y, x, torch.ones_like(y))[0].cpu())
+    assert_close(*gradients, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+def test_gelu_of_infinity_is_infinite(device):
+    x = torch.tensor([INF] * 33 + [3e38], device=device)
+    assert_close(functional.gelu(x), x)
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
@@ -205,38 +200,22 @@ def test_integer_corners(device, dtype):
     keep = ~((a == info.min) & (b == -1)) if info.min else torch.ones_like(a, dtype=torch.bool)
     for function in (torch.floor_divide, torch.remainder, torch.fmod):
         check(device, function, a[keep], b[keep])
-    for function in (torch.add, torch.mul, torch.bitwise_xor, torch.maximum, torch.le):
+    for function in (torch.mul, torch.maximum):
         check(device, function, a, b)
-    shifts = torch.arange(0, 8, dtype=dtype)
-    check(device, torch.bitwise_left_shift, edge, shifts)
-    check(device, torch.bitwise_right_shift, edge, shifts)
-    check(device, torch.bitwise_not, edge)
+    check(device, torch.bitwise_right_shift, edge, torch.arange(0, 8, dtype=dtype))
     check(device, torch.pow, edge, 3)
 
 
 # ---- copies
 
 
-DTYPES = (*FLOATS, *INTEGERS, torch.bool, torch.complex64)
-
-
-@pytest.mark.parametrize("source", DTYPES)
-@pytest.mark.parametrize("target", DTYPES)
-def test_conversions(device, source, target):
-    x = values(source, 3, 37)
-    if source.is_complex and not target.is_complex:
-        pytest.skip("CPU warns of the imaginary part that is lost")
-    check(device, lambda t: t.to(target, copy=True), x)
-
-
-@pytest.mark.parametrize("dtype", [*DTYPES, torch.complex128, torch.complex32, torch.float8_e5m2])
-def test_moving_elements_of_every_size(device, dtype):
-    bits = torch.randint(0, 256, (24 * dtype.itemsize,), dtype=torch.uint8)
-    x = (bits % 2).view(dtype) if dtype == torch.bool else bits.view(dtype)
-    x = x.view(2, 3, 4)
-    moved = x.to(device).permute(2, 0, 1).contiguous()
-    expected = x.permute(2, 0, 1).contiguous()
-    assert torch.equal(moved.cpu().view(torch.uint8), expected.view(torch.uint8))
+def test_moving_elements_of_every_size(device):
+    for dtype in (torch.float8_e5m2, torch.float16, torch.float32, torch.float64, torch.complex128):
+        bits = torch.randint(0, 256, (24 * dtype.itemsize,), dtype=torch.uint8)
+        x = bits.view(dtype).view(2, 3, 4)
+        moved = x.to(device).permute(2, 0, 1).contiguous()
+        expected = x.permute(2, 0, 1).contiguous()
+        assert torch.equal(moved.cpu().view(torch.uint8), expected.view(torch.uint8))
 
 
 def test_conjugated_and_negated_views(device):

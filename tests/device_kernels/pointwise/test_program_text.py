@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.device_kernels.processes import run_program
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -19,6 +21,7 @@ print(next(text for text in gpu_driver.sources if "ob_result0" in text))
 """
 
 
+@pytest.mark.slow
 def test_the_document_shows_the_program(tmp_path):
     out = run_program(CODE, OUTBOARD_DRIVER="ocl", OUTBOARD_CACHE_DIR=str(tmp_path))
     made = out.partition("#define OB_INDEX")[2]

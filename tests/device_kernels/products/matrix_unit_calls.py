@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch.nn import functional
@@ -51,21 +52,19 @@ def products() -> Iterator[tuple[str, Function, list[torch.Tensor]]]:
     yield "linear", functional.linear, [
         torch.randn(5, 33, 64), torch.randn(96, 64), torch.randn(96)
     ]  # fmt: skip
-    yield "addmm", lambda a, b, c: torch.addmm(a, b, c, alpha=0.5, beta=2.0), [
+    yield "addmm", partial(torch.addmm, alpha=0.5, beta=2.0), [
         torch.randn(72), torch.randn(80, 48), torch.randn(48, 72)
     ]  # fmt: skip
 
 
 def convolutions() -> Iterator[tuple[str, Function, list[torch.Tensor]]]:
-    def backward(index: int, **options: object) -> Function:
-        def function(image: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-            image, weight = (x.detach().requires_grad_() for x in (image, weight))
-            out = functional.conv2d(image, weight, **options)
+    def backward(index: int, options: dict[str, int]) -> Function:
+        def function(*operands: torch.Tensor) -> torch.Tensor:
+            operands = tuple(x.detach().requires_grad_() for x in operands)
+            out = functional.conv2d(*operands, **options)
             torch.manual_seed(1)
-            out.backward(torch.randn(out.shape).to(out.device, out.dtype))
-            gradient = (image, weight)[index].grad
-            assert gradient is not None
-            return gradient
+            gradient = torch.randn(out.shape).to(out)
+            return torch.autograd.grad(out, operands[index], gradient)[0]
 
         return function
 
@@ -80,13 +79,13 @@ def convolutions() -> Iterator[tuple[str, Function, list[torch.Tensor]]]:
     }
     for name, (image, weight, options) in shapes.items():
         tensors = [torch.randn(image), torch.randn(weight) / 8]
-        last = [x.to(memory_format=torch.channels_last) for x in tensors]
-        layouts = [("", tensors)] if name == "large" else [("", tensors), (", channels last", last)]
-        for layout, operands in layouts:
-            forward = lambda x, w, options=options: functional.conv2d(x, w, **options)  # noqa: E731
-            yield f"conv2d {name}{layout}", forward, operands
-            yield f"gradient of image, {name}{layout}", backward(0, **options), operands
-            yield f"gradient of weight, {name}{layout}", backward(1, **options), operands
+        layouts = {"": tensors}
+        if name != "large":
+            layouts[", channels last"] = [x.to(memory_format=torch.channels_last) for x in tensors]
+        for layout, operands in layouts.items():
+            yield f"conv2d {name}{layout}", partial(functional.conv2d, **options), operands
+            yield f"gradient of image, {name}{layout}", backward(0, options), operands
+            yield f"gradient of weight, {name}{layout}", backward(1, options), operands
 
 
 def error_of(function: Function, tensors: list[torch.Tensor], dtype: torch.dtype) -> float:

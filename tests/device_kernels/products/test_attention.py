@@ -2,80 +2,61 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
-from torch.testing import assert_close
 
-from tests.device_kernels.conftest import ways_of
-from torch_outboard import fallback
+from tests.device_kernels.on_device import compare, with_gradients
 
 FORWARD = "aten::_scaled_dot_product_flash_attention_for_cpu"
 
 
-def results(device, operands, gradient, **options):
-    """Output and gradients on a device."""
-    leaves = [t.to(device).detach().requires_grad_() for t in operands]
-    moved = {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in options.items()}
-    out = scaled_dot_product_attention(*leaves, **moved)
-    gradients = torch.autograd.grad(out, leaves, gradient.to(device))
-    return [out.detach().cpu(), *(g.cpu() for g in gradients)]
-
-
-def check(device, operands, gradient, **options):
-    expected = results("cpu", operands, gradient, **options)
-    with fallback.report() as report:
-        actual = results(device, operands, gradient, **options)
-    ways = ways_of(report)
-    assert ways[FORWARD] == ways[f"{FORWARD}_backward"] == "device"
-    for want, got in zip(expected, actual, strict=True):
-        assert_close(got, want)
-        assert got.stride() == want.stride()
+def check(device, operands, mask=None, **options):
+    """The output, all gradients, and their strides."""
+    run = with_gradients(partial(scaled_dot_product_attention, **options))
+    leaves = [x.requires_grad_() for x in operands]
+    assert compare(device, run, *leaves, mask, check_stride=True) >= {
+        FORWARD,
+        FORWARD + "_backward",
+    }
 
 
 def operands_of(sizes, keys, dtype=torch.float32):
     batch, heads, queries, size = sizes
     query = torch.randn(batch, queries, heads, size, dtype=dtype).transpose(1, 2)
-    key, value = (torch.randn(batch, heads, keys, size, dtype=dtype) for _ in range(2))
-    return [query, key, value], torch.randn(sizes, dtype=dtype)
+    return [query, *(torch.randn(batch, heads, keys, size, dtype=dtype) for _ in range(2))]
 
 
 def test_bfloat16(device):
     """Nearer to the result in float64 than CPU's kernel, which rounds probabilities."""
-    operands, gradient = operands_of((2, 2, 70, 20), 70, torch.bfloat16)
-    exact = results("cpu", [t.double() for t in operands], gradient.double(), is_causal=True)
-    known = results("cpu", operands, gradient, is_causal=True)
-    actual = results(device, operands, gradient, is_causal=True)
-    for want, cpu, got in zip(exact, known, actual, strict=True):
-        assert (got - want).abs().max() <= 1.1 * (cpu - want).abs().max()
+    operands = operands_of((2, 2, 70, 20), 70, torch.bfloat16)
+    run = with_gradients(partial(scaled_dot_product_attention, is_causal=True))
+    places = (("cpu", torch.float64), ("cpu", torch.bfloat16), (device, torch.bfloat16))
+    results = [run(*(x.detach().to(*place).requires_grad_() for x in operands)) for place in places]
+    for want, cpu, got in zip(*results, strict=True):
+        assert (got.cpu() - want).abs().max() <= 1.1 * (cpu - want).abs().max()
 
 
 @pytest.mark.parametrize("keys", [70, 30, 150])
 def test_causal(device, keys):
-    check(device, *operands_of((1, 2, 70, 20), keys), is_causal=True, scale=0.3)
+    check(device, operands_of((1, 2, 70, 20), keys), is_causal=True, scale=0.3)
 
 
-@pytest.mark.parametrize("sizes", [(2, 1, 1, 90), (90,), (1, 3, 70, 90), (70, 1)])
+@pytest.mark.parametrize("sizes", [(2, 1, 1, 90), (70, 90), (1, 3, 70, 90), (70, 1)])
 def test_masks_of_any_shape(device, sizes):
-    operands, gradient = operands_of((2, 3, 70, 20), 90)
-    mask = torch.randn(sizes)
-    if mask.dim() == 1:
-        mask = mask.expand(70, 90)
-    check(device, operands, gradient, attn_mask=mask)
-
-
-def test_rows_without_keys(device):
-    operands, gradient = operands_of((1, 2, 9, 20), 70)
-    mask = torch.rand(2, 9, 70) > 0.4
-    mask[0, 3] = False
-    check(device, operands, gradient, attn_mask=mask[None])
+    """The last row of some has no key."""
+    mask = torch.rand(sizes) > 0.4
+    if sizes[-2:] == (70, 90):
+        mask[..., 69, :] = False
+    for given in (mask, torch.randn(sizes)):
+        check(device, operands_of((2, 3, 70, 20), 90), given)
 
 
 def test_grouped_queries(device):
-    query = torch.randn(2, 6, 33, 20)
-    key, value = (torch.randn(2, 2, 40, 20) for _ in range(2))
-    gradient = torch.randn(2, 6, 33, 20)
-    check(device, [query, key, value], gradient, enable_gqa=True, is_causal=True)
+    operands = [torch.randn(2, heads, n, 20) for heads, n in ((6, 33), (2, 40), (2, 40))]
+    check(device, operands, enable_gqa=True, is_causal=True)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +68,7 @@ def test_grouped_queries(device):
 )
 def test_sizes_around_tiles(device, size, queries, keys):
     """Heads of several tiles, of less than a vector, and of one more than a chunk."""
-    check(device, *operands_of((1, 2, queries, size), keys))
+    check(device, operands_of((1, 2, queries, size), keys))
 
 
 def test_no_matrix_of_scores(device):

@@ -13,7 +13,7 @@ from tests.device_kernels.processes import run_program
 @pytest.mark.parametrize(
     ("module", "units", "step"),
     [
-        ("matrix_unit_calls", "warpgroups", 9),
+        ("matrix_unit_calls", "warpgroups", 10),
         pytest.param("matrix_unit_calls", "warpgroups", 1, marks=pytest.mark.slow),
         pytest.param("matrix_unit_calls", "warps", 1, marks=pytest.mark.slow),
         ("attention_unit_calls", "emulated", 7),

@@ -21,12 +21,25 @@ CELLS = {
 
 
 def run(layer, sequence):
+    """Outputs, last states, and gradients of all, the first states' included."""
+    count = layer.num_layers * (2 if layer.bidirectional else 1)
+    batch = sequence.shape[0 if layer.batch_first else 1]
+    is_lstm = isinstance(layer, torch.nn.LSTM)
+    torch.manual_seed(1)
+    states = [torch.randn(count, batch, layer.hidden_size) for _ in range(2 if is_lstm else 1)]
+    states = [s.to(sequence).requires_grad_() for s in states]
     sequence = sequence.detach().requires_grad_()
-    result, state = layer(sequence)
-    states = state if isinstance(state, tuple) else (state,)
-    total = sum(s.float().square().sum() for s in (result, *states))
-    gradients = torch.autograd.grad(total, [sequence, *layer.parameters()])
-    return [t.detach().cpu() for t in (result, *states, *gradients)]
+    output, last = layer(sequence, states if is_lstm else states[0])
+    results = (output, *last) if is_lstm else (output, last)
+    total = sum((s * s.detach().cos()).sum() for s in results)
+    gradients = torch.autograd.grad(total, [sequence, *states, *layer.parameters()])
+    return [t.detach().cpu() for t in (*results, *gradients)]
+
+
+def check(device, layer, sequence):
+    actual = run(copy.deepcopy(layer).to(device), sequence.to(device))
+    for want, got in zip(run(layer, sequence), actual, strict=True):
+        assert_close(got, want, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", CELLS)
@@ -36,19 +49,14 @@ def run(layer, sequence):
 )
 def test_training(device, kind, hidden, bias, dtype):
     layer = kind(6, hidden, num_layers=2, bias=bias, dtype=dtype)
-    sequence = torch.randn(5, 4, 6, dtype=dtype)
-    expected = run(layer, sequence)
-    moved = copy.deepcopy(layer).to(device)
     # Else layers of LSTM are not composed.
     with fallback.report() as report, torch.backends.mkldnn.flags(enabled=False):
-        actual = run(moved, sequence.to(device))
-    for want, got in zip(expected, actual, strict=True):
-        assert_close(got, want)
+        check(device, layer, torch.randn(5, 4, 6, dtype=dtype))
     taken = {row.op: row.way for row in report.rows}
     assert {taken[op] for op in CELLS[kind]} == {"device"}
 
 
-def gradients_by_ways(layer, sequence, ways_taken):
+def gradients_by_ways(layer, sequence, *ways_taken):
     """Gradients of a layer, for each pair of the way forward and the way backward."""
     found = []
     for forward, backward in ways_taken:
@@ -59,23 +67,18 @@ def gradients_by_ways(layer, sequence, ways_taken):
     return found
 
 
+MIXED = (("device", "host"), ("host", "device"))
+
+
 @pytest.mark.parametrize("kind", CELLS)
 def test_workspaces_fit_those_of_composed_cells(device, kind):
     """A forward the one way and its backward the other."""
     layer = kind(6, 20, dtype=torch.bfloat16).to(device)
     sequence = torch.randn(3, 4, 6, dtype=torch.bfloat16).to(device).requires_grad_()
-    taken = (("device", "host"), ("host", "device"), ("device", "device"))
     with torch.backends.mkldnn.flags(enabled=False):  # else layers of LSTM are not composed
-        *mixed, same = gradients_by_ways(layer, sequence, taken)
+        *mixed, same = gradients_by_ways(layer, sequence, *MIXED, ("device", "device"))
     for gradients in mixed:
         assert_close(gradients, same, rtol=0.05, atol=0.02)
-
-
-@pytest.mark.parametrize("kind", CELLS)
-def test_gradcheck(device, kind):
-    layer = kind(3, 4, dtype=torch.float64).to(device)
-    sequence = torch.randn(2, 2, 3, dtype=torch.float64).to(device).requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: layer(x)[0], [sequence])
 
 
 STEPS = ("outboard_layers::lstm_steps", "outboard_layers::lstm_steps_backward")
@@ -91,6 +94,15 @@ def by_steps(device):
     assert "aten::_thnn_fused_lstm_cell" not in taken
 
 
+@pytest.mark.slow
+def test_gradcheck(device, by_steps):
+    for kind in CELLS:
+        layer = kind(3, 4, dtype=torch.float64).to(device)
+        sequence = torch.randn(2, 2, 3, dtype=torch.float64).to(device).requires_grad_()
+        assert torch.autograd.gradcheck(lambda x, layer=layer: layer(x)[0], [sequence])
+        assert torch.autograd.gradgradcheck(lambda x, layer=layer: layer(x)[0], [sequence])
+
+
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("bidirectional", [True, False])
 @pytest.mark.parametrize("batch_first", [True, False])
@@ -100,7 +112,9 @@ def by_steps(device):
 )
 def test_layers(device, by_steps, bias, bidirectional, batch_first, steps, batch, inputs, hidden):
     """Whole vectors and less than one, rows of the batch that four do not divide."""
-    check_layers(device, steps, batch, inputs, hidden, bias, bidirectional, batch_first)
+    options = {"bias": bias, "bidirectional": bidirectional, "batch_first": batch_first}
+    layer = torch.nn.LSTM(inputs, hidden, num_layers=2, **options)
+    check(device, layer, torch.randn(steps, batch, inputs))
 
 
 @pytest.mark.parametrize("enough", [True, False])
@@ -110,66 +124,35 @@ def test_rows_for_all_processors(device, request, enough):
     if processors > 64:
         pytest.skip("the batch would be large")
     request.getfixturevalue("by_steps")
-    check_layers(device, 3, 4 * processors + 1 if enough else 1, 5, 140)
-
-
-def check_layers(
-    device, steps, batch, inputs, hidden, bias=True, bidirectional=False, batch_first=False
-):
-    options = {"bias": bias, "bidirectional": bidirectional, "batch_first": batch_first}
-    layer = torch.nn.LSTM(inputs, hidden, num_layers=2, **options)
-    sequence = torch.randn(steps, batch, inputs)
-    actual = run_layer(copy.deepcopy(layer).to(device), sequence.to(device))
-    for want, got in zip(run_layer(layer, sequence), actual, strict=True):
-        assert_close(got, want, rtol=1e-4, atol=1e-5)
-
-
-def run_layer(layer, sequence):
-    """Outputs, last states, and gradients of all, the first states' included."""
-    count = layer.num_layers * (2 if layer.bidirectional else 1)
-    batch = sequence.shape[0 if layer.batch_first else 1]
-    torch.manual_seed(1)
-    states = [torch.randn(count, batch, layer.hidden_size) for _ in range(2)]
-    states = [s.to(sequence).requires_grad_() for s in states]
-    sequence = sequence.detach().requires_grad_()
-    output, last = layer(sequence, states)
-    total = sum((s * s.detach().cos()).sum() for s in (output, *last))
-    gradients = torch.autograd.grad(total, [sequence, *states, *layer.parameters()])
-    return [t.detach().cpu() for t in (output, *last, *gradients)]
+    batch = 4 * processors + 1 if enough else 1
+    check(device, torch.nn.LSTM(5, 140, num_layers=2), torch.randn(3, batch, 5))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
 def test_layers_of_other_dtypes(device, by_steps, dtype):
     layer = torch.nn.LSTM(6, 20, dtype=dtype)
     sequence = torch.randn(5, 4, 6, dtype=dtype)
-    actual = run_layer(copy.deepcopy(layer).to(device), sequence.to(device))
-    expected = run_layer(copy.deepcopy(layer).double(), sequence.double())
+    actual = run(copy.deepcopy(layer).to(device), sequence.to(device))
+    expected = run(copy.deepcopy(layer).double(), sequence.double())
     close = {"rtol": 1e-9, "atol": 1e-9} if dtype == torch.float64 else {"rtol": 0.1, "atol": 0.05}
     for want, got in zip(expected, actual, strict=True):
         assert got.dtype == dtype
         assert_close(got.double(), want, **close)
 
 
-@pytest.mark.parametrize("used", ["output", "hidden", "cells"])
-def test_gradients_of_one_result(device, by_steps, used):
-    def gradient(layer, x):
+def test_gradients_of_one_result(device, by_steps):
+    def gradient(layer, x, used):
         x = x.detach().requires_grad_()
         output, (hidden, cells) = layer(x)
-        result = {"output": output, "hidden": hidden, "cells": cells}[used]
+        result = (output, hidden, cells)[used]
         return torch.autograd.grad(result.sin().sum(), [x, *layer.parameters()])
 
     layer, sequence = torch.nn.LSTM(6, 8), torch.randn(5, 4, 6)
-    actual = gradient(copy.deepcopy(layer).to(device), sequence.to(device))
-    for want, got in zip(gradient(layer, sequence), actual, strict=True):
-        assert_close(got.cpu(), want, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_second_derivatives_of_layers(device, by_steps):
-    layer = torch.nn.LSTM(3, 4, dtype=torch.float64).to(device)
-    sequence = torch.randn(2, 2, 3, dtype=torch.float64).to(device).requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: layer(x)[0], [sequence])
-    assert torch.autograd.gradgradcheck(lambda x: layer(x)[0], [sequence])
+    moved = copy.deepcopy(layer).to(device)
+    for used in range(3):
+        expected = gradient(layer, sequence, used)
+        for want, got in zip(expected, gradient(moved, sequence.to(device), used), strict=True):
+            assert_close(got.cpu(), want, rtol=1e-4, atol=1e-5)
 
 
 def test_biases_have_gradients_of_their_own(device, by_steps):
@@ -186,8 +169,7 @@ def test_a_backward_goes_the_way_of_its_forward(device, shares_memory):
         pytest.skip("there is one way only")
     layer = torch.nn.LSTM(6, 20).to(device)
     sequence = torch.randn(5, 4, 6, device=device, requires_grad=True)
-    taken = (("device", "host"), ("host", "device"), ("host", "host"))
-    *mixed, same = gradients_by_ways(layer, sequence, taken)
+    *mixed, same = gradients_by_ways(layer, sequence, *MIXED, ("host", "host"))
     for gradients in mixed:
         assert_close(gradients, same, rtol=1e-4, atol=1e-5)
 
@@ -203,9 +185,9 @@ def test_a_kernel_of_a_user_serves_layers(device):
 
     handle = torch_outboard.kernel("mkldnn_rnn_layer")(zeros)
     try:
-        with torch.no_grad(), ways.way("device"):
+        with torch.no_grad():
             assert not layer(sequence)[0].any()
     finally:
         handle.remove()
-    with torch.no_grad(), ways.way("device"):
+    with torch.no_grad():
         assert layer(sequence)[0].any()

@@ -56,15 +56,13 @@ def test_tails(device, sizes, batch):
 @pytest.mark.parametrize("step", [1, 3])
 def test_what_lies_around_does_not_count(device, step):
     """Operands inside of storages of NaN, and at their ends."""
-    bases = values(300, 300), values(300, 300)
-    cuts = [
+    operands = []
+    for cut in (
         (slice(200, 261), slice(300 - 45 * step, 300, step)),
         (slice(255, 300), slice(203, 300)),
-    ]
-    operands = []
-    for base, cut in zip(bases, cuts, strict=True):
-        inner = base[cut].clone()
-        base.fill_(torch.nan)[cut] = inner
+    ):
+        base = torch.full((300, 300), torch.nan)
+        base[cut] = torch.randn(base[cut].shape)
         operands.append((base[cut], base.to(device)[cut]))
     (left, left_there), (right, right_there) = operands
     near = {"rtol": 1e-5, "atol": 1e-3}
@@ -113,5 +111,3 @@ def test_strides_of_zero(device):
     result = torch.mm(a, b)
     assert launched(device) & PACKING == on_processor(device, set())
     torch.testing.assert_close(result.cpu(), left @ right, rtol=1e-5, atol=1e-4)
-    turned = torch.mm(b.T, values(40, 1).to(device).expand(40, 33))
-    assert turned.shape == (97, 33)

@@ -44,19 +44,13 @@ def test_the_next_wait_raises_once(device):
         assert torch.gather(x, 0, last).item() == 1
 
 
-def test_calls_do_not_wait(device):
-    result = wrong_gather(device)
-    later = result + 1  # enqueued like any other work
-    with pytest.raises(RuntimeError, match="index out of range in aten::gather"):
-        torch.accelerator.synchronize()
-    assert later.shape == (2,)
-
-
 def test_several_faults_are_one_error(device):
+    """Calls do not wait."""
     # Where memory is the device's own, copying to it is a wait.
     far, table = torch.tensor([9], device=device), torch.ones(3, 2, device=device)
-    wrong_gather(device)
+    result = wrong_gather(device)
     F.embedding(far, table)
+    assert (result + 1).shape == (2,)
     with pytest.raises((RuntimeError, IndexError), match="index out of range"):
         torch.accelerator.synchronize()
     torch.accelerator.synchronize()
@@ -65,10 +59,6 @@ def test_several_faults_are_one_error(device):
 REFUSED: list[tuple[Callable[[torch.device], torch.Tensor], type[Exception], str]] = [
     (lambda d: F.embedding(torch.tensor([3], device=d), torch.ones(3, 2, device=d)),
      IndexError, "index out of range in aten::embedding"),
-    (lambda d: F.embedding_bag(torch.tensor([[3]], device=d), torch.ones(3, 2, device=d)),
-     RuntimeError, "index out of range in aten::_embedding_bag"),
-    (lambda d: F.nll_loss(torch.ones(2, 3, device=d), torch.tensor([0, 3], device=d)),
-     IndexError, "a target is no class in aten::nll_loss_forward"),
     (lambda d: F.multi_margin_loss(torch.ones(1, 3, device=d), torch.tensor([-1], device=d)),
      RuntimeError, "a target is no class in aten::multi_margin_loss"),
     (lambda d: torch.bernoulli(torch.tensor([0.5, 1.5], device=d)),
@@ -120,27 +110,9 @@ def test_threads(device, shares_memory):
     assert 1 <= len(errors) <= (4 if shares_memory else 16)
 
 
-@pytest.mark.parametrize("memory", ["coarse", "handles"])
+@pytest.mark.parametrize("memory", ["handles", "coarse"])
 def test_memory_that_the_host_cannot_touch(memory):
-    printed = run_program(
-        """
-        import torch, torch_outboard
-
-        x = torch.arange(5.0, device=torch_outboard.device_name())
-        y = x.gather(0, torch.tensor([9], device=x.device))
-        try:
-            torch.accelerator.synchronize()
-        except RuntimeError as error:
-            print(str(error).partition(",")[0])
-        torch.accelerator.synchronize()
-        print(x.gather(0, torch.tensor([3], device=x.device)).item())
-        """,
-        OUTBOARD_OCL_MEMORY=memory,
-    )
-    assert printed.splitlines() == ["index out of range in aten::gather", "3.0"]
-
-
-def test_a_driver_that_fails_while_it_is_asked_loses_no_fault():
+    """A driver that fails while it is asked loses no fault."""
     printed = run_program(
         """
         import torch, torch_outboard
@@ -159,6 +131,9 @@ def test_a_driver_that_fails_while_it_is_asked_loses_no_fault():
                 return str(error).partition(",")[0].partition(": ")[0]
 
         x.gather(0, far)
+        print([outcome() for _ in range(2)])
+        print(x.gather(0, far - 6).item())
+        x.gather(0, far)
         torture.fail("copy_device_to_host", 1, "error")
         print([outcome() for _ in range(3)])
         x.gather(0, far)
@@ -166,33 +141,19 @@ def test_a_driver_that_fails_while_it_is_asked_loses_no_fault():
         torture.fail("copy_device_to_host", 1, "error")
         print([outcome() for _ in range(3)])
         """,
-        OUTBOARD_OCL_MEMORY="handles",
+        OUTBOARD_OCL_MEMORY=memory,
         OUTBOARD_HOST_ACCESS="separate",
         OUTBOARD_TORTURE="count",
     )
     gather, loss = "index out of range in aten::gather", "a target is no class"
     name = torch_outboard.device_name()
     failure = f"driver '{name}' answered error to `copy_device_to_host`"
-    first, second = printed.splitlines()
+    plain, right, first, second = printed.splitlines()
+    assert plain == str([gather, None])
+    assert right == "3.0"
     assert first == str([failure, gather, None])
     assert loss in second.split(", ")[0]
     assert second.endswith(str([gather, None])[1:])
-
-
-def test_blocking_launches_raise_at_the_call():
-    printed = run_program(
-        """
-        import torch, torch_outboard
-
-        x = torch.arange(5.0, device=torch_outboard.device_name())
-        try:
-            x.gather(0, torch.tensor([9], device=x.device))
-        except RuntimeError as error:
-            print(str(error).partition("\\n")[0])
-        """,
-        OUTBOARD_BLOCKING="1",
-    )
-    assert printed.strip() == "index out of range in aten::gather"
 
 
 # ---- Graphs
@@ -239,7 +200,7 @@ def run_with_graphs(code: str, **env: str) -> list[str]:
 
 
 @with_graphs
-@pytest.mark.parametrize("memory", ["shared", "handles"])
+@pytest.mark.parametrize("memory", ["handles", "shared"])
 def test_every_replay_is_asked(memory):
     printed = run_with_graphs(
         """
@@ -265,22 +226,14 @@ def test_every_replay_is_asked(memory):
         plain.replay()
         torch.accelerator.synchronize()
         print(recording_driver.reads - reads)
-        """,
-        OUTBOARD_OCL_MEMORY=memory,
-    )
-    assert printed == ["[1.0, 2.0]", _GATHER, _GATHER, _GATHER, "[3.0, 3.0]", "[3.0, 3.0]", "0"]
 
-
-@with_graphs
-def test_faults_outlive_their_graph():
-    printed = run_with_graphs(
-        """
-        graph, _ = capture(lambda: x.gather(0, places))
+        # Faults outlive their graph, whether it is reset or gone.
+        del plain, outer
+        before = len(recording_driver.graphs)
         places.fill_(9)
         graph.replay()
-        print(outcome(graph.reset), len(recording_driver.graphs))
+        print(outcome(graph.reset), before - len(recording_driver.graphs))
         print(outcome(lambda: places.fill_(2).tolist()))
-
         with graph:
             loss = F.nll_loss(scores, target)
         target.fill_(7)
@@ -299,17 +252,19 @@ def test_faults_outlive_their_graph():
         del graph
         print(x.gather(0, places).tolist(), len(recording_driver.graphs))
         """,
-        OUTBOARD_OCL_MEMORY="handles",
+        OUTBOARD_OCL_MEMORY=memory,
     )
     assert printed == [
-        f"{_GATHER} 0", "[2, 2]", "0", _LOSS, f"{_GATHER} 0", "[2.0, 2.0] 0"
+        "[1.0, 2.0]", _GATHER, _GATHER, _GATHER, "[3.0, 3.0]", "[3.0, 3.0]", "0",
+        f"{_GATHER} 1", "[2, 2]", "0", _LOSS, f"{_GATHER} 0", "[2.0, 2.0] 0",
     ]  # fmt: skip
 
 
 @with_graphs
-def test_blocking_replays_raise_at_the_replay():
+def test_blocking_launches_and_replays_raise_at_the_call():
     printed = run_with_graphs(
         """
+        print(outcome(lambda: x.gather(0, places + 9)))
         graph, _ = capture(lambda: (x.gather(0, places), F.nll_loss(scores, target)))
         print(outcome(graph.replay))
         places.fill_(9)
@@ -322,4 +277,4 @@ def test_blocking_replays_raise_at_the_replay():
         OUTBOARD_BLOCKING="1",
     )
     # Both kernels found something; one is raised, and none is left over.
-    assert printed == ["None", _GATHER, "[3.0, 3.0] True"]
+    assert printed == [_GATHER, "None", _GATHER, "[3.0, 3.0] True"]

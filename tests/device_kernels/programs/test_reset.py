@@ -53,6 +53,9 @@ except IndexError:
     print("a fault after the reset is raised")
 torch.ocl.synchronize()
 print(torture.misuses(), torture.live()["programs"] > 0)
+_C.finalize_driver()  # as the exit does
+live = torture.live()
+print(live["programs"], live["kernels"], torture.misuses())
 """
 
 
@@ -65,6 +68,7 @@ def test_kernels_are_made_again() -> None:
         "[7.0, 0.0] [7.0, 0.0]",
         "a fault after the reset is raised",
         "0 True",
+        "0 0 0",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Sorting, and what follows from sorted values, by device kernels, against CPU."""
+"""Sorting, searching and counting by device kernels, against CPU."""
 
 import pytest
 import torch
@@ -18,14 +18,6 @@ def test_stable_sort(device, dtype, descending):
         assert_as_on_cpu(
             device, lambda x: torch.sort(x, stable=True, dim=1, descending=descending), x
         )
-
-
-def test_sort_of_any_layout(device):
-    x = torch.randn(40, 6, 50).permute(2, 0, 1)
-    assert_as_on_cpu(device, lambda x: torch.sort(x, 0), x)
-    assert x.to(device).sort(0).values.stride() == x.sort(0).values.stride()
-    assert_as_on_cpu(device, lambda x: torch.sort(x), torch.tensor(3.0))
-    assert_as_on_cpu(device, torch.msort, x)
 
 
 # A group of a GPU sorts 8 elements of each of its items: several lines, one, or a part of one.
@@ -74,6 +66,53 @@ def test_selections_are_those_of_a_stable_sort(device, dtype):
         assert_close(found.indices.cpu(), places[:, k - 1])
 
 
-def test_mode(device):
-    x = torch.randint(0, 9, (100, 30))
-    assert_as_on_cpu(device, lambda x: torch.mode(x, 0, keepdim=True).values, x)
+# ---- searching and counting
+
+
+def test_points(device):
+    points = torch.randn(4, 50, 2)
+    points[0, :4, 0] = torch.tensor([float("nan"), 9, -9, 0.5])
+    edges = [torch.tensor([-1.0, 0.5, 2.0]), torch.tensor([-2.0, -0.5, 0.0, 1.0])]
+
+    def histograms(x, w, equal, *bins):
+        options = {"weight": w, "density": True}
+        return [
+            torch.histogramdd(x, [2, 4], range=[-1.0, 1.0, -0.5, 2.0], **options),
+            torch.histogramdd(x, bins, **options),
+            torch.histogramdd(equal, [2, 3]),
+            torch.histogram(equal[:0, 0], 3),
+        ]
+
+    assert_as_on_cpu(device, histograms, points, torch.rand(4, 50), torch.ones(5, 2), *edges)
+
+
+def test_histc_of_integers(device):
+    """CPU has none: compared with that of the same numbers as floats."""
+    x = torch.tensor([0, 1, 2, 3, 3, 9, 7, 7], dtype=torch.uint8)
+    for arguments in ((8, 0, 7), (4, 0, 3), (5, 0, 0), (3, 2, 9)):
+        got = torch.histc(x.to(device), *arguments)
+        assert_close(got.cpu(), torch.histc(x.double(), *arguments).to(x.dtype))
+
+
+def test_places_of_nan(device):
+    ordered, places = torch.randint(0, 20, (3, 9)).float().sort(-1)
+    lines = torch.empty_like(ordered).scatter(-1, places, ordered)
+    values = torch.tensor([[torch.nan, 4.0], [torch.inf, -1.0], [7.0, torch.nan]])
+
+    def work(lines, ordered, places, values):
+        return [
+            torch.searchsorted(each, values, right=right, sorter=sorter)
+            for each, sorter in ((ordered, None), (lines, places))
+            for right in (False, True)
+        ]
+
+    assert_as_on_cpu(device, work, lines, ordered, places, values)
+
+
+def test_sets_of_many_values(device):
+    """The database has those of two."""
+    flags = {"return_inverse": True, "return_counts": True}
+    x = torch.randint(0, 9, (6, 50))
+    assert_as_on_cpu(
+        device, lambda x: (torch.unique(x, **flags), torch.unique(x // 5, dim=1, **flags)), x
+    )

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.device_kernels.on_device import assert_as_on_cpu
-from torch_outboard.ops.row import EVERY, WIDE_UNSIGNED, dtype_bits, dtype_number
+from torch_outboard.ops.row import EVERY, dtype_number
 
 
 def test_numbers_are_those_of_pytorch() -> None:
@@ -14,13 +14,6 @@ def test_numbers_are_those_of_pytorch() -> None:
     for dtype in EVERY:
         unit = torch.jit.CompilationUnit(f"def number() -> int:\n    return {dtype}\n")
         assert dtype_number(dtype) == unit.number()
-
-
-def test_sets_have_a_bit_per_dtype() -> None:
-    dtypes = (*EVERY, *WIDE_UNSIGNED)
-    assert dtype_bits(dtypes).bit_count() == len(dtypes)
-    assert dtype_bits(dtypes) == sum(1 << dtype_number(dtype) for dtype in dtypes)
-    assert dtype_bits(()) == 0
 
 
 @pytest.mark.parametrize("dtype", EVERY, ids=str)

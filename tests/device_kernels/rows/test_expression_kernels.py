@@ -1,4 +1,4 @@
-"""torch_outboard.kernel with an expression in OpenCL C."""
+"""torch_outboard.kernel with an expression, and with whole kernels, in OpenCL C."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 
 import torch_outboard
 from tests.device_kernels.conftest import ways_of
-from torch_outboard import fallback, ways
+from torch_outboard import Launch, fallback, ways
 
 
 def test_replaces_an_operator_at_once(device):
@@ -35,11 +35,11 @@ def test_scalars_conditions_and_broadcasting(device):
         torch.testing.assert_close(got, x - 3 * other)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int64])
-def test_every_dtype_of_one_text(device, dtype):
-    x = torch.arange(-8, 9).to(dtype)
+def test_every_dtype_of_one_text(device):
     with torch_outboard.kernel("aten::neg", expression="a * a"):
-        torch.testing.assert_close(torch.neg(x.to(device)).cpu(), x * x)
+        for dtype in (torch.float16, torch.bfloat16, torch.float64, torch.int64):
+            x = torch.arange(-8, 9).to(dtype)
+            torch.testing.assert_close(torch.neg(x.to(device)).cpu(), x * x)
 
 
 def test_dtypes_and_requirements_leave_the_rest_alone(device):
@@ -70,15 +70,6 @@ def test_condition_as_result(device):
     assert got.tolist() == [False, False, True]
 
 
-def test_a_wrong_expression_shows_itself(device):
-    with (
-        torch_outboard.kernel("aten::neg", expression="a + no_such_thing"),
-        pytest.raises(RuntimeError, match="no_such_thing"),
-    ):
-        torch.neg(torch.ones(3, device=device))
-    assert torch.neg(torch.ones(1, device=device)).item() == -1
-
-
 def test_what_makes_no_sense(device):
     with pytest.raises(ValueError, match="does not exist"):
         torch_outboard.kernel("aten::no_such_operator", expression="a")
@@ -89,6 +80,12 @@ def test_what_makes_no_sense(device):
         pytest.raises(TypeError, match="expression"),
     ):
         registration(torch.ones(1))
+    with (
+        torch_outboard.kernel("aten::neg", expression="a + no_such_thing"),
+        pytest.raises(RuntimeError, match="no_such_thing"),
+    ):
+        torch.neg(torch.ones(3, device=device))
+    assert torch.neg(torch.ones(1, device=device)).item() == -1
 
 
 def test_an_operator_of_ones_own_with_autograd(device):
@@ -110,3 +107,78 @@ def test_an_operator_of_ones_own_with_autograd(device):
     assert y.tolist() == [8] * 3
     assert x.grad.tolist() == [12] * 3
     assert ways_of(report)["outboard_expression::cube"] == "device"
+
+
+# ---- Whole kernels in OpenCL C
+
+DELAY = """
+__kernel void delay(OB_PARAMETERS) {
+  OB_BEGIN
+  OB_ITEM(i)
+  out_store(i, i >= by ? x_load(i - by) : 0);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def delay_operator():
+    with torch.library._scoped_library("outboard_templates", "DEF") as library:
+        library.define("delay(Tensor x, int by) -> Tensor")
+        yield torch.ops.outboard_templates.delay
+
+
+def register(**changes):
+    description = {
+        "source": DELAY,
+        "launches": Launch("delay", items="numel(out)"),
+        "numbers": {"by": "by"},
+        "conditions": ["by >= 0"],
+        **changes,
+    }
+    return torch_outboard.kernel("outboard_templates::delay", **description)
+
+
+def test_template_for_an_operator_of_a_library(device, delay_operator):
+    x = torch.randn(3, 7)
+    for dtype in (torch.float32, torch.bfloat16, torch.int64):
+        y = x.mul(9).to(dtype)
+        with register(), fallback.report() as report:
+            result = delay_operator(y.to(device).t(), 2)
+        flat = y.t().flatten()
+        expected = torch.cat([torch.zeros(2, dtype=dtype), flat[:-2]]).view(7, 3)
+        torch.testing.assert_close(result.cpu(), expected)
+        assert ways_of(report)["outboard_templates::delay"] == "device"
+
+
+def test_mistakes_in_templates_are_named(device, delay_operator):
+    with pytest.raises(TypeError, match="need launches="):
+        register(launches=None)
+    with pytest.raises(ValueError, match="uses 'amount', which is not known"):
+        register(numbers={"by": "amount"})
+    with pytest.raises(ValueError, match="cannot be read at place"):
+        register(numbers={"by": "by +"})
+    with pytest.raises(ValueError, match="property 'numers', which engine 'template' does not"):
+        register(numers="1")
+    with pytest.raises(TypeError, match="only with source="):
+        torch_outboard.kernel("aten::relu", expression="a", numbers={"by": "1"})
+    with register(source=DELAY.replace("x_load", "x_lod")), pytest.raises(RuntimeError) as error:
+        delay_operator(torch.ones(3, device=device), 1)
+    assert "x_lod" in str(error.value)
+
+
+def test_negative_numbers_of_work_items_are_refused(device, delay_operator):
+    x = torch.ones(3, device=device)
+    for launch in (Launch("delay", "0 - 5"), Launch("delay", "numel(out)", repeat="-1")):
+        with register(launches=launch), pytest.raises(ValueError, match="negative number of work"):
+            delay_operator(x, 1)
+    with register(launches=[Launch("delay", "0"), Launch("delay", "numel(out)")]):
+        assert delay_operator(x, 1).tolist() == [0, 1, 1]
+
+
+def test_numbers_beyond_32_bits(device, delay_operator):
+    x = torch.ones(3, device=device)
+    with register(), fallback.report() as report:
+        assert delay_operator(x, 2**32 + 1).tolist() == [0, 0, 0]
+    assert ways_of(report)["outboard_templates::delay"] == "device"
+    with register(numbers={"by": "by * by"}), pytest.raises((NotImplementedError, RuntimeError)):
+        delay_operator(x, 2**40)  # declined, and the operator has no other kernel

@@ -87,7 +87,7 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(TREES, INTEGERS, INTEGERS, INTEGERS)
 @example(("-", "a", "b"), LEAST, 1, 0)
 @example(("//", "a", "b"), LEAST, -1, 0)
@@ -107,7 +107,7 @@ def test_integers_are_exact_or_refused(tree, a, b, c):
         assert (type(got), got) == (int, wanted)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(INTEGERS, REALS)
 @example(2**53 + 1, float(2**53))
 @example(MOST, float(2**63))
@@ -120,7 +120,7 @@ def test_integers_and_reals_compare_exactly(integer, real):
         assert evaluate(f"r {text} i", i=integer, r=real) == function(real, integer)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(INTEGERS, INTEGERS)
 def test_quotients_of_reals_are_not_rounded_twice(a, b):
     try:
@@ -144,7 +144,7 @@ def test_reals_round_to_integers_that_hold_them(x):
             assert got == x or math.isnan(x)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(INTEGERS, max_size=5))
 def test_lists(numbers):
     assert evaluate("l + [1]", l=numbers) == [*numbers, 1]
@@ -160,13 +160,13 @@ def test_lists(numbers):
         assert evaluate("max_of(l)", l=numbers) == max(numbers)
 
 
-@pytest.mark.parametrize(
-    "text", ["fill(1, a)", "[1, 2][a]", "set([1], a, 2)", "wrap(a, 3)", "9223372036854775808",
-             "fill(1, -1)", "[1][0.5]", "drop([1], 0.5)"],
-)  # fmt: skip
-def test_what_makes_no_sense_is_refused(text):
-    with pytest.raises((ValueError, IndexError)):
-        evaluate(text, a=2**32)
+def test_what_makes_no_sense_is_refused():
+    for text in (
+        "fill(1, a)", "[1, 2][a]", "set([1], a, 2)", "wrap(a, 3)", "9223372036854775808",
+        "fill(1, -1)", "[1][0.5]", "drop([1], 0.5)",
+    ):  # fmt: skip
+        with pytest.raises((ValueError, IndexError)):
+            evaluate(text, a=2**32)
 
 
 def test_parts_of_lists():
@@ -176,31 +176,18 @@ def test_parts_of_lists():
     assert evaluate("real(a)", a=2**53 + 1) == float(2**53)
 
 
-# ---- What operators make of it
-
-
-def same(device: torch.device, function: Any) -> None:
-    try:
-        wanted = function(torch.device("cpu"))
-    except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        with pytest.raises(type(error)):
-            function(device).cpu()
-    else:
-        torch.testing.assert_close(function(device).cpu(), wanted, rtol=0, atol=0)
-
-
 @pytest.mark.parametrize("start", [2**53, 2**31 - 1, -(2**53) - 3, MOST - 3, LEAST])
-def test_arange(device, start):
-    for dtype in (None, torch.float64, torch.float32, torch.int32, torch.int64):
-        same(device, lambda d, dtype=dtype: torch.arange(start, start + 3, dtype=dtype, device=d))
-    same(device, lambda d: torch.arange(start + 3, start, -2, device=d))
-    same(device, lambda d: torch.arange(start, start + 3, MOST, device=d))
-
-
-def test_arange_of_fractions(device):
-    """PyTorch 2.11 divides by a step of 0 on CPU, which ends the process."""
-    for arguments in ((0.5, 3.2), (-2.7, 3.9, 1.5), (5, 1, -0.7), (1, 2.5)):
-        got = torch.arange(*arguments, device=device)
-        torch.testing.assert_close(got.cpu(), torch.arange(*arguments))
-        if torch.__version__ >= (2, 13) or abs(arguments[-1]) >= 1:
-            same(device, lambda d, a=arguments: torch.arange(*a, dtype=torch.int64, device=d))
+def test_arange_by_them(device, start):
+    for arguments, dtype in (
+        *(((start, start + 3), dtype) for dtype in (None, torch.float64, torch.int32)),
+        ((start + 3, start, -2), torch.int64),
+        ((start, start + 3, MOST), torch.int64),
+    ):
+        try:
+            wanted = torch.arange(*arguments, dtype=dtype)
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+            with pytest.raises(type(error)):
+                torch.arange(*arguments, dtype=dtype, device=device).cpu()
+        else:
+            got = torch.arange(*arguments, dtype=dtype, device=device)
+            torch.testing.assert_close(got.cpu(), wanted, rtol=0, atol=0)

@@ -2,23 +2,61 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import torch
 
-from tests.device_kernels.clock import ADD, SUM, Clock
 from tests.support import run_python
 from torch_outboard import _C, fallback, ways
 from torch_outboard.commands import tune as tune_command
-from torch_outboard.tuning import tuning_file, way_savings, way_tuning
-from torch_outboard.tuning.representative_programs import PROGRAMS, perceptron
+from torch_outboard.tuning import tuning_file, way_savings, way_times, way_tuning
+from torch_outboard.tuning.representative_calls import Call
 from torch_outboard.tuning.tuning_journal import Journal
 from torch_outboard.tuning.way_tuning import BESIDE
 
-CALLS = {"pointwise": [ADD], "reduction": [SUM]}
+
+def call(overload: str, make, function) -> Call:
+    def prepare(device, elements):
+        x = make(elements, device=device)
+        return lambda: function(x)
+
+    return Call(overload, prepare)
+
+
+ADD = call("aten::add.Tensor", torch.ones, lambda x: x + x)
+SUM = call("aten::sum", torch.ones, torch.sum)
+NO_KERNEL = call("aten::_linalg_det", torch.eye, torch.linalg.det)
+CALLS = {"pointwise": [ADD], "reduction": [SUM], "solver": [NO_KERNEL]}
 SIZES = (8, 64)
-TIMES = ((2e-6, 1e-6), (8e-6, 4e-6), (1e-6, 2e-6), (5e-6, 9e-6))
+TIMES = ((2e-6, 1e-6), (8e-6, 4e-6), (1e-6, 2e-6), (1.0, 9e-6))
 # Seconds of a program by the choices; the first one is best.
 PROGRAM = tuple(1.0 + i for i in range(len(BESIDE)))
+
+
+def program(device: torch.device):
+    x = torch.ones(8, device=device)
+    return lambda: x + x
+
+
+class Clock:
+    """Stands for the measurement: runs the work by each way and answers what a test wants.
+
+    Args:
+        answers: seconds by the ways, in their order, for one piece of work after the other.
+    """
+
+    def __init__(self, *answers: tuple[float, ...]) -> None:
+        self.answers = list(answers)
+
+    def __call__(self, run, take, names, synchronize) -> dict[str, float]:
+        for name in names:
+            take(name)
+            if name in ways.WAYS:
+                assert ways.get_way() == name
+            run()
+            synchronize()
+        return dict(zip(names, self.answers.pop(0), strict=True))
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +69,7 @@ def tune(device, *programs: tuple[float, ...], times=TIMES, **options) -> tuning
     options = {
         "sizes": SIZES, "calls": CALLS, "compare": Clock(*times),
         "compare_programs": Clock(*(programs or (PROGRAM,))),
-        "programs": dict(zip("abcdef", [perceptron] * max(1, len(programs)), strict=False)),
+        "programs": dict(zip("abcdef", [program] * max(1, len(programs)), strict=False)),
     } | options  # fmt: skip
     return way_tuning.tune(device, **options)
 
@@ -43,18 +81,42 @@ def by_choice(**seconds: float) -> tuple[float, ...]:
     return tuple(chosen.get(choice, 2.0) for choice in BESIDE)
 
 
-def test_every_family_is_measured_at_every_size(device):
-    tuning = tune(device)
-    add, total = {8: (2.0, 1.0), 64: (8.0, 4.0)}, {8: (1.0, 2.0), 64: (5.0, 9.0)}
+def test_every_family_is_measured_at_every_size(device, savings):
+    """Nothing changes by that, and what has no device kernel is not measured."""
+    savings({"sort": 7})
+    before = ways.savings(device)
+    with ways.way("host", device):
+        tuning = tune(device)
+        assert ways.get_way(device) == "host"
+    assert ways.savings(device) == before
+    add, total = {8: (2.0, 1.0), 64: (8.0, 4.0)}, {8: (1.0, 2.0), 64: (1e6, 9.0)}
     assert tuning.times == {
         "pointwise": add, "aten::add": add, "reduction": total, "aten::sum": total
     }  # fmt: skip
     assert tuning.beside == BESIDE[0]
     assert tuning.device == torch.get_device_module(device).get_device_properties(device).name
 
+    chosen = tune(device, times=TIMES[2:], only=["reduction"])
+    assert set(chosen.times) == {"reduction", "aten::sum"}
+    with pytest.raises(ValueError, match="no family sorting; there are pointwise, reduction"):
+        tune(device, only=["sorting"])
+
+
+def test_the_real_clock():
+    """The slower way is found, and chosen in turn with the other one."""
+    taken = []
+
+    def run():
+        if taken[-1] == "slow":
+            time.sleep(0.01)
+
+    found = way_times.compare(run, taken.append, ("slow", "fast"), lambda: None)
+    assert found["slow"] > 0.009 > found["fast"]
+    assert taken == ["slow", "fast"] * (1 + way_times.ROUNDS)
+
 
 def test_the_worst_program_decides(device):
-    """Each forced way is bad for one of them; a table is good for both."""
+    """A table of savings goes before a forced way that is hardly better."""
     tuning = tune(
         device,
         by_choice(device=1.0, host=2.0, beside60=1.0, beside30=1.9),
@@ -63,15 +125,6 @@ def test_the_worst_program_decides(device):
     assert tuning.beside == 60.0
     assert tuning.costs["60.0"] == 1.1
     assert tuning.costs["device"] == 3.0
-
-
-def test_a_side_wins_where_it_is_best_for_all(device):
-    tuning = tune(device, by_choice(host=1.0), by_choice(host=1.0))
-    assert tuning.beside == "host"
-
-
-def test_weighing_goes_before_a_side_that_is_hardly_better(device):
-    """Other programs than these may be better on the other side."""
     assert tune(device, by_choice(host=1.0, beside30=1.04)).beside == 30.0
     assert tune(device, by_choice(host=1.0, beside30=1.2)).beside == "host"
 
@@ -103,64 +156,41 @@ def test_a_stopped_run_is_taken_up_again(device, tmp_path):
     found = tune(device, times=TIMES[3:], remember=Journal(journal, {}).remember)
     whole = tune(device)
     assert (found.times, found.costs) == (whole.times, whole.costs)
-    again = tune(device, (), times=(), remember=Journal(journal, {}).remember)
-    assert (again.times, again.beside) == (whole.times, whole.beside)
-
-
-def test_tuning_changes_nothing_by_itself(device, savings):
-    savings({"sort": 7})
-    before = ways.savings(device)
-    with ways.way("host", device):
-        tune(device)
-        assert ways.get_way(device) == "host"
-    assert ways.savings(device) == before
-
-
-def test_chosen_families(device):
-    tuning = tune(device, times=TIMES[2:], only=["reduction"])
-    assert set(tuning.times) == {"reduction", "aten::sum"}
-    with pytest.raises(ValueError, match="no family sorting; there are pointwise, reduction"):
-        tune(device, only=["sorting"])
 
 
 def test_what_was_found_is_kept_and_used(device, savings, tmp_path, monkeypatch):
+    """By this process and by the next one; a later measurement of other families adds to it."""
     monkeypatch.setenv("OUTBOARD_CACHE_DIR", str(tmp_path))
+    blocks = _C.product_blocks(device.index, torch.float32)
     best = by_choice(device=1.0)
     tuning_file.keep(device.index, tune(device, best, times=TIMES[:2], only=["pointwise"]))
+    tiles = tuning_file.empty(device.index)
+    tiles.products = {"float32": [4, 1, 2]}
+    tuning_file.keep(device.index, tiles)
+    assert _C.product_blocks(device.index, torch.float32) == (4, 1, 2)
     file = tuning_file.keep(device.index, tune(device, best, times=TIMES[2:], only=["reduction"]))
     assert file == tuning_file.path(device.index)
     x = torch.ones(64, device=device)
     with fallback.report() as report:
         x + x
     assert {row.way for row in report.rows} == {"device"}
-    # The next process reads the file at its first use.
+    _C.set_product_blocks(device.index, torch.float32, *blocks)
     printed = run_python(
         """
         import torch, torch_outboard
-        from torch_outboard import fallback, ways
+        from torch_outboard import _C, fallback, ways
 
         x = torch.ones(64, device=torch_outboard.device_name())
         with fallback.report() as report:
             x + x, x.sum()
-        print(sorted({row.way for row in report.rows}))
+        print(sorted({row.way for row in report.rows}), _C.product_blocks(0, torch.float32))
         print(ways.savings())
         """,
         OUTBOARD_CACHE_DIR=str(tmp_path),
         OUTBOARD_WAY="auto",
     ).splitlines()
-    assert printed[0] == "['device']"
+    assert printed[0] == "['device'] (4, 1, 2)"
     assert {"pointwise", "aten::add", "reduction", "aten::sum"} <= set(eval(printed[1]))
-
-
-def test_the_real_clock_of_programs(device, monkeypatch):
-    monkeypatch.setattr(way_tuning, "PROGRAM_SECONDS", 0.001)
-    run = PROGRAMS["perceptron, inference"](device)
-    synchronize = torch.get_device_module(device).synchronize
-    taken = []
-    found = way_tuning.compare_programs(run, taken.append, ("a", "b"), synchronize)
-    assert set(found) == {"a", "b"}
-    assert min(found.values()) > 0
-    assert taken == ["a", "b"] * (1 + way_tuning.PROGRAM_ROUNDS)
 
 
 def test_the_table_and_the_summary():
@@ -179,10 +209,3 @@ def test_the_table_and_the_summary():
     assert "1.02 of the time by the better forced way (2.00 by device, 1.50 by host)" in (
         tune_command.summary(tuning)
     )
-
-
-@pytest.mark.parametrize(
-    ("elements", "expected"), [(512, "512"), (1024, "1 K"), (1 << 17, "128 K"), (5 << 19, "2.5 M")]
-)
-def test_short_sizes(elements, expected):
-    assert tune_command.in_thousands(elements) == expected

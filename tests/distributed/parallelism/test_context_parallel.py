@@ -6,7 +6,7 @@ import pytest
 
 from tests.distributed.ranks import Run
 
-pytestmark = [pytest.mark.separate, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 def test_context_parallel(run_ranks: Run) -> None:

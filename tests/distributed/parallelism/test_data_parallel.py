@@ -11,7 +11,7 @@ import pytest
 
 from tests.distributed.ranks import Run, torchrun
 
-pytestmark = [pytest.mark.by_turns(2), pytest.mark.separate]
+pytestmark = pytest.mark.by_turns(2)
 
 PROGRAM = """
 from torch import nn
@@ -24,13 +24,13 @@ mine = part_of(rank, ranks)
 
 def test_options(run_ranks: Run) -> None:
     run_ranks("""
-reference, losses = alone()
+reference, losses = alone(steps=4)
 for options in ({}, {"gradient_as_bucket_view": True}, {"static_graph": True},
                 {"find_unused_parameters": True}, {"bucket_cap_mb": 0.001},
                 {"broadcast_buffers": False, "init_sync": False},
                 {"device_ids": [device.index], "output_device": device.index}):
     model = DistributedDataParallel(network().to(device), **options)
-    found = train(model, device, mine)
+    found = train(model, device, mine, steps=4)
     check_losses(mean_over_ranks(found, device), losses)
     check_parameters(model.parameters(), reference.parameters())
 # What ranks begin with is the first one's.

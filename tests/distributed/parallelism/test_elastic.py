@@ -8,7 +8,7 @@ import pytest
 
 from tests.distributed.ranks import torchrun
 
-pytestmark = [pytest.mark.separate, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 def test_restart_from_a_checkpoint(tmp_path: Path) -> None:

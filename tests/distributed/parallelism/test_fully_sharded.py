@@ -6,7 +6,7 @@ import pytest
 
 from tests.distributed.ranks import Run
 
-pytestmark = [pytest.mark.by_turns(2), pytest.mark.separate]
+pytestmark = pytest.mark.by_turns(2)
 
 PROGRAM = """
 from torch import nn
@@ -21,7 +21,7 @@ from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully
 use_own_device()
 begin(backend=f"cpu:gloo,{device.type}:outboard")
 mine = part_of(rank, ranks)
-reference, losses = alone()
+reference, losses = alone(steps=4)
 
 def sharded(**options):
     model = network()
@@ -33,18 +33,18 @@ def sharded(**options):
 mesh = init_device_mesh(device.type, (2,))
 for options in ({}, {"reshard_after_forward": False}, {"mesh": mesh}):
     model = sharded(**options)
-    check_losses(mean_over_ranks(train(model, device, mine), device), losses)
+    check_losses(mean_over_ranks(train(model, device, mine, steps=4), device), losses)
     check_parameters(model.parameters(), reference.parameters())
     assert all(p.to_local().numel() < p.numel() for p in model.parameters())
 
 model = sharded(mp_policy=MixedPrecisionPolicy(
     param_dtype=torch.bfloat16, reduce_dtype=torch.float32, output_dtype=torch.float32))
-check_losses(mean_over_ranks(train(model, device, mine), device), losses, 0.1)
+check_losses(mean_over_ranks(train(model, device, mine, steps=4), device), losses, 0.1)
 assert {p.dtype for p in model.parameters()} == {torch.float32}
 
 for pinned in (True, False):
     model = sharded(offload_policy=CPUOffloadPolicy(pin_memory=pinned))
-    check_losses(mean_over_ranks(train(model, device, mine), device), losses)
+    check_losses(mean_over_ranks(train(model, device, mine, steps=4), device), losses)
     assert {p.device.type for p in model.parameters()} == {"cpu"}
     check_parameters(model.parameters(), reference.parameters())
 

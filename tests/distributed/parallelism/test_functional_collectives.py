@@ -6,10 +6,9 @@ import pytest
 
 from tests.distributed.ranks import Run
 
-pytestmark = pytest.mark.separate
+pytestmark = pytest.mark.slow
 
 
-@pytest.mark.slow
 def test_eager_and_compiled(run_ranks: Run) -> None:
     run_ranks("""
         import torch.distributed._functional_collectives as F
@@ -53,7 +52,6 @@ def test_eager_and_compiled(run_ranks: Run) -> None:
     """)
 
 
-@pytest.mark.slow
 def test_collectives_within_a_graph(run_ranks: Run) -> None:
     """In one graph with what is computed before and after, and with derivatives."""
     run_ranks(
@@ -95,7 +93,6 @@ def test_collectives_within_a_graph(run_ranks: Run) -> None:
     )
 
 
-@pytest.mark.slow
 def test_compiled_models_under_ddp(run_ranks: Run) -> None:
     """Compiled above DistributedDataParallel, and beneath it, against one process."""
     run_ranks(

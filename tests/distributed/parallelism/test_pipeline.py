@@ -6,10 +6,9 @@ import pytest
 
 from tests.distributed.ranks import Run
 
-pytestmark = pytest.mark.separate
+pytestmark = pytest.mark.slow
 
 
-@pytest.mark.slow
 def test_schedules(run_ranks: Run) -> None:
     run_ranks("""
         from torch import nn

@@ -1,4 +1,4 @@
-"""What feeds ranks, and remote calls, which carry CPU tensors."""
+"""What feeds ranks."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import pytest
 
 from tests.distributed.ranks import Run
 
-pytestmark = pytest.mark.separate
+pytestmark = pytest.mark.slow
 
 
-@pytest.mark.slow
 def test_distributed_sampler(run_ranks: Run) -> None:
     """Every sample is one rank's in each epoch, in another order; by workers and pinned memory."""
     run_ranks("""
@@ -30,30 +29,4 @@ def test_distributed_sampler(run_ranks: Run) -> None:
             assert every.sort().values.tolist() == list(range(20))
             orders.append(every.tolist())
         assert orders[0] != orders[1]
-    """)
-
-
-@pytest.mark.slow
-def test_remote_calls(run_ranks: Run) -> None:
-    """A remote call takes and gives CPU tensors, and the callee uses its device in between."""
-    run_ranks("""
-        import os
-        import torch.distributed.rpc as rpc
-        use_own_device()
-        def squared(tensor):
-            here = tensor.to(device)
-            return (here * here).cpu()
-        options = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{path}", rpc_timeout=60,
-                                                  _transports=["uv"])
-        rpc.init_rpc(f"rank{rank}", rank=rank, world_size=ranks, rpc_backend_options=options)
-        if rank == 0:
-            x = torch.arange(6.0)
-            assert torch.equal(rpc.rpc_sync("rank1", squared, (x,)), x * x)
-            assert torch.equal(rpc.rpc_async("rank1", squared, (x,)).wait(), x * x)
-            remote = rpc.remote("rank1", torch.add, (x, x))
-            assert torch.equal(remote.to_here(), x + x)
-            # A tensor of the device is refused, and nobody crashes.
-            refused(RuntimeError, lambda: rpc.rpc_sync("rank1", torch.neg, (x.to(device),)))
-            assert torch.equal(rpc.rpc_sync("rank1", torch.neg, (x,)), -x)
-        rpc.shutdown()
     """)

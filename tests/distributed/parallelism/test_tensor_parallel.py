@@ -6,7 +6,7 @@ import pytest
 
 from tests.distributed.ranks import Run
 
-pytestmark = pytest.mark.separate
+pytestmark = pytest.mark.slow
 
 PROGRAM = """
 from torch import nn
@@ -19,7 +19,6 @@ def whole(tensor): return tensor.full_tensor() if isinstance(tensor, DTensor) el
 """
 
 
-@pytest.mark.slow
 def test_distributed_tensors(run_ranks: Run) -> None:
     """Operators on every placement, against the same on CPU; and gradients."""
     run_ranks("""
@@ -81,7 +80,6 @@ assert shards[:3].ne(shards[3:]).all() and copies[:6].eq(copies[6:]).all()
 """)
 
 
-@pytest.mark.slow
 def test_tensor_and_sequence_parallel(run_ranks: Run) -> None:
     run_ranks("""
 from torch.distributed.tensor.parallel import (
@@ -153,25 +151,3 @@ with loss_parallel():
     loss.backward()
 check_parameters([spread.grad], [logits.grad])
 """)
-
-
-@pytest.mark.slow
-def test_both_dimensions(run_ranks: Run) -> None:
-    """Tensor parallelism in pairs of ranks, FSDP2 between pairs."""
-    run_ranks(
-        """
-from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-mesh = init_device_mesh(device.type, (2, 2), mesh_dim_names=("data", "tensor"))
-reference, losses = alone()
-model = network().to(device)
-parallelize_module(model, mesh["tensor"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
-fully_shard(model, mesh=mesh["data"])
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, foreach=False)
-found = train(model, device, part_of(mesh["data"].get_local_rank(), 2), optimizer)
-check_losses(mean_over_ranks(found, device), losses)
-check_parameters(model.parameters(), reference.parameters())
-assert model[0].weight.placements.__len__() == 2
-""",
-        ranks=4,
-    )

@@ -134,10 +134,9 @@ print(torch.equal(model(x)[1], first))
     assert lines == ["the same", "the same", "False True", "True"]
 
 
+@pytest.mark.by_turns(4)
 @needs_shared_memory
-@pytest.mark.parametrize("kind", ["within", "extension"])
-def test_draws_that_a_package_lacks_are_refused(kind: str, device) -> None:
-
+def test_draws_that_a_package_lacks_are_refused(device) -> None:
     class Within(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.cond(x.sum() > 0, lambda x: x + torch.rand_like(x), torch.sin, (x,))
@@ -150,10 +149,10 @@ def test_draws_that_a_package_lacks_are_refused(kind: str, device) -> None:
         library.define("jitter(Tensor x) -> Tensor", tags=torch.Tag.nondeterministic_seeded)
         library.impl("jitter", lambda x: x + torch.rand_like(x), "CompositeExplicitAutograd")
         torch.library.register_fake("package_test::jitter", torch.empty_like, lib=library)
-        model = Within() if kind == "within" else Extension()
-        program = torch.export.export(model, (torch.zeros(3, device=device),))
-        with pytest.raises(Exception, match="draws random numbers"):
-            torch._inductor.aoti_compile_and_package(program)
+        for model in (Within(), Extension()):
+            program = torch.export.export(model, (torch.zeros(3, device=device),))
+            with pytest.raises(Exception, match="draws random numbers"):
+                torch._inductor.aoti_compile_and_package(program)
 
 
 def test_memory_of_its_own_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

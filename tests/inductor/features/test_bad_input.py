@@ -69,25 +69,21 @@ def test_an_assertion_that_fails_is_raised_by_the_next_wait(device: torch.device
         with pytest.raises(RuntimeError, match=f"{message}, which ran on") as raised:
             compiled(x.to(device)).cpu()
         assert not isinstance(raised.value, IndexError)
-        with pytest.raises(RuntimeError, match=message):
-            function(x)
         torch.testing.assert_close(compiled(good.to(device)).cpu(), function(good))
-
-
-def layer(x: torch.Tensor) -> torch.Tensor:
-    y = x * 2
-    return y.sin() + 1
 
 
 @needs_kernels
 def test_a_kernel_that_does_not_compile_is_named(device: torch.device):
     from torch_outboard.inductor.overrides import OpenCLOverrides
 
-    x = torch.ones(3, device=device)
+    def layer(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        return y.sin() + 1
 
     def broken(value: object) -> str:
         return f"no_such_function({value})"
 
+    x = torch.ones(3, device=device)
     with mock.patch.object(OpenCLOverrides, "sin", staticmethod(broken)):
         with pytest.raises(RuntimeError, match="no_such_function") as raised:
             torch.compile(layer)(x)
@@ -100,49 +96,37 @@ def test_a_kernel_that_does_not_compile_is_named(device: torch.device):
             torch.testing.assert_close(torch.compile(layer)(x), layer(x))
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "words"),
-    [
+def test_memory_for_generated_code(device: torch.device):
+    """Its code is right; a wrong one must not end the process."""
+    made = _C.empty_strided(device.index, (2, 3), (1, 2), torch.float64)
+    assert (made.shape, made.stride()) == ((2, 3), (1, 2))
+    assert (made.dtype, made.device) == (torch.float64, device)
+    for given, error, words in (
         ((0, (2,), (1,)), TypeError, "a device's index, sizes, strides and a dtype"),
         ((0, [2], (1,), torch.float32), TypeError, "tuples of ints"),
         ((0, ("a",), (1,), torch.float32), TypeError, "cannot be interpreted as an integer"),
-        ((99, (2,), (1,), torch.float32), RuntimeError, "device index"),
         ((-1, (2,), (1,), torch.float32), RuntimeError, "device index -1"),
         ((1 << 70, (2,), (1,), torch.float32), OverflowError, "too big"),
         ((0, (-2,), (1,), torch.float32), RuntimeError, "negative dimension"),
         ((0, (2,), (1, 2), torch.float32), RuntimeError, "must match dimensionality"),
         ((0, (1 << 62,), (1,), torch.float32), RuntimeError, "overflow"),
-    ],
-)
-def test_memory_for_generated_code(
-    given: tuple[object, ...], error: type[Exception], words: str, device: torch.device
-):
-    """Its code is right; a wrong one must not end the process."""
-    made = _C.empty_strided(device.index, (2, 3), (1, 2), torch.float64)
-    assert (made.shape, made.stride()) == ((2, 3), (1, 2))
-    assert (made.dtype, made.device) == (torch.float64, device)
-    with pytest.raises(error, match=words):
-        _C.empty_strided(*given)  # type: ignore[arg-type]
+    ):
+        with pytest.raises(error, match=words):
+            _C.empty_strided(*given)
 
 
 LOST = """
     import sys, torch, torch_outboard
     from torch_outboard.drivers import torture
-    name = torch_outboard.device_name()
-    net, x = torch.nn.Linear(5, 3).to(name), torch.ones(4, 5, device=name)
-    compiled = torch.compile(net, mode=sys.argv[1])
-    def step():
-        net.zero_grad()
-        loss = compiled(x).square().sum()
-        loss.backward()
-        return loss
+    x = torch.ones(4, 5, device=torch_outboard.device_name())
+    compiled = torch.compile(lambda x: x.sin() + 1, mode=sys.argv[1])
     for _ in range(3):
-        step()
+        compiled(x)
     torch.accelerator.synchronize()
     torture.lose(0)
     for _ in range(2):
         try:
-            step()
+            compiled(x)
             torch.accelerator.synchronize()
         except torch.AcceleratorError as error:
             print(str(error).splitlines()[0])
@@ -178,34 +162,17 @@ COMPILING = """
 """
 
 
-def environment(folder: Path) -> dict[str, str]:
-    return {
-        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
-        "OUTBOARD_CACHE_DIR": str(folder / "programs"),
+@pytest.mark.slow
+def test_caches_that_are_shared_or_broken(tmp_path: Path):
+    """Two processes compile the same at once; broken entries are compiled anew."""
+    folders = {
+        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor"),
+        "OUTBOARD_CACHE_DIR": str(tmp_path / "programs"),
     }
-
-
-@pytest.mark.slow
-def test_broken_cache_entries_are_compiled_anew(tmp_path: Path):
-    first = run_python(COMPILING, **environment(tmp_path))
-    files = [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size > 0]
-    assert files
-    for path in files:
-        if path.suffix not in (".lock", ".so", ".py"):  # PyTorch imports its code as it is
-            content = path.read_bytes()
-            path.write_bytes(content[: len(content) // 2])
-    again = run_python(COMPILING, **environment(tmp_path))
-    # On a processor a program asks the compiler what vectors it takes, before that of the graph.
-    of_target = 1 if _C.device_properties(0).kind == "cpu" else 0
-    assert int(again) == int(first) == (1 + of_target if _C.runs_code(0) else 0)
-
-
-@pytest.mark.slow
-def test_two_processes_compile_the_same_at_once(tmp_path: Path):
     processes = [
         subprocess.Popen(
             [sys.executable, "-P", "-c", textwrap.dedent(COMPILING)],
-            env={**os.environ, **environment(tmp_path)},
+            env={**os.environ, **folders},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -215,4 +182,14 @@ def test_two_processes_compile_the_same_at_once(tmp_path: Path):
     for process in processes:
         _, errors = process.communicate(timeout=240 * SLOWNESS)
         assert process.returncode == 0, errors
-    assert run_python(COMPILING, **environment(tmp_path)).split() == ["0"]
+    assert run_python(COMPILING, **folders).split() == ["0"]
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size > 0]
+    assert files
+    for path in files:
+        if path.suffix not in (".lock", ".so", ".py"):  # PyTorch imports its code as it is
+            content = path.read_bytes()
+            path.write_bytes(content[: len(content) // 2])
+    # On a processor a program asks the compiler what vectors it takes, before that of the graph.
+    of_target = 1 if _C.device_properties(0).kind == "cpu" else 0
+    compiled = 1 + of_target if _C.runs_code(0) else 0
+    assert run_python(COMPILING, **folders).split() == [str(compiled)]

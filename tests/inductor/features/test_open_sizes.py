@@ -9,7 +9,7 @@ from torch.nn import functional
 
 pytestmark = pytest.mark.by_turns(2)
 
-LENGTHS = [(5, 4), (9, 5), (6, 7)]
+LENGTHS = [(5, 4), (9, 7)]
 
 
 def attention(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -45,7 +45,7 @@ def test_sizes_that_equal_others_compile_nothing_anew(device: torch.device):
     counter = CompileCounterWithBackend("inductor")
     compiled = torch.compile(model, dynamic=True, backend=counter)
     graphs = set[int]()
-    for sizes in ((3, 5), (12, 5), (5, 5), (8, 12), (60, 2), (24, 8)):
+    for sizes in ((3, 5), (12, 5), (5, 5), (8, 12)):
         x = torch.randn(*sizes, 8, device=device)
         results = []
         for run in (compiled, model):

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 import torch
 from torch import Tensor
 from torch._inductor import CompiledArtifact, standalone_compile
 from torch._inductor.utils import fresh_cache
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from tests.inductor.support import check
+
 
 def _function(x):
     return ((x + 1).relu() @ x.t(),)
 
 
-@pytest.mark.parametrize("form", ["binary", "unpacked"])
-def test_a_graph_alone(form: str, device: torch.device, tmp_path: Path):
+def test_a_graph_alone(device: torch.device, tmp_path: Path):
     x = torch.randn(8, 16)
-    there = x.to(device)
+    there, expected = x.to(device), _function(x)[0]
     artifact = standalone_compile(make_fx(_function)(there), [there])
-    torch.testing.assert_close(artifact(there)[0].cpu(), _function(x)[0])
-    path = str(tmp_path / "saved")
-    artifact.save(path=path, format=form)
-    with fresh_cache():
-        loaded = CompiledArtifact.load(path=path, format=form)
-        torch.testing.assert_close(loaded(there)[0].cpu(), _function(x)[0])
+    torch.testing.assert_close(artifact(there)[0].cpu(), expected)
+    for form in ("binary", "unpacked"):
+        path = str(tmp_path / form)
+        artifact.save(path=path, format=form)
+        with fresh_cache():
+            loaded = CompiledArtifact.load(path=path, format=form)
+            torch.testing.assert_close(loaded(there)[0].cpu(), expected)
 
 
 def test_artifacts_of_caches(device: torch.device):
@@ -53,15 +54,13 @@ def test_artifacts_of_caches(device: torch.device):
         assert counters["aot_autograd"]["autograd_cache_hit"] == 1
 
 
-@pytest.mark.parametrize("setting", ["benchmark_fusion", "benchmark_combo_kernel"])
-def test_what_triton_would_measure(setting: str, device: torch.device):
+def test_what_triton_would_measure(device: torch.device):
     """Settings by which PyTorch times kernels of Triton change nothing here."""
     from torch._inductor import config
 
     def function(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         return (x.softmax(-1) + 1).sum(-1) * x.sum(), y.cos() * 2
 
-    x, y = torch.randn(8, 16), torch.randn(5, 7)
-    with config.patch({setting: True, "combo_kernels": True}):
-        ours = torch.compile(function)(x.to(device), y.to(device))
-    torch.testing.assert_close(tuple(part.cpu() for part in ours), function(x, y))
+    settings = dict.fromkeys(("benchmark_fusion", "benchmark_combo_kernel", "combo_kernels"), True)
+    with config.patch(settings):
+        check(function, torch.randn(8, 16), torch.randn(5, 7), device=device)

@@ -44,13 +44,9 @@ def test_a_loop_over_groups_and_their_channels():
     with pytest.raises(CantSplit):
         SIMDKernel._split_iteration_ranges(groups, lengths)
     assert places(groups, lengths) == [(i,) for i in range(4)]
-
-
-def test_loops_that_divide_others():
-    two, three = sympy.Integer(2), sympy.Integer(3)
-    groups, lengths = [three * two, HALF], [[two, sympy.S.One, 3 * HALF], []]
+    # The same with loops that divide others.
+    three = sympy.Integer(3)
+    groups, lengths = [two * three, HALF], [[two, sympy.S.One, 3 * HALF], []]
     assert places(groups, lengths) == [(i, 0, k) for i in range(2) for k in range(6)]
-
-
-def test_loops_of_other_sizes():
+    # Loops of other sizes.
     assert ranges_by_place([HALF], [[CHANNELS]], lambda *sizes: [[INDICES[0]]]) is None

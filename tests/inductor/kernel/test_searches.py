@@ -10,12 +10,15 @@ from tests.inductor.support import check, check_sizes, checked_code
 NAN, INF = float("nan"), float("inf")
 
 
-@pytest.mark.parametrize("right", [False, True])
-def test_places_of_values(right: bool, device: torch.device):
+def test_places_of_values(device: torch.device):
     """Values between, on, below and above boundaries, NaN, no boundaries, and one."""
 
     def function(x: torch.Tensor, *lines: torch.Tensor) -> list[torch.Tensor]:
-        return [torch.bucketize(x * 2, line, right=right) + 1 for line in lines]
+        return [
+            torch.bucketize(x * 2, line, right=right) + 1
+            for line in lines
+            for right in (False, True)
+        ]
 
     x = torch.cat([torch.arange(-9, 10) / 4, torch.tensor([NAN, INF, -INF]), torch.randn(70)])
     lines = [torch.arange(-3.0, 4.0), torch.zeros(0), torch.ones(1), torch.zeros(5)]
@@ -24,7 +27,7 @@ def test_places_of_values(right: bool, device: torch.device):
     assert " = torch.ops.aten.bucketize.Tensor(" not in code
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.int64, torch.uint8])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.int64])
 def test_lines_and_dtypes(dtype: torch.dtype, device: torch.device):
     """Of any strides, and in an order of their own."""
 

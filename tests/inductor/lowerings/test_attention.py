@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch._dynamo.utils import counters
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from tests.inductor.support import kernels_of
-from torch_outboard import _C
+from tests.inductor.support import kernels_of, skip_without_kernels
+from torch_outboard.inductor.lowerings import flex_kernels
 
 pytestmark = pytest.mark.by_turns(2)
 
@@ -20,28 +20,25 @@ SIZES = ((4, 48), (2, 32), (2, 32))  # heads and length of queries, keys, values
 
 def test_the_kernel_of_the_device_is_called(device):
     """Also for attention that is written out, which PyTorch knows when it sees it."""
+
+    def function(q, k, v):
+        written_out = torch.softmax(q @ k.transpose(-1, -2) / 4.0, -1) @ v
+        return F.scaled_dot_product_attention(q, k, v) * 2, written_out
+
     q, k, v = (torch.randn(2, 4, 32, 16, device=device) for _ in range(3))
-    for function in (
-        lambda q, k, v: F.scaled_dot_product_attention(q, k, v) * 2,
-        lambda q, k, v: torch.softmax(q @ k.transpose(-1, -2) / 4.0, -1) @ v,
-    ):
-        text = kernels_of(function, q, k, v).split("def call")[-1]
-        assert "scaled_dot_product_flash_attention" in text
-        assert "bmm" not in text
+    text = kernels_of(function, q, k, v).split("def call")[-1]
+    assert text.count("= torch.ops.aten._scaled_dot_product_flash_attention") == 2
+    assert "bmm" not in text
 
 
-def efficient(q: Any, k: Any, v: Any) -> Any:
-    return torch.ops.aten._scaled_dot_product_efficient_attention(q, k, v, None, True)[0] + 1
-
-
-def flash(q: Any, k: Any, v: Any) -> Any:
-    return torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, is_causal=True)[0] + 1
-
-
-@pytest.mark.parametrize("function", [efficient, flash])
-def test_operators_of_cuda(device, function):
+def test_operators_of_cuda(device):
     """Called by their names, as programs do that were traced elsewhere; with gradients."""
-    torch.manual_seed(0)
+
+    def function(q, k, v):
+        efficient = torch.ops.aten._scaled_dot_product_efficient_attention(q, k, v, None, True)[0]
+        flash = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, is_causal=True)[0]
+        return torch.stack([efficient, flash * 2])
+
     # As linear layers leave it.
     given = [torch.randn(2, 36, 4, 20, device=device).transpose(1, 2) for _ in range(3)]
     results = []
@@ -73,7 +70,6 @@ def written_out(q: Any, k: Any, v: Any, slope: Any) -> Any:
 
 @pytest.mark.parametrize("dynamic", [None, pytest.param(True, marks=pytest.mark.slow)])
 def test_flex_attention(device, dynamic):
-    torch.manual_seed(0)
     given = [torch.randn(2, heads, length, 16) for heads, length in SIZES]
     given.append(torch.randn(4))
     reference = [x.clone().requires_grad_() for x in given]
@@ -87,12 +83,6 @@ def test_flex_attention(device, dynamic):
 
 
 # ---- Kernels against eager mode
-
-
-@pytest.fixture
-def compiles() -> None:
-    if not _C.runs_code(0):
-        pytest.skip("the device has no compiler for kernels")
 
 
 def documents(device: Any) -> Any:
@@ -110,7 +100,7 @@ def soft_cap(device: Any) -> Any:
 
 def distances(device: Any) -> Any:
     """A table, a tensor of one number, and arithmetic of integers."""
-    torch.manual_seed(1)
+    torch.manual_seed(1)  # the same in both calls
     table, half = torch.randn(4, 200).to(device), torch.tensor(0.5, device=device)
     return lambda score, b, h, m, n: (
         torch.where(m >= n, score * half, score.clamp(-1, 1))
@@ -119,82 +109,62 @@ def distances(device: Any) -> Any:
     )  # fmt: skip
 
 
-def by_both(
-    device: Any, sizes: Any, score: Any, mask: Any, dtype: Any = torch.float32, **blocks: Any
-) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Output and gradients: compiled, and of eager mode in float32; kernels have to be used."""
-    from torch_outboard.inductor.lowerings import flex_kernels
-
-    batch, heads, key_heads, queries, keys, size = sizes
-    torch.manual_seed(0)
-    shapes = [(batch, queries, heads, size), *[(batch, key_heads, keys, size)] * 2]
-    given = [torch.randn(shape) for shape in shapes]
-    given[0] = given[0].transpose(1, 2)
-    gradient = torch.randn(batch, heads, queries, size)
-    allowed = mask and create_block_mask(
-        mask(device), None, None, queries, keys, device=device, **blocks
-    )
-    results = []
-    for function, kind in ((torch.compile(flex_attention), dtype), (flex_attention, torch.float32)):
-        leaves = [x.to(kind).to(device).requires_grad_() for x in given]
-        before = counters[device.type]["flex_attention_kernels"]
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(flex_kernels, "DENSE_BYTES", 0)
-            out = function(
-                *leaves, score_mod=score and score(device), block_mask=allowed,
-                enable_gqa=heads != key_heads,
-            )  # fmt: skip
-            found = torch.autograd.grad(out, leaves, gradient.to(kind).to(device))
-        if function is not flex_attention:
-            assert counters[device.type]["flex_attention_kernels"] == before + 2
-        assert [x.stride() for x in found] == [x.stride() for x in leaves]
-        results.append([x.float().cpu() for x in (out.detach(), *found)])
-    return results[0], results[1]
+def late(device: Any) -> Any:
+    """Leaves rows without keys: zeros, without a gradient."""
+    return lambda b, h, m, n: (m > 40) & (n < m)
 
 
+# Sizes, score, mask, dtype and tolerance, sizes of blocks.
 CASES = {
-    "plain": ((1, 2, 2, 100, 70, 16), None, None, {}),
-    "soft cap": ((2, 4, 4, 70, 70, 16), soft_cap, causal, {}),
-    "blocks": ((1, 4, 1, 300, 300, 20), distances, documents, {"BLOCK_SIZE": 64}),
-    "blocks of two sizes": ((1, 2, 2, 300, 300, 64), None, documents, {"BLOCK_SIZE": (32, 64)}),
+    "plain": ((1, 2, 2, 100, 70, 16), None, None, torch.float32, 1e-3, None),
+    "soft cap": ((2, 4, 4, 70, 70, 16), soft_cap, causal, torch.float32, 1e-3, None),
+    "rows without keys": ((1, 2, 2, 128, 70, 16), None, late, torch.float32, 1e-3, None),
+    "blocks": ((1, 4, 1, 300, 300, 20), distances, documents, torch.float32, 1e-3, 64),
+    "two sizes": ((1, 2, 2, 300, 300, 64), None, documents, torch.float32, 1e-3, (32, 64)),
+    "float16": ((2, 4, 2, 130, 70, 32), distances, causal, torch.float16, 1e-2, None),
+    "bfloat16": ((2, 4, 2, 130, 70, 32), distances, causal, torch.bfloat16, 8e-2, None),
 }
 
 
 @pytest.mark.parametrize(
-    "case",
-    ["soft cap", *(pytest.param(c, marks=pytest.mark.slow) for c in CASES if c != "soft cap")],
+    "case", [pytest.param(c, marks=[] if c == "soft cap" else pytest.mark.slow) for c in CASES]
 )
-@pytest.mark.usefixtures("compiles")
-def test_kernels(device, case):
-    sizes, score, mask, blocks = CASES[case]
-    actual, expected = by_both(device, sizes, score, mask, **blocks)
-    torch.testing.assert_close(actual, expected, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.usefixtures("compiles")
-def test_kernels_of_half_precision(device, dtype):
-    actual, expected = by_both(device, (2, 4, 2, 130, 70, 32), distances, causal, dtype)
-    tolerance = 1e-2 if dtype == torch.float16 else 8e-2
-    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("compiles")
-def test_rows_without_keys(device):
-    """Are zero, and have no gradient."""
-    actual, expected = by_both(
-        device, (1, 2, 2, 128, 70, 16), None, lambda device: lambda b, h, m, n: (m > 40) & (n < m)
+def test_kernels(device, monkeypatch, case):
+    """Output and gradients are those of eager mode in float32; kernels have to be used."""
+    skip_without_kernels()
+    sizes, score, mask, dtype, tolerance, block = CASES[case]
+    batch, heads, key_heads, queries, keys, size = sizes
+    shapes = [(batch, queries, heads, size), *[(batch, key_heads, keys, size)] * 2]
+    given = [torch.randn(shape) for shape in shapes]
+    given[0] = given[0].transpose(1, 2)
+    gradient = torch.randn(batch, heads, queries, size)
+    blocks = {} if block is None else {"BLOCK_SIZE": block}
+    allowed = mask and create_block_mask(
+        mask(device), None, None, queries, keys, device=device, **blocks
     )
-    assert torch.equal(actual[0][:, :, :41], torch.zeros(1, 2, 41, 16))
-    torch.testing.assert_close(actual, expected, rtol=1e-3, atol=1e-4)
+    monkeypatch.setattr(flex_kernels, "DENSE_BYTES", 0)
+    counters.clear()
+    results = []
+    for function, kind in ((torch.compile(flex_attention), dtype), (flex_attention, torch.float32)):
+        leaves = [x.to(kind).to(device).requires_grad_() for x in given]
+        out = function(
+            *leaves, score_mod=score and score(device), block_mask=allowed,
+            enable_gqa=heads != key_heads,
+        )  # fmt: skip
+        found = torch.autograd.grad(out, leaves, gradient.to(kind).to(device))
+        assert counters[device.type]["flex_attention_kernels"] == 2
+        assert [x.stride() for x in found] == [x.stride() for x in leaves]
+        results.append([x.float().cpu() for x in (out.detach(), *found)])
+    absolute = tolerance / 10 if dtype == torch.float32 else tolerance
+    torch.testing.assert_close(*results, rtol=tolerance, atol=absolute)
+    if mask is late:
+        assert not results[0][0][:, :, :41].any()
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("compiles")
-def test_a_wrong_index_of_a_score(device):
+def test_a_wrong_index_of_a_score(device, monkeypatch):
     """Is never followed; the next wait raises it."""
+    skip_without_kernels()
     table = torch.randn(10).to(device)
     q = torch.randn(1, 1, 64, 16).to(device)
     mask = create_block_mask(lambda b, h, m, n: m >= n, None, None, 64, 64, device=device)
@@ -204,20 +174,18 @@ def test_a_wrong_index_of_a_score(device):
             q, q, q, score_mod=lambda s, b, h, m, n: s + table[m], block_mask=mask
         )
 
-    with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
-        from torch_outboard.inductor.lowerings import flex_kernels
-
-        patch.setattr(flex_kernels, "DENSE_BYTES", 0)
+    monkeypatch.setattr(flex_kernels, "DENSE_BYTES", 0)
+    with torch.no_grad():
         torch.compile(attend)(q)
         with pytest.raises(IndexError):
             torch.accelerator.synchronize()
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("compiles")
 def test_what_has_no_text_is_computed_by_the_formula(device):
     """A cumulative sum over a tensor from outside."""
-    before = counters[device.type]["dense_attention"]
+    skip_without_kernels()
+    counters.clear()
     q = torch.randn(1, 2, 64, 16)
     table = torch.randn(64)
 
@@ -228,12 +196,12 @@ def test_what_has_no_text_is_computed_by_the_formula(device):
 
     with torch.no_grad():
         actual = torch.compile(attend)(q.to(device), table.to(device))
-    assert counters[device.type]["dense_attention"] == before + 1
+    assert counters[device.type]["dense_attention"] == 1
     scores = q @ q.transpose(-1, -2) / 4
     torch.testing.assert_close(actual.cpu(), scores.softmax(-1) @ q, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_autocast(device, compiled):
     """Casts what is attended to, with its gradient."""
     q, v = torch.randn(1, 2, 128, 16), torch.randn(1, 2, 128, 16)

@@ -68,10 +68,7 @@ SHAPES = {
     "planes": ((2, 8, 17, 19), {"out_channels": 12, "kernel_size": 3, "stride": 2, "padding": 1}),
     "gathered": ((3, 16, 6, 6), {"out_channels": 64, "kernel_size": 5, "padding": 2}),
     "groups": ((2, 12, 11, 13), {"out_channels": 24, "kernel_size": 3, "groups": 3, "dilation": 2}),
-    "depthwise": (
-        (2, 12, 11, 13),
-        {"out_channels": 12, "kernel_size": 3, "groups": 12, "padding": 1},
-    ),
+    "channels": ((2, 6, 11, 13), {"out_channels": 6, "kernel_size": 3, "groups": 6, "padding": 1}),
     "pointwise": ((2, 12, 11, 13), {"out_channels": 20, "kernel_size": 1}),
     "one position": ((2, 12, 3, 3), {"out_channels": 20, "kernel_size": 3}),
 }
@@ -90,36 +87,42 @@ class Block(nn.Module):
         return self.activation(result if other is None else result + other)
 
 
-ACTIVATIONS = dict(
-    zip(
-        SHAPES,
-        (F.silu, F.gelu, torch.sigmoid, F.hardswish, F.leaky_relu, F.mish, F.tanh),
-        strict=True,
-    )
+ACTIVATIONS = (F.silu, F.gelu, torch.sigmoid, F.hardswish, F.leaky_relu, F.mish, F.tanh)
+
+
+class Several(nn.Module):
+    """Modules side by side, each with as many arguments as the others."""
+
+    def __init__(self, *modules: nn.Module) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(modules)
+
+    def forward(self, *given: torch.Tensor) -> list[torch.Tensor]:
+        count = len(given) // len(self.parts)
+        return [part(*given[i * count : i * count + count]) for i, part in enumerate(self.parts)]
+
+
+@pytest.mark.by_turns(4)
+@pytest.mark.parametrize(
+    ("dtype", "layout", "residual"),
+    [
+        (torch.float32, torch.contiguous_format, False),
+        (torch.float32, torch.channels_last, True),
+        (torch.float16, torch.contiguous_format, True),
+        (torch.bfloat16, torch.channels_last, True),
+    ],
+    ids=str,
 )
-
-
-@pytest.mark.by_turns(3)
-@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
-@pytest.mark.parametrize("shape", SHAPES)
-def test_norm_and_activation(device, shape, layout):
-    sizes, parameters = SHAPES[shape]
-    convolution = nn.Conv2d(sizes[1], bias=False, **parameters)
-    model = Block(convolution, parameters["out_channels"], ACTIVATIONS[shape]).eval()
-    check(model, torch.randn(sizes).contiguous(memory_format=layout), device=device)
-
-
-@pytest.mark.by_turns(3)
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
-@pytest.mark.parametrize("shape", ["winograd", "planes", "depthwise"])
-def test_residual(device, shape, dtype):
-    sizes, parameters = SHAPES[shape]
-    model = Block(nn.Conv2d(sizes[1], **parameters), parameters["out_channels"], F.relu)
-    model = model.eval().to(dtype)
-    x = torch.randn(sizes, dtype=dtype)
-    with torch.no_grad():
-        other = torch.randn_like(model.convolution(x))
-    check(model, x, other, device=device)
+def test_norm_and_activation(device, dtype, layout, residual):
+    blocks, given = [], []
+    for (sizes, parameters), activation in zip(SHAPES.values(), ACTIVATIONS, strict=True):
+        convolution = nn.Conv2d(sizes[1], bias=residual, **parameters)
+        blocks.append(Block(convolution, parameters["out_channels"], activation).eval().to(dtype))
+        given.append(torch.randn(sizes, dtype=dtype).contiguous(memory_format=layout))
+        if residual:
+            with torch.no_grad():
+                given.append(torch.randn_like(blocks[-1].convolution(given[-1])))
+    check(Several(*blocks), *given, device=device, fused=len(SHAPES))
 
 
 class Activated(nn.Module):
@@ -133,32 +136,44 @@ class Activated(nn.Module):
         return self.function(self.layer(given[0]), *given[1:])
 
 
-@pytest.mark.by_turns(3)
-@pytest.mark.parametrize(
-    ("layer", "sizes"),
-    [
-        (nn.Conv1d(6, 9, 5, padding=2), (3, 6, 31)),
-        (nn.Conv3d(4, 6, 3, padding=1), (2, 4, 5, 7, 9)),
-        (nn.ConvTranspose2d(6, 9, 3, padding=1), (2, 6, 9, 11)),
-        (nn.ConvTranspose2d(6, 9, 4, stride=2, padding=1), (2, 6, 9, 11)),
-        (nn.ConvTranspose2d(32, 40, 3), (2, 32, 13, 13)),
-        (nn.ConvTranspose1d(4, 2, 3, stride=3, output_padding=1), (2, 4, 8)),
-    ],
-    ids=str,
-)
-def test_dimensions_and_transposed(device, layer, sizes):
-    check(Activated(layer, torch.tanh), torch.randn(sizes), device=device)
+class Residual(nn.Module):
+    """Each convolution has its own epilogue, the last one with the other branch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(8, 16, 3, padding=1, stride=2, bias=False)
+        self.second = nn.Conv2d(16, 16, 3, padding=1, bias=False)
+        self.shortcut = nn.Conv2d(8, 16, 1, stride=2, bias=False)
+        self.norms = nn.ModuleList(normed(16) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        inner = self.norms[0](self.first(x)).relu()
+        return (self.norms[1](self.second(inner)) + self.norms[2](self.shortcut(x))).relu()
 
 
-@pytest.mark.parametrize("kernel", [3, pytest.param(5, marks=pytest.mark.by_turns(3))])
-def test_many_images(device, kernel):
-    """More than are packed at a time: operands and results go along."""
+def test_dimensions_transposed_and_branches(device):
+    layers = {
+        nn.Conv1d(6, 9, 5, padding=2): (3, 6, 31),
+        nn.Conv3d(4, 6, 3, padding=1): (2, 4, 5, 7, 9),
+        nn.ConvTranspose2d(6, 9, 3, padding=1): (2, 6, 9, 11),
+        nn.ConvTranspose2d(6, 9, 4, stride=2, padding=1): (2, 6, 9, 11),
+        nn.ConvTranspose2d(32, 40, 3): (2, 32, 13, 13),
+        nn.ConvTranspose1d(4, 2, 3, stride=3, output_padding=1): (2, 4, 8),
+    }
+    model = Several(*(Activated(layer, torch.tanh) for layer in layers), Residual().eval())
+    given = map(torch.randn, (*layers.values(), (2, 8, 18, 18)))
+    check(model, *given, device=device, fused=len(layers) + 3)
 
-    def follow(result, other):
-        return (result + other).relu(), result
 
-    model = Activated(nn.Conv2d(32, 36, kernel, padding=kernel // 2), follow)
-    check(model, torch.randn(40, 32, 48, 48), torch.randn(40, 36, 48, 48), device=device)
+@pytest.mark.by_turns(2)
+def test_many_images(device):
+    """More than are transformed or packed at a time: operands and results go along."""
+    for images, kernel, channels in ((14, 3, 36), (40, 5, 4)):
+        layer = nn.Conv2d(32, channels, kernel, padding=kernel // 2)
+        model = Activated(layer, lambda result, other: ((result + other).relu(), result))
+        counters.clear()
+        given = (torch.randn(images, size, 48, 48) for size in (32, channels))
+        check(model, *given, device=device)
 
 
 def test_several_results_and_casts(device):
@@ -172,24 +187,6 @@ def test_several_results_and_casts(device):
         actual, expected = graph(x.to(device)), model(x)
     torch.testing.assert_close(actual, expected, check_device=False, rtol=1e-3, atol=1e-3)
     assert counters[device.type]["fused_convolutions"] == 1
-
-
-def test_residual_block(device):
-    """Each convolution has its own epilogue, the last one with the other branch."""
-
-    class Residual(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first = nn.Conv2d(8, 16, 3, padding=1, stride=2, bias=False)
-            self.second = nn.Conv2d(16, 16, 3, padding=1, bias=False)
-            self.shortcut = nn.Conv2d(8, 16, 1, stride=2, bias=False)
-            self.norms = nn.ModuleList(normed(16) for _ in range(3))
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            inner = self.norms[0](self.first(x)).relu()
-            return (self.norms[1](self.second(inner)) + self.norms[2](self.shortcut(x))).relu()
-
-    check(Residual().eval(), torch.randn(2, 8, 18, 18), device=device, fused=3)
 
 
 def test_open_batch_size(device):
@@ -217,110 +214,47 @@ def test_training(device):
     assert counters[device.type]["fused_convolutions"] == 2
 
 
-@pytest.mark.parametrize(
-    "follow",
-    [
+def test_what_an_epilogue_cannot_have(device):
+    follow = (
         lambda result: result,
         lambda result: result.double() * 2,
         lambda result: result.permute(0, 2, 3, 1) + torch.ones(7, device=result.device),
         lambda result: result - result.mean(),
-    ],
-    ids=["nothing", "double", "permuted", "statistics"],
-)
-def test_what_an_epilogue_cannot_have(device, follow):
-    check(Activated(nn.Conv2d(5, 7, 3), follow), torch.randn(2, 5, 9, 9), device=device, fused=0)
-
-
-def test_what_is_not_faster_is_left_alone(device, monkeypatch):
-    monkeypatch.setattr(convolutions, "_measured", lambda *given: False)
-    check(Activated(nn.Conv2d(5, 7, 3), F.relu), torch.randn(2, 5, 9, 9), device=device, fused=0)
+    )
+    model = Several(*(Activated(nn.Conv2d(5, 7, 3), function) for function in follow))
+    check(model, *(torch.randn(2, 5, 9, 9) for _ in follow), device=device, fused=0)
 
 
 def test_measuring(device, monkeypatch):
     """What is measured can be either; both ways give the same."""
     monkeypatch.setattr(convolutions, "_measured", MEASURED)
-    given = torch.randn(2, 6, 10, 10), torch.randn(2, 8, 10, 10)
-
-    def follow(result, other):
-        return (result + other).relu(), result
-
-    model = Activated(nn.Conv2d(6, 8, 3, padding=1), follow).to(device)
-    graph = torch.compile(model, mode=MODE)
+    x, other = (torch.randn(2, c, 10, 10, device=device) for c in (6, 8))
+    layer = nn.Conv2d(6, 8, 3, padding=1).to(device)
+    model = Activated(layer, lambda result, other: ((result + other).relu(), result))
     with torch.no_grad():
-        actual = graph(*(x.to(device) for x in given))
-        expected = model(*(x.to(device) for x in given))
+        actual, expected = torch.compile(model, mode=MODE)(x, other), model(x, other)
     torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
     assert convolutions._measured.cache_info().currsize > 0
 
 
-def test_without_max_autotune_nothing_is_fused(device):
-    graph = torch.compile(lambda x, w: F.conv2d(x, w).relu())
-    x, w = torch.randn(1, 3, 8, 8, device=device), torch.randn(4, 3, 3, 3, device=device)
-    torch.testing.assert_close(graph(x, w), F.conv2d(x, w).relu(), rtol=1e-4, atol=1e-4)
-    assert counters[device.type]["fused_convolutions"] == 0
-
-
-@pytest.mark.parametrize(
-    ("sizes", "weight", "options"),
-    [
-        ((1, 3, 8, 8), (4, 2, 3, 3), {}),
-        ((1, 3, 2, 2), (4, 3, 3, 3), {}),
-        ((1, 4, 8, 8), (4, 2, 3, 3), {"groups": 3}),
-        ((1, 3, 8, 8), (4, 3, 3, 3), {"stride": 0}),
-    ],
-)
-def test_bad_shapes_raise_as_in_eager_mode(device, sizes, weight, options):
-    x, w = torch.randn(sizes, device=device), torch.randn(weight, device=device)
-
-    def function(x, w):
-        return F.conv2d(x, w, **options).relu()
-
-    with pytest.raises(RuntimeError):
-        function(x.cpu(), w.cpu())
-    with pytest.raises(RuntimeError):
-        torch.compile(function, mode=MODE)(x, w)
-
-
-# ---- The kernel alone
-
-
-def call(x, w, bias=None, body="r[0] = a;", places="", operands=(), **given):
-    arguments = {
-        "stride": [1], "padding": [0], "dilation": [1], "transposed": False,
-        "output_padding": [0], "groups": 1, **given,
-    }  # fmt: skip
-    kernel = _C.FusedConvolution(patch_text(), plane_text(), group_text())
-    texts = _C.EpilogueTexts("", 0, body, places)
-    return kernel(x, w, bias, *arguments.values(), texts, operands, [torch.float32])
-
-
-def test_operands_that_lie_otherwise(device):
-    x, w, other = torch.randn(2, 3, 8, 9), torch.randn(4, 3, 3, 3), torch.randn(4, 2, 7, 6)
-    other = other.permute(1, 0, 3, 2)
-    body = "r[0] = a * b0;"
-    (actual,) = call(x.to(device), w.to(device), None, body, "e", [other.to(device)])
-    expected = F.conv2d(x, w) * other
-    torch.testing.assert_close(actual, expected, check_device=False, rtol=1e-4, atol=1e-4)
-
-
 def test_wrong_operands(device):
+    kernel = _C.FusedConvolution(patch_text(), plane_text(), group_text())
     x, w = torch.zeros(1, 3, 8, 8, device=device), torch.zeros(4, 3, 3, 3, device=device)
     fit, dtype = "images and a weight that fit", "of one floating dtype on one device"
-    for message, weight, given in (
-        (fit, w[:, :2], {}),
-        (fit, w[..., 0], {}),
-        (fit, torch.zeros(4, 3, 9, 9, device=device), {}),
-        (fit, w, {"groups": 0}),
-        (fit, w, {"stride": [0]}),
-        (fit, w, {"padding": [1, 1, 1]}),
-        (dtype, w.cpu(), {}),
-        (dtype, w.half(), {}),
-        (dtype, w[:0], {}),
-        ("the bias of 4 channels", w, {"bias": torch.zeros(3, device=device)}),
-        ("a tensor on", w, {"places": "r", "operands": [torch.zeros(4)]}),
+    for message, weight, bias, stride, operands in (
+        (fit, w[:, :2], None, [1], []),
+        (fit, torch.zeros(4, 3, 9, 9, device=device), None, [1], []),
+        (fit, w, None, [0], []),
+        (dtype, w.cpu(), None, [1], []),
+        (dtype, w.half(), None, [1], []),
+        ("the bias of 4 channels", w, torch.zeros(3, device=device), [1], []),
+        ("a tensor on", w, None, [1], [torch.zeros(4)]),
     ):
+        texts = _C.EpilogueTexts("", 0, "r[0] = a;", "r" if operands else "")
         with pytest.raises(ValueError, match=message):
-            call(x, weight, **given)
+            kernel(
+                x, weight, bias, stride, [0], [1], False, [0], 1, texts, operands, [torch.float32]
+            )
 
 
 @pytest.mark.parametrize("mode", [None, MODE])

@@ -66,21 +66,6 @@ def resnet() -> nn.Module:
     )  # fmt: skip
 
 
-class Cells(nn.Module):
-    """Recurrent cells, step by step."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.LSTMCell(6, 8), nn.GRUCell(8, 8)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        hidden = cell = last = x.new_zeros(x.size(0), 8)
-        for step in x.unbind(1):
-            hidden, cell = self.first(step, (hidden, cell))
-            last = self.second(hidden, last)
-        return last
-
-
 class Words(nn.Module):
     """Embeddings of all kinds, and a loss of words that are left out."""
 
@@ -121,58 +106,24 @@ class Losses(nn.Module):
         return torch.stack([term.mean() for term in terms]).sum()
 
 
-class Vectors(nn.Module):
-    """Losses between vectors."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.Sequential(
-            nn.Linear(6, 8), nn.PReLU(), nn.utils.parametrizations.weight_norm(nn.Linear(8, 4))
-        )
-
-    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        first, sign = self.inner(x), (y[:, 0] > 0) * 2.0 - 1.0
-        terms = (
-            functional.smooth_l1_loss(first, y), functional.huber_loss(first, y, delta=0.3),
-            functional.kl_div(first.log_softmax(-1), y.softmax(-1), reduction="batchmean"),
-            functional.binary_cross_entropy_with_logits(first, y.sigmoid()),
-            functional.cosine_embedding_loss(first, y, sign),
-            functional.poisson_nll_loss(first, y.exp()),
-            functional.triplet_margin_loss(first, y, y.roll(1, 0)), torch.cdist(first, y).mean(),
-            functional.gaussian_nll_loss(first, y, y.exp()),
-            functional.soft_margin_loss(first, sign[:, None]),
-        )  # fmt: skip
-        return torch.stack(terms).sum()
-
-
-def attention() -> nn.Module:
-    def call(layer: nn.Module, x: torch.Tensor, y: torch.Tensor) -> Any:
-        return layer(x, y, y, need_weights=True)
-
-    return Called(nn.MultiheadAttention(16, 4, batch_first=True, add_bias_kv=True), call)
-
-
-def transformer(**others: Any) -> nn.Module:
+def transformer(dropout: float = 0.0) -> nn.Module:
     def call(layer: nn.Transformer, x: torch.Tensor, y: torch.Tensor) -> Any:
         mask = layer.generate_square_subsequent_mask(y.size(1), device=y.device, dtype=y.dtype)
         return layer(x, y, tgt_mask=mask, tgt_is_causal=True)
 
-    options = {"dropout": 0.0, "batch_first": True, **others}
-    return Called(nn.Transformer(16, 4, 1, 1, 32, **options), call)
+    return Called(nn.Transformer(16, 4, 1, 1, 32, dropout, batch_first=True), call)
 
 
-def encoder(padded: bool) -> nn.Module:
-    """In evaluation, its layers are one call each."""
+def encoder() -> nn.Module:
+    """Of padded sequences. In evaluation, its layers are one call each."""
 
     def call(layer: nn.TransformerEncoder, x: torch.Tensor, y: torch.Tensor) -> Any:
-        if not padded:
-            return layer(x)
         lengths = torch.tensor([x.size(1), 4], device=x.device)
         mask = torch.arange(x.size(1), device=x.device)[None] >= lengths[:, None]
         return layer(x, src_key_padding_mask=mask).masked_fill(mask[..., None], 0.0)
 
     layer = nn.TransformerEncoderLayer(16, 4, 32, dropout=0.0, activation="gelu", batch_first=True)
-    return Called(nn.TransformerEncoder(layer, 2, enable_nested_tensor=padded), call)
+    return Called(nn.TransformerEncoder(layer, 2), call)
 
 
 def recurrent(kind: type[nn.RNNBase], **others: Any) -> nn.Module:
@@ -197,33 +148,20 @@ def sequences(length: int = LENGTH) -> Batch:
     return {"x": torch.randn(2, length, 16), "y": torch.randn(2, 6, 16)}
 
 
-def images(side: int = 16) -> Batch:
-    return {"input": torch.randn(2, 3, side, side)}
-
-
-def vectors(count: int = 5) -> Batch:
-    return {"x": torch.randn(count, 6), "y": torch.randn(count, 4)}
-
-
 NETWORKS: dict[str, Network] = {
     "perceptron": Network(
         lambda: nn.Sequential(nn.Linear(6, 32), nn.LayerNorm(32), nn.GELU(), nn.Linear(32, 3)),
         lambda count=5: {"input": torch.randn(count, 6)},
     ),
-    "ResNet": Network(resnet, lambda: images(32)),
+    "ResNet": Network(resnet, lambda: {"input": torch.randn(2, 3, 32, 32)}),
     "U-Net": Network(UNet, lambda: {"images": torch.randn(2, 3, 8, 8), "times": torch.rand(2)}),
-    "cells": Network(Cells, lambda length=4: {"x": torch.randn(3, length, 6)}),
     "LSTM": Network(partial(recurrent, nn.LSTM, num_layers=2, bidirectional=True), sequences),
     "GRU": Network(partial(recurrent, nn.GRU), sequences),
     "RNN": Network(partial(recurrent, nn.RNN), sequences),
     "embeddings": Network(Words, lambda length=8: {"indices": torch.randint(0, 20, (3, length))}),
-    "distributions": Network(Losses, vectors),
-    "losses": Network(Vectors, vectors),
-    "MultiheadAttention": Network(attention, sequences),
-    "Transformer": Network(transformer, sequences),
-    "Transformer, norms first": Network(
-        partial(transformer, norm_first=True, activation=functional.silu), sequences
+    "distributions": Network(
+        Losses, lambda count=5: {"x": torch.randn(count, 6), "y": torch.randn(count, 4)}
     ),
-    "TransformerEncoder": Network(partial(encoder, False), sequences),
-    "TransformerEncoder, padded": Network(partial(encoder, True), sequences),
+    "Transformer": Network(transformer, sequences),
+    "TransformerEncoder": Network(encoder, sequences),
 }

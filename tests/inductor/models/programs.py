@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -46,6 +46,12 @@ class How:
     dynamic: bool = False
     inference: bool = False
     relative: float = 2e-5
+
+
+def in_pieces(how: How) -> How:
+    """The same for a model that becomes several graphs."""
+    options = {key: value for key, value in how.options.items() if key != "fullgraph"}
+    return replace(how, options=options)
 
 
 def on(run: Run, batch: dict[str, Any]) -> dict[str, Any]:

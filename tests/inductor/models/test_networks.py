@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import pytest
 import torch
 
 from tests.inductor.models.networks import NETWORKS, transformer
-from tests.inductor.models.programs import How, calls, losses
+from tests.inductor.models.programs import How, calls, in_pieces, losses
 from tests.programs.comparison import compare
 
 pytestmark = pytest.mark.by_turns(2)
@@ -24,44 +23,39 @@ HOW = {
     "inference, replayed": How(options={"mode": "reduce-overhead"}, inference=True),
 }
 # Whose batches come in several lengths.
-SEQUENCES = {
-    "perceptron", "embeddings", "distributions", "losses", "MultiheadAttention", "Transformer",
-    "TransformerEncoder", "TransformerEncoder, padded",
-}  # fmt: skip
-# Layers that Dynamo leaves to eager mode unless told otherwise, and a parametrization: several
-# graphs on any device.
-IN_PIECES = {"LSTM", "GRU", "RNN", "losses"}
+SEQUENCES = {"perceptron", "embeddings", "distributions", "Transformer", "TransformerEncoder"}
+# Layers that Dynamo leaves to eager mode unless told otherwise.
+IN_PIECES = {"LSTM", "GRU", "RNN"}
 # CPU, which is the reference, solves no triangular systems in bfloat16.
 NOT_ON_CPU = {("distributions", "autocast")}
-# A few of `make test`.
-FEW = {
-    ("embeddings", "training"),
-    ("TransformerEncoder, padded", "inference"),
-    ("perceptron", "reduce-overhead"),
-}
+# Of `make test`.
+FEW = {("embeddings", "training"), ("TransformerEncoder", "inference")}
+CASES = [
+    pytest.param(name, how, marks=[] if (name, how) in FEW else pytest.mark.slow)
+    for name in NETWORKS
+    for how in HOW
+    if (how != "dynamic" or name in SEQUENCES) and (name, how) not in NOT_ON_CPU
+]
 
 
-def cases() -> list[object]:
-    every = [
-        (name, how)
-        for name in NETWORKS
-        for how in HOW
-        if (how != "dynamic" or name in SEQUENCES) and (name, how) not in NOT_ON_CPU
-    ]
-    return [pytest.param(*case, marks=[] if case in FEW else pytest.mark.slow) for case in every]
-
-
-@pytest.mark.parametrize(("name", "how"), cases())
+@pytest.mark.parametrize(("name", "how"), CASES)
 def test_network(name: str, how: str, device: torch.device):
     network, described = NETWORKS[name], HOW[how]
     if name in IN_PIECES:
-        options = {key: value for key, value in described.options.items() if key != "fullgraph"}
-        described = replace(described, options=options)
+        described = in_pieces(described)
     compare(calls(network.make, network.batch, described), device, False, described.relative)
 
 
-@pytest.mark.parametrize("name", ["RNN", "GRU", "LSTM"])
-@pytest.mark.parametrize("how", [pytest.param("training", marks=pytest.mark.slow), "inference"])
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("GRU", "inference"),
+        *(
+            pytest.param(name, "training", marks=pytest.mark.slow)
+            for name in ("RNN", "GRU", "LSTM")
+        ),
+    ],
+)
 def test_recurrent_layers_within_the_graph(name: str, how: str, device: torch.device):
     """As steps one after the other, by PyTorch's decomposition."""
     network, described = NETWORKS[name], HOW[how]

@@ -24,35 +24,29 @@ def values() -> torch.Tensor:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_every_byte_is_the_number_that_it_is_on_cpu(dtype: torch.dtype, device: torch.device):
-    x = torch.arange(256, dtype=torch.uint8).view(dtype)
-    actual = torch.compile(lambda x: x.float() * 1)(x.to(device)).cpu()
-    torch.testing.assert_close(actual, x.float(), rtol=0, atol=0, equal_nan=True)
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_values_are_rounded_as_on_cpu(dtype: torch.dtype, device: torch.device):
-    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def test_bytes_and_rounding_are_those_of_cpu(dtype: torch.dtype, device: torch.device):
+    def function(x: torch.Tensor, every: torch.Tensor) -> tuple[torch.Tensor, ...]:
         small = (x * 1).to(dtype)
         # Kept in the kernel, every other one, and added up.
-        return small, small.float(), (x[::2] * 1).to(dtype).bfloat16(), small.view(torch.uint8) + 1
+        kept = small.float(), (x[::2] * 1).to(dtype).bfloat16(), small.view(torch.uint8) + 1
+        return small, *kept, every.float() * 1
 
-    x = values()
-    for want, got in zip(function(x), torch.compile(function)(x.to(device)), strict=True):
+    x, every = values(), torch.arange(256, dtype=torch.uint8).view(dtype)
+    actual = torch.compile(function)(x.to(device), every.to(device))
+    for want, got in zip(function(x, every), actual, strict=True):
         assert got.dtype == want.dtype
         if want.dtype == dtype:
             want, got = want.view(torch.uint8), got.view(torch.uint8)
         torch.testing.assert_close(got.cpu(), want, rtol=0, atol=0, equal_nan=True)
 
 
-@pytest.mark.parametrize("dtype", DTYPES[:2], ids=str)
-def test_quantized_weights_are_read_in_fused_kernels(dtype: torch.dtype, device: torch.device):
+def test_quantized_weights_are_read_in_fused_kernels(device: torch.device):
     def function(x: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.linear(x, weight.float() * scale) + weight.float().sum(-1)
 
-    arguments = torch.randn(5, 70), torch.randn(9, 70).to(dtype), torch.rand(9, 1)
-    actual = torch.compile(function)(*(argument.to(device) for argument in arguments))
-    torch.testing.assert_close(actual.cpu(), function(*arguments), rtol=1e-4, atol=1e-4)
+    given = torch.randn(5, 70), torch.randn(9, 70).to(torch.float8_e4m3fn), torch.rand(9, 1)
+    actual = torch.compile(function)(*(x.to(device) for x in given))
+    torch.testing.assert_close(actual.cpu(), function(*given), rtol=1e-4, atol=1e-4)
 
 
 def test_scaled_products(device: torch.device):

@@ -1,4 +1,4 @@
-"""Passes over graphs that are one for Inductor."""
+"""Passes over graphs that are one for Inductor, and what its caches know of them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch._inductor.custom_graph_pass import CustomGraphPass
 
+from torch_outboard.inductor.passes import in_order
 from torch_outboard.inductor.passes.in_order import InOrder, hash_of_sources
 from torch_outboard.inductor.passes.joined_parts import join_parts
+from torch_outboard.inductor.passes.random_numbers import HostValues, UseOwnNumbers, Words
 
 
 class Named(CustomGraphPass):
@@ -29,12 +31,15 @@ def test_they_are_called_in_order():
     assert done == ["a", "b", "c"]
 
 
-def test_what_caches_depend_on():
+def test_what_caches_depend_on(monkeypatch: pytest.MonkeyPatch):
     assert InOrder(join_parts, Named("a", [])).uuid() == (hash_of_sources(), "join_parts", "a")
-    assert InOrder(Named("b", [])).uuid() != InOrder(Named("a", [])).uuid()
-
-
-@pytest.mark.parametrize("other", [lambda graph: None, Named(None, [])], ids=["function", "pass"])
-def test_nothing_is_kept_of_what_nobody_describes(other: Any):
-    """A function that is somebody's own may do something else in the next process."""
-    assert InOrder(join_parts, other).uuid() is None
+    # A function that is somebody's own may do something else in the next process.
+    for other in (lambda graph: None, Named(None, [])):
+        assert InOrder(join_parts, other).uuid() is None
+    numbers = [UseOwnNumbers(kind).uuid() for kind in (Words, HostValues)]
+    assert [uuid[0] for uuid in numbers] == [hash_of_sources()] * 2
+    assert numbers[0] != numbers[1]
+    monkeypatch.setattr(in_order, "get_hash_for_files", lambda files: files)
+    sources = hash_of_sources.__wrapped__()
+    for name in ("scheduling.py", "kernel/body.py", "opencl/printer.py", "passes/in_order.py"):
+        assert any(source.endswith(f"inductor/{name}") for source in sources)

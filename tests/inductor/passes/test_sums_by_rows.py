@@ -12,29 +12,19 @@ from torch_outboard.inductor.target import target_of
 pytestmark = pytest.mark.by_turns(3)
 
 
-def gradients(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
-) -> tuple[torch.Tensor, ...]:
-    """Of a convolution with a bias; the gradient of its result is computed, not given."""
-    result = F.conv2d(x, weight, bias, padding=1).sin()
-    return torch.autograd.grad(result.square().sum(), (x, weight, bias))
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.float64, 1e-9), (torch.bfloat16, 1e-1)]
+)
+def test_gradients_of_a_bias(dtype: torch.dtype, tolerance: float, device: torch.device):
+    """The gradient of the convolution's result is computed, not given."""
 
+    def gradients(*given: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        result = F.conv2d(*given, padding=1).sin()
+        return torch.autograd.grad(result.square().sum(), given)
 
-def given(images: int, size: int, dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
-    shapes = (images, 3, size, size), (64, 3, 3, 3), (64,)
-    return [(torch.randn(shape) * 0.2).to(dtype).requires_grad_() for shape in shapes]
-
-
-@pytest.mark.parametrize("images", [1, 2, 5])
-@pytest.mark.parametrize("size", [3, 16])
-def test_values(images: int, size: int, device: torch.device):
-    check(gradients, *given(images, size), device=device, tolerance=1e-4)
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_other_dtypes(dtype: torch.dtype, device: torch.device):
-    tolerance = 1e-9 if dtype == torch.float64 else 1e-1
-    check(gradients, *given(3, 16, dtype), device=device, tolerance=tolerance)
+    shapes = (3, 3, 16, 16), (64, 3, 3, 3), (64,)
+    given = [(torch.randn(shape) * 0.2).to(dtype).requires_grad_() for shape in shapes]
+    check(gradients, *given, device=device, tolerance=tolerance)
 
 
 def test_what_is_stored_is_not_read_again(device: torch.device):
@@ -54,23 +44,19 @@ def test_what_is_stored_is_not_read_again(device: torch.device):
     assert "ob_fold_sum_" in first
 
 
-def test_a_sum_of_whole_numbers_drops_fractions_first(device: torch.device):
-    def function(x, weight):
-        scaled = x * 1.5
-        return F.conv2d(scaled, weight), scaled.sum((0, 2, 3), dtype=torch.int64)
+def test_sums_of_other_dtypes(device: torch.device):
+    """One of whole numbers drops fractions first; halves are added in single precision."""
 
-    given = torch.rand(4, 32, 16, 16) * 3, torch.randn(2, 32, 1, 1)
-    check(function, *given, device=device, tolerance=1e-4)
+    def function(x, weight, halves, other):
+        scaled, more = x * 1.5, halves + 1
+        total = scaled.sum((0, 2, 3), dtype=torch.int64)
+        return F.conv2d(scaled, weight), total, F.conv2d(more, other), more.sum((0, 2, 3))
 
-
-def test_small_numbers_are_added_in_single_precision(device: torch.device):
-    """Also those of rows."""
-
-    def function(x, weight):
-        scaled = x + 1
-        return F.conv2d(scaled, weight), scaled.sum((0, 2, 3))
-
-    given = torch.rand(3, 32, 64, 64).half(), torch.randn(2, 32, 1, 1).half()
-    _, total = torch.compile(function)(*(x.to(device) for x in given))
-    exact = (given[0].double() + 1).half().double().sum((0, 2, 3))
-    torch.testing.assert_close(total.cpu().double(), exact, rtol=1e-3, atol=0)
+    x, weight = torch.rand(4, 32, 16, 16) * 3, torch.randn(2, 32, 1, 1)
+    halves, other = torch.rand(3, 32, 64, 64).half(), torch.randn(2, 32, 1, 1).half()
+    given = x, weight, halves, other
+    results = torch.compile(function)(*(value.to(device) for value in given))
+    _, total, _, sums = (value.cpu() for value in results)
+    assert torch.equal(total, function(*given)[1])
+    exact = (halves.double() + 1).half().double().sum((0, 2, 3))
+    torch.testing.assert_close(sums.double(), exact, rtol=1e-3, atol=0)

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-import torch
-from torch._inductor.compile_fx import compile_fx_inner
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from tests.inductor.ways.conftest import AT_ONCE
 from tests.support import run_python
 from torch_outboard import _C
-from torch_outboard.inductor.ways import choice, kept_graph, source, step
 
 pytestmark = [
     pytest.mark.by_turns(4),
@@ -95,22 +89,12 @@ def set_ways(measuring: dict[str, str], way: str) -> None:
     path.write_text(json.dumps(dict.fromkeys(json.loads(path.read_text()), way)))
 
 
-def test_a_second_process_traces_nothing_while_ways_are_open(measuring: dict[str, str]):
-    assert run_python(PLAIN, timeout=280, **measuring).split() == ["0"]
-    assert run_python(PLAIN, timeout=280, **measuring).split() == ["1"]
-    # A graph that was kept with its ways open is none of those that run by kernels alone.
-    assert run_python(PLAIN, timeout=280, **{**measuring, "OUTBOARD_WAY": "device"}).split() == [
-        "0"
-    ]
-
-
 def steps(count: int, measuring: dict[str, str], code: str = STEPS) -> list[str]:
     return run_python(code, str(count), timeout=280, **measuring).split()
 
 
-@pytest.mark.slow
-def test_a_second_process_traces_nothing_of_graphs_with_open_sizes(measuring: dict[str, str]):
-    assert [steps(3, measuring, OPEN_SIZES) for _ in range(2)] == [["miss"], ["hit"]]
+def test_a_second_process_traces_nothing_while_ways_are_open(measuring: dict[str, str]):
+    assert [run_python(PLAIN, timeout=280, **measuring).split() for _ in range(2)] == [["0"], ["1"]]
 
 
 @pytest.mark.slow
@@ -121,6 +105,12 @@ def test_another_process_goes_the_way_that_is_chosen_then(measuring: dict[str, s
     for way in ("host", "host", "device"):  # the second time, its code was kept, too
         set_ways(measuring, way)
         assert steps(3, measuring) == ["hit", way, way]
+    # Operators that its code calls are defined where it is loaded; the choice may get lost.
+    set_ways(measuring, "host")
+    measuring["TORCHINDUCTOR_CACHE_DIR"] += "_new"
+    assert [steps(3, measuring)[0] for _ in range(2)] == ["miss", "hit"]
+    (Path(measuring["OUTBOARD_CACHE_DIR"]) / "graph_ways.json").unlink()
+    assert steps(3, measuring) == ["hit"]
 
 
 @pytest.mark.slow
@@ -139,17 +129,6 @@ def test_another_process_goes_the_way_that_is_chosen_for_open_sizes(measuring: d
 
 
 @pytest.mark.slow
-def test_graphs_that_were_compiled_for_the_host_alone(measuring: dict[str, str]):
-    """Operators that their code calls are defined where it is loaded; the choice may get lost."""
-    steps(140, measuring)
-    set_ways(measuring, "host")
-    measuring["TORCHINDUCTOR_CACHE_DIR"] += "_new"
-    assert [steps(3, measuring)[0] for _ in range(2)] == ["miss", "hit"]
-    (Path(measuring["OUTBOARD_CACHE_DIR"]) / "graph_ways.json").unlink()
-    assert steps(3, measuring) == ["hit"]
-
-
-@pytest.mark.slow
 def test_a_kept_graph_goes_operator_by_operator(measuring: dict[str, str]):
     decide = PLAIN.replace("torch.compile(function)(", "run(") + "print(*remembered().values())"
     head = f"""{AT_ONCE}
@@ -159,97 +138,23 @@ def run(x, w):
         result = compiled(x.clone(), w)
     return compiled(x, w)
 """
-    decide = head + decide
-    assert len(run_python(decide, timeout=280, **measuring).split()) == 2
-    for way in ("eager", "host", "device"):
-        set_ways(measuring, way)
-        assert run_python(PLAIN, timeout=280, **measuring).split() == ["1"]
-
-
-def traced(function: Any, *inputs: torch.Tensor) -> Any:
-    graph = make_fx(function, tracing_mode="fake")(*inputs)
-    (output,) = graph.graph.find_nodes(op="output")
-    output.args = ([output.args[0]],)
-    graph.recompile()
-    return graph
-
-
-def test_what_a_graph_is_compiled_from_comes_back(device: torch.device):
-    x = torch.arange(6.0, device=device).view(2, 3)
-    graph = traced(lambda x: (x * 2).t(), x)
-    known = source.Source(graph, [x], compile_fx_inner, (), {"is_inference": True})
-    packed = known.pack()
-    assert packed is not None
-    back = source.unpack(packed, known.settings)
-    assert back.rest == known.rest
-    assert back.graph.code == graph.code
-    assert step.describe(back.graph, [x]) == step.describe(graph, [x])
-    (result,) = back.eager()([x])
-    assert result.tolist() == (x * 2).t().tolist()
-
-
-def test_steps_of_others_and_switched_off_caches_keep_nothing(device: torch.device):
-    x = torch.ones(2, device=device)
-    graph = traced(lambda x: x + 1, x)
-    assert source.Source(graph, [x], lambda *_, **__: None, (), {}).pack() is None
-    with torch._inductor.config.patch(fx_graph_cache=False):
-        assert source.Source(graph, [x], compile_fx_inner, (), {}).pack() is None
-
-
-def test_strides_of_results(device: torch.device):
-    strides = [("1", "4"), None, ("7", "1")]
-    compiled = SimpleNamespace(output_strides=strides, _fx_graph_cache_key="key")
-    sizes = [(4, 5), None, (1, 7)]
-    assert kept_graph.strides_of_results(compiled, sizes) == [(1, 4), None, (1, 1)]
-    assert kept_graph.strides_of_results(compiled, sizes[:2]) is None
-    compiled._fx_graph_cache_key = None
-    assert kept_graph.strides_of_results(compiled, sizes) is None
-
-
-def test_results_of_other_ways_are_laid_out_alike(device: torch.device):
-    x = torch.arange(6.0, device=device).view(2, 3)
-    for layout in ((1, 2), (3, 1)):
-        graph = choice.LaidOut(lambda inputs: [inputs[0] + 0, None], [layout, None])
-        for _ in range(3):
-            result, nothing = graph([x])
-            assert nothing is None
-            assert result.stride() == layout
-            assert result.tolist() == x.tolist()
-        assert graph.fits == (layout == x.stride())  # it need not look at such results again
-
-
-# ---- Graphs that always run by code for the host
-
-# The constant is memory of the device.
-WITHOUT_CONSTANT = STEPS.replace("torch.tensor([1.0, 2.0, 3.0] * 3, device=x.device)", "2.0")
-
-
-@pytest.fixture
-def host_settings(measuring: dict[str, str]) -> dict[str, str]:
-    return {**measuring, "OUTBOARD_WAY": "host"}
+    assert len(run_python(head + decide, timeout=280, **measuring).split()) == 2
+    set_ways(measuring, "eager")
+    assert run_python(PLAIN, timeout=280, **measuring).split() == ["1"]
 
 
 @pytest.mark.slow
-def test_a_second_process_traces_nothing_of_code_for_the_host(host_settings: dict[str, str]):
-    assert run_python(PLAIN, timeout=280, **host_settings).split() == ["0"]
-    assert run_python(PLAIN, timeout=280, **host_settings).split() == ["1"]
+def test_graphs_that_always_run_by_code_for_the_host(measuring: dict[str, str]):
+    """With gradients and operators of the device; memory of the device is not kept."""
+    settings = {**measuring, "OUTBOARD_WAY": "host"}
+    without_constant = STEPS.replace("torch.tensor([1.0, 2.0, 3.0] * 3, device=x.device)", "2.0")
+    assert without_constant != STEPS
+    assert [steps(3, settings, without_constant) for _ in range(2)] == [["miss"], ["hit"]]
+    assert [steps(3, settings) for _ in range(2)] == [["miss"], ["miss"]]
 
 
 @pytest.mark.slow
-def test_code_for_the_host_with_gradients_and_operators_of_the_device(
-    host_settings: dict[str, str],
-):
-    assert WITHOUT_CONSTANT != STEPS
-    assert [steps(3, host_settings, WITHOUT_CONSTANT) for _ in range(2)] == [["miss"], ["hit"]]
-
-
-@pytest.mark.slow
-def test_memory_of_the_device_is_not_kept(host_settings: dict[str, str]):
-    assert [steps(3, host_settings) for _ in range(2)] == [["miss"], ["miss"]]
-
-
-@pytest.mark.slow
-def test_another_way_takes_nothing_of_code_for_the_host(host_settings: dict[str, str]):
+def test_another_way_takes_nothing_of_what_one_has_kept(measuring: dict[str, str]):
     for way in ("host", "device", "auto"):
-        settings = {**host_settings, "OUTBOARD_WAY": way}
+        settings = {**measuring, "OUTBOARD_WAY": way}
         assert run_python(PLAIN, timeout=280, **settings).split() == ["0"], way

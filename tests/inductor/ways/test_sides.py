@@ -1,12 +1,69 @@
-"""Graphs of a program that change sides together."""
+"""Graphs of a program that change sides together, by what the program takes."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
+from torch_outboard.inductor.ways.program_time import ProgramTime
 from torch_outboard.inductor.ways.sides import DEVICE, HOST, MIXED, SIDES, Group, Groups
+
+# ---- Two ways of a graph
+
+
+class Calls:
+    """Calls of a graph; `span` gives what a call and all until the next take, in seconds."""
+
+    def __init__(self, span: Callable[[str], float]) -> None:
+        self.span = span
+        self.now = 1.0
+
+    def when_done(self) -> float:
+        return self.now
+
+    def time(self, times: ProgramTime) -> list[str]:
+        """Calls until there were enough."""
+        ways = list[str]()
+        while (way := times.next_way(self)) is not None:
+            ways.append(way)
+            self.now += self.span(way)
+        return ways
+
+
+@pytest.mark.parametrize(
+    ("asked", "seconds", "best"),
+    [
+        ({"gain": 0.1}, {"a": 3, "b": 2, "c": 1}, "c"),
+        ({"gain": 0.1}, {"a": 1, "b": 1}, "a"),
+        ({"gain": 1.1}, {"a": 2, "b": 1}, "a"),
+        ({"share": 0.4}, {"a": 2, "b": 1}, "b"),
+        ({"share": 0.6}, {"a": 2, "b": 1}, "a"),
+    ],
+)
+def test_the_best_way(asked: dict[str, float], seconds: dict[str, float], best: str):
+    """The first way stays unless another one gains what was asked: seconds, or a share."""
+    times = ProgramTime(*seconds, **asked)
+    ways = Calls(seconds.__getitem__).time(times)
+    assert len({ways.count(way) for way in seconds}) == 1
+    assert times.best() == best
+
+
+def test_a_row_in_which_the_machine_was_busy_does_not_decide():
+    times, rows = ProgramTime("a", "b"), list[str]()
+
+    def span(way: str) -> float:
+        if not rows or rows[-1] != way:
+            rows.append(way)
+        busy = rows.count("b") == 2 and way == "b"
+        return (2e-3 if way == "a" else 1e-3) * (9 if busy else 1)
+
+    Calls(span).time(times)
+    assert times.best() == "b"
+
+
+# ---- Sides of all graphs
 
 SECONDS = dict.fromkeys(SIDES, 1.0)
 
@@ -60,39 +117,19 @@ def test_a_side_that_is_much_slower_is_not_tried():
     program = Program([graph], group, {HOST: 1.0, DEVICE: 0.1, MIXED: 1.0})
     program.decide()
     assert {side for seen in program.steps for side in seen} == {HOST, MIXED}
-    group = groups.join(graph, 5, {HOST: 9.0, MIXED: 9.0, DEVICE: 1.0})
-    Program([graph], group, SECONDS).step()
-    assert (group.side, group.decided) == (DEVICE, True)
-
-
-def test_who_comes_later_has_a_group_of_its_own():
-    groups, graph = Groups(), Graph()
-    group = groups.join(graph, 5, SECONDS)
-    program = Program([graph], group, {HOST: 1.0, DEVICE: 2.0})
-    program.decide()
-    other = groups.join(Graph(), 5, SECONDS)
-    assert other is not group
-    assert (group.side, other.side, other.decided) == (HOST, MIXED, False)
 
 
 def test_graphs_that_go_through_their_ways_are_waited_for():
-    groups, graph, other = Groups(), Graph(), Graph()
-    groups.begin(other)
+    """But not for ever, and not for those that are gone."""
+    groups, graph, other, gone, forgotten = Groups(), *(Graph() for _ in range(4))
+    for each in (other, gone, forgotten):
+        groups.begin(each)
     program = Program([graph], groups.join(graph, 5, SECONDS), {HOST: 1.0, DEVICE: 2.0})
+    del gone
     for _ in range(50):  # ten times as often as it was called before
         program.step()
     assert program.asked == 0
     groups.join(other, 5, SECONDS)
-    program.step()
-    assert program.asked == 1
-
-
-def test_but_not_for_ever():
-    groups, graph, gone, forgotten = Groups(), Graph(), Graph(), Graph()
-    groups.begin(gone)
-    groups.begin(forgotten)
-    program = Program([graph], groups.join(graph, 5, SECONDS), {HOST: 1.0, DEVICE: 2.0})
-    del gone
     program.decide()
     assert program.group.side == HOST
 
@@ -126,14 +163,3 @@ def test_other_threads_do_not_wait_for_the_clock():
 
     group.begin_call(lead, Clock())
     assert done == [True]
-
-
-def test_graphs_change_sides_one_after_the_other():
-    groups, first, other = Groups(), Graph(), Graph()
-    assert [groups.begins_alone(graph) for graph in (first, other, first, other)] == [
-        True, False, True, False,
-    ]  # fmt: skip
-    groups.end_alone()
-    assert [groups.begins_alone(graph) for graph in (other, first)] == [True, False]
-    del other  # and the lead is not missed
-    assert groups.begins_alone(first)

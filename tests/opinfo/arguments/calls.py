@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import textwrap
 import warnings
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -303,8 +305,8 @@ def calls_of(overload: str) -> Iterator[ArgumentsCall]:
 @cache
 def reached() -> dict[str, str]:
     """The entry that stands for each overload of the operator tables, or SCHEMA."""
-    lines = REACHED.read_text().splitlines()
-    return dict(line.split("\t") for line in lines)
+    rows = (line.split("\t") for line in REACHED.read_text().splitlines())
+    return {overload: entry for entry, overloads in rows for overload in overloads.split()}
 
 
 def write_reached() -> None:
@@ -325,7 +327,15 @@ def write_reached() -> None:
     rows = dict(_chosen(overloads, found))
     for overload in set(overloads) - set(rows):
         print(f"{overload} has no call")
-    REACHED.write_text("".join(f"{overload}\t{rows[overload]}\n" for overload in sorted(rows)))
+    by_entry: dict[str, list[str]] = defaultdict(list)
+    for overload in sorted(rows):
+        by_entry[rows[overload]].append(overload)
+    lines = [
+        f"{entry}\t{line}\n"
+        for entry in sorted(by_entry)
+        for line in textwrap.wrap(" ".join(by_entry[entry]), 96, break_on_hyphens=False)
+    ]
+    REACHED.write_text("".join(lines))
 
 
 def _chosen(

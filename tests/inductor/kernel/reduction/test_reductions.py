@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 import torch.nn.functional as F
 
@@ -14,43 +13,32 @@ def test_reductions_along_either_dimension(device: torch.device):
         return (
             x.sum(1), x.sum(0), x.sum(), x.amax(1), x.amin(0), x.prod(1), x.argmax(1), x.argmin(0),
             (x > 3).any(0), (x > -9).all(1), x.var(1), x.mean(0),
+            x[:, None].expand(37, 9, 110).sum(1),  # does not depend on what is reduced
         )  # fmt: skip
 
     check(function, torch.randn(37, 110) * 0.5 + 1, device=device, tolerance=1e-4)
 
 
-def test_softmax_and_norms_are_one_kernel(device: torch.device):
+def test_a_norm_is_one_kernel(device: torch.device):
     def function(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return F.layer_norm(x, (110,), w, b)
 
     arguments = torch.randn(37, 110), torch.randn(110), torch.randn(110)
     code = checked_code(function, *arguments, device=device, tolerance=1e-4)
     assert code.count("__kernel void") == 1
-    check(lambda x: x.softmax(1), arguments[0], device=device)
 
 
 def test_places_of_equal_and_missing_values(device: torch.device):
-    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return x.argmax(1), x.argmin(1), x.amax(1)
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        # Places count in logical order, also where memory has another one.
+        return x.argmax(1), x.argmin(1), x.amax(1), y.permute(1, 0, 2).argmax()
 
-    x = torch.zeros(4, 67)
+    x = torch.randint(0, 3, (20, 67)).float()  # the first is in another lane than the first one
+    x[:4] = 0
     x[1, 40] = x[1, 60] = 2
     x[2, 35] = x[2, 66] = float("nan")
     x[3] = float("-inf")
-    check(function, x, device=device)
-    # Many equal values, so that another lane than the first has the first of them.
-    check(function, torch.randint(0, 3, (16, 67)).float(), device=device)
-
-
-def test_places_count_in_logical_order(device: torch.device):
-    """Also where memory has another order: PyTorch's lowering leaves that to known backends."""
-    check(lambda x: x.permute(1, 0, 2).argmax(), torch.randn(5, 6, 7), device=device)
-
-
-@pytest.mark.slow
-def test_sums_that_ignore_the_reduction(device: torch.device):
-    """The value does not depend on the reduced dimension."""
-    check(lambda x: x[:, None].expand(20, 9, 30).sum(1), torch.randn(20, 30), device=device)
+    check(function, x, torch.randn(5, 6, 7), device=device)
 
 
 def test_scans_along_either_dimension(device: torch.device):
@@ -62,10 +50,9 @@ def test_scans_along_either_dimension(device: torch.device):
     check(function, torch.randn(5, 71), device=device, tolerance=1e-4)
 
 
-@pytest.mark.parametrize("offset", [0.0, 1000.0])
-def test_variances_far_from_zero(device: torch.device, offset: float):
+def test_variances_far_from_zero(device: torch.device):
     """Sums of squares alone would have no digit left; the first value of a row is far off."""
-    x = torch.randn(3, 3000, dtype=torch.float64) + offset
+    x = torch.randn(3, 3000, dtype=torch.float64) + 1000
     x[:, 0] -= 50
     expected = torch.cat([*torch.var_mean(x, 1), *torch.var_mean(x, 0)])
     x = x.float().to(device)

@@ -5,19 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.inductor.support import check, check_sizes, kernels_of
+from tests.inductor.support import check_sizes, checked_code
 from torch_outboard.inductor.kernel.reduction.splits import parts_of_reduction
 from torch_outboard.inductor.target import target_of
 
 
-def test_parts_begin_at_lines_of_the_cache():
+def test_parts_begin_at_lines_of_the_cache_and_are_of_one_length_where_they_can_be():
     for elements in (10**7, 10**7 + 1, 2**20, 4_915_200, 123_456_789):
         parts = parts_of_reduction(elements, 1, 2)
         assert -(-elements // parts) % 16 == 0, elements
         assert elements // parts <= 1 << 17
-
-
-def test_parts_are_of_one_length_where_they_can_be():
     for elements in (10**7, 3 * 10**6, 2**24):
         assert elements % parts_of_reduction(elements, 1, 2) == 0, elements
 
@@ -32,20 +29,16 @@ def test_every_processor_has_parts(processors: int):
             assert results < 2 * processors or parts == 1
 
 
-@pytest.mark.parametrize("elements", [8193, 131_072, 1_000_003])
+@pytest.mark.parametrize("elements", [8193, 1_000_000, 1_000_003])
 def test_sums(elements: int, device: torch.device):
-    """Whole parts, and a last one that is shorter."""
-    x = torch.randn(elements, dtype=torch.float32)
-    check(lambda x: ((x * 2 + 1).relu().sum(), x.amax(), x.var()), x, device=device)
+    """Whole parts, which have no conditions, and a last one that is shorter."""
 
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (x * 2 + 1).relu().sum(), x.amax(), x.var()
 
-def test_parts_of_one_length_have_no_conditions(device: torch.device):
-    if target_of(device).group > 1:
-        pytest.skip("a GPU has parts by Inductor's own numbers")
-    code = kernels_of(lambda x: x.sum(), torch.ones(10**6, device=device))
-    assert "masked_load" not in code
-    x = torch.ones(10**6 + 3, device=device)
-    assert "masked_load" in kernels_of(lambda x: x.sum(), x)
+    code = checked_code(function, torch.randn(elements), device=device)
+    if target_of(device).group == 1:  # a GPU has parts by Inductor's own numbers
+        assert ("masked_load" in code) == (elements == 1_000_003)
 
 
 def test_open_sizes(device: torch.device):
