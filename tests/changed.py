@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("csrc/device_kernels/", "ocl:device_kernels ocl:turn"),
     ("csrc/random/", "shared:random shared:device ocl:device_kernels/creation"),
     ("csrc/autograd/", "shared:autograd shared:device shared:programs"),
-    ("csrc/distributed/", "shared:distributed separate:distributed"),
+    ("csrc/distributed/", "shared:distributed separate:distributed torture:distributed"),
     ("csrc/profiler/", "shared:profiler ocl:profiler"),
     ("csrc/python/", "shared:device shared:dispatch shared:runtime ocl:inductor/graphs"),
     ("csrc/include/", "shared:drivers shared:runtime"),

@@ -113,8 +113,10 @@ def test_a_stage_beside_others_runs_while_they_do_and_prints_in_its_turn(suite, 
 
 
 def test_a_stage_that_selects_no_test_fails(suite):
-    suite(stage("none", f"raise SystemExit({run.NO_TESTS_COLLECTED})"))
-    assert run.main(["default"]) == 1
+    none = f"raise SystemExit({run.NO_TESTS_COLLECTED})"
+    for may_be_empty in (False, True):
+        suite(stage("none", none, may_be_empty=may_be_empty))
+        assert run.main(["default"]) == (0 if may_be_empty else 1)
 
 
 def test_a_stage_without_the_kernels_that_it_needs_fails(suite, capfd):

@@ -6,7 +6,6 @@ import pytest
 
 from tests.distributed.ranks import EVERYTHING, Run
 
-pytestmark = pytest.mark.by_turns(2)
 PROGRAM = EVERYTHING
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.distributed.ranks import Run
 
-pytestmark = [pytest.mark.by_turns(2), pytest.mark.torture]
+pytestmark = pytest.mark.torture
 
 
 def test_streams(run_ranks: Run) -> None:

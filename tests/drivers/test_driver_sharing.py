@@ -62,8 +62,9 @@ def test_import_is_the_same_memory(driver: DriverUnderTest, queue: int) -> None:
 
 
 def test_memory_comes_back(driver: DriverUnderTest, queue: int) -> None:
-    """What was shared is ordinary memory afterwards, in as large pieces as before."""
+    """What was shared is ordinary memory afterwards, in as large pieces, and no file is left."""
     driver.need("memory_export")
+    files = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
         address = driver.allocate(0, driver.budget // 2, shareable=True)
         driver.fill(queue, address, b"ab", driver.budget // 2)
@@ -78,6 +79,7 @@ def test_memory_comes_back(driver: DriverUnderTest, queue: int) -> None:
         assert driver.read(queue, imported, 2) == b"ab"
         driver.memory_close(0, imported)
         os.close(handle.descriptor)
+    assert len(os.listdir("/proc/self/fd")) == files
 
 
 def test_what_is_not_shared(driver: DriverUnderTest, export: Export, tmp_path: Path) -> None:

@@ -66,6 +66,8 @@ def test_current_stream_is_per_device(device_module):
     with device_module.stream(streams[0]), device_module.stream(streams[1]):
         assert device_module.current_device() == 1
         assert [device_module.current_stream(index) for index in range(2)] == streams
+    with device_module.stream(streams[1]):
+        assert device_module.current_stream(0) == device_module.default_stream(0)
     assert device_module.current_device() == 0
     assert device_module.current_stream(1) == device_module.default_stream(1)
     assert device_module.default_stream(0) != device_module.default_stream(1)

@@ -16,18 +16,17 @@ from torch_outboard import fallback
 CPU = torch.device("cpu")
 
 
-# In turn: a third of the operators, half of their wrong indices.
 @pytest.mark.parametrize(
-    ("probes", "values", "least"),
+    ("values", "least"),
     [
-        (PROBES[number_of(turn()) % 3 :: 3], WRONG[number_of(turn()) % 2 :: 2], 500),
-        pytest.param(PROBES, WRONG, 2500, marks=pytest.mark.slow),
+        (WRONG[number_of(turn()) % 6 :: 6], 1000),  # those next to the right ones always
+        pytest.param(WRONG, 2500, marks=pytest.mark.slow),
     ],
     ids=["in turn", "all"],
 )
-def test_wrong_indices_are_raised(device, probes, values, least):
+def test_wrong_indices_are_raised(device, values, least):
     wrong, tried = [], 0
-    for probe in probes:
+    for probe in PROBES:
         for index in probe.wrong(values):
             tried += 1
             if (found := disagreement(probe, index, device)) is not None:

@@ -56,6 +56,12 @@ def test_nan_infinity_and_ties(device):
             assert_as_on_cpu(device, lambda x, r=reduce, d=dim: r(x, dim=d), x)
 
 
+def test_every_index_of_a_row(device):
+    x = torch.eye(300, 523)
+    assert_as_on_cpu(device, lambda x: (x.argmax(1), (-x).argmin(1), x.max(1)), x)
+    assert_as_on_cpu(device, lambda x: (x.argmax(0), (-x).argmin(0), x.max(0)), x.t())
+
+
 def test_long_sums_stay_accurate(device):
     # One running sum would be wrong by 4 %.
     x = torch.full((1 << 22,), 0.1)
