@@ -65,10 +65,9 @@ RUN_ELSEWHERE = ("tests/programs",)
 # is wrong.
 GPU_FORMS = (
     "tests/device_kernels/test_every_family.py",
-    *(
-        f"tests/device_kernels/{folder}"
-        for folder in ("images", "indexing", "products", "reductions")
-    ),
+    *(f"tests/device_kernels/{folder}" for folder in ("images", "indexing", "reductions")),
+    "tests/device_kernels/products/test_matrix_product.py",
+    "tests/device_kernels/products/test_attention.py",
 )
 
 # Beside dtypes what CPU does not take of every dtype, and arguments of every layout.
