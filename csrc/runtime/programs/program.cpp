@@ -31,8 +31,10 @@ class Program {
 
   c10::DeviceIndex device() const noexcept { return std::get<0>(name_); }
   const std::string& key() const noexcept { return key_; }
-  // Makes the program again if it was given back.
+  // Makes the program again if it was released.
   ob_program handle();
+  // nullptr if it was released.
+  ob_program loaded_handle() const noexcept { return handle_.load(std::memory_order_acquire); }
   // For somebody who gives it back; nullptr if somebody has.
   ob_program take_handle() noexcept { return handle_.exchange(nullptr); }
 
@@ -220,7 +222,7 @@ Program& make_program(const ProgramName& name) {
 }  // namespace
 
 ob_program Program::handle() {
-  if (ob_program handle = handle_.load(std::memory_order_acquire)) return handle;
+  if (ob_program handle = loaded_handle()) return handle;
   ob_program made = load_or_build(name_).first;
   ob_program expected = nullptr;
   if (handle_.compare_exchange_strong(expected, made)) return made;
@@ -285,8 +287,11 @@ void Kernel::release(ob_kernel handle) noexcept {
 
 void Kernel::note_launch(uint64_t local_size) noexcept {
   if (C10_LIKELY(last_local_size_.load(std::memory_order_relaxed) == local_size)) return;
+  // A reset or the exit of the process may release the program during a launch of another thread.
+  const ob_program program = program_.loaded_handle();
+  if (program == nullptr) return;
   last_local_size_.store(local_size, std::memory_order_relaxed);
-  disk_cache_note_launch(device(), program_.key(), program_.handle(), name_, local_size);
+  disk_cache_note_launch(device(), program_.key(), program, name_, local_size);
 }
 
 bool runs_code(c10::DeviceIndex device) {
