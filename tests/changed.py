@@ -14,6 +14,10 @@ ROOT = Path(__file__).resolve().parent.parent
 # Folders and files of tests by configuration; "turn" is the sweep of that name.
 Selection = dict[str, set[str]]
 
+DEVICE_KERNELS = (
+    "ocl:device_kernels ocl:turn gpu:device_kernels/images gpu:device_kernels/indexing "
+    "gpu:device_kernels/reductions"
+)
 # Prefix of a path, and its tests as configuration:test. The first match holds.
 LAYERS: tuple[tuple[str, str], ...] = (
     ("csrc/runtime/", "shared:runtime shared:drivers shared:transfer separate:runtime "
@@ -22,7 +26,7 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("csrc/transfer/", "shared:transfer separate:transfer torture:transfer"),
     ("csrc/dispatch/", "shared:dispatch separate:dispatch shared:turn ocl:device_kernels/ways"),
     ("csrc/cpu_kernels/", "shared:cpu_kernels separate:cpu_kernels shared:turn"),
-    ("csrc/device_kernels/", "ocl:device_kernels ocl:turn"),
+    ("csrc/device_kernels/", DEVICE_KERNELS),
     ("csrc/random/", "shared:random shared:device ocl:device_kernels/creation"),
     ("csrc/autograd/", "shared:autograd shared:device shared:programs"),
     ("csrc/distributed/", "shared:distributed separate:distributed torture:distributed"),
@@ -31,8 +35,8 @@ LAYERS: tuple[tuple[str, str], ...] = (
     ("csrc/include/", "shared:drivers shared:runtime"),
     ("torch_outboard/drivers/", "shared:drivers shared:runtime separate:transfer "
      "ocl:device_kernels/test_every_family.py"),
-    ("torch_outboard/kernels/", "ocl:device_kernels ocl:turn"),
-    ("torch_outboard/ops/", "ocl:device_kernels ocl:turn"),
+    ("torch_outboard/kernels/", DEVICE_KERNELS),
+    ("torch_outboard/ops/", DEVICE_KERNELS),
     ("torch_outboard/inductor/", "ocl:inductor"),
     ("torch_outboard/dialects/", "shared:dialects"),
     ("torch_outboard/device/", "shared:device separate:device shared:runtime"),

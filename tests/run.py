@@ -1,8 +1,8 @@
 """Runs the tests as `make test` and `make test-full` do: stage by stage, one summary at the end.
 
-The same tests run in several settings of the host driver, and those of the engines on `ocl`, which
-`make test-full` also makes look like a GPU. A stage is one such run, in a process of its own,
-because the driver and its settings are fixed when the device is first used.
+The same tests run in several settings of the host driver, and those of device kernels on `ocl`,
+also with a device that says it is a GPU. A stage is one such run, in a process of its own, because
+the driver and its settings are fixed when the device is first used.
 
 A few tests that fail run again, alone, and the end names them and says what came of it. The stage
 has failed all the same: what fails now and then is as wrong as what always does.
@@ -57,12 +57,11 @@ KERNEL_TESTS = (
 KERNEL_TESTS_BY_DEFAULT = ("tests/distributed/parallelism/test_data_parallel.py",)
 KERNEL_TESTS_IN_FULL = ("tests/distributed/parallelism",)
 
-# Those that `separate` and `ocl` run by default: where memory is shared they take the same steps
-# but for copies.
+# Tests that `separate` and `ocl` run by default. On shared memory they take the same steps without
+# copies.
 RUN_ELSEWHERE = ("tests/programs",)
 
-# Whose kernels have forms for GPUs that no processor takes; device memory is overwritten where one
-# is wrong.
+# Tests of kernels that have forms for GPUs alone.
 GPU_FORMS = (
     "tests/device_kernels/test_every_family.py",
     *(f"tests/device_kernels/{folder}" for folder in ("images", "indexing", "reductions")),
@@ -90,7 +89,7 @@ class Stage:
     clang: bool = False
     # What runs tests whose names follow, in the same setting; empty where that is not possible.
     again: tuple[str, ...] = ()
-    # At low priority beside the other stages, where these leave processors idle.
+    # Whether it runs at low priority while other stages run: these leave processors idle.
     beside: bool = False
     # Whether it passes where none of its tests is in turn.
     may_be_empty: bool = False
@@ -233,7 +232,7 @@ def changed_stages(base: str = "", paths: Sequence[str] = ()) -> list[Stage]:
         if configuration in changed.MARKS:
             stages.append(marked_stage(configuration, found))
             continue
-        on_device = configuration == "ocl"
+        on_device = configuration in ("ocl", "gpu")
         files = [path for path in found if path.endswith(".py")]
         if folders := [path for path in found if path not in files]:
             stage = pytest_stage(configuration, "not slow", folders)
